@@ -14,7 +14,7 @@ import (
 )
 
 // catalogue is every workspace and snapshot of the store. It is guarded by
-// the lock of the forest, so that a capture and its name come about in one
+// the lock of the forest, so that a capture and its name are made in one
 // step.
 type catalogue struct {
 	*Store

@@ -310,7 +310,7 @@ func sortedSnaps(m map[uint32]*snap) []*snap {
 // is not sealed lies there.
 func (p *checkpointer) dropJournal(position int64) error {
 	needed := p.forest.Needed()
-	for range 2 { // the second looks at what came about during the first, which may take long
+	for range 2 { // the second looks at what was made during the first, which may take long
 		var states []*tree.State
 		p.alter(func(tx *live.Tx) {
 			states = p.unsealed()

@@ -9,7 +9,7 @@ import (
 
 // How a claim was met.
 const (
-	Resumed     = "resumed"  // the fork is there
+	Resumed     = "resumed"  // the fork exists
 	FromLast    = "snapshot" // from what it left when it ended
 	FreshlyMade = "fresh"
 )
@@ -21,16 +21,16 @@ type ClaimOptions struct {
 	Caller live.Caller
 }
 
-// A Claimed fork is there, and how it came about.
+// A Claimed fork, and how it was found or made.
 type Claimed struct {
 	Fork *Workspace
 	Tier string
 	From string // the snapshot that it was made from, if any
 }
 
-// Claim returns the one fork that belongs to a label: the one that is there, or one
-// that goes on from what the fork left when it ended, or a fresh one. All claims of a label get the same. A TTL begins again with
-// each claim.
+// Claim returns the one fork of a label: the existing one, else one that begins with what
+// the fork left when it ended, else a fresh one. All claims of a label get the same. A TTL
+// begins again with each claim.
 func (fs Forks) Claim(o ClaimOptions) (Claimed, error) {
 	if err := naming.Check(o.Label); err != nil {
 		return Claimed{}, err

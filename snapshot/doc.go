@@ -1,5 +1,5 @@
 // Package snapshot is the versioned workspace: a store of file trees whose
-// every state can be captured, kept and brought back.
+// every state can be captured, kept and restored.
 //
 // # Types and operations
 //
@@ -30,7 +30,7 @@
 //   - [Snapshots.DeleteAll], [Snapshots.Rename] and [Snapshots.Amend] change what is in the
 //     list, never a tree.
 //   - [Snapshots.Compact] makes one snapshot of several.
-//   - [Snapshots.Intervals] and [Snapshots.Open] say who changed what between snapshots,
+//   - [Snapshots.Intervals] and [Snapshots.Open] return which actors changed what between snapshots,
 //     and [Snapshots.UndoBy] undoes what one actor changed.
 //   - [Snapshots.WaitSealed] waits until a snapshot has its id, and is on disk.
 //   - [Snapshots.DiskUsage] counts what deleting snapshots would give back.
@@ -79,7 +79,7 @@
 //     (live.Edit.Graft). Very many are not written; the result is sealed instead.
 //  4. Under the lock, one record says where the steps are, or which state was sealed.
 //     The state before is captured, and the copy takes its place.
-//  5. When the lock is released, the kernel is told what changed.
+//  5. When the lock is released, the kernel gets notices of what changed.
 //
 // Merges and imports have the same record and the same last steps. Recovery makes the
 // steps of the record again, or loads its state.
@@ -114,11 +114,11 @@
 // Each is taken only under those above it, and Forest.mu under usage.Fork or under the
 // others. Below all of them are those of live, content, events and cas.
 //
-// A gc takes cas.Record before ckpt.mu. Before that it waits for those who put
+// A gc takes cas.Record before ckpt.mu. Before that it waits for callers that put
 // objects that nothing refers to yet (gc.Puts), so that no request has to wait for a
 // gc that waits: an import takes as long as the sender of its files. A gc that
 // no process asked for does not begin during an import. A writer waits for ckpt.mu
 // for some seconds only.
 //
-// No lock is held while the kernel is told of changes.
+// No lock is held while the kernel gets notices of changes.
 package snapshot

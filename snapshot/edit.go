@@ -86,7 +86,7 @@ func (c change) make(ctx context.Context) (out outcome, err error) {
 	return out, err
 }
 
-// report tells the kernel and the log what a change did: the capture before it, and each
+// report passes on to the kernel and the log what a change did: the capture before it, and each
 // path that it changed.
 func (o *outcome) report(w *Workspace, from string, c live.Caller) {
 	w.store.tell(o.inv)

@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Connecting is what Options.Connect is told.
+// Connecting is what Options.Connect gets.
 type Connecting struct {
 	Disk  vfs.FS
 	Dir   string // of the store

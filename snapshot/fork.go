@@ -30,7 +30,7 @@ func (i ForkInfo) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
 type ForkOptions struct {
 	Snapshot string // that it starts from; the present state when empty
 	Name     string
-	// TTL is how long it lives; then it ends as EndFork ends it. 0: until it is
+	// TTL is how long it lives; then it ends as Forks.End ends it. 0: until it is
 	// ended.
 	TTL    time.Duration
 	Caller live.Caller

@@ -216,7 +216,7 @@ func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) erro
 
 // Bookmark remembers a fork's present state in place of the one remembered
 // before. It is called when something begins to be removed in a fork, since
-// `rm -rf .forks/NAME` empties the fork before its last rmdir ends it: EndFork
+// `rm -rf .forks/NAME` empties the fork before its last rmdir ends it: End
 // then keeps the bookmark beside the last state. It costs as much as a capture,
 // but is in no list, and not sealed unless a checkpoint comes.
 func (w *Workspace) Bookmark() error {

@@ -31,7 +31,7 @@ type GraftOptions struct {
 	Top bool
 }
 
-// GraftResult tells what was brought in.
+// GraftResult is what was brought in.
 type GraftResult struct {
 	Files int64  `json:"files"`
 	Bytes int64  `json:"bytes"`
@@ -124,7 +124,7 @@ func (s *Store) Importing() (done func()) {
 	return s.gc.Import()
 }
 
-// Abandon tells that objects were put which nothing will refer to: gc is due
+// Abandon notes that objects were put that nothing will refer to: gc is due
 // soon.
 func (s *Store) Abandon() { s.gc.Removed() }
 

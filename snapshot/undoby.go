@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"path"
 	"slices"
 	"time"
 
@@ -135,7 +134,7 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 		return out, err
 	}
 	for at, d := range u.o.Decided {
-		if threeway.Under(at, u.keep) {
+		if threeway.Under(at, u.keep) != "" {
 			continue
 		}
 		if err := p.Decide(ctx, at, d); err != nil {
@@ -244,11 +243,9 @@ func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterv
 		if _, decided := u.o.Decided[c.Path.String()]; decided || !ActorIn(c.By, u.o.By) {
 			return nil
 		}
-		for k := c.Path.String(); k != "."; k = path.Dir(k) {
-			if u.keep[k] {
-				u.kept[k] = true
-				return nil
-			}
+		if k := threeway.Under(c.Path.String(), u.keep); k != "" {
+			u.kept[k] = true
+			return nil
 		}
 		if slices.ContainsFunc(c.By, func(a string) bool { return !actors.Below(a, u.o.By) }) {
 			u.shared[c.Path.Short()] = true

@@ -1,4 +1,4 @@
-// Package actors has the names of those who change files, and which inodes each changed.
+// Package actors has the names of the actors that change files, and which inodes each changed.
 //
 // An actor is a string, see Check. A Set says which actors changed which inodes between
 // two snapshots. The path is not part of it: a comparison of the two trees gives the inode

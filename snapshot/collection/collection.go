@@ -54,7 +54,7 @@ type Checkpoints interface {
 type Collector struct {
 	Parts
 	Signal loops.Wake    // something was removed, or more is stored
-	Puts   loops.Barrier // who puts objects that nothing refers to yet
+	Puts   loops.Barrier // callers that put objects that nothing refers to yet
 	Base   atomic.Int64  // bytes of packs after the last gc
 
 	imports atomic.Int32 // under way
@@ -128,7 +128,7 @@ func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (
 // collect is one round of a gc. It reports whether there was no room for the
 // checkpoint.
 func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
-	// Who put objects before they were recorded is waited for: what they made is
+	// Callers that put objects before they were recorded are waited for: what they made is
 	// referred to when they are done. An import may take as long as it likes.
 	gc, err := g.Objects.Record(ctx, g.Puts.Wait)
 	if err != nil {

@@ -39,8 +39,8 @@ type Options struct {
 	// Resolve returns the present path and size of a node, for events that were
 	// recorded without a path. It is called some time after the event.
 	Resolve func(view uint32, node uint64) (path string, size int64, ok bool)
-	// Share says which workspaces share their part of Limit, by a number. Who has
-	// most loses files, so no workspace loses any by what others do. Nil: each workspace
+	// Share says which workspaces share their part of Limit, by a number. Those
+	// that have most lose files, so no workspace loses any by what others do. Nil: each workspace
 	// has a part of its own.
 	Share func(view uint32) uint32
 }

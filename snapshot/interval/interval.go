@@ -24,7 +24,7 @@ type States struct {
 // A ChangedBy is a path that differs at the ends of an interval.
 type ChangedBy struct {
 	tree.Change
-	By []string // who changed it, in order; actors.Unknown if nothing is known
+	By []string // the actors that changed it, in order; actors.Unknown if nothing is known
 }
 
 // Changes calls fn for each path that differs, as tree.Diff does. Directories of which only

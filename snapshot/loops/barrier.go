@@ -11,7 +11,7 @@ import (
 // meanwhile. Its zero value is ready.
 type Barrier struct {
 	mu     sync.Mutex
-	inside map[chan struct{}]struct{} // closed by who leaves
+	inside map[chan struct{}]struct{} // closed by the caller that leaves
 }
 
 // Enter counts the caller in until leave is called.
@@ -31,7 +31,7 @@ func (b *Barrier) Enter() (leave func()) {
 	}
 }
 
-// Wait returns when those who are inside now have left, or with the context's
+// Wait returns when all that are inside now have left, or with the context's
 // error.
 func (b *Barrier) Wait(ctx context.Context) error {
 	b.mu.Lock()

@@ -28,7 +28,7 @@ const (
 	sealWorkers = 2
 	// sealDelay is how long after a capture its seal begins in the background,
 	// so that the caller that took it has its answer first: the workers would take the
-	// processors that the answer and the program need. Who waits for the seal
+	// processors that the answer and the program need. A caller that waits for the seal
 	// does not wait for this.
 	sealDelay = 10 * time.Millisecond
 )

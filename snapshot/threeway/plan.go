@@ -358,14 +358,14 @@ func (p *Plan) same(f *file, n *tree.Inode) (bool, error) {
 	return tree.SameFile(p.Source, f.node, n)
 }
 
-// Under reports whether a path, or a directory above it, is in the set.
-func Under(p string, set map[string]bool) bool {
+// Under returns the path, or the nearest directory above it, that is in the set, "" if none is.
+func Under(p string, set map[string]bool) string {
 	for ; len(set) > 0 && p != "." && p != "/" && p != ""; p = path.Dir(p) {
 		if set[p] {
-			return true
+			return p
 		}
 	}
-	return false
+	return ""
 }
 
 // inObjects reports whether a path is an object of a repository. Commits of others may

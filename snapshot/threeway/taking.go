@@ -60,7 +60,7 @@ func (t *taking) each(ctx context.Context, c tree.Change, do func(string, tree.C
 // stays reports whether a path is to stay as it is. By paths, so does all below one in
 // conflict: theirs may have a file in place of the directory.
 func (p *Plan) stays(at string) bool {
-	return p.ours[at] || p.ByPath && Under(at, p.ours) || Under(at, p.Skip)
+	return p.ours[at] || p.ByPath && Under(at, p.ours) != "" || Under(at, p.Skip) != ""
 }
 
 // removed removes a path that theirs does not have.

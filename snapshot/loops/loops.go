@@ -57,11 +57,7 @@ func (b *Group) Await(signal Wake, closed <-chan struct{}, d time.Duration) bool
 	return false
 }
 
-func (b *Group) Stop() {
-	if b.cancel != nil {
-		b.cancel()
-	}
-}
+func (b *Group) Stop() { b.cancel() }
 
 // Wait returns when they have ended.
 func (b *Group) Wait() { b.group.Wait() }

@@ -119,9 +119,6 @@ func (d *Decoder) Length() int64 { return int64(d.Uint(1<<63 - 1)) }
 // room for it is allocated.
 func (d *Decoder) Count(itemBytes int) int {
 	v := d.Uvarint()
-	if itemBytes < 1 {
-		itemBytes = 1
-	}
 	if v > uint64(d.Remaining()/itemBytes) {
 		d.Fail("%d items in %d bytes", v, d.Remaining())
 		return 0

@@ -102,14 +102,11 @@ func (s *Store) actorSets(view uint32) (stored []cas.Hash, err error) {
 	defer s.gc.Puts.Enter()()
 	var sn *snap
 	s.look(func(*live.Tx) { sn = s.cat.snaps[view] })
-	if sn == nil {
-		return nil, nil
+	if sn != nil {
+		err = s.storeChanges(sn)
+		s.look(func(*live.Tx) { stored = sn.Changes.Stored })
 	}
-	if err := s.storeChanges(sn); err != nil {
-		return nil, err
-	}
-	s.look(func(*live.Tx) { stored = sn.Changes.Stored })
-	return stored, nil
+	return stored, err
 }
 
 // storeActors writes the sets of all snapshots and workspaces of a checkpoint. The caller

@@ -139,8 +139,11 @@ func (c *catalogue) loadCatalogue() error {
 	}); err != nil {
 		return err
 	}
-	if err := c.needMain(); err != nil {
-		return err
+	if c.workspaces[live.MainView] == nil {
+		if !c.opt.Salvage {
+			return errs.New(errs.Damaged, "the catalogue has no workspace main")
+		}
+		c.workspaces[live.MainView] = c.newMain() // see readableState
 	}
 	err := history.Scan(c.cas, history.Snapshots, func(r storedSnapshot) error {
 		sn, err := r.Load()
@@ -152,18 +155,6 @@ func (c *catalogue) loadCatalogue() error {
 	c.link()
 	clear(c.dirty)
 	return err
-}
-
-// needMain is damage without the workspace main; a salvage makes another.
-func (c *catalogue) needMain() error {
-	if c.workspaces[live.MainView] != nil {
-		return nil
-	}
-	if !c.opt.Salvage {
-		return errs.New(errs.Damaged, "the catalogue has no workspace main")
-	}
-	c.workspaces[live.MainView] = c.newMain() // see readableState
-	return nil
 }
 
 func (s opening) loadWorkspaces(tx *live.Tx) error {

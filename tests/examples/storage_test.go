@@ -23,13 +23,14 @@ container() { $engine run --network=none "$@"; }
 start
 $engine build --network=none -t ten . >log 2>&1 || { cat log; exit 1; }
 container --name one ten sh -ec 'test ! -e /d7; grep 8 /d8/f; grep 8 /shared; rm /shared; mv /d8 /d9; echo n > /new'
+container --name again ten echo again
 $engine commit one two >log 2>&1
 container --rm two sh -ec 'grep 8 /d9/f; grep n /new; test ! -e /shared; test ! -e /d8'
 state >before
 stop
 mkdir "$mount/.snapshots/then"
 start
-$engine rm one
+$engine rm one again
 $engine rmi two
 container --name busy -d ten sleep 1000
 if mv "$mount/.snapshots/restore" "$mount/.snapshots/restore@then" 2>refused; then exit 1; fi
@@ -42,8 +43,9 @@ stop
 mv "$mount/.snapshots/restore" "$mount/.snapshots/restore@then"
 start
 state | diff before -
+$engine start -a again
 container --rm two sh -ec 'grep 8 /d9/f; grep n /new; test ! -e /shared'
-$engine rm one
+$engine rm one again
 container --rm ten grep 8 /shared
 stop
 `

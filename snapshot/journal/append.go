@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"syscall"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // bufferMax is the largest record in bytes that is copied together before it is
@@ -16,7 +18,7 @@ const bufferMax = 32 << 10
 // process; Sync makes it survive a power cut. All of the record is in the log,
 // or, after an error, nothing.
 //
-// Errors are ErrNoSpace (the next Append may succeed), ErrTooLarge, ErrClosed
+// Errors are errs.NoSpace (the next Append may succeed), ErrTooLarge, errs.Closed
 // and ErrFailed. Type 0 is not allowed.
 func (j *Journal) Append(t Type, head, data []byte) (int64, error) {
 	return j.append(t, head, data, false)
@@ -39,7 +41,7 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
-		return 0, ErrClosed
+		return 0, errs.Closed
 	}
 	if err := j.Failed(); err != nil {
 		return 0, err
@@ -96,7 +98,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		// Only where space cannot be reserved. The part of the record that was written is
 		// written over by the next one and has no valid checksum until then.
-		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+		return fmt.Errorf("%w: %w", errs.NoSpace, err)
 	}
 	if err != nil {
 		return j.fail("writing a record", err)

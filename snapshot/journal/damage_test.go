@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
@@ -74,7 +75,7 @@ func TestDamageIsReportedAndSalvaged(t *testing.T) {
 			flip(t, fs, segs, pos)
 			_, j, err := openOrReplay(memOptions(fs))
 			var d *DamageError
-			if !errors.Is(err, ErrDamaged) || !errors.As(err, &d) {
+			if !errors.Is(err, errs.Damaged) || !errors.As(err, &d) {
 				t.Fatalf("%s of record %d changed: %v", what, i, err)
 			}
 			if d.Pos != start || d.Segment != segs[locate(segs, start)].name || d.Offset != start-segs[locate(segs, start)].base {
@@ -252,7 +253,7 @@ func TestDamageBeforeBegin(t *testing.T) {
 	if got, err := collect(j, o.Begin); err != nil || len(got) != 1 {
 		t.Errorf("%d records behind: %v", len(got), err)
 	}
-	if err := j.ReadAt(make([]byte, 1), items[4].dataPos, items[4].payloadPos()); !errors.Is(err, ErrDamaged) {
+	if err := j.ReadAt(make([]byte, 1), items[4].dataPos, items[4].payloadPos()); !errors.Is(err, errs.Damaged) {
 		t.Errorf("reading what is damaged: %v", err)
 	}
 	readBack(t, j, items[:4])

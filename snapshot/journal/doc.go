@@ -14,7 +14,7 @@
 // # Segments
 //
 // The log is kept in files of about Options.SegmentSize bytes. A segment is
-// preallocated when it is opened, so that a full disk is ErrNoSpace from the Append that
+// preallocated when it is opened, so that a full disk is errs.NoSpace from the Append that
 // needed the segment, and from no later write. Such an Append changes nothing, and the
 // next one may succeed. DropBefore removes the segments at the front.
 //

@@ -3,6 +3,8 @@ package journal
 import (
 	"fmt"
 	"slices"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // DropBefore gives up the segments that lie wholly before pos. What is behind
@@ -27,7 +29,7 @@ func (j *Journal) dropFirst(pos int64) error {
 	j.mu.Lock()
 	if j.closed {
 		j.mu.Unlock()
-		return ErrClosed
+		return errs.Closed
 	}
 	segs := j.segments()
 	n := 0
@@ -89,7 +91,7 @@ func (j *Journal) restartAt(pos int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
-		return ErrClosed
+		return errs.Closed
 	}
 	if len(j.segments()) == 0 || j.end.Load() > pos || j.durable.Load() < pos {
 		return nil

@@ -8,24 +8,13 @@ import (
 )
 
 var (
-	// ErrNoSpace means that the record did not fit on the disk. Nothing was
-	// appended, and a later Append may succeed. It comes with syscall.ENOSPC.
-	ErrNoSpace = errs.NoSpace
 	// ErrFailed means that a write or a sync failed earlier. The journal only
 	// reads until it is opened again.
 	ErrFailed = errs.New(errs.Failed, "journal stopped after an I/O error")
-	// ErrReadOnly means that the journal was opened with Options.ReadOnly.
-	ErrReadOnly = errs.ReadOnly
-	// ErrClosed means that the journal was closed.
-	ErrClosed = errs.Closed
 	// ErrTooLarge means that a payload exceeds MaxPayload.
 	ErrTooLarge = errors.New("record too large for the journal")
 	// ErrPosition means that a position is not, or no longer, in the journal.
 	ErrPosition = errors.New("position is not in the journal")
-	// ErrFormat means that a segment is of a version that this program does not know.
-	ErrFormat = errs.Format
-	// ErrDamaged is what every *DamageError is.
-	ErrDamaged = errs.Damaged
 )
 
 // A DamageError names a place in the journal that was written and cannot be

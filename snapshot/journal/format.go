@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // Type says what a record means to the one who wrote it. 0 is reserved.
@@ -111,7 +113,7 @@ func decodeHeader(b []byte) (header, bool, error) {
 		return header{}, false, nil
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != formatVersion {
-		return header{}, false, fmt.Errorf("%w: version %d, this version of amberfs reads %d", ErrFormat, v, formatVersion)
+		return header{}, false, fmt.Errorf("%w: version %d, this version of amberfs reads %d", errs.Format, v, formatVersion)
 	}
 	h := header{
 		base:     int64(binary.LittleEndian.Uint64(b[16:])),

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -26,7 +27,7 @@ type Options struct {
 	// Salvage makes Open and Replay skip what is damaged instead of failing.
 	// Each place is logged and kept for Damage.
 	Salvage bool
-	// ReadOnly changes nothing on disk; Append and Sync are ErrReadOnly.
+	// ReadOnly changes nothing on disk; Append and Sync are errs.ReadOnly.
 	ReadOnly bool
 }
 
@@ -153,7 +154,7 @@ func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
-		return ErrClosed
+		return errs.Closed
 	}
 	if err == nil && !j.reads {
 		err = j.closeWriter()

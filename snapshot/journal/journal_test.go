@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
@@ -113,10 +114,10 @@ func TestEmptyAndClosed(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.Append(1, nil, nil); !errors.Is(err, ErrClosed) {
+	if _, err := j.Append(1, nil, nil); !errors.Is(err, errs.Closed) {
 		t.Fatalf("append after close: %v", err)
 	}
-	if err := j.Close(); !errors.Is(err, ErrClosed) {
+	if err := j.Close(); !errors.Is(err, errs.Closed) {
 		t.Fatalf("second close: %v", err)
 	}
 }
@@ -178,7 +179,7 @@ func TestUnknownVersion(t *testing.T) {
 	if _, err := f.WriteAt(b, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(testDir, memOptions(fs)); !errors.Is(err, ErrFormat) {
+	if _, err := Open(testDir, memOptions(fs)); !errors.Is(err, errs.Format) {
 		t.Fatalf("a segment of version 9: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
@@ -66,7 +67,7 @@ func TestOnlySegmentIsMissed(t *testing.T) {
 		}
 		do(t, fs, testDir+"/"+j.segments()[0].name)
 		o.Begin = pos
-		if _, err := Open(testDir, o); !errors.Is(err, ErrDamaged) {
+		if _, err := Open(testDir, o); !errors.Is(err, errs.Damaged) {
 			t.Fatalf("%s: opening says %v", what, err)
 		}
 		o.Salvage = true

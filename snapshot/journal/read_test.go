@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
@@ -92,7 +93,7 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 		if err != nil || len(got) != len(items)-1 {
 			t.Fatalf("record %d damaged: %d of %d records, %v", i, len(got), len(items), err)
 		}
-		if _, err := j.Append(1, nil, []byte("no")); !errors.Is(err, ErrReadOnly) {
+		if _, err := j.Append(1, nil, []byte("no")); !errors.Is(err, errs.ReadOnly) {
 			t.Fatalf("append: %v", err)
 		}
 		if err := j.Close(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -88,7 +89,7 @@ func (o opening) open() error {
 	return nil
 }
 
-var errReadOnly error = ErrReadOnly
+var errReadOnly error = errs.ReadOnly
 
 // atLeast sees to it that the log does not end before a position that its owner
 // knows of.

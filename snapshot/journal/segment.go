@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -63,7 +64,7 @@ func (j *Journal) newSegment(size, need int64, urgent bool) error {
 	s, err := j.makeSegment(size, segmentHeader+need, urgent)
 	if err != nil {
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-			return fmt.Errorf("%w: opening a segment: %w", ErrNoSpace, err)
+			return fmt.Errorf("%w: opening a segment: %w", errs.NoSpace, err)
 		}
 		return fmt.Errorf("open a journal segment: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
@@ -23,7 +24,7 @@ func TestFullDisk(t *testing.T) {
 		end := j.End()
 		it, err := appendItem(j, rnd, uint64(len(items)), 5000)
 		if err != nil {
-			if !errors.Is(err, ErrNoSpace) || !errors.Is(err, syscall.ENOSPC) {
+			if !errors.Is(err, errs.NoSpace) || !errors.Is(err, syscall.ENOSPC) {
 				t.Fatal(err)
 			}
 			if j.End() != end {
@@ -71,7 +72,7 @@ func TestSmallerSegmentOnFullDisk(t *testing.T) {
 	var n int
 	for ; n < 10; n++ {
 		if _, err := j.Append(1, nil, make([]byte, 1<<20)); err != nil {
-			if !errors.Is(err, ErrNoSpace) {
+			if !errors.Is(err, errs.NoSpace) {
 				t.Fatal(err)
 			}
 			break
@@ -91,7 +92,7 @@ func TestReserve(t *testing.T) {
 	j := mustOpen(t, o)
 	for {
 		if _, err := j.Append(1, nil, make([]byte, 4000)); err != nil {
-			if !errors.Is(err, ErrNoSpace) {
+			if !errors.Is(err, errs.NoSpace) {
 				t.Fatal(err)
 			}
 			break

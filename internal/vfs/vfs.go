@@ -95,15 +95,12 @@ func IsDamage(err error) bool {
 		errno == syscall.EUCLEAN || errno == syscall.EBADMSG
 }
 
-// MaxReadFile is the size in bytes up to which ReadFile reads a file. What a store
+// maxReadFile is the size in bytes up to which ReadFile reads a file. What a store
 // keeps in files that are read whole is far less.
-const MaxReadFile = 128 << 20
+const maxReadFile = 128 << 20
 
-// ReadFile returns the whole content of a file of up to MaxReadFile bytes.
-func ReadFile(fsys FS, name string) ([]byte, error) { return ReadFileUpTo(fsys, name, MaxReadFile) }
-
-// ReadFileUpTo returns the content of a file of up to most bytes; EFBIG if it is larger.
-func ReadFileUpTo(fsys FS, name string, most int64) ([]byte, error) {
+// ReadFile returns the whole content of a file; EFBIG if it has more than maxReadFile bytes.
+func ReadFile(fsys FS, name string) ([]byte, error) {
 	f, err := Open(fsys, name)
 	if err != nil {
 		return nil, err
@@ -113,7 +110,7 @@ func ReadFileUpTo(fsys FS, name string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if size > most {
+	if size > maxReadFile {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EFBIG}
 	}
 	b := make([]byte, size)

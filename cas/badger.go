@@ -10,9 +10,7 @@ import (
 	"reflect"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -25,7 +23,7 @@ import (
 type database struct {
 	dir      string // "" in memory
 	db       *badger.DB
-	failed   *atomic.Int32 // times that Badger could not write a table, and tries again
+	failed   chan struct{} // Badger could not write a table, and tries again
 	unbacked int64         // value of the global counter that the mark accounts for
 	marked   bool          // because of unbacked
 	quiet    bool          // Badger's pool of buffers is gone
@@ -44,7 +42,7 @@ const memtable = 1 << 20
 
 // openDatabase opens or creates the one in dir; dir "" makes one in memory.
 func openDatabase(dir string, log *slog.Logger) (*database, error) {
-	x := &database{dir: dir, failed: new(atomic.Int32), unbacked: unbacked.Load()}
+	x := &database{dir: dir, failed: make(chan struct{}, stuckTries), unbacked: unbacked.Load()}
 	o := badger.DefaultOptions(dir).
 		WithLogger(badgerLog{log, x.failed}).
 		WithInMemory(dir == "").
@@ -259,12 +257,12 @@ func (x *database) flatten() error { return guard.Do(func() error { return x.db.
 
 // close is ErrStuck if the index cannot be written: Badger tries forever.
 func (x *database) close() error {
-	before := x.failed.Load()
+	for len(x.failed) > 0 {
+		<-x.failed // failed before
+	}
 	done := make(chan error, 1)
 	go func() { done <- mapped(x.db.Close) }()
-	look := time.NewTicker(stuckTick)
-	defer look.Stop()
-	for {
+	for range stuckTries {
 		select {
 		case err := <-done:
 			if err == nil && x.marked {
@@ -274,29 +272,27 @@ func (x *database) close() error {
 				return fmt.Errorf("close index: %w", err)
 			}
 			return nil
-		case <-look.C:
-			if x.failed.Load()-before >= stuckTries {
-				return fmt.Errorf("close index: %w", ErrStuck)
-			}
+		case <-x.failed:
 		}
 	}
+	return fmt.Errorf("close index: %w", ErrStuck)
 }
 
-// Badger tries every second to write a table.
-const (
-	stuckTries = 3
-	stuckTick  = 100 * time.Millisecond
-)
+// stuckTries is how often closing tries to write a table. Badger does every second.
+const stuckTries = 3
 
 // badgerLog passes on what Badger finds worth a warning.
 type badgerLog struct {
 	log    *slog.Logger
-	failed *atomic.Int32
+	failed chan<- struct{}
 }
 
 func (l badgerLog) Errorf(f string, a ...any) {
 	if strings.Contains(f, "flushing memtable to disk") {
-		l.failed.Add(1)
+		select {
+		case l.failed <- struct{}{}:
+		default: // no goroutine closes it
+		}
 	}
 	l.log.Error("index: " + strings.TrimSpace(fmt.Sprintf(f, a...)))
 }

@@ -2,7 +2,6 @@ package cas
 
 import (
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"sync"
 
@@ -26,20 +25,17 @@ type codec struct {
 	bufs sync.Pool // *[]byte: records being built
 }
 
-func newCodec() (*codec, error) {
+func newCodec() *codec {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderCRC(false),
 		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256<<10))
-	if err != nil {
-		return nil, fmt.Errorf("set up compression: %w", err)
-	}
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxObject), zstd.WithDecoderConcurrency(0),
+	dec, derr := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxObject), zstd.WithDecoderConcurrency(0),
 		zstd.WithDecoderLowmem(true))
-	if err != nil {
-		return nil, fmt.Errorf("set up decompression: %w", err)
+	if err = errors.Join(err, derr); err != nil {
+		panic(err) // the options above are wrong
 	}
 	c := &codec{enc: enc, dec: dec}
 	c.bufs.New = func() any { return new([]byte) }
-	return c, nil
+	return c
 }
 
 func (c *codec) close() {

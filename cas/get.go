@@ -56,14 +56,19 @@ func (s *Store) locate(h Hash, read func(l loc) error) error {
 	}
 }
 
-// read returns the object at a place, if it is that object. The record's header
-// is not looked at: the index says the same and the hash says more.
-func (s *Store) read(h Hash, l loc, dst []byte) ([]byte, error) {
+// packOf returns the file that a place is in.
+func (s *Store) packOf(l loc) (vfs.File, error) {
 	p := s.packs.get(l.pack)
 	if p == nil {
 		return nil, errors.New("the pack is missing")
 	}
-	f, err := s.packs.use(p)
+	return s.packs.use(p)
+}
+
+// read returns the object at a place, if it is that object. The record's header
+// is not looked at: the index says the same and the hash says more.
+func (s *Store) read(h Hash, l loc, dst []byte) ([]byte, error) {
+	f, err := s.packOf(l)
 	if err != nil {
 		return nil, err
 	}
@@ -146,11 +151,7 @@ func (s *Store) Stored(h Hash) (rec Stored, err error) {
 }
 
 func (s *Store) readStored(h Hash, l loc) (Stored, error) {
-	p := s.packs.get(l.pack)
-	if p == nil {
-		return Stored{}, errors.New("the pack is missing")
-	}
-	f, err := s.packs.use(p)
+	f, err := s.packOf(l)
 	if err != nil {
 		return Stored{}, err
 	}
@@ -173,10 +174,7 @@ func (s *Store) readStored(h Hash, l loc) (Stored, error) {
 type Expander struct{ codec *codec }
 
 // NewExpander returns an Expander; Close it.
-func NewExpander() (*Expander, error) {
-	c, err := newCodec()
-	return &Expander{c}, err
-}
+func NewExpander() *Expander { return &Expander{newCodec()} }
 
 // Close releases what it holds.
 func (e *Expander) Close() { e.codec.close() }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"path/filepath"
 	"sync"
 
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -39,10 +38,6 @@ type space struct {
 	mu       sync.Mutex
 	draining bool  // gc may use up everything
 	borrowed int64 // bytes that gc changed of the index since there was room for it
-}
-
-func newSpace(fsys vfs.FS, dir string, log *slog.Logger) *space {
-	return &space{fs: fsys, dir: dir, log: log, reserve: filepath.Join(dir, "reserve")}
 }
 
 // forObjects returns ErrNoSpace unless n bytes of objects can be written with

@@ -73,12 +73,8 @@ func newStore(dir string, o Options) (*Store, error) {
 		o.PackSize = defaultPackSize
 	}
 	o.PackSize = min(max(o.PackSize, minPackSize), maxPackSize)
-	c, err := newCodec()
-	if err != nil {
-		return nil, err
-	}
 	s := &Store{
-		o: o, log: o.Logger, dir: dir, fs: o.FS, codec: c, index: newIndex(),
+		o: o, log: o.Logger, dir: dir, fs: o.FS, codec: newCodec(), index: newIndex(),
 		gc: collection{recording: semaphore.NewWeighted(1), running: semaphore.NewWeighted(1)},
 	}
 	if o.FS == nil || o.FS == vfs.OS {
@@ -87,7 +83,7 @@ func newStore(dir string, o Options) (*Store, error) {
 		}
 	}
 	packDir := filepath.Join(dir, "packs")
-	s.space = newSpace(s.fs, packDir, o.Logger)
+	s.space = &space{fs: s.fs, dir: packDir, log: o.Logger, reserve: filepath.Join(packDir, "reserve")}
 	s.packs = &packSet{
 		fs: s.fs, dir: packDir, readOnly: o.ReadOnly, packSize: o.PackSize, space: s.space, failed: &s.failed,
 		figures: &s.index.mu, m: map[uint64]*pack{}, tail: appender{tight: true},

@@ -17,10 +17,7 @@ func TestStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	e, err := NewExpander()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := NewExpander()
 	defer e.Close()
 	text := []byte(strings.Repeat("a line that compresses well\n", 1000))
 	for _, body := range [][]byte{text, []byte("short")} {

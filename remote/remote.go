@@ -77,17 +77,13 @@ type Ref = object.Ref
 // Open returns the remote at a URL without asking it anything. Close it.
 func Open(url string, o Options) (*Remote, error) {
 	b := backend.Later(url, o.Allowed)
-	expand, err := cas.NewExpander()
-	if err != nil {
-		return nil, err
-	}
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Second
 	}
 	if o.Note == nil {
 		o.Note = func(bool, time.Time) {}
 	}
-	r := &Remote{b: b, o: o, expand: expand, readers: map[reader]io.ReaderAt{}}
+	r := &Remote{b: b, o: o, expand: cas.NewExpander(), readers: map[reader]io.ReaderAt{}}
 	r.health = health{ask: r.ask, timeout: max(o.Timeout, 0), note: o.Note}
 	r.health.init()
 	return r, nil

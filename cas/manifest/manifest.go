@@ -58,11 +58,7 @@ type Manifest struct {
 // Open opens the manifest of the store in dir and makes one if there is none. A copy
 // that is missing, damaged or behind is replaced. Errors: ErrLost.
 func Open(fsys vfs.FS, dir string, o Options) (*Manifest, error) {
-	m := &Manifest{fs: fsys, dir: dir, o: o}
-	var err error
-	if m.codec, err = newCodec(); err != nil {
-		return nil, err
-	}
+	m := &Manifest{fs: fsys, dir: dir, o: o, codec: newCodec()}
 	if err := m.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open manifest: %w", err), m.Close())
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 
 	"github.com/klauspost/compress/zstd"
@@ -49,16 +48,13 @@ type codec struct {
 	dec *zstd.Decoder
 }
 
-func newCodec() (codec, error) {
+func newCodec() codec {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
-	if err != nil {
-		return codec{}, fmt.Errorf("set up compression: %w", err)
+	dec, derr := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBody))
+	if err = errors.Join(err, derr); err != nil {
+		panic(err) // the options above are wrong
 	}
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBody))
-	if err != nil {
-		return codec{}, fmt.Errorf("set up decompression: %w", err)
-	}
-	return codec{enc, dec}, nil
+	return codec{enc, dec}
 }
 
 func (c codec) encode(seq uint64, ops []Op) ([]byte, error) {

@@ -43,7 +43,8 @@ type verifier struct {
 }
 
 func (v *verifier) run(ctx context.Context) error {
-	if err := v.manifest(); err != nil {
+	size, err := v.s.manifest.Verify(func(file, reason string) { v.report(Damage{Pack: file, Reason: reason}) })
+	if v.res.Bytes = size; err != nil {
 		return err
 	}
 	packs := v.s.packs.all()
@@ -60,15 +61,6 @@ func (v *verifier) run(ctx context.Context) error {
 		v.res.Packs++
 	}
 	return v.index(ctx)
-}
-
-func (v *verifier) manifest() error {
-	found, size, err := v.s.manifest.Verify()
-	v.res.Bytes += size
-	for _, d := range found {
-		v.report(Damage{Pack: d.File, Reason: d.Reason})
-	}
-	return err
 }
 
 func (v *verifier) report(d Damage) {

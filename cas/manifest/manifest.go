@@ -33,12 +33,6 @@ type Options struct {
 	Room func(n int64) error
 }
 
-// A Damage describes a copy that is not as it was written.
-type Damage struct {
-	File   string // its base name
-	Reason string
-}
-
 // A Manifest is open metadata. It is safe for concurrent use.
 //
 // Locks: writing is held while a commit is written, and taken before data.
@@ -198,15 +192,15 @@ func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) 
 	return nil
 }
 
-// Verify reads both copies and returns what is damaged in them, and how many bytes
-// they have.
-func (m *Manifest) Verify() (found []Damage, size int64, err error) {
+// Verify reads both copies and calls bad for each that is not as it was written. It
+// returns how many bytes they have.
+func (m *Manifest) Verify(bad func(file, reason string)) (size int64, err error) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	for _, name := range names {
 		c, err := m.read(name)
 		if err != nil {
-			return nil, 0, err
+			return 0, err
 		}
 		size += c.size
 		damage := c.damaged(m.state.seq)
@@ -214,10 +208,10 @@ func (m *Manifest) Verify() (found []Damage, size int64, err error) {
 			damage = c.behind(m.state.seq)
 		}
 		if damage != nil {
-			found = append(found, Damage{name, damage.Error()})
+			bad(name, damage.Error())
 		}
 	}
-	return found, size, nil
+	return size, nil
 }
 
 // Close releases the files. All that was committed is durable.

@@ -84,9 +84,16 @@ func want(t testing.TB, m *Manifest, entries map[string]string) {
 	}
 }
 
+type damage struct{ File, Reason string }
+
+func verify(m *Manifest) (found []damage, err error) {
+	_, err = m.Verify(func(file, reason string) { found = append(found, damage{file, reason}) })
+	return found, err
+}
+
 func clean(t testing.TB, m *Manifest) {
 	t.Helper()
-	if found, _, err := m.Verify(); err != nil || len(found) > 0 {
+	if found, err := verify(m); err != nil || len(found) > 0 {
 		t.Fatalf("verify: %+v, %v", found, err)
 	}
 }
@@ -177,12 +184,12 @@ func small(t testing.TB) (*vfstest.Mem, []map[string]string) {
 }
 
 // readOnly opens what was small without changing it, and returns what Verify finds.
-func readOnly(t testing.TB, fsys vfs.FS) (*Manifest, []Damage) {
+func readOnly(t testing.TB, fsys vfs.FS) (*Manifest, []damage) {
 	t.Helper()
 	o := options()
 	o.ReadOnly = true
 	m := open(t, fsys, o)
-	found, _, err := m.Verify()
+	found, err := verify(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,7 +423,7 @@ func TestNoRoom(t *testing.T) {
 	if err := m.Commit(Op{Key: "x", Value: []byte("y")}); !errors.Is(err, errs.NoSpace) {
 		t.Errorf("commit: %v", err)
 	}
-	if found, _, err := m.Verify(); err != nil || len(found) == 0 {
+	if found, err := verify(m); err != nil || len(found) == 0 {
 		t.Errorf("the missing copy is not told: %v", err)
 	}
 	full = false

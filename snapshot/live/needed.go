@@ -19,13 +19,12 @@ const NoPos = int64(math.MaxInt64)
 // first the present states, frozen for the purpose, and those of snapshots that
 // are not sealed; then, with the lock, what came about meanwhile.
 type Needed struct {
-	src  *tree.Source
 	seen tree.Unsealed
 	low  int64
 }
 
 // Needed returns one that has seen nothing yet.
-func (f *Forest) Needed() *Needed { return &Needed{src: f.src, low: NoPos} }
+func (f *Forest) Needed() *Needed { return &Needed{low: NoPos} }
 
 // yieldEvery is after how many files the search lets other goroutines run.
 const yieldEvery = 256
@@ -44,13 +43,12 @@ func (d *Needed) Frozen(s *tree.State) {
 // Lowest returns the lowest journal position referenced by frozen, by the present views
 // and by orphans. Pages seen earlier are skipped.
 func (d *Needed) Lowest(tx *Tx, frozen []*tree.State) int64 {
-	d.low = min(d.low, tx.f.blobs.minPos())
+	d.low = min(d.low, tx.Unjournaled())
 	for _, s := range frozen {
 		d.seen.Each(s, true, d.look)
 	}
 	for _, v := range tx.f.mu.views {
 		d.seen.Each(v.state, false, d.look)
-		v.orphans.each(d.look)
 	}
 	return d.low
 }

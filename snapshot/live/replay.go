@@ -3,6 +3,7 @@ package live
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/journal"
@@ -54,7 +55,7 @@ func (p *replay) next(t journal.Type, pos int64, payload []byte, payloadPos int6
 	case t == recActor:
 		p.f.mu.by, p.f.mu.journaled = string(payload), string(payload)
 		return nil
-	case p.over || p.f.salvage && damagedBetween(p.f.log, p.from, pos):
+	case p.over || p.f.salvage && slices.ContainsFunc(p.f.log.Damage(), func(d *journal.DamageError) bool { return d.Pos >= p.from && d.Pos < pos }):
 		p.over = true
 		p.skipped.note(t, payload)
 		return nil
@@ -92,15 +93,6 @@ func (p *replay) failed(pos int64, t journal.Type, payload []byte, err error) er
 	p.over = true
 	p.skipped.note(t, payload)
 	return nil
-}
-
-func damagedBetween(log *journal.Journal, from, to int64) bool {
-	for _, d := range log.Damage() {
-		if d.Pos >= from && d.Pos < to {
-			return true
-		}
-	}
-	return false
 }
 
 func (l *Skipped) note(t journal.Type, payload []byte) {

@@ -166,7 +166,10 @@ func (tx *Tx) End() int64 { return tx.f.log.End() }
 func (tx *Tx) Unjournaled() int64 {
 	low := tx.f.blobs.minPos()
 	for _, v := range tx.f.mu.views {
-		v.orphans.each(func(c *content.Content) { low = min(low, c.MinPos()) })
+		v.orphans.each(func(c *content.Content) {
+			c.Rebase()
+			low = min(low, c.MinPos())
+		})
 	}
 	return low
 }

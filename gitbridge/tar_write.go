@@ -28,7 +28,7 @@ type TarResult struct {
 func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State) (*TarResult, error) {
 	t := tarWriter{NewTarSink(w), ctx, src, nil}
 	first := make(map[uint64]string) // names of inodes with several
-	return t.done(st.Walk(ctx, src, "", func(p *tree.Path, n *tree.Inode) error {
+	return t.done(st.Walk(ctx, src, func(p *tree.Path, n *tree.Inode) error {
 		path := cmp.Or(p.String(), ".")
 		e := t.entry(path, n, first[n.Ino])
 		if n.Nlink > 1 && !n.IsDir() {

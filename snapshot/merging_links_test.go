@@ -64,7 +64,7 @@ func (l linkSide) files() string {
 		l.t.Fatal(err)
 	}
 	names, inodes := map[uint64][]string{}, map[uint64]bool{}
-	if err := st.Walk(l.t.Context(), l.s.Source(), "", func(at *tree.Path, n *tree.Inode) error {
+	if err := st.Walk(l.t.Context(), l.s.Source(), func(at *tree.Path, n *tree.Inode) error {
 		if inodes[n.Ino] = true; n.IsDir() {
 			return nil
 		}
@@ -296,7 +296,7 @@ func (l linkSide) tree() string {
 		l.t.Fatal(err)
 	}
 	var all []string
-	if err := st.Walk(l.t.Context(), l.s.Source(), "", func(at *tree.Path, n *tree.Inode) error {
+	if err := st.Walk(l.t.Context(), l.s.Source(), func(at *tree.Path, n *tree.Inode) error {
 		if !n.IsDir() {
 			all = append(all, at.String())
 		}

@@ -45,7 +45,7 @@ func TestRecoveryWithoutTheRemote(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b strings.Builder
-		if err := st.Walk(ctx, s.Source(), "", func(at *tree.Path, n *tree.Inode) error {
+		if err := st.Walk(ctx, s.Source(), func(at *tree.Path, n *tree.Inode) error {
 			fmt.Fprintln(&b, at, n.Ino, n.Mode, n.Nlink, n.Size(), n.Mtime)
 			return nil
 		}); err != nil {

@@ -51,13 +51,9 @@ func (g goodStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return g.ObjectStore.Get(h, dst)
 }
 
-// isDamage tells an object that is gone or wrong from a failure to look.
-func isDamage(err error) bool {
-	return errors.Is(err, cas.ErrNotFound) || errors.Is(err, errs.Damaged) || errors.Is(err, ErrNoInode)
-}
-
+// notDamage returns err, nil if it says that an object is missing or wrong.
 func notDamage(err error) error {
-	if isDamage(err) {
+	if errors.Is(err, cas.ErrNotFound) || errors.Is(err, errs.Damaged) || errors.Is(err, ErrNoInode) {
 		return nil
 	}
 	return err

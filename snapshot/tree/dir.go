@@ -195,7 +195,7 @@ func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) 
 	} else {
 		c.kids = append(make([]*page, 0, dirFan), b.kids...)
 	}
-	src.copy(c)
+	src.copied.Add(c.weight())
 	n := newPage(epoch, c)
 	n.n = p.n
 	*pp = n

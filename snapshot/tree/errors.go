@@ -2,7 +2,6 @@ package tree
 
 import (
 	"errors"
-	"io/fs"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
@@ -28,7 +27,4 @@ var (
 	// ErrMalformed means that an object's bytes make no sense, though its hash is
 	// right.
 	ErrMalformed = wire.ErrMalformed
-	// SkipDir, returned by the function given to Walk for a directory, leaves out
-	// what is below it.
-	SkipDir = fs.SkipDir
 )

@@ -30,6 +30,7 @@ func NewSource(o content.ObjectStore, l content.Log, cacheBytes int64) *Source {
 		objects: o,
 		pages:   lru.New[*body](cacheBytes / 2),
 		inodes:  lru.New[*Inode](longBytes),
+		copied:  new(atomic.Int64),
 	}
 }
 
@@ -73,11 +74,4 @@ func (s *Source) Counting(n *atomic.Int64) *Source {
 	c := *s
 	c.copied = n
 	return &c
-}
-
-// copy counts a page that was copied.
-func (s *Source) copy(b *body) {
-	if s.copied != nil {
-		s.copied.Add(b.weight())
-	}
 }

@@ -71,7 +71,7 @@ func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*bo
 	} else {
 		c.kids = append(make([]*page, 0, tableFan), b.kids...)
 	}
-	src.copy(c)
+	src.copied.Add(c.weight())
 	*pp = newPage(epoch, c)
 	return c, nil
 }

@@ -2,37 +2,26 @@ package tree
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 )
 
-// Walk calls fn for the file at path and everything below it: depth first, a
-// directory before what it holds, names in order of their bytes. The path given
-// to fn is relative to the root, which itself is "". When fn returns SkipDir for
-// a directory, what it holds is left out; any other error ends the walk.
-func (s *State) Walk(ctx context.Context, src *Source, path string, fn func(path *Path, n *Inode) error) error {
-	n, err := s.Resolve(src, path)
+// Walk calls fn for the root directory and everything below it: depth first, a
+// directory before what is in it, names in order of their bytes. An error ends the walk.
+func (s *State) Walk(ctx context.Context, src *Source, fn func(path *Path, n *Inode) error) error {
+	n, err := s.Get(src, RootIno)
 	if err != nil {
 		return err
 	}
-	p, err := ParsePath(path)
-	if err != nil {
-		return err
-	}
-	return s.walk(ctx, src, p, n, fn)
+	return s.walk(ctx, src, nil, n, fn)
 }
 
 func (s *State) walk(ctx context.Context, src *Source, path *Path, n *Inode, fn func(path *Path, n *Inode) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := fn(path, n)
-	if n.IsDir() && errors.Is(err, SkipDir) {
-		return nil
-	}
-	if err != nil || !n.IsDir() || n.Dir.root == nil {
+	if err := fn(path, n); err != nil || !n.IsDir() || n.Dir.root == nil {
 		return err
 	}
 	ents, err := n.Dir.sorted(src)

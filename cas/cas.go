@@ -35,17 +35,11 @@ var (
 	ErrLost = manifest.ErrLost
 	// ErrNoSpace: going on would eat into the space that the index and gc need.
 	ErrNoSpace = errs.NoSpace
-	// ErrFormat: written by another version of the program. Nothing was touched.
-	ErrFormat = errs.Format
-	// ErrClosed: the store was closed.
-	ErrClosed = errs.Closed
 	// ErrInUse: another process has the store open.
 	ErrInUse = errs.New(errs.Busy, "the store is open in another process")
 	// ErrStuck: the index cannot be closed, because its disk takes no more writes.
 	// The process had better end. Packs have all that is in it.
 	ErrStuck = errors.New("the index cannot be written")
-	// ErrReadOnly: the store was opened for reading.
-	ErrReadOnly = errs.ReadOnly
 )
 
 // Damage describes one damaged or missing thing. As an error, *Damage satisfies

@@ -80,6 +80,5 @@
 //	            index.mu           places in memory, figures of packs
 //	              packSet.mu       open files
 //	              collector.mu     places kept
-//	              space.file       the reserve
-//	                space.mu
+//	              space.mu         the reserve
 package cas

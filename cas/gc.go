@@ -99,7 +99,7 @@ type Recording struct {
 // record, calls before, which may be nil and may wait for long, and at last waits
 // for a verification. Only then other verifications have to wait for Close.
 //
-// Errors: that of before, the context's, ErrReadOnly or ErrClosed.
+// Errors: that of before, the context's, errs.ReadOnly or errs.Closed.
 func (s *Store) Record(ctx context.Context, before func(ctx context.Context) error) (*Recording, error) {
 	if err := s.begin(true); err != nil {
 		return nil, err

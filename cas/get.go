@@ -15,7 +15,7 @@ import (
 // are checked against the hash every time.
 //
 // Errors: ErrNotFound; a *Damage (errors.Is ErrDamaged) if what is on disk
-// is not the object; ErrClosed; an error of the disk.
+// is not the object; errs.Closed; an error of the disk.
 func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 	err := s.locate(h, func(l loc) (err error) {
 		dst, err = s.read(h, l, dst)

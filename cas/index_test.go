@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
@@ -149,8 +150,8 @@ func TestUnknownFormatIsRefusedUntouched(t *testing.T) {
 		"read":   func() error { ro := o; ro.ReadOnly = true; _, err := Open(dir, ro); return err },
 	} {
 		err := open()
-		if !errors.Is(err, ErrFormat) || !bytes.Contains([]byte(err.Error()), []byte("version 99")) {
-			t.Errorf("%s: %v, want ErrFormat naming version 99", name, err)
+		if !errors.Is(err, errs.Format) || !bytes.Contains([]byte(err.Error()), []byte("version 99")) {
+			t.Errorf("%s: %v, want errs.Format naming version 99", name, err)
 		}
 	}
 	if after := snapshotDisk(t, fsys, dir); after != before {
@@ -203,10 +204,10 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 	wantObject(t, ro, a)
 	wantObject(t, ro, b)
 	wantMeta(t, ro, "k", "v")
-	if err := ro.Commit(); !errors.Is(err, ErrReadOnly) {
+	if err := ro.Commit(); !errors.Is(err, errs.ReadOnly) {
 		t.Errorf("commit: %v", err)
 	}
-	if _, err := ro.GC(context.Background(), false, nil, nil, nil); !errors.Is(err, ErrReadOnly) {
+	if _, err := ro.GC(context.Background(), false, nil, nil, nil); !errors.Is(err, errs.ReadOnly) {
 		t.Errorf("gc: %v", err)
 	}
 	closeTest(t, ro)

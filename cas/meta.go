@@ -19,7 +19,7 @@ const (
 // all of them or, if the power fails meanwhile, none. Metadata is never durable
 // before the objects. GetMeta and ScanMeta see it when Commit returns.
 //
-// Errors: ErrNoSpace (nothing of ops happened); ErrReadOnly; ErrClosed; an error
+// Errors: ErrNoSpace (nothing of ops happened); errs.ReadOnly; errs.Closed; an error
 // of the disk. If the disk fails to sync, all later writes fail until the store
 // is opened again, for it is unknown then what is on disk.
 func (s *Store) Commit(ops ...MetaOp) error {

@@ -65,7 +65,7 @@ func encodePackHeaderVersion(id uint64, version uint16) []byte {
 
 var errPackHeader = errors.New("pack header is damaged")
 
-// checkPackHeader returns ErrFormat for an intact header of another version and
+// checkPackHeader returns errs.Format for an intact header of another version and
 // errPackHeader for anything that is not a header of this pack.
 func checkPackHeader(b []byte, id uint64) error {
 	if len(b) < packHeaderSize || string(b[:8]) != packMagic ||

@@ -12,7 +12,7 @@ import (
 // can be read and is in a pack file, though not synced; Commit does that.
 // Objects are at most MaxObject bytes. Put keeps no reference to b.
 //
-// Errors: ErrNoSpace, ErrReadOnly, ErrClosed, or an error of the disk.
+// Errors: ErrNoSpace, errs.ReadOnly, errs.Closed, or an error of the disk.
 func (s *Store) Put(k Kind, b []byte) (Hash, error) {
 	h, _, err := s.put(k, b, false)
 	return h, err

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/cas/manifest"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
@@ -121,10 +122,10 @@ func TestLimits(t *testing.T) {
 		t.Errorf("get of a missing object: %v", err)
 	}
 	closeTest(t, s)
-	if _, err := s.Get(Hash{1}, nil); !errors.Is(err, ErrClosed) {
+	if _, err := s.Get(Hash{1}, nil); !errors.Is(err, errs.Closed) {
 		t.Errorf("get after close: %v", err)
 	}
-	if err := s.Close(); !errors.Is(err, ErrClosed) {
+	if err := s.Close(); !errors.Is(err, errs.Closed) {
 		t.Errorf("second close: %v", err)
 	}
 }

@@ -33,11 +33,9 @@ type space struct {
 	log     *slog.Logger
 	reserve string // path of the reserve file
 
-	file sync.Mutex // held while the reserve changes
-
-	mu       sync.Mutex
-	draining bool  // gc may use up everything
-	borrowed int64 // bytes that gc changed of the index since there was room for it
+	mu       sync.Mutex // held while the reserve changes, too
+	draining bool       // gc may use up everything
+	borrowed int64      // bytes that gc changed of the index since there was room for it
 }
 
 // forObjects returns ErrNoSpace unless n bytes of objects can be written with
@@ -109,8 +107,8 @@ func (s *space) drain() (stop func()) {
 }
 
 func (s *space) release() {
-	s.file.Lock()
-	defer s.file.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err := s.fs.Remove(s.reserve); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn("cannot release the reserve", "err", err)
 	}
@@ -119,13 +117,10 @@ func (s *space) release() {
 // refill allocates the reserve, if there is room for it. Without one the store works
 // until the disk is full to the last byte, so failing is only a warning.
 func (s *space) refill() {
-	s.file.Lock()
-	defer s.file.Unlock()
 	s.mu.Lock()
-	draining := s.draining
-	s.mu.Unlock()
+	defer s.mu.Unlock()
 	i, err := s.fs.Stat(s.reserve)
-	if draining || err == nil && i.Size == reserveSize && i.Allocated >= reserveSize || s.check(reserveSize, headroom) != nil {
+	if s.draining || err == nil && i.Size == reserveSize && i.Allocated >= reserveSize || s.check(reserveSize, headroom) != nil {
 		return
 	}
 	if err := s.allocate(); err != nil {

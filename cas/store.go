@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/amberfs/amberfs/cas/manifest"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -49,7 +50,7 @@ type Store struct {
 // does not open or that is older than the packs is rebuilt from them, which takes
 // time but loses nothing; so is a copy of the manifest that is missing or damaged.
 //
-// Errors: ErrFormat if the packs are of another version (nothing was touched),
+// Errors: errs.Format if the packs are of another version (nothing was touched),
 // ErrNoSpace if the disk is too full for the index to open, ErrInUse, or an error
 // of the disk.
 func Open(dir string, o Options) (*Store, error) {
@@ -224,11 +225,11 @@ func (s *Store) release() error {
 }
 
 // Close makes everything durable and releases the directory. It waits for
-// calls that are under way; calls that begin later fail with ErrClosed. ErrStuck
+// calls that are under way; calls that begin later fail with errs.Closed. ErrStuck
 // means that the index was left open.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
-		return ErrClosed
+		return errs.Closed
 	}
 	s.life.Lock()
 	var err error
@@ -266,10 +267,10 @@ func (f *failure) err() error {
 // begin counts a call in; end it with s.life.RUnlock.
 func (s *Store) begin(write bool) error {
 	if write && s.o.ReadOnly {
-		return ErrReadOnly
+		return errs.ReadOnly
 	}
 	if !s.life.TryRLock() {
-		return ErrClosed
+		return errs.Closed
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -21,7 +22,7 @@ func openTest(t testing.TB, dir string, o Options) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil && !errors.Is(err, ErrClosed) {
+		if err := s.Close(); err != nil && !errors.Is(err, errs.Closed) {
 			t.Errorf("close: %v", err)
 		}
 	})
@@ -165,7 +166,7 @@ func TestRoundTrip(t *testing.T) {
 	closeTest(t, s)
 	ro := openTest(t, dir, Options{ReadOnly: true})
 	check(ro)
-	if _, err := ro.Put(KindData, []byte("x")); !errors.Is(err, ErrReadOnly) {
+	if _, err := ro.Put(KindData, []byte("x")); !errors.Is(err, errs.ReadOnly) {
 		t.Fatalf("put into a read-only store: %v", err)
 	}
 }

@@ -150,16 +150,6 @@ func (s *SetAttr) marks() bool {
 	return s.Mode != nil || s.UID != nil || s.GID != nil || s.Size != nil || s.Mtime != nil || s.KillPriv
 }
 
-// onOverlap returns what calls fn for a snapshot with the lock held.
-func (f *Forest) onOverlap(fn func(tx *Tx, view uint32, by string) error) func(uint32, string) {
-	return func(view uint32, by string) {
-		tx := &Tx{f: f}
-		if err := f.ended(tx, fn(tx, view, by)); err != nil {
-			f.logger.Debug("no snapshot between two actors", "error", err)
-		}
-	}
-}
-
 // Actors returns the sets of the actors of a view's changes since its newest snapshot.
 // They do not change any more.
 func (tx *Tx) Actors(view uint32) []*actors.Set { return tx.attribution(view).freeze() }

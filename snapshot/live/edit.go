@@ -176,7 +176,10 @@ func (e *Edit) keepHeldInodes() {
 		if entry := &e.inv.Entries[i]; entry.Was != 0 && e.keepHeld(entry.Was) {
 			entry.Gone = entry.Was
 			if entry.MountPoint {
-				e.base.setBeneath(entry)
+				if e.base.beneath == nil {
+					e.base.beneath = make(map[tree.Link]uint64)
+				}
+				e.base.beneath[tree.Link{Parent: entry.Parent.Ino(), Name: entry.Name}] = entry.Was.Ino()
 			}
 		}
 	}

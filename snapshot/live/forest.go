@@ -113,7 +113,12 @@ func New(o Options) *Forest {
 	f.mu.enc = wire.NewEncoder(nil)
 	f.mu.journaled = actors.Unknown
 	if o.Overlap != nil {
-		f.overlap = f.onOverlap(o.Overlap)
+		f.overlap = func(view uint32, by string) {
+			tx := &Tx{f: f}
+			if err := f.ended(tx, o.Overlap(tx, view, by)); err != nil {
+				f.logger.Debug("no snapshot between two actors", "error", err)
+			}
+		}
 	}
 	return f
 }

@@ -35,14 +35,6 @@ func (j *graft) askMounted() {
 	}
 }
 
-// setBeneath notes an orphan that something is mounted on.
-func (v *view) setBeneath(e *Entry) {
-	if v.beneath == nil {
-		v.beneath = make(map[tree.Link]uint64)
-	}
-	v.beneath[tree.Link{Parent: e.Parent.Ino(), Name: e.Name}] = e.Was.Ino()
-}
-
 // beneath returns the inode that a new name gets because a mount still holds what the name
 // led to before, and 0 if there is none.
 func (j *graft) beneath(parent uint64, name string, from *tree.Inode) uint64 {

@@ -45,8 +45,8 @@ var (
 // Damage describes one damaged or missing thing. As an error, *Damage satisfies
 // errors.Is(err, ErrDamaged).
 type Damage struct {
-	Hash   Hash   // the object, zero if it cannot be told any more
-	Kind   Kind   // its kind, 0 if it cannot be told
+	Hash   Hash   // the object, zero if it is unknown
+	Kind   Kind   // its kind, 0 if it is unknown
 	Pack   string // the file: of a pack, the manifest, or the folder index
 	Offset int64  // bytes from the start of the file
 	Length int64  // bytes of the file that are affected

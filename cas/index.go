@@ -259,7 +259,7 @@ func (x *index) write(over overlay, infos map[uint64]packInfo) error {
 }
 
 // Headroom is the number of bytes of disk that must stay free for commits, the index,
-// recovery and gc. Others who write to the same disk should leave it alone.
+// recovery and gc. Other programs should not use it.
 const Headroom = headroom
 
 // Stats returns the store's figures. They are kept in memory and cost next to

@@ -45,7 +45,7 @@ func (h *header) size() int64 {
 func (h *header) isObject() bool { return h.kind == KindData || h.kind == KindTree }
 
 // encode writes the header for a record at offset off of pack id. Both are in
-// the checksum, so that the bytes of a pack that someone stored inside another
+// the checksum, so that the bytes of a pack that are stored inside another
 // pack are never taken for records of it.
 func (h *header) encode(b []byte, id uint64, off int64) {
 	_ = b[headerSize-1]

@@ -33,7 +33,7 @@ type item struct {
 	length int64  // bytes up to the next item
 	raw    []byte // the whole record, if bodies were asked for; valid during the call
 	bad    string // why the record is damaged; empty if it is good
-	lost   bool   // not even the header can be told
+	lost   bool   // the header is damaged, too
 }
 
 func (it *item) body() []byte { return it.raw[headerSize : headerSize+int64(it.stored)] }

@@ -159,7 +159,7 @@ func (s *sweeper) retire(w *sweepPlan) bool {
 	return true
 }
 
-// move copies the living records to the newest pack and tells the index.
+// move copies the living records to the newest pack and enters them into the index.
 func (s *sweeper) move(ctx context.Context, w *sweepPlan) error {
 	if err := s.space.forIndex(w.live); err != nil {
 		return err

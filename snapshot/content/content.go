@@ -37,7 +37,7 @@ type Content struct {
 	cutting atomic.Pointer[layout]
 }
 
-// ancestry tells what a Content that is not sealed was made from.
+// ancestry is what a Content that is not sealed was made from.
 type ancestry struct {
 	prev *Content // the version before
 	from *layout  // a layout of prev; c was a copy of it but for what was changed since

@@ -104,7 +104,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 		return j.fail("writing a record", err)
 	}
 	if !j.cur.good {
-		j.cur.good = true // read without the lock by who sees the new end
+		j.cur.good = true // read without the lock once the new end is there
 	}
 	j.off += size
 	j.seq++

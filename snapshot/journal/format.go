@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// Type says what a record means to the one who wrote it. 0 is reserved.
+// Type is the meaning of a record to its writer. 0 is reserved.
 type Type uint8
 
 // typeMark is the type of the empty record that Close appends, so that the last

@@ -225,7 +225,7 @@ func (o opening) scanTail(segs []*segment) (tail, error) {
 		if !o.salvage && h.pos >= o.begin {
 			return t, h.damage()
 		}
-		// Before begin nothing is replayed; reading there tells.
+		// Before begin nothing is replayed; reading there is a DamageError.
 		o.note(h.damage())
 		sc.resync(h)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// syncState is the meeting point of those who want the log durable.
+// syncState is where callers that want the log durable wait for each other.
 type syncState struct {
 	mu      sync.Mutex
 	done    sync.Cond

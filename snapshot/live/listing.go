@@ -92,7 +92,7 @@ func (f *Forest) Path(id NodeID, most int) (string, error) {
 	return p[max(0, len(p)-most):], nil
 }
 
-// Forget tells that the kernel holds a node no more.
+// Forget is called when the kernel has no reference to a node any more.
 func (f *Forest) Forget(id NodeID) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

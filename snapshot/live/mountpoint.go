@@ -6,7 +6,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// The kernel unmounts what is mounted on a name that it is told to drop. So a name with a
+// The kernel unmounts what is mounted on a name that it has to drop. So a name with a
 // mount keeps its inode, if that can be, and its Entry says that there is one.
 
 // isMountPoint reports whether something is mounted on a name that leads to an inode, or

@@ -318,7 +318,7 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 	return Node(v.id, old.Ino), nil
 }
 
-// checkRename tells whether n may take the place of old (nil: nothing there).
+// checkRename reports whether n may take the place of old (nil: nothing there).
 // same: both are one file, and nothing is to be done.
 func (v *view) checkRename(n, old *tree.Inode, op, np NodeID, flags uint32) (same bool, err error) {
 	switch {

@@ -35,7 +35,7 @@ func (id NodeID) Ino() uint64 { return uint64(id) & MaxIno }
 // A Caller is the process on whose behalf something is done.
 type Caller struct {
 	UID, GID, PID uint32
-	// Direct is set of one who came through the store's socket and not through
+	// Direct is set for a caller that came through the store's socket and not through
 	// the mount.
 	Direct bool
 	// Command is what the caller ran, as far as that is known, for the event log.

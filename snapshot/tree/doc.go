@@ -33,7 +33,7 @@
 // happened before: pages have one shape for one content, which is also what lets
 // two states be compared by skipping pages of equal hash.
 //
-// A sealed page keeps its hash and lets its body go; who needs it later loads it
+// A sealed page keeps its hash and lets its body go; later it is loaded
 // from the Source, which keeps what was used last. So a state that was loaded, or
 // sealed, takes next to no memory, and a state that is being changed holds in
 // memory what was changed since the last seal and nothing else.
@@ -54,7 +54,7 @@
 //   - an entry leads to an inode of its type, and a directory has one name, the one
 //     that led to it (State.child), so that no directory is met twice on the way
 //     down. Rings that do not hang on the root, and paths of more than MaxDepth
-//     names, are ErrTooDeep for who goes up.
+//     names, are ErrTooDeep on the way up.
 //
 // # Locking
 //

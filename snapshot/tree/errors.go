@@ -19,7 +19,7 @@ var (
 	// ErrBadPath means that a path is absolute, or not in its shortest form.
 	ErrBadPath = errors.New("path is not a relative path in its shortest form")
 	// ErrDirFull means that a directory has MaxCollisions names of the very same
-	// hash. It takes an attacker who looks for such names.
+	// hash. It takes an attacker that looks for such names.
 	ErrDirFull = errs.New(errs.NoSpace, "too many names of equal hash in one directory")
 	// ErrTooDeep means that a path has more than MaxDepth names, or that directories
 	// lie in a ring.

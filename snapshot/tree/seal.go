@@ -27,6 +27,7 @@ import (
 // and the next one goes on from there.
 func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Hash, error) {
 	r := &sealRun{src: src, z: z}
+	r.buffers.New = func() any { return new(wire.Encoder) }
 	h, err := r.state(ctx, s)
 	if err != nil {
 		return cas.Hash{}, fmt.Errorf("seal: %w", err)
@@ -197,10 +198,7 @@ func (r *sealRun) dir(ctx context.Context, p *page) error {
 
 // encoder returns an empty one. Give it back to buffers.
 func (r *sealRun) encoder() *wire.Encoder {
-	e, _ := r.buffers.Get().(*wire.Encoder)
-	if e == nil {
-		e = new(wire.Encoder)
-	}
+	e := r.buffers.Get().(*wire.Encoder)
 	e.Reset()
 	return e
 }

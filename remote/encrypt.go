@@ -90,15 +90,16 @@ func decryptFailed(err error) error {
 	return errs.New(errs.Damaged, "decrypt: %w", err)
 }
 
-// read returns n bytes at offset off of an object, decrypted, and reads ahead.
-func (r *Remote) read(ctx context.Context, o backend.Object, encrypted bool, off, n, ahead int64) ([]byte, error) {
+// read returns n bytes at offset off of an object, decrypted, and reads ahead. near reads
+// from the cache only.
+func (r *Remote) read(ctx context.Context, o backend.Object, encrypted, near bool, off, n, ahead int64) ([]byte, error) {
 	if !encrypted {
-		return r.o.Cache.ReadAt(ctx, o, off, n, ahead, r.fetch(o))
+		return r.o.Cache.ReadAt(ctx, o, off, n, ahead, r.fetch(o, near))
 	}
-	b, err := r.readDecrypted(ctx, o, false, off, n)
+	b, err := r.readDecrypted(ctx, o, near, off, n)
 	if errors.Is(err, errs.Damaged) { // what is cached may be
 		r.drop(o, true, 0, 0)
-		b, err = r.readDecrypted(ctx, o, false, off, n)
+		b, err = r.readDecrypted(ctx, o, near, off, n)
 	}
 	return b, err
 }
@@ -116,8 +117,11 @@ func (r *Remote) readDecrypted(ctx context.Context, o backend.Object, near bool,
 	return buf[:got], nil
 }
 
-// fetch reads an object as it lies on the remote.
-func (r *Remote) fetch(o backend.Object) cache.Fetch {
+// fetch reads an object as it is on the remote; nil if near.
+func (r *Remote) fetch(o backend.Object, near bool) cache.Fetch {
+	if near {
+		return nil
+	}
 	return func(ctx context.Context, off, n int64) (data []byte, err error) {
 		err = r.health.try(ctx, func(ctx context.Context) error {
 			data, err = r.b.GetRange(ctx, o.Key(), off, n)
@@ -125,15 +129,6 @@ func (r *Remote) fetch(o backend.Object) cache.Fetch {
 		})
 		return data, err
 	}
-}
-
-// near is read for what is in the cache; false if that is not all.
-func (r *Remote) near(o backend.Object, encrypted bool, off, n int64) ([]byte, bool) {
-	if !encrypted {
-		return r.o.Cache.Near(o, off, n)
-	}
-	b, err := r.readDecrypted(context.Background(), o, true, off, n)
-	return b, err == nil
 }
 
 // drop forgets what is cached of a part of an object. Of an encrypted one the
@@ -168,10 +163,7 @@ func (r *Remote) decrypter(ctx context.Context, o backend.Object, near bool) (io
 	if ra != nil {
 		return ra, nil
 	}
-	raw := rawReader{context.WithoutCancel(ctx), r.o.Cache, o, r.fetch(o)}
-	if near {
-		raw.fetch = nil
-	}
+	raw := rawReader{context.WithoutCancel(ctx), r.o.Cache, o, r.fetch(o, near)}
 	ra, _, err = age.DecryptReaderAt(raw, o.Size, keys...)
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", o.Name, decryptFailed(err))

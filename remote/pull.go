@@ -107,7 +107,7 @@ func (s *Snapshot) bring(ctx context.Context, data []want, p Pull, done *meter) 
 		part := data[:n]
 		data = data[n:]
 		g.Go(func() error {
-			if _, err := s.read(ctx, int(run.object), run.off, run.end-run.off, 0); err != nil {
+			if _, err := s.read(ctx, int(run.object), false, run.off, run.end-run.off, 0); err != nil {
 				return err
 			}
 			return s.putAll(ctx, part, p, done)

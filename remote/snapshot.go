@@ -70,7 +70,7 @@ func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 	raw := make(map[object.Section][]byte)
 	var mu sync.Mutex
 	if err := each(ctx, ref.Indexes, func(ctx context.Context, section object.Section) error {
-		b, err := s.read(ctx, section.Object, section.Offset, section.Size(), 0)
+		b, err := s.read(ctx, section.Object, false, section.Offset, section.Size(), 0)
 		mu.Lock()
 		defer mu.Unlock()
 		raw[section] = b
@@ -101,20 +101,8 @@ func (s *Snapshot) Has(ctx context.Context, h cas.Hash) (bool, error) {
 // Get appends the bytes of an object to dst[:0]. Errors: cas.ErrNotFound if no
 // index names it; cas.ErrDamaged if the remote has other bytes; backend.ErrAway.
 func (s *Snapshot) Get(ctx context.Context, h cas.Hash, dst []byte) ([]byte, error) {
-	rec, e, err := s.stored(ctx, h)
-	if err != nil {
-		return dst[:0], err
-	}
-	b, err := s.r.expand.Expand(h, rec, dst)
-	if !errors.Is(err, cas.ErrDamaged) {
-		return b, err
-	}
-	// What is cached may have been torn by a power cut.
-	s.r.drop(s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.Stored))
-	if rec, _, err = s.stored(ctx, h); err != nil {
-		return dst[:0], err
-	}
-	return s.r.expand.Expand(h, rec, dst)
+	_, b, err := s.get(ctx, h, dst)
+	return b, err
 }
 
 // Near is Get without a request: a cas.Absent error if that would take one.
@@ -130,13 +118,9 @@ func (s *Snapshot) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	if !ok {
 		return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
-	b, ok := s.r.near(s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.Stored))
-	if ok {
-		plain, err := s.r.expand.Expand(h, cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b}, dst)
-		if err == nil {
-			s.ahead.of(&e)
-			return plain, nil
-		}
+	if _, b, err := s.expanded(context.Background(), h, e, true, 0, dst); err == nil {
+		s.ahead.of(&e)
+		return b, nil
 	}
 	return dst[:0], &cas.Absent{Hash: h, Fetch: func(ctx context.Context) error {
 		_, err := s.Get(ctx, h, nil)
@@ -144,37 +128,46 @@ func (s *Snapshot) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	}}
 }
 
-// Stored returns an object as it lies on the remote. What the remote says is not
-// believed: the object is compared with its hash.
+// Stored returns an object as it is on the remote. It has the hash when it is expanded.
 func (s *Snapshot) Stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
-	if _, err := s.Get(ctx, h, nil); err != nil {
-		return cas.Stored{}, err
-	}
-	rec, _, err := s.stored(ctx, h)
+	rec, _, err := s.get(ctx, h, nil)
 	return rec, err
 }
 
-func (s *Snapshot) stored(ctx context.Context, h cas.Hash) (cas.Stored, object.Entry, error) {
+func (s *Snapshot) get(ctx context.Context, h cas.Hash, dst []byte) (rec cas.Stored, plain []byte, err error) {
 	x, err := s.Load(ctx)
 	if err != nil {
-		return cas.Stored{}, object.Entry{}, err
+		return rec, dst[:0], err
 	}
 	e, ok := x.Find(h)
 	if !ok {
-		return cas.Stored{}, e, fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
+		return rec, dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
-	b, err := s.read(ctx, int(e.Object), int64(e.Offset), int64(e.Stored), s.ahead.of(&e))
+	rec, plain, err = s.expanded(ctx, h, e, false, s.ahead.of(&e), dst)
+	if errors.Is(err, cas.ErrDamaged) { // what is cached may have been torn by a power cut
+		s.r.drop(s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.Stored))
+		rec, plain, err = s.expanded(ctx, h, e, false, 0, dst)
+	}
+	return rec, plain, err
+}
+
+// expanded reads the object at an entry, and compares it with its hash. near reads from the
+// cache only.
+func (s *Snapshot) expanded(ctx context.Context, h cas.Hash, e object.Entry, near bool, ahead int64, dst []byte) (cas.Stored, []byte, error) {
+	b, err := s.read(ctx, int(e.Object), near, int64(e.Offset), int64(e.Stored), ahead)
 	if err == nil && len(b) != int(e.Stored) {
 		err = fmt.Errorf("%w: it ends early", cas.ErrDamaged)
 	}
 	if err != nil {
-		return cas.Stored{}, e, fmt.Errorf("object %s in %s: %w", h, s.Ref.Objects[e.Object].Name, err)
+		return cas.Stored{}, dst[:0], fmt.Errorf("object %s in %s: %w", h, s.Ref.Objects[e.Object].Name, err)
 	}
-	return cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b}, e, nil
+	rec := cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b}
+	plain, err := s.r.expand.Expand(h, rec, dst)
+	return rec, plain, err
 }
 
-func (s *Snapshot) read(ctx context.Context, object int, off, n, ahead int64) ([]byte, error) {
-	b, err := s.r.read(ctx, s.Ref.Objects[object], s.Ref.Encrypted, off, n, ahead)
+func (s *Snapshot) read(ctx context.Context, object int, near bool, off, n, ahead int64) ([]byte, error) {
+	b, err := s.r.read(ctx, s.Ref.Objects[object], s.Ref.Encrypted, near, off, n, ahead)
 	return b, missing(err)
 }
 
@@ -196,7 +189,7 @@ func (s *Snapshot) Fetch(ctx context.Context, kind cas.Kind) error {
 		if s.r.o.Cache.Has(s.Ref.Objects[run.object], run.off, run.end-run.off) {
 			return nil
 		}
-		_, err := s.read(ctx, int(run.object), run.off, run.end-run.off, 0)
+		_, err := s.read(ctx, int(run.object), false, run.off, run.end-run.off, 0)
 		return err
 	})
 }

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -180,6 +181,29 @@ func (b *Beneath) RenameNew(from, to string) error {
 			return err
 		})
 	})
+}
+
+// Put writes a file beside name, and renames it to name with rename. Directories are made.
+func (b *Beneath) Put(name string, data []byte, perm fs.FileMode, synced bool, rename func(from, to string) error) error {
+	dir := filepath.Dir(name)
+	if err := b.MkdirAll(dir, perm|perm>>2&0o111); err != nil { // a user that can read can enter
+		return err
+	}
+	tmp := filepath.Join(dir, ".tmp-"+rand.Text())
+	f, err := b.File(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(data); err == nil && synced {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = rename(tmp, name)
+	}
+	if err != nil {
+		return errors.Join(err, b.Remove(tmp))
+	}
+	return nil
 }
 
 func (b *Beneath) Remove(name string) error {

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/google/uuid"
-
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
@@ -98,47 +96,20 @@ func (d *dir) sorted(what, key string, err error) error {
 
 func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
 	return d.use(ctx, "write", key, func(b *vfs.Beneath) error {
-		tmp, err := d.write(b, key, data)
-		if err == nil {
-			err = d.install(b, tmp, key, o.IfAbsent)
+		rename := b.Rename
+		if o.IfAbsent {
+			rename = b.RenameNew
 		}
-		return err
+		file := d.file(key)
+		err := b.Put(file, data, 0o666, true, rename)
+		if errors.Is(err, fs.ErrExist) && o.IfAbsent {
+			return ErrChanged
+		}
+		if err != nil {
+			return err
+		}
+		return errors.Join(b.SyncDir(filepath.Dir(file)), b.SyncDir(d.path))
 	})
-}
-
-func (d *dir) write(b *vfs.Beneath, key string, data []byte) (tmp string, err error) {
-	parent := filepath.Dir(d.file(key))
-	if err := b.MkdirAll(parent, 0o777); err != nil {
-		return "", err
-	}
-	tmp = filepath.Join(parent, ".tmp-"+uuid.NewString())
-	f, err := b.File(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", errors.Join(err, b.Remove(tmp))
-	}
-	return tmp, nil
-}
-
-func (d *dir) install(b *vfs.Beneath, tmp, key string, ifAbsent bool) error {
-	rename := b.Rename
-	if ifAbsent {
-		rename = b.RenameNew
-	}
-	err := rename(tmp, d.file(key))
-	if errors.Is(err, fs.ErrExist) && ifAbsent {
-		err = ErrChanged
-	}
-	if err != nil {
-		return errors.Join(err, b.Remove(tmp))
-	}
-	return errors.Join(b.SyncDir(filepath.Dir(d.file(key))), b.SyncDir(d.path))
 }
 
 func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []byte, err error) {

@@ -26,7 +26,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -92,7 +91,7 @@ func blockLen(o backend.Object, block int64) int64 {
 }
 
 // ReadAt returns n bytes at offset off of an object, fewer at its end. It fetches missing blocks
-// and up to ahead bytes more.
+// and up to ahead bytes more. Without fetch, a missing block is an error.
 func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int64, fetch Fetch) ([]byte, error) {
 	end := min(off+n, o.Size)
 	if off >= end {
@@ -172,12 +171,6 @@ func (c *Cache) load(o backend.Object, block, off int64, p []byte) bool {
 		}
 	}
 	return false
-}
-
-// Near is ReadAt for what is cached; false if that is not all.
-func (c *Cache) Near(o backend.Object, off, n int64) ([]byte, bool) {
-	b, err := c.ReadAt(context.Background(), o, off, n, 0, nil)
-	return b, err == nil
 }
 
 var errNotHere = errors.New("the block is not in the cache")
@@ -285,25 +278,7 @@ func (c *Cache) write(name string, data []byte) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
-	return c.in(func(b *vfs.Beneath) error {
-		dir := filepath.Dir(c.path(name))
-		if err := b.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		tmp := filepath.Join(dir, ".tmp-"+uuid.NewString())
-		f, err := b.File(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return err
-		}
-		_, err = f.Write(data)
-		if err = errors.Join(err, f.Close()); err == nil {
-			err = b.Rename(tmp, c.path(name))
-		}
-		if err != nil {
-			_ = b.Remove(tmp)
-		}
-		return err
-	})
+	return c.in(func(b *vfs.Beneath) error { return b.Put(c.path(name), data, 0o600, false, b.Rename) })
 }
 
 // Drop forgets the blocks with n bytes at offset off: they are not what they should be.

@@ -159,11 +159,11 @@ func TestNoDirectory(t *testing.T) {
 	}
 	c := New(filepath.Join(parent, "cache"), 1<<30)
 	read(t, c, s, 10, BlockSize, 0)
-	if b, ok := c.Near(s.Object, 10, BlockSize); !ok || !bytes.Equal(b, s.data[10:10+BlockSize]) {
+	if b, err := c.ReadAt(t.Context(), s.Object, 10, BlockSize, 0, nil); err != nil || !bytes.Equal(b, s.data[10:10+BlockSize]) {
 		t.Error("what was just fetched is not there")
 	}
 	c.Drop(s.Object, 0, s.Size)
-	if _, ok := c.Near(s.Object, 10, BlockSize); ok {
+	if _, err := c.ReadAt(t.Context(), s.Object, 10, BlockSize, 0, nil); err == nil {
 		t.Error("what was dropped is there")
 	}
 }

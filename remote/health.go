@@ -56,49 +56,55 @@ func (r *Remote) Away() time.Time {
 
 // try calls fn until it has an answer, or the time is over. Errors: backend.ErrAway; ctx's.
 func (h *health) try(ctx context.Context, fn func(context.Context) error) error {
-	began := time.Now()
 	caller := ctx
 	if h.timeout > 0 {
+		began := time.Now()
+		h.mu.Lock()
+		if !h.since.IsZero() { // a read that begins during an outage waits from its beginning on
+			began = h.since
+		}
+		h.mu.Unlock()
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, began.Add(h.timeout))
 		defer cancel()
 	}
-	over := func() error {
-		if caller.Err() != nil {
-			return caller.Err()
-		}
-		h.doubt()
-		return fmt.Errorf("%w for %v", backend.ErrAway, h.timeout)
-	}
 	for {
-		if err := h.await(ctx, began); err != nil {
-			return err
-		}
 		err := h.attempt(ctx, fn)
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() != nil:
-			return over()
+		case caller.Err() != nil:
+			return caller.Err()
 		case h.closed.Err() != nil:
 			return errClosed
-		case !errors.Is(err, backend.ErrAway), errors.Is(err, backend.ErrUntrusted):
+		case ctx.Err() == nil && (!errors.Is(err, backend.ErrAway) || errors.Is(err, backend.ErrUntrusted)):
 			return err
 		}
 		h.doubt()
-		if pause(ctx, tryAgain) != nil {
-			return over()
+		if pause(ctx, tryAgain) != nil && caller.Err() == nil {
+			return fmt.Errorf("%w for %v", backend.ErrAway, h.timeout)
 		}
 	}
 }
 
 var errClosed = fmt.Errorf("%w: the store is being closed", backend.ErrAway)
 
-// attempt calls fn once. What the end of here cut off was not answered.
+// attempt waits while the remote is away, and calls fn once. What the end of here cut off
+// was not answered.
 func (h *health) attempt(ctx context.Context, fn func(context.Context) error) error {
 	h.mu.Lock()
-	here := h.here
+	here, back := h.here, h.back
 	h.mu.Unlock()
+	if back != nil {
+		select {
+		case <-back:
+			return h.attempt(ctx, fn)
+		case <-h.closed.Done():
+			return errClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(here, cancel)()
@@ -109,37 +115,6 @@ func (h *health) attempt(ctx context.Context, fn func(context.Context) error) er
 		return backend.ErrAway
 	}
 	return err
-}
-
-// await returns when the remote is not away, or an error when it was for too long.
-func (h *health) await(ctx context.Context, began time.Time) error {
-	h.mu.Lock()
-	back, since := h.back, h.since
-	h.mu.Unlock()
-	if back == nil {
-		return nil
-	}
-	var over <-chan time.Time
-	if h.timeout > 0 {
-		// A read that begins during an outage waits from the outage's beginning on.
-		if since.Before(began) {
-			began = since
-		}
-		over = time.After(time.Until(began.Add(h.timeout)))
-	}
-	select {
-	case <-back:
-		return nil
-	case <-h.closed.Done():
-		return errClosed
-	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return ctx.Err()
-		}
-		return fmt.Errorf("%w for %v", backend.ErrAway, h.timeout)
-	case <-over:
-		return fmt.Errorf("%w for %v", backend.ErrAway, h.timeout)
-	}
 }
 
 // doubt has the remote asked whether it answers, if that is not being done.

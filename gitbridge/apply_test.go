@@ -242,13 +242,13 @@ func TestApplyFollowsNoLink(t *testing.T) {
 		now := a.m.state(t, spec{"d/f": file("evil"), "d/new": file("evil"), "f": exe("evil")})
 		_, err := a.apply(base, now, ApplyOptions{Conflicts: rule})
 		if (err == nil) != (rule == threeway.KeepOurs) {
-			t.Errorf("rule %d: %v", rule, err)
+			t.Errorf("rule %q: %v", rule, err)
 		}
 		if b, err := os.ReadFile(filepath.Join(outside, "f")); err != nil || string(b) != "1" {
-			t.Errorf("rule %d wrote outside: %q, %v", rule, b, err)
+			t.Errorf("rule %q wrote outside: %q, %v", rule, b, err)
 		}
 		if names, err := os.ReadDir(outside); err != nil || len(names) != 1 {
-			t.Errorf("rule %d made something outside: %v, %v", rule, names, err)
+			t.Errorf("rule %q made something outside: %v, %v", rule, names, err)
 		}
 	}
 }

@@ -49,10 +49,10 @@ type Push struct {
 }
 
 type Pushed struct {
-	Ref       *object.Ref
-	Unchanged bool  // it was there
-	Objects   int   // sent
-	Bytes     int64 // sent
+	Ref       *object.Ref `json:"-"`
+	Unchanged bool        `json:"unchanged" jsonschema:"the remote had it already"`
+	Objects   int         `json:"objects" jsonschema:"number of objects sent"`
+	Bytes     int64       `json:"bytes" jsonschema:"bytes sent"`
 }
 
 // Push makes a snapshot appear on the remote, with all it needs or not at all.

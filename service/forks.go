@@ -157,45 +157,16 @@ func (s *Service) lastActor(ws *snapshot.Workspace) (name string) {
 }
 
 func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error) {
-	rule, err := ruleOf(a.Ours, a.Theirs)
-	if err != nil {
-		return Merged{}, err
-	}
-	choices := make(map[string]threeway.Rule, len(a.Resolve))
-	for path, side := range a.Resolve {
-		known := map[string]threeway.Rule{"ours": threeway.KeepOurs, "theirs": threeway.TakeTheirs}
-		choice, ok := known[side]
-		if !ok {
-			return Merged{}, fail.New(fail.Usage, "resolve takes ours or theirs for %s, not %q", path, side)
-		}
-		choices[path] = choice
-	}
-	done, err := r.Workspace.Forks().Merge(ctx, a.Fork, snapshot.PromoteOptions{
-		Conflicts: rule, Choices: choices, Decided: a.Contents, Merge: gitbridge.Merge, DryRun: a.DryRun, Caller: r.Caller,
-		List: r.charge(s.Lists),
-	})
+	a.Merge, a.Caller, a.List = gitbridge.Merge, r.Caller, r.charge(s.Lists)
+	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = listed(done.Paths)
-	result := Merged{PromoteResult: done, DryRun: a.DryRun}
 	if errors.Is(err, threeway.ErrConflict) {
 		e := fail.New(fail.Conflict, "%d path(s) changed in the fork and in the workspace; nothing was changed", len(done.Conflicts)).
 			WithHint("decide with --ours or --theirs")
-		e.Result = result
-		return result, e
+		e.Result = done
+		return done, e
 	}
-	return result, meanwhile(err)
-}
-
-// ruleOf returns what becomes of conflicts.
-func ruleOf(ours, theirs bool) (threeway.Rule, error) {
-	switch {
-	case ours && theirs:
-		return 0, fail.New(fail.Usage, "ours and theirs cannot be combined")
-	case ours:
-		return threeway.KeepOurs, nil
-	case theirs:
-		return threeway.TakeTheirs, nil
-	}
-	return threeway.RefuseConflicts, nil
+	return done, meanwhile(err)
 }
 
 // meanwhile makes a conflict of the error of a decision about other sides.
@@ -218,11 +189,10 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 		return out, err
 	}
 	if a.By != "" {
-		o, err := s.toUndo(ctx, r, a.By, a.Since)
+		o, err := s.toUndo(ctx, r, UndoBy{By: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
 		if err != nil {
 			return out, err
 		}
-		o.Paths = []string{string(a.Path)}
 		err = r.Workspace.Snapshots().SidesBy(ctx, o, func(left, without *tree.Inode) error {
 			out, err = s.conflicting(ctx, left, ours, without, ours)
 			return err

@@ -68,7 +68,7 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 		return Imported{}, err
 	}
 	s.Log.Info("import", "from", a.From, "path", string(a.Path), "files", done.Files, "bytes", done.Bytes)
-	return Imported{Path: string(a.Path), Files: done.Files, Bytes: done.Bytes, Undo: done.Undo, Snapshot: done.After, Image: g.Image}, nil
+	return Imported{Path: string(a.Path), GraftResult: done, Image: g.Image}, nil
 }
 
 // ownerOf makes everything belong to the caller, but for root what tar says of

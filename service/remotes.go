@@ -150,10 +150,7 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	if !done.Unchanged {
 		r.Workspace.Remotes().Pushed(x.Info.Name, a.Remote, r.Caller)
 	}
-	out := Pushed{
-		Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID,
-		Unchanged: done.Unchanged, Objects: done.Objects, Bytes: done.Bytes,
-	}
+	out := Pushed{Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID, Pushed: *done}
 	if boundary(r) {
 		out.Objects, out.Bytes = 0, 0 // they would tell what others have
 		return out, nil               // the owner's next push is not compared with a fork's

@@ -243,15 +243,10 @@ func OneLine(s string) string { return gitquote.Shown(lineBreaks.Replace(s), "")
 var lineBreaks = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
 
 func (s *Service) restore(ctx context.Context, r *Request, a Restore) (Restored, error) {
-	done, err := r.Workspace.Restore(ctx, snapshot.RestoreOptions{
-		Name: a.Name, Paths: naming.PathStrings(a.Paths), Keep: naming.PathStrings(a.Keep), DryRun: a.DryRun, Caller: r.Caller,
-		List: r.charge(s.Lists),
-	})
-	if err != nil {
-		return Restored{}, err
-	}
+	a.Caller, a.List = r.Caller, r.charge(s.Lists)
+	done, err := r.Workspace.Restore(ctx, a)
 	done.Paths = listed(done.Paths)
-	return Restored{RestoreResult: done, DryRun: a.DryRun}, nil
+	return done, err
 }
 
 // listed is a list that is one in JSON, too.
@@ -264,9 +259,9 @@ func listed[T any](list []T) []T {
 
 // restoreHunk restores the lines of a hunk, in a file that may have changed elsewhere.
 func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out Restored, err error) {
-	err = s.compare(r, a.Name, a.B, func(from, to *tree.State) error {
-		done, err := r.Workspace.Restore(ctx, snapshot.RestoreOptions{
-			Name: a.Name, Paths: []string{string(a.Path)}, DryRun: a.DryRun, Caller: r.Caller, List: r.charge(s.Lists),
+	err = s.compare(r, a.Name, a.B, func(from, to *tree.State) (err error) {
+		out, err = r.Workspace.Restore(ctx, Restore{
+			Name: a.Name, Paths: []naming.BytePath{a.Path}, DryRun: a.DryRun, Caller: r.Caller, List: r.charge(s.Lists),
 			Edit: func(now *tree.State) ([]byte, error) {
 				shown := to
 				if a.B == "" {
@@ -279,7 +274,6 @@ func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (o
 		if errors.Is(err, diff.ErrNoHunk) || errors.Is(err, diff.ErrTouched) {
 			return fail.New(fail.Conflict, "cannot restore these lines of %s: %w", a.Path, err).WithHint("look at the differences again")
 		}
-		out = Restored{RestoreResult: done, DryRun: a.DryRun}
 		return err
 	})
 	return out, err

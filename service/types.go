@@ -8,7 +8,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // The arguments and results of operations are promises to scripts: JSON fields
@@ -78,9 +77,15 @@ type Remove struct {
 
 type Removed Remove
 
+// The arguments and results of these operations are those of package snapshot.
 type (
 	Compact   = snapshot.CompactOptions
 	Compacted = snapshot.Compacted
+	Restore   = snapshot.RestoreOptions
+	Restored  = snapshot.RestoreResult // what a restore changed, or would change
+	UndoBy    = snapshot.UndoByOptions
+	Merge     = snapshot.MergeOptions
+	Merged    = snapshot.PromoteResult
 )
 
 type DU struct {
@@ -93,19 +98,6 @@ type Pin struct {
 }
 
 type Pinned Pin
-
-type Restore struct {
-	Name   string            `json:"name" jsonschema:"the snapshot to restore"`
-	Paths  []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories, relative to the workspace"`
-	Keep   []naming.BytePath `json:"keep,omitempty" jsonschema:"paths that a restore of the whole workspace leaves as they are, in addition to restore_keeps of the policy"`
-	DryRun bool              `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
-}
-
-// Restored is what a restore changed, or would change.
-type Restored struct {
-	snapshot.RestoreResult
-	DryRun bool `json:"dry_run,omitempty"`
-}
 
 type RestoreHunk struct {
 	Name   string          `json:"name" jsonschema:"the snapshot to restore from"`
@@ -162,23 +154,10 @@ type DiffedFile struct {
 	Binary  bool   `json:"binary,omitempty" jsonschema:"whether it has no lines, if counted"`
 }
 
-type UndoBy struct {
-	By     string            `json:"by" jsonschema:"the actor; names below it are included"`
-	Since  string            `json:"since,omitempty" jsonschema:"only changes since: a snapshot, a duration such as 2h or 7d, or a date"`
-	Paths  []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories"`
-	Keep   []naming.BytePath `json:"keep,omitempty" jsonschema:"leave these paths as they are"`
-	Ours   bool              `json:"ours,omitempty" jsonschema:"leave paths in conflict as they are"`
-	Theirs bool              `json:"theirs,omitempty" jsonschema:"make paths in conflict what they were before the actor"`
-	DryRun bool              `json:"dry_run,omitempty" jsonschema:"return what would change, and change nothing"`
-	// Contents decides before Ours and Theirs.
-	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single paths, by path"`
-}
-
 // UndoneBy is what an UndoBy changed, or would change, or the paths in conflict.
 type UndoneBy struct {
 	snapshot.UndoByResult
-	DryRun bool `json:"dry_run,omitempty"`
-	Later  bool `json:"later,omitempty" jsonschema:"the actor has changed more since; these changes stay"`
+	Later bool `json:"later,omitempty" jsonschema:"the actor has changed more since; these changes stay"`
 }
 
 type Actors struct{}
@@ -304,17 +283,6 @@ type ForkState struct {
 	Check   string   `json:"check,omitempty" jsonschema:"the label check of its newest snapshot that has one: passed, failed, timeout or stopped, of explore"`
 }
 
-type Merge struct {
-	Fork   string `json:"fork" jsonschema:"the fork"`
-	Ours   bool   `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
-	Theirs bool   `json:"theirs,omitempty" jsonschema:"take the fork's version of conflicting paths"`
-	// Resolve decides single paths, before Ours and Theirs.
-	Resolve map[string]string `json:"resolve,omitempty" jsonschema:"ours or theirs, by path, for single conflicting paths"`
-	// Contents decides before Resolve.
-	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single conflicting paths, by path"`
-	DryRun   bool                         `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
-}
-
 // Conflict asks for the sides of a path that changed in a fork and in the workspace, or that others
 // changed after an actor.
 type Conflict struct {
@@ -333,11 +301,6 @@ type Conflicting struct {
 	OursSize   int64       `json:"ours_size" jsonschema:"bytes; -1: nothing is at the path"`
 	TheirsSize int64       `json:"theirs_size" jsonschema:"bytes; -1: nothing is at the path"`
 	Parts      []diff.Part `json:"parts"`
-}
-
-type Merged struct {
-	snapshot.PromoteResult
-	DryRun bool `json:"dry_run,omitempty"`
 }
 
 type Policy struct{}

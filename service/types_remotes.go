@@ -81,13 +81,10 @@ type Import struct {
 }
 
 type Imported struct {
-	Path     string               `json:"path"`
-	Files    int64                `json:"files"`
-	Bytes    int64                `json:"bytes"`
-	Skipped  []gitbridge.Omission `json:"skipped,omitempty"`
-	Undo     string               `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
-	Snapshot string               `json:"snapshot,omitempty" jsonschema:"the snapshot with the image"`
-	Image    *snapshot.Image      `json:"image,omitempty"`
+	Path string `json:"path"`
+	snapshot.GraftResult
+	Skipped []gitbridge.Omission `json:"skipped,omitempty"`
+	Image   *snapshot.Image      `json:"image,omitempty"`
 }
 
 type GetImage struct {
@@ -166,13 +163,11 @@ type PushedList struct {
 }
 
 type Pushed struct {
-	Remote    string `json:"remote" jsonschema:"the remote's name or URL"`
-	Snapshot  string `json:"snapshot"`
-	As        string `json:"as" jsonschema:"its name on the remote"`
-	ID        string `json:"id"`
-	Unchanged bool   `json:"unchanged" jsonschema:"the remote had it already"`
-	Objects   int    `json:"objects" jsonschema:"number of objects sent"`
-	Bytes     int64  `json:"bytes" jsonschema:"bytes sent"`
+	Remote   string `json:"remote" jsonschema:"the remote's name or URL"`
+	Snapshot string `json:"snapshot"`
+	As       string `json:"as" jsonschema:"its name on the remote"`
+	ID       string `json:"id"`
+	remote.Pushed
 }
 
 type Pull struct {

@@ -68,34 +68,35 @@ func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 	return like(fail.New(fail.NotFound, "there is no actor %s", by), by, names, "see `amberfs actors`")
 }
 
-// toUndo returns options for all changes of an actor since a snapshot or a time.
-func (s *Service) toUndo(ctx context.Context, r *Request, by, since string) (snapshot.UndoByOptions, error) {
-	o := snapshot.UndoByOptions{By: by, Merge: gitbridge.Merge, Caller: r.Caller, List: r.charge(s.Lists)}
-	if err := s.knownActor(ctx, r, by); err != nil {
+// toUndo completes options. Since names a snapshot or a time.
+func (s *Service) toUndo(ctx context.Context, r *Request, o UndoBy) (UndoBy, error) {
+	if err := s.knownActor(ctx, r, o.By); err != nil {
 		return o, err
 	}
+	o.Merge, o.Caller, o.List = gitbridge.Merge, r.Caller, r.charge(s.Lists)
+	since := o.Since
 	if _, err := r.Workspace.Find(since); err == nil {
-		o.Since = since
-	} else if o.After, err = ParseSince(since); err != nil {
+		return o, nil
+	}
+	var err error
+	o.Since = ""
+	if o.After, err = ParseSince(since); err != nil {
 		return o, fail.New(fail.Usage, "since is a snapshot, a duration such as 2h or 7d, or a date, not %q", since)
-	} else if o.After.After(time.Now()) {
+	}
+	if o.After.After(time.Now()) {
 		return o, fail.New(fail.Usage, "since is after now: %s", since)
 	}
 	return o, nil
 }
 
 func (s *Service) undoBy(ctx context.Context, r *Request, a UndoBy) (UndoneBy, error) {
-	o, err := s.toUndo(ctx, r, a.By, a.Since)
-	if err == nil {
-		o.Conflicts, err = ruleOf(a.Ours, a.Theirs)
-	}
+	o, err := s.toUndo(ctx, r, a)
 	if err != nil {
 		return UndoneBy{}, err
 	}
-	o.Paths, o.Keep, o.Decided, o.DryRun = naming.PathStrings(a.Paths), naming.PathStrings(a.Keep), a.Contents, a.DryRun
 	done, err := r.Workspace.Snapshots().UndoBy(ctx, o)
 	done.Paths = listed(done.Paths)
-	result := UndoneBy{UndoByResult: done, DryRun: a.DryRun}
+	result := UndoneBy{UndoByResult: done}
 	if errors.Is(err, threeway.ErrConflict) {
 		e := fail.New(fail.Conflict, "others changed %d path(s) of %s later; nothing is touched", len(done.Conflicts), a.By).
 			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.By)

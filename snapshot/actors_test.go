@@ -237,7 +237,7 @@ func TestActorsOfForks(t *testing.T) {
 	as(t, f, "b").remove("z")
 	as(t, w, "a").write("own", "1")
 	want(t, "the fork", whose(t, f), " [b c]: d=c d/x=c e=c e/x=c z=b\nin [b c]: f=b n=c\n")
-	res, err := w.Forks().Merge(context.Background(), "f", snapshot.PromoteOptions{Caller: live.Caller{Actor: "m"}})
+	res, err := w.Forks().Merge(context.Background(), snapshot.MergeOptions{Fork: "f", Caller: live.Caller{Actor: "m"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -407,7 +406,7 @@ func cross(t *testing.T, s *snapshot.Store, name string) {
 	if got := lasting(presentDump(t, w)); got != there {
 		t.Fatalf("restored %s:\n%.2000s\nnot\n%.2000s", name, got, there)
 	}
-	if _, err := w.Forks().Merge(ctx, "of-"+name, snapshot.PromoteOptions{Conflicts: threeway.TakeTheirs}); err != nil {
+	if _, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "of-" + name, Theirs: true}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := names(presentDump(t, w)), names(presentDump(t, f)); got != want {

@@ -33,10 +33,10 @@ type GraftOptions struct {
 
 // GraftResult is what was brought in.
 type GraftResult struct {
-	Files int64  `json:"files"`
-	Bytes int64  `json:"bytes"`
-	Undo  string `json:"undo"`
-	After string `json:"after"` // the snapshot with the image
+	Files    int64  `json:"files"`
+	Bytes    int64  `json:"bytes"`
+	Undo     string `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
+	Snapshot string `json:"snapshot,omitempty" jsonschema:"the snapshot with the image"`
 }
 
 // Graft merges a tree into the workspace in one step. The state before is
@@ -102,7 +102,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	}
 	s.tell(inv)
 	s.imported(w, over, o.Caller)
-	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: r.Pre.Name, After: r.Post.Name}, s.Sync()
+	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: r.Pre.Name, Snapshot: r.Post.Name}, s.Sync()
 }
 
 // imported writes to the log what came with a graft.

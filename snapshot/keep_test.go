@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // openAt opens a store whose time is what now is set to.
@@ -164,7 +165,7 @@ func TestNothingToRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []RestoreOptions{{Name: "empty"}, {Name: "latest", Paths: []string{"file"}}, {Name: "empty", Paths: []string{"."}}} {
+	for _, o := range []RestoreOptions{{Name: "empty"}, {Name: "latest", Paths: []naming.BytePath{"file"}}, {Name: "empty", Paths: []naming.BytePath{"."}}} {
 		if o.Name == "latest" {
 			continue // it has the file
 		}
@@ -173,11 +174,11 @@ func TestNothingToRestore(t *testing.T) {
 		}
 	}
 	touch(f, "brought")
-	if r, err := w.Forks().Merge(ctx, "f", PromoteOptions{}); err != nil || r.Changed != 1 {
+	if r, err := w.Forks().Merge(ctx, MergeOptions{Fork: "f"}); err != nil || r.Changed != 1 {
 		t.Fatal(r, err)
 	}
 	promoted := len(w.List())
-	if r, err := w.Forks().Merge(ctx, "f", PromoteOptions{}); err != nil || r.Changed != 0 || len(w.List()) != promoted {
+	if r, err := w.Forks().Merge(ctx, MergeOptions{Fork: "f"}); err != nil || r.Changed != 0 || len(w.List()) != promoted {
 		t.Errorf("the second promotion: %+v, %v", r, err)
 	}
 	if promoted != n+1 {

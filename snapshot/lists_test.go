@@ -62,7 +62,7 @@ func TestListsOfChanges(t *testing.T) {
 			return r.Changed, r.More, err
 		},
 		"promotion": func(ctx context.Context, list *budget.Charge) (int, bool, error) {
-			r, err := w.Forks().Merge(ctx, "f", snapshot.PromoteOptions{List: list})
+			r, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "f", List: list})
 			if err == nil {
 				_, err = w.Restore(ctx, snapshot.RestoreOptions{Name: "empty"})
 			}

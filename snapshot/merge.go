@@ -1,12 +1,14 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/steps"
@@ -14,16 +16,18 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-type PromoteOptions struct {
-	Conflicts threeway.Rule
-	Merge     threeway.Merger // merges files that changed on both sides; nil for none
-	// Choices are the rules of single paths, before Conflicts.
-	Choices map[string]threeway.Rule
-	// Decided are the texts of single paths, before Choices.
-	Decided map[string]threeway.Decision
-	DryRun  bool
-	Caller  live.Caller
-	List    *budget.Charge // see RestoreOptions
+type MergeOptions struct {
+	Fork   string `json:"fork" jsonschema:"the fork"`
+	Ours   bool   `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
+	Theirs bool   `json:"theirs,omitempty" jsonschema:"take the fork's version of conflicting paths"`
+	// Resolve decides single paths, before Ours and Theirs.
+	Resolve map[string]threeway.Rule `json:"resolve,omitempty" jsonschema:"ours or theirs, by path, for single conflicting paths"`
+	// Contents decides before Resolve.
+	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single conflicting paths, by path"`
+	DryRun   bool                         `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+	Merge    threeway.Merger              `json:"-"` // merges files that changed on both sides; nil for none
+	Caller   live.Caller                  `json:"-"`
+	List     *budget.Charge               `json:"-"` // see RestoreOptions
 }
 
 // A MergeResult is what a merge or an undo of an actor changed, or why it changed nothing.
@@ -40,20 +44,32 @@ type PromoteResult struct {
 // Merge brings what changed in a fork since its base into the workspace.
 // A path that changed on both sides in different ways, which do not merge, is a
 // conflict: nothing is touched then, unless the options decide.
-func (fs Forks) Merge(ctx context.Context, fork string, o PromoteOptions) (PromoteResult, error) {
-	f, err := fs.Named(fork)
+func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error) {
+	res := PromoteResult{Fork: o.Fork}
+	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
 	if err != nil {
-		return PromoteResult{Fork: fork}, err
+		return res, err
 	}
-	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return fs.merge(ctx, f, o) })
-	if out.report(fs.w, fork, o.Caller); out.Undo != "" {
-		fs.w.store.event(Event{Workspace: fs.w.rec.View, Action: "merged", From: fork}, o.Caller)
+	for path, side := range o.Resolve {
+		if side != threeway.KeepOurs && side != threeway.TakeTheirs {
+			return res, errs.New(errs.Invalid, "resolve takes ours or theirs for %s, not %q", path, side)
+		}
 	}
-	return PromoteResult{fork, MergeResult{out.conflicts, out.Changes}}, err
+	f, err := fs.Named(o.Fork)
+	if err != nil {
+		return res, err
+	}
+	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return fs.merge(ctx, f, o, rule) })
+	if out.report(fs.w, o.Fork, o.Caller); out.Undo != "" {
+		fs.w.store.event(Event{Workspace: fs.w.rec.View, Action: "merged", From: o.Fork}, o.Caller)
+	}
+	out.DryRun = o.DryRun
+	res.MergeResult = MergeResult{out.conflicts, out.Changes}
+	return res, err
 }
 
 // merge prepares the steps, and then journals and makes them in one step.
-func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out outcome, err error) {
+func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule threeway.Rule) (out outcome, err error) {
 	s := fs.w.store
 	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, fs.w.rec.View, f.rec.View)
 	if err != nil {
@@ -80,13 +96,8 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 	}
 	p := &threeway.Plan{
 		Source: s.src, Objects: s.cas, Ours: e.Base(), View: f.rec.Parent, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
-		Decided: o.Decided,
-		Rule: func(path string) threeway.Rule {
-			if r, ok := o.Choices[path]; ok {
-				return r
-			}
-			return o.Conflicts
-		},
+		Decided: o.Contents,
+		Rule:    func(path string) threeway.Rule { return cmp.Or(o.Resolve[path], rule) },
 	}
 	in := interval.States{Source: s.src, Before: base, After: theirs, Set: s.union(changed)}
 	g := live.Graft{Source: theirs, View: f.rec.View, By: in.ActorsOf}

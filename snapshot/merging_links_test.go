@@ -200,7 +200,7 @@ func TestMergeOfLinks(t *testing.T) {
 				main.do(c.main...)
 				linkSide{t, s, f}.do(c.fork...)
 				before := main.files()
-				res, err := s.Main().Forks().Merge(t.Context(), "f", snapshot.PromoteOptions{Merge: mergeLines, Conflicts: rule})
+				res, err := s.Main().Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Merge: mergeLines, Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs})
 				if c.conflicts != "" {
 					want(t, "conflicts", fmt.Sprint(res.Conflicts), c.conflicts)
 					if rule == threeway.RefuseConflicts {
@@ -245,7 +245,7 @@ func TestMergeThatBringsNothing(t *testing.T) {
 			linkSide{t, s, f}.do("write u 1 X 3")
 		}
 		for i, name := range []string{"p", "q"} {
-			res, err := s.Main().Forks().Merge(t.Context(), name, snapshot.PromoteOptions{Merge: mergeLines})
+			res, err := s.Main().Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: name, Merge: mergeLines})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -280,7 +280,7 @@ func TestMergeKeepsADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	linkSide{t, s, f}.do("rmdir d", "write d file")
-	res, err := w.Forks().Merge(t.Context(), "f", snapshot.PromoteOptions{Conflicts: threeway.KeepOurs})
+	res, err := w.Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Ours: true})
 	if err != nil {
 		t.Fatal(err)
 	}

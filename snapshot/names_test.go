@@ -9,7 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // TestPathsOfAnyBytesInTheJournal: paths are bytes, of which the records of restores,
@@ -38,7 +38,7 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 			switch what {
 			case "restore":
 				write(t, s, d.ID, odd, "new")
-				r, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1", Paths: []string{odd + "/" + odd}})
+				r, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1", Paths: []naming.BytePath{odd + "/" + odd}})
 				if err != nil || r.Changed != 1 {
 					t.Fatal(r, err)
 				}
@@ -53,7 +53,7 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 				}
 				write(t, s, there.ID, odd, "theirs")
 				write(t, s, d.ID, odd, "ours")
-				if _, err := w.Forks().Merge(ctx, "side", snapshot.PromoteOptions{Conflicts: threeway.KeepOurs}); err != nil {
+				if _, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "side", Ours: true}); err != nil {
 					t.Fatal(err)
 				}
 				want = "ours"

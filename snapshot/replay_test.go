@@ -19,6 +19,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -255,7 +256,7 @@ func (x *walker) history() error {
 		if r.IntN(2) == 0 {
 			p += fmt.Sprintf("/n%d", r.IntN(12))
 		}
-		_, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name, Paths: []string{p}})
+		_, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name, Paths: []naming.BytePath{naming.BytePath(p)}})
 		return err
 	case k == 8:
 		return w.Snapshots().Delete(name, live.Caller{})
@@ -266,7 +267,7 @@ func (x *walker) history() error {
 		_, err := w.Parent().Forks().End(w.Name(), live.Caller{})
 		return err
 	case k == 11 && w.IsFork():
-		_, err := w.Parent().Forks().Merge(ctx, w.Name(), snapshot.PromoteOptions{Conflicts: threeway.Rule(2 * r.IntN(2)), Caller: live.Caller{Actor: "m"}})
+		_, err := w.Parent().Forks().Merge(ctx, snapshot.MergeOptions{Fork: w.Name(), Theirs: r.IntN(2) == 1, Caller: live.Caller{Actor: "m"}})
 		return err
 	case k == 12:
 		return x.s.Checkpoint(ctx)

@@ -17,19 +17,17 @@ import (
 )
 
 type RestoreOptions struct {
-	Name  string   // of the snapshot
-	Paths []string // relative to the root; everything when empty
-	// Keep are paths that a restore of everything leaves as they are, with the
-	// restore_keeps of the policy.
-	Keep []string
+	Name   string            `json:"name" jsonschema:"the snapshot to restore"`
+	Paths  []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories, relative to the workspace"`
+	Keep   []naming.BytePath `json:"keep,omitempty" jsonschema:"paths that a restore of the whole workspace leaves as they are, in addition to restore_keeps of the policy"`
+	DryRun bool              `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 	// Edit, if set, returns the bytes that the one file of Paths gets, in place of those in
 	// the snapshot. now is the present state.
-	Edit   func(now *tree.State) ([]byte, error)
-	DryRun bool
-	Caller live.Caller
+	Edit   func(now *tree.State) ([]byte, error) `json:"-"`
+	Caller live.Caller                           `json:"-"`
 	// List is charged with what the list of changes takes. If others leave too little,
 	// everything begins again when all of it is free.
-	List *budget.Charge
+	List *budget.Charge `json:"-"`
 }
 
 // Changes are what a restore or a merge changed, or would change.
@@ -38,6 +36,7 @@ type Changes struct {
 	Paths   []steps.PathChange `json:"paths"`
 	More    bool               `json:"more,omitempty" jsonschema:"more changed than paths names"`
 	Undo    string             `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
+	DryRun  bool               `json:"dry_run,omitempty"`
 }
 
 type RestoreResult struct {
@@ -82,6 +81,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	defer s.Hold(to.State)()
 	defer s.Importing()() // an edited file
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return w.restore(ctx, sn, to, o) })
+	out.DryRun = o.DryRun
 	res := RestoreResult{to.Snapshot, out.Changes, to.Kept}
 	if err != nil || o.DryRun {
 		return res, err

@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // TestRestoreKeeps: a restore of everything leaves the kept paths as they are, whether
@@ -45,7 +46,7 @@ func TestRestoreKeeps(t *testing.T) {
 	write(t, s, deep, "db", "rows")
 	write(t, s, deep, "log", "lines")
 
-	keep := []string{".git", "only/now/db", "gone"}
+	keep := []naming.BytePath{".git", "only/now/db", "gone"}
 	try, err := w.Restore(t.Context(), snapshot.RestoreOptions{Name: "v1", Keep: keep, DryRun: true})
 	if err != nil || !slices.Equal(try.Kept, []string{".git", "gone", "only/now/db"}) {
 		t.Errorf("a dry run says %+v, %v", try, err)
@@ -95,10 +96,10 @@ func TestRestoreKeeps(t *testing.T) {
 	if _, err := s.Forest().Lookup(w.Root(), "only"); !errors.Is(err, live.ErrNotExist) {
 		t.Errorf("a directory that is not kept stays: %v", err)
 	}
-	if done, err = w.Restore(t.Context(), snapshot.RestoreOptions{Name: "v1", Paths: []string{".git/HEAD"}}); err != nil || done.Changed != 1 {
+	if done, err = w.Restore(t.Context(), snapshot.RestoreOptions{Name: "v1", Paths: []naming.BytePath{".git/HEAD"}}); err != nil || done.Changed != 1 {
 		t.Errorf("%+v, %v", done, err)
 	}
-	for _, bad := range [][]string{{"."}, {"../x"}, {""}} {
+	for _, bad := range [][]naming.BytePath{{"."}, {"../x"}, {""}} {
 		if _, err := w.Restore(t.Context(), snapshot.RestoreOptions{Name: "v1", Keep: bad}); !errors.Is(err, errs.Invalid) && !errors.Is(err, unix.EINVAL) {
 			t.Errorf("keep %q: %v", bad, err)
 		}

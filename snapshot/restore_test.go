@@ -12,6 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -101,7 +102,7 @@ func TestRestoreBelowASymlink(t *testing.T) {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		res, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1", Paths: []string{"d/e/f"}})
+		res, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1", Paths: []naming.BytePath{"d/e/f"}})
 		if err != nil {
 			t.Fatalf("where d is %s: %v", what, err)
 		}
@@ -114,7 +115,7 @@ func TestRestoreBelowASymlink(t *testing.T) {
 	if _, err := f.Create(w.Root(), "to", link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1", Paths: []string{"to/f"}}); err == nil || !strings.Contains(err.Error(), "name its target") {
+	if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1", Paths: []naming.BytePath{"to/f"}}); err == nil || !strings.Contains(err.Error(), "name its target") {
 		t.Errorf("a path through a symlink that the snapshot does not have: %v", err)
 	}
 }

@@ -203,7 +203,7 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	write(t, s, w.Root(), "ours", "main")
 	want(t, "main sees the fork", read(t, s, w.Root(), "theirs"), "base")
 	want(t, "the fork sees main", read(t, s, f.Root(), "ours"), "base")
-	res, err := w.Forks().Merge(ctx, "f1", snapshot.PromoteOptions{})
+	res, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "f1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,17 +217,17 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	}
 	write(t, s, w.Root(), "theirs2", "base") // touched, not changed
 	write(t, s, g.Root(), "theirs2", "fork")
-	if _, err := w.Forks().Merge(ctx, "f2", snapshot.PromoteOptions{}); err != nil {
+	if _, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "f2"}); err != nil {
 		t.Error("a file that was only touched is a conflict:", err)
 	}
 	want(t, "theirs2", read(t, s, w.Root(), "theirs2"), "fork")
 	write(t, s, w.Root(), "both", "main")
 	write(t, s, f.Root(), "both", "fork")
-	if res, err := w.Forks().Merge(ctx, "f1", snapshot.PromoteOptions{}); !errors.Is(err, threeway.ErrConflict) || fmt.Sprint(res.Conflicts) != "[both]" {
+	if res, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "f1"}); !errors.Is(err, threeway.ErrConflict) || fmt.Sprint(res.Conflicts) != "[both]" {
 		t.Fatalf("a conflict was not refused: %+v, %v", res, err)
 	}
 	want(t, "after refusal", read(t, s, w.Root(), "both"), "main")
-	if _, err := w.Forks().Merge(ctx, "f1", snapshot.PromoteOptions{Conflicts: threeway.TakeTheirs}); err != nil {
+	if _, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "f1", Theirs: true}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "after --theirs", read(t, s, w.Root(), "both"), "fork")
@@ -235,12 +235,12 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	write(t, s, w.Root(), "theirs2", "main again")
 	write(t, s, f.Root(), "both", "fork again")
 	write(t, s, f.Root(), "theirs2", "fork again")
-	one := snapshot.PromoteOptions{Choices: map[string]threeway.Rule{"both": threeway.KeepOurs}}
-	if _, err := w.Forks().Merge(ctx, "f1", one); !errors.Is(err, threeway.ErrConflict) {
+	one := snapshot.MergeOptions{Fork: "f1", Resolve: map[string]threeway.Rule{"both": threeway.KeepOurs}}
+	if _, err := w.Forks().Merge(ctx, one); !errors.Is(err, threeway.ErrConflict) {
 		t.Fatalf("a conflict that nobody decided was not refused: %v", err)
 	}
-	one.Choices["theirs2"] = threeway.TakeTheirs
-	if _, err := w.Forks().Merge(ctx, "f1", one); err != nil {
+	one.Resolve["theirs2"] = threeway.TakeTheirs
+	if _, err := w.Forks().Merge(ctx, one); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "decided for ours", read(t, s, w.Root(), "both"), "main again")

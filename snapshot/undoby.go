@@ -19,17 +19,19 @@ import (
 )
 
 type UndoByOptions struct {
-	By        string                       // the actor, and those with names below it
-	Since     string                       // only changes after this snapshot
-	After     time.Time                    // only changes in intervals that ended later
-	Paths     []string                     // relative to the root; everything when empty
-	Keep      []string                     // see RestoreOptions
-	Decided   map[string]threeway.Decision // what single files become; Of is the Digest of the present one
-	Conflicts threeway.Rule
-	Merge     threeway.Merger
-	DryRun    bool
-	Caller    live.Caller
-	List      *budget.Charge
+	By     string            `json:"by" jsonschema:"the actor; names below it are included"`
+	Since  string            `json:"since,omitempty" jsonschema:"only changes since: a snapshot, a duration such as 2h or 7d, or a date"`
+	Paths  []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories"`
+	Keep   []naming.BytePath `json:"keep,omitempty" jsonschema:"leave these paths as they are"`
+	Ours   bool              `json:"ours,omitempty" jsonschema:"leave paths in conflict as they are"`
+	Theirs bool              `json:"theirs,omitempty" jsonschema:"make paths in conflict what they were before the actor"`
+	DryRun bool              `json:"dry_run,omitempty" jsonschema:"return what would change, and change nothing"`
+	// Contents decides before Ours and Theirs. Of is the Digest of the present file.
+	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single paths, by path"`
+	After    time.Time                    `json:"-"` // only changes in intervals that ended later
+	Merge    threeway.Merger              `json:"-"`
+	Caller   live.Caller                  `json:"-"`
+	List     *budget.Charge               `json:"-"`
 }
 
 // UndoByResult is what was taken back, or why nothing was.
@@ -52,30 +54,36 @@ func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, 
 	if out.report(ss.w, o.By, o.Caller); out.Undo != "" {
 		ss.w.store.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	}
+	out.DryRun = o.DryRun
 	return UndoByResult{o.By, MergeResult{out.conflicts, out.Changes}, slices.Sorted(maps.Keys(u.shared)), slices.Sorted(maps.Keys(u.kept))}, err
 }
 
 // undoBy is one UndoBy.
 type undoBy struct {
-	w    *Workspace
-	o    UndoByOptions
-	list []Interval // to take back, newest first
-	open []*OpenInterval
+	w     *Workspace
+	o     UndoByOptions
+	paths []string
+	rule  threeway.Rule
+	list  []Interval // to take back, newest first
+	open  []*OpenInterval
 
 	keep, shared, kept map[string]bool
 }
 
-// newUndoBy checks the paths and finds the intervals.
+// newUndoBy checks the options and finds the intervals.
 func (ss Snapshots) newUndoBy(o UndoByOptions) (u *undoBy, err error) {
 	u = &undoBy{w: ss.w, o: o, keep: make(map[string]bool), shared: make(map[string]bool), kept: make(map[string]bool)}
-	if u.o.Paths, err = naming.CleanPaths(o.Paths); err != nil {
+	if u.rule, err = threeway.RuleOf(o.Ours, o.Theirs); err != nil {
+		return nil, err
+	}
+	if u.paths, err = naming.CleanPaths(o.Paths); err != nil {
 		return nil, err
 	}
 	keep, err := naming.CleanPaths(o.Keep)
 	if err != nil {
 		return nil, err
 	}
-	if len(u.o.Paths) == 0 {
+	if len(u.paths) == 0 {
 		u.w.read(func() { keep = append(keep, u.w.rec.Policy.RestoreKeeps...) })
 	}
 	for _, k := range keep {
@@ -133,7 +141,7 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 	if err != nil {
 		return out, err
 	}
-	for at, d := range u.o.Decided {
+	for at, d := range u.o.Contents {
 		if threeway.Under(at, u.keep) != "" {
 			continue
 		}
@@ -175,7 +183,7 @@ func (u *undoBy) plan(ctx context.Context, now *tree.State) (*threeway.Plan, []t
 	s := u.w.store
 	p := &threeway.Plan{
 		Source: s.src, Objects: s.cas, Ours: now, View: u.w.rec.View, Now: time.Now().UnixNano(), Merge: u.o.Merge, List: u.o.List, Skip: u.keep,
-		Rule: func(string) threeway.Rule { return u.o.Conflicts },
+		Rule: func(string) threeway.Rule { return u.rule },
 	}
 	var all []threeway.Interval
 	for _, i := range u.list {
@@ -229,7 +237,7 @@ func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, 
 	if err != nil {
 		return err
 	}
-	left, without, err := p.At(u.o.Paths[0])
+	left, without, err := p.At(u.paths[0])
 	if err != nil {
 		return err
 	}
@@ -239,8 +247,8 @@ func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, 
 // changes collects what to take back of an interval.
 func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterval) (threeway.Interval, error) {
 	of := threeway.Interval{Base: open.After, Theirs: open.Before, View: open.From.View}
-	err := open.Changes(ctx, tree.DiffOptions{Paths: u.o.Paths}, func(c interval.ChangedBy) error {
-		if _, decided := u.o.Decided[c.Path.String()]; decided || !ActorIn(c.By, u.o.By) {
+	err := open.Changes(ctx, tree.DiffOptions{Paths: u.paths}, func(c interval.ChangedBy) error {
+		if _, decided := u.o.Contents[c.Path.String()]; decided || !ActorIn(c.By, u.o.By) {
 			return nil
 		}
 		if k := threeway.Under(c.Path.String(), u.keep); k != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
@@ -139,7 +140,7 @@ func (y *system) drop(workspace, name string) error {
 func (y *system) restore(workspace, name string, paths ...string) error {
 	w, err := y.workspace(workspace)
 	if err == nil {
-		_, err = w.Restore(context.Background(), snapshot.RestoreOptions{Name: name, Paths: paths})
+		_, err = w.Restore(context.Background(), snapshot.RestoreOptions{Name: name, Paths: naming.BytePaths(paths)})
 	}
 	return err
 }
@@ -167,7 +168,7 @@ func (y *system) fork(name, from string) error {
 }
 
 func (y *system) merge(fork string) error {
-	_, err := y.s.Main().Forks().Merge(context.Background(), fork, snapshot.PromoteOptions{})
+	_, err := y.s.Main().Forks().Merge(context.Background(), snapshot.MergeOptions{Fork: fork})
 	return err
 }
 

@@ -46,12 +46,3 @@ func BytePaths(paths []string) []BytePath {
 	}
 	return out
 }
-
-// PathStrings is the reverse of BytePaths.
-func PathStrings(paths []BytePath) []string {
-	var out []string
-	for _, p := range paths {
-		out = append(out, string(p))
-	}
-	return out
-}

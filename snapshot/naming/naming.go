@@ -88,9 +88,10 @@ func IsControlDir(name string) bool { return name == SnapshotsDir || name == For
 
 // CleanPaths checks paths that a user gave, and returns them in their shortest form; nil
 // if the root is one of them.
-func CleanPaths(in []string) ([]string, error) {
+func CleanPaths[P ~string](in []P) ([]string, error) {
 	var out []string
-	for _, p := range in {
+	for _, given := range in {
+		p := string(given)
 		if p == "" || strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) {
 			return nil, errs.New(errs.Invalid, "malformed request: path %q is not relative to the workspace's root", p)
 		}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -174,13 +175,26 @@ func AppendLog(in Input) (all []byte, ok bool, err error) {
 }
 
 // A Rule is what becomes of a path that changed on both sides.
-type Rule int
+type Rule string
 
 const (
-	RefuseConflicts Rule = iota // nothing is touched
-	KeepOurs                    // the workspace's version stays
-	TakeTheirs                  // the other version wins
+	RefuseConflicts Rule = ""       // nothing is touched
+	KeepOurs        Rule = "ours"   // the workspace's version stays
+	TakeTheirs      Rule = "theirs" // the other version wins
 )
+
+// RuleOf returns the rule that a caller chose. Errors: errs.Invalid for two.
+func RuleOf(ours, theirs bool) (Rule, error) {
+	switch {
+	case ours && theirs:
+		return "", errs.New(errs.Invalid, "ours and theirs cannot be combined")
+	case ours:
+		return KeepOurs, nil
+	case theirs:
+		return TakeTheirs, nil
+	}
+	return RefuseConflicts, nil
+}
 
 // ErrConflict is wrapped by the error of a merge that was refused.
 var ErrConflict = errors.New("changed on both sides")

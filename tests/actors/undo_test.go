@@ -398,7 +398,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 		present := full.state(rt)
 		was := full.lines(rt, present)
 		rule := rapid.SampledFrom([]threeway.Rule{threeway.RefuseConflicts, threeway.KeepOurs, threeway.TakeTheirs}).Draw(rt, "rule")
-		o := snapshot.UndoByOptions{By: "a", Conflicts: rule, Merge: gitbridge.Merge}
+		o := snapshot.UndoByOptions{By: "a", Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs, Merge: gitbridge.Merge}
 		done, err := full.w.Snapshots().UndoBy(context.Background(), o)
 		if errors.Is(err, threeway.ErrConflict) {
 			total["conflicts"]++
@@ -410,7 +410,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 			if got := full.lines(rt, full.state(rt)); !maps.Equal(got, was) {
 				rt.Errorf("a conflict changed something: %v", got)
 			}
-			o.Conflicts = threeway.KeepOurs
+			o.Ours = true
 			done, err = full.w.Snapshots().UndoBy(context.Background(), o)
 		}
 		if err != nil {
@@ -484,7 +484,7 @@ func TestUndoByOfAReplacement(t *testing.T) {
 		})
 		before := e.lines(t, e.state(t))
 		do(c.edits)
-		if _, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Conflicts: threeway.TakeTheirs, Merge: gitbridge.Merge}); err != nil {
+		if _, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Theirs: true, Merge: gitbridge.Merge}); err != nil {
 			t.Fatal(i, err)
 		}
 		for _, p := range c.without {
@@ -581,7 +581,7 @@ func TestUndoByAfterKill(t *testing.T) {
 			_ = e.do(edit{[]string{"a", "b", "c"}[rnd.IntN(3)], whats[rnd.IntN(len(whats))], names[rnd.IntN(len(names))], names[rnd.IntN(len(names))], rnd.IntN(99)})
 			e.captureAs(t, fmt.Sprint("s", n))
 		}
-		done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{By: "a", Conflicts: threeway.TakeTheirs, Merge: gitbridge.Merge})
+		done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{By: "a", Theirs: true, Merge: gitbridge.Merge})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,9 +17,9 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// Grace is the time from seen to condemned and from condemned to deleted. It has to be longer
+// grace is the time from seen to condemned and from condemned to deleted. It has to be longer
 // than lookAgain and the time from there to the ref.
-const Grace = 24 * time.Hour
+const grace = 24 * time.Hour
 
 // runTime is how long after its beginning a collection may remove objects.
 const runTime = 6 * time.Hour
@@ -30,10 +30,10 @@ const expiryMargin = 24 * time.Hour
 // A collection and a push exclude each other without a lock:
 //
 //	gc     writes the objects that no ref and no hold names to gc/seen-ID. A run at
-//	       least Grace later turns those of them that are still not named into
-//	       gc/condemned-ID. A run at least Grace after that reads all refs again,
+//	       least grace later turns those of them that are still not named into
+//	       gc/condemned-ID. A run at least grace after that reads all refs again,
 //	       deletes the objects that are still not named, and turns the mark into
-//	       gc/removed-ID. A run at least Grace after that deletes the mark.
+//	       gc/removed-ID. A run at least grace after that deletes the mark.
 //	push   reads gc/condemned-* and gc/removed-* while its objects are sent, before it
 //	       writes its ref. If it needs an object in them, it starts again without it:
 //	       on a base that does not need it, and with another name for equal bytes.
@@ -42,7 +42,7 @@ const expiryMargin = 24 * time.Hour
 // So a ref never names a deleted object X. The ref was written either
 //
 //  1. before the run that deletes X read the refs. Then that run sees the ref; or
-//  2. after that, by a push that read the marks more than Grace after X was condemned.
+//  2. after that, by a push that read the marks more than grace after X was condemned.
 //     Then the push saw X in a mark, because gc/removed-ID is written before
 //     gc/condemned-ID is deleted.
 //
@@ -62,8 +62,8 @@ type Collected struct {
 
 // GC is one run of a collection. It fails if it cannot read a snapshot. A registry collects its
 // objects itself; there only expired snapshots are deleted.
-func (r *Remote) GC(ctx context.Context, grace time.Duration) (Collected, error) {
-	c := &collection{r: r, grace: grace, began: time.Now(), live: map[string]bool{}, objects: map[string]int64{}}
+func (r *Remote) GC(ctx context.Context) (Collected, error) {
+	c := &collection{r: r, began: time.Now(), live: map[string]bool{}, objects: map[string]int64{}}
 	if r.b.Collects() {
 		err := c.readRefs(ctx)
 		return c.done, err
@@ -78,7 +78,6 @@ func (r *Remote) GC(ctx context.Context, grace time.Duration) (Collected, error)
 
 type collection struct {
 	r     *Remote
-	grace time.Duration
 	began time.Time // by this machine's clock
 	now   time.Time // by the service's clock
 	marks []mark
@@ -252,7 +251,7 @@ func (c *collection) remove(ctx context.Context) error {
 // old returns the marks of a stage that they have had for long enough.
 func (c *collection) old(stage string) (out []mark) {
 	for _, m := range c.marks {
-		if m.stage == stage && c.now.Sub(m.at) >= c.grace {
+		if m.stage == stage && c.now.Sub(m.at) >= grace {
 			out = append(out, m)
 		}
 	}

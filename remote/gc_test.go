@@ -122,7 +122,7 @@ func on(t testing.TB, b backend.Backend, o Options) *Remote {
 
 func collect(t testing.TB, r *Remote) Collected {
 	t.Helper()
-	c, err := r.GC(context.Background(), Grace)
+	c, err := r.GC(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestGCUnreadable(t *testing.T) {
 	b.keys["obj/"+strings.Repeat("0", 64)] = entry{at: b.now}
 	for range 5 {
 		b.now = b.now.Add(25 * time.Hour)
-		if _, err := r.GC(t.Context(), Grace); !errors.Is(err, object.ErrNewer) {
+		if _, err := r.GC(t.Context()); !errors.Is(err, object.ErrNewer) {
 			t.Fatalf("%v", err)
 		}
 	}
@@ -441,7 +441,7 @@ func (m *model) step() {
 func (m *model) name() string { return fmt.Sprint("v", rapid.IntRange(0, 1).Draw(m.draw, "name")) }
 
 func (m *model) collect() {
-	m.start(false, func(r *Remote) error { _, err := r.GC(context.Background(), Grace); return err })
+	m.start(false, func(r *Remote) error { _, err := r.GC(context.Background()); return err })
 }
 
 // pass lets time go by, once the tasks that it would make too old have ended.

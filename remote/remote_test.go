@@ -163,7 +163,7 @@ func FuzzMarks(f *testing.F) {
 		}
 		for range 3 {
 			b.pass(25 * time.Hour)
-			_, _ = r.GC(t.Context(), Grace)
+			_, _ = r.GC(t.Context())
 		}
 		w.check(t, r, "v1", id)
 	})

@@ -105,16 +105,10 @@ func (s *Snapshot) Get(ctx context.Context, h cas.Hash, dst []byte) ([]byte, err
 	return b, err
 }
 
-// Near is Get without a request: a cas.Absent error if that would take one.
+// Near is Get without a request: a cas.Absent error if that would take one. The indexes
+// are Loaded.
 func (s *Snapshot) Near(h cas.Hash, dst []byte) ([]byte, error) {
-	x := s.index.Load()
-	if x == nil {
-		return dst[:0], &cas.Absent{Hash: h, Fetch: func(ctx context.Context) error {
-			_, err := s.Load(ctx)
-			return err
-		}}
-	}
-	e, ok := x.Find(h)
+	e, ok := s.index.Load().Find(h)
 	if !ok {
 		return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}

@@ -325,7 +325,7 @@ func (s *Service) gcRemote(ctx context.Context, _ *Request, a GCRemote) (remote.
 	if err != nil {
 		return remote.Collected{}, err
 	}
-	done, err := at.GC(ctx, remote.Grace)
+	done, err := at.GC(ctx)
 	return done, remoteFailed(a.Remote, err)
 }
 

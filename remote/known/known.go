@@ -223,14 +223,14 @@ func (k *Registry) Remote(name string) (*remote.Remote, error) {
 
 // atAgreed opens the remote at a URL that the user has named. mu is held.
 func (k *Registry) atAgreed(url string) (*remote.Remote, error) {
-	b, err := backend.Open(url)
+	r, err := k.at(url)
 	if err != nil {
-		return nil, errs.New(errs.Invalid, "%w", err)
+		return nil, err
 	}
-	if err := k.trust.add(b.URL()); err != nil {
+	if err := k.trust.add(r.URL()); err != nil {
 		k.o.Logger.Warn("the next mount asks again", "err", err)
 	}
-	return k.at(url)
+	return r, nil
 }
 
 // Trust agrees to contact a remote of the store, by its name or its URL. It returns the URL.

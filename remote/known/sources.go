@@ -188,44 +188,54 @@ func (k *Registry) Has(h cas.Hash) (bool, error) {
 }
 
 // Get appends the bytes of an object to dst[:0]. Errors are those of remote.Snapshot.Get.
-func (k *Registry) Get(h cas.Hash, dst []byte) ([]byte, error) {
+func (k *Registry) Get(h cas.Hash, dst []byte) (b []byte, err error) {
+	err = k.find(h, func(s *remote.Snapshot) (err error) {
+		b, err = s.Get(k.closed, h, dst)
+		return err
+	})
+	return b, err
+}
+
+func (k *Registry) Stored(ctx context.Context, h cas.Hash) (rec cas.Stored, err error) {
+	err = k.find(h, func(s *remote.Snapshot) (err error) {
+		rec, err = s.Stored(ctx, h)
+		return err
+	})
+	return rec, err
+}
+
+// find reads an object from one source after another until one has it.
+func (k *Registry) find(h cas.Hash, read func(*remote.Snapshot) error) error {
 	var failed error
 	for _, s := range k.ordered() {
-		b, err := s.Get(k.closed, h, dst)
+		err := read(s)
 		if err == nil {
-			return b, nil
+			return nil
 		}
 		if !errors.Is(err, cas.ErrNotFound) {
 			failed = errors.Join(failed, err)
 		}
 	}
-	if failed != nil {
-		return dst[:0], failed
+	if failed == nil {
+		failed = fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
-	return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
+	return failed
 }
 
 // Near is Get of what is on this machine; else a cas.Absent error.
 func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
-	var absent error
 	var unread []*remote.Snapshot
 	for _, s := range k.ordered() {
-		b, err := s.Near(h, dst)
-		switch {
-		case err == nil:
-			return b, nil
-		case errors.Is(err, cas.ErrNotFound):
-		case s.Loaded():
-			return dst[:0], err
-		default:
-			absent, unread = err, append(unread, s)
+		if !s.Loaded() {
+			unread = append(unread, s)
+			continue
+		}
+		if b, err := s.Near(h, dst); !errors.Is(err, cas.ErrNotFound) {
+			return b, err
 		}
 	}
-	if len(unread) > 1 {
-		absent = &cas.Absent{Hash: h, Fetch: func(ctx context.Context) error { return loadAny(ctx, unread) }}
-	}
-	if absent != nil {
-		return dst[:0], absent
+	if len(unread) > 0 {
+		return dst[:0], &cas.Absent{Hash: h, Fetch: func(ctx context.Context) error { return loadAny(ctx, unread) }}
 	}
 	return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 }
@@ -262,15 +272,6 @@ func (k *Registry) ordered() (out []*remote.Snapshot) {
 		}
 	}
 	return append(out, unread...)
-}
-
-func (k *Registry) Stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
-	for _, s := range k.ordered() {
-		if rec, err := s.Stored(ctx, h); !errors.Is(err, cas.ErrNotFound) {
-			return rec, err
-		}
-	}
-	return cas.Stored{}, fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 }
 
 // How much of a snapshot is fetched before a reader reads it.

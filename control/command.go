@@ -84,18 +84,15 @@ func (t *Tree) submit(ws *snapshot.Workspace, name string, n *node, line []byte,
 	}
 	defer release()
 	if name == callName || isCall(name) {
-		when := t.queued(ws, r)
-		if service.Compares(line) {
-			when = t.computed(ws, r)
-		}
-		return t.runCall(ws, name, n, line, r, when)
+		return t.runCall(ws, name, n, line, r)
 	}
 	when := t.queued(ws, r)
 	fromRemote := name == forkName && bytes.Contains(line, []byte("@"))
 	if (name == createName || name == forkName || name == policyName) && !fromRemote {
 		when = atOnce
 	}
-	return t.perform(ws, name, n, r, when, func() (any, error) { return parseLine(name, string(line)) })
+	args, err := parseLine(name, string(line))
+	return t.perform(ws, name, n, r, when, args, err)
 }
 
 // hold reserves room for a command that may wait.
@@ -109,17 +106,17 @@ func (t *Tree) hold(ws *snapshot.Workspace, size int64) (release func(), err err
 }
 
 // perform asks the service when the schedule lets it, and keeps the answer for the next
-// reader of the file. n, if set, is the node that the request was written to.
-func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, when schedule, request func() (args any, err error)) error {
+// reader of the file. n, if set, is the node that the request was written to. With err the
+// request is wrong, and that is the answer.
+func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, when schedule, args any, err error) error {
 	began := time.Now()
 	var result any
-	err := when(func(ctx context.Context) error {
-		args, err := request()
-		if err == nil {
+	if err == nil {
+		err = when(func(ctx context.Context) (err error) {
 			result, err = t.Service.Do(ctx, r.ask(ws), args)
-		}
-		return err
-	})
+			return err
+		})
+	}
 	if err != nil {
 		if e := (*fail.Error)(nil); !errors.As(err, &e) { // the service has logged its own
 			t.log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
@@ -198,9 +195,6 @@ func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who live
 	}
 }
 
-// request is one that cannot be wrong.
-func request(args any) func() (any, error) { return func() (any, error) { return args, nil } }
-
 // parseLine returns the request that a line is, which was written to a control file.
 func parseLine(name, line string) (any, error) {
 	switch name {
@@ -274,7 +268,7 @@ const maxInline = 64 << 10
 // runCall performs a request to `call`, or to the call file n. The stream of an
 // operation, such as a diff, is a part of the answer when it is short and text; else it
 // is in a file beside the answer. There is an answer whether the request fails or not.
-func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []byte, r Request, when schedule) error {
+func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []byte, r Request) error {
 	s := slot{name, anybody}
 	if name == callName {
 		s = t.slotOf(ws, name, r.Caller)
@@ -288,11 +282,18 @@ func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []b
 	defer q.Done()
 	q.Out = stream
 	var a service.Answer
-	err := when(func(ctx context.Context) (err error) {
-		a, err = t.Service.Call(ctx, q, request)
-		return err
-	})
-	if err != nil && a.Error == nil { // it did not run
+	args, err := service.ParseCall(request)
+	if err == nil {
+		when := t.queued(ws, r)
+		if service.Compares(args) {
+			when = t.computed(ws, r)
+		}
+		err = when(func(ctx context.Context) (err error) {
+			a, err = t.Service.Call(ctx, q, args)
+			return err
+		})
+	}
+	if err != nil {
 		a = service.Failed(err)
 	}
 	a.Stream = stream.size > maxInline || !a.Inline(stream.all())

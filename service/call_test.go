@@ -88,7 +88,14 @@ func call(t *testing.T, s *Service, who live.Caller, ws *snapshot.Workspace, req
 // answerTo returns an answer as the control file has it.
 func answerTo(s *Service, who live.Caller, ws *snapshot.Workspace, request string) ([]byte, error) {
 	var out bytes.Buffer
-	a, err := s.Call(context.Background(), &Request{Caller: who, Workspace: ws, Out: &out}, []byte(request))
+	var a Answer
+	args, err := ParseCall([]byte(request))
+	if err == nil {
+		a, err = s.Call(context.Background(), &Request{Caller: who, Workspace: ws, Out: &out}, args)
+	}
+	if err != nil {
+		a = Failed(err)
+	}
 	if !a.Inline(out.Bytes()) {
 		a.Stream = true
 	}

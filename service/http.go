@@ -128,7 +128,7 @@ func (s *Service) handler() http.Handler {
 func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	req, args, err := s.read(r, o)
 	if err != nil {
-		writeError(w, Explain(err))
+		writeError(w, err)
 		return
 	}
 	a := &answer{
@@ -159,9 +159,6 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 	}
 	args, err := o.bind(r)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := s.Ready(r.Context()); err != nil {
 		return nil, nil, err
 	}
 	ws, err := s.workspace(r.URL.Query().Get(workspaceParam))

@@ -83,7 +83,7 @@ func ownerOf(c live.Caller, from string) *gitbridge.Owner {
 // giveUp frees the space of a failed import, at once if the disk is full.
 func (s *Service) giveUp(ctx context.Context, err error) error {
 	s.Store.Abandon()
-	if fail.KindOf(Explain(err)) != fail.NoSpace {
+	if fail.KindOf(err) != fail.NoSpace {
 		return err
 	}
 	if _, err := s.Store.GC(ctx, func(int64, int64) {}); err != nil {

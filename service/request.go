@@ -146,24 +146,16 @@ type Answer struct {
 	events bool
 }
 
-// Call carries out one request of a caller in the mount, written as one JSON
-// object: the name of the operation as "op", and its arguments beside it. The
-// answer is there whatever becomes of the request; err is for the errno. A stream
-// goes to r.Out, events as one JSON object a line; Inline puts it into the answer.
-func (s *Service) Call(ctx context.Context, r *Request, request []byte) (a Answer, err error) {
-	o, args, err := parseCall(request)
-	if err != nil {
-		return Failed(err), err
-	}
+// Call carries out a request of a caller in the mount. A stream goes to r.Out, events as one
+// JSON object a line; Inline puts it into the answer.
+func (s *Service) Call(ctx context.Context, r *Request, args any) (Answer, error) {
 	r.In = bytes.NewReader(nil)
 	lines := json.NewEncoder(r.Out)
 	lines.SetEscapeHTML(false)
 	r.Item = lines.Encode
+	o := OpOf(args)
 	result, err := s.do(ctx, r, o, args)
-	if err != nil {
-		return Failed(err), err
-	}
-	return Answer{OK: true, Result: result, events: o.Output == Events}, nil
+	return Answer{OK: true, Result: result, events: o.Output == Events}, err
 }
 
 // Inline puts a stream into the answer. It reports false if that is no text.
@@ -188,25 +180,22 @@ func Failed(err error) Answer {
 	return a
 }
 
-func parseCall(request []byte) (*Op, any, error) {
+// ParseCall reads a request that is written as one JSON object: the name of the operation as
+// "op", and its arguments beside it.
+func ParseCall(request []byte) (args any, err error) {
 	name, object, err := parse(request)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	o, err := findOp(name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	args, err := o.decode(object)
-	return o, args, err
+	return o.decode(object)
 }
 
 // Compares reports whether a request compares states, which takes processor time.
-func Compares(request []byte) bool {
-	_, args, err := parseCall(request)
-	if err != nil {
-		return false
-	}
+func Compares(args any) bool {
 	switch a := args.(type) {
 	case Diff, Changes, Hunks, PathHistory:
 		return true

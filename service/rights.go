@@ -105,7 +105,7 @@ func (s *Service) owner(ctx context.Context, r *Request) (owner, sticky bool, er
 		return err
 	})
 	if err != nil {
-		return false, false, Explain(err)
+		return false, false, err
 	}
 	return a.UID == r.Caller.UID || r.Caller.OwnsStore(), a.Mode&0o1000 != 0, nil
 }

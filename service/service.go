@@ -97,7 +97,7 @@ func (s *Service) explain(o *Op, err error) error {
 		s.Log.Error("a request panicked", "op", o.Name, "err", err, guard.Stack(err))
 		return fail.New(fail.Failed, "the daemon failed in %q: %v", o.Name, p.Value).WithHint("its log is amberfs.log in the store")
 	}
-	return Explain(err)
+	return fail.Of(err)
 }
 
 // Explain gives an error of the packages below its kind.

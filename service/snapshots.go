@@ -44,7 +44,7 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapsho
 	r.progress(Progress{What: "sealing " + info.Name})
 	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, info.Name)
 	if err != nil {
-		return info, fail.New(fail.KindOf(Explain(err)), "snapshot %s was taken, but is not stored: %w", info.Name, err)
+		return info, fail.New(fail.KindOf(err), "snapshot %s was taken, but is not stored: %w", info.Name, err)
 	}
 	return sealed, nil
 }

@@ -136,7 +136,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		tree, err = s.Joining.Join(r.URL.Query().Get("options"))
 	}
 	if err != nil {
-		writeError(w, Explain(err))
+		writeError(w, err)
 		return
 	}
 	hijacked, _, err := http.NewResponseController(w).Hijack()

@@ -188,7 +188,7 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*verify.R
 	if err == nil {
 		return r, DamageFound(r, hint)
 	}
-	kind := fail.KindOf(Explain(err))
+	kind := fail.KindOf(err)
 	if kind == fail.Busy || errors.Is(err, errs.Format) || errors.Is(err, snapshot.ErrLost) || errors.Is(err, backend.ErrAway) || errors.Is(err, vfs.ErrLinked) || ofSystem(err) {
 		return nil, err
 	}

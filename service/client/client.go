@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -111,31 +112,25 @@ func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error
 	return err
 }
 
-// refusal is what the daemon said instead of a result.
-type refusal struct {
-	Msg    string          `json:"error"`
-	Kind   fail.Kind       `json:"kind"`
-	Hint   string          `json:"hint"`
-	Result json.RawMessage `json:"result"`
-}
-
-// err is the refusal as an error; what it has to show goes to result.
-func (r refusal) err(result any) error {
-	if err := read(r.Result, result); err != nil {
-		return err
+// decode reads what the daemon sent into result, which may be nil.
+func (c *Client) decode(r io.Reader, result any) error {
+	if result == nil {
+		result = new(json.RawMessage)
 	}
-	return &fail.Error{Kind: r.Kind, Msg: r.Msg, Hint: r.Hint}
-}
-
-// read decodes what the daemon sent, if the caller wants it.
-func read(raw json.RawMessage, result any) error {
-	if len(raw) == 0 || result == nil {
-		return nil
-	}
-	if err := json.Unmarshal(raw, result); err != nil {
-		return fail.New(fail.Failed, "reading the daemon's answer: %w", err)
+	if err := json.NewDecoder(r).Decode(result); err != nil {
+		return c.broken(fmt.Errorf("reading the daemon's answer: %w", err))
 	}
 	return nil
+}
+
+// refused reads the error of the daemon, and what it has to show into result.
+func (c *Client) refused(r io.Reader, result any) error {
+	e := &fail.Error{Result: result}
+	if err := c.decode(r, e); err != nil {
+		return err
+	}
+	e.Result = nil
+	return e
 }
 
 // broken explains an answer that ended in the middle.
@@ -174,11 +169,7 @@ func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchan
 	}
 	switch resp.Header.Get("Content-Type") {
 	case "application/json":
-		raw, err := io.ReadAll(resp.Body)
-		if err != nil {
-			return c.broken(err)
-		}
-		return read(raw, result)
+		return c.decode(resp.Body, result)
 	case service.Events:
 		return c.events(resp.Body, x, result)
 	}
@@ -210,14 +201,6 @@ func (c *Client) request(ctx context.Context, o *service.Op, args any, x Exchang
 	return req, nil
 }
 
-func (c *Client) refused(r io.Reader, result any) error {
-	var f refusal
-	if err := json.NewDecoder(r).Decode(&f); err != nil {
-		return c.broken(err)
-	}
-	return f.err(result)
-}
-
 // events reads server-sent events, up to the result or the end.
 func (c *Client) events(r io.Reader, x Exchange, result any) error {
 	in, name := bufio.NewReaderSize(r, bufferSize), ""
@@ -237,7 +220,7 @@ func (c *Client) events(r io.Reader, x Exchange, result any) error {
 		case name == "error":
 			return c.refused(bytes.NewReader(data), result)
 		case name == "result":
-			return read(data, result)
+			return c.decode(bytes.NewReader(data), result)
 		case name == "progress":
 			var p service.Progress
 			if err = json.Unmarshal(data, &p); err == nil {
@@ -262,9 +245,12 @@ func (c *Client) stream(resp *http.Response, x Exchange, result any) error {
 		return c.broken(err)
 	}
 	if text := resp.Trailer.Get(service.ErrorTrailer); text != "" {
-		return c.refused(bytes.NewReader([]byte(text)), result)
+		return c.refused(strings.NewReader(text), result)
 	}
-	return read(json.RawMessage(resp.Trailer.Get(service.ResultTrailer)), result)
+	if text := resp.Trailer.Get(service.ResultTrailer); text != "" {
+		return c.decode(strings.NewReader(text), result)
+	}
+	return nil
 }
 
 // output remembers an error of writing, which is none of the daemon's.

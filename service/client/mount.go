@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/fail"
@@ -36,16 +37,17 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 	return c.call(request, func(file string, raw []byte) error {
 		var a struct {
 			OK bool
-			refusal
+			fail.Error
 			Text   string
 			Items  []json.RawMessage
 			Stream bool
 		}
+		a.Result = result
 		if err := json.Unmarshal(raw, &a); err != nil {
 			return fail.New(fail.Failed, "reading the mount's answer: %w", err)
 		}
-		if !a.OK {
-			return a.err(result)
+		if a.Result = nil; !a.OK {
+			return &a.Error
 		}
 		for _, item := range a.Items {
 			if err := x.Item(item); err != nil {
@@ -58,11 +60,9 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 			}
 		}
 		if a.Stream {
-			if err := x.takeFile(file+".stream", o); err != nil {
-				return err
-			}
+			return x.takeFile(file+".stream", o)
 		}
-		return read(a.Result, result)
+		return nil
 	})
 }
 
@@ -99,11 +99,8 @@ func requestLine(o *service.Op, args any) ([]byte, error) {
 	if err := json.Unmarshal(b, &fields); err != nil {
 		return nil, err
 	}
-	if fields["op"], err = json.Marshal(o.Name); err != nil {
-		return nil, err
-	}
-	b, err = json.Marshal(fields)
-	return append(b, '\n'), err
+	fields["op"] = json.RawMessage(strconv.Quote(o.Name))
+	return json.Marshal(fields)
 }
 
 // call writes a request to a control file of its own and has the answer read. A write

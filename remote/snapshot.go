@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/backend"
@@ -30,12 +32,12 @@ type Snapshot struct {
 	Ref   *object.Ref
 	r     *Remote
 	index atomic.Pointer[object.Index]
-	turn  chan struct{} // taken by the goroutine that reads the indexes
+	turn  *semaphore.Weighted // taken by the goroutine that reads the indexes
 	ahead ahead
 }
 
 func (r *Remote) Snapshot(ref *object.Ref) *Snapshot {
-	return &Snapshot{Ref: ref, r: r, turn: make(chan struct{}, 1)}
+	return &Snapshot{Ref: ref, r: r, turn: semaphore.NewWeighted(1)}
 }
 
 // Load reads the indexes, once. An error is not kept.
@@ -43,12 +45,10 @@ func (s *Snapshot) Load(ctx context.Context) (*object.Index, error) {
 	if x := s.index.Load(); x != nil {
 		return x, nil
 	}
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := s.turn.Acquire(ctx, 1); err != nil {
+		return nil, err
 	}
+	defer s.turn.Release(1)
 	if x := s.index.Load(); x != nil {
 		return x, nil
 	}

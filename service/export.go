@@ -129,9 +129,9 @@ func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
 	}
 	defer e.hold(s.Store)()
 	e.info.Actors = s.authors(e.info.Actors)
-	out := Opened{Info: e.info, State: e.id, Parents: e.parents, Bases: []Base{}}
+	out := Opened{Info: e.info, State: idOf(e.state), Parents: e.parents, Bases: []Base{}}
 	for _, b := range e.bases {
-		out.Bases = append(out.Bases, Base{State: b.id, Commits: b.info.GitCommits})
+		out.Bases = append(out.Bases, Base{State: idOf(b.state), Commits: b.info.GitCommits})
 	}
 	if err := r.Item(out); err != nil {
 		return None{}, err
@@ -168,8 +168,7 @@ func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (N
 		defer s.Store.Hold(named.state)()
 		now = named.state
 	}
-	id, _ := now.ID()
-	if err := r.Item(OpenedChanges{Base: base.id, Now: id.String()}); err != nil {
+	if err := r.Item(OpenedChanges{Base: idOf(base.state), Now: idOf(now)}); err != nil {
 		return None{}, err
 	}
 	<-ctx.Done()
@@ -186,8 +185,12 @@ func waitSealed(ctx context.Context, ws *snapshot.Workspace, name string) (seale
 
 type sealed struct {
 	info  snapshot.Info
-	state *tree.State
-	id    string
+	state *tree.State // it has an id
+}
+
+func idOf(st *tree.State) string {
+	id, _ := st.ID()
+	return id.String()
 }
 
 func sealedOf(ws *snapshot.Workspace, info snapshot.Info) (s sealed, err error) {
@@ -195,11 +198,9 @@ func sealedOf(ws *snapshot.Workspace, info snapshot.Info) (s sealed, err error) 
 	if s.state, err = ws.StateOf(info.Name); err != nil {
 		return s, err
 	}
-	id, ok := s.state.ID()
-	if !ok {
+	if _, ok := s.state.ID(); !ok {
 		return s, fail.New(fail.Failed, "snapshot %s is not stored", info.Name)
 	}
-	s.id = id.String()
 	return s, nil
 }
 

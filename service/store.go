@@ -115,11 +115,17 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 	if err = errors.Join(err, oneOf("action", a.Action, events.ActionNames())); err != nil {
 		return None{}, err
 	}
+	var last []events.Event
 	send := func(e events.Event) error {
-		if !concerns(e, string(a.Path)) || !a.fits(e) || e.Time.Before(since) {
-			return nil
+		switch {
+		case !concerns(e, string(a.Path)) || !a.fits(e) || e.Time.Before(since):
+		case a.Limit == 0 || a.Follow:
+			return r.Item(e)
+		default:
+			last = append(last, e)
+			last = last[max(0, len(last)-a.Limit):]
 		}
-		return r.Item(e)
+		return nil
 	}
 	if a.Follow && !r.Caller.Direct {
 		return None{}, fail.New(fail.Usage, "events can be followed only through the socket").WithHint("use `tail -f .snapshots/log`")
@@ -133,9 +139,6 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 	if a.Follow {
 		return None{}, s.Events.Follow(ctx, r.Workspace.View(), a.After, send)
 	}
-	if a.Limit == 0 {
-		return None{}, s.Events.Read(r.Workspace.View(), a.After, send)
-	}
 	if a.Limit < 0 || a.Limit > maxLast {
 		return None{}, fail.New(fail.Usage, "the limit of events is 1 to %d, not %d", maxLast, a.Limit)
 	}
@@ -144,17 +147,10 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 			return None{}, err
 		}
 	}
-	var last []any
-	item := r.Item
-	r.Item = func(e any) error {
-		last = append(last, e)
-		last = last[max(0, len(last)-a.Limit):]
-		return nil
-	}
 	err = s.Events.Read(r.Workspace.View(), a.After, send)
 	for _, e := range last {
 		if err == nil {
-			err = item(e)
+			err = r.Item(e)
 		}
 	}
 	return None{}, err

@@ -294,30 +294,25 @@ func (c *Cache) Drop(o backend.Object, off, n int64) {
 // staleTemporary is the age from which on a temporary file is deleted.
 const staleTemporary = time.Hour
 
-type cached struct {
-	name string
-	size int64
-	used time.Time
-}
-
 // evict removes what was used least recently until a tenth of the cache is free.
 func (c *Cache) evict() {
 	blocks, total := c.blocks()
 	if total <= c.max {
 		return
 	}
-	slices.SortFunc(blocks, func(a, b cached) int { return a.used.Compare(b.used) })
+	slices.SortFunc(blocks, func(a, b vfs.Info) int { return a.Modified.Compare(b.Modified) })
 	for _, b := range blocks {
 		if total <= c.max-c.max/10 {
 			return
 		}
-		if c.in(func(d *vfs.Beneath) error { return d.Remove(b.name) }) == nil {
-			total -= b.size
+		if c.in(func(d *vfs.Beneath) error { return d.Remove(b.Name) }) == nil {
+			total -= b.Size
 		}
 	}
 }
 
-func (c *Cache) blocks() (out []cached, total int64) {
+// blocks returns all blocks, with their paths as names.
+func (c *Cache) blocks() (out []vfs.Info, total int64) {
 	_ = c.in(func(b *vfs.Beneath) error {
 		dirs, err := b.ReadDir(c.dir)
 		if err != nil {
@@ -332,12 +327,13 @@ func (c *Cache) blocks() (out []cached, total int64) {
 				continue // removed meanwhile
 			}
 			for _, f := range files {
-				name := filepath.Join(c.dir, d.Name, f.Name)
-				if !strings.HasPrefix(f.Name, ".tmp-") {
-					out = append(out, cached{name, f.Size, f.Modified})
+				temporary := strings.HasPrefix(f.Name, ".tmp-")
+				f.Name = filepath.Join(c.dir, d.Name, f.Name)
+				if !temporary {
+					out = append(out, f)
 					total += f.Size
 				} else if time.Since(f.Modified) > staleTemporary {
-					_ = b.Remove(name)
+					_ = b.Remove(f.Name)
 				}
 			}
 		}

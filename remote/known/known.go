@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/remote"
@@ -48,8 +50,8 @@ type Registry struct {
 	open map[string]*remote.Remote // by URL
 
 	loaded  atomic.Pointer[[]*remote.Snapshot] // that the store reads from
-	joining chan struct{}                      // taken while a source is added
-	asked   map[askedFor]askedRef              // what names meant; guarded by joining
+	joining *semaphore.Weighted                // taken while a source is added
+	asked   map[[2]string]askedRef             // what names meant, by URL and name; guarded by joining
 	added   chan struct{}                      // a source was added, which needs a hold
 }
 
@@ -75,7 +77,7 @@ const fileVersion = 1
 func Open(dir string, o Options) (*Registry, error) {
 	k := &Registry{
 		o: o, path: filepath.Join(dir, "remotes.json"), trust: newTrust(), cache: cache.New(cacheDir(dir), cache.DefaultSize),
-		open: map[string]*remote.Remote{}, joining: make(chan struct{}, 1), added: make(chan struct{}, 1), asked: map[askedFor]askedRef{},
+		open: map[string]*remote.Remote{}, joining: semaphore.NewWeighted(1), added: make(chan struct{}, 1), asked: map[[2]string]askedRef{},
 	}
 	k.closed, k.hangUp = context.WithCancel(context.Background())
 	k.file = file{Version: fileVersion, Remotes: map[string]string{}, Pushed: map[string]string{}, Sent: map[string]uint64{}}

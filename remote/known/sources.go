@@ -29,8 +29,6 @@ func (k *Registry) all() []*remote.Snapshot {
 // nameTime is how long the answer for a name counts: a thousand claims ask once.
 const nameTime = time.Minute
 
-type askedFor struct{ url, name string }
-
 type askedRef struct {
 	ref *object.Ref
 	at  time.Time
@@ -75,16 +73,14 @@ func (k *Registry) MountFrom(ctx context.Context, url, name string) (*object.Ref
 // Source makes a snapshot on a remote one that the store reads from, by its name or its
 // id. What is behind it is fetched when it is read.
 func (k *Registry) Source(ctx context.Context, r *remote.Remote, name string) (*object.Ref, error) {
-	select {
-	case k.joining <- struct{}{}:
-		defer func() { <-k.joining }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := k.joining.Acquire(ctx, 1); err != nil {
+		return nil, err
 	}
+	defer k.joining.Release(1)
 	if ref := k.source(r, name); ref != nil {
 		return ref, nil
 	}
-	asked := askedFor{r.URL(), name}
+	asked := [2]string{r.URL(), name}
 	if a := k.asked[asked]; time.Since(a.at) < nameTime {
 		return a.ref, nil
 	}
@@ -97,7 +93,7 @@ func (k *Registry) Source(ctx context.Context, r *remote.Remote, name string) (*
 	} else if err := k.addSource(ctx, r, ref); err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(k.asked, func(_ askedFor, a askedRef) bool { return time.Since(a.at) >= nameTime })
+	maps.DeleteFunc(k.asked, func(_ [2]string, a askedRef) bool { return time.Since(a.at) >= nameTime })
 	k.asked[asked] = askedRef{ref, time.Now()}
 	return ref, nil
 }

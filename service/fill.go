@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
@@ -38,7 +36,7 @@ func (o FillOptions) dir(later *gitbridge.Later) gitbridge.DirOptions {
 func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
 	finished := s.Importing()
 	defer finished()
-	at := importAt{made: gitbridge.Meta{Mode: unix.S_IFDIR | 0o755}}
+	at := importer.At{Made: gitbridge.Meta{Mode: 0o755}}
 	st, err := build(ctx, s, at, func(b *importer.Builder) error {
 		return gitbridge.ReadDir(ctx, dir, b.Add, o.dir(nil))
 	})
@@ -108,9 +106,8 @@ func Refill(objects content.ObjectStore, r io.Reader) (snapshot.Outside, error) 
 
 // outside makes a tree of what read imports. The source of the contents is later.
 func outside(ctx context.Context, objects content.ObjectStore, later *gitbridge.Later, read func(gitbridge.Sink) error) (snapshot.Outside, error) {
-	b := importer.New(ctx, tree.NewSource(objects, later, 1<<20), objects, gitbridge.Meta{Mode: unix.S_IFDIR | 0o755})
-	b.Later()
-	b.AtRoot()
+	at := importer.At{Made: gitbridge.Meta{Mode: 0o755}, Top: true, Later: true}
+	b := importer.New(ctx, tree.NewSource(objects, later, 1<<20), objects, at)
 	if err := read(b.Add); err != nil {
 		return snapshot.Outside{}, err
 	}

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service/internal/importer"
@@ -39,8 +37,8 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	finished := sync.OnceFunc(s.Store.Importing())
 	defer finished()
 	now := time.Now().UnixNano()
-	made := gitbridge.Meta{Mode: unix.S_IFDIR | 0o777&^a.Umask, UID: r.Caller.UID, GID: r.Caller.GID, Atime: now, Mtime: now}
-	at := importAt{dir: rest, made: made, top: base == "" && rest == ""}
+	made := gitbridge.Meta{Mode: 0o777 &^ a.Umask, UID: r.Caller.UID, GID: r.Caller.GID, Atime: now, Mtime: now}
+	at := importer.At{Dir: rest, Made: made, Top: base == "" && rest == ""}
 	o := gitbridge.ImportOptions{
 		Owner: ownerOf(r.Caller, a.From), Limits: gitbridge.Limits{Entries: a.MaxFiles, Bytes: a.MaxBytes},
 	}
@@ -92,22 +90,9 @@ func (s *Service) giveUp(ctx context.Context, err error) error {
 	return fail.New(fail.NoSpace, "%w", err).WithHint("nothing was imported: free space on the disk of the store and import again")
 }
 
-// importAt says where in a tree that is built an import goes.
-type importAt struct {
-	dir  string         // directories that are made for it
-	made gitbridge.Meta // what these get
-	top  bool           // the root of a workspace, where some names are taken
-}
-
 // build returns a sealed tree of what read imports, on disk. The caller protects it from gc.
-func build(ctx context.Context, s *snapshot.Store, at importAt, read func(*importer.Builder) error) (*tree.State, error) {
-	b := importer.New(ctx, s.Source(), s.CAS(), at.made)
-	if err := b.Below(at.dir); err != nil {
-		return nil, err
-	}
-	if at.top {
-		b.AtRoot()
-	}
+func build(ctx context.Context, s *snapshot.Store, at importer.At, read func(*importer.Builder) error) (*tree.State, error) {
+	b := importer.New(ctx, s.Source(), s.CAS(), at)
 	if err := read(b); err != nil {
 		return nil, err
 	}

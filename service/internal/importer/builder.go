@@ -33,6 +33,16 @@ const (
 // Memory is about what a Builder and its source take, in bytes, whatever comes.
 const Memory = 80 << 20
 
+// At says where the tree of an import goes.
+type At struct {
+	Dir  string         // everything goes there, once it is made
+	Made gitbridge.Meta // of the root and of directories that the source leaves out, until it gives others
+	Top  bool           // the root is that of a workspace, where some names are taken
+	// Later: contents are outside, and sealing reads them. So what would be sealed from time to
+	// time stays in memory up to a size at which that is worth more than the time.
+	Later bool
+}
+
 // Builder takes a tree. Its methods are called by one goroutine.
 //
 // Whatever comes, it holds a bounded part of the tree in memory: from time to
@@ -41,9 +51,7 @@ type Builder struct {
 	ctx    context.Context
 	src    *tree.Source
 	sealer *content.Sealer
-	made   gitbridge.Meta // of directories that the source left out
-	top    string         // the directory that everything goes to
-	atRoot bool           // its root is that of a workspace, where some names are taken
+	at     At
 
 	next     uint64
 	limit    int               // of unsealed
@@ -56,22 +64,23 @@ type Builder struct {
 	bytes int64
 }
 
-// New begins an empty tree. Its root directory, and those that the source leaves
-// out, get root's attributes until the source tells others.
-func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, root gitbridge.Meta) *Builder {
+// New begins an empty tree.
+func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, at At) *Builder {
+	at.Dir, at.Made.Mode = path.Clean(at.Dir), unix.S_IFDIR|at.Made.Mode&0o7777
 	b := &Builder{
 		ctx:    ctx,
 		sealer: &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers, FindHoles: true},
+		at:     at,
 		next:   tree.RootIno,
-		top:    ".",
 		limit:  maxUnsealed,
 		dirs:   make(map[string]uint64),
 		epoch:  1,
 	}
+	if at.Later {
+		b.limit = maxLater
+	}
 	b.src = src.Counting(&b.copied)
-	root.Mode = unix.S_IFDIR | root.Mode&0o7777
-	b.made = root
-	n := b.node(root)
+	n := b.node(at.Made)
 	n.Nlink = 2
 	b.state = tree.New(b.epoch, n)
 	return b
@@ -90,28 +99,18 @@ func setMeta(n *tree.Inode, m gitbridge.Meta) {
 	n.Xattrs = m.Xattrs
 }
 
-// Below makes a directory, to which everything goes that comes.
-func (b *Builder) Below(dir string) error {
-	b.top = path.Clean(dir)
-	_, err := b.dir(b.top)
-	return err
-}
-
-// AtRoot refuses the names that amberfs keeps for itself at the root of a workspace.
-func (b *Builder) AtRoot() { b.atRoot = true }
-
 func (b *Builder) Add(e gitbridge.Entry) error {
-	if first, _, _ := strings.Cut(e.Path, "/"); b.atRoot && naming.IsControlDir(first) {
+	if first, _, _ := strings.Cut(e.Path, "/"); b.at.Top && naming.IsControlDir(first) {
 		return fmt.Errorf("%w: it has %s at its top, a name that amberfs reserves at the root of a workspace; "+
 			"bring it in below a directory, or without that", gitbridge.ErrHostile, first)
 	}
-	p := path.Join(b.top, e.Path)
+	p := path.Join(b.at.Dir, e.Path)
 	if err := b.room(2*len(e.Path) + len(e.Target) + metaSize(e.Meta)); err != nil {
 		return err
 	}
 	switch {
 	case e.Hardlink != "":
-		return b.hardlink(p, path.Join(b.top, e.Hardlink))
+		return b.hardlink(p, path.Join(b.at.Dir, e.Hardlink))
 	case e.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return b.addDir(p, e.Meta)
 	}
@@ -206,7 +205,7 @@ func (b *Builder) dir(p string) (uint64, error) {
 			return 0, tree.ErrTooDeep
 		}
 		b.state.Depth = max(b.state.Depth, depth)
-		n := b.node(b.made)
+		n := b.node(b.at.Made)
 		n.Nlink, e.Ino = 2, n.Ino
 		if err = b.link(parent, path.Base(p), n); err == nil {
 			err = b.put(n)
@@ -302,10 +301,6 @@ func contentSize(n *tree.Inode) int64 {
 	return 0
 }
 
-// Later keeps in memory what would be sealed from time to time, up to a size at which
-// that is worth more than the time: contents are outside, and sealing reads them.
-func (b *Builder) Later() { b.limit = maxLater }
-
 // Unsealed returns the tree as it is, the next inode number and an unused epoch.
 func (b *Builder) Unsealed() (st *tree.State, next, epoch uint64) {
 	b.state.Bytes = b.bytes
@@ -313,6 +308,9 @@ func (b *Builder) Unsealed() (st *tree.State, next, epoch uint64) {
 }
 
 func (b *Builder) Finish() (*tree.State, error) {
+	if _, err := b.dir(b.at.Dir); err != nil { // it may be empty
+		return nil, err
+	}
 	b.state.Bytes = b.bytes
 	if _, err := tree.Seal(b.ctx, b.src, b.sealer, b.state); err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func TestStructureThatMakesNoSense(t *testing.T) {
 
 func TestDirectoriesThatAreLeftOut(t *testing.T) {
 	s := store(t)
-	b := New(context.Background(), s.Source(), s.CAS(), gitbridge.Meta{Mode: 0o750, UID: 7, GID: 8})
+	b := New(context.Background(), s.Source(), s.CAS(), At{Made: gitbridge.Meta{Mode: 0o750, UID: 7, GID: 8}})
 	addFile(t, b, "deep/er/f", []byte("x"))
 	st := finish(t, s, b)
 	n, err := st.Resolve(s.Source(), "deep")
@@ -155,7 +155,7 @@ func TestABombTakesBoundedMemory(t *testing.T) {
 			}()
 			var err error
 			most := heap(func() {
-				b := New(context.Background(), s.Source(), s.CAS(), gitbridge.Meta{Mode: 0o755})
+				b := New(context.Background(), s.Source(), s.CAS(), At{Made: gitbridge.Meta{Mode: 0o755}})
 				if err = gitbridge.ReadTar(context.Background(), r, b.Add, gitbridge.ImportOptions{}); err == nil {
 					_, err = b.Finish()
 				}

@@ -35,7 +35,7 @@ func store(t *testing.T) *snapshot.Store {
 
 func builder(t *testing.T, s *snapshot.Store) *Builder {
 	t.Helper()
-	return New(context.Background(), s.Source(), s.CAS(), gitbridge.Meta{Mode: 0o755})
+	return New(context.Background(), s.Source(), s.CAS(), At{Made: gitbridge.Meta{Mode: 0o755}})
 }
 
 func meta(mode uint32) gitbridge.Meta {
@@ -253,7 +253,7 @@ func TestReadErrors(t *testing.T) {
 func TestCancel(t *testing.T) {
 	s := store(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	b := New(ctx, s.Source(), s.CAS(), gitbridge.Meta{Mode: 0o755})
+	b := New(ctx, s.Source(), s.CAS(), At{Made: gitbridge.Meta{Mode: 0o755}})
 	cancel()
 	err := addTo(b, "f", meta(unix.S_IFREG), 3, strings.NewReader("abc"))
 	if err == nil {
@@ -266,10 +266,7 @@ func TestCancel(t *testing.T) {
 
 func TestBelow(t *testing.T) {
 	s := store(t)
-	b := builder(t, s)
-	if err := b.Below("a/b"); err != nil {
-		t.Fatal(err)
-	}
+	b := New(t.Context(), s.Source(), s.CAS(), At{Dir: "a/b", Made: gitbridge.Meta{Mode: 0o755}})
 	if err := b.Add(gitbridge.Entry{Path: ".", Meta: meta(unix.S_IFDIR | 0o705)}); err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +292,7 @@ func (failingStore) Put(k cas.Kind, b []byte) (cas.Hash, error) { return cas.Has
 
 func TestStoreError(t *testing.T) {
 	s := store(t)
-	b := New(context.Background(), s.Source(), failingStore{s.CAS()}, gitbridge.Meta{Mode: 0o755})
+	b := New(context.Background(), s.Source(), failingStore{s.CAS()}, At{Made: gitbridge.Meta{Mode: 0o755}})
 	var err error
 	for i := 0; i < 10_000 && err == nil; i++ {
 		err = addTo(b, fmt.Sprint("f", i), meta(unix.S_IFREG), 3, io.LimitReader(strings.NewReader(fmt.Sprintf("%03d", i%1000)), 3))

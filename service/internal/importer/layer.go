@@ -27,7 +27,7 @@ func (b *Builder) Layer(e gitbridge.Entry) (err error) {
 			return err
 		}
 	}
-	p := path.Join(b.top, e.Path)
+	p := path.Join(b.at.Dir, e.Path)
 	old, err := b.find(p)
 	switch isDir := e.Mode&unix.S_IFMT == unix.S_IFDIR && e.Hardlink == ""; {
 	case err != nil:
@@ -51,7 +51,7 @@ const maxLinks = 40
 // follow returns the path of an entry with the links in the directories above it resolved.
 // The image is their root.
 func (b *Builder) follow(p string) (string, error) {
-	if _, ok := b.dirs[path.Join(b.top, path.Dir(p))]; ok {
+	if _, ok := b.dirs[path.Join(b.at.Dir, path.Dir(p))]; ok {
 		return p, nil
 	}
 	at, links := ".", 0
@@ -60,7 +60,7 @@ func (b *Builder) follow(p string) (string, error) {
 		if rest = rest[1:]; strings.HasPrefix(next, "../") || next == ".." {
 			next = "."
 		}
-		n, err := b.find(path.Join(b.top, next))
+		n, err := b.find(path.Join(b.at.Dir, next))
 		if err != nil {
 			return "", err
 		}

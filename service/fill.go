@@ -36,7 +36,7 @@ func (o FillOptions) dir(later *gitbridge.Later) gitbridge.DirOptions {
 func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
 	finished := s.Importing()
 	defer finished()
-	at := importer.At{Made: gitbridge.Meta{Mode: 0o755}}
+	at := importer.At{Made: gitbridge.Meta{Mode: 0o755}, Top: true}
 	st, err := build(ctx, s, at, func(b *importer.Builder) error {
 		return gitbridge.ReadDir(ctx, dir, b.Add, o.dir(nil))
 	})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -121,4 +122,18 @@ func contentOf(s *snapshot.Store, st *tree.State, p string) (string, error) {
 	}
 	b, err := io.ReadAll(n.Content.Reader(s.Source().Files))
 	return string(b), err
+}
+
+// TestFillOfControlNames: a directory with the name of a control directory at its top is refused.
+func TestFillOfControlNames(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, ".forks"), 0o755))
+	for _, fill := range []func(context.Context, *snapshot.Store, string, FillOptions) error{Fill, FillLater} {
+		s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
+		must(t, err)
+		if err := fill(t.Context(), s, dir, FillOptions{Show: func(Progress) {}}); !errors.Is(err, gitbridge.ErrHostile) {
+			t.Errorf("filled: %v", err)
+		}
+		must(t, s.Close())
+	}
 }

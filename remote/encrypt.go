@@ -135,10 +135,8 @@ func (r *Remote) fetch(o backend.Object, near bool) cache.Fetch {
 // place of the ciphertext is only known to age, so all of it goes.
 func (r *Remote) drop(o backend.Object, encrypted bool, off, n int64) {
 	if encrypted {
-		r.mu.Lock()
-		delete(r.readers, reader{o.Name, false})
-		delete(r.readers, reader{o.Name, true})
-		r.mu.Unlock()
+		r.readers.Delete(reader{o.Name, false})
+		r.readers.Delete(reader{o.Name, true})
 		off, n = 0, o.Size
 	}
 	r.o.Cache.Drop(o, off, n)
@@ -157,20 +155,15 @@ func (r *Remote) decrypter(ctx context.Context, o backend.Object, near bool) (io
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	ra := r.readers[reader{o.Name, near}]
-	r.mu.Unlock()
-	if ra != nil {
-		return ra, nil
+	if ra, ok := r.readers.Load(reader{o.Name, near}); ok {
+		return ra.(io.ReaderAt), nil
 	}
 	raw := rawReader{context.WithoutCancel(ctx), r.o.Cache, o, r.fetch(o, near)}
-	ra, _, err = age.DecryptReaderAt(raw, o.Size, keys...)
+	ra, _, err := age.DecryptReaderAt(raw, o.Size, keys...)
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", o.Name, decryptFailed(err))
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.readers[reader{o.Name, near}] = ra
+	r.readers.Store(reader{o.Name, near}, ra)
 	return ra, nil
 }
 

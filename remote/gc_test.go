@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -383,7 +382,7 @@ func newModel(tb rapid.TB, draw *rapid.T, t *testing.T, o Options) *model {
 
 // remote shares what is costly to make with all others.
 func (m *model) remote(b backend.Backend, o Options) *Remote {
-	r := &Remote{b: b, o: o, readers: map[reader]io.ReaderAt{}}
+	r := &Remote{b: b, o: o}
 	r.health = health{ask: r.ask, timeout: time.Minute, note: func(bool, time.Time) {}}
 	r.health.init()
 	if m.reader != nil {

@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"filippo.io/age"
@@ -67,9 +67,9 @@ type Remote struct {
 	expand *cas.Expander
 	health health
 
-	mu      sync.Mutex
-	format  *Format
-	readers map[reader]io.ReaderAt // of encrypted objects
+	format  atomic.Pointer[Format]
+	readers sync.Map   // of encrypted objects: a reader to its io.ReaderAt
+	mu      sync.Mutex // guards o.Identities
 }
 
 type Ref = object.Ref
@@ -83,7 +83,7 @@ func Open(url string, o Options) (*Remote, error) {
 	if o.Note == nil {
 		o.Note = func(bool, time.Time) {}
 	}
-	r := &Remote{b: b, o: o, expand: cas.NewExpander(), readers: map[reader]io.ReaderAt{}}
+	r := &Remote{b: b, o: o, expand: cas.NewExpander()}
 	r.health = health{ask: r.ask, timeout: max(o.Timeout, 0), note: o.Note}
 	r.health.init()
 	return r, nil
@@ -218,10 +218,7 @@ const formatLine = "amberfs remote 1\n"
 
 // Format reads the format once. Errors: ErrNoRemote, ErrForeign, object.ErrNewer.
 func (r *Remote) Format(ctx context.Context) (*Format, error) {
-	r.mu.Lock()
-	f := r.format
-	r.mu.Unlock()
-	if f != nil {
+	if f := r.format.Load(); f != nil {
 		return f, nil
 	}
 	raw, err := backend.Get(ctx, r.b, "format")
@@ -231,12 +228,11 @@ func (r *Remote) Format(ctx context.Context) (*Format, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f, err = decodeFormat(raw); err != nil {
+	f, err := decodeFormat(raw)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.URL(), err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.format = f
+	r.format.Store(f)
 	return f, nil
 }
 

@@ -38,7 +38,11 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	if n.mode&0o200 == 0 {
 		return 0, live.ErrPerm
 	}
-	if t.uncache(n) {
+	t.mu.Lock()
+	cached := n.cached
+	n.cached = false
+	t.mu.Unlock()
+	if cached {
 		t.Kernel.DropPages(n.id)
 	}
 	line := t.assemble(n, data, r.Caller)
@@ -51,15 +55,6 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	return len(data), nil
 }
 
-// uncache reports whether the kernel may have pages of a file, which it is about to drop.
-func (t *Tree) uncache(n *node) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	cached := n.cached
-	n.cached = false
-	return cached
-}
-
 // A schedule runs a command when it may run.
 type schedule func(func(context.Context) error) error
 
@@ -69,11 +64,6 @@ func atOnce(fn func(context.Context) error) error { return fn(context.Background
 // queued makes a command wait while too many others of its tenant run.
 func (t *Tree) queued(ws *snapshot.Workspace, r Request) schedule {
 	return func(fn func(context.Context) error) error { return t.limited(t.tenant(ws).commands, r, fn) }
-}
-
-// computed does the same for a command that compares states.
-func (t *Tree) computed(ws *snapshot.Workspace, r Request) schedule {
-	return func(fn func(context.Context) error) error { return t.compute(ws, r, fn) }
 }
 
 // submit performs what was written to a control file, or to the private file n.
@@ -286,7 +276,7 @@ func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []b
 	if err == nil {
 		when := t.queued(ws, r)
 		if service.Compares(args) {
-			when = t.computed(ws, r)
+			when = func(fn func(context.Context) error) error { return t.compute(ws, r, fn) }
 		}
 		err = when(func(ctx context.Context) (err error) {
 			a, err = t.Service.Call(ctx, q, args)

@@ -22,36 +22,26 @@ type source struct {
 // lookupQuery finds a generated file. What compares the same has one name, that of the
 // snapshots; all others are symlinks to it.
 func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Request) (Entry, error) {
-	q, err := canonical(ws, q)
+	a, err := ws.Find(q.a)
+	var b snapshot.Info
+	if err == nil && q.b != "" {
+		b, err = ws.Find(q.b)
+	}
 	if err != nil {
 		return Entry{}, err
 	}
+	q.a, q.b = a.Name, b.Name
 	if to := q.String(); to != name {
 		return t.link(ws, name, to)
 	}
 	if q.what == "info" {
 		return t.lookupInfo(ws, name, q.a, r)
 	}
-	e, err := t.lookupDiff(ws, q, name, r)
+	e, err := t.lookupDiff(ws, q, source{a: a.View, b: b.View}, name, r)
 	if errors.Is(err, errs.TooBig) || errors.Is(err, errs.Quota) {
 		t.log.Warn("a control file is not rendered", "workspace", ws.Name(), "file", name, "err", err)
 	}
 	return e, err
-}
-
-// canonical puts the names of snapshots into a query for whatever else means them.
-func canonical(ws *snapshot.Workspace, q query) (query, error) {
-	for _, name := range []*string{&q.a, &q.b} {
-		if *name == "" {
-			continue
-		}
-		info, err := ws.Find(*name)
-		if err != nil {
-			return q, err
-		}
-		*name = info.Name
-	}
-	return q, nil
 }
 
 func (t *Tree) lookupInfo(ws *snapshot.Workspace, name, of string, r Request) (Entry, error) {
@@ -65,7 +55,7 @@ func (t *Tree) lookupInfo(ws *snapshot.Workspace, name, of string, r Request) (E
 	return t.lookupRendered(ws, name, typeFile|0o444, r, from, func(_ context.Context, w io.Writer) error { return gitquote.Encoder(w).Encode(info) })
 }
 
-func (t *Tree) lookupDiff(ws *snapshot.Workspace, q query, name string, r Request) (Entry, error) {
+func (t *Tree) lookupDiff(ws *snapshot.Workspace, q query, of source, name string, r Request) (Entry, error) {
 	a := service.Diff{A: q.a, B: q.b, Format: "patch"}
 	if q.what == "stat" {
 		a.Format = "name-status"
@@ -74,30 +64,22 @@ func (t *Tree) lookupDiff(ws *snapshot.Workspace, q query, name string, r Reques
 	if err := t.Service.Admit(context.Background(), r.ask(ws), a); err != nil {
 		return Entry{}, err
 	}
-	from := func() (source, error) { return t.compared(ws, q) }
+	from := func() (s source, err error) {
+		if s = of; q.b == "" {
+			s.b = ws.View()
+			err = t.forest.View(func(tx *live.Tx) error {
+				s.changes = tx.Changed(ws.View())
+				return nil
+			})
+		}
+		return s, err
+	}
 	return t.lookupRendered(ws, name, t.ownersMode(), r, from, func(ctx context.Context, w io.Writer) error {
 		ask := r.ask(ws)
 		ask.Out = w
 		_, err := t.Service.Do(ctx, ask, a)
 		return err
 	})
-}
-
-func (t *Tree) compared(ws *snapshot.Workspace, q query) (source, error) {
-	a, err := ws.Find(q.a)
-	if err != nil {
-		return source{}, err
-	}
-	if q.b != "" {
-		b, err := ws.Find(q.b)
-		return source{a: a.View, b: b.View}, err
-	}
-	s := source{a: a.View, b: ws.View()}
-	err = t.forest.View(func(tx *live.Tx) error {
-		s.changes = tx.Changed(ws.View())
-		return nil
-	})
-	return s, err
 }
 
 // A rendering is one under way. Requests for the same file wait for it.

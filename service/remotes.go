@@ -131,7 +131,7 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	}
 	defer x.Release()
 	as := pushedName(r, x.Info.Name, a.As)
-	if err := checkPushedName(as); err != nil {
+	if err := naming.Check(as); err != nil && !naming.IsAuto(as) {
 		return Pushed{}, err
 	}
 	p := remote.Push{
@@ -160,14 +160,6 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 
 // boundary reports whether the caller reaches only a fork.
 func boundary(r *Request) bool { return !r.Caller.Direct && r.Workspace.IsFork() }
-
-// checkPushedName refuses what no snapshot can be called on a remote.
-func checkPushedName(name string) error {
-	if naming.IsAuto(name) {
-		return nil
-	}
-	return naming.Check(name)
-}
 
 func pushedRef(i snapshot.Info, as string, actors []cas.Hash) remote.Ref {
 	ref := remote.Ref{

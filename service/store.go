@@ -184,8 +184,10 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*verify.R
 	if err == nil {
 		return r, DamageFound(r, hint)
 	}
-	kind := fail.KindOf(err)
-	if kind == fail.Busy || errors.Is(err, errs.Format) || errors.Is(err, snapshot.ErrLost) || errors.Is(err, backend.ErrAway) || errors.Is(err, vfs.ErrLinked) || ofSystem(err) {
+	// An error of the system says nothing about what is stored.
+	system := []error{fs.ErrPermission, unix.EROFS, unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM}
+	ofSystem := slices.ContainsFunc(system, func(e error) bool { return errors.Is(err, e) })
+	if fail.KindOf(err) == fail.Busy || errors.Is(err, errs.Format) || errors.Is(err, snapshot.ErrLost) || errors.Is(err, backend.ErrAway) || errors.Is(err, vfs.ErrLinked) || ofSystem {
 		return nil, err
 	}
 	return nil, fail.New(fail.Damage, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
@@ -199,12 +201,6 @@ func RepairStore(ctx context.Context, dir string, show func(Progress)) (*verify.
 		return r, err
 	}
 	return r, DamageFound(r, "what could not be repaired is in the store's folder quarantine")
-}
-
-// ofSystem reports whether an error is one of the system, not of what is stored.
-func ofSystem(err error) bool {
-	system := []error{fs.ErrPermission, unix.EROFS, unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM}
-	return slices.ContainsFunc(system, func(e error) bool { return errors.Is(err, e) })
 }
 
 // DamageFound is the error for a report with damage, else nil.

@@ -110,7 +110,11 @@ func Open(raw string) (Backend, error) {
 		return nil, errors.New("this is not the URL of a remote: s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR")
 	}
 	if u.User != nil {
-		return nil, fmt.Errorf("the URL of a remote must not contain credentials; %s", whereCredentials(u.Scheme))
+		from := "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws, or the machine's role"
+		if u.Scheme == "oci" {
+			from = "~/.docker/config.json (docker login)"
+		}
+		return nil, fmt.Errorf("the URL of a remote must not contain credentials; they are taken from %s", from)
 	}
 	if u.Fragment != "" {
 		return nil, fmt.Errorf("a remote's URL has no fragment: #%s", u.Fragment)
@@ -124,13 +128,6 @@ func Open(raw string) (Backend, error) {
 		return openDir(u)
 	}
 	return nil, fmt.Errorf("%s:// is not a kind of remote; the kinds are s3://BUCKET/PREFIX, oci://HOST/REPOSITORY and file:///DIR", u.Scheme)
-}
-
-func whereCredentials(scheme string) string {
-	if scheme == "oci" {
-		return "they are taken from ~/.docker/config.json (docker login)"
-	}
-	return "they are taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws, or the machine's role"
 }
 
 var schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)

@@ -205,16 +205,12 @@ func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOption
 			return r.sorted(ctx, "look for", key, err)
 		}
 	}
-	return r.sorted(ctx, "write", key, r.putManifest(ctx, tag, data, o.Keeps))
-}
-
-func (r *registry) putManifest(ctx context.Context, tag string, data []byte, keeps []Object) error {
-	o := oras.PackManifestOptions{ManifestAnnotations: map[string]string{refNote: base64.StdEncoding.EncodeToString(data)}}
-	for _, k := range keeps {
-		o.Layers = append(o.Layers, blobOf(k))
+	m := oras.PackManifestOptions{ManifestAnnotations: map[string]string{refNote: base64.StdEncoding.EncodeToString(data)}}
+	for _, k := range o.Keeps {
+		m.Layers = append(m.Layers, blobOf(k))
 	}
-	_, err := oras.PackManifest(ctx, tagged{r.repo, tag}, oras.PackManifestVersion1_1, artifactType, o)
-	return err
+	_, err = oras.PackManifest(ctx, tagged{r.repo, tag}, oras.PackManifestVersion1_1, artifactType, m)
+	return r.sorted(ctx, "write", key, err)
 }
 
 // tagged gives manifests a tag.

@@ -37,11 +37,11 @@ const (
 	lengthMask = 1<<lengthBits - 1
 )
 
-func (e *Entry) encode(b []byte) {
-	copy(b, e.Prefix[:])
-	binary.LittleEndian.PutUint32(b[16:], e.Object)
-	binary.LittleEndian.PutUint32(b[20:], e.Offset)
-	binary.LittleEndian.PutUint64(b[24:], uint64(e.Stored)|uint64(e.Plain)<<lengthBits|
+func (e *Entry) append(b []byte) []byte {
+	b = append(b, e.Prefix[:]...)
+	b = binary.LittleEndian.AppendUint32(b, e.Object)
+	b = binary.LittleEndian.AppendUint32(b, e.Offset)
+	return binary.LittleEndian.AppendUint64(b, uint64(e.Stored)|uint64(e.Plain)<<lengthBits|
 		uint64(e.Flags)<<(2*lengthBits)|uint64(e.Kind)<<(2*lengthBits+4))
 }
 
@@ -84,18 +84,6 @@ func (t table) find(h cas.Hash) (Entry, bool) {
 		return Entry{}, false
 	}
 	return t.at(i), true
-}
-
-// newTable sorts entries into a table. Of two for one hash the first one counts.
-func newTable(entries []Entry) table {
-	sorted := slices.Clone(entries)
-	slices.SortStableFunc(sorted, func(a, b Entry) int { return bytes.Compare(a.Prefix[:], b.Prefix[:]) })
-	sorted = slices.CompactFunc(sorted, func(a, b Entry) bool { return a.Prefix == b.Prefix })
-	raw := make([]byte, len(sorted)*EntrySize)
-	for i := range sorted {
-		sorted[i].encode(raw[i*EntrySize:])
-	}
-	return raw
 }
 
 type Index struct{ tables []table } // newest first
@@ -166,10 +154,15 @@ func (p *Pack) Append(q *Pack) {
 	p.Bytes = append(p.Bytes, q.Bytes...)
 }
 
-// EncodeIndex appends an index of entries to the pack and returns where it lies.
+// EncodeIndex appends an index of entries to the pack and returns where it is. Of two entries
+// for one hash the first one counts.
 func (p *Pack) EncodeIndex(entries []Entry) Section {
-	t := newTable(entries)
-	s := Section{Offset: int64(len(p.Bytes)), Entries: int64(t.len())}
-	p.Bytes = append(p.Bytes, t...)
+	sorted := slices.Clone(entries)
+	slices.SortStableFunc(sorted, func(a, b Entry) int { return bytes.Compare(a.Prefix[:], b.Prefix[:]) })
+	sorted = slices.CompactFunc(sorted, func(a, b Entry) bool { return a.Prefix == b.Prefix })
+	s := Section{Offset: int64(len(p.Bytes)), Entries: int64(len(sorted))}
+	for i := range sorted {
+		p.Bytes = sorted[i].append(p.Bytes)
+	}
 	return s
 }

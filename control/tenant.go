@@ -68,9 +68,7 @@ func enter(waiting *atomic.Int64) error {
 }
 
 func (t *Tree) tenantLocked(ws *snapshot.Workspace) *tenant {
-	for up := ws.Parent(); up != nil && up.IsFork(); up = ws.Parent() {
-		ws = up
-	}
+	ws = ws.Tenant()
 	k, ok := t.mu.tenants[ws.View()]
 	if !ok {
 		k = &tenant{renderings: newLimiter(maxRenderings), commands: newLimiter(maxCommands), limit: t.limits.main, nodes: list.New()}

@@ -20,7 +20,7 @@ import (
 // the daemon or the command line did stays unnoticed.
 const Brief = time.Second
 
-// Options say what a Tree shows, and to whom.
+// Options of a Tree.
 type Options struct {
 	Service *service.Service
 	Kernel  Kernel

@@ -10,7 +10,7 @@
 // is. The walk over the snapshot's tree therefore stops at each page that the base
 // has, and costs what differs. What it meets is copied as it lies in the local
 // packs into objects of 32 MiB, in the order of the walk; the last object also
-// takes the tree pages and an index of what this push brought. Then the ref is
+// takes the tree pages and an index of what this push sent. Then the ref is
 // written, if its name is free. Until that moment no program sees anything of it.
 //
 // The walk has one order and objects are named by their bytes, so a push that was

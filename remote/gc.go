@@ -195,7 +195,7 @@ func (c *collection) keep(objects []backend.Object) {
 	}
 }
 
-// readHolds notes what is held, and removes holds that have ended.
+// readHolds reads holds, and removes those that have ended.
 func (c *collection) readHolds(ctx context.Context) error {
 	var infos []backend.Info
 	if err := c.r.b.List(ctx, "hold/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {

@@ -22,7 +22,7 @@ const (
 	tryAgain = 200 * time.Millisecond
 )
 
-// health knows whether a remote answers.
+// health finds out whether a remote answers.
 //
 // A read without an answer starts one goroutine that asks the remote every second. After
 // three questions without an answer the remote is away: reads under way are cancelled, and

@@ -18,7 +18,7 @@ type Pull struct {
 	Mark func(ctx context.Context, keep func(cas.Hash) bool) error
 	Has  func(cas.Hash) (bool, error)
 	Put  func(kind cas.Kind, b []byte) (cas.Hash, error)
-	// Progress is told of stored bytes, read and in all. May be nil.
+	// Progress gets the stored bytes, read and in all. May be nil.
 	Progress func(done, total int64)
 }
 

@@ -148,7 +148,7 @@ func (u *pushing) confirmBase(ctx context.Context) (*Pushed, error) {
 		return nil, inUse(ref)
 	}
 	if name == u.p.Ref.Name && strings.EqualFold(ref.Name, name) && ref.Name != name {
-		// A disk that does not tell upper from lower case.
+		// A disk on which upper and lower case are the same.
 		return nil, fmt.Errorf("%s has the name %s there, which the place does not tell from %s: %w", ref.Name, ref.Name, name, ErrExists)
 	}
 	if u.p.Full {

@@ -55,7 +55,7 @@ func (s *Service) lastBackup(to string) BackupState {
 	return BackupState{Remote: to}
 }
 
-// Backup pushes the snapshots of main as its policy says, until ctx ends. When there is
+// Backup pushes the snapshots of main by its policy, until ctx ends. When there is
 // nothing new it asks the remote nothing, and sleeps.
 func (s *Service) Backup(ctx context.Context) {
 	var next time.Time
@@ -94,7 +94,7 @@ func (s *Service) Backup(ctx context.Context) {
 	}
 }
 
-// backupFailed says once why a backup failed.
+// backupFailed logs once why a backup failed.
 func (s *Service) backupFailed(p policy.Push, err error) {
 	st, text := s.lastBackup(p.Remote), fail.Of(err).Error()
 	if st.Error != text {
@@ -247,7 +247,7 @@ func (c *Connection) Close() {
 // again is the pause after which what Run does is tried again, when a remote was away.
 const again = 5 * time.Second
 
-// holdAfter is when a store says that it reads from a remote. Nothing is collected within
+// holdAfter is when a store writes its hold to a remote. Nothing is collected within
 // a day, many a mount is over by then, and a first look does not share the line with it.
 const holdAfter = 10 * time.Second
 

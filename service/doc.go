@@ -1,5 +1,5 @@
 // Package service is what one can ask of a mounted store: every operation once,
-// with its arguments, its result and who may ask.
+// with its arguments, its result and the right that it needs.
 //
 // # One operation, two ways in
 //
@@ -35,5 +35,5 @@
 // trailer Amberfs-Error, the result in Amberfs-Result. Events are SSE. In the
 // answer of a control file text and events are fields of the object.
 //
-// No lock of this package is held while an operation works in the store.
+// An operation works in the store without a lock of this package.
 package service

@@ -40,7 +40,7 @@ func (s *Service) fork(ctx context.Context, r *Request, a Fork) (Forked, error) 
 }
 
 // forkPath is where a fork of the workspace is. A caller in the mount sees it
-// below its own workspace, wherever that is mounted, and is told no other path.
+// below its own workspace, wherever that is mounted.
 func (s *Service) forkPath(r *Request, name string) string {
 	path := filepath.Join(naming.ForksDir, name)
 	if !r.Caller.Direct {

@@ -22,7 +22,7 @@ func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
 		}
 		a.Paths = changed
 	}
-	tenant := r.tenant()
+	tenant := r.Workspace.Tenant()
 	list := s.Lists.Of(tenant).Charge()
 	defer list.Release()
 	return None{}, s.compare(r, a.A, a.B, func(from, to *tree.State) error {
@@ -123,7 +123,7 @@ func (s *Service) countLines(ctx context.Context, r *Request, files []diff.File,
 	const maxCounted, countTime = 300, time.Second / 2
 	counting, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
-	o := diff.Options{Memory: s.Memory.Of(r.tenant())}
+	o := diff.Options{Memory: s.Memory.Of(r.Workspace.Tenant())}
 	err := diff.Lines(counting, s.Store.Source(), files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
 		if out[i].Binary = binary; !binary {
 			out[i].Added, out[i].Removed = &added, &removed
@@ -199,7 +199,7 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		if !info.Past() {
 			continue
 		}
-		if err := errors.Join(told(ctx, r.charge(s.Lists), info), turns.Yield(ctx)); err != nil {
+		if err := errors.Join(chargeInfo(ctx, r.charge(s.Lists), info), turns.Yield(ctx)); err != nil {
 			return h, err
 		}
 		state, err := r.Workspace.StateOf(info.Name)

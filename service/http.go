@@ -133,7 +133,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	}
 	a := &answer{
 		ctx: r.Context(), w: w, out: http.NewResponseController(w), op: o,
-		told: o.Output == "" && r.Header.Get("Accept") == Events,
+		reports: o.Output == "" && r.Header.Get("Accept") == Events,
 	}
 	l, log := args.(Log)
 	a.hasty = !log || l.Follow
@@ -143,7 +143,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	a.finish(result, err)
 }
 
-// ownerOfStore returns the credentials of the caller, who is the owner of the store or root.
+// ownerOfStore returns the credentials of a caller that is the owner of the store or root.
 func ownerOfStore(r *http.Request) (*unix.Ucred, error) {
 	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
 	if peer == nil || !(live.Caller{UID: peer.Uid}).OwnsStore() {
@@ -188,16 +188,16 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 
 // An answer is one over HTTP. Its methods are safe for concurrent use.
 type answer struct {
-	ctx   context.Context // of the request: a stream ends with it
-	w     http.ResponseWriter
-	out   *http.ResponseController
-	op    *Op
-	told  bool // the client accepts events: progress, and at last the result
-	hasty bool // events go out at once
+	ctx     context.Context // of the request: a stream ends with it
+	w       http.ResponseWriter
+	out     *http.ResponseController
+	op      *Op
+	reports bool // the client accepts events: progress, and at last the result
+	hasty   bool // events go out at once
 
 	mu    sync.Mutex
 	began bool
-	last  time.Time // when progress was told
+	last  time.Time // when progress was reported
 }
 
 // begin sends the head of a stream. Called with mu held.
@@ -243,7 +243,7 @@ func (a *answer) event(name string, v any) error {
 	if name != "" {
 		name = "event: " + name + "\n"
 	}
-	if _, err := fmt.Fprintf(a.w, "%sdata: %s\n\n", name, gitquote.JSON(b)); err != nil || !a.hasty && !a.told {
+	if _, err := fmt.Fprintf(a.w, "%sdata: %s\n\n", name, gitquote.JSON(b)); err != nil || !a.hasty {
 		return err
 	}
 	return a.out.Flush()
@@ -254,7 +254,7 @@ func (a *answer) progress(p Progress) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	if !a.told || now.Sub(a.last) < 100*time.Millisecond && (p.Total == 0 || p.Done < p.Total) {
+	if !a.reports || now.Sub(a.last) < 100*time.Millisecond && (p.Total == 0 || p.Done < p.Total) {
 		return
 	}
 	a.last = now

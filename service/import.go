@@ -29,7 +29,7 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	if _, err := in.Peek(1); err != nil { // it may take its time to begin
 		return Imported{}, err
 	}
-	release, err := s.Memory.Of(r.tenant()).Take(ctx, importer.Memory)
+	release, err := s.Memory.Of(r.Workspace.Tenant()).Take(ctx, importer.Memory)
 	if err != nil {
 		return Imported{}, err
 	}
@@ -69,8 +69,8 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	return Imported{Path: string(a.Path), GraftResult: done, Image: g.Image}, nil
 }
 
-// ownerOf makes everything belong to the caller, but for root what tar says of
-// owners, and for all users what a directory says.
+// ownerOf gives everything to the caller. Root keeps the owners that an archive names, and all
+// users those of a directory.
 func ownerOf(c live.Caller, from string) *gitbridge.Owner {
 	if from == FromGit || (from == FromTar || from == FromImage) && c.UID != 0 {
 		return &gitbridge.Owner{UID: c.UID, GID: c.GID}

@@ -31,18 +31,9 @@ type Request struct {
 // charge is the account for lists in the answer, until Done.
 func (r *Request) charge(of *budget.Budget) *budget.Charge {
 	if r.list == nil {
-		r.list = of.Of(r.tenant()).Charge()
+		r.list = of.Of(r.Workspace.Tenant()).Charge()
 	}
 	return r.list
-}
-
-// tenant is the workspace whose limits count: main or a fork of main.
-func (r *Request) tenant() *snapshot.Workspace {
-	ws := r.Workspace
-	for up := ws.Parent(); up != nil && up.IsFork(); up = ws.Parent() {
-		ws = up
-	}
-	return ws
 }
 
 // Done returns the memory that the answer was charged for.

@@ -152,7 +152,7 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	}
 	out := Pushed{Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID, Pushed: *done}
 	if boundary(r) {
-		out.Objects, out.Bytes = 0, 0 // they would tell what others have
+		out.Objects, out.Bytes = 0, 0 // they depend on what others have
 		return out, nil               // the owner's next push is not compared with a fork's
 	}
 	return out, s.Remotes.SetBase(to, done.Ref.Name)
@@ -273,7 +273,7 @@ func (p pulling) Get(h cas.Hash, dst []byte) ([]byte, error) {
 
 func (p pulling) Put(cas.Kind, []byte) (cas.Hash, error) { return cas.Hash{}, errors.ErrUnsupported }
 
-// InfoOf is what a ref says of its snapshot.
+// InfoOf describes the snapshot of a ref.
 func InfoOf(ref *remote.Ref) snapshot.Info {
 	return snapshot.Info{
 		Name: ref.Name, ID: ref.ID, Message: ref.Message, Labels: ref.Labels, Created: ref.Created, Kind: ref.Kind,
@@ -343,7 +343,7 @@ func (s *Service) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) 
 	return done, nil
 }
 
-// remoteFailed says which remote it was, and what to do.
+// remoteFailed names the remote in an error, and what to do.
 func remoteFailed(name string, err error) error {
 	switch {
 	case err == nil:
@@ -366,7 +366,7 @@ func remoteFailed(name string, err error) error {
 	return err
 }
 
-// resumable is remoteFailed for what goes on from where it was.
+// resumable is remoteFailed for what continues where it stopped.
 func resumable(name string, err error) error {
 	if errors.Is(err, backend.ErrAway) && !errors.Is(err, backend.ErrUntrusted) {
 		return fail.New(fail.Failed, "remote %s: %w", name, err).WithHint("what was sent is kept: run the same command again to continue")

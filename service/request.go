@@ -130,7 +130,7 @@ func fieldNamed(args reflect.Value, name string) reflect.Value {
 	return reflect.Value{}
 }
 
-// An Answer is what `.snapshots/call` says of a request.
+// An Answer is that of `.snapshots/call` to a request.
 type Answer struct {
 	OK bool `json:"ok"`
 	*fail.Error
@@ -138,7 +138,7 @@ type Answer struct {
 	// Text is the stream of an operation that gives one, Items are its events.
 	Text  string            `json:"text,omitempty"`
 	Items []json.RawMessage `json:"items,omitempty"`
-	// Stream tells that the stream is long, or no text: it is in a file beside the
+	// Stream: the stream is long, or no text: it is in a file beside the
 	// control file, with .stream at the end of its name, events as one JSON object
 	// a line.
 	Stream bool `json:"stream,omitempty"`

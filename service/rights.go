@@ -120,7 +120,7 @@ type Program struct {
 func (s *Service) checkInside(r *Request, a DeleteFork) error {
 	f, err := r.Workspace.Forks().Named(a.Name)
 	if err != nil || s.Inside == nil {
-		return nil // it is told where the fork is ended
+		return nil // deleting it reports that
 	}
 	var views []uint32
 	for all := []*snapshot.Workspace{f}; len(all) > 0; {

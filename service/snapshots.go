@@ -64,7 +64,7 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 			break
 		}
 		if a.fits(i) && !i.Created.Before(since) && (a.Before == 0 || i.Seq < a.Before) {
-			if err := told(ctx, list, i); err != nil {
+			if err := chargeInfo(ctx, list, i); err != nil {
 				return out, err
 			}
 			out.Snapshots = append(out.Snapshots, i)
@@ -73,9 +73,9 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 	return out, nil
 }
 
-// told charges what telling of a snapshot takes. If others leave too little, the rest
-// is told when they are done.
-func told(ctx context.Context, list *budget.Charge, i snapshot.Info) error {
+// chargeInfo charges the memory that a snapshot takes in an answer. If others leave too little,
+// it waits until they are done.
+func chargeInfo(ctx context.Context, list *budget.Charge, i snapshot.Info) error {
 	const infoCost, copies = 1000, 4 // bytes; of a message and labels, in the answer
 	n := len(i.Message)
 	for k, v := range i.Labels {
@@ -267,7 +267,7 @@ func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (o
 				if a.B == "" {
 					shown = now
 				}
-				o := diff.Options{Memory: s.Memory.Of(r.tenant())}
+				o := diff.Options{Memory: s.Memory.Of(r.Workspace.Tenant())}
 				return diff.WithoutHunk(ctx, s.Store.Source(), from, shown, now, string(a.Path), string(a.From), a.ID, o)
 			},
 		})

@@ -109,7 +109,7 @@ const joinPath = "/join"
 
 // Joining is what a daemon does for joined programs.
 type Joining struct {
-	// Join counts a user, who wants these mount options; "" for any. tree is a detached copy
+	// Join counts a user of the mount, with these options; "" for any. tree is a detached copy
 	// of the mount, or nil.
 	Join func(options string) (tree *os.File, err error)
 	// Leave ends what Join began, and reports whether the daemon ends with that.

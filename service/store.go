@@ -26,8 +26,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
-// status is that of the workspace and the store, and what only the daemon
-// knows. In a fork, a caller in the mount is told of the fork alone.
+// status is that of the workspace, the store and the daemon. In a fork, a caller in the mount
+// gets that of the fork alone.
 func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, error) {
 	st := Status{Status: r.Workspace.Status()}
 	if !r.Caller.Direct && r.Workspace.IsFork() {

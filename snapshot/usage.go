@@ -26,6 +26,12 @@ func (w *Workspace) uppermost() *Workspace {
 	}
 }
 
+// Tenant is the workspace whose limits count: main or a fork of main.
+func (w *Workspace) Tenant() (t *Workspace) {
+	w.read(func() { t = w.uppermost() })
+	return t
+}
+
 // family calls fn for a fork and all forks in it. The lock is held.
 func (w *Workspace) family(fn func(*Workspace)) {
 	fn(w)

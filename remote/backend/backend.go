@@ -66,7 +66,7 @@ func Get(ctx context.Context, b Backend, key string) ([]byte, error) {
 // PutOptions say when a Put may succeed. The zero value is always.
 type PutOptions struct {
 	IfAbsent bool // only if there is no such key
-	// Keeps are the objects that a ref leads to. A registry must be told; the
+	// Keeps are the objects that a ref leads to. A registry needs them; the
 	// others do not look at it.
 	Keeps []Object
 }

@@ -176,7 +176,7 @@ func (c *Cache) load(o backend.Object, block, off int64, p []byte) bool {
 var errNotHere = errors.New("the block is not in the cache")
 
 // fetch returns a block that is not there, fetched together with up to run-1 behind
-// it. Of several who want a block at once one asks the remote.
+// it. Of several readers of a block at once, one asks the remote.
 func (c *Cache) fetch(ctx context.Context, o backend.Object, block, run int64, fetch Fetch) ([]byte, error) {
 	for {
 		run, done := c.claim(o, block, run)

@@ -80,18 +80,17 @@ func Open(dir string, o Options) (*Registry, error) {
 		open: map[string]*remote.Remote{}, joining: semaphore.NewWeighted(1), added: make(chan struct{}, 1), asked: map[[2]string]askedRef{},
 	}
 	k.closed, k.hangUp = context.WithCancel(context.Background())
-	k.file = file{Version: fileVersion, Remotes: map[string]string{}, Pushed: map[string]string{}, Sent: map[string]uint64{}}
 	raw, err := vfs.ReadFile(o.FS, k.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return k, nil
-	}
-	if err == nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		k.file.Version, err = fileVersion, nil
+	case err == nil:
 		err = json.Unmarshal(raw, &k.file)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", k.path, err)
+	if err == nil {
+		err = k.file.check()
 	}
-	if err := k.file.check(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", k.path, err)
 	}
 	return k, nil
@@ -292,7 +291,7 @@ func (k *Registry) allowed(url string) error {
 	return fmt.Errorf("%s: %w: the store names it; `amberfs remote trust %s` agrees", url, backend.ErrUntrusted, url)
 }
 
-// note tells in the log, once for each, that a remote went away and that it is back.
+// note logs once that a remote went away, and once that it is back.
 func (k *Registry) note(url string) func(bool, time.Time) {
 	return func(away bool, since time.Time) {
 		if away {

@@ -57,7 +57,7 @@ func (k *Registry) MountFrom(ctx context.Context, url, name string) (*object.Ref
 	}
 	ref, err := r.Find(ctx, name)
 	if errors.Is(err, backend.ErrNotFound) {
-		// That there is no such snapshot says the remote, not an empty place.
+		// Only a remote proves that there is no such snapshot, not an empty place.
 		if _, ferr := r.Format(ctx); ferr != nil {
 			return nil, ferr
 		}

@@ -29,7 +29,7 @@ type Ref struct {
 	Version int       `json:"version"`
 	Name    string    `json:"name"`
 	ID      string    `json:"id"`    // of the snapshot, 64 hex digits
-	Nonce   string    `json:"nonce"` // tells one push from another
+	Nonce   string    `json:"nonce"` // of this push
 	Pushed  time.Time `json:"pushed"`
 	Expires time.Time `json:"expires,omitzero"`
 

@@ -1,7 +1,7 @@
 // Package client asks a mounted store for operations of package service, over
 // HTTP on the store's socket or, where that cannot be reached, through
 // `.snapshots/call` in the mount: in a sandbox that has nothing but the
-// workspace, or as another user than the one who mounted it. Requests and
+// workspace, or as another user than the one that mounted it. Requests and
 // answers are the same.
 package client
 
@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -68,14 +67,15 @@ func overSocket(t Target, conn *net.UnixConn) (*Client, error) {
 		conn.Close()
 		return nil, err
 	}
-	var first sync.Once
+	first := make(chan net.Conn, 1)
+	first <- conn
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var c net.Conn
-		first.Do(func() { c = conn })
-		if c != nil {
+		select {
+		case c := <-first:
 			return c, nil
+		default:
+			return service.Dial(ctx, t.Store)
 		}
-		return service.Dial(ctx, t.Store)
 	}
 	transport := &http.Transport{
 		DialContext: dial, DisableCompression: true, ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,

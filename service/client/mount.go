@@ -104,7 +104,7 @@ func requestLine(o *service.Op, args any) ([]byte, error) {
 }
 
 // call writes a request to a control file of its own and has the answer read. A write
-// that fails is answered too: the file says why.
+// that fails is answered too: the file has the reason.
 func (c *Client) call(request []byte, read func(file string, answer []byte) error) error {
 	name := filepath.Join(c.target.Root, callName+"."+rand.Text())
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

@@ -40,7 +40,6 @@ type Server struct {
 	release func()
 	cancel  context.CancelFunc
 	calls   sync.WaitGroup
-	served  chan error
 }
 
 // peerKey finds the peer's credentials in the context of a connection.
@@ -53,7 +52,7 @@ func (s *Service) Listen(dir string) (*Server, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	srv := &Server{release: release, cancel: cancel, served: make(chan error, 1)}
+	srv := &Server{release: release, cancel: cancel}
 	mux := s.handler()
 	counted := func(w http.ResponseWriter, r *http.Request) {
 		srv.calls.Add(1)
@@ -73,7 +72,11 @@ func (s *Service) Listen(dir string) (*Server, error) {
 			return context.WithValue(ctx, peerKey{}, peer)
 		},
 	}
-	go func() { srv.served <- srv.http.Serve(l) }()
+	go func() {
+		if err := srv.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.Log.Error("serving the socket", "err", err)
+		}
+	}()
 	return srv, nil
 }
 
@@ -91,9 +94,6 @@ func (srv *Server) Close() error {
 	srv.release()
 	if err != nil {
 		return fmt.Errorf("closing the socket: %w", err)
-	}
-	if err := <-srv.served; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving the socket: %w", err)
 	}
 	return nil
 }

@@ -1,14 +1,12 @@
 package client
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 
@@ -25,11 +23,16 @@ type Snapshot struct {
 	*reading
 }
 
-// reading is states that this process reads, while the daemon keeps their objects.
+// reading is states that this process reads, while the daemon keeps their objects. It is a
+// read-only tree.ObjectStore.
 type reading struct {
 	Source *tree.Source
-	*objects
-	end func()
+	Close  func()
+
+	ctx   context.Context
+	c     *Client
+	mu    sync.Mutex
+	ahead map[cas.Hash][]byte
 }
 
 const sourceCache = 64 << 20
@@ -77,8 +80,8 @@ func (c *Client) Changes(ctx context.Context, name string) (*Changes, error) {
 // reads what it opened.
 func (c *Client) read(ctx context.Context, args, opened any) (*reading, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	o, ended := &objects{ctx: ctx, c: c}, make(chan struct{})
-	s := &reading{objects: o, end: func() { cancel(); <-ended }}
+	ended := make(chan struct{})
+	s := &reading{ctx: ctx, c: c, Close: func() { cancel(); <-ended }}
 	got := make(chan error, 2) // what opening it came to, and at the end the end
 	go func() {
 		defer close(ended)
@@ -96,7 +99,7 @@ func (c *Client) read(ctx context.Context, args, opened any) (*reading, error) {
 		s.Close()
 		return nil, err
 	}
-	s.Source = tree.NewSource(o, nil, sourceCache)
+	s.Source = tree.NewSource(s, nil, sourceCache)
 	return s, nil
 }
 
@@ -111,35 +114,24 @@ func (s *reading) load(id string) (*tree.State, error) {
 func (s *Snapshot) GitBases() []gitbridge.Base {
 	var out []gitbridge.Base
 	for _, b := range s.Bases {
-		for i := len(b.Commits) - 1; i >= 0; i-- {
-			out = append(out, gitbridge.Base{Commit: b.Commits[i], State: func() (*tree.State, error) { return s.load(b.State) }})
+		for _, commit := range slices.Backward(b.Commits) {
+			out = append(out, gitbridge.Base{Commit: commit, State: func() (*tree.State, error) { return s.load(b.State) }})
 		}
 	}
 	return out
 }
 
-func (s *reading) Close() { s.end() }
-
-// objects reads the objects of an open snapshot. It is a read-only tree.ObjectStore.
-type objects struct {
-	ctx context.Context
-	c   *Client
-
-	mu    sync.Mutex
-	ahead map[cas.Hash][]byte
-}
-
-func (o *objects) Put(cas.Kind, []byte) (cas.Hash, error) {
+func (s *reading) Put(cas.Kind, []byte) (cas.Hash, error) {
 	return cas.Hash{}, errors.New("the store of another process is read only")
 }
 
-func (o *objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	o.mu.Lock()
-	b, ok := o.ahead[h]
-	delete(o.ahead, h)
-	o.mu.Unlock()
+func (s *reading) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	s.mu.Lock()
+	b, ok := s.ahead[h]
+	delete(s.ahead, h)
+	s.mu.Unlock()
 	if !ok {
-		got, err := o.ask([]cas.Hash{h})
+		got, err := s.ask([]cas.Hash{h})
 		if err != nil {
 			return nil, err
 		}
@@ -150,10 +142,10 @@ func (o *objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 
 // Prefetch gets objects at once and keeps each in memory until it is asked for; see
 // gitbridge.ExportOptions. Those that were not requested since the last call are released.
-func (o *objects) Prefetch(hashes []cas.Hash) error {
+func (s *reading) Prefetch(hashes []cas.Hash) error {
 	ahead := make(map[cas.Hash][]byte, len(hashes))
 	for now := range slices.Chunk(hashes, service.MaxObjects) {
-		got, err := o.ask(now)
+		got, err := s.ask(now)
 		if err != nil {
 			return err
 		}
@@ -161,41 +153,28 @@ func (o *objects) Prefetch(hashes []cas.Hash) error {
 			ahead[h] = got[i]
 		}
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.ahead = ahead
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead = ahead
 	return nil
 }
 
-func (o *objects) ask(hashes []cas.Hash) ([][]byte, error) {
+func (s *reading) ask(hashes []cas.Hash) ([][]byte, error) {
 	var out bytes.Buffer
 	req := service.Objects{Hashes: make([]string, len(hashes))}
 	for i, h := range hashes {
 		req.Hashes[i] = h.String()
 	}
-	if err := o.c.Do(o.ctx, req, Exchange{Out: &out}, nil); err != nil {
+	if err := s.c.Do(s.ctx, req, Exchange{Out: &out}, nil); err != nil {
 		return nil, fmt.Errorf("asking the daemon for objects: %w", err)
 	}
-	r := bufio.NewReader(&out)
-	got := make([][]byte, len(hashes))
+	got, rest := make([][]byte, len(hashes)), out.Bytes()
 	for i := range got {
-		var err error
-		if got[i], err = readObject(r); err != nil {
-			return nil, fmt.Errorf("reading objects from the daemon: %w", err)
+		if len(rest) < 4 || len(rest)-4 < int(binary.LittleEndian.Uint32(rest)) {
+			return nil, errors.New("the daemon's answer ends before the last object")
 		}
+		end := 4 + int(binary.LittleEndian.Uint32(rest))
+		got[i], rest = rest[4:end], rest[end:]
 	}
 	return got, nil
-}
-
-func readObject(r io.Reader) ([]byte, error) {
-	var size uint32
-	if err := binary.Read(r, binary.LittleEndian, &size); err != nil {
-		return nil, err
-	}
-	if size > cas.MaxObject {
-		return nil, errors.New("an object is too big")
-	}
-	b := make([]byte, size)
-	_, err := io.ReadFull(r, b)
-	return b, err
 }

@@ -175,7 +175,7 @@ func (u *pushing) upload(ctx context.Context, p *object.Pack, place int, head bo
 		}
 	}
 	if head {
-		u.r.o.Cache.Put(o, encrypted)
+		u.r.o.Cache.Put(o, 0, encrypted)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -243,16 +243,15 @@ func (c *Cache) fetchRun(ctx context.Context, o backend.Object, block, run int64
 	if int64(len(data)) != want {
 		return nil, errs.New(errs.Damaged, "object %s ends at byte %d of %d on the remote", o.Name, off+int64(len(data)), o.Size)
 	}
-	for n, part := range slices.Collect(slices.Chunk(data, BlockSize)) {
-		c.store(o, block+int64(n), part)
-	}
+	c.Put(o, block, data)
 	return data[:blockLen(o, block)], nil
 }
 
-// Put stores a whole object that is known already.
-func (c *Cache) Put(o backend.Object, data []byte) {
-	for n, part := range slices.Collect(slices.Chunk(data, BlockSize)) {
-		c.store(o, int64(n), part)
+// Put stores the blocks of an object from one on.
+func (c *Cache) Put(o backend.Object, block int64, data []byte) {
+	for part := range slices.Chunk(data, BlockSize) {
+		c.store(o, block, part)
+		block++
 	}
 }
 

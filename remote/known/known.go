@@ -79,6 +79,7 @@ func Open(dir string, o Options) (*Registry, error) {
 		o: o, path: filepath.Join(dir, "remotes.json"), trust: newTrust(), cache: cache.New(cacheDir(dir), cache.DefaultSize),
 		open: map[string]*remote.Remote{}, joining: semaphore.NewWeighted(1), added: make(chan struct{}, 1), asked: map[[2]string]askedRef{},
 	}
+	k.loaded.Store(new([]*remote.Snapshot))
 	k.closed, k.hangUp = context.WithCancel(context.Background())
 	raw, err := vfs.ReadFile(o.FS, k.path)
 	switch {

@@ -19,12 +19,7 @@ import (
 )
 
 // all returns the sources, in the order in which they were added.
-func (k *Registry) all() []*remote.Snapshot {
-	if all := k.loaded.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
+func (k *Registry) all() []*remote.Snapshot { return *k.loaded.Load() }
 
 // nameTime is how long the answer for a name counts: a thousand claims ask once.
 const nameTime = time.Minute

@@ -61,7 +61,6 @@ type Builder struct {
 
 	epoch uint64
 	state *tree.State
-	bytes int64
 }
 
 // New begins an empty tree.
@@ -285,12 +284,12 @@ func (b *Builder) unlink(ino, parent uint64, name string) error {
 	} else if n.Nlink--; n.Nlink > 0 {
 		return nil
 	}
-	b.bytes -= contentSize(n)
+	b.state.Bytes -= contentSize(n)
 	return b.state.Delete(b.src, b.epoch, n.Ino)
 }
 
 func (b *Builder) put(n *tree.Inode) error {
-	b.bytes += contentSize(n)
+	b.state.Bytes += contentSize(n)
 	return b.state.Put(b.src, b.epoch, n)
 }
 
@@ -303,7 +302,6 @@ func contentSize(n *tree.Inode) int64 {
 
 // Unsealed returns the tree as it is, the next inode number and an unused epoch.
 func (b *Builder) Unsealed() (st *tree.State, next, epoch uint64) {
-	b.state.Bytes = b.bytes
 	return b.state, b.next, b.epoch + 1
 }
 
@@ -311,7 +309,6 @@ func (b *Builder) Finish() (*tree.State, error) {
 	if _, err := b.dir(b.at.Dir); err != nil { // it may be empty
 		return nil, err
 	}
-	b.state.Bytes = b.bytes
 	if _, err := tree.Seal(b.ctx, b.src, b.sealer, b.state); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package ui_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -76,6 +78,33 @@ func (b *browser) said(says string) {
 	b.wait(fmt.Sprintf(`document.querySelector('#messages').innerText.includes(%q)`, says))
 }
 
+// heard waits for a text in a live region of the tree that screen readers get.
+func (b *browser) heard(says string) {
+	b.t.Helper()
+	harness.Eventually(b.t, "a screen reader hears "+says, func() bool {
+		nodes := map[accessibility.NodeID]*accessibility.Node{}
+		var text *accessibility.Node
+		b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+			all, err := accessibility.GetFullAXTree().Do(ctx)
+			for _, n := range all {
+				nodes[n.NodeID] = n
+				if n.Name != nil && strings.Contains(string(n.Name.Value), says) {
+					text = n
+				}
+			}
+			return err
+		}))
+		for n := text; n != nil; n = nodes[n.ParentID] {
+			for _, p := range n.Properties {
+				if p.Name == accessibility.PropertyNameLive {
+					return string(p.Value.Value) == `"polite"`
+				}
+			}
+		}
+		return false
+	})
+}
+
 // menu chooses a line of a menu.
 func (b *browser) menu(opener, text, line string) {
 	b.t.Helper()
@@ -86,7 +115,9 @@ func (b *browser) menu(opener, text, line string) {
 // chosen selects a snapshot, and waits until it is compared.
 func (b *browser) chosen(title string) {
 	b.t.Helper()
-	b.click("#snapshots [role=option]", title)
+	find := fmt.Sprintf(`[...document.querySelectorAll('#snapshots .title .text')].find((e) => e.textContent === %q)`, title)
+	b.wait(find)
+	b.eval(find+".click()", nil)
 	b.wait(fmt.Sprintf(`document.querySelector('#subject h2').innerText.includes(%q) && document.querySelector('#counts').textContent`, title))
 }
 
@@ -146,6 +177,8 @@ func TestActions(t *testing.T) {
 	b.has("log", "two\n")
 
 	t.Log("what an actor did")
+	b.chosen("a turn of the robot")
+	b.wait(`document.querySelector('#diffs [data-path=own] tr.add') && !document.querySelector('#diffs [data-path=own] tr.hunk')`)
 	for _, way := range []struct{ choices, take, says, note string }{
 		{"header", "Now", "1 file will change: 1 will be deleted.", "a person, later\n"},
 		{".part", "Both", "2 files will change", "a person, later\none\n"},
@@ -168,9 +201,14 @@ func TestActions(t *testing.T) {
 	m.Amberfs("fork", "try")
 	put(".forks/try/parts", textOf(60, map[int]string{2: "theirs 2\n", 12: "theirs 12\n", 22: "theirs 22\n", 32: "theirs 32\n", 42: "theirs 42\n"}))
 	put("parts", textOf(60, map[int]string{2: "ours 2\n", 12: "ours 12\n", 22: "ours 22\n", 32: "ours 32\n", 52: "ours 52\n"}))
+	must(t, os.Remove(m.Path(".forks/try/note")))
+	put("note", "of main\n")
 	b.click("#workspaces [role=tab]", "try")
 	b.click("#actions button", "Merge")
-	b.wait(`document.querySelectorAll('#conflicts .part').length === 4`)
+	b.wait(`document.querySelectorAll('#conflicts .part').length === 5`)
+	says("#conflicts [aria-label=note] .ours", "8 B")
+	says("#conflicts [aria-label=note] .theirs", "There is no file")
+	b.click("#conflicts [aria-label=note] .choice button", "main")
 	for i, side := range []string{"main", "try", "Both", "Base"} {
 		b.click(fmt.Sprintf("#conflicts .part:nth-of-type(%d) .choice button", i+1), side)
 	}
@@ -178,6 +216,7 @@ func TestActions(t *testing.T) {
 	before, err := os.ReadFile(m.Path("parts"))
 	must(t, err)
 	b.click("#conflicts .actions button", "Merge")
+	b.answer("1 file will change", "Merge")
 	b.has("parts", textOf(60, map[int]string{2: "ours 2\n", 12: "theirs 12\n", 22: "ours 22\ntheirs 22\n", 42: "theirs 42\n", 52: "ours 52\n"}))
 	b.undo("Merged try")
 	b.has("parts", string(before))
@@ -256,9 +295,10 @@ func TestKeyboard(t *testing.T) {
 	press(kb.Tab, `document.activeElement.innerText === 'Restore'`)
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.has("a", "one\n")
-	b.wait(`document.querySelector('#messages .link')`)
+	b.heard("Restored first: 1 file changed.")
 	b.do(chromedp.KeyEvent("u"))
 	b.has("a", "two\n")
+	b.heard("Undone: 1 file changed.")
 	b.chosen("Now")
 	b.wait(`document.querySelector('#files [role=treeitem]')`)
 	press("c", `document.activeElement.id === 'files'`)

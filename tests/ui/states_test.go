@@ -57,11 +57,11 @@ func TestSoon(t *testing.T) {
 	soon("a changed file", `document.querySelector('#snapshots').innerText.includes('1 changed file') && document.querySelector('#diffs tr.add')?.innerText.includes('two')`)
 	m.Amberfs("restore", "first")
 	soon("a restore", `document.querySelector('#snapshots').innerText.includes('undo point')`)
+	m.Amberfs("fork", "other")
+	soon("a new fork", `document.querySelector('#workspaces').innerText.includes('other')`)
 	for i := range 3 {
 		must(t, os.WriteFile(m.Path(".forks", "try", fmt.Sprint(i)), nil, 0o644))
 	}
-	m.Amberfs("fork", "other")
-	soon("a new fork", `document.querySelector('#workspaces').innerText.includes('other')`)
 	soon("changes in a fork", `document.querySelector('#snapshots').innerText.includes('3 files')`)
 	m.Amberfs("-C", m.Path(".forks", "try"), "snapshot", "in-fork")
 	b.click("#workspaces [role=tab]", "try")

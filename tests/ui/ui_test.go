@@ -265,6 +265,7 @@ func TestPromoteWithConflict(t *testing.T) {
 	b.click("#conflicts [aria-label=same] > header button", "try")
 	b.click("#conflicts [aria-label=other] > header button", "main")
 	b.click("#conflicts .actions button", "Merge")
+	b.answer("1 file will change", "Merge")
 	b.has("same", "theirs\n")
 	b.has("other", "ours\n")
 }

@@ -40,7 +40,7 @@ as claude/ab12 '
   printf "# Ledger\n\nDifferences between trees, and what they cost.\n" > README.md && turn "write a README"
   for f in api cases cost errors faq glossary limits memory names paths; do printf "# %s\n\nTo be written.\n" $f > docs/$f.md; done; turn "outline the documentation"
 '
-amberfs fork faster-diff > /dev/null && amberfs fork docs-only > /dev/null
+amberfs fork faster-diff > /dev/null && amberfs fork docs-only --ttl 7d > /dev/null
 as codex/7 '
   git mv ledger/budget ledger/limits && turn "move the limits to a package of their own"
   sed -i "s/Take/Charge/g" ledger/limits/*.go && sed -i "s/budget/limits/g" ledger/diff/*.go && turn "call it limits everywhere"
@@ -50,7 +50,7 @@ as codex/7 '
 amberfs snapshot reviewed -q -m "Reviewed with Berta: limits are fine"
 as claude/ab12 'sed -i "s/return nil/return errEmpty/" ledger/diff/lines.go ledger/diff/options.go && turn "return an error for empty files" && rm ledger/diff/doc.go && turn "remove what is not needed"'
 amberfs restore reviewed > /dev/null
-(cd .forks/faster-diff && as explore/2 'sed -i "s/contextLines = 3 /contextLines = 5 /" ledger/diff/options.go && sed -i "3i Twice as fast as before.\n" README.md && turn "compare in one pass"')
+(cd .forks/faster-diff && as explore/2 'sed -i "s/contextLines = 3 /contextLines = 5 /" ledger/diff/options.go && sed -i "3i Twice as fast as before.\n" README.md && amberfs snapshot -q -m "compare in one pass" --label check=passed')
 (cd .forks/docs-only && as claude/cd34 'mkdir -p docs && for f in use install licence; do printf "# %s\n\nText.\n" $f > docs/$f.md; done')
 sed -i 's/contextLines = 3 /contextLines = 4 /' ledger/diff/options.go && printf '# Ledger\n\nDifferences between trees: what they are, and what they cost.\n' > README.md
 as claude/ab12 'for f in ledger/diff/*.go; do echo "// checked" >> $f; done'
@@ -116,6 +116,8 @@ var views = []view{
 		snapshotOf("Now")(b)
 		b.click("#files [role=treeitem]", "hunks_test.go")
 		b.key("1")
+		b.wait(`document.querySelector('#view .blame')`)
+		b.eval(`document.querySelector('#view').scrollTop = 10000`, nil) // what several changed is at the end
 	}, `[...document.querySelectorAll('#view .blame')].some((e) => e.innerText.includes('claude'))`},
 	{"history", "dark", 1440, func(b *browser) { b.click("#tabs [role=tab]", "History") }, `document.querySelector('#view .history')?.innerText.includes('test 3')`},
 	{"forks", "light", 1440, func(b *browser) { b.click("#forks-button", "Forks") }, `document.querySelectorAll('#forks .card').length === 2`},
@@ -160,6 +162,10 @@ func TestViews(t *testing.T) {
 		t.Log(v.name)
 		v.do(b)
 		b.wait(v.has)
+		b.wait(`[...document.querySelectorAll('#diffs article:not(.folded)')].every((a) => {
+			const { top, bottom } = a.getBoundingClientRect();
+			return bottom <= 0 || top > innerHeight || a.lastChild.childElementCount > 0;
+		})`)
 		b.wait(`!document.querySelector('[aria-busy=true]') && !/Comparing …|Loading/.test(document.body.innerText)`)
 		// The mount point is a temporary directory.
 		b.eval(`{ const w = document.querySelector('#where'); w.textContent = '~/ledger'; }
@@ -194,7 +200,7 @@ func (b *browser) screenshot(file string) {
 	for y := range full.Bounds().Dy() {
 		for x := range full.Bounds().Dx() {
 			c := color.RGBAModel.Convert(full.At(x, y)).(color.RGBA)
-			often[color.RGBA{c.R | 7, c.G | 7, c.B | 7, 255}]++
+			often[c]++
 		}
 	}
 	colours := make([]color.RGBA, 0, len(often))

@@ -18,7 +18,7 @@ function plan(found, keep) {
   const parts = found.more ? "" : order.filter(n).map((a) => `${n(a).toLocaleString()} ${will[a][1]}`).join(", ");
   const others = found.shared?.length
     && `Others changed ${count(found.shared.length, "of these paths", "of these paths")} at the same time: their changes go too.`;
-  return [p(el("strong", `${count(found.changed, "file")} will change${parts ? ": " : "."}`), parts && `${parts}.`),
+  return [p({ id: "about" }, el("strong", `${count(found.changed, "file")} will change${parts ? ": " : "."}`), parts && `${parts}.`),
     others && el("p.warn", others), found.kept?.length && el("p.kept", `Kept as it is: ${found.kept.map(visible).join(", ")}`),
     keep && p("Files that you untick are kept as they are."),
     el("ul.plan", { tabindex: 0, "aria-label": "What will change" }, ...shown.map((x) => el("li.path", tick(x, keep), el("span", { class: `status ${will[x.action][0]}` }, will[x.action][0]), nameOf(x))),
@@ -49,7 +49,7 @@ export async function restoreHunk({ file, a, b }, h) {
   const turned = h.lines.map((l) => ({ ...l, op: { "+": "-", "-": "+" }[l.op] || l.op }));
   await call("restore-hunk", { ...args, dry_run: true });
   const answer = await ask(`Restore lines of ${visible(file.path)}?`, [
-    p(el("strong", `${count(lines("+"), "line")} will be replaced by ${count(lines("-"), "line")} of ${visible(spelled(a))}.`)),
+    p({ id: "about" }, el("strong", `${count(lines("+"), "line")} will be replaced by ${count(lines("-"), "line")} of ${visible(spelled(a))}.`)),
     el("div.plan", { tabindex: 0, role: "region", "aria-label": "What will change" },
       tableOf({ ...h, old_start: h.new_start, new_start: h.old_start, lines: turned })), safe()], [["Restore hunk", "yes", "primary"]]);
   if (answer === "yes") await finish(await call("restore-hunk", args), `Restored lines of ${file.path}`);
@@ -62,9 +62,9 @@ export const undoBy = (actor, ways = {}) => decided(() => perform(`Undo what ${v
   { by: actor, ...ways }, {}, `Undid the changes by ${actor}`), {
   title: `Undo what ${visible(actor)} changed`, verb: "Undo", of: { by: actor, since: ways.since },
   names: { base: `As ${visible(actor)} left it`, ours: "Now", theirs: `Without ${visible(actor)}` },
-  go: async (sides, contents) => {
+  go: async (sides, contents, all) => {
     const keep = Object.keys(sides).filter((path) => sides[path] === "ours");
-    if (await undoBy(actor, { ...ways, theirs: true, keep, contents })) page.show("changes");
+    if (await undoBy(actor, { ...ways, ...(all || { theirs: true, keep, contents }) })) page.show("changes");
   },
 });
 // form asks for some texts, and closes when act has taken them. It returns what done needs.
@@ -89,7 +89,7 @@ const rename = (from) => form(`Rename ${visible(from)}`, "Rename", [["New name",
   await call("rename", { from, to });
   return [`${from} is now called ${to}.`, () => call("rename", { from: to, to: from })];
 }, "1 snapshot will have another name. Its files stay as they are.");
-const sure = (verb, name, words, kind = "primary") => ask(`${verb} ${visible(name)}?`, [p(words)], [[verb, "yes", kind]]);
+const sure = (verb, name, words, kind = "primary") => ask(`${verb} ${visible(name)}?`, [p({ id: "about" }, words)], [[verb, "yes", kind]]);
 async function pin({ name, pinned }) {
   const set = (on) => call("pin", { names: [name], pinned: on });
   const will = `1 snapshot will ${pinned ? "be deleted when the policy says so" : "be kept: neither the policy nor a person will delete it"}.`;
@@ -103,14 +103,11 @@ async function remove(name) {
   await call("remove", { names: [name] });
   await done(`${name} is deleted.`);
 }
-export const merge = (name) => decided(() => perform(`Merge ${visible(name)} into main?`, "Merge", "merge", { fork: name }, main,
-  `Merged ${name}`), {
+export const merge = (name, ways = {}) => decided(() => perform(`Merge ${visible(name)} into main?`, "Merge", "merge",
+  { fork: name, ...ways }, main, `Merged ${name}`), {
   title: `Merge ${visible(name)} into main`, verb: "Merge", of: { fork: name }, options: main,
   names: { base: "Base", ours: "main", theirs: visible(name) },
-  go: async (resolve, contents) => {
-    await finish(await call("merge", { fork: name, resolve, contents }, main), `Merged ${name}`, main);
-    page.show("changes");
-  },
+  go: async (resolve, contents, all) => { if (await merge(name, all || { resolve, contents })) page.show("changes"); },
 });
 export async function endFork(name, discard) {
   const f = store.forks.find((x) => x.name === name);

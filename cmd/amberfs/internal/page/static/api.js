@@ -43,10 +43,11 @@ export async function eventsOf(path, options) {
 }
 // follow calls fn for each event of a workspace that happens from now on, until the
 // function that it returns is called; lost is called with each failure.
-export function follow(fn, lost, ws = workspace) {
-  const stop = new AbortController(), { signal } = stop;
-  const listen = async () => {
+export function follow(fn, lost) {
+  const stop = new AbortController(), { signal } = stop, ws = workspace;
+  const listen = async (again) => {
     const response = await post("events", { follow: true, new: true }, { signal, workspace: ws });
+    if (again) fn({ action: "captured" }); // or whatever happened meanwhile
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let text = ""; ;) {
       const { value, done } = await reader.read();
@@ -57,8 +58,8 @@ export function follow(fn, lost, ws = workspace) {
     }
   };
   (async () => {
-    while (!signal.aborted) {
-      await listen().catch((e) => { if (!signal.aborted) lost(e); });
+    for (let again = false; !signal.aborted; again = true) {
+      await listen(again).catch((e) => { if (!signal.aborted) lost(e); });
       await new Promise((again) => { setTimeout(again, 3000); });
     }
   })();

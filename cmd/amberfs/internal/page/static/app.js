@@ -6,9 +6,9 @@ import { Changes } from "./changes.js";
 import { FileView, tabs } from "./file.js";
 import { drawConflicts, drawForks } from "./forks.js";
 import { Timeline } from "./timeline.js";
-import { before, loadForks, loadSnapshots, named, page, store, take } from "./store.js";
+import { before, loadSnapshots, named, page, store, take } from "./store.js";
 const changes = new Changes(), file = new FileView(), timeline = new Timeline((...what) => select(...what), (fork) => page.enter(fork));
-let stopFollowing = () => {}, view = "changes", due = null;
+let stopFollowing = () => {}, view = "changes", due = null, drawn = "";
 async function start() {
   try {
     const [s, newest] = await began;
@@ -17,6 +17,7 @@ async function start() {
     document.title = `${s.mountpoint.split("/").pop()} – amberfs`;
     $("snapshot-button").hidden = !s.write;
     await enter(s.workspace, s.workspace ? null : newest);
+    watch();
   } catch (e) { wrong(e); }
 }
 // wrong shows above everything what has to be put right before the page can go on.
@@ -26,29 +27,22 @@ function wrong(e) {
 }
 page.sorry = (e) => {
   if ($(`wrong-${e.status}`)) wrong(e);
-  const damaged = /corrupt|damaged/.test(`${e.kind} ${e.message}`)
-    && "`amberfs verify` finds all damaged files. Restore this one from another snapshot.";
-  return el("div.message", el("p.error", sentence(e)), damaged && el("p", damaged));
+  const damaged = /corrupt|damaged/.test(`${e.kind} ${e.message}`) && $("damaged").content.cloneNode(true);
+  return el("div.message", el("p.error", sentence(e)), damaged);
 };
 async function enter(workspace, newest) {
   stopFollowing();
   useWorkspace(workspace);
-  Object.assign(store, { snapshots: [], names: new Map(), present: { files: null, last: "" } });
+  Object.assign(store, { snapshots: [], names: new Map(), present: null });
   timeline.chosen = [""];
   page.show("changes", document.body.dataset.pane);
-  if (newest) {
-    take(newest);
-    timeline.show();
-    await frame();
-    select([""], undefined, false);
-  }
-  const streams = [follow(happened, lost)];
-  if (workspace) { // forks end in main
-    streams.push(follow((e) => { if (/^(forked|renamed-fork|fork-deleted)$/.test(e.action)) forks().catch(failed); }, () => {}, ""));
-  }
-  stopFollowing = () => streams.forEach((stop) => stop());
-  await Promise.all([forks(), snapshots()]);
-  if (!newest && workspace === currentWorkspace()) await select([""], undefined, false);
+  stopFollowing = follow(happened, lost);
+  if (newest) take(newest); else await Promise.all([forks(), snapshots()]);
+  timeline.show();
+  await frame();
+  if (workspace !== currentWorkspace()) return;
+  select([""], undefined, false);
+  await Promise.all([forks(), newest && snapshots()]);
 }
 page.enter = (workspace) => enter(workspace).catch(failed);
 // oneByOne runs something never beside itself, so that an old answer never replaces a newer one.
@@ -68,12 +62,14 @@ const snapshots = oneByOne(() => {
 });
 const lost = (e) => { if (e.status === 404 && currentWorkspace()) leave(); else wrong(e); };
 function leave() {
-  if (page.leaving !== currentWorkspace()) message(`The fork ${currentWorkspace()} has ended. This is main.`);
+  if (page.leaving !== currentWorkspace()) message(`The fork ${currentWorkspace()} has ended. This is main: if its last state was kept, it is a snapshot here.`);
   page.enter("");
 }
 const forks = oneByOne(async () => {
-  await loadForks();
-  const now = currentWorkspace();
+  store.forks = (await call("forks", {}, { workspace: "" })).forks || [];
+  const now = currentWorkspace(), state = JSON.stringify([now, store.forks], (k, v) => (k === "ttl" ? undefined : v));
+  if (state === drawn) return;
+  drawn = state;
   if (now && !now.includes("/") && !store.forks.some((f) => f.name === now)) { leave(); return; }
   const tab = (name) => button([name ? icon("fork") : "", visible(name || "main")], () => page.enter(name), { role: "tab",
     "aria-selected": String(name === now), tabindex: name === now ? 0 : -1, "aria-controls": "pane", onkeydown: along });
@@ -82,7 +78,14 @@ const forks = oneByOne(async () => {
   $("forks-button").replaceChildren("Forks ", el("span.count", String(store.forks.length)));
   timeline.show();
   if (view === "forks") drawForks();
+  if (changes.at?.workspace !== undefined) changes.refresh(new Set()).catch(unless);
 });
+// watch looks at the forks while the page is seen: what happens in them is no event of main.
+async function watch() {
+  const began = performance.now();
+  if (!document.hidden && store.forks.length) await forks().catch(() => {});
+  setTimeout(watch, Math.max(700, 20 * (performance.now() - began)));
+}
 // show fills the pane with one of its views; where there is room for only one pane, that is the one that is seen.
 page.show = (name, pane = "changes") => {
   if (name !== view && $("pane").contains(document.activeElement)) $("pane").focus();
@@ -127,13 +130,11 @@ page.actions = ({ a, b, one, workspace }) => {
       fork && ["Discard …", () => actions.endFork(fork, true), "danger"])];
 };
 page.empty = ({ one }) => one === "" && !store.snapshots.length && $("begin").content.cloneNode(true);
-page.counted = (a, files) => { if (a === before("")) { store.present.files = files; timeline.rows.redraw(); } };
+page.counted = (a, files) => { if (a === before("")) { store.present = files; timeline.rows.redraw(); } };
 // happened takes an event from the daemon. Many at once are one look.
 const structural = /^(captured|removed|renamed-snapshot|expired|restored|merged|forked|renamed-fork|fork-deleted|pushed|pulled)$/;
 function happened(e) {
   $("banner").hidden = true;
-  const by = e.actor || e.command;
-  store.present.last = `${e.action} ${e.path === "." ? "" : e.path || ""}${by ? ` by ${by}` : ""}`;
   due ??= { dirty: new Set() };
   due.all ||= structural.test(e.action);
   due.dirty.add(e.path);
@@ -142,7 +143,7 @@ function happened(e) {
 const unless = (e) => { if (e.status !== 404) failed(e); }; // what is gone has an event of its own
 // look looks again at everything that may have changed.
 async function look(all, dirty) {
-  if (all || view === "forks") forks().catch(wrong);
+  if (all) forks().catch(wrong);
   if (all) await snapshots();
   const { at } = changes, latest = before("");
   if (at.one && !named(at.one)) timeline.chosen = [""]; // it was deleted
@@ -152,8 +153,7 @@ async function look(all, dirty) {
   if (live) changes.refresh(dirty).catch(unless); else changes.header();
   page.counted(latest, (await call("changes", { a: latest, limit: 1 })).files);
 }
-// changed is run after what the page itself has done.
-page.changed = () => look(true, new Set());
+page.changed = () => look(true, new Set()); // after what the page itself has done
 $("snapshot-button").addEventListener("click", () => actions.snapshotNow().catch(failed));
 $("forks-button").addEventListener("click", () => { page.show("forks"); drawForks(); });
 document.addEventListener("keydown", (e) => {

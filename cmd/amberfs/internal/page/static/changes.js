@@ -14,21 +14,23 @@ const key = (f) => `${f.path}\n${f.raw || ""}`;
 const message = (words) => el("p.message", words);
 export class Changes {
   constructor() {
-    Object.assign(this, { files: [], pairs: new Map(), asked: new Set(), sides: false });
+    Object.assign(this, { files: [], viewed: new Set(), asked: new Set(), sides: false, last: Promise.resolve() });
     this.rows = new Rows($("files"), { height: () => 28, draw: (item, row) => this.draw(item, row), choose: (item) => this.choose(item) });
     $("filter").addEventListener("input", () => this.list());
     $("diffs").addEventListener("scroll", () => { this.spying ??= requestAnimationFrame(() => this.spy()); }, { passive: true });
     this.near = new IntersectionObserver((entries) => {
-      for (const { target } of entries.filter((e) => e.isIntersecting)) if (target === this.more) this.extend(); else this.want(target);
+      for (const { target, isIntersecting: near } of entries) {
+        target.near = near;
+        if (near && target === this.more) this.extend(); else if (near) this.want(target);
+      }
     }, { root: $("diffs"), rootMargin: "500px" });
   }
+  mark(f) { return `${this.at.a}\n${this.at.b}\n${key(f)}`; } // of a file that was viewed in this comparison
   // show compares a with b in a workspace; one is the name of the state that it is about.
   async show(at) {
-    const pair = `${at.a}\n${at.b}`, viewed = this.pairs.get(pair) || new Set();
-    this.pairs.set(pair, viewed);
     this.stop?.abort();
     this.stop = new AbortController();
-    Object.assign(this, { at, files: [], total: null, articles: new Map(), closed: new Set([".git"]), current: null, viewed });
+    Object.assign(this, { at, files: [], total: null, articles: new Map(), closed: new Set([".git"]), current: null });
     $("filter").value = "";
     this.header();
     const slow = setTimeout(() => $("diffs").replaceChildren(message("Comparing …")), 200);
@@ -70,10 +72,9 @@ export class Changes {
     const { a, b, one, by, title } = this.at, s = !title && named(one);
     const end = (name, label, to) => button([text(spelled(name)), icon("down")], () => pick(`Compare ${label}`, to), { class: "end" });
     const [added, removed] = ["added", "removed"].map((k) => this.files.reduce((n, f) => n + (f[k] || 0), 0)), sum = added + removed;
-    const shown = count(this.files.length, "file"), all = this.total === Infinity ? " and more" : ` of ${this.total?.toLocaleString()}`;
-    const total = this.total === null ? "" : shown + (this.total > this.files.length ? all : ""), back = () => page.pane("timeline");
+    const total = this.total === null ? "" : count(this.files.length, "file") + (this.total > this.files.length ? " and more" : "");
     redraw($("subject"),
-      el("div.line", button(icon("back", "Back to the timeline"), back, { class: "quiet narrow" }),
+      el("div.line", button(icon("back", "Back to the timeline"), () => page.pane("timeline"), { class: "quiet narrow" }),
         el("h2.path", visible(title || (one === undefined ? `${spelled(a)} → ${spelled(b)}` : titleOf(one)))),
         el("div.actions", { id: "actions" }, ...(store.writes ? page.actions(this.at) : []))),
       s ? el("div.line.meta", kindIcon(s), titleOf(one) !== one && el("span.name", visible(one)),
@@ -95,24 +96,22 @@ export class Changes {
     this.tree();
   }
   tree() {
-    const items = [], inside = new Map();
-    this.found.forEach((file, at) => {
-      const parts = file.path.split("/"), name = parts.pop();
-      parts.forEach((dir, depth) => {
-        const path = parts.slice(0, depth + 1).join("/"), item = inside.get(path) || { dir: true, path, name: dir, depth, files: 0 };
-        if (!item.files++) { inside.set(path, item); items.push(item); }
-      });
-      items.push({ file, path: file.path, at, name, depth: parts.length });
-    });
-    for (let i = items.length - 2; i >= 0; i--) { // a directory that has only one is a row with it
-      const d = items[i], next = items[i + 1];
-      if (!d.dir || !next.dir || next.depth !== d.depth + 1 || next.files !== d.files || git(d)) continue;
-      items.splice(i, 1);
-      next.name = `${d.name}/${next.name}`;
-      for (let j = i; j < items.length && items[j].depth > d.depth; j++) items[j].depth--;
-    }
-    const shut = ({ path }) => path.split("/").some((_, i, parts) => i > 0 && this.closed.has(parts.slice(0, i).join("/")));
-    this.rows.set(items.filter((i) => !shut(i)), (a, b) => a.path === b.path);
+    const items = [];
+    // walk adds what is in a directory, whose path has some characters. A directory that has only one is a row with it.
+    const walk = (files, from, depth, above) => {
+      for (const [name, inside] of Map.groupBy(files, ({ file }) => /^[^/]+\/|.+/s.exec(file.path.slice(from))[0])) {
+        const next = from + name.length, path = inside[0].file.path.slice(0, next).replace(/\/$/, ""), one = path === ".git" ? 0 : next;
+        const deeper = inside[0].file.path.indexOf("/", next) + 1, only = inside[0].file.path.slice(0, deeper);
+        if (!name.endsWith("/")) items.push(...inside.map(({ file, at }) => ({ file, path, at, name, depth })));
+        else if (one && deeper && inside.every(({ file }) => file.path.startsWith(only))) walk(inside, next, depth, above + name);
+        else {
+          items.push({ dir: true, path, name: above + name.slice(0, -1), depth, files: inside.length });
+          if (!this.closed.has(path)) walk(inside, next, depth + 1, "");
+        }
+      }
+    };
+    walk(this.found.map((file, at) => ({ file, at })), 0, 0, "");
+    this.rows.set(items, (a, b) => a.path === b.path);
   }
   choose(item) {
     if (!item.dir) { page.show("changes"); this.jump(item.at, true); return; }
@@ -131,15 +130,15 @@ export class Changes {
       row.append(icon(shut ? "right" : "down"), text(item.name, "path dir"), el("span.count", item.files.toLocaleString()));
       return;
     }
-    row.classList.toggle("seen", this.viewed.has(key(f)));
+    row.classList.toggle("seen", this.viewed.has(this.mark(f)));
     row.title = visible(f.from ? `${f.from} → ${f.path}` : f.path);
     row.append(status(f), text(item.name, "path"), f.added + f.removed > 0 ? tally(f.added, f.removed) : "");
   }
   // stack shows articles from one on, and more as the end comes near.
   stack(from) {
     const back = focus($("diffs"));
-    for (const article of this.queue || []) article.asked = false;
-    Object.assign(this, { from, to: from, queue: new Set(), more: el("div.message") });
+    if (!this.articles.size) $("diffs").scrollTop = 0; // another comparison
+    Object.assign(this, { from, to: from, more: el("div.message") });
     this.near.disconnect();
     const nothing = this.files.length ? "No file has this in its path." : "Nothing changed.";
     const empty = !this.found.length && this.total !== null && (page.empty(this.at) || message(nothing));
@@ -161,8 +160,8 @@ export class Changes {
     if (same) { known.file = f; this.near.observe(known); return known; }
     const slash = f.path.lastIndexOf("/") + 1, name = visible(f.path), open = (tab) => () => page.file(f, this.at, tab);
     const see = () => {
-      if (!this.viewed.delete(key(f))) this.viewed.add(key(f));
-      this.fold(article, this.viewed.has(key(f)));
+      if (!this.viewed.delete(this.mark(f))) this.viewed.add(this.mark(f));
+      this.fold(article, this.viewed.has(this.mark(f)));
       this.rows.redraw();
     };
     const article = el("article.file", { "data-path": f.path, "aria-label": name }, el("header",
@@ -170,13 +169,13 @@ export class Changes {
       el("h3.path", el("span.faint", visible(`${f.from ? `${f.from} → ` : ""}${f.path.slice(0, slash)}`)), visible(f.path.slice(slash))),
       el("span.counts", ...counts(f)),
       el("span.actions",
-        el("label.check", el("input", { type: "checkbox", checked: this.viewed.has(key(f)), onchange: see }), "Viewed"),
+        el("label.check", el("input", { type: "checkbox", checked: this.viewed.has(this.mark(f)), onchange: see }), "Viewed"),
         store.writes && this.at.workspace === undefined && button("Restore", () => page.restoreFile(f, this.at)),
         menu(icon("more", `More for ${name}`), () => [["View file and blame", open("File")],
           ["History", open("History")], ["Events", open("Events")], ["Copy path", () => navigator.clipboard.writeText(f.path)]]))),
     el("div.body"));
     Object.assign(article, { file: f, sides: this.sides });
-    const reason = this.viewed.has(key(f)) ? "viewed" : this.why(f);
+    const reason = this.viewed.has(this.mark(f)) ? "viewed" : this.why(f);
     if (reason) this.fold(article, true, reason);
     if (known) article.lastChild.style.minHeight = `${known.lastChild.offsetHeight}px`;
     this.articles.set(key(f), article);
@@ -203,20 +202,14 @@ export class Changes {
     this.stack(0);
     this.jump(at);
   }
-  // want loads diffs one after the other, the current file's first.
-  async want(article) {
+  // want loads diffs one after the other, if they are still near when it is their turn.
+  want(article) {
     if (article.asked || article.classList.contains("folded")) return;
     article.asked = true;
-    this.queue.add(article);
-    if (this.loading) return;
-    this.loading = true;
-    while (this.queue.size) {
-      const all = [...this.queue], next = all.find((a) => a.file === this.current) || all[0];
-      this.queue.delete(next);
-      if (next.isConnected) await this.load(next); else next.asked = false;
+    this.last = this.last.then(async () => {
+      if (article.isConnected && article.near) await this.load(article); else article.asked = false;
       await frame();
-    }
-    this.loading = false;
+    });
   }
   async load(article) {
     const body = article.lastChild, at = { ...this.at, file: article.file };

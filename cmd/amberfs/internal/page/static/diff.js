@@ -5,14 +5,15 @@ export const images = /\.(png|jpe?g|gif|webp|avif|bmp|ico)$/i;
 // A Diff is what differs in one file of a comparison: at has file, a, b and workspace. restore, if it is given, takes a hunk.
 export class Diff {
   constructor(at, { sides = false, restore, signal } = {}) {
-    Object.assign(this, { at, sides, restore, options: { signal, workspace: at.workspace } });
-    Object.assign(this, { box: el("div"), next: 1, shift: 0 }); // the new line after what is shown, and how far the old one is from it
+    // next is the new line after what is shown, and shift how far the old one is from it.
+    Object.assign(this, { at, sides, restore, options: { signal, workspace: at.workspace }, box: el("div"), next: 1, shift: 0 });
   }
   async load() {
     if (images.test(this.at.file.path)) { this.box.replaceChildren(...await this.pictures()); return this.box; }
     const found = await this.part(), sizes = `${bytes(found.old_size)} before, ${bytes(found.new_size)} after`;
+    const same = this.at.file.from ? "No line differs: the file was renamed." : "No line differs: other attributes changed.";
     const sorry = found.binary ? `A binary file: ${sizes}.` : found.too_large ? `Too large to compare by lines: ${sizes}.`
-      : !found.hunks?.length && (found.old_size || found.new_size ? "No line differs: other attributes changed." : "The file is empty.");
+      : !found.hunks?.length && (found.old_size || found.new_size ? same : "The file is empty.");
     if (sorry) this.box.replaceChildren(el("p.message", sorry)); else await this.pages(found);
     return this.box;
   }
@@ -44,8 +45,9 @@ export class Diff {
     };
     await add(found);
   }
-  // header is the row above a hunk, and the one below the last.
+  // header is the row above a hunk, and the one below the last. A file that is on one side only has one hunk, the whole file.
   header(h) {
+    if (/[AD]/.test(this.at.file.status)) return "";
     const row = el("tr.hunk"), words = h && [el("span", `Line ${h.new_start || h.old_start}`), el("code.text", visible(h.section || "")),
       this.restore && button("Restore hunk", () => this.restore(h), { class: "quiet" })];
     row.append(el("td.no", { colspan: this.sides ? 1 : 2 }, ...this.expand(row, h?.new_start)),
@@ -53,20 +55,18 @@ export class Diff {
     if (h) Object.assign(this, { next: h.new_start + h.new_lines, shift: h.old_start + h.old_lines - h.new_start - h.new_lines });
     return row;
   }
-  // expand makes the buttons that show more of the lines which both sides have before a row, up to a line, and after it.
+  // expand makes the button that shows more of the lines which both sides have before a row, up to a line.
   expand(row, to = Infinity) {
     let { next: from } = this;
-    const { shift, at: { file, b } } = this, step = 20, all = to - from <= step;
-    const more = (name, label) => button(icon(name, label), async () => {
-      const n = Math.min(step, to - from), first = name === "up" ? to - n : from;
-      const { lines, total } = await get("/file", { snapshot: b, path: pathOf(file), from: first - 1, lines: n }, this.options);
-      const rows = lines.map((tokens, i) => (this.sides ? both : one)({ tokens }, first + i + shift, first + i)());
-      if (name === "up") { row.after(...rows); to = first; } else { row.before(...rows); from += n; to = Math.min(to, total + 1); }
-      if (from >= to) for (const b of buttons) b.remove();
+    const { shift, at: { file, b } } = this, label = `Show the lines ${to < Infinity ? "between" : "below"}`;
+    const more = button(icon(to < Infinity ? "up" : "down", label), async () => {
+      const query = { snapshot: b, path: pathOf(file), from: from - 1, lines: Math.min(500, to - from) };
+      const { lines, total } = await get("/file", query, this.options);
+      row.before(...lines.map((tokens, i) => (this.sides ? both : one)({ tokens }, from + i + shift, from + i)()));
+      from += lines.length;
+      if (from >= Math.min(to, total + 1)) more.remove();
     }, { class: "quiet expand" });
-    const buttons = [to > from && from > 1 && (to === Infinity || !all) && more("down", "Show lines below"),
-      to > from && to < Infinity && more("up", "Show lines above")].filter(Boolean);
-    return buttons;
+    return to > from && (to < Infinity || from > 1) ? [more] : [];
   }
   async pictures() {
     const { file, a, b } = this.at, old = file.from ? { path: file.from, raw: file.raw_from } : file;
@@ -112,20 +112,13 @@ function changedWords(a, b) {
     }
   }
   if (common[0] < Math.max(a.trim().length, b.trim().length)) return [[], []]; // another line altogether
-  const out = [[], []], at = [0, 0];
-  const skip = (side, word, changed) => {
-    const last = out[side][out[side].length - 1];
-    if (changed && last?.[1] === at[side]) last[1] += word.length;
-    else if (changed) out[side].push([at[side], at[side] + word.length]);
-    at[side] += word.length;
-  };
-  for (let i = 0, j = 0; i < x.length || j < y.length;) {
+  const same = [new Set(), new Set()]; // the words that both have
+  for (let i = 0, j = 0; i < x.length && j < y.length;) {
     const k = i * width + j;
-    if (i < x.length && j < y.length && x[i] === y[j]) { skip(0, x[i++]); skip(1, y[j++]); }
-    else if (j >= y.length || (i < x.length && common[k + width] >= common[k + 1])) skip(0, x[i++], true);
-    else skip(1, y[j++], true);
+    if (x[i] === y[j]) { same[0].add(i++); same[1].add(j++); } else if (common[k + width] >= common[k + 1]) i++; else j++;
   }
-  return out;
+  const spans = (words, kept, at = 0) => words.map((w, i) => [at, at += w.length, kept.has(i)]).filter(([, , both]) => !both);
+  return [spans(x, same[0]), spans(y, same[1])];
 }
 // rowsOf returns functions that make the rows of a hunk: same for a line that both sides
 // have, and differ for the lines between two of these. Words of lines that take each other's place are compared.

@@ -1,6 +1,6 @@
 // One file: its lines with who changed them last, its versions, and what happened to it.
 import { call, currentWorkspace, eventsOf, get, image } from "./api.js";
-import { $, along, bytes, button, chip, chips, colourOf, el, failed, icon, pathOf, redraw, text, time, visible } from "./dom.js";
+import { $, along, bytes, button, chip, chips, colourOf, el, failed, icon, message, pathOf, redraw, text, time, visible } from "./dom.js";
 import { Diff, images, pieces } from "./diff.js";
 import { page, store } from "./store.js";
 import { restore } from "./actions.js";
@@ -90,7 +90,7 @@ function code(first, titleOf, fetchFrom) {
     const b = by?.[n], begins = b && (n === 0 || by[n - 1].snapshot !== b.snapshot || by[n - 1].actors[0] !== b.actors[0]);
     const title = b && visible(
       `${titleOf(b.snapshot)} · ${b.actors.join(", ")} · ${b.command || "?"} · ${new Date(b.time).toLocaleString()}`);
-    return b && el("span", { class: `blame ${colourOf(b.actors[0])}${begins ? " begins" : ""}`, title },
+    return b && el("span", { class: `blame ${colourOf(b.actors[0])}${begins ? " begins" : ""}`, title, onclick: () => message(title) },
       begins && text(titleOf(b.snapshot)), begins && el("span.who", visible(b.actors[0].split("/")[0])));
   };
   const paint = async () => {

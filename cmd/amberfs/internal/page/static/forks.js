@@ -1,7 +1,8 @@
 // Forks as cards, and the conflicts of a merge.
-import { call } from "./api.js";
+import { call, image } from "./api.js";
 import { endFork, merge } from "./actions.js";
-import { $, button, chip, count, el, failed, icon, menu, redraw, text, time, visible } from "./dom.js";
+import { images } from "./diff.js";
+import { $, button, bytes, chip, count, el, failed, icon, menu, redraw, text, time, visible } from "./dom.js";
 import { page, store } from "./store.js";
 function card(f) {
   const state = (name) => `.forks/${name}`, compare = (name, to) => [name, () => page.compare(to, state(f.name))];
@@ -22,40 +23,48 @@ export const drawForks = () => redraw($("forks"), el("div.line",
   button(icon("back", "Back"), () => page.show("changes", "timeline"), { class: "quiet" }), el("h2", count(store.forks.length, "fork"))),
 el("div.cards", ...store.forks.map(card)));
 const joined = (lines) => lines.join(""); // each has its newline
-// drawConflicts shows what both sides changed, and asks for a decision on each part. Then go takes for each path a side, or a text.
+// drawConflicts shows what both sides changed, and asks for a decision on each part. Then go takes for each path a side, or a text, or for all one side.
 export async function drawConflicts(paths, { title, verb, names, of, options, go }) {
-  const box = $("conflicts");
+  const box = $("conflicts"), states = { base: `.forks/${of.fork}/.snapshots/base`, ours: "", theirs: `.forks/${of.fork}` };
+  // whole is what one side has, where there are no lines to merge.
+  const whole = async (path, side, size) => {
+    const src = size > 0 && of.fork && images.test(path) && await image({ snapshot: states[side], path }, options).catch(() => "");
+    return [el("p.message", size < 0 ? "There is no file." : bytes(size)), src && el("img", { src, alt: visible(path) })];
+  };
   const files = await Promise.all(paths.map(async (path) => {
     const found = await call("conflict", { ...of, path }, options).catch((e) => { failed(e); return { binary: true }; });
+    const known = found.binary && (found.base_size || found.ours_size || found.theirs_size);
+    if (known) for (const side of Object.keys(states)) found[side] = await whole(path, side, found[`${side}_size`]);
     const taken = { conflict: "", same: "base", both: "ours" };
     const parts = (found.parts || []).map((part) => ({ ...part, take: taken[part.kind] ?? part.kind }));
-    return { path, ...found, parts, open: parts.filter((part) => part.kind === "conflict") };
+    return { path, ...found, parts, shown: true, open: parts.filter((part) => part.kind === "conflict") };
   }));
   const decided = (f) => f.whole || (!f.binary && f.open.every((part) => part.take));
   const linesOf = (part) => (part.take === "each" ? [...part.ours, ...part.theirs] : part[part.take] || ["(not decided)\n"]);
   const take = (f, side) => { f.whole = side; for (const part of f.open) part.take = side; };
   const byPath = (some, value) => Object.fromEntries(files.filter(some).map((f) => [f.path, value(f)]));
   const decide = () => go(byPath((f) => f.whole, (f) => f.whole),
-    byPath((f) => !f.whole, (f) => ({ of: f.of, text: joined(f.parts.flatMap(linesOf)) })));
+    byPath((f) => !f.whole, (f) => ({ of: f.of, text: joined(f.parts.flatMap(linesOf)) })),
+    files.every((f) => f.whole && f.whole === files[0].whole) && { [files[0].whole]: true }); // of names that are not UTF-8, too
   const choice = (label, now, sides, set) => el("div.choice", { role: "group", "aria-label": label }, ...Object.keys(sides).map((side) =>
     button(sides[side], () => { set(side); draw(); }, { "aria-pressed": String(now === side) })));
-  const column = (part, side) => el("div", { class: `side ${side}` }, el("div.about", names[side]),
-    el("pre", { tabindex: 0 }, visible(joined(part[side] || [])) || el("span.faint", "nothing")));
+  const lines = (part) => el("pre", { tabindex: 0 }, visible(joined(part || [])) || el("span.faint", "nothing"));
+  const columns = (content) => el("div.columns", ...Object.keys(states).map((side) => el("div", { class: `side ${side}` },
+    el("div.about", names[side]), ...content(side))));
   const preview = (part) => {
-    const lines = linesOf(part), rest = lines.length - 6;
-    if (part.kind !== "same") return [el("mark", { class: part.take || "open" }, visible(joined(lines)))];
-    const cut = [visible(joined(lines.slice(0, 3))), el("span.faint", `… ${count(rest, "line")}\n`), visible(joined(lines.slice(-3)))];
-    return rest > 0 ? cut : [visible(joined(lines))];
+    const lines = linesOf(part), same = part.kind === "same", rest = lines.length - 6;
+    const cut = same && rest > 1 ? [...lines.slice(0, 3), `… ${count(rest, "line")}\n`, ...lines.slice(-3)] : lines;
+    return el(same ? "span" : "mark", { class: part.take || "open" }, visible(joined(cut)));
   };
   const section = (f) => el("article.file.conflict", { "aria-label": visible(f.path) }, el("header", el("h3.path", visible(f.path)),
     el("span.count", f.binary ? "no lines to merge" : count(f.open.length, "conflict")),
     choice(`Take all of ${visible(f.path)} from`, f.whole, { ours: names.ours, theirs: names.theirs }, (side) => take(f, side))),
-  ...f.open.map((part) => el("div.part",
-    el("div", { class: "columns" }, ...["base", "ours", "theirs"].map((side) => column(part, side))),
+  f.ours && el("div.part", columns((side) => f[side])),
+  ...f.open.map((part) => el("div.part", columns((side) => [lines(part[side])]),
     choice("Take", part.take, { ours: names.ours, theirs: names.theirs, each: "Both", base: names.base },
       (side) => { part.take = side; f.whole = undefined; }))),
   !f.binary && el("details", { open: f.shown, ontoggle: (e) => { f.shown = e.target.open; } }, el("summary", "Preview of the result"),
-    el("pre.result", { tabindex: 0 }, ...f.parts.flatMap(preview))));
+    el("pre.result", { tabindex: 0 }, ...f.parts.map(preview))));
   const draw = () => {
     const left = files.filter((f) => !decided(f)).length, top = box.lastChild?.scrollTop || 0;
     const all = (side) => button(`All: ${names[side]}`, () => { for (const f of files) take(f, side); draw(); });

@@ -45,8 +45,7 @@ export class Rows {
   add(i) {
     const item = this.items[i], place = item.heading ? {} : { "aria-setsize": this.items.length, "aria-posinset": i + 1 };
     const row = el("div", { class: `row ${i === this.active ? "active" : ""}`, id: `${this.box.id}-${i}`, ...place });
-    row.style.top = `${this.tops[i]}px`;
-    row.style.height = `${this.tops[i + 1] - this.tops[i]}px`;
+    Object.assign(row.style, { top: `${this.tops[i]}px`, height: `${this.tops[i + 1] - this.tops[i]}px` });
     this.draw(item, row);
     if (!item.heading) row.addEventListener("click", (e) => { this.active = i; this.choose(item, e); this.redraw(); });
     this.shown.set(i, row);

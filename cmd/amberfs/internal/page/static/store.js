@@ -2,7 +2,7 @@
 import { call, currentWorkspace } from "./api.js";
 export const store = {
   writes: false, snapshots: [], names: new Map(), places: new Map(), forks: [], head: "", undo: "",
-  present: { files: null, last: "" }, // files that differ from the newest snapshot, and the last event
+  present: null, // how many files differ from the newest snapshot
 };
 // page has what the parts of the page ask of each other; app.js fills it in.
 export const page = {};
@@ -20,7 +20,6 @@ export async function loadSnapshots(show) {
     if (complete || !store.snapshots.length) { take(list); show(); }
   }
 }
-export async function loadForks() { store.forks = (await call("forks", {}, { workspace: "" })).forks || []; }
 export const named = (name) => store.names.get(name);
 // parentOf is the snapshot that a state continues: the one that was restored since, or the one before.
 export function parentOf(name) {
@@ -34,8 +33,9 @@ export const before = (name) => (name === "" ? store.snapshots[0]?.name : parent
 export const takenBefore = (s) => (s.kind === "pre-restore" && /^before (restore|merge|undo) of (.+)$/.exec(s.message)) || null;
 // titleOf is what a person reads of a state: the message, else the name.
 export function titleOf(name) {
-  const s = named(name), [, what, of] = (s && takenBefore(s)) || [];
-  return name === "" ? "Now" : what ? `Before the ${what} of ${of}` : s?.message?.trim() || name;
+  const s = named(name), [, what, of] = (s && takenBefore(s)) || [], restored = named(of);
+  if (what) return `Before the ${what} of ${(restored && !takenBefore(restored) && restored.message?.trim()) || of}`;
+  return name === "" ? "Now" : (s?.message?.trim() || name).replace(/^before a change by/, "Before a change by");
 }
 // spelled is how a state is called in a header. Those of forks are as in the mount.
 export const spelled = (name) => (name === "" ? "now"
@@ -44,7 +44,7 @@ export const spelled = (name) => (name === "" ? "now"
 const summaries = new Map();
 let wanted = new Set(), due = null;
 export function summary(name, arrived) {
-  const workspace = currentWorkspace(), key = (n) => `${workspace}\n${n}\n${before(n)}`;
+  const workspace = currentWorkspace(), key = (n) => [workspace, named(n)?.seq, named(before(n))?.seq].join();
   if (summaries.has(key(name))) return summaries.get(key(name));
   wanted.add(name);
   due ??= setTimeout(async () => {

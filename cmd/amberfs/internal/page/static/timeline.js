@@ -6,7 +6,12 @@ import { before, parentOf, store, summary, takenBefore, titleOf } from "./store.
 // kindIcon shows the kind of a snapshot, in the words of index.html.
 export const kindIcon = ({ kind }) => icon($(`i-${kind}`) ? kind : "manual", $(`i-${kind}`)?.dataset.kind || kind);
 const lane = 14, most = 6; // pixels of a line of the graph, and how many there are
-const heightOf = (item) => ({ heading: 34, fork: 40 })[item.type] || 60;
+const heightOf = (item) => ({ heading: 34, fork: 40 })[item.type] || (item.two ? 81 : 60);
+const faint = ({ kind }) => /^(pre-restore|actor)$/.test(kind); // its title is not bold
+const pen = document.createElement("canvas").getContext("2d"), widths = new Map(); // of titles
+pen.font = `550 ${getComputedStyle(document.body).font}`;
+const measured = (s) => widths.set(s, s.length < 20 ? 0 : pen.measureText(s.slice(0, 100)).width).get(s);
+const widthOf = (s, title = titleOf(s.name)) => (widths.get(title) ?? measured(title)) * (faint(s) ? .95 : 1);
 export class Timeline {
   // select takes the names that are chosen: one, or two to compare. enter takes a fork's.
   constructor(select, enter) {
@@ -14,6 +19,7 @@ export class Timeline {
     this.rows = new Rows($("snapshots"), { height: heightOf, draw: (item, row) => this.draw(item, row),
       choose: (item, e) => this.choose(item, e), open: (item, e) => (item.fold ? this.unfold(item) : this.choose(item, e)) });
     $("search").addEventListener("input", () => this.show());
+    new ResizeObserver(([{ contentRect: { width } }]) => { if (width && this.rows.items.length) this.show(); }).observe($("snapshots"));
   }
   choose(item, e = {}) {
     if (e.target?.closest?.(".unfold")) { this.unfold(item); return; }
@@ -31,7 +37,7 @@ export class Timeline {
       for (const fork of store.forks.slice(0, 4)) items.push({ key: `fork ${fork.name}`, type: "fork", fork });
     }
     const matches = (s) => {
-      const labels = Object.entries(s.labels || {}).map(([k, v]) => `${k}=${v}`);
+      const labels = Object.entries(s.labels || {}).map((label) => label.join("="));
       const all = [s.name, s.message, s.kind, s.command, ...(s.actors || []), ...labels].join(" ").toLowerCase();
       return words.every((w) => all.includes(w));
     };
@@ -44,26 +50,28 @@ export class Timeline {
       if (part.length === 1 || this.open.has(key)) items.push(...part.map((s) => ({ key: s.name, name: s.name, type: "one", snapshot: s })));
     }
     this.width = words.length ? 0 : graph(items);
+    const room = $("snapshots").clientWidth - lane * this.width - 53;
+    for (const i of items) i.two = i.snapshot && widthOf(i.snapshot) > room - (i.snapshot.pinned ? 22 : 0);
     this.rows.set(items, (a, b) => a.key === b.key || Boolean(a.snapshot && a.snapshot.seq === b.snapshot?.seq));
     $("no-match").hidden = items.length > 0;
     $("no-match").textContent = `No snapshot has “${visible($("search").value)}” in its name, message, actors or labels.`;
   }
   draw(item, row) {
-    row.classList.add(item.type);
+    row.classList.add(item.type, item.two ? "two" : "short");
     row.setAttribute("role", item.heading ? "presentation" : "option");
     row.append(this.lines(item));
     if (item.heading) { row.append(item.heading); return; }
     row.setAttribute("aria-selected", String(this.chosen.includes(item.key)));
-    const [title, second] = this[item.type](item);
-    row.append(el("div.words", el("div.title", ...title), el("div.note", ...second)));
+    const [title, facts, when] = this[item.type](item);
+    row.append(el("div.words", el("div.title", ...title), el("div.note", el("span.facts", ...facts), when)));
   }
   one({ name, snapshot: s }) {
-    const earlier = takenBefore(s), badge = (on, words, kind = "") => on && el("span", { class: `badge ${kind}` }, words);
-    return [[kindIcon(s), text(titleOf(name), (earlier || s.kind === "actor") && "faint"), s.pinned && icon("pin", "pinned")],
+    const badge = (on, words, kind = "") => on && el("span", { class: `badge ${kind}` }, words);
+    return [[kindIcon(s), text(titleOf(name), faint(s) ? "faint" : ""), s.pinned && icon("pin", "pinned")],
       [badge(name === store.undo, "undo point"), badge(name === store.head && name !== store.snapshots[0]?.name, "restored", "here"),
-        ...chips(s.actors), titleOf(name) !== name && el("span.name", visible(name)),
+        ...chips(s.actors), ...tally(summary(name, () => this.rows.redraw())),
         ...Object.entries(s.labels || {}).slice(0, 1).map(([k, v]) => badge(true, visible(`${k}=${v}`))),
-        tally(summary(name, () => this.rows.redraw())), time(s.created)]];
+        titleOf(name) !== name && el("span.name", visible(name))], time(s.created)];
   }
   fold({ fold, open }) {
     const from = before(fold.at(-1).name), to = fold[0].name, key = `${from}\n${to}`;
@@ -75,12 +83,11 @@ export class Timeline {
     const files = this.totals.get(key), by = who.length > 1 ? ` by ${who.length} actors` : who.length ? ` by ${who[0]}` : "";
     return [[el("span.unfold", { title: open ? "Fold (Enter)" : "Unfold (Enter)" }, icon(open ? "down" : "right")),
       text(`${count(fold.length, "turn")}${by}${files === null ? "" : `, ${count(files, "file")}`}`)],
-    [...chips(who), text(titleOf(to), "faint"), time(fold[0].created)]];
+    [...chips(who), text(titleOf(to), "faint")], time(fold[0].created)];
   }
   now() {
-    const { files, last: event } = store.present;
-    return [[text("Now"), el("span.badge.here", "you are here"),
-      el("span.count", files === null ? "" : files ? count(files, "changed file") : "no changes")], [text(event || "the present state")]];
+    const n = store.present, files = n === null ? "" : n ? count(n, "changed file") : "no changes";
+    return [[text("Now"), el("span.badge.here", "you are here"), el("span.count", files)], [text("the present state")]];
   }
   fork({ fork: f }) {
     return [[icon("fork", "a fork"), text(f.name), f.last && chip(f.last), el("span.count",
@@ -117,19 +124,21 @@ function folded(snapshots) {
 }
 function tally(t) {
   const part = (sign, n, kind, word) => Boolean(n) && el("span", { class: kind, title: `${n} ${word}` }, `${sign}${n.toLocaleString()}`);
-  return t && el("span.tally", part("+", t.added, "plus", "added"), part("~", t.modified, "tilde", "modified"),
-    part("−", t.deleted, "minus", "deleted"), Boolean(t.bytes) && el("span", bytes(t.bytes)));
+  return t ? [el("span.tally", part("+", t.added, "plus", "added"), part("~", t.modified, "tilde", "modified"),
+    part("−", t.deleted, "minus", "deleted")), Boolean(t.bytes) && el("span.count", bytes(t.bytes))] : [];
 }
 // graph gives each item the lines that come from above, pass, and go on below, as
 // `git log --graph` does, and returns how many there are beside each other.
 function graph(items) {
   const keyOf = new Map(), merges = new Map(); // from the state before a merge to where the fork began
+  // A fork of a present state began after the newest snapshot that is older.
+  const baseOf = (f) => f && (f.base || store.snapshots.find((s) => s.created <= f.created)?.name);
   for (const item of items) {
     for (const { name } of item.fold && !item.open ? item.fold : [item]) if (!keyOf.has(name)) keyOf.set(name, item.key);
   }
   for (const s of store.snapshots) {
     const [, what, fork] = takenBefore(s) || [];
-    if (what === "merge") merges.set(s.name, store.forks.find((f) => f.name === fork)?.base);
+    if (what === "merge") merges.set(s.name, baseOf(store.forks.find((f) => f.name === fork)));
   }
   const places = new Map(items.map((i, n) => [i.key, n]));
   const lanes = []; // the key that each waits for
@@ -141,9 +150,7 @@ function graph(items) {
     if (item.heading) return;
     lanes[item.graph.at] = null;
     for (const i of up) lanes[i] = null;
-    // A fork of a present state began after the newest snapshot that is older.
-    const parent = item.fork ? item.fork.base || store.snapshots.find((s) => s.created <= item.fork.created)?.name
-      : item.fold && !item.open ? parentOf(item.fold.at(-1).name) : parentOf(item.name);
+    const parent = item.fork ? baseOf(item.fork) : item.fold && !item.open ? parentOf(item.fold.at(-1).name) : parentOf(item.name);
     for (const p of [parent, merges.get(parent)]) {
       const key = item.open ? item.name : keyOf.get(p);
       if (!p || key === undefined || places.get(key) <= n) continue;

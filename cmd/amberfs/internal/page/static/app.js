@@ -36,7 +36,7 @@ async function enter(workspace, newest) {
   Object.assign(store, { snapshots: [], names: new Map(), present: null });
   timeline.chosen = [""];
   page.show("changes", document.body.dataset.pane);
-  stopFollowing = follow(happened, lost);
+  stopFollowing = follow(happened, (e) => { if (e.status === 404 && currentWorkspace()) leave(); else wrong(e); });
   if (newest) take(newest); else await Promise.all([forks(), snapshots()]);
   timeline.show();
   await frame();
@@ -60,7 +60,6 @@ const snapshots = oneByOne(() => {
     timeline.show();
   });
 });
-const lost = (e) => { if (e.status === 404 && currentWorkspace()) leave(); else wrong(e); };
 function leave() {
   if (page.leaving !== currentWorkspace()) message(`The fork ${currentWorkspace()} has ended. This is main: if its last state was kept, it is a snapshot here.`);
   page.enter("");

@@ -124,6 +124,7 @@ export class Changes {
     row.setAttribute("role", "treeitem");
     row.ariaLevel = item.depth + 1;
     row.ariaSelected = String(!item.dir && f === this.current);
+    row.title = visible(f?.from ? `${f.from} → ${f.path}` : item.path);
     row.style.paddingLeft = `${.6 + item.depth * .9}rem`;
     if (item.dir) {
       row.ariaExpanded = String(!shut);
@@ -131,7 +132,6 @@ export class Changes {
       return;
     }
     row.classList.toggle("seen", this.viewed.has(this.mark(f)));
-    row.title = visible(f.from ? `${f.from} → ${f.path}` : f.path);
     row.append(status(f), text(item.name, "path"), f.added + f.removed > 0 ? tally(f.added, f.removed) : "");
   }
   // stack shows articles from one on, and more as the end comes near.

@@ -1,5 +1,5 @@
 // The timeline: the present state on top, then forks and snapshots, newest first, with the lines that join them.
-import { call } from "./api.js";
+import { call, currentWorkspace } from "./api.js";
 import { $, bytes, chip, chips, count, dayOf, el, icon, svg, text, time, visible } from "./dom.js";
 import { Rows } from "./rows.js";
 import { before, parentOf, store, summary, takenBefore, titleOf } from "./store.js";
@@ -10,8 +10,8 @@ const heightOf = (item) => ({ heading: 34, fork: 40 })[item.type] || (item.two ?
 const faint = ({ kind }) => /^(pre-restore|actor)$/.test(kind); // its title is not bold
 const pen = document.createElement("canvas").getContext("2d"), widths = new Map(); // of titles
 pen.font = `550 ${getComputedStyle(document.body).font}`;
-const measured = (s) => widths.set(s, s.length < 20 ? 0 : pen.measureText(s.slice(0, 100)).width).get(s);
-const widthOf = (s, title = titleOf(s.name)) => (widths.get(title) ?? measured(title)) * (faint(s) ? .95 : 1);
+const measured = (t) => widths.get(t) ?? widths.set(t, t.length < 20 ? 0 : pen.measureText(t.slice(0, 100)).width).get(t);
+const widthOf = (s) => (s.wide ??= measured(titleOf(s.name)) * (faint(s) ? .95 : 1));
 export class Timeline {
   // select takes the names that are chosen: one, or two to compare. enter takes a fork's.
   constructor(select, enter) {
@@ -34,7 +34,7 @@ export class Timeline {
     const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean), items = [];
     if (!words.length) {
       items.push({ key: "", name: "", type: "now" });
-      for (const fork of store.forks.slice(0, 4)) items.push({ key: `fork ${fork.name}`, type: "fork", fork });
+      for (const fork of currentWorkspace() ? [] : store.forks.slice(0, 4)) items.push({ key: `fork ${fork.name}`, type: "fork", fork });
     }
     const matches = (s) => {
       const labels = Object.entries(s.labels || {}).map((label) => label.join("="));
@@ -150,8 +150,9 @@ function graph(items) {
     if (item.heading) return;
     lanes[item.graph.at] = null;
     for (const i of up) lanes[i] = null;
-    const parent = item.fork ? baseOf(item.fork) : item.fold && !item.open ? parentOf(item.fold.at(-1).name) : parentOf(item.name);
-    for (const p of [parent, merges.get(parent)]) {
+    const oldest = item.fold && !item.open ? item.fold.at(-1).name : item.name, parent = item.fork ? baseOf(item.fork) : parentOf(oldest);
+    const merged = !item.fork && store.places.get(parent) === (store.places.get(oldest) ?? -1) + 1; // else the merge was undone
+    for (const p of [parent, merged && merges.get(parent)]) {
       const key = item.open ? item.name : keyOf.get(p);
       if (!p || key === undefined || places.get(key) <= n) continue;
       const i = p === parent ? item.graph.at : lanes.includes(key) ? lanes.indexOf(key) : free();

@@ -121,7 +121,10 @@ var views = []view{
 	}, `[...document.querySelectorAll('#view .blame')].some((e) => e.innerText.includes('claude'))`},
 	{"history", "dark", 1440, func(b *browser) { b.click("#tabs [role=tab]", "History") }, `document.querySelector('#view .history')?.innerText.includes('test 3')`},
 	{"forks", "light", 1440, func(b *browser) { b.click("#forks-button", "Forks") }, `document.querySelectorAll('#forks .card').length === 2`},
-	{"conflict", "dark", 1440, func(b *browser) { b.click("#forks [aria-label=faster-diff] button", "Merge") },
+	{"conflict", "dark", 1440, func(b *browser) {
+		b.click("#forks [aria-label=faster-diff] button", "Merge")
+		b.click("#conflicts .part .choice button", "Both")
+	},
 		`document.querySelectorAll('#conflicts article').length === 2 && document.querySelector('#conflicts').innerText.includes('contextLines = 5')`},
 	{"restore", "light", 1440, func(b *browser) {
 		b.eval(`document.querySelector('#snapshots').scrollTop = 10000`, nil)
@@ -209,8 +212,10 @@ func (b *browser) screenshot(file string) {
 	}
 	slices.SortFunc(colours, func(a, b color.RGBA) int { return often[b] - often[a] })
 	var palette color.Palette
-	for _, c := range colours[:min(len(colours), 256)] {
-		palette = append(palette, c)
+	for _, c := range colours { // those that are like another leave room for rare ones
+		if len(palette) == 0 || len(palette) < 256 && apart(c, palette.Convert(c).(color.RGBA)) > 12 {
+			palette = append(palette, c)
+		}
 	}
 	small, near := image.NewPaletted(full.Bounds(), palette), map[color.Color]uint8{}
 	for y := range full.Bounds().Dy() {
@@ -225,4 +230,12 @@ func (b *browser) screenshot(file string) {
 	var out bytes.Buffer
 	must(b.t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, small))
 	must(b.t, os.WriteFile(file, out.Bytes(), 0o644))
+}
+
+// apart is how far two colours are from each other.
+func apart(a, b color.RGBA) (sum int) {
+	for _, pair := range [][2]uint8{{a.R, b.R}, {a.G, b.G}, {a.B, b.B}} {
+		sum += int(max(pair[0], pair[1]) - min(pair[0], pair[1]))
+	}
+	return sum
 }

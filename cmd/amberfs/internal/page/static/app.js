@@ -115,7 +115,7 @@ page.compare = (a, b, by) => {
 page.file = (f, at, tab) => { page.show("file"); file.open(f, at, tab); };
 page.conflicts = (paths, how) => { page.show("conflicts"); drawConflicts(paths, how).catch(failed); };
 page.actorItems = (actor) => actions.actorItems(actor, (by) => page.compare(changes.at.a, changes.at.b, by), changes.at.one);
-Object.assign(page, { restoreFile: actions.restoreFile, restoreHunk: actions.restoreHunk });
+Object.assign(page, { restoreFile: actions.restoreFile, restoreHunk: actions.restoreHunk, changed: () => look(true, new Set()) });
 // actions are the buttons beside the title of what is compared.
 page.actions = ({ a, b, one, workspace }) => {
   const fork = currentWorkspace(), more = (...items) => menu(icon("more", "More actions"), () => items);
@@ -152,7 +152,6 @@ async function look(all, dirty) {
   if (live) changes.refresh(dirty).catch(unless); else changes.header();
   page.counted(latest, (await call("changes", { a: latest, limit: 1 })).files);
 }
-page.changed = () => look(true, new Set()); // after what the page itself has done
 $("snapshot-button").addEventListener("click", () => actions.snapshotNow().catch(failed));
 $("forks-button").addEventListener("click", () => { page.show("forks"); drawForks(); });
 document.addEventListener("keydown", (e) => {

@@ -193,7 +193,7 @@ export class Changes {
     article.querySelector(".fold").setAttribute("aria-expanded", String(!shut));
     article.querySelector(".reason")?.remove();
     if (reason) article.querySelector(".counts").before(el("span.badge.reason", reason));
-    if (!shut) this.want(article);
+    if (!shut) this.want(article, true);
   }
   turn(sides = !this.sides) {
     this.sides = sides;
@@ -202,14 +202,15 @@ export class Changes {
     this.stack(0);
     this.jump(at);
   }
-  // want loads diffs one after the other, if they are still near when it is their turn.
-  want(article) {
+  // want loads diffs one after the other, if they are still near when it is their turn, and what a person opens at once.
+  want(article, now = false) {
     if (article.asked || article.classList.contains("folded")) return;
     article.asked = true;
-    this.last = this.last.then(async () => {
-      if (article.isConnected && article.near) await this.load(article); else article.asked = false;
+    const load = async () => {
+      if (now || (article.isConnected && article.near)) await this.load(article); else article.asked = false;
       await frame();
-    });
+    };
+    if (now) load(); else this.last = this.last.then(load);
   }
   async load(article) {
     const body = article.lastChild, at = { ...this.at, file: article.file };

@@ -23,7 +23,11 @@ func TestPodmanAndSkopeo(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	storage := t.TempDir()
+	storage, err := os.MkdirTemp("", "p") // podman takes 50 characters
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(storage) })
 	run := func(name string, args ...string) string {
 		t.Helper()
 		if name == "podman" {

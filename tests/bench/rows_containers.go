@@ -23,7 +23,7 @@ var containerRows = []row{
 		}
 		return "podman commit CONTAINER"
 	}},
-	{name: "containers-many", what: "200 running containers of one state", unit: "s", where: hasContainers, named: true, alone: true, run: boxed(boxMany), how: boxHow("podman run -d --network=none %s sleep")},
+	{name: "containers-many", what: "200 running containers of one state", unit: "s", where: hasContainers, named: true, run: boxed(boxMany), how: boxHow("podman run -d --network=none %s sleep")},
 }
 
 func hasContainers(p place) bool {

@@ -118,7 +118,7 @@ func (r *Remote) verifyObject(ctx context.Context, o backend.Object, deep bool) 
 	if !deep {
 		return nil
 	}
-	data, err := r.fetch(o, false)(ctx, 0, o.Size)
+	data, err := r.b.GetRange(ctx, o.Key(), 0, o.Size)
 	if err == nil && backend.Named(data) != o {
 		err = fmt.Errorf("object %s does not have the bytes of its name: %w", o.Name, cas.ErrDamaged)
 	}

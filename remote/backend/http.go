@@ -80,20 +80,35 @@ func ofTransport(ctx context.Context, host string, err error) error {
 // errShort: an answer's body ended before the length that was announced.
 var errShort = errors.New("an answer was cut short")
 
-// readAnswer reads a body of at most so many bytes. Its length was announced, unless that is
-// negative.
+// whole returns the body of an answer of at most so many bytes. It repeats a request twice if
+// its body breaks off, which the clients do not.
+func whole(ctx context.Context, get func() (body io.ReadCloser, size int64, err error), most int64) (data []byte, err error) {
+	for range 3 {
+		body, size, err := get()
+		if err != nil {
+			return nil, err
+		}
+		if data, err = readAnswer(body, size, most); !errors.Is(err, errShort) || ctx.Err() != nil {
+			return data, err
+		}
+	}
+	return nil, errShort
+}
+
+// readAnswer reads a body of which the length was announced, unless it is negative.
 func readAnswer(body io.ReadCloser, size, most int64) ([]byte, error) {
 	defer body.Close()
 	if size > most {
 		return nil, fmt.Errorf("an answer of %d bytes, %d were requested", size, most)
 	}
 	data, err := io.ReadAll(io.LimitReader(body, most+1))
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errShort, err)
-	case int64(len(data)) > most:
+	}
+	if int64(len(data)) > most {
 		return nil, fmt.Errorf("an answer of more than the requested %d bytes", most)
-	case size >= 0 && int64(len(data)) != size:
+	}
+	if size >= 0 && int64(len(data)) != size {
 		return nil, errShort
 	}
 	return data, nil

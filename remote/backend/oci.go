@@ -228,11 +228,10 @@ func (t tagged) Push(ctx context.Context, d ocispec.Descriptor, data io.Reader) 
 
 // value returns what a tag has.
 func (r *registry) value(ctx context.Context, key, tag string) ([]byte, error) {
-	var raw []byte
-	d, body, err := r.repo.FetchReference(ctx, tag)
-	if err == nil {
-		raw, err = readAnswer(body, d.Size, MaxValue)
-	}
+	raw, err := whole(ctx, func() (io.ReadCloser, int64, error) {
+		d, body, err := r.repo.FetchReference(ctx, tag)
+		return body, d.Size, err
+	}, MaxValue)
 	if err != nil {
 		return nil, r.sorted(ctx, "read", key, err)
 	}
@@ -281,30 +280,41 @@ func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]by
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
 	req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
-	var data []byte
-	resp, err := r.client.Do(req)
-	if err == nil {
-		data, err = rangeOf(resp, off, n)
+	data, err := whole(ctx, func() (io.ReadCloser, int64, error) {
+		resp, err := r.client.Do(req)
+		if err != nil {
+			return nil, 0, err
+		}
+		return rangeOf(resp, off, n)
+	}, n)
+	if errors.Is(err, errBeyond) {
+		return nil, nil
 	}
 	return data, r.sorted(ctx, "read", key, err)
 }
 
-// rangeOf returns the requested part of an answer, which may be the whole object; nothing if it
-// begins behind the end.
-func rangeOf(resp *http.Response, off, n int64) ([]byte, error) {
-	defer resp.Body.Close()
+// errBeyond: the range begins behind the object's end.
+var errBeyond = errors.New("range behind the end")
+
+// rangeOf returns the requested part of an answer, which may be the whole object.
+func rangeOf(resp *http.Response, off, n int64) (body io.ReadCloser, size int64, err error) {
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
-		return readAnswer(resp.Body, resp.ContentLength, n)
+		return resp.Body, resp.ContentLength, nil
 	case http.StatusOK:
-		if _, err := io.CopyN(io.Discard, resp.Body, off); err == io.EOF {
-			return nil, nil
+		if _, err = io.CopyN(io.Discard, resp.Body, off); err == nil {
+			return struct {
+				io.Reader
+				io.Closer
+			}{io.LimitReader(resp.Body, n), resp.Body}, -1, nil
 		}
-		return readAnswer(io.NopCloser(io.LimitReader(resp.Body, n)), -1, n)
+		err = errBeyond
 	case http.StatusRequestedRangeNotSatisfiable:
-		return nil, nil
+		err = errBeyond
+	default:
+		err = &errcode.ErrorResponse{StatusCode: resp.StatusCode}
 	}
-	return nil, &errcode.ErrorResponse{StatusCode: resp.StatusCode}
+	return nil, 0, errors.Join(err, resp.Body.Close())
 }
 
 func (r *registry) Stat(ctx context.Context, key string) (Info, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"path"
@@ -143,11 +144,10 @@ func (b *bucket) GetRange(ctx context.Context, key string, off, n int64) ([]byte
 	if err := opts.SetRange(off, off+n-1); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
-	var data []byte
-	body, info, _, err := b.core.GetObject(ctx, b.name, b.prefix+key, opts)
-	if err == nil {
-		data, err = readAnswer(body, info.Size, n)
-	}
+	data, err := whole(ctx, func() (io.ReadCloser, int64, error) {
+		body, info, _, err := b.core.GetObject(ctx, b.name, b.prefix+key, opts)
+		return body, info.Size, err
+	}, n)
 	if minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable {
 		return nil, nil // it begins behind the end
 	}

@@ -23,7 +23,7 @@ func Probe(ctx context.Context, b Backend) (problem string, err error) {
 		return "", err
 	}
 	if b.Collects() {
-		return "a registry has no conditional writes: of two who push one name at once, the later one wins unnoticed", nil
+		return "a registry has no conditional writes: of two who push one name at once, the later one wins, and the other fails", nil
 	}
 	return probeConditions(ctx, b)
 }
@@ -75,7 +75,7 @@ func probeConditions(ctx context.Context, b Backend) (problem string, err error)
 	}
 	wg.Wait()
 	if err == nil && won != 1 {
-		problem = fmt.Sprintf("the service accepted %d of 8 writes on condition that the name is free: if two push one name at once, the later one wins unnoticed", won)
+		problem = fmt.Sprintf("the service accepted %d of 8 writes on condition that the name is free: if two push one name at once, the later one wins, and the other fails", won)
 	}
 	return problem, err
 }

@@ -393,8 +393,8 @@ func (b *bench) once(r row, p place, round int) (s sample, err error) {
 		return s, err
 	}
 	defer func() {
-		if !w.kept && p.kind != btrfs && p.kind != reflink { // their images are removed as a whole
-			err = errors.Join(err, os.RemoveAll(w.dir))
+		if !w.kept {
+			err = errors.Join(err, w.clear())
 		}
 	}()
 	unix.Sync()
@@ -404,6 +404,14 @@ func (b *bench) once(r row, p place, round int) (s sample, err error) {
 		s.requests = w.cost.waiting()
 	}
 	return s, err
+}
+
+// clear removes what a sample left. Images of btrfs and XFS are removed as a whole.
+func (w *work) clear() error {
+	if w.place.kind == btrfs || w.place.kind == reflink {
+		return nil
+	}
+	return os.RemoveAll(w.dir)
 }
 
 // diskReads are the bytes that this process had read from disks.

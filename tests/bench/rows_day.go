@@ -176,7 +176,7 @@ func day(turns int, turn func(p *player, i int) error) func(*work) (float64, err
 					out = append(out, figureOf{"processors in that minute", "s", c.CPU})
 				}
 				return out
-			}, func() error { return errors.Join(end(), os.RemoveAll(w.dir)) }})
+			}, func() error { return errors.Join(end(), w.clear()) }})
 		}
 		return took.Seconds(), nil
 	}

@@ -87,10 +87,12 @@ bench-disk bench-curves bench-containers: build
 	@scripts/setup bench
 	$(GO) run ./tests/bench -bin $(BIN) -rows $(patsubst bench-%,%,$@) -o "$(SAMPLES)"
 
-# Remotes against servers that others wrote: S3 (versitygw) and a registry.
+# Remotes against servers that others wrote: S3 (versitygw) and a registry. Images
+# against podman and skopeo.
 test-remote:
 	@scripts/setup remote
 	AMBERFS_TEST_REMOTE=1 $(GO) test -count=1 -timeout 40m ./remote/... ./tests/remote/...
+	AMBERFS_TEST_REMOTE=1 $(GO) test -count=1 -timeout 40m -run TestPodmanAndSkopeo ./tests/images
 
 # Packages, units, images and examples as their users meet them: installed, run
 # and removed in a copy of this machine's root directory.

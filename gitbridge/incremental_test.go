@@ -143,6 +143,82 @@ func TestRandomChainsOfExports(t *testing.T) {
 	t.Logf("%d incremental exports", incremental)
 }
 
+// TestRandomRules: an export that builds on another one has the tree that an export of
+// everything has, and that git makes itself. Rules apply to files that change long after them.
+func TestRandomRules(t *testing.T) {
+	histories := 8
+	if os.Getenv("AMBERFS_TEST_LONG") != "" {
+		histories = 200
+	}
+	fewer(t, histories)
+	isolate(t)
+	repo, cacheDir := bareRepo(t), t.TempDir()
+	git(t, repo, "config", "filter.up.clean", "tr a-z A-Z")
+	dirs := []string{"", "a/", "a/b/", "c/"}
+	rules := map[string][]string{
+		".gitignore":     {".env\n", "*.o\nb/\n", "!*.o\n.env\n", "/x.txt\n", "*\n!*/\n!*.txt\n"},
+		".gitattributes": {"*.txt text\n", "* text=auto\n", "*.o -text\n*.txt filter=up\n", "*.txt ident\n.env filter=up\n"},
+	}
+	incremental := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		t := tb{t, rt}
+		work, err := os.MkdirTemp("", "work")
+		check(t, err)
+		defer os.RemoveAll(work)
+		m, s := newMemory(), spec{}
+		change := func(names ...string) {
+			name := rapid.SampledFrom(names).Draw(rt, "name")
+			p := rapid.SampledFrom(dirs).Draw(rt, "dir") + name
+			texts := rules[name]
+			if texts == nil {
+				texts = []string{"one\n", "two\r\n", "$Id: x $\r\nthree\n"}
+			}
+			if rapid.IntRange(0, 5).Draw(rt, "remove") == 0 {
+				delete(s, p)
+			} else {
+				s.set(p, file(rapid.SampledFrom(texts).Draw(rt, "text")))
+			}
+		}
+		for range 4 {
+			change(".gitignore", ".gitattributes")
+		}
+		name, gitignore := fmt.Sprint("r", time.Now().UnixNano()), rapid.Bool().Draw(rt, "gitignore")
+		var bases []Base
+		for step := range 5 {
+			if rapid.IntRange(0, 4).Draw(rt, "rules") == 0 {
+				change(".gitignore", ".gitattributes")
+			}
+			for range rapid.IntRange(1, 4).Draw(rt, "changes") {
+				change(".env", "x.txt", "y.txt", "z.o")
+			}
+			st := m.seal(t, m.state(t, s))
+			whole := func(o *ExportOptions) {
+				o.Info.Name, o.Gitignore, o.TrustConfig = fmt.Sprint(name, "-", step), gitignore, true
+			}
+			got := export(t, m, st, repo, func(o *ExportOptions) {
+				whole(o)
+				o.CacheDir, o.Bases = cacheDir, bases
+			})
+			all := export(t, m, st, repo, whole)
+			check(t, os.RemoveAll(work))
+			s.write(t, work)
+			check(t, os.MkdirAll(work, 0o755))
+			want := addAll(t, repo, work, gitignore)
+			if got.Tree != want || all.Tree != want || got.Files != all.Files {
+				t.Fatalf("step %d, ignoring %v, %v:\n%s\nall of it:\n%s\ngit:\n%s", step, gitignore, s,
+					git(t, repo, "ls-tree", "-r", got.Tree), git(t, repo, "ls-tree", "-r", all.Tree), git(t, repo, "ls-tree", "-r", want))
+			}
+			if got.Incremental {
+				incremental++
+			}
+			bases = []Base{base(st, got)}
+		}
+	})
+	if incremental == 0 {
+		t.Error("no export was incremental")
+	}
+}
+
 func TestNestedRepositoriesThatMove(t *testing.T) {
 	isolate(t)
 	work := filepath.Join(t.TempDir(), "work")

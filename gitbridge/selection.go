@@ -33,7 +33,7 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 	}
 	var entries []tree.Dirent
 	err := n.Dir.List(x.o.Source, 0, func(e tree.Dirent, _ uint64) bool {
-		if x.update == nil || x.update.paths[path.Join(dir, e.Name)] {
+		if hasRules(e.Name) || x.update == nil || x.update.paths[path.Join(dir, e.Name)] {
 			entries = append(entries, e)
 		}
 		return true
@@ -49,12 +49,17 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 			return fmt.Errorf("reading %q: %w", items[i].path, err)
 		}
 	}
-	for _, it := range items { // git sees them before it is asked. It does not follow links
-		if name := path.Base(it.path); (name == ".gitattributes" || name == ".gitignore") && it.node.IsRegular() {
+	// git sees the rules before it is asked. Those that did not change since an earlier
+	// export apply to files that did. git does not follow links to rules.
+	for _, it := range items {
+		if hasRules(path.Base(it.path)) && it.node.IsRegular() {
 			if err := x.worktree.write(it.path, it.node.Content.Reader(x.o.Source.Files)); err != nil {
 				return err
 			}
 		}
+	}
+	if u := x.update; u != nil {
+		items = slices.DeleteFunc(items, func(it item) bool { return !u.paths[it.path] })
 	}
 	items = slices.DeleteFunc(items, func(it item) bool {
 		if path.Base(it.path) != ".git" {
@@ -87,6 +92,9 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 	}
 	return x.files(files)
 }
+
+// hasRules reports whether git reads rules for a directory from a file of this name in it.
+func hasRules(name string) bool { return name == ".gitattributes" || name == ".gitignore" }
 
 // subdir selects a directory: what is in it, or a link to the repository that
 // it is.

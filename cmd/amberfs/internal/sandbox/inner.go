@@ -22,7 +22,7 @@ import (
 func Inner(ctx context.Context, note func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities and the parent-death signal are a thread's
 	defer runtime.UnlockOSThread()
-	c, err := inherited()
+	c, err := inherited(os.NewFile(configFD, "configuration"))
 	if err != nil {
 		return 0, err
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -42,33 +44,40 @@ type Config struct {
 	Daemon int    `json:"-"`       // the process that was started for Store, 0 if one served it
 }
 
-// configEnv carries the configuration from outer to inner.
-const configEnv = "_AMBERFS_RUN"
-
-// The descriptors that inner gets beside the standard ones.
+// The descriptors that inner gets beside the standard ones. A container gets the first.
 const (
-	lockFD  = 3 // keeps the lock of the temporary directory, or nothing
-	startFD = 4 // gets a byte when the program has been started
-	treeFD  = 5 // a copy of the daemon's mount, if Config.Tree
-	joinFD  = 6 // the connection to the daemon
+	configFD = 3 // a file with the Config: a command can be longer than an environment variable
+	lockFD   = 4 // keeps the lock of the temporary directory, or nothing
+	startFD  = 5 // gets a byte when the program has been started
+	treeFD   = 6 // a copy of the daemon's mount, if Config.Tree
+	joinFD   = 7 // the connection to the daemon
 )
 
 // Command is the hidden command that must call Inner.
 const Command = "run-inside"
 
-func (c Config) env() (string, error) {
-	b, err := json.Marshal(c)
-	return configEnv + "=" + string(b), err
+// file returns the configuration as a file in memory.
+func (c Config) file() (*os.File, error) {
+	fd, err := unix.MemfdCreate("amberfs-run", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("making a file in memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "memfd:amberfs-run")
+	if err := json.NewEncoder(f).Encode(c); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("writing the configuration of the run: %w", err)
+	}
+	return f, nil
 }
 
-// inherited reads the configuration, and hides it from the program.
-func inherited() (Config, error) {
+// inherited reads the configuration that the outer process passed on.
+func inherited(f *os.File) (Config, error) {
 	var c Config
-	err := json.Unmarshal([]byte(os.Getenv(configEnv)), &c)
+	err := json.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(&c)
 	if err != nil || len(c.Command) == 0 && !c.Root {
 		return c, fail.New(fail.Usage, "%s is for `amberfs run` only", Command)
 	}
-	return c, os.Unsetenv(configEnv)
+	return c, f.Close() // the program does not get it
 }
 
 // The statuses that env(1) and nohup(1) give, too.
@@ -107,10 +116,11 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	if err := before(&c); err != nil {
 		return 0, err
 	}
-	env, err := c.env()
+	config, err := c.file()
 	if err != nil {
 		return 0, err
 	}
+	defer config.Close()
 	started, start, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -119,11 +129,10 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	cmd := exec.Command("/proc/self/exe", Command)
 	cmd.Args[0] = "amberfs"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), env)
 	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{nil, start, joined.Tree, joined.Conn}
+	cmd.ExtraFiles = []*os.File{config, nil, start, joined.Tree, joined.Conn}
 	if keep != nil {
-		cmd.ExtraFiles[0] = keep.lock
+		cmd.ExtraFiles[lockFD-configFD] = keep.lock
 	}
 	cmd.SysProcAttr = namespaces(c.UserNS)
 	signals := catch(ctx)

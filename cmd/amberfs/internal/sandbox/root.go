@@ -42,12 +42,13 @@ var capabilities = []int{
 // namespaces of mounts and processes. An ordinary user is root there, and nobody else is. The
 // end of ctx kills it.
 func InRoot(ctx context.Context, dir string, argv []string, image *snapshot.Image) (*exec.Cmd, error) {
-	env, err := Config{Mountpoint: dir, Command: argv, Image: image, Root: true}.env()
+	config, err := Config{Mountpoint: dir, Command: argv, Image: image, Root: true}.file()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", InRootCommand)
-	cmd.Args[0], cmd.Dir, cmd.Env = "amberfs", "/", append(os.Environ(), env)
+	cmd.Args[0], cmd.Dir = "amberfs", "/"
+	cmd.ExtraFiles = []*os.File{config}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL}
 	if uid := os.Geteuid(); uid != 0 {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
@@ -61,7 +62,7 @@ func InRoot(ctx context.Context, dir string, argv []string, image *snapshot.Imag
 // other processes end with it.
 func InsideRoot(ctx context.Context, note func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities are a thread's
-	c, err := inherited()
+	c, err := inherited(os.NewFile(configFD, "configuration"))
 	if err != nil {
 		return 0, err
 	}

@@ -22,8 +22,6 @@ type DirOptions struct {
 	// Exclude are directories that are passed over wherever they are met, such
 	// as the store and the mount point. Those that do not exist are ignored.
 	Exclude []string
-	// Later, if set, reads the contents of files when they are needed: see Entry.Later.
-	Later *Later
 }
 
 // ReadDir feeds a directory of the host to sink: files with their holes,
@@ -32,7 +30,7 @@ type DirOptions struct {
 // is followed, even if one is created meanwhile. A file that
 // grows is read up to the size that it had; one that shrinks is an error.
 func ReadDir(ctx context.Context, dir string, sink Sink, o DirOptions) error {
-	d := &dirReader{checker: newChecker(sink, o.ImportOptions), ctx: ctx, later: o.Later, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
+	d := &dirReader{checker: newChecker(sink, o.ImportOptions), ctx: ctx, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
 	for _, e := range o.Exclude {
 		var st unix.Stat_t
 		if err := unix.Stat(e, &st); err == nil {
@@ -51,7 +49,6 @@ type fileID struct{ dev, ino uint64 }
 type dirReader struct {
 	*checker
 	ctx     context.Context
-	later   *Later
 	links   map[fileID]string
 	exclude map[fileID]bool
 	buf     [64 << 10]byte // for the longest extended attribute
@@ -158,10 +155,6 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 		f, err = os.Open(proc)
 	case unix.S_IFREG:
 		e.Size = st.Size
-		if d.later.takes(proc, st) {
-			e.Later, err = d.later.add(at, proc, st)
-			return e, nil, err
-		}
 		f, err = os.Open(proc)
 		e.Data = io.LimitReader(&contextReader{d.ctx, f}, st.Size)
 	}

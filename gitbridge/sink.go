@@ -34,10 +34,9 @@ type Entry struct {
 	Rdev     uint32 // of a device
 
 	// Of a regular file: its size and a reader of so many bytes, holes as zeros. Fewer mean
-	// that it became shorter. Instead, a source with DirOptions.Later says where it is.
-	Size  int64
-	Data  io.Reader
-	Later *LaterFile
+	// that it became shorter.
+	Size int64
+	Data io.Reader
 
 	// Of a layer of an image: Whiteout removes Path from the layers below, Opaque what they
 	// have in it. Nothing else counts then.

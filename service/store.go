@@ -180,7 +180,7 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*verify.R
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
-	r, err := repair.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Refill: Refill}, bytesDone("verifying", show))
+	r, err := repair.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx)}, bytesDone("verifying", show))
 	if err == nil {
 		return r, DamageFound(r, hint)
 	}
@@ -196,7 +196,7 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*verify.R
 func RepairStore(ctx context.Context, dir string, show func(Progress)) (*verify.Report, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
-	r, err := repair.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Refill: Refill}, bytesDone("repairing", show))
+	r, err := repair.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx)}, bytesDone("repairing", show))
 	if err != nil || r.OK() || len(r.Affected) == 0 {
 		return r, err
 	}

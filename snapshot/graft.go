@@ -3,15 +3,12 @@ package snapshot
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"io"
 	"os"
 	"path"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -132,10 +129,7 @@ func (s *Store) Abandon() { s.gc.Removed() }
 // before: for a store that is filled when it is made.
 func (w *Workspace) Begin(st *tree.State, c live.Caller) error {
 	id, _ := st.ID()
-	return w.begin(c, beginRecord{State: id.String()})
-}
-
-func (w *Workspace) begin(c live.Caller, r beginRecord) error {
+	r := beginRecord{State: id.String()}
 	s := w.store
 	return s.forest.Update(true, func(tx *live.Tx) error {
 		if err := w.alive(); err != nil {
@@ -150,13 +144,10 @@ func (w *Workspace) begin(c live.Caller, r beginRecord) error {
 	})
 }
 
-// A beginRecord makes a tree the workspace's state and its base: a sealed one, or one
-// whose contents are still outside of the store.
+// A beginRecord makes a sealed tree the workspace's state and its base.
 type beginRecord struct {
 	storedSnapshot
-	State   string      `json:"state,omitempty"`   // the id of a sealed one
-	Listing []live.Span `json:"listing,omitempty"` // where that of another is in the journal
-	outside *Outside
+	State string `json:"state"` // its id
 }
 
 func (r *beginRecord) apply(c *catalogue, tx *live.Tx) error {
@@ -175,58 +166,19 @@ func (r *beginRecord) apply(c *catalogue, tx *live.Tx) error {
 	return c.setOrigin(tx, w, st, r.storedSnapshot)
 }
 
-// An Outside is a tree whose contents are still outside of the store.
-type Outside struct {
-	State   *tree.State
-	NextIno uint64      // the number of the next inode
-	Epoch   uint64      // one that the tree has no part of
-	Log     content.Log // reads contents at positions from content.Outside on
-}
-
-// BeginOutside is Begin for a tree whose contents are still outside. The first checkpoint
-// brings all of them in. Until then the store has what make wrote as a listing, from which
-// the next opening makes the tree again with Options.Refill.
-func (w *Workspace) BeginOutside(make func(listing io.Writer) (Outside, error), c live.Caller) error {
-	listing := w.store.forest.Blobs()
-	defer listing.Done()
-	o, err := make(listing)
+// begin puts the tree of a record in place.
+func (c *catalogue) begin(tx *live.Tx, r *beginRecord) error {
+	id, err := cas.ParseHash(r.State)
 	if err != nil {
 		return err
 	}
-	return w.begin(c, beginRecord{Listing: listing.Spans, outside: &o})
-}
-
-// begin puts the tree of a record in place.
-func (c *catalogue) begin(tx *live.Tx, r *beginRecord) error {
-	if r.State != "" {
-		id, err := cas.ParseHash(r.State)
-		if err != nil {
-			return err
-		}
-		st, highest, err := c.objects.Pushed(c.src, id)
-		if err != nil {
-			return err
-		}
-		c.journalRoots = append(c.journalRoots, history.Root{ID: id})
-		tx.SetCounters(highest+1, 0)
-		tx.AddView(r.WS, st)
-		return nil
+	st, highest, err := c.objects.Pushed(c.src, id)
+	if err != nil {
+		return err
 	}
-	if r.outside == nil {
-		if err := c.owned(); err != nil {
-			return err
-		}
-		o, err := c.opt.Refill(c.objects, live.ReadBlobs(c.log, r.Listing))
-		if err != nil {
-			return fmt.Errorf("what the store was being filled from: %w", err)
-		}
-		r.outside = &o
-	}
-	o := r.outside
-	c.outside.Outside.Store(&o.Log)
-	tx.SetCounters(o.NextIno, 0)
-	tx.SetEpoch(o.Epoch)
-	tx.AddView(r.WS, o.State)
+	c.journalRoots = append(c.journalRoots, history.Root{ID: id})
+	tx.SetCounters(highest+1, 0)
+	tx.AddView(r.WS, st)
 	return nil
 }
 
@@ -239,6 +191,3 @@ func (s *core) owned() error {
 	}
 	return err
 }
-
-// Outside reports whether contents may still be outside of the store.
-func (s *Store) Outside() bool { return s.outside.Outside.Load() != nil }

@@ -95,7 +95,7 @@ func snapshotsIn(f live.Foreign) []storedSnapshot {
 // and snapshots refer to is there, and names what is not, by path. After a salvage, it also
 // names what that left out.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*verify.Report, error) {
-	r, err := verify.Store{Objects: s.objects, Log: s.log, Outside: s.outside.Outside.Load(), Source: s.src}.Run(ctx, progress, s.trees)
+	r, err := verify.Store{Objects: s.objects, Log: s.log, Source: s.src}.Run(ctx, progress, s.trees)
 	if err == nil && s.opt.Salvage {
 		s.addLoss(r)
 		s.salvage.incomplete.Store(len(r.Affected) > 0 || r.Hidden)

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/collection"
-	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/journal"
@@ -39,11 +37,8 @@ type Options struct {
 	// Filling is what a new store is about to be filled from, if anything. Until
 	// storedir.Filled is called, each opening takes the store for a new one.
 	Filling string
-	// Refill makes a tree whose contents are outside of the store again from its listing,
-	// see BeginOutside.
-	Refill func(objects content.ObjectStore, listing io.Reader) (Outside, error)
-	Logger *slog.Logger
-	FS     vfs.FS // the disk below packs and journal; when nil the real one, beneath the store
+	Logger  *slog.Logger
+	FS      vfs.FS // the disk below packs and journal; when nil the real one, beneath the store
 	// UID, GID and Mode are those of the root directory of a new store's
 	// workspace.
 	UID, GID uint32
@@ -96,7 +91,6 @@ type core struct {
 	cas     *cas.Store
 	objects elsewhere.Objects
 	log     *journal.Journal
-	outside elsewhere.Log // behind the positions of log
 	src     *tree.Source
 	forest  *live.Forest
 	cat     *catalogue // guarded by the lock of forest
@@ -194,8 +188,7 @@ func (s opening) open() error {
 			return err
 		}
 	}
-	s.outside.Journal = s.log
-	s.src = tree.NewSource(s.objects, &s.outside, cacheBytes)
+	s.src = tree.NewSource(s.objects, s.log, cacheBytes)
 	s.seal.Source, s.seal.Objects, s.gc.Source, s.gc.Objects = s.src, s.cas, s.src, s.objects
 	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.cat.readView, Admit: s.admit, Salvage: s.opt.Salvage, Logger: s.logger}
 	if !s.opt.Quiet {

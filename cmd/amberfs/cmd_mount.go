@@ -71,11 +71,8 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
-	cmd.Flags().BoolVar(&cfg.Later, "later", false, "with --from DIR, read contents when they are needed; for temporary stores")
 	cmd.Flags().BoolVar(&cfg.Shared, "shared", false, "end with the last `amberfs run` that uses the mount")
-	for _, name := range []string{"later", "shared"} {
-		_ = cmd.Flags().MarkHidden(name) // there is one
-	}
+	_ = cmd.Flags().MarkHidden("shared") // there is one
 	cmd.Flags().BoolVar(&cfg.OrEmpty, "or-empty", false, "begin empty if REMOTE has no such snapshot")
 	cmd.Flags().BoolVarP(&foreground, "foreground", "f", false, "stay in the foreground")
 	addOptions(cmd, &options)

@@ -181,16 +181,11 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	bar := a.newProgress()
 	defer bar.done()
 	s := a.starter(bar, func(*daemon.Ready) {})
-	if c.Temp != "" && remote == "" && apply == "" {
-		// The store is temporary: files that change before they are copied may be lost.
-		c.From = from
-	} else {
-		bar.expect(from)
-		err = daemon.Make(cmd.Context(), cfg, s)
-		bar.done()
-		if err != nil {
-			return err
-		}
+	bar.expect(from)
+	err = daemon.Make(cmd.Context(), cfg, s)
+	bar.done()
+	if err != nil {
+		return err
 	}
 	c.Hold = apply != ""
 	a.noteRepository(from)

@@ -8,11 +8,6 @@ const (
 	posUnwritten = -2 // reads as zeros, blocks reserved
 )
 
-// Outside is the first of the positions at which there is no journal, but what is
-// still outside of the store: see snapshot.Store.BeginOutside. To all in here they are
-// positions like others, higher than any that the journal needs.
-const Outside = int64(1) << 62
-
 // An extent says where a run of a file's bytes is: in the journal from pos on,
 // in another ChunkMap from offset pos on, or nowhere (pos below 0).
 type extent struct {

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"io"
 	"math"
 	"sync"
 
@@ -66,9 +65,6 @@ type Span struct {
 	Len int   `json:"len"`
 }
 
-// Blobs returns a writer of blobs.
-func (f *Forest) Blobs() *Blobs { return &Blobs{to: &f.blobs} }
-
 // Write implements io.Writer.
 func (b *Blobs) Write(p []byte) (int, error) {
 	pos, unpin, err := b.to.write(p, b.urgent)
@@ -85,27 +81,4 @@ func (b *Blobs) Done() {
 		unpin()
 	}
 	b.unpin = nil
-}
-
-// ReadBlobs reads what Blobs wrote.
-func ReadBlobs(log *journal.Journal, spans []Span) io.Reader {
-	parts := make([]io.Reader, len(spans))
-	for i, s := range spans {
-		parts[i] = io.NewSectionReader(blobAt{log, s.Pos}, 0, int64(s.Len))
-	}
-	return io.MultiReader(parts...)
-}
-
-// A blobAt reads the blob at a position of the journal.
-type blobAt struct {
-	log *journal.Journal
-	pos int64
-}
-
-// ReadAt implements io.ReaderAt.
-func (b blobAt) ReadAt(p []byte, off int64) (int, error) {
-	if err := b.log.ReadAt(p, b.pos+off, b.pos); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }

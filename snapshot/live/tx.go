@@ -187,7 +187,3 @@ func (tx *Tx) Orphans() (states []*tree.State) {
 	}
 	return states
 }
-
-// SetEpoch raises the number of the epoch, for a state that was made elsewhere and is
-// not sealed.
-func (tx *Tx) SetEpoch(epoch uint64) { tx.f.mu.epoch = max(tx.f.mu.epoch, epoch) }

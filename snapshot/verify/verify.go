@@ -9,7 +9,6 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -66,7 +65,6 @@ func (r *Report) Affect(more ...Affected) {
 type Store struct {
 	Objects elsewhere.Objects
 	Log     *journal.Journal
-	Outside *content.Log // nil: nothing is outside of the store
 	Source  *tree.Source
 }
 
@@ -108,7 +106,7 @@ func (s Store) Run(ctx context.Context, progress func(done, total int64), trees 
 	all := trees()
 	slices.SortFunc(all, func(a, b Tree) int { return a.At.compare(b.At) })
 	intact, err := c.intact(ctx, all)
-	if err != nil || intact && len(c.holes) == 0 && c.Outside == nil {
+	if err != nil || intact && len(c.holes) == 0 {
 		return r, err
 	}
 	for _, t := range all {
@@ -182,9 +180,5 @@ func (c *check) intact(ctx context.Context, trees []Tree) (bool, error) {
 
 // lost reports whether any of n bytes at a position of the journal cannot be read.
 func (c *check) lost(pos, n int64) bool {
-	if pos < content.Outside {
-		return slices.ContainsFunc(c.holes, func(r [2]int64) bool { return pos < r[1] && r[0] < pos+n })
-	}
-	var first [1]byte // of a file that is as it was, or not
-	return c.Outside != nil && (*c.Outside).ReadAt(first[:], pos, pos) != nil
+	return slices.ContainsFunc(c.holes, func(r [2]int64) bool { return pos < r[1] && r[0] < pos+n })
 }

@@ -24,8 +24,6 @@ const (
 	maxUnsealed = 32 << 20
 	// maxCopied is the memory for sealed pages that are changed again.
 	maxCopied = 32 << 20
-	// maxLater is the same for a tree whose contents are outside.
-	maxLater = 256 << 20
 	// inodeSize is what an inode takes, with its directory entry and its page.
 	inodeSize = 1 << 10
 )
@@ -38,9 +36,6 @@ type At struct {
 	Dir  string         // everything goes there, once it is made
 	Made gitbridge.Meta // of the root and of directories that the source leaves out, until it gives others
 	Top  bool           // the root is that of a workspace, where some names are taken
-	// Later: contents are outside, and sealing reads them. So what would be sealed from time to
-	// time stays in memory up to a size at which that is worth more than the time.
-	Later bool
 }
 
 // Builder takes a tree. Its methods are called by one goroutine.
@@ -74,9 +69,6 @@ func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, at 
 		limit:  maxUnsealed,
 		dirs:   make(map[string]uint64),
 		epoch:  1,
-	}
-	if at.Later {
-		b.limit = maxLater
 	}
 	b.src = src.Counting(&b.copied)
 	n := b.node(at.Made)
@@ -120,16 +112,6 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 	}
 	switch {
 	case !n.IsRegular():
-	case e.Later != nil:
-		n.Content = content.New(b.epoch)
-		for _, d := range e.Later.Data {
-			if err := n.Content.Write(b.src.Files, d.Off, d.Len, e.Later.At+d.Off, e.Later.At); err != nil {
-				return err
-			}
-		}
-		if err := n.Content.Truncate(b.src.Files, e.Size); err != nil {
-			return err
-		}
 	case e.Size > 0:
 		if err := b.chunk(p, n, e.Size, e.Data); err != nil {
 			return err
@@ -298,11 +280,6 @@ func contentSize(n *tree.Inode) int64 {
 		return n.Content.Size()
 	}
 	return 0
-}
-
-// Unsealed returns the tree as it is, the next inode number and an unused epoch.
-func (b *Builder) Unsealed() (st *tree.State, next, epoch uint64) {
-	return b.state, b.next, b.epoch + 1
 }
 
 func (b *Builder) Finish() (*tree.State, error) {

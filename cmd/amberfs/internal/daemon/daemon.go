@@ -26,7 +26,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 type Daemon struct {
@@ -123,7 +122,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	}
 	d.connection = &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Timeout: timeout, Log: d.log}
 	d.store, err = openStore(cfg.Store, snapshot.Options{
-		Filling: cfg.From, Refill: service.Refill, Logger: d.log, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime,
+		Filling: cfg.From, Logger: d.log, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime,
 		Connect: d.connection.Connect(ctx),
 	})
 	if err != nil {
@@ -171,25 +170,9 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	d.later("removing exports", d.dropExports) // the last daemon may have been killed before
 	d.later("remotes", func() { d.connection.Run(d.life, d.cfg.Options.Prefetch) })
 	d.later("pushes of the policy", func() { d.service.Backup(d.life) })
-	if d.store.Outside() {
-		d.bringIn(s)
-	}
 	close(d.up)
 	d.log.Info("mounted", "took", time.Since(d.started).Round(time.Millisecond))
 	return d, nil
-}
-
-// bringIn brings in what is outside. What is not in when the daemon ends comes with the
-// last checkpoint.
-func (d *Daemon) bringIn(s Starter) {
-	if from, err := storedir.FilledFrom(d.cfg.Store); err == nil && !d.store.Created() {
-		s.note("the copy of " + from + " was interrupted and goes on: leave " + from + " as it is until it ends")
-	}
-	d.background.Go(func() {
-		if err := service.BringIn(d.life, d.store); err != nil && d.life.Err() == nil {
-			d.log.Error("importing the rest of --from", "err", err)
-		}
-	})
 }
 
 // live waits for the end, and ends in order.

@@ -25,7 +25,6 @@ type Config struct {
 	Mountpoint string
 	Options    mountopt.Options
 	From       string    // fills a new store; "" for none
-	Later      bool      // the contents of From are imported while the mount is in use
 	Shared     bool      // it is a daemon of `run` in its own mount namespace, and ends with its last user
 	Remote     string    // URL@SNAPSHOT that a new store begins with; "" for none
 	OrEmpty    bool      // it begins empty if there is no such snapshot

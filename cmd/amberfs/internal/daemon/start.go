@@ -34,9 +34,6 @@ func (cfg Config) args() []string {
 	}
 	if cfg.From != "" {
 		out = append(out, "--from", cfg.From)
-		if cfg.Later {
-			out = append(out, "--later")
-		}
 	}
 	if cfg.Remote != "" {
 		out = append(out, "--from", cfg.Remote)

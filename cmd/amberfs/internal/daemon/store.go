@@ -107,11 +107,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 			st.note(fmt.Sprintf("%d path(s) of %s cannot be read and are left out: %s", n, cfg.From, first))
 		}
 	}()
-	fill := service.Fill
-	if cfg.Later { // see Daemon.bringIn
-		fill = service.FillLater
-	}
-	if err := fill(ctx, s, cfg.From, o); err != nil {
+	if err := service.Fill(ctx, s, cfg.From, o); err != nil {
 		return err
 	}
 	if err := s.Sync(); err != nil {

@@ -27,7 +27,6 @@ type Config struct {
 	Store      string           `json:"store"`      // absolute
 	Mountpoint string           `json:"mountpoint"` // absolute
 	Temp       string           `json:"temp"`       // removed at the end; "" for none
-	From       string           `json:"from"`       // what the daemon fills a temporary store from; "" for nothing
 	Fork       string           `json:"fork"`       // run in this fork, made when missing
 	Root       bool             `json:"root"`       // the fork is the root directory of the program
 	After      string           `json:"after"`      // snapshot that is taken at the end
@@ -189,7 +188,7 @@ const leaveTime = 30 * time.Second
 
 // joinStore joins the daemon that serves the store, and starts one if there is none.
 func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joined, err error) {
-	cfg := daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: c.From, Later: true, Shared: true, Options: c.Options}
+	cfg := daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, Shared: true, Options: c.Options}
 	cfg.Options.NonEmpty = true // the workspace is in the place of a directory
 	if c.Root && os.Geteuid() == 0 {
 		cfg.Options.AllowOther = true // a container has several users

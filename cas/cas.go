@@ -77,6 +77,8 @@ type Options struct {
 	Logger   *slog.Logger // default: discard
 	PackSize int64        // bytes at which a new pack is begun; default 128 MiB
 	ReadOnly bool         // change nothing on disk; the index is built in memory
+	Salvage  bool         // see manifest.Options
+	NoCommit bool         // leave the manifest as it is
 
 	indexDir string // for tests that keep the packs in memory
 }

@@ -28,6 +28,9 @@ func (s *Store) Commit(ops ...MetaOp) error {
 			return fmt.Errorf("commit: %w", err)
 		}
 	}
+	if s.o.NoCommit {
+		return errs.ReadOnly
+	}
 	if err := s.begin(true); err != nil {
 		return err
 	}

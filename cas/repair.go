@@ -14,7 +14,7 @@ import (
 // quarantine, and its object is missing from then on, until it is put again. Then the
 // index is rebuilt from the packs alone.
 func Repair(dir string, o Options) (RepairResult, error) {
-	o.ReadOnly = false
+	o.ReadOnly, o.NoCommit, o.Salvage = false, false, true
 	r := &repairer{}
 	err := r.packs(dir, o)
 	var s *Store

@@ -179,7 +179,7 @@ func (s *Store) loadPacks() error {
 
 func (s *Store) openManifest() (err error) {
 	s.manifest, err = manifest.Open(s.fs, s.dir, manifest.Options{
-		Logger: s.log, New: !s.packs.used(), ReadOnly: s.o.ReadOnly, Room: s.space.forMeta,
+		Logger: s.log, New: !s.packs.used(), ReadOnly: s.o.ReadOnly || s.o.NoCommit, Salvage: s.o.Salvage, Room: s.space.forMeta,
 	})
 	return noSpace(err)
 }

@@ -169,7 +169,7 @@ func (s opening) open() error {
 	if err != nil {
 		return err
 	}
-	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger}); err != nil {
+	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger, Salvage: s.opt.Salvage, NoCommit: s.opt.ReadOnly}); err != nil {
 		return err
 	}
 	at, err := s.lastCheckpoint()

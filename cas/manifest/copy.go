@@ -2,12 +2,14 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -46,68 +48,95 @@ func (s *state) ops() []Op {
 	return ops
 }
 
-// A reading is what was found in one copy: what its records say up to the first that is
-// damaged.
+// A place is where a record lies in a copy.
+type place struct {
+	copy   int
+	off, n int64
+	seq    uint64
+}
+
+// A reading is what was found in one copy. Its records are whole, and follow each other up
+// to the first gap; behind that come those that were found further on.
 type reading struct {
-	state
-	missing   bool
-	size      int64
-	base, end int64 // bytes of the first record, and of all; base is 0 if there is none
-	damage    error // why it is not as it was written
+	missing bool
+	size    int64
+	records []place
+	base    int64  // bytes of the first record, 0 if it is not at the beginning
+	end     int64  // of the records before the first gap
+	seq     uint64 // of the last of them
+	least   uint64 // there was a commit of this number at least
+	damage  error  // why the copy is not as it was written
 }
 
 // read reads a copy. The errors are errs.Format, and those of a disk that says nothing
 // about what is in the file.
-func (m *Manifest) read(name string) (*reading, error) {
-	c := &reading{state: state{entries: map[string][]byte{}}}
-	b, err := vfs.ReadFile(m.fs, m.path(name))
+func (m *Manifest) read(i int) (*reading, error) {
+	c := &reading{}
+	name := names[i]
+	f, err := vfs.Open(m.fs, m.path(name))
+	if err == nil {
+		defer f.Close()
+		c.size, err = f.Size()
+	}
+	if err == nil && c.size > maxFile {
+		c.damage = fmt.Errorf("%d bytes are more than a manifest has", c.size)
+		return c, nil
+	}
+	if err == nil {
+		err = c.scan(f, i)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.missing, c.damage = true, errors.New("the file is missing")
-		return c, nil
-	case vfs.IsDamage(err) || errors.Is(err, syscall.EFBIG):
-		c.damage = err
-		return c, nil
-	case err != nil:
+	case errors.Is(err, errs.Format) || err != nil && !vfs.IsDamage(err):
 		return nil, fmt.Errorf("read %s: %w", name, err)
+	case err != nil:
+		c.damage = err
 	}
-	return c, c.scan(m.codec, b)
+	return c, nil
 }
 
-// scan replays the records that b begins with.
-func (c *reading) scan(z codec, b []byte) error {
-	c.size = int64(len(b))
-	for c.end < c.size {
-		rest := b[c.end:]
-		seq, body, err := cutRecord(rest)
-		if errors.Is(err, errs.Format) {
-			return err
+// scan finds the records of a copy.
+func (c *reading) scan(r io.ReaderAt, copy int) error {
+	// What a gap takes to be searched is bounded, whatever is in the file.
+	f := &search{r: r, size: c.size, left: 8 * c.size}
+	gap := false
+	for off := int64(0); off < c.size; {
+		h, err := f.record(off)
+		last := c.seq
+		if n := len(c.records); n > 0 {
+			last = c.records[n-1].seq
 		}
-		if err == nil && c.base > 0 && seq != c.seq+1 {
+		if err == nil && (len(c.records) > 0 || gap) && (h.seq <= last || !gap && h.seq != last+1) {
 			err = errNoRecord
 		}
-		var ops []Op
 		if err == nil {
-			ops, err = z.decode(body)
-		}
-		if err != nil {
-			if c.base == 0 || recordBehind(rest) {
-				c.damage = fmt.Errorf("at byte %d: %w", c.end, err)
+			c.records = append(c.records, place{copy, off, headerSize + h.length, h.seq})
+			if gap && c.damage == nil {
+				c.damage = fmt.Errorf("at byte %d: %w", c.end, errNoRecord)
 			}
-			return nil
+			off += headerSize + h.length
+			if !gap {
+				c.seq, c.end = h.seq, off
+				c.base = cmp.Or(c.base, off)
+			}
+			continue
 		}
-		for _, op := range ops {
-			c.set(op)
+		if errors.Is(err, errs.Format) && !gap {
+			return err
 		}
-		if !c.fits(0, 0) {
-			c.base, c.damage = 0, errTooMuch
-			return nil
+		if !errors.Is(err, errNoRecord) && !errors.Is(err, errs.Format) && !vfs.IsDamage(err) {
+			return err
 		}
-		c.seq = seq
-		c.end += headerSize + int64(len(body))
-		if c.base == 0 {
-			c.base = c.end
+		unreadable := !errors.Is(err, errNoRecord) && !errors.Is(err, errs.Format)
+		if (c.base == 0 || unreadable) && c.damage == nil {
+			c.damage = fmt.Errorf("at byte %d: %w", off, err)
 		}
+		if unreadable { // a kill leaves no such end
+			c.least = last + 1
+		}
+		gap = true
+		off = f.next(off)
 	}
 	if c.size == 0 {
 		c.damage = errors.New("the file is empty")
@@ -175,6 +204,11 @@ func (m *Manifest) inUse() (list []*file) {
 func (m *Manifest) append(r []byte) error {
 	inUse := m.inUse()
 	for _, f := range inUse {
+		if f.end+int64(len(r)) > maxFile {
+			return errTooMuch
+		}
+	}
+	for _, f := range inUse {
 		if _, err := f.WriteAt(r, f.end); err != nil {
 			for _, f := range inUse {
 				if cerr := f.cut(); cerr != nil {
@@ -202,6 +236,19 @@ func (m *Manifest) due() bool {
 	})
 }
 
+// setAside keeps a copy that has commits which a salvage leaves out.
+func (m *Manifest) setAside(name string) error {
+	dir := m.path("quarantine")
+	if err := m.fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	err := m.fs.Rename(m.path(name), filepath.Join(dir, fmt.Sprintf("%s-%d", name, m.state.seq)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, m.fs.SyncDir(dir))
+}
+
 // rewriteCopy replaces a copy by one record of what is in force. Until the new file has
 // the name, the old one stays in use.
 func (m *Manifest) rewriteCopy(i int) error {
@@ -214,7 +261,10 @@ func (m *Manifest) rewriteCopy(i int) error {
 	}
 	path := m.path(names[i])
 	tmp := path + ".tmp"
-	if err = vfs.WriteSynced(m.fs, tmp, r); err == nil {
+	if err = vfs.WriteSynced(m.fs, tmp, r); err == nil && m.aside {
+		err = m.setAside(names[i])
+	}
+	if err == nil {
 		err = m.fs.Rename(tmp, path)
 	}
 	if err != nil {

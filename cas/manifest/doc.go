@@ -9,10 +9,10 @@
 // # Two copies
 //
 // The log is kept twice, as the files manifest and manifest.copy. A commit writes
-// to both, then syncs both, so each has all that was ever acknowledged. Open reads each
-// copy up to the first record that is damaged, takes the longer one, and replaces the
-// other one if it is missing, damaged or shorter. If neither begins with a sound record,
-// Open fails.
+// to both, then syncs both, so each has all that was ever acknowledged. Open takes each
+// commit from the copy in which it is sound, and replaces a copy that is missing, damaged
+// or shorter. If neither begins with a sound record, Open fails. It also fails if a commit is
+// sound in neither while later ones are; a salvage leaves these out and keeps the files.
 //
 // # What is on disk
 //

@@ -29,6 +29,9 @@ type Options struct {
 	Logger   *slog.Logger // not nil
 	New      bool         // the store is empty: it is no loss that there is no manifest
 	ReadOnly bool         // change nothing on disk
+	// Salvage opens an older state if commits behind damage cannot be applied. The files
+	// with them are kept in the folder quarantine.
+	Salvage bool
 	// Room returns an error if n bytes must not be written, for the disk is full.
 	Room func(n int64) error
 }
@@ -43,6 +46,7 @@ type Manifest struct {
 
 	writing sync.Mutex
 	copies  [2]file // guarded by writing
+	aside   bool    // a copy that is replaced is kept in quarantine
 	codec   codec
 
 	data  sync.RWMutex
@@ -50,7 +54,8 @@ type Manifest struct {
 }
 
 // Open opens the manifest of the store in dir and makes one if there is none. A copy
-// that is missing, damaged or behind is replaced. Errors: ErrLost.
+// that is missing, damaged or behind is replaced. Errors: ErrLost, and errs.Damaged if
+// there are commits that cannot be applied, because both copies lack one before them.
 func Open(fsys vfs.FS, dir string, o Options) (*Manifest, error) {
 	m := &Manifest{fs: fsys, dir: dir, o: o, codec: newCodec()}
 	if err := m.open(); err != nil {
@@ -63,26 +68,19 @@ func (m *Manifest) path(name string) string { return filepath.Join(m.dir, name) 
 
 func (m *Manifest) open() error {
 	var found [2]*reading
-	m.state.entries = map[string][]byte{}
-	usable := false
-	for i, name := range names {
-		c, err := m.read(name)
+	for i := range names {
+		c, err := m.read(i)
 		if err != nil {
 			return err
 		}
 		found[i] = c
-		if c.base > 0 && (!usable || c.seq > m.state.seq) {
-			usable, m.state = true, c.state
-		}
 	}
-	if !usable && !(m.o.New && found[0].missing && found[1].missing) {
-		return fmt.Errorf("%w (%w; %w)", ErrLost, found[0].damage, found[1].damage)
-	}
-	if m.o.ReadOnly {
-		return nil
+	usable, err := m.load(found)
+	if err != nil || m.o.ReadOnly {
+		return err
 	}
 	for i, c := range found {
-		if c.base > 0 && c.seq == m.state.seq {
+		if c.base > 0 && c.damage == nil && c.seq == m.state.seq {
 			if err := m.resume(i, c); err != nil {
 				return err
 			}
@@ -103,6 +101,7 @@ func (m *Manifest) open() error {
 			m.o.Logger.Warn("for the time being there is one copy of the manifest", "err", err)
 		}
 	}
+	m.aside = false
 	return nil
 }
 
@@ -197,8 +196,8 @@ func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) 
 func (m *Manifest) Verify(bad func(file, reason string)) (size int64, err error) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	for _, name := range names {
-		c, err := m.read(name)
+	for i, name := range names {
+		c, err := m.read(i)
 		if err != nil {
 			return 0, err
 		}

@@ -245,18 +245,19 @@ func recordEnds(t testing.TB, fsys vfs.FS) (ends []int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := 0; end < len(b); ends = append(ends, end) {
-		_, body, err := cutRecord(b[end:])
-		if err != nil {
-			t.Fatal(err)
-		}
-		end += headerSize + len(body)
+	c := &reading{size: int64(len(b))}
+	if err := c.scan(bytes.NewReader(b), 0); err != nil || c.end != c.size {
+		t.Fatal(c, err)
+	}
+	for _, at := range c.records {
+		ends = append(ends, int(at.off+at.n))
 	}
 	return ends
 }
 
-// TestBothCopiesDamaged: the longer valid copy wins. Verify names those that are damaged
-// before the other one is replaced. If neither has a sound record, Open fails.
+// TestBothCopiesDamaged: damage in two places takes nothing away. Where both copies lack the
+// same commit, what lies behind it is not cut off: Open fails, and a salvage keeps it. If
+// neither has a sound record at the beginning, Open fails.
 func TestBothCopiesDamaged(t *testing.T) {
 	fsys, states := small(t)
 	ends := recordEnds(t, fsys)
@@ -266,20 +267,28 @@ func TestBothCopiesDamaged(t *testing.T) {
 			for n, end := range []int{ends[i], ends[j]} {
 				change(t, c, names[n], func(b []byte) []byte { b[end-1] ^= 4; return b })
 			}
-			if max(i, j) == 0 {
+			last := len(ends) - 1
+			switch {
+			case i == 0 && j == 0:
 				if _, err := Open(c, dir, options()); !errors.Is(err, ErrLost) {
 					t.Errorf("without a sound record: %v", err)
 				}
-				continue
+			case i == j && i < last:
+				bothLack(t, c, states, i)
+			default:
+				kept := states[last]
+				if i == last && j == last { // as a power cut leaves it
+					kept = states[last-1]
+				}
+				m, found := readOnly(t, c)
+				want(t, m, kept)
+				if len(found) == 0 && min(i, j) < last-1 {
+					t.Errorf("records %d and %d damaged: verify says nothing", i, j)
+				}
+				m = open(t, c, options())
+				want(t, m, kept)
+				clean(t, m)
 			}
-			m, found := readOnly(t, c)
-			want(t, m, states[max(i, j)-1])
-			if torn := max(i, j) == len(ends)-1; len(found) != 2 && !torn || len(found) == 0 && min(i, j) < len(ends)-2 {
-				t.Errorf("records %d and %d damaged: verify says %+v", i, j, found)
-			}
-			m = open(t, c, options())
-			want(t, m, states[max(i, j)-1])
-			clean(t, m)
 		}
 	}
 	for _, name := range names {
@@ -290,6 +299,74 @@ func TestBothCopiesDamaged(t *testing.T) {
 	if _, err := Open(fsys, dir, options()); !errors.Is(err, ErrLost) {
 		t.Errorf("without files: %v", err)
 	}
+}
+
+// bothLack opens a manifest that has lost a commit, and others behind it not.
+func bothLack(t *testing.T, c *vfstest.Mem, states []map[string]string, lost int) {
+	t.Helper()
+	if _, err := Open(c, dir, options()); !errors.Is(err, errs.Damaged) || !strings.Contains(err.Error(), "verify --repair") {
+		t.Fatalf("without commit %d: %v", lost, err)
+	}
+	o := options()
+	o.Salvage, o.ReadOnly = true, true
+	want(t, open(t, c, o), states[lost-1])
+	o.ReadOnly = false
+	m := open(t, c, o)
+	want(t, m, states[lost-1])
+	clean(t, m)
+	commit(t, m, Op{Key: "more", Value: []byte("x")})
+	want(t, open(t, c, options()), all(t, m))
+	aside, err := c.ReadDir(dir + "/quarantine")
+	if err != nil || len(aside) != 2 {
+		t.Fatalf("in quarantine: %v, %v", aside, err)
+	}
+	for _, i := range aside {
+		b, err := vfs.ReadFile(c, dir+"/quarantine/"+i.Name)
+		r := &reading{size: int64(len(b))}
+		if err = errors.Join(err, r.scan(bytes.NewReader(b), 0)); err != nil || len(r.records) != len(states)-1 {
+			t.Errorf("%s has %d of %d records: %v", i.Name, len(r.records), len(states)-1, err)
+		}
+	}
+}
+
+// TestUnreadableSector: what the disk does not give at the end of both copies is no torn end.
+func TestUnreadableSector(t *testing.T) {
+	fsys, states := small(t)
+	ends := recordEnds(t, fsys)
+	at := int64(ends[len(ends)-1] - 3)
+	one, both := unreadable{fsys, names[:1], at}, unreadable{fsys, names[:], at}
+	if _, err := Open(both, dir, options()); !errors.Is(err, errs.Damaged) {
+		t.Errorf("both copies: %v", err)
+	}
+	want(t, open(t, one, options()), states[len(states)-1])
+}
+
+// unreadable is a disk that fails at a byte of some files.
+type unreadable struct {
+	vfs.FS
+	names []string
+	at    int64
+}
+
+func (u unreadable) OpenFile(name string, flag int, perm os.FileMode) (vfs.File, error) {
+	f, err := u.FS.OpenFile(name, flag, perm)
+	if err == nil && slices.Contains(u.names, strings.TrimPrefix(name, dir+"/")) {
+		f = unreadableFile{f, u.at}
+	}
+	return f, err
+}
+
+type unreadableFile struct {
+	vfs.File
+	at int64
+}
+
+func (f unreadableFile) ReadAt(p []byte, off int64) (int, error) {
+	if off <= f.at && f.at < off+int64(len(p)) {
+		n, _ := f.File.ReadAt(p[:f.at-off], off)
+		return n, syscall.EIO
+	}
+	return f.File.ReadAt(p, off)
 }
 
 // TestKillInACommit: one copy may have the last record and the other not, or a part.
@@ -439,6 +516,61 @@ func TestLimits(t *testing.T) {
 	want(t, m, map[string]string{})
 }
 
+// TestWhatFitsIsRead: up to its limits, what is written can be read. A manifest of more bytes
+// than a file that is read whole may have is one, and so is one that is full.
+func TestWhatFitsIsRead(t *testing.T) {
+	tmp := t.TempDir()
+	o := options()
+	o.New = true
+	m, err := Open(vfs.OS, tmp, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noise := rand.NewChaCha8([32]byte{1})
+	for i := range 34 {
+		v := make([]byte, MaxValue)
+		_, _ = noise.Read(v)
+		commit(t, m, Op{Key: fmt.Sprint("k", i), Value: v})
+	}
+	entries := m.state.entries
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m, err = Open(vfs.OS, tmp, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if !maps.EqualFunc(entries, m.state.entries, bytes.Equal) {
+		t.Error("it has other entries")
+	}
+	clean(t, m)
+}
+
+// TestFileLimit: a copy never gets larger than one that is read.
+func TestFileLimit(t *testing.T) {
+	defer func(n int64) { maxFile = n }(maxFile)
+	maxFile = 64 << 10
+	fsys := newDisk(t)
+	m := create(t, fsys)
+	v := make([]byte, 7000)
+	noise := rand.NewChaCha8([32]byte{2})
+	n := 0
+	for ; n < 100; n++ {
+		_, _ = noise.Read(v)
+		if err := m.Commit(Op{Key: fmt.Sprint(n), Value: v}); err != nil {
+			if !errors.Is(err, errTooMuch) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if n < 5 || n == 100 {
+		t.Fatalf("%d commits", n)
+	}
+	want(t, open(t, fsys, options()), all(t, m))
+}
+
 // As many snapshots as there may be between two checkpoints fit into one commit.
 func TestLargeCommit(t *testing.T) {
 	fsys := newDisk(t)
@@ -518,10 +650,9 @@ func FuzzScan(f *testing.F) {
 	f.Add(whole)
 	f.Add(whole[:len(whole)-20])
 	f.Add(whole[headerSize:])
-	z := newCodec()
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c := &reading{state: state{entries: map[string][]byte{}}}
-		if err := c.scan(z, b); err == nil && (c.end > c.size || c.base > c.end) {
+		c := &reading{size: int64(len(b))}
+		if err := c.scan(bytes.NewReader(b), 0); err == nil && (c.end > c.size || c.base > c.end) {
 			t.Fatalf("it ends at %d of %d", c.end, c.size)
 		}
 	})

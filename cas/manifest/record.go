@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -21,11 +22,15 @@ const (
 	MaxValue = 4 << 20
 
 	maxBytes = 512 << 20 // of all keys and values
-	maxBody  = 640 << 20 // of a record, expanded
+	maxBody  = 640 << 20 // of a record, compressed or expanded
 )
 
-// maxEntries is how many keys there can be. Tests set it lower.
-var maxEntries = 1 << 20
+// Limits of keys and of the bytes of a copy. Tests set them lower. The second is more than
+// the log of a full manifest has before it is written anew.
+var (
+	maxEntries       = 1 << 20
+	maxFile    int64 = 2 << 30
+)
 
 var crcTable = crc32.MakeTable(crc32.Castagnoli)
 
@@ -63,6 +68,9 @@ func (c codec) encode(seq uint64, ops []Op) ([]byte, error) {
 		return nil, errTooMuch
 	}
 	b := c.enc.EncodeAll(plain, make([]byte, headerSize))
+	if len(b)-headerSize > maxBody {
+		return nil, errTooMuch
+	}
 	copy(b, magic)
 	binary.LittleEndian.PutUint16(b[4:], version)
 	binary.LittleEndian.PutUint64(b[8:], seq)
@@ -81,37 +89,95 @@ func (c codec) decode(body []byte) ([]Op, error) {
 	return decodeOps(plain)
 }
 
-// cutRecord returns the sequence number and the body of the record that b begins with.
-// The error is errs.Format for a sound header of another version.
-func cutRecord(b []byte) (seq uint64, body []byte, err error) {
-	if len(b) < headerSize || string(b[:4]) != magic || crc32.Checksum(b[:24], crcTable) != binary.LittleEndian.Uint32(b[24:]) {
-		return 0, nil, errNoRecord
-	}
-	if v := binary.LittleEndian.Uint16(b[4:]); v != version {
-		return 0, nil, errs.New(errs.Format, "manifest version %d, this version of amberfs reads version %d", v, version)
-	}
-	n := binary.LittleEndian.Uint32(b[16:])
-	body = b[headerSize:]
-	if uint64(n) > uint64(len(body)) || crc32.Checksum(body[:n], crcTable) != binary.LittleEndian.Uint32(b[20:]) {
-		return 0, nil, errNoRecord
-	}
-	return binary.LittleEndian.Uint64(b[8:]), body[:n:n], nil
+// A head is what the header of a record says.
+type head struct {
+	seq    uint64
+	length int64 // of the body
+	crc    uint32
 }
 
-// recordBehind reports whether there is a record behind the first byte of b. Then what b
-// begins with was damaged; otherwise a kill or a power cut may have torn it.
-func recordBehind(b []byte) bool {
-	for len(b) > 0 {
-		i := bytes.Index(b[1:], []byte(magic))
-		if i < 0 {
-			return false
-		}
-		b = b[1+i:]
-		if _, _, err := cutRecord(b); err == nil {
-			return true
-		}
+// readHead decodes a header. The error is errs.Format for a sound one of another version.
+func readHead(b []byte) (head, error) {
+	if len(b) < headerSize || string(b[:4]) != magic || crc32.Checksum(b[:24], crcTable) != binary.LittleEndian.Uint32(b[24:]) {
+		return head{}, errNoRecord
 	}
-	return false
+	if v := binary.LittleEndian.Uint16(b[4:]); v != version {
+		return head{}, errs.New(errs.Format, "manifest version %d, this version of amberfs reads version %d", v, version)
+	}
+	h := head{binary.LittleEndian.Uint64(b[8:]), int64(binary.LittleEndian.Uint32(b[16:])), binary.LittleEndian.Uint32(b[20:])}
+	if h.length > maxBody {
+		return head{}, errNoRecord
+	}
+	return h, nil
+}
+
+// A search finds records in a file. It reads through a buffer of bounded size.
+type search struct {
+	r    io.ReaderAt
+	size int64
+	left int64 // bytes of bodies that may still be read
+	buf  []byte
+	at   int64 // offset of buf[0]
+}
+
+const searchStep = 1 << 20 // bytes read at a time
+
+// window returns the bytes at off, at least n of them unless the file ends.
+func (s *search) window(off int64, n int) ([]byte, error) {
+	if off < s.at || off+int64(n) > s.at+int64(len(s.buf)) {
+		if s.buf == nil {
+			s.buf = make([]byte, min(searchStep, s.size))
+		}
+		k, err := s.r.ReadAt(s.buf[:cap(s.buf)], off)
+		if k < n && err != nil && err != io.EOF {
+			s.buf = s.buf[:0]
+			return nil, err
+		}
+		s.buf, s.at = s.buf[:k], off
+	}
+	return s.buf[off-s.at:], nil
+}
+
+// record reads the header of a record, and compares the body with its checksum.
+func (s *search) record(off int64) (head, error) {
+	b, err := s.window(off, headerSize)
+	if err != nil {
+		return head{}, err
+	}
+	h, err := readHead(b)
+	if err != nil {
+		return h, err
+	}
+	if h.length > s.size-off-headerSize || h.length > s.left {
+		return h, errNoRecord
+	}
+	s.left -= h.length
+	sum := crc32.New(crcTable)
+	if _, err := io.Copy(sum, io.NewSectionReader(s.r, off+headerSize, h.length)); err != nil {
+		return h, err
+	}
+	if sum.Sum32() != h.crc {
+		return h, errNoRecord
+	}
+	return h, nil
+}
+
+// next returns where the next record may begin behind off, or the size. What the disk
+// cannot read is passed over.
+func (s *search) next(off int64) int64 {
+	const block = 4096
+	for off++; off < s.size; {
+		b, err := s.window(off, len(magic))
+		if err != nil {
+			off = (off/block + 1) * block
+			continue
+		}
+		if i := bytes.Index(b, []byte(magic)); i >= 0 {
+			return off + int64(i)
+		}
+		off += int64(max(len(b)-len(magic)+1, 1))
+	}
+	return s.size
 }
 
 func appendOps(b []byte, ops []Op) []byte {

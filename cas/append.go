@@ -19,8 +19,9 @@ type appender struct {
 
 // appendObject writes a built record and enters it into the fresh overlay, so
 // that it can be found from now on. With only set, it does so just if the
-// object still lies there (gc moves objects).
-func (s *Store) appendObject(h *header, rec []byte, only *loc) (loc, error) {
+// object still lies there (gc moves objects). The record at instead, if there is one, cannot
+// be used.
+func (s *Store) appendObject(h *header, rec []byte, only, instead *loc) (loc, error) {
 	a := &s.packs.tail
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,6 +53,10 @@ func (s *Store) appendObject(h *header, rec []byte, only *loc) (loc, error) {
 			return l, err
 		}
 		s.index.uncount(now)
+	}
+	if instead != nil {
+		s.index.uncount(*instead)
+		s.index.unmark(h.hash)
 	}
 	s.index.enter(h.hash, l)
 	return l, nil

@@ -11,6 +11,7 @@ import (
 // Keys of the index begin with one byte that says what they are.
 const (
 	keyHead   = 'h' // → indexHead
+	keyMark   = 'b' // hash → place at which the object was found damaged
 	keyObject = 'o' // hash → place
 	keyPack   = 'p' // pack id → packInfo
 )

@@ -25,8 +25,8 @@
 // packs from these offsets on.
 //
 // Get asks memory and Badger for the place, reads, expands, and always compares with the
-// hash. If that fails, only this object is damaged. A Put of the same bytes stores it
-// again.
+// hash. If that fails, only this object is damaged. The index keeps a mark of that, and of
+// what Verify finds, so that a Put of the same bytes stores it again.
 //
 // # Collection
 //

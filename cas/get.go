@@ -95,26 +95,27 @@ func (s *Store) read(h Hash, l loc, dst []byte) ([]byte, error) {
 
 var errHash = errors.New("the bytes do not have the object's hash")
 
-// healed forgets that an object was found damaged where it has just been read: the
-// disk has thought better of it.
+// healed clears the mark of an object after a good read of the place.
 func (s *Store) healed(h Hash, l loc) {
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
 	if b, ok := s.index.bad[h]; ok && b.same(l) {
-		delete(s.index.bad, h)
+		s.index.unmark(h)
 	}
 }
 
-// damaged remembers that an object is not what it should be, logs it the first
-// time, and returns the error for the reader.
+// damaged marks an object, logs it the first time, and returns the error for the reader.
 func (s *Store) damaged(h Hash, l loc, cause error) error {
 	e := &Damage{Hash: h, Kind: l.kind, Pack: packName(l.pack), Offset: l.off, Length: l.size(), Reason: cause.Error()}
 	s.index.mu.Lock()
-	old, known := s.index.bad[h]
-	s.index.bad[h] = l
+	first := s.index.mark(h, l)
 	s.index.mu.Unlock()
-	if !known || !old.same(l) {
-		s.log.Error("damage found", "object", h, "pack", e.Pack, "offset", l.off, "reason", cause)
+	if !first {
+		return e
+	}
+	s.log.Error("damage found", "object", h, "pack", e.Pack, "offset", l.off, "reason", cause)
+	if err := s.index.saveMarks(); err != nil { // the next flush writes it
+		s.log.Warn("cannot write down which object is damaged", "object", h, "err", err)
 	}
 	return e
 }

@@ -31,10 +31,11 @@ type index struct {
 
 	writing sync.Mutex // held while the database is written
 
-	mu       sync.Mutex   // guards what follows, and the figures of all packs
-	fresh    overlay      // not in the database yet
-	flushing overlay      // being written to it, or empty
-	bad      map[Hash]loc // found damaged: the next Put stores them again
+	mu       sync.Mutex    // guards what follows, and the figures of all packs
+	fresh    overlay       // not in the database yet
+	flushing overlay       // being written to it, or empty
+	bad      map[Hash]loc  // marks, see marks.go
+	unsaved  map[Hash]bool // objects whose mark was changed since it was written
 }
 
 // An overlay is what the database does not hold yet.
@@ -46,7 +47,7 @@ type overlay struct {
 func newOverlay() overlay { return overlay{objects: map[Hash]loc{}} }
 
 func newIndex() *index {
-	return &index{fresh: newOverlay(), bad: map[Hash]loc{}}
+	return &index{fresh: newOverlay(), bad: map[Hash]loc{}, unsaved: map[Hash]bool{}}
 }
 
 // reset forgets what is in memory.
@@ -151,6 +152,9 @@ func (x *index) flush() error {
 func (x *index) flushLocked() error {
 	if x.readOnly {
 		return nil
+	}
+	if err := x.saveMarksLocked(); err != nil {
+		return fmt.Errorf("write index: %w", noSpace(err))
 	}
 	over, infos, dirty := x.beginFlush()
 	if len(over.objects) == 0 && len(infos) == 0 {

@@ -62,13 +62,14 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 	defer s.gc.gate.RUnlock()
 	_, err, _ = s.puts.Do(string(h[:]), func() (any, error) {
 		return nil, guard.Do(func() error {
-			if s.present(h) {
+			here, instead := s.present(h)
+			if here {
 				return nil
 			}
 			if rec == nil {
 				build()
 			}
-			_, err := s.appendObject(hdr, *rec, nil)
+			_, err := s.appendObject(hdr, *rec, nil, instead)
 			return err
 		})
 	})
@@ -84,22 +85,22 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 	return h, n, nil
 }
 
-// present reports whether an object need not be stored.
-func (s *Store) present(h Hash) bool {
-	here, err := s.has(h, true)
+// present reports whether an object need not be stored, and where it is that cannot be used.
+func (s *Store) present(h Hash) (here bool, unusable *loc) {
+	here, unusable, err := s.has(h)
 	if err != nil {
 		// It is in doubt, not in the way: storing it again costs some space.
 		s.log.Error("index lookup failed, object is stored again", "object", h, "err", err, guard.Stack(err))
 	}
-	return here
+	return here, unusable
 }
 
-// has reports whether Get would find an object, and keeps it from a collection. With
-// forget, one that cannot be used is taken out of the figures. The gate is held.
-func (s *Store) has(h Hash, forget bool) (bool, error) {
+// has reports whether Get would find an object, and keeps it from a collection; or where it
+// is that cannot be used. The gate is held.
+func (s *Store) has(h Hash) (here bool, unusable *loc, err error) {
 	l, ok, err := s.index.find(h)
 	if err != nil || !ok {
-		return false, err
+		return false, nil, err
 	}
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
@@ -107,13 +108,9 @@ func (s *Store) has(h Hash, forget bool) (bool, error) {
 		if s.gc.current != nil {
 			s.gc.current.touch(l)
 		}
-		return true, nil
+		return true, nil, nil
 	}
-	if forget {
-		s.index.uncount(l)
-		delete(s.index.bad, h)
-	}
-	return false, nil
+	return false, &l, nil
 }
 
 // usable reports whether an object that is there need not be stored again: it was
@@ -135,7 +132,7 @@ func (s *Store) Has(h Hash) (bool, error) {
 	defer s.life.RUnlock()
 	s.gc.gate.RLock()
 	defer s.gc.gate.RUnlock()
-	here, err := s.has(h, false)
+	here, _, err := s.has(h)
 	if err != nil {
 		return false, fmt.Errorf("look for object %s: %w", h, err)
 	}

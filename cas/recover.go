@@ -40,6 +40,9 @@ func (s *recovery) recover() error {
 			return err
 		}
 	}
+	if err := s.index.loadMarks(); err != nil {
+		return err
+	}
 	if s.o.ReadOnly {
 		return nil
 	}

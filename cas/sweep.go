@@ -122,6 +122,11 @@ func (s *sweeper) decide(w *sweepPlan) error {
 	for _, l := range gone {
 		w.p.info.remove(l)
 	}
+	for h := range s.index.bad {
+		if l := s.index.bad[h]; l.pack == w.p.id && !s.c.kept(l.place()) && l.off < w.limit {
+			s.index.unmark(h)
+		}
+	}
 	return nil
 }
 
@@ -184,7 +189,7 @@ func (s *sweeper) move(ctx context.Context, w *sweepPlan) error {
 			return fmt.Errorf("object %s: %w", r.hash, ErrDamaged)
 		}
 		from := h.loc(w.p.id, r.off)
-		if _, err = s.appendObject(&h, buf, &from); err != nil {
+		if _, err = s.appendObject(&h, buf, &from, nil); err != nil {
 			return err
 		}
 		w.moved += h.size()

@@ -25,7 +25,11 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64), ba
 	}
 	defer s.gc.running.Release(1)
 	v := &verifier{s: s, progress: progress, bad: bad, good: locSet{}, reported: map[Hash]struct{}{}, limits: map[uint64]int64{}}
-	if err := v.run(ctx); err != nil {
+	err := v.run(ctx)
+	if merr := s.index.saveMarks(); merr != nil { // the next flush writes them
+		s.log.Warn("cannot write down which objects are damaged", "err", merr)
+	}
+	if err != nil {
 		return v.res, fmt.Errorf("verify: %w", err)
 	}
 	return v.res, nil
@@ -90,7 +94,7 @@ func (v *verifier) pack(ctx context.Context, p *pack, limit int64) error {
 			v.progress(v.res.Bytes, max(v.total, v.res.Bytes))
 		}
 		if it.bad != "" {
-			v.report(damageOf(p, it))
+			v.bytesOf(p, it)
 			return nil
 		}
 		if it.kind == kindFree {
@@ -109,11 +113,30 @@ func damageOf(p *pack, it *item) Damage {
 	return d
 }
 
+// bytesOf reports a record that is not as it was written, and marks its object.
+func (v *verifier) bytesOf(p *pack, it *item) {
+	v.report(damageOf(p, it))
+	if !it.lost && it.isObject() {
+		v.mark(it.hash, it.loc(p.id, it.off))
+	}
+}
+
+// mark has an object stored again by the next Put, if this is where it is read.
+func (v *verifier) mark(h Hash, l loc) {
+	now, ok, err := v.s.index.find(h)
+	if err != nil || !ok || !now.same(l) {
+		return
+	}
+	v.s.index.mu.Lock()
+	defer v.s.index.mu.Unlock()
+	v.s.index.mark(h, l)
+}
+
 // object checks an intact record of an object against its hash and the index.
 func (v *verifier) object(p *pack, it *item) {
 	if err := v.s.checkBody(it); err != nil {
 		it.bad = err.Error()
-		v.report(damageOf(p, it))
+		v.bytesOf(p, it)
 		return
 	}
 	here := it.loc(p.id, it.off)
@@ -187,4 +210,5 @@ func (v *verifier) place(h Hash, l loc) {
 		d.Reason = "the pack is missing"
 	}
 	v.report(d)
+	v.mark(h, l)
 }

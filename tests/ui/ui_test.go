@@ -83,10 +83,17 @@ func open(t *testing.T, m *harness.Mount, args ...string) *browser {
 		}
 	})
 	must(t, chromedp.Run(ctx)) // starts the browser, which lives as long as this context
+	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := page.AddScriptToEvaluateOnNewDocument(patient).Do(ctx)
+		return err
+	}))
 	b.do(chromedp.Navigate(b.url))
 	b.wait(`document.querySelectorAll('#snapshots [role=option]').length > 0`)
 	return b
 }
+
+// patient makes messages of the page stay until they are read.
+const patient = `{ const real = window.setTimeout; window.setTimeout = (f, ms, ...rest) => real(f, ms >= 10000 ? 1e9 : ms, ...rest); }`
 
 func (b *browser) do(actions ...chromedp.Action) {
 	b.t.Helper()

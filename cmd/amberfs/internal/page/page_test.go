@@ -283,10 +283,14 @@ func TestSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.HasSuffix(f.Name(), ".js") || strings.HasSuffix(f.Name(), ".css") {
-			lines += bytes.Count(b, []byte("\n"))
+			for line := range strings.Lines(string(b)) {
+				if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+					lines++
+				}
+			}
 		}
 	}
-	if lines == 0 || lines > 1600 {
-		t.Errorf("JavaScript and CSS have %d lines, and at most 1,600 are allowed", lines)
+	if lines == 0 || lines > 1520 {
+		t.Errorf("JavaScript and CSS have %d lines of code, and at most 1,520 are allowed", lines)
 	}
 }

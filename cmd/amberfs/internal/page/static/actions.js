@@ -1,6 +1,6 @@
 // What the buttons do. Each that changes files shows first what it will do.
 import { call, currentWorkspace } from "./api.js";
-import { ask, chip, count, el, message, pathOf, spelledOut, visible } from "./dom.js";
+import { ask, chip, count, during, el, message, pathOf, spelledOut, visible } from "./dom.js";
 import { tableOf } from "./diff.js";
 import { named, page, spelled, store, titleOf } from "./store.js";
 const will = { deleted: ["D", "will be deleted"], modified: ["M", "will be overwritten"], created: ["A", "will be created"] };
@@ -26,12 +26,12 @@ function plan(found, keep) {
 }
 // perform previews an operation, runs it when the user agrees, and says what it did. Then it returns true.
 async function perform(title, verb, op, args, options, done) {
-  const found = await call(op, { ...args, dry_run: true }, options);
+  const found = await during("Computing what will change …", call(op, { ...args, dry_run: true }, options));
   if (!found.changed) { message(found.kept ? `Kept as it is: ${found.kept.join(", ")}` : "No file would change."); return false; }
   const keep = /^(restore|undo-by)$/.test(op) && !args.paths ? new Set() : undefined;
   if (await ask(title, plan(found, keep).filter(Boolean), [[verb, "yes", "primary"]]) !== "yes") return false;
   if (keep?.size) args.keep = [...(args.keep || []), ...[...keep].map(pathOf)];
-  await finish(await call(op, args, options), done, options);
+  await finish(await during(`Changing ${count(found.changed, "file")} …`, call(op, args, options)), done, options);
   return true;
 }
 async function finish(result, done, options = {}) {

@@ -18,19 +18,26 @@ async function good(response) {
   const { error, kind, hint, result } = await response.json().catch(() => ({})), { status } = response;
   throw Object.assign(new Error(error || `the server answered ${status}`), { kind, hint, result, status });
 }
-const post = async (op, args, { signal, workspace: ws } = {}) => good(await fetch(address(`/api/v1/${op}`, {}, ws),
-  { method: "POST", headers: headers(json), body: JSON.stringify(args), signal }));
-const read = async (path, query, { signal, workspace: ws }) => good(await fetch(address(path, query, ws), { headers: headers(), signal }));
+// ask tries again when the connection breaks.
+async function ask(where, options, tries = 4) {
+  try { return await good(await fetch(where, options)); } catch (e) { if (!(e instanceof TypeError) || tries < 2) throw e; }
+  await new Promise((next) => { setTimeout(next, 300); });
+  return ask(where, options, tries - 1);
+}
+const looks = /^(list|summaries|conflict|changes|history|blame|forks|events)$/; // what changes something is asked for once
+const post = (op, args, { signal, workspace: ws } = {}) => ask(address(`/api/v1/${op}`, {}, ws),
+  { method: "POST", headers: headers(json), body: JSON.stringify(args), signal }, looks.test(op) || args.dry_run ? 4 : 1);
+const read = (path, query, { signal, workspace: ws }) => ask(address(path, query, ws), { headers: headers(), signal });
 export const get = async (path, query, options) => (await read(path, query, options)).json();
 export const call = async (op, args = {}, options = {}) => (await post(op, args, options)).json();
 export const image = async (query, options) => URL.createObjectURL(await (await read("/image", query, options)).blob());
 // session exchanges the token in the address for a key, once, and asks for the options and the newest snapshots of main.
-async function session() {
+export async function session() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token) {
-    history.replaceState(null, "", location.pathname);
-    const { key } = await (await good(await fetch("/session", { method: "POST", headers: json, body: JSON.stringify({ token }) }))).json();
+    const { key } = await (await ask("/session", { method: "POST", headers: json, body: JSON.stringify({ token }) })).json();
     localStorage.setItem(KEY, key);
+    history.replaceState(null, "", location.pathname);
   }
   return Promise.all([get("/session", {}, {}), call("list", { limit: 100 })]);
 }

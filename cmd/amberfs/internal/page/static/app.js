@@ -1,24 +1,26 @@
 // The page: the timeline decides what is compared, and the pane shows it.
-import { began, call, currentWorkspace, follow, useWorkspace } from "./api.js";
+import { began, call, currentWorkspace, follow, session, useWorkspace } from "./api.js";
 import * as actions from "./actions.js";
 import { $, along, button, el, failed, frame, icon, menu, message, redraw, sentence, visible } from "./dom.js";
 import { Changes } from "./changes.js";
 import { FileView, tabs } from "./file.js";
 import { drawConflicts, drawForks } from "./forks.js";
 import { Timeline } from "./timeline.js";
-import { before, loadSnapshots, named, page, store, take } from "./store.js";
+import { before, loadSnapshots, named, page, store, take, takenBefore } from "./store.js";
 const changes = new Changes(), file = new FileView(), timeline = new Timeline((...what) => select(...what), (fork) => page.enter(fork));
 let stopFollowing = () => {}, view = "changes", due = null, drawn = "";
-async function start() {
+// start begins again until it succeeds, or the session has ended.
+async function start(first) {
   try {
-    const [s, newest] = await began;
+    const [s, newest] = await first;
     store.writes = s.write;
     $("where").textContent = visible(s.mountpoint);
     document.title = `${s.mountpoint.split("/").pop()} – amberfs`;
     $("snapshot-button").hidden = !s.write;
     await enter(s.workspace, s.workspace ? null : newest);
+    $("banner").hidden = true;
     watch();
-  } catch (e) { wrong(e); }
+  } catch (e) { wrong(e); if (e.status !== 401) setTimeout(() => start(session()), 3000); }
 }
 // wrong shows above everything what has to be put right before the page can go on.
 function wrong(e) {
@@ -31,6 +33,7 @@ page.sorry = (e) => {
   return el("div.message", el("p.error", sentence(e)), damaged);
 };
 async function enter(workspace, newest) {
+  const was = changes.at;
   stopFollowing();
   useWorkspace(workspace);
   Object.assign(store, { snapshots: [], names: new Map(), present: null });
@@ -41,7 +44,7 @@ async function enter(workspace, newest) {
   timeline.show();
   await frame();
   if (workspace !== currentWorkspace()) return;
-  select([""], undefined, false);
+  if (changes.at === was) select([""], undefined, false); // else something was chosen meanwhile
   await Promise.all([forks(), newest && snapshots()]);
 }
 page.enter = (workspace) => enter(workspace).catch(failed);
@@ -119,11 +122,12 @@ Object.assign(page, { restoreFile: actions.restoreFile, restoreHunk: actions.res
 // actions are the buttons beside the title of what is compared.
 page.actions = ({ a, b, one, workspace }) => {
   const fork = currentWorkspace(), more = (...items) => menu(icon("more", "More actions"), () => items);
+  const [, last = "restore"] = takenBefore(named(store.undo)) || [];
   if (workspace !== undefined) return [];
   if (one === undefined) return [a, b].filter((n) => named(n)).map((n) => button(`Restore ${visible(n)}`, () => actions.restore(n)));
   const s = named(one);
   if (one) return [button("Restore", () => actions.restore(one), { class: "primary" }), s && more(...actions.itemsFor(s))];
-  return [store.undo && button("Undo the last restore", () => actions.restore(store.undo)),
+  return [store.undo && button(`Undo the last ${last}`, () => actions.restore(store.undo)),
     fork && button([icon("merge"), "Merge into main"], () => actions.merge(fork), { class: "primary" }),
     more(["Fork the present state …", () => actions.fork("")], fork && ["End …", () => actions.endFork(fork, false)],
       fork && ["Discard …", () => actions.endFork(fork, true), "danger"])];
@@ -145,6 +149,7 @@ async function look(all, dirty) {
   if (all) forks().catch(wrong);
   if (all) await snapshots();
   const { at } = changes, latest = before("");
+  if (!at) return; // nothing is selected yet
   if (at.one && !named(at.one)) timeline.chosen = [""]; // it was deleted
   const [one] = timeline.chosen, stale = at.one !== undefined && (at.one !== one || at.a !== before(one));
   if (stale) { await select([one], undefined, false); return; }
@@ -171,4 +176,4 @@ document.addEventListener("keydown", (e) => {
   }[e.key];
   if (run) { e.preventDefault(); run(); }
 });
-start();
+start(began);

@@ -60,24 +60,30 @@ function ago(t) {
   }
   return date.format(new Date(t));
 }
-// The sessions of a program have one colour, and programs different ones while there are enough.
-const colours = new Map();
+// The sessions of a program have one colour, which its name decides. With this factor common agents differ.
 export function colourOf(actor) {
-  const top = actor.split("/")[0];
-  if (!colours.has(top)) colours.set(top, colours.size % 8);
-  return `c${colours.get(top)}`;
+  let hash = 0;
+  for (const c of actor.split("/")[0]) hash = (17968 * hash + c.codePointAt(0)) % 65521;
+  return `c${hash % 8}`;
 }
 export const chip = (actor) => el("span", { class: `chip ${colourOf(actor)}` }, visible(actor));
 // chips shows an actor, and how many there are besides.
 export const chips = (actors = []) => [actors[0] && chip(actors[0]),
   actors.length > 1 && el("span.count", { title: visible(actors.join(", ")) }, `and ${actors.length - 1} more`)];
-export function message(words, { error = false, action } = {}) {
+// message shows words for a while, or until the function that it returns is called.
+export function message(words, { error = false, action, busy = false } = {}) {
   const end = () => { const back = focus(box); box.remove(); back(); };
-  const box = el("div", { class: error && "error" }, el("span", visible(words)),
+  const box = el("div", { class: error ? "error" : busy && "busy" }, el("span", visible(words)),
     action && button(action.label, () => { end(); return action.run(); }, { class: "link" }),
-    button(icon("close", "Dismiss"), end, { class: "quiet" }));
+    !busy && button(icon("close", "Dismiss"), end, { class: "quiet" }));
   $("messages").append(box);
-  setTimeout(end, action ? 30000 : 10000);
+  if (!busy) setTimeout(end, action ? 30000 : 10000);
+  return end;
+}
+// during shows words while something runs that may take long.
+export async function during(words, running) {
+  const end = message(words, { busy: true });
+  try { return await running; } finally { end(); }
 }
 export const failed = (e) => { if (e.name !== "AbortError") message(sentence(e), { error: true }); };
 // focus notes where in a box the focus is, and returns a function that puts it there again: on the same element, one

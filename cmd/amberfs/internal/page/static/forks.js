@@ -31,6 +31,7 @@ export async function drawConflicts(paths, { title, verb, names, of, options, go
     const src = size > 0 && of.fork && images.test(path) && await image({ snapshot: states[side], path }, options).catch(() => "");
     return [el("p.message", size < 0 ? "There is no file." : bytes(size)), src && el("img", { src, alt: visible(path) })];
   };
+  redraw(box, el("p.message", "Comparing …"));
   const files = await Promise.all(paths.map(async (path) => {
     const found = await call("conflict", { ...of, path }, options).catch((e) => { failed(e); return { binary: true }; });
     const known = found.binary && (found.base_size || found.ours_size || found.theirs_size);

@@ -30,10 +30,10 @@ export function parentOf(name) {
 // before is what a state is compared with.
 export const before = (name) => (name === "" ? store.snapshots[0]?.name : parentOf(name)) || "base";
 // takenBefore matches a snapshot that is the state before something: [, what, of].
-export const takenBefore = (s) => (s.kind === "pre-restore" && /^before (restore|merge|undo) of (.+)$/.exec(s.message)) || null;
+export const takenBefore = (s) => (s?.kind === "pre-restore" && /^before (restore|merge|undo) of (.+)$/.exec(s.message)) || null;
 // titleOf is what a person reads of a state: the message, else the name.
 export function titleOf(name) {
-  const s = named(name), [, what, of] = (s && takenBefore(s)) || [], restored = named(of);
+  const s = named(name), [, what, of] = takenBefore(s) || [], restored = named(of);
   if (what) return `Before the ${what} of ${(restored && !takenBefore(restored) && restored.message?.trim()) || of}`;
   return name === "" ? "Now" : (s?.message?.trim() || name).replace(/^before a change by/, "Before a change by");
 }

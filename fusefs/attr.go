@@ -1,13 +1,13 @@
 package fusefs
 
 import (
-	"math"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/control"
+	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -16,20 +16,10 @@ import (
 // notices, so it may as well be forever.
 const cached = 365 * 24 * time.Hour
 
-// seconds splits nanoseconds since 1970 as struct timespec has them: the
-// fraction is never negative, also before 1970.
-func seconds(ns int64) (sec uint64, nsec uint32) {
-	t := unix.NsecToTimespec(ns)
-	return uint64(t.Sec), uint32(t.Nsec)
-}
-
-// nanoseconds is the reverse of seconds; what does not fit into an int64 is
-// cut to the nearest time that does.
-func nanoseconds(sec uint64, nsec uint32) int64 {
-	const most = math.MaxInt64/1_000_000_000 - 1
-	s := int64(sec)
-	s = min(max(s, -most), most)
-	return s*1e9 + int64(nsec)
+// seconds splits a time as struct timespec has it.
+func seconds(t int64) (sec uint64, nsec uint32) {
+	ts := filetime.Timespec(t)
+	return uint64(ts.Sec), uint32(ts.Nsec)
 }
 
 func fillAttr(out *fuse.Attr, a *live.Attr) {

@@ -12,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/control"
+	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -161,7 +162,10 @@ func (fs *filesystem) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.Statx
 // the O_TRUNC of open.
 func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	id := live.NodeID(in.NodeId)
-	s := setAttr(in)
+	s, ok := setAttr(in)
+	if !ok {
+		return fuse.EINVAL
+	}
 	if control.IsNode(id) {
 		a, err := fs.control.SetAttr(id, s, caller(&in.InHeader))
 		if err != nil {
@@ -226,19 +230,20 @@ func (fs *filesystem) isNudge(in *fuse.SetAttrIn) bool {
 
 // setAttr translates what the kernel wants changed. With HANDLE_KILLPRIV_V2
 // the kernel leaves the clearing of the set-user-ID bit to us: it says so for
-// a truncation, and chown always does it (chown_common in the kernel).
-func setAttr(in *fuse.SetAttrIn) live.SetAttr {
-	var s live.SetAttr
-	if m, ok := in.GetMode(); ok {
+// a truncation, and chown always does it (chown_common in the kernel). ok is false for a
+// time that cannot be stored.
+func setAttr(in *fuse.SetAttrIn) (s live.SetAttr, ok bool) {
+	ok = true
+	if m, set := in.GetMode(); set {
 		s.Mode = &m
 	}
-	if u, ok := in.GetUID(); ok {
+	if u, set := in.GetUID(); set {
 		s.UID = &u
 	}
-	if g, ok := in.GetGID(); ok {
+	if g, set := in.GetGID(); set {
 		s.GID = &g
 	}
-	if n, ok := in.GetSize(); ok {
+	if n, set := in.GetSize(); set {
 		size := int64(n)
 		s.Size = &size
 	}
@@ -246,15 +251,17 @@ func setAttr(in *fuse.SetAttrIn) live.SetAttr {
 		if in.Valid&valid == 0 {
 			return nil
 		}
-		t := nanoseconds(sec, nsec)
 		if in.Valid&now != 0 {
-			t = timeNow()
+			t := timeNow()
+			return &t
 		}
+		t, stored := filetime.Of(int64(sec), int64(nsec))
+		ok = ok && stored
 		return &t
 	}
 	s.Atime = set(fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec)
 	s.Mtime = set(fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec)
 	s.Ctime = set(fuse.FATTR_CTIME, 0, in.Ctime, in.Ctimensec)
 	s.KillPriv = in.Valid&fuse.FATTR_KILL_SUIDGID != 0 || s.UID != nil || s.GID != nil
-	return s
+	return s, ok
 }

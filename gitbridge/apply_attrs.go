@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -65,7 +66,7 @@ func (a *applying) setXattrs(proc string, c tree.Change) {
 }
 
 func setMtime(dir int, name string, mtime int64) error {
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(mtime)}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, filetime.Timespec(mtime)}
 	return unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW)
 }
 

@@ -209,12 +209,12 @@ func (a *applying) copyData(f *os.File, c *content.Content) error {
 	src := a.o.Source.Files
 	r := c.Reader(src)
 	for end := int64(0); end < c.Size(); {
-		begin, err := c.SeekData(src, end)
+		begin, err := c.SeekData(src, end, 1)
 		if errors.Is(err, content.ErrNoData) {
 			break
 		}
 		if err == nil {
-			end, err = c.SeekHole(src, begin)
+			end, err = c.SeekHole(src, begin, 1)
 		}
 		if err == nil {
 			_, err = io.Copy(io.NewOffsetWriter(f, begin), &contextReader{a.ctx, io.NewSectionReader(r, begin, end-begin)})

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"golang.org/x/sys/unix"
 )
@@ -138,11 +139,17 @@ func (d *dirReader) entry(at string, parent *os.File, name string) error {
 	return nil
 }
 
+// timeOf returns a time of a file, cut to what a snapshot can have.
+func timeOf(ts unix.Timespec) int64 {
+	t, _ := filetime.Of(ts.Unix())
+	return t
+}
+
 // open describes a file, of which fd has the path, and opens it if it is to be read.
 func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.File, err error) {
 	proc := "/proc/self/fd/" + strconv.Itoa(fd)
 	e = Entry{Path: at, Rdev: uint32(st.Rdev)}
-	e.Meta = d.own(Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Atime: st.Atim.Nano(), Mtime: st.Mtim.Nano()})
+	e.Meta = d.own(Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim)})
 	if e.Xattrs, err = d.xattrs(proc); err != nil {
 		return e, nil, err
 	}

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"path"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -181,10 +179,4 @@ func (o ImportOptions) skip(path string, reason error) error {
 	}
 	o.Skip(path, reason)
 	return nil
-}
-
-// unixNano is t, or about the nearest time that can be counted in nanoseconds.
-func unixNano(t time.Time) int64 {
-	const most = math.MaxInt64/int64(time.Second) - 1
-	return min(max(t.Unix(), -most), most)*int64(time.Second) + int64(t.Nanosecond())
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/decompress"
+	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
@@ -157,10 +158,10 @@ func tarEntry(c *checker, r io.Reader, h *tar.Header) error {
 }
 
 func tarMeta(name string, h *tar.Header) (Meta, error) {
-	m := Meta{Mode: uint32(h.Mode) & 0o7777, Mtime: unixNano(h.ModTime)}
+	m := Meta{Mode: uint32(h.Mode) & 0o7777, Mtime: filetime.OfTime(h.ModTime)}
 	m.Atime = m.Mtime
 	if !h.AccessTime.IsZero() {
-		m.Atime = unixNano(h.AccessTime)
+		m.Atime = filetime.OfTime(h.AccessTime)
 	}
 	const noID = 1<<32 - 1
 	if h.Uid < 0 || h.Uid >= noID || h.Gid < 0 || h.Gid >= noID {

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -132,10 +132,10 @@ func (t *TarSink) Add(e Entry) error {
 	t.Bytes += e.Size
 	h := &tar.Header{
 		Format: tar.FormatPAX, Typeflag: kind, Name: e.Path, Linkname: e.Target, Mode: int64(e.Mode & 0o7777),
-		Uid: int(e.UID), Gid: int(e.GID), ModTime: time.Unix(0, e.Mtime), PAXRecords: make(map[string]string),
+		Uid: int(e.UID), Gid: int(e.GID), ModTime: filetime.Time(e.Mtime), PAXRecords: make(map[string]string),
 	}
 	if e.Atime != 0 {
-		h.AccessTime = time.Unix(0, e.Atime)
+		h.AccessTime = filetime.Time(e.Atime)
 	}
 	for _, x := range e.Xattrs {
 		if strings.Contains(x.Name, "=") {

@@ -171,8 +171,8 @@ func FuzzDecode(f *testing.F) {
 		p := make([]byte, 1000)
 		for _, off := range []int64{0, 4000, c.Size() - 10} {
 			_, _ = c.ReadAt(src, p, off)
-			_, _ = c.SeekData(src, off)
-			_, _ = c.SeekHole(src, off)
+			_, _ = c.SeekData(src, off, 1)
+			_, _ = c.SeekHole(src, off, 1)
 		}
 	})
 }

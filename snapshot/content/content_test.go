@@ -20,10 +20,10 @@ func TestNilContent(t *testing.T) {
 	if n, err := c.ReadAt(b.src, make([]byte, 9), 0); n != 0 || err != nil {
 		t.Errorf("ReadAt = %d, %v", n, err)
 	}
-	if _, err := c.SeekData(b.src, 0); !errors.Is(err, ErrNoData) {
+	if _, err := c.SeekData(b.src, 0, 1); !errors.Is(err, ErrNoData) {
 		t.Errorf("SeekData: %v", err)
 	}
-	if _, err := c.SeekHole(b.src, 0); !errors.Is(err, ErrNoData) {
+	if _, err := c.SeekHole(b.src, 0, 1); !errors.Is(err, ErrNoData) {
 		t.Errorf("SeekHole: %v", err)
 	}
 	if same, err := c.Equal(b.src, New(1)); !same || err != nil {

@@ -26,36 +26,54 @@ func (w *world) verify(v version) {
 	if !bytes.Equal(got[:n], v.m.data) {
 		w.t.Fatal("bytes differ")
 	}
-	if err := checkSeek(w.src, v); err != nil {
-		w.t.Fatal(err)
+	for _, unit := range []int64{1, SeekBlock} {
+		if err := checkSeek(w.src, v, unit); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 }
 
-// checkSeek goes through a file from border to border.
-func checkSeek(src *Source, v version) error {
+// checkSeek goes through a file from border to border, of data in blocks of unit bytes.
+func checkSeek(src *Source, v version, unit int64) error {
+	size := v.m.size()
+	isData := make([]bool, size) // whether a byte is in a block with data
+	for i, kind := range v.m.kind[:size] {
+		if block := int64(i) - int64(i)%unit; kind == 2 && !isData[i] {
+			for k := block; k < min(block+unit, size); k++ {
+				isData[k] = true
+			}
+		}
+	}
 	next := func(off int64, data bool) int64 {
-		for off < v.m.size() && (v.m.kind[off] == 2) != data {
-			off = v.m.run(off)
+		for off < size && isData[off] != data {
+			off++
 		}
 		return off
 	}
-	for off := int64(0); off < v.m.size(); {
-		d, err := v.c.SeekData(src, off)
+	for off := int64(0); off < size; {
+		d, err := v.c.SeekData(src, off, unit)
 		want := next(off, true)
 		if errors.Is(err, ErrNoData) {
-			d, err = v.m.size(), nil
+			d, err = size, nil
 		}
 		if err != nil || d != want {
 			return fmt.Errorf("data from %d on is at %d (%v), want %d", off, d, err, want)
 		}
-		if d == v.m.size() {
+		if d == size {
 			break
 		}
-		h, err := v.c.SeekHole(src, d)
+		h, err := v.c.SeekHole(src, d, unit)
 		if want = next(d, false); err != nil || h != want {
 			return fmt.Errorf("hole from %d on is at %d (%v), want %d", d, h, err, want)
 		}
+		// Every other time from within the hole, or from within the next data.
 		off = h
+		if h+1 < size && h%2 == 0 {
+			off++
+			if g, err := v.c.SeekHole(src, off, unit); err != nil || g != next(off, false) {
+				return fmt.Errorf("hole from %d on is at %d (%v), want %d", off, g, err, next(off, false))
+			}
+		}
 	}
 	return nil
 }

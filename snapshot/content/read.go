@@ -95,41 +95,55 @@ func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 	return nil
 }
 
-// SeekData returns the first offset at or behind off that holds data. Reserved
-// blocks that were never written are none. ErrNoData: there is only hole.
-func (c *Content) SeekData(src *Source, off int64) (int64, error) {
-	at, err := c.find(src, off, true)
-	if err == nil && at >= c.Size() {
-		return 0, ErrNoData
-	}
-	return at, err
-}
+// SeekBlock is the unit in which lseek(2) tells data from holes, as on other filesystems.
+// Programs that read with O_DIRECT, such as qemu-img, expect holes in whole blocks.
+const SeekBlock = 4096
 
-// SeekHole returns the first offset at or behind off that is in a hole or in
-// reserved blocks; the end of the file counts as one. ErrNoData: off is not
-// within the file.
-func (c *Content) SeekHole(src *Source, off int64) (int64, error) {
+// SeekData returns the first offset at or behind off in a block of unit bytes that holds
+// data. Reserved blocks that were never written hold none. ErrNoData: there is only hole.
+func (c *Content) SeekData(src *Source, off, unit int64) (int64, error) {
+	off = max(off, 0)
 	if off >= c.Size() {
 		return 0, ErrNoData
 	}
-	return c.find(src, off, false)
-}
-
-// find returns the first offset from off on that is data, or is not; the size
-// if there is none.
-func (c *Content) find(src *Source, off int64, data bool) (int64, error) {
-	if c == nil {
-		return 0, nil
-	}
 	l := c.layout.Load()
 	found := l.size
-	err := l.kinds(src, max(off, 0), l.size, false, func(at int64, it item) bool {
-		if it.data() == data {
-			found = at
+	err := l.kinds(src, off-off%unit, l.size, false, func(at int64, it item) bool {
+		if it.data() {
+			found = max(off, at-at%unit)
 		}
-		return it.data() != data
+		return !it.data()
 	})
+	if err == nil && found >= l.size {
+		err = ErrNoData
+	}
 	return found, err
+}
+
+// SeekHole returns the first offset at or behind off in a block of unit bytes without data;
+// the end of the file counts as one. ErrNoData: off is not within the file.
+func (c *Content) SeekHole(src *Source, off, unit int64) (int64, error) {
+	off = max(off, 0)
+	if off >= c.Size() {
+		return 0, ErrNoData
+	}
+	l := c.layout.Load()
+	begin := off - off%unit
+	end := begin // of the data that was found
+	err := l.kinds(src, begin, l.size, false, func(at int64, it item) bool {
+		if !it.data() {
+			return true
+		}
+		if at-at%unit > end {
+			return false
+		}
+		end = at + it.n
+		if rest := end % unit; rest > 0 {
+			end += unit - rest
+		}
+		return true
+	})
+	return min(max(off, end), l.size), err
 }
 
 // span is the part [off, end) of a file.

@@ -169,9 +169,9 @@ func (f *Forest) Seek(id NodeID, off int64, whence int) (int64, error) {
 	var pos int64
 	switch whence {
 	case unix.SEEK_DATA:
-		pos, err = n.Content.SeekData(f.src.Files, off)
+		pos, err = n.Content.SeekData(f.src.Files, off, content.SeekBlock)
 	case unix.SEEK_HOLE:
-		pos, err = n.Content.SeekHole(f.src.Files, off)
+		pos, err = n.Content.SeekHole(f.src.Files, off, content.SeekBlock)
 	default:
 		return 0, ErrInvalid
 	}

@@ -11,11 +11,19 @@ import (
 
 func times(t *testing.T, dir string) {
 	path := write(t, dir+"/f", "x")
-	for _, ts := range []unix.Timespec{{Sec: 981173106, Nsec: 123456789}, {Sec: 0, Nsec: 1}, {Sec: -1, Nsec: 999999999}, {Sec: 4_000_000_000, Nsec: 5}} {
+	for _, ts := range []unix.Timespec{{Sec: 981173106, Nsec: 123456789}, {Sec: 0, Nsec: 1}, {Sec: -1, Nsec: 999999999}, {Sec: 4_000_000_000, Nsec: 5}, {Sec: 10_413_792_000, Nsec: 6}, {Sec: -2_000_000_000}} {
 		must(t, unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{ts, ts}, 0))
 		if st := stat(t, path); st.Mtim != ts || st.Atim != ts {
 			t.Errorf("set %v: atime %v, mtime %v", ts, st.Atim, st.Mtim)
 		}
+	}
+	// What cannot be stored is an error, and changes nothing.
+	for _, sec := range []int64{-1 << 32, 1 << 34} {
+		late := unix.Timespec{Sec: sec}
+		wantErr(t, unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{late, late}, 0), unix.EINVAL)
+	}
+	if st := stat(t, path); st.Mtim.Sec != -2_000_000_000 {
+		t.Errorf("after an error mtime is %v", st.Mtim)
 	}
 	// UTIME_OMIT leaves one alone; ctime follows every change.
 	before := stat(t, path)

@@ -92,6 +92,32 @@ func seekDataAndHole(t *testing.T, dir string) {
 	if st := stat(t, dir+"/f"); st.Blocks*512 != block {
 		t.Errorf("%d bytes allocated, %d written", st.Blocks*512, block)
 	}
+
+	// Data in a part of a block is data in all of it, as readers with O_DIRECT need it.
+	g := open(t, dir+"/g", os.O_CREATE|os.O_RDWR)
+	for _, off := range []int64{5000, 12_287, 20_480} {
+		_, err := g.WriteAt([]byte("a"), off)
+		must(t, err)
+	}
+	must(t, g.Truncate(25_000))
+	for _, c := range []struct {
+		off    int64
+		whence int
+		want   int64
+	}{
+		{0, unix.SEEK_DATA, 4096},
+		{4096, unix.SEEK_HOLE, 12_288},
+		{5001, unix.SEEK_DATA, 5001},
+		{5001, unix.SEEK_HOLE, 12_288},
+		{12_288, unix.SEEK_DATA, 20_480},
+		{12_300, unix.SEEK_HOLE, 12_300},
+		{20_481, unix.SEEK_HOLE, 24_576},
+		{24_999, unix.SEEK_HOLE, 24_999},
+	} {
+		if got, err := g.Seek(c.off, c.whence); err != nil || got != c.want {
+			t.Errorf("in blocks, seek %d, %d: %d, %v; want %d", c.off, c.whence, got, err, c.want)
+		}
+	}
 }
 
 func copyRange(t *testing.T, dir string) {

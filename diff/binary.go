@@ -7,13 +7,19 @@ import (
 	"io"
 	"slices"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // binary writes the change of a file that is not text, reading it as it goes.
 func (w *writer) binary(f File, before, after string) error {
+	if large := max(Size(f.Old), Size(f.New)); w.o.Binary && large > maxPatch {
+		return errs.New(errs.TooBig, "%q has %d bytes: a binary patch takes files of up to %d GiB; name other paths, or compare without binary", f.Path, large, maxPatch>>30)
+	}
 	if !w.o.Binary {
-		w.index(f, before[:7], after[:7])
+		if before != "" && after != "" {
+			w.index(f, before[:7], after[:7])
+		}
 		nameA, nameB := names(f)
 		fmt.Fprintf(w, "Binary files %s and %s differ\n", nameA, nameB)
 		return nil

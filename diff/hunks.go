@@ -82,7 +82,7 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 	if t.TooLarge = max(t.OldSize, t.NewSize) > maxText; t.TooLarge {
 		return t, nil
 	}
-	a, b, err := surveys(ctx, src, f)
+	a, b, err := surveys(ctx, src, f, maxText)
 	if err != nil {
 		return t, err
 	}

@@ -108,7 +108,7 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 	if f == nil || max(Size(f.Old), Size(f.New)) > maxText {
 		return nil, ErrNoHunk
 	}
-	before, after, err := surveys(ctx, src, *f)
+	before, after, err := surveys(ctx, src, *f, maxText)
 	if err != nil || before.binary || after.binary {
 		return nil, errors.Join(err, ErrNoHunk)
 	}

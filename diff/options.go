@@ -26,7 +26,7 @@ type Options struct {
 	// TextOf leaves out hunks that end within the first Skip lines of all, and those that
 	// begin more than Lines later, unless that is 0.
 	Skip, Lines int
-	// Width is the number of columns for Stat; 0 means 80.
+	// Width is the number of columns for Stat, at most 1,000; 0 means 80.
 	Width int
 }
 
@@ -39,7 +39,9 @@ func (o Options) withEffort(ctx context.Context) Options {
 
 const (
 	contextLines = 3        // unchanged lines around a change
-	maxText      = 64 << 20 // bytes; a larger file counts as binary
+	maxText      = 64 << 20 // bytes; a larger file counts as binary, and is not read
+	maxPatch     = 4 << 30  // bytes of a file in a binary patch
 	defaultWidth = 80
 	minWidth     = 20
+	maxWidth     = 1000
 )

@@ -3,6 +3,7 @@ package diff
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"path"
 	"slices"
 
@@ -101,8 +102,16 @@ func (r *renamer) exact() error {
 	return nil
 }
 
+// id identifies the bytes of a file. One that is too large to be read is equal to those
+// that were stored as the same chunks, and to itself.
 func (r *renamer) id(n *tree.Inode, i int) (string, error) {
-	s, err := surveyOf(r.ctx, r.src, n, r.files[i].Path)
+	s, err := surveyOf(r.ctx, r.src, n, r.files[i].Path, maxText)
+	if err == nil && s.id == "" {
+		if m := n.Content.Sealed(); m != nil {
+			return m.Key(), nil
+		}
+		return fmt.Sprintf("%p", n.Content), nil
+	}
 	return s.id, err
 }
 

@@ -38,7 +38,7 @@ func Stat(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, 
 		return nil
 	}
 	out := bufio.NewWriter(w)
-	writeStat(out, rows, max(cmp.Or(o.Width, defaultWidth), minWidth))
+	writeStat(out, rows, min(max(cmp.Or(o.Width, defaultWidth), minWidth), maxWidth))
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("writing the statistics: %w", err)
 	}
@@ -61,7 +61,7 @@ func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error
 	if max(Size(f.Old), Size(f.New)) > maxText {
 		return row{r.name, Size(f.New), Size(f.Old), true}, nil
 	}
-	a, b, err := surveys(ctx, src, f)
+	a, b, err := surveys(ctx, src, f, maxText)
 	if err != nil {
 		return r, err
 	}
@@ -125,18 +125,18 @@ func writeStat(w *bufio.Writer, rows []row, width int) {
 		if lines > 0 && most > graph {
 			lines = 1 + lines*(graph-2)/most
 		}
-		return strings.Repeat(mark, int(lines))
+		return strings.Repeat(mark, int(min(lines, graph)))
 	}
 	for _, r := range rows {
 		if cut := len(r.name) - name; cut > 0 {
 			r.name = "..." + r.name[cut+len("..."):]
 		}
-		line := fmt.Sprintf(" %-*s | %*d %s%s", name, r.name, number, r.added+r.deleted, bar("+", r.added), bar("-", r.deleted))
-		if r.binary {
-			line = fmt.Sprintf(" %-*s | %*s", name, r.name, number, "Bin")
-			if r.added != 0 || r.deleted != 0 {
-				line += fmt.Sprintf(" %d -> %d bytes", r.deleted, r.added)
-			}
+		line := fmt.Sprintf(" %-*s | %*s", name, r.name, number, "Bin")
+		switch {
+		case !r.binary:
+			line = fmt.Sprintf(" %-*s | %*d %s%s", name, r.name, number, r.added+r.deleted, bar("+", r.added), bar("-", r.deleted))
+		case r.added != 0 || r.deleted != 0:
+			line += fmt.Sprintf(" %d -> %d bytes", r.deleted, r.added)
 		}
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}

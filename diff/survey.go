@@ -28,10 +28,15 @@ const noID = "0000000000000000000000000000000000000000"
 // surveyPiece is how many bytes of a side are in memory at a time, in bytes.
 const surveyPiece = 256 << 10
 
-// surveyOf reads all the bytes that git would store for n.
-func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string) (survey, error) {
+// surveyOf reads all the bytes that git would store for n, if they are not more than a limit.
+// A larger file counts as binary, and has no id.
+func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string, limit int64) (survey, error) {
 	s := survey{id: noID, size: Size(n), ended: true}
 	if n == nil {
+		return s, nil
+	}
+	if s.size > limit {
+		s.id, s.binary = "", true
 		return s, nil
 	}
 	h := sha1.New()
@@ -61,9 +66,9 @@ func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string)
 }
 
 // surveys are those of both sides of a change.
-func surveys(ctx context.Context, src *tree.Source, f File) (a, b survey, err error) {
-	if a, err = surveyOf(ctx, src, f.Old, f.OldPath); err == nil {
-		b, err = surveyOf(ctx, src, f.New, f.Path)
+func surveys(ctx context.Context, src *tree.Source, f File, limit int64) (a, b survey, err error) {
+	if a, err = surveyOf(ctx, src, f.Old, f.OldPath, limit); err == nil {
+		b, err = surveyOf(ctx, src, f.New, f.Path, limit)
 	}
 	return a, b, err
 }

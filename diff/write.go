@@ -86,7 +86,11 @@ func (w *writer) pair(f File) error {
 			return nil
 		}
 	}
-	a, b, err := surveys(w.ctx, w.src, f)
+	limit := int64(maxText)
+	if w.o.Binary { // git apply checks the result against the ids
+		limit = maxPatch
+	}
+	a, b, err := surveys(w.ctx, w.src, f, limit)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,77 @@
+package diff
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// sparse returns a state with a file of holes for each name.
+func (m *memory) sparse(t testing.TB, sizes map[string]int64) *tree.State {
+	t.Helper()
+	s := spec{}
+	for path := range sizes {
+		s[path] = file("")
+	}
+	st := m.state(t, s)
+	for path, size := range sizes {
+		n, err := st.Resolve(m.src, path)
+		check(t, err)
+		n, err = st.Own(m.src, testEpoch, n.Ino)
+		check(t, err)
+		n.Content = content.New(testEpoch)
+		check(t, n.Content.Truncate(m.src.Files, size))
+	}
+	return st
+}
+
+// TestLargeFiles: what a comparison takes does not depend on the size of a binary file, which
+// is not read, nor on the width that is asked for.
+func TestLargeFiles(t *testing.T) {
+	const most = 1<<62 - 1
+	m := newMemory()
+	empty := m.state(t, spec{})
+	small := m.state(t, spec{"grown": file(numbered(100, 7))})
+	for _, size := range []int64{maxText + 1, 3 << 30, 1 << 40, most} {
+		large, moved := m.sparse(t, map[string]int64{"grown": size}), m.sparse(t, map[string]int64{"moved": size})
+		n, err := moved.Resolve(m.src, "moved")
+		check(t, err)
+		was, err := large.Resolve(m.src, "grown")
+		check(t, err)
+		n.Content = was.Content
+		for _, pair := range [][2]*tree.State{{empty, large}, {large, empty}, {small, large}, {large, moved}} {
+			for _, o := range []Options{{}, {Width: 1}, {Width: most}} {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				var out bytes.Buffer
+				check(t, Stat(context.Background(), &out, m.src, pair[0], pair[1], o))
+				check(t, Write(context.Background(), &out, m.src, pair[0], pair[1], o))
+				runtime.ReadMemStats(&after)
+				if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 || out.Len() > 10_000 {
+					t.Errorf("size %d: %d bytes of memory for %d of output", size, took, out.Len())
+				}
+				if !strings.Contains(out.String(), "Bin") && !strings.Contains(out.String(), "rename to moved") {
+					t.Errorf("size %d: %s", size, &out)
+				}
+			}
+		}
+		if size <= maxText+1 || size > maxPatch {
+			err = Write(context.Background(), io.Discard, m.src, empty, large, Options{Binary: true})
+			if errors.Is(err, errs.TooBig) != (size > maxPatch) {
+				t.Errorf("a binary patch of %d bytes: %v", size, err)
+			}
+		}
+		text, err := TextOf(context.Background(), m.src, empty, large, "grown", "", Options{})
+		if err != nil || !text.TooLarge {
+			t.Errorf("hunks: %+v, %v", text, err)
+		}
+	}
+}

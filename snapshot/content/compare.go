@@ -89,7 +89,8 @@ type Piece struct {
 }
 
 // Written calls fn for the pieces that c has and before, an earlier version, has not: what
-// was written since. Holes and reservations are no pieces.
+// was written since. Holes and reservations are no pieces. What more extents than one take,
+// until they are stored, is a piece without a key.
 func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
 	if c == before {
 		return nil
@@ -97,6 +98,9 @@ func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
 	had, newest := make(map[cas.Hash]bool), int64(0)
 	if err := before.pieces(src, func(key cas.Hash, n, pos int64) { had[key], newest = true, max(newest, pos+n) }); err != nil {
 		return err
+	}
+	if more := c.Extents() - max(1, before.Extents()); more > 0 {
+		fn(Piece{Bytes: ExtentBytes * int64(more)})
 	}
 	return c.pieces(src, func(key cas.Hash, n, pos int64) {
 		if pos < 0 && !had[key] || pos >= newest { // the journal only grows

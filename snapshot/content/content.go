@@ -195,6 +195,46 @@ func (c *Content) EachObject(src *Source, fn func(h cas.Hash, isList bool) (desc
 	return c.eachBase(func(b *ChunkMap) error { return b.eachHash(src, fn) })
 }
 
+const (
+	// MaxExtents is how many extents a file may get by changes that bring no bytes.
+	MaxExtents = 1 << 20
+	// ExtentBytes is what an extent is counted as, about what it takes in memory.
+	ExtentBytes = 128
+)
+
+// Extents is how many extents lie over the ChunkMap.
+func (c *Content) Extents() int {
+	if c == nil {
+		return 0
+	}
+	return c.layout.Load().ext.count()
+}
+
+// Reach returns how far [off, end) goes with at most so many runs of one place or kind, and
+// how many there are.
+func (c *Content) Reach(off, end int64, most int) (to int64, runs int) {
+	if c == nil {
+		return end, 0
+	}
+	to = end
+	c.layout.Load().runs(off, end, func(at int64, e extent) bool {
+		if runs++; runs == most {
+			to = at + e.n
+		}
+		return runs < most
+	})
+	return to, runs
+}
+
+// ReachBack is Reach from the end on: it returns where [from, end of file) begins if it is
+// to have at most so many extents.
+func (c *Content) ReachBack(from int64, most int) int64 {
+	if c == nil {
+		return from
+	}
+	return max(from, c.layout.Load().ext.nthLast(most))
+}
+
 // Preload reads of the chunk lists what a change of [off, off+n) needs to know.
 // The change itself does not fail then.
 func (c *Content) Preload(src *Source, off, n int64) error {

@@ -89,6 +89,15 @@ func (x *extents) last() (off int64, e extent, ok bool) {
 	return x.at, x.only, x.only.n > 0
 }
 
+// nthLast returns where the n-th last extent begins, 0 if there are fewer.
+func (x *extents) nthLast(n int) (at int64) {
+	if x.count() < n || x.tree == nil {
+		return 0
+	}
+	at, _, _ = x.tree.GetAt(x.tree.Len() - n)
+	return at
+}
+
 // floor returns the last extent that begins at off or before.
 func (x *extents) floor(off int64) (at int64, e extent, ok bool) {
 	if x.tree == nil {
@@ -124,7 +133,12 @@ func (x *extents) from(off int64, fn func(at int64, e extent) bool) {
 
 // cut takes [off, end) out, trimming and splitting what reaches over.
 func (x *extents) cut(off, end int64) {
-	if lastAt, last, ok := x.last(); !ok || off >= end || lastAt+last.n <= off {
+	lastAt, last, ok := x.last()
+	if !ok || off >= end || lastAt+last.n <= off {
+		return
+	}
+	if off <= 0 && lastAt+last.n <= end {
+		*x = extents{}
 		return
 	}
 	var room [8]int64

@@ -35,12 +35,30 @@ func (f *Forest) SetAttr(id NodeID, s SetAttr) (a Attr, err error) {
 	if s.Size != nil && (*s.Size < 0 || *s.Size > MaxFileSize) {
 		return Attr{}, ErrTooBig
 	}
+	last := int64(1)
+	for err == nil && last > 0 {
+		a, last, err = f.setAttr(id, s)
+	}
+	return a, err
+}
+
+// setAttr is SetAttr, or a step of it: a file of many extents is cut off from its end on. last
+// is where it ends then.
+func (f *Forest) setAttr(id NodeID, s SetAttr) (a Attr, last int64, err error) {
 	err = f.changing(id, func(v *view, n *tree.Inode) error {
 		if s.Size != nil && !n.IsRegular() {
 			if n.IsDir() {
 				return ErrIsDir
 			}
 			return ErrInvalid
+		}
+		if s.Size != nil {
+			last = n.Content.ReachBack(*s.Size, maxRuns)
+			if *s.Size > 0 && last > *s.Size {
+				r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: SetAttr{Size: &last}}
+				return v.change(n, &r, nil)
+			}
+			last = 0
 		}
 		r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: s}
 		if err := v.change(n, &r, nil); err != nil {
@@ -49,7 +67,7 @@ func (f *Forest) SetAttr(id NodeID, s SetAttr) (a Attr, err error) {
 		a, err = v.attr(id.Ino())
 		return err
 	})
-	return a, err
+	return a, last, err
 }
 
 // changing calls fn for an inode that is to be changed, with the lock held.

@@ -1,6 +1,8 @@
 package live
 
 import (
+	"fmt"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -14,6 +16,9 @@ const (
 	// blobSize is the length from which on bytes are journaled before the lock
 	// is taken, so that a large write does not hold up small ones.
 	blobSize = 64 << 10
+	// maxRuns is how many runs of a file are changed while the lock is held, so that other
+	// views wait for one step of a change, not for all of it.
+	maxRuns = 4096
 )
 
 // ReadAt reads from a file. It returns fewer bytes than asked for only at the
@@ -136,19 +141,44 @@ func (f *Forest) Fallocate(id NodeID, off, n int64, mode uint32) error {
 	default:
 		return ErrNotSupported
 	}
+	reserved := int64(0)
 	if mode&^unix.FALLOC_FL_KEEP_SIZE == 0 {
-		if err := f.admit(id.View(), n); err != nil {
+		reserved = n
+	}
+	for end := off + n; off < end; {
+		to, err := f.fallocate(id, off, end, mode, reserved)
+		if err != nil {
 			return err
 		}
+		off, reserved = to, 0
+	}
+	return nil
+}
+
+// fallocate changes the part of [off, end) that begins at off and has few enough runs, and
+// returns where it ends. reserved is what is asked for besides.
+func (f *Forest) fallocate(id NodeID, off, end int64, mode uint32, reserved int64) (to int64, err error) {
+	// Each run may become two, and the first and the last one more.
+	if err := f.admit(id.View(), reserved+2*content.ExtentBytes); err != nil {
+		return 0, err
 	}
 	f.lock(id.View())
 	defer f.mu.Unlock()
 	v, node, err := f.file(id)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	r := record{kind: recFallocate, view: v.id, time: now(), ino: id.Ino(), off: off, n: n, flags: mode}
-	return v.change(node, &r, nil)
+	to, runs := node.Content.Reach(off, end, maxRuns)
+	if to >= node.Size() {
+		to = end
+	}
+	// Runs between the first and the last become one, unless blocks are reserved in each hole.
+	adds := runs < 4 || mode&^unix.FALLOC_FL_KEEP_SIZE == 0
+	if adds && node.Content.Extents() >= content.MaxExtents {
+		return 0, fmt.Errorf("%w: the file would have more than %d parts", ErrTooBig, content.MaxExtents)
+	}
+	r := record{kind: recFallocate, view: v.id, time: now(), ino: id.Ino(), off: off, n: to - off, flags: mode}
+	return to, v.change(node, &r, nil)
 }
 
 // Seek finds the next data or hole at or after off; whence is SEEK_DATA or
@@ -178,13 +208,18 @@ func (f *Forest) Seek(id NodeID, off int64, whence int) (int64, error) {
 	return pos, loadError(err)
 }
 
-// CopyRange copies bytes between files, also between views, by sharing them.
-// It returns how many there were.
+// CopyRange copies bytes between files, also between views, by sharing them. It returns how
+// many there were: fewer than asked for if the part has many extents. ErrCrossDevice: the
+// target has too many for more to be shared; the bytes can be copied.
 func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int64) (int64, error) {
 	if soff < 0 || doff < 0 || n < 0 {
 		return 0, ErrInvalid
 	}
-	if err := f.admit(dst.View(), 0); err != nil { // it takes no room but to say so
+	n, cost, err := f.copied(src, soff, dst, doff, n)
+	if err != nil {
+		return 0, err
+	}
+	if err := f.admit(dst.View(), cost); err != nil {
 		return 0, err
 	}
 	f.lock(dst.View())
@@ -200,24 +235,66 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 	if !from.IsRegular() {
 		return 0, ErrInvalid
 	}
-	n = min(n, from.Size()-soff)
-	if n <= 0 {
+	if n = min(n, from.Size()-soff); n <= 0 {
 		return 0, nil
 	}
-	if doff+n > MaxFileSize || doff+n < 0 {
-		return 0, ErrTooBig
-	}
-	if src == dst && soff < doff+n && doff < soff+n {
-		return 0, ErrInvalid
+	end, runs := from.Content.Reach(soff, soff+n, maxRuns)
+	n = end - soff
+	if to.Content.Extents()+runs > content.MaxExtents {
+		return 0, ErrCrossDevice
 	}
 	r := record{kind: recClone, view: v.id, time: now(), ino: dst.Ino(), off: doff, view2: src.View(), ino2: src.Ino(), off2: soff, n: n}
-	if fromView != nil {
-		if _, orphan := fromView.orphan(from.Ino); orphan {
-			// Recovery will not know the orphan, so its bytes are copied.
-			return v.copyBytes(to, from, &r)
-		}
+	if fromView.hasOrphan(from.Ino) {
+		r.n = min(n, maxBytes)
+		return v.copyBytes(to, from, &r)
 	}
 	return n, v.change(to, &r, nil)
+}
+
+// maxBytes is how many bytes CopyRange copies at a time.
+const maxBytes = 1 << 20
+
+// hasOrphan reports whether an inode is an orphan. Recovery will not know it, so its bytes
+// are copied and not shared.
+func (v *view) hasOrphan(ino uint64) bool {
+	if v == nil {
+		return false
+	}
+	_, is := v.orphan(ino)
+	return is
+}
+
+// copied returns how many bytes CopyRange takes at a time, and what they cost: the bytes that
+// are copied, or what more extents than one take in memory.
+func (f *Forest) copied(src NodeID, soff int64, dst NodeID, doff, n int64) (bytes, cost int64, err error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	from, fromView, err := f.inode(src)
+	if err != nil {
+		return 0, 0, err
+	}
+	to, _, err := f.inode(dst)
+	if err != nil {
+		return 0, 0, err
+	}
+	if n = min(n, from.Size()-soff); n <= 0 || !from.IsRegular() {
+		return 0, 0, nil // CopyRange finds out
+	}
+	if doff+n > MaxFileSize || doff+n < 0 {
+		return 0, 0, ErrTooBig
+	}
+	if src == dst && soff < doff+n && doff < soff+n {
+		return 0, 0, ErrInvalid
+	}
+	if end, _ := to.Content.Reach(doff, doff+n, maxRuns); end < to.Size() {
+		n = end - doff
+	}
+	if fromView.hasOrphan(from.Ino) {
+		n = min(n, maxBytes)
+		return n, n, nil
+	}
+	end, runs := from.Content.Reach(soff, soff+n, maxRuns)
+	return end - soff, content.ExtentBytes * int64(runs-1), nil
 }
 
 // copyBytes is CopyRange for a source that recovery could not share from.

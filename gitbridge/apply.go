@@ -30,6 +30,8 @@ type ApplyOptions struct {
 	// Prefetch, if set, is called with the objects that are read next.
 	Prefetch func([]cas.Hash) error
 	Progress func(Progress) // called now and then, nil for never
+	// Waiting, if set, is called once when another apply to the directory is under way.
+	Waiting func()
 }
 
 // Applied is what was applied, or the conflicts.
@@ -54,6 +56,7 @@ var ErrApplyConflict = errors.New("changed in the directory, too")
 // owners. A path at which the directory has neither what the base has nor what
 // it is to get is a conflict: nothing is touched then, unless the rule decides.
 //
+// One apply at a time changes a directory; the others wait, and plan when it has ended.
 // All happens beneath the directory: no symbolic link in it is followed, not even
 // one that a program puts there meanwhile. Everything is written beside and renamed at
 // the end: an error before that, or an interruption, leaves the directory as it was.
@@ -67,7 +70,10 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []steps.PathChange{}, DryRun: o.DryRun},
 		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*applyStep),
-		touched: make(map[uint64]bool),
+		touched: make(map[uint64]bool), swept: make(map[string]bool),
+	}
+	if err := a.lock(); err != nil {
+		return nil, err
 	}
 	if err := tree.Diff(ctx, o.Source, o.Base, o.Now, tree.DiffOptions{}, a.plan); err != nil {
 		return nil, err
@@ -134,6 +140,8 @@ type applying struct {
 	linked  map[uint64]*applyStep // that has a name in the directory for an inode with several
 	touched map[uint64]bool       // inodes of the directory that this run has changed
 	staged  []*applyStep          // what was made beside, in that order
+	locked  bool                  // no other apply changes the directory
+	swept   map[string]bool       // directories in which nothing of an earlier run is left
 
 	// What changed on both sides.
 	texts      []threeway.Input

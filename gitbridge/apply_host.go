@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -22,13 +23,21 @@ type host struct {
 	// path.
 	dir int
 	at  string
+	// temps begins the first names of what is applied here. An apply to a directory that is
+	// above or below this one has others.
+	temps string
 	// alias has the names of new directories that have not got their own yet, by path.
 	alias map[string]string
 }
 
 func openHost(dir string) (*host, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	return &host{root: fd, dir: -1, alias: map[string]string{}}, err
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	return &host{root: fd, dir: -1, temps: fmt.Sprintf(".amberfs-apply-%x-", st.Ino), alias: map[string]string{}}, err
 }
 
 func (h *host) close() {
@@ -227,6 +236,9 @@ func (h *host) holdsMore(p *tree.Path, known map[string]bool) (bool, error) {
 		return false, fmt.Errorf("listing %q: %w", p.Short(), err)
 	}
 	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), h.temps) {
+			continue // it is swept
+		}
 		below := p.Entry(e.Name())
 		if !known[below.String()] {
 			return true, nil

@@ -121,9 +121,8 @@ func (a *applying) check(s *applyStep) error {
 	if err != nil {
 		return err
 	}
-	same := now.exists && now.st.Dev == s.seen.st.Dev && now.st.Ino == s.seen.st.Ino
-	if s.seen.changed(now) && !(same && a.touched[s.seen.st.Ino]) {
-		return fmt.Errorf("%q changed in %s meanwhile", s.change.Path.Short(), a.res.Dir)
+	if s.seen.changed(now) && !(now.isFile(s.seen) && a.touched[s.seen.st.Ino]) {
+		return a.changedMeanwhile(s)
 	}
 	return nil
 }
@@ -150,11 +149,11 @@ func (a *applying) remove(s *applyStep) error {
 	if err != nil {
 		return err
 	}
-	flags := 0
 	if s.seen.isDir() {
-		flags = unix.AT_REMOVEDIR
+		err = unix.Unlinkat(dir, c.Path.Name, unix.AT_REMOVEDIR)
+	} else {
+		err = a.takeAway(dir, s)
 	}
-	err = unix.Unlinkat(dir, c.Path.Name, flags)
 	if errors.Is(err, unix.ENOTEMPTY) && c.B == nil {
 		return nil // what only the directory has stays
 	}
@@ -179,13 +178,7 @@ func (a *applying) rename(s *applyStep) error {
 	}
 	dir, err := a.host.open(p.Dir)
 	if err == nil {
-		err = unix.Renameat(dir, s.temp, dir, p.Name)
-	}
-	if err == nil {
-		// After a rename onto another name of the same file both are still there.
-		if err = unix.Unlinkat(dir, s.temp, 0); errors.Is(err, unix.ENOENT) {
-			err = nil
-		}
+		err = a.put(dir, s)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", p.Short(), err)

@@ -3,7 +3,6 @@ package gitbridge
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -21,10 +20,15 @@ const unfinished = 0o700
 // stage writes what comes beside the place where it belongs.
 func (a *applying) stage(s *applyStep) error {
 	c := s.change
-	switch {
-	case !s.todo:
+	if !s.todo {
 		return nil
-	case c.B == nil:
+	}
+	if s.seen.isDir() && (c.B == nil || !c.B.IsDir()) {
+		if err := a.sweep(c.Path); err != nil {
+			return err
+		}
+	}
+	if c.B == nil {
 		return a.mayChange(c.Path)
 	}
 	if s.forced {
@@ -68,19 +72,18 @@ func (s *applyStep) attrsOnly() bool {
 }
 
 // beside returns where a path is written first: beside its place, or in its place in a
-// directory that is new itself. What an earlier run left there goes.
+// directory that is new itself.
 func (a *applying) beside(s *applyStep) (dir int, name string, err error) {
 	p := s.change.Path
 	if dir, err = a.host.open(p.Dir); err != nil || a.host.isNew(p.Dir) {
 		return dir, p.Name, err
 	}
-	name = tempName(p)
-	if err := removeBelow(dir, name); err != nil {
-		return dir, name, err
+	if err := a.sweep(p.Dir); err != nil {
+		return dir, "", err
 	}
-	s.temp = name
+	s.temp = a.tempName()
 	a.staged = append(a.staged, s)
-	return dir, name, nil
+	return dir, s.temp, nil
 }
 
 // entry returns the directory of a step's path and its present name in there.
@@ -126,6 +129,9 @@ func (a *applying) mayChange(p *tree.Path) error {
 	if err == nil {
 		err = unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS)
 	}
+	if err == nil {
+		err = a.sweep(p.Dir)
+	}
 	if err != nil {
 		return fmt.Errorf("removing %q: %w", p.Short(), err)
 	}
@@ -146,13 +152,6 @@ func removeBelow(dir int, name string) error {
 		return err
 	}
 	return errors.Join(root.RemoveAll(name), root.Close())
-}
-
-// tempName is where a path is written first. It is the same in every run, so that
-// what one left that was killed goes with the next.
-func tempName(p *tree.Path) string {
-	sum := sha256.Sum256([]byte(p.String()))
-	return fmt.Sprintf(".amberfs-apply-%x", sum[:8])
 }
 
 func (a *applying) skip(p *tree.Path, why string) {

@@ -35,7 +35,8 @@ listed and nothing is changed.
 
 At a terminal, apply shows the changes and asks which to apply.
 
-Symbolic links in DIR are not followed. Run an interrupted apply again to complete it.`,
+Symbolic links in DIR are not followed. One apply at a time changes DIR; the others
+wait (flock). Run an interrupted apply again to complete it.`,
 		Example: `  amberfs apply ~/project --dry-run
   amberfs apply ~/project
   amberfs apply ~/project before-lunch --theirs`,
@@ -139,6 +140,7 @@ func (a *app) apply(ctx context.Context, ch *client.Changes, dir string, o gitbr
 	defer bar.done()
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	o.Progress = func(p gitbridge.Progress) { bar.show(service.Progress{What: "applying", Done: p.Files, Unit: "files"}) }
+	o.Waiting = func() { a.note("another apply to %s is under way: waiting for its end", quote(dir)) }
 	done, err := gitbridge.ApplyDir(ctx, dir, o)
 	if err != nil {
 		return done, gitbridge.ApplyError(err, done)

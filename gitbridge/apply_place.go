@@ -1,0 +1,208 @@
+package gitbridge
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// lockPoll is how often a lock that another apply has is asked for again.
+const lockPoll = 20 * time.Millisecond
+
+// lock has one apply at a time change the directory. A dry run only keeps those away that
+// change it. It is released when the host is closed. A file system without such locks has none: then
+// what changes meanwhile is found when a path gets its name.
+func (a *applying) lock() error {
+	how := unix.LOCK_EX
+	if a.o.DryRun {
+		how = unix.LOCK_SH
+	}
+	for waiting := false; ; {
+		err := unix.Flock(a.host.root, how|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			a.locked = true
+			return nil
+		case errors.Is(err, unix.EWOULDBLOCK):
+		case errors.Is(err, unix.EINTR):
+			continue
+		default:
+			return nil
+		}
+		if !waiting && a.o.Waiting != nil {
+			a.o.Waiting()
+		}
+		waiting = true
+		select {
+		case <-a.ctx.Done():
+			return a.ctx.Err()
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// tempName is a name that nothing has.
+func (a *applying) tempName() string { return a.host.temps + strings.ToLower(rand.Text()) }
+
+// sweep removes from a directory what an apply left there that was killed. Only with the lock is
+// it certain that none is under way.
+func (a *applying) sweep(p *tree.Path) error {
+	key := p.String()
+	if !a.locked || a.swept[key] {
+		return nil
+	}
+	a.swept[key] = true
+	dir, err := a.host.open(p)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EACCES) {
+		return nil // it can be written, but not listed
+	}
+	if err != nil {
+		return fmt.Errorf("listing %q: %w", p.Short(), err)
+	}
+	f := os.NewFile(uintptr(fd), p.Short())
+	defer f.Close()
+	for {
+		names, err := f.Readdirnames(1000)
+		for _, name := range names {
+			if strings.HasPrefix(name, a.host.temps) {
+				if err := removeBelow(fd, name); err != nil {
+					return err
+				}
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("listing %q: %w", p.Short(), reason(err))
+		}
+	}
+}
+
+// put gives what is staged its name. What has the name must be what was planned for, and goes.
+// Whatever else has it by then, such as a file that an editor saves in this moment, stays.
+func (a *applying) put(dir int, s *applyStep) error {
+	name := s.change.Path.Name
+	if !s.seen.exists || s.removed {
+		err := unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_NOREPLACE)
+		if errors.Is(err, unix.EEXIST) {
+			return a.changedMeanwhile(s)
+		}
+		if cannotRename2(err) {
+			return unix.Renameat(dir, s.temp, dir, name)
+		}
+		return err
+	}
+	ours, err := lookIn(dir, s.temp)
+	if err == nil {
+		err = unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_EXCHANGE)
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return a.changedMeanwhile(s)
+	case cannotRename2(err):
+		err = unix.Renameat(dir, s.temp, dir, name)
+		if err == nil {
+			// After a rename onto another name of the same file both are still there.
+			err = ignore(unix.Unlinkat(dir, s.temp, 0), unix.ENOENT)
+		}
+		return err
+	case err != nil:
+		return err
+	}
+	out, err := lookIn(dir, s.temp)
+	if err == nil && a.isSeen(s, out) {
+		return unix.Unlinkat(dir, s.temp, 0)
+	}
+	if err == nil {
+		err = unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_EXCHANGE)
+	}
+	if err == nil {
+		out, err = lookIn(dir, s.temp)
+	}
+	if err == nil && !out.isFile(ours) {
+		// It was replaced once more: the newer one gets the name.
+		err = unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_EXCHANGE)
+	}
+	if err != nil {
+		kept := s.temp
+		s.temp = "" // it is not ours to remove
+		return fmt.Errorf("%w; what was there is kept as %q: %w", a.changedMeanwhile(s), kept, err)
+	}
+	return a.changedMeanwhile(s)
+}
+
+// takeAway removes a file that was planned to go. Whatever else has its name by then stays.
+func (a *applying) takeAway(dir int, s *applyStep) error {
+	name, temp := s.change.Path.Name, a.tempName()
+	err := unix.Renameat2(dir, name, dir, temp, unix.RENAME_NOREPLACE)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return a.changedMeanwhile(s)
+	case cannotRename2(err):
+		return unix.Unlinkat(dir, name, 0)
+	case err != nil:
+		return err
+	}
+	out, err := lookIn(dir, temp)
+	if err == nil && a.isSeen(s, out) {
+		return unix.Unlinkat(dir, temp, 0)
+	}
+	if err == nil {
+		err = unix.Renameat2(dir, temp, dir, name, unix.RENAME_NOREPLACE)
+	}
+	if errors.Is(err, unix.EEXIST) {
+		err = removeBelow(dir, temp) // it was replaced once more, by its own program
+	}
+	if err != nil {
+		return fmt.Errorf("%w; what was there is kept as %q: %w", a.changedMeanwhile(s), temp, err)
+	}
+	return a.changedMeanwhile(s)
+}
+
+// cannotRename2 reports whether a file system knows no rename that exchanges or replaces
+// nothing.
+func cannotRename2(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP)
+}
+
+func ignore(err, target error) error {
+	if errors.Is(err, target) {
+		return nil
+	}
+	return err
+}
+
+func lookIn(dir int, name string) (at place, err error) {
+	err = unix.Fstatat(dir, name, &at.st, unix.AT_SYMLINK_NOFOLLOW)
+	at.exists = err == nil
+	return at, err
+}
+
+// isFile reports whether two places have the same file.
+func (p place) isFile(q place) bool {
+	return p.exists && q.exists && p.st.Dev == q.st.Dev && p.st.Ino == q.st.Ino
+}
+
+// isSeen reports whether what was taken from its name is what a step was planned for. The
+// rename itself changes its ctime.
+func (a *applying) isSeen(s *applyStep, out place) bool {
+	out.st.Ctim = s.seen.st.Ctim
+	return !s.seen.changed(out)
+}
+
+func (a *applying) changedMeanwhile(s *applyStep) error {
+	return fmt.Errorf("%q changed in %s meanwhile", s.change.Path.Short(), a.res.Dir)
+}

@@ -1,0 +1,178 @@
+package gitbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// Two applies to one directory begin at once. The directory becomes what one of them applies,
+// and the other one lists what is in conflict.
+func TestApplyOneAtATime(t *testing.T) {
+	from, as, bs := spec{}, spec{}, spec{}
+	for i := range 40 {
+		p := fmt.Sprintf("d%d/f%d", i%3, i)
+		from[p], as[p], bs[p] = file("1"), file("A"), file("B")
+	}
+	as["d0/new/a"], bs["d0/new/b"] = file("A"), file("B")
+	delete(as, "d1/f1")
+	bs["d1/f1"] = link("f4")
+	var want []map[string]string
+	for _, s := range []spec{as, bs} {
+		w := newApplied(t)
+		w.start(s)
+		want = append(want, has(t, w.dir))
+	}
+	for round := range 40 {
+		a := newApplied(t)
+		base := a.start(from)
+		sides := []*tree.State{a.m.state(t, as), a.m.state(t, bs)}
+		res, errs := make([]*Applied, 2), make([]error, 2)
+		begin := make(chan struct{})
+		var wg sync.WaitGroup
+		for i := range sides {
+			wg.Go(func() {
+				<-begin
+				o := ApplyOptions{Source: a.m.src, Base: base, Now: sides[i]}
+				res[i], errs[i] = ApplyDir(context.Background(), a.dir, o)
+			})
+		}
+		close(begin)
+		wg.Wait()
+		won := slices.Index(errs, nil)
+		if won < 0 || errs[1-won] == nil {
+			t.Fatalf("round %d: %v; one and only one can succeed", round, errs)
+		}
+		if err := errs[1-won]; !errors.Is(err, ErrApplyConflict) || !slices.Contains(res[1-won].Conflicts, "d0/f0") {
+			t.Fatalf("round %d: the other one: %+v, %v", round, res[1-won], err)
+		}
+		wantSame(t, fmt.Sprintf("round %d, %d", round, won), has(t, a.dir), want[won])
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// An apply waits for another one, says so, and can be interrupted. A dry run waits, too.
+func TestApplyWaits(t *testing.T) {
+	a := newApplied(t)
+	base := a.start(spec{"f": file("1")})
+	now := a.m.state(t, spec{"f": file("2")})
+	other, err := openHost(a.dir)
+	check(t, err)
+	defer other.close()
+	check(t, unix.Flock(other.root, unix.LOCK_EX))
+	for _, dry := range []bool{false, true} {
+		ctx, stop := context.WithCancel(context.Background())
+		o := ApplyOptions{Source: a.m.src, Base: base, Now: now, DryRun: dry, Waiting: stop}
+		if _, err := ApplyDir(ctx, a.dir, o); !errors.Is(err, context.Canceled) {
+			t.Errorf("dry run %v: %v", dry, err)
+		}
+	}
+	said := 0
+	o := ApplyOptions{Waiting: func() {
+		said++
+		check(t, unix.Flock(other.root, unix.LOCK_UN))
+	}}
+	if res, err := a.apply(base, now, o); err != nil || res.Changed != 1 || said != 1 {
+		t.Errorf("after the other: %+v, %v, said %d times", res, err, said)
+	}
+}
+
+// saved is a step whose file an editor saves after it was checked: in place, or by a rename.
+func saved(t *testing.T, how string) (a *applying, s *applyStep, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	h, err := openHost(dir)
+	check(t, err)
+	t.Cleanup(h.close)
+	f := filepath.Join(dir, "f")
+	check(t, os.WriteFile(f, []byte("old"), 0o644))
+	check(t, os.WriteFile(filepath.Join(dir, "staged"), []byte("new"), 0o644))
+	a = &applying{host: h, touched: map[uint64]bool{}}
+	s = &applyStep{change: tree.Change{Path: (*tree.Path)(nil).Entry("f")}, temp: "staged"}
+	s.seen, err = h.look(s.change.Path)
+	check(t, err)
+	check(t, a.begin(s))
+	switch how {
+	case "not":
+	case "in place":
+		check(t, os.WriteFile(f, []byte("saved"), 0o644))
+	case "renamed":
+		check(t, os.WriteFile(f+"~", []byte("saved"), 0o644))
+		check(t, os.Rename(f+"~", f))
+	case "gone":
+		check(t, os.Remove(f))
+	}
+	return a, s, dir
+}
+
+// What an editor saves between the check of a file and its rename or removal stays.
+func TestApplyKeepsWhatIsSaved(t *testing.T) {
+	for _, how := range []string{"not", "in place", "renamed", "gone"} {
+		for name, do := range map[string]func(*applying, int, *applyStep) error{"put": (*applying).put, "takeAway": (*applying).takeAway} {
+			a, s, dir := saved(t, how)
+			err := do(a, a.host.root, s)
+			b, rerr := os.ReadFile(filepath.Join(dir, "f"))
+			switch {
+			case how == "not" && (err != nil || name == "put" && string(b) != "new" || name == "takeAway" && rerr == nil):
+				t.Errorf("%s: %q, %v", name, b, err)
+			case how == "not":
+			case err == nil || !strings.Contains(err.Error(), "changed in"):
+				t.Errorf("%s, %s: error %v", name, how, err)
+			case how == "gone" && rerr == nil || how != "gone" && string(b) != "saved":
+				t.Errorf("%s, %s: the file has %q, %v", name, how, b, rerr)
+			}
+			names, err := filepath.Glob(filepath.Join(dir, ".amberfs*"))
+			if err != nil || len(names) > 0 {
+				t.Errorf("%s, %s: left %v, %v", name, how, names, err)
+			}
+		}
+	}
+}
+
+// A name that is new stays, too, if somebody else had it first.
+func TestApplyKeepsWhatIsNew(t *testing.T) {
+	a, s, dir := saved(t, "in place")
+	s.seen = place{}
+	err := a.put(a.host.root, s)
+	b, rerr := os.ReadFile(filepath.Join(dir, "f"))
+	if err == nil || rerr != nil || string(b) != "saved" {
+		t.Errorf("%q, %v, %v", b, rerr, err)
+	}
+}
+
+// What an apply left that was killed goes with the next; that of an apply to a directory below
+// stays, since it may be under way.
+func TestApplySweeps(t *testing.T) {
+	a := newApplied(t)
+	base := a.start(spec{"d/f": file("1"), "gone/f": file("1"), "is/f": file("1")})
+	now := a.m.state(t, spec{"d/f": file("2"), "is": file("a file")})
+	h, err := openHost(a.dir)
+	check(t, err)
+	below, err := openHost(filepath.Join(a.dir, "d"))
+	check(t, err)
+	h.close()
+	below.close()
+	a.write("d/"+below.temps+"x", "of another")
+	for _, p := range []string{"d/", "gone/", "is/", "d/" + h.temps + "dir/"} {
+		a.write(p+h.temps+"x", "left")
+	}
+	if _, err := a.apply(base, now, ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	got := has(t, a.dir)
+	if len(got) != 4 || got["d/"+below.temps+"x"] == "" || !strings.HasSuffix(got["is"], "a file") || !strings.HasSuffix(got["d/f"], "2") {
+		t.Errorf("the directory has %v", got)
+	}
+}

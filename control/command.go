@@ -26,7 +26,9 @@ import (
 
 // Write runs a command. There is no open file to collect it in, as neither OPEN nor
 // FLUSH reach us, so each write is a whole command unless it can be seen not to be; its
-// error is that of write(2). The offset does not matter.
+// error is that of write(2). The offset does not matter to the command. The node that it was
+// written to shows the answer behind it, so that a program that goes on with read(2) gets
+// all of it. What is before are blanks.
 func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, error) {
 	n, err := t.get(id)
 	if err != nil {
@@ -49,11 +51,20 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	if line == nil {
 		return len(data), nil
 	}
-	if err := t.submit(n.dir.ws, n.slot.name, n, line, r); err != nil {
-		return 0, err
+	wrote := len(data)
+	if err = t.submit(n.dir.ws, n.slot.name, n, line, r); err != nil {
+		wrote = 0
 	}
-	return len(data), nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n.begin = off + int64(wrote); n.begin > maxBegin {
+		n.begin = 0
+	}
+	return wrote, err
 }
+
+// maxBegin is where an answer can begin at most in the file that its command was written to.
+const maxBegin = 64 << 20
 
 // A schedule runs a command when it may run.
 type schedule func(func(context.Context) error) error

@@ -41,6 +41,7 @@ type node struct {
 	source   source // what the content was made from
 	content  *content
 	same     *node // the newest node of the name, whose content this one shows
+	begin    int64 // of the content in the file: blanks come before it, see Tree.Write
 	partials []partial
 	cached   bool // the kernel may have pages of it
 }
@@ -130,7 +131,7 @@ func (t *Tree) slotOf(ws *snapshot.Workspace, name string, who live.Caller) slot
 }
 
 func (n *node) attrLocked(root live.Attr) live.Attr {
-	size := n.shown().Size()
+	size := n.begin + n.shown().Size()
 	if n.log != nil {
 		size = n.logSize
 	}
@@ -189,6 +190,9 @@ func (t *Tree) GetAttr(id live.NodeID) (live.Attr, error) {
 // SetAttr accepts what opening for writing and touch do, and changes nothing: the file
 // will show the result of its next command.
 func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who live.Caller) (live.Attr, error) {
+	if IsDir(id) {
+		return live.Attr{}, live.ErrPerm
+	}
 	n, err := t.get(id)
 	if err != nil {
 		return live.Attr{}, err
@@ -256,12 +260,17 @@ func (t *Tree) ReadAt(id live.NodeID, p []byte, off int64) (int, error) {
 	t.mu.Lock()
 	n.cached = true
 	n.usedLocked()
-	c, stale := n.shown(), n.same != nil && n.same.place == nil
+	c, begin, stale := n.shown(), n.begin, n.same != nil && n.same.place == nil
 	t.mu.Unlock()
 	if stale {
 		return 0, live.ErrStale
 	}
-	return c.ReadAt(p, off), nil
+	blanks := p[:max(0, min(int64(len(p)), begin-off))]
+	for i := range blanks {
+		blanks[i] = ' '
+	}
+	p = p[len(blanks):]
+	return len(blanks) + c.ReadAt(p, max(off, begin)-begin), nil
 }
 
 // Seek answers SEEK_DATA and SEEK_HOLE for a file without holes.

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -767,5 +768,35 @@ func TestDiffIsTheOwners(t *testing.T) {
 	}
 	if _, err := u.lookup("info@v1"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAnswerBehindRequest: a program that goes on with the descriptor that it wrote to
+// gets the whole answer, also that of a request that failed.
+func TestAnswerBehindRequest(t *testing.T) {
+	u := newUser(t)
+	for _, name := range []string{callName, "call.mine"} {
+		u.must(u.write(name, `{"op":"list"}`+"\n"))
+		a, err := u.lookup(name)
+		u.must(err)
+		at := int64(0)
+		for _, request := range []string{`{"op":"snapshot","name":"s` + name + `"}`, `{"op":"list"}`, `{"op":"show","name":"none"}`} {
+			n, err := u.tree.Write(a.ID, []byte(request), at, Request{Caller: u.who})
+			if failed := request[7:11] == "show"; failed != (err != nil) {
+				t.Fatalf("%s: %v", request, err)
+			}
+			begin := at + int64(n)
+			now, err := u.tree.GetAttr(a.ID)
+			u.must(err)
+			answer := make([]byte, now.Size-begin)
+			if n, err := u.tree.ReadAt(a.ID, answer, begin); err != nil || n != len(answer) || !json.Valid(answer) {
+				t.Errorf("%s: behind %s is %.200q, %d bytes of %d: %v", name, request, answer, n, len(answer), err)
+			}
+			all := make([]byte, now.Size+10)
+			if n, err := u.tree.ReadAt(a.ID, all, 0); err != nil || string(all[:n]) != strings.Repeat(" ", int(begin))+string(answer) {
+				t.Errorf("%s: all of the file is %.200q: %v", name, all[:n], err)
+			}
+			at = now.Size
+		}
 	}
 }

@@ -169,7 +169,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if control.IsNode(id) {
 		a, err := fs.control.SetAttr(id, s, caller(&in.InHeader))
 		if err != nil {
-			return fs.status("setattr", id, err)
+			return fs.setSame(id, s, err, out)
 		}
 		fillAttr(&out.Attr, &a)
 		return fuse.OK
@@ -183,7 +183,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	who, forest := fs.changer(&in.InHeader)
 	a, err := forest.SetAttr(id, s)
 	if err != nil {
-		return fs.status("setattr", id, err)
+		return fs.setSame(id, s, err, out)
 	}
 	// For chown the kernel sets the flag even for root and group members.
 	if s.KillPriv && s.Size != nil && a.Mode&unix.S_ISGID != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG {
@@ -202,6 +202,22 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	fillAttr(&out.Attr, &a)
 	out.SetTimeout(cached)
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
+	return fuse.OK
+}
+
+// setSame answers a SETATTR that failed. Where nothing can be changed, setting what is there
+// already is no change: gVisor sets the owner of each directory that it has made, also in
+// .snapshots.
+func (fs *filesystem) setSame(id live.NodeID, s live.SetAttr, failed error, out *fuse.AttrOut) fuse.Status {
+	a, timeout, err := fs.attr(id)
+	same := func(want *int64, is int64) bool { return want == nil || *want == is }
+	if err != nil || !errors.Is(failed, live.ErrReadOnly) && !errors.Is(failed, live.ErrPerm) || s.Size != nil ||
+		s.Mode != nil && (*s.Mode^a.Mode)&0o7777 != 0 || s.UID != nil && *s.UID != a.UID || s.GID != nil && *s.GID != a.GID ||
+		!same(s.Atime, a.Atime) || !same(s.Mtime, a.Mtime) || !same(s.Ctime, a.Ctime) {
+		return fs.status("setattr", id, failed)
+	}
+	fillAttr(&out.Attr, &a)
+	out.SetTimeout(timeout)
 	return fuse.OK
 }
 

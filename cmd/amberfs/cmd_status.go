@@ -119,7 +119,9 @@ func freezeCommand(a *app) *cobra.Command {
 		Use:   "freeze [--for 30s]",
 		Short: "Stop all changes for a while",
 		Long: `Stops all changes to the store's workspaces, so that another program can copy a quiet
-tree. Writers wait, readers continue.`,
+tree. Writers wait, readers continue. A reader waits with a writer where both need a lock of
+the kernel: for a directory whose names change, and before Linux 6.16 for closing a file that
+changes. Reading a snapshot needs no freeze.`,
 		Example: `  amberfs freeze --for 10s`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -11,8 +11,8 @@
 //	tree DIR FILE       writes all that is visible of a tree to FILE, for cmp
 //	kill9 MOUNTPOINT    kills the daemon of a mount, and leaves the mount
 //
-// and the conditions [root], [user], and [ids]: a user with subordinate ids, which
-// scripts/test-as-user makes.
+// and the conditions [root], [user], [linux:6.16], that version or a newer one, and
+// [ids]: a user with subordinate ids, which scripts/test-as-user makes.
 package cli_test
 
 import (
@@ -151,6 +151,10 @@ func condition(cond string) (bool, error) {
 		}
 		ids, err := os.ReadFile("/etc/subuid")
 		return os.Getuid() != 0 && err == nil && bytes.Contains(append([]byte("\n"), ids...), []byte("\n"+u.Username+":")), nil
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(cond, "linux:%d.%d", &major, &minor); err == nil {
+		return harness.Linux(major, minor), nil
 	}
 	return false, fmt.Errorf("unknown condition %q", cond)
 }

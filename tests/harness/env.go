@@ -1,10 +1,13 @@
 package harness
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Long reports whether the exhaustive forms of the tests are asked for, which
@@ -35,6 +38,20 @@ func FromEnv(t testing.TB, name string, otherwise uint64) uint64 {
 		t.Fatalf("%s=%q: %v", name, s, err)
 	}
 	return n
+}
+
+// Linux reports whether the kernel has this version or a newer one, where what programs
+// see depends on it.
+func Linux(major, minor int) bool {
+	var u unix.Utsname
+	var a, b int
+	if err := unix.Uname(&u); err != nil {
+		panic(err)
+	}
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b); err != nil {
+		panic(err)
+	}
+	return a > major || a == major && b >= minor
 }
 
 // Needs skips the test where a program is not installed. In `make test`, which

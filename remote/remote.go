@@ -54,6 +54,9 @@ type Options struct {
 	Identities []age.Identity
 	// Allowed is asked before each request whether the remote may be contacted. May be nil.
 	Allowed func(url string) error
+	// Recipients is asked once whether the remote may have the recipients that its format has. The
+	// format is not authenticated: whoever stores the remote can change it. May be nil.
+	Recipients func(url string, found []string) error
 	// Timeout bounds a read; 30 s by default, negative for none.
 	Timeout time.Duration
 	// Note reports that the remote is away or back. May be nil.
@@ -232,9 +235,17 @@ func (r *Remote) Format(ctx context.Context) (*Format, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.URL(), err)
 	}
+	if r.o.Recipients != nil {
+		if err := r.o.Recipients(r.URL(), f.Recipients); err != nil {
+			return nil, err
+		}
+	}
 	r.format.Store(f)
 	return f, nil
 }
+
+// ForgetFormat has the format read again.
+func (r *Remote) ForgetFormat() { r.format.Store(nil) }
 
 func decodeFormat(raw []byte) (*Format, error) {
 	line, rest, _ := bytes.Cut(raw, []byte("\n"))

@@ -63,6 +63,8 @@ type file struct {
 	// Sent has for each URL the number of the newest snapshot that the policy pushed.
 	Sent map[string]uint64 `json:"sent,omitempty"`
 	From []from            `json:"from,omitempty"`
+	// Recipients has what each remote is encrypted to.
+	Recipients *recipients `json:"recipients,omitempty"`
 }
 
 // from is a snapshot that the store was mounted from.
@@ -107,6 +109,9 @@ func (f *file) check() error {
 	}
 	if f.Pushed == nil {
 		f.Pushed = map[string]string{}
+	}
+	if f.Recipients == nil {
+		f.Recipients = &recipients{}
 	}
 	if f.Sent == nil {
 		f.Sent = map[string]uint64{}
@@ -186,10 +191,17 @@ func (k *Registry) Add(name, url string) error {
 // Remove forgets a remote. Nothing on it changes.
 func (k *Registry) Remove(name string) error {
 	return k.change(func(f *file) error {
-		if _, ok := f.Remotes[name]; !ok {
+		url, ok := f.Remotes[name]
+		if !ok {
 			return k.unknown(name)
 		}
 		delete(f.Remotes, name)
+		if !slices.Contains(slices.Collect(maps.Values(f.Remotes)), url) {
+			f.Recipients.forget(url)
+			if r := k.open[url]; r != nil {
+				r.ForgetFormat()
+			}
+		}
 		return nil
 	})
 }
@@ -277,7 +289,7 @@ func (k *Registry) at(url string) (*remote.Remote, error) {
 	if r := k.open[url]; r != nil {
 		return r, nil
 	}
-	r, err := remote.Open(url, remote.Options{Cache: k.cache, Timeout: k.o.Timeout, Note: k.note(url), Allowed: k.allowed})
+	r, err := remote.Open(url, remote.Options{Cache: k.cache, Timeout: k.o.Timeout, Note: k.note(url), Allowed: k.allowed, Recipients: k.file.Recipients.agree})
 	if err != nil {
 		return nil, err
 	}

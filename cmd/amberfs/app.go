@@ -30,11 +30,13 @@ type app struct {
 	started bool   // the command line was understood
 
 	closePager func() // nil without a pager
+	screen     *screen
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	out := &output{Writer: stdout}
-	return &app{stdin: stdin, stdout: out, out: out, stderr: stderr}
+	s := &screen{}
+	out := newOutput(stdout, s)
+	return &app{stdin: stdin, stdout: out, out: out, stderr: newOutput(stderr, s), screen: s}
 }
 
 // cwd is the directory that says which workspace is meant, absolute.

@@ -231,7 +231,7 @@ func (q *question) askGroup(ctx context.Context, g group) (split bool, err error
 }
 
 func (q *question) printHunks(hunks []diff.Hunk) {
-	out := &diffWriter{a: q.a, w: q.a.stderr, person: true, color: q.a.color(), inPatch: true}
+	out := &diffWriter{a: q.a, w: q.a.stderr, color: q.a.color(), inPatch: true}
 	for _, h := range hunks {
 		fmt.Fprintf(out, "@@ -%d,%d +%d,%d @@ %s\n", h.OldStart, h.OldLines, h.NewStart, h.NewLines, h.Section)
 		for _, l := range h.Lines {

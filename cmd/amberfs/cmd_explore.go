@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 )
@@ -29,7 +30,7 @@ const maxAttempts = 1000
 // exploreArgs are the arguments of explore, for the command line and for MCP.
 type exploreArgs struct {
 	Attempts int      `json:"attempts" jsonschema:"number of forks"`
-	Command  []string `json:"command" jsonschema:"the program and its arguments; {} in them is the attempt's number"`
+	Command  []string `json:"command" jsonschema:"the program and its arguments; {} in them, in check and in score is the attempt's number"`
 	Jobs     int      `json:"jobs,omitempty" jsonschema:"how many run at once; all if not given"`
 	Check    string   `json:"check,omitempty" jsonschema:"a shell command that decides which attempt passes; if empty, the exit status of the command decides"`
 	Score    string   `json:"score,omitempty" jsonschema:"a shell command that prints a number; the highest is best"`
@@ -69,7 +70,8 @@ func exploreCommand(a *app) *cobra.Command {
 		Long: `Runs COMMAND in N forks of the present state at once, and --check in each
 afterwards. Without --check, COMMAND decides which attempt passes. Each fork is
 mounted in place of the workspace, for COMMAND only. AMBERFS_FORK and
-AMBERFS_ATTEMPT are set. {} in an ARGUMENT is the attempt's number.
+AMBERFS_ATTEMPT are set. {} in COMMAND, an ARGUMENT, --check or --score is the
+attempt's number.
 
 --merge first stops the other attempts. --merge discards all forks. If the workspace
 changed the same paths, they are listed, nothing is merged, and that fork stays.
@@ -93,12 +95,15 @@ Without --merge all forks stay, each with a snapshot labelled check=STATE.`,
 			if err != nil {
 				return err
 			}
-			live, drawn := !a.json && !a.quiet && isTerminal(a.stderr), 0
+			live, drawn := !a.json && !a.quiet && isTerminal(a.stderr) && env.Get("TERM") != "dumb", 0
 			done, err := a.explore(cmd.Context(), p, req, func(all []*attempt, ended *attempt) {
 				if a.json && ended != nil {
 					_ = a.printJSON(ended) // an error of the output is found at the end
 				} else if live {
-					drawn = a.drawAttempts(all, drawn)
+					var text string
+					width, height := sizeOf(a.stderr)
+					text, drawn = drawing(all, drawn, width, height)
+					fmt.Fprint(a.stderr, text)
 				}
 			})
 			if done == nil {
@@ -286,13 +291,13 @@ func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, li
 	t.Status, _ = run("running", argv...)
 	passed := t.Status == 0
 	if r.Check != "" {
-		if check, ran := run("checking", "sh", "-c", r.Check); ran {
+		if check, ran := run("checking", "sh", "-c", strings.ReplaceAll(r.Check, "{}", number)); ran {
 			t.Check, passed = &check, check == 0
 		}
 	}
 	if passed && r.Score != "" {
 		from, _ := t.log.Seek(0, io.SeekCurrent) // a file
-		if status, ran := run("scoring", "sh", "-c", r.Score); ran {
+		if status, ran := run("scoring", "sh", "-c", strings.ReplaceAll(r.Score, "{}", number)); ran {
 			text := lastLine(t.log, from)
 			score, notNumber := strconv.ParseFloat(text, 64)
 			if notNumber != nil || status != 0 || math.IsNaN(score) || math.IsInf(score, 0) {
@@ -355,19 +360,4 @@ func orDash[T any](number *T) string {
 		return "-"
 	}
 	return fmt.Sprint(*number)
-}
-
-// drawAttempts writes a line for each attempt over those that were drawn before.
-func (a *app) drawAttempts(all []*attempt, drawn int) int {
-	var b strings.Builder
-	b.WriteString(strings.Repeat("\x1b[A", drawn))
-	for _, t := range all {
-		took := t.Seconds
-		if took == 0 && !t.began.IsZero() {
-			took = time.Since(t.began).Seconds()
-		}
-		fmt.Fprintf(&b, "\x1b[K%.*s\n", a.width()-1, fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, took, quote(lastLine(t.log, 0))))
-	}
-	fmt.Fprint(a.stderr, b.String())
-	return len(all)
 }

@@ -67,8 +67,8 @@ func wantsJSON(args []string) bool {
 
 func (a *app) finish(ctx context.Context, err error) int {
 	a.closeOutput()
-	if err == nil && a.out.err != nil {
-		err = fail.New(fail.KindOf(a.out.err), "cannot write to the standard output: %w", a.out.err)
+	if err == nil {
+		err = a.outputError()
 	}
 	if err == nil {
 		return 0

@@ -16,9 +16,10 @@ import (
 
 // progress shows long work on a terminal, once it has taken half a second.
 type progress struct {
-	on    bool
-	start time.Time
-	over  atomic.Bool
+	on     bool
+	screen *screen
+	start  time.Time
+	over   atomic.Bool
 
 	mu    sync.Mutex
 	bar   *progressbar.ProgressBar
@@ -30,7 +31,7 @@ type progress struct {
 const progressAfter = 500 * time.Millisecond
 
 func (a *app) newProgress() *progress {
-	return &progress{on: !a.json && !a.quiet && a.closePager == nil && isTerminal(a.stderr), start: time.Now()}
+	return &progress{screen: a.screen, on: !a.json && !a.quiet && a.closePager == nil && isTerminal(a.stderr), start: time.Now()}
 }
 
 // expect counts the files of a directory in the background, for the remaining time.
@@ -55,6 +56,11 @@ func (p *progress) expect(dir string) {
 }
 
 func (p *progress) show(m service.Progress) {
+	if p.on {
+		p.screen.mu.Lock()
+		p.screen.bar = p
+		p.screen.mu.Unlock()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.on || p.over.Load() || time.Since(p.start) < progressAfter {
@@ -116,6 +122,7 @@ func newBar(m service.Progress) *progressbar.ProgressBar {
 		progressbar.OptionThrottle(100 * time.Millisecond),
 		progressbar.OptionClearOnFinish(),
 		progressbar.OptionFullWidth(),
+		progressbar.OptionSetSpinnerChangeInterval(0), // else it draws by itself, also after Clear
 	}
 	if total > 0 {
 		o = append(o, progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true))

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// drawing has a line for each attempt, over the lines that were drawn before. Where there are more than
+// the terminal has, those that have neither begun nor ended are left out, and all are counted.
+func drawing(all []*attempt, drawn, width, height int) (text string, lines int) {
+	var rows []string
+	fits := len(all) < height
+	counts := map[string]int{}
+	for _, t := range all {
+		counts[t.State]++
+		took := t.Seconds
+		if took == 0 && !t.began.IsZero() {
+			took = time.Since(t.began).Seconds()
+		}
+		if fits || t.Seconds == 0 && !t.began.IsZero() && len(rows) < height-2 {
+			rows = append(rows, fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, took, quote(lastLine(t.log, 0))))
+		}
+	}
+	if !fits {
+		var parts []string
+		for _, state := range slices.Sorted(maps.Keys(counts)) {
+			parts = append(parts, fmt.Sprint(counts[state], " ", state))
+		}
+		rows = append(rows, strings.Join(parts, ", "))
+	}
+	var b strings.Builder
+	b.WriteString(strings.Repeat(lineUp, min(drawn, height-1)))
+	for i := range max(len(rows), min(drawn, height-1)) {
+		row := ""
+		if i < len(rows) {
+			row = shortened(rows[i], width-1)
+		}
+		b.WriteString(lineClear + row + "\n")
+	}
+	return b.String(), max(len(rows), min(drawn, height-1))
+}
+
+// shortened cuts a text to some columns. A character that is not of ASCII may have two.
+func shortened(text string, columns int) string {
+	for i, r := range text {
+		if columns--; r >= utf8.RuneSelf {
+			columns--
+		}
+		if columns < 0 {
+			return text[:i]
+		}
+	}
+	return text
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"crypto/rand"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/amberfs/amberfs/internal/env"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/gitquote"
+)
+
+// output is the standard output or the standard error. It is the one writer for terminals:
+// whatever comes from a store, a terminal acts on nothing but newlines, tabs and the styles of
+// this program. What is not for a terminal or a pager passes through unchanged.
+type output struct {
+	io.Writer
+	person bool    // a person reads it
+	screen *screen // that is written on, nil for none
+	rest   []byte  // of a character that came in part
+	err    error   // the first one, such as a full disk
+}
+
+// screen is the terminal of both outputs.
+type screen struct {
+	mu  sync.Mutex
+	bar *progress // that is on it, or nil
+}
+
+func newOutput(w io.Writer, s *screen) *output {
+	o := &output{Writer: w}
+	if isTerminal(w) {
+		o.person, o.screen = true, s
+	}
+	return o
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if !o.person {
+		n, err := o.Writer.Write(p)
+		o.failed(err)
+		return n, err
+	}
+	if o.screen != nil {
+		defer o.screen.hideBar()()
+	}
+	text := append(o.rest, p...)
+	end := len(text)
+	for i := end - 1; i >= 0 && i > end-utf8.UTFMax; i-- {
+		if utf8.RuneStart(text[i]) {
+			if !utf8.FullRune(text[i:]) {
+				end = i
+			}
+			break
+		}
+	}
+	o.rest = slices.Clone(text[end:])
+	_, err := io.WriteString(o.Writer, forTerminal(string(text[:end])))
+	o.failed(err)
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (o *output) failed(err error) {
+	if err != nil && o.err == nil {
+		o.err = err
+	}
+}
+
+// flush writes what is left of a character that never became one.
+func (o *output) flush() {
+	if len(o.rest) > 0 {
+		_, err := io.WriteString(o.Writer, forTerminal(string(o.rest)))
+		o.failed(err)
+		o.rest = nil
+	}
+}
+
+// hideBar takes the bar of progress off the screen while something is written.
+func (s *screen) hideBar() (unlock func()) {
+	s.mu.Lock()
+	if p := s.bar; p != nil {
+		p.mu.Lock()
+		if p.bar != nil {
+			_ = p.bar.Clear() // the terminal is gone, or it is drawn again
+		}
+		return func() {
+			p.mu.Unlock()
+			s.mu.Unlock()
+		}
+	}
+	return s.mu.Unlock
+}
+
+// styleMark begins what this program has a terminal do. Other texts cannot contain it: it is
+// another one in each process.
+var styleMark = "\x1b" + rand.Text()
+
+// forTerminal makes escapes of all that a terminal would act on, but for styles.
+func forTerminal(text string) string {
+	parts := strings.Split(text, styleMark)
+	for i, p := range parts {
+		code := ""
+		if i > 0 {
+			n := 1 + strings.IndexFunc(p, func(r rune) bool { return r >= '@' && r != '[' })
+			code, p = "\x1b"+p[:n], p[n:]
+		}
+		parts[i] = code + gitquote.Shown(p, "\n\t")
+	}
+	return strings.Join(parts, "")
+}
+
+// Styles of what an output shows to a person.
+var (
+	colorBold  = styleMark + "[1m"
+	colorRed   = styleMark + "[31m"
+	colorGreen = styleMark + "[32m"
+	colorCyan  = styleMark + "[36m"
+	colorReset = styleMark + "[m"
+	lineUp     = styleMark + "[A"
+	lineClear  = styleMark + "[K"
+)
+
+func isTerminal(f any) bool { return terminal(f) != nil }
+
+func terminal(f any) *os.File {
+	if o, ok := f.(*output); ok {
+		f = o.Writer
+	}
+	if file, ok := f.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return file
+	}
+	return nil
+}
+
+// color says whether to colour the standard output (https://no-color.org).
+func (a *app) color() bool {
+	if env.Get("NO_COLOR") != "" || env.Get("TERM") == "dumb" {
+		return false
+	}
+	return a.closePager != nil || isTerminal(a.stdout)
+}
+
+func (a *app) width() int {
+	w, _ := sizeOf(a.out)
+	return w
+}
+
+// sizeOf is the size of a terminal, 80 × 24 if it is unknown.
+func sizeOf(f any) (width, height int) {
+	width, height = 80, 24
+	if file := terminal(f); file != nil {
+		if w, h, err := term.GetSize(int(file.Fd())); err == nil && w > 20 && h > 1 {
+			return w, h
+		}
+	}
+	return width, height
+}
+
+// usePager sends the output through $AMBERFS_PAGER, $PAGER or less, if it is a terminal. If less is
+// not installed, or a pager fails before it has read anything, the output appears without one.
+func (a *app) usePager() {
+	if a.json || a.closePager != nil || !isTerminal(a.stdout) {
+		return
+	}
+	name := "less"
+	for _, v := range []string{"AMBERFS_PAGER", "PAGER"} {
+		if s, ok := env.Lookup(v); ok {
+			name = s
+			break
+		}
+	}
+	if name == "" || name == "cat" {
+		return
+	}
+	if _, err := exec.LookPath(name); err != nil && name == "less" {
+		return
+	}
+	cmd := exec.Command("/bin/sh", "-c", name)
+	cmd.Dir = "/" // the pager must not keep the mount busy
+	cmd.Stdout, cmd.Stderr = terminal(a.stdout), os.Stderr
+	cmd.Env = os.Environ()
+	if !slices.ContainsFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, "LESS=") }) {
+		cmd.Env = append(cmd.Env, "LESS=FRX")
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return
+	}
+	cmd.Stdin = r
+	if cmd.Start() != nil {
+		r.Close()
+		w.Close()
+		return
+	}
+	out := a.stdout
+	pipe := &pagerPipe{File: w}
+	paged := &output{Writer: pipe, person: true}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer r.Close() // then a write ends with EPIPE
+		if cmd.Wait() == nil {
+			return
+		}
+		unread, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
+		if err != nil || int64(unread) < pipe.n.Load() {
+			return // a person has ended it
+		}
+		a.note("the pager %q failed", name)
+		_, _ = io.Copy(terminal(out), r) // its error is that of a terminal that is gone
+	}()
+	a.stdout = paged
+	a.closePager = func() {
+		paged.flush()
+		w.Close()
+		<-ended // its status says nothing: a person may quit at the first page
+		a.stdout, a.closePager = out, nil
+	}
+}
+
+// pagerPipe counts what was written to a pager.
+type pagerPipe struct {
+	*os.File
+	n atomic.Int64
+}
+
+func (p *pagerPipe) Write(b []byte) (int, error) {
+	n, err := p.File.Write(b)
+	p.n.Add(int64(n))
+	return n, err
+}
+
+func (a *app) closeOutput() {
+	if a.closePager != nil {
+		a.closePager()
+	}
+	for _, w := range []io.Writer{a.stdout, a.stderr} {
+		if o, ok := w.(*output); ok {
+			o.flush()
+		}
+	}
+}
+
+// outputError is the first error of the standard output.
+func (a *app) outputError() error {
+	if err := a.out.err; err != nil {
+		return fail.New(fail.KindOf(err), "cannot write to the standard output: %w", err)
+	}
+	return nil
+}

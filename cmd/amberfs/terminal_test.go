@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/amberfs/amberfs/service"
+)
+
+// TestOutputForTerminals: no text does anything to a terminal, in whatever pieces it comes. Styles do.
+func TestOutputForTerminals(t *testing.T) {
+	evil := "esc\x1b]0;title\x07 \x1b[31mred c1\u009b31m bidi\u202e cut\xff\xe2\x82 cr\rover\tä€😀\n"
+	want := `esc\033]0;title\a \033[31mred c1\302\23331m bidi\342\200\256 cut\377\342\202 cr\rover` + "\tä€😀\n"
+	for _, piece := range []int{1, 2, 3, 5, len(evil)} {
+		var b bytes.Buffer
+		o := &output{Writer: &b, person: true}
+		for rest := evil; rest != ""; {
+			n := min(piece, len(rest))
+			if m, err := o.Write([]byte(rest[:n])); m != n || err != nil {
+				t.Fatal(m, err)
+			}
+			rest = rest[n:]
+		}
+		if b.String() != want {
+			t.Errorf("in pieces of %d: %q, want %q", piece, b.String(), want)
+		}
+	}
+	var b bytes.Buffer
+	o := &output{Writer: &b, person: true}
+	fmt.Fprintf(o, "%s%s%s%s%s", lineUp, lineClear, colorBold+colorRed, "a\x1b[32mb", colorReset)
+	if got := b.String(); got != "\x1b[A\x1b[K\x1b[1m\x1b[31m"+`a\033[32mb`+"\x1b[m" {
+		t.Errorf("styles: %q", got)
+	}
+	b.Reset()
+	o.Write([]byte("\xe2"))
+	o.flush()
+	if b.String() != `\342` {
+		t.Errorf("the beginning of a character at the end: %q", b.String())
+	}
+	b.Reset()
+	o = &output{Writer: &b}
+	o.Write([]byte(evil))
+	if b.String() != evil {
+		t.Errorf("for a program: %q", b.String())
+	}
+}
+
+// TestDrawing: whatever the size of the terminal, what is drawn fits in it, and each drawing takes up
+// as many lines as the next one goes up.
+func TestDrawing(t *testing.T) {
+	var all []*attempt
+	for i := range 100 {
+		all = append(all, &attempt{Attempt: i + 1, State: "waiting"})
+	}
+	draw := func(drawn, width, height int) int {
+		t.Helper()
+		text, lines := drawing(all, drawn, width, height)
+		if up := strings.Count(text, lineUp); up > height-1 || up > drawn {
+			t.Errorf("%d lines up of %d drawn on %d", up, drawn, height)
+		}
+		if n := strings.Count(text, "\n"); n != lines || n >= height {
+			t.Errorf("%d lines, said %d, on a terminal of %d", n, lines, height)
+		}
+		for row := range strings.Lines(strings.NewReplacer(lineUp, "", lineClear, "").Replace(text)) {
+			if len(row) > width {
+				t.Errorf("%d columns on %d: %q", len(row)-1, width, row)
+			}
+		}
+		if !strings.Contains(text, "waiting") && !strings.Contains(text, "passed") {
+			t.Errorf("nothing is counted: %q", text)
+		}
+		return lines
+	}
+	drawn := 0
+	for i, t := range all {
+		t.began, t.State = time.Now(), "running"
+		drawn = draw(drawn, 80, 24)
+		if i > 40 {
+			t.State, t.Seconds = "passed", 1
+			drawn = draw(drawn, 21, 5)
+		}
+	}
+	for _, t := range all {
+		t.State, t.Seconds = "passed", 1
+	}
+	drawn = draw(drawn, 80, 24)
+	if text, _ := drawing(all, drawn, 80, 24); !strings.Contains(text, "100 passed") {
+		t.Errorf("%q", text)
+	}
+	if got := shortened("aé中bc", 5); got != "aé中"[:len("aé")]+"中" {
+		t.Errorf("cut: %q", got)
+	}
+	all = all[:3]
+	if _, lines := drawing(all, 0, 80, 24); lines != 3 {
+		t.Errorf("%d lines for 3", lines)
+	}
+}
+
+// TestSpinner: what shows progress draws only when something is done, so that nothing is drawn over
+// a message that comes later.
+func TestSpinner(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 10 {
+		newBar(service.Progress{What: "applying", Unit: "files"})
+	}
+	if n := runtime.NumGoroutine() - before; n > 0 {
+		t.Errorf("%d goroutines draw", n)
+	}
+}
+
+// TestMessagesOverProgress: a bar is taken off the screen before something is written there.
+func TestMessagesOverProgress(t *testing.T) {
+	var b bytes.Buffer
+	s := &screen{}
+	bar := progressbar.NewOptions64(-1, progressbar.OptionSetWriter(&b), progressbar.OptionSetSpinnerChangeInterval(0))
+	s.bar = &progress{bar: bar}
+	_ = bar.Set64(1)
+	o := &output{Writer: &b, person: true, screen: s}
+	o.Write([]byte("message\n"))
+	if !strings.HasSuffix(b.String(), " \r         \rmessage\n") {
+		t.Errorf("printed over the bar: %q", b.String())
+	}
+}

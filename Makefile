@@ -9,7 +9,7 @@ DATE    ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --fo
 LDFLAGS  = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 PREFIX  ?= /usr/local
 
-.PHONY: build cross image install uninstall session licences run stop test test-race test-long test-remote \
+.PHONY: build cross image install uninstall session licences run stop test fresh test-race test-long test-remote \
 	test-packages test-release snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
 
 # Static, so that it runs in any container.
@@ -59,6 +59,10 @@ stop:
 # Samples of everything, in five minutes.
 test:
 	@scripts/test
+
+# The README's commands on a bare system, as root and as an ordinary user.
+fresh:
+	@scripts/fresh
 
 # The same under the race detector, for changes of what runs at once.
 test-race:

@@ -179,9 +179,7 @@ func TestArgumentsSurvive(t *testing.T) {
 // TestRootSurvives is TestArgumentsSurvive for "/", in a sandbox in which that is a
 // directory of the test's.
 func TestRootSurvives(t *testing.T) {
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		t.Skip("bubblewrap is not installed")
-	}
+	harness.Needs(t, "bwrap")
 	root := withMarker(t, t.TempDir()+"/root")
 	args := []string{
 		"--unshare-all", "--die-with-parent", "--bind", root, "/", "--proc", "/proc", "--dev-bind", "/dev", "/dev",

@@ -13,7 +13,7 @@ import (
 // answered all the same.
 func TestUmountOfManyFiles(t *testing.T) {
 	if !harness.Long() {
-		t.Skip("takes two minutes")
+		t.Skip("make test-long runs it")
 	}
 	m := harness.New(t)
 	imports := exec.Command(harness.Binary(t), "-C", m.Path(), "import", "--tar", "-")

@@ -53,14 +53,9 @@ func TestContainers(t *testing.T) {
 		"systemd-nspawn": {"systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--pipe", "-D", root, "/bin/true"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := exec.LookPath(strings.Replace(name, "bubblewrap", "bwrap", 1)); err != nil {
-				if name == "bubblewrap" || name == "runc" { // scripts/setup test installs them
-					t.Fatal(err)
-				}
-				t.Skip(err)
-			}
+			harness.Needs(t, strings.Replace(name, "bubblewrap", "bwrap", 1))
 			if name == "podman" && os.Getuid() != 0 {
-				t.Skip("TestRootlessPodmanWithSubordinateIds")
+				t.Skip("TestRootlessPodmanWithSubordinateIds is this as an ordinary user")
 			}
 			if out, err := exec.Command(probe[0], probe[1:]...).CombinedOutput(); err != nil {
 				t.Skipf("%s does not work here: %v: %s", name, err, out)
@@ -148,7 +143,7 @@ test ! -e .forks/nspawn
 // TestContainersWithoutRights: what an ordinary user does not have is said before anything starts.
 func TestContainersWithoutRights(t *testing.T) {
 	if os.Getuid() == 0 {
-		t.Skip("as an ordinary user, which scripts/test-as-user makes")
+		t.Skip("needs an ordinary user")
 	}
 	m, bin := harness.New(t, "--from", system(t)), t.TempDir() // without the engines
 	for _, tool := range []string{"sh", "id", "mkdir", "realpath", "env", "python3"} {
@@ -175,7 +170,7 @@ func TestContainersWithoutRights(t *testing.T) {
 func TestRootlessPodmanWithSubordinateIds(t *testing.T) {
 	harness.Needs(t, "podman", "newuidmap")
 	if os.Getuid() == 0 {
-		t.Skip("as an ordinary user, which scripts/test-as-user makes")
+		t.Skip("needs an ordinary user")
 	}
 	root, dir := system(t), t.TempDir()
 	containersConf(t)

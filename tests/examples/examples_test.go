@@ -219,11 +219,7 @@ func TestSandboxes(t *testing.T) {
 
 // TestPodman runs a container of a static program, as no image can be fetched.
 func TestPodman(t *testing.T) {
-	for _, program := range []string{"podman", "busybox"} { // make test-packages installs them
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed", program)
-		}
-	}
+	harness.Needs(t, "podman", "busybox")
 	var options []string
 	if os.Getuid() == 0 {
 		options = []string{"-o", "allow_other"}

@@ -72,8 +72,10 @@ trap '$engine rm -f -t 0 -a || :; umount "$mount/data/overlay" || :' EXIT
 // TestStorage: Docker and podman keep their images and containers in a mount. After a restore
 // they find what they had then.
 func TestStorage(t *testing.T) {
-	if !harness.Long() || os.Getuid() != 0 {
-		t.Skip("only in the long form, as root")
+	if !harness.Long() {
+		t.Skip("make test-long runs it")
+	} else if os.Getuid() != 0 {
+		t.Skip("needs root")
 	}
 	harness.Needs(t, "busybox")
 	containersConf(t)

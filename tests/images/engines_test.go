@@ -18,14 +18,7 @@ func TestPodmanAndSkopeo(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("an ordinary user cannot mount podman's images")
 	}
-	for _, tool := range []string{"podman", "skopeo", "setfattr"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("AMBERFS_TEST_REMOTE") != "" {
-				t.Fatal(err)
-			}
-			t.Skip(err, "; make test-remote installs it")
-		}
-	}
+	harness.Needs(t, "podman", "skopeo", "setfattr")
 	storage, err := os.MkdirTemp("", "p") // podman takes 50 characters
 	if err != nil {
 		t.Fatal(err)

@@ -17,9 +17,7 @@ import (
 
 // TestUnits asks systemd what it thinks of the units.
 func TestUnits(t *testing.T) {
-	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		t.Skip("systemd-analyze is not installed")
-	}
+	harness.Needs(t, "systemd-analyze")
 	dest := t.TempDir()
 	install(t, dest)
 	for _, kind := range []string{"system", "user"} {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Required reports whether a server that is not installed fails a test; without
-// AMBERFS_TEST_REMOTE the test is skipped.
+// Required reports whether make test-remote runs the tests: a server that is not installed
+// is a failure then.
 func Required() bool { return os.Getenv("AMBERFS_TEST_REMOTE") != "" }
 
 // find returns the path of a server, from bin/ or the path.
@@ -27,7 +27,7 @@ func find(t testing.TB, name string) string {
 		t.Fatalf("%s is not installed: run scripts/setup remote", name)
 	}
 	if err != nil {
-		t.Skipf("%s is not installed (scripts/setup remote)", name)
+		t.Skip("make test-remote runs it")
 	}
 	return p
 }
@@ -147,8 +147,10 @@ func Registry(t testing.TB, htpasswd ...string) (addr string) {
 // it (s3rver of npm), with a bucket called amber, and returns its endpoint.
 func Lying(t testing.TB) (endpoint string) {
 	bin := own("s3rver/node_modules/s3rver/bin/s3rver.js")
-	if _, err := os.Stat(bin); err != nil {
-		t.Skip("s3rver is not installed (scripts/setup remote, where npm is)")
+	if _, err := os.Stat(bin); err != nil && Required() {
+		t.Fatal("s3rver is not installed: run scripts/setup remote")
+	} else if err != nil {
+		t.Skip("make test-remote runs it")
 	}
 	addr := start(t, func(addr string) *exec.Cmd {
 		host, port, _ := net.SplitHostPort(addr)

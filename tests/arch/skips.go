@@ -1,0 +1,10 @@
+// Package arch holds what the whole project keeps to.
+package arch
+
+// MaySkip lists the tests that may be skipped where everything is installed, as in
+// scripts/fresh: they need another kernel, or hardware. Keys are packages and tests,
+// with the wildcards of path.Match.
+var MaySkip = map[string]string{
+	"tests/posix TestEditsBelowOverlay/200_layers": "Linux 6.8, for layers by file descriptor",
+	"tests/powercut Test*":                         "a kernel that can shut an ext4 down",
+}

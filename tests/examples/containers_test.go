@@ -195,3 +195,28 @@ func rootless() string {
 	}
 	return ""
 }
+
+// TestMissingEngines: an example whose program is missing names its package, and makes no fork.
+func TestMissingEngines(t *testing.T) {
+	m, bin := harness.New(t), t.TempDir()
+	t.Setenv("PATH", "/usr/bin:/bin") // for a real python3
+	for _, tool := range []string{"sh", "id", "mkdir", "realpath", "env", "python3"} {
+		path, err := exec.LookPath(tool)
+		must(t, err)
+		must(t, os.Symlink(path, filepath.Join(bin, tool)))
+	}
+	for engine, says := range map[string]string{
+		"containers/bubblewrap": "package bubblewrap", "containers/podman": "package podman", "containers/runc": "package runc",
+		"sandboxes/bubblewrap": "package bubblewrap", "sandboxes/podman": "package podman",
+		"containers/systemd-nspawn": map[bool]string{true: "package systemd-container", false: "only root"}[os.Getuid() == 0],
+	} {
+		cmd := command(t, "/", example(t, engine), m.Dir, "f", "image", "true")
+		cmd.Env = append(cmd.Env, "PATH="+bin)
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), says) {
+			t.Errorf("%s: %v: %s", engine, err, out)
+		}
+		if _, err := os.Stat(m.Path(".forks/f")); err == nil {
+			t.Errorf("%s has made a fork", engine)
+		}
+	}
+}

@@ -32,3 +32,5 @@ func (s *core) Workspaces() []*Workspace {
 	})
 	return out
 }
+
+func (s *Store) ShrinkJournal() { s.ckpt.ShrinkJournal() }

@@ -50,7 +50,7 @@ func (s *Store) addLoss(r *verify.Report) {
 		if rec := verify.InJournal(d); !slices.Contains(r.Damage, rec) {
 			r.Damage = append(r.Damage, rec)
 		}
-		behind = behind || d.Pos >= s.ckpt.at.Load() || d.Segment == ""
+		behind = behind || !d.Bytes && (d.Pos >= s.ckpt.at.Load() || d.Segment == "")
 	}
 	r.LostChanges = max(r.LostChanges, s.salvage.left.Changes)
 	s.look(func(*live.Tx) {

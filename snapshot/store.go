@@ -219,7 +219,8 @@ func (s opening) openJournal(begin int64) error {
 	s.room.FS = s.opt.FS
 	s.room.SetTotal(total)
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
-		FS: s.opt.FS, Logger: s.logger, Begin: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly,
+		FS: s.opt.FS, Logger: s.logger, Begin: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, Bytes: live.Bytes,
+		Quarantine:  filepath.Join(s.dir, "quarantine"),
 		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.HeldBack,
 	})
 	s.room.Log = s.log

@@ -193,7 +193,7 @@ func FuzzScan(f *testing.F) {
 		}
 		s := &segment{f: file, hdr: h, seed: h.seed(), good: true, name: "s"}
 		limit := int64(segmentHeader + len(b))
-		sc := newScanner([]*segment{s}, 0, limit, false)
+		sc := new(Journal).newScanner([]*segment{s}, 0, limit, false)
 		last, seq := int64(0), uint64(0)
 		for steps := 0; ; steps++ {
 			if steps > len(b)+2 {

@@ -12,9 +12,22 @@ import (
 // disk is the directory of the segments, and how much of its disk they may take.
 type disk struct {
 	dir     string
+	aside   string // folder for segments that could not be read wholly, or empty
 	fs      vfs.FS
 	segSize int64
 	reserve func() int64 // bytes that writers leave
+}
+
+// drop removes a segment, or sets it aside.
+func (d *disk) drop(s *segment) error {
+	if d.aside == "" || !s.unread.Load() {
+		return d.fs.Remove(d.path(s.name))
+	}
+	err := d.fs.MkdirAll(d.aside, 0o700)
+	if err == nil {
+		err = d.fs.Rename(d.path(s.name), filepath.Join(d.aside, s.name))
+	}
+	return err
 }
 
 func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }

@@ -44,7 +44,7 @@ func (j *Journal) dropFirst(pos int64) error {
 	}
 	var err error
 	for len(first) > 0 {
-		if err = j.disk.fs.Remove(j.disk.path(first[0].name)); err != nil {
+		if err = j.disk.drop(first[0]); err != nil {
 			// A later one that goes would leave a gap, which is damage.
 			err = fmt.Errorf("drop journal segment %s: %w", first[0].name, err)
 			break

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 var (
@@ -25,6 +26,7 @@ type DamageError struct {
 	Pos     int64  // the same as a journal position
 	Reason  string
 	Err     error // the disk's error, if that was the reason
+	Bytes   bool  // bytes of one file are lost, and nothing else
 }
 
 func (e *DamageError) Error() string {
@@ -46,6 +48,6 @@ func (e *DamageError) Unwrap() []error {
 	return []error{errs.Damaged, e.Err}
 }
 
-// Lost reports that the bytes are gone, as opposed to a disk that cannot read
-// them at the moment.
-func (e *DamageError) Lost() bool { return e.Err == nil }
+// Lost reports that the bytes are gone, as opposed to a file that cannot be read at the
+// moment, for example because too many are open.
+func (e *DamageError) Lost() bool { return e.Err == nil || vfs.IsDamage(e.Err) }

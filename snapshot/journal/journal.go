@@ -29,6 +29,13 @@ type Options struct {
 	Salvage bool
 	// ReadOnly changes nothing on disk; Append and Sync are errs.ReadOnly.
 	ReadOnly bool
+	// Bytes reports whether a record counts although its payload is damaged: all but bytes
+	// of one file is whole. Then Open and Replay go on behind it, and the bytes are damaged
+	// where they are read. No record does if it is nil.
+	Bytes func(t Type, payload []byte) bool
+	// Quarantine is the folder to which a segment goes, instead of being removed, if the disk
+	// could not read all of it. Segments are removed if it is empty.
+	Quarantine string
 }
 
 // A Journal is an open log. All methods are safe for concurrent use.
@@ -36,6 +43,7 @@ type Journal struct {
 	disk    disk
 	log     *slog.Logger
 	salvage bool
+	bytes   func(t Type, payload []byte) bool
 	reads   bool // and nothing else
 	begin   int64
 
@@ -101,8 +109,8 @@ func (j *Journal) Records() uint64 {
 	return j.seq - 1
 }
 
-// Damage returns the places that Open and Replay skipped because of
-// Options.Salvage, in the order in which they were met.
+// Damage returns the places that Open and Replay skipped because of Options.Salvage, and
+// those of Options.Bytes, in the order in which they were met.
 func (j *Journal) Damage() []*DamageError {
 	j.damage.Lock()
 	defer j.damage.Unlock()

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sort"
 	"sync"
+
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // locate returns the index of the segment that holds pos, -1 if it lies before
@@ -48,6 +50,9 @@ type checkedPayload struct {
 // recentMin is from how many bytes on a payload is kept whose parts are usually read
 // one after the other.
 const recentMin = 128 << 10
+
+// readTries is how often more a read is tried that the disk fails.
+const readTries = 2
 
 // readBuffers hold records while their checksums are computed.
 var readBuffers = sync.Pool{New: func() any { return new([]byte) }}
@@ -99,6 +104,9 @@ func (s *segment) readMore(b []byte, start, n int64) ([]byte, error) {
 	}
 	b = slices.Grow(b, int(n-have))[:n]
 	k, err := s.f.ReadAt(b[have:], start+have-s.base)
+	for try := 0; try < readTries && int64(k) < n-have && vfs.IsDamage(err) && !errors.Is(err, io.EOF); try++ {
+		k, err = s.f.ReadAt(b[have:], start+have-s.base)
+	}
 	if errors.Is(err, fs.ErrClosed) {
 		return b, fmt.Errorf("%w: segment %s was dropped meanwhile", ErrPosition, s.name)
 	}
@@ -115,6 +123,9 @@ func (s *segment) damaged(at int64, reason string) *DamageError {
 func (s *segment) unreadable(at int64, err error) *DamageError {
 	if errors.Is(err, io.EOF) {
 		return s.damaged(at, "the file ends there")
+	}
+	if vfs.IsDamage(err) {
+		s.unread.Store(true)
 	}
 	d := s.damaged(at, "the disk cannot read it")
 	d.Err = err

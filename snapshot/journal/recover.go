@@ -19,8 +19,8 @@ import (
 // Damage among that is a *DamageError, unless Options.Salvage is set.
 func Open(dir string, o Options) (*Journal, error) {
 	j := &Journal{
-		disk: disk{dir: dir, fs: o.FS, segSize: o.SegmentSize, reserve: o.Reserve},
-		log:  o.Logger, salvage: o.Salvage, reads: o.ReadOnly, begin: o.Begin, seq: 1,
+		disk: disk{dir: dir, aside: o.Quarantine, fs: o.FS, segSize: o.SegmentSize, reserve: o.Reserve},
+		log:  o.Logger, salvage: o.Salvage, bytes: o.Bytes, reads: o.ReadOnly, begin: o.Begin, seq: 1,
 	}
 	if j.disk.fs == nil {
 		j.disk.fs = vfs.OS
@@ -199,28 +199,37 @@ type tail struct {
 // scanTail reads the part of the log that may have a gap.
 func (o opening) scanTail(segs []*segment) (tail, error) {
 	final := segs[len(segs)-1]
-	sc := newScanner(segs, segs[0].base, final.base+final.size, o.salvage)
+	sc := o.newScanner(segs, segs[0].base, final.base+final.size, o.salvage)
 	t := tail{end: segs[0].base, seq: segs[0].hdr.firstSeq, durable: final.hdr.durable}
 	if !segs[0].good {
 		t.seq = final.hdr.firstSeq // numbers need only grow
 	}
+	note := func(r *record) {
+		t = tail{end: r.end(), seq: r.seq + 1, durable: max(t.durable, r.durable), marked: r.typ == typeMark}
+	}
 	for {
 		r, h := sc.next()
 		if r != nil {
-			t = tail{end: r.end(), seq: r.seq + 1, durable: max(t.durable, r.durable), marked: r.typ == typeMark}
+			note(r)
 			continue
 		}
 		if h == nil {
 			return t, nil
 		}
-		if h.err != nil && !o.salvage && h.pos >= o.begin {
+		if h.err != nil && h.rec == nil && !o.salvage && h.pos >= o.begin {
 			// A disk that cannot be read is no reason to cut.
 			return t, h.damage()
 		}
 		// A gap. It is the end, unless a record behind it or the owner knows that
 		// what is missing was durable: then nothing but damage can have taken it.
-		if max(t.durable, claimBehind(sc, h), o.begin) <= h.pos {
+		if (h.err == nil || h.rec == nil) && max(t.durable, claimBehind(sc, h), o.begin) <= h.pos {
 			return t, nil
+		}
+		if h.rec != nil {
+			o.note(h.damage())
+			sc.accept(h.rec)
+			note(h.rec)
+			continue
 		}
 		if !o.salvage && h.pos >= o.begin {
 			return t, h.damage()

@@ -14,7 +14,7 @@ func crc(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 // as it is.
 //
 // A place that cannot be read is a *DamageError; with Options.Salvage it is
-// skipped. A position that is not in the journal any more, or not yet, is
+// skipped. A record that counts by Options.Bytes is handed out. A position that is not in the journal any more, or not yet, is
 // ErrPosition.
 func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byte, payloadPos int64) error) error {
 	j.drop.Lock()
@@ -34,9 +34,14 @@ func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byt
 	if segs = before(segs[first:], end); len(segs) == 0 {
 		return nil
 	}
-	sc := newScanner(segs, from, end, j.salvage)
+	sc := j.newScanner(segs, from, end, j.salvage)
 	for {
 		r, h := sc.next()
+		if h != nil && h.rec != nil {
+			j.note(h.damage())
+			sc.accept(h.rec)
+			r, h = h.rec, nil
+		}
 		if h != nil {
 			if err := j.skip(h.damage()); err != nil {
 				return err
@@ -70,7 +75,7 @@ func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
 	if len(segs) == 0 {
 		return nil
 	}
-	sc := newScanner(segs, segs[0].base, end, false)
+	sc := j.newScanner(segs, segs[0].base, end, false)
 	for {
 		r, h := sc.next()
 		if h == nil && r == nil {

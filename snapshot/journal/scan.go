@@ -23,6 +23,7 @@ type hole struct {
 	next   int64 // where to look on: behind a record whose payload alone is bad
 	reason string
 	err    error
+	rec    *record // of which only bytes of a file are damaged, else nil
 }
 
 const (
@@ -31,7 +32,7 @@ const (
 )
 
 func (h *hole) damage() *DamageError {
-	return &DamageError{Segment: h.seg.name, Offset: h.pos - h.seg.base, Pos: h.pos, Reason: h.reason, Err: h.err}
+	return &DamageError{Segment: h.seg.name, Offset: h.pos - h.seg.base, Pos: h.pos, Reason: h.reason, Err: h.err, Bytes: h.rec != nil}
 }
 
 // A scanner reads the records of consecutive segments in their order. The last
@@ -43,10 +44,11 @@ type scanner struct {
 	pos   int64
 	seq   uint64 // that the next record must have; 0: any
 	win   window
+	bytes func(t Type, payload []byte) bool // Options.Bytes
 }
 
-func newScanner(segs []*segment, from, limit int64, lenient bool) *scanner {
-	s := &scanner{segs: segs, limit: limit, pos: from, win: window{lenient: lenient}}
+func (j *Journal) newScanner(segs []*segment, from, limit int64, lenient bool) *scanner {
+	s := &scanner{segs: segs, limit: limit, pos: from, win: window{lenient: lenient}, bytes: j.bytes}
 	s.enter(0)
 	s.pos = max(s.pos, from)
 	return s
@@ -82,8 +84,11 @@ func (s *scanner) next() (*record, *hole) {
 			if r != nil && s.seq != 0 && r.seq != s.seq {
 				r, h = nil, &hole{seg: seg, pos: s.pos, reason: "the record's number is out of order"}
 			}
+			if h != nil && h.rec != nil && s.seq != 0 && h.rec.seq != s.seq {
+				h.rec = nil
+			}
 			if r != nil {
-				s.pos, s.seq = r.end(), r.seq+1
+				s.accept(r)
 			}
 			return r, h
 		case s.i+1 == len(s.segs):
@@ -92,6 +97,9 @@ func (s *scanner) next() (*record, *hole) {
 		s.enter(s.i + 1)
 	}
 }
+
+// accept goes on behind a record.
+func (s *scanner) accept(r *record) { s.pos, s.seq = r.end(), r.seq+1 }
 
 // read returns the record at pos in the current segment.
 func (s *scanner) read(pos int64) (*record, *hole) {
@@ -111,15 +119,20 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 	if r.end() > s.stop() {
 		return bad("the record does not fit into its segment", nil)
 	}
-	b, err = s.win.at(pos-seg.base+recordHeader, int(head.length))
+	r.payload, err = s.win.at(pos-seg.base+recordHeader, int(head.length))
+	if err == nil && len(r.payload) == int(head.length) && crc(r.payload) == head.payload {
+		return r, nil
+	}
+	h := &hole{seg: seg, pos: pos, next: r.end(), reason: "the record's checksum does not match"}
 	if err != nil {
-		return bad("the disk cannot read it", err)
+		h.reason, h.err = "the disk cannot read it", err
+		w := window{r: seg.f, lenient: true}
+		r.payload, _ = w.at(pos-seg.base+recordHeader, int(head.length))
 	}
-	if len(b) < int(head.length) || crc(b) != head.payload {
-		return nil, &hole{seg: seg, pos: pos, next: r.end(), reason: "the record's checksum does not match"}
+	if s.bytes != nil && len(r.payload) == int(head.length) && s.bytes(r.typ, r.payload) {
+		h.rec = r
 	}
-	r.payload = b
-	return r, nil
+	return nil, h
 }
 
 // resync looks behind a hole for the next good record and goes there. It is

@@ -31,6 +31,8 @@ type segment struct {
 	good bool         // there is a readable header
 	size int64        // bytes of the file that may be written; guarded by Journal.mu
 	end  atomic.Int64 // position after the last record
+
+	unread atomic.Bool // the disk could not read some of it
 }
 
 func segmentName(base int64) string {

@@ -2,6 +2,8 @@ package live
 
 import (
 	"bytes"
+	"encoding/binary"
+	"hash/crc32"
 	"math"
 
 	"golang.org/x/sys/unix"
@@ -20,9 +22,9 @@ const (
 	recUnlink
 	recRename
 	recSetAttr
-	recWrite   // the bytes follow
-	recBlob    // bytes only
-	recWriteAt // refers to a blob
+	recOldWrite // what recWrite was before it had a checksum; it is only read
+	recBlob     // bytes only
+	recWriteAt  // refers to a blob
 	recFallocate
 	recClone
 	recSetXattr
@@ -33,6 +35,8 @@ const (
 	// Steps of an edit; they are in blobs, with recUnlink and recLink. See Edit.Redo.
 	recPut
 	recSetAll
+
+	recWrite // the bytes follow
 
 	// FirstForeign is the first record type that the forest leaves alone.
 	FirstForeign journal.Type = 64
@@ -81,6 +85,11 @@ func (r *record) encode(e *wire.Encoder) {
 	e.Uvarint(uint64(r.view))
 	e.Varint(r.time)
 	r.encodeBody(e)
+	if r.kind == recWrite {
+		var sum [4]byte
+		binary.LittleEndian.PutUint32(sum[:], crc32.Checksum(e.Out(), castagnoli))
+		e.Raw(sum[:])
+	}
 }
 
 func (r *record) encodeBody(e *wire.Encoder) {
@@ -158,6 +167,21 @@ func (r *record) encodeBody(e *wire.Encoder) {
 	}
 }
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Bytes reports whether a record with a damaged payload lacks nothing but bytes of one file:
+// it is a blob, or what comes before the bytes of a write has the right checksum.
+func Bytes(t journal.Type, payload []byte) bool {
+	if t == recBlob {
+		return true
+	}
+	if t != recWrite {
+		return false
+	}
+	_, _, err := decodeRecord(t, payload, 0)
+	return err == nil
+}
+
 func (r *record) makesDir() bool { return r.create.Mode&unix.S_IFMT == unix.S_IFDIR }
 
 func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int, error) {
@@ -166,13 +190,22 @@ func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int
 	r.view = uint32(d.Uint(MaxView))
 	r.time = d.Varint()
 	data := r.decode(d, epoch)
-	if kind == recWrite {
+	switch kind {
+	case recOldWrite:
+		r.kind = recWrite
 		return r, data, d.Err()
+	case recWrite:
+		sum := d.Raw(4)
+		if d.Err() == nil && binary.LittleEndian.Uint32(sum) != crc32.Checksum(payload[:data], castagnoli) {
+			d.Fail("the checksum of a write does not match")
+		}
+		r.n = int64(d.Remaining())
+		return r, d.Offset(), d.Err()
 	}
 	return r, 0, d.Finish()
 }
 
-// decode reads what encodeBody wrote, and returns where the bytes of a write begin.
+// decode reads what encodeBody wrote, and returns where that ends in a write.
 func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 	ino := func() uint64 { return d.Uint(MaxIno) }
 	u32 := func() uint32 { return uint32(d.Uint(math.MaxUint32)) }
@@ -212,11 +245,11 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 	case recSetAttr:
 		r.ino = ino()
 		decodeSetAttr(d, &r.set)
-	case recWrite, recWriteAt:
+	case recOldWrite, recWrite, recWriteAt:
 		r.ino = ino()
 		r.off = d.Length()
 		r.kill = d.Bool()
-		if r.kind == recWrite {
+		if r.kind != recWriteAt {
 			r.n = int64(d.Remaining())
 			return d.Offset()
 		}

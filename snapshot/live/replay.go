@@ -55,7 +55,7 @@ func (p *replay) next(t journal.Type, pos int64, payload []byte, payloadPos int6
 	case t == recActor:
 		p.f.mu.by, p.f.mu.journaled = string(payload), string(payload)
 		return nil
-	case p.over || p.f.salvage && slices.ContainsFunc(p.f.log.Damage(), func(d *journal.DamageError) bool { return d.Pos >= p.from && d.Pos < pos }):
+	case p.over || p.f.salvage && slices.ContainsFunc(p.f.log.Damage(), func(d *journal.DamageError) bool { return !d.Bytes && d.Pos >= p.from && d.Pos < pos }):
 		p.over = true
 		p.skipped.note(t, payload)
 		return nil

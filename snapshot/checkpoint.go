@@ -129,6 +129,7 @@ type checkpoint struct {
 	roots      int   // of journalRoots
 	changes    int64 // by restores and promotions before it
 	floor      int64 // lowest position of bytes that records after it may refer to
+	orphans    []*tree.State
 }
 
 // frozen is a workspace as it is at a checkpoint.
@@ -198,6 +199,7 @@ func (p *checkpointer) freezeAll(tx *live.Tx) *checkpoint {
 		roots:      len(p.cat.journalRoots),
 		changes:    p.changes.Load(),
 		floor:      tx.Unjournaled(),
+		orphans:    tx.Orphans(),
 	}
 	for id, w := range p.cat.workspaces {
 		st := w.freeze(tx)
@@ -232,7 +234,7 @@ func (p *checkpointer) finish(c *checkpoint) error {
 	p.alter(func(*live.Tx) {
 		p.cat.journalRoots = slices.Delete(p.cat.journalRoots, 0, c.roots)
 	})
-	return p.dropJournal(min(c.at.Position, c.floor))
+	return p.dropJournal(c)
 }
 
 // commit seals what a checkpoint has and makes it durable.
@@ -245,6 +247,11 @@ func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 	defer p.gc.Puts.Enter()()
 	if err := p.sealPresent(ctx, c); err != nil {
 		return err
+	}
+	for _, st := range c.orphans {
+		if err := p.seal.Contents(ctx, st); err != nil {
+			return err
+		}
 	}
 	if err := p.storeActors(c); err != nil {
 		return err
@@ -308,7 +315,8 @@ func sortedSnaps(m map[uint32]*snap) []*snap {
 
 // dropJournal drops the journal before a checkpoint, as far as nothing that
 // is not sealed lies there.
-func (p *checkpointer) dropJournal(position int64) error {
+func (p *checkpointer) dropJournal(c *checkpoint) error {
+	position := min(c.at.Position, c.floor)
 	needed := p.forest.Needed()
 	for range 2 { // the second looks at what was made during the first, which may take long
 		var states []*tree.State
@@ -322,7 +330,9 @@ func (p *checkpointer) dropJournal(position int64) error {
 			needed.Frozen(st)
 		}
 	}
-	p.alter(func(tx *live.Tx) { position = min(position, needed.Lowest(tx, p.unsealed())) })
+	p.alter(func(tx *live.Tx) {
+		position = min(position, needed.Lowest(tx, p.unsealed()), tx.Relinked(c.at.Position))
+	})
 	p.needed.Store(position)
 	return p.log.DropBefore(position)
 }

@@ -30,6 +30,9 @@ func (v *view) commit(r *record, data []byte) error {
 	if r.kind == recWrite {
 		r.pos, r.payload = pos, pos-int64(v.trees.mu.enc.Len())
 	}
+	if low := r.content.MinPos(); r.kind == recRelink && low < NoPos {
+		v.trees.mu.relinked = append(v.trees.mu.relinked, relinked{pos, low})
+	}
 	v.trees.mu.failed = ErrFailed // unless it is carried out, whatever happens
 	if err := v.apply(r); err != nil {
 		return v.trees.fail(err)

@@ -75,6 +75,8 @@ type trees struct {
 		by        string // the actor that changes are by while the lock is held
 		journaled string // that of the last record
 
+		relinked []relinked
+
 		failed error // why nothing can be changed any more, see fail
 		enc    *wire.Encoder
 	}

@@ -43,7 +43,7 @@ func (d *Needed) Frozen(s *tree.State) {
 // Lowest returns the lowest journal position referenced by frozen, by the present views
 // and by orphans. Pages seen earlier are skipped.
 func (d *Needed) Lowest(tx *Tx, frozen []*tree.State) int64 {
-	d.low = min(d.low, tx.Unjournaled())
+	d.low = min(d.low, tx.Unjournaled(), tx.orphaned())
 	for _, s := range frozen {
 		d.seen.Each(s, true, d.look)
 	}

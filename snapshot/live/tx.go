@@ -3,6 +3,7 @@ package live
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/journal"
@@ -159,17 +160,38 @@ func (tx *Tx) SetCounters(ino uint64, view uint32) {
 // End returns the position of the journal after the last record.
 func (tx *Tx) End() int64 { return tx.f.log.End() }
 
-// Unjournaled returns the lowest position of bytes in the journal that no
-// record refers to yet, though a later one may: those of writes under way, and
-// those of orphans, which a link can bring back. Recovery from here on needs
-// them, whatever has become of the files by then.
-func (tx *Tx) Unjournaled() int64 {
-	low := tx.f.blobs.minPos()
+// Unjournaled returns the lowest position of bytes in the journal that no record refers to
+// yet, though a later one will: those of writes under way. Recovery from here on needs them,
+// whatever has become of the files by then.
+func (tx *Tx) Unjournaled() int64 { return tx.f.blobs.minPos() }
+
+// orphaned returns the lowest position that unlinked files refer to.
+func (tx *Tx) orphaned() int64 {
+	low := NoPos
 	for _, v := range tx.f.mu.views {
 		v.orphans.each(func(c *content.Content) {
 			c.Rebase()
 			low = min(low, c.MinPos())
 		})
+	}
+	return low
+}
+
+// A relinked says which bytes a record refers to that gave an unlinked file a name.
+type relinked struct {
+	at  int64 // behind the record
+	low int64 // lowest position
+}
+
+// Relinked returns the lowest position of bytes that records from a position on refer to
+// whose files had no name before. Recovery from there on needs them, even if the files are
+// sealed by now. Records before the position are forgotten.
+func (tx *Tx) Relinked(from int64) int64 {
+	f := tx.f
+	f.mu.relinked = slices.DeleteFunc(f.mu.relinked, func(r relinked) bool { return r.at <= from })
+	low := NoPos
+	for _, r := range f.mu.relinked {
+		low = min(low, r.low)
 	}
 	return low
 }

@@ -228,17 +228,31 @@ func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.
 	return id, added.Load(), nil
 }
 
+// Contents seals the files of a frozen state that is not in the store itself: of unlinked
+// files. What cannot be sealed stays in the journal. The caller holds puts.
+func (q *Sealer) Contents(ctx context.Context, st *tree.State) error {
+	return tree.SealContents(ctx, q.sealer(q.Pacer.Objects(q.Objects)), st, func(err error) {
+		if ctx.Err() == nil {
+			q.Logger.Warn("sealing an unlinked file", "err", err, guard.Stack(err))
+		}
+	})
+}
+
 // To seals a frozen state into objects of the store. The caller holds puts.
 func (q *Sealer) To(ctx context.Context, objects content.ObjectStore, st *tree.State) (id cas.Hash, err error) {
-	z := &content.Sealer{Src: q.Source.Files, Objects: objects, Workers: sealWorkers, Pace: q.Pacer.Alone, OnDamage: func(n int64) {
-		q.Incomplete.Store(true)
-		q.Logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
-	}}
+	z := q.sealer(objects)
 	err = guard.Do(func() error {
 		id, err = tree.Seal(ctx, q.Source, z, st)
 		return err
 	})
 	return id, err
+}
+
+func (q *Sealer) sealer(objects content.ObjectStore) *content.Sealer {
+	return &content.Sealer{Src: q.Source.Files, Objects: objects, Workers: sealWorkers, Pace: q.Pacer.Alone, OnDamage: func(n int64) {
+		q.Incomplete.Store(true)
+		q.Logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
+	}}
 }
 
 // Wait returns when a snapshot is sealed, and helps with it: those before it in its

@@ -35,6 +35,20 @@ func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Ha
 	return h, nil
 }
 
+// SealContents seals the contents of s alone, one after the other, and calls failed with
+// the error of each that cannot be sealed. s must be frozen.
+func SealContents(ctx context.Context, z *content.Sealer, s *State, failed func(error)) error {
+	new(Unsealed).Each(s, true, func(c *content.Content) {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := guard.Do(func() error { _, err := z.Seal(ctx, c); return err }); err != nil {
+			failed(err)
+		}
+	})
+	return ctx.Err()
+}
+
 const (
 	maxJobs = 64 // that wait for a worker
 	// secondRest is how long the second worker rests before each chunk or inode while

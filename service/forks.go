@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -32,9 +33,19 @@ func (s *Service) fork(ctx context.Context, r *Request, a Fork) (Forked, error) 
 		return Forked{}, err
 	}
 	o := snapshot.ForkOptions{Snapshot: a.Snapshot, Name: a.Name, TTL: ttl, Caller: r.Caller}
+	if a.As != "" {
+		if err := actors.Check(a.As); err != nil {
+			return Forked{}, err
+		}
+	}
 	f, err := r.Workspace.Forks().New(o)
 	if err != nil {
 		return Forked{}, err
+	}
+	if a.As != "" {
+		if err := s.Store.Actors().Register(0, r.Caller.UID, f.View(), a.As); err != nil {
+			return Forked{}, err
+		}
 	}
 	return Forked{Name: a.Name, Snapshot: f.BeganFrom(), Path: s.forkPath(r, a.Name)}, nil
 }

@@ -232,6 +232,7 @@ type Fork struct {
 	Name     string `json:"name" jsonschema:"the name of the fork"`
 	Snapshot string `json:"snapshot,omitempty" jsonschema:"the snapshot it begins with: a name, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state"`
 	TTL      string `json:"ttl,omitempty" jsonschema:"delete the fork after this time: 30m, 1h, 7d"`
+	As       string `json:"as,omitempty" jsonschema:"the actor of changes whose program cannot be seen; if empty, the name of the fork"`
 }
 
 type Forked struct {

@@ -121,7 +121,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s.keep = retention.Keeper{
 		Workspaces: c.cat.toKeep, Now: o.Now, Appended: s.Changed, Signal: loops.NewWake(), Loops: &c.loops, Logger: c.logger,
 	}
-	c.actors = actors.NewRegistry(c.within)
+	c.actors = actors.NewRegistry(c.within, c.forkName)
 	return s
 }
 
@@ -267,6 +267,16 @@ func (s *core) within(view uint32) (views []uint32) {
 		views = append(views, live.MainView)
 	}
 	return views
+}
+
+// forkName returns the name of the fork with a view, "" for main and for what has ended.
+func (s *core) forkName(view uint32) (name string) {
+	s.look(func(*live.Tx) {
+		if w := s.cat.workspaces[view]; w != nil && view != live.MainView {
+			name = w.rec.Name
+		}
+	})
+	return name
 }
 
 // Source returns what trees are read through.

@@ -17,7 +17,7 @@ func forkCommand(a *app) *cobra.Command {
 	var end service.DeleteFork
 	var ends bool
 	cmd := &cobra.Command{
-		Use:   "fork [SNAPSHOT|label:KEY=VALUE|REMOTE@SNAPSHOT] NAME [--ttl 1h]",
+		Use:   "fork [SNAPSHOT|label:KEY=VALUE|REMOTE@SNAPSHOT] NAME [--ttl 1h] [--as ACTOR]",
 		Short: "Create or delete a fork",
 		Long: `Creates the fork NAME: a writable copy of SNAPSHOT, or of the present state, at
 .forks/NAME. Neither side sees the other's writes.
@@ -50,6 +50,7 @@ REMOTE@SNAPSHOT is a pushed snapshot ("amberfs help remote").
 	cmd.Flags().BoolVar(&end.Discard, "discard", false, "delete the fork NAME and keep nothing")
 	cmd.Flags().BoolVar(&end.Force, "force", false, "with --delete or --discard, also if programs run in it")
 	cmd.Flags().StringVar(&req.TTL, "ttl", "", "delete the fork after this `TIME`: 30m, 1h, 7d")
+	cmd.Flags().StringVar(&req.As, "as", "", "changes from a virtual machine or gVisor are by this `ACTOR`, not by NAME")
 	return cmd
 }
 

@@ -135,6 +135,19 @@ func parseStat(id int, stat string) (Stat, error) {
 	return s, errors.Join(errs[:]...)
 }
 
+// IsGateway reports whether a process reads and writes files for all programs of a sandbox
+// or virtual machine: virtiofsd, qemu, or gVisor's sandbox and gofer.
+func IsGateway(s Stat) bool {
+	switch {
+	case s.Command == "virtiofsd", strings.HasPrefix(s.Command, "qemu-system"):
+		return true
+	case s.Command != "exe": // what /proc/self/exe is called, as which runsc starts itself
+		return false
+	}
+	b, err := read(s.ID, "cmdline")
+	return err == nil && strings.HasPrefix(string(b), "runsc-")
+}
+
 // RunsCommand reports whether a process is a shell that runs one command, as sh -c does.
 func RunsCommand(id int) bool {
 	b, err := read(id, "cmdline")

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/amberfs/amberfs/internal/process"
 )
@@ -13,7 +14,7 @@ type kept struct {
 }
 
 type keptName struct {
-	PID   int    `json:"pid"`
+	PID   int    `json:"pid"` // 0: the name of all processes that cannot be seen
 	Start uint64 `json:"start"`
 	View  uint32 `json:"view"`
 	Name  string `json:"name"`
@@ -26,11 +27,16 @@ func (r *Registry) Keep(b []byte, save func([]byte) error) {
 	defer r.mu.Unlock()
 	r.save = save
 	var k kept
-	if json.Unmarshal(b, &k) != nil || k.Boot != process.Boot() {
+	if json.Unmarshal(b, &k) != nil {
 		return
 	}
+	if k.Boot != process.Boot() {
+		k.Named = slices.DeleteFunc(k.Named, func(n keptName) bool { return n.PID != 0 })
+	}
 	for _, n := range k.Named {
-		if st, err := process.StatOf(n.PID); err == nil && st.Start == n.Start && Check(n.Name) == nil {
+		if n.PID == 0 && Check(n.Name) == nil {
+			r.whole[n.View], r.given[n.Name] = n.Name, true
+		} else if st, err := process.StatOf(n.PID); err == nil && st.Start == n.Start && Check(n.Name) == nil {
 			r.named[inView{n.PID, n.View}], r.given[n.Name] = named{n.Start, n.Name}, true
 		}
 	}
@@ -44,6 +50,11 @@ func (r *Registry) keep() {
 	r.mu.RLock()
 	for p, n := range r.named {
 		k.Named = append(k.Named, keptName{p.id, n.start, p.view, n.name})
+	}
+	for view, name := range r.whole {
+		if v := r.within(view); v[0] == view { // else the fork has ended
+			k.Named = append(k.Named, keptName{View: view, Name: name})
+		}
 	}
 	r.mu.RUnlock()
 	if b, err := json.Marshal(k); err == nil && r.save != nil {

@@ -27,15 +27,20 @@ const (
 // A Registry finds the actors of processes: the name that was registered for a process or
 // the nearest ancestor; else the login session, as COMMAND/SID of its leader; else uid:N.
 //
+// A gateway, which changes a fork for all programs of a virtual machine or of gVisor, has
+// the name that the fork was made with, else the fork's own.
+//
 // A name that was registered in a workspace counts there and in the forks in it.
 type Registry struct {
 	// within returns the views of a workspace and of those that it is in, main last.
 	within func(view uint32) []uint32
+	// fork returns the name of a fork, "" for main.
+	fork func(view uint32) string
 
 	mu      sync.RWMutex
 	known   map[inView]*known
 	named   map[inView]named
-	whole   map[uint32]string // of processes that cannot be seen
+	whole   map[uint32]string // of processes that cannot be seen, and of gateways
 	leaders map[int]named     // of sessions
 	given   map[string]bool   // names that were registered
 
@@ -63,9 +68,9 @@ type known struct {
 	checked atomic.Int64 // ns of the monotonic clock
 }
 
-func NewRegistry(within func(view uint32) []uint32) *Registry {
+func NewRegistry(within func(view uint32) []uint32, fork func(view uint32) string) *Registry {
 	return &Registry{
-		within: within, known: make(map[inView]*known), named: make(map[inView]named),
+		within: within, fork: fork, known: make(map[inView]*known), named: make(map[inView]named),
 		whole: make(map[uint32]string), leaders: make(map[int]named), given: make(map[string]bool),
 	}
 }
@@ -102,12 +107,37 @@ func (r *Registry) unseen(uid, view uint32) string {
 	scopes := r.within(view)
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	if name := r.wholeOf(scopes); name != "" {
+		return name
+	}
+	return fmt.Sprintf("uid:%d", uid)
+}
+
+// wholeOf returns the name of all processes that cannot be seen, or "". The lock is held.
+func (r *Registry) wholeOf(scopes []uint32) string {
 	for _, v := range scopes {
 		if name, ok := r.whole[v]; ok {
 			return name
 		}
 	}
-	return fmt.Sprintf("uid:%d", uid)
+	return ""
+}
+
+// gateway returns the name of a program that changes a fork for all in a sandbox, or "".
+func (r *Registry) gateway(p process.Stat, scopes []uint32) string {
+	if !process.IsGateway(p) {
+		return ""
+	}
+	own := r.fork(scopes[0])
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if name := r.wholeOf(scopes); name != "" {
+		return name
+	}
+	if own == "" || r.takenOutside(scopes[1:], own) != "" {
+		return ""
+	}
+	return own
 }
 
 // find walks up from a process, or a thread of one, until the actor is known.
@@ -117,10 +147,12 @@ func (r *Registry) find(st process.Stat, uid, view uint32, now int64) string {
 	var found *known
 	var via []int
 	at := st
-	if leader := process.Of(st.ID); leader != st.ID {
+	leader := 0 // the place in way of the process
+	if id := process.Of(st.ID); id != st.ID {
 		way = append(way, st)
+		leader = 1
 		var err error
-		if at, err = process.StatOf(leader); err != nil {
+		if at, err = process.StatOf(id); err != nil {
 			return r.session(st, uid)
 		}
 	}
@@ -147,7 +179,16 @@ func (r *Registry) find(st process.Stat, uid, view uint32, now int64) string {
 	actor, session := "", st.Session
 	if found != nil && (found.session == 0 || found.session == session) {
 		actor, session = found.actor, found.session
-	} else {
+	}
+	if session != 0 {
+		if name := r.gateway(way[leader], scopes); name != "" {
+			for _, p := range slices.Backward(way[leader+1:]) { // its ancestors are others
+				via = append([]int{p.ID}, via...)
+			}
+			actor, session, way = name, 0, way[:leader+1]
+		}
+	}
+	if actor == "" {
 		actor = r.session(st, uid)
 	}
 	r.mu.Lock()

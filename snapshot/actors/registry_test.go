@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,7 +23,7 @@ func forks() *Registry {
 			views = append(views, view)
 		}
 		return append(views, 0)
-	})
+	}, func(view uint32) string { return []string{"", "box", "inner"}[view] })
 }
 
 // shell starts a shell that tells the id of a child of it, and waits.
@@ -214,4 +216,64 @@ func BenchmarkOf(b *testing.B) {
 	for b.Loop() {
 		r.Of(me, 7, 0)
 	}
+}
+
+// TestGateway: a program that changes files for all in a sandbox has the name of the fork,
+// and that with which the fork was made. The shell that started it has its own.
+func TestGateway(t *testing.T) {
+	r := forks()
+	program := filepath.Join(t.TempDir(), "virtiofsd")
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(sleep, program); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", program+" 1000 & echo $!; wait")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+	var child uint32
+	if _, err := fmt.Fscan(out, &child); err != nil {
+		t.Fatal(err)
+	}
+	for process.Command(int(child)) != "virtiofsd" {
+		runtime.Gosched() // until the child has become the program
+	}
+	own := fmt.Sprintf("sh/%d", cmd.Process.Pid)
+	want := func(id, view uint32, actor string) {
+		t.Helper()
+		if got := r.Of(id, 0, view); got != actor {
+			t.Errorf("process %d in view %d is %q, want %q", id, view, got, actor)
+		}
+	}
+	want(child, 1, "box")
+	want(child, 2, "inner")
+	want(child, 0, own)
+	want(uint32(cmd.Process.Pid), 1, own)
+	if err := r.Register(0, 0, 1, "agent"); err != nil {
+		t.Fatal(err)
+	}
+	again := forks()
+	var saved []byte
+	r.Keep(nil, func(b []byte) error { saved = b; return nil })
+	r.keep()
+	again.Keep(saved, nil)
+	r = again
+	want(child, 1, "agent")
+	want(uint32(cmd.Process.Pid), 1, own)
+	if err := r.Register(uint32(cmd.Process.Pid), 0, 1, "named"); err != nil {
+		t.Fatal(err)
+	}
+	want(child, 1, "named")
 }

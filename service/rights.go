@@ -59,7 +59,8 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 	case o.Access == Govern && !governs:
 		return fail.New(fail.Denied, "only the owner of the store, in main, can call %s", o.Name)
 	case o.Access == Owner && !owner, o.Access == Change && sticky && !owner:
-		return fail.New(fail.Denied, "only the owner of the workspace can call %s", o.Name)
+		return fail.New(fail.Denied, "only the owner of the workspace can call %s", o.Name).
+			WithHint("the process that wrote runs as uid %d, whoever opened the file; with gVisor use runsc --directfs", r.Caller.UID)
 	case governs:
 		return nil
 	}

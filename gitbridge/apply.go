@@ -306,7 +306,7 @@ func ApplyError(err error, res *Applied) error {
 		}
 		return err
 	}
-	e := fail.New(fail.Failed, "%d path(s) changed in %s and in the workspace; nothing was changed", len(res.Conflicts), res.Dir).
+	e := fail.New(fail.Conflict, "%d path(s) changed in %s and in the workspace; nothing was changed", len(res.Conflicts), res.Dir).
 		WithHint("decide with --ours (the directory's version) or --theirs (the workspace's)")
 	if errors.Is(err, errBlocked) {
 		e.Hint = errBlocked.Error()

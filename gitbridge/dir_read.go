@@ -31,6 +31,10 @@ type DirOptions struct {
 // is followed, even if one is created meanwhile. A file that
 // grows is read up to the size that it had; one that shrinks is an error.
 func ReadDir(ctx context.Context, dir string, sink Sink, o DirOptions) error {
+	return newDirReader(ctx, sink, o).read(dir)
+}
+
+func newDirReader(ctx context.Context, sink Sink, o DirOptions) *dirReader {
 	d := &dirReader{checker: newChecker(sink, o.ImportOptions), ctx: ctx, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
 	for _, e := range o.Exclude {
 		var st unix.Stat_t
@@ -38,6 +42,10 @@ func ReadDir(ctx context.Context, dir string, sink Sink, o DirOptions) error {
 			d.exclude[fileID{st.Dev, st.Ino}] = true
 		}
 	}
+	return d
+}
+
+func (d *dirReader) read(dir string) error {
 	if err := d.root(dir); err != nil {
 		return fmt.Errorf("reading %s: %w", dir, err)
 	}
@@ -50,6 +58,8 @@ type fileID struct{ dev, ino uint64 }
 type dirReader struct {
 	*checker
 	ctx     context.Context
+	src     *tree.Source
+	before  *tree.State // see ReadChanges; nil: nothing
 	links   map[fileID]string
 	exclude map[fileID]bool
 	buf     [64 << 10]byte // for the longest extended attribute
@@ -70,14 +80,22 @@ func (d *dirReader) root(dir string) error {
 		return err
 	}
 	defer opened.Close()
-	if err := d.add(e); err != nil {
-		return err
+	var was *tree.Inode
+	if d.before != nil {
+		if was, err = d.before.Get(d.src, tree.RootIno); err != nil {
+			return err
+		}
 	}
-	return d.dir(".", opened)
+	if was == nil || !unchanged(was, &st) {
+		if err := d.add(e); err != nil {
+			return err
+		}
+	}
+	return d.dir(".", opened, was)
 }
 
-// dir reads what is in an open directory.
-func (d *dirReader) dir(at string, f *os.File) error {
+// dir reads what is in an open directory, which was another one before.
+func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
@@ -87,16 +105,20 @@ func (d *dirReader) dir(at string, f *os.File) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if err := d.entry(path.Join(at, name), f, name); err != nil {
+		then, err := d.beforeIn(was, name)
+		if err == nil {
+			err = d.entry(path.Join(at, name), f, name, then)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return nil
+	return d.gone(at, was, names)
 }
 
 // entry reads one name of an open directory. It finds the file once, without following a
 // link, and reads that file even if the name is replaced meanwhile.
-func (d *dirReader) entry(at string, parent *os.File, name string) error {
+func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Inode) error {
 	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it was deleted meanwhile
@@ -113,6 +135,10 @@ func (d *dirReader) entry(at string, parent *os.File, name string) error {
 	if isDir && d.exclude[id] {
 		return nil
 	}
+	same := was != nil && unchanged(was, &st)
+	if same && !isDir {
+		return nil
+	}
 	linked := st.Nlink > 1 && !isDir
 	if old, ok := d.links[id]; ok && linked {
 		return d.add(Entry{Path: at, Hardlink: old})
@@ -124,6 +150,9 @@ func (d *dirReader) entry(at string, parent *os.File, name string) error {
 	if f != nil {
 		defer f.Close()
 	}
+	if same {
+		return d.dir(at, f, was)
+	}
 	if err := d.add(e); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("%q became shorter while it was read: %w", at, err)
@@ -134,7 +163,7 @@ func (d *dirReader) entry(at string, parent *os.File, name string) error {
 		d.links[id] = at
 	}
 	if isDir {
-		return d.dir(at, f)
+		return d.dir(at, f, was)
 	}
 	return nil
 }
@@ -149,7 +178,7 @@ func timeOf(ts unix.Timespec) int64 {
 func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.File, err error) {
 	proc := "/proc/self/fd/" + strconv.Itoa(fd)
 	e = Entry{Path: at, Rdev: uint32(st.Rdev)}
-	e.Meta = d.own(Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim)})
+	e.Meta = d.own(Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: changeTime(st)})
 	if e.Xattrs, err = d.xattrs(proc); err != nil {
 		return e, nil, err
 	}

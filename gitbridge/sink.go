@@ -19,6 +19,7 @@ type Meta struct {
 	UID, GID uint32
 	Atime    int64 // nanoseconds since 1970
 	Mtime    int64
+	Ctime    int64        // of the last change, if the source has it
 	Xattrs   []tree.Xattr // sorted by name
 }
 

@@ -140,18 +140,14 @@ func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
 	return None{}, nil
 }
 
-// openChanges does so for what main began from, and for a snapshot or the present
-// state of the workspace, which may be a fork.
+// openChanges does so for what the directory had that the workspace was filled from, and for
+// a snapshot or the present state of the workspace.
 func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
-	first := r.Workspace
-	for first.Parent() != nil {
-		first = first.Parent()
-	}
-	base, err := waitSealed(ctx, first, snapshotBase)
+	base, err := r.Workspace.Directory(ctx)
 	if err != nil {
 		return None{}, err
 	}
-	defer s.Store.Hold(base.state)()
+	defer s.Store.Hold(base)()
 	var now *tree.State
 	if a.Name == "" {
 		st, release, err := r.Workspace.SealPresent(ctx)
@@ -168,7 +164,7 @@ func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (N
 		defer s.Store.Hold(named.state)()
 		now = named.state
 	}
-	if err := r.Item(OpenedChanges{Base: idOf(base.state), Now: idOf(now)}); err != nil {
+	if err := r.Item(OpenedChanges{Base: idOf(base), Now: idOf(now)}); err != nil {
 		return None{}, err
 	}
 	<-ctx.Done()

@@ -134,7 +134,14 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 		if err != nil {
 			continue // it ended meanwhile
 		}
-		err = s.compare(&Request{Workspace: ws}, snapshotBase, "", func(from, to *tree.State) error {
+		f.Run = s.runOf(counting, ws, i.Name)
+		err = s.compare(&Request{Workspace: ws}, snapshotBase, "", func(from, to *tree.State) (err error) {
+			if f.Run != nil {
+				if from, err = ws.Directory(counting); err != nil {
+					return err
+				}
+				defer s.Store.Hold(from)()
+			}
 			files, more, err := diff.First(counting, s.Store.Source(), from, to, diff.Options{}, maxCounted)
 			f.Changed, f.More = len(files), more
 			for _, changed := range files[:min(len(files), 3)] {
@@ -155,6 +162,43 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 	}
 	return out, ctx.Err()
 }
+
+// runOf returns what the snapshots of a fork say of a run, nil if it is none. A run that
+// changed after it was applied is kept.
+func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string) *Run {
+	var run *Run
+	for i := range ws.Snapshots().Newest() {
+		if state := i.Labels[RunLabel]; state != "" {
+			run = &Run{state, i.Message, i.Created}
+			if state == RunApplied && s.changedSince(ctx, ws, i.Name) {
+				run.State = RunKept
+			}
+			break
+		}
+	}
+	switch {
+	case run == nil:
+	case s.use(name, 0) > 0:
+		run.State = RunRunning
+	case run.State == RunRunning: // it was killed
+		run.State = RunKept
+	}
+	return run
+}
+
+// changedSince reports whether a workspace may differ from a snapshot.
+func (s *Service) changedSince(ctx context.Context, ws *snapshot.Workspace, name string) bool {
+	err := s.compare(&Request{Workspace: ws}, name, "", func(from, to *tree.State) error {
+		files, _, err := diff.First(ctx, s.Store.Source(), from, to, diff.Options{}, 1)
+		if err == nil && len(files) > 0 {
+			err = errChanged
+		}
+		return err
+	})
+	return err != nil
+}
+
+var errChanged = errors.New("it changed")
 
 // lastActor is the actor of the newest event in a workspace, or its program.
 func (s *Service) lastActor(ws *snapshot.Workspace) (name string) {

@@ -160,6 +160,8 @@ var ops = []*Op{
 		About: "Returns a snapshot as a tar archive."}, (*Service).exportTar),
 	op(Op{Name: "import", Access: Socket, Mutates: true, Input: Tar, Instead: "`tar`, `git` or `cp` in the workspace",
 		About: "Imports the tree of a tar archive, all at once."}, (*Service).importTree),
+	op(Op{Name: "refresh", Access: Socket, Mutates: true, Input: Bytes, Instead: "`cp` or `git pull` in the workspace",
+		About: "Merges what changed in the directory that the workspace was filled from."}, (*Service).refresh),
 	op(Op{Name: "layer", Access: Socket, Output: Tar,
 		About: "Returns what a snapshot changed in a container image, as a layer of an image."}, (*Service).exportLayer),
 	op(Op{Name: "image", Access: Socket,

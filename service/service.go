@@ -58,6 +58,9 @@ type Service struct {
 	exporting sync.RWMutex
 	// images is held for reading while blobs are kept of which no snapshot says so yet.
 	images sync.RWMutex
+	// used counts the programs that joined, by fork.
+	usedMu sync.Mutex
+	used   map[string]int
 	// last is the connection of the last joined program, closed by the end of the process.
 	last atomic.Pointer[net.UnixConn]
 }

@@ -139,6 +139,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
+	fork := r.URL.Query().Get("fork")
 	hijacked, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		s.Joining.Leave()
@@ -146,11 +147,13 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := hijacked.(*net.UnixConn)
+	s.use(fork, 1)
 	if err := s.sendTree(c, tree); err != nil {
 		s.Log.Warn("join", "err", err)
 	}
 	go func() {
 		_, _ = io.Copy(io.Discard, c) // until the client shuts its side down, or the server ends
+		s.use(fork, -1)
 		if s.Joining.Leave() {
 			// The client waits until the daemon has ended: its end closes the connection.
 			s.last.Store(c)
@@ -158,6 +161,17 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		}
 		c.Close()
 	}()
+}
+
+// use counts the programs that joined for a fork.
+func (s *Service) use(fork string, n int) (now int) {
+	s.usedMu.Lock()
+	defer s.usedMu.Unlock()
+	if s.used == nil {
+		s.used = make(map[string]int)
+	}
+	s.used[fork] += n
+	return s.used[fork]
 }
 
 func (s *Service) sendTree(c *net.UnixConn, tree *os.File) error {
@@ -171,15 +185,16 @@ func (s *Service) sendTree(c *net.UnixConn, tree *os.File) error {
 	return err
 }
 
-// Join joins the daemon of the store dir. The error is of kind NotFound if none answers.
-func Join(ctx context.Context, dir, options string) (*Joined, error) {
+// Join joins the daemon of the store dir, for a fork or for "". The error is of kind NotFound
+// if none answers.
+func Join(ctx context.Context, dir, options, fork string) (*Joined, error) {
 	conn, err := Dial(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	_, err = fmt.Fprintf(conn, "POST %s?options=%s HTTP/1.1\r\nHost: amberfs\r\n\r\n", joinPath, url.QueryEscape(options))
+	_, err = fmt.Fprintf(conn, "POST %s?options=%s&fork=%s HTTP/1.1\r\nHost: amberfs\r\n\r\n", joinPath, url.QueryEscape(options), url.QueryEscape(fork))
 	if err != nil {
 		return nil, ended(dir, err)
 	}

@@ -281,8 +281,28 @@ type ForkState struct {
 	More    bool     `json:"more,omitempty" jsonschema:"not all changed files were counted"`
 	Paths   []string `json:"paths,omitempty" jsonschema:"the first three of them"`
 	Last    string   `json:"last,omitempty" jsonschema:"the actor that changed it last"`
+	Run     *Run     `json:"run,omitempty" jsonschema:"what is known of a run of amberfs run"`
 	Check   string   `json:"check,omitempty" jsonschema:"the label check of its newest snapshot that has one: passed, failed, timeout or stopped, of explore"`
 }
+
+// Run is a fork that `amberfs run` made.
+type Run struct {
+	State   string    `json:"state" jsonschema:"running, kept, applied or removed"`
+	Command string    `json:"command"`
+	Used    time.Time `json:"used" jsonschema:"when that state began"`
+}
+
+// RunLabel is the label of the snapshots that `amberfs run` takes in the fork of a run: when
+// it starts, and when it is left, applied or removed.
+const RunLabel = "run"
+
+// The states of a run, and RunLabel's values.
+const (
+	RunRunning = "running"
+	RunKept    = "kept"
+	RunApplied = "applied"
+	RunRemoved = "removed"
+)
 
 // Conflict asks for the sides of a path that changed in a fork and in the workspace, or that others
 // changed after an actor.

@@ -44,7 +44,7 @@ type OpenChanges struct {
 }
 
 type OpenedChanges struct {
-	Base string `json:"base" jsonschema:"hash of the state object of the import"`
+	Base string `json:"base" jsonschema:"hash of the state object of the directory"`
 	Now  string `json:"now" jsonschema:"hash of the state object of the snapshot"`
 }
 
@@ -86,6 +86,15 @@ type Imported struct {
 	Skipped []gitbridge.Omission `json:"skipped,omitempty"`
 	Image   *snapshot.Image      `json:"image,omitempty"`
 }
+
+type Refresh struct {
+	Base   string `json:"base,omitempty" jsonschema:"hash of the state object that the stream differs from"`
+	Ours   bool `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
+	Theirs bool `json:"theirs,omitempty" jsonschema:"take the directory's version of conflicting paths"`
+	DryRun bool `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+}
+
+type Refreshed struct{ snapshot.MergeResult }
 
 type GetImage struct {
 	Name string `json:"name,omitempty" jsonschema:"the snapshot; if empty, the present state"`

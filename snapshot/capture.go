@@ -130,7 +130,7 @@ func (ss Snapshots) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, err
 		return storedSnapshot{}, err
 	}
 	st := ss.w.present(tx)
-	r := storedSnapshot{View: view, WS: ss.w.rec.View, Info: Info{
+	r := storedSnapshot{View: view, WS: ss.w.rec.View, Dir: ss.w.rec.Dir, Info: Info{
 		Name: o.Name, Seq: ss.w.rec.NextSeq, Parent: ss.w.rec.Head, Kind: o.Kind, Message: o.Message, Labels: o.Labels,
 		Created: ss.w.store.opt.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command,
 		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned, Image: o.Image, Actors: ss.presentActors(tx),

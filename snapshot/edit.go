@@ -34,6 +34,9 @@ type editRecord struct {
 
 	// Restored is the view of the snapshot that the whole workspace was restored to.
 	Restored uint32 `json:"restored,omitempty"`
+
+	// Dir is the state of the directory that a refresh brought in.
+	Dir string `json:"dir,omitempty"`
 }
 
 // maxActors is how many bytes the set of a record has. Beyond it each actor of the edit
@@ -49,6 +52,7 @@ type change struct {
 	graft    live.Graft
 	stored   bool           // contents of the steps were put into the chunk store
 	restored uint32         // see editRecord
+	dir      string         // the same
 	before   CaptureOptions // the snapshot of the state before
 	check    func() error   // asked with the lock held
 }
@@ -66,7 +70,7 @@ func (c change) make(ctx context.Context) (out outcome, err error) {
 	s := c.w.store
 	out.steps = c.steps
 	out.Changed, out.Paths, out.More = steps.Listed(c.steps)
-	if err := checkLayers(c.w, c.now, c.steps); err != nil || len(c.steps) == 0 || c.edit == nil {
+	if err := checkLayers(c.w, c.now, c.steps); err != nil || len(c.steps) == 0 && c.dir == "" || c.edit == nil {
 		return out, err
 	}
 	if c.stored {
@@ -74,7 +78,7 @@ func (c change) make(ctx context.Context) (out outcome, err error) {
 			return out, err
 		}
 	}
-	r := editRecord{WS: c.w.rec.View, Now: c.graft.Now, Restored: c.restored}
+	r := editRecord{WS: c.w.rec.View, Now: c.graft.Now, Restored: c.restored, Dir: c.dir}
 	if err := s.graft(ctx, c.edit, &r, c.steps, c.graft); err != nil {
 		return out, err
 	}
@@ -130,7 +134,7 @@ func layerCheck(w *Workspace, now *tree.State, prefix string) *steps.LayerCheck 
 // than the steps. The caller is in gc.Puts.
 func (s *Store) graft(ctx context.Context, e *live.Edit, r *editRecord, all []live.Step, g live.Graft) error {
 	g.Record = true
-	if len(all) > s.opt.ManyChanges {
+	if len(all) > s.opt.ManyChanges || r.Dir != "" { // recovery could not find the contents of the directory
 		g.Record, g.Seal = false, s.sealsEdit(ctx, r)
 	}
 	if err := e.Graft(ctx, all, g); err != nil {
@@ -264,8 +268,16 @@ func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editR
 			return inv, err
 		}
 	}
+	if r.Dir != "" {
+		h, err := cas.ParseHash(r.Dir)
+		if err != nil {
+			return inv, err
+		}
+		w.rec.Dir = r.Dir
+		c.journalRoots = append(c.journalRoots, history.Root{ID: h})
+	}
 	if sn, ok := c.snaps[r.Restored]; ok && r.Restored != 0 {
-		w.rec.Head = sn.Name
+		w.rec.Head, w.rec.Dir = sn.Name, sn.Dir
 		w.Snapshots().keepRestored(sn.View, st)
 	}
 	return inv, nil

@@ -125,7 +125,7 @@ func (r *forkRecord) apply(c *catalogue, tx *live.Tx) error {
 	if !ok {
 		return fmt.Errorf("%w: the parent of %s", ErrNoFork, r.Name)
 	}
-	st := parent.freeze(tx)
+	st, dir := parent.freeze(tx), parent.rec.Dir
 	if !r.Now {
 		var err error
 		sn, ok := c.snaps[r.From]
@@ -135,16 +135,18 @@ func (r *forkRecord) apply(c *catalogue, tx *live.Tx) error {
 		if st, err = sn.Tree(c.src); err != nil {
 			return err
 		}
+		dir = sn.Dir
 	}
 	tx.UseView(r.View)
 	w := c.newWorkspace(history.WorkspaceRecord{
-		View: r.View, Parent: r.WS, Fork: true, Name: r.Name, NextSeq: 1, Policy: parent.rec.Policy, Claim: r.Claim, Expires: r.Expires,
+		View: r.View, Parent: r.WS, Fork: true, Name: r.Name, NextSeq: 1, Policy: parent.rec.Policy, Claim: r.Claim, Expires: r.Expires, Dir: dir,
 	})
 	c.workspaces[r.View] = w
 	c.changed(r.View)
 	parent.forks[r.Name] = w
 	tx.AddView(r.View, st)
 	w.at = tx.Changed(w.rec.View)
+	r.Base.Dir = dir
 	return c.setOrigin(tx, w, st, r.Base)
 }
 

@@ -115,6 +115,7 @@ func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkR
 	st := f.present(tx)
 	left := func(name, message string, files, bytes int64) (*storedSnapshot, error) {
 		sn, err := fs.w.Snapshots().describe(tx, CaptureOptions{Name: fs.freeName(name), Kind: KindFork, Message: message, Caller: c})
+		sn.Dir = f.rec.Dir
 		sn.Files, sn.Bytes, sn.Actors = files, bytes, f.Snapshots().allChanges(tx).Names
 		return &sn, err
 	}

@@ -32,7 +32,8 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 //  5. unlinked files that the kernel still holds
 //  6. what the last checkpoint names, from which recovery would start
 //  7. states that are being read (core.pins, see Store.Hold)
-//  8. the sets of actors of snapshots and workspaces, as they are and as the last
+//  8. the states of directories that workspaces and snapshots were refreshed from
+//  9. the sets of actors of snapshots and workspaces, as they are and as the last
 //     checkpoint names them
 //
 // Objects that nothing refers to yet are no roots: gc waits until they are referred to
@@ -41,9 +42,11 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
 	var snaps []*snap
 	var roots []history.Root
+	dirs := make(map[string]bool)
 	c.alter(func(tx *live.Tx) {
 		for _, w := range c.workspaces {
 			roots = append(roots, history.Root{State: w.freeze(tx)})
+			dirs[w.rec.Dir] = true
 			w.restored = slices.DeleteFunc(w.restored, func(r restored) bool { return c.snaps[r.view] == nil })
 			for _, r := range w.restored {
 				roots = append(roots, history.Root{State: r.state})
@@ -58,21 +61,32 @@ func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
 	c.look(func(*live.Tx) {
 		for _, sn := range snaps {
 			roots = append(roots, sn.Root())
+			dirs[sn.Dir] = true
 		}
 	})
 	type record struct {
 		ID        string     `json:"id"`
 		State     string     `json:"state"`
 		ActorSets []cas.Hash `json:"actor_sets"`
+		Dir       string     `json:"dir"`
 	}
 	for _, prefix := range []string{history.Snapshots, history.Workspaces} {
 		if err := history.Scan(c.cas, prefix, func(r record) error {
 			h, err := cas.ParseHash(r.ID + r.State)
 			roots, sets = append(roots, history.Root{ID: h}), append(sets, r.ActorSets...)
+			dirs[r.Dir] = true
 			return err
 		}); err != nil {
 			return nil, nil, err
 		}
+	}
+	delete(dirs, "")
+	for dir := range dirs {
+		h, err := cas.ParseHash(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		roots = append(roots, history.Root{ID: h})
 	}
 	out = append(out, c.pins.all()...)
 	known := make(map[cas.Hash]bool, len(roots))

@@ -94,21 +94,34 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 	}); err != nil {
 		return out, err
 	}
-	p := &threeway.Plan{
-		Source: s.src, Objects: s.cas, Ours: e.Base(), View: f.rec.Parent, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
+	in := interval.States{Source: s.src, Before: base, After: theirs, Set: s.union(changed)}
+	g := live.Graft{Source: theirs, View: f.rec.View, By: in.ActorsOf}
+	p, c, err := fs.w.plan(ctx, e, base, g, o, rule)
+	if err != nil {
+		return out, err
+	}
+	c.check = f.alive
+	c.before = CaptureOptions{Message: "before merge of " + f.rec.Name, Caller: o.Caller}
+	return c.merge(ctx, p, o.DryRun)
+}
+
+// plan plans the merge of what the source of a graft has changed since base.
+func (w *Workspace) plan(ctx context.Context, e *live.Edit, base *tree.State, g live.Graft, o MergeOptions, rule threeway.Rule) (
+	p *threeway.Plan, c change, err error) {
+	s, theirs := w.store, g.Source
+	p = &threeway.Plan{
+		Source: s.src, Objects: s.cas, Ours: e.Base(), View: w.rec.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
 		Decided: o.Contents,
 		Rule:    func(path string) threeway.Rule { return cmp.Or(o.Resolve[path], rule) },
 	}
-	in := interval.States{Source: s.src, Before: base, After: theirs, Set: s.union(changed)}
-	g := live.Graft{Source: theirs, View: f.rec.View, By: in.ActorsOf}
 	var all []live.Step
 	differs := errors.New("it differs")
 	switch err = tree.Diff(ctx, s.src, base, p.Ours, tree.DiffOptions{}, func(tree.Change) error { return differs }); {
-	case err == nil: // only the fork changed
+	case err == nil: // only theirs changed
 		g.Exact = true
 		all, err = steps.Between(ctx, s.src, p.Ours, theirs, tree.DiffOptions{}, o.List)
 	case errors.Is(err, differs):
-		of := threeway.Interval{Base: base, Theirs: theirs, View: f.rec.View}
+		of := threeway.Interval{Base: base, Theirs: theirs, View: g.View}
 		if err = tree.Diff(ctx, s.src, theirs, base, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err == nil {
 			err = p.Run(func() error { return p.Take(ctx, of) })
 		}
@@ -119,12 +132,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 	if err == nil {
 		err = p.AllDecided()
 	}
-	if err != nil {
-		return out, err
-	}
-	c := change{w: fs.w, edit: e, steps: all, graft: g, check: f.alive}
-	c.before = CaptureOptions{Message: "before merge of " + f.rec.Name, Caller: o.Caller}
-	return c.merge(ctx, p, o.DryRun)
+	return p, change{w: w, edit: e, steps: all, graft: g}, err
 }
 
 // merge is make for the steps of a plan.

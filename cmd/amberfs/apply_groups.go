@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -166,7 +167,7 @@ func gitText(src *tree.Source, g group) string {
 		switch {
 		case isDir(c):
 		case isLog:
-			if n := commitsIn(src, c); n > 0 {
+			if n := len(commitsIn(src, c)); n > 0 {
 				counted[log] = true
 				parts = append(parts, plural(n, "commit", "commits")+" on "+log)
 			}
@@ -186,18 +187,45 @@ func gitText(src *tree.Source, g group) string {
 	return quote(text + cmp.Or(strings.Join(parts, ", "), g.counts()))
 }
 
-// commitsIn counts the commits that were added to a log of git's.
-func commitsIn(src *tree.Source, c gitbridge.Planned) int {
+// commitsIn returns the subjects of the commits that were added to a log of git's.
+func commitsIn(src *tree.Source, c gitbridge.Planned) (out []string) {
 	from := int64(0)
 	if c.B == nil || !c.B.IsRegular() {
-		return 0
+		return nil
 	}
 	if c.A != nil && c.A.IsRegular() {
 		from = min(c.A.Size(), c.B.Size())
 	}
 	const most = 1 << 20
-	text, _ := io.ReadAll(io.NewSectionReader(c.B.Content.Reader(src.Files), from, min(most, c.B.Size()-from))) // only counted
-	return strings.Count(string(text), "\tcommit")
+	text, _ := io.ReadAll(io.NewSectionReader(c.B.Content.Reader(src.Files), from, min(most, c.B.Size()-from))) // only shown
+	for line := range strings.Lines(string(text)) {
+		_, did, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if what, subject, ok := strings.Cut(did, ": "); ok && commitWords.MatchString(what) {
+			out = append(out, subject)
+		}
+	}
+	return out
+}
+
+// commitWords begin the lines of logs that are about new commits.
+var commitWords = regexp.MustCompile(`^(commit|cherry-pick|revert|am|merge|rebase \((pick|reword|edit|squash|fixup)\))( |$)`)
+
+// subjects are those of the commits of a repository, the last few of each branch.
+func subjects(src *tree.Source, g group) (out []string) {
+	const most = 5
+	for _, c := range g.changes {
+		if !strings.HasPrefix(strings.TrimPrefix(c.Path.String(), g.dir+"/"), "logs/refs/heads/") {
+			continue
+		}
+		all := commitsIn(src, c)
+		if n := len(all) - most; n > 0 {
+			out = append(out, fmt.Sprintf("%d more, and", n))
+		}
+		for _, s := range all[max(0, len(all)-most):] {
+			out = append(out, "  "+quote(s))
+		}
+	}
+	return out
 }
 
 // askGroup asks for a group and records the choice, unless the group is to be split.

@@ -22,28 +22,29 @@ import (
 
 // A question shows what an apply changes, and asks what of it is wanted.
 type question struct {
-	a      *app // whose output is the terminal
-	ch     *client.Changes
-	dir    string
-	no     string // what no does
-	groups []group
-	dirs   []gitbridge.Planned // see grouped
-	in     *bufio.Reader
+	a         *app // whose output is the terminal
+	ch        *client.Changes
+	dir       string
+	removable bool // it is about a run that can be removed
+	groups    []group
+	dirs      []gitbridge.Planned // see grouped
+	in        *bufio.Reader
 
 	choices map[string]gitbridge.Choice // by path, for all below it too
 	some    bool                        // what has no choice is left
 	left    bool                        // something is left
 	quit    bool
+	discard bool // the run is to be removed
 }
 
 // errNotApplied ends a question without an answer.
 var errNotApplied = fail.New(fail.Failed, "nothing was applied")
 
-// newQuestion is about the plan of a dry run. If no is set, it is what no does.
-func newQuestion(a *app, ch *client.Changes, dir, no string, rule threeway.Rule, plan *gitbridge.Applied) *question {
+// newQuestion is about the plan of a dry run.
+func newQuestion(a *app, ch *client.Changes, dir string, rule threeway.Rule, plan *gitbridge.Applied) *question {
 	to := *a
 	to.stdout, to.json = a.stderr, false
-	q := &question{a: &to, ch: ch, dir: dir, no: no, in: bufio.NewReader(a.stdin), choices: make(map[string]gitbridge.Choice)}
+	q := &question{a: &to, ch: ch, dir: dir, in: bufio.NewReader(a.stdin), choices: make(map[string]gitbridge.Choice)}
 	plan.Plan = slices.DeleteFunc(plan.Plan, func(c gitbridge.Planned) bool { return c.Conflict && rule == threeway.KeepOurs })
 	for i := range plan.Plan {
 		plan.Plan[i].Conflict = plan.Plan[i].Conflict && rule == threeway.RefuseConflicts
@@ -76,6 +77,11 @@ func (q *question) print(ctx context.Context) error {
 			return err
 		}
 		fmt.Fprintln(q.a.stderr, text)
+		if g.git {
+			for _, s := range subjects(q.ch.Source, g) {
+				fmt.Fprintln(q.a.stderr, s)
+			}
+		}
 	}
 	if more > 0 {
 		fmt.Fprintf(q.a.stderr, "and %d more\n", more)
@@ -139,15 +145,19 @@ func (q *question) text(ctx context.Context, g group, width int) (string, error)
 
 // ask asks until the answer is yes or no.
 func (q *question) ask(ctx context.Context) (yes bool, err error) {
-	no, help := "", "apply nothing; the changes stay where they are"
-	if q.no != "" {
-		no, help = ", "+q.no, "apply nothing, and "+q.no+" the changes"
+	words, help, discard := []string{"yes", "no", "some", "diff"}, "", ""
+	if q.removable {
+		words, discard = append(words, "discard"), "  discard"
+		help = "discard - apply nothing, and remove the run. It can be had back for a day\n"
 	}
-	prompt := fmt.Sprintf("apply %s to %s? [y]es  [n]o%s  [s]ome  [d]iff  [?]: ", plural(len(q.groups), "change", "changes"), quote(q.dir), no)
-	answer, err := q.pick(ctx, prompt, []string{"yes", "no", "some", "diff"}, "y - apply all\nn - "+help+
-		"\ns - choose files, and parts of files\nd - show the changes outside of .git\nCtrl-D - apply nothing, and keep the changes\n", q.groups...)
+	prompt := fmt.Sprintf("apply %s to %s? [y]es  [n]ot now  [s]ome  [d]iff%s  [?]: ", plural(len(q.groups), "change", "changes"), quote(q.dir), discard)
+	answer, err := q.pick(ctx, prompt, words, "y - apply all\nn - apply nothing now; the changes are kept"+
+		"\ns - choose files, and parts of files\nd - show the changes outside of .git\n"+help, q.groups...)
 	switch {
 	case err != nil || answer == "no":
+		return false, err
+	case answer == "discard":
+		q.discard, err = q.confirm(ctx)
 		return false, err
 	case answer == "some":
 		return true, q.chooseSome(ctx)
@@ -162,6 +172,60 @@ func (q *question) ask(ctx context.Context) (yes bool, err error) {
 	return true, nil
 }
 
+// manyFiles is how many changed files are not removed without a second question.
+const manyFiles = 20
+
+// confirm asks again before a run with commits or many files is removed.
+func (q *question) confirm(ctx context.Context) (bool, error) {
+	if len(q.commits()) == 0 && q.files() <= manyFiles {
+		return true, nil
+	}
+	answer, err := q.read(ctx, "remove "+q.summary()+"? Type discard again: ")
+	return answer == "discard", err
+}
+
+// work is all that changed outside of repositories, without directories.
+func (q *question) work() (g group) {
+	for _, one := range q.groups {
+		for _, c := range one.changes {
+			if !one.git && !isDir(c) {
+				g.changes = append(g.changes, c)
+			}
+		}
+	}
+	return g
+}
+
+func (q *question) files() int { return len(q.work().changes) }
+
+// summary counts what changed.
+func (q *question) summary() string {
+	var parts []string
+	if g := q.work(); len(g.changes) > 0 {
+		parts = append(parts, plural(len(g.changes), "file", "files")+" ("+g.counts()+")")
+	}
+	for _, g := range q.groups {
+		if g.git {
+			parts = append(parts, gitText(q.ch.Source, g))
+		}
+	}
+	if len(parts) == 0 {
+		return plural(len(q.groups)+len(q.dirs), "path", "paths")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// commits are the subjects of the commits that were made, the newest last, at most a few of
+// each repository.
+func (q *question) commits() (out []string) {
+	for _, g := range q.groups {
+		if g.git {
+			out = append(out, subjects(q.ch.Source, g)...)
+		}
+	}
+	return out
+}
+
 // pick asks until the answer is one of some words, or their beginning. It prints the help
 // for others, and shows what changed in groups for "diff".
 func (q *question) pick(ctx context.Context, prompt string, words []string, help string, groups ...group) (string, error) {
@@ -170,7 +234,9 @@ func (q *question) pick(ctx context.Context, prompt string, words []string, help
 		if err != nil {
 			return "", err
 		}
-		i := slices.IndexFunc(words, func(w string) bool { return answer != "" && strings.HasPrefix(w, answer) })
+		i := slices.IndexFunc(words, func(w string) bool {
+			return answer == w || answer != "" && w != "discard" && strings.HasPrefix(w, answer)
+		})
 		switch {
 		case i < 0:
 			fmt.Fprint(q.a.stderr, help)

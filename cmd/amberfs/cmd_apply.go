@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -18,29 +20,35 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/steps"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 func applyCommand(a *app) *cobra.Command {
 	var dryRun, ours, theirs, yes bool
+	var run string
 	cmd := &cobra.Command{
-		Use:   "apply DIR [SNAPSHOT] [--dry-run] [--theirs|--ours] [--yes]",
+		Use:   "apply [DIR] [SNAPSHOT] [--run NAME] [--dry-run] [--theirs|--ours] [--yes]",
 		Short: "Write the workspace's changes to a directory",
-		Long: `Writes to DIR what changed in the workspace since it was filled ("mount --from",
-"run --from"), up to SNAPSHOT or up to now: contents, permissions, modification
-times, links and deletions. In a fork, this includes what its parents changed.
+		Long: `Writes to DIR what changed in the workspace since it was filled or refreshed: contents,
+permissions, modification times, links and deletions. In a fork, this includes what its
+parents changed. SNAPSHOT is the last state that is applied. Default: now.
+
+Outside of a mount, apply is about a run of DIR ("amberfs help runs"): NAME or, without
+--run, the newest that is kept. DIR is the working directory if it is not named.
 
 Text that also changed in DIR is merged by lines. If changes conflict, the paths are
 listed and nothing is changed.
 
-At a terminal, apply shows the changes and asks which to apply.
+At a terminal, apply shows the changes and asks which to apply. Elsewhere it needs --yes
+or --dry-run.
 
 Symbolic links in DIR are not followed. One apply at a time changes DIR; the others
 wait (flock). Run an interrupted apply again to complete it.`,
-		Example: `  amberfs apply ~/project --dry-run
-  amberfs apply ~/project
+		Example: `  amberfs apply
+  amberfs apply --run project-1 --dry-run
   amberfs apply ~/project before-lunch --theirs`,
-		Args: args(1, 2, "a DIR and perhaps a SNAPSHOT"),
+		Args: args(0, 2, "perhaps a DIR and a SNAPSHOT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			o := gitbridge.ApplyOptions{DryRun: dryRun}
 			switch {
@@ -51,17 +59,39 @@ wait (flock). Run an interrupted apply again to complete it.`,
 			case theirs:
 				o.Conflicts = threeway.TakeTheirs
 			}
-			name := strings.Join(argv[1:], "")
-			dir, err := a.abs(argv[0])
-			if err != nil {
+			ask := askInApply
+			if yes || dryRun {
+				ask = askNever
+			}
+			name, dir := "", ""
+			var err error
+			if len(argv) > 1 {
+				name = argv[1]
+			}
+			if len(argv) > 0 {
+				if dir, err = a.abs(argv[0]); err != nil {
+					return err
+				}
+			}
+			ctx := cmd.Context()
+			p, perr := a.place()
+			if run != "" || perr != nil {
+				return a.applyKept(ctx, run, name, dir, ask, o)
+			}
+			if dir == "" {
+				if dir, err = storedir.FilledFrom(p.Store); err != nil || dir == "" {
+					return fail.New(fail.Usage, "the workspace was not filled from a directory").WithHint("name the DIR")
+				}
+			}
+			if err := notItself(p, dir); err != nil {
 				return err
 			}
-			p, c, err := a.openHere(cmd.Context())
+			c, err := a.open(ctx, p)
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			done, left, err := a.applyFrom(cmd.Context(), c, name, dir, "", a.asks() && !yes && !dryRun && !a.json, o)
+			done, left, err := a.applyFrom(ctx, c, name, dir, ask, o)
 			if done == nil {
 				return err
 			}
@@ -71,6 +101,7 @@ wait (flock). Run an interrupted apply again to complete it.`,
 			return a.print(done, func() { a.printf("%s", a.appliedLines(done)) })
 		},
 	}
+	cmd.Flags().StringVar(&run, "run", "", "apply the run `NAME`")
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&ours, "ours", false, "keep DIR's version of conflicting paths")
@@ -78,61 +109,85 @@ wait (flock). Run an interrupted apply again to complete it.`,
 	return cmd
 }
 
-// applyFrom writes to a directory what changed up to a snapshot, or up to now for "". If ask
-// is set, it asks before; no is what the answer "no" does. done is nil if nothing was applied,
-// and left is set if something was left on purpose.
-func (a *app) applyFrom(ctx context.Context, c *client.Client, name, dir, no string, ask bool, o gitbridge.ApplyOptions) (
-	done *gitbridge.Applied, left bool, err error) {
-	ch, err := c.Changes(ctx, name)
-	if err != nil {
-		return nil, false, err
-	}
-	defer ch.Close()
-	if ask {
+// applyKept applies a run to its directory, or to another one.
+func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask asking, o gitbridge.ApplyOptions) error {
+	return a.onRunOf(ctx, dir, run, func(r *runRow, c *client.Client) error {
+		to := cmp.Or(dir, r.Dir)
+		done, left, err := a.applyFrom(ctx, c, snapshot, to, ask, o)
+		if done == nil {
+			return err
+		}
+		if !left && !o.DryRun && snapshot == "" && o.Conflicts != threeway.KeepOurs && to == r.Dir {
+			err = markRun(ctx, a, r.Store, r.Name, r.Command, service.RunApplied)
+		} else if left {
+			a.note("the rest of the run %s is kept", r.Name)
+		}
+		return errors.Join(err, a.print(done, func() { a.printf("%s", a.appliedLines(done)) }))
+	})
+}
+
+// asking is whether an apply asks, and which command does.
+type asking int
+
+const (
+	askNever asking = iota
+	askInApply
+	askInRun  // with a STORE
+	askOfKept // of a run, which can be removed
+)
+
+// applyChanges applies changes to a directory. It returns the question, if it asked. done is
+// nil if nothing was applied.
+func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, ask asking, o gitbridge.ApplyOptions) (
+	q *question, done *gitbridge.Applied, err error) {
+	if ask != askNever {
 		var yes bool
-		if yes, left, err = a.askApply(ctx, ch, dir, no, &o); err != nil || !yes {
-			return nil, left, err
+		if yes, q, err = a.askApply(ctx, ch, dir, ask, &o); err != nil || !yes {
+			return q, nil, err
 		}
 	}
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT) // before, it may be for a pager
 	defer stop()
 	if done, err = a.apply(ctx, ch, dir, o); err != nil {
-		return nil, left, a.printConflicts(done, err)
+		return q, nil, a.printConflicts(done, err)
 	}
 	for _, s := range done.Skipped {
 		a.note("%s: %s", quote(s.Path), s.Reason)
 	}
-	if ask && !a.json {
+	if ask != askNever && !a.json {
 		done.Paths = nil // they were listed
 	}
-	return done, left, nil
+	return q, done, nil
 }
 
 // askApply shows what an apply would change and asks for it. It reports whether anything
-// is to be applied, sets what in o, and reports whether something is left.
-func (a *app) askApply(ctx context.Context, ch *client.Changes, dir, no string, o *gitbridge.ApplyOptions) (yes, left bool, err error) {
+// is to be applied, and sets what in o.
+func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask asking, o *gitbridge.ApplyOptions) (yes bool, q *question, err error) {
 	dry := *o
 	dry.DryRun = true
 	plan, err := a.apply(ctx, ch, dir, dry)
 	if err != nil && (!a.asks() || plan == nil || len(plan.Plan) == 0 || o.Conflicts != threeway.RefuseConflicts) {
-		return false, false, a.printConflicts(plan, err)
+		return false, nil, a.printConflicts(plan, err)
 	}
-	q := newQuestion(a, ch, dir, no, o.Conflicts, plan)
+	q = newQuestion(a, ch, dir, o.Conflicts, plan)
+	q.removable = ask == askOfKept
 	switch err := q.print(ctx); {
 	case err != nil:
-		return false, false, err
+		return false, q, err
 	case len(q.groups) == 0:
 		fmt.Fprintln(a.stderr, "amberfs: nothing changed in "+quote(dir))
 		if a.json {
-			return false, false, a.printJSON(plan)
+			return false, q, a.printJSON(plan)
 		}
-		return false, false, nil
+		return false, q, nil
 	case !a.asks():
-		return false, false, fail.New(fail.Failed, "not a terminal: cannot ask").WithHint("use --apply=yes")
+		q.left = true
+		return false, q, fail.New(fail.Failed, "not a terminal: cannot ask").WithHint("use %s", map[bool]string{true: "--yes, or --dry-run", false: "--apply=yes"}[ask == askInApply])
 	}
 	yes, err = q.ask(ctx)
+	q.left = q.left || !yes
 	o.Choose = q.choose
-	return yes, q.left, err
+	return yes, q, err
 }
 
 func (a *app) apply(ctx context.Context, ch *client.Changes, dir string, o gitbridge.ApplyOptions) (*gitbridge.Applied, error) {
@@ -199,18 +254,14 @@ const (
 
 // applyRun applies what the program of a run changed to a directory. If ask is set, it asks
 // before. It reports whether the user left some of it. The daemon of c serves meanwhile.
-func (a *app) applyRun(c sandbox.Config, dir string, ask bool) (left bool, err error) {
+func (a *app) applyRun(c sandbox.Config, dir string, ask asking) (left bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
-	no := ""
-	if c.Temp != "" {
-		no = "discard"
-	}
 	var applied *gitbridge.Applied
 	conn, err := client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command})
 	if err == nil {
 		defer conn.Close()
-		applied, left, err = a.applyFrom(ctx, conn, "", dir, no, ask, gitbridge.ApplyOptions{})
+		applied, left, err = a.applyFrom(ctx, conn, "", dir, ask, gitbridge.ApplyOptions{})
 	}
 	if err != nil && ctx.Err() != nil {
 		err = fail.New(fail.Failed, "interrupted")
@@ -223,6 +274,18 @@ func (a *app) applyRun(c sandbox.Config, dir string, ask bool) (left bool, err e
 	return left, err
 }
 
+// applyFrom applies what changed up to a snapshot, or up to now for "". It reports whether
+// the user left some of it.
+func (a *app) applyFrom(ctx context.Context, c *client.Client, name, dir string, ask asking, o gitbridge.ApplyOptions) (done *gitbridge.Applied, left bool, err error) {
+	ch, err := c.Changes(ctx, name)
+	if err != nil {
+		return nil, false, err
+	}
+	defer ch.Close()
+	q, done, err := a.applyChanges(ctx, ch, dir, ask, o)
+	return done, q != nil && q.left, err
+}
+
 // noteKept prints where what the program of a run did is kept, or the rest of it.
 func (a *app) noteKept(c sandbox.Config, dir string, left bool) {
 	what := "what " + c.Command[0] + " did"
@@ -230,10 +293,7 @@ func (a *app) noteKept(c sandbox.Config, dir string, left bool) {
 		what = "the rest of " + what
 	}
 	text := what + " is kept in " + c.Store + "\n\tapply it with:  " + applyLine(c.Store, c.Fork, dir, "")
-	switch {
-	case c.Temp != "":
-		text += "\n\tremove it with: rm -r " + word(c.Temp)
-	case c.Fork != "":
+	if c.Fork != "" {
 		text += "\n\tremove it with: amberfs run " + word(c.Store) + " -- amberfs fork --discard " + c.Fork
 	}
 	a.say(text)

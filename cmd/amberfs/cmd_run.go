@@ -26,23 +26,33 @@ func runCommand(a *app) *cobra.Command {
 	var (
 		c        sandbox.Config
 		from     string
-		apply    string
+		k        = kept{a: a}
 		options  []string
 		readOnly bool
+		discard  bool
+		anew     bool
+		resume   bool
 	)
 	cmd := &cobra.Command{
-		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--fork NAME [--root]] [--as ACTOR] [--apply[=yes]] [STORE] -- COMMAND [ARGUMENT]...",
+		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--name NAME|--resume [NAME]] [--apply[=yes]|--discard] [--fork NAME [--root]] [--as ACTOR] [STORE] -- COMMAND [ARGUMENT]...",
 		Short: "Run a program in a private copy or workspace",
-		Long: `Runs COMMAND in a private mount namespace, with the workspace as its working
-directory. It needs neither root nor fusermount3. Without STORE, a temporary store
-is used and removed at the end. Several run on one STORE share its mount, which ends
-with the last of them, or with amberfs umount if amberfs mount made it.
+		Long: `Runs COMMAND in a copy of DIR that appears at DIR's path, for COMMAND only. DIR itself
+does not change. It needs neither root nor fusermount3.
 
-With --from DIR, the workspace appears at DIR's path, for COMMAND only. DIR itself
-does not change.
+What COMMAND changes is a run: it is kept, also after a kill or a reboot, until you apply
+or remove it ("amberfs help runs"). At the end, amberfs prints what changed and the
+commands that come next. With --apply, it asks which changes to apply. --discard keeps
+nothing.
 
-With --apply, if some changes are not applied, or there is no terminal, the store is
-kept, and amberfs prints how to apply it later and how to remove it.
+--resume goes on with the run NAME or, without NAME, with the newest of DIR or the working
+directory. What changed in DIR since is merged into it first ("amberfs help refresh").
+
+A new run copies only what changed in DIR since the last one, and shares its data.
+
+With STORE, COMMAND runs in the workspace of STORE, and what it changes stays there.
+Several run on one STORE share its mount, which ends with the last of them, or with
+amberfs umount if amberfs mount made it. Without STORE and DIR, the workspace is empty and
+temporary.
 
 With --root, the fork is the root directory, with /proc, /dev, /sys and the host's
 /etc/resolv.conf and /etc/hosts mounted in it. COMMAND is the user, and has the
@@ -66,7 +76,8 @@ workspace, as /work, and the system's programs:
 Signals are passed on. The exit status is that of COMMAND. Processes that it leaves
 running are killed. All other commands work inside.`,
 		Example: `  amberfs run --from . --apply -- claude
-  amberfs run --from . -- make test
+  amberfs run --resume -- claude
+  amberfs run --from . --discard -- make test
   amberfs run --from ~/project /srv/store --snapshot-after done -- ./agent
   amberfs run /srv/store --fork try-1 -- bash
   amberfs run /srv/store --fork box --root -- apt-get install -y jq`,
@@ -91,7 +102,7 @@ running are killed. All other commands work inside.`,
 			for _, n := range []struct {
 				name  string
 				check func(string) error
-			}{{c.Fork, naming.Check}, {c.After, naming.Check}, {c.Actor, actors.Check}} {
+			}{{c.Fork, naming.Check}, {c.After, naming.Check}, {k.name, naming.Check}, {c.Actor, actors.Check}} {
 				if n.name != "" && err == nil {
 					err = n.check(n.name)
 				}
@@ -108,11 +119,23 @@ running are killed. All other commands work inside.`,
 			if err != nil {
 				return err
 			}
-			if !slices.Contains([]string{"", applyAsk, applyYes}, apply) {
-				return fail.New(fail.Usage, "use --apply or --apply=yes, not --apply=%s", apply)
+			if !slices.Contains([]string{"", applyAsk, applyYes}, k.apply) {
+				return fail.New(fail.Usage, "use --apply or --apply=yes, not --apply=%s", k.apply)
 			}
-			if apply != "" && from == "" {
+			if resume {
+				return a.resumeRun(cmd.Context(), &k, c, from, store)
+			}
+			if k.apply != "" && from == "" {
 				return fail.New(fail.Usage, "--apply needs --from DIR: there is no directory to apply the changes to")
+			}
+			if k.dir = from; from != "" && c.Store == "" && !discard && !readOnly {
+				if c.Fork != "" {
+					return fail.New(fail.Usage, "--fork needs a STORE").WithHint("use --name to name a run")
+				}
+				return a.runKept(cmd.Context(), &k, c)
+			}
+			if k.name != "" || anew || discard && k.apply != "" {
+				return fail.New(fail.Usage, "--name and --new need --from DIR and no STORE, and --discard applies nothing")
 			}
 			here := c.Fork != "" || c.Actor != "" && remote == "" && !readOnly
 			if p, err := a.place(); err == nil && here && c.Store == "" && from == "" {
@@ -124,14 +147,20 @@ running are killed. All other commands work inside.`,
 				}
 				a.noteOnlyRoot("no other ids can be mapped here (newuidmap, and lines for you in /etc/subuid and /etc/subgid)")
 			}
-			return a.run(cmd, c, from, remote, apply)
+			return a.run(cmd, c, from, remote, k.apply)
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().StringVar(&c.Fork, "fork", "", "run in the fork `NAME`, created if needed")
 	cmd.Flags().BoolVar(&c.Root, "root", false, "the fork is the root directory, as in a container")
 	cmd.Flags().StringVar(&c.Actor, "as", "", "the `ACTOR` of what COMMAND and its descendants change")
-	cmd.Flags().StringVar(&apply, "apply", "", "when COMMAND ends, ask which changes to apply to DIR; --apply=`yes` does not ask")
+	cmd.Flags().StringVar(&k.name, "name", "", "the `NAME` of the run. Default: DIR's name and a number")
+	cmd.Flags().BoolVar(&anew, "new", false, "begin a new run (the default)")
+	cmd.Flags().BoolVar(&resume, "resume", false, "go on with the run NAME, or with the newest of the directory")
+	cmd.Flags().BoolVar(&resume, "continue", false, "the same as --resume")
+	cmd.Flags().BoolVar(&discard, "discard", false, "keep nothing of what COMMAND changes")
+	cmd.MarkFlagsMutuallyExclusive("resume", "new", "discard", "name")
+	cmd.Flags().StringVar(&k.apply, "apply", "", "when COMMAND ends, ask which changes to apply to DIR; --apply=`yes` does not ask")
 	cmd.Flags().Lookup("apply").NoOptDefVal = applyAsk
 	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
 	cmd.Flags().BoolVar(&readOnly, "read-only", false, "nothing can be changed")
@@ -145,19 +174,11 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 		return err
 	}
 	var temp *sandbox.TempDir
-	var left, unfinished bool // some changes were left; some were neither applied nor declined
-	var notApplied error
 	if c.Store == "" {
-		if temp, err = sandbox.Temp(apply != ""); err != nil {
+		if temp, err = sandbox.Temp(); err != nil {
 			return err
 		}
-		defer func() {
-			if unfinished {
-				temp.Close()
-			} else {
-				temp.Remove()
-			}
-		}()
+		defer temp.Remove()
 		c.Temp = temp.Path
 		c.Store = filepath.Join(c.Temp, "store")
 	}
@@ -182,24 +203,29 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	defer bar.done()
 	s := a.starter(bar, func(*daemon.Ready) {})
 	bar.expect(from)
-	err = daemon.Make(cmd.Context(), cfg, s)
+	_, err = daemon.Make(cmd.Context(), cfg, s)
 	bar.done()
 	if err != nil {
 		return err
 	}
-	c.Hold = apply != ""
 	a.noteRepository(from)
 	p := locate.Place{Mount: &mountinfo.Info{Mountpoint: c.Mountpoint}, Store: c.Store}
+	var left bool // some changes were left
+	var notApplied error
+	var unfinished bool // some were neither applied nor declined
 	status, err := sandbox.Outer(cmd.Context(), c, temp, s, func(c *sandbox.Config) error { return a.prepare(cmd.Context(), p, c, "") },
-		func(served bool) error {
-			unfinished = apply != ""
-			if !served { // which was reported
+		func(started, served bool) error {
+			unfinished = started && apply != ""
+			if !started || !served { // which was reported
 				return nil
 			}
 			err := a.snapshotAfter(cmd.Context(), p, c)
-			if err == nil && apply != "" {
-				left, notApplied = a.applyRun(c, from, apply == applyAsk)
+			switch {
+			case err == nil && apply != "":
+				left, notApplied = a.applyRun(c, from, map[string]asking{applyAsk: askInRun}[apply])
 				unfinished = left || notApplied != nil
+			case c.Temp != "":
+				a.noteDiscarded(cmd.Context(), c)
 			}
 			return err
 		})
@@ -212,6 +238,16 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 		a.note("%v", notApplied)
 	}
 	return a.statusOf(status, err)
+}
+
+// noteDiscarded says how much goes with a temporary store.
+func (a *app) noteDiscarded(ctx context.Context, c sandbox.Config) {
+	var d service.Diffed
+	p := locate.Place{Store: c.Store, Mount: &mountinfo.Info{Mountpoint: c.Mountpoint}}
+	err := a.askIn(context.WithoutCancel(ctx), p, c.Fork, service.Changes{A: "base", Limit: 1}, &d)
+	if err == nil && d.Files > 0 {
+		a.note("%s changed; nothing is kept of them", plural(d.Files, "file", "files"))
+	}
 }
 
 func (a *app) noteOnlyRoot(why string) {

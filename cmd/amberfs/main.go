@@ -181,14 +181,14 @@ run work from inside a mount, or with -C DIR.`,
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), runCommand(a), mcpCommand(a), hookCommand(a), actorCommand(a)}},
+		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), runCommand(a), runsCommand(a), mcpCommand(a), hookCommand(a), actorCommand(a)}},
 		{"Snapshots:", []*cobra.Command{
 			snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a), compactCommand(a), pinCommand(a, true), pinCommand(a, false),
 			restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), blameCommand(a), bisectCommand(a), actorsCommand(a),
 			logCommand(a), uiCommand(a),
 		}},
 		{"Forks:", []*cobra.Command{forkCommand(a), claimCommand(a), forksCommand(a), mergeCommand(a), exploreCommand(a)}},
-		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a)}},
+		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a), refreshCommand(a)}},
 		{"Remotes:", []*cobra.Command{pushCommand(a), pullCommand(a), remoteCommand(a)}},
 		{"The store:", []*cobra.Command{
 			statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), duCommand(a), verifyCommand(a),

@@ -19,7 +19,8 @@ var Vars = []Var{
 	{[]string{"AMBERFS_PAGER", "PAGER"}, "the pager of `amberfs diff` on a terminal. Default: `less`"},
 	{[]string{"NO_COLOR", "TERM"}, "no colours if `NO_COLOR` is set or `TERM` is `dumb`"},
 	{[]string{"XDG_CACHE_HOME"}, "the cache of remotes: `$XDG_CACHE_HOME/amberfs`. Default: `~/.cache`"},
-	{[]string{"XDG_STATE_HOME"}, "the remotes that you agreed to contact: `$XDG_STATE_HOME/amberfs/remotes`. Default: `~/.local/state`"},
+	{[]string{"AMBERFS_RUNS"}, "the directory of the runs of `amberfs run`. Default: `$XDG_STATE_HOME/amberfs/runs`"},
+	{[]string{"XDG_STATE_HOME"}, "runs, and the remotes that you agreed to contact: `$XDG_STATE_HOME/amberfs`. Default: `~/.local/state`"},
 	{[]string{"XDG_CONFIG_HOME"}, "`amberfs/age-identity.txt` and git's configuration. Default: `~/.config`"},
 	{[]string{"AMBERFS_AGE_IDENTITY"}, "the file with the key for an encrypted remote"},
 	{[]string{"AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"}, "credentials for S3"},
@@ -29,7 +30,7 @@ var Vars = []Var{
 	{[]string{"DOCKER_CONFIG"}, "the directory of `config.json` with the credentials for registries. Default: `~/.docker`"},
 	{[]string{"REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR"}, "podman's credentials for registries. Default: `$XDG_RUNTIME_DIR/containers/auth.json`"},
 	{[]string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"}, "author and committer of exported commits"},
-	{[]string{"TMPDIR"}, "the directory for temporary stores of `amberfs run`"},
+	{[]string{"TMPDIR"}, "the directory for temporary stores of `amberfs run --discard`"},
 }
 
 // Get returns the value of a variable in Vars, or "".

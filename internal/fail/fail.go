@@ -42,7 +42,7 @@ var meanings = map[Kind]struct {
 	"":       {0, http.StatusOK, ""},
 	Failed:   {1, http.StatusInternalServerError, ""},
 	Denied:   {1, http.StatusForbidden, errs.Perm},
-	Conflict: {1, http.StatusConflict, errs.Busy},
+	Conflict: {8, http.StatusConflict, errs.Busy},
 	Usage:    {2, http.StatusBadRequest, errs.Invalid},
 	NotFound: {3, http.StatusNotFound, errs.NotExist},
 	Exists:   {4, http.StatusConflict, errs.Exist},

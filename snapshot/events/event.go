@@ -39,6 +39,7 @@ var Actions = []Action{
 	{"renamed-fork", "a fork was renamed", "the old name", "the new name"},
 	{"fork-deleted", "a fork was deleted", "the fork", "the snapshot of its last state"},
 	{"merged", "a fork was merged", "the fork", ""},
+	{"refreshed", "changes of the directory came into the workspace", "the snapshot of the state before", ""},
 	{"policy", "the policy changed", "", ""},
 	{"pushed", "a snapshot was pushed", "the snapshot", "the remote"},
 	{"pulled", "a snapshot was pulled", "the snapshot", "the remote"},

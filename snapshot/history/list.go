@@ -24,6 +24,7 @@ var ErrNotFound = errs.New(errs.NotExist, "no such snapshot")
 type Snapshot struct {
 	info.Info
 	WS    uint32 // view of its workspace
+	Dir   string // see WorkspaceRecord
 	Hash  cas.Hash
 	State atomic.Pointer[tree.State] // nil until a reader looks into a sealed one
 	Done  chan struct{}              // closed when sealed
@@ -39,7 +40,7 @@ type Snapshot struct {
 }
 
 func (s *Snapshot) Record() Record {
-	return Record{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored}
+	return Record{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Dir: s.Dir}
 }
 
 func (s *Snapshot) Tree(src *tree.Source) (*tree.State, error) {

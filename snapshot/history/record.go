@@ -57,6 +57,9 @@ type WorkspaceRecord struct {
 	Inodes  int64         `json:"inodes"`
 	Bytes   int64         `json:"bytes"`
 	Exports int64         `json:"exports,omitempty"` // bytes in the store's repository
+	// Dir is the id of what the directory that the store was filled from had at the last
+	// refresh; "" is the base of main.
+	Dir string `json:"dir,omitempty"`
 	// Actors changed something since the newest snapshot, ActorSets are the objects that say what.
 	Actors    []string   `json:"actors,omitempty"`
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
@@ -70,6 +73,7 @@ type Record struct {
 	info.Info
 	// ActorSets are the objects that have the actors of the changes since the snapshot before.
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
+	Dir       string     `json:"dir,omitempty"` // that of its workspace
 }
 
 // Seen is what users see of a record.
@@ -81,7 +85,7 @@ func (r *Record) Seen() info.Info {
 
 // Load makes the snapshot that a record describes, without its state.
 func (r *Record) Load() (*Snapshot, error) {
-	s := &Snapshot{Info: r.Seen(), WS: r.WS, Done: make(chan struct{}), Changes: interval.Changes{Names: r.Actors, Stored: r.ActorSets}}
+	s := &Snapshot{Info: r.Seen(), WS: r.WS, Dir: r.Dir, Done: make(chan struct{}), Changes: interval.Changes{Names: r.Actors, Stored: r.ActorSets}}
 	if !s.Sealed {
 		return s, nil
 	}

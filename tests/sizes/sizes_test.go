@@ -105,7 +105,7 @@ func (w *work) mounted() {
 	m.Amberfs("snapshot", "old")
 	sh(t, m.Dir, w.change)
 	w.same("the workspace", m.Dir)
-	w.amberfs(m.Dir, "apply", dir)
+	w.amberfs(m.Dir, "apply", "--yes", dir)
 	w.same("apply", dir)
 
 	m.Amberfs("snapshot", "new")

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -77,6 +79,18 @@ func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, at 
 	return b
 }
 
+// Over begins with a sealed tree, which stays as it is.
+func Over(ctx context.Context, src *tree.Source, objects content.ObjectStore, at At, id cas.Hash) (*Builder, error) {
+	b := New(ctx, src, objects, at)
+	st, err := tree.Load(b.src, id)
+	if err != nil {
+		return nil, err
+	}
+	highest, err := st.Highest(b.src)
+	b.state, b.next = st, highest+1
+	return b, err
+}
+
 func (b *Builder) node(m gitbridge.Meta) *tree.Inode {
 	n := &tree.Inode{Ino: b.next, Nlink: 1}
 	b.next++
@@ -86,7 +100,7 @@ func (b *Builder) node(m gitbridge.Meta) *tree.Inode {
 
 func setMeta(n *tree.Inode, m gitbridge.Meta) {
 	n.Mode, n.UID, n.GID = m.Mode, m.UID, m.GID
-	n.Atime, n.Mtime, n.Ctime, n.Btime = m.Atime, m.Mtime, m.Mtime, m.Mtime
+	n.Atime, n.Mtime, n.Ctime, n.Btime = m.Atime, m.Mtime, cmp.Or(m.Ctime, m.Mtime), m.Mtime
 	n.Xattrs = m.Xattrs
 }
 

@@ -188,7 +188,7 @@ func checkFrom(cfg *Config, mounts []locate.Mount) error {
 	if in, ok := insideStore(cfg.From); ok {
 		return fail.New(fail.Usage, "%s is inside the store %s", cfg.From, in).WithHint("mount that store, and name the directory in the mount")
 	}
-	if within(cfg.Store, cfg.From) {
+	if within(cfg.Store, cfg.From) && len(cfg.Exclude) == 0 {
 		return fail.New(fail.Usage, "the store %s is inside %s, from which it would be filled", cfg.Store, cfg.From).
 			WithHint("put the store elsewhere")
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -22,9 +23,10 @@ import (
 )
 
 // Make makes the store of cfg, if there is none yet, and fills it. It is what
-// `run` does outside of its namespaces, where every user has a name.
-func Make(ctx context.Context, cfg Config, s Starter) error {
-	return WhenFree(ctx, cfg.Store, func() error {
+// `run` does outside of its namespaces, where every user has a name. It reports whether it
+// filled the store.
+func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
+	err = WhenFree(ctx, cfg.Store, func() error {
 		if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err == nil {
 			from, err := storedir.Unfilled(cfg.Store)
 			if from == "" || err != nil {
@@ -42,8 +44,10 @@ func Make(ctx context.Context, cfg Config, s Starter) error {
 		if err := fill(ctx, store, cfg, s); err != nil {
 			return errors.Join(service.Explain(err), store.Discard())
 		}
+		made = true
 		return service.Explain(store.Close())
 	})
+	return made, err
 }
 
 // usedAgain is for --from with a store that exists. One that was filled from the same
@@ -57,7 +61,9 @@ func usedAgain(cfg Config, note func(string)) error {
 		return err
 	}
 	if from == cfg.From {
-		note("the store " + cfg.Store + " exists and is used as it is: " + from + " is not read again")
+		if len(cfg.Exclude) == 0 { // else it is refreshed
+			note("the store " + cfg.Store + " exists and is used as it is: " + from + " is not read again. `amberfs refresh` does that")
+		}
 		return nil
 	}
 	of := "is not one that --from made"
@@ -87,7 +93,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 		return fail.New(fail.Exists, "the store %s is to be filled from %s", cfg.Store, from).WithHint("leave out --from, or remove the store")
 	}
 	cfg.From = from
-	exclude := []string{cfg.Store}
+	exclude := append([]string{cfg.Store}, cfg.Exclude...)
 	if cfg.Mountpoint != cfg.From {
 		exclude = append(exclude, cfg.Mountpoint)
 	}
@@ -213,4 +219,9 @@ func openError(dir string, err error) error {
 			WithHint("`amberfs verify %s` lists the affected files, `amberfs verify --repair %s` keeps what can be read", dir, dir)
 	}
 	return err
+}
+
+// Remove removes a store that no process uses.
+func Remove(store string) error {
+	return service.Explain(storedir.Locked(store, func(*vfs.Beneath) error { return os.RemoveAll(store) }))
 }

@@ -47,7 +47,7 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 	}
 	defer reapRest(0)
 	dir := c.Mountpoint
-	if c.Fork != "" {
+	if c.Fork != "" && !c.InPlace {
 		dir = filepath.Join(dir, naming.ForksDir, c.Fork)
 	}
 	var st unix.Stat_t

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 type Config struct {
@@ -28,13 +30,13 @@ type Config struct {
 	Mountpoint string           `json:"mountpoint"` // absolute
 	Temp       string           `json:"temp"`       // removed at the end; "" for none
 	Fork       string           `json:"fork"`       // run in this fork, made when missing
+	InPlace    bool             `json:"in_place"`   // the fork, not the workspace, is at Mountpoint
 	Root       bool             `json:"root"`       // the fork is the root directory of the program
 	After      string           `json:"after"`      // snapshot that is taken at the end
 	Command    []string         `json:"command"`
 	Options    mountopt.Options `json:"options"`
 	Actor      string           `json:"actor"` // of the program's changes; "" for none
 	Image      *snapshot.Image  `json:"image"` // of the fork, with Root; it may be nil
-	Hold       bool             `json:"hold"`  // keep the temporary directory, with all changes in the store
 
 	// Outer sets these.
 	UserNS bool   `json:"user_ns"` // the namespaces include one for users
@@ -88,9 +90,9 @@ const (
 
 // Outer runs the command in new namespaces and returns its exit status. keep is
 // passed on, locked, for as long as the inner process lives. before is called when the daemon
-// serves the store, and after when a program that was started has ended. after learns
-// whether the daemon still serves.
-func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, before func(*Config) error, after func(served bool) error) (int, error) {
+// serves the store, and after when the program has ended. after learns whether the program
+// was started, and whether the daemon still serves.
+func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, before func(*Config) error, after func(started, served bool) error) (int, error) {
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -103,17 +105,20 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 		return 0, err
 	}
 	defer func() {
-		joined.Tree.Close() // a mount stays in use as long as it is open
-		if c.Temp != "" && !c.Hold {
+		if c.Temp != "" {
 			_ = unix.Kill(c.Daemon, unix.SIGKILL) // the store is removed
 		}
-		if !joined.Leave(int(leaveTime.Milliseconds())) {
-			s(daemon.Message{Note: "the daemon has not ended yet; nothing acknowledged is lost"})
-		}
-		joined.Close()
+		leave(joined, s)
 	}()
 	if err := before(&c); err != nil {
 		return 0, err
+	}
+	if c.InPlace {
+		used, err := service.Join(ctx, c.Store, "", c.Fork)
+		if err != nil {
+			return 0, err
+		}
+		defer leave(used, s)
 	}
 	config, err := c.file()
 	if err != nil {
@@ -146,10 +151,30 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	err = cmd.Wait()
 	st, err := status(cmd.ProcessState, err)
 	reapRest(c.Daemon)
-	if n, _ := started.Read(make([]byte, 1)); n == 1 && err == nil {
-		err = after(!joined.Ended(0))
+	if n, _ := started.Read(make([]byte, 1)); err == nil {
+		err = after(n == 1, !joined.Ended(0))
 	}
 	return st, err
+}
+
+// Serve calls fn while a daemon serves a store. It starts one if there is none.
+func Serve(ctx context.Context, store string, s daemon.Starter, fn func() error) error {
+	c := Config{Store: store, Mountpoint: daemon.RunMountpoint(store), UserNS: !mounts.Privileged()}
+	joined, err := joinStore(ctx, &c, s)
+	if err != nil {
+		return err
+	}
+	defer leave(joined, s)
+	return fn()
+}
+
+// leave gives up a mount, and waits for the daemon to notice.
+func leave(j *service.Joined, s daemon.Starter) {
+	j.Tree.Close() // a mount stays in use as long as it is open
+	if !j.Leave(int(leaveTime.Milliseconds())) {
+		s(daemon.Message{Note: "the daemon has not ended yet; nothing acknowledged is lost"})
+	}
+	j.Close()
 }
 
 func namespaceError(user bool, err error) error {
@@ -195,7 +220,7 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 	}
 	err = daemon.WhenFree(ctx, c.Store, func() (err error) {
 		for {
-			j, err = service.Join(ctx, c.Store, c.Options.String())
+			j, err = service.Join(ctx, c.Store, c.Options.String(), "")
 			if fail.KindOf(err) != fail.NotFound || ctx.Err() != nil {
 				return err
 			}
@@ -229,6 +254,17 @@ func attach(c Config) error {
 	defer unix.Close(tree)
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, c.Mountpoint, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fail.New(fail.Failed, "cannot mount on %s: %w", c.Mountpoint, err)
+	}
+	if c.InPlace {
+		fork := filepath.Join(c.Mountpoint, naming.ForksDir, c.Fork)
+		fd, err := unix.OpenTree(unix.AT_FDCWD, fork, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err == nil {
+			err = unix.MoveMount(fd, "", unix.AT_FDCWD, c.Mountpoint, unix.MOVE_MOUNT_F_EMPTY_PATH)
+			_ = unix.Close(fd)
+		}
+		if err != nil {
+			return fail.New(fail.Failed, "cannot mount the run on %s: %w", c.Mountpoint, err)
+		}
 	}
 	daemon.FirstOpen(c.Mountpoint)
 	return nil

@@ -57,12 +57,12 @@ func TestLookPath(t *testing.T) {
 func TestTemporaryStoresAreSwept(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("TMPDIR", base)
-	live, err := Temp(false)
+	live, err := Temp()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer live.Close()
-	dead, err := Temp(false)
+	defer live.lock.Close()
+	dead, err := Temp()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestTemporaryStoresAreSwept(t *testing.T) {
 			}
 		}
 	}
-	dead.Close() // as when all its processes are killed at once
+	dead.lock.Close() // as when all its processes are killed at once
 	sweep(base)
 	for name, want := range map[string]bool{live.Path: true, dead.Path: false, mine + "/store/diary": true, copied + "/store/diary": true} {
 		if _, err := os.Stat(name); (err == nil) != want {
@@ -99,7 +99,7 @@ func TestSweepLeavesWhatIsBeingMade(t *testing.T) {
 	for range 8 {
 		g.Go(func() error {
 			for range 50 {
-				d, err := Temp(false)
+				d, err := Temp()
 				if err != nil {
 					return err
 				}

@@ -11,12 +11,8 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 )
 
-// What the names of temporary directories begin with. One with changes to apply is
-// never swept: after a crash it is all that is left of them.
-const (
-	tempPrefix = "amberfs-run-"
-	keptPrefix = "amberfs-apply-"
-)
+// tempPrefix is what the names of temporary directories begin with.
+const tempPrefix = "amberfs-run-"
 
 // A TempDir is the directory of a temporary store: its lock, the store, and a mount
 // point. Only its maker and, after all processes with the lock are gone, the next run
@@ -28,14 +24,10 @@ type TempDir struct {
 }
 
 // Temp makes a locked directory for a temporary store, and removes those whose processes have
-// ended. If kept is set, no other run removes it.
-func Temp(kept bool) (*TempDir, error) {
+// ended.
+func Temp() (*TempDir, error) {
 	sweep(os.TempDir())
-	prefix := tempPrefix
-	if kept {
-		prefix = keptPrefix
-	}
-	dir, err := os.MkdirTemp("", prefix)
+	dir, err := os.MkdirTemp("", tempPrefix)
 	t := &TempDir{Path: dir}
 	if err == nil {
 		if err = t.makeLock(); err != nil {
@@ -80,9 +72,6 @@ func lockOf(dir string) (string, error) {
 }
 
 func (t *TempDir) file(name string) string { return filepath.Join(t.Path, name) }
-
-// Close releases the lock and keeps the directory.
-func (t *TempDir) Close() { t.lock.Close() }
 
 // Remove removes the directory and releases the lock. Whatever is not part of a
 // temporary store stays, and the directory with it.

@@ -1,0 +1,109 @@
+// Package runs knows where the runs of directories are: for each directory there is one
+// store, and each run is a fork in it. The snapshots that `amberfs run` takes in the fork say
+// the rest (service.Run).
+package runs
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/internal/env"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/storedir"
+)
+
+// Root is the directory of all stores of runs.
+func Root() (string, error) {
+	if dir := env.Get("AMBERFS_RUNS"); filepath.IsAbs(dir) {
+		return filepath.Clean(dir), nil
+	} else if dir != "" {
+		return "", fail.New(fail.Usage, "AMBERFS_RUNS is %q, which is not an absolute path", dir)
+	}
+	state := env.Get("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			u, uerr := user.Current()
+			if uerr != nil {
+				return "", fail.New(fail.Failed, "cannot find your home directory: %w", uerr).WithHint("name a directory in AMBERFS_RUNS")
+			}
+			home = u.HomeDir
+		}
+		state = filepath.Join(home, ".local/state")
+	}
+	return filepath.Join(state, "amberfs/runs"), nil
+}
+
+// Store is the store of a directory in root. A directory in a mount of amberfs has another
+// one than the directory that the mount hides.
+func Store(root string, mounts []locate.Mount, dir string) string {
+	key := dir
+	if m, ok := locate.At(mounts, dir); ok && m.FSType == locate.FSType {
+		key += "\x00" + m.Source + "\x00" + m.Root
+	}
+	sum := sha256.Sum256([]byte(key))
+	return filepath.Join(root, fmt.Sprintf("%s-%x", Base(dir), sum[:4]))
+}
+
+// Dir is the directory of a store; false if it is no store of runs.
+func Dir(store string) (dir string, ok bool) {
+	root, err := Root()
+	if err != nil || filepath.Dir(store) != root {
+		return "", false
+	}
+	dir, err = storedir.FilledFrom(store)
+	return dir, err == nil && dir != ""
+}
+
+// Stores are the stores in root.
+func Stores(root string) (out []string, err error) {
+	entries, err := os.ReadDir(root)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if store := filepath.Join(root, e.Name()); e.IsDir() {
+			if _, ok := Dir(store); ok {
+				out = append(out, store)
+			}
+		}
+	}
+	return out, err
+}
+
+var other = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
+// Base is what the names of runs of a directory begin with.
+func Base(dir string) string {
+	name := strings.Trim(other.ReplaceAllString(filepath.Base(dir), "-"), "-")
+	if name == "" {
+		return "run"
+	}
+	return name[:min(len(name), 60)]
+}
+
+// Next is a name for a run of a directory that is none of names.
+func Next(dir string, names []string) string {
+	highest := 0
+	for _, name := range names {
+		if digits, ok := strings.CutPrefix(name, Base(dir)+"-"); ok {
+			if n, err := strconv.Atoi(digits); err == nil {
+				highest = max(highest, n)
+			}
+		}
+	}
+	name := fmt.Sprintf("%s-%d", Base(dir), highest+1)
+	if naming.Check(name) != nil || slices.Contains(names, name) {
+		return "run-" + name
+	}
+	return name
+}

@@ -1,0 +1,161 @@
+package gitbridge
+
+import (
+	"bufio"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/steps"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// ReadChanges feeds to sink what a directory has that a tree, which was read from it before,
+// has not: what is new or changed as in ReadDir, and a whiteout for what is gone. A file of
+// the same type, owner, permissions, size, modification and change time is not read.
+func ReadChanges(ctx context.Context, dir string, src *tree.Source, before *tree.State, sink Sink, o DirOptions) error {
+	d := newDirReader(ctx, sink, o)
+	d.src, d.before = src, before
+	return d.read(dir)
+}
+
+// justNow is how old a file must be at least. What changed later may change again without
+// another time, so it is read again the next time.
+const justNow = 2 * time.Second
+
+// changeTime is the time of the last change of a file for a tree, or one that it never has.
+func changeTime(st *unix.Stat_t) int64 {
+	at := timeOf(st.Ctim)
+	if time.Since(time.Unix(0, at)) < justNow {
+		at--
+	}
+	return at
+}
+
+// unchanged reports whether a file is as the tree has it.
+func unchanged(n *tree.Inode, st *unix.Stat_t) bool {
+	return n.Mode == st.Mode && n.UID == st.Uid && n.GID == st.Gid && n.Mtime == timeOf(st.Mtim) && n.Ctime == timeOf(st.Ctim) &&
+		(!n.IsRegular() || n.Size() == st.Size)
+}
+
+// beforeIn returns what a directory of the tree has by a name, nil for nothing.
+func (d *dirReader) beforeIn(dir *tree.Inode, name string) (*tree.Inode, error) {
+	if dir == nil || !dir.IsDir() {
+		return nil, nil
+	}
+	e, ok, err := dir.Dir.Lookup(d.src, name)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return d.before.Get(d.src, e.Ino)
+}
+
+// gone feeds a whiteout for what is no longer in a directory. The names are sorted.
+func (d *dirReader) gone(at string, was *tree.Inode, names []string) error {
+	if was == nil || !was.IsDir() {
+		return nil
+	}
+	var gone []string
+	if err := was.Dir.List(d.src, 0, func(e tree.Dirent, _ uint64) bool {
+		if _, is := slices.BinarySearch(names, e.Name); !is {
+			gone = append(gone, e.Name)
+		}
+		return true
+	}); err != nil {
+		return err
+	}
+	for _, name := range gone {
+		if err := d.add(Entry{Path: path.Join(at, name), Whiteout: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A StreamSink writes entries for ReadStream, with all that they have.
+type StreamSink struct {
+	w   *bufio.Writer
+	enc *gob.Encoder
+	buf []byte
+}
+
+func NewStreamSink(w io.Writer) *StreamSink {
+	b := bufio.NewWriterSize(w, 256<<10)
+	return &StreamSink{b, gob.NewEncoder(b), make([]byte, 256<<10)}
+}
+
+// Add is a Sink.
+func (s *StreamSink) Add(e Entry) error {
+	data := e.Data
+	e.Data = nil
+	if err := s.enc.Encode(e); err != nil || data == nil {
+		return err
+	}
+	n, err := io.CopyBuffer(struct{ io.Writer }{s.w}, io.LimitReader(data, e.Size), s.buf)
+	if err == nil && n != e.Size {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Close ends the stream: what was written is all.
+func (s *StreamSink) Close() error {
+	return errors.Join(s.enc.Encode(Entry{}), s.w.Flush())
+}
+
+// ReadStream feeds to sink what a StreamSink wrote.
+func ReadStream(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error {
+	in, c := bufio.NewReaderSize(&contextReader{ctx, r}, 256<<10), newChecker(sink, o)
+	dec := gob.NewDecoder(in)
+	for {
+		var e Entry
+		err := dec.Decode(&e)
+		if err == nil && e.Path == "" {
+			return nil
+		}
+		if err == nil {
+			e.Path, err = clean(e.Path)
+		}
+		if err == nil && e.Hardlink != "" {
+			e.Hardlink, err = clean(e.Hardlink)
+		}
+		if err == nil && e.Mode&unix.S_IFMT == unix.S_IFREG && e.Hardlink == "" {
+			e.Data = io.LimitReader(in, e.Size)
+		}
+		if err == nil {
+			err = c.add(e)
+		}
+		if err == nil && e.Data != nil {
+			_, err = io.Copy(io.Discard, e.Data)
+		}
+		if err != nil {
+			return fmt.Errorf("reading the changes of the directory: %w", err)
+		}
+	}
+}
+
+// Unchanged reports whether two states differ in nothing but times of directories.
+func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State) (bool, error) {
+	err := tree.Diff(ctx, src, base, now, tree.DiffOptions{}, func(c tree.Change) error {
+		if c.A != nil && c.B != nil && c.B.IsDir() && c.What&^minorChanges == 0 {
+			return nil
+		}
+		return errDiffers
+	})
+	if errors.Is(err, errDiffers) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+var errDiffers = errors.New("it differs")
+
+// NothingApplied is the result of an apply without changes.
+func NothingApplied(dir string) *Applied { return &Applied{Dir: dir, Paths: []steps.PathChange{}} }

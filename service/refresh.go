@@ -1,0 +1,68 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service/internal/importer"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/steps"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+)
+
+// refresh merges what changed in the directory. The client reads it, as its user, and sends
+// what differs from the state that open-changes gave it.
+func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
+	base, err := r.Workspace.Directory(ctx)
+	if err != nil {
+		return Refreshed{}, err
+	}
+	defer s.Store.Hold(base)()
+	release, err := s.Memory.Of(r.Workspace.Tenant()).Take(ctx, importer.Memory)
+	if err != nil {
+		return Refreshed{}, err
+	}
+	defer release()
+	defer s.Store.Importing()()
+	id, _ := base.ID()
+	if a.Base != "" && a.Base != id.String() {
+		return Refreshed{}, fail.New(fail.Busy, "the workspace was refreshed meanwhile").WithHint("do it again")
+	}
+	b, err := importer.Over(ctx, s.Store.Source(), s.Store.CAS(), importer.At{Top: true}, id)
+	if err != nil {
+		return Refreshed{}, err
+	}
+	changed := false
+	if err := gitbridge.ReadStream(ctx, r.In, func(e gitbridge.Entry) error {
+		changed = true
+		if e.Path == "." {
+			return b.Add(e)
+		}
+		return b.Layer(e)
+	}, gitbridge.ImportOptions{}); err != nil {
+		return Refreshed{}, s.giveUp(ctx, err)
+	}
+	if !changed {
+		return Refreshed{snapshot.MergeResult{Changes: snapshot.Changes{Paths: []steps.PathChange{}, DryRun: a.DryRun}}}, nil
+	}
+	now, err := b.Finish()
+	if err == nil {
+		err = s.Store.CAS().Commit()
+	}
+	if err != nil {
+		return Refreshed{}, s.giveUp(ctx, err)
+	}
+	done, err := r.Workspace.Refresh(ctx, now, snapshot.MergeOptions{
+		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun, Merge: gitbridge.Merge, Caller: r.Caller, List: r.charge(s.Lists),
+	})
+	done.Paths = listed(done.Paths)
+	if errors.Is(err, threeway.ErrConflict) {
+		e := fail.New(fail.Conflict, "%d path(s) changed in the directory and in the workspace; nothing was changed", len(done.Conflicts)).
+			WithHint("decide with --ours (the workspace's version) or --theirs (the directory's)")
+		e.Result = Refreshed{done}
+		return Refreshed{done}, e
+	}
+	return Refreshed{done}, meanwhile(err)
+}

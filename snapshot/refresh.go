@@ -1,0 +1,70 @@
+package snapshot
+
+import (
+	"context"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// Directory returns what the directory that the workspace was filled from had when it was
+// last read for this workspace. It has an id. A fork begins with that of its parent.
+func (w *Workspace) Directory(ctx context.Context) (*tree.State, error) {
+	id := ""
+	w.read(func() { id = w.rec.Dir })
+	if id != "" {
+		h, err := cas.ParseHash(id)
+		if err != nil {
+			return nil, err
+		}
+		return tree.Load(w.store.src, h)
+	}
+	main := w.store.Main()
+	if _, err := main.Snapshots().WaitSealed(ctx, "base"); err != nil {
+		return nil, err
+	}
+	return main.StateOf("base")
+}
+
+// Refresh merges into the workspace what changed in the directory that it was filled from.
+// now is what the directory has: a sealed state, made of that of Directory. If changes
+// conflict, nothing is touched, unless the options decide.
+func (w *Workspace) Refresh(ctx context.Context, now *tree.State, o MergeOptions) (res MergeResult, err error) {
+	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
+	if err != nil {
+		return res, err
+	}
+	base, err := w.Directory(ctx)
+	if err != nil {
+		return res, err
+	}
+	s := w.store
+	defer s.Hold(base)()
+	defer s.gc.Puts.Enter()()
+	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return w.refresh(ctx, base, now, o, rule) })
+	if out.report(w, "directory", o.Caller); out.Undo != "" {
+		s.event(Event{Workspace: w.rec.View, Action: "refreshed", From: out.Undo}, o.Caller)
+	}
+	out.DryRun = o.DryRun
+	return MergeResult{out.conflicts, out.Changes}, err
+}
+
+func (w *Workspace) refresh(ctx context.Context, base, now *tree.State, o MergeOptions, rule threeway.Rule) (out outcome, err error) {
+	s := w.store
+	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, w.rec.View)
+	if err != nil {
+		return out, err
+	}
+	defer s.Hold(e.Base())()
+	defer e.End()
+	p, c, err := w.plan(ctx, e, base, live.Graft{Source: now, View: w.rec.View}, o, rule)
+	if err != nil {
+		return out, err
+	}
+	id, _ := now.ID()
+	c.dir, c.check = id.String(), func() error { return nil }
+	c.before = CaptureOptions{Message: "before refresh", Caller: o.Caller}
+	return c.merge(ctx, p, o.DryRun)
+}

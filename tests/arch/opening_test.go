@@ -42,7 +42,6 @@ var opensOther = map[string]string{
 	"gitbridge/apply_attrs.go": "a working tree",
 	"gitbridge/apply_host.go":  "a working tree",
 	"gitbridge/apply_write.go": "a working tree",
-	"gitbridge/dir_later.go":   "a working tree",
 	"gitbridge/dir_read.go":    "a working tree",
 	"gitbridge/quarantine.go":  "a folder that this process has made, and the objects of the repository, by os.Root",
 	"gitbridge/repo.go":        "the store's own repository, by os.Root, once all of it was checked",

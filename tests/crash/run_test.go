@@ -55,7 +55,7 @@ func runAndKill(t *testing.T, rng *rand.Rand) {
 	log, err := os.Create(told)
 	check(t, err)
 	cmd := exec.Command(harness.Binary(t), "run", "--from", src, "--", "sh", "-c", keepsWriting)
-	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+	cmd.Env = append(os.Environ(), "AMBERFS_RUNS="+tmp)
 	cmd.Stdout = log
 	check(t, cmd.Start())
 	harness.Eventually(t, "the program writes", func() bool {
@@ -69,7 +69,7 @@ func runAndKill(t *testing.T, rng *rand.Rand) {
 	_ = cmd.Wait()
 	check(t, log.Close())
 
-	stores, err := filepath.Glob(filepath.Join(tmp, "*/store"))
+	stores, err := filepath.Glob(filepath.Join(tmp, "src-*"))
 	if check(t, err); len(stores) != 1 {
 		t.Fatalf("stores: %q", stores)
 	}
@@ -90,7 +90,7 @@ func runAndKill(t *testing.T, rng *rand.Rand) {
 		written[p] = line
 	}
 	for p, want := range written {
-		if got, err := os.ReadFile(m.Path(p)); err != nil || string(got) != want {
+		if got, err := os.ReadFile(m.Path(".forks/src-1/" + p)); err != nil || string(got) != want {
 			t.Errorf("%s was written: %q, %v", p, got, err)
 		}
 	}
@@ -99,7 +99,7 @@ func runAndKill(t *testing.T, rng *rand.Rand) {
 		if written[p] != "" || i%3 == 0 && i > 0 && i <= len(written)+1 {
 			continue // the one after the last may be written in part
 		}
-		got, err := os.ReadFile(m.Path(p))
+		got, err := os.ReadFile(m.Path(".forks/src-1/" + p))
 		if err != nil || !bytes.Equal(got, files[p]) {
 			t.Errorf("%s has %d bytes, %v, and not %d", p, len(got), err, len(files[p]))
 		}

@@ -89,9 +89,9 @@ type Imported struct {
 
 type Refresh struct {
 	Base   string `json:"base,omitempty" jsonschema:"hash of the state object that the stream differs from"`
-	Ours   bool `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
-	Theirs bool `json:"theirs,omitempty" jsonschema:"take the directory's version of conflicting paths"`
-	DryRun bool `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+	Ours   bool   `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
+	Theirs bool   `json:"theirs,omitempty" jsonschema:"take the directory's version of conflicting paths"`
+	DryRun bool   `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 }
 
 type Refreshed struct{ snapshot.MergeResult }

@@ -181,7 +181,7 @@ func TestMergeOfLinks(t *testing.T) {
 	}, {
 		what: "one name is removed, the other written",
 		base: []string{"write a 1 2", "link a b"}, main: []string{"write x x", "rm b"}, fork: []string{"write a X 2"},
-		conflicts: "[b]", theirs: "a:X,2 b:X,2 x:x", ours: "a:X,2 x:x",
+		files: "a:X,2 x:x", changed: "[{a modified}]",
 	}} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
@@ -284,7 +284,7 @@ func TestMergeKeepsADirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "conflicts", fmt.Sprint(res.Conflicts), "[d]")
+	want(t, "conflicts", fmt.Sprint(res.Conflicts), "[d d/new]")
 	want(t, "files", linkSide{t, s, w}.tree(), "d/a d/new")
 }
 

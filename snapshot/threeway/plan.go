@@ -27,8 +27,9 @@ import (
 // An Interval is a base, and what it became.
 type Interval struct {
 	Base, Theirs *tree.State
-	View         uint32        // of Theirs
-	Changes      []tree.Change // those to take over, from Theirs to Base, in the order of tree.Diff
+	View         uint32          // of Theirs
+	Changes      []tree.Change   // those to take over, from Theirs to Base, in the order of tree.Diff
+	Disputed     map[string]bool // paths of Changes that are conflicts, as others changed them, too
 }
 
 // A Plan is a tree in the making. The fields down to ByPath are the caller's.
@@ -50,6 +51,7 @@ type Plan struct {
 
 	refused map[string]bool        // those of Conflicts
 	ours    map[string]bool        // those of them that stay as they are
+	whole   map[string]bool        // those that are a directory on one side only
 	at      map[string]*file       // paths that the plan decided about; nil: nothing is there
 	found   map[string]*tree.Inode // see now
 	in      map[string][]string    // names that the plan put into directories
@@ -69,8 +71,6 @@ type file struct {
 	paths   []string    // of present, see names
 	names   []string    // that the plan gave it
 	changed bool
-	merging bool // it is among texts
-	away    bool // it is on its way to another name
 }
 
 // cost is the memory of a path in a plan, in bytes, beside its name.
@@ -89,7 +89,7 @@ func (p *Plan) Collect(ctx context.Context, i *Interval, c tree.Change) error {
 // Run plans with take, and again for as long as there are more conflicts in which ours
 // stays.
 func (p *Plan) Run(take func() error) error {
-	p.refused, p.ours, p.decided = make(map[string]bool), make(map[string]bool), make(map[string]bool)
+	p.refused, p.ours, p.whole, p.decided = make(map[string]bool), make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	for again := true; again; {
 		p.at, p.found, p.in = make(map[string]*file), make(map[string]*tree.Inode), make(map[string][]string)
 		p.here, p.was = make(map[uint64]*file), make(map[uint64]*file)
@@ -107,36 +107,15 @@ func (p *Plan) Run(take func() error) error {
 	return nil
 }
 
-// Take takes over what an interval changed.
-func (p *Plan) Take(ctx context.Context, i Interval) error {
-	t := taking{Plan: p, Interval: i, moved: make(map[string]moved), back: make(map[string]bool)}
-	p.texts, p.indexes = nil, make(map[string]func() error)
-	if !p.ByPath {
-		t.pairRenames()
-	}
-	for _, c := range slices.Backward(i.Changes) {
-		if c.A == nil {
-			if err := t.each(ctx, c, t.removed); err != nil {
-				return err
-			}
+// stays reports whether a path is to stay as it is. So does all in a directory that is none in
+// theirs.
+func (p *Plan) stays(at string) bool {
+	for dir := path.Dir(at); len(p.whole) > 0 && dir != "."; dir = path.Dir(dir) {
+		if p.ours[dir] && p.whole[dir] {
+			return true
 		}
 	}
-	for _, c := range i.Changes {
-		do := t.changed
-		switch {
-		case c.B == nil:
-			do = t.created
-		case c.A == nil:
-			continue
-		}
-		if err := t.each(ctx, c, do); err != nil {
-			return err
-		}
-	}
-	if err := p.mergeTexts(ctx); err != nil {
-		return err
-	}
-	return p.takeIndexes()
+	return p.ours[at] || Under(at, p.Skip) != ""
 }
 
 // conflict notes a path that changed on both sides. theirs makes it what it is in theirs.
@@ -237,70 +216,6 @@ func (p *Plan) set(at string, f *file) {
 	}
 }
 
-// put makes a path what it is in theirs, if there is a directory for it.
-func (t *taking) put(at string, n *tree.Inode) error {
-	if free, err := t.parents(at); err != nil || !free {
-		return err
-	}
-	if dir, err := t.get(at); err != nil {
-		return err
-	} else if dir != nil && dir.node.IsDir() && n.IsDir() {
-		dir.node, dir.view, dir.changed = n, t.Interval.View, true
-		t.at[at] = dir
-		return nil
-	}
-	f := t.was[n.Ino]
-	if f == nil || f.ino != n.Ino || f.present != nil || n.IsDir() {
-		f = &file{node: n, view: t.Interval.View, ino: n.Ino}
-		t.was[n.Ino] = f
-	}
-	t.set(at, f)
-	return nil
-}
-
-// parents makes the directories above a path that are not there any more. It reports
-// whether there is a directory for the path.
-func (t *taking) parents(at string) (bool, error) {
-	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
-		f, err := t.get(dir)
-		if err != nil || f != nil {
-			return err == nil && f.node.IsDir(), err
-		}
-		n, err := t.Theirs.Resolve(t.Source, dir)
-		if err != nil {
-			return false, err
-		}
-		if err := t.put(dir, n); err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-// known returns the file that an inode of theirs is in the plan, with at most so many of its
-// names there. It is nil if there is none.
-func (p *Plan) known(ino uint64, most int) (*file, []string, error) {
-	f := p.was[ino]
-	if f == nil {
-		n, err := p.Ours.Get(p.Source, ino)
-		if errors.Is(err, tree.ErrNoInode) {
-			return nil, nil, nil
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		f = p.file(n)
-	}
-	if f.ino != ino || f.node.IsDir() {
-		return nil, nil, nil
-	}
-	names, err := p.namesOf(f, most)
-	if len(names) == 0 {
-		f = nil
-	}
-	return f, names, err
-}
-
 // namesOf returns at most so many of the paths of a file in the plan, 0 for all.
 func (p *Plan) namesOf(f *file, most int) (names []string, err error) {
 	if f.present != nil && f.paths == nil {
@@ -327,28 +242,6 @@ func (p *Plan) namesOf(f *file, most int) (names []string, err error) {
 		}
 	}
 	return names, nil
-}
-
-// empty reports whether the plan has something at a path that nothing is in.
-func (p *Plan) empty(at string, f *file) (bool, error) {
-	if !f.node.IsDir() {
-		return true, nil
-	}
-	for _, name := range p.in[at] {
-		if p.at[path.Join(at, name)] != nil {
-			return false, nil
-		}
-	}
-	if f.present == nil {
-		return true, nil
-	}
-	empty := true
-	err := f.present.Dir.List(p.Source, 0, func(e tree.Dirent, _ uint64) bool {
-		f, touched := p.at[path.Join(at, e.Name)]
-		empty = touched && f == nil
-		return empty
-	})
-	return empty, err
 }
 
 func (p *Plan) same(f *file, n *tree.Inode) (bool, error) {

@@ -4,331 +4,308 @@ import (
 	"context"
 	"errors"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// taking is the work on one interval. A change is from c.A, which is theirs, to c.B, the base.
+// taking takes one interval over. A change is from c.A, which is theirs, to c.B, the base.
+//
+// Inodes and names are merged separately:
+//
+//  1. Each file of theirs and of ours goes on a file of the base, or is new; see pairing.
+//  2. What a file is like is merged from the three inodes that are the same file.
+//  3. A name leads to a file, to a directory, or to nothing. It becomes what it is in theirs
+//     if ours has it as the base does. It stays if theirs has it so, or both have it alike.
+//  4. All else is a conflict, and so is a file that one side changed if it has no name then.
+//
+// Everything is decided by the plan as it was before, which Plan.get returns. What the
+// interval changes is apart until commit.
 type taking struct {
 	*Plan
 	Interval
-	from  map[string]tree.Change // where a file was in the base, by its path in theirs
-	to    map[string]string      // its path in theirs, by that in the base
-	moved map[string]moved       // files on their way, by the path that they move to
-	back  map[string]bool        // paths that were created
+	pairing
+	changes []tree.Change          // those to take over
+	listed  map[string]tree.Change // by path
+
+	put   map[string]*file // names that the interval changed; nil: nothing is there
+	into  map[string][]string
+	added map[*file][]string // names of put
+	done  bool               // put is in the plan
+
+	staged []staged
 }
 
-// moved is a file that the plan took from the name that it has in the base.
-type moved struct {
+// staged is what a file will be like.
+type staged struct {
 	file *file
-	base *tree.Inode
+	node *tree.Inode
+	view uint32
 }
 
-// pairRenames pairs names that only the base has with names that only theirs has, by inode.
-func (t *taking) pairRenames() {
-	went := make(map[uint64][]tree.Change)
-	for _, c := range t.Changes {
-		if c.A == nil {
-			went[c.B.Ino] = append(went[c.B.Ino], c)
+// Take takes over what an interval changed.
+func (p *Plan) Take(ctx context.Context, i Interval) error {
+	p.texts, p.indexes = nil, make(map[string]func() error)
+	t := &taking{
+		Plan: p, Interval: i, put: make(map[string]*file), into: make(map[string][]string),
+		added: make(map[*file][]string),
+	}
+	t.choose()
+	if err := errors.Join(t.pair(ctx), t.dispute()); err != nil {
+		return err
+	}
+	// Paths sort by their components: what is in a directory goes before the directory,
+	// and comes after it.
+	for n := range t.changes {
+		if c := t.changes[len(t.changes)-1-n]; c.A == nil {
+			if err := t.name(ctx, c); err != nil {
+				return err
+			}
 		}
 	}
-	t.from, t.to = make(map[string]tree.Change), make(map[string]string)
+	for _, c := range t.changes {
+		if c.A != nil {
+			if err := t.name(ctx, c); err != nil {
+				return err
+			}
+		}
+	}
+	if err := errors.Join(t.inodes(ctx), t.lost(), t.movedTwice()); err != nil {
+		return err
+	}
+	t.commit()
+	return errors.Join(p.mergeTexts(ctx), p.takeIndexes())
+}
+
+// choose leaves out paths that stay, and the other names of files that moved to or from them.
+func (t *taking) choose() {
+	type names struct{ from, to, stays bool }
+	moved := make(map[uint64]*names)
+	note := func(n, other *tree.Inode, stays bool, set func(*names)) {
+		if n == nil || other != nil && other.Ino == n.Ino {
+			return
+		}
+		if moved[n.Ino] == nil {
+			moved[n.Ino] = &names{}
+		}
+		set(moved[n.Ino])
+		moved[n.Ino].stays = moved[n.Ino].stays || stays
+	}
 	for _, c := range t.Changes {
-		if c.B != nil || len(went[c.A.Ino]) == 0 {
+		stays := t.stays(c.Path.String())
+		note(c.B, c.A, stays, func(n *names) { n.from = true })
+		note(c.A, c.B, stays, func(n *names) { n.to = true })
+	}
+	whole := func(n *tree.Inode) bool {
+		m := (*names)(nil)
+		if n != nil {
+			m = moved[n.Ino]
+		}
+		return m != nil && m.from && m.to && m.stays && !t.ByPath
+	}
+	t.listed = make(map[string]tree.Change)
+	for _, c := range t.Changes {
+		if p := c.Path.String(); !t.stays(p) && !whole(c.A) && !whole(c.B) {
+			t.changes = append(t.changes, c)
+			t.listed[p] = c
+		}
+	}
+}
+
+// dispute lists paths that others changed in the same interval, unless they are as in theirs.
+func (t *taking) dispute() error {
+	for _, c := range t.changes {
+		p := c.Path.String()
+		if !t.Disputed[p] {
 			continue
 		}
-		old := went[c.A.Ino][0]
-		went[c.A.Ino] = went[c.A.Ino][1:]
-		t.from[c.Path.String()], t.to[old.Path.String()] = old, c.Path.String()
+		f, err := t.get(p)
+		same := f == nil && c.A == nil
+		if err == nil && f != nil && c.A != nil {
+			same, err = t.same(f, c.A)
+		}
+		if err != nil {
+			return err
+		}
+		if !same {
+			if err := t.conflict(p, func() error { return nil }); err != nil {
+				return err
+			}
+		}
 	}
+	return nil
 }
 
-// each does something with one change, unless its path is to stay.
-func (t *taking) each(ctx context.Context, c tree.Change, do func(string, tree.Change) error) error {
-	p := c.Path.String()
-	if t.stays(p) || t.stays(t.to[p]) || t.stays(t.from[p].Path.String()) {
-		return nil
-	}
+// name takes over what a change did to a name.
+func (t *taking) name(ctx context.Context, c tree.Change) error {
 	if err := turns.Yield(ctx); err != nil {
 		return err
 	}
-	return do(p, c)
-}
-
-// stays reports whether a path is to stay as it is. By paths, so does all below one in
-// conflict: theirs may have a file in place of the directory.
-func (p *Plan) stays(at string) bool {
-	return p.ours[at] || p.ByPath && Under(at, p.ours) != "" || Under(at, p.Skip) != ""
-}
-
-// removed removes a path that theirs does not have.
-func (t *taking) removed(p string, c tree.Change) error {
-	f, err := t.get(p)
-	to, renamed := t.to[p]
-	base := c.B
-	theirs := func() error { return t.drop(p, f) }
-	switch {
-	case err != nil, f == nil && (base.IsDir() || t.ByPath):
+	p := c.Path.String()
+	ours, err := t.get(p)
+	if err != nil {
 		return err
-	case f == nil:
-		return t.movedSince(base, to)
-	case f.node.IsDir() != base.IsDir() && !t.ByPath:
-		return nil // others put it in its place
-	case renamed && !base.IsDir():
-		t.moved[to], f.away = moved{f, base}, true
+	}
+	isDir := func(n *tree.Inode) bool { return n != nil && n.IsDir() }
+	if isDir(c.A) && isDir(c.B) {
+		return t.directory(p, ours, c)
+	}
+	if c.A == nil && c.B.IsDir() {
+		return t.removeDir(p, ours, c)
+	}
+	if c.A == nil && inObjects(p) {
+		return nil
+	}
+	base, own := uint64(0), uint64(0) // the file that the name leads to, by its number in the base
+	if c.B != nil && !c.B.IsDir() {
+		base = c.B.Ino
+	}
+	if ours != nil && !ours.node.IsDir() {
+		if own, err = t.ownOf(ours); err != nil {
+			return err
+		}
+	}
+	theirs := t.theirs[p]
+	oursDir := ours != nil && ours.node.IsDir()
+	switch {
+	case theirs != nil && base != 0 && theirs.goesOn == base:
+		return nil
+	case oursDir == isDir(c.B) && (ours == nil) == (c.B == nil) && own == base:
+		return t.become(p, c, false) // ours did not change it
+	case ours == nil && c.A == nil, theirs != nil && own != 0 && theirs.goesOn == own:
+		return nil // both changed it alike
+	case c.A == nil && oursDir:
+		return nil // others put a directory in the place of the file
+	case ours == nil && c.B != nil && isDir(c.A) != isDir(c.B):
+		return t.become(p, c, false) // the file or the directory is gone in both
+	}
+	if ours != nil && c.A != nil && oursDir == isDir(c.A) {
+		alike, err := t.alike(ours, own, theirs, c)
+		if err != nil || alike {
+			return err
+		}
+	}
+	// A name that one side only separated from the others of its file is as the other side has it.
+	if theirs != nil && c.B != nil && !c.B.IsDir() && theirs.goesOn == 0 {
+		if same, err := tree.SameFile(t.Source, c.A, c.B); err != nil || same {
+			return err
+		}
+	}
+	if ours != nil && own == 0 && c.B != nil && !c.B.IsDir() && !oursDir {
+		if same, err := t.same(ours, c.B); err != nil {
+			return err
+		} else if same {
+			return t.become(p, c, false)
+		}
+	}
+	return t.conflictAt(p, ours, c)
+}
+
+// alike reports whether what both sides put at a name is the same.
+func (t *taking) alike(ours *file, own uint64, theirs *theirFile, c tree.Change) (bool, error) {
+	p := c.Path.String()
+	if theirs == nil {
+		return t.same(ours, c.A) // directories
+	}
+	if theirs.file == ours {
+		return true, nil
+	}
+	same, err := t.same(ours, c.A)
+	switch {
+	case err != nil || !same:
+		return false, err
+	case own == 0 && theirs.goesOn != 0:
+		return true, t.become(p, c, false) // ours has a copy of what theirs has a link to
+	}
+	return own == 0 || theirs.goesOn == 0, nil
+}
+
+// conflictAt is a conflict at a name. What others have in a directory that theirs has
+// something else in place of is in conflict, too.
+func (t *taking) conflictAt(p string, ours *file, c tree.Change) error {
+	theirsDir := c.A != nil && c.A.IsDir()
+	t.whole[p] = t.whole[p] || c.A != nil && (ours != nil && ours.node.IsDir() != theirsDir || c.B != nil && c.B.IsDir() != theirsDir)
+	if ours != nil && ours.node.IsDir() && c.A != nil && !theirsDir {
+		var names []string
+		if err := t.below(p, ours, func(name string) bool { names = append(names, name); return true }); err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := t.conflict(name, func() error { t.set(name, nil); return nil }); err != nil {
+				return err
+			}
+		}
+	}
+	return t.conflict(p, func() error { return t.become(p, c, true) })
+}
+
+// become makes a name what it is in theirs. With force it was a conflict.
+func (t *taking) become(p string, c tree.Change, force bool) error {
+	there, err := t.after(p)
+	if err != nil {
+		return err
+	}
+	if there != nil && there.node.IsDir() && (c.A == nil || !c.A.IsDir()) {
+		empty := true
+		if err := t.below(p, there, func(string) bool { empty = false; return false }); err != nil {
+			return err
+		}
+		if !empty && !force {
+			return t.conflictAt(p, there, c)
+		}
+		if !empty {
+			return nil // something in it stays
+		}
+	}
+	if c.A == nil {
 		t.set(p, nil)
 		return nil
-	case inObjects(p) && !base.IsDir():
+	}
+	free, err := t.parents(p)
+	switch {
+	case err != nil:
+		return err
+	case !free && force:
+		return nil
+	case !free:
+		return t.conflictAt(p, nil, c)
+	case c.A.IsDir():
+		t.set(p, &file{node: c.A, view: t.Interval.View, ino: c.A.Ino})
 		return nil
 	}
-	same, err := t.same(f, base)
-	if err == nil && !same {
-		same, err = t.oneOfMore(f, base)
-	}
-	if err != nil {
-		return err
-	}
-	if !same {
-		return t.conflict(p, theirs)
-	}
-	if err := theirs(); err != nil {
-		return err
-	}
-	if gone := t.at[p] == nil; gone && renamed {
-		t.moved[to] = moved{f, base}
-	}
-	return nil
-}
-
-// movedSince is a conflict if a file that theirs has not, or has as to, got another name
-// since the base.
-func (t *taking) movedSince(base *tree.Inode, to string) error {
-	_, names, err := t.known(base.Ino, 0)
-	for _, at := range names {
-		n, err := t.resolve(t.Base, at)
-		if err != nil {
-			return err
-		}
-		if at != to && (n == nil || n.Ino != base.Ino) {
-			return t.conflict(at, func() error { t.set(at, nil); return nil })
-		}
-	}
-	return err
-}
-
-// drop leaves nothing at a path, but for a directory that something is in.
-func (p *Plan) drop(at string, f *file) error {
-	empty, err := p.empty(at, f)
-	if empty {
-		p.set(at, nil)
-	}
-	return err
-}
-
-// oneOfMore reports whether theirs has the file still, and it has other names.
-func (t *taking) oneOfMore(f *file, base *tree.Inode) (bool, error) {
-	if t.ByPath || base.IsDir() || f.ino != base.Ino {
-		return false, nil
-	}
-	if _, err := t.Theirs.Get(t.Source, base.Ino); errors.Is(err, tree.ErrNoInode) {
-		return false, nil
-	} else if err != nil {
-		return false, err
-	}
-	names, err := t.namesOf(f, 2)
-	return len(names) > 1, err
-}
-
-// created creates a path that the base does not have.
-func (t *taking) created(p string, c tree.Change) error {
-	t.back[p] = true
-	f, err := t.get(p)
-	if err != nil {
-		return err
-	}
-	put := func() error { return t.put(p, c.A) }
-	on, ok := t.moved[p]
-	if _, renamed := t.from[p]; renamed && !ok && !c.A.IsDir() {
-		// It has left its name in the base since: to this one, or to another.
-		if f == nil {
-			return t.conflict(p, put)
-		}
-		return t.change(p, f, tree.Change{Path: c.Path, A: c.A, B: t.from[p].B})
-	}
-	if f != nil {
-		if same, err := t.same(f, c.A); err != nil || same {
-			return err
-		}
-		return t.conflict(p, put)
-	}
-	if free, err := t.parents(p); err != nil {
-		return err
-	} else if !free {
-		return t.conflict(p, put)
-	}
-	if ok {
-		if f = on.file; c.A.IsDir() {
-			f = &file{node: f.node, view: f.view, ino: c.A.Ino}
-		}
-		f.away = false
+	f, err := t.fileOf(t.theirs[p])
+	if err == nil {
 		t.set(p, f)
-		return t.change(p, f, tree.Change{Path: c.Path, A: c.A, B: on.base})
 	}
-	if len(c.A.Links) > 1 && !c.A.IsDir() {
-		if other, _, err := t.known(c.A.Ino, 1); err != nil {
-			return err
-		} else if other != nil {
-			t.set(p, other)
-			return nil
-		}
-	}
-	return put()
+	return err
 }
 
-// changed takes over what became of a path that the base and theirs have.
-func (t *taking) changed(p string, c tree.Change) error {
-	f, err := t.get(p)
-	if err != nil || c.What&^(tree.Mtime|tree.Links) == 0 && (f == nil || c.A.Ino == c.B.Ino) {
+// directory merges the attributes of a directory.
+func (t *taking) directory(p string, ours *file, c tree.Change) error {
+	same, err := tree.SameFile(t.Source, c.A, c.B)
+	if err != nil || same {
 		return err
 	}
-	put := func() error { return t.put(p, c.A) }
-	if f == nil && !t.ByPath && !c.B.IsDir() && !c.A.IsDir() {
-		var names []string
-		if f, names, err = t.known(c.B.Ino, 1); err != nil {
-			return err
-		}
-		if f != nil && !t.back[names[0]] {
-			if p = names[0]; t.stays(p) {
-				return nil
-			}
-			return t.change(p, f, c)
-		}
-		f = nil
+	if ours == nil || !ours.node.IsDir() {
+		return t.conflictAt(p, ours, c)
 	}
-	switch {
-	case f == nil:
-		return t.conflict(p, put)
-	case f.node.IsDir() == c.B.IsDir() && c.A.IsDir() == c.B.IsDir():
-		return t.change(p, f, c)
-	}
-	if same, err := t.same(f, c.A); err != nil || same {
-		return err
-	}
-	as, err := t.same(f, c.B)
-	if err == nil && as {
-		as, err = t.empty(p, f)
-	}
-	switch {
-	case err != nil:
-		return err
-	case as:
-		return put()
-	}
-	return t.conflict(p, put)
+	t.set(p, ours)
+	return t.inode(p, []string{p}, ours, ours, c.B, c.A)
 }
 
-// change takes the difference from c.B to c.A over into a file that is at p.
-func (t *taking) change(p string, f *file, c tree.Change) error {
-	if c.A.Ino != c.B.Ino && len(c.A.Links) > 1 && !c.A.IsDir() {
-		// The name leads to another file that has more names.
-		other, _, err := t.known(c.A.Ino, 1)
-		if err != nil {
-			return err
-		}
-		if other != nil && other != f {
-			if same, err := t.same(f, c.B); err != nil {
-				return err
-			} else if !same {
-				return t.conflict(p, func() error { t.set(p, other); return nil })
-			}
-			t.set(p, other)
-			return nil
-		}
-	}
-	n, view, merge, ok, err := t.merged(f, c)
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		return t.conflict(p, func() error { return t.put(p, c.A) })
-	case n == nil && c.A.Ino == c.B.Ino:
+// removeDir removes a directory that theirs does not have, unless something is in it.
+func (t *taking) removeDir(p string, ours *file, c tree.Change) error {
+	if ours == nil || !ours.node.IsDir() {
 		return nil
 	}
-	ours := f.node
-	if n == nil {
-		n, view = f.node, f.view
+	empty := true
+	err := t.below(p, ours, func(string) bool { empty = false; return false })
+	if err != nil || !empty {
+		return err
 	}
-	if c.A.Ino != c.B.Ino || f.ino != c.B.Ino {
-		names, err := t.namesOf(f, 2)
-		if err != nil {
-			return err
-		}
-		if len(names) > 1 || f.away { // the others lead to that file still
-			f = &file{node: ours, view: f.view}
-			t.set(p, f)
-		}
+	same, err := t.same(ours, c.B)
+	if err != nil || same {
+		t.set(p, nil)
+		return err
 	}
-	if n != ours {
-		f.node, f.view, f.changed = n, view, true
-		t.at[p] = f
-	}
-	f.ino = c.A.Ino
-	t.was[f.ino] = f
-	if merge && !f.merging {
-		f.merging = true
-		t.texts = append(t.texts, text{p, f, c.B, ours, c.A, t.Interval.View})
-	}
-	return nil
-}
-
-// merged returns what a file is like with the difference from c.B to c.A, nil if it stays as
-// it is. With text, lines have to be merged. ok is false if it is a conflict.
-func (t *taking) merged(f *file, c tree.Change) (n *tree.Inode, view uint32, text, ok bool, err error) {
-	if f.node == c.B {
-		return c.A, t.Interval.View, false, true, nil
-	}
-	ours := f.node
-	out := *ours
-	view = f.view
-	change := false
-	pick := func(base, now, then bool, take func()) bool { // base: the sides of the interval are alike, ...
-		if !base && now {
-			take()
-			change = true
-		}
-		return base || now || then
-	}
-	const perm = ^uint32(unix.S_IFMT)
-	ok = pick(c.A.Mode&perm == c.B.Mode&perm, ours.Mode&perm == c.B.Mode&perm, ours.Mode&perm == c.A.Mode&perm, func() {
-		out.Mode = out.Mode&unix.S_IFMT | c.A.Mode&perm
-	})
-	owner := func(a, b *tree.Inode) bool { return a.UID == b.UID && a.GID == b.GID }
-	ok = pick(owner(c.A, c.B), owner(ours, c.B), owner(ours, c.A), func() { out.UID, out.GID = c.A.UID, c.A.GID }) && ok
-	ok = pick(tree.SameXattrs(c.A, c.B), tree.SameXattrs(ours, c.B), tree.SameXattrs(ours, c.A), func() { out.Xattrs = c.A.Xattrs }) && ok
-	var same [3]bool
-	for i, pair := range [][2]*tree.Inode{{c.A, c.B}, {ours, c.B}, {ours, c.A}} {
-		if same[i], err = tree.SameData(t.Source, pair[0], pair[1]); err != nil {
-			return nil, 0, false, false, err
-		}
-		if i == 0 && same[0] {
-			break // the rest does not matter
-		}
-	}
-	if !pick(same[0], same[1], same[2], func() {
-		out.Mode = c.A.Mode&unix.S_IFMT | out.Mode&perm
-		out.Ino, out.Content, out.Target, out.Rdev = c.A.Ino, c.A.Content, c.A.Target, c.A.Rdev
-		out.Mtime, out.Atime = c.A.Mtime, c.A.Atime
-		view = t.Interval.View
-	}) {
-		text, change = true, true
-		for _, n := range []*tree.Inode{c.A, c.B, ours} {
-			ok = ok && n.IsRegular() && n.Size() <= maxMerged
-		}
-	}
-	if !change {
-		return nil, 0, false, ok, nil
-	}
-	return &out, view, text, ok, nil
+	return t.conflict(p, func() error { t.set(p, nil); return nil })
 }

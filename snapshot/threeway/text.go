@@ -137,7 +137,7 @@ func (p *Plan) mergeTexts(ctx context.Context) error {
 		}
 	}
 	for i, x := range texts {
-		if x.file.merging = false; clean[i] {
+		if clean[i] {
 			continue
 		}
 		names, err := p.namesOf(x.file, 0)

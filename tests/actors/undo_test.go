@@ -359,6 +359,9 @@ func TestUndoByAgainstModel(t *testing.T) {
 							}
 						}
 						moved := map[string]bool{}
+						if err == nil { // also where the files are alike
+							moved[x.path], moved[x.other] = true, true
+						}
 						e.differing(rt, before, e.state(rt), moved)
 						maps.DeleteFunc(moved, func(p string, _ bool) bool {
 							return strings.HasPrefix(x.path, p+"/") || strings.HasPrefix(x.other, p+"/")

@@ -1,0 +1,215 @@
+package threeway
+
+import (
+	"context"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/turns"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// fileOf returns the file of the plan that a file of theirs is, and makes it if there is none.
+func (t *taking) fileOf(x *theirFile) (*file, error) {
+	if x.file != nil {
+		return x.file, nil
+	}
+	if x.goesOn != 0 {
+		b, err := t.baseFile(x.goesOn)
+		if err == nil {
+			x.file, err = t.oursOf(b)
+		}
+		if err != nil || x.file != nil {
+			return x.file, err
+		}
+	}
+	x.file = &file{node: x.node, view: t.Interval.View, ino: x.node.Ino}
+	return x.file, nil
+}
+
+// inodes merges what the files of theirs are like.
+func (t *taking) inodes(ctx context.Context) error {
+	for _, x := range t.files {
+		if err := turns.Yield(ctx); err != nil {
+			return err
+		}
+		b, p := x.copied, x.path
+		var ours *file
+		var err error
+		if x.goesOn != 0 {
+			p = x.paths[0]
+			if b, err = t.baseFile(x.goesOn); err == nil {
+				ours, err = t.oursOf(b)
+			}
+		} else if b != nil {
+			ours, err = t.get(p)
+		}
+		if err != nil {
+			return err
+		}
+		if b == nil || ours == nil || ours.node.IsDir() {
+			continue
+		}
+		into := ours
+		if x.goesOn == 0 {
+			if into = x.file; into == nil {
+				continue // the name stays
+			}
+			if own, err := t.ownOf(ours); err != nil || own != b.node.Ino && into != ours {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		names, err := t.namesAfter(into)
+		if err != nil {
+			return err
+		}
+		if len(names) == 0 || slices.ContainsFunc(names, t.stays) {
+			continue
+		}
+		if err := t.inode(p, names, into, ours, b.node, x.node); err != nil {
+			return err
+		}
+	}
+	return t.copies()
+}
+
+// copies gives what theirs changed in files of the base to the copies that ours has of them.
+func (t *taking) copies() error {
+	seen := make(map[*file]bool)
+	for _, c := range t.changes {
+		p := c.Path.String()
+		x := t.theirs[p]
+		if x == nil || c.B == nil || x.goesOn != c.B.Ino {
+			continue
+		}
+		f, err := t.get(p)
+		if err != nil {
+			return err
+		}
+		if f == nil || f.node.IsDir() || seen[f] {
+			continue
+		}
+		own, err := t.ownOf(f)
+		if err != nil {
+			return err
+		}
+		if own != 0 {
+			continue
+		}
+		all, err := t.namesOf(f, 0)
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(all, comparePaths)
+		b, err := t.firstGone(all, func(*baseFile) (bool, error) { return true, nil })
+		if err != nil {
+			return err
+		}
+		names, err := t.namesAfter(f)
+		if err != nil {
+			return err
+		}
+		if b.node.Ino != c.B.Ino || len(names) == 0 || slices.ContainsFunc(names, t.stays) {
+			continue
+		}
+		seen[f] = true
+		if err := t.inode(p, names, f, f, c.B, x.node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inode gives a file the difference from base to theirs, on top of what ours is like.
+func (t *taking) inode(p string, names []string, into, ours *file, base, theirs *tree.Inode) error {
+	n, view, lines, ok, err := t.merged(ours, base, theirs)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		take := func() error { t.stage(into, theirs, t.Interval.View); return nil }
+		for _, name := range names {
+			if err := t.conflict(name, take); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if n == nil {
+		if into == ours {
+			return nil
+		}
+		n, view = ours.node, ours.view
+	}
+	t.stage(into, n, view)
+	if lines {
+		t.texts = append(t.texts, text{p, into, base, ours.node, theirs, t.Interval.View})
+	}
+	return nil
+}
+
+// stage notes what a file will be like.
+func (t *taking) stage(f *file, n *tree.Inode, view uint32) {
+	s := staged{f, n, view}
+	if t.done {
+		s.make()
+	} else {
+		t.staged = append(t.staged, s)
+	}
+}
+
+func (s staged) make() { s.file.node, s.file.view, s.file.changed = s.node, s.view, true }
+
+// merged returns what a file is like with the difference from base to theirs, nil if it stays
+// as it is. With lines, lines have to be merged. ok is false if it is a conflict.
+func (t *taking) merged(f *file, base, theirs *tree.Inode) (n *tree.Inode, view uint32, lines, ok bool, err error) {
+	ours := f.node
+	if ours == base {
+		return theirs, t.Interval.View, false, true, nil
+	}
+	out := *ours
+	view = f.view
+	change := false
+	pick := func(unchanged, ownUnchanged, alike bool, take func()) bool {
+		if !unchanged && ownUnchanged {
+			take()
+			change = true
+		}
+		return unchanged || ownUnchanged || alike
+	}
+	const perm = ^uint32(unix.S_IFMT)
+	mode := func(a, b *tree.Inode) bool { return a.Mode&perm == b.Mode&perm }
+	ok = pick(mode(theirs, base), mode(ours, base), mode(ours, theirs), func() { out.Mode = out.Mode&unix.S_IFMT | theirs.Mode&perm })
+	owner := func(a, b *tree.Inode) bool { return a.UID == b.UID && a.GID == b.GID }
+	ok = pick(owner(theirs, base), owner(ours, base), owner(ours, theirs), func() { out.UID, out.GID = theirs.UID, theirs.GID }) && ok
+	xattrs := tree.SameXattrs
+	ok = pick(xattrs(theirs, base), xattrs(ours, base), xattrs(ours, theirs), func() { out.Xattrs = theirs.Xattrs }) && ok
+	var same [3]bool
+	for i, pair := range [][2]*tree.Inode{{theirs, base}, {ours, base}, {ours, theirs}} {
+		if same[i], err = tree.SameData(t.Source, pair[0], pair[1]); err != nil {
+			return nil, 0, false, false, err
+		}
+		if i == 0 && same[0] {
+			break // the rest does not matter
+		}
+	}
+	if !pick(same[0], same[1], same[2], func() {
+		out.Mode = theirs.Mode&unix.S_IFMT | out.Mode&perm
+		out.Ino, out.Content, out.Target, out.Rdev = theirs.Ino, theirs.Content, theirs.Target, theirs.Rdev
+		out.Mtime, out.Atime = theirs.Mtime, theirs.Atime
+		view = t.Interval.View
+	}) {
+		lines, change = true, true
+		for _, n := range []*tree.Inode{theirs, base, ours} {
+			ok = ok && n.IsRegular() && n.Size() <= maxMerged
+		}
+	}
+	if !change {
+		return nil, 0, false, ok, nil
+	}
+	return &out, view, lines, ok, nil
+}

@@ -1,0 +1,386 @@
+package threeway
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/internal/turns"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// pairing finds what became of the files of the base: everything that is no directory.
+//
+// A file with the inode number of one of the base is that file. By paths it must have one of
+// its names, too. If there is no such file, its names show which new one goes on it: programs
+// save a file by putting a new one in its place. Of several, it is the first by path.
+type pairing struct {
+	base   map[uint64]*baseFile
+	theirs map[string]*theirFile // by the paths of the changes
+	files  []*theirFile          // in the order of their first paths
+	own    map[*file]uint64      // see ownOf
+}
+
+// A baseFile is a file of the base.
+type baseFile struct {
+	node   *tree.Inode
+	names  []string   // in order
+	theirs *theirFile // what it is in theirs, if a change has it
+	ours   *file      // see oursOf
+	same   *file      // see numbered
+	asked  [2]bool    // for ours, for same
+	lost   []string   // names that it does not have in theirs
+	gained []string   // names that it has in theirs only
+}
+
+// A theirFile is a file of theirs that a change has.
+type theirFile struct {
+	node   *tree.Inode
+	paths  []string  // of the changes
+	goesOn uint64    // the file of the base that it is; 0: a new one
+	copied *baseFile // which a new one is a copy of: what the base has at path
+	path   string
+	file   *file // in the plan, once it is there
+}
+
+// pair pairs the files of theirs with those of the base, and new ones with new ones of ours.
+func (t *taking) pair(ctx context.Context) error {
+	t.base, t.theirs, t.own = make(map[uint64]*baseFile), make(map[string]*theirFile), make(map[*file]uint64)
+	byIno := make(map[uint64]*theirFile)
+	for _, c := range t.changes {
+		if err := turns.Yield(ctx); err != nil {
+			return err
+		}
+		if c.A == nil || c.A.IsDir() {
+			continue
+		}
+		x := byIno[c.A.Ino]
+		if x == nil {
+			x = &theirFile{node: c.A}
+			byIno[c.A.Ino] = x
+			t.files = append(t.files, x)
+		}
+		p := c.Path.String()
+		x.paths, t.theirs[p] = append(x.paths, p), x
+	}
+	for _, x := range t.files {
+		var b *baseFile
+		var err error
+		if c := t.listed[x.paths[0]]; c.B != nil && c.B.Ino == x.node.Ino {
+			b, err = t.baseAt(x.paths[0])
+		} else {
+			b, err = t.baseFile(x.node.Ino)
+		}
+		if err != nil {
+			return err
+		}
+		if b == nil {
+			continue
+		}
+		same, err := t.sameInTheirs(b)
+		if err != nil {
+			return err
+		}
+		if same {
+			x.goesOn, b.theirs = b.node.Ino, x
+		}
+	}
+	for _, x := range t.files {
+		if x.goesOn != 0 {
+			continue
+		}
+		b, err := t.firstGone(x.paths, func(b *baseFile) (bool, error) { return b.theirs == nil && !t.retained(b), nil })
+		if err != nil {
+			return err
+		}
+		if b != nil {
+			x.goesOn, b.theirs = b.node.Ino, x
+		}
+	}
+	for _, c := range t.changes {
+		if err := t.note(c); err != nil {
+			return err
+		}
+	}
+	for _, x := range t.files {
+		if x.goesOn == 0 {
+			if err := t.pairNew(x); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sameInTheirs reports whether the file of theirs with the number of one of the base is it.
+func (t *taking) sameInTheirs(b *baseFile) (bool, error) {
+	elsewhere := false
+	for _, p := range b.names {
+		if c, ok := t.listed[p]; ok {
+			if c.A != nil && c.A.Ino == b.node.Ino {
+				return true, nil
+			}
+			continue
+		}
+		n, err := t.resolve(t.Theirs, p)
+		if err != nil {
+			return false, err
+		}
+		if n != nil && n.Ino == b.node.Ino {
+			return true, nil
+		}
+		elsewhere = true // the name is not taken over, and the base has the file there
+	}
+	return !elsewhere && !t.ByPath, nil
+}
+
+// retained reports whether theirs has a file of the base at a name that it has there.
+func (t *taking) retained(b *baseFile) bool {
+	return slices.ContainsFunc(b.names, func(p string) bool {
+		c, ok := t.listed[p]
+		return !ok || c.A != nil && c.A.Ino == b.node.Ino
+	})
+}
+
+// firstGone returns the file of the base at the first of some names that leads to one that
+// is gone; nil for none.
+func (t *taking) firstGone(names []string, gone func(*baseFile) (bool, error)) (*baseFile, error) {
+	for _, p := range names {
+		b, err := t.baseAt(p)
+		if err != nil {
+			return nil, err
+		}
+		if b != nil {
+			if is, err := gone(b); err != nil || is {
+				return b, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+// note notes the names that a file of the base lost and gained.
+func (t *taking) note(c tree.Change) error {
+	p := c.Path.String()
+	was, is := uint64(0), uint64(0)
+	if c.B != nil && !c.B.IsDir() {
+		was = c.B.Ino
+	}
+	if x := t.theirs[p]; x != nil {
+		is = x.goesOn
+	}
+	if was == is {
+		return nil
+	}
+	if was != 0 {
+		b, err := t.baseFile(was)
+		if err != nil {
+			return err
+		}
+		b.lost = append(b.lost, p)
+	}
+	if is != 0 {
+		b, err := t.baseFile(is)
+		if err != nil {
+			return err
+		}
+		b.gained = append(b.gained, p)
+	}
+	return nil
+}
+
+// pairNew finds what a new file of theirs is a copy of, and the new file of ours that is the
+// same.
+func (t *taking) pairNew(x *theirFile) error {
+	for _, p := range x.paths {
+		b, err := t.baseAt(p)
+		if err != nil {
+			return err
+		}
+		if b != nil {
+			x.copied, x.path = b, p
+			break
+		}
+	}
+	for _, p := range x.paths {
+		if x.copied != nil && p != x.path {
+			continue
+		}
+		f, err := t.get(p)
+		if err != nil || f == nil || f.node.IsDir() {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		own, err := t.ownOf(f)
+		if err == nil && own == 0 {
+			same := x.copied != nil
+			if !same {
+				same, err = t.same(f, x.node)
+			}
+			if same {
+				x.file = f
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// baseFile returns the file of the base with a number, nil for none.
+func (t *taking) baseFile(ino uint64) (*baseFile, error) {
+	b, ok := t.base[ino]
+	if ok {
+		return b, nil
+	}
+	n, err := t.Base.Get(t.Source, ino)
+	switch {
+	case errors.Is(err, tree.ErrNoInode), err == nil && n.IsDir():
+		t.base[ino] = nil
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	names, err := t.Base.Paths(t.Source, n)
+	if err == nil {
+		slices.SortFunc(names, comparePaths)
+		b = &baseFile{node: n, names: names}
+		t.base[ino] = b
+	}
+	return b, err
+}
+
+// baseAt returns the file of the base at a path, nil for none.
+func (t *taking) baseAt(p string) (*baseFile, error) {
+	var n *tree.Inode
+	if c, ok := t.listed[p]; ok {
+		n = c.B
+	} else {
+		var err error
+		if n, err = t.resolve(t.Base, p); err != nil {
+			return nil, err
+		}
+	}
+	if n == nil || n.IsDir() {
+		return nil, nil
+	}
+	if b := t.base[n.Ino]; b == nil && len(n.Links) == 1 {
+		t.base[n.Ino] = &baseFile{node: n, names: []string{p}}
+	}
+	return t.baseFile(n.Ino)
+}
+
+// oursOf returns the file of the plan that a file of the base is, nil for none.
+func (t *taking) oursOf(b *baseFile) (*file, error) {
+	if b.asked[0] {
+		return b.ours, nil
+	}
+	f, err := t.numbered(b)
+	for i := 0; err == nil && f == nil && i < len(b.names); i++ {
+		var at *file
+		if at, err = t.get(b.names[i]); err != nil || at == nil || at.node.IsDir() {
+			continue
+		}
+		var goesOn *baseFile
+		if goesOn, err = t.replaced(at); goesOn == b {
+			f = at
+		}
+	}
+	b.ours, b.asked[0] = f, err == nil
+	return f, err
+}
+
+// numbered returns the file of the plan that has the number of a file of the base.
+func (t *taking) numbered(b *baseFile) (f *file, err error) {
+	if !b.asked[1] {
+		b.same, err = t.findNumbered(b)
+		b.asked[1] = err == nil
+	}
+	return b.same, err
+}
+
+func (t *taking) findNumbered(b *baseFile) (*file, error) {
+	f := t.was[b.node.Ino]
+	if f == nil {
+		n, err := t.Ours.Get(t.Source, b.node.Ino)
+		if errors.Is(err, tree.ErrNoInode) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		f = t.file(n)
+	}
+	if f.ino != b.node.Ino || f.node.IsDir() {
+		return nil, nil
+	}
+	if !t.ByPath {
+		names, err := t.namesOf(f, 1)
+		if len(names) == 0 {
+			f = nil
+		}
+		return f, err
+	}
+	for _, p := range b.names {
+		if at, err := t.get(p); err != nil || at == f {
+			return at, err
+		}
+	}
+	return nil, nil
+}
+
+// replaced returns the file of the base that a file of the plan, which is new by its
+// number, is in place of; nil for none.
+func (t *taking) replaced(f *file) (*baseFile, error) {
+	if b, err := t.baseFile(f.ino); err != nil {
+		return nil, err
+	} else if b != nil {
+		if is, err := t.numbered(b); err != nil || is == f {
+			return nil, err
+		}
+	}
+	names, err := t.namesOf(f, 0)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(names, comparePaths)
+	return t.firstGone(names, func(b *baseFile) (bool, error) {
+		f, err := t.numbered(b)
+		return f == nil, err
+	})
+}
+
+// ownOf returns the number of the file of the base that a file of the plan is, 0 if it is new.
+func (t *taking) ownOf(f *file) (uint64, error) {
+	if own, ok := t.own[f]; ok {
+		return own, nil
+	}
+	own := uint64(0)
+	b, err := t.baseFile(f.ino)
+	if err == nil && b != nil {
+		var is *file
+		if is, err = t.numbered(b); is == f {
+			own = f.ino
+		}
+	}
+	if err == nil && own == 0 {
+		if b, err = t.replaced(f); err == nil && b != nil {
+			var is *file
+			if is, err = t.oursOf(b); is == f {
+				own = b.node.Ino
+			}
+		}
+	}
+	t.own[f] = own
+	return own, err
+}
+
+// comparePaths orders paths by their components.
+func comparePaths(a, b string) int {
+	return strings.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
+}

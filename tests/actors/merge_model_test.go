@@ -1,0 +1,445 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A flat is a directory of files: the inode that each name leads to, and what inodes are like.
+type flat struct {
+	names map[string]int
+	nodes map[int]value
+}
+
+// A value is what a file is like: its permissions and lines.
+type value struct {
+	mode  uint32
+	lines string
+}
+
+func (f flat) of(n int) (names []string) {
+	for _, p := range slices.Sorted(maps.Keys(f.names)) {
+		if f.names[p] == n {
+			names = append(names, p)
+		}
+	}
+	return names
+}
+
+// identify returns which file of the base each file of a side is, 0 for a new one. A file is
+// that of its number, which by paths has one of its names, too. A new one is the file that its
+// first name led to, if that is gone; the first by path if there are several.
+func (f flat) identify(base flat, byPath bool) map[int]int {
+	alive := func(n int) bool {
+		return slices.ContainsFunc(f.of(n), func(p string) bool { return !byPath || base.names[p] == n })
+	}
+	is, first := map[int]int{}, map[int]int{}
+	for n := range f.nodes {
+		if _, ok := base.nodes[n]; ok && alive(n) {
+			is[n] = n
+			continue
+		}
+		for _, p := range f.of(n) {
+			if b := base.names[p]; b != 0 && !alive(b) {
+				first[n] = b
+				break
+			}
+		}
+	}
+	for b := range base.nodes {
+		for _, p := range base.of(b) {
+			if n := f.names[p]; n != 0 && first[n] == b {
+				is[n] = b
+				break
+			}
+		}
+	}
+	return is
+}
+
+// mergeValues merges what a file is like.
+func mergeValues(base, ours, theirs value) (value, bool) {
+	ok := true
+	if ours.mode == base.mode {
+		ours.mode = theirs.mode
+	} else {
+		ok = theirs.mode == base.mode || theirs.mode == ours.mode
+	}
+	b, o, t := strings.Fields(base.lines), strings.Fields(ours.lines), strings.Fields(theirs.lines)
+	for i := range o {
+		if o[i] == b[i] {
+			o[i] = t[i]
+		} else {
+			ok = ok && (t[i] == b[i] || t[i] == o[i])
+		}
+	}
+	ours.lines = strings.Join(o, "\n") + "\n"
+	return ours, ok
+}
+
+// mergeFlat is the definition of a merge: of names and of inodes separately.
+func mergeFlat(base, ours, theirs flat, byPath bool) (out flat, ok bool) {
+	out, ok = flat{map[string]int{}, map[int]value{}}, true
+	ourIs, theirIs := ours.identify(base, byPath), theirs.identify(base, byPath)
+	back := func(is map[int]int, b int) int {
+		for n, m := range is {
+			if m == b {
+				return n
+			}
+		}
+		return 0
+	}
+	copied := func(f flat, n int) string { // the name at which a new file is a copy
+		i := slices.IndexFunc(f.of(n), func(p string) bool { return base.names[p] != 0 })
+		if i < 0 {
+			return ""
+		}
+		return f.of(n)[i]
+	}
+	same := map[int]int{} // files of ours, by those of theirs
+	for n := range theirs.nodes {
+		if b := theirIs[n]; b != 0 {
+			same[n] = back(ourIs, b)
+			continue
+		}
+		at := copied(theirs, n)
+		for _, p := range theirs.of(n) {
+			o := ours.names[p]
+			if o != 0 && ourIs[o] == 0 && (at == p || at == "" && ours.nodes[o] == theirs.nodes[n]) {
+				same[n] = o
+				break
+			}
+		}
+	}
+	number := func(t int) int { // of the file that a file of theirs is afterwards
+		if o := same[t]; o != 0 || t == 0 {
+			return o
+		}
+		return t + 1_000_000
+	}
+	all := map[string]bool{}
+	for _, f := range []flat{base, ours, theirs} {
+		for p := range f.names {
+			all[p] = true
+		}
+	}
+	for p := range all {
+		b, o, t := base.names[p], ours.names[p], theirs.names[p]
+		kept := func(is map[int]int, n int) bool { return b == 0 && n == 0 || n != 0 && b != 0 && is[n] == b }
+		equal := o != 0 && t != 0 && ours.nodes[o] == theirs.nodes[t]
+		switch {
+		case kept(theirIs, t), number(t) == o:
+			out.names[p] = o
+		case kept(ourIs, o):
+			out.names[p] = number(t)
+		case equal && theirIs[t] == 0:
+			out.names[p] = o
+		case equal && ourIs[o] == 0:
+			out.names[p] = number(t)
+		case t != 0 && theirIs[t] == 0 && b != 0 && theirs.nodes[t] == base.nodes[b]:
+			out.names[p] = o // theirs only separated it
+		case o != 0 && ourIs[o] == 0 && b != 0 && ours.nodes[o] == base.nodes[b]:
+			out.names[p] = number(t)
+		default:
+			ok = false
+		}
+		if out.names[p] == 0 {
+			delete(out.names, p)
+		}
+	}
+	merge := func(n, b, o, t int) {
+		var clean bool
+		out.nodes[n], clean = mergeValues(base.nodes[b], ours.nodes[o], theirs.nodes[t])
+		ok = ok && (clean || len(out.of(n)) == 0)
+	}
+	for o, v := range ours.nodes {
+		out.nodes[o] = v
+		if p := copied(ours, o); ourIs[o] == 0 && p != "" && back(theirIs, base.names[p]) != 0 && theirIs[theirs.names[p]] == base.names[p] {
+			merge(o, base.names[p], o, theirs.names[p])
+		}
+	}
+	for t, v := range theirs.nodes {
+		o, b := same[t], theirIs[t]
+		if p := copied(theirs, t); b == 0 && p != "" {
+			b = base.names[p]
+			if o == 0 && ourIs[ours.names[p]] == b {
+				o = ours.names[p]
+			}
+		}
+		if out.nodes[number(t)] = v; o == 0 || b == 0 {
+			continue
+		}
+		merge(number(t), b, o, t)
+	}
+	for b, v := range base.nodes {
+		o, t := back(ourIs, b), back(theirIs, b)
+		for _, p := range base.of(b) {
+			switch {
+			case o != 0 && ours.names[p] == o && (t == 0 || theirs.names[p] != t): // theirs took the name
+				ok = ok && (len(out.of(o)) > 0 || ours.nodes[o] == v)
+			case o == 0 && t != 0 && theirs.names[p] == t:
+				ok = ok && (len(out.of(number(t))) > 0 || theirs.nodes[t] == v)
+			}
+		}
+		ok = ok && (byPath || !movedTwice(base.of(b), ours.of(o), theirs.of(t)))
+	}
+	maps.DeleteFunc(out.nodes, func(n int, _ value) bool { return len(out.of(n)) == 0 })
+	for t := range theirs.nodes { // a file has the number that the older state has
+		if n := number(t); !byPath && n != t {
+			for _, p := range out.of(n) {
+				out.names[p] = t
+			}
+			if v, has := out.nodes[n]; has {
+				out.nodes[t] = v
+				delete(out.nodes, n)
+			}
+		}
+	}
+	return out, ok
+}
+
+// movedTwice reports whether one side moved a file that the other one removed or moved elsewhere.
+func movedTwice(base, ours, theirs []string) bool {
+	less := func(a, b []string) []string {
+		return slices.DeleteFunc(slices.Clone(a), func(p string) bool { return slices.Contains(b, p) })
+	}
+	lost := less(base, theirs)
+	gained, elsewhere := less(theirs, base), less(less(ours, base), theirs)
+	if len(ours) == 0 {
+		return len(lost) > 0 && len(gained) > 0
+	}
+	both := len(less(lost, ours)) > 0
+	return both && len(elsewhere) > 0 && (len(gained) == 0 || len(less(gained, ours)) > 0)
+}
+
+// String is the same for trees that differ in the numbers of inodes only.
+func (f flat) String() string {
+	var all []string
+	for n, v := range f.nodes {
+		all = append(all, fmt.Sprintf("%s %o %q", strings.Join(f.of(n), "="), v.mode, strings.Fields(v.lines)))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+func (e editor) flat(t testing.TB) flat {
+	f := flat{map[string]int{}, map[int]value{}}
+	st, err := e.w.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Walk(context.Background(), e.s.Source(), func(at *tree.Path, n *tree.Inode) error {
+		if at == nil {
+			return nil
+		}
+		b := make([]byte, n.Size())
+		if _, err := n.Content.ReadAt(e.s.Source().Files, b, 0); err != nil {
+			return err
+		}
+		if int(n.Nlink) != len(n.Links) {
+			t.Errorf("%s has %d links and %d names", at, n.Nlink, len(n.Links))
+		}
+		f.names[at.String()], f.nodes[int(n.Ino)] = int(n.Ino), value{n.Mode & 0o7777, string(b)}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// change does something to files, and says what; "" if it could not.
+func (e editor) change(rnd *rand.Rand) string {
+	names := []string{"a", "b", "c", "d", "e"}
+	p, q := names[rnd.IntN(len(names))], names[rnd.IntN(len(names))]
+	what := []string{"create", "create", "line", "line", "save", "split", "ln", "ln", "mv", "mv", "rm", "chmod"}[rnd.IntN(12)]
+	f, root := e.forest(), e.w.Root()
+	text := "1\n2\n3\n4\n"
+	at, err := f.Lookup(root, p)
+	if err == nil {
+		b := make([]byte, at.Size)
+		if _, err = f.ReadAt(at.ID, b, 0); err == nil {
+			text = string(b)
+		}
+	}
+	if what == "line" || what == "save" {
+		lines := strings.SplitAfter(text, "\n")
+		lines[rnd.IntN(4)] = fmt.Sprintf("%d\n", rnd.IntN(90)+10)
+		text = strings.Join(lines, "")
+	}
+	mode := uint32(unix.S_IFREG | 0o600 | rnd.IntN(4))
+	switch {
+	case (what == "create") == (err == nil), what == "create" && rnd.IntN(3) > 0, (what == "ln" || what == "mv") && p == q:
+		return ""
+	case what == "create":
+		err = e.make(p, text)
+	case what == "line":
+		_, err = f.Write(at.ID, []byte(text), 0, false)
+	case what == "save", what == "split": // as editors do, and as cp and mv
+		var t live.Attr
+		if t, err = f.Create(root, ".tmp", live.Create{Mode: at.Mode}); err == nil {
+			_, err = f.Write(t.ID, []byte(text), 0, false)
+		}
+		if err == nil {
+			_, err = f.Rename(root, ".tmp", root, p, 0, live.Caller{})
+		}
+	case what == "ln":
+		_, _ = f.Unlink(root, q)
+		_, err = f.Link(at.ID, root, q)
+	case what == "mv":
+		_, err = f.Rename(root, p, root, q, 0, live.Caller{})
+	case what == "rm":
+		_, err = f.Unlink(root, p)
+	case what == "chmod":
+		_, err = f.SetAttr(at.ID, live.SetAttr{Mode: &mode})
+	}
+	return fmt.Sprintf("%s: %s %s %s %q: %v; ", e.actor, what, p, q, text, err)
+}
+
+func (e editor) changes(rnd *rand.Rand, n int) (all string) {
+	for n > 0 {
+		if what := e.change(rnd); what != "" {
+			all, n = all+what, n-1
+		}
+	}
+	return all
+}
+
+// mergeLines merges files of as many lines each.
+func mergeLines(_ context.Context, files []threeway.Input, clean func(i int, size int64, r io.Reader) error) error {
+	for i, f := range files {
+		var sides [3]value
+		for k, r := range []io.Reader{f.Base, f.Ours, f.Theirs} {
+			b, err := io.ReadAll(r)
+			if err != nil {
+				return err
+			}
+			sides[k].lines = string(b)
+		}
+		if v, ok := mergeValues(sides[0], sides[1], sides[2]); ok {
+			if err := clean(i, int64(len(v.lines)), strings.NewReader(v.lines)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// TestMergesAgainstModel merges forks, and undoes actors, in random histories with links. The
+// result is that of the model, a conflict touches nothing, and what one side alone changed is
+// there exactly.
+func TestMergesAgainstModel(t *testing.T) {
+	histories := 1000
+	if os.Getenv("AMBERFS_TEST_LONG") != "" {
+		histories = 10_000
+	}
+	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	total := map[string]int{}
+	for seed := range histories {
+		rnd := rand.New(rand.NewPCG(1, uint64(seed)))
+		e := editor{s: s, w: s.Main(), actor: "x"}
+		e.forkAs(t, "h")
+		log := e.changes(rnd, 12)
+		var what string
+		var before, want flat
+		var clean bool
+		var merge func(rule threeway.Rule) ([]string, error)
+		switch alone := rnd.IntN(4); rnd.IntN(2) {
+		case 0:
+			what = "merge"
+			base, fork := e.flat(t), e
+			fork.actor = "theirs"
+			fork.fork(t, "f", "")
+			e.actor = "ours"
+			if alone != 0 {
+				log += fork.changes(rnd, 1+rnd.IntN(5))
+			}
+			if alone != 1 {
+				log += e.changes(rnd, 1+rnd.IntN(5))
+			}
+			before = e.flat(t)
+			want, clean = mergeFlat(base, before, fork.flat(t), true)
+			if alone == 1 && (!clean || want.String() != fork.flat(t).String()) {
+				t.Errorf("history %d: the model does not take over what the fork alone changed", seed)
+			}
+			merge = func(rule threeway.Rule) ([]string, error) {
+				done, err := e.w.Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Merge: mergeLines, Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs})
+				return done.Conflicts, err
+			}
+		default:
+			what = "undo"
+			began := e.flat(t)
+			states := []flat{began}
+			var by []string
+			for range 1 + rnd.IntN(4) {
+				e.captureAs(t, fmt.Sprint("s", len(states)))
+				e.actor = []string{"a", "b"}[rnd.IntN(2)]
+				if alone == 1 {
+					e.actor = "a"
+				}
+				log += e.changes(rnd, 1+rnd.IntN(3)) + "snapshot; "
+				states, by = append(states, e.flat(t)), append(by, e.actor)
+			}
+			before = states[len(states)-1]
+			want, clean = before, true
+			for i, actor := range slices.Backward(by) {
+				if actor == "a" && clean {
+					want, clean = mergeFlat(states[i+1], want, states[i], false)
+				}
+			}
+			if alone == 1 && (!clean || want.String() != began.String()) {
+				t.Errorf("history %d: the model does not take back what one actor alone changed", seed)
+			}
+			merge = func(rule threeway.Rule) ([]string, error) {
+				done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{By: "a", Merge: mergeLines, Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs})
+				return done.Conflicts, err
+			}
+		}
+		conflicts, err := merge(threeway.RefuseConflicts)
+		got := e.flat(t)
+		switch {
+		case errors.Is(err, threeway.ErrConflict):
+			total[what+" in conflict"]++
+			if clean || len(conflicts) == 0 || got.String() != before.String() {
+				t.Errorf("history %d: %s\n%s: conflicts %v\n%s\nfrom\n%s\nnot\n%s", seed, log, what, conflicts, got, before, want)
+			}
+			rule := []threeway.Rule{threeway.KeepOurs, threeway.TakeTheirs}[rnd.IntN(2)]
+			if _, err := merge(rule); err != nil {
+				t.Errorf("history %d: %s\n%s with --%s: %v", seed, log, what, rule, err)
+			}
+			e.flat(t)
+		case err != nil:
+			t.Errorf("history %d: %s\n%s: %v", seed, log, what, err)
+		default:
+			total[what]++
+			if !clean || got.String() != want.String() {
+				t.Errorf("history %d: %s\n%s: clean %v:\n%s\nfrom\n%s\nnot\n%s", seed, log, what, clean, got, before, want)
+			}
+		}
+		if t.Failed() {
+			break
+		}
+		if err := s.Main().Forks().Discard("h", live.Caller{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Log(total)
+}

@@ -23,14 +23,16 @@ import (
 func mcpCommand(a *app) *cobra.Command {
 	var set string
 	cmd := &cobra.Command{
-		Use:   "mcp [--tools all|workspace:NAME|snapshots]",
+		Use:   "mcp [--tools standard|all|workspace:NAME|snapshots]",
 		Short: "Serve a workspace to a program that speaks MCP",
 		Long: `Serves a workspace as tools over the Model Context Protocol, on standard input and
 output. The workspace can be mounted later.
 
 --tools chooses the names of the tools:
 
-  all             snapshot_create, fork_create, ...
+  standard        snapshot_create, fork_create, ...
+  all             these, and snapshot_bisect and workspace_explore, which run programs
+                  that the caller chooses, with all your rights
   snapshots       snapshots_create, snapshots_list, ...
   workspace:NAME  workspace__NAME__snapshot, __restore, __branch; restore and branch
                   create a new workspace and leave this one as it is`,
@@ -41,14 +43,14 @@ output. The workspace can be mounted later.
 			if err != nil {
 				return err
 			}
-			err = server.Run(cmd.Context(), &mcp.StdioTransport{})
+			err = server.Run(cmd.Context(), stdioTransport(a.stdin, a.out.Writer))
 			if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 				return nil // the client has ended
 			}
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&set, "tools", "all", "which `SET` of tool names to offer")
+	cmd.Flags().StringVar(&set, "tools", "standard", "which `SET` of tool names to offer")
 	return cmd
 }
 
@@ -60,16 +62,16 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 	})
 	m := &mcpServer{a: a, s: s}
 	workspace, isWorkspace := strings.CutPrefix(set, "workspace:")
-	chosen := map[string]int{"all": setAll, "snapshots": setSnapshots}
+	chosen := map[string]int{"standard": setAll, "all": setAll, "snapshots": setSnapshots}
 	in, known := chosen[set]
 	if isWorkspace = isWorkspace && workspace != ""; isWorkspace {
 		in = setWorkspace
 	} else if !known {
-		return nil, fail.New(fail.Usage, "no such set of tools: %q", set).WithHint("--tools takes all, workspace:NAME or snapshots")
+		return nil, fail.New(fail.Usage, "no such set of tools: %q", set).WithHint("--tools takes standard, all, workspace:NAME or snapshots")
 	}
 	for i := range tools {
 		switch t := &tools[i]; {
-		case t.names[in] == "":
+		case t.names[in] == "" || t.effect == executes && set != "all":
 		case isWorkspace:
 			m.offerRef(workspace, t)
 		default:

@@ -10,10 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	web "github.com/amberfs/amberfs/cmd/amberfs/internal/page"
@@ -36,13 +38,13 @@ func uiCommand(a *app) *cobra.Command {
 		Short: "Show the timeline in a browser",
 		Long: `Serves a page for you alone: snapshots, changes, events and forks. It prints the
 address and runs until it is interrupted. The address works once, and stays open in
-the browser that used it.
+the browser that used it. It has a name of its own, so that nothing that an earlier
+server left in the browser gets at the page.
 
 From another machine, over ssh:
 
   amberfs ui --listen unix:$HOME/ui.sock        # there
-  ssh -L 8080:/home/me/ui.sock HOST             # here; then open
-  http://localhost:8080/#token=...              # with the token that was printed`,
+  ssh -L 8080:/home/me/ui.sock HOST             # here; then open the address`,
 		Example: `  amberfs ui --write --open`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,6 +64,9 @@ From another machine, over ssh:
 	return c
 }
 
+// forwarded is the port that ssh gives to a page on a socket.
+const forwarded = "8080"
+
 func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write, open bool) error {
 	l, err := uiListener(listen)
 	if err != nil {
@@ -74,19 +79,20 @@ func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write,
 	page := web.New(web.Options{Daemon: daemon, Mountpoint: p.Mount.Mountpoint, Workspace: strings.Join(p.Workspace, "/"), Write: write})
 	out := served{Token: page.Token()}
 	if path, ok := strings.CutPrefix(listen, "unix:"); ok {
-		out.Socket = path
+		out.Socket, out.URL = path, page.URL(forwarded)
 	} else {
-		out.URL = fmt.Sprintf("http://%s/#token=%s", l.Addr(), page.Token())
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		out.URL = page.URL(port)
 	}
 	text := out.URL
 	if s := out.Socket; s != "" {
-		text = fmt.Sprintf("listening on %s; forward it with ssh -L 8080:%s HOST and open\nhttp://localhost:8080/#token=%s", s, s, out.Token)
+		text = fmt.Sprintf("listening on %[2]s; forward it with ssh -L %[1]s:%[2]s HOST and open\n%[3]s", forwarded, s, out.URL)
 	}
 	if err := a.print(out, func() { fmt.Fprintln(a.stdout, text) }); err != nil {
 		l.Close()
 		return err
 	}
-	if open && out.URL != "" {
+	if open && out.Socket == "" {
 		defer a.openBrowser(out.URL)()
 	}
 	srv := &http.Server{
@@ -123,15 +129,17 @@ func (a *app) openBrowser(url string) (remove func()) {
 // uiListener listens on a loopback address, or on a socket for its user alone.
 func uiListener(where string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(where, "unix:"); ok {
+		was := unix.Umask(0o177) // others must not connect before a chmod
 		l, err := net.Listen("unix", path)
+		unix.Umask(was)
 		if err != nil {
 			return nil, fail.New(fail.Failed, "listening on %s: %w", path, err).WithHint("if no program uses the socket, remove it")
 		}
-		return l, os.Chmod(path, 0o600)
+		return l, nil
 	}
 	host, _, err := net.SplitHostPort(where)
-	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fail.New(fail.Usage, "--listen takes a loopback address such as 127.0.0.1:8080, or unix:PATH, not %q", where).
+	if err != nil || !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host) {
+		return nil, fail.New(fail.Usage, "--listen takes 127.0.0.1, ::1 or localhost with a port, such as 127.0.0.1:8080, or unix:PATH, not %q", where).
 			WithHint("the page is for one user; from another machine use ssh, see `amberfs ui --help`")
 	}
 	return net.Listen("tcp", where)

@@ -45,6 +45,8 @@ func TestMCPTools(t *testing.T) {
 	for set, names := range map[string]string{
 		"all": "fork_create fork_delete fork_list fork_merge snapshot_bisect snapshot_blame snapshot_changes snapshot_compact snapshot_create snapshot_delete snapshot_diff " +
 			"snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_undo workspace_claim workspace_explore workspace_log workspace_status workspace_undo",
+		"standard": "fork_create fork_delete fork_list fork_merge snapshot_blame snapshot_changes snapshot_compact snapshot_create snapshot_delete snapshot_diff " +
+			"snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_undo workspace_claim workspace_log workspace_status workspace_undo",
 		"snapshots":      "snapshots_changes snapshots_compact snapshots_create snapshots_delete snapshots_history snapshots_list snapshots_revert",
 		"workspace:mine": "workspace__mine__branch workspace__mine__restore workspace__mine__snapshot",
 	} {
@@ -76,6 +78,41 @@ func checkTool(t *testing.T, tool *mcp.Tool) {
 	b, err := json.Marshal(tool)
 	if err != nil || strings.Contains(string(b), `"type":[`) || strings.Contains(string(b), "--") {
 		t.Errorf("%s: %s, %v", tool.Name, b, err)
+	}
+}
+
+// What clients decide by: a tool that runs programs or sends data is not harmless, and none that runs
+// programs is offered unless it is asked for.
+func TestMCPAnnotations(t *testing.T) {
+	want := map[string][3]bool{ // reads only, destroys, reaches out
+		"snapshot_list": {true, false, false}, "snapshot_create": {}, "fork_create": {}, "snapshot_restore": {false, true, false},
+		"snapshot_delete": {false, true, false}, "fork_merge": {false, true, false}, "snapshot_push": {false, false, true},
+		"snapshot_bisect": {false, true, true}, "workspace_explore": {false, true, true},
+	}
+	for i := range tools {
+		if tool := &tools[i]; tool.own != nil && tool.effect != executes {
+			t.Errorf("%s runs programs, and has the effect %d", tool.names[setAll], tool.effect)
+		}
+	}
+	for set, n := range map[string]int{"standard": len(want) - 2, "all": len(want)} {
+		list, err := connect(t, set).ListTools(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, tool := range list.Tools {
+			a := tool.Annotations
+			got := [3]bool{a.ReadOnlyHint, *a.DestructiveHint, *a.OpenWorldHint}
+			if w, ok := want[tool.Name]; ok {
+				found++
+				if got != w {
+					t.Errorf("%s: %v, want %v", tool.Name, got, w)
+				}
+			}
+		}
+		if found != n {
+			t.Errorf("%s has %d of the tools, want %d", set, found, n)
+		}
 	}
 }
 

@@ -26,18 +26,19 @@ type mcpServer struct {
 	s *mcp.Server
 }
 
-// How a tool changes the workspace, as clients show it before they call one.
+// The effect of a tool, which clients show, and by which they decide whether they ask before a call.
 type effect int
 
 const (
-	reads    effect = iota // nothing
-	adds                   // only new things
-	replaces               // what exists; undo takes it back
-	destroys
+	reads    effect = iota
+	adds            // only new things
+	destroys        // deletes or replaces what exists; of a restore, undo takes it back
+	executes        // runs programs that the caller chooses, with the rights of the user
+	sends           // to other machines
 )
 
 func (e effect) annotations(title string) *mcp.ToolAnnotations {
-	destructive, open := e == replaces || e == destroys, false
+	destructive, open := e == destroys || e == executes, e == executes || e == sends
 	return &mcp.ToolAnnotations{
 		Title: title, ReadOnlyHint: e == reads, DestructiveHint: &destructive, IdempotentHint: e == reads, OpenWorldHint: &open,
 	}

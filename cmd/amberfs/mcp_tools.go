@@ -69,7 +69,7 @@ var tools = []tool{
 		about: "Make one snapshot of all files of several snapshots, of each path the newest version. The others are deleted unless they are pinned.",
 		op:    service.Compact{}, args: "names name description=message",
 		show: text(func(c *service.Compacted) string { return compactedLines(*c) })},
-	{names: [3]string{"snapshot_push"}, title: "Push a snapshot", effect: adds,
+	{names: [3]string{"snapshot_push"}, title: "Push a snapshot", effect: sends,
 		about: "Send a snapshot to a remote that the owner of the store added.",
 		op:    service.Push{}, args: "name=snapshots remote as",
 		show: text(func(l *service.PushedList) string {
@@ -79,13 +79,13 @@ var tools = []tool{
 			}
 			return b.String()
 		})},
-	{names: [3]string{"snapshot_restore"}, title: "Restore a snapshot", effect: replaces,
+	{names: [3]string{"snapshot_restore"}, title: "Restore a snapshot", effect: destroys,
 		about: "Make the workspace, or some paths of it, equal to a snapshot. A snapshot of the present state is taken first; snapshot_undo restores it.",
 		op:    service.Restore{}, args: "name paths keep dry_run", show: text(restoredText)},
-	{names: [3]string{"snapshot_undo"}, title: "Undo the last restore", effect: replaces,
+	{names: [3]string{"snapshot_undo"}, title: "Undo the last restore", effect: destroys,
 		about: "Undo the last restore, revert or merge.",
 		op:    service.Restore{Name: "undo"}, args: "keep dry_run", show: text(restoredText)},
-	{names: [3]string{"snapshot_revert", "snapshots_revert"}, title: "Revert a file", effect: replaces,
+	{names: [3]string{"snapshot_revert", "snapshots_revert"}, title: "Revert a file", effect: destroys,
 		about: "Restore one file or directory from a snapshot, or from the newest one in which it differs. It is deleted if the snapshot does not have it.",
 		op:    service.Revert{}, args: "path name", show: text(restoredText)},
 	{names: [3]string{"snapshot_diff"}, title: "Show differences", effect: reads,
@@ -114,7 +114,7 @@ var tools = []tool{
 		about: "List the forks: name, base, time, snapshots, changed files and time to live, with tabs between.",
 		op:    service.Forks{}, pages: true,
 		show: text(func(l *service.ForkList) string { return joinRows(forkRows(l.Forks)) })},
-	{names: [3]string{"fork_merge"}, title: "Merge a fork", effect: replaces,
+	{names: [3]string{"fork_merge"}, title: "Merge a fork", effect: destroys,
 		about: "Merge what a fork changed into the workspace. If both changed a path, nothing is changed and the paths are listed.",
 		op:    service.Merge{}, args: "fork ours theirs resolve dry_run",
 		show: text(func(p *service.Merged) string {
@@ -129,7 +129,7 @@ var tools = []tool{
 		about: "Get the path of the fork with a label, or create it.",
 		op:    service.Claim{}, args: "label from ttl",
 		show: text(func(c *service.Claimed) string { return c.Tier + ": " + c.Path })},
-	{names: [3]string{"workspace_undo"}, title: "Undo one actor's work", effect: replaces,
+	{names: [3]string{"workspace_undo"}, title: "Undo one actor's work", effect: destroys,
 		about: "Undo what one actor changed and keep what all others changed. If others changed the same lines later, nothing is changed and the paths are listed.",
 		op:    service.UndoBy{}, args: "by since paths keep ours theirs dry_run",
 		show: text(func(u *service.UndoneBy) string {
@@ -142,14 +142,14 @@ var tools = []tool{
 	{names: [3]string{"workspace_log"}, title: "Show the events", effect: reads,
 		about: "List events, newest first: time, action, path, and the program.",
 		op:    service.Log{}, args: "path since action command limit", pages: true, show: text(eventLines)},
-	{names: [3]string{"snapshot_bisect"}, title: "Find what broke", effect: adds,
+	{names: [3]string{"snapshot_bisect"}, title: "Find what broke", effect: executes,
 		about: "Find the first snapshot for which a command fails, by running it in forks of snapshots. The forks are discarded.",
 		op:    bisectArgs{}, args: "good bad command jobs repeat timeout trust_ends kind labels by",
 		show: text(bisectedText),
 		own: func(ctx context.Context, a *app, p locate.Place, args any, notify notifier) (any, error) {
 			return a.bisect(ctx, p, args.(bisectArgs), func(r bisectRound) { notify(r.text(), r.Round, 0) })
 		}},
-	{names: [3]string{"workspace_explore"}, title: "Try a command in several forks", effect: replaces,
+	{names: [3]string{"workspace_explore"}, title: "Try a command in several forks", effect: executes,
 		about: "Run a command in several forks of the present state, check each, and merge the first or the best that passes.",
 		op:    exploreArgs{}, args: "attempts command jobs check score merge timeout",
 		show: text(exploredText),

@@ -175,11 +175,12 @@ Generated from the code. These are the tools of [amberfs mcp](commands.md#mcp). 
 
 - Resources: ` + "`amberfs://snapshot/NAME/PATH`" + `, the files of snapshots. Prompts: ` + "`snapshot`, `rewind`, `review`" + `.
 - Every tool takes ` + "`workspace`" + `, the name of a fork. Tools with long texts (marked …) return pages of 40 KiB and take ` + "`start_index` and `max_length`" + `.
+- Tools that execute run programs of the caller's choice with your rights. Only ` + "`--tools all`" + ` offers them.
 
-|tool|arguments|changes| |
+|tool|arguments|effect| |
 |---|---|---|---|
 `)
-	effects := map[effect]string{reads: "nothing", adds: "adds", replaces: "replaces; can be undone", destroys: "**destroys**"}
+	effects := map[effect]string{reads: "reads", adds: "adds", destroys: "**destroys**", executes: "**executes**", sends: "**sends**"}
 	for i := range tools {
 		t := &tools[i]
 		names, _ := t.fields()

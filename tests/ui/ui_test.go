@@ -6,10 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -321,13 +323,17 @@ func TestHostile(t *testing.T) {
 func TestRefused(t *testing.T) {
 	m := harness.New(t)
 	address, token, _ := strings.Cut(serve(t, m, "--write"), "/#token=")
+	port := address[strings.LastIndexByte(address, ':'):]
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, "127.0.0.1"+port)
+	}}}
 	ask := func(method, path string, set func(*http.Request)) int {
 		r, err := http.NewRequest(method, address+path, strings.NewReader("{}"))
 		must(t, err)
 		if set != nil {
 			set(r)
 		}
-		resp, err := http.DefaultClient.Do(r)
+		resp, err := client.Do(r)
 		must(t, err)
 		resp.Body.Close()
 		return resp.StatusCode
@@ -338,8 +344,10 @@ func TestRefused(t *testing.T) {
 	if got := ask("POST", "/api/v1/snapshot", nil); got != 401 {
 		t.Errorf("a change without a token: %d, want 401", got)
 	}
-	if got := ask("GET", "/", func(r *http.Request) { r.Host = "evil.example" }); got != 403 {
-		t.Errorf("a foreign host: %d, want 403", got)
+	for _, host := range []string{"evil.example", "localhost" + port, "127.0.0.1" + port, "other.localhost" + port} {
+		if got := ask("GET", "/", func(r *http.Request) { r.Host = host }); got != 403 {
+			t.Errorf("the host %s: %d, want 403", host, got)
+		}
 	}
 	if got := ask("POST", "/session", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }); got != 403 {
 		t.Errorf("another site: %d, want 403", got)
@@ -347,6 +355,37 @@ func TestRefused(t *testing.T) {
 	if len(token) != 64 {
 		t.Errorf("the token has %d digits, want 256 bits", len(token))
 	}
+}
+
+// TestEarlierServer: a service worker that an earlier server on the same port left in the browser answers
+// nothing of the page.
+func TestEarlierServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	earlier := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", map[bool]string{true: "text/javascript", false: "text/html"}[r.URL.Path == "/worker.js"])
+		if r.URL.Path == "/worker.js" {
+			fmt.Fprint(w, `onfetch = e => e.respondWith(new Response("<title>taken</title>", {headers: {"Content-Type": "text/html"}}))`)
+			return
+		}
+		fmt.Fprint(w, `<title>earlier</title><script>navigator.serviceWorker.register("/worker.js").then(() => navigator.serviceWorker.ready).then(() => document.title = "left")</script>`)
+	})}
+	go earlier.Serve(l)
+	m := harness.New(t)
+	b := open(t, m)
+	title := func(address, want string) {
+		t.Helper()
+		must(t, chromedp.Run(b.ctx, chromedp.Navigate(address)))
+		b.wait("document.title === " + strconv.Quote(want))
+	}
+	at := "http://" + l.Addr().String() + "/"
+	title(at, "left")
+	title(at, "taken")
+	earlier.Close()
+	address := serve(t, m, "--listen", l.Addr().String())
+	title(at, "taken") // it is still in the browser
+	b.do(chromedp.Navigate(address))
+	b.wait(`document.title.endsWith("amberfs") && document.querySelectorAll('#snapshots [role=option]').length > 0`)
 }
 
 // TestOpen: the address with its token is in no command line, and in no file that others

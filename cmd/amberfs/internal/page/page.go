@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,7 +51,15 @@ type Page struct {
 }
 
 func New(o Options) *Page {
-	return &Page{o: o, guard: guard{token: secret(), key: secret()}}
+	// Whatever an earlier server on the same port left in the browser, such as a service worker,
+	// belongs to its origin. Nobody had this one before.
+	host := strings.ToLower(rand.Text()) + ".localhost"
+	return &Page{o: o, guard: guard{host: host, token: secret(), key: secret()}}
+}
+
+// URL is the address of the page behind a port, with the token.
+func (p *Page) URL(port string) string {
+	return fmt.Sprintf("http://%s:%s/#token=%s", p.guard.host, port, p.guard.token)
 }
 
 // Token is what the address of the page carries behind #token=.
@@ -101,6 +108,7 @@ func refuse(w http.ResponseWriter, status int, sentence string) {
 
 // A guard decides who may use the page.
 type guard struct {
+	host  string // the only name under which the page is served
 	token string // in the address; good once
 	used  atomic.Bool
 	key   string // what the token is exchanged for
@@ -124,21 +132,20 @@ func (g *guard) protect(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		if loopback(r.Host) {
+		if g.named(r.Host) {
 			next.ServeHTTP(w, r)
 		} else {
-			refuse(w, http.StatusForbidden, "this page is not served under that name")
+			refuse(w, http.StatusForbidden, "this page is not served under that name; open the address that `amberfs ui` printed")
 		}
 	})
 }
 
-// loopback reports whether a Host header names the loopback interface, on any port.
-func loopback(host string) bool {
+// named reports whether a Host header names the page, on any port: ssh may forward another one.
+func (g *guard) named(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	host = strings.Trim(host, "[]")
-	return slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host)
+	return host == g.host
 }
 
 func (g *guard) enter(w http.ResponseWriter, r *http.Request) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -80,14 +81,14 @@ func TestBrokenAnswersAreQuiet(t *testing.T) {
 }
 
 type visitor struct {
-	t   *testing.T
-	h   http.Handler
-	key string
+	t         *testing.T
+	h         http.Handler
+	host, key string
 }
 
 func (v *visitor) do(method, path, body string, set ...func(*http.Request)) *httptest.ResponseRecorder {
 	v.t.Helper()
-	r := httptest.NewRequest(method, "http://127.0.0.1:4711"+path, strings.NewReader(body))
+	r := httptest.NewRequest(method, "http://"+v.host+":4711"+path, strings.NewReader(body))
 	r.Header.Set(sessionHeader, v.key)
 	for _, f := range set {
 		f(r)
@@ -100,7 +101,7 @@ func (v *visitor) do(method, path, body string, set ...func(*http.Request)) *htt
 func enter(t *testing.T, o Options) *visitor {
 	t.Helper()
 	p := New(o)
-	v := &visitor{t: t, h: p.Handler()}
+	v := &visitor{t: t, h: p.Handler(), host: p.guard.host}
 	w := v.do("POST", "/session", fmt.Sprintf(`{"token":%q}`, p.Token()))
 	var got struct{ Key string }
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || len(got.Key) != 64 {
@@ -119,7 +120,8 @@ func enter(t *testing.T, o Options) *visitor {
 // A browser may keep the files of the page, whose addresses are those of this binary only, and
 // nothing else.
 func TestKept(t *testing.T) {
-	v := &visitor{t: t, h: New(Options{Daemon: &daemon{}}).Handler()}
+	p := New(Options{Daemon: &daemon{}})
+	v := &visitor{t: t, h: p.Handler(), host: p.guard.host}
 	page := v.do("GET", "/", "")
 	files := regexp.MustCompile(`"(/static/[^"]+)"`).FindAllStringSubmatch(page.Body.String(), -1)
 	if kept := page.Header().Get("Cache-Control"); kept != "no-store" || len(files) < 10 {
@@ -139,7 +141,8 @@ func TestKept(t *testing.T) {
 }
 
 func TestWithoutSession(t *testing.T) {
-	v := &visitor{t: t, h: New(Options{Daemon: &daemon{}}).Handler()}
+	p := New(Options{Daemon: &daemon{}})
+	v := &visitor{t: t, h: p.Handler(), host: p.guard.host}
 	for path, method := range map[string]string{
 		"/session": "GET", "/api/v1/list": "POST", "/file?path=a": "GET", "/image?path=a": "GET",
 	} {
@@ -163,7 +166,8 @@ func TestOtherNamesAndSites(t *testing.T) {
 	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
 	from := func(k, val string) func(*http.Request) { return func(r *http.Request) { r.Header.Set(k, val) } }
 	for name, want := range map[string]int{
-		"127.0.0.1:4711": 200, "localhost:99": 200, "[::1]:4711": 200, "evil.example": 403, "127.0.0.1.evil.example:4711": 403, "": 403,
+		v.host + ":4711": 200, v.host + ":99": 200, v.host: 200, "127.0.0.1:4711": 403, "localhost:99": 403, "[::1]:4711": 403, "localhost": 403,
+		"x.localhost:4711": 403, "x." + v.host: 403, v.host + ".evil.example:4711": 403, "evil.example": 403, "": 403,
 	} {
 		if w := v.do("POST", "/api/v1/list", "{}", host(name)); w.Code != want {
 			t.Errorf("Host %q: %d, want %d", name, w.Code, want)
@@ -174,6 +178,23 @@ func TestOtherNamesAndSites(t *testing.T) {
 	}
 	if w := v.do("POST", "/api/v1/list", "{}", from("Sec-Fetch-Site", "cross-site")); w.Code != 403 {
 		t.Errorf("POST from another site: %d, want 403", w.Code)
+	}
+}
+
+// TestEachPageHasItsOrigin: what an earlier server on the same port left in a browser is not of the origin
+// of the next page.
+func TestEachPageHasItsOrigin(t *testing.T) {
+	seen := map[string]bool{}
+	for range 100 {
+		p := New(Options{})
+		u, err := url.Parse(p.URL("4711"))
+		if err != nil || u.Port() != "4711" || !strings.HasSuffix(u.Hostname(), ".localhost") || len(u.Hostname()) < 30 || u.Fragment != "token="+p.Token() {
+			t.Fatal(u, err)
+		}
+		if seen[u.Host] {
+			t.Fatal("twice: ", u.Host)
+		}
+		seen[u.Host] = true
 	}
 }
 

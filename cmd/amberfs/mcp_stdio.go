@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// maxMessage bounds a message of a client, in bytes. The SDK has the same bound.
+const maxMessage = mcp.DefaultMaxLineLength
+
+// The errors of JSON-RPC for lines that are no requests.
+const (
+	codeParse   = -32700
+	codeInvalid = -32600
+)
+
+// stdioTransport is the standard input and output. The SDK ends a session at the first
+// line that is no message; here such a line is answered with an error, and the next one is read.
+func stdioTransport(in io.Reader, out io.Writer) *mcp.IOTransport {
+	w := &lockedWriter{w: out}
+	r, pipe := io.Pipe()
+	go func() { pipe.CloseWithError(passMessages(bufio.NewReader(in), pipe, w)) }()
+	return &mcp.IOTransport{Reader: r, Writer: w}
+}
+
+// lockedWriter writes one message at a time.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+func (l *lockedWriter) Close() error { return nil } // of the process
+
+// passMessages passes on each line that is a message, and answers the others.
+func passMessages(in *bufio.Reader, to, answers io.Writer) error {
+	for {
+		line, long, err := messageLine(in)
+		if err != nil && len(line) == 0 && !long {
+			return err
+		}
+		line = bytes.TrimSpace(line)
+		code, text := 0, ""
+		switch _, derr := jsonrpc.DecodeMessage(line); {
+		case long:
+			code, text = codeInvalid, "the message is too long"
+		case len(line) == 0:
+			continue
+		case !json.Valid(line):
+			code, text = codeParse, "the line is not valid JSON"
+		case line[0] == '[':
+			code, text = codeInvalid, "batches are not supported"
+		case derr != nil:
+			code, text = codeInvalid, "the line is not a message of JSON-RPC: "+derr.Error()
+		}
+		if code == 0 {
+			if _, err := to.Write(append(line, '\n')); err != nil {
+				return err // the session has ended
+			}
+			continue
+		}
+		var asked struct {
+			ID json.RawMessage `json:"id"`
+		}
+		_ = json.Unmarshal(line, &asked) // without an id, it is null
+		if len(asked.ID) == 0 || asked.ID[0] == '{' || asked.ID[0] == '[' {
+			asked.ID = json.RawMessage("null")
+		}
+		answer, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": asked.ID, "error": map[string]any{"code": code, "message": text}})
+		if err == nil {
+			_, err = answers.Write(append(answer, '\n'))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// messageLine reads a line; of one that is too long only that it is.
+func messageLine(in *bufio.Reader) (line []byte, long bool, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		if long = long || len(line)+len(part) > maxMessage; long {
+			line = nil
+		} else {
+			line = append(line, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, long, err
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
+
+// TestMCPMalformedLines: a line that is no message is answered with an error, and the session goes on.
+func TestMCPMalformedLines(t *testing.T) {
+	a := newApp(nil, io.Discard, io.Discard)
+	a.dir = t.TempDir()
+	s, err := newMCPServer(a, "standard")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, lines := io.Pipe()
+	answers, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(context.Background(), stdioTransport(in, out)) }()
+	read := bufio.NewReader(answers)
+	ask := func(line string) (id any, code int) {
+		t.Helper()
+		if _, err := io.WriteString(lines, line+"\n"); err != nil {
+			t.Fatalf("%.60q: %v", line, err)
+		}
+		text, err := read.ReadBytes('\n')
+		var got struct {
+			ID    any
+			Error struct{ Code int }
+		}
+		if err == nil {
+			err = json.Unmarshal(text, &got)
+		}
+		if err != nil {
+			t.Fatalf("%.60q: %q, %v", line, text, err)
+		}
+		return got.ID, got.Error.Code
+	}
+	if id, code := ask(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`); id != 1.0 || code != 0 {
+		t.Fatal(id, code)
+	}
+	if _, err := io.WriteString(lines, "\n\r\n"+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		line string
+		id   any
+		code int
+	}{
+		{"x", nil, codeParse},
+		{`{"jsonrpc":"2.0","id":7,"method":`, nil, codeParse},
+		{"\xff\x00", nil, codeParse},
+		{`{} {}`, nil, codeParse},
+		{"7", nil, codeInvalid},
+		{"null", nil, codeInvalid},
+		{"{}", nil, codeInvalid},
+		{`{"jsonrpc":"1.0","id":8,"method":"ping"}`, 8.0, codeInvalid},
+		{`{"jsonrpc":"2.0","id":{},"method":"ping"}`, nil, codeInvalid},
+		{`[]`, nil, codeInvalid},
+		{`[{"jsonrpc":"2.0","id":9,"method":"ping"}]`, nil, codeInvalid},
+		{`{"jsonrpc":"2.0","id":10,"method":"nosuch"}`, 10.0, -32601},
+		{`{"x":"` + strings.Repeat("x", maxMessage) + `"}`, nil, codeInvalid},
+	} {
+		if id, code := ask(c.line); id != c.id || code != c.code {
+			t.Errorf("%.60q: id %v, code %d, want %v and %d", c.line, id, code, c.id, c.code)
+		}
+		if id, code := ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, 100+i)); id != float64(100+i) || code != 0 {
+			t.Errorf("after %.60q: id %v, code %d", c.line, id, code)
+		}
+	}
+	lines.Close()
+	<-ended
+}

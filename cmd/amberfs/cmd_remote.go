@@ -45,7 +45,9 @@ func remoteAddCommand(a *app) *cobra.Command {
 that it does not provide are reported.
 
 --recipient encrypts everything on a new remote. The service then sees sizes, times and
-names only. AMBERFS_AGE_IDENTITY names the file that decrypts it.`,
+names only. AMBERFS_AGE_IDENTITY names the file that decrypts it. The store keeps the
+keys: if the remote has others later, nothing is sent. "amberfs remote remove" and
+another add agree to them.`,
 		Example: `  amberfs remote add team s3://bucket/team
   amberfs remote add nas file:///mnt/nas/amberfs
   amberfs remote add hub oci://ghcr.io/me/workspaces --recipient age1...`,

@@ -22,6 +22,7 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
@@ -88,7 +89,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	if err := check(&cfg, s); err != nil {
 		return nil, err
 	}
-	if cfg.Shared {
+	if cfg.Shared && mounts.Privileged() { // else it is mounted by fusermount3
 		if err := PrivateMounts(); err != nil {
 			return nil, err
 		}

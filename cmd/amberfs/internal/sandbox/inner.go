@@ -14,7 +14,6 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // Inner is the process in the namespaces. It returns the program's exit status. note prints
@@ -36,20 +35,16 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 	}()
 	signals := catch(ctx)
 	defer signals.stop()
-	if err := daemon.PrivateMounts(); err != nil {
-		return 0, err
-	}
 	if err := AdoptOrphans(); err != nil {
 		return 0, err
 	}
-	if err := attach(c); err != nil {
-		return 0, err
+	if !c.Plain {
+		if err := errors.Join(daemon.PrivateMounts(), attach(c)); err != nil {
+			return 0, err
+		}
 	}
 	defer reapRest(0)
-	dir := c.Mountpoint
-	if c.Fork != "" && !c.InPlace {
-		dir = filepath.Join(dir, naming.ForksDir, c.Fork)
-	}
+	dir := c.dir()
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); c.UserNS && !c.Root && c.Temp == "" {
 		if err != nil {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
+	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/service"
@@ -42,6 +44,7 @@ type Config struct {
 	UserNS bool   `json:"user_ns"` // the namespaces include one for users
 	Shared string `json:"shared"`  // mount point of the daemon that serves Store
 	Tree   bool   `json:"tree"`    // the daemon has sent a copy of the mount
+	Plain  bool   `json:"plain"`   // there are no namespaces; the program runs at Shared
 	Daemon int    `json:"-"`       // the process that was started for Store, 0 if one served it
 }
 
@@ -105,13 +108,17 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 		return 0, err
 	}
 	defer func() {
-		if c.Temp != "" {
+		if c.Temp != "" && !c.Plain {
 			_ = unix.Kill(c.Daemon, unix.SIGKILL) // the store is removed
 		}
 		leave(joined, s)
 	}()
 	if err := before(&c); err != nil {
 		return 0, err
+	}
+	if c.Plain {
+		s(daemon.Message{Note: "this system forbids namespaces to ordinary users, so the command runs at another path: " + c.dir() +
+			"\n\tabsolute paths to " + c.Mountpoint + " lead to the original"})
 	}
 	if c.InPlace {
 		used, err := service.Join(ctx, c.Store, "", c.Fork)
@@ -138,7 +145,9 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	if keep != nil {
 		cmd.ExtraFiles[lockFD-configFD] = keep.lock
 	}
-	cmd.SysProcAttr = namespaces(c.UserNS)
+	if cmd.SysProcAttr = namespaces(c.UserNS); c.Plain {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
+	}
 	signals := catch(ctx)
 	defer signals.stop()
 	err = cmd.Start()
@@ -148,6 +157,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	}
 	joined.Tree.Close()
 	signals.pass(cmd.Process)
+	stopWith(cmd.Process.Pid)
 	err = cmd.Wait()
 	st, err := status(cmd.ProcessState, err)
 	reapRest(c.Daemon)
@@ -175,6 +185,36 @@ func leave(j *service.Joined, s daemon.Starter) {
 		s(daemon.Message{Note: "the daemon has not ended yet; nothing acknowledged is lost"})
 	}
 	j.Close()
+}
+
+// dir is where the program runs.
+func (c *Config) dir() string {
+	dir := c.Mountpoint
+	if c.Plain {
+		dir = c.Shared
+	}
+	if c.Fork != "" && (c.Plain || !c.InPlace) {
+		dir = filepath.Join(dir, naming.ForksDir, c.Fork)
+	}
+	return dir
+}
+
+// plainPoint is where a store is mounted by fusermount3 if an ordinary user cannot have
+// namespaces. The directory above it exists then.
+func plainPoint(store string) (string, error) {
+	dir := env.Get("XDG_RUNTIME_DIR")
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(os.TempDir(), fmt.Sprintf("amberfs-%d", os.Geteuid()))
+	}
+	dir = filepath.Join(dir, "amberfs")
+	sum := sha256.Sum256([]byte(store))
+	return filepath.Join(dir, fmt.Sprintf("%s-%x", filepath.Base(store), sum[:4])), os.MkdirAll(dir, 0o700)
+}
+
+// forbidden reports whether an error can be that of a system that gives an ordinary user no
+// namespaces, or gives it one in which nothing can be mounted.
+func forbidden(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES) || fail.KindOf(err) == fail.Denied
 }
 
 func namespaceError(user bool, err error) error {
@@ -228,6 +268,12 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 			attr := namespaces(c.UserNS)
 			attr.Setsid, attr.Pdeathsig = true, 0
 			ready, cmd, err := daemon.Spawn(ctx, cfg, s, attr)
+			if err != nil && c.UserNS && !c.Root && forbidden(err) {
+				c.UserNS = false
+				if cfg.Mountpoint, err = plainPoint(c.Store); err == nil {
+					ready, cmd, err = daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
+				}
+			}
 			if err != nil {
 				return namespaceError(c.UserNS, err)
 			}
@@ -237,6 +283,8 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 	})
 	if err == nil {
 		c.Shared, c.Tree = j.Mountpoint, j.Tree != nil
+		point, _ := plainPoint(c.Store)
+		c.Plain = j.Mountpoint == point && !c.Root
 	}
 	return j, err
 }

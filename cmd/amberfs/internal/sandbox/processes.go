@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -55,8 +56,38 @@ func run(cmd *exec.Cmd, started func()) (int, error) {
 		return commandError(cmd.Args[0], err)
 	}
 	started()
+	stopWith(cmd.Process.Pid)
 	err := cmd.Wait()
 	return status(cmd.ProcessState, err)
+}
+
+// stopWith returns when a child has ended. If the child stops, this process stops too, as
+// the shell that waits for it expects, and they go on together.
+func stopWith(pid int) {
+	const settle, cldStopped = 20 * time.Millisecond, 5
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || info.Code != cldStopped {
+			return
+		}
+		_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // it is reported once
+		// The terminal stops this process with the child, and both go on at the same time.
+		if time.Sleep(settle); stopped(pid) {
+			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+			_ = unix.Kill(pid, unix.SIGCONT)
+		}
+	}
+}
+
+// stopped reports whether a process is stopped.
+func stopped(pid int) bool {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // it may have ended
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return strings.HasPrefix(rest, "T")
 }
 
 func (p *passer) stop() { signal.Stop(p.ch) }

@@ -118,6 +118,9 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 		}
 	}
 	for view, w := range c.workspaces {
+		if err := p.joinStored(view, w); err != nil {
+			return err
+		}
 		set := actors.Union(w.actors...)
 		h, err := interval.Put(p.cas, set)
 		if err != nil {
@@ -138,6 +141,27 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 			}
 		})
 	}
+	return nil
+}
+
+// joinStored makes one object of those that have the changes of a workspace before the
+// present ones, if there are many.
+func (p *checkpointer) joinStored(view uint32, w *frozen) error {
+	was := w.record.ActorSets
+	if len(was) <= maxStored {
+		return nil
+	}
+	h, err := interval.Put(p.cas, p.union(interval.Changes{Stored: was}))
+	if err != nil {
+		return err
+	}
+	joined := slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
+	w.record.ActorSets = joined
+	p.alter(func(*live.Tx) {
+		if w, ok := p.cat.workspaces[view]; ok && slices.Equal(w.early.Stored, was) {
+			w.early.Stored = joined
+		}
+	})
 	return nil
 }
 

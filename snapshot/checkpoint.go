@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
@@ -44,6 +46,7 @@ type checkpointer struct {
 	records atomic.Uint64 // that the journal had by then
 	changes atomic.Int64  // by restores and promotions since
 	needed  atomic.Int64  // from there on something of the journal is needed
+	failing atomic.Pointer[string]
 }
 
 func (p *checkpointer) checkpointLoop() {
@@ -154,6 +157,64 @@ func (p *checkpointer) Hold(ctx context.Context, fn func(error) error) error {
 
 // checkpoint is Checkpoint with mu held.
 func (p *checkpointer) checkpoint(ctx context.Context) error {
+	err := p.makeCheckpoint(ctx)
+	if err == nil || ctx.Err() == nil {
+		p.noteOutcome(err)
+	}
+	return err
+}
+
+// failedName is the file in the store that says why the last checkpoint failed. Until one
+// succeeds the journal has what is not stored.
+const failedName = "checkpoint.failed"
+
+// noteOutcome keeps the error of a checkpoint for the status, and on disk for the program
+// that unmounts the store.
+func (p *checkpointer) noteOutcome(err error) {
+	name := filepath.Join(p.dir, failedName)
+	if err == nil {
+		if p.failing.Swap(nil) != nil {
+			_ = p.opt.FS.Remove(name) // nobody reads it while the store is mounted
+		}
+		return
+	}
+	p.metrics.Note(func(m *info.Metrics) { m.CheckpointsFailed++ })
+	text := err.Error()
+	if old := p.failing.Swap(&text); old == nil || *old != text {
+		if err := vfs.WriteFile(p.opt.FS, name, []byte(text)); err != nil {
+			p.logger.Warn("cannot write down why the checkpoint failed", "err", err)
+		}
+	}
+}
+
+// CheckpointFailed returns why the last checkpoint of the store in dir failed, "" if it did not.
+func CheckpointFailed(dir string) string {
+	root, err := vfs.OpenBeneath(dir)
+	if err != nil {
+		return ""
+	}
+	defer root.Close()
+	b, _ := vfs.ReadFile(root, filepath.Join(dir, failedName))
+	return string(b[:min(len(b), 4<<10)])
+}
+
+// loadOutcome finds out whether the last checkpoint before this opening failed.
+func (p *checkpointer) loadOutcome() {
+	if b, err := vfs.ReadFile(p.opt.FS, filepath.Join(p.dir, failedName)); err == nil {
+		text := string(b)
+		p.failing.Store(&text)
+	}
+}
+
+// Failing returns why the last checkpoint failed, "" if it did not.
+func (p *checkpointer) Failing() string {
+	if text := p.failing.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+func (p *checkpointer) makeCheckpoint(ctx context.Context) error {
 	start := time.Now()
 	c, err := p.beginCheckpoint()
 	if err != nil {

@@ -40,6 +40,12 @@ func (w *Workspace) Status() info.Status {
 			st.Health = "the store's disk is full; delete snapshots and run `amberfs gc`"
 		}
 	}
+	if failing := s.ckpt.Failing(); st.Health == "ok" && failing != "" {
+		st.Health = "changes are not stored: the last checkpoint failed; the journal has them"
+		if !w.rec.Fork { // it may name another fork
+			st.Health += ": " + failing
+		}
+	}
 	if st.Health == "ok" && st.UnsharedLimit > 0 && st.UnsharedBytes >= st.UnsharedLimit-usage.CreateBytes {
 		st.Health = fmt.Sprintf("the fork has reached its limit of %d bytes; delete files, and snapshots that contain them", st.UnsharedLimit)
 	}

@@ -202,6 +202,7 @@ func (s opening) open() error {
 		s.forest.SetSource(s.src.With(s.objects.Near()))
 	}
 	s.room.Stored.Store(s.cas.Stats().Stored)
+	s.ckpt.loadOutcome()
 	if !s.opt.Quiet {
 		s.loops.Start("sealing", s.seal.Loop)
 		s.loops.Start("checkpoints", s.ckpt.checkpointLoop)

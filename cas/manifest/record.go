@@ -26,7 +26,7 @@ const (
 )
 
 // Limits of keys and of the bytes of a copy. Tests set them lower. The second is more than
-// the log of a full manifest has before it is written anew.
+// the log of a full manifest has before it is written again.
 var (
 	maxEntries       = 1 << 20
 	maxFile    int64 = 2 << 30

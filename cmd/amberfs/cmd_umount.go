@@ -13,8 +13,10 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func umountCommand(a *app) *cobra.Command {
@@ -24,7 +26,8 @@ func umountCommand(a *app) *cobra.Command {
 		Aliases: []string{"unmount"},
 		Short:   "Unmount a workspace",
 		Long: `Unmounts a workspace and waits until its daemon has ended. Then everything
-acknowledged is in the store, and the store can be mounted or copied.
+acknowledged is in the store, and the store can be mounted or copied. If the last
+checkpoint failed, umount says why on standard error.
 
 If programs use the mount, umount names them and exits with status 5.
 
@@ -106,6 +109,10 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	done.Mountpoint = ended.Mountpoint
 	if err := wait(ctx); err != nil { // what is left is sealed
 		return err
+	}
+	if reason := snapshot.CheckpointFailed(m.Source); reason != "" {
+		fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(fmt.Sprintf(
+			"the last checkpoint of %s failed; nothing is lost, the journal has what is not stored: %s", m.Source, reason), ""))
 	}
 	return a.print(done, func() {})
 }

@@ -13,18 +13,20 @@ type Recorder struct {
 
 // Metrics count what the store did since it was opened. Times are in milliseconds.
 type Metrics struct {
-	Snapshots       int64   `json:"snapshots"`
-	LastSnapshotMs  float64 `json:"last_snapshot_ms"`
-	Restores        int64   `json:"restores"`
-	LastRestoreMs   float64 `json:"last_restore_ms"`
-	Forks           int64   `json:"forks"`
-	LastForkMs      float64 `json:"last_fork_ms"`
-	Stored          int64   `json:"stored"`
-	LastStoreMs     float64 `json:"last_store_ms"`
-	PackedBytes     int64   `json:"packed_bytes"`
-	Checkpoints     int64   `json:"checkpoints"`
-	LastCheckpoint  float64 `json:"last_checkpoint_ms"`
-	GarbageCollects int64   `json:"gcs"`
+	Snapshots      int64   `json:"snapshots"`
+	LastSnapshotMs float64 `json:"last_snapshot_ms"`
+	Restores       int64   `json:"restores"`
+	LastRestoreMs  float64 `json:"last_restore_ms"`
+	Forks          int64   `json:"forks"`
+	LastForkMs     float64 `json:"last_fork_ms"`
+	Stored         int64   `json:"stored"`
+	LastStoreMs    float64 `json:"last_store_ms"`
+	PackedBytes    int64   `json:"packed_bytes"`
+	Checkpoints    int64   `json:"checkpoints"`
+	LastCheckpoint float64 `json:"last_checkpoint_ms"`
+	// CheckpointsFailed is how many failed.
+	CheckpointsFailed int64 `json:"checkpoints_failed"`
+	GarbageCollects   int64 `json:"gcs"`
 }
 
 func MsSince(start time.Time) float64 { return float64(time.Since(start).Microseconds()) / 1000 }

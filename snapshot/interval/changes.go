@@ -36,6 +36,10 @@ func (c *Changes) Take(o Changes) {
 	c.Sets = append(slices.Clip(c.Sets), o.Sets...)
 }
 
+// maxNames is how many names a list has at most, beside Unknown, which stands for the rest: it
+// is in records of the catalogue.
+const maxNames = 1024
+
 // JoinNames returns all names, in order.
 func JoinNames(a, b []string) []string {
 	if len(b) == 0 {
@@ -43,7 +47,13 @@ func JoinNames(a, b []string) []string {
 	}
 	out := slices.Concat(a, b)
 	slices.Sort(out)
-	return slices.Compact(out)
+	out = slices.Compact(out)
+	if len(out) > maxNames {
+		out = append(out[:maxNames], actors.Unknown)
+		slices.Sort(out)
+		out = slices.Compact(out)
+	}
+	return out
 }
 
 // Union loads sets and joins them. What cannot be read any more is by actors.Unknown: no
@@ -66,10 +76,22 @@ func (c Changes) Union(objects content.ObjectStore, logger *slog.Logger) *actors
 	return all
 }
 
-// Put writes the object of a set, none of an empty one.
+// maxSet is the largest object of a set. Tests set it lower.
+var maxSet = cas.MaxObject
+
+// Put writes the object of a set, none of an empty one. In a set that is larger than an
+// object, each actor changed everything.
 func Put(objects content.ObjectStore, set *actors.Set) (cas.Hash, error) {
 	if set.Empty() {
 		return cas.Hash{}, nil
 	}
-	return objects.Put(cas.KindTree, set.Encode())
+	b := set.Encode()
+	if len(b) > maxSet {
+		var all actors.Set
+		for _, name := range set.Actors() {
+			all.AddRest(name)
+		}
+		b = all.Encode()
+	}
+	return objects.Put(cas.KindTree, b)
 }

@@ -129,6 +129,7 @@ func collect(ch chan<- prometheus.Metric, requests map[string]uint64, st info.St
 			send(prometheus.GaugeValue, "last_operation_seconds", "Duration of the last operation.", o.ms/1000, []string{"operation", o.name})
 		}
 	}
+	count("checkpoints_failed_total", "Checkpoints that failed; the journal has what they would have stored.", ops.CheckpointsFailed)
 	gauge("snapshots", "Snapshots of main.", int64(st.Snapshots), "workspace", st.Workspace)
 	gauge("files", "Files of main.", st.Files, "workspace", st.Workspace)
 	gauge("logical_bytes", "Sum of the file sizes of main.", st.LogicalBytes, "workspace", st.Workspace)

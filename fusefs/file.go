@@ -173,7 +173,7 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 		return 0, fs.status("copy_file_range", to, err)
 	}
 	fs.event(Event{Caller: who, Action: events.Modified, Node: to})
-	return uint32(n), fs.status("copy_file_range", to, fs.killPriv(to, &in.InHeader))
+	return uint32(n), fs.status("copy_file_range", to, fs.killPriv(to, &h))
 }
 
 // Ioctl has none to offer. ENOTTY, unlike ENOSYS, is what programs expect of a file

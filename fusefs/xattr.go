@@ -2,12 +2,14 @@ package fusefs
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/control"
+	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -76,8 +78,8 @@ func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string,
 	return fit(value, dest)
 }
 
-// ListXAttr lists names, each ended by a zero byte. Those of the trusted
-// namespace are for root only.
+// ListXAttr lists names, each ended by a zero byte. Those of the trusted namespace are for
+// administrators: the kernel refuses their values to others, and leaves the names to us.
 func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
 	if fs.opts.NoXattr {
 		return 0, fuse.ENOSYS
@@ -91,8 +93,10 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 		return 0, fs.status("listxattr", id, err)
 	}
 	var list []byte
+	isTrusted := func(name string) bool { return strings.HasPrefix(name, "trusted.") }
+	hidden := slices.ContainsFunc(names, isTrusted) && !process.Admin(int(h.Pid), h.Uid)
 	for _, n := range names {
-		if fs.passXattr(n) {
+		if fs.passXattr(n) && !(hidden && isTrusted(n)) {
 			list = append(append(list, n...), 0)
 		}
 	}

@@ -41,14 +41,14 @@ var meanings = map[Kind]struct {
 }{
 	"":       {0, http.StatusOK, ""},
 	Failed:   {1, http.StatusInternalServerError, ""},
-	Denied:   {1, http.StatusForbidden, errs.Perm},
-	Conflict: {8, http.StatusConflict, errs.Busy},
 	Usage:    {2, http.StatusBadRequest, errs.Invalid},
 	NotFound: {3, http.StatusNotFound, errs.NotExist},
 	Exists:   {4, http.StatusConflict, errs.Exist},
 	Busy:     {5, http.StatusLocked, errs.Busy},
 	NoSpace:  {6, http.StatusInsufficientStorage, errs.NoSpace},
 	Damage:   {7, http.StatusInternalServerError, errs.Damaged},
+	Conflict: {8, http.StatusConflict, errs.Busy},
+	Denied:   {9, http.StatusForbidden, errs.Perm},
 }
 
 // Exit is the exit status of a command that failed so, 0 for "".
@@ -146,6 +146,8 @@ func KindOf(err error) Kind {
 		return Busy
 	case errno == syscall.ENOSPC || errno == syscall.EDQUOT:
 		return NoSpace
+	case errors.Is(err, fs.ErrPermission):
+		return Denied
 	}
 	return Failed
 }

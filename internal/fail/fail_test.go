@@ -24,10 +24,20 @@ func TestKindOf(t *testing.T) {
 		{fmt.Errorf("write: %w", syscall.ENOSPC), NoSpace},
 		{fmt.Errorf("write: %w", syscall.EDQUOT), NoSpace},
 		{syscall.EBUSY, Busy},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, Denied},
 		{syscall.EIO, Failed},
 	} {
 		if got := KindOf(c.err); got != c.want {
 			t.Errorf("KindOf(%v) = %q, want %q", c.err, got, c.want)
+		}
+	}
+}
+
+// TestExit: scripts tell a conflict, of which nothing was touched, from what failed.
+func TestExit(t *testing.T) {
+	for i, k := range []Kind{"", Failed, Usage, NotFound, Exists, Busy, NoSpace, Damage, Conflict, Denied} {
+		if k.Exit() != i {
+			t.Errorf("%s ends with %d, not %d", k, k.Exit(), i)
 		}
 	}
 }

@@ -93,6 +93,30 @@ func InGroup(id int, gid uint32) bool {
 	return err == nil && slices.Contains(strings.Fields(field(string(b), "Groups")), strconv.FormatUint(uint64(gid), 10))
 }
 
+// Admin reports whether a visible thread has CAP_SYS_ADMIN in the first user namespace of the
+// machine, or acts for a user, by the id in its request, who is root and not its own: overlayfs
+// reads its layers as the user that mounted it.
+func Admin(id int, uid uint32) bool {
+	b, err := read(id, "status")
+	if err != nil {
+		return false
+	}
+	if uids := strings.Fields(field(string(b), "Uid")); uid == 0 && len(uids) == 4 && uids[3] != "0" {
+		return true
+	}
+	caps, err := strconv.ParseUint(field(string(b), "CapEff"), 16, 64)
+	if err != nil || caps&(1<<unix.CAP_SYS_ADMIN) == 0 {
+		return false
+	}
+	const first = 0xEFFFFFFD // PROC_USER_INIT_INO
+	var ns unix.Stat_t
+	if unix.Stat(fmt.Sprintf("/proc/%d/ns/user", id), &ns) == nil {
+		return ns.Ino == first
+	}
+	b, err = read(id, "uid_map") // everybody may read it
+	return err == nil && slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
+}
+
 // Command returns the name of the program of a visible process, else "".
 func Command(id int) string {
 	b, err := read(id, "comm")

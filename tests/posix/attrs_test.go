@@ -3,6 +3,8 @@ package posix_test
 import (
 	"io"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -258,4 +260,62 @@ func TestFileHandles(t *testing.T) {
 func dropCaches(t *testing.T) {
 	t.Helper()
 	must(t, os.WriteFile("/proc/sys/vm/drop_caches", []byte("2"), 0))
+}
+
+// TestXattrTrusted: names of the trusted namespace are listed to administrators alone.
+func TestXattrTrusted(t *testing.T) {
+	needRoot(t)
+	dir := target(t, "-o", "allow_other")
+	path := write(t, dir+"/f", "x")
+	f := open(t, path, os.O_RDONLY) // others cannot reach its path
+	must(t, unix.Setxattr(path, "trusted.t", []byte("t"), 0))
+	must(t, unix.Setxattr(path, "user.u", []byte("u"), 0))
+	// list runs in a thread that changes itself and ends then.
+	list := func(become func() error) string {
+		listed := make(chan string)
+		go func() {
+			runtime.LockOSThread()
+			if err := become(); err != nil {
+				listed <- err.Error()
+				return
+			}
+			buf := make([]byte, 1<<10)
+			n, err := unix.Flistxattr(int(f.Fd()), buf)
+			if err != nil {
+				listed <- err.Error()
+				return
+			}
+			names := strings.Split(strings.TrimRight(string(buf[:n]), "\x00"), "\x00")
+			names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "security.") })
+			slices.Sort(names)
+			listed <- strings.Join(names, " ")
+		}()
+		return <-listed
+	}
+	without := func() error { // CAP_SYS_ADMIN
+		h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var caps [2]unix.CapUserData
+		if err := unix.Capget(&h, &caps[0]); err != nil {
+			return err
+		}
+		caps[0].Effective &^= 1 << unix.CAP_SYS_ADMIN
+		return unix.Capset(&h, &caps[0])
+	}
+	nobody := func() error { // of this thread alone
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
+			return errno
+		}
+		return nil
+	}
+	for what, c := range map[string]struct {
+		become func() error
+		want   string
+	}{
+		"root": {func() error { return nil }, "trusted.t user.u"}, "without CAP_SYS_ADMIN": {without, "user.u"},
+		"another user": {nobody, "user.u"},
+	} {
+		if got := list(c.become); got != c.want {
+			t.Errorf("%s: %q is listed, not %q", what, got, c.want)
+		}
+	}
 }

@@ -141,7 +141,7 @@ func TestApplyKeepsWhatIsSaved(t *testing.T) {
 	}
 }
 
-// A name that is new stays, too, if somebody else had it first.
+// A name that is new stays, too, if another program had it first.
 func TestApplyKeepsWhatIsNew(t *testing.T) {
 	a, s, dir := saved(t, "in place")
 	s.seen = place{}

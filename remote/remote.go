@@ -55,7 +55,7 @@ type Options struct {
 	// Allowed is asked before each request whether the remote may be contacted. May be nil.
 	Allowed func(url string) error
 	// Recipients is asked once whether the remote may have the recipients that its format has. The
-	// format is not authenticated: whoever stores the remote can change it. May be nil.
+	// format is not authenticated: the service that stores the remote can change it. May be nil.
 	Recipients func(url string, found []string) error
 	// Timeout bounds a read; 30 s by default, negative for none.
 	Timeout time.Duration

@@ -37,11 +37,16 @@ func hookCommand(a *app) *cobra.Command {
 		Short: "Take a snapshot before an agent's turn",
 		Long: `Reads the JSON object that an agent (claude, codex, gemini or generic) sends to its
 hooks. Takes a snapshot of kind turn, turn-N, if anything changed since the newest one,
-with the prompt as its message. What the agent changes from then on is by the actor
+with the prompt as its message. The agent's later changes are attributed to the actor
 AGENT/SESSION. The object's "cwd" selects the workspace.
 
 The exit status is always 0, within two seconds, so that a hook cannot stop the agent.
-If it did nothing, it prints why on standard error.`,
+If it did nothing, it prints why on standard error. If it failed, the reason is in
+$XDG_STATE_HOME/amberfs/hook.log (~/.local/state), and the agent shows it once a
+session.
+
+Codex runs the hook of a project only if you trust the folder, and after you have
+reviewed the hook with /hooks.`,
 		Example: `  amberfs hook --install claude
   amberfs hook claude < event.json
   amberfs undo --by claude/SESSION`,
@@ -55,20 +60,22 @@ If it did nothing, it prints why on standard error.`,
 			}
 			ctx, stop := context.WithTimeout(cmd.Context(), hookTime)
 			defer stop()
-			done := make(chan error, 1) // nothing waits for what hangs: the process ends
+			type result struct {
+				in  hookInput
+				err error
+			}
+			done := make(chan result, 1) // nothing waits for what hangs: the process ends
 			go func() {
-				done <- guard.Do(func() error { return a.turn(ctx, agent) })
+				var r result
+				r.err = guard.Do(func() error { return a.turn(ctx, agent, &r.in) })
+				done <- r
 			}()
-			var err error
+			r := result{err: errors.New("it took too long")}
 			select {
-			case err = <-done:
+			case r = <-done:
 			case <-ctx.Done():
-				err = errors.New("it took too long")
 			}
-			if err != nil {
-				text, _, _ := strings.Cut(err.Error(), "\n")
-				a.note("hook: nothing was done: %s", text)
-			}
+			a.hookEnded(agent, r.in, r.err)
 			return nil
 		},
 	}
@@ -77,13 +84,42 @@ If it did nothing, it prints why on standard error.`,
 	return cmd
 }
 
-func (a *app) turn(ctx context.Context, agent string) error {
-	var in struct {
-		Prompt, Cwd string
-		Session     string `json:"session_id"`
-		Turn        string `json:"turn_id"`
+// hookInput is what agents send to hooks.
+type hookInput struct {
+	Prompt, Cwd string
+	Session     string `json:"session_id"`
+	Turn        string `json:"turn_id"`
+}
+
+// errNothingChanged is no failure: the newest snapshot has the state before the turn.
+var errNothingChanged = errors.New("nothing changed")
+
+// hookEnded has the user hear of a hook that failed: standard error is seen by nobody.
+func (a *app) hookEnded(agent string, in hookInput, err error) {
+	f := hooks.StateFailures()
+	if err == nil {
+		f.Worked()
+		return
 	}
-	if err := json.NewDecoder(io.LimitReader(a.stdin, maxHookInput)).Decode(&in); err != nil {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	a.note("hook: nothing was done: %s", text)
+	if errors.Is(err, errNothingChanged) {
+		f.Worked()
+		return
+	}
+	warn, log := f.Failed(agent, in.Session, cmp.Or(a.dir, in.Cwd), text, time.Now())
+	if !warn || !hooks.Known(agent) {
+		return
+	}
+	message := "amberfs took no snapshot before this turn: " + text
+	if log != "" {
+		message += "; see " + log
+	}
+	_ = a.printJSON(map[string]string{"systemMessage": message}) // an error of the output is found at the end
+}
+
+func (a *app) turn(ctx context.Context, agent string, in *hookInput) error {
+	if err := json.NewDecoder(io.LimitReader(a.stdin, maxHookInput)).Decode(in); err != nil {
 		return fmt.Errorf("standard input is not what agents send to hooks: %w", err)
 	}
 	if a.dir == "" {
@@ -118,7 +154,7 @@ func (a *app) turn(ctx context.Context, agent string) error {
 		var made snapshot.Info
 		err = c.Do(ctx, req, client.Exchange{}, &made)
 		if err == nil && made.Name != req.Name {
-			err = fmt.Errorf("nothing changed since snapshot %s", made.Name)
+			err = fmt.Errorf("%w since snapshot %s", errNothingChanged, made.Name)
 		}
 		if fail.KindOf(err) != fail.Exists {
 			break
@@ -156,5 +192,9 @@ func (a *app) installHook(agent string, remove bool) error {
 		return nil
 	}
 	a.printf("%s:\n%s", s.File, s.Diff())
-	return s.Write()
+	if err := s.Write(); err != nil || remove || agent != "codex" {
+		return err
+	}
+	a.note("codex runs it after you have trusted this folder and reviewed the hook: /hooks in Codex")
+	return nil
 }

@@ -36,27 +36,34 @@ rebuild them.
 A restore of the whole workspace includes .git: later commits leave their branch.
 restore_keeps in the policy is a --keep for every such restore.
 
-With a single PATH instead of a NAME, that path is restored from the newest snapshot
-in which it differs.`,
+./PATH or -- PATH instead of a NAME restores that path from the newest snapshot in which
+it differs.`,
 		Example: `  amberfs restore v1
   amberfs restore v1 go.mod internal/
   amberfs restore v1 --keep .git
-  amberfs restore src/parse.go`,
+  amberfs restore ./src/parse.go`,
 		Args: args(1, -1, "a NAME and perhaps PATHs"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			p, paths, err := a.paths(slices.Concat(argv[1:], keep)...)
 			if err != nil {
 				return err
 			}
-			n := len(argv) - 1
-			req := service.Restore{Name: argv[0], Paths: paths[:n], Keep: paths[n:], DryRun: dryRun}
+			if cmd.ArgsLenAtDash() == 0 && len(argv) > 1 {
+				return fail.New(fail.Usage, "restore -- takes one PATH; for several, name the snapshot before --")
+			}
 			var done service.Restored
-			err = a.ask(cmd.Context(), p, req, &done)
-			if err != nil && len(argv) == 1 && len(keep) == 0 && !dryRun && isPath(argv[0]) {
+			if asPath := cmd.ArgsLenAtDash() == 0 || strings.Contains(argv[0], "/"); asPath && len(argv) == 1 {
+				if dryRun || len(keep) > 0 {
+					return fail.New(fail.Usage, "--dry-run and --keep need the NAME of a snapshot, and %s is a path", quote(argv[0]))
+				}
 				var path naming.BytePath
 				if path, err = relPath(p, argv[0]); err == nil {
 					err = a.ask(cmd.Context(), p, service.Revert{Path: path}, &done)
 				}
+			} else {
+				n := len(argv) - 1
+				err = a.ask(cmd.Context(), p, service.Restore{Name: argv[0], Paths: paths[:n], Keep: paths[n:], DryRun: dryRun}, &done)
+				err = a.orPath(err, argv[0])
 			}
 			if err != nil {
 				return err
@@ -69,10 +76,21 @@ in which it differs.`,
 	return cmd
 }
 
-// isPath reports whether an argument that names no snapshot is meant as a path.
-func isPath(arg string) bool {
-	_, err := os.Lstat(arg)
-	return err == nil || strings.Contains(arg, "/")
+// orPath adds a hint to the error of a snapshot that does not exist, if there is a path of that name.
+func (a *app) orPath(err error, name string) error {
+	wd, werr := a.cwd()
+	if fail.KindOf(err) != fail.NotFound || werr != nil {
+		return err
+	}
+	if _, serr := os.Lstat(filepath.Join(wd, name)); serr != nil {
+		return err
+	}
+	e := *fail.Of(err)
+	hint := e.Hint
+	if hint != "" {
+		hint += "\n"
+	}
+	return e.WithHint("%[1]sto restore the path %[2]s from the newest snapshot in which it differs, use `amberfs restore ./%[2]s`", hint, quote(name))
 }
 
 func (a *app) printRestored(r service.Restored) {

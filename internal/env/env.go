@@ -20,7 +20,7 @@ var Vars = []Var{
 	{[]string{"NO_COLOR", "TERM"}, "no colours if `NO_COLOR` is set or `TERM` is `dumb`"},
 	{[]string{"XDG_CACHE_HOME"}, "the cache of remotes: `$XDG_CACHE_HOME/amberfs`. Default: `~/.cache`"},
 	{[]string{"AMBERFS_RUNS"}, "the directory of the runs of `amberfs run`. Default: `$XDG_STATE_HOME/amberfs/runs`"},
-	{[]string{"XDG_STATE_HOME"}, "runs, and the remotes that you agreed to contact: `$XDG_STATE_HOME/amberfs`. Default: `~/.local/state`"},
+	{[]string{"XDG_STATE_HOME"}, "runs, the log of hooks, and the remotes that you agreed to contact: `$XDG_STATE_HOME/amberfs`. Default: `~/.local/state`"},
 	{[]string{"XDG_CONFIG_HOME"}, "`amberfs/age-identity.txt` and git's configuration. Default: `~/.config`"},
 	{[]string{"AMBERFS_AGE_IDENTITY"}, "the file with the key for an encrypted remote"},
 	{[]string{"AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"}, "credentials for S3"},

@@ -40,7 +40,7 @@ func (r *recipients) agree(url string, found []string) error {
 
 func keys(list []string) string { return cmp.Or(strings.Join(list, ", "), "nobody") }
 
-// forget has the next use of a remote decide anew.
+// forget has the next use of a remote decide again.
 func (r *recipients) forget(url string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

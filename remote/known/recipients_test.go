@@ -14,7 +14,7 @@ import (
 )
 
 // What a remote is encrypted to is kept with the store: a service that takes a key out of the
-// format, or puts one in, is refused, until the remote is added anew.
+// format, or puts one in, is refused, until the remote is added again.
 func TestRecipientsAreKept(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	ctx, dir, at := context.Background(), t.TempDir(), t.TempDir()

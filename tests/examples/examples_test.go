@@ -3,6 +3,7 @@ package examples_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,7 +91,6 @@ func TestHooks(t *testing.T) {
 	} {
 		t.Run(agent, func(t *testing.T) {
 			m := harness.New(t)
-			t.Setenv("CODEX_HOME", t.TempDir())
 			run(t, "/", example(t, "agents/install"), agent, m.Dir)
 			var h hooks
 			b, err := os.ReadFile(m.Path(settings))
@@ -121,33 +121,49 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// callHook calls a hook as an agent does, from any directory, with no other
-// program in the path. It must exit with 0 and print nothing, also where there is
-// no workspace and no amberfs: exit status 2 blocks the prompt.
+// callHook calls a hook as an agent does, from any directory. It must exit with 0, also where there
+// is no workspace and no amberfs: exit status 2 blocks the prompt. What it prints is a message that the
+// agent shows to its user, once for each failure.
 func callHook(t *testing.T, m *harness.Mount, event, line string) {
 	t.Helper()
 	sh, err := exec.LookPath("sh")
 	must(t, err)
-	call := func(cwd, path, input string) {
+	call := func(cwd, path, input string) (shown string) {
 		t.Helper()
 		cmd := command(t, cwd, sh, "-c", line)
 		cmd.Env = append(cmd.Env, "PATH="+path)
 		cmd.Stdin = strings.NewReader(input)
-		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		out, err := cmd.CombinedOutput()
+		var message struct{ SystemMessage string }
+		if len(out) > 0 {
+			err = errors.Join(err, json.Unmarshal(out, &message))
+		}
+		if err != nil || len(out) > 0 && message.SystemMessage == "" {
 			t.Fatalf("%s in %s: %v, %q", line, cwd, err, out)
 		}
+		return message.SystemMessage
 	}
-	outside, here := t.TempDir(), filepath.Dir(harness.Binary(t))
+	system := "/usr/bin:/bin" // without amberfs
+	outside, here := t.TempDir(), filepath.Dir(harness.Binary(t))+":"+system
 	for _, cwd := range []string{m.Path("src/deep"), m.Dir, outside} {
 		input, err := json.Marshal(map[string]string{
 			"hook_event_name": event, "session_id": "s-1", "prompt": "make it\n\"good\"\tnow", "cwd": cwd})
 		must(t, err)
-		call(cwd, here, string(input))
-		call(outside, here, string(input)) // nothing changed: no second snapshot
-		call(cwd, outside, string(input))
+		// The second call finds nothing changed, or has warned already.
+		if first, again := call(cwd, here, string(input)), call(outside, here, string(input)); (first != "") != (cwd == outside) || again != "" {
+			t.Errorf("in %s the agent shows %q, then %q", cwd, first, again)
+		}
+	}
+	call(m.Dir, here, `{"session_id":"s-1"}`)
+	for i := range 3 {
+		if got := call(m.Dir, system, "{}"); strings.Contains(got, "not installed") != (i == 0) {
+			t.Errorf("without amberfs, for the %dth time, the agent shows %q", i, got)
+		}
 	}
 	for _, wrong := range []string{"", "{", "[]", `{"prompt":3}`, `{"cwd":"/there/is/none"}`} {
-		call(m.Path("src/deep"), here, wrong)
+		if call(m.Path("src/deep"), here, wrong) == "" {
+			t.Errorf("the agent shows nothing after %q", wrong)
+		}
 	}
 }
 
@@ -161,7 +177,7 @@ func rewind(t *testing.T, agent string, m *harness.Mount, name string) {
 	t.Helper()
 	file := map[string]string{
 		"claude-code": m.Path(".claude/commands/amber-rewind.md"), "gemini-cli": m.Path(".gemini/commands/amber-rewind.toml"),
-		"codex": filepath.Join(os.Getenv("CODEX_HOME"), "prompts/amber-rewind.md"),
+		"codex": m.Path(".agents/skills/amber-rewind/SKILL.md"),
 	}[agent]
 	page, err := os.ReadFile(file)
 	must(t, err)

@@ -26,6 +26,12 @@ var agents = map[string]agent{
 	"gemini": {".gemini/settings.json", "BeforeAgent", `,"timeout":10000`},
 }
 
+// Known reports whether an agent has settings here. Such agents show the JSON that a hook prints.
+func Known(agent string) bool {
+	_, ok := agents[agent]
+	return ok
+}
+
 // Actor is the name of the actor of an agent's session.
 func Actor(agent, session string) string {
 	clean := func(s string) string {
@@ -76,13 +82,17 @@ func Plan(dir, name string, remove bool) (*Settings, error) {
 			return nil, fail.New(fail.Failed, "%s: hooks of %s: %w", s.File, a.event, err)
 		}
 	}
-	entry := fmt.Sprintf(`{"hooks":[{"type":"command","command":"amberfs hook %s 2>/dev/null || true"%s}]}`, name, a.extra)
+	entry := fmt.Sprintf(`{"hooks":[{"type":"command","command":%s%s}]}`, bytes.TrimSpace(encode(shellCommand(name))), a.extra)
+	found := remove
 	for _, g := range groups {
-		if compact(g) != entry {
+		switch {
+		case !isOurs(g, name):
 			left = append(left, g)
+		case !found:
+			left, found = append(left, json.RawMessage(entry)), true
 		}
 	}
-	if !remove {
+	if !found {
 		left = append(left, json.RawMessage(entry))
 	}
 	hooks.set(a.event, encode(left), len(left) == 0)
@@ -97,6 +107,15 @@ func Plan(dir, name string, remove bool) (*Settings, error) {
 	s.become = b.Bytes()
 	s.Changed = (len(s.was) > 0 || len(root) > 0) && compact(s.was) != compact(s.become)
 	return s, nil
+}
+
+// isOurs reports whether a group of hooks is what Plan adds, or what an earlier version added.
+func isOurs(group json.RawMessage, agent string) bool {
+	var g struct {
+		Matcher string
+		Hooks   []struct{ Command string }
+	}
+	return json.Unmarshal(group, &g) == nil && g.Matcher == "" && len(g.Hooks) == 1 && strings.HasPrefix(g.Hooks[0].Command, commandStart(agent))
 }
 
 // Diff returns the lines that change, with - and + before them.

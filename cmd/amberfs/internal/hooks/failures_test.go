@@ -1,0 +1,89 @@
+package hooks
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFailures: each failure is in the log, and is warned about once in a session. Where nothing can be
+// written, all are.
+func TestFailures(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	f, now := StateFailures(), time.Now()
+	for i, c := range []struct {
+		agent, session, dir, why string
+		warn                     bool
+	}{
+		{"claude", "s1", "/w", "not mounted", true},
+		{"claude", "s1", "/w", "not mounted", false},
+		{"claude", "s1", "/w", "no space left", true},
+		{"claude", "s2", "/w", "not mounted", true},
+		{"claude", "s1", "/v", "not mounted", true},
+		{"gemini", "s1", "/w", "not mounted", true},
+		{"claude", "", "/w\n", "x", true},
+		{"claude", "", "/w\n", "x", false},
+	} {
+		warn, log := f.Failed(c.agent, c.session, c.dir, c.why, now)
+		b, err := os.ReadFile(log)
+		if warn != c.warn || err != nil || strings.Count(string(b), "\n") != i+1 || !strings.HasSuffix(string(b), ": "+c.why+"\n") {
+			t.Errorf("%d: warned %v; the log has %q, %v", i, warn, b, err)
+		}
+	}
+	if warn, _ := f.Failed("claude", "", "/w\n", "x", now.Add(24*time.Hour)); !warn {
+		t.Error("without a session: no warning on the next day")
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if warn, log := (Failures{filepath.Join(file, "x")}).Failed("claude", "s1", "/w", "y", now); !warn || log != "" {
+			t.Errorf("where nothing can be written: %v, %q", warn, log)
+		}
+	}
+}
+
+func TestLogIsBounded(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	for range 5 {
+		if err := appendTo(file, strings.Repeat("x", maxFile)+"\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := filepath.Glob(file + "*")
+	if err != nil || len(all) != 2 {
+		t.Errorf("%v, %v", all, err)
+	}
+	for _, f := range all {
+		if st, err := os.Stat(f); err != nil || st.Size() > 2*maxFile+2 {
+			t.Errorf("%s: %v, %v", f, st, err)
+		}
+	}
+}
+
+// TestEarlierHook: what an earlier version installed is replaced, in its place, and removed.
+func TestEarlierHook(t *testing.T) {
+	earlier := `{"hooks":{"UserPromptSubmit":[{"hooks":[{"type":"command","command":"amberfs hook codex 2>/dev/null || true","timeout":10}]},{"hooks":[{"type":"command","command":"mine"}]}]}}`
+	for _, remove := range []bool{false, true} {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, ".codex"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, ".codex/hooks.json")
+		if err := os.WriteFile(file, []byte(earlier), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		change(t, dir, "codex", remove)
+		b, err := os.ReadFile(file)
+		text := string(b)
+		if n := strings.Count(text, "amberfs hook codex"); err != nil || (n == 0) != remove || n > 1 || !strings.Contains(text, "mine") || strings.Contains(text, "codex 2>/dev/null || true") {
+			t.Errorf("remove %v: %s, %v", remove, text, err)
+		}
+		if !remove && strings.Index(text, "amberfs hook") > strings.Index(text, "mine") {
+			t.Errorf("it is in another place: %s", text)
+		}
+	}
+}

@@ -88,7 +88,7 @@ func (q *question) print(ctx context.Context) error {
 	}
 	for _, g := range q.groups {
 		for _, c := range g.changes {
-			if c.B != nil && executed.MatchString(c.Path.String()) {
+			if c.B != nil && runsByItself(c.Path.String()) {
 				fmt.Fprintln(q.a.stderr, q.paint("careful, other programs execute this: "+quote(c.Path.Short()), colorBold+colorRed))
 			}
 		}

@@ -337,6 +337,11 @@ func (a *app) noteRepository(dir string) {
 	}
 }
 
-// executed are paths of which git, a shell or an editor executes files.
+// runsByItself reports whether git, a shell or an editor executes a path because it is there. What is
+// below node_modules belongs to packages, in which nobody works.
+func runsByItself(path string) bool {
+	return executed.MatchString(path) && !strings.Contains("/"+path, "/node_modules/")
+}
+
 var executed = regexp.MustCompile(
-	`(^|/)(\.git/(hooks|config|config\.worktree)|\.vscode|\.idea|\.husky|\.devcontainer)(/|$)|(^|/)\.(envrc|gitattributes)$`)
+	`(^|/)(\.git/(hooks|config|config\.worktree)|\.vscode|\.idea|\.husky|\.devcontainer)(/|$)|(^|/)\.envrc$`)

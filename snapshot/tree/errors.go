@@ -1,8 +1,6 @@
 package tree
 
 import (
-	"errors"
-
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
@@ -15,9 +13,9 @@ var (
 	// ErrNotDir means that something other than a directory was taken for one.
 	ErrNotDir = errs.NotDir
 	// ErrSymlink means that a path goes through a symbolic link.
-	ErrSymlink = errors.New("path goes through a symbolic link")
+	ErrSymlink = errs.New(errs.Invalid, "path goes through a symbolic link")
 	// ErrBadPath means that a path is absolute, or not in its shortest form.
-	ErrBadPath = errors.New("path is not a relative path in its shortest form")
+	ErrBadPath = errs.New(errs.Invalid, "path is not a relative path in its shortest form")
 	// ErrDirFull means that a directory has MaxCollisions names of the very same
 	// hash. It takes an attacker that looks for such names.
 	ErrDirFull = errs.New(errs.NoSpace, "too many names of equal hash in one directory")

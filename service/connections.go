@@ -220,7 +220,7 @@ func (c *Connection) begin(ctx context.Context, first bool) (*snapshot.Start, er
 			if c.OrEmpty {
 				return nil, nil
 			}
-			return nil, fail.New(fail.NotFound, "%s: %w", url, err).WithHint("`amberfs remote snapshots %s`, in any mount, lists what is there; --or-empty begins with an empty workspace instead", url)
+			return nil, fail.New(fail.NotFound, "%s: %w", url, err).WithHint("`amberfs remote snapshots %s`, in any mount, lists its snapshots; --or-empty begins with an empty workspace instead", url)
 		}
 		if err != nil {
 			return nil, remoteFailed(url, err)

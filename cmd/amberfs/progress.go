@@ -122,7 +122,7 @@ func newBar(m service.Progress) *progressbar.ProgressBar {
 		progressbar.OptionThrottle(100 * time.Millisecond),
 		progressbar.OptionClearOnFinish(),
 		progressbar.OptionFullWidth(),
-		progressbar.OptionSetSpinnerChangeInterval(0), // else it draws by itself, also after Clear
+		progressbar.OptionSetSpinnerChangeInterval(0), // else a goroutine draws, also after Clear
 	}
 	if total > 0 {
 		o = append(o, progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true))

@@ -123,7 +123,7 @@ func (a *applying) mergeTexts() error {
 	if len(a.texts) == 0 {
 		return nil
 	}
-	err := mergeMarked(a.ctx, a.texts, func(i int, conflict bool, size int64, r io.Reader) error {
+	err := mergeMarked(a.ctx, nil, a.texts, func(i int, conflict bool, size int64, r io.Reader) error {
 		text, err := io.ReadAll(io.LimitReader(r, size))
 		s := a.textSteps[i]
 		switch {

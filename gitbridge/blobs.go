@@ -19,8 +19,15 @@ type filtered struct {
 	mode uint32
 }
 
-// Files up to this many bytes are read at once.
-const smallFile = 1 << 20
+const (
+	// Files up to this many bytes are read at once.
+	smallFile = 1 << 20
+	// largestFile is more than a disk has, though not more than a sparse file.
+	largestFile = 1 << 40
+	// largestConverted is how many bytes of a file git converts in the store's own
+	// repository: it has them in memory several times.
+	largestConverted = 16 << 20
+)
 
 // files puts regular files and symbolic links of one directory into the commit.
 func (x *exporter) files(items []item) error {
@@ -112,6 +119,16 @@ func (x *exporter) file(it item, conv conversion) error {
 	mode, size := uint32(modeFile), it.node.Content.Size()
 	if it.node.Mode&0o100 != 0 && !x.set.noExec {
 		mode = modeExec
+	}
+	if size > largestFile {
+		x.res.Files--
+		x.w.remove(it.path)
+		x.leaveOut(it.path, fmt.Sprintf("git has no holes: it would store all %d bytes", size))
+		return nil
+	}
+	if x.o.Create && conv != unconverted && size > largestConverted {
+		x.res.Reduced = append(x.res.Reduced, Omission{it.path, fmt.Sprintf("stored without conversion, as it has more than %d MiB", largestConverted>>20)})
+		conv = unconverted
 	}
 	if conv == converted || size > smallFile && conv == lineEnds {
 		return x.filter(it, mode)

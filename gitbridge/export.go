@@ -56,8 +56,10 @@ type ExportOptions struct {
 	Bases    []Base
 	CacheDir string // where to remember what exports left out; "" is nowhere
 
-	// Admit, if set, may refuse that bytes of new objects join the repository.
+	// Admit, if set, is asked before bytes are written, and may refuse them. A negative
+	// number gives bytes back. In the end it has admitted the new objects.
 	Admit func(bytes int64) error
+	Most  int64 // bytes of contents that are read; 0 is without a limit
 	// Prefetch, if set, is called with objects that Source will be asked for next. It may
 	// keep them in memory until then.
 	Prefetch func([]cas.Hash) error
@@ -236,26 +238,32 @@ func (r *repository) isID(s string) bool {
 }
 
 // export writes the objects and returns the commit. No ref is changed.
-func (x *exporter) export() (*Result, error) {
+func (x *exporter) export() (res *Result, err error) {
 	q, err := newQuarantine(x.repo)
 	if err != nil {
 		return nil, err
 	}
 	defer q.remove()
-	w, err := newWriter(x.ctx, x.repo, q)
+	m := &meter{admit: x.o.Admit, most: x.o.Most, look: func() (int64, error) { _, n, err := q.written(); return n, err }}
+	defer func() {
+		if err != nil {
+			_ = m.settle(0) // giving back is not refused
+		}
+	}()
+	w, err := newWriter(x.ctx, x.repo, q, m)
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
 	x.w = w
-	if x.worktree, err = newAttrWorktree(x.ctx, x.repo, x.set); err != nil {
+	if x.worktree, err = newAttrWorktree(x.ctx, x.repo, x.set, m); err != nil {
 		return nil, err
 	}
 	defer x.close()
 	if err := x.write(); err != nil {
 		return nil, noSpace(err)
 	}
-	if err := q.release(x.o.Admit); err != nil {
+	if err := q.release(m); err != nil {
 		return nil, noSpace(err)
 	}
 	return &x.res, nil

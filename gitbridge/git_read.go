@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/scratch"
 )
 
 // GitSource says what of a repository is read.
@@ -78,11 +80,12 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "amberfs-import-")
+	temp, err := scratch.New(scratch.Import)
 	if err != nil {
 		return fmt.Errorf("making a temporary directory: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer temp.Remove()
+	dir := temp.Path
 	if err := initBare(ctx, dir, r.format); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func mergeAll(t *testing.T, files [][3]string) map[int]string {
 		in = append(in, threeway.Input{Base: section(f[0]), Ours: section(f[1]), Theirs: section(f[2])})
 	}
 	out := make(map[int]string)
-	check(t, Merge(context.Background(), in, func(i int, size int64, r io.Reader) error {
+	check(t, Merger{}.Merge(context.Background(), in, func(i int, size int64, r io.Reader) error {
 		data, err := io.ReadAll(r)
 		if int64(len(data)) != size {
 			t.Errorf("%d: %d bytes of %d", i, len(data), size)

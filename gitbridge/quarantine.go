@@ -58,32 +58,15 @@ func (q *quarantine) remove() {
 	_ = q.objects.Close()
 }
 
-// release moves every object to the repository. Index files go last: git takes
-// a pack for complete when it sees its index.
-func (q *quarantine) release(admit func(bytes int64) error) error {
-	var objects []string
-	var bytes int64
-	err := fs.WalkDir(q.objects.FS(), q.name, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		st, err := d.Info()
-		if err != nil {
-			return err
-		}
-		bytes += st.Size()
-		if !strings.HasPrefix(d.Name(), "tmp_") && !strings.HasSuffix(name, ".keep") {
-			objects = append(objects, strings.TrimPrefix(name, q.name+"/"))
-		}
-		return nil
-	})
+// release moves every object to the repository, after m has admitted them. Index files go
+// last: git takes a pack for complete when it sees its index.
+func (q *quarantine) release(m *meter) error {
+	objects, bytes, err := q.written()
 	if err != nil {
 		return fmt.Errorf("collecting the new objects: %w", err)
 	}
-	if admit != nil {
-		if err := admit(bytes); err != nil {
-			return err
-		}
+	if err := m.settle(bytes); err != nil {
+		return err
 	}
 	for _, indexes := range []bool{false, true} {
 		for _, rel := range objects {
@@ -96,6 +79,19 @@ func (q *quarantine) release(admit func(bytes int64) error) error {
 		}
 	}
 	return nil
+}
+
+// isObject reports whether a file is one that git has finished.
+func isObject(name string) bool {
+	return !strings.HasPrefix(name, "tmp_") && !strings.HasSuffix(name, ".keep")
+}
+
+// gone passes over files that git has renamed or removed meanwhile.
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // move puts one file into the repository. A directory made for it gets the

@@ -96,21 +96,21 @@ func (r *repository) updateRef(ctx context.Context, ref, old, id, reason string)
 }
 
 // DropRefs deletes those refs of the store's own repository at dir that drop names, and
-// then the objects that no ref needs any more. No export may run meanwhile.
-func DropRefs(ctx context.Context, dir string, drop func(ref string) bool) error {
+// reports whether there were any.
+func DropRefs(ctx context.Context, dir string, drop func(ref string) bool) (dropped bool, err error) {
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-		return nil // nothing was exported
+		return false, nil // nothing was exported
 	}
 	if err := initOwn(ctx, dir); err != nil {
-		return err
+		return false, err
 	}
 	repo, err := openRepository(ctx, dir, trustNone)
 	if err != nil {
-		return err
+		return false, err
 	}
 	out, err := repo.git(ctx, nil, "for-each-ref", "--format=%(refname)")
 	if err != nil {
-		return fmt.Errorf("listing the refs of %s: %w", dir, err)
+		return false, fmt.Errorf("listing the refs of %s: %w", dir, err)
 	}
 	var input strings.Builder
 	for _, ref := range strings.Fields(out) {
@@ -119,10 +119,20 @@ func DropRefs(ctx context.Context, dir string, drop func(ref string) bool) error
 		}
 	}
 	if input.Len() == 0 {
-		return nil
+		return false, nil
 	}
 	if _, err := repo.ask(ctx, nil, strings.NewReader(input.String()), "update-ref", "--no-deref", "--stdin"); err != nil {
-		return fmt.Errorf("deleting refs of %s: %w", dir, err)
+		return true, fmt.Errorf("deleting refs of %s: %w", dir, err)
+	}
+	return true, nil
+}
+
+// Prune frees the objects of the store's own repository at dir that no ref needs. No export
+// may run meanwhile.
+func Prune(ctx context.Context, dir string) error {
+	repo, err := openRepository(ctx, dir, trustNone)
+	if err != nil {
+		return err
 	}
 	if _, err := repo.git(ctx, nil, "gc", "--prune=now", "--quiet"); err != nil {
 		return fmt.Errorf("freeing objects of %s: %w", dir, err)

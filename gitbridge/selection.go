@@ -52,7 +52,7 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 	// git sees the rules before it is asked. Those that did not change since an earlier
 	// export apply to files that did. git does not follow links to rules.
 	for _, it := range items {
-		if hasRules(path.Base(it.path)) && it.node.IsRegular() {
+		if hasRules(path.Base(it.path)) && it.node.IsRegular() && it.node.Size() <= largestRules {
 			if err := x.worktree.write(it.path, it.node.Content.Reader(x.o.Source.Files)); err != nil {
 				return err
 			}

@@ -126,10 +126,12 @@ func readRules(name string) string {
 		return ""
 	}
 	defer f.Close()
-	const largest = 16 << 20
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > largest {
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > largestRules {
 		return ""
 	}
-	data, _ := io.ReadAll(io.LimitReader(f, largest)) // git, too, takes what can be read
+	data, _ := io.ReadAll(io.LimitReader(f, largestRules)) // git, too, takes what can be read
 	return string(data)
 }
+
+// largestRules is how many bytes of rules, as in .gitignore, are read. A larger file has none.
+const largestRules = 16 << 20

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/amberfs/amberfs/internal/scratch"
 )
 
 // attrWorktree is a working tree with only the files that git itself must see: the
@@ -20,19 +22,21 @@ import (
 // these are trusted.
 type attrWorktree struct {
 	dir    string // has "tree", "git", and the index that does not exist
+	temp   *scratch.Dir
+	meter  *meter
 	root   *os.Root
 	env    []string
 	config []string // options of git with settings
 }
 
-func newAttrWorktree(ctx context.Context, r *repository, set *settings) (*attrWorktree, error) {
-	dir, err := os.MkdirTemp("", "amberfs-export-")
+func newAttrWorktree(ctx context.Context, r *repository, set *settings, m *meter) (*attrWorktree, error) {
+	temp, err := scratch.New(scratch.Export)
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
-	s := &attrWorktree{dir: dir}
+	s := &attrWorktree{dir: temp.Path, temp: temp, meter: m}
 	if err := s.prepare(ctx, r, set); err != nil {
-		return nil, errors.Join(fmt.Errorf("preparing a temporary directory: %w", err), os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("preparing a temporary directory: %w", err), temp.Remove())
 	}
 	return s, nil
 }
@@ -81,7 +85,7 @@ func (s *attrWorktree) copySettings(ctx context.Context, r *repository, set *set
 
 func (s *attrWorktree) close() {
 	s.root.Close()
-	os.RemoveAll(s.dir)
+	_ = s.temp.Remove() // else the next export tries again
 }
 
 func (s *attrWorktree) workTree() string { return filepath.Join(s.dir, "tree") }
@@ -94,14 +98,14 @@ func (s *attrWorktree) mkdir(dir string) error {
 	return nil
 }
 
-// write puts a file there.
+// write puts a file there. It is charged twice: for the copy, and for what git makes of it.
 func (s *attrWorktree) write(name string, r io.Reader) error {
 	if err := s.mkdir(path.Dir(name)); err != nil {
 		return err
 	}
 	f, err := s.root.Create(name)
 	if err == nil {
-		_, err = io.Copy(f, r)
+		_, err = io.Copy(struct{ io.Writer }{f}, metered{r, func(n int64) error { return s.meter.spool(2 * n) }})
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {

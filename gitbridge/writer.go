@@ -22,6 +22,7 @@ type writer struct {
 	env   []string // of git calls that write objects
 	p     *process
 	in    *bufio.Writer
+	meter *meter
 	spool *os.File
 	lines *bufio.Writer // to spool
 
@@ -30,7 +31,7 @@ type writer struct {
 	ended   bool
 }
 
-func newWriter(ctx context.Context, r *repository, q *quarantine) (*writer, error) {
+func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*writer, error) {
 	// Not in the repository: that may lie in a mount of this very process, which
 	// should hold no file open there while it starts another.
 	spool, err := os.CreateTemp("", "amberfs-export-")
@@ -39,15 +40,15 @@ func newWriter(ctx context.Context, r *repository, q *quarantine) (*writer, erro
 	}
 	os.Remove(spool.Name())
 	// Deltas are not looked for: git gc does that better, and an export should
-	// be quick.
-	p, err := r.start(ctx, q.env(), "-c", "pack.compression=1", "-c", "core.compression=1",
+	// be quick. Above the threshold git has no whole file in memory.
+	p, err := r.start(ctx, q.env(), "-c", "pack.compression=1", "-c", "core.compression=1", "-c", "core.bigFileThreshold=1m",
 		"fast-import", "--quiet", "--done", "--depth=0")
 	if err != nil {
 		return nil, errors.Join(err, spool.Close())
 	}
 	// Without ReadFrom of p.in, an error of the bufio.Writer is always one of git.
 	in := bufio.NewWriterSize(struct{ io.Writer }{p.in}, 256<<10)
-	return &writer{repo: r, env: q.env(), p: p, spool: spool, in: in, lines: bufio.NewWriterSize(spool, 64<<10)}, nil
+	return &writer{repo: r, env: q.env(), p: p, meter: m, spool: spool, in: in, lines: bufio.NewWriterSize(spooled{spool, m}, 64<<10)}, nil
 }
 
 // close ends what is left of a failed export.
@@ -76,7 +77,7 @@ func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
 	w.bytes += size
 	mark = ":" + strconv.Itoa(commitMark+w.written)
 	fmt.Fprintf(w.in, "blob\nmark %s\ndata %d\n", mark, size)
-	n, err := io.Copy(w.in, r)
+	n, err := io.Copy(w.in, metered{io.LimitReader(r, size), w.meter.add})
 	w.in.WriteByte('\n')
 	if _, broken := w.in.Write(nil); broken != nil {
 		return "", w.fail(broken)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -37,15 +38,30 @@ func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone,
 	}
 	e.info.Actors = s.authors(e.info.Actors)
 	defer e.hold(s.Store)()
-	s.exporting.RLock()
-	defer s.exporting.RUnlock()
+	release, err := s.gitMemory(r.Workspace).Take(ctx, exportMemory)
+	if err != nil {
+		return ExportDone{}, err
+	}
+	defer release()
+	if err := s.exporting.Acquire(ctx, 1); err != nil {
+		return ExportDone{}, err
+	}
+	defer s.exportEnded()
+	most := int64(0)
+	if r.Workspace.IsFork() {
+		most = maxExport
+	}
 	done, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
 		Repo: filepath.Join(s.Store.Dir(), gitDir), Create: true, Ref: ref, CacheDir: filepath.Join(s.Store.Dir(), GitCache),
 		Source: s.Store.Source(), State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
-		Admit: r.Workspace.ChargeExport,
+		Admit: r.Workspace.ChargeExport, Most: most,
 	})
 	if err != nil {
 		return ExportDone{}, err
+	}
+	if r.Workspace.IsFork() && !s.alive(r.Workspace.View()) { // and its refs may have been removed before
+		s.pruning.Store(true)
+		return ExportDone{}, fail.New(fail.NotFound, "the fork ended during the export")
 	}
 	_, err = s.exported(ctx, r, Exported{Name: e.info.Name, Repo: filepath.Join(s.Store.Dir(), gitDir), Ref: done.Ref, Commit: done.Commit})
 	return ExportDone{Name: a.Name, Commit: done.Commit, Ref: done.Ref, Skipped: len(done.Skipped)}, err
@@ -72,21 +88,62 @@ func refOf(ws *snapshot.Workspace, a Export) (string, error) {
 	return a.Ref, nil
 }
 
+const (
+	// exportMemory is about what git takes for an export.
+	exportMemory = 12 << 20
+	// maxExport is how many bytes of files an export of a fork reads.
+	maxExport = 16 << 30
+	// allExports is more than the exports at a time. Freeing objects takes as many turns.
+	allExports = 1 << 20
+)
+
+// gitMemory is what a workspace's git processes are taken from. Forks share theirs, and
+// main waits for none of them.
+func (s *Service) gitMemory(ws *snapshot.Workspace) *budget.Budget {
+	if !ws.IsFork() {
+		return s.mainGit
+	}
+	return s.Git.Of(ws.Tenant())
+}
+
+// merger merges files by lines, with the memory and the room that a workspace has.
+func (s *Service) merger(ws *snapshot.Workspace) gitbridge.Merger {
+	return gitbridge.Merger{Memory: s.gitMemory(ws), Admit: ws.Admit}
+}
+
+func (s *Service) exportEnded() {
+	s.exporting.Release(1)
+	if s.pruning.Load() && s.Dropped != nil {
+		s.Dropped()
+	}
+}
+
 // DropExports deletes what forks that have ended exported, and layers that no snapshot needs.
+// It waits for no export: while one runs, the objects stay until it has ended, because it may
+// build on them.
 func (s *Service) DropExports(ctx context.Context) error {
 	s.sweepImages()
-	s.exporting.Lock()
-	defer s.exporting.Unlock()
-	return gitbridge.DropRefs(ctx, filepath.Join(s.Store.Dir(), gitDir), func(ref string) bool {
+	repo := filepath.Join(s.Store.Dir(), gitDir)
+	dropped, err := gitbridge.DropRefs(ctx, repo, func(ref string) bool {
 		rest, ok := strings.CutPrefix(ref, forkRefs)
 		number, _, _ := strings.Cut(rest, "/")
 		view, err := strconv.ParseUint(number, 10, 32)
-		if !ok || err != nil {
-			return false
-		}
-		_, alive := s.Store.Workspace(uint32(view))
-		return !alive
+		return ok && err == nil && !s.alive(uint32(view))
 	})
+	if dropped {
+		s.pruning.Store(true)
+	}
+	if err != nil || !s.pruning.Load() || !s.exporting.TryAcquire(allExports) {
+		return err
+	}
+	defer s.exporting.Release(allExports)
+	s.pruning.Store(false)
+	return gitbridge.Prune(ctx, repo)
+}
+
+func (s *Service) alive(view uint32) bool {
+	_, alive := s.Store.Workspace(view)
+	return alive
 }
 
 func GitInfo(i snapshot.Info, parents []string) gitbridge.Info {

@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/amberfs/amberfs/diff"
-	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -212,7 +211,7 @@ func (s *Service) lastActor(ws *snapshot.Workspace) (name string) {
 }
 
 func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error) {
-	a.Merge, a.Caller, a.List = gitbridge.Merge, r.Caller, r.charge(s.Lists)
+	a.Merge, a.Caller, a.List = s.merger(r.Workspace).Merge, r.Caller, r.charge(s.Lists)
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = listed(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/fail"
@@ -41,6 +43,10 @@ type Config struct {
 	Requests func() map[string]uint64
 	// Memory is for texts and imports, Lists for lists of changed files. May be nil.
 	Memory, Lists *budget.Budget
+	// Git is for the git processes of forks. May be nil.
+	Git *budget.Budget
+	// Dropped, if set, is called when DropExports has more to do. It does not wait.
+	Dropped func()
 	// Umount unmounts, and returns before the process ends.
 	Umount func(lazy bool) error
 	// Joining is for programs that share the daemon.
@@ -54,8 +60,11 @@ type Service struct {
 	blames diff.BlameCache
 	// beginning is held while a snapshot on a remote becomes one of a workspace.
 	beginning sync.Mutex
-	// exporting is held for reading by exports to the store's own repository.
-	exporting sync.RWMutex
+	// exporting is what exports to the store's own repository take, and freeing objects in it
+	// all of. pruning is set while there are such to free.
+	exporting *semaphore.Weighted
+	pruning   atomic.Bool
+	mainGit   *budget.Budget // as Git, for main
 	// images is held for reading while blobs are kept of which no snapshot says so yet.
 	images sync.RWMutex
 	// used counts the programs that joined, by fork.
@@ -65,7 +74,9 @@ type Service struct {
 	last atomic.Pointer[net.UnixConn]
 }
 
-func New(c Config) *Service { return &Service{Config: c} }
+func New(c Config) *Service {
+	return &Service{Config: c, exporting: semaphore.NewWeighted(allExports), mainGit: c.Git.Another()}
+}
 
 func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 	if r.Workspace == nil {

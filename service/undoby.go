@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/diff"
-	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
@@ -73,7 +72,7 @@ func (s *Service) toUndo(ctx context.Context, r *Request, o UndoBy) (UndoBy, err
 	if err := s.knownActor(ctx, r, o.By); err != nil {
 		return o, err
 	}
-	o.Merge, o.Caller, o.List = gitbridge.Merge, r.Caller, r.charge(s.Lists)
+	o.Merge, o.Caller, o.List = s.merger(r.Workspace).Merge, r.Caller, r.charge(s.Lists)
 	since := o.Since
 	if _, err := r.Workspace.Find(since); err == nil {
 		return o, nil

@@ -70,13 +70,29 @@ func (m *meter) admitFork(view uint32, n int64) error {
 	return errs.New(errs.Quota, "limit reached: at most %d unshared bytes, and fork %s has %d; delete files, and snapshots that contain them", limit, f.Name(), f.usage.Used())
 }
 
-// ChargeExport counts n bytes that an export wrote into the store's repository against
-// the limit of a fork, until the fork ends. It does nothing in main.
+// Admit refuses n bytes that there is no room for, or that are more than a fork may have. They
+// count until what the fork has is counted again.
+func (w *Workspace) Admit(n int64) error {
+	if err := w.store.meter.admitFork(w.rec.View, n); err != nil {
+		return err
+	}
+	return w.store.room.Admit(n)
+}
+
+// ChargeExport counts n bytes that an export is going to write into the store's repository
+// against the limit of a fork, until the fork ends. A negative n gives bytes back. It does
+// nothing in main.
 func (w *Workspace) ChargeExport(n int64) error {
 	m := &w.store.meter
 	f := m.tenant(w.rec.View)
+	if f != nil && n < 0 {
+		f.usage.Charge(n, false)
+	}
 	if f == nil || n <= 0 {
 		return nil
+	}
+	if free, err := w.store.room.Free(); err == nil && free < n {
+		return errs.NoSpace
 	}
 	limited := m.limit.Load() > 0
 	if limited {

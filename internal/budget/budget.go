@@ -19,6 +19,14 @@ type Budget struct {
 
 func New(size int64) *Budget { return &Budget{pool: &pool{size: size, of: make(map[any]int64)}} }
 
+// Another returns a budget of the same size.
+func (b *Budget) Another() *Budget {
+	if b == nil {
+		return nil
+	}
+	return New(b.pool.size)
+}
+
 // Of returns the budget for a tenant, which leaves a part to the others.
 func (b *Budget) Of(tenant any) *Budget {
 	if b == nil {

@@ -1,11 +1,13 @@
 package hostile_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -125,4 +127,81 @@ func TestExportsEndWithTheirFork(t *testing.T) {
 	if got := git("cat-file", "-p", second+":file"); got != "the second" {
 		t.Errorf("the other fork's export has %q", got)
 	}
+}
+
+// TestExportsDoNotWaitForEachOther: while a fork's export goes on, another fork can end, main
+// exports, and the fork's export ends when its caller is killed.
+func TestExportsDoNotWaitForEachOther(t *testing.T) {
+	m := harness.New(t)
+	fork, other := m.Path(".forks", "f"), m.Path(".forks", "g")
+	must(t, os.Mkdir(fork, 0o755))
+	must(t, os.WriteFile(filepath.Join(fork, "holes"), nil, 0o644))
+	must(t, os.Truncate(filepath.Join(fork, "holes"), 900<<30))
+	must(t, os.WriteFile(filepath.Join(fork, "more holes"), nil, 0o644))
+	must(t, os.Truncate(filepath.Join(fork, "more holes"), 1<<62-1))
+	must(t, os.Mkdir(filepath.Join(fork, ".snapshots", "v"), 0o755))
+	running := func() bool {
+		names, _ := filepath.Glob(filepath.Join(m.Store, "git/objects/tmp_objdir-amberfs-*"))
+		return len(names) > 0
+	}
+	wait := func(what string, want bool) {
+		t.Helper()
+		for end := time.Now().Add(harness.Timeout); running() != want; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("it takes too long until", what)
+			}
+		}
+	}
+	cmd := exec.Command("sh", "-c", "exec echo v > .snapshots/export")
+	cmd.Dir = fork
+	must(t, cmd.Start())
+	wait("the export begins", true)
+	must(t, os.Mkdir(other, 0o755))
+	must(t, os.Remove(other))
+	must(t, os.WriteFile(m.Path("file"), []byte("main"), 0o644))
+	must(t, os.Mkdir(m.Path(".snapshots", "v"), 0o755))
+	must(t, export(m.Dir, "v"))
+	if !running() {
+		t.Error("the fork's export has ended: nothing was tried")
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	wait("the export of a process that was killed ends", false)
+}
+
+// TestExportStopsAtTheLimit: files that share their bytes are as many in git as they are
+// files, and an export of them ends where the fork's limit does.
+func TestExportStopsAtTheLimit(t *testing.T) {
+	m := harness.New(t)
+	must(t, os.WriteFile(m.Path(".snapshots", "policy"), []byte(`{"forks":{"unshared_bytes":20000000}}`), 0o644))
+	fork := m.Path(".forks", "f")
+	must(t, os.Mkdir(fork, 0o755))
+	content := make([]byte, 8<<20)
+	_, _ = rand.Read(content)
+	must(t, os.WriteFile(filepath.Join(fork, "0"), content, 0o644))
+	for i := 1; i < 20; i++ {
+		name := filepath.Join(fork, strconv.Itoa(i))
+		out, err := exec.Command("cp", filepath.Join(fork, "0"), name).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s", out)
+		}
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		must(t, err)
+		_, err = f.WriteAt([]byte(name), 0)
+		must(t, errors.Join(err, f.Close()))
+	}
+	must(t, os.Mkdir(filepath.Join(fork, ".snapshots", "v"), 0o755))
+	if err := export(fork, "v"); !errors.Is(err, unix.EDQUOT) {
+		t.Errorf("160 MiB in a fork of 20 MiB: %v", err)
+	}
+	if free := statfs(t, fork); free < 8<<20 {
+		t.Errorf("%d bytes are left after an export that was refused", free)
+	}
+}
+
+func statfs(t *testing.T, dir string) int64 {
+	t.Helper()
+	var s unix.Statfs_t
+	must(t, unix.Statfs(dir, &s))
+	return int64(s.Bavail) * s.Frsize
 }

@@ -295,6 +295,8 @@ func (d *Daemon) serviceConfig() service.Config {
 		Requests: func() map[string]uint64 { return d.mount.Counters() },
 		Memory:   budget.New(memoryShare() / 2),
 		Lists:    budget.New(memoryShare() / 2),
+		Git:      budget.New(memoryShare() / 2),
+		Dropped:  func() { d.later("removing exports", d.dropExports) },
 	}
 }
 

@@ -1,0 +1,119 @@
+package gitbridge
+
+import (
+	"io"
+	"io/fs"
+
+	"github.com/amberfs/amberfs/internal/errs"
+)
+
+// inFlight is how many bytes git has at the most that it was sent and has not written yet.
+const inFlight = 4 << 20
+
+// A meter charges what an export takes of the disk before it is there.
+type meter struct {
+	admit func(bytes int64) error // may refuse; a negative number gives bytes back; nil admits all
+	look  func() (int64, error)   // how many bytes git has written
+	most  int64                   // of contents; 0 is without a limit
+
+	sent    int64 // contents
+	written int64 // when it was last looked
+	unseen  int64 // contents that were sent since
+	scratch int64 // in temporary files
+	taken   int64 // was admitted
+}
+
+// add charges contents that git is to be sent.
+func (m *meter) add(n int64) error {
+	m.sent += n
+	m.unseen += n
+	if m.most > 0 && m.sent > m.most {
+		return errs.New(errs.Quota, "limit reached: an export of a fork reads at most %d GiB; delete large files, or export from the workspace above", m.most>>30)
+	}
+	return m.take()
+}
+
+// spool charges bytes of a temporary file.
+func (m *meter) spool(n int64) error {
+	m.scratch += n
+	return m.take()
+}
+
+func (m *meter) take() error {
+	if m.admit == nil || m.need() <= m.taken {
+		return nil
+	}
+	var err error
+	if m.written, err = m.look(); err != nil {
+		return err
+	}
+	m.unseen = 0
+	if need := m.need(); need > m.taken {
+		if err := m.admit(need - m.taken); err != nil {
+			return err
+		}
+		m.taken = need
+	}
+	return nil
+}
+
+// need is what there can be on the disk before it is looked again.
+func (m *meter) need() int64 { return min(m.sent, m.written+m.unseen+inFlight) + m.scratch }
+
+// settle charges what there is in the end, and gives the rest back.
+func (m *meter) settle(bytes int64) error {
+	if m.admit == nil || bytes == m.taken {
+		return nil
+	}
+	err := m.admit(bytes - m.taken)
+	if err == nil {
+		m.taken = bytes
+	}
+	return err
+}
+
+// metered charges what is read of a file before it is.
+type metered struct {
+	r      io.Reader
+	charge func(n int64) error
+}
+
+func (m metered) Read(p []byte) (int, error) {
+	p = p[:min(len(p), 1<<20)]
+	if err := m.charge(int64(len(p))); err != nil {
+		return 0, err
+	}
+	return m.r.Read(p)
+}
+
+// spooled charges what is written to a temporary file before it is.
+type spooled struct {
+	io.Writer
+	*meter
+}
+
+func (s spooled) Write(p []byte) (int, error) {
+	if err := s.spool(int64(len(p))); err != nil {
+		return 0, err
+	}
+	return s.Writer.Write(p)
+}
+
+// written returns the objects in the quarantine, but unfinished ones, and the bytes of all.
+func (q *quarantine) written() (objects []string, bytes int64, err error) {
+	err = fs.WalkDir(q.objects.FS(), q.name, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return gone(err)
+		}
+		st, err := d.Info()
+		if err != nil {
+			return gone(err)
+		}
+		bytes += st.Size()
+		if isObject(d.Name()) {
+			objects = append(objects, name[len(q.name)+1:])
+		}
+		return nil
+	})
+	return objects, bytes, err
+}

@@ -27,6 +27,7 @@ var opensOther = map[string]string{
 	"service/socket.go": "the directory that the user names, for its socket",
 	"remote/encrypt.go": "the user's own keys",
 
+	"internal/scratch/scratch.go": "a temporary directory of this user, by O_NOFOLLOW",
 	"snapshot/storedir/lock.go":   "/proc",
 	"internal/mounts/mounts.go":   "/proc",
 	"internal/mounts/overlay.go":  "/proc",

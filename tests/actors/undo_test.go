@@ -401,7 +401,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 		present := full.state(rt)
 		was := full.lines(rt, present)
 		rule := rapid.SampledFrom([]threeway.Rule{threeway.RefuseConflicts, threeway.KeepOurs, threeway.TakeTheirs}).Draw(rt, "rule")
-		o := snapshot.UndoByOptions{By: "a", Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs, Merge: gitbridge.Merge}
+		o := snapshot.UndoByOptions{By: "a", Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs, Merge: gitbridge.Merger{}.Merge}
 		done, err := full.w.Snapshots().UndoBy(context.Background(), o)
 		if errors.Is(err, threeway.ErrConflict) {
 			total["conflicts"]++
@@ -487,7 +487,7 @@ func TestUndoByOfAReplacement(t *testing.T) {
 		})
 		before := e.lines(t, e.state(t))
 		do(c.edits)
-		if _, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Theirs: true, Merge: gitbridge.Merge}); err != nil {
+		if _, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Theirs: true, Merge: gitbridge.Merger{}.Merge}); err != nil {
 			t.Fatal(i, err)
 		}
 		for _, p := range c.without {
@@ -553,7 +553,7 @@ func BenchmarkUndoBy(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		done, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Merge: gitbridge.Merge})
+		done, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Merge: gitbridge.Merger{}.Merge})
 		if err != nil || done.Changed != len(ids) {
 			b.Fatal(done.Changed, err)
 		}
@@ -584,7 +584,7 @@ func TestUndoByAfterKill(t *testing.T) {
 			_ = e.do(edit{[]string{"a", "b", "c"}[rnd.IntN(3)], whats[rnd.IntN(len(whats))], names[rnd.IntN(len(names))], names[rnd.IntN(len(names))], rnd.IntN(99)})
 			e.captureAs(t, fmt.Sprint("s", n))
 		}
-		done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{By: "a", Theirs: true, Merge: gitbridge.Merge})
+		done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{By: "a", Theirs: true, Merge: gitbridge.Merger{}.Merge})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -55,7 +55,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 		return Refreshed{}, s.giveUp(ctx, err)
 	}
 	done, err := r.Workspace.Refresh(ctx, now, snapshot.MergeOptions{
-		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun, Merge: gitbridge.Merge, Caller: r.Caller, List: r.charge(s.Lists),
+		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun, Merge: s.merger(r.Workspace).Merge, Caller: r.Caller, List: r.charge(s.Lists),
 	})
 	done.Paths = listed(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {

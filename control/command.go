@@ -77,6 +77,12 @@ func (t *Tree) queued(ws *snapshot.Workspace, r Request) schedule {
 	return func(fn func(context.Context) error) error { return t.limited(t.tenant(ws).commands, r, fn) }
 }
 
+// computed makes a command wait while others of its tenant keep processors busy, and take
+// turns with those of all.
+func (t *Tree) computed(ws *snapshot.Workspace, r Request) schedule {
+	return func(fn func(context.Context) error) error { return t.compute(ws, r, fn) }
+}
+
 // submit performs what was written to a control file, or to the private file n.
 func (t *Tree) submit(ws *snapshot.Workspace, name string, n *node, line []byte, r Request) error {
 	release, err := t.hold(ws, int64(len(line)))
@@ -93,6 +99,9 @@ func (t *Tree) submit(ws *snapshot.Workspace, name string, n *node, line []byte,
 		when = atOnce
 	}
 	args, err := parseLine(name, string(line))
+	if err == nil && service.OpOf(args).Cost != service.Cheap {
+		when = t.computed(ws, r)
+	}
 	return t.perform(ws, name, n, r, when, args, err)
 }
 
@@ -286,8 +295,8 @@ func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []b
 	args, err := service.ParseCall(request)
 	if err == nil {
 		when := t.queued(ws, r)
-		if service.Compares(args) {
-			when = func(fn func(context.Context) error) error { return t.compute(ws, r, fn) }
+		if service.OpOf(args).Cost != service.Cheap {
+			when = t.computed(ws, r)
 		}
 		err = when(func(ctx context.Context) (err error) {
 			a, err = t.Service.Call(ctx, q, args)

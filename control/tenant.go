@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -119,5 +120,10 @@ func (t *Tree) limited(l *limiter, r Request, fn func(ctx context.Context) error
 // compute runs what keeps a processor busy: within the limit of its tenant, and in turn
 // with that of others.
 func (t *Tree) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.Context) error) error {
-	return t.limited(t.renderings(ws), r, func(ctx context.Context) error { return t.turns.Do(ctx, fn) })
+	return t.limited(t.renderings(ws), r, func(ctx context.Context) error {
+		if !ws.IsFork() {
+			ctx = turns.First(ctx)
+		}
+		return t.Service.Turns.Do(ctx, fn)
+	})
 }

@@ -3,12 +3,10 @@ package control
 import (
 	"context"
 	"log/slog"
-	"runtime"
 	"sync"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/process"
-	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -68,9 +66,6 @@ type Tree struct {
 	store  *snapshot.Store
 	forest *live.Forest
 	log    *slog.Logger
-
-	// turns leaves a processor to the goroutines that answer the kernel.
-	turns  *turns.Turns
 	limits limits
 
 	mu struct {
@@ -86,7 +81,6 @@ type Tree struct {
 func New(o Options) *Tree {
 	t := &Tree{
 		Options: o, store: o.Service.Store, forest: o.Service.Store.Forest(), log: o.Service.Log,
-		turns:  turns.New(max(1, runtime.NumCPU()-1)),
 		limits: limits{fork: forkBytes, main: mainBytes, all: maxBytes, entries: maxEntries},
 	}
 	t.mu.nodes = make(map[live.NodeID]*node)

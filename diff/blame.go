@@ -1,11 +1,14 @@
 package diff
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"sync"
 
+	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -15,6 +18,9 @@ import (
 type Blame struct {
 	Source *tree.Source
 	Cache  *BlameCache // of earlier comparisons; not nil
+	// Memory is charged with what two versions and all different lines take, before they are
+	// read; nil for no bounds.
+	Memory *budget.Charge
 
 	from   []int // for each line its version
 	node   *tree.Inode
@@ -22,7 +28,16 @@ type Blame struct {
 	lines  [][]byte
 	ids    []int32
 	known  numbers
+
+	largest, distinct, charged int64 // bytes of memory
 }
+
+// blamedLine is what a line takes beside its bytes in each of two versions, knownLine what a
+// line takes that no version before had.
+const (
+	blamedLine = 80
+	knownLine  = 80
+)
 
 // A BlameCache keeps how the lines of two contents differ.
 type BlameCache struct {
@@ -35,7 +50,7 @@ type BlameCache struct {
 const maxBlamed = 1 << 20
 
 func (c *BlameCache) put(key string, edits []edit) {
-	if key == "" {
+	if key == "" || len(edits) > maxBlamed/4 {
 		return
 	}
 	c.mu.Lock()
@@ -72,7 +87,7 @@ func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
 		if n == nil || !n.IsRegular() {
 			return nil
 		}
-		if err := b.load(n); err != nil {
+		if err := b.load(ctx, n); err != nil {
 			return err
 		}
 		b.from = slices.Repeat([]int{version}, len(b.lines))
@@ -86,12 +101,12 @@ func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
 		b.node, b.loaded = n, false
 	} else {
 		if !b.loaded {
-			if err := b.load(b.node); err != nil {
+			if err := b.load(ctx, b.node); err != nil {
 				return err
 			}
 		}
 		was, ids := b.lines, b.ids
-		if err := b.load(n); err != nil {
+		if err := b.load(ctx, n); err != nil {
 			return err
 		}
 		var err error
@@ -117,9 +132,12 @@ func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
 }
 
 // load reads a version, and numbers its lines.
-func (b *Blame) load(n *tree.Inode) error {
+func (b *Blame) load(ctx context.Context, n *tree.Inode) error {
 	if n.Size() > maxText {
 		return ErrNoText
+	}
+	if err := b.charge(ctx, n); err != nil {
+		return err
 	}
 	text, err := read(b.Source, n, "")
 	if err != nil {
@@ -132,17 +150,41 @@ func (b *Blame) load(n *tree.Inode) error {
 		b.known = make(numbers)
 	}
 	b.node, b.loaded, b.lines = n, true, splitLines(text)
+	before := len(b.known)
 	b.ids = b.known.of(b.lines, func(l []byte) string { return string(l) })
+	b.distinct += int64(len(b.known)-before) * (knownLine + int64(len(text))/int64(max(1, len(b.lines))))
+	return nil
+}
+
+// charge takes the memory for a version.
+func (b *Blame) charge(ctx context.Context, n *tree.Inode) error {
+	lines, r, buf := int64(1), reader(b.Source, n), make([]byte, 64<<10)
+	for {
+		got, err := r.Read(buf)
+		lines += int64(bytes.Count(buf[:got], []byte{'\n'}))
+		if err == io.EOF {
+			break
+		}
+		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
+			return err
+		}
+	}
+	b.largest = max(b.largest, n.Size()+blamedLine*lines)
+	need := 2*b.largest + b.distinct + n.Size() + knownLine*lines
+	if more := need - b.charged; more > 0 {
+		b.charged = need
+		return b.Memory.Add(ctx, more)
+	}
 	return nil
 }
 
 // Lines returns the lines of the newest version, and for each the version that brought it.
-func (b *Blame) Lines() (lines [][]byte, from []int, err error) {
+func (b *Blame) Lines(ctx context.Context) (lines [][]byte, from []int, err error) {
 	if b.node == nil {
 		return nil, nil, nil
 	}
 	if !b.loaded {
-		err = b.load(b.node)
+		err = b.load(ctx, b.node)
 	}
 	return b.lines, b.from, err
 }

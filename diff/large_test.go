@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -73,5 +74,38 @@ func TestLargeFiles(t *testing.T) {
 		if err != nil || !text.TooLarge {
 			t.Errorf("hunks: %+v, %v", text, err)
 		}
+	}
+}
+
+// TestBlameIsChargedBefore: a file of too many lines is refused before they are read, and one
+// of few is charged with what its lines take.
+func TestBlameIsChargedBefore(t *testing.T) {
+	m := newMemory()
+	st := m.state(t, spec{"many": file(strings.Repeat("\n", 4<<20)), "few": file(numbered(1000, 7)), "later": file(numbered(1000, 11))})
+	node := func(path string) *tree.Inode {
+		n, err := st.Resolve(m.src, path)
+		check(t, err)
+		return n
+	}
+	memory := budget.New(16 << 20).Charge()
+	defer memory.Release()
+	b := Blame{Source: m.src, Cache: new(BlameCache), Memory: memory}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := b.Next(context.Background(), node("many"), 0); !errors.Is(err, errs.Quota) {
+		t.Error(err)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+		t.Errorf("%d bytes of memory", took)
+	}
+	memory.Release()
+	b = Blame{Source: m.src, Cache: new(BlameCache), Memory: memory}
+	check(t, b.Next(context.Background(), node("few"), 0))
+	check(t, b.Next(context.Background(), node("later"), 1))
+	lines, from, err := b.Lines(context.Background())
+	check(t, err)
+	if len(lines) != len(from) || len(lines) < 1000 || b.charged < 1000*(2*blamedLine+knownLine) {
+		t.Errorf("%d lines of %d versions, charged %d bytes", len(lines), len(from), b.charged)
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -38,7 +37,7 @@ func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone,
 	}
 	e.info.Actors = s.authors(e.info.Actors)
 	defer e.hold(s.Store)()
-	release, err := s.gitMemory(r.Workspace).Take(ctx, exportMemory)
+	release, err := r.budget(s, Gits).Take(ctx, exportMemory)
 	if err != nil {
 		return ExportDone{}, err
 	}
@@ -97,18 +96,9 @@ const (
 	allExports = 1 << 20
 )
 
-// gitMemory is what a workspace's git processes are taken from. Forks share theirs, and
-// main waits for none of them.
-func (s *Service) gitMemory(ws *snapshot.Workspace) *budget.Budget {
-	if !ws.IsFork() {
-		return s.mainGit
-	}
-	return s.Git.Of(ws.Tenant())
-}
-
-// merger merges files by lines, with the memory and the room that a workspace has.
-func (s *Service) merger(ws *snapshot.Workspace) gitbridge.Merger {
-	return gitbridge.Merger{Memory: s.gitMemory(ws), Admit: ws.Admit}
+// merger merges files by lines, with the memory and the room that the workspace has.
+func (r *Request) merger(s *Service) gitbridge.Merger {
+	return gitbridge.Merger{Memory: r.budget(s, Gits), Admit: r.Workspace.Admit}
 }
 
 func (s *Service) exportEnded() {

@@ -211,7 +211,7 @@ func (s *Service) lastActor(ws *snapshot.Workspace) (name string) {
 }
 
 func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error) {
-	a.Merge, a.Caller, a.List = s.merger(r.Workspace).Merge, r.Caller, r.charge(s.Lists)
+	a.Merge, a.Caller, a.List = r.merger(s).Merge, r.Caller, r.list(s)
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = listed(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {

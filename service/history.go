@@ -22,11 +22,10 @@ func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
 		}
 		a.Paths = changed
 	}
-	tenant := r.Workspace.Tenant()
-	list := s.Lists.Of(tenant).Charge()
+	list := r.budget(s, Lists).Charge()
 	defer list.Release()
 	return None{}, s.compare(r, a.A, a.B, func(from, to *tree.State) error {
-		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: s.Memory.Of(tenant), List: list, Paths: limitTo(a.Paths...)}
+		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: r.budget(s, Texts), List: list, Paths: limitTo(a.Paths...)}
 		switch a.Format {
 		case "", "patch":
 			return diff.Write(ctx, r.Out, s.Store.Source(), from, to, o)
@@ -87,7 +86,7 @@ func (s *Service) stateOf(r *Request, name string) (*tree.State, error) {
 
 func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	d := Diffed{Paths: []DiffedFile{}}
-	list := r.charge(s.Lists)
+	list := r.list(s)
 	if a.By != "" {
 		changed, err := s.changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
 		if err != nil || len(changed) == 0 {
@@ -123,7 +122,7 @@ func (s *Service) countLines(ctx context.Context, r *Request, files []diff.File,
 	const maxCounted, countTime = 300, time.Second / 2
 	counting, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
-	o := diff.Options{Memory: s.Memory.Of(r.Workspace.Tenant())}
+	o := diff.Options{Memory: r.budget(s, Texts)}
 	err := diff.Lines(counting, s.Store.Source(), files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
 		if out[i].Binary = binary; !binary {
 			out[i].Added, out[i].Removed = &added, &removed
@@ -199,7 +198,7 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		if !info.Past() {
 			continue
 		}
-		if err := errors.Join(chargeInfo(ctx, r.charge(s.Lists), info), turns.Yield(ctx)); err != nil {
+		if err := errors.Join(chargeInfo(ctx, r.list(s), info), turns.Yield(ctx)); err != nil {
 			return h, err
 		}
 		state, err := r.Workspace.StateOf(info.Name)

@@ -29,7 +29,7 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	if _, err := in.Peek(1); err != nil { // it may take its time to begin
 		return Imported{}, err
 	}
-	release, err := s.Memory.Of(r.Workspace.Tenant()).Take(ctx, importer.Memory)
+	release, err := r.budget(s, Texts).Take(ctx, importer.Memory)
 	if err != nil {
 		return Imported{}, err
 	}

@@ -42,7 +42,7 @@ func (s *Service) hunks(ctx context.Context, r *Request, a Hunks) (HunkList, err
 	if a.Lines <= 0 || a.Lines > hunkLines {
 		a.Lines = hunkLines
 	}
-	o := diff.Options{Memory: s.Memory.Of(r.Workspace.Tenant()), Skip: max(0, a.Cursor), Lines: a.Lines}
+	o := diff.Options{Memory: r.budget(s, Texts), Skip: max(0, a.Cursor), Lines: a.Lines}
 	err := s.compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
 		out.Text, err = diff.TextOf(ctx, s.Store.Source(), from, to, string(a.Path), string(a.From), o)
 		return err

@@ -20,7 +20,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 		return Refreshed{}, err
 	}
 	defer s.Store.Hold(base)()
-	release, err := s.Memory.Of(r.Workspace.Tenant()).Take(ctx, importer.Memory)
+	release, err := r.budget(s, Texts).Take(ctx, importer.Memory)
 	if err != nil {
 		return Refreshed{}, err
 	}
@@ -55,7 +55,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 		return Refreshed{}, s.giveUp(ctx, err)
 	}
 	done, err := r.Workspace.Refresh(ctx, now, snapshot.MergeOptions{
-		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun, Merge: s.merger(r.Workspace).Merge, Caller: r.Caller, List: r.charge(s.Lists),
+		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun, Merge: r.merger(s).Merge, Caller: r.Caller, List: r.list(s),
 	})
 	done.Paths = listed(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {

@@ -194,17 +194,6 @@ func ParseCall(request []byte) (args any, err error) {
 	return o.decode(object)
 }
 
-// Compares reports whether a request compares states, which takes processor time.
-func Compares(args any) bool {
-	switch a := args.(type) {
-	case Diff, Changes, Hunks, PathHistory:
-		return true
-	case Restore:
-		return a.DryRun
-	}
-	return false
-}
-
 // Schema describes a type. It has one type everywhere, because some clients refuse lists of
 // types. Objects may get more fields.
 func Schema(t reflect.Type) (*jsonschema.Schema, error) { return schemaFor(t, typeSchemas()) }

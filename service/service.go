@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
@@ -65,6 +67,9 @@ type Service struct {
 	exporting *semaphore.Weighted
 	pruning   atomic.Bool
 	mainGit   *budget.Budget // as Git, for main
+
+	// Turns leaves a processor to the goroutines that answer the kernel.
+	Turns *turns.Turns
 	// images is held for reading while blobs are kept of which no snapshot says so yet.
 	images sync.RWMutex
 	// used counts the programs that joined, by fork.
@@ -75,7 +80,9 @@ type Service struct {
 }
 
 func New(c Config) *Service {
-	return &Service{Config: c, exporting: semaphore.NewWeighted(allExports), mainGit: c.Git.Another()}
+	return &Service{
+		Config: c, exporting: semaphore.NewWeighted(allExports), mainGit: c.Git.Another(), Turns: turns.New(max(1, runtime.NumCPU()-1)),
+	}
 }
 
 func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, error) {
@@ -89,7 +96,7 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 	var result any
 	err := guard.Do(func() (err error) {
 		if err = s.admit(ctx, r, o, args); err == nil {
-			result, err = o.run(s, ctx, r, args)
+			result, err = o.carryOut(s, ctx, r, args)
 		}
 		return err
 	})

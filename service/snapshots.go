@@ -58,7 +58,7 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 	if undo, err := r.Workspace.Find("undo"); err == nil {
 		out.Undo = undo.Name
 	}
-	list := r.charge(s.Lists)
+	list := r.list(s)
 	for i := range r.Workspace.Snapshots().Newest() {
 		if a.Limit > 0 && len(out.Snapshots) == a.Limit {
 			break
@@ -243,7 +243,7 @@ func OneLine(s string) string { return gitquote.Shown(lineBreaks.Replace(s), "")
 var lineBreaks = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
 
 func (s *Service) restore(ctx context.Context, r *Request, a Restore) (Restored, error) {
-	a.Caller, a.List = r.Caller, r.charge(s.Lists)
+	a.Caller, a.List = r.Caller, r.list(s)
 	done, err := r.Workspace.Restore(ctx, a)
 	done.Paths = listed(done.Paths)
 	return done, err
@@ -261,13 +261,13 @@ func listed[T any](list []T) []T {
 func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out Restored, err error) {
 	err = s.compare(r, a.Name, a.B, func(from, to *tree.State) (err error) {
 		out, err = r.Workspace.Restore(ctx, Restore{
-			Name: a.Name, Paths: []naming.BytePath{a.Path}, DryRun: a.DryRun, Caller: r.Caller, List: r.charge(s.Lists),
+			Name: a.Name, Paths: []naming.BytePath{a.Path}, DryRun: a.DryRun, Caller: r.Caller, List: r.list(s),
 			Edit: func(now *tree.State) ([]byte, error) {
 				shown := to
 				if a.B == "" {
 					shown = now
 				}
-				o := diff.Options{Memory: s.Memory.Of(r.Workspace.Tenant())}
+				o := diff.Options{Memory: r.budget(s, Texts)}
 				return diff.WithoutHunk(ctx, s.Store.Source(), from, shown, now, string(a.Path), string(a.From), a.ID, o)
 			},
 		})

@@ -142,7 +142,7 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 	if a.Limit < 0 || a.Limit > maxLast {
 		return None{}, fail.New(fail.Usage, "the limit of events is 1 to %d, not %d", maxLast, a.Limit)
 	}
-	if list := r.charge(s.Lists); list.Try(eventCost*int64(a.Limit)) != nil {
+	if list := r.list(s); list.Try(eventCost*int64(a.Limit)) != nil {
 		if err := list.All(ctx); err != nil {
 			return None{}, err
 		}

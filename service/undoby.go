@@ -72,7 +72,7 @@ func (s *Service) toUndo(ctx context.Context, r *Request, o UndoBy) (UndoBy, err
 	if err := s.knownActor(ctx, r, o.By); err != nil {
 		return o, err
 	}
-	o.Merge, o.Caller, o.List = s.merger(r.Workspace).Merge, r.Caller, r.charge(s.Lists)
+	o.Merge, o.Caller, o.List = r.merger(s).Merge, r.Caller, r.list(s)
 	since := o.Since
 	if _, err := r.Workspace.Find(since); err == nil {
 		return o, nil
@@ -148,7 +148,7 @@ func (s *Service) pathsBy(ctx context.Context, r *Request, i snapshot.Interval, 
 		return err
 	}
 	defer open.Close()
-	list := r.charge(s.Lists)
+	list := r.list(s)
 	return open.Changes(ctx, tree.DiffOptions{Paths: within}, func(c interval.ChangedBy) error {
 		if !snapshot.ActorIn(c.By, by) || c.A != nil && c.A.IsDir() || c.B != nil && c.B.IsDir() {
 			return turns.Yield(ctx)
@@ -198,7 +198,9 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	if err != nil {
 		return out, err
 	}
-	b := diff.Blame{Source: s.Store.Source(), Cache: &s.blames}
+	memory := r.budget(s, Texts).Charge()
+	defer memory.Release()
+	b := diff.Blame{Source: s.Store.Source(), Cache: &s.blames, Memory: memory}
 	for n, v := range slices.Backward(versions) {
 		if err := b.Next(ctx, v.node, n); err != nil {
 			if errors.Is(err, diff.ErrNoText) {
@@ -208,11 +210,12 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		}
 		r.progress(Progress{What: "comparing versions", Done: int64(len(versions) - n), Total: int64(len(versions))})
 	}
-	lines, from, err := b.Lines()
+	lines, from, err := b.Lines(ctx)
 	if err != nil {
 		return out, err
 	}
-	if err := r.charge(s.Lists).Add(ctx, int64(len(lines))*200); err != nil {
+	const answerCost, copies = 400, 3 // bytes; of a text, in the answer
+	if err := r.list(s).Add(ctx, int64(len(lines))*answerCost+copies*node.Size()); err != nil {
 		return out, err
 	}
 	changes := s.changesOf(r, paths)

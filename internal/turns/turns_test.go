@@ -36,7 +36,7 @@ func TestYield(t *testing.T) {
 	if err := Yield(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if !turns.free.TryAcquire(1) {
+	if turns.free != 1 {
 		t.Error("the turn is taken still")
 	}
 }
@@ -59,4 +59,79 @@ func TestWaitingEnds(t *testing.T) {
 		return nil
 	}))
 	must(turns.Do(context.Background(), func(context.Context) error { return nil }))
+}
+
+// TestTurnsExpire: a computation that waits for another one keeps it from no turn.
+func TestTurnsExpire(t *testing.T) {
+	turns := New(1)
+	other, ended := make(chan struct{}), make(chan error)
+	go func() {
+		ended <- turns.Do(context.Background(), func(ctx context.Context) error {
+			err := turns.Do(ctx, func(context.Context) error { return nil })
+			<-other
+			return errors.Join(err, Yield(ctx))
+		})
+	}()
+	go func() {
+		ended <- turns.Do(context.Background(), func(context.Context) error {
+			close(other)
+			return nil
+		})
+	}()
+	for range 2 {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("they wait for each other")
+		}
+	}
+	if turns.free != 1 || len(turns.running) > 0 {
+		t.Errorf("%d turns are free, %d run", turns.free, len(turns.running))
+	}
+}
+
+// TestFirst: those that come first wait for one of the others at the most.
+func TestFirst(t *testing.T) {
+	turns := New(1)
+	begin := make(chan struct{})
+	order := make(chan string, 20)
+	do := func(ctx context.Context, name string) {
+		go func() {
+			_ = turns.Do(ctx, func(context.Context) error {
+				order <- name
+				return nil
+			})
+		}()
+	}
+	waiting := func() int {
+		turns.mu.Lock()
+		defer turns.mu.Unlock()
+		return len(turns.waiting[0]) + len(turns.waiting[1])
+	}
+	began := make(chan struct{})
+	go turns.Do(context.Background(), func(context.Context) error {
+		close(began)
+		<-begin
+		return nil
+	})
+	<-began
+	for i := range 11 {
+		ctx, name := context.Background(), "other"
+		if i == 10 {
+			ctx, name = First(ctx), "first"
+		}
+		do(ctx, name)
+		for waiting() <= i {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	close(begin)
+	for i := range 11 {
+		if name := <-order; name == "first" && i > 1 {
+			t.Errorf("it was number %d to run", i+1)
+		}
+	}
 }

@@ -96,7 +96,7 @@ func TestBlameAgainstGit(t *testing.T) {
 		for n, c := range strings.Fields(r.git(t, "rev-list", "--reverse", "main")) {
 			number[c] = n
 		}
-		_, got, err := b.Lines()
+		_, got, err := b.Lines(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func BenchmarkBlame(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				if _, _, err := x.Lines(); err != nil {
+				if _, _, err := x.Lines(context.Background()); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -86,16 +86,41 @@ func (p *Page) file(w http.ResponseWriter, r *http.Request) {
 	case bytes.IndexByte(b[:min(len(b), 8<<10)], 0) >= 0: // as git decides
 		out.Kind = "binary"
 	default:
-		lines := colour(r.URL.Query().Get("path"), strings.ToValidUTF8(string(b), "\uFFFD"))
 		from, _ := strconv.Atoi(r.URL.Query().Get("from"))
-		from = min(max(from, 0), len(lines))
 		n, err := strconv.Atoi(r.URL.Query().Get("lines"))
 		if err != nil || n < 0 || n > pageLines {
 			n = pageLines
 		}
-		out.Total, out.Lines = len(lines), lines[from:min(len(lines), from+n)]
+		out.Total, out.Lines = window(r.URL.Query().Get("path"), b, max(from, 0), n)
 	}
 	answer(w, http.StatusOK, out)
+}
+
+// window returns how many lines a text has, and n of them from a line on, coloured. Only of a
+// text that is coloured it looks at the others.
+func window(path string, text []byte, from, n int) (total int, lines [][]token) {
+	if len(text) == 0 {
+		return 0, [][]token{}
+	}
+	text = bytes.TrimSuffix(text, []byte{'\n'})
+	total = bytes.Count(text, []byte{'\n'}) + 1
+	from = min(from, total)
+	n = min(n, total-from)
+	if len(text) > maxColoured {
+		for range from {
+			_, text, _ = bytes.Cut(text, []byte{'\n'})
+		}
+		end := 0
+		for range n {
+			line, _, _ := bytes.Cut(text[end:], []byte{'\n'})
+			end = min(end+len(line)+1, len(text))
+		}
+		text, from = text[:end], 0
+	}
+	if n == 0 {
+		return total, [][]token{}
+	}
+	return total, colour(path, strings.ToValidUTF8(string(text), "\uFFFD")+"\n")[from:][:n]
 }
 
 // diff answers with hunks as the daemon does, coloured: a line has tokens in place of its

@@ -1,0 +1,52 @@
+package page
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestWindow: a part of a text has the lines that all of it has, and takes memory for the part.
+func TestWindow(t *testing.T) {
+	var b strings.Builder
+	for i := range 300_000 {
+		fmt.Fprintf(&b, "%*d\n", i%7, i)
+	}
+	for name, text := range map[string]string{
+		"large": b.String(), "small": b.String()[:5000], "newlines": strings.Repeat("\n", 2<<20), "few newlines": "\n\n\n",
+		"one line": strings.Repeat("x", 2<<20), "without a newline": strings.TrimSuffix(b.String(), "\n"), "empty": "",
+	} {
+		all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+		if text == "" {
+			all = nil
+		}
+		for _, from := range []int{0, 1, 500, len(all) - 1, len(all), len(all) + 5} {
+			total, got := window("f.txt", []byte(text), max(from, 0), 100)
+			want := all[min(max(from, 0), len(all)):]
+			want = want[:min(100, len(want))]
+			var texts []string
+			for _, line := range got {
+				s := ""
+				for _, piece := range line {
+					s += piece[1]
+				}
+				texts = append(texts, s)
+			}
+			same := slices.EqualFunc(texts, want, func(a, b string) bool { return a == b || len(b) > maxLine && strings.HasPrefix(b, a[:maxLine]) })
+			if total != len(all) || !same {
+				t.Errorf("%s from %d: %d lines of %d, not %d of %d", name, from, len(got), total, len(want), len(all))
+			}
+		}
+	}
+	text := bytes.Repeat([]byte{'\n'}, 33_000_000)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	window("nl.txt", text, 1000, 2000)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+		t.Errorf("%d bytes of memory for 2,000 lines", took)
+	}
+}

@@ -73,7 +73,7 @@ func TestInstall(t *testing.T) {
 		"usr/share/man/man5/amberfs-policy.5", "usr/share/man/man8/mount.amberfs.8", "usr/share/man/man8/mount.fuse.amberfs.8", "usr/share/bash-completion/completions/amberfs",
 		"usr/share/zsh/site-functions/_amberfs", "usr/share/fish/vendor_completions.d/amberfs.fish",
 		"usr/lib/systemd/system/amberfs@.service", "usr/lib/systemd/user/amberfs@.service",
-		"usr/share/doc/amberfs/LICENSE", "usr/share/doc/amberfs/licences.md",
+		"usr/share/amberfs/apparmor", "usr/share/doc/amberfs/LICENSE", "usr/share/doc/amberfs/licences.md",
 	} {
 		if !slices.Contains(there, want) {
 			t.Errorf("%s is not installed", want)

@@ -10,7 +10,7 @@ LDFLAGS  = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.dat
 PREFIX  ?= /usr/local
 
 .PHONY: build cross image install uninstall session licences run stop test fresh test-race test-long test-remote \
-	test-packages test-release snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
+	test-kernels test-packages test-release snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
 
 # Static, so that it runs in any container.
 build:
@@ -97,6 +97,11 @@ test-remote:
 	@scripts/setup remote
 	AMBERFS_TEST_REMOTE=1 $(GO) test -count=1 -timeout 40m ./remote/... ./tests/remote/...
 	AMBERFS_TEST_REMOTE=1 $(GO) test -count=1 -timeout 40m -run TestPodmanAndSkopeo ./tests/images
+
+# Other kernels, another processor: KERNELS="6.1 6.12 arm64", SMOKE=1 for no more
+# than what a first user does.
+test-kernels:
+	@scripts/test-kernels $(if $(SMOKE),smoke)
 
 # Packages, units, images and examples as their users meet them: installed, run
 # and removed in a copy of this machine's root directory.

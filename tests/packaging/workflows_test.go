@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -63,9 +64,13 @@ func TestActionsArePinned(t *testing.T) {
 	}
 }
 
-// TestReleaseNeedsTests: the job test runs the tests, and every other job waits for it.
+// TestReleaseNeedsTests: the job test runs the tests, and every other job waits for it. A
+// release waits for the job kernels too.
 func TestReleaseNeedsTests(t *testing.T) {
 	jobs := workflows(t)["release.yml"].Jobs
+	if jobs["release"].Needs != "kernels" || !slices.ContainsFunc(jobs["kernels"].Steps, func(step step) bool { return strings.HasSuffix(step.Run, " make test-kernels") }) {
+		t.Error("a release does not wait for the tests on other kernels")
+	}
 	if !slices.ContainsFunc(jobs["test"].Steps, func(step step) bool { return step.Run == ".ci/run" }) {
 		t.Error("the job test runs no tests")
 	}

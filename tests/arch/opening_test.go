@@ -42,6 +42,7 @@ var opensOther = map[string]string{
 	// O_NOFOLLOW, and files with O_NONBLOCK; of a user's tree many have hard links.
 	"gitbridge/apply_attrs.go": "a working tree",
 	"gitbridge/apply_host.go":  "a working tree",
+	"gitbridge/apply_place.go": "a directory of a working tree, again by its descriptor",
 	"gitbridge/apply_write.go": "a working tree",
 	"gitbridge/dir_read.go":    "a working tree",
 	"gitbridge/quarantine.go":  "a folder that this process has made, and the objects of the repository, by os.Root",

@@ -29,7 +29,7 @@ import (
 // status is that of the workspace, the store and the daemon. In a fork, a caller in the mount
 // gets that of the fork alone.
 func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, error) {
-	st := Status{Status: r.Workspace.Status()}
+	st := Status{Status: r.Workspace.Status(), Gateway: s.Store.Actors().Gateway(r.Workspace.View())}
 	if !r.Caller.Direct && r.Workspace.IsFork() {
 		own := st.Status
 		st.Status = info.Status{

@@ -52,6 +52,9 @@ func statusFields(st service.Status) [][]string {
 	if st.Forks > 0 {
 		add("forks", "%d", st.Forks)
 	}
+	if st.Gateway != "" {
+		add("changed by", "%s, for a sandbox: if it caches names, it shows the state before a restore until that ends", st.Gateway)
+	}
 	for _, r := range st.Remotes {
 		if r.State == "untrusted" {
 			add("remote", "%s is named by the store and not contacted; `amberfs remote trust %s` agrees to it", r.URL, r.Name)

@@ -43,6 +43,7 @@ type Registry struct {
 	whole   map[uint32]string // of processes that cannot be seen, and of gateways
 	leaders map[int]named     // of sessions
 	given   map[string]bool   // names that were registered
+	through map[uint32]string // the last gateway that changed a fork, as COMMAND
 
 	saving sync.Mutex
 	save   func([]byte) error // see Keep
@@ -72,6 +73,7 @@ func NewRegistry(within func(view uint32) []uint32, fork func(view uint32) strin
 	return &Registry{
 		within: within, fork: fork, known: make(map[inView]*known), named: make(map[inView]named),
 		whole: make(map[uint32]string), leaders: make(map[int]named), given: make(map[string]bool),
+		through: make(map[uint32]string),
 	}
 }
 
@@ -129,8 +131,12 @@ func (r *Registry) gateway(p process.Stat, scopes []uint32) string {
 		return ""
 	}
 	own := r.fork(scopes[0])
-	r.mu.RLock()
-	defer r.mu.RUnlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.through) >= maxKnown {
+		clear(r.through)
+	}
+	r.through[scopes[0]] = commandName(p.Command)
 	if name := r.wholeOf(scopes); name != "" {
 		return name
 	}
@@ -138,6 +144,13 @@ func (r *Registry) gateway(p process.Stat, scopes []uint32) string {
 		return ""
 	}
 	return own
+}
+
+// Gateway returns the command of the last gateway that changed a workspace, "" if there was none.
+func (r *Registry) Gateway(view uint32) string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.through[view]
 }
 
 // find walks up from a process, or a thread of one, until the actor is known.

@@ -258,6 +258,9 @@ func TestGateway(t *testing.T) {
 		}
 	}
 	want(child, 1, "box")
+	if got := r.Gateway(1) + r.Gateway(2); got != "virtiofsd" {
+		t.Errorf("gateways are %q", got)
+	}
 	want(child, 2, "inner")
 	want(child, 0, own)
 	want(uint32(cmd.Process.Pid), 1, own)

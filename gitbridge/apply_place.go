@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -20,30 +21,35 @@ const lockPoll = 20 * time.Millisecond
 // lock has one apply at a time change the directory. A dry run only keeps those away that
 // change it. It is released when the host is closed. A file system without such locks has none: then
 // what changes meanwhile is found when a path gets its name.
-func (a *applying) lock() error {
+func (a *applying) lock() (err error) {
 	how := unix.LOCK_EX
 	if a.o.DryRun {
 		how = unix.LOCK_SH
 	}
-	for waiting := false; ; {
-		err := unix.Flock(a.host.root, how|unix.LOCK_NB)
+	a.locked, err = lockDir(a.ctx, a.host.root, how, a.o.Waiting)
+	return err
+}
+
+// lockDir locks an open directory until it is closed, and reports whether its file system has such
+// locks. waiting, if set, is called once if another process has the lock.
+func lockDir(ctx context.Context, fd, how int, waiting func()) (bool, error) {
+	for {
+		err := unix.Flock(fd, how|unix.LOCK_NB)
 		switch {
 		case err == nil:
-			a.locked = true
-			return nil
-		case errors.Is(err, unix.EWOULDBLOCK):
+			return true, nil
 		case errors.Is(err, unix.EINTR):
 			continue
-		default:
-			return nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return false, nil
 		}
-		if !waiting && a.o.Waiting != nil {
-			a.o.Waiting()
+		if waiting != nil {
+			waiting()
+			waiting = nil
 		}
-		waiting = true
 		select {
-		case <-a.ctx.Done():
-			return a.ctx.Err()
+		case <-ctx.Done():
+			return false, ctx.Err()
 		case <-time.After(lockPoll):
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,6 +87,39 @@ func TestApplyWaits(t *testing.T) {
 	}}
 	if res, err := a.apply(base, now, o); err != nil || res.Changed != 1 || said != 1 {
 		t.Errorf("after the other: %+v, %v, said %d times", res, err, said)
+	}
+}
+
+// A directory is not read in the middle of an apply.
+func TestReadDirWaitsForApply(t *testing.T) {
+	dir := t.TempDir()
+	write := func(data string) {
+		for i := range 300 {
+			check(t, os.WriteFile(filepath.Join(dir, fmt.Sprint("f", i)), []byte(data), 0o644))
+		}
+	}
+	write("old")
+	h, err := openHost(dir)
+	check(t, err)
+	defer h.close()
+	check(t, unix.Flock(h.root, unix.LOCK_EX))
+	read := map[string]int{}
+	done := make(chan error)
+	go func() {
+		done <- ReadDir(context.Background(), dir, func(e Entry) error {
+			if e.Data == nil {
+				return nil
+			}
+			b, err := io.ReadAll(e.Data)
+			read[string(b)]++
+			return err
+		}, DirOptions{})
+	}()
+	write("new")
+	check(t, unix.Flock(h.root, unix.LOCK_UN))
+	check(t, <-done)
+	if read["new"] != 300 || len(read) != 1 {
+		t.Errorf("read %v", read)
 	}
 }
 

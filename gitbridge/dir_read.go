@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -65,12 +66,22 @@ type dirReader struct {
 	buf     [64 << 10]byte // for the longest extended attribute
 }
 
+// applyWait is how long a directory is not read while another process has it locked.
+const applyWait = 30 * time.Second
+
 func (d *dirReader) root(dir string) error {
 	f, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
 	if err != nil {
 		return reason(err)
 	}
 	defer f.Close()
+	// An apply that is under way is not read in its middle. What has the lock for longer is
+	// another program.
+	ctx, stop := context.WithTimeout(d.ctx, applyWait)
+	defer stop()
+	if _, err := lockDir(ctx, int(f.Fd()), unix.LOCK_SH, nil); err != nil && d.ctx.Err() != nil {
+		return d.ctx.Err()
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return err

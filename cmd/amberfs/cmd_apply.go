@@ -195,7 +195,7 @@ func (a *app) apply(ctx context.Context, ch *client.Changes, dir string, o gitbr
 	defer bar.done()
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	o.Progress = func(p gitbridge.Progress) { bar.show(service.Progress{What: "applying", Done: p.Files, Unit: "files"}) }
-	o.Waiting = func() { a.note("another apply to %s is under way: waiting for its end", quote(dir)) }
+	o.Waiting = func() { a.note("another apply to %s, or a copy of it, is under way: waiting for its end", quote(dir)) }
 	done, err := gitbridge.ApplyDir(ctx, dir, o)
 	if err != nil {
 		return done, gitbridge.ApplyError(err, done)

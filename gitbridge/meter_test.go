@@ -154,3 +154,19 @@ func TestMergeInParts(t *testing.T) {
 		t.Errorf("%d are stored: %v", merged, err)
 	}
 }
+
+// TestTarLeavesOutHoles: an archive has no file with more holes than a disk has bytes, and says
+// what to do with it.
+func TestTarLeavesOutHoles(t *testing.T) {
+	m := newMemory()
+	st := m.state(t, spec{"small": file("x"), "holes": file("y")})
+	n, err := st.Resolve(m.src, "holes")
+	check(t, err)
+	check(t, n.Content.Truncate(m.src.Files, 1<<62-1))
+	var out strings.Builder
+	done, err := WriteTar(context.Background(), &out, m.src, st)
+	check(t, err)
+	if out.Len() > 64<<10 || done.Files != 2 || len(done.Skipped) != 1 || !strings.Contains(done.Skipped[0].Reason, "cp --sparse") {
+		t.Errorf("%d bytes, %+v", out.Len(), done)
+	}
+}

@@ -34,8 +34,9 @@ type Entry struct {
 
 	// Of a regular file: its size and a reader of so many bytes, holes as zeros. Fewer mean
 	// that it became shorter.
-	Size int64
-	Data io.Reader
+	Size  int64
+	Data  io.Reader
+	Holes int64 // how many of the bytes are in holes, if that is known
 
 	// Of a layer of an image: Whiteout removes Path from the layers below, Opaque what they
 	// have in it. Nothing else counts then.

@@ -55,6 +55,7 @@ func (t tarWriter) entry(path string, n *tree.Inode, first string) Entry {
 		e.GID = 0
 	}
 	if n.IsRegular() && first == "" {
+		e.Holes = n.Size() - n.Content.Allocated()
 		e.Size, e.Data = n.Size(), &contextReader{t.ctx, n.Content.Reader(t.src.Files)}
 	}
 	return e
@@ -109,6 +110,9 @@ func (t *TarSink) done(err error) (*TarResult, error) {
 	return &t.TarResult, nil
 }
 
+// maxHoles is how many bytes of holes of a file are written as zeros.
+const maxHoles = 1 << 40
+
 const paxXattr = "SCHILY.xattr."
 
 // kinds are the types of entries that tar has.
@@ -126,6 +130,10 @@ func (t *TarSink) Add(e Entry) error {
 	}
 	if !ok {
 		t.skip(e.Path, "tar has no sockets")
+		return nil
+	}
+	if e.Holes > maxHoles {
+		t.skip(e.Path, fmt.Sprintf("an archive would hold its %d bytes of holes as zeros; copy it with `cp --sparse=always`", e.Holes))
 		return nil
 	}
 	t.Files++

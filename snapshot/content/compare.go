@@ -3,6 +3,7 @@ package content
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -55,7 +56,49 @@ func (c *Content) SurelyEqual(o *Content) bool {
 
 var compareBuffers = sync.Pool{New: func() any { return new([2][64 << 10]byte) }}
 
+// sameBytes compares [off, off+n) of two files. Where both have no data it does not look.
 func sameBytes(src *Source, a, b *Content, off, n int64) (bool, error) {
+	for end := off + n; off < end; {
+		from, to, err := a.eitherData(src, b, off)
+		if err != nil || from >= end {
+			return err == nil, err
+		}
+		if same, err := sameData(src, a, b, from, min(to, end)-from); !same || err != nil {
+			return false, err
+		}
+		off = to
+	}
+	return true, nil
+}
+
+// dataUnit is how far apart runs of data are at least that are compared one by one.
+const dataUnit = 64 << 10
+
+// eitherData returns where the first data of two files of one size begins, at or behind off,
+// and how far the one that has it goes on; the size if there is none.
+func (c *Content) eitherData(src *Source, o *Content, off int64) (from, to int64, err error) {
+	from = c.Size()
+	of := c
+	for _, x := range []*Content{c, o} {
+		at, err := x.SeekData(src, off, dataUnit)
+		if errors.Is(err, ErrNoData) {
+			continue
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		if at < from {
+			from, of = at, x
+		}
+	}
+	if from == c.Size() {
+		return from, from, nil
+	}
+	to, err = of.SeekHole(src, from, dataUnit)
+	return from, to, err
+}
+
+func sameData(src *Source, a, b *Content, off, n int64) (bool, error) {
 	buf := compareBuffers.Get().(*[2][64 << 10]byte)
 	defer compareBuffers.Put(buf)
 	for n > 0 {

@@ -28,3 +28,42 @@ func TestEqualByHash(t *testing.T) {
 		t.Error("they were read")
 	}
 }
+
+// TestEqualWithHoles: of files with large holes only the data is compared.
+func TestEqualWithHoles(t *testing.T) {
+	const size = 1<<62 - 1
+	sparse := func(b *bench, sealed bool, offs ...int64) *Content {
+		c := New(1)
+		if err := c.Truncate(b.src, size); err != nil {
+			t.Fatal(err)
+		}
+		for _, off := range offs {
+			b.write(t, c, off, []byte("data"))
+		}
+		if sealed {
+			c.Own(2)
+			b.seal(t, c)
+		}
+		return c
+	}
+	for _, sealed := range [][2]bool{{true, true}, {true, false}, {false, false}} {
+		b := newBench()
+		for _, x := range []struct {
+			other []int64
+			same  bool
+		}{{[]int64{100, 1 << 61}, true}, {[]int64{100}, false}, {[]int64{100, 1 << 60, 1 << 61}, false}, {nil, false}, {[]int64{101, 1 << 61}, false}} {
+			a, o := sparse(b, sealed[0], 100, 1<<61), sparse(b, sealed[1], x.other...)
+			for _, pair := range [][2]*Content{{a, o}, {o, a}} {
+				if same, err := pair[0].Equal(b.src, pair[1]); same != x.same || err != nil {
+					t.Errorf("sealed %v, data at %d: %v, %v", sealed, x.other, same, err)
+				}
+			}
+		}
+		zeros := sparse(b, sealed[0], 100)
+		b2 := sparse(b, false, 100)
+		b.write(t, b2, 1<<40, make([]byte, 1<<20))
+		if same, err := zeros.Equal(b.src, b2); !same || err != nil {
+			t.Errorf("zeros that were written: %v, %v", same, err)
+		}
+	}
+}

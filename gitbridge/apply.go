@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 
@@ -67,6 +68,14 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 		return nil, fmt.Errorf("opening %s: %w", dir, err)
 	}
 	defer host.close()
+	host.linkOf = func(p *tree.Path) string {
+		n, err := o.Base.Resolve(o.Source, p.String()+"/"+alternatesPath)
+		if err != nil || !n.IsRegular() {
+			return ""
+		}
+		text, _ := io.ReadAll(io.LimitReader(n.Content.Reader(o.Source.Files), maxPath)) // else it is none
+		return string(text)
+	}
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []steps.PathChange{}, DryRun: o.DryRun},
 		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*applyStep),
@@ -174,7 +183,7 @@ func (a *applying) plan(c tree.Change) error {
 	if c.Path == nil {
 		return nil // the directory itself stays as it is
 	}
-	if inSet(c.Path, a.kept) {
+	if inSet(c.Path, a.kept) || a.host.passedOver(c.Path) {
 		return nil
 	}
 	at, err := a.host.look(c.Path)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,11 @@ type host struct {
 	temps string
 	// alias has the names of new directories that have not got their own yet, by path.
 	alias map[string]string
+	// See linkAt.
+	path    string
+	linkOf  func(p *tree.Path) string // the alternates that the base has for a link
+	links   map[string]*gitLink
+	gitDirs map[string]int
 }
 
 func openHost(dir string) (*host, error) {
@@ -37,11 +43,17 @@ func openHost(dir string) (*host, error) {
 	}
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
-	return &host{root: fd, dir: -1, temps: fmt.Sprintf(".amberfs-apply-%x-", st.Ino), alias: map[string]string{}}, err
+	return &host{
+		root: fd, dir: -1, temps: fmt.Sprintf(".amberfs-apply-%x-", st.Ino), alias: map[string]string{},
+		path: resolved("/", dir), links: map[string]*gitLink{}, gitDirs: map[string]int{},
+	}, err
 }
 
 func (h *host) close() {
 	h.forget()
+	for _, fd := range h.gitDirs {
+		_ = unix.Close(fd) // of a path alone
+	}
 	_ = unix.Close(h.root) // it was only looked at
 }
 
@@ -74,6 +86,12 @@ func (h *host) open(p *tree.Path) (int, error) {
 func (h *host) walk(p *tree.Path) (int, error) {
 	if p == nil {
 		return unix.FcntlInt(uintptr(h.root), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	if l := h.linkAt(p); l != nil {
+		return openLinked(l.dir)
+	}
+	if l := h.linkAt(p.Dir); l != nil {
+		return openLinked(filepath.Join(l.source(p.Name), cmp.Or(h.alias[p.String()], p.Name)))
 	}
 	above, err := h.walk(p.Dir)
 	if err != nil {
@@ -113,7 +131,7 @@ func (p place) changed(now place) bool {
 }
 
 func (h *host) look(p *tree.Path) (at place, err error) {
-	dir, err := h.open(p.Dir)
+	dir, err := h.dirOf(p)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return place{way: err}, nil
 	}
@@ -155,7 +173,7 @@ func (h *host) same(src *tree.Source, p *tree.Path, at place, n *tree.Inode) (bo
 }
 
 func (h *host) readlink(p *tree.Path) (string, error) {
-	dir, err := h.open(p.Dir)
+	dir, err := h.dirOf(p)
 	if err != nil {
 		return "", err
 	}
@@ -169,7 +187,7 @@ func (h *host) readlink(p *tree.Path) (string, error) {
 
 // file opens a regular file.
 func (h *host) file(p *tree.Path) (*os.File, error) {
-	dir, err := h.open(p.Dir)
+	dir, err := h.dirOf(p)
 	if err != nil {
 		return nil, err
 	}

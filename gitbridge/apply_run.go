@@ -145,7 +145,7 @@ func (a *applying) remove(s *applyStep) error {
 	if err := a.begin(s); err != nil {
 		return err
 	}
-	dir, err := a.host.open(c.Path.Dir)
+	dir, err := a.host.dirOf(c.Path)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (a *applying) rename(s *applyStep) error {
 			return err
 		}
 	}
-	dir, err := a.host.open(p.Dir)
+	dir, err := a.host.dirOf(p)
 	if err == nil {
 		err = a.put(dir, s)
 	}
@@ -206,7 +206,7 @@ func (a *applying) change(s *applyStep) error {
 		if err := a.begin(s); err != nil {
 			return err
 		}
-		dir, err := a.host.open(c.Path.Dir)
+		dir, err := a.host.dirOf(c.Path)
 		if err == nil {
 			err = a.setAttrs(dir, c.Path.Name, s)
 		}
@@ -221,7 +221,7 @@ func (a *applying) change(s *applyStep) error {
 // discard removes what this run made that did not get its name.
 func (a *applying) discard() {
 	for _, s := range slices.Backward(a.staged) {
-		if dir, err := a.host.open(s.change.Path.Dir); err == nil && s.temp != "" {
+		if dir, err := a.host.dirOf(s.change.Path); err == nil && s.temp != "" {
 			_ = removeBelow(dir, s.temp) // the next run tries again
 		}
 	}

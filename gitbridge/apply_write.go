@@ -75,7 +75,7 @@ func (s *applyStep) attrsOnly() bool {
 // directory that is new itself.
 func (a *applying) beside(s *applyStep) (dir int, name string, err error) {
 	p := s.change.Path
-	if dir, err = a.host.open(p.Dir); err != nil || a.host.isNew(p.Dir) {
+	if dir, err = a.host.dirOf(p); err != nil || a.host.isNew(p.Dir) {
 		return dir, p.Name, err
 	}
 	if err := a.sweep(p.Dir); err != nil {
@@ -88,7 +88,7 @@ func (a *applying) beside(s *applyStep) (dir int, name string, err error) {
 
 // entry returns the directory of a step's path and its present name in there.
 func (a *applying) entry(s *applyStep) (dir int, name string, err error) {
-	dir, err = a.host.open(s.change.Path.Dir)
+	dir, err = a.host.dirOf(s.change.Path)
 	return dir, cmp.Or(s.temp, s.change.Path.Name), err
 }
 
@@ -122,7 +122,7 @@ func (a *applying) stageParents(p *tree.Path) error {
 
 // mayChange fails if the names in a directory cannot be changed.
 func (a *applying) mayChange(p *tree.Path) error {
-	dir, err := a.host.open(p.Dir)
+	dir, err := a.host.dirOf(p)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}

@@ -24,6 +24,8 @@ type DirOptions struct {
 	// Exclude are directories that are passed over wherever they are met, such
 	// as the store and the mount point. Those that do not exist are ignored.
 	Exclude []string
+	// OwnGit reads a git directory that is elsewhere as if it were in the directory, see gitLink.
+	OwnGit bool
 }
 
 // ReadDir feeds a directory of the host to sink: files with their holes,
@@ -36,7 +38,7 @@ func ReadDir(ctx context.Context, dir string, sink Sink, o DirOptions) error {
 }
 
 func newDirReader(ctx context.Context, sink Sink, o DirOptions) *dirReader {
-	d := &dirReader{checker: newChecker(sink, o.ImportOptions), ctx: ctx, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
+	d := &dirReader{checker: newChecker(sink, o.ImportOptions), ctx: ctx, ownGit: o.OwnGit, links: make(map[fileID]string), exclude: make(map[fileID]bool), omit: make(map[string]bool)}
 	for _, e := range o.Exclude {
 		var st unix.Stat_t
 		if err := unix.Stat(e, &st); err == nil {
@@ -47,6 +49,9 @@ func newDirReader(ctx context.Context, sink Sink, o DirOptions) *dirReader {
 }
 
 func (d *dirReader) read(dir string) error {
+	if d.ownGit {
+		d.top = resolved("/", dir)
+	}
 	if err := d.root(dir); err != nil {
 		return fmt.Errorf("reading %s: %w", dir, err)
 	}
@@ -59,11 +64,14 @@ type fileID struct{ dev, ino uint64 }
 type dirReader struct {
 	*checker
 	ctx     context.Context
+	ownGit  bool
 	src     *tree.Source
 	before  *tree.State // see ReadChanges; nil: nothing
 	links   map[fileID]string
 	exclude map[fileID]bool
-	buf     [64 << 10]byte // for the longest extended attribute
+	omit    map[string]bool // paths
+	top     string          // without symbolic links, if git directories are looked for; else ""
+	buf     [64 << 10]byte  // for the longest extended attribute
 }
 
 // applyWait is how long a directory is not read while another process has it locked.
@@ -138,6 +146,9 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		return d.skip(at, fmt.Errorf("%q: %w", at, err))
 	}
 	defer unix.Close(fd)
+	if d.omit[at] {
+		return nil
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return d.skip(at, fmt.Errorf("%q: %w", at, err))
@@ -145,6 +156,11 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 	id, isDir := fileID{st.Dev, st.Ino}, st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if isDir && d.exclude[id] {
 		return nil
+	}
+	if name == ".git" && !isDir && d.top != "" {
+		if l := gitLinkIn(int(parent.Fd()), d.top); l != nil {
+			return d.gitDir(at, l, was)
+		}
 	}
 	same := was != nil && unchanged(was, &st)
 	if same && !isDir {

@@ -22,7 +22,7 @@ func (o FillOptions) dir() gitbridge.DirOptions {
 		ImportOptions: gitbridge.ImportOptions{Skip: o.Skip, Progress: func(p gitbridge.Progress) {
 			o.Show(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 		}},
-		Exclude: o.Exclude,
+		Exclude: o.Exclude, OwnGit: true,
 	}
 }
 

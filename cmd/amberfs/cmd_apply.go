@@ -109,6 +109,12 @@ wait (flock). Run an interrupted apply again to complete it.`,
 	return cmd
 }
 
+// settle is after an apply: what the directory has now is what the run goes on from. If both
+// differ in conflict, the next refresh says so.
+func (a *app) settle(ctx context.Context, c *client.Client, dir, store string) {
+	_, _ = a.refresh(ctx, c, dir, store, service.Refresh{})
+}
+
 // applyKept applies a run to its directory, or to another one.
 func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask asking, o gitbridge.ApplyOptions) error {
 	return a.onRunOf(ctx, dir, run, func(r *runRow, c *client.Client) error {
@@ -116,6 +122,9 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 		done, left, err := a.applyFrom(ctx, c, snapshot, to, ask, o)
 		if done == nil {
 			return err
+		}
+		if !o.DryRun && to == r.Dir {
+			a.settle(ctx, c, r.Dir, r.Store)
 		}
 		if !left && !o.DryRun && snapshot == "" && o.Conflicts != threeway.KeepOurs && to == r.Dir {
 			err = markRun(ctx, a, r.Store, r.Name, r.Command, service.RunApplied)
@@ -317,22 +326,18 @@ func word(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// noteRepository warns about a directory that shares a repository with others, or is
-// only a part of one.
+// noteRepository warns about a directory that is only a part of a repository.
 func (a *app) noteRepository(dir string) {
 	if dir == "" {
 		return
 	}
-	st, err := os.Lstat(filepath.Join(dir, ".git"))
-	switch {
-	case err == nil && !st.IsDir():
-		a.note("%s is a linked worktree or a submodule: commits made in it go to the repository that its .git names, at once and without --apply", quote(dir))
-	case err != nil:
-		for above := filepath.Dir(dir); above != "/" && above != "."; above = filepath.Dir(above) {
-			if _, err := os.Lstat(filepath.Join(above, ".git")); err == nil {
-				a.note("%s is a part of the repository %s, and git does not work in it; for that use --from %s", quote(dir), quote(above), word(above))
-				return
-			}
+	if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+		return
+	}
+	for above := filepath.Dir(dir); above != "/" && above != "."; above = filepath.Dir(above) {
+		if _, err := os.Lstat(filepath.Join(above, ".git")); err == nil {
+			a.note("%s is a part of the repository %s, and git does not work in it; for that use --from %s", quote(dir), quote(above), word(above))
+			return
 		}
 	}
 }

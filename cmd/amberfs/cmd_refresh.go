@@ -115,7 +115,7 @@ func (a *app) refreshOnce(ctx context.Context, c *client.Client, dir, store stri
 	req.Base = id.String()
 	bar := a.newProgress()
 	defer bar.done()
-	o := gitbridge.DirOptions{Exclude: a.notCopied(dir, store)}
+	o := gitbridge.DirOptions{Exclude: a.notCopied(dir, store), OwnGit: true}
 	o.Progress = func(p gitbridge.Progress) {
 		bar.show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 	}

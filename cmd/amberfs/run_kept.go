@@ -262,6 +262,9 @@ func (k *kept) end() error {
 	} else if applied != nil {
 		a.say(strings.TrimSuffix(a.appliedLines(applied), "\n"))
 	}
+	if applied != nil {
+		a.settle(ctx, fork, k.dir, k.store)
+	}
 	switch {
 	case err == nil && q != nil && q.discard:
 		return a.removeRun(context.WithoutCancel(ctx), k.store, k.name)

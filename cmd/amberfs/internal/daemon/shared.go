@@ -26,7 +26,7 @@ const joinTime = 10 * time.Second
 // way round: a mount that is unmounted outside must not stay in use here.
 func PrivateMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fail.New(fail.KindOf(err), "cannot make the mounts private: %w", err)
+		return fail.New(fail.Denied, "cannot make the mounts private: %w", err)
 	}
 	return nil
 }

@@ -42,6 +42,7 @@ type Applied struct {
 	Paths     []steps.PathChange `json:"paths"`
 	Conflicts []string           `json:"conflicts,omitempty"`
 	Skipped   []Omission         `json:"skipped,omitempty"`
+	LeftOut   int                `json:"left_out,omitempty"` // by .amberignore, and what amberfs wrote for agents
 	DryRun    bool               `json:"dry_run,omitempty"`
 	// Partial: it could not be finished. Changed and Paths are what was applied.
 	Partial bool `json:"partial,omitempty"`
@@ -84,8 +85,27 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	if err := a.lock(); err != nil {
 		return nil, err
 	}
-	if err := tree.Diff(ctx, o.Source, o.Base, o.Now, tree.DiffOptions{}, a.plan); err != nil {
+	var changes []tree.Change
+	if err := tree.Diff(ctx, o.Source, o.Base, o.Now, tree.DiffOptions{}, func(c tree.Change) error {
+		if c.Path != nil { // the directory itself stays as it is
+			changes = append(changes, c)
+		}
+		return nil
+	}); err != nil {
 		return nil, err
+	}
+	left, err := a.leftOut(changes)
+	if err != nil {
+		return nil, err
+	}
+	a.res.LeftOut = len(left)
+	for _, c := range changes {
+		if left[c.Path.String()] {
+			continue
+		}
+		if err := a.plan(c); err != nil {
+			return nil, err
+		}
 	}
 	if err := a.mergeTexts(); err != nil {
 		return nil, err
@@ -180,9 +200,6 @@ const minorChanges = tree.Mtime | tree.Links
 
 // plan decides about one path. It is called for a directory before what it holds.
 func (a *applying) plan(c tree.Change) error {
-	if c.Path == nil {
-		return nil // the directory itself stays as it is
-	}
 	if inSet(c.Path, a.kept) || a.host.passedOver(c.Path) {
 		return nil
 	}

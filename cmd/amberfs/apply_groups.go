@@ -228,34 +228,42 @@ func subjects(src *tree.Source, g group) (out []string) {
 	return out
 }
 
-// askGroup asks for a group and records the choice, unless the group is to be split.
-func (q *question) askGroup(ctx context.Context, g group) (split bool, err error) {
+// askGroup asks for a group and records the choice, unless the answer is to split it or to go
+// back.
+func (q *question) askGroup(ctx context.Context, g group) (answer string, err error) {
 	c := g.changes[0]
 	if c.Conflict {
-		return false, q.settle(ctx, g)
+		return "", q.settle(ctx, g)
 	}
-	answers := "ynq"
+	answers := "ynbq"
 	if len(g.changes) > 1 && !g.whole {
-		answers = "ynsq"
+		answers = "ynsbq"
 	} else if !g.whole {
 		t, err := diff.TextOfChange(ctx, q.ch.Source, c.Change)
 		if err != nil {
-			return false, err
+			return "", err
 		}
 		if c.A != nil && c.B != nil && c.A.IsRegular() && c.B.IsRegular() && len(t.Hunks) > 0 {
-			return false, q.askHunks(ctx, g, t.Hunks)
+			return q.askHunks(ctx, g, t.Hunks)
 		}
 		q.printHunks(t.Hunks)
+		if len(t.Hunks) > 0 && c.B != nil && c.B.IsRegular() {
+			answers = "ynebq"
+		}
 	}
 	text, err := q.text(ctx, g, 0)
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	answer, err := q.oneOf(ctx, "apply "+text, answers)
-	if err == nil && answer != "s" {
+	answer, err = q.oneOf(ctx, "apply "+text, answers)
+	switch {
+	case err != nil || answer == "s" || answer == "b":
+	case answer == "e":
+		err = q.edit(g)
+	default:
 		q.set(g, gitbridge.Choice{Leave: answer == "n"})
 	}
-	return answer == "s", err
+	return answer, err
 }
 
 func (q *question) printHunks(hunks []diff.Hunk) {
@@ -269,38 +277,50 @@ func (q *question) printHunks(hunks []diff.Hunk) {
 }
 
 // askHunks asks for the hunks of a text file.
-func (q *question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) error {
+func (q *question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (string, error) {
 	fmt.Fprintln(q.a.stderr, q.paint(g.name(), colorBold))
-	var chosen []diff.Hunk
-	answer := ""
-	for i, h := range hunks {
-		if answer != "a" && answer != "d" && !q.quit {
+	taken, answer := make([]bool, len(hunks)), ""
+	for i := 0; i < len(hunks); i++ {
+		if answer != "a" && answer != "d" && !q.quit && q.search == "" {
 			q.printHunks(hunks[i : i+1])
 			var err error
-			if answer, err = q.oneOf(ctx, fmt.Sprintf("apply part %d of %d", i+1, len(hunks)), "ynadq"); err != nil {
-				return err
+			answer, err = q.oneOf(ctx, fmt.Sprintf("apply part %d of %d", i+1, len(hunks)), "ynadebq")
+			switch {
+			case err != nil:
+				return "", err
+			case answer == "e":
+				return "", q.edit(g)
+			case answer == "b" && i == 0:
+				return "b", nil
+			case answer == "b":
+				i -= 2
+				continue
 			}
 		}
-		if answer == "y" || answer == "a" {
+		taken[i] = (answer == "y" || answer == "a") && q.search == ""
+	}
+	var chosen []diff.Hunk
+	for i, h := range hunks {
+		if taken[i] {
 			chosen = append(chosen, h)
 		}
 	}
 	if len(chosen) == 0 || len(chosen) == len(hunks) {
 		q.set(g, gitbridge.Choice{Leave: len(chosen) == 0})
-		return nil
+		return "", nil
 	}
 	c := g.changes[0]
 	var sides [2]string
 	for i, n := range []io.Reader{c.A.Content.Reader(q.ch.Source.Files), c.B.Content.Reader(q.ch.Source.Files)} {
 		b, err := io.ReadAll(n)
 		if err != nil {
-			return err
+			return "", err
 		}
 		sides[i] = string(b)
 	}
 	q.set(g, gitbridge.Choice{Text: withHunks(sides[0], sides[1], chosen)})
 	q.left = true
-	return nil
+	return "", nil
 }
 
 // withHunks is the text before with some of the hunks that lead to the text after.

@@ -2,9 +2,14 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"os/signal"
 	"path"
 	"slices"
@@ -15,6 +20,7 @@ import (
 
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -28,13 +34,15 @@ type question struct {
 	removable bool // it is about a run that can be removed
 	groups    []group
 	dirs      []gitbridge.Planned // see grouped
+	leftOut   int
 	in        *bufio.Reader
 
 	choices map[string]gitbridge.Choice // by path, for all below it too
 	some    bool                        // what has no choice is left
 	left    bool                        // something is left
 	quit    bool
-	discard bool // the run is to be removed
+	discard bool   // the run is to be removed
+	search  string // what is asked for next has this in its name or its lines
 }
 
 // errNotApplied ends a question without an answer.
@@ -50,6 +58,7 @@ func newQuestion(a *app, ch *client.Changes, dir string, rule threeway.Rule, pla
 		plan.Plan[i].Conflict = plan.Plan[i].Conflict && rule == threeway.RefuseConflicts
 	}
 	q.groups, q.dirs = grouped(plan.Plan)
+	q.leftOut = plan.LeftOut
 	return q
 }
 
@@ -85,6 +94,9 @@ func (q *question) print(ctx context.Context) error {
 	}
 	if more > 0 {
 		fmt.Fprintf(q.a.stderr, "and %d more\n", more)
+	}
+	if q.leftOut > 0 {
+		fmt.Fprintln(q.a.stderr, leftOutText(q.leftOut))
 	}
 	for _, g := range q.groups {
 		for _, c := range g.changes {
@@ -238,6 +250,8 @@ func (q *question) pick(ctx context.Context, prompt string, words []string, help
 			return answer == w || answer != "" && w != "discard" && strings.HasPrefix(w, answer)
 		})
 		switch {
+		case i < 0 && len(answer) > 1 && answer[0] == '/' && slices.Contains(words, "q"):
+			return answer, nil
 		case i < 0:
 			fmt.Fprint(q.a.stderr, help)
 		case words[i] != "diff":
@@ -340,7 +354,11 @@ func (q *question) oneOf(ctx context.Context, what, answers string) (string, err
 	for _, l := range letters {
 		help += l + " - " + answerHelp[l] + "\n"
 	}
-	answer, err := q.pick(ctx, what+" ["+strings.Join(letters, ",")+",?]? ", letters, help)
+	help += "/TEXT - leave this, and go to what has TEXT in its name or its lines\n"
+	answer, err := q.pick(ctx, what+" ["+strings.Join(letters, ",")+",/,?]? ", letters, help)
+	if text, ok := strings.CutPrefix(answer, "/"); ok {
+		q.search, answer = text, "n"
+	}
 	if q.quit = answer == "q"; q.quit {
 		answer = "n"
 	}
@@ -349,23 +367,96 @@ func (q *question) oneOf(ctx context.Context, what, answers string) (string, err
 
 var answerHelp = map[string]string{
 	"y": "apply this", "n": "leave this", "a": "apply this and the rest of the file", "d": "leave this and the rest of the file",
-	"s": "go through what is in it", "q": "leave this and all that follows",
+	"s": "go through what is in it", "q": "leave this and all that follows", "b": "go back to the question before",
+	"e": "edit the text that is applied, in $EDITOR",
+}
+
+// matches reports whether a group has the text that is looked for.
+func (q *question) matches(ctx context.Context, g group) bool {
+	for _, c := range g.changes {
+		if strings.Contains(strings.ToLower(c.Path.String()), q.search) {
+			return true
+		}
+		t, err := diff.TextOfChange(ctx, q.ch.Source, c.Change)
+		if err != nil {
+			continue
+		}
+		for _, h := range t.Hunks {
+			if slices.ContainsFunc(h.Lines, func(l diff.Line) bool {
+				return l.Op != " " && strings.Contains(strings.ToLower(l.Text), q.search)
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// edit lets the user change the text that a file gets.
+func (q *question) edit(g group) error {
+	c := g.changes[0]
+	text, err := io.ReadAll(c.B.Content.Reader(q.ch.Source.Files))
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp("", "amberfs-*-"+path.Base(c.Path.String()))
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if _, err = f.Write(text); err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return err
+	}
+	editor := cmp.Or(env.Get("VISUAL"), env.Get("EDITOR"), "vi")
+	cmd := exec.Command("sh", "-c", editor+` "$1"`, "sh", f.Name())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal(q.a.stdin), terminal(q.a.stderr), terminal(q.a.stderr)
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintf(q.a.stderr, "the editor failed: %v\n", err)
+		return nil
+	}
+	edited, err := os.ReadFile(f.Name())
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(edited, text) {
+		q.set(g, gitbridge.Choice{Text: edited})
+		q.left = true
+	} else {
+		q.set(g, gitbridge.Choice{})
+	}
+	return nil
 }
 
 // chooseSome asks for each change. It is errNotApplied if none was chosen.
 func (q *question) chooseSome(ctx context.Context) error {
 	q.some = true
+	var past [][]group
 	for todo := folded(q.groups, maxPrinted, "."); len(todo) > 0; {
-		g := todo[0]
+		g, now := todo[0], todo
 		todo = todo[1:]
-		if q.quit {
+		if q.quit || q.search != "" && !q.matches(ctx, g) {
 			q.set(g, gitbridge.Choice{Leave: true})
-		} else if split, err := q.askGroup(ctx, g); err != nil {
+			continue
+		}
+		q.search = ""
+		answer, err := q.askGroup(ctx, g)
+		switch {
+		case err != nil:
 			return err
-		} else if split {
+		case answer == "b" && len(past) > 0:
+			todo, past = past[len(past)-1], past[:len(past)-1]
+			continue
+		case answer == "b":
+			todo = now
+			continue
+		case answer == "s":
 			parts, _ := grouped(g.changes)
 			todo = append(folded(parts, maxPrinted, g.dir), todo...)
 		}
+		past = append(past, now)
 	}
 	// New directories come with what is chosen in them, and those that are gone go if
 	// nothing in them is left.

@@ -43,6 +43,9 @@ listed and nothing is changed.
 At a terminal, apply shows the changes and asks which to apply. Elsewhere it needs --yes
 or --dry-run.
 
+What .amberignore in DIR names, with the syntax of .gitignore, is left out and counted, as
+is what amberfs wrote for agents in .claude, .codex and .gemini.
+
 Symbolic links in DIR are not followed. One apply at a time changes DIR; the others
 wait (flock). Run an interrupted apply again to complete it.`,
 		Example: `  amberfs apply
@@ -236,10 +239,18 @@ func (a *app) appliedLines(done *gitbridge.Applied) string {
 		return "applied to " + quote(done.Dir) + " (" + plural(done.Changed, "path", "paths") + " changed)\n"
 	}
 	text := changedLines("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Changed, a.listed(paths), inGit)
+	if done.LeftOut > 0 {
+		text += leftOutText(done.LeftOut) + "\n"
+	}
 	if n := len(done.Conflicts); n > 0 {
 		text += fmt.Sprintf("%s changed on both sides\n", plural(n, "path", "paths"))
 	}
 	return text
+}
+
+// leftOutText counts what an apply passes over.
+func leftOutText(n int) string {
+	return plural(n, "path", "paths") + " left out (.amberignore, and what amberfs wrote for agents)"
 }
 
 // withoutGit leaves out what is below a .git directory, and counts it, unless all is

@@ -17,6 +17,7 @@ type Var struct {
 // temporary files read.
 var Vars = []Var{
 	{[]string{"AMBERFS_PAGER", "PAGER"}, "the pager of `amberfs diff` on a terminal. Default: `less`"},
+	{[]string{"VISUAL", "EDITOR"}, "the editor of the question of `amberfs apply`. Default: `vi`"},
 	{[]string{"NO_COLOR", "TERM"}, "no colours if `NO_COLOR` is set or `TERM` is `dumb`"},
 	{[]string{"XDG_CACHE_HOME"}, "the cache of remotes: `$XDG_CACHE_HOME/amberfs`. Default: `~/.cache`"},
 	{[]string{"AMBERFS_RUNS"}, "the directory of the runs of `amberfs run`. Default: `$XDG_STATE_HOME/amberfs/runs`"},

@@ -15,6 +15,10 @@ type FillOptions struct {
 	Show    func(Progress)
 	// Skip is called for each path that cannot be read. It is left out.
 	Skip func(path string, reason error)
+	// Found, if set, is told what leads from the copy back into the directory; Relink makes
+	// links of it relative.
+	Found  func(text string)
+	Relink bool
 }
 
 func (o FillOptions) dir() gitbridge.DirOptions {
@@ -32,7 +36,15 @@ func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) err
 	defer finished()
 	at := importer.At{Made: gitbridge.Meta{Mode: 0o755}, Top: true}
 	st, err := build(ctx, s, at, func(b *importer.Builder) error {
-		return gitbridge.ReadDir(ctx, dir, b.Add, o.dir())
+		if o.Found == nil {
+			return gitbridge.ReadDir(ctx, dir, b.Add, o.dir())
+		}
+		l := &look{dir: dir, relink: o.Relink}
+		err := gitbridge.ReadDir(ctx, dir, l.sink(b.Add), o.dir())
+		if text := l.found(); err == nil && text != "" {
+			o.Found(text)
+		}
+		return err
 	})
 	if err != nil {
 		return err

@@ -29,6 +29,8 @@ func mountCommand(a *app) *cobra.Command {
 		Long: `Mounts STORE at MOUNTPOINT, and returns when the mount is ready. A STORE that does not
 exist is created.
 
+With --from DIR, it prints what in the copy leads back into DIR by absolute paths.
+
 With --from REMOTE@SNAPSHOT ("amberfs help remote"), contents are fetched when they
 are read. An existing store is mounted as it is, so the same command works after a
 reboot.
@@ -73,6 +75,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().BoolVar(&cfg.Shared, "shared", false, "end with the last `amberfs run` that uses the mount")
 	_ = cmd.Flags().MarkHidden("shared") // there is one
+	cmd.Flags().BoolVar(&cfg.Relink, "relink", false, "with --from DIR, make absolute symbolic links into DIR relative in the copy")
 	cmd.Flags().BoolVar(&cfg.OrEmpty, "or-empty", false, "begin empty if REMOTE has no such snapshot")
 	cmd.Flags().BoolVarP(&foreground, "foreground", "f", false, "stay in the foreground")
 	addOptions(cmd, &options)

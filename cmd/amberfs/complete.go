@@ -23,6 +23,7 @@ var completions = map[string]string{
 	"merge": "fork none", "pin": "snapshot ...", "pull": "remote none", "push": "remote snapshot ...", "remote gc": "remote none",
 	"remote remove": "remote none", "remote rm": "remote none", "remote snapshots": "remote none", "remote trust": "remote none", "remote verify": "remote none",
 	"rename": "snapshot none", "restore": "snapshot file ...", "revert": "file snapshot none", "rm": "snapshot ...", "run --fork": "fork",
+	"apply --run": "run", "refresh --run": "run", "runs diff": "run none", "runs rm": "run ...", "runs restore": "run none",
 	"show": "snapshot none", "snapshot": "none", "unpin": "snapshot ...",
 }
 
@@ -54,6 +55,11 @@ func (a *app) names(ctx context.Context, kind string) (out []string) {
 		_ = a.askHere(ctx, service.Actors{}, &l) // else there are none
 		for _, s := range l.Actors {
 			out = append(out, s.Name)
+		}
+	case "run":
+		rows, _ := a.allRuns(ctx) // else there are none
+		for _, r := range rows {
+			out = append(out, r.Name+"\t"+r.Dir)
 		}
 	case "remote":
 		var l service.RemoteList

@@ -250,6 +250,7 @@ func (k *kept) end() error {
 	} else if same {
 		return k.goes(ctx)
 	}
+	k.noteOutside(ctx, fork)
 	if k.apply == "" {
 		return k.say(ctx, ch)
 	}
@@ -277,6 +278,14 @@ func (k *kept) end() error {
 	}
 	k.commands(what + " is kept")
 	return err
+}
+
+// noteOutside says that the directory itself was changed during the run.
+func (k *kept) noteOutside(ctx context.Context, fork *client.Client) {
+	done, _ := k.a.refresh(ctx, fork, k.dir, k.store, service.Refresh{DryRun: true}) // a conflict counts too
+	if n := done.Changed + len(done.Conflicts); n > 0 {
+		k.a.note("%s changed in %s itself meanwhile. Programs from before the run, such as docker, watchers and editors, use that and not the run", plural(n, "path", "paths"), quote(k.dir))
+	}
 }
 
 // goes removes a run in which nothing changed.

@@ -26,6 +26,7 @@ type Config struct {
 	Options    mountopt.Options
 	From       string    // fills a new store; "" for none
 	Exclude    []string  // directories below From that are not copied. The store may be there too then
+	Relink     bool      // links into From become relative in the copy
 	Shared     bool      // it is a daemon of `run` in its own mount namespace, and ends with its last user
 	Remote     string    // URL@SNAPSHOT that a new store begins with; "" for none
 	OrEmpty    bool      // it begins empty if there is no such snapshot

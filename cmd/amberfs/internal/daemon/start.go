@@ -38,6 +38,9 @@ func (cfg Config) args() []string {
 	if cfg.Remote != "" {
 		out = append(out, "--from", cfg.Remote)
 	}
+	if cfg.Relink {
+		out = append(out, "--relink")
+	}
 	if cfg.OrEmpty {
 		out = append(out, "--or-empty")
 	}

@@ -108,6 +108,9 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 			first = reason.Error()
 		}
 	}}
+	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // else it is at the same path
+		o.Found, o.Relink = st.note, cfg.Relink
+	}
 	defer func() {
 		if n > 0 {
 			st.note(fmt.Sprintf("%d path(s) of %s cannot be read and are left out: %s", n, cfg.From, first))

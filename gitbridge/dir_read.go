@@ -52,7 +52,12 @@ func (d *dirReader) read(dir string) error {
 	if d.ownGit {
 		d.top = resolved("/", dir)
 	}
-	if err := d.root(dir); err != nil {
+	d.deliver()
+	err := d.root(dir)
+	if derr := d.delivered(); derr != nil {
+		err = derr
+	}
+	if err != nil {
 		return fmt.Errorf("reading %s: %w", dir, err)
 	}
 	return nil
@@ -63,6 +68,7 @@ type fileID struct{ dev, ino uint64 }
 
 type dirReader struct {
 	*checker
+	*delivery
 	ctx     context.Context
 	ownGit  bool
 	src     *tree.Source
@@ -174,16 +180,18 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 	if err != nil {
 		return d.skip(at, fmt.Errorf("%q: %w", at, reason(err)))
 	}
-	if f != nil {
+	if isDir {
 		defer f.Close()
 	}
 	if same {
 		return d.dir(at, f, was)
 	}
-	if err := d.add(e); err != nil {
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return fmt.Errorf("%q became shorter while it was read: %w", at, err)
-		}
+	if isDir {
+		err = d.add(e)
+	} else {
+		err = d.addFile(e, f)
+	}
+	if err != nil {
 		return err
 	}
 	if linked {

@@ -427,3 +427,22 @@ func (a *app) onRunOf(ctx context.Context, dir, name string, fn func(r *runRow, 
 	_, err = chooseRun(nil, name, dir)
 	return err
 }
+
+// storeHere is the store of the runs of the working directory.
+func (a *app) storeHere() (store string, ok bool) {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return "", false
+	}
+	dir, err := a.cwd()
+	if err != nil {
+		return "", false
+	}
+	root, err := runs.Root()
+	if err != nil {
+		return "", false
+	}
+	store = runs.Store(locate.Resolve(mounts, root), mounts, locate.Resolve(mounts, dir))
+	_, ok = runs.Dir(store)
+	return store, ok
+}

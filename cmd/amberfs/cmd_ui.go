@@ -14,13 +14,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	web "github.com/amberfs/amberfs/cmd/amberfs/internal/page"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
 )
 
 // served is what `amberfs ui --json` prints.
@@ -41,6 +44,8 @@ address and runs until it is interrupted. The address works once, and stays open
 the browser that used it. It has a name of its own, so that nothing that an earlier
 server left in the browser gets at the page.
 
+In a directory with runs ("amberfs help runs"), it shows these: each is a fork.
+
 From another machine, over ssh:
 
   amberfs ui --listen unix:$HOME/ui.sock        # there
@@ -49,6 +54,12 @@ From another machine, over ssh:
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := a.place()
+			if store, ok := a.storeHere(); err != nil && ok {
+				return a.onStore(cmd.Context(), store, func(*client.Client) error {
+					at := locate.Place{Store: store, Mount: &mountinfo.Info{Mountpoint: daemon.RunMountpoint(store)}}
+					return a.serveUI(cmd.Context(), at, listen, write, open)
+				})
+			}
 			if err != nil {
 				return err
 			}
@@ -72,11 +83,11 @@ func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write,
 	if err != nil {
 		return err
 	}
-	daemon := &http.Transport{
+	transport := &http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return service.Dial(ctx, p.Store) },
 		DisableCompression: true,
 	}
-	page := web.New(web.Options{Daemon: daemon, Mountpoint: p.Mount.Mountpoint, Workspace: strings.Join(p.Workspace, "/"), Write: write})
+	page := web.New(web.Options{Daemon: transport, Mountpoint: p.Mount.Mountpoint, Workspace: strings.Join(p.Workspace, "/"), Write: write})
 	out := served{Token: page.Token()}
 	if path, ok := strings.CutPrefix(listen, "unix:"); ok {
 		out.Socket, out.URL = path, page.URL(forwarded)

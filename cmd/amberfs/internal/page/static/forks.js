@@ -14,6 +14,7 @@ function card(f) {
   f.paths && text(`${f.paths.join(", ")}${f.changed > f.paths.length ? ", …" : ""}`, "name"),
   el("p.meta", f.last && chip(f.last), "created ", time(f.created), f.base && el("span", `from ${visible(f.base)}`),
     f.expires && el("span.badge", "ends ", time(f.expires)),
+    f.run && el("span.badge", { title: visible(f.run.command) }, visible(`run, ${f.run.state}`)),
     f.check && el("span", { class: `badge ${f.check === "passed" ? "good" : "bad"}` }, visible(`check ${f.check}`))),
   el("div.actions", button("Open", () => page.enter(f.name)), button("Changes", compare("", `${state(f.name)}/.snapshots/base`)[1]),
     menu(["Compare", icon("down")], () => [compare("main, now", ""), ...others], { class: "" }),

@@ -40,15 +40,17 @@ var opensOther = map[string]string{
 
 	// A working tree is walked by descriptors, each opened beneath the one above with
 	// O_NOFOLLOW, and files with O_NONBLOCK; of a user's tree many have hard links.
-	"gitbridge/apply_attrs.go": "a working tree",
-	"gitbridge/apply_host.go":  "a working tree",
-	"gitbridge/apply_place.go": "a directory of a working tree, again by its descriptor",
-	"gitbridge/apply_write.go": "a working tree",
-	"gitbridge/dir_read.go":    "a working tree",
-	"gitbridge/quarantine.go":  "a folder that this process has made, and the objects of the repository, by os.Root",
-	"gitbridge/repo.go":        "the store's own repository, by os.Root, once all of it was checked",
-	"gitbridge/settings.go":    "rules of the user and of a repository, with O_NONBLOCK and up to a size",
-	"gitbridge/worktree.go":    "a temporary directory that this process has made",
+	"gitbridge/apply_attrs.go":   "a working tree",
+	"gitbridge/apply_host.go":    "a working tree",
+	"gitbridge/apply_place.go":   "a directory of a working tree, again by its descriptor",
+	"gitbridge/apply_ignore.go":  "a temporary directory of its own",
+	"gitbridge/git_elsewhere.go": "the git directory of a working tree",
+	"gitbridge/apply_write.go":   "a working tree",
+	"gitbridge/dir_read.go":      "a working tree",
+	"gitbridge/quarantine.go":    "a folder that this process has made, and the objects of the repository, by os.Root",
+	"gitbridge/repo.go":          "the store's own repository, by os.Root, once all of it was checked",
+	"gitbridge/settings.go":      "rules of the user and of a repository, with O_NONBLOCK and up to a size",
+	"gitbridge/worktree.go":      "a temporary directory that this process has made",
 }
 
 // TestOpeningOfOthersFiles: a call in another file has to be one of vfs.Beneath, or be

@@ -81,11 +81,16 @@ func (p *checkpointer) awaitChange() {
 	appended := p.log.Appended()
 	if p.log.End() == p.at.Load() {
 		p.ShrinkJournal() // its mark is nothing to write down
-		if !p.loops.Await(p.signal, appended, loops.Forever) {
+		if !p.awaitRecord(appended) {
 			return
 		}
 	}
 	p.loops.Await(p.signal, nil, time.Second)
+}
+
+// awaitRecord waits until something is journaled, which it reports, or a checkpoint is asked for.
+func (p *checkpointer) awaitRecord(appended <-chan struct{}) bool {
+	return p.loops.Await(p.signal, appended, loops.Forever)
 }
 
 // checkpointDue reports whether it is time for a checkpoint, so long after the last.

@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // TestNobodyWaitsForADueGC: automatic captures go on while a gc has to wait, and
@@ -39,25 +39,15 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 	s.room.Stored.Store(1 << 40)
 	s.gc.Removed() // else the check whether gc is due does not run
 	done()
-	Blocked(t, "(*Collector).collect")
+	await.Blocked(t, 1, "(*Collector).collect")
 	before := len(w.List())
 	if _, err := s.Forest().Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "no automatic capture while a gc waits", func() bool { return len(w.List()) > before })
+	await.True(t, "an automatic capture while a gc waits", func() bool { return len(w.List()) > before })
 	unlock()
 	if _, err := s.GC(context.Background(), nil); err != nil {
 		t.Error(err)
-	}
-}
-
-// eventually fails the test with what is wrong if that does not end in a minute.
-func eventually(t *testing.T, wrong string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal(wrong)
-		}
 	}
 }
 
@@ -77,17 +67,10 @@ func TestNobodyWaitsForAGCThatWaits(t *testing.T) {
 	}
 	within := func(what string, fn func(ctx context.Context) error) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
 		ended := make(chan error, 1)
-		go func() { ended <- fn(ctx) }()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("%s: %v", what, err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("%s waits for a gc that waits for an import", what)
+		go func() { ended <- fn(context.Background()) }()
+		if err := await.Receive(t, what+", while a gc waits for an import", ended); err != nil {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 
@@ -98,11 +81,7 @@ func TestNobodyWaitsForAGCThatWaits(t *testing.T) {
 			_, err := s.GC(ctx, nil)
 			ended <- err
 		}()
-		select {
-		case err := <-ended:
-			t.Fatalf("gc did not wait for the import: %v", err)
-		case <-time.After(300 * time.Millisecond):
-		}
+		await.Blocked(t, 1, "(*Barrier).Wait") // for the import
 		within("a checkpoint", s.Checkpoint)
 		within("a verification", func(ctx context.Context) error {
 			_, err := s.Verify(ctx, nil)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // TestBytesBeforeACheckpointThatLaterRecordsNeed: the bytes of a large write
@@ -38,7 +39,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	content := func(i int) []byte { return bytes.Repeat([]byte{byte(i + 1)}, 1<<20) }
 
 	before := s.log.End()
-	f.Freeze(time.Minute)
+	f.Freeze(time.Hour)
 	var wg sync.WaitGroup
 	for i, id := range ids {
 		wg.Go(func() {
@@ -47,9 +48,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 			}
 		})
 	}
-	for s.log.End() < before+files<<20 {
-		time.Sleep(time.Millisecond)
-	}
+	await.True(t, "the bytes are in the journal", func() bool { return s.log.End() >= before+files<<20 })
 	// What a checkpoint does, with all the writes and a sealed capture between
 	// its beginning and its end.
 	c, err := s.ckpt.beginCheckpoint()

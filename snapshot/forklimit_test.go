@@ -7,13 +7,13 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // TestForkLimits: what the policy of main allows each fork holds, and a fork's own
@@ -98,13 +98,7 @@ func TestUnsharedLimit(t *testing.T) {
 	// soon waits until it is counted again, which is ten times as long as counting took.
 	soon := func(what string, fn func() error) {
 		t.Helper()
-		var err error
-		for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if err = fn(); err == nil {
-				return
-			}
-		}
-		t.Errorf("%s: %v", what, err)
+		await.True(t, what, func() bool { return fn() == nil })
 	}
 	must(write(w, "before", 3<<20))
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})

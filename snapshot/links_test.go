@@ -4,12 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/storedir"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // TestFilesThatAreNone: what should be a file of the store and is a link, or a pipe,
@@ -45,13 +45,8 @@ func TestFilesThatAreNone(t *testing.T) {
 				_, _ = storedir.ReadHolder(dir) // must come back
 				done <- err
 			}()
-			select {
-			case err := <-done:
-				if err == nil {
-					t.Errorf("with a %s in place of %s the store opens", what, file)
-				}
-			case <-time.After(time.Minute):
-				t.Fatalf("a %s in place of %s hangs the store", what, file)
+			if err := await.Receive(t, "opening with a "+what+" in place of "+file, done); err == nil {
+				t.Errorf("with a %s in place of %s the store opens", what, file)
 			}
 			if b, err := os.ReadFile(outside); err != nil || string(b) != "amberfs store 3\n" {
 				t.Errorf("what the %s in place of %s leads to holds %q, %v", what, file, b, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // TestListsOfChanges: what a restore, its dry run and a promotion take for many changes
@@ -89,7 +90,7 @@ func TestListsOfChanges(t *testing.T) {
 			}
 			result <- err
 		}()
-		snapshot.Blocked(t, "budget.(*Charge).All")
+		await.Blocked(t, 1, "budget.(*Charge).All")
 		if _, err := forest.SetAttr(f.Root(), live.SetAttr{}); err != nil {
 			t.Errorf("%s: a change meanwhile: %v", name, err)
 		}

@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/repair"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // churn makes a store write to all of its files: journal segments, packs, index.
@@ -144,13 +144,8 @@ func TestIndexRemoved(t *testing.T) {
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
-	select {
-	case err := <-closed:
-		if !errors.Is(err, snapshot.ErrRemoved) {
-			t.Errorf("closing: %v", err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("closing takes for ever")
+	if err := await.Receive(t, "closing", closed); !errors.Is(err, snapshot.ErrRemoved) {
+		t.Errorf("closing: %v", err)
 	}
 	again := dir + ".copy" // the lock is held as long as this process lives
 	if err := os.CopyFS(again, os.DirFS(dir)); err != nil {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // TestCheckpointAwaitsRest: what is written and removed again by busy writers is not
@@ -96,18 +97,9 @@ func TestCheckpointsSleep(t *testing.T) {
 		s.ckpt.awaitChange()
 		close(woken)
 	}()
-	Blocked(t, "(*Group).Await")
-	select {
-	case <-woken:
-		t.Error("nothing was written, and it wakes up")
-	case <-time.After(1200 * time.Millisecond):
-	}
+	await.Blocked(t, 1, "(*checkpointer).awaitRecord")
 	s.ckpt.Ask()
-	select {
-	case <-woken:
-	case <-time.After(time.Minute):
-		t.Error("it was asked, and sleeps")
-	}
+	await.Receive(t, "it was asked, and wakes up", woken)
 	if _, err := s.forest.Create(live.Node(live.MainView, live.RootIno), "a", live.Create{Mode: 0o100644}); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +120,7 @@ func TestJournalAtRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	go s.ckpt.awaitChange()
-	Blocked(t, "(*Group).Await")
+	await.Blocked(t, 1, "(*checkpointer).awaitRecord")
 	segments, err := filepath.Glob(filepath.Join(s.dir, "journal", "*"))
 	if err != nil || len(segments) != 1 {
 		t.Fatal(segments, err)

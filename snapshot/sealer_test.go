@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
+
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // TestSealFails: a snapshot that cannot be sealed fails those who wait for it, and
@@ -63,15 +64,20 @@ func TestSealTurns(t *testing.T) {
 		if _, err := test.w.Capture(CaptureOptions{Name: "v1"}); err != nil {
 			t.Fatal(err)
 		}
-		c := t.Context()
+		c, cancel := context.WithCancel(t.Context())
+		sealed := make(chan error, 1)
+		go func() {
+			_, err := test.w.Snapshots().WaitSealed(c, "v1")
+			sealed <- err
+		}()
 		if test.waits {
-			var cancel context.CancelFunc
-			c, cancel = context.WithTimeout(c, 20*time.Millisecond)
-			defer cancel()
+			await.Blocked(t, 1, "Snapshots.WaitSealed")
+			cancel()
 		}
-		if _, err := test.w.Snapshots().WaitSealed(c, "v1"); test.waits != errors.Is(err, context.DeadlineExceeded) || !test.waits && err != nil {
+		if err := await.Receive(t, "the seal of "+test.w.Name(), sealed); test.waits != errors.Is(err, context.Canceled) || !test.waits && err != nil {
 			t.Errorf("%s: %v", test.w.Name(), err)
 		}
+		cancel()
 	}
 	busy.sealing.Release(1)
 	if _, err := inside.Snapshots().WaitSealed(t.Context(), "v1"); err != nil {

@@ -55,7 +55,7 @@ func write(t *testing.T, s *snapshot.Store, parent live.NodeID, name, content st
 	t.Helper()
 	f := s.Forest()
 	var a live.Attr
-	await(t, func() (err error) {
+	present(t, func() (err error) {
 		a, err = f.Lookup(parent, name)
 		if errors.Is(err, live.ErrNotExist) {
 			a, err = f.Create(parent, name, live.Create{Mode: unix.S_IFREG | 0o644})
@@ -63,12 +63,12 @@ func write(t *testing.T, s *snapshot.Store, parent live.NodeID, name, content st
 		return err
 	})
 	zero := int64(0)
-	await(t, func() error {
+	present(t, func() error {
 		_, err := f.SetAttr(a.ID, live.SetAttr{Size: &zero})
 		return err
 	})
 	for at := 0; at == 0 || at < len(content); at += 1 << 20 {
-		await(t, func() error {
+		present(t, func() error {
 			_, err := f.Write(a.ID, []byte(content[at:min(at+1<<20, len(content))]), int64(at), false)
 			return err
 		})
@@ -76,8 +76,8 @@ func write(t *testing.T, s *snapshot.Store, parent live.NodeID, name, content st
 	return a.ID
 }
 
-// await does what must succeed, once what is elsewhere is here.
-func await(t *testing.T, fn func() error) {
+// present does what must succeed, once what is elsewhere is here.
+func present(t *testing.T, fn func() error) {
 	t.Helper()
 	if err := live.Await(t.Context(), fn); err != nil {
 		t.Fatal(err)

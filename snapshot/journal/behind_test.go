@@ -2,8 +2,8 @@ package journal
 
 import (
 	"testing"
-	"time"
 
+	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -28,9 +28,5 @@ func TestSyncFarBehind(t *testing.T) {
 	for range 10 { // more than a segment
 		add()
 	}
-	for end := time.Now().Add(time.Minute); j.durable.Load() < 400<<10; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d bytes are durable of %d", j.durable.Load(), j.End())
-		}
-	}
+	await.True(t, "much of it is durable", func() bool { return j.durable.Load() >= 400<<10 })
 }

@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -218,15 +218,10 @@ func TestAppendWhileDropping(t *testing.T) {
 			_, err := j.Append(1, nil, nil)
 			done <- err
 		}()
-		select {
-		case err := <-done:
-			dropping = true
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(time.Minute):
-			t.Error("an append waits until segments are gone")
+		if err := await.Receive(t, "an append, before segments are gone", done); err != nil {
+			t.Error(err)
 		}
+		dropping = true
 	}
 	if err := j.DropBefore(j.End()); err != nil {
 		t.Fatal(err)

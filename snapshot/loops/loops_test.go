@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // A loop goes on after a panic.
@@ -22,9 +24,5 @@ func TestPanic(t *testing.T) {
 		close(again)
 		<-g.Context.Done()
 	})
-	select {
-	case <-again:
-	case <-time.After(time.Minute):
-		t.Error("it did not go on")
-	}
+	await.Receive(t, "it goes on", again)
 }

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -298,13 +298,17 @@ func TestPanicBeforeACollection(t *testing.T) {
 	if !errors.As(err, &p) {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	r, err := s.Record(ctx, nil)
-	if err != nil {
+	recorded := make(chan error, 1)
+	go func() {
+		r, err := s.Record(context.Background(), nil)
+		if err == nil {
+			r.Close()
+		}
+		recorded <- err
+	}()
+	if err := await.Receive(t, "the next turn", recorded); err != nil {
 		t.Fatal(err)
 	}
-	r.Close()
 	closeTest(t, s)
 }
 

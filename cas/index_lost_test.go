@@ -5,8 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
+	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -27,13 +27,8 @@ func TestCloseOnADeadDisk(t *testing.T) {
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
-	select {
-	case err := <-closed:
-		if !errors.Is(err, ErrStuck) {
-			t.Errorf("closing: %v", err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("closing takes for ever")
+	if err := await.Receive(t, "closing", closed); !errors.Is(err, ErrStuck) {
+		t.Errorf("closing: %v", err)
 	}
 	if err := os.MkdirAll(o.indexDir, 0o700); err != nil { // for Badger to come to an end
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // kernel is a Kernel that notes what it is asked for.
@@ -464,9 +464,7 @@ func TestOneRendering(t *testing.T) {
 			ids <- e.Attr.ID
 		}()
 	}
-	for u.tree.tenant(u.tree.store.Main()).waiting.Load() < int64(cap(ids)-1) {
-		time.Sleep(time.Millisecond)
-	}
+	await.True(t, "all but one wait for that", func() bool { return u.tree.tenant(u.tree.store.Main()).waiting.Load() >= int64(cap(ids)-1) })
 	if n := limit.waiting.Load(); n != 1 {
 		t.Errorf("%d renderings wait", n)
 	}

@@ -7,13 +7,13 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // slowFS answers GETATTR; that of node 2 waits.
@@ -141,14 +141,13 @@ func TestReaders(t *testing.T) {
 	if !strings.Contains(panics.String(), "three") {
 		t.Errorf("the log says %q", panics.String())
 	}
-	for i := uint64(100); r.total.Load() > 1 && i < 1000; i++ {
-		time.Sleep(time.Millisecond)
+	i := uint64(100)
+	await.True(t, "one reader is left", func() bool {
+		i++
 		d.send(reqGetAttr, i, 1, 0, 0, 0, 0)
 		d.receive()
-	}
-	if n := r.total.Load(); n != 1 {
-		t.Errorf("%d readers are left", n)
-	}
+		return r.total.Load() == 1
+	})
 	if err := unix.Shutdown(d.kernel, unix.SHUT_RDWR); err != nil {
 		t.Fatal(err)
 	}
@@ -176,11 +175,7 @@ func TestPanicOfTheNotifier(t *testing.T) {
 	n := &notifier{log: slog.New(slog.DiscardHandler), fd: fd}
 	n.mayEpoch = func() bool { panic("a fault") }
 	for range 2 {
-		select {
-		case <-n.later(&n.trees, live.Invalidation{Entries: make([]live.Entry, manyEntries+1)}):
-		case <-time.After(time.Minute):
-			t.Fatal("whoever waits for a notice that will not come is not told")
-		}
+		await.Receive(t, "a notice that will not come", n.later(&n.trees, live.Invalidation{Entries: make([]live.Entry, manyEntries+1)}))
 	}
 	n.close()
 }

@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // mountReady mounts a store with some snapshots, v1 and so on. ready is called before
@@ -88,12 +88,16 @@ func TestInterruptedClient(t *testing.T) {
 	if err := cmd.Process.Signal(unix.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
+	await.True(t, "the signal has come", func() bool { return m.readers.aside.count.Load() > 0 })
+	// Another request is answered after it.
+	if err := exec.Command("ls", m.Mountpoint()).Run(); err != nil {
+		t.Error(err)
+	}
 	select {
 	case <-ended:
-		t.Error("a signal that kills nobody has ended a request")
-	case <-time.After(200 * time.Millisecond):
+		t.Fatal("a signal that kills nobody has ended a request")
+	case finish <- struct{}{}:
 	}
-	finish <- struct{}{}
 	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "+new\n") {
 		t.Errorf("a client that got a signal: %q, %v", out.String(), err)
 	}
@@ -107,11 +111,6 @@ func TestInterruptedClient(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		t.Error("a client that was killed waits")
-		finish <- struct{}{}
-	}
+	await.Receive(t, "the end of what a client that was killed waits for", ended)
 	_ = cmd.Wait() // killed
 }

@@ -227,7 +227,7 @@ func steps() int {
 // request, with hours between; whatever a ref names must be there. A push has less
 // time than its look at condemned objects counts for.
 func TestCollectionModel(t *testing.T) {
-	o := Options{Cache: newCache(t), Timeout: time.Second}
+	o := Options{Cache: newCache(t), Timeout: -1}
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(rt, rt, t, o)
 		for range steps() {
@@ -244,7 +244,7 @@ func TestCollectionModel(t *testing.T) {
 // remove, at each of its requests, and lets a collection run at each request of the
 // push.
 func TestPushMeetsCollection(t *testing.T) {
-	o := Options{Cache: newCache(t), Timeout: time.Second}
+	o := Options{Cache: newCache(t), Timeout: -1}
 	for _, first := range []bool{true, false} {
 		for turns := range 16 {
 			m := newModel(t, nil, t, o)
@@ -279,7 +279,7 @@ func TestPushMeetsCollection(t *testing.T) {
 // TestCollectionsMeet lets a collection stand still, at each of its requests, while
 // another one removes the same objects and a push sends them again.
 func TestCollectionsMeet(t *testing.T) {
-	o := Options{Cache: newCache(t), Timeout: time.Second}
+	o := Options{Cache: newCache(t), Timeout: -1}
 	for turns := range 24 {
 		m := newModel(t, nil, t, o)
 		p := m.w.push("v1", m.w.tree(files(1, 3)), nil)
@@ -383,7 +383,7 @@ func newModel(tb rapid.TB, draw *rapid.T, t *testing.T, o Options) *model {
 // remote shares what is costly to make with all others.
 func (m *model) remote(b backend.Backend, o Options) *Remote {
 	r := &Remote{b: b, o: o}
-	r.health = health{ask: r.ask, timeout: time.Minute, note: func(bool, time.Time) {}}
+	r.health = health{ask: r.ask, note: func(bool, time.Time) {}}
 	r.health.init()
 	if m.reader != nil {
 		r.expand, r.o = m.reader.expand, m.reader.o

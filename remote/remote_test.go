@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/cache"
 	"github.com/amberfs/amberfs/remote/object"
+	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
@@ -294,31 +295,24 @@ func TestAwayAndBack(t *testing.T) {
 	index := s.index.Load()
 	s = cold.Snapshot(s.Ref)
 	s.index.Store(index)
-	for deadline := time.Now().Add(2 * time.Minute); cold.Away().IsZero(); {
+	await.True(t, "it is known to be away", func() bool {
 		if _, err := s.Get(t.Context(), id, nil); !errors.Is(err, backend.ErrAway) {
 			t.Fatalf("what is not: %v", err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("it is not known to be away")
-		}
-	}
-	start := time.Now()
-	for range 1000 {
+		return !cold.Away().IsZero()
+	})
+	const reads = 1000
+	requests := p.Requests.Load()
+	for range reads {
 		if _, err := s.Get(t.Context(), id, nil); !errors.Is(err, backend.ErrAway) {
 			t.Fatal(err)
 		}
 	}
-	if d := time.Since(start); d > time.Minute { // else each would take the ten seconds
-		t.Errorf("1000 reads of a remote that is away took %v", d)
+	if n := p.Requests.Load() - requests; n > reads/10 { // else each would ask, and wait for ten seconds
+		t.Errorf("%d reads of a remote that is away sent %d requests", reads, n)
 	}
 	p.SetAway(false)
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if _, err := s.Get(t.Context(), id, nil); err == nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("it is back: %v", err)
-		}
-	}
+	await.True(t, "it is back", func() bool { _, err := s.Get(t.Context(), id, nil); return err == nil })
 	w.check(t, cold, "v1", id)
 	if !cold.Away().IsZero() {
 		t.Error("it is still thought away")

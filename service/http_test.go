@@ -13,10 +13,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // serve answers on the socket of a new store; ask sends a request as curl does.
@@ -200,15 +200,11 @@ func TestCloseWithStalledReader(t *testing.T) {
 		defer conn.Close()
 		fmt.Fprint(conn, begun)
 	}
-	time.Sleep(100 * time.Millisecond) // until they are in the middle
-	began := time.Now()
-	if err := end(); err != nil {
+	await.Blocked(t, 6, "(*Service).serve") // the tars and the import are in the middle
+	closed := make(chan error, 1)
+	go func() { closed <- end() }()
+	if err := await.Receive(t, "closing", closed); err != nil { // http.Server.Shutdown alone waits for the readers
 		t.Error(err)
-	}
-	// Shutdown alone waits five seconds for a connection without a request, and longer
-	// for one that is not read.
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("closing took %v", took)
 	}
 }
 
@@ -219,7 +215,7 @@ func TestCloseAnswers(t *testing.T) {
 	s.Umount = func(bool) error {
 		go func() { _ = end() }()
 		close(ending)
-		time.Sleep(grace / 2)
+		await.Blocked(t, 1, "(*Server).Shutdown")
 		return nil
 	}
 	status, body := ask("POST", "/v1/umount", "{}")

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 func must(t *testing.T, err error) {
@@ -16,11 +16,18 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// soon is a context that ends before a holder gives something back.
-func soon(t *testing.T) context.Context {
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	t.Cleanup(stop)
-	return ctx
+// waits fails the test unless take waits in the line, and ends when it is told to.
+func waits(t *testing.T, what string, p *pool, take func(ctx context.Context) error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	before, ended := p.queued(), make(chan error, 1)
+	go func() { ended <- take(ctx) }()
+	await.True(t, what+" waits", func() bool { return p.queued() > before || len(ended) > 0 })
+	stop()
+	if err := await.Receive(t, what, ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("%s: %v", what, err)
+	}
 }
 
 func TestBudget(t *testing.T) {
@@ -30,9 +37,7 @@ func TestBudget(t *testing.T) {
 	}
 	release, err := b.Take(context.Background(), 60)
 	must(t, err)
-	if _, err := b.Take(soon(t), 50); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("more than there is: %v", err)
-	}
+	waits(t, "more than there is", b.pool, func(ctx context.Context) error { _, err := b.Take(ctx, 50); return err })
 	release()
 	if release, err = b.Take(context.Background(), 1000); err != nil {
 		t.Fatalf("more than there is becomes all that a tenant can have: %v", err)
@@ -63,11 +68,9 @@ func TestTenants(t *testing.T) {
 			granted <- b.tenant.(string)
 			r()
 		}()
-		for b.pool.queued() < waiting {
-			time.Sleep(time.Millisecond)
-		}
+		await.True(t, "it waits", func() bool { return b.pool.queued() >= waiting })
 	}
-	if r, err := other.Take(soon(t), 12); err != nil {
+	if r, err := other.Take(context.Background(), 12); err != nil {
 		t.Errorf("the other's part: %v", err)
 	} else {
 		r()
@@ -102,10 +105,8 @@ func TestCharge(t *testing.T) {
 	if err := one.Add(context.Background(), step); !errors.Is(err, errs.Quota) {
 		t.Errorf("beyond the tenant's part: %v", err)
 	}
-	if err := b.Charge().Add(soon(t), 1); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("one that has nothing waits: %v", err)
-	}
-	if err := b.Of("other").Charge().Add(soon(t), 1); err != nil {
+	waits(t, "one that has nothing", b.pool, func(ctx context.Context) error { return b.Charge().Add(ctx, 1) })
+	if err := b.Of("other").Charge().Add(context.Background(), 1); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
 	one.Release()
@@ -130,19 +131,15 @@ func TestTry(t *testing.T) {
 		t.Fatalf("beyond what others leave: %v", err)
 	}
 	must(t, mine.Charge().Try(step))
-	if err := c.All(soon(t)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("all, while another of the tenant has some: %v", err)
-	}
+	waits(t, "all, while another of the tenant has some", b.pool, c.All)
 	second.Release()
-	if err := c.All(soon(t)); err != nil || c.Full() {
+	if err := c.All(context.Background()); err != nil || c.Full() {
 		t.Fatal(err)
 	}
 	must(t, c.Try(100*step))
-	if err := others.All(soon(t)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("two without bounds: %v", err)
-	}
+	waits(t, "two without bounds", b.pool, others.All)
 	c.Release()
-	must(t, others.All(soon(t)))
+	must(t, others.All(context.Background()))
 	others.Release()
 	var none *Charge
 	if err := none.Try(1 << 40); err != nil || none.Full() {

@@ -6,9 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 func openBeneath(t *testing.T, dir string) *Beneath {
@@ -55,11 +56,7 @@ func TestBeneathFollowsNothing(t *testing.T) {
 			}
 		}
 	}()
-	select {
-	case <-done:
-	case <-time.After(time.Minute):
-		t.Fatal("opening hangs")
-	}
+	await.Receive(t, "opening all", done)
 	if got, err := os.ReadFile(secret); err != nil || string(got) != "theirs" {
 		t.Errorf("the file outside holds %q, %v", got, err)
 	}

@@ -198,7 +198,7 @@ func TestRootSurvives(t *testing.T) {
 		if strings.Contains(line, "-C W") {
 			continue // nothing can be mounted in there
 		}
-		out, _ := try("timeout 20 /tmp/amberfs " + strings.NewReplacer("file://X", "file:///", "X", "/").Replace(line))
+		out, _ := try("timeout 120 /tmp/amberfs " + strings.NewReplacer("file://X", "file:///", "X", "/").Replace(line))
 		if lost := missing(before, survey(t, root, "")); lost != "" {
 			t.Fatalf("amberfs %s: %s\n%s", line, lost, out)
 		}

@@ -99,7 +99,8 @@ func leftBehind(t testscript.T, bin, work string) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	for _, p := range harness.Processes(work) {
-		_ = syscall.Kill(p.PID, syscall.SIGKILL)
+		_ = syscall.Kill(p.PID, syscall.SIGQUIT) // it shows its goroutines in its log
+		readLogs(t, work)
 		t.Fatal(fmt.Sprintf("left behind: %s", strings.Join(p.Args, " ")))
 	}
 	if left := harness.Mounts(work); len(left) > 0 {
@@ -173,11 +174,24 @@ func shell(ts *testscript.TestScript, neg bool, args []string) {
 	case err != nil:
 		ts.Fatalf("bash: %v", err)
 	}
+	if l.status == timedOut {
+		showHung(ts)
+	}
 	if neg && err == nil {
 		ts.Fatalf("the command succeeded")
 	}
 	if !neg && err != nil {
 		ts.Fatalf("exit status %d", l.status)
+	}
+}
+
+// timedOut is the status of timeout(1).
+const timedOut = 124
+
+// showHung ends the daemons of a script: they show what their goroutines do in their logs.
+func showHung(ts *testscript.TestScript) {
+	for _, p := range harness.Processes(ts.MkAbs(".")) {
+		_ = syscall.Kill(p.PID, syscall.SIGQUIT)
 	}
 }
 
@@ -200,6 +214,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 			return
 		}
 		if time.Now().After(end) {
+			showHung(ts)
 			ts.Fatalf("gave up after %v", harness.Timeout)
 		}
 	}

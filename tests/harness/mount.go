@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,7 +73,14 @@ func At(t testing.TB, store string, args ...string) *Mount {
 	if err := os.Chmod(base, 0o711); err != nil {
 		t.Fatal(err)
 	}
+	var hangs *time.Timer
+	if !Long() {
+		hangs = time.AfterFunc(10*Timeout, func() { t.Errorf("%s still runs after %v", t.Name(), 10*Timeout); showHung(t) })
+	}
 	t.Cleanup(func() {
+		if hangs != nil {
+			hangs.Stop()
+		}
 		m.Stop()
 		if t.Failed() {
 			t.Logf("daemon's log:\n%s", m.Log())
@@ -189,7 +197,7 @@ func (m *Mount) wait() {
 		_ = m.daemon.Process.Signal(syscall.SIGQUIT)
 		select {
 		case <-m.ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(Timeout):
 			_ = m.daemon.Process.Kill()
 			<-m.ended
 		}
@@ -252,13 +260,16 @@ func run(name string, args ...string) (string, error) {
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
-	timer := time.AfterFunc(Timeout, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
+	quit := time.AfterFunc(Timeout, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // it shows its goroutines
+	defer quit.Stop()
+	kill := time.AfterFunc(2*Timeout, func() { _ = cmd.Process.Kill() })
+	defer kill.Stop()
 	err := cmd.Wait()
 	return out.String(), err
 }
 
-// Eventually polls until ok, and fails the test when [Timeout] is over.
+// Eventually polls until ok, and fails the test when [Timeout] is over. Then it shows what
+// the daemons do.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Timeout); ; time.Sleep(10 * time.Millisecond) {
@@ -266,7 +277,19 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 			return
 		}
 		if time.Now().After(end) {
+			showHung(t)
 			t.Fatalf("gave up after %v: %s", Timeout, what)
+		}
+	}
+}
+
+// showHung ends the daemons of this test process, which print what their goroutines do to
+// their logs, and so fails what waits for them.
+func showHung(t testing.TB) {
+	for _, p := range Processes(scratch.dir) {
+		if slices.Contains(p.Args, "mount") {
+			t.Logf("process %d shows its goroutines in its log: %s", p.PID, strings.Join(p.Args, " "))
+			_ = syscall.Kill(p.PID, syscall.SIGQUIT)
 		}
 	}
 }

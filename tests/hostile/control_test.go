@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -171,39 +170,29 @@ func limitMemory(t *testing.T, pid int) (kills func() int) {
 
 // TestHostileControlFiles plays programs in a fork that do whatever can be done with control
 // files, with sizes at random and handles kept: the daemon stays small and answers main.
+// The row "beside" of the benchmarks has how fast.
 func TestHostileControlFiles(t *testing.T) {
 	m := harness.New(t)
 	kills := limitMemory(t, m.Pid())
 	memory := most(m.Pid())
 	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
-	seed := uint64(time.Now().UnixNano())
+	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	stop := make(chan struct{})
 	wait := tenants(m.Path(".forks", "f"), seed, stop)
-	var took []time.Duration
-	for end := time.Now().Add(time.Duration(harness.Count(t, "SECONDS", 3, 600)) * time.Second); time.Now().Before(end); {
-		began := time.Now()
-		must(t, os.WriteFile(m.Path("file"), []byte("x"), 0o644))
-		took = append(took, time.Since(began))
-		time.Sleep(5 * time.Millisecond)
+	for i := range harness.Count(t, "WRITES", 500, 100_000) {
+		must(t, os.WriteFile(m.Path("file"), fmt.Append(nil, i), 0o644))
+		b, err := os.ReadFile(m.Path("file"))
+		if must(t, err); string(b) != fmt.Sprint(i) {
+			t.Fatalf("the file has %q instead of %d", b, i)
+		}
 	}
 	close(stop)
 	wait()
-	slices.Sort(took)
-	at := func(part float64) time.Duration { return took[int(part*float64(len(took)-1))] }
 	used := memory()
-	t.Logf("%d writes in main: %v at the median, %v at the 99th percentile, %v at the most; the daemon took %d MiB",
-		len(took), at(0.5), at(0.99), at(1), used)
+	t.Logf("the daemon took %d MiB", used)
 	if n := kills(); n > 0 || used > controlMemory {
 		t.Errorf("the daemon took %d MiB and was killed %d times", used, n)
-	}
-	// On a busy machine single writes wait for a processor; the long form is for a quiet one.
-	limit, worst := 50*time.Millisecond, at(0.9)
-	if harness.Long() {
-		worst = at(1)
-	}
-	if worst > limit {
-		t.Errorf("writes in main take up to %v", worst)
 	}
 	must(t, os.Mkdir(m.Path(".snapshots", "after"), 0o755))
 	if b, err := os.ReadFile(m.Path(".snapshots", "list")); err != nil || !strings.HasPrefix(string(b), "after\t") {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -87,7 +86,7 @@ func largeDiffs(t *testing.T, ws string) {
 }
 
 // TestManyRenderingsInAFork: a program that has only a fork and asks for diffs without
-// end does not delay writes in main.
+// end does not keep main from being written. The row "beside" of the benchmarks has how fast.
 func TestManyRenderingsInAFork(t *testing.T) {
 	m := harness.New(t)
 	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
@@ -96,19 +95,11 @@ func TestManyRenderingsInAFork(t *testing.T) {
 	defer wait()
 	defer close(stop)
 	harness.Eventually(t, "all have asked", func() bool { return asked.Load() > 320 })
-	var took []time.Duration
 	for range 20 {
-		began := time.Now()
+		before := asked.Load()
 		must(t, os.WriteFile(m.Path("file"), []byte("x"), 0o644))
-		took = append(took, time.Since(began))
-		time.Sleep(20 * time.Millisecond) // many renderings begin between two writes
+		harness.Eventually(t, "more renderings begin", func() bool { return asked.Load() > before })
 	}
-	slices.Sort(took)
-	// A write that waits for renderings takes seconds.
-	if median := took[len(took)/2]; median > 500*time.Millisecond {
-		t.Errorf("the median write in main takes %v of %v", median, took)
-	}
-	t.Logf("writes in main take %v", took)
 }
 
 // renderings asks for diffs in a fork, 320 at a time, until stop is closed.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -73,14 +72,19 @@ func TestListsOfChanges(t *testing.T) {
 		if err := other.Add(context.Background(), 3<<20); err != nil {
 			t.Fatal(err)
 		}
-		ctx, stop := context.WithTimeout(context.Background(), 200*time.Millisecond)
-		list := b.Charge()
-		if _, _, err := do(ctx, list); !errors.Is(err, context.DeadlineExceeded) {
+		ctx, stop := context.WithCancel(context.Background())
+		result := make(chan error, 1)
+		go func() {
+			list := b.Charge()
+			defer list.Release()
+			_, _, err := do(ctx, list)
+			result <- err
+		}()
+		await.Blocked(t, 1, "budget.(*Charge).All")
+		stop()
+		if err := await.Receive(t, name, result); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s, while there is too little: %v", name, err)
 		}
-		stop()
-		list.Release()
-		result := make(chan error, 1)
 		go func() {
 			list := b.Charge()
 			defer list.Release()

@@ -51,14 +51,14 @@ func On(major, minor int) []string {
 	defer l.Unlock()
 	if l.major != major || l.minor != minor || l.began.Before(asked) {
 		l.major, l.minor, l.began, l.paths = major, minor, time.Now(), nil
-		tables(func(text []byte) { l.paths = append(l.paths, on(text, major, minor)...) })
+		tables(time.Now, func(text []byte) { l.paths = append(l.paths, on(text, major, minor)...) })
 	}
 	return l.paths
 }
 
 // tables calls fn with the mount table of this process, and then with those of others in
-// the order of their ids.
-func tables(fn func(text []byte)) {
+// the order of their ids. It asks the clock before each page that it reads.
+func tables(now func() time.Time, fn func(text []byte)) {
 	processes, err := os.Open("/proc")
 	if err != nil {
 		return
@@ -68,7 +68,7 @@ func tables(fn func(text []byte)) {
 	if err != nil {
 		return
 	}
-	end, page := time.Now().Add(maxTables), make([]byte, 4096)
+	end, page := now().Add(maxTables), make([]byte, 4096)
 	read := func(name string) {
 		f, err := os.Open("/proc/" + name + "/mountinfo")
 		if err != nil {
@@ -76,7 +76,10 @@ func tables(fn func(text []byte)) {
 		}
 		defer f.Close()
 		var text []byte
-		for stop := time.Now().Add(maxTable); err == nil && time.Now().Before(stop) && time.Now().Before(end); {
+		for stop := now().Add(maxTable); err == nil; {
+			if at := now(); !at.Before(stop) || !at.Before(end) {
+				break
+			}
 			var n int
 			n, err = f.Read(page)
 			text = append(text, page[:n]...)

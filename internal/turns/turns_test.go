@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
+
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // TestYield: a long computation gives way to another, and ends with its context.
@@ -51,9 +52,12 @@ func TestWaitingEnds(t *testing.T) {
 		}
 	}
 	must(turns.Do(context.Background(), func(context.Context) error {
-		ctx, stop := context.WithTimeout(context.Background(), time.Millisecond)
-		defer stop()
-		if err := turns.Do(ctx, func(context.Context) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- turns.Do(ctx, func(context.Context) error { return nil }) }()
+		await.Blocked(t, 1, "(*Weighted).Acquire")
+		stop()
+		if err := await.Receive(t, "the end of waiting", ended); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		return nil

@@ -28,7 +28,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -94,10 +93,7 @@ func leftBehind(t testscript.T, bin, work string) {
 			_ = syscall.Unmount(dir, syscall.MNT_DETACH)
 		}
 	}
-	end := time.Now().Add(harness.Timeout)
-	for len(harness.Processes(work)) > 0 && time.Now().Before(end) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	harness.Poll(func() bool { return len(harness.Processes(work)) == 0 })
 	for _, p := range harness.Processes(work) {
 		_ = syscall.Kill(p.PID, syscall.SIGQUIT) // it shows its goroutines in its log
 		readLogs(t, work)
@@ -208,15 +204,9 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	line := strings.Join(args, " ")
-	for end := time.Now().Add(harness.Timeout); ; time.Sleep(20 * time.Millisecond) {
-		err := ts.Exec("timeout", "-k", "5", "60", "bash", "-c", line)
-		if (err == nil) != neg {
-			return
-		}
-		if time.Now().After(end) {
-			showHung(ts)
-			ts.Fatalf("gave up after %v", harness.Timeout)
-		}
+	if !harness.Poll(func() bool { return (ts.Exec("timeout", "-k", "5", "60", "bash", "-c", line) == nil) != neg }) {
+		showHung(ts)
+		ts.Fatalf("gave up after %v", harness.Timeout)
 	}
 }
 
@@ -249,9 +239,7 @@ func kill9(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%d daemons have %s mounted", len(found), dir)
 	}
 	ts.Check(syscall.Kill(found[0].PID, syscall.SIGKILL))
-	for end := time.Now().Add(harness.Timeout); harness.Alive(found[0].PID); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			ts.Fatalf("process %d does not die", found[0].PID)
-		}
+	if !harness.Poll(func() bool { return !harness.Alive(found[0].PID) }) {
+		ts.Fatalf("process %d does not die", found[0].PID)
 	}
 }

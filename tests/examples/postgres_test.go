@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/amberfs/amberfs/tests/harness"
 )
@@ -41,8 +40,7 @@ chown postgres $data
 pg "initdb -k -D $data --locale=C >/dev/null"
 start
 pg "psql -qc 'create extension amcheck' && pgbench -q -i -s 1"
-: > /tmp/loaded
-until [ -e /tmp/stop ]; do pg "pgbench -n -c 4 -T 2"; done
+until [ -e /tmp/stop ]; do pg "pgbench -n -c 4 -T 2"; : > /tmp/loaded; done
 stop
 `
 	pgCheck = postgres + `
@@ -88,7 +86,6 @@ func TestPostgres(t *testing.T) {
 		}
 		return err == nil
 	})
-	time.Sleep(time.Second) // transactions come
 	for i := range harness.Count(t, "ROUNDS", 1, 20) {
 		name := fmt.Sprint("copy", i)
 		must(t, os.Mkdir(filepath.Join(db, ".forks", name), 0o755))

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/amberfs/amberfs/tests/harness"
 )
@@ -92,12 +91,10 @@ func TestRoundTrips(t *testing.T) {
 		git(t, "/", "init", "-q", "--bare", "--object-format="+format, dest)
 		for i, rev := range revisions(t, repo, harness.Count(t, "GIT_REVS", 3, 12)) {
 			name := fmt.Sprintf("r%d", i)
-			start := time.Now()
 			amberfs(t, m.Dir, "fork", "base", name)
 			ws := m.Path(".forks", name)
 			// The sources may lie in a worktree, or in a clone that shares its objects.
 			amberfs(t, ws, "import", "--trust-config", "--git", repo, rev)
-			imported := time.Now()
 			amberfs(t, ws, "snapshot", name)
 			commit := amberfs(t, ws, "export", name, "--git", dest)
 			want, got := git(t, repo, "rev-parse", rev+"^{tree}"), git(t, dest, "rev-parse", commit+"^{tree}")
@@ -114,8 +111,6 @@ func TestRoundTrips(t *testing.T) {
 			if ref := git(t, dest, "rev-parse", "refs/sandbox/snapshots/"+name); ref != commit {
 				t.Errorf("%s: the ref is %s, the commit %s", rev, ref, commit)
 			}
-			t.Logf("%.10s: import %v, snapshot and export %v", rev,
-				imported.Sub(start).Round(time.Millisecond), time.Since(imported).Round(time.Millisecond))
 		}
 		git(t, dest, "fsck", "--no-dangling")
 	})

@@ -272,15 +272,20 @@ func run(name string, args ...string) (string, error) {
 // the daemons do.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(Timeout); ; time.Sleep(10 * time.Millisecond) {
-		if ok() {
-			return
-		}
+	if !Poll(ok) {
+		showHung(t)
+		t.Fatalf("gave up after %v: %s", Timeout, what)
+	}
+}
+
+// Poll reports whether ok returned true before [Timeout] was over.
+func Poll(ok func() bool) bool {
+	for end := time.Now().Add(Timeout); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			showHung(t)
-			t.Fatalf("gave up after %v: %s", Timeout, what)
+			return false
 		}
 	}
+	return true
 }
 
 // showHung ends the daemons of this test process, which print what their goroutines do to

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/amberfs/amberfs/tests/harness"
 )
@@ -45,9 +44,7 @@ func TestSDK(t *testing.T) {
 		if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		for harness.Alive(p.PID) {
-			time.Sleep(5 * time.Millisecond)
-		}
+		harness.Eventually(t, "the daemon has ended", func() bool { return !harness.Alive(p.PID) })
 	}
 	client(ws, "dead")
 }

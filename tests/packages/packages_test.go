@@ -19,7 +19,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -109,10 +108,7 @@ func inRoot(t *testing.T, script string, files ...string) string {
 	if os.Geteuid() != 0 {
 		argv = append([]string{"sudo", "-n"}, argv...)
 	}
-	began := time.Now()
-	out := run(t, ".", append(argv, files...)...)
-	t.Logf("%s took %v", script, time.Since(began).Round(time.Second))
-	return out
+	return run(t, ".", append(argv, files...)...)
 }
 
 // packages is a directory with the packages of a release for this processor:

@@ -57,24 +57,24 @@ func newDisk(t *testing.T) *disk {
 	return d
 }
 
-func (d *disk) mount() error {
+func (d *disk) mount() (err error) {
 	// A mount namespace that another test made meanwhile can keep the filesystem that
 	// was cut: then the same one is mounted again.
-	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		out, err := exec.Command("mount", "-o", "loop", d.image, d.dir).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
+	harness.Poll(func() bool {
+		d.unmount()
+		var out []byte
+		if out, err = exec.Command("mount", "-o", "loop", d.image, d.dir).CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+			return true
 		}
 		d.mounted = true
 		probe := filepath.Join(d.dir, "probe") // directories can still be read after a cut
 		if err = os.WriteFile(probe, nil, 0o600); err == nil {
 			err = os.Remove(probe)
 		}
-		if !errors.Is(err, unix.EIO) || time.Since(began) > harness.Timeout {
-			return err
-		}
-		d.unmount()
-	}
+		return !errors.Is(err, unix.EIO)
+	})
+	return err
 }
 
 func (d *disk) unmount() {

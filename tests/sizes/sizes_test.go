@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/amberfs/amberfs/tests/harness"
 )
@@ -36,14 +35,13 @@ type work struct {
 	t             *testing.T
 	before, after string // directories
 	want          map[string]string
-	began         time.Time
 }
 
 func TestSizes(t *testing.T) {
 	for _, s := range samples {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			w := &work{sample: s, t: t, began: time.Now()}
+			w := &work{sample: s, t: t}
 			w.before = filepath.Join(w.memory(), "before")
 			must(t, os.Mkdir(w.before, 0o755))
 			s.make(t, w.before)
@@ -57,7 +55,7 @@ func TestSizes(t *testing.T) {
 				t.Log("the registry cannot be reached: the packages are made by hand")
 			}
 			w.want = read(t, w.after)
-			w.took("the sample")
+			w.t.Log("the sample")
 			w.run()
 			w.mounted()
 			w.onlyTheMount()
@@ -65,16 +63,11 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func (w *work) took(what string) {
-	w.t.Logf("%-30s %v", what, time.Since(w.began).Round(10*time.Millisecond))
-	w.began = time.Now()
-}
-
 // same fails the test unless a directory has what the sample's program makes.
 func (w *work) same(what, dir string) {
 	w.t.Helper()
 	w.compare(what, w.want, read(w.t, dir))
-	w.took(what)
+	w.t.Log(what)
 }
 
 func (w *work) compare(what string, want, got map[string]string) {
@@ -115,7 +108,7 @@ func (w *work) mounted() {
 		sh(t, patched, harness.Binary(t)+" -C "+m.Dir+" diff --binary old new | git apply --whitespace=nowarn -")
 		w.compare("diff | git apply", contents(w.want), contents(read(t, patched)))
 	}
-	w.took("diff")
+	w.t.Log("diff")
 
 	m.Amberfs("restore", "old")
 	w.compare("restore", read(t, w.before), read(t, m.Dir))
@@ -195,7 +188,7 @@ func (w *work) archives(m *harness.Mount) {
 		into.Amberfs("import", "--git", w.after, "HEAD", "git")
 		sh(t, out, "rm -rf ..?* .[!.]* *; git -C "+w.after+" archive HEAD | tar xf -")
 		w.compare("import --git", contents(read(t, out)), contents(read(t, into.Path("git"))))
-		w.took("import --git")
+		w.t.Log("import --git")
 		return
 	}
 	sh(t, "/", "git init -q -b trunk "+repo+"; git -C "+repo+" config core.compression 0")
@@ -207,7 +200,7 @@ func (w *work) archives(m *harness.Mount) {
 	w.compare("export --git", contents(w.want), contents(checkedOut))
 	into.Amberfs("import", "--git", repo, "refs/snapshots/new", "git")
 	w.compare("import --git", contents(w.want), contents(read(t, into.Path("git"))))
-	w.took("export and import --git")
+	w.t.Log("export and import --git")
 }
 
 // remotes are push, pull and mount --from.
@@ -215,7 +208,7 @@ func (w *work) remotes(m *harness.Mount) {
 	t, url := w.t, "file://"+filepath.Join(w.memory(), "remote")
 	m.Amberfs("remote", "add", "origin", url)
 	m.Amberfs("push", "origin", "new")
-	w.took("push")
+	w.t.Log("push")
 	other := harness.New(t)
 	other.Amberfs("remote", "add", "origin", url)
 	other.Amberfs("pull", "origin", "new")

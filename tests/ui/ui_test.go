@@ -113,17 +113,10 @@ func (b *browser) eval(js string, out any) {
 // wait waits until an expression of JavaScript is true.
 func (b *browser) wait(js string) {
 	b.t.Helper()
-	for end := time.Now().Add(harness.Timeout); ; time.Sleep(50 * time.Millisecond) {
-		var ok bool
-		b.eval("Boolean("+js+")", &ok)
-		if ok {
-			return
-		}
-		if time.Now().After(end) {
-			var text string
-			b.eval("document.body.innerText", &text)
-			b.t.Fatalf("the page never came to %s; it shows:\n%s", js, text)
-		}
+	if !harness.Poll(func() (ok bool) { b.eval("Boolean("+js+")", &ok); return ok }) {
+		var text string
+		b.eval("document.body.innerText", &text)
+		b.t.Fatalf("the page never came to %s; it shows:\n%s", js, text)
 	}
 }
 

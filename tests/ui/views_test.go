@@ -172,7 +172,8 @@ func TestViews(t *testing.T) {
 		b.wait(`!document.querySelector('[aria-busy=true]') && !/Comparing …|Loading/.test(document.body.innerText)`)
 		// The mount point is a temporary directory.
 		b.eval(`{ const w = document.querySelector('#where'); w.textContent = '~/ledger'; }
-			new Promise((drawn) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => drawn(0))), 300))`, nil)
+			Promise.all(document.getAnimations().map((a) => a.finished)).then(() => 0)`, nil)
+		b.frames()
 		b.axe(string(axe), v.name)
 		if dir != "" {
 			b.screenshot(filepath.Join(dir, v.name+".png"))

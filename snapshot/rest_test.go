@@ -88,24 +88,6 @@ func TestToRedo(t *testing.T) {
 // Crowded reports whether checkpoints are made for want of space.
 func Crowded(s *Store) bool { return s.room.Crowded() }
 
-// TestCheckpointsSleep while there is nothing to write down.
-func TestCheckpointsSleep(t *testing.T) {
-	s := quietStore(t)
-	s.ckpt.at.Store(s.log.End())
-	woken := make(chan struct{})
-	go func() {
-		s.ckpt.awaitChange()
-		close(woken)
-	}()
-	await.Blocked(t, 1, "(*checkpointer).awaitRecord")
-	s.ckpt.Ask()
-	await.Receive(t, "it was asked, and wakes up", woken)
-	if _, err := s.forest.Create(live.Node(live.MainView, live.RootIno), "a", live.Create{Mode: 0o100644}); err != nil {
-		t.Fatal(err)
-	}
-	s.ckpt.awaitChange() // it returns
-}
-
 // TestJournalAtRest: once all is stored, the journal takes little space, and sleeps.
 func TestJournalAtRest(t *testing.T) {
 	s := quietStore(t)

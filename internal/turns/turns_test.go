@@ -55,7 +55,7 @@ func TestWaitingEnds(t *testing.T) {
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() { ended <- turns.Do(ctx, func(context.Context) error { return nil }) }()
-		await.Blocked(t, 1, "(*Weighted).Acquire")
+		await.Blocked(t, 1, "(*turn).take")
 		stop()
 		if err := await.Receive(t, "the end of waiting", ended); !errors.Is(err, context.Canceled) {
 			t.Error(err)
@@ -83,13 +83,8 @@ func TestTurnsExpire(t *testing.T) {
 		})
 	}()
 	for range 2 {
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatal("they wait for each other")
+		if err := await.Receive(t, "the end of one that waits for another", ended); err != nil {
+			t.Error(err)
 		}
 	}
 	if turns.free != 1 || len(turns.running) > 0 {
@@ -128,9 +123,7 @@ func TestFirst(t *testing.T) {
 			ctx, name = First(ctx), "first"
 		}
 		do(ctx, name)
-		for waiting() <= i {
-			time.Sleep(time.Millisecond)
-		}
+		await.True(t, "it waits", func() bool { return waiting() > i })
 	}
 	close(begin)
 	for i := range 11 {

@@ -143,11 +143,7 @@ func TestExportsDoNotWaitForEachOther(t *testing.T) {
 	}
 	wait := func(what string, want bool) {
 		t.Helper()
-		for end := time.Now().Add(harness.Timeout); running() != want; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("it takes too long until", what)
-			}
-		}
+		harness.Eventually(t, what, func() bool { return running() == want })
 	}
 	cmd := exec.Command("sh", "-c", "exec echo v > .snapshots/export")
 	cmd.Dir = fork

@@ -21,6 +21,7 @@ func mountCommand(a *app) *cobra.Command {
 		cfg        daemon.Config
 		from       string
 		foreground bool
+		atLogin    bool
 		options    []string
 	)
 	cmd := &cobra.Command{
@@ -69,7 +70,18 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 			if cfg.Mountpoint, err = a.abs(argv[1]); err != nil {
 				return err
 			}
-			return a.mount(cmd.Context(), cfg, foreground)
+			if atLogin && foreground {
+				return fail.New(fail.Usage, "--at-login and --foreground cannot be used together")
+			}
+			if err := a.mount(cmd.Context(), cfg, foreground); err != nil || !atLogin {
+				return err
+			}
+			name, err := mountAtLogin(cfg)
+			if err != nil {
+				return fail.New(fail.KindOf(err), "it is mounted, but not at the next login: %w", err)
+			}
+			a.note("mounted again at each login: systemctl --user disable %s ends that", name)
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
@@ -78,6 +90,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 	cmd.Flags().BoolVar(&cfg.Relink, "relink", false, "with --from DIR, make absolute symbolic links into DIR relative in the copy")
 	cmd.Flags().BoolVar(&cfg.OrEmpty, "or-empty", false, "begin empty if REMOTE has no such snapshot")
 	cmd.Flags().BoolVarP(&foreground, "foreground", "f", false, "stay in the foreground")
+	cmd.Flags().BoolVar(&atLogin, "at-login", false, "mount it again at each login: write and enable a unit of your systemd")
 	addOptions(cmd, &options)
 	return cmd
 }

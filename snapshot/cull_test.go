@@ -43,6 +43,7 @@ func TestCullMany(t *testing.T) {
 	if err := s.Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	s.keep.Round()
 	policy := fmt.Sprintf(`{"keep":{"turn":{"last":%d}}}`, all-gone)
 	if _, err := w.PatchPolicy([]byte(policy), live.Caller{}); err != nil {
 		t.Fatal(err)

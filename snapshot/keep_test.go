@@ -103,7 +103,8 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 	if _, err := w.Forks().End("early", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(20 * 24 * time.Hour)
+	s.keep.Round()
+	now = now.Add(40 * 24 * time.Hour)
 	if _, err := w.Forks().End("late", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -57,6 +59,9 @@ type Options struct {
 	ManyChanges int
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
+	// Elapsed goes on evenly whatever becomes of Now. When nil it is CLOCK_BOOTTIME, or that
+	// of Now if there is one.
+	Elapsed func() time.Duration
 	// ReadOnly leaves the journal as it is, and commits nothing. The store is good
 	// for reading and Verify only.
 	ReadOnly bool
@@ -119,10 +124,26 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, &s.ckpt, o.Quiet
 	s.meter = meter{core: c}
 	s.keep = retention.Keeper{
-		Workspaces: c.cat.toKeep, Now: o.Now, Appended: s.Changed, Signal: loops.NewWake(), Loops: &c.loops, Logger: c.logger,
+		Workspaces: c.cat.toKeep, Now: o.Now, Elapsed: o.Elapsed, Appended: s.Changed, Signal: loops.NewWake(), Loops: &c.loops, Logger: c.logger,
 	}
 	c.actors = actors.NewRegistry(c.within, c.forkName)
 	return s
+}
+
+// elapsed returns a clock that goes on evenly, also while the machine sleeps.
+func elapsed(o Options) func() time.Duration {
+	if o.Elapsed != nil {
+		return o.Elapsed
+	}
+	if o.Now != nil {
+		begin := o.Now()
+		return func() time.Duration { return o.Now().Sub(begin) }
+	}
+	return func() time.Duration {
+		var t unix.Timespec
+		_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // Linux has it
+		return time.Duration(t.Nano())
+	}
 }
 
 // Open opens the store in dir, and makes it when there is none.
@@ -130,6 +151,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.Elapsed = elapsed(o)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

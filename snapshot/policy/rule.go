@@ -27,7 +27,7 @@ type Keep struct {
 // kept if any part of the rule matches it. A rule without parts keeps all.
 type Rule struct {
 	Last    int  `json:"last,omitempty"`    // the newest so many
-	Within  Span `json:"within,omitempty"`  // those not older than this
+	Within  Span `json:"within,omitempty"`  // those that are at most so much older than the newest
 	Hourly  int  `json:"hourly,omitempty"`  // the newest of each of the last so many hours that have any
 	Daily   int  `json:"daily,omitempty"`   // the same for days
 	Weekly  int  `json:"weekly,omitempty"`  // for weeks of ISO 8601
@@ -65,6 +65,7 @@ func (k *Keep) check() error {
 type Selection struct {
 	rule    Rule
 	now     time.Time
+	newest  time.Time // of those seen, without those that the clock says are yet to come
 	seen    int
 	periods []period
 }
@@ -92,7 +93,10 @@ func (k *Selection) Keeps(t time.Time) bool {
 		return true
 	}
 	k.seen++
-	keep := k.seen <= k.rule.Last || k.rule.Within > 0 && k.now.Sub(t) <= time.Duration(k.rule.Within)
+	if !t.After(k.now) && t.After(k.newest) {
+		k.newest = t
+	}
+	keep := k.seen <= k.rule.Last || k.rule.Within > 0 && k.newest.Sub(t) <= time.Duration(k.rule.Within)
 	for i := range k.periods {
 		p := &k.periods[i]
 		if p.left == 0 {

@@ -21,6 +21,12 @@ const (
 	// longestSleep is how late something may be whose time came while the machine
 	// slept, or whose clock was set.
 	longestSleep = time.Minute
+	// maxJump is how far the clock may go differently from one that goes on evenly.
+	// Beyond it nothing is removed for jumpHold, and after an opening for startHold if the
+	// clock is so far from the newest snapshot: the machine may have begun with a wrong time.
+	maxJump   = 10 * time.Minute
+	jumpHold  = 24 * time.Hour
+	startHold = time.Hour
 	// batch is how many snapshots are removed in one step. Other operations go between the
 	// steps.
 	batch = 1000
@@ -48,6 +54,7 @@ type Workspace struct {
 type Keeper struct {
 	Workspaces func() iter.Seq[Workspace]
 	Now        func() time.Time
+	Elapsed    func() time.Duration   // goes on evenly whatever becomes of Now
 	Appended   func() <-chan struct{} // closed by the next change of anything
 	Signal     loops.Wake
 	Loops      *loops.Group
@@ -56,6 +63,11 @@ type Keeper struct {
 	seen   map[uint32]lastSeen // by view
 	culled time.Time
 	tick   time.Duration // between two rounds while something changes
+
+	// When the last round was, by both clocks, and from when on something is removed.
+	last      time.Time
+	elapsed   time.Duration
+	heldUntil time.Duration
 }
 
 // lastSeen is what was known of a workspace in the last round.
@@ -80,12 +92,13 @@ func (k *Keeper) Loop() {
 func (k *Keeper) Round() time.Time {
 	now := k.Now()
 	due := now.Add(longestSleep)
-	cull := now.Sub(k.culled) >= tick
+	cull := now.Sub(k.culled).Abs() >= tick
 	if cull {
 		k.culled = now
 	} else {
 		due = k.culled.Add(tick)
 	}
+	cull = !k.holds(now) && cull
 	k.tick = tick
 	was := k.seen
 	k.seen = make(map[uint32]lastSeen)
@@ -110,6 +123,34 @@ func (k *Keeper) Round() time.Time {
 		}
 	}
 	return due
+}
+
+// holds reports whether nothing is removed because the clock may be wrong.
+func (k *Keeper) holds(now time.Time) bool {
+	elapsed := k.Elapsed()
+	if k.last.IsZero() {
+		if newest := k.newest(); !newest.IsZero() && now.Sub(newest).Abs() > jumpHold {
+			k.heldUntil = elapsed + startHold
+		}
+	} else if jump := now.Sub(k.last) - (elapsed - k.elapsed); jump.Abs() > maxJump {
+		k.heldUntil = elapsed + jumpHold
+		k.Logger.Warn("the clock has jumped; no snapshot or fork is removed for a day", "by", jump.Round(time.Second))
+	}
+	k.last, k.elapsed = now, elapsed
+	return elapsed < k.heldUntil
+}
+
+// newest returns when the newest snapshot was taken.
+func (k *Keeper) newest() (at time.Time) {
+	for w := range k.Workspaces() {
+		for i := range w.Newest {
+			if i.Created.After(at) {
+				at = i.Created
+			}
+			break
+		}
+	}
+	return at
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -1,0 +1,123 @@
+package retention
+
+import (
+	"iter"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/policy"
+)
+
+const day = 24 * time.Hour
+
+// history is a workspace in which snapshots come and go.
+type history struct {
+	now     time.Time
+	elapsed time.Duration
+	all     []info.Info // newest first
+	next    uint32
+	keeper  *Keeper
+}
+
+func newHistory() *history {
+	h := &history{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	p := policy.Default()
+	p.IntervalSeconds = 0
+	h.keeper = &Keeper{
+		Now: func() time.Time { return h.now }, Elapsed: func() time.Duration { return h.elapsed }, Logger: slog.New(slog.DiscardHandler),
+		Workspaces: func() iter.Seq[Workspace] {
+			return slices.Values([]Workspace{{
+				View: 1, Name: "main", Policy: p, Newest: slices.Values(slices.Clone(h.all)),
+				Remove: func(_ policy.Policy, gone []uint32, _ time.Time) error {
+					h.all = slices.DeleteFunc(h.all, func(i info.Info) bool { return slices.Contains(gone, i.View) })
+					return nil
+				},
+				EndForks: func(_, next time.Time) (time.Time, error) { return next, nil },
+			}})
+		},
+	}
+	return h
+}
+
+// pass lets time go on, in rounds of an hour.
+func (h *history) pass(d time.Duration) {
+	for ; d > 0; d -= time.Hour {
+		h.now, h.elapsed = h.now.Add(time.Hour), h.elapsed+time.Hour
+		h.keeper.Round()
+	}
+}
+
+func (h *history) take(kind string) {
+	h.next++
+	h.all = slices.Insert(h.all, 0, info.Info{View: h.next, Kind: kind, Created: h.now})
+}
+
+func (h *history) count(kind string) (n int) {
+	for _, i := range h.all {
+		if i.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// TestWithinCountsFromTheNewest: time alone removes nothing that a rule keeps by its age.
+func TestWithinCountsFromTheNewest(t *testing.T) {
+	h := newHistory()
+	for range 3 {
+		h.take("fork")
+		h.pass(day)
+	}
+	h.take("manual")
+	h.pass(5 * 7 * day)
+	if n := h.count("fork"); n != 3 {
+		t.Errorf("%d of 3 are left after five weeks", n)
+	}
+	h.take("fork")
+	h.pass(2 * day)
+	if n := h.count("fork"); n != 1 {
+		t.Errorf("%d are left once there is a new one", n)
+	}
+}
+
+// TestClockJumps: a clock that is wrong for a while removes nothing, also not when it is right
+// again, whatever was taken meanwhile.
+func TestClockJumps(t *testing.T) {
+	for _, jump := range []time.Duration{31 * day, -31 * day} {
+		h := newHistory()
+		h.take("fork")
+		h.pass(10 * day)
+		h.take("fork")
+		h.pass(day)
+		h.now = h.now.Add(jump)
+		h.keeper.Round()
+		h.take("fork") // by a clock that is wrong
+		h.take("manual")
+		h.pass(2 * time.Hour)
+		h.now = h.now.Add(-jump)
+		h.pass(3 * day)
+		if n := h.count("fork"); n != 3 {
+			t.Errorf("after a clock that was wrong by %v, %d of 3 are left", jump, n)
+		}
+	}
+}
+
+// TestOpenedWithAWrongClock: a clock that was wrong already when the store was opened has an
+// hour to be set.
+func TestOpenedWithAWrongClock(t *testing.T) {
+	h := newHistory()
+	h.take("fork")
+	h.take("manual")
+	h.now = h.now.Add(31 * day)
+	h.keeper.Round()
+	h.take("fork")
+	h.keeper.Round()
+	h.now = h.now.Add(-31 * day)
+	h.pass(3 * day)
+	if n := h.count("fork"); n != 2 {
+		t.Errorf("%d of 2 are left", n)
+	}
+}

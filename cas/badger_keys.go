@@ -111,6 +111,13 @@ func (i *packInfo) remove(l loc) {
 	i.stored -= l.size()
 }
 
+// subtract takes the figures of other objects out.
+func (i *packInfo) subtract(o packInfo) {
+	i.objects -= o.objects
+	i.plain -= o.plain
+	i.stored -= o.stored
+}
+
 // packs reads what the index knows of all packs.
 func (x *database) packs() (map[uint64]packInfo, error) {
 	m := map[uint64]packInfo{}

@@ -22,8 +22,8 @@ type collection struct {
 
 // A collector is a collection under way.
 type collector struct {
-	limits  map[uint64]int64 // ends of the packs at the beginning; what lies behind is new
-	objects map[uint64]int64 // objects in them then
+	limits map[uint64]int64    // ends of the packs at the beginning; what lies behind is new
+	infos  map[uint64]packInfo // their figures then
 
 	mu   sync.Mutex
 	keep locSet // named by mark, or found by a Put or Has
@@ -220,7 +220,7 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(keep f
 // startRecording notes where the packs end. It waits for Puts that are under
 // way: one that found its object before could otherwise return afterwards.
 func (s *Store) startRecording() *collector {
-	c := &collector{limits: map[uint64]int64{}, objects: map[uint64]int64{}, keep: locSet{}}
+	c := &collector{limits: map[uint64]int64{}, infos: map[uint64]packInfo{}, keep: locSet{}}
 	s.gc.gate.Lock()
 	defer s.gc.gate.Unlock()
 	packs := s.packs.all()
@@ -228,7 +228,7 @@ func (s *Store) startRecording() *collector {
 	defer s.index.mu.Unlock()
 	for _, p := range packs {
 		c.limits[p.id] = p.end
-		c.objects[p.id] = p.info.objects
+		c.infos[p.id] = p.info
 	}
 	s.gc.current = c
 	return c
@@ -250,7 +250,7 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 		}
 		limit, old := s.c.limits[p.id]
 		s.index.mu.Lock()
-		clean := !p.garbage && !p.sweeping && s.c.count(p.id) == s.c.objects[p.id]
+		clean := !p.garbage && !p.sweeping && s.c.count(p.id) == s.c.infos[p.id].objects
 		s.index.mu.Unlock()
 		if old && !clean {
 			if !announced {

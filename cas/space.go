@@ -106,6 +106,10 @@ func (s *space) drain() (stop func()) {
 	}
 }
 
+// GiveUpReserve frees the reserve, for what must not fail although the disk, or a quota that
+// the disk does not tell of, is used up.
+func (s *Store) GiveUpReserve() { s.space.release() }
+
 func (s *space) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

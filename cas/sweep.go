@@ -86,11 +86,22 @@ func (s *sweeper) decide(w *sweepPlan) error {
 	}
 	b := s.index.db.batch(s.space.forIndex)
 	defer b.discard()
+	// What the figures have beyond the objects that the index has here: a kill within an
+	// earlier decide leaves that.
+	excess := s.c.infos[w.p.id]
 	var gone []loc
 	for i := range w.records {
 		r := &w.records[i]
 		if r.free {
 			continue
+		}
+		l, ok, err := s.index.db.object(r.hash)
+		if err != nil {
+			return err
+		}
+		here := ok && l.pack == w.p.id && l.off == r.off // else it is a second copy
+		if here {
+			excess.remove(l)
 		}
 		if s.c.kept(place{w.p.id, r.off}) {
 			w.live += r.length
@@ -98,20 +109,19 @@ func (s *sweeper) decide(w *sweepPlan) error {
 		}
 		r.dead = true
 		w.dead++
-		l, ok, err := s.index.db.object(r.hash)
-		if err != nil {
-			return err
+		if here {
+			b.delete(objectKey(r.hash))
+			info.remove(l)
+			gone = append(gone, l)
 		}
-		if !ok || l.pack != w.p.id || l.off != r.off {
-			continue // a second copy of what lies elsewhere
-		}
-		b.delete(objectKey(r.hash))
-		info.remove(l)
-		gone = append(gone, l)
 	}
-	if w.dead == 0 {
+	if w.damaged { // there may be objects that were not seen
+		excess = packInfo{}
+	}
+	if w.dead == 0 && excess.objects == 0 {
 		return nil
 	}
+	info.subtract(excess)
 	info.state = packSweeping
 	b.set(packKey(w.p.id), info.encode())
 	if err := b.commit(); err != nil {
@@ -122,6 +132,7 @@ func (s *sweeper) decide(w *sweepPlan) error {
 	for _, l := range gone {
 		w.p.info.remove(l)
 	}
+	w.p.info.subtract(excess)
 	for h := range s.index.bad {
 		if l := s.index.bad[h]; l.pack == w.p.id && !s.c.kept(l.place()) && l.off < w.limit {
 			s.index.unmark(h)

@@ -269,7 +269,7 @@ func (ss Snapshots) Rename(a, b string, c live.Caller) error {
 		if err := ss.mayRename(c); err != nil {
 			return err
 		}
-		return s.commit(tx, recRename, &renameRecord{View: sn.View, Name: b})
+		return s.commit(tx, recRename, &renameRecord{View: sn.View, Was: sn.Name, Name: b})
 	})
 	if err == nil {
 		s.event(Event{Workspace: ss.w.rec.View, Action: "renamed-snapshot", From: old, Detail: b}, c)
@@ -279,6 +279,8 @@ func (ss Snapshots) Rename(a, b string, c live.Caller) error {
 
 type renameRecord struct {
 	View uint32 `json:"view"`
+	// Was is the name before. A checkpoint under way may have written the new one already.
+	Was  string `json:"was,omitempty"`
 	Name string `json:"name"`
 }
 
@@ -288,7 +290,7 @@ func (r *renameRecord) apply(c *catalogue, _ *live.Tx) error {
 		return nil
 	}
 	if w, ok := c.workspaces[sn.WS]; ok {
-		if w.rec.Head == sn.Name {
+		if w.rec.Head == sn.Name || r.Was != "" && w.rec.Head == r.Was {
 			w.rec.Head = r.Name
 		}
 		w.snaps.Rename(sn, r.Name)

@@ -77,20 +77,19 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		for _, sn := range snaps {
 			made.Of = append(made.Of, sn.View)
 		}
-		if err := s.commit(tx, recPull, &made); err != nil {
-			return err
-		}
-		out.Info = s.cat.snaps[r.View].Info
-		var gone deleteRecord
 		for _, sn := range snaps {
 			if sn.Pinned {
 				out.Kept = append(out.Kept, sn.Name)
 				continue
 			}
-			gone.Views = append(gone.Views, sn.View)
+			made.Gone = append(made.Gone, sn.View)
 			out.Removed = append(out.Removed, sn.Name)
 		}
-		return s.commit(tx, recDelete, &gone)
+		if err := s.commit(tx, recPull, &made); err != nil {
+			return err
+		}
+		out.Info = s.cat.snaps[r.View].Info
+		return nil
 	})
 	if err != nil {
 		return Compacted{}, err

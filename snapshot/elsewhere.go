@@ -64,6 +64,8 @@ type pullRecord struct {
 	NextIno  uint64         `json:"next_ino"`
 	// Of are the views of the snapshots that it was made of.
 	Of []uint32 `json:"of,omitempty"`
+	// Gone are those of them that go.
+	Gone []uint32 `json:"gone,omitempty"`
 }
 
 // Pulled makes a snapshot of which all objects are in the store, on disk, or
@@ -143,7 +145,7 @@ func (r *pullRecord) apply(c *catalogue, tx *live.Tx) error {
 	sn.Actors, sn.Compacted = sn.Changes.Names, len(r.Of) > 0
 	c.journalRoots = append(c.journalRoots, sn.Root())
 	c.add(sn)
-	return nil
+	return (&deleteRecord{Views: r.Gone}).apply(c, tx)
 }
 
 // Pushing is a snapshot that is being sent somewhere: sealed, and kept until it is

@@ -119,7 +119,8 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s.ckpt = checkpointer{Store: s, signal: loops.NewWake()}
 	s.gc = collection.Collector{Signal: loops.NewWake(), Parts: collection.Parts{
 		Checkpoints: &s.ckpt, Stored: &s.room.Stored, Incomplete: &c.salvage.incomplete, Roots: c.cat.roots,
-		Loops: &c.loops, Metrics: &c.metrics, Logger: c.logger,
+		Elapsed: func() time.Duration { return o.Elapsed() + 1 },
+		Loops:   &c.loops, Metrics: &c.metrics, Logger: c.logger,
 	}}
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, &s.ckpt, o.Quiet
 	s.meter = meter{core: c}
@@ -244,7 +245,7 @@ func (s opening) openJournal(begin int64) error {
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
 		FS: s.opt.FS, Logger: s.logger, Begin: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, Bytes: live.Bytes,
 		Quarantine:  filepath.Join(s.dir, "quarantine"),
-		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.HeldBack,
+		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.HeldBack, GiveUp: s.cas.GiveUpReserve,
 	})
 	s.room.Log = s.log
 	return err

@@ -39,6 +39,7 @@ type Parts struct {
 	Incomplete  *atomic.Bool  // objects are missing
 	Checkpoints Checkpoints
 	Roots       func() ([]*tree.State, []cas.Hash, error) // states and sets of actors that are kept
+	Elapsed     func() time.Duration                      // goes on evenly, more than 0
 	Loops       *loops.Group
 	Metrics     *info.Recorder
 	Logger      *slog.Logger
@@ -58,21 +59,21 @@ type Collector struct {
 	Base   atomic.Int64  // bytes of packs after the last gc
 
 	imports atomic.Int32 // under way
-	removed atomic.Int64 // ns, when something was first removed that no gc took away; 0: nothing
+	removed atomic.Int64 // by Elapsed, when something was first removed that no gc took away; 0: nothing
 }
 
 // Removed notes that a snapshot or a fork was removed.
 func (g *Collector) Removed() {
-	g.removed.CompareAndSwap(0, time.Now().UnixNano())
+	g.removed.CompareAndSwap(0, int64(g.Elapsed()))
 	g.Signal.Up()
 }
 
 // Any reports whether something was removed since the last gc.
 func (g *Collector) Any() bool { return g.removed.Load() != 0 }
 
-func (g *Collector) due(stored int64, now time.Time) bool {
+func (g *Collector) due(stored int64) bool {
 	base := g.Base.Load()
-	return stored-base > max(growth, base/2) || g.Any() && now.UnixNano()-g.removed.Load() >= int64(delay)
+	return stored-base > max(growth, base/2) || g.Any() && int64(g.Elapsed())-g.removed.Load() >= int64(delay)
 }
 
 // Import guards objects that an import puts until done is called. No automatic gc begins
@@ -86,8 +87,8 @@ func (g *Collector) Import() (done func()) {
 	}
 }
 
-func (g *Collector) begins(now time.Time) bool {
-	return g.imports.Load() == 0 && g.due(g.Stored.Load(), now)
+func (g *Collector) begins() bool {
+	return g.imports.Load() == 0 && g.due(g.Stored.Load())
 }
 
 // Loop gives space back when it is time. It does not begin while an import is
@@ -98,7 +99,7 @@ func (g *Collector) Loop() {
 			g.Loops.Await(g.Signal, nil, loops.Forever)
 		}
 		g.Loops.Pause(time.Second)
-		if g.Loops.Context.Err() != nil || !g.begins(time.Now()) {
+		if g.Loops.Context.Err() != nil || !g.begins() {
 			continue
 		}
 		if _, err := g.Run(g.Loops.Context, nil); err != nil && g.Loops.Context.Err() == nil {

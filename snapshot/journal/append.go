@@ -1,10 +1,8 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"syscall"
 
 	"github.com/amberfs/amberfs/internal/errs"
 )
@@ -95,7 +93,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	if err == nil && apart {
 		_, err = j.cur.f.WriteAt(data, at+int64(len(b)))
 	}
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if full(err) {
 		// Only where space cannot be reserved. The part of the record that was written is
 		// written over by the next one and has no valid checksum until then.
 		return fmt.Errorf("%w: %w", errs.NoSpace, err)

@@ -16,6 +16,7 @@ type disk struct {
 	fs      vfs.FS
 	segSize int64
 	reserve func() int64 // bytes that writers leave
+	giveUp  func()       // frees space for what must not fail; may be nil
 }
 
 // drop removes a segment, or sets it aside.
@@ -41,16 +42,23 @@ func (d *disk) takeFile(name string, size, need int64, urgent bool) (vfs.File, i
 		if err == nil {
 			return f, size, nil
 		}
-		if errors.Is(err, syscall.ENOSPC) && size > max(minSegment, need) {
+		if full(err) && size > max(minSegment, need) {
 			continue
 		}
-		if urgent && errors.Is(err, syscall.ENOSPC) {
+		if urgent && full(err) {
 			size = max(urgentSegment, need)
 			f, err = d.create(name, size, 0)
+			if full(err) && d.giveUp != nil {
+				d.giveUp()
+				f, err = d.create(name, size, 0)
+			}
 		}
 		return f, size, err
 	}
 }
+
+// full reports whether an error is that of a full disk, or of a quota that is used up.
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 func (d *disk) create(name string, size, reserve int64) (vfs.File, error) {
 	if err := d.room(size, reserve); err != nil {
@@ -92,7 +100,7 @@ func (d *disk) extend(s *segment) error {
 		return nil
 	}
 	err := allocate(s.f, s.size, n)
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if full(err) {
 		return s.f.Truncate(s.size)
 	}
 	if err == nil {

@@ -20,6 +20,9 @@ type Options struct {
 	Logger      *slog.Logger
 	// Reserve returns the bytes of disk that a new segment must leave free.
 	Reserve func() int64
+	// GiveUp frees space that is kept for when the disk is full, or a quota of it. It is
+	// called if AppendUrgent finds none. It may be nil.
+	GiveUp func()
 	// Begin is where the log begins when there is none. One that ends before it
 	// is damaged: its owner knows of a later position. What is damaged before it
 	// is no reason not to open.

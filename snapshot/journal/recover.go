@@ -19,7 +19,7 @@ import (
 // Damage among that is a *DamageError, unless Options.Salvage is set.
 func Open(dir string, o Options) (*Journal, error) {
 	j := &Journal{
-		disk: disk{dir: dir, aside: o.Quarantine, fs: o.FS, segSize: o.SegmentSize, reserve: o.Reserve},
+		disk: disk{dir: dir, aside: o.Quarantine, fs: o.FS, segSize: o.SegmentSize, reserve: o.Reserve, giveUp: o.GiveUp},
 		log:  o.Logger, salvage: o.Salvage, bytes: o.Bytes, reads: o.ReadOnly, begin: o.Begin, seq: 1,
 	}
 	if j.disk.fs == nil {

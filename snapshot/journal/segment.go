@@ -1,14 +1,12 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -65,7 +63,7 @@ func (j *Journal) addSegment(s *segment) {
 func (j *Journal) newSegment(size, need int64, urgent bool) error {
 	s, err := j.makeSegment(size, segmentHeader+need, urgent)
 	if err != nil {
-		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		if full(err) {
 			return fmt.Errorf("%w: opening a segment: %w", errs.NoSpace, err)
 		}
 		return fmt.Errorf("open a journal segment: %w", err)

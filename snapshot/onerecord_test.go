@@ -1,0 +1,52 @@
+package snapshot
+
+import (
+	"context"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestCompactIsOneRecord: a compaction is in the journal wholly or not at all.
+func TestCompactIsOneRecord(t *testing.T) {
+	s := orphanStore(t)
+	w := s.Main()
+	for _, name := range []string{"a", "b"} {
+		_, err := s.forest.Create(w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
+		mustBe(t, err)
+		capture(t, w, CaptureOptions{Name: name})
+	}
+	before := s.log.Records()
+	_, err := w.Snapshots().Compact(context.Background(), CompactOptions{Names: []string{"a", "b"}, Name: "both"})
+	mustBe(t, err)
+	if n := s.log.Records() - before; n != 1 {
+		t.Errorf("%d records", n)
+	}
+	again := killed(t, s).Main()
+	if _, err := again.Find("both"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		if _, err := again.Find(name); err == nil {
+			t.Errorf("%s is still there", name)
+		}
+	}
+}
+
+// TestHeadRenamedWithinACheckpoint: the head of a workspace that is renamed while a checkpoint
+// is under way has its new name after a kill.
+func TestHeadRenamedWithinACheckpoint(t *testing.T) {
+	s := orphanStore(t)
+	w := s.Main()
+	capture(t, w, CaptureOptions{Name: "old"})
+	c, err := s.ckpt.beginCheckpoint()
+	mustBe(t, err)
+	mustBe(t, w.Snapshots().Rename("old", "new", live.Caller{}))
+	mustBe(t, s.ckpt.commit(context.Background(), c))
+	mustBe(t, s.ckpt.finish(c))
+	if head := killed(t, s).Main().rec.Head; head != "new" {
+		t.Errorf("the head is %q", head)
+	}
+}

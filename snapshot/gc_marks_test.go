@@ -1,0 +1,50 @@
+package snapshot_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+func TestGCMarksAsEachStateAlone(t *testing.T) {
+	ctx := context.Background()
+	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true})
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	keepAll(t, s)
+	x := &walker{t: t, r: rand.New(rand.NewPCG(5, 40)), s: s}
+	for round := range 6 {
+		for range 60 {
+			ws := s.Workspaces()
+			if err := x.step(ws[x.r.IntN(len(ws))]); !expected(err) {
+				t.Fatal(err)
+			}
+			if x.r.IntN(3) == 0 {
+				if err := x.history(); !expected(err) {
+					t.Fatal(err)
+				}
+			}
+		}
+		must(t, s.Checkpoint(ctx))
+		for removed := int64(1); removed > 0; { // what a checkpoint of a gc puts stays for the next
+			res, err := s.GC(ctx, nil)
+			must(t, err)
+			removed = res.Removed
+		}
+		needed, err := s.Reachable(ctx)
+		must(t, err)
+		there := map[cas.Hash]bool{}
+		must(t, s.CAS().Sizes(func(h cas.Hash, _ int64) { there[h] = true }))
+		what := fmt.Sprintf("round %d: %d objects", round, len(there))
+		for h := range needed {
+			if !there[h] {
+				t.Errorf("%s: %s is needed and gone", what, h)
+			}
+		}
+	}
+}

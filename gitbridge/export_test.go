@@ -55,7 +55,7 @@ func TestExportTreesAreGits(t *testing.T) {
 	for name, s := range map[string]spec{
 		"empty":                               {},
 		"plain":                               {"a": file("1\n"), "b/c": exe("2\n"), "b/l": link("../a"), "e": file("")},
-		"modes":                               {"a": {mode: unix.S_IFREG | 0o600, data: "x"}, "b": {mode: unix.S_IFREG | 0o711, data: "x"}, "c": {mode: unix.S_IFREG | 0o655, data: "x"}, "d": {mode: unix.S_IFREG | 0o100, data: "x"}},
+		"modes":                               {"a": {mode: unix.S_IFREG | 0o600, data: "x"}, "b": {mode: unix.S_IFREG | 0o711, data: "x"}, "c": {mode: unix.S_IFREG | 0o655, data: "x"}, "d": {mode: unix.S_IFREG | 0o500, data: "x"}},
 		"nothing":                             {"d/e": dir(), "p": fifo()},
 		"empty directories and special files": {"d": dir(), "e/f": dir(), "e/g": file("1"), "p": fifo(), "q/p": fifo()},
 		"order":                               {"a": dir(), "a.b": file("1"), "a/c": file("2"), "a0": file("3"), "a-": file("4")},

@@ -127,6 +127,9 @@ func reason(output []string) string {
 		if strings.HasPrefix(trimmed, "=== ") || strings.HasPrefix(trimmed, "--- ") {
 			continue
 		}
+		if session, ok := strings.CutPrefix(trimmed, "skip: "); ok { // of testscript
+			return session
+		}
 		if file, rest, ok := strings.Cut(trimmed, ".go:"); ok && !strings.Contains(file, " ") {
 			_, message, _ = strings.Cut(rest, ": ")
 		} else {

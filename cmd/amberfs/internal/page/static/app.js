@@ -86,7 +86,7 @@ const forks = oneByOne(async () => {
 async function watch() {
   const began = performance.now();
   if (!document.hidden && store.forks.length) await forks().catch(() => {});
-  setTimeout(watch, Math.max(700, 20 * (performance.now() - began)));
+  setTimeout(watch, Math.min(10000, Math.max(700, 20 * (performance.now() - began))));
 }
 // show fills the pane with one of its views; where there is room for only one pane, that is the one that is seen.
 page.show = (name, pane = "changes") => {

@@ -3,6 +3,7 @@
 package budget
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -220,15 +221,27 @@ func (p *pool) give(tenant any, bytes int64, all bool) {
 	p.nextLocked()
 }
 
-// nextLocked lets the requests go on that may, of the tenants with the least first.
+// nextLocked lets the requests go on that may, of the tenants with the least first. One that
+// waits for its own tenant, or for another to be without bounds, holds up none behind it. One
+// of a tenant that has nothing does: else small requests could keep a large one waiting.
 func (p *pool) nextLocked() {
-	for len(p.waiting) > 0 {
-		next := slices.MinFunc(p.waiting, func(a, b *waiter) int { return int(p.of[a.tenant] - p.of[b.tenant]) })
-		if !p.mayLocked(next) {
-			return
-		}
-		p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool { return w == next })
-		p.grantLocked(next)
-		close(next.ready)
+	for p.grantOneLocked() {
 	}
+}
+
+func (p *pool) grantOneLocked() bool {
+	order := slices.Clone(p.waiting)
+	slices.SortStableFunc(order, func(a, b *waiter) int { return cmp.Compare(p.of[a.tenant], p.of[b.tenant]) })
+	for _, next := range order {
+		if p.mayLocked(next) {
+			p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool { return w == next })
+			p.grantLocked(next)
+			close(next.ready)
+			return true
+		}
+		if !next.all && p.of[next.tenant] == 0 {
+			return false
+		}
+	}
+	return false
 }

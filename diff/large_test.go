@@ -109,3 +109,27 @@ func TestBlameIsChargedBefore(t *testing.T) {
 		t.Errorf("%d lines of %d versions, charged %d bytes", len(lines), len(from), b.charged)
 	}
 }
+
+// TestHunksOfManyLines: a hunk of texts that the memory does not hold is refused, and so is a
+// merge of them, before they are read.
+func TestHunksOfManyLines(t *testing.T) {
+	m := newMemory()
+	many := strings.Repeat("\n", 2<<20)
+	a, b := m.state(t, spec{"f": file(many)}), m.state(t, spec{"f": file("x\n" + many)})
+	o := Options{Memory: budget.New(16 << 20)}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := WithoutHunk(context.Background(), m.src, a, b, b, "f", "", "id", o); !errors.Is(err, errs.TooBig) {
+		t.Error(err)
+	}
+	if _, err := TakeMerge(context.Background(), o.Memory, []byte(many)); !errors.Is(err, errs.TooBig) {
+		t.Error(err)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
+		t.Errorf("%d bytes of memory", took)
+	}
+	release, err := TakeMerge(context.Background(), o.Memory, []byte("a\nb\n"))
+	check(t, err)
+	release()
+}

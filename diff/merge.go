@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/amberfs/amberfs/internal/budget"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -74,6 +76,28 @@ func Merge(ctx context.Context, base, ours, theirs []byte) (parts []Part, err er
 	return parts, nil
 }
 
+// errTooLarge is for texts that the memory for comparisons does not hold.
+var errTooLarge = errs.New(errs.TooBig, "it has too many lines to be compared")
+
+// takeMerge takes the memory for merging two texts into a third that is like the first.
+func (o Options) takeMerge(ctx context.Context, a, b survey) (release func(), err error) {
+	need := 2 * hunkCost * cost(a, b)
+	if !o.Memory.Holds(need) {
+		return nil, errTooLarge
+	}
+	return o.Memory.Take(ctx, need)
+}
+
+// TakeMerge takes the memory for Merge. Errors: errs.TooBig if there is not so much.
+func TakeMerge(ctx context.Context, memory *budget.Budget, texts ...[]byte) (release func(), err error) {
+	var sides survey
+	for _, text := range texts {
+		sides.size += int64(len(text))
+		sides.lines += bytes.Count(text, []byte{'\n'}) + 1
+	}
+	return Options{Memory: memory}.takeMerge(ctx, sides, survey{})
+}
+
 // grown is how many lines edits add.
 func grown(edits []edit) (n int) {
 	for _, e := range edits {
@@ -112,6 +136,9 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 	if err != nil || before.binary || after.binary {
 		return nil, errors.Join(err, ErrNoHunk)
 	}
+	if !o.Memory.Holds(hunkCost * cost(before, after)) {
+		return nil, errTooLarge
+	}
 	text, found := []byte{}, false
 	err = o.compare(ctx, src, *f, before, after, hunkCost, func(la, lb [][]byte, edits []edit) {
 		for h := range hunksOf(la, lb, edits) {
@@ -127,16 +154,25 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 	if err != nil || b == now {
 		return text, err
 	}
-	base, err := read(src, f.New, path)
-	if err != nil {
-		return nil, err
-	}
 	n, err := now.Resolve(src, path)
 	if err != nil {
 		return nil, err
 	}
 	if !n.IsRegular() || Size(n) > maxText {
 		return nil, ErrTouched
+	}
+	present, err := surveyOf(ctx, src, n, path, maxText)
+	if err != nil {
+		return nil, err
+	}
+	release, err := o.takeMerge(ctx, after, present)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	base, err := read(src, f.New, path)
+	if err != nil {
+		return nil, err
 	}
 	ours, err := read(src, n, path)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -248,7 +249,7 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 			return out, err
 		}
 		err = r.Workspace.Snapshots().SidesBy(ctx, o, func(left, without *tree.Inode) error {
-			out, err = s.conflicting(ctx, left, ours, without, ours)
+			out, err = s.conflicting(ctx, r, left, ours, without, ours)
 			return err
 		})
 		if errors.Is(err, threeway.ErrConflict) {
@@ -270,7 +271,7 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 			err = nowhere(string(a.Path))
 		}
 		if err == nil {
-			out, err = s.conflicting(ctx, base, ours, theirs, base, ours, theirs)
+			out, err = s.conflicting(ctx, r, base, ours, theirs, base, ours, theirs)
 		}
 		return err
 	})
@@ -278,7 +279,7 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 }
 
 // conflicting compares the sides of a file. The digest is that of the files in of.
-func (s *Service) conflicting(ctx context.Context, base, ours, theirs *tree.Inode, of ...*tree.Inode) (out Conflicting, err error) {
+func (s *Service) conflicting(ctx context.Context, r *Request, base, ours, theirs *tree.Inode, of ...*tree.Inode) (out Conflicting, err error) {
 	const maxSide = 1 << 20
 	out.Parts = []diff.Part{}
 	var texts [3][]byte
@@ -296,6 +297,15 @@ func (s *Service) conflicting(ctx context.Context, base, ours, theirs *tree.Inod
 		out.Binary = out.Binary || !utf8.Valid(texts[i]) || bytes.IndexByte(texts[i], 0) >= 0
 	}
 	if !out.Binary {
+		release, terr := diff.TakeMerge(ctx, r.budget(s, Texts), texts[:]...)
+		if errs.Of(terr) == errs.TooBig {
+			out.Binary = true
+			return out, nil
+		}
+		if terr != nil {
+			return out, terr
+		}
+		defer release()
 		if out.Of, err = threeway.Digest(s.Store.Source(), of...); err == nil {
 			out.Parts, err = diff.Merge(ctx, texts[0], texts[1], texts[2])
 		}

@@ -36,7 +36,8 @@ type Mount struct {
 	ended   chan struct{}
 	endErr  error
 	logFile string
-	told    bool // that the log has something bad
+	told    bool   // that the log has something bad
+	group   string // see LimitMemory
 }
 
 // New makes a store and mounts it until the test ends. args go to
@@ -120,6 +121,9 @@ func (m *Mount) TryStart(extra ...string) error {
 	args := append([]string{"mount", "-f"}, m.args...)
 	args = append(append(args, extra...), m.Store, m.Dir)
 	cmd := exec.Command(scratch.bin, args...)
+	if m.group != "" {
+		cmd = exec.Command("sh", append([]string{"-c", `echo $$ >"$0"/cgroup.procs && exec "$@"`, m.group, scratch.bin}, args...)...)
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the daemon: %w", err)

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -67,7 +68,7 @@ var attacks = []struct {
 	}},
 	{"control files", true, func(_ *testing.T, ws string) { // the last: it restores snapshots
 		stop := make(chan struct{})
-		wait := tenants(ws, rand.Uint64(), stop)
+		wait := tenants(ws, rand.Uint64(), new(atomic.Int64), stop)
 		for i := range 200 {
 			_ = os.WriteFile(filepath.Join(ws, "beside"), fmt.Append(nil, i), 0o644)
 		}

@@ -228,6 +228,7 @@ func (s opening) open() error {
 	s.ckpt.loadOutcome()
 	if !s.opt.Quiet {
 		s.loops.Start("sealing", s.seal.Loop)
+		s.loops.Start("sealing forks", s.seal.ForkLoop)
 		s.loops.Start("checkpoints", s.ckpt.checkpointLoop)
 		s.loops.Start("policies", s.keep.Loop)
 		s.loops.Start("gc", s.gc.Loop)

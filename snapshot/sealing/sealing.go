@@ -36,6 +36,9 @@ const (
 // sealForks is how many seals of forks go on at a time.
 const sealForks = 2
 
+// lookAgain is how often it is looked whether a snapshot that is being sealed was removed.
+const lookAgain = 100 * time.Millisecond
+
 // retrySeal is how long a seal that failed is left alone, unless it is waited for.
 const retrySeal = 5 * time.Second
 
@@ -71,11 +74,11 @@ type Sealer struct {
 	forks  *semaphore.Weighted
 	mu     sync.Mutex // guards queue and Snapshot.Retry
 	queue  []*history.Snapshot
-	signal loops.Wake
+	signal [2]loops.Wake // to the loops, see loopOf
 }
 
 func New(p Parts) *Sealer {
-	return &Sealer{Parts: p, signal: loops.NewWake(), forks: semaphore.NewWeighted(sealForks)}
+	return &Sealer{Parts: p, signal: [2]loops.Wake{loops.NewWake(), loops.NewWake()}, forks: semaphore.NewWeighted(sealForks)}
 }
 
 // sealTurn waits until a state of a workspace may be sealed.
@@ -105,16 +108,24 @@ func (q *Sealer) Push(sn *history.Snapshot) {
 	q.mu.Lock()
 	q.queue = append(q.queue, sn)
 	q.mu.Unlock()
-	q.signal.Up()
+	q.signal[loopOf(sn)].Up()
 }
 
-// next returns the oldest snapshot whose seal did not fail just now; with upTo, the
+// loopOf returns the loop that seals a snapshot: 0 for main, which waits for no fork, or 1.
+func loopOf(sn *history.Snapshot) int {
+	if sn.WS == live.MainView {
+		return 0
+	}
+	return 1
+}
+
+// next returns the oldest snapshot of a loop whose seal did not fail just now; with upTo, the
 // oldest of its workspace, or upTo itself.
-func (q *Sealer) next(upTo *history.Snapshot) *history.Snapshot {
+func (q *Sealer) next(loop int, upTo *history.Snapshot) *history.Snapshot {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, sn := range q.queue {
-		if sn == upTo || (upTo == nil || sn.WS == upTo.WS) && (sn.Retry.IsZero() || time.Now().After(sn.Retry)) {
+		if sn == upTo || loopOf(sn) == loop && (upTo == nil || sn.WS == upTo.WS) && (sn.Retry.IsZero() || time.Now().After(sn.Retry)) {
 			return sn
 		}
 	}
@@ -153,10 +164,14 @@ func (q *Sealer) Len() int {
 	return len(q.queue)
 }
 
-// Loop seals snapshots in the background.
-func (q *Sealer) Loop() {
+// Loop seals snapshots of main in the background, ForkLoop those of forks.
+func (q *Sealer) Loop() { q.loop(0) }
+
+func (q *Sealer) ForkLoop() { q.loop(1) }
+
+func (q *Sealer) loop(loop int) {
 	for q.Loops.Context.Err() == nil {
-		for sn := q.next(nil); sn != nil && q.Loops.Context.Err() == nil; sn = q.next(nil) {
+		for sn := q.next(loop, nil); sn != nil && q.Loops.Context.Err() == nil; sn = q.next(loop, nil) {
 			if err := q.sealSnapshot(q.Loops.Context, sn); err != nil && q.Loops.Context.Err() == nil {
 				q.Logger.Warn("sealing", "err", err, guard.Stack(err))
 			}
@@ -165,7 +180,7 @@ func (q *Sealer) Loop() {
 		if q.Len() > 0 { // what failed, also because of a panic
 			again = retrySeal
 		}
-		q.Loops.Await(q.signal, nil, again)
+		q.Loops.Await(q.signal[loop], nil, again)
 		q.Loops.Pause(sealDelay)
 		q.Pacer.AwaitRest(q.Loops)
 	}
@@ -193,13 +208,41 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *history.Snapshot) error {
 		return nil
 	}
 	q.failed(sn) // until it is done
-	id, added, err := q.sealState(ctx, sn.WS, sn.State.Load())
+	sealing, stop := q.whileNeeded(ctx, sn)
+	id, added, err := q.sealState(sealing, sn.WS, sn.State.Load())
+	stop()
+	if _, needed := q.Catalogue.Needed(sn); err != nil && !needed {
+		q.done(sn)
+		return ctx.Err()
+	}
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", name, err)
 	}
 	q.Catalogue.Sealed(sn, id, added)
 	q.done(sn)
 	return nil
+}
+
+// whileNeeded returns a context that ends when a snapshot is removed: what is left of its
+// seal would keep others waiting for nothing.
+func (q *Sealer) whileNeeded(ctx context.Context, sn *history.Snapshot) (sealing context.Context, stop context.CancelFunc) {
+	sealing, stop = context.WithCancel(ctx)
+	go func() {
+		defer stop()
+		look := time.NewTicker(lookAgain)
+		defer look.Stop()
+		for {
+			select {
+			case <-sealing.Done():
+				return
+			case <-look.C:
+				if _, needed := q.Catalogue.Needed(sn); !needed {
+					return
+				}
+			}
+		}
+	}()
+	return sealing, stop
 }
 
 // InTurn is sealState of what is no snapshot, when its workspace has its turn.
@@ -266,7 +309,7 @@ func (q *Sealer) Wait(ctx context.Context, sn *history.Snapshot) error {
 			return ctx.Err()
 		default:
 		}
-		next := q.next(sn)
+		next := q.next(loopOf(sn), sn)
 		if err := q.sealSnapshot(ctx, next); err != nil && next == sn {
 			return err
 		}

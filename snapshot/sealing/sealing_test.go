@@ -1,9 +1,16 @@
 package sealing
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"golang.org/x/sync/semaphore"
+
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/history"
+	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 // TestSealQueue: what is sealed leaves a queue at the same cost however long that is,
@@ -16,13 +23,55 @@ func TestSealQueue(t *testing.T) {
 		all[i] = &history.Snapshot{Done: make(chan struct{})}
 		q.Push(all[i])
 	}
-	if n := testing.AllocsPerRun(runs, func() { q.done(q.next(nil)) }); n > 0 {
+	if n := testing.AllocsPerRun(runs, func() { q.done(q.next(0, nil)) }); n > 0 {
 		t.Errorf("%v allocations for each", n)
 	}
 	left := q.Len()
 	q.done(all[len(all)-1])
 	q.done(all[0]) // it is gone already, and sealed
-	if q.Len() != left-1 || q.next(nil) != all[len(all)-left] {
+	if q.Len() != left-1 || q.next(0, nil) != all[len(all)-left] {
 		t.Errorf("%d are left, or others", q.Len())
+	}
+}
+
+type catalogue struct{ removed atomic.Bool }
+
+func (c *catalogue) Turns(uint32) *semaphore.Weighted          { return semaphore.NewWeighted(1) }
+func (c *catalogue) Needed(*history.Snapshot) (string, bool)   { return "", !c.removed.Load() }
+func (c *catalogue) Sealed(*history.Snapshot, cas.Hash, int64) {}
+
+// TestMainFirst: main's snapshots have a loop of their own, whatever forks have.
+func TestMainFirst(t *testing.T) {
+	q := New(Parts{})
+	fork, main := &history.Snapshot{Done: make(chan struct{})}, &history.Snapshot{Done: make(chan struct{})}
+	fork.WS, main.WS = live.MainView+1, live.MainView
+	q.Push(fork)
+	q.Push(main)
+	if q.next(0, nil) != main || q.next(1, nil) != fork || q.next(0, main) != main {
+		t.Error("they wait for each other")
+	}
+	for i, signal := range q.signal {
+		select {
+		case <-signal:
+		default:
+			t.Errorf("loop %d was not woken", i)
+		}
+	}
+}
+
+// TestSealEndsWithItsSnapshot: a seal is cancelled when its snapshot is removed.
+func TestSealEndsWithItsSnapshot(t *testing.T) {
+	c := new(catalogue)
+	q := New(Parts{Catalogue: c})
+	sealing, stop := q.whileNeeded(context.Background(), &history.Snapshot{})
+	defer stop()
+	if sealing.Err() != nil {
+		t.Error("it has ended already")
+	}
+	c.removed.Store(true)
+	select {
+	case <-sealing.Done():
+	case <-time.After(time.Minute):
+		t.Error("it goes on")
 	}
 }

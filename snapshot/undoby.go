@@ -38,7 +38,7 @@ type UndoByOptions struct {
 type UndoByResult struct {
 	Actor string `json:"actor"`
 	MergeResult
-	Shared []string `json:"shared,omitempty" jsonschema:"paths that others changed between the same two snapshots: these changes are undone, too"`
+	Shared []string `json:"shared,omitempty" jsonschema:"paths that others changed between the same two snapshots: they are in conflict, and with theirs these changes are undone, too"`
 	Kept   []string `json:"kept,omitempty" jsonschema:"paths with changes of the actor that were left as they are"`
 }
 
@@ -246,7 +246,7 @@ func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, 
 
 // changes collects what to take back of an interval.
 func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterval) (threeway.Interval, error) {
-	of := threeway.Interval{Base: open.After, Theirs: open.Before, View: open.From.View}
+	of := threeway.Interval{Base: open.After, Theirs: open.Before, View: open.From.View, Disputed: make(map[string]bool)}
 	err := open.Changes(ctx, tree.DiffOptions{Paths: u.paths}, func(c interval.ChangedBy) error {
 		if _, decided := u.o.Contents[c.Path.String()]; decided || !ActorIn(c.By, u.o.By) {
 			return nil
@@ -255,8 +255,10 @@ func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterv
 			u.kept[k] = true
 			return nil
 		}
-		if slices.ContainsFunc(c.By, func(a string) bool { return !actors.Below(a, u.o.By) }) {
-			u.shared[c.Path.Short()] = true
+		dir := c.A != nil && c.A.IsDir() || c.B != nil && c.B.IsDir()
+		came := c.A == nil || c.B == nil // what others put into a directory is theirs, and keeps it
+		if slices.ContainsFunc(c.By, func(a string) bool { return !actors.Below(a, u.o.By) }) && !(dir && came) {
+			u.shared[c.Path.Short()], of.Disputed[c.Path.String()] = true, true
 		}
 		return p.Collect(ctx, &of, c.Change)
 	})

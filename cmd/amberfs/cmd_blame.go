@@ -72,7 +72,7 @@ func undoneLines(done service.UndoneBy) string {
 		text += "in conflict: " + quote(p) + "\n"
 	}
 	for _, p := range done.Shared {
-		text += "others changed it in the same moment: " + quote(p) + "\n"
+		text += "also changed by others between the same snapshots: " + quote(p) + "\n"
 	}
 	if done.Later {
 		text += done.Actor + " has changed more since; these changes stay\n"

@@ -82,7 +82,15 @@ func (t *taking) movedTwice() error {
 		keep := func() error { return nil }
 		if ours == nil { // theirs moved it, ours removed it
 			for _, p := range b.gained {
-				if err := t.conflict(p, keep); err != nil {
+				at, err := t.get(p)
+				same := false
+				if err == nil && at != nil {
+					same, err = t.same(at, b.theirs.node) // ours has a copy there
+				}
+				if err == nil && !same {
+					err = t.conflict(p, keep)
+				}
+				if err != nil {
 					return err
 				}
 			}

@@ -12,9 +12,10 @@ import (
 
 // pairing finds what became of the files of the base: everything that is no directory.
 //
-// A file with the inode number of one of the base is that file. By paths it must have one of
-// its names, too. If there is no such file, its names show which new one goes on it: programs
-// save a file by putting a new one in its place. Of several, it is the first by path.
+// A file of the base that has one of its names still is that file. Else what is at its names
+// goes on it: programs save a file by putting a new one in its place. Of several files it is
+// the first by path. A file that has only other names was moved: it is that of the same inode
+// number. By paths it is a new one.
 type pairing struct {
 	base   map[uint64]*baseFile
 	theirs map[string]*theirFile // by the paths of the changes
@@ -28,7 +29,7 @@ type baseFile struct {
 	names  []string   // in order
 	theirs *theirFile // what it is in theirs, if a change has it
 	ours   *file      // see oursOf
-	same   *file      // see numbered
+	same   *file      // see kept
 	asked  [2]bool    // for ours, for same
 	lost   []string   // names that it does not have in theirs
 	gained []string   // names that it has in theirs only
@@ -65,36 +66,51 @@ func (t *taking) pair(ctx context.Context) error {
 		x.paths, t.theirs[p] = append(x.paths, p), x
 	}
 	for _, x := range t.files {
-		var b *baseFile
-		var err error
-		if c := t.listed[x.paths[0]]; c.B != nil && c.B.Ino == x.node.Ino {
-			b, err = t.baseAt(x.paths[0])
-		} else {
-			b, err = t.baseFile(x.node.Ino)
-		}
+		b, err := t.baseFile(x.node.Ino)
 		if err != nil {
 			return err
 		}
-		if b == nil {
-			continue
+		kept := false
+		if b != nil {
+			if kept, err = t.keptInTheirs(b); err != nil {
+				return err
+			}
 		}
-		same, err := t.sameInTheirs(b)
-		if err != nil {
-			return err
-		}
-		if same {
+		if kept {
 			x.goesOn, b.theirs = b.node.Ino, x
 		}
 	}
+	first := make(map[*theirFile]*baseFile)
 	for _, x := range t.files {
 		if x.goesOn != 0 {
 			continue
 		}
-		b, err := t.firstGone(x.paths, func(b *baseFile) (bool, error) { return b.theirs == nil && !t.retained(b), nil })
+		b, err := t.firstGone(x.paths, func(b *baseFile) (bool, error) { return !t.retained(b), nil })
 		if err != nil {
 			return err
 		}
-		if b != nil {
+		first[x] = b
+	}
+	for _, b := range first {
+		if b == nil || b.theirs != nil {
+			continue
+		}
+		for _, p := range b.names {
+			if x := t.theirs[p]; x != nil && x.goesOn == 0 && first[x] == b {
+				x.goesOn, b.theirs = b.node.Ino, x
+				break
+			}
+		}
+	}
+	for _, x := range t.files {
+		if x.goesOn != 0 || t.ByPath {
+			continue
+		}
+		b, err := t.baseFile(x.node.Ino)
+		if err != nil {
+			return err
+		}
+		if b != nil && b.theirs == nil && !t.retained(b) {
 			x.goesOn, b.theirs = b.node.Ino, x
 		}
 	}
@@ -104,18 +120,52 @@ func (t *taking) pair(ctx context.Context) error {
 		}
 	}
 	for _, x := range t.files {
-		if x.goesOn == 0 {
-			if err := t.pairNew(x); err != nil {
-				return err
-			}
+		pair := t.pairNew
+		if x.goesOn != 0 {
+			pair = t.pairCopy
+		}
+		if err := pair(x); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// sameInTheirs reports whether the file of theirs with the number of one of the base is it.
-func (t *taking) sameInTheirs(b *baseFile) (bool, error) {
-	elsewhere := false
+// pairCopy finds the copy that ours has in the new place of a file that ours has not.
+func (t *taking) pairCopy(x *theirFile) error {
+	b, err := t.baseFile(x.goesOn)
+	if err != nil || len(b.gained) == 0 {
+		return err
+	}
+	if ours, err := t.oursOf(b); err != nil || ours != nil {
+		return err
+	}
+	for _, p := range b.gained {
+		f, err := t.get(p)
+		if err != nil || f == nil || f.node.IsDir() {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		own, err := t.ownOf(f)
+		same := false
+		if err == nil && own == 0 {
+			same, err = t.same(f, x.node)
+		}
+		if same {
+			x.file = f
+		}
+		if err != nil || same {
+			return err
+		}
+	}
+	return nil
+}
+
+// keptInTheirs reports whether the file of theirs with the number of one of the base has one
+// of its names.
+func (t *taking) keptInTheirs(b *baseFile) (bool, error) {
 	for _, p := range b.names {
 		if c, ok := t.listed[p]; ok {
 			if c.A != nil && c.A.Ino == b.node.Ino {
@@ -124,15 +174,11 @@ func (t *taking) sameInTheirs(b *baseFile) (bool, error) {
 			continue
 		}
 		n, err := t.resolve(t.Theirs, p)
-		if err != nil {
-			return false, err
+		if err != nil || n != nil && n.Ino == b.node.Ino {
+			return err == nil, err
 		}
-		if n != nil && n.Ino == b.node.Ino {
-			return true, nil
-		}
-		elsewhere = true // the name is not taken over, and the base has the file there
 	}
-	return !elsewhere && !t.ByPath, nil
+	return false, nil
 }
 
 // retained reports whether theirs has a file of the base at a name that it has there.
@@ -280,31 +326,57 @@ func (t *taking) oursOf(b *baseFile) (*file, error) {
 	if b.asked[0] {
 		return b.ours, nil
 	}
-	f, err := t.numbered(b)
-	for i := 0; err == nil && f == nil && i < len(b.names); i++ {
-		var at *file
-		if at, err = t.get(b.names[i]); err != nil || at == nil || at.node.IsDir() {
-			continue
-		}
-		var goesOn *baseFile
-		if goesOn, err = t.replaced(at); goesOn == b {
-			f = at
-		}
+	f, err := t.atItsNames(b)
+	if err == nil && f == nil && !t.ByPath {
+		f, err = t.moved(b)
 	}
 	b.ours, b.asked[0] = f, err == nil
 	return f, err
 }
 
-// numbered returns the file of the plan that has the number of a file of the base.
-func (t *taking) numbered(b *baseFile) (f *file, err error) {
-	if !b.asked[1] {
-		b.same, err = t.findNumbered(b)
-		b.asked[1] = err == nil
+// atItsNames returns the file of the plan that a file of the base is at one of its names.
+func (t *taking) atItsNames(b *baseFile) (*file, error) {
+	f, err := t.kept(b)
+	if err != nil || f != nil {
+		return f, err
 	}
-	return b.same, err
+	for _, p := range b.names {
+		at, err := t.get(p)
+		if err != nil {
+			return nil, err
+		}
+		if at == nil || at.node.IsDir() {
+			continue
+		}
+		if in, err := t.inPlaceOf(at); err != nil || in == b {
+			return at, err
+		}
+	}
+	return nil, nil
 }
 
-func (t *taking) findNumbered(b *baseFile) (*file, error) {
+// moved returns the file of the plan with the number of a file of the base, unless it is in
+// place of another one.
+func (t *taking) moved(b *baseFile) (*file, error) {
+	f, err := t.numbered(b)
+	if err != nil || f == nil {
+		return nil, err
+	}
+	if names, err := t.namesOf(f, 1); err != nil || len(names) == 0 {
+		return nil, err
+	}
+	in, err := t.inPlaceOf(f)
+	if err != nil || in == nil {
+		return f, err
+	}
+	if other, err := t.atItsNames(in); err != nil || other == f {
+		return nil, err
+	}
+	return f, nil
+}
+
+// numbered returns the file of the plan that has the number of a file of the base.
+func (t *taking) numbered(b *baseFile) (*file, error) {
 	f := t.was[b.node.Ino]
 	if f == nil {
 		n, err := t.Ours.Get(t.Source, b.node.Ino)
@@ -319,28 +391,38 @@ func (t *taking) findNumbered(b *baseFile) (*file, error) {
 	if f.ino != b.node.Ino || f.node.IsDir() {
 		return nil, nil
 	}
-	if !t.ByPath {
-		names, err := t.namesOf(f, 1)
-		if len(names) == 0 {
-			f = nil
-		}
-		return f, err
-	}
-	for _, p := range b.names {
-		if at, err := t.get(p); err != nil || at == f {
-			return at, err
-		}
-	}
-	return nil, nil
+	return f, nil
 }
 
-// replaced returns the file of the base that a file of the plan, which is new by its
-// number, is in place of; nil for none.
-func (t *taking) replaced(f *file) (*baseFile, error) {
+// kept is numbered if the file has one of its names.
+func (t *taking) kept(b *baseFile) (*file, error) {
+	if b.asked[1] {
+		return b.same, nil
+	}
+	f, err := t.numbered(b)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; f != nil && b.same == nil && i < len(b.names); i++ {
+		at, err := t.get(b.names[i])
+		if err != nil {
+			return nil, err
+		}
+		if at == f {
+			b.same = f
+		}
+	}
+	b.asked[1] = true
+	return b.same, nil
+}
+
+// inPlaceOf returns the file of the base that is gone from the first name of a file of the
+// plan, if that has not kept a name itself; nil for none.
+func (t *taking) inPlaceOf(f *file) (*baseFile, error) {
 	if b, err := t.baseFile(f.ino); err != nil {
 		return nil, err
 	} else if b != nil {
-		if is, err := t.numbered(b); err != nil || is == f {
+		if is, err := t.kept(b); err != nil || is == f {
 			return nil, err
 		}
 	}
@@ -350,8 +432,8 @@ func (t *taking) replaced(f *file) (*baseFile, error) {
 	}
 	slices.SortFunc(names, comparePaths)
 	return t.firstGone(names, func(b *baseFile) (bool, error) {
-		f, err := t.numbered(b)
-		return f == nil, err
+		is, err := t.kept(b)
+		return is == nil, err
 	})
 }
 
@@ -360,24 +442,30 @@ func (t *taking) ownOf(f *file) (uint64, error) {
 	if own, ok := t.own[f]; ok {
 		return own, nil
 	}
-	own := uint64(0)
 	b, err := t.baseFile(f.ino)
 	if err == nil && b != nil {
 		var is *file
-		if is, err = t.numbered(b); is == f {
-			own = f.ino
+		if is, err = t.oursOf(b); is != f {
+			b = nil
 		}
 	}
-	if err == nil && own == 0 {
-		if b, err = t.replaced(f); err == nil && b != nil {
+	if err == nil && b == nil {
+		if b, err = t.inPlaceOf(f); err == nil && b != nil {
 			var is *file
-			if is, err = t.oursOf(b); is == f {
-				own = b.node.Ino
+			if is, err = t.oursOf(b); is != f {
+				b = nil
 			}
 		}
 	}
+	if err != nil {
+		return 0, err
+	}
+	own := uint64(0)
+	if b != nil {
+		own = b.node.Ino
+	}
 	t.own[f] = own
-	return own, err
+	return own, nil
 }
 
 // comparePaths orders paths by their components.

@@ -41,32 +41,39 @@ func (f flat) of(n int) (names []string) {
 	return names
 }
 
-// identify returns which file of the base each file of a side is, 0 for a new one. A file is
-// that of its number, which by paths has one of its names, too. A new one is the file that its
-// first name led to, if that is gone; the first by path if there are several.
+// identify returns which file of the base each file of a side is, 0 for a new one. A file that
+// has kept a name is that of its number. Else the first name, by path, that led to a file which
+// has kept none says what the file is in place of. Else, and not by path, it was moved.
 func (f flat) identify(base flat, byPath bool) map[int]int {
-	alive := func(n int) bool {
-		return slices.ContainsFunc(f.of(n), func(p string) bool { return !byPath || base.names[p] == n })
+	kept := func(n int) bool {
+		return slices.ContainsFunc(base.of(n), func(p string) bool { return f.names[p] == n })
 	}
 	is, first := map[int]int{}, map[int]int{}
 	for n := range f.nodes {
-		if _, ok := base.nodes[n]; ok && alive(n) {
+		if base.nodes[n] != (value{}) && kept(n) {
 			is[n] = n
 			continue
 		}
 		for _, p := range f.of(n) {
-			if b := base.names[p]; b != 0 && !alive(b) {
+			if b := base.names[p]; b != 0 && !kept(b) {
 				first[n] = b
 				break
 			}
 		}
 	}
+	gone := map[int]bool{}
 	for b := range base.nodes {
+		gone[b] = !kept(b)
 		for _, p := range base.of(b) {
 			if n := f.names[p]; n != 0 && first[n] == b {
-				is[n] = b
+				is[n], gone[b] = b, false
 				break
 			}
+		}
+	}
+	for b := range base.nodes {
+		if f.nodes[b] != (value{}) && is[b] == 0 && gone[b] && !byPath {
+			is[b] = b
 		}
 	}
 	return is
@@ -115,6 +122,11 @@ func mergeFlat(base, ours, theirs flat, byPath bool) (out flat, ok bool) {
 	for n := range theirs.nodes {
 		if b := theirIs[n]; b != 0 {
 			same[n] = back(ourIs, b)
+			for _, p := range theirs.of(n) { // a copy in its new place does as well
+				if o := ours.names[p]; same[n] == 0 && o != 0 && ourIs[o] == 0 && base.names[p] != b && ours.nodes[o] == theirs.nodes[n] {
+					same[n] = o
+				}
+			}
 			continue
 		}
 		at := copied(theirs, n)
@@ -196,21 +208,35 @@ func mergeFlat(base, ours, theirs flat, byPath bool) (out flat, ok bool) {
 				ok = ok && (len(out.of(number(t))) > 0 || theirs.nodes[t] == v)
 			}
 		}
-		ok = ok && (byPath || !movedTwice(base.of(b), ours.of(o), theirs.of(t)))
+		there := theirs.of(t)
+		if o == 0 {
+			there = slices.DeleteFunc(there, func(p string) bool {
+				return base.names[p] != b && ours.names[p] != 0 && ours.nodes[ours.names[p]] == theirs.nodes[t]
+			})
+		}
+		ok = ok && (byPath || !movedTwice(base.of(b), ours.of(o), there))
 	}
 	maps.DeleteFunc(out.nodes, func(n int, _ value) bool { return len(out.of(n)) == 0 })
-	for t := range theirs.nodes { // a file has the number that the older state has
-		if n := number(t); !byPath && n != t {
-			for _, p := range out.of(n) {
-				out.names[p] = t
-			}
-			if v, has := out.nodes[n]; has {
-				out.nodes[t] = v
-				delete(out.nodes, n)
+	if byPath {
+		return out, ok
+	}
+	as := flat{map[string]int{}, map[int]value{}} // with the numbers that the older state has
+	for n, v := range out.nodes {
+		to := n
+		if _, taken := theirs.nodes[n]; taken {
+			to += 2_000_000
+		}
+		for t := range theirs.nodes {
+			if number(t) == n {
+				to = t
 			}
 		}
+		for _, p := range out.of(n) {
+			as.names[p] = to
+		}
+		as.nodes[to] = v
 	}
-	return out, ok
+	return as, ok
 }
 
 // movedTwice reports whether one side moved a file that the other one removed or moved elsewhere.

@@ -79,7 +79,7 @@ func TestUndoByOfFastActors(t *testing.T) {
 				}
 			}
 		}
-		o := snapshot.UndoByOptions{By: "alice", Merge: gitbridge.Merge}
+		o := snapshot.UndoByOptions{By: "alice", Merge: gitbridge.Merger{}.Merge}
 		done, err := e.w.Snapshots().UndoBy(t.Context(), o)
 		switch {
 		case errors.Is(err, threeway.ErrConflict):

@@ -57,7 +57,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n.begin = off + int64(wrote); n.begin > maxBegin {
+	if n.begin = off + int64(wrote); n.begin > maxBegin || n.kind == rendered { // the policy shows no answer
 		n.begin = 0
 	}
 	return wrote, err

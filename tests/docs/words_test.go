@@ -1,11 +1,6 @@
 package docs_test
 
 import (
-	"go/scanner"
-	"go/token"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -44,53 +39,6 @@ var retired = map[string]string{
 	`\bcollections?\b`:                  "gc",
 	`\btimeline of states\b`:            "timeline",
 	`\bviews?\b`:                        "workspace",
-}
-
-// oddComments are the phrases of odd that do not occur in comments and error strings of
-// Go either, where some of the others are plain words (to carry out, to go back).
-var oddComments = []string{
-	`\bwhoever\b`, `\bcomes? to be\b`, `\bby itself\b`, `\bmends?\b|\bmended\b`, `\bstoreys?\b`, `\banew\b`, `\btells? of\b`,
-	`\bwhat is there\b`, `\bgets? to know\b`, `\bmade-up\b`, `\bin vain\b`, `\bfor ever\b`, `\bsomebody\b`, `\bwho has only\b`,
-	`\blets? go of\b`, `\bis no more\b`,
-}
-
-// TestWordsOfGo holds comments and strings of the code to plain words.
-func TestWordsOfGo(t *testing.T) {
-	re := regexp.MustCompile(`(?i)` + strings.Join(oddComments, "|"))
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "words_test.go") {
-			return err
-		}
-		src, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		files := token.NewFileSet()
-		var s scanner.Scanner
-		s.Init(files.AddFile(path, -1, len(src)), src, nil, scanner.ScanComments)
-		for pos, tok, text := s.Scan(); tok != token.EOF; pos, tok, text = s.Scan() {
-			if tok != token.COMMENT && (tok != token.STRING || strings.HasSuffix(path, "_test.go")) {
-				continue
-			}
-			if found := re.FindString(text); found != "" {
-				t.Errorf("%s: %q; better: %s", files.Position(pos), found, better(found))
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// better is what to write instead of a phrase.
-func better(phrase string) string {
-	for pattern, word := range odd {
-		if regexp.MustCompile(`(?i)` + pattern).MatchString(phrase) {
-			return word
-		}
-	}
-	return "name the subject, or use the verb of the field"
 }
 
 // maxSentence is the length of the longest sentence, in words.

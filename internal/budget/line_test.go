@@ -3,7 +3,8 @@ package budget
 import (
 	"context"
 	"testing"
-	"time"
+
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // TestLine: a request that waits to be without bounds holds up no other tenant.
@@ -19,20 +20,15 @@ func TestLine(t *testing.T) {
 	second := fork.Charge()
 	ended := make(chan error, 1)
 	go func() { ended <- second.All(ctx) }()
-	for waiting := 0; waiting < 1; time.Sleep(time.Millisecond) {
+	await.True(t, "the second waits", func() bool {
 		b.pool.mu.Lock()
-		waiting = len(b.pool.waiting)
-		b.pool.mu.Unlock()
-	}
+		defer b.pool.mu.Unlock()
+		return len(b.pool.waiting) > 0
+	})
 	got := make(chan error)
 	go func() { got <- main.Charge().Add(ctx, 1<<20) }()
-	select {
-	case err := <-got:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("main waits for a fork")
+	if err := await.Receive(t, "main waits for no fork", got); err != nil {
+		t.Error(err)
 	}
 	stop()
 	if err := <-ended; err == nil {

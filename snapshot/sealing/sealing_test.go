@@ -4,13 +4,13 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // TestSealQueue: what is sealed leaves a queue at the same cost however long that is,
@@ -69,9 +69,5 @@ func TestSealEndsWithItsSnapshot(t *testing.T) {
 		t.Error("it has ended already")
 	}
 	c.removed.Store(true)
-	select {
-	case <-sealing.Done():
-	case <-time.After(time.Minute):
-		t.Error("it goes on")
-	}
+	await.Receive(t, "the seal ends", sealing.Done())
 }

@@ -6,9 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // LimitMemory has the next daemon of a mount, and its children, begin in a control group with
@@ -26,12 +27,7 @@ func LimitMemory(t testing.TB, m *Mount, bytes int64) (kills, peak func() int64)
 	if err == nil {
 		t.Cleanup(func() {
 			m.Stop()
-			for end := time.Now().Add(Timeout); unix.Rmdir(group) != nil; time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Errorf("%s cannot be removed: processes are in it", group)
-					return
-				}
-			}
+			await.True(t, group+" is removed", func() bool { return unix.Rmdir(group) == nil })
 		})
 		err = os.WriteFile(filepath.Join(group, limit), []byte(strconv.FormatInt(bytes, 10)), 0o644)
 	}

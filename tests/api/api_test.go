@@ -18,6 +18,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/tests/harness"
 )
 
@@ -120,8 +121,15 @@ func requests(remote, archive string) []request {
 		{"remote-snapshots", `{"remote":"there"}`}, {"pull", `{"remote":"there","snapshots":["v1"],"as":"back"}`},
 		{"verify-remote", `{"remote":"there","deep":true}`}, {"gc-remote", `{"remote":"there"}`},
 		{"remove-pushed", `{"remote":"there","names":["v1"]}`}, {"remove-remote", `{"name":"there"}`},
-		{"import", archive}, {"gc", `{}`}, {"verify", `{}`}, {"status", `{}`}, {"umount", `{}`},
+		{"refresh", unchanged()}, {"import", archive}, {"gc", `{}`}, {"verify", `{}`}, {"status", `{}`}, {"umount", `{}`},
 	}
+}
+
+// unchanged is the stream of a directory in which nothing changed.
+func unchanged() string {
+	var b strings.Builder
+	_ = gitbridge.NewStreamSink(&b).Close() // in memory
+	return b.String()
 }
 
 // endless operations answer until the client goes.
@@ -129,7 +137,7 @@ var endless = map[string]string{"open": `{"name":"v1"}`, "open-changes": `{}`}
 
 func TestAnswers(t *testing.T) {
 	p := read(t)
-	m := harness.New(t)
+	m := harness.New(t, "--from", t.TempDir())
 	change(t, m, "one\n")
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(m.Store, "socket"))
@@ -184,9 +192,12 @@ func (p *page) ask(t *testing.T, c *http.Client, r request) []byte {
 		return nil
 	}
 	query := ""
-	if r.op == "import" {
+	switch r.op {
+	case "import":
 		query = "?from=tar&path=in"
-	} else {
+	case "refresh":
+		query = "?dry_run=true"
+	default:
 		p.check(t, r.op+" takes", o.RequestBody.Content["application/json"].Schema, []byte(r.body))
 	}
 	resp, err := c.Post("http://amberfs/v1/"+r.op+query, "", strings.NewReader(r.body))

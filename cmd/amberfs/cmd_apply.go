@@ -34,8 +34,8 @@ func applyCommand(a *app) *cobra.Command {
 permissions, modification times, links and deletions. In a fork, this includes what its
 parents changed. SNAPSHOT is the last state that is applied. Default: now.
 
-Outside of a mount, apply is about a run of DIR ("amberfs help runs"): NAME or, without
---run, the newest that is kept. DIR is the working directory if it is not named.
+Outside of a mount, apply writes a run of DIR ("amberfs help runs"): NAME or the newest
+that is kept. DIR is by default the working directory.
 
 Text that also changed in DIR is merged by lines. If changes conflict, the paths are
 listed and nothing is changed.
@@ -43,11 +43,11 @@ listed and nothing is changed.
 At a terminal, apply shows the changes and asks which to apply. Elsewhere it needs --yes
 or --dry-run.
 
-What .amberignore in DIR names, with the syntax of .gitignore, is left out and counted, as
-is what amberfs wrote for agents in .claude, .codex and .gemini.
+It leaves out what .amberignore in DIR names, with the syntax of .gitignore, and what
+amberfs wrote for agents in .claude, .codex and .gemini.
 
-Symbolic links in DIR are not followed. One apply at a time changes DIR; the others
-wait (flock). Run an interrupted apply again to complete it.`,
+Symbolic links in DIR are not followed. One apply at a time changes DIR, and the others
+wait. Run an interrupted apply again to complete it.`,
 		Example: `  amberfs apply
   amberfs apply --run project-1 --dry-run
   amberfs apply ~/project before-lunch --theirs`,

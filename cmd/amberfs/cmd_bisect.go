@@ -73,12 +73,10 @@ func bisectCommand(a *app) *cobra.Command {
 the snapshots between GOOD and BAD. Without BAD, the present state is bad. Each fork
 is mounted in the place of the workspace, for COMMAND only, and discarded afterwards.
 
-The exit status of COMMAND decides: 0 is good, 125 skips the snapshot, any other
-status up to 127 is bad, and 128 and above ends the search. With --repeat, the two
-snapshots that are found are tested again.
+The exit status of COMMAND decides: 0 is good, 125 skips the snapshot, any other status
+up to 127 is bad, and 128 and above ends the search.
 
--v shows the output of COMMAND on the standard error. With --json, each round is a
-line.`,
+-v shows the output of COMMAND. With --json, each round is a line.`,
 		Example: `  amberfs bisect v1 -- make test
   amberfs bisect turn-12 turn-96 -j 3 --timeout 5m -- go test ./...
   amberfs bisect v1 --kind turn --json -- ./check.sh`,

@@ -17,7 +17,7 @@ func blameCommand(a *app) *cobra.Command {
 		Short: "Show which change each line of a file came with",
 		Long: `Prints for each line of PATH the first snapshot with it, the actors that changed the
 file then, their last command, its time, the line's number and its text, separated by
-tabs. A snapshot "now" is the present state, "base" what the workspace began with.`,
+tabs. "now" is the present state, "base" what the workspace began with.`,
 		Example: `  amberfs blame src/parse.go`,
 		Args:    args(1, 1, "one PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -85,10 +85,8 @@ func actorCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "actor NAME [--pid PID]",
 		Short: "Name the actor of a process's changes",
-		Long: `The changes of the calling process and its descendants are by the actor NAME from now
-on. In a fork, the name counts in that fork only.
-
-Without a name, changes are by the login session, as COMMAND/SID of its first process.`,
+		Long: `Later changes of the calling process and its descendants are by the actor NAME. In a
+fork, the name counts in that fork only.`,
 		Example: `  amberfs actor alice
   amberfs actor claude/4f2a --pid $PPID`,
 		Args: args(1, 1, "one NAME"),

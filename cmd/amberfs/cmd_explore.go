@@ -73,9 +73,9 @@ mounted in place of the workspace, for COMMAND only. AMBERFS_FORK and
 AMBERFS_ATTEMPT are set. {} in COMMAND, an ARGUMENT, --check or --score is the
 attempt's number.
 
---merge first stops the other attempts. --merge discards all forks. If the workspace
-changed the same paths, they are listed, nothing is merged, and that fork stays.
-Without --merge all forks stay, each with a snapshot labelled check=STATE.`,
+--merge first stops the other attempts, and --merge discards all forks. If the workspace
+changed the same paths, they are listed, nothing is merged, and that fork stays. Without
+--merge all forks stay.`,
 		Example: `  amberfs explore 5 --check "make test" --merge first -- ./fix.sh {}
   amberfs explore 8 --jobs 2 --score ./score.sh --merge best -- ./agent`,
 		Args: beforeDash(1, 1, "the number of attempts"),

@@ -28,8 +28,8 @@ func exportCommand(a *app) *cobra.Command {
 		Use:   "export NAME (--git REPO [--ref REF] [--gitignore] [-m MESSAGE] [--no-parent] | --tar FILE | --image REF [--base SNAPSHOT])",
 		Short: "Write a snapshot as a git commit, a tar archive or a container image",
 		Long: `With --git, prints the commit's id. Only the ref changes: refs/sandbox/snapshots/NAME,
-or --ref. With --image, prints the digest. The image has the layers of the one that was
-imported, and one of what changed since.
+or --ref. With --image, prints the digest. The image has the layers of the imported one,
+and one of what changed since.
 
 The same snapshot gives the same archive and image.`,
 		Example: `  amberfs export v1 --git .

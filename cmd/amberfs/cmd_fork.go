@@ -22,8 +22,6 @@ func forkCommand(a *app) *cobra.Command {
 		Long: `Creates the fork NAME: a writable copy of SNAPSHOT, or of the present state, at
 .forks/NAME. Neither side sees the other's writes.
 
-REMOTE@SNAPSHOT is a pushed snapshot ("amberfs help remote").
-
 --discard also deletes the forks in it. --delete is refused if there are any.`,
 		Example: `  amberfs fork v1 try-left
   amberfs fork try-right
@@ -72,8 +70,8 @@ func claimCommand(a *app) *cobra.Command {
   snapshot   a new fork, from the last state of an earlier fork with this label
   fresh      a new fork, from --from or from the present state
 
-Concurrent claims of a label get the same fork. With REMOTE@SNAPSHOT, contents are
-fetched when they are read, and the name is resolved at most once a minute.`,
+Concurrent claims of a label get the same fork. REMOTE@SNAPSHOT is resolved at most once
+a minute.`,
 		Example: `  cd "$(amberfs claim box-17 --from start --ttl 1h --json | jq -r .path)"`,
 		Args:    args(1, 1, "a LABEL"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -129,8 +127,9 @@ func mergeCommand(a *app) *cobra.Command {
 		Use:     "merge FORK [--ours|--theirs] [--dry-run]",
 		Aliases: []string{"promote"},
 		Short:   "Bring a fork's changes into the workspace",
-		Long: `Merges what the fork changed since its base into the workspace that it was forked
-from. Text that both sides changed is merged by lines, as git merge does. If changes conflict, the paths are listed and nothing is changed.
+		Long: `Merges what the fork changed since its base into the workspace that it was forked from.
+Text that both sides changed is merged by lines, as git merge does. If changes conflict,
+the paths are listed and nothing is changed.
 
 "amberfs undo" undoes the merge. The fork stays.`,
 		Example: `  amberfs merge idea

@@ -36,17 +36,15 @@ func hookCommand(a *app) *cobra.Command {
 		Use:   "hook AGENT | hook --install|--uninstall AGENT",
 		Short: "Take a snapshot before an agent's turn",
 		Long: `Reads the JSON object that an agent (claude, codex, gemini or generic) sends to its
-hooks. Takes a snapshot of kind turn, turn-N, if anything changed since the newest one,
-with the prompt as its message. The agent's later changes are attributed to the actor
-AGENT/SESSION. The object's "cwd" selects the workspace.
+hooks. Takes a snapshot turn-N, with the prompt as its message, if anything changed
+since the newest one. The agent's later changes are by the actor AGENT/SESSION. The
+object's "cwd" selects the workspace.
 
 The exit status is always 0, within two seconds, so that a hook cannot stop the agent.
-If it did nothing, it prints why on standard error. If it failed, the reason is in
-$XDG_STATE_HOME/amberfs/hook.log (~/.local/state), and the agent shows it once a
-session.
+If it failed, the agent shows the reason once a session, and
+$XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.
 
-Codex runs the hook of a project only if you trust the folder, and after you have
-reviewed the hook with /hooks.`,
+Codex runs a hook after you trusted the folder and reviewed the hook with /hooks.`,
 		Example: `  amberfs hook --install claude
   amberfs hook claude < event.json
   amberfs undo --by claude/SESSION`,
@@ -79,7 +77,7 @@ reviewed the hook with /hooks.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&install, "install", false, "add the hook to the agent's settings in the current directory or -C DIR, and print them")
+	cmd.Flags().BoolVar(&install, "install", false, "add the hook to the agent's settings in the current directory or -C DIR")
 	cmd.Flags().BoolVar(&uninstall, "uninstall", false, "remove it from there")
 	return cmd
 }

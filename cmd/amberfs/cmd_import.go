@@ -26,12 +26,11 @@ func importCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import (--git REPO REV | --tar FILE | --image REF | DIR) [PATH]",
 		Short: "Bring a tree in",
-		Long: `Brings a tree into the workspace, at its root or at PATH: a revision of a git
-repository, a tar archive (gzip, zstd and bzip2 are recognized), a container image, or
-a directory. The tree appears all at once. Files are replaced, nothing is deleted.
+		Long: `Copies a tree into the workspace, to its root or to PATH: a revision of a git
+repository, a tar archive (also gzip, zstd or bzip2), a container image, or a directory.
+The tree appears all at once. Files are replaced, nothing is deleted.
 
-REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE. The snapshot that is taken has
-the image's digests and configuration.`,
+REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 		Example: `  amberfs import --git ~/src/linux v6.12 linux
   curl -L https://example.org/x.tar.gz | amberfs import --tar - vendor/x
   amberfs import --image debian:12

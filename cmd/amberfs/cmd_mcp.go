@@ -25,10 +25,10 @@ func mcpCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp [--tools standard|all|workspace:NAME|snapshots]",
 		Short: "Serve a workspace to a program that speaks MCP",
-		Long: `Serves a workspace as tools over the Model Context Protocol, on standard input and
-output. The workspace can be mounted later.
+		Long: `Serves a workspace over the Model Context Protocol, on standard input and output. The
+workspace can be mounted later.
 
---tools chooses the names of the tools:
+--tools chooses the tools:
 
   standard        snapshot_create, fork_create, ...
   all             these, and snapshot_bisect and workspace_explore, which run programs

@@ -27,10 +27,9 @@ func mountCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mount [--from DIR|REMOTE@SNAPSHOT] [-f] [-o OPTION,...] STORE MOUNTPOINT",
 		Short: "Mount a workspace",
-		Long: `Mounts STORE at MOUNTPOINT, and returns when the mount is ready. A STORE that does not
-exist is created.
+		Long: `Mounts STORE at MOUNTPOINT. A STORE that does not exist is created.
 
-With --from DIR, it prints what in the copy leads back into DIR by absolute paths.
+With --from DIR, it lists absolute paths in the copy that lead into DIR.
 
 With --from REMOTE@SNAPSHOT ("amberfs help remote"), contents are fetched when they
 are read. An existing store is mounted as it is, so the same command works after a

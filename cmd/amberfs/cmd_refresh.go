@@ -24,8 +24,8 @@ func refreshCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "refresh [DIR] [--run NAME] [--ours|--theirs] [--dry-run]",
 		Short: "Bring in what changed in the directory",
-		Long: `Merges into the workspace what changed in DIR since it was copied, or since the last
-refresh. DIR is the directory that the workspace was filled from.
+		Long: `Merges into the workspace what changed in DIR, which it was filled from, since then or
+since the last refresh.
 
 Text that both changed is merged by lines. If changes conflict, the paths are listed and
 nothing is changed. "amberfs undo" undoes the refresh.`,

@@ -45,9 +45,8 @@ func remoteAddCommand(a *app) *cobra.Command {
 that it does not provide are reported.
 
 --recipient encrypts everything on a new remote. The service then sees sizes, times and
-names only. AMBERFS_AGE_IDENTITY names the file that decrypts it. The store keeps the
-keys: if the remote has others later, nothing is sent. "amberfs remote remove" and
-another add agree to them.`,
+names only. AMBERFS_AGE_IDENTITY names the file that decrypts it. If the remote has
+other keys later, nothing is sent until "amberfs remote remove" and another add.`,
 		Example: `  amberfs remote add team s3://bucket/team
   amberfs remote add nas file:///mnt/nas/amberfs
   amberfs remote add hub oci://ghcr.io/me/workspaces --recipient age1...`,
@@ -92,9 +91,9 @@ func remoteTrustCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "trust REMOTE",
 		Short: "Agree to contact a remote that came with the store",
-		Long: `A store that another user made can name remotes that you did not add. amberfs does not
-contact them, because the requests would be signed with your credentials. This command
-agrees to one of them. "amberfs status" lists them.`,
+		Long: `A store that another user made can name remotes that you did not add. Requests to them
+would be signed with your credentials, so amberfs contacts none before this command.
+"amberfs status" lists them.`,
 		Args: args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			return show(a, cmd, service.TrustRemote{Remote: argv[0]}, func(done service.Remote) { a.printf("remote %s is trusted: %s\n", done.Name, done.URL) })
@@ -183,10 +182,9 @@ func remoteGCCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc REMOTE",
 		Short: "Free space on a remote",
-		Long: `Frees what no snapshot on REMOTE needs. Run it once a day, for example from cron. One run
-marks an object, one at least a day later schedules it for deletion, and one at least a
-day after that deletes it. Expired snapshots are deleted too. A registry frees untagged
-data itself.`,
+		Long: `Frees what no snapshot on REMOTE needs. Run it once a day, for example from cron. Of
+three runs, each at least a day after the other, the third deletes an object. Expired
+snapshots are deleted too. A registry frees untagged data itself.`,
 		Args: args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			return show(a, cmd, service.GCRemote{Remote: argv[0]}, func(done remote.Collected) {
@@ -202,8 +200,7 @@ func pushCommand(a *app) *cobra.Command {
 		Use:   "push REMOTE SNAPSHOT... [--as NAME] [--force] [--full]",
 		Short: "Send snapshots to a remote",
 		Long: `Sends snapshots to REMOTE, a name from "amberfs remote add" or a URL. Only missing data
-is sent. A snapshot becomes visible when it is complete. An interrupted push continues
-when it is run again.
+is sent. An interrupted push continues when it is run again.
 
 If the name is in use there for another snapshot, push exits with status 4.`,
 		Example: `  amberfs push team v1

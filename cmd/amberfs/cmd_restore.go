@@ -29,9 +29,8 @@ func restoreCommand(a *app) *cobra.Command {
 		Long: `Makes the workspace, or the given PATHs, equal to the snapshot NAME. Changed files
 get their old contents, deleted files return, and newer files are removed.
 
-"amberfs undo" undoes it. Open files and shells stay usable, and unchanged files are not
-touched. Files restored by PATH get the present time as mtime, so that build tools
-rebuild them.
+"amberfs undo" undoes it. Open files and shells stay usable. Files restored by PATH get
+the present time as mtime, so that build tools rebuild them.
 
 A restore of the whole workspace includes .git: later commits leave their branch.
 restore_keeps in the policy is a --keep for every such restore.
@@ -183,10 +182,9 @@ func undoCommand(a *app) *cobra.Command {
 		Short: "Undo the last restore, or what one actor changed",
 		Long: `Restores the state before the last restore. A second undo undoes the first.
 
---by ACTOR undoes what ACTOR changed, and keeps what all others changed: each change
-of ACTOR is reverted, the newest first, as git revert does. Text that others changed
-later is merged by lines. If changes conflict, the paths are listed and nothing is
-changed. PATHs limit the undo.`,
+--by ACTOR undoes what ACTOR changed, and keeps what all others changed, as git revert
+does. Text that others changed later is merged by lines. If changes conflict, the paths
+are listed and nothing is changed. PATHs limit the undo.`,
 		Example: `  amberfs undo --dry-run
   amberfs undo --by claude/4f2a --since 2h`,
 		Args: func(cmd *cobra.Command, argv []string) error {

@@ -39,26 +39,19 @@ func runCommand(a *app) *cobra.Command {
 		Long: `Runs COMMAND in a copy of DIR that appears at DIR's path, for COMMAND only. DIR itself
 does not change. It needs neither root nor fusermount3.
 
-What COMMAND changes is a run: it is kept, also after a kill or a reboot, until you apply
-or remove it ("amberfs help runs"). At the end, amberfs prints what changed and the
-commands that come next. With --apply, it asks which changes to apply. --discard keeps
-nothing.
+What COMMAND changes is a run: it is kept, also after a kill or a reboot, until you
+apply or remove it ("amberfs help runs").
 
---resume goes on with the run NAME or, without NAME, with the newest of DIR or the working
-directory. What changed in DIR since is merged into it first ("amberfs help refresh").
-
-A new run copies only what changed in DIR since the last one, and shares its data.
+--resume merges what changed in DIR since into the run first ("amberfs help refresh"). A
+new run copies only what changed in DIR since the last one, and shares its data.
 
 With STORE, COMMAND runs in the workspace of STORE, and what it changes stays there.
-Several run on one STORE share its mount, which ends with the last of them, or with
-amberfs umount if amberfs mount made it. Without STORE and DIR, the workspace is empty and
-temporary.
+Without STORE and DIR, the workspace is empty and temporary.
 
-With --root, the fork is the root directory, with /proc, /dev, /sys and the host's
-/etc/resolv.conf and /etc/hosts mounted in it. COMMAND is the user, and has the
-environment and working directory, of the image that was imported. Without COMMAND, the
-image's command or a shell runs. For an ordinary user, other users than root exist if
-newuidmap, /etc/subuid and /etc/subgid map them.
+With --root, /proc, /dev, /sys and the host's /etc/resolv.conf and /etc/hosts are
+mounted in the fork. COMMAND has the user, environment and working directory of the
+imported image. Without COMMAND, the image's command or a shell runs. For an ordinary
+user, users other than root need newuidmap, /etc/subuid and /etc/subgid.
 
 Inside a mount, --fork needs no STORE, and a new fork begins with REMOTE@SNAPSHOT if
 --from names one. There --as without --fork, --from and STORE runs COMMAND where you
@@ -73,8 +66,8 @@ workspace, as /work, and the system's programs:
     --symlink usr/lib64 /lib64 --proc /proc --dev /dev --tmpfs /tmp \
     --bind . /work --chdir /work -- COMMAND
 
-Signals are passed on. The exit status is that of COMMAND. Processes that it leaves
-running are killed. All other commands work inside.`,
+The exit status is that of COMMAND. Processes that it leaves running are killed. All
+other commands work inside.`,
 		Example: `  amberfs run --from . --apply -- claude
   amberfs run --resume -- claude
   amberfs run --from . --discard -- make test
@@ -152,11 +145,11 @@ running are killed. All other commands work inside.`,
 	}
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().StringVar(&c.Fork, "fork", "", "run in the fork `NAME`, created if needed")
-	cmd.Flags().BoolVar(&c.Root, "root", false, "the fork is the root directory, as in a container")
+	cmd.Flags().BoolVar(&c.Root, "root", false, "the fork is COMMAND's root directory")
 	cmd.Flags().StringVar(&c.Actor, "as", "", "the `ACTOR` of what COMMAND and its descendants change")
-	cmd.Flags().StringVar(&k.name, "name", "", "the `NAME` of the run. Default: DIR's name and a number")
+	cmd.Flags().StringVar(&k.name, "name", "", "`NAME` of the run. Default: DIR's name and a number")
 	cmd.Flags().BoolVar(&anew, "new", false, "begin a new run (the default)")
-	cmd.Flags().BoolVar(&resume, "resume", false, "go on with the run NAME, or with the newest of the directory")
+	cmd.Flags().BoolVar(&resume, "resume", false, "go on with the run NAME, or with the newest of DIR")
 	cmd.Flags().BoolVar(&resume, "continue", false, "the same as --resume")
 	cmd.Flags().BoolVar(&discard, "discard", false, "keep nothing of what COMMAND changes")
 	cmd.MarkFlagsMutuallyExclusive("resume", "new", "discard", "name")

@@ -31,14 +31,14 @@ func runsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs [--all]",
 		Short: "List the runs of directories",
-		Long: `Lists what "amberfs run" keeps: name, directory, age, state, changed files and the bytes
-that only this run takes, separated by tabs. States are running, kept and applied.
+		Long: `Lists what "amberfs run" keeps: name, directory, age, state (running, kept or applied),
+changed files and unshared bytes, separated by tabs.
 
-Runs that are applied, or in which nothing changed, are removed 14 days after their last
-use. All others are kept until you remove them.
+Runs that are applied or unchanged are removed 14 days after their last use. All others
+are kept until you remove them.
 
-Runs are below $XDG_STATE_HOME/amberfs/runs, or where AMBERFS_RUNS says. All runs of a
-directory are forks in one store.`,
+Runs are below $XDG_STATE_HOME/amberfs/runs (AMBERFS_RUNS). All runs of a directory are
+forks in one store.`,
 		Example: `  amberfs runs
   amberfs runs diff project-1
   amberfs apply --run project-1`,
@@ -83,8 +83,8 @@ func runsDiffCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff [NAME] [--stat]",
 		Short: "Show what a run changed",
-		Long: `Shows what the run NAME changed in its directory, as "git diff" does. Without NAME, it is
-the newest run of the working directory.`,
+		Long: `Shows what the run NAME, or the newest of the working directory, changed, as "git diff"
+does.`,
 		Example: `  amberfs runs diff project-1`,
 		Args:    args(0, 1, "perhaps a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -116,8 +116,8 @@ func runsRemoveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm NAME... [--yes]",
 		Short: "Remove runs",
-		Long: `Removes runs. At a terminal, it shows what each changed and asks. Elsewhere it needs --yes.
-"amberfs runs restore NAME" has a run back for a day.`,
+		Long: `Removes runs. At a terminal, it shows what each changed and asks. Elsewhere it needs
+--yes. For a day, "amberfs runs restore NAME" restores a run.`,
 		Example: `  amberfs runs rm project-1`,
 		Args:    args(1, -1, "NAMEs of runs"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -182,7 +182,7 @@ func runsRestoreCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "restore NAME",
 		Short:   "Have a removed run back",
-		Long:    `Has a run back that was removed less than a day ago.`,
+		Long:    `Restores a run that was removed less than a day ago.`,
 		Example: `  amberfs runs restore project-1`,
 		Args:    args(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -205,8 +205,8 @@ func runsPruneCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune [--yes] [--dry-run]",
 		Short: "Remove the runs that are applied, and copies without runs",
-		Long: `Removes at once what is applied, unchanged or was removed within a day, and the stores in
-which no run is left. It prints what that frees and, at a terminal, asks.`,
+		Long: `Deletes runs that are applied, unchanged or removed, and stores without runs. At a
+terminal, it asks.`,
 		Example: `  amberfs runs prune`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

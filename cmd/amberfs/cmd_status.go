@@ -122,9 +122,9 @@ func freezeCommand(a *app) *cobra.Command {
 		Use:   "freeze [--for 30s]",
 		Short: "Stop all changes for a while",
 		Long: `Stops all changes to the store's workspaces, so that another program can copy a quiet
-tree. Writers wait, readers continue. A reader waits with a writer where both need a lock of
-the kernel: for a directory whose names change, and before Linux 6.16 for closing a file that
-changes. Reading a snapshot needs no freeze.`,
+tree. Writers wait, readers continue. A reader still waits for a directory whose names
+change, and before Linux 6.16 to close a file that changes. Reading a snapshot needs no
+freeze.`,
 		Example: `  amberfs freeze --for 10s`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -225,8 +225,8 @@ func duCommand(a *app) *cobra.Command {
 		Use:   "du [SNAPSHOT]...",
 		Short: "Show the space that snapshots and forks use alone",
 		Long: `Shows for each snapshot and fork, or for the given SNAPSHOTs, the bytes on disk that its
-deletion would free. The last line shows what deleting all of these snapshots would free,
-including data that only they share.`,
+deletion would free. The last line shows what deleting all of these snapshots would
+free.`,
 		Example: `  amberfs du
   amberfs du v1 v2`,
 		Args: args(0, -1, "any SNAPSHOTs"),

@@ -39,12 +39,11 @@ func uiCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ui",
 		Short: "Show the timeline in a browser",
-		Long: `Serves a page for you alone: snapshots, changes, events and forks. It prints the
-address and runs until it is interrupted. The address works once, and stays open in
-the browser that used it. It has a name of its own, so that nothing that an earlier
-server left in the browser gets at the page.
+		Long: `Serves a page for you alone: snapshots, changes, events and forks. It prints the address
+and runs until it is interrupted. The address works once, and stays open in the browser
+that used it.
 
-In a directory with runs ("amberfs help runs"), it shows these: each is a fork.
+In a directory with runs ("amberfs help runs"), it shows these.
 
 From another machine, over ssh:
 

@@ -25,14 +25,13 @@ func umountCommand(a *app) *cobra.Command {
 		Use:     "umount MOUNTPOINT|STORE",
 		Aliases: []string{"unmount"},
 		Short:   "Unmount a workspace",
-		Long: `Unmounts a workspace and waits until its daemon has ended. Then everything
-acknowledged is in the store, and the store can be mounted or copied. If the last
-checkpoint failed, umount says why on standard error.
+		Long: `Unmounts a workspace and waits until its daemon has ended. Then everything acknowledged
+is in the store, which can be mounted or copied.
 
 If programs use the mount, umount names them and exits with status 5.
 
-While another mount namespace (a container) has a copy of the mount, the daemon
-survives umount(8). "amberfs umount STORE" ends it; the copy fails with ENOTCONN.`,
+While another mount namespace (a container) has a copy of the mount, the daemon survives
+umount(8). "amberfs umount STORE" ends it.`,
 		Example: `  amberfs umount ~/work`,
 		Args:    args(1, 1, "one MOUNTPOINT or STORE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {

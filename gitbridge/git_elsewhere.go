@@ -2,7 +2,6 @@ package gitbridge
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -54,7 +53,16 @@ func gitLinkIn(dir int, root string) *gitLink {
 	if err != nil {
 		return nil
 	}
-	to := ""
+	l := linkOf(at)
+	if l == nil || l.dir == root || strings.HasPrefix(l.dir, root+"/") {
+		return nil
+	}
+	return l
+}
+
+// linkOf finds what the entry `.git` of a directory leads to, nil if that is no git directory.
+func linkOf(at string) *gitLink {
+	to, err := "", error(nil)
 	if to, err = os.Readlink(filepath.Join(at, ".git")); err != nil {
 		text, err := readSmall(filepath.Join(at, ".git"))
 		is := false
@@ -63,7 +71,7 @@ func gitLinkIn(dir int, root string) *gitLink {
 		}
 	}
 	l := &gitLink{dir: resolved(at, strings.TrimRight(to, "\r\n"))}
-	if l.common = l.dir; l.dir == "" || l.dir == root || strings.HasPrefix(l.dir, root+"/") {
+	if l.common = l.dir; l.dir == "" {
 		return nil
 	}
 	if text, err := readSmall(filepath.Join(l.dir, "commondir")); err == nil {
@@ -89,14 +97,10 @@ func resolved(dir, to string) string {
 	return to
 }
 
+// readSmall reads the beginning of a file.
 func readSmall(name string) (string, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 64<<10))
-	return string(b), err
+	text, err := readRegular(name)
+	return string(text[:min(len(text), 64<<10)]), err
 }
 
 // withoutWorktree is the configuration of a repository for a git directory of its own.
@@ -149,7 +153,7 @@ func (d *dirReader) gitDir(at string, l *gitLink, was *tree.Inode) error {
 			}
 			names = append(names, name)
 			if name == "config" {
-				text, rerr := os.ReadFile(filepath.Join(from, name))
+				text, rerr := readRegular(filepath.Join(from, name))
 				if err = reason(rerr); err == nil {
 					err = add(name, unix.S_IFREG|0o644, withoutWorktree(text))
 				}

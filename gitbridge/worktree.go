@@ -49,6 +49,13 @@ func (s *attrWorktree) prepare(ctx context.Context, r *repository, set *settings
 			return err
 		}
 	}
+	for key, name := range userFiles {
+		file := filepath.Join(s.dir, name)
+		if err := os.WriteFile(file, []byte(set.rules[name]), 0o600); err != nil {
+			return err
+		}
+		s.config = append(s.config, "-c", key+"="+file)
+	}
 	s.env = append(r.trust.env(), "GIT_DIR="+gitDir, "GIT_WORK_TREE="+s.workTree(), "GIT_INDEX_FILE="+filepath.Join(s.dir, "index"))
 	if err := os.Mkdir(s.workTree(), 0o700); err != nil {
 		return err
@@ -58,9 +65,8 @@ func (s *attrWorktree) prepare(ctx context.Context, r *repository, set *settings
 }
 
 // plainKeys are settings that matter to what git makes of a file, and that name
-// no program.
-var plainKeys = []string{"core.autocrlf", "core.eol", "core.ignorecase", "core.attributesfile", "core.excludesfile",
-	"core.checkroundtripencoding", "core.sharedrepository"}
+// neither a program nor a file.
+var plainKeys = []string{"core.autocrlf", "core.eol", "core.ignorecase", "core.checkroundtripencoding", "core.sharedrepository"}
 
 // copySettings makes a git directory that has only the plain settings and rules
 // of a repository.
@@ -73,11 +79,10 @@ func (s *attrWorktree) copySettings(ctx context.Context, r *repository, set *set
 	if err := initBare(ctx, dir, r.format); err != nil || r.trust == trustNone {
 		return err
 	}
-	from, to := filepath.Join(filepath.Dir(r.objects), "info"), filepath.Join(dir, "info") // worktrees share it
-	err := os.Mkdir(to, 0o700)
-	for _, name := range []string{"attributes", "exclude"} {
+	err := os.Mkdir(filepath.Join(dir, "info"), 0o700)
+	for _, name := range []string{infoAttributes, infoExclude} {
 		if err == nil {
-			err = os.WriteFile(filepath.Join(to, name), []byte(readRules(filepath.Join(from, name))), 0o600)
+			err = os.WriteFile(filepath.Join(dir, name), []byte(set.rules[name]), 0o600)
 		}
 	}
 	return err

@@ -49,7 +49,7 @@ var opensOther = map[string]string{
 	"gitbridge/dir_read.go":      "a working tree",
 	"gitbridge/quarantine.go":    "a folder that this process has made, and the objects of the repository, by os.Root",
 	"gitbridge/repo.go":          "the store's own repository, by os.Root, once all of it was checked",
-	"gitbridge/settings.go":      "rules of the user and of a repository, with O_NONBLOCK and up to a size",
+	"gitbridge/rules.go":         "rules of the user and of a repository, with O_NONBLOCK and up to a size",
 	"gitbridge/worktree.go":      "a temporary directory that this process has made",
 }
 

@@ -1,0 +1,215 @@
+package gitbridge
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/env"
+	"github.com/amberfs/amberfs/internal/errs"
+)
+
+// ErrNotRegular: git would wait for a FIFO, and read a device or a very large file to its end.
+var ErrNotRegular = errs.New(errs.Invalid, "not a regular file, or too large")
+
+// largestRules is how many bytes of rules or configuration are read. A larger .gitignore has
+// none, and a repository with another such file is refused.
+const largestRules = 16 << 20
+
+// Names of the files outside of the tree that say what is ignored and converted.
+const (
+	infoAttributes = "info/attributes"
+	infoExclude    = "info/exclude"
+	userAttributes = "attributes"
+	userIgnore     = "ignore"
+)
+
+// userFiles are the settings with the user's own files. git is given copies of these.
+var userFiles = map[string]string{"core.attributesfile": userAttributes, "core.excludesfile": userIgnore}
+
+// readRules reads the rules of the user and the repository.
+func (r *repository) readRules(ctx context.Context, s *settings) error {
+	files := map[string]string{"system": "/etc/gitattributes"}
+	for _, name := range []string{infoAttributes, infoExclude} {
+		files[name] = filepath.Join(filepath.Dir(r.objects), name) // worktrees share it
+	}
+	for key, name := range userFiles {
+		files[name] = r.userFile(ctx, s, key, name)
+	}
+	s.rules = make(map[string]string)
+	for name, file := range files {
+		text, err := readRegular(file)
+		if errors.Is(err, ErrNotRegular) { // git, too, goes on without a file that it cannot read
+			return fmt.Errorf("rules of git for %s: %w", r.dir, err)
+		}
+		s.rules[name] = string(text)
+	}
+	return nil
+}
+
+// userFile is the file of the user's own ignores or attributes, "" if there is none.
+func (r *repository) userFile(ctx context.Context, s *settings, key, name string) string {
+	if _, ok := s.values[key]; ok {
+		file, err := r.git(ctx, nil, "config", "--type=path", "--get", key)
+		if err != nil || file == "" || filepath.IsAbs(file) {
+			return file
+		}
+		return filepath.Join(strings.TrimSuffix(r.gitDir, "/.git"), file)
+	}
+	if dir := env.Get("XDG_CONFIG_HOME"); dir != "" {
+		return filepath.Join(dir, "git", name)
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		return filepath.Join(home, ".config/git", name)
+	}
+	return ""
+}
+
+// fingerprint stands for everything outside of the tree that decides what git
+// add makes of it. An earlier export is built upon only if it had the same.
+func (r *repository) fingerprint(s *settings, gitignore bool) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%v %v %q\n", r.trust, gitignore, s.all)
+	names := []string{infoAttributes, userAttributes, "system"}
+	if gitignore {
+		names = append(names, infoExclude, userIgnore)
+	}
+	for _, name := range names {
+		fmt.Fprintf(h, "%d\n%s", len(s.rules[name]), s.rules[name])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// readRegular reads a regular file. A directory and /dev/null are empty.
+func readRegular(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		err = regular(name, info, largestRules)
+	}
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, largestRules))
+}
+
+// regular refuses what is no regular file, no directory and not /dev/null, or has more bytes than most.
+func regular(name string, info fs.FileInfo, most int64) error {
+	if info.IsDir() || info.Mode().IsRegular() && info.Size() <= most {
+		return nil
+	}
+	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, null) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, ErrNotRegular)
+}
+
+// Files and directories of a git directory that git opens.
+var (
+	opened = []string{"HEAD", "commondir", "shallow", "packed-refs", infoAttributes, infoExclude, "info/grafts"}
+	walked = []string{"objects", "refs", "logs"}
+)
+
+// checkFiles refuses a repository at abs with a file on which git would hang. A repository
+// that changes meanwhile is not found out.
+func checkFiles(ctx context.Context, abs string) error {
+	dirs := []string{abs}
+	if info, err := os.Stat(filepath.Join(abs, ".git")); err == nil {
+		dirs[0] = filepath.Join(abs, ".git")
+		if !info.IsDir() {
+			l := linkOf(abs)
+			if l == nil {
+				return nil // no repository
+			}
+			dirs = []string{l.dir, l.common}
+		}
+	}
+	if text, err := readSmall(filepath.Join(dirs[0], "commondir")); err == nil {
+		dirs = append(dirs, resolved(dirs[0], strings.TrimRight(text, "\r\n")))
+	}
+	seen := make(map[string]bool)
+	for _, dir := range dirs {
+		for _, name := range opened {
+			if err := checkFile(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+		for _, name := range walked {
+			if err := checkBelow(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+		for _, name := range []string{"config", "config.worktree"} {
+			if err := checkConfig(ctx, filepath.Join(dir, name), seen); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkFile(name string) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil // git, too, finds nothing there
+	}
+	const any = 1<<63 - 1
+	return regular(name, info, any)
+}
+
+func checkBelow(dir string) error {
+	return filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || e.Type().IsRegular() {
+			return nil
+		}
+		return checkFile(name)
+	})
+}
+
+// checkConfig checks a file of configuration, and all that it includes, under whatever condition.
+func checkConfig(ctx context.Context, file string, seen map[string]bool) error {
+	if seen[file] {
+		return nil
+	}
+	seen[file] = true
+	text, err := readRegular(file)
+	if errors.Is(err, ErrNotRegular) {
+		return err
+	}
+	if !bytes.Contains(bytes.ToLower(text), []byte("include")) {
+		return nil
+	}
+	out, err := run(ctx, "", trustNone.env(), nil, "config", "--file", file, "--no-includes", "--type=path", "-z",
+		"--get-regexp", `^include(if\..*)?\.path$`)
+	var g *GitError
+	if errors.As(err, &g) {
+		return nil // none, or git says what is wrong when it reads it
+	}
+	if err != nil {
+		return err
+	}
+	for _, kv := range strings.Split(string(out), "\x00") {
+		_, path, _ := strings.Cut(kv, "\n")
+		if path != "" && !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(file), path)
+		}
+		if err := checkConfig(ctx, path, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package gitbridge
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestFilesThatNeverEnd: a repository in which git would wait for a FIFO, or read a device or
+// a huge file to its end, is refused, whoever trusts it. /dev/null is empty.
+func TestFilesThatNeverEnd(t *testing.T) {
+	isolate(t)
+	pipe, huge := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "huge")
+	check(t, unix.Mkfifo(pipe, 0o600))
+	check(t, os.WriteFile(huge, nil, 0o600))
+	check(t, os.Truncate(huge, 1<<40))
+	config := func(key, value string) func(string) {
+		return func(repo string) { git(t, repo, "config", key, value) }
+	}
+	at := func(name string) func(string) {
+		return func(repo string) {
+			check(t, os.MkdirAll(filepath.Dir(filepath.Join(repo, name)), 0o755))
+			check(t, os.RemoveAll(filepath.Join(repo, name)))
+			check(t, os.Symlink(pipe, filepath.Join(repo, name)))
+		}
+	}
+	lists := func(name string) func(string) { // in a file of configuration that another one includes
+		return func(repo string) {
+			check(t, os.WriteFile(filepath.Join(repo, "more"), []byte("[include]\n\tpath = "+name+"\n"), 0o600))
+			git(t, repo, "config", "include.path", "more")
+		}
+	}
+	for name, make := range map[string]func(repo string){
+		"attributes of zeros":     config("core.attributesFile", "/dev/zero"),
+		"ignores of zeros":        config("core.excludesFile", "/dev/zero"),
+		"huge attributes":         config("core.attributesFile", huge),
+		"attributes in a pipe":    config("core.attributesFile", pipe),
+		"ignores in a pipe":       config("core.excludesFile", pipe),
+		"configuration in a pipe": lists(pipe),
+		"configuration of zeros":  lists("/dev/zero"),
+		"a condition and a pipe":  config("includeIf.gitdir:/.path", pipe),
+		"info/attributes":         at(infoAttributes),
+		"info/exclude":            at(infoExclude),
+		"config":                  at("config"),
+		"HEAD":                    at("HEAD"),
+		"packed-refs":             at("packed-refs"),
+		"shallow":                 at("shallow"),
+		"commondir":               at("commondir"),
+		"alternates":              at("objects/info/alternates"),
+		"the index of a pack":     at("objects/pack/pack-1.idx"),
+		"a branch":                at("refs/amberfs/x"),
+		"a log":                   at("logs/refs/amberfs/x"),
+		"null":                    config("core.attributesFile", os.DevNull),
+		"null as a configuration": lists(os.DevNull),
+		"a template and a worktree": func(repo string) {
+			config("commit.template", pipe)(repo)
+			config("core.hooksPath", pipe)(repo)
+		},
+	} {
+		fine := name == "null" || name == "null as a configuration" || name == "a template and a worktree"
+		for _, trusted := range []bool{false, true} {
+			repo, m := bareRepo(t), newMemory()
+			make(repo)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			_, err := Export(ctx, ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: repo,
+				Ref: "refs/amberfs/x", Gitignore: true, TrustConfig: trusted})
+			if fine && err != nil || !fine && !errors.Is(err, ErrNotRegular) {
+				t.Errorf("%s, trusted %v: error %v", name, trusted, err)
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("%s, trusted %v: git hangs", name, trusted)
+			}
+			cancel()
+		}
+	}
+}
+
+// TestTheUsersFilesOfRules: the files of the user's settings count, as git finds them.
+func TestTheUsersFilesOfRules(t *testing.T) {
+	isolate(t)
+	home, _ := os.UserHomeDir()
+	check(t, os.WriteFile(filepath.Join(home, "own"), []byte("secret\n"), 0o600))
+	check(t, os.MkdirAll(filepath.Join(home, ".config/git"), 0o700))
+	check(t, os.WriteFile(filepath.Join(home, ".config/git/ignore"), []byte("other\n"), 0o600))
+	for value, want := range map[string]string{"": "other", "~/own": "secret", filepath.Join(home, "own"): "secret", os.DevNull: ""} {
+		repo, m := bareRepo(t), newMemory()
+		if value != "" {
+			git(t, repo, "config", "core.excludesFile", value)
+		}
+		res := export(t, m, m.state(t, spec{"secret": file("1"), "other": file("2")}), repo, func(o *ExportOptions) { o.Gitignore = true })
+		has := git(t, repo, "ls-tree", "--name-only", res.Tree)
+		for _, name := range []string{"secret", "other"} {
+			if out := git(t, repo, "ls-tree", "--name-only", res.Tree, name) == ""; out != (name == want) {
+				t.Errorf("core.excludesFile=%s: the tree has %q", value, has)
+			}
+		}
+	}
+}

@@ -1,10 +1,19 @@
 package scratch
 
 import (
+	"bufio"
+	"context"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A directory of a process that has ended is removed, with what is in it; one that is in use,
@@ -51,6 +60,121 @@ func TestSweep(t *testing.T) {
 	check(t, used.Remove())
 	if found, _ := filepath.Glob(filepath.Join(base, "*")); len(found) != 2 {
 		t.Errorf("there are %q", found)
+	}
+}
+
+const role = "SCRATCH_TEST_ROLE"
+
+// another starts this test in another process, which does what TestMain has for the role.
+func another(t *testing.T, as string) (*exec.Cmd, io.WriteCloser, *bufio.Reader) {
+	t.Helper()
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), role+"="+as)
+	c.Stderr = os.Stderr
+	in, err := c.StdinPipe()
+	check(t, err)
+	out, err := c.StdoutPipe()
+	check(t, err)
+	check(t, c.Start())
+	return c, in, bufio.NewReader(out)
+}
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(role) {
+	case "holds":
+		d, err := New(Merge)
+		if err != nil {
+			panic(err)
+		}
+		_, _ = os.Stdout.WriteString(d.Path + "\n")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		runtime.KeepAlive(d)
+	case "makes":
+		for range 200 {
+			d, err := New(Merge)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(d.Path, "f"), nil, 0o600)
+			}
+			if err == nil {
+				Sweep()
+				_, err = os.Stat(filepath.Join(d.Path, "f"))
+			}
+			if err == nil {
+				err = d.Remove()
+			}
+			if err != nil {
+				panic(err)
+			}
+		}
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// TestProcesses: what a living process has is left alone by others, and is gone once it was killed.
+func TestProcesses(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	c, in, out := another(t, "holds")
+	defer in.Close()
+	line, err := out.ReadString('\n')
+	check(t, err)
+	path := strings.TrimSuffix(line, "\n")
+	for range 50 {
+		Sweep()
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("in use by another process: %v", err)
+	}
+	check(t, c.Process.Kill())
+	_ = c.Wait()
+	Sweep()
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("of a process that was killed: %v", err)
+	}
+	var makers []*exec.Cmd
+	for range 3 {
+		c, in, _ := another(t, "makes")
+		check(t, in.Close())
+		makers = append(makers, c)
+	}
+	for _, c := range makers {
+		check(t, c.Wait())
+	}
+}
+
+// TestOwners: where a new directory belongs to another user, as on some network filesystems, a
+// directory is made all the same, and it is not removed as one's own.
+func TestOwners(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make files of another user")
+	}
+	base := t.TempDir()
+	check(t, os.Chmod(base, 0o777))
+	check(t, os.Chmod(filepath.Dir(base), 0o755))
+	t.Setenv("TMPDIR", base)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	made := make(chan error, 1)
+	var d *Dir
+	go func() {
+		runtime.LockOSThread() // which ends with the goroutine
+		const nobody = 65534
+		err := unix.Setfsuid(nobody)
+		if err == nil {
+			d, err = New(Merge)
+		}
+		made <- err
+	}()
+	select {
+	case err := <-made:
+		check(t, err)
+	case <-ctx.Done():
+		t.Fatal("making a directory hangs")
+	}
+	d.lock.Close()
+	Sweep()
+	if _, err := os.Stat(d.Path); err != nil {
+		t.Error(err)
 	}
 }
 

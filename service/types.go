@@ -335,7 +335,7 @@ type GetStatus struct{}
 type Status struct {
 	info.Status
 	Mountpoint string            `json:"mountpoint"`
-	Options    string            `json:"options,omitempty" jsonschema:"the mount options"`
+	Options    string            `json:"options,omitempty"`
 	PID        int               `json:"pid"`
 	Version    string            `json:"version"`
 	Started    time.Time         `json:"started"`

@@ -37,8 +37,8 @@ parents changed. SNAPSHOT is the last state that is applied. Default: now.
 Outside of a mount, apply writes a run of DIR ("amberfs help runs"): NAME or the newest
 that is kept. DIR is by default the working directory.
 
-Text that also changed in DIR is merged by lines. If changes conflict, the paths are
-listed and nothing is changed.
+Text that also changed in DIR is merged by lines. Conflicts are listed, and then nothing
+is changed.
 
 At a terminal, apply shows the changes and asks which to apply. Elsewhere it needs --yes
 or --dry-run.

@@ -70,8 +70,8 @@ func bisectCommand(a *app) *cobra.Command {
 		Use:   "bisect GOOD [BAD] [-j N] -- COMMAND [ARGUMENT]...",
 		Short: "Find the snapshot in which something broke",
 		Long: `Finds the first snapshot after GOOD for which COMMAND fails, by running it in forks of
-the snapshots between GOOD and BAD. Without BAD, the present state is bad. Each fork
-is mounted in the place of the workspace, for COMMAND only, and discarded afterwards.
+the snapshots between GOOD and BAD. Without BAD, the present state is bad. Each fork is
+mounted in place of the workspace, for COMMAND only, and then discarded.
 
 The exit status of COMMAND decides: 0 is good, 125 skips the snapshot, any other status
 up to 127 is bad, and 128 and above ends the search.

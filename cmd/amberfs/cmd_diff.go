@@ -18,10 +18,9 @@ func diffCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff [A [B]|A..B] [FLAG]... [-- PATH...]",
 		Short: "Show what changed between snapshots, or since one",
-		Long: `Shows the changes from snapshot A to snapshot B, or from A to now, as a unified diff
-that "git apply" accepts. Without A, from the latest snapshot. With --fork and without
-A, from the fork's base. PATHs after "--" limit the diff. Without changes it prints
-"no differences".`,
+		Long: `Shows the changes from snapshot A to snapshot B or to now, as a unified diff that "git
+apply" accepts. A is by default the latest snapshot or, with --fork, the fork's base.
+PATHs after "--" limit the diff.`,
 		Example: `  amberfs diff v1
   amberfs diff v1 v2 --stat
   amberfs diff v1 -- internal/ go.mod`,

@@ -67,11 +67,10 @@ func exploreCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explore N [--check COMMAND] [--merge first|best] -- COMMAND [ARGUMENT]...",
 		Short: "Run a command in several forks and keep the best",
-		Long: `Runs COMMAND in N forks of the present state at once, and --check in each
-afterwards. Without --check, COMMAND decides which attempt passes. Each fork is
-mounted in place of the workspace, for COMMAND only. AMBERFS_FORK and
-AMBERFS_ATTEMPT are set. {} in COMMAND, an ARGUMENT, --check or --score is the
-attempt's number.
+		Long: `Runs COMMAND in N forks of the present state at once, and --check in each afterwards.
+Without --check, COMMAND decides which attempt passes. Each fork is mounted in place of
+the workspace, for COMMAND only. AMBERFS_FORK and AMBERFS_ATTEMPT are set. {} is
+replaced by the attempt's number.
 
 --merge first stops the other attempts, and --merge discards all forks. If the workspace
 changed the same paths, they are listed, nothing is merged, and that fork stays. Without

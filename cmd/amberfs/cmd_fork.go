@@ -88,8 +88,8 @@ func forksCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "forks",
 		Short: "List forks",
-		Long: `Lists the forks of the workspace: name, base, age, the actor that changed it last,
-snapshots, changed files and the remaining time to live, separated by tabs.`,
+		Long: `Lists the forks: name, base, age, last actor, snapshots, changed files and the remaining
+time to live, separated by tabs.`,
 		Example: `  amberfs forks`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -127,9 +127,8 @@ func mergeCommand(a *app) *cobra.Command {
 		Use:     "merge FORK [--ours|--theirs] [--dry-run]",
 		Aliases: []string{"promote"},
 		Short:   "Bring a fork's changes into the workspace",
-		Long: `Merges what the fork changed since its base into the workspace that it was forked from.
-Text that both sides changed is merged by lines, as git merge does. If changes conflict,
-the paths are listed and nothing is changed.
+		Long: `Merges what the fork changed since its base into its parent. Text that both changed is
+merged by lines, as git merge does. Conflicts are listed, and then nothing is changed.
 
 "amberfs undo" undoes the merge. The fork stays.`,
 		Example: `  amberfs merge idea

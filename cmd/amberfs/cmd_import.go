@@ -78,7 +78,7 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 	cmd.Flags().Int64Var(&maxBytes, "max-bytes", 0, "refuse more than `N` bytes. Default: 1 TiB")
 	cmd.Flags().StringVar(&tarFile, "tar", "", "import the archive `FILE`; - is standard input")
 	cmd.Flags().StringVar(&imageRef, "image", "", "import the container image `REF`")
-	cmd.Flags().StringVar(&platform, "platform", "", "as `linux/arm/v7`. Default: this machine's")
+	cmd.Flags().StringVar(&platform, "platform", "", "the `PLATFORM` of the image, such as linux/arm/v7. Default: this machine's")
 	return cmd
 }
 

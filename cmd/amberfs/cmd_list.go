@@ -57,7 +57,7 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 	f.IntVarP(&req.Limit, "limit", "n", 0, "only the newest `N`")
 	f.BoolVar(&all, "all", false, "also snapshots that restores took first (kind pre-restore)")
 	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date (2026-01-31)")
-	f.StringVar(&req.Kind, "kind", "", "only this `KIND`: manual, turn, auto, pre-restore, fork, import, pull")
+	f.StringVar(&req.Kind, "kind", "", "only this `KIND`: manual, turn, actor, auto, pre-restore, fork, import, pull")
 	cmd.Flags().StringVar(&req.By, "by", "", "only with changes of `ACTOR`")
 	labelFlag(cmd, &req.Labels, "only with the label `KEY=VALUE`; repeatable")
 	f.BoolVar(&long, "long", false, "also show kind, counts of changes (+/~/-) and labels")
@@ -222,8 +222,8 @@ func historyCommand(a *app) *cobra.Command {
 		Use:   "history PATH",
 		Short: "List the snapshots in which a path changed",
 		Long: `Lists the snapshots in which PATH was created, modified or deleted, newest first:
-action, snapshot, time, size and message, separated by tabs. A first line "now" means
-that PATH changed since the newest snapshot. Contents are compared, not times.`,
+action, snapshot, time, size and message, separated by tabs. "now" means that PATH
+changed since the newest snapshot.`,
 		Example: `  amberfs history src/parse.go`,
 		Args:    args(1, 1, "one PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {

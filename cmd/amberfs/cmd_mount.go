@@ -27,7 +27,7 @@ func mountCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mount [--from DIR|REMOTE@SNAPSHOT] [-f] [-o OPTION,...] STORE MOUNTPOINT",
 		Short: "Mount a workspace",
-		Long: `Mounts STORE at MOUNTPOINT. A STORE that does not exist is created.
+		Long: `Mounts STORE at MOUNTPOINT, and returns when it is ready. STORE is created if needed.
 
 With --from DIR, it lists absolute paths in the copy that lead into DIR.
 
@@ -36,8 +36,7 @@ are read. An existing store is mounted as it is, so the same command works after
 reboot.
 
 Options, after -o and separated by commas:
-` + mountopt.Help() + `In /etc/fstab the type is
-fuse.amberfs. mount(8) asks for dev and suid unless nodev and nosuid are given.
+` + mountopt.Help() + `mount(8) asks for dev and suid unless nodev and nosuid are given.
 
 An ordinary user needs fusermount3 from the package fuse3.`,
 		Example: `  amberfs mount --from ~/project ~/project.store ~/work

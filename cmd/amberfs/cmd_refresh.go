@@ -24,11 +24,10 @@ func refreshCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "refresh [DIR] [--run NAME] [--ours|--theirs] [--dry-run]",
 		Short: "Bring in what changed in the directory",
-		Long: `Merges into the workspace what changed in DIR, which it was filled from, since then or
-since the last refresh.
+		Long: `Merges into the workspace what changed in DIR since it was copied or refreshed last.
 
-Text that both changed is merged by lines. If changes conflict, the paths are listed and
-nothing is changed. "amberfs undo" undoes the refresh.`,
+Text that both changed is merged by lines. Conflicts are listed, and then nothing is
+changed. "amberfs undo" undoes the refresh.`,
 		Example: `  amberfs refresh
   amberfs refresh --run project-1 --theirs`,
 		Args: args(0, 1, "perhaps a DIR"),

@@ -26,8 +26,8 @@ func restoreCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore NAME [PATH]... [--keep PATH]... [--dry-run]",
 		Short: "Make the workspace equal to a snapshot",
-		Long: `Makes the workspace, or the given PATHs, equal to the snapshot NAME. Changed files
-get their old contents, deleted files return, and newer files are removed.
+		Long: `Makes the workspace, or the given PATHs, equal to the snapshot NAME, and removes newer
+files.
 
 "amberfs undo" undoes it. Open files and shells stay usable. Files restored by PATH get
 the present time as mtime, so that build tools rebuild them.
@@ -35,8 +35,7 @@ the present time as mtime, so that build tools rebuild them.
 A restore of the whole workspace includes .git: later commits leave their branch.
 restore_keeps in the policy is a --keep for every such restore.
 
-./PATH or -- PATH instead of a NAME restores that path from the newest snapshot in which
-it differs.`,
+./PATH or -- PATH without a NAME is "amberfs revert PATH".`,
 		Example: `  amberfs restore v1
   amberfs restore v1 go.mod internal/
   amberfs restore v1 --keep .git
@@ -183,8 +182,8 @@ func undoCommand(a *app) *cobra.Command {
 		Long: `Restores the state before the last restore. A second undo undoes the first.
 
 --by ACTOR undoes what ACTOR changed, and keeps what all others changed, as git revert
-does. Text that others changed later is merged by lines. If changes conflict, the paths
-are listed and nothing is changed. PATHs limit the undo.`,
+does. Text that others changed later is merged by lines. Conflicts are listed, and then
+nothing is changed. PATHs limit the undo.`,
 		Example: `  amberfs undo --dry-run
   amberfs undo --by claude/4f2a --since 2h`,
 		Args: func(cmd *cobra.Command, argv []string) error {

@@ -53,13 +53,12 @@ mounted in the fork. COMMAND has the user, environment and working directory of 
 imported image. Without COMMAND, the image's command or a shell runs. For an ordinary
 user, users other than root need newuidmap, /etc/subuid and /etc/subgid.
 
-Inside a mount, --fork needs no STORE, and a new fork begins with REMOTE@SNAPSHOT if
---from names one. There --as without --fork, --from and STORE runs COMMAND where you
-are, in no namespace.
+Inside a mount, --fork needs no STORE, and --as without --fork, --from and STORE runs
+COMMAND where you are, in no namespace.
 
-COMMAND can access everything that you can: run is not a sandbox. Set-user-ID
-programs give it no more rights (no_new_privs). In bubblewrap, COMMAND sees only the
-workspace, as /work, and the system's programs:
+COMMAND can access everything that you can: run is not a sandbox. Set-user-ID programs
+give it no more rights (no_new_privs). In bubblewrap, COMMAND sees only the workspace,
+as /work, and the system's programs:
 
   amberfs run --from . -- bwrap --unshare-all --die-with-parent --new-session \
     --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib \

@@ -55,7 +55,10 @@ forks in one store.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that were removed within a day")
-	cmd.AddCommand(runsDiffCommand(a), runsRemoveCommand(a), runsRestoreCommand(a), runsPruneCommand(a))
+	for _, c := range []*cobra.Command{runsDiffCommand(a), runsRemoveCommand(a), runsRestoreCommand(a), runsPruneCommand(a)} {
+		c.DisableFlagsInUseLine = true
+		cmd.AddCommand(c)
+	}
 	return cmd
 }
 

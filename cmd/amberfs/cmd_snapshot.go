@@ -21,10 +21,8 @@ func snapshotCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot [NAME] [-m MESSAGE] [FLAG]...",
 		Short: "Take a snapshot",
-		Long: `Takes a snapshot named NAME, or cp-N without a NAME.
-
-The command waits until the snapshot is stored, so that it survives a power cut, and
-prints its id.`,
+		Long: `Takes a snapshot named NAME, or cp-N without a NAME. Waits until it is stored, so that
+it survives a power cut, and prints its id.`,
 		Example: `  amberfs snapshot before-refactor -m "all tests pass"
   amberfs snapshot try-1 --expires 24h --label agent=left`,
 		Args: args(0, 1, "at most one NAME"),
@@ -71,9 +69,8 @@ func showCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show a snapshot",
-		Long: `Shows name, id, time, message, labels, size, what changed since the snapshot before,
-and which program took it. NAME can also be cp-N, the first 8 or more digits of an
-id, latest, undo or base.`,
+		Long: `Shows everything about a snapshot. NAME can also be cp-N, the first 8 or more digits of
+an id, latest, undo or base.`,
 		Example: `  amberfs show latest`,
 		Args:    args(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -212,8 +209,8 @@ func compactCommand(a *app) *cobra.Command {
 		Use:   "compact NAME NAME... --name NAME [-m MESSAGE]",
 		Short: "Make one snapshot of several",
 		Long: `Makes one snapshot that contains all files of the named snapshots, each in its newest
-version. The named snapshots are deleted, except pinned ones. If the policy protects one
-of them, nothing changes.`,
+version, and deletes those that are not pinned. If the policy protects one, nothing
+changes.`,
 		Example: `  amberfs compact mon tue wed --name first-half`,
 		Args:    args(2, -1, "two NAMEs or more"),
 		RunE: func(cmd *cobra.Command, argv []string) error {

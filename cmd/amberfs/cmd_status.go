@@ -204,8 +204,8 @@ func gcCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc",
 		Short: "Free space that nothing needs",
-		Long: `Frees the disk space of everything that no snapshot and no workspace needs. It also runs
-in the background. It works on a full disk.`,
+		Long: `Frees the disk space that no snapshot and no workspace needs. It also runs in the
+background, and works on a full disk.`,
 		Example: `  amberfs gc`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -224,9 +224,8 @@ func duCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "du [SNAPSHOT]...",
 		Short: "Show the space that snapshots and forks use alone",
-		Long: `Shows for each snapshot and fork, or for the given SNAPSHOTs, the bytes on disk that its
-deletion would free. The last line shows what deleting all of these snapshots would
-free.`,
+		Long: `Shows the bytes on disk that deleting each snapshot and fork, or each given SNAPSHOT,
+would free. The last line is for all of these snapshots.`,
 		Example: `  amberfs du
   amberfs du v1 v2`,
 		Args: args(0, -1, "any SNAPSHOTs"),

@@ -43,9 +43,7 @@ func uiCommand(a *app) *cobra.Command {
 and runs until it is interrupted. The address works once, and stays open in the browser
 that used it.
 
-In a directory with runs ("amberfs help runs"), it shows these.
-
-From another machine, over ssh:
+In a directory with runs, it shows these. From another machine, over ssh:
 
   amberfs ui --listen unix:$HOME/ui.sock        # there
   ssh -L 8080:/home/me/ui.sock HOST             # here; then open the address`,

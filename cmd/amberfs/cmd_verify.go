@@ -19,9 +19,9 @@ func verifyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [--repair] [STORE]",
 		Short: "Check everything in a store",
-		Long: `Reads everything in the store and checks it against its hashes. STORE is a store that
-is not mounted; without it, the store of the mount. If there is damage, it lists the
-affected paths and snapshots, and exits with status 7.
+		Long: `Checks everything in the mount's store, or in STORE, which is not mounted, against its
+hashes. If there is damage, it lists the affected paths and snapshots, and exits with
+status 7.
 
 --repair needs a STORE that is not mounted.`,
 		Example: `  amberfs verify

@@ -80,9 +80,9 @@ type Event struct {
 	Path    string `json:"path" jsonschema:"relative to the workspace; the end of a path above 1024 bytes, after …/"`
 	From    string `json:"from,omitempty" jsonschema:"depends on the action"`
 	Size    int64  `json:"size" jsonschema:"bytes after the event"`
-	UID     uint32 `json:"uid" jsonschema:"the user"`
-	PID     uint32 `json:"pid" jsonschema:"the process"`
-	Command string `json:"command" jsonschema:"the command of the process"`
+	UID     uint32 `json:"uid"`
+	PID     uint32 `json:"pid"`
+	Command string `json:"command"`
 	Actor   string `json:"actor,omitempty" jsonschema:"the actor of the change"`
 	Detail  string `json:"detail,omitempty" jsonschema:"depends on the action"`
 

@@ -43,9 +43,9 @@ type Info struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Created     time.Time         `json:"created"`
 	Expires     *time.Time        `json:"expires,omitempty"`
-	UID         uint32            `json:"uid" jsonschema:"the user that took it"`
-	PID         uint32            `json:"pid" jsonschema:"the process that took it"`
-	Command     string            `json:"command" jsonschema:"the command of that process"`
+	UID         uint32            `json:"uid"`
+	PID         uint32            `json:"pid"`
+	Command     string            `json:"command"`
 	Files       int64             `json:"files" jsonschema:"number of files, without the root directory"`
 	Bytes       int64             `json:"bytes" jsonschema:"sum of the file sizes"`
 	UniqueBytes int64             `json:"unique_bytes" jsonschema:"bytes that storing it added to the store"`

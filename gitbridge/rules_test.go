@@ -101,3 +101,36 @@ func TestTheUsersFilesOfRules(t *testing.T) {
 		}
 	}
 }
+
+// TestReadingPipes: neither reading a revision nor copying a linked working tree waits for a
+// FIFO in the git directory.
+func TestReadingPipes(t *testing.T) {
+	isolate(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	repo, m := bareRepo(t), newMemory()
+	res := export(t, m, m.state(t, attributed), repo, nil)
+	object := filepath.Join(repo, "objects", res.Tree[:2], res.Tree[2:])
+	check(t, os.Remove(object))
+	check(t, unix.Mkfifo(object, 0o600))
+	_, err := ReadGit(ctx, GitSource{Repo: repo, Rev: res.Commit}, discard, ImportOptions{})
+	if !errors.Is(err, ErrNotRegular) {
+		t.Errorf("an object in a pipe: error %v", err)
+	}
+	work := filepath.Join(t.TempDir(), "work")
+	repo = bareRepo(t)
+	res = export(t, m, m.state(t, attributed), repo, nil)
+	git(t, repo, "worktree", "add", "-q", "--detach", work, res.Commit)
+	check(t, os.Remove(filepath.Join(repo, "config")))
+	check(t, unix.Mkfifo(filepath.Join(repo, "config"), 0o600))
+	done := make(chan error, 1)
+	go func() { done <- ReadDir(ctx, work, discard, DirOptions{OwnGit: true}) }()
+	select {
+	case err := <-done:
+		if !errors.Is(err, ErrNotRegular) {
+			t.Errorf("a configuration in a pipe: error %v", err)
+		}
+	case <-ctx.Done():
+		t.Error("a configuration in a pipe: reading the directory hangs")
+	}
+}

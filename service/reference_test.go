@@ -57,7 +57,7 @@ func jsonPage(t *testing.T) string {
 	}
 	return fmt.Sprintf(`# JSON
 
-Generated from the code. Fields are added, never renamed or removed, so ignore fields that you do not know. Times are RFC 3339 in UTC, sizes are bytes, %[1]sms%[1]s are milliseconds.
+Generated from the code. Fields are added, never renamed or removed, so ignore unknown fields. Times are RFC 3339 in UTC, sizes are bytes, %[1]sms%[1]s are milliseconds.
 
 - With %[1]s--json%[1]s, a command prints the result of its operation as in [openapi.yaml](../api/openapi.yaml). A command that fails prints %[1]s{"ok":false,"error":…,"hint":…,"kind":…,"exit":…}%[1]s.
 - A control file contains the result of the last request as one line: %[1]s{"ok":true,…}%[1]s with the result's fields, or %[1]s{"ok":false,"error":…,"kind":…}%[1]s.

@@ -15,9 +15,9 @@ func blameCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "blame PATH",
 		Short: "Show which change each line of a file came with",
-		Long: `Prints for each line of PATH the first snapshot with it, the actors that changed the
-file then, their last command, its time, the line's number and its text, separated by
-tabs. "now" is the present state, "base" what the workspace began with.`,
+		Long: `Prints for each line of PATH, separated by tabs: the first snapshot with it, the actors
+that changed the file then, their last command, its time, the line's number and its
+text. "now" is the present state, "base" what the workspace began with.`,
 		Example: `  amberfs blame src/parse.go`,
 		Args:    args(1, 1, "one PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {

@@ -29,7 +29,7 @@ func mountCommand(a *app) *cobra.Command {
 		Short: "Mount a workspace",
 		Long: `Mounts STORE at MOUNTPOINT, and returns when it is ready. STORE is created if needed.
 
-With --from DIR, it lists absolute paths in the copy that lead into DIR.
+With --from DIR, it lists absolute paths in the copy that point into DIR.
 
 With --from REMOTE@SNAPSHOT ("amberfs help remote"), contents are fetched when they
 are read. An existing store is mounted as it is, so the same command works after a

@@ -157,7 +157,7 @@ func remoteVerifyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify REMOTE [--deep]",
 		Short: "Check the snapshots on a remote",
-		Long: `Checks that everything the snapshots on REMOTE need is there with the right size. If
+		Long: `Checks that REMOTE has everything that its snapshots need, with the right sizes. If
 something is missing or damaged, it lists the snapshots and exits with status 7.`,
 		Args: args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {

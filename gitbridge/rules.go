@@ -20,7 +20,7 @@ import (
 )
 
 // ErrNotRegular: git would wait for a FIFO, and read a device or a very large file to its end.
-var ErrNotRegular = errs.New(errs.Invalid, "not a regular file, or too large")
+var ErrNotRegular = errs.New(errs.Invalid, "not a regular file, or larger than 16 MiB: remove it, or the setting that names it")
 
 // largestRules is how many bytes of rules or configuration are read. A larger .gitignore has
 // none, and a repository with another such file is refused.

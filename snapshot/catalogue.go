@@ -70,6 +70,7 @@ func (c *catalogue) remove(gone ...*snap) {
 	for _, s := range gone {
 		if c.snaps[s.View] == s {
 			c.bytes -= s.Bytes
+			c.ckpt.removed(s.View)
 		}
 		delete(c.snaps, s.View)
 		c.dirty[history.Key(history.Snapshots, s.View)] = s.View

@@ -47,6 +47,7 @@ type checkpointer struct {
 	changes atomic.Int64  // by restores and promotions since
 	needed  atomic.Int64  // from there on something of the journal is needed
 	failing atomic.Pointer[string]
+	running atomic.Pointer[running]
 }
 
 func (p *checkpointer) checkpointLoop() {
@@ -221,12 +222,8 @@ func (p *checkpointer) Failing() string {
 
 func (p *checkpointer) makeCheckpoint(ctx context.Context) error {
 	start := time.Now()
-	c, err := p.beginCheckpoint()
+	c, err := p.committed(ctx)
 	if err != nil {
-		return err
-	}
-	if err := p.commit(ctx, c); err != nil {
-		p.giveUp(c)
 		return err
 	}
 	if err := p.finish(c); err != nil {
@@ -279,6 +276,7 @@ func (p *checkpointer) freezeAll(tx *live.Tx) *checkpoint {
 			sn.Wanted = true
 		}
 	}
+	p.running.Store(&running{checkpoint: c, ended: make(chan struct{})})
 	return c
 }
 

@@ -189,6 +189,7 @@ func (r *endForkRecord) apply(c *catalogue, tx *live.Tx) error {
 	c.remove(gone...)
 	tx.DropView(f.rec.View)
 	delete(c.workspaces, f.rec.View)
+	c.ckpt.removed(f.rec.View)
 	if parent := c.parent(f); parent != nil {
 		delete(parent.forks, f.rec.Name)
 	}

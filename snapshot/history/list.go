@@ -28,7 +28,8 @@ type Snapshot struct {
 	Hash  cas.Hash
 	State atomic.Pointer[tree.State] // nil until a reader looks into a sealed one
 	Done  chan struct{}              // closed when sealed
-	// Wanted by a checkpoint: it is sealed even when it is removed meanwhile,
+	// Wanted by a checkpoint: it is sealed even when it is removed meanwhile, unless the
+	// checkpoint begins anew without it,
 	// since the journal after the checkpoint may still restore it.
 	Wanted bool
 	// Retry is when the background seals it again after it failed, guarded by the sealer.

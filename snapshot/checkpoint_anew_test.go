@@ -1,0 +1,78 @@
+package snapshot
+
+import (
+	"context"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/await"
+)
+
+func forkNamed(t *testing.T, w *Workspace, name string) *Workspace {
+	t.Helper()
+	f, err := w.Forks().New(ForkOptions{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestCheckpointBeginsAnew: a checkpoint does not wait for the seal of a snapshot or of a fork
+// that is removed meanwhile, and what it commits is as if they had never been there.
+func TestCheckpointBeginsAnew(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir, Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { s.Close() }()
+	fork := forkNamed(t, s.Main(), "f")
+	for _, w := range []*Workspace{s.Main(), fork} {
+		if _, err := s.Forest().Create(w.Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Checkpoint(t.Context()); err != nil { // the base of the fork is sealed
+		t.Fatal(err)
+	}
+	if _, err := s.Forest().Create(fork.Root(), "y", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fork.Capture(CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := fork.sealing.Acquire(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	defer fork.sealing.Release(1)
+	done := make(chan error, 1)
+	go func() { done <- s.Checkpoint(context.Background()) }()
+	await.Blocked(t, 1, "(*Sealer).Wait")
+	if err := fork.Snapshots().Delete("v1", live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	await.Blocked(t, 1, "(*Sealer).InTurn") // what the fork has now
+	if err := s.Main().Forks().Discard("f", live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := await.Receive(t, "the checkpoint", done); err != nil {
+		t.Fatal(err)
+	}
+	if st := s.Main().Status(); st.Health != "ok" || st.Metrics.CheckpointsFailed != 0 {
+		t.Errorf("health %s, %d failed", st.Health, st.Metrics.CheckpointsFailed)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(dir, Options{Quiet: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Forest().Lookup(s.Main().Root(), "x"); err != nil {
+		t.Error(err)
+	}
+	if forks := s.Main().Forks().List(); len(forks) > 0 {
+		t.Errorf("forks %v", forks)
+	}
+}

@@ -31,7 +31,11 @@ func (t *taking) lost() error {
 			} else if same {
 				continue
 			}
-			if err := t.conflict(p, func() error { return t.become(p, c, true) }); err != nil {
+			at, err := t.get(p)
+			if err == nil {
+				err = t.conflictAt(p, at, c)
+			}
+			if err != nil {
 				return err
 			}
 			continue

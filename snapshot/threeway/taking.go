@@ -169,6 +169,15 @@ func (t *taking) name(ctx context.Context, c tree.Change) error {
 	switch {
 	case theirs != nil && base != 0 && theirs.goesOn == base:
 		return nil
+	case oursDir && isDir(c.B): // theirs has none
+		same, err := t.same(ours, c.B)
+		if err != nil {
+			return err
+		}
+		if !same {
+			return t.conflictAt(p, ours, c)
+		}
+		return t.become(p, c, false)
 	case oursDir == isDir(c.B) && (ours == nil) == (c.B == nil) && own == base:
 		return t.become(p, c, false) // ours did not change it
 	case ours == nil && c.A == nil, theirs != nil && own != 0 && theirs.goesOn == own:

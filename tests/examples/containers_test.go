@@ -165,6 +165,25 @@ func TestContainersWithoutRights(t *testing.T) {
 	}
 }
 
+// podmanOfItsOwn gives an ordinary user's podman directories that nobody else uses, and ends the
+// process that it leaves.
+func podmanOfItsOwn(t *testing.T) {
+	state, err := os.MkdirTemp("/tmp", "podman") // with a path of 50 bytes at most
+	must(t, err)
+	t.Setenv("HOME", state)
+	t.Setenv("XDG_RUNTIME_DIR", state)
+	t.Cleanup(func() {
+		run(t, "/", "podman", "unshare", "true") // the process that it leaves is there now
+		b, err := os.ReadFile(filepath.Join(state, "libpod/tmp/pause.pid"))
+		must(t, err)
+		pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		must(t, err)
+		run(t, "/", "podman", "unshare", "rm", "-rf", state)
+		must(t, os.RemoveAll(state)) // what podman made meanwhile
+		must(t, syscall.Kill(pid, syscall.SIGKILL))
+	})
+}
+
 // TestRootlessPodmanWithSubordinateIds runs the engines in a mount in `podman unshare`, where
 // files have other owners than root.
 func TestRootlessPodmanWithSubordinateIds(t *testing.T) {
@@ -174,18 +193,7 @@ func TestRootlessPodmanWithSubordinateIds(t *testing.T) {
 	}
 	root, dir := system(t), t.TempDir()
 	containersConf(t)
-	state, err := os.MkdirTemp("/tmp", "podman") // with a path of 50 bytes at most
-	must(t, err)
-	t.Setenv("HOME", state) // podman's process that stays is this test's own
-	t.Setenv("XDG_RUNTIME_DIR", state)
-	t.Cleanup(func() {
-		b, err := os.ReadFile(filepath.Join(state, "libpod/tmp/pause.pid"))
-		run(t, "/", "podman", "unshare", "rm", "-rf", state)
-		must(t, os.RemoveAll(state)) // what podman made meanwhile
-		if pid, _ := strconv.Atoi(string(b)); err == nil {
-			must(t, syscall.Kill(pid, syscall.SIGKILL))
-		}
-	})
+	podmanOfItsOwn(t)
 	t.Log(run(t, dir, "podman", "unshare", "sh", "-ec", unshared, "sh", root, example(t, "containers"), inContainer))
 }
 

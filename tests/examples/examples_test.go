@@ -240,6 +240,8 @@ func TestPodman(t *testing.T) {
 	if os.Getuid() == 0 {
 		options = []string{"-o", "allow_other"}
 		containersConf(t)
+	} else {
+		podmanOfItsOwn(t)
 	}
 	if out, _ := command(t, "/", "podman", "info", "--format", "{{.Host.OCIRuntime.Name}}").Output(); os.Getuid() != 0 && strings.TrimSpace(string(out)) == "runc" {
 		t.Skip("runc looks at the mount as the container's root, who is another user; that needs -o allow_other")

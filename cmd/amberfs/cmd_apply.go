@@ -8,12 +8,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
@@ -151,7 +151,7 @@ const (
 // applyChanges applies changes to a directory. It returns the question, if it asked. done is
 // nil if nothing was applied.
 func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, ask asking, o gitbridge.ApplyOptions) (
-	q *question, done *gitbridge.Applied, err error) {
+	q *question.Question, done *gitbridge.Applied, err error) {
 	if ask != askNever {
 		var yes bool
 		if yes, q, err = a.askApply(ctx, ch, dir, ask, &o); err != nil || !yes {
@@ -174,31 +174,30 @@ func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, 
 
 // askApply shows what an apply would change and asks for it. It reports whether anything
 // is to be applied, and sets what in o.
-func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask asking, o *gitbridge.ApplyOptions) (yes bool, q *question, err error) {
+func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask asking, o *gitbridge.ApplyOptions) (yes bool, q *question.Question, err error) {
 	dry := *o
 	dry.DryRun = true
 	plan, err := a.apply(ctx, ch, dir, dry)
 	if err != nil && (!a.asks() || plan == nil || len(plan.Plan) == 0 || o.Conflicts != threeway.RefuseConflicts) {
 		return false, nil, a.printConflicts(plan, err)
 	}
-	q = newQuestion(a, ch, dir, o.Conflicts, plan)
-	q.removable = ask == askOfKept
-	switch err := q.print(ctx); {
+	q = question.New(a.terminal(), ch, dir, o.Conflicts, plan)
+	q.Removable = ask == askOfKept
+	switch err := q.Print(ctx); {
 	case err != nil:
 		return false, q, err
-	case len(q.groups) == 0:
+	case q.Empty():
 		fmt.Fprintln(a.stderr, "amberfs: nothing changed in "+quote(dir))
 		if a.json {
 			return false, q, a.printJSON(plan)
 		}
 		return false, q, nil
 	case !a.asks():
-		q.left = true
+		q.Left = true
 		return false, q, fail.New(fail.Failed, "not a terminal: cannot ask").WithHint("use %s", map[bool]string{true: "--yes, or --dry-run", false: "--apply=yes"}[ask == askInApply])
 	}
-	yes, err = q.ask(ctx)
-	q.left = q.left || !yes
-	o.Choose = q.choose
+	yes, err = q.Ask(ctx)
+	o.Choose = q.Choose
 	return yes, q, err
 }
 
@@ -240,17 +239,12 @@ func (a *app) appliedLines(done *gitbridge.Applied) string {
 	}
 	text := changedLines("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Changed, a.listed(paths), inGit)
 	if done.LeftOut > 0 {
-		text += leftOutText(done.LeftOut) + "\n"
+		text += question.LeftOut(done.LeftOut) + "\n"
 	}
 	if n := len(done.Conflicts); n > 0 {
 		text += fmt.Sprintf("%s changed on both sides\n", plural(n, "path", "paths"))
 	}
 	return text
-}
-
-// leftOutText counts what an apply passes over.
-func leftOutText(n int) string {
-	return plural(n, "path", "paths") + " left out (.amberignore, and what amberfs wrote for agents)"
 }
 
 // withoutGit leaves out what is below a .git directory, and counts it, unless all is
@@ -303,7 +297,7 @@ func (a *app) applyFrom(ctx context.Context, c *client.Client, name, dir string,
 	}
 	defer ch.Close()
 	q, done, err := a.applyChanges(ctx, ch, dir, ask, o)
-	return done, q != nil && q.left, err
+	return done, q != nil && q.Left, err
 }
 
 // noteKept prints where what the program of a run did is kept, or the rest of it.
@@ -352,12 +346,3 @@ func (a *app) noteRepository(dir string) {
 		}
 	}
 }
-
-// runsByItself reports whether git, a shell or an editor executes a path because it is there. What is
-// below node_modules belongs to packages, in which nobody works.
-func runsByItself(path string) bool {
-	return executed.MatchString(path) && !strings.Contains("/"+path, "/node_modules/")
-}
-
-var executed = regexp.MustCompile(
-	`(^|/)(\.git/(hooks|config|config\.worktree)|\.vscode|\.idea|\.husky|\.devcontainer)(/|$)|(^|/)\.envrc$`)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
@@ -205,7 +206,7 @@ func eventText(e events.Event, color bool) string {
 	}
 	action := fmt.Sprintf("%-8s", e.Action)
 	if color {
-		action = cmp.Or(actionColors[e.Action], colorCyan) + action + colorReset
+		action = cmp.Or(actionColors[e.Action], styles.Cyan) + action + styles.Reset
 	}
 	who := ""
 	if e.PID != 0 || e.Command != "" {
@@ -214,7 +215,7 @@ func eventText(e events.Event, color bool) string {
 	return e.Time.Local().Format("2006-01-02 15:04:05") + "  " + action + "  " + path + who
 }
 
-var actionColors = map[string]string{"created": colorGreen, "deleted": colorRed, "restored": colorBold, "captured": colorBold}
+var actionColors = map[string]string{"created": styles.Green, "deleted": styles.Red, "restored": styles.Bold, "captured": styles.Bold}
 
 func historyCommand(a *app) *cobra.Command {
 	var all bool

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/diff"
@@ -159,17 +159,10 @@ func (a *app) sure(ctx context.Context, r *runRow, c *client.Client) (bool, erro
 	defer ch.Close()
 	what := plural(r.Changed, "changed file", "changed files")
 	if plan, _ := a.apply(ctx, ch, r.Dir, gitbridge.ApplyOptions{DryRun: true}); plan != nil {
-		q := newQuestion(a, ch, r.Dir, threeway.RefuseConflicts, plan)
-		what = strings.Join(append([]string{q.summary()}, q.commits()...), "\n")
+		q := question.New(a.terminal(), ch, r.Dir, threeway.RefuseConflicts, plan)
+		what = strings.Join(append([]string{q.Summary()}, q.Commits()...), "\n")
 	}
-	return a.yesNo(ctx, fmt.Sprintf("remove the run %s, %s, %s? [y/N]: ", r.Name, r.State, what))
-}
-
-// yesNo asks a question at the terminal.
-func (a *app) yesNo(ctx context.Context, prompt string) (bool, error) {
-	q := &question{a: a, in: bufio.NewReader(a.stdin)}
-	answer, err := q.read(ctx, prompt)
-	return answer == "y" || answer == "yes", err
+	return question.YesNo(ctx, a.terminal(), fmt.Sprintf("remove the run %s, %s, %s? [y/N]: ", r.Name, r.State, what))
 }
 
 // removeRun marks a run as removed. It goes a day later.
@@ -266,7 +259,7 @@ func (a *app) prune(ctx context.Context, yes, dryRun bool) error {
 	}
 	if !yes {
 		fmt.Fprint(a.stderr, prunedText(pruned{Runs: out.Runs, Stores: out.Stores, Bytes: out.Bytes, DryRun: true}))
-		if sure, err := a.yesNo(ctx, "remove them? [y/N]: "); err != nil || !sure {
+		if sure, err := question.YesNo(ctx, a.terminal(), "remove them? [y/N]: "); err != nil || !sure {
 			return err
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 )
 
 // drawing has a line for each attempt, over the lines that were drawn before. Where there are more than
@@ -33,13 +35,13 @@ func drawing(all []*attempt, drawn, width, height int) (text string, lines int) 
 		rows = append(rows, strings.Join(parts, ", "))
 	}
 	var b strings.Builder
-	b.WriteString(strings.Repeat(lineUp, min(drawn, height-1)))
+	b.WriteString(strings.Repeat(styles.LineUp, min(drawn, height-1)))
 	for i := range max(len(rows), min(drawn, height-1)) {
 		row := ""
 		if i < len(rows) {
 			row = shortened(rows[i], width-1)
 		}
-		b.WriteString(lineClear + row + "\n")
+		b.WriteString(styles.LineClear + row + "\n")
 	}
 	return b.String(), max(len(rows), min(drawn, height-1))
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -122,42 +121,5 @@ func TestQuote(t *testing.T) {
 		if got := quote(in); got != want {
 			t.Errorf("quote(%q) = %s, want %s", in, got, want)
 		}
-	}
-}
-
-func TestDiffColors(t *testing.T) {
-	d := &diffWriter{a: newApp(nil, &bytes.Buffer{}, nil)}
-	var out bytes.Buffer
-	d.w, d.color = &out, true
-	patch := "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n--- x\n+++ y\n same\ndiff --git a/g b/g\n--- a/g\n"
-	for _, part := range []string{patch[:30], patch[30:31], patch[31:]} {
-		if _, err := d.Write([]byte(part)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := d.flush(); err != nil {
-		t.Fatal(err)
-	}
-	var colors []string
-	for _, l := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
-		c := ""
-		for _, k := range []string{colorBold, colorRed, colorGreen, colorCyan} {
-			if strings.HasPrefix(l, k) {
-				c = k
-			}
-		}
-		colors = append(colors, c)
-	}
-	// A removed line "-- x" inside a hunk is red, not a header.
-	want := []string{colorBold, colorBold, colorBold, colorCyan, colorRed, colorGreen, "", colorBold, colorBold}
-	if !reflect.DeepEqual(colors, want) {
-		t.Errorf("colours %q, want %q", colors, want)
-	}
-	plain := out.String()
-	for _, k := range []string{colorBold, colorRed, colorGreen, colorCyan, colorReset} {
-		plain = strings.ReplaceAll(plain, k, "")
-	}
-	if plain != patch {
-		t.Errorf("the text changed: %q", plain)
 	}
 }

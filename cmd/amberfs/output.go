@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
@@ -59,10 +58,7 @@ type diffWriter struct {
 	a       *app
 	bar     *progress // is taken off the screen before; may be nil
 	w       io.Writer
-	color   bool
-	inPatch bool
-	inHunk  bool
-	partial []byte
+	colours *styles.Patch // that w is, or nil
 	n       int64
 	refused bool
 }
@@ -73,64 +69,21 @@ func (d *diffWriter) Write(p []byte) (int, error) {
 			d.bar.done()
 		}
 		d.a.usePager()
-		d.w, d.color = d.a.stdout, d.a.color()
+		if d.w = d.a.stdout; d.a.color() {
+			d.colours = &styles.Patch{W: d.w}
+			d.w = d.colours
+		}
 	}
 	d.n += int64(len(p))
-	if !d.color {
-		_, err := d.w.Write(p)
-		d.refused = d.refused || err != nil
-		return len(p), err
-	}
-	d.partial = append(d.partial, p...)
-	for {
-		i := bytes.IndexByte(d.partial, '\n')
-		if i < 0 {
-			return len(p), nil
-		}
-		if err := d.line(d.partial[:i]); err != nil {
-			d.refused = true
-			return 0, err
-		}
-		d.partial = d.partial[i+1:]
-	}
+	n, err := d.w.Write(p)
+	d.refused = d.refused || err != nil
+	return n, err
 }
 
 // flush writes what has no newline yet.
 func (d *diffWriter) flush() error {
-	if len(d.partial) == 0 {
+	if d.colours == nil {
 		return nil
 	}
-	err := d.line(d.partial)
-	d.partial = nil
-	return err
-}
-
-func (d *diffWriter) line(l []byte) error {
-	_, err := d.w.Write(append(d.paint(l), '\n'))
-	return err
-}
-
-// paint colours one line of a patch. Inside a hunk only the first byte counts: a removed
-// line "-- x" must not look like a header.
-func (d *diffWriter) paint(l []byte) []byte {
-	c := ""
-	switch {
-	case bytes.HasPrefix(l, []byte("diff --git ")):
-		d.inPatch, d.inHunk = true, false
-		c = colorBold
-	case !d.inPatch: // a list of files
-		return slices.Clone(l)
-	case bytes.HasPrefix(l, []byte("@@ ")):
-		d.inHunk = true
-		c = colorCyan
-	case !d.inHunk:
-		c = colorBold
-	case bytes.HasPrefix(l, []byte("+")):
-		c = colorGreen
-	case bytes.HasPrefix(l, []byte("-")):
-		c = colorRed
-	default:
-		return slices.Clone(l)
-	}
-	return []byte(c + string(l) + colorReset)
+	return d.colours.Flush()
 }

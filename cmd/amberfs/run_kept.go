@@ -15,6 +15,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/gitbridge"
@@ -267,13 +268,13 @@ func (k *kept) end() error {
 		a.settle(ctx, fork, k.dir, k.store)
 	}
 	switch {
-	case err == nil && q != nil && q.discard:
+	case err == nil && q != nil && q.Discard:
 		return a.removeRun(context.WithoutCancel(ctx), k.store, k.name)
-	case err == nil && (q == nil || !q.left):
+	case err == nil && (q == nil || !q.Left):
 		return k.mark(ctx, service.RunApplied)
 	}
 	what := "the run " + k.name
-	if q != nil && q.left && applied != nil {
+	if q != nil && q.Left && applied != nil {
 		what = "the rest of the run " + k.name
 	}
 	k.commands(what + " is kept")
@@ -316,9 +317,9 @@ func (k *kept) say(ctx context.Context, ch *client.Changes) error {
 		k.commands("the run " + k.name + " is kept")
 		return err
 	}
-	q := newQuestion(k.a, ch, k.dir, threeway.RefuseConflicts, plan)
-	lines := []string{"the run " + k.name + " changed " + q.summary()}
-	k.commands(strings.Join(append(lines, q.commits()...), "\n\t"))
+	q := question.New(k.a.terminal(), ch, k.dir, threeway.RefuseConflicts, plan)
+	lines := []string{"the run " + k.name + " changed " + q.Summary()}
+	k.commands(strings.Join(append(lines, q.Commits()...), "\n\t"))
 	return nil
 }
 

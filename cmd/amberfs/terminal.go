@@ -1,7 +1,7 @@
 package main
 
 import (
-	"crypto/rand"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -14,9 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
 // output is the standard output or the standard error. It is the one writer for terminals:
@@ -64,7 +65,7 @@ func (o *output) Write(p []byte) (int, error) {
 		}
 	}
 	o.rest = slices.Clone(text[end:])
-	_, err := io.WriteString(o.Writer, forTerminal(string(text[:end])))
+	_, err := io.WriteString(o.Writer, styles.ForTerminal(string(text[:end])))
 	o.failed(err)
 	if err != nil {
 		return 0, err
@@ -81,7 +82,7 @@ func (o *output) failed(err error) {
 // flush writes what is left of a character that never became one.
 func (o *output) flush() {
 	if len(o.rest) > 0 {
-		_, err := io.WriteString(o.Writer, forTerminal(string(o.rest)))
+		_, err := io.WriteString(o.Writer, styles.ForTerminal(string(o.rest)))
 		o.failed(err)
 		o.rest = nil
 	}
@@ -103,35 +104,6 @@ func (s *screen) hideBar() (unlock func()) {
 	return s.mu.Unlock
 }
 
-// styleMark begins what this program has a terminal do. Other texts cannot contain it: it is
-// another one in each process.
-var styleMark = "\x1b" + rand.Text()
-
-// forTerminal makes escapes of all that a terminal would act on, but for styles.
-func forTerminal(text string) string {
-	parts := strings.Split(text, styleMark)
-	for i, p := range parts {
-		code := ""
-		if i > 0 {
-			n := 1 + strings.IndexFunc(p, func(r rune) bool { return r >= '@' && r != '[' })
-			code, p = "\x1b"+p[:n], p[n:]
-		}
-		parts[i] = code + gitquote.Shown(p, "\n\t")
-	}
-	return strings.Join(parts, "")
-}
-
-// Styles of what an output shows to a person.
-var (
-	colorBold  = styleMark + "[1m"
-	colorRed   = styleMark + "[31m"
-	colorGreen = styleMark + "[32m"
-	colorCyan  = styleMark + "[36m"
-	colorReset = styleMark + "[m"
-	lineUp     = styleMark + "[A"
-	lineClear  = styleMark + "[K"
-)
-
 func isTerminal(f any) bool { return terminal(f) != nil }
 
 func terminal(f any) *os.File {
@@ -142,6 +114,31 @@ func terminal(f any) *os.File {
 		return file
 	}
 	return nil
+}
+
+// asks reports whether a user can be asked.
+func (a *app) asks() bool { return isTerminal(a.stdin) && isTerminal(a.stderr) }
+
+// terminal is where a user is asked: beside the standard output.
+func (a *app) terminal() question.Terminal {
+	to := *a
+	to.stdout, to.json = a.stderr, false
+	return question.Terminal{
+		In: a.stdin, Out: a.stderr, Color: to.color(), Verbose: a.verbose,
+		Page: func(write func(io.Writer) error) (some bool, err error) {
+			out := &diffWriter{a: &to}
+			err = errors.Join(write(out), out.flush())
+			to.closeOutput()
+			if out.refused { // the pager has ended
+				err = nil
+			}
+			return out.n > 0, err
+		},
+		Run: func(cmd *exec.Cmd) error {
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal(a.stdin), terminal(a.stderr), terminal(a.stderr)
+			return cmd.Run()
+		},
+	}
 }
 
 // color says whether to colour the standard output (https://no-color.org).

@@ -10,6 +10,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/service"
 )
 
@@ -33,7 +34,7 @@ func TestOutputForTerminals(t *testing.T) {
 	}
 	var b bytes.Buffer
 	o := &output{Writer: &b, person: true}
-	fmt.Fprintf(o, "%s%s%s%s%s", lineUp, lineClear, colorBold+colorRed, "a\x1b[32mb", colorReset)
+	fmt.Fprintf(o, "%s%s%s%s%s", styles.LineUp, styles.LineClear, styles.Bold+styles.Red, "a\x1b[32mb", styles.Reset)
 	if got := b.String(); got != "\x1b[A\x1b[K\x1b[1m\x1b[31m"+`a\033[32mb`+"\x1b[m" {
 		t.Errorf("styles: %q", got)
 	}
@@ -61,13 +62,13 @@ func TestDrawing(t *testing.T) {
 	draw := func(drawn, width, height int) int {
 		t.Helper()
 		text, lines := drawing(all, drawn, width, height)
-		if up := strings.Count(text, lineUp); up > height-1 || up > drawn {
+		if up := strings.Count(text, styles.LineUp); up > height-1 || up > drawn {
 			t.Errorf("%d lines up of %d drawn on %d", up, drawn, height)
 		}
 		if n := strings.Count(text, "\n"); n != lines || n >= height {
 			t.Errorf("%d lines, said %d, on a terminal of %d", n, lines, height)
 		}
-		for row := range strings.Lines(strings.NewReplacer(lineUp, "", lineClear, "").Replace(text)) {
+		for row := range strings.Lines(strings.NewReplacer(styles.LineUp, "", styles.LineClear, "").Replace(text)) {
 			if len(row) > width {
 				t.Errorf("%d columns on %d: %q", len(row)-1, width, row)
 			}

@@ -1,0 +1,126 @@
+package question
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/signal"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
+	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+)
+
+// pick asks until the answer is one of some words, or their beginning. It prints the help
+// for others, and shows what changed in groups for "diff".
+func (q *Question) pick(ctx context.Context, prompt string, words []string, help string, groups ...group) (string, error) {
+	for {
+		answer, err := q.read(ctx, prompt)
+		if err != nil {
+			return "", err
+		}
+		i := slices.IndexFunc(words, func(w string) bool {
+			return answer == w || answer != "" && w != "discard" && strings.HasPrefix(w, answer)
+		})
+		switch {
+		case i < 0 && len(answer) > 1 && answer[0] == '/' && slices.Contains(words, "q"):
+			return answer, nil
+		case i < 0:
+			fmt.Fprint(q.t.Out, help)
+		case words[i] != "diff":
+			return words[i], nil
+		default:
+			if err := q.showDiff(ctx, groups...); err != nil {
+				return "", err
+			}
+		}
+	}
+}
+
+// read asks for a line.
+func (q *Question) read(ctx context.Context, prompt string) (line string, err error) {
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT)
+	defer stop()
+	fmt.Fprint(q.t.Out, q.paint(prompt, styles.Bold))
+	got := make(chan string)
+	go func() {
+		defer close(got)
+		if line, err := q.in.ReadString('\n'); line != "" || err == nil {
+			got <- line
+		}
+	}()
+	select {
+	case line, ok := <-got:
+		if ok {
+			return strings.ToLower(strings.TrimSpace(line)), nil
+		}
+		err = errNotApplied
+	case <-ctx.Done():
+		err = fail.New(fail.Failed, "interrupted")
+	}
+	fmt.Fprintln(q.t.Out)
+	return "", err
+}
+
+// oneOf asks for one of some answers, each a letter. After "q" nothing more is asked.
+func (q *Question) oneOf(ctx context.Context, what, answers string) (string, error) {
+	letters, help := strings.Split(answers, ""), ""
+	for _, l := range letters {
+		help += l + " - " + answerHelp[l] + "\n"
+	}
+	help += "/TEXT - leave this, and go to what has TEXT in its name or its lines\n"
+	answer, err := q.pick(ctx, what+" ["+strings.Join(letters, ",")+",/,?]? ", letters, help)
+	if text, ok := strings.CutPrefix(answer, "/"); ok {
+		q.search, answer = text, "n"
+	}
+	if q.quit = answer == "q"; q.quit {
+		answer = "n"
+	}
+	return answer, err
+}
+
+var answerHelp = map[string]string{
+	"y": "apply this", "n": "leave this", "a": "apply this and the rest of the file", "d": "leave this and the rest of the file",
+	"s": "go through what is in it", "q": "leave this and all that follows", "b": "go back to the question before",
+	"e": "edit the text that is applied, in $EDITOR",
+}
+
+// showDiff shows the changes of groups in a pager.
+func (q *Question) showDiff(ctx context.Context, groups ...group) error {
+	var o diff.Options
+	for _, g := range groups {
+		for _, c := range g.changes {
+			o.Paths = append(o.Paths, c.Path.String())
+		}
+	}
+	some, err := q.t.Page(func(w io.Writer) error { return diff.Write(ctx, w, q.ch.Source, q.ch.Base, q.ch.Now, o) })
+	if err == nil && !some {
+		fmt.Fprintln(q.t.Out, "no differences outside of .git")
+	}
+	return err
+}
+
+// settle asks which version of a path that both sides changed is wanted.
+func (q *Question) settle(ctx context.Context, g group) error {
+	words, choices := []string{"ours", "diff", "stop"}, map[string]gitbridge.Choice{"ours": {Leave: true}, "theirs": {Conflicts: threeway.TakeTheirs}, "merged": {Markers: true}}
+	prompt := fmt.Sprintf("%s changed on both sides: [o]urs, of %s", g.name(), gitquote.Readable(q.dir))
+	if !g.changes[0].Blocked {
+		words, prompt = append(words, "theirs"), prompt+"  [t]heirs, of the workspace"
+	}
+	if g.changes[0].Lines {
+		words, prompt = append(words, "merged"), prompt+"  [m]erged with markers"
+	}
+	answer, err := q.pick(ctx, prompt+"  [d]iff  [s]top: ", words, "", g)
+	if answer == "stop" {
+		return errNotApplied
+	}
+	q.set(g, choices[answer])
+	return err
+}

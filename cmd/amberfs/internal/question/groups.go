@@ -1,0 +1,152 @@
+package question
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+)
+
+// A group is what the question has in one line: a path, or a directory with many.
+type group struct {
+	dir     string // of many
+	whole   bool   // it is not divided: a repository, or a path whose type changes
+	git     bool   // dir is the .git of a repository
+	changes []gitbridge.Planned
+}
+
+// grouped returns the conflicts, the other changes in the order of paths, the
+// repositories, and apart from these the directories that come or go with what is in them.
+func grouped(plan []gitbridge.Planned) (groups []group, dirs []gitbridge.Planned) {
+	var repos, others []group
+	order := func(c gitbridge.Planned) string { return strings.ReplaceAll(c.Path.String(), "/", "\x00") }
+	slices.SortFunc(plan, func(a, b gitbridge.Planned) int { return strings.Compare(order(a), order(b)) })
+	rest := slices.DeleteFunc(slices.Clone(plan), func(c gitbridge.Planned) bool { return c.Conflict })
+	for _, c := range plan {
+		if c.Conflict {
+			groups = append(groups, group{changes: []gitbridge.Planned{c}})
+		}
+	}
+	for n := 1; len(rest) > 0; rest = rest[n:] {
+		c := rest[0]
+		dir := c.Path.String()
+		repo, _, git := threeway.InGit(dir + "/")
+		if git {
+			dir = repo
+		}
+		for n = 1; n < len(rest) && strings.HasPrefix(rest[n].Path.String(), dir+"/"); {
+			n++
+		}
+		switch {
+		case git:
+			repos = append(repos, group{dir: dir, whole: true, git: true, changes: rest[:n]})
+		case c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir():
+			others = append(others, group{dir: dir, whole: true, changes: rest[:n]})
+		case n > 1 && (c.A == nil || c.B == nil):
+			dirs, n = append(dirs, c), 1
+		default:
+			n = 1
+			others = append(others, group{changes: rest[:1]})
+		}
+	}
+	return slices.Concat(groups, others, repos), dirs
+}
+
+// folded joins the groups of the directories that have most below one, until at most n
+// are left or nothing can be joined. Repositories and conflicts stay alone.
+func folded(groups []group, n int, below string) []group {
+	for len(groups) > n {
+		count, most, best := map[string]int{}, 1, ""
+		for _, g := range groups {
+			for dir := path.Dir(g.foldable()); dir != below && dir != "."; dir = path.Dir(dir) {
+				count[dir]++
+				most = max(most, count[dir])
+			}
+		}
+		for dir, k := range count { // the lowest that has nearly all of the largest
+			if k > 1 && 5*k >= 4*most && (len(dir) > len(best) || len(dir) == len(best) && dir > best) {
+				best = dir
+			}
+		}
+		if best == "" {
+			break
+		}
+		rest, joined := groups[:0:0], -1
+		for _, g := range groups {
+			if !strings.HasPrefix(g.foldable(), best+"/") {
+				rest = append(rest, g)
+				continue
+			}
+			if joined < 0 {
+				joined, rest = len(rest), append(rest, group{dir: best})
+			}
+			rest[joined].changes = append(rest[joined].changes, g.changes...)
+		}
+		groups = rest
+	}
+	return groups
+}
+
+// foldable is the path of a group that may be joined with others, else "".
+func (g group) foldable() string {
+	if g.git || g.changes[0].Conflict {
+		return ""
+	}
+	return cmp.Or(g.dir, g.changes[0].Path.String())
+}
+
+func (g group) name() string {
+	if c := g.changes[0]; g.dir == "" && !isDir(c) {
+		return gitquote.Readable(c.Path.Short())
+	}
+	return gitquote.Readable(cmp.Or(g.dir, g.changes[0].Path.Short()) + "/")
+}
+
+func isDir(c gitbridge.Planned) bool { return c.B == nil && c.A.IsDir() || c.B != nil && c.B.IsDir() }
+
+// letterOf is that of git, or C for a conflict.
+func letterOf(c gitbridge.Planned) string {
+	switch {
+	case c.Conflict:
+		return "C"
+	case c.A == nil:
+		return "A"
+	case c.B == nil:
+		return "D"
+	}
+	return "M"
+}
+
+func (g group) letter() string {
+	letter := letterOf(g.changes[0])
+	if slices.ContainsFunc(g.changes, func(c gitbridge.Planned) bool { return letterOf(c) != letter }) {
+		return "M"
+	}
+	return letter
+}
+
+// counts is how many files came, changed and went.
+func (g group) counts() string {
+	n := map[string]int{}
+	for _, c := range g.changes {
+		n[letterOf(c)]++
+	}
+	var parts []string
+	for _, text := range []string{"A added", "M changed", "D deleted"} {
+		k, text := n[text[:1]], text[1:]
+		if len(parts) == 0 {
+			text = " " + english.PluralWord(k, "file", "") + text
+		}
+		if k > 0 {
+			parts = append(parts, humanize.Comma(int64(k))+text)
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,286 @@
+// Package question asks at a terminal which of the changes of a workspace are applied to a
+// directory: all, none, or some by file and by part of a file.
+package question
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
+	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+)
+
+// A Terminal is where questions are asked.
+type Terminal struct {
+	In      io.Reader
+	Out     io.Writer
+	Color   bool
+	Verbose bool // list everything
+	// Page shows in a pager what write writes, and reports whether that was anything.
+	Page func(write func(io.Writer) error) (some bool, err error)
+	// Run runs a program at the terminal.
+	Run func(*exec.Cmd) error
+}
+
+// A Question shows what an apply changes, and asks what of it is wanted.
+type Question struct {
+	Removable bool // it is about a run that can be removed
+	Left      bool // something is left
+	Discard   bool // the run is to be removed
+
+	t       Terminal
+	ch      *client.Changes
+	dir     string
+	groups  []group
+	dirs    []gitbridge.Planned // see grouped
+	leftOut int
+	in      *bufio.Reader
+
+	choices map[string]gitbridge.Choice // by path, for all below it too
+	some    bool                        // what has no choice is left
+	quit    bool
+	search  string // what is asked for next has this in its name or its lines
+}
+
+// errNotApplied ends a question without an answer.
+var errNotApplied = fail.New(fail.Failed, "nothing was applied")
+
+// New is about the plan of a dry run.
+func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *gitbridge.Applied) *Question {
+	q := &Question{t: t, ch: ch, dir: dir, in: bufio.NewReader(t.In), choices: make(map[string]gitbridge.Choice)}
+	plan.Plan = slices.DeleteFunc(plan.Plan, func(c gitbridge.Planned) bool { return c.Conflict && rule == threeway.KeepOurs })
+	for i := range plan.Plan {
+		plan.Plan[i].Conflict = plan.Plan[i].Conflict && rule == threeway.RefuseConflicts
+	}
+	q.groups, q.dirs = grouped(plan.Plan)
+	q.leftOut = plan.LeftOut
+	return q
+}
+
+// YesNo asks a question that has two answers.
+func YesNo(ctx context.Context, t Terminal, prompt string) (bool, error) {
+	q := &Question{t: t, in: bufio.NewReader(t.In)}
+	answer, err := q.read(ctx, prompt)
+	return answer == "y" || answer == "yes", err
+}
+
+// Empty reports whether nothing changed.
+func (q *Question) Empty() bool { return len(q.groups) == 0 }
+
+// maxPrinted is how many changes are listed; more are counted.
+const maxPrinted = 20
+
+// Print lists what would change: the work, the repositories, and what other programs
+// execute.
+func (q *Question) Print(ctx context.Context) error {
+	groups := q.groups
+	if !q.t.Verbose {
+		groups = folded(groups, maxPrinted, ".")
+	}
+	width, more := 0, 0
+	for _, g := range groups {
+		width = min(60, max(width, utf8.RuneCountInString(g.name())))
+	}
+	for i, g := range groups {
+		if i >= maxPrinted && !q.t.Verbose && !g.git {
+			more++
+			continue
+		}
+		text, err := q.text(ctx, g, width)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(q.t.Out, text)
+		if g.git {
+			for _, s := range subjects(q.ch.Source, g) {
+				fmt.Fprintln(q.t.Out, s)
+			}
+		}
+	}
+	if more > 0 {
+		fmt.Fprintf(q.t.Out, "and %d more\n", more)
+	}
+	if q.leftOut > 0 {
+		fmt.Fprintln(q.t.Out, LeftOut(q.leftOut))
+	}
+	for _, g := range q.groups {
+		for _, c := range g.changes {
+			if c.B != nil && runsByItself(c.Path.String()) {
+				fmt.Fprintln(q.t.Out, q.paint("careful, other programs execute this: "+gitquote.Readable(c.Path.Short()), styles.Bold+styles.Red))
+			}
+		}
+	}
+	return nil
+}
+
+func (q *Question) paint(text, color string) string {
+	if !q.t.Color {
+		return text
+	}
+	return color + text + styles.Reset
+}
+
+var letterColors = map[string]string{"A": styles.Green, "D": styles.Red, "M": styles.Cyan, "C": styles.Bold + styles.Red, "+": styles.Green, "-": styles.Red}
+
+// text is the line of a group, with its name in a column of some width.
+func (q *Question) text(ctx context.Context, g group, width int) (string, error) {
+	c, letter := g.changes[0], g.letter()
+	var parts []string
+	switch {
+	case g.git:
+		return gitText(q.ch.Source, g), nil
+	case len(g.changes) > 1:
+		parts = append(parts, g.counts())
+	case c.Conflict:
+		parts = append(parts, "changed on both sides")
+	default:
+		t, err := diff.TextOfChange(ctx, q.ch.Source, c.Change)
+		if err != nil {
+			return "", err
+		}
+		if t.Binary || t.TooLarge {
+			parts = append(parts, "binary, "+humanize.IBytes(uint64(max(t.OldSize, 0)))+" to "+humanize.IBytes(uint64(max(t.NewSize, 0))))
+		}
+		lines := map[string]int{}
+		for _, h := range t.Hunks {
+			for _, l := range h.Lines {
+				lines[l.Op]++
+			}
+		}
+		for _, op := range []string{"+", "-"} {
+			if lines[op] > 0 {
+				parts = append(parts, q.paint(fmt.Sprint(op, lines[op]), letterColors[op]))
+			}
+		}
+		if c.A != nil && c.B != nil && c.A.Type() == c.B.Type() && c.A.Mode != c.B.Mode {
+			parts = append(parts, fmt.Sprintf("mode %o to %o", c.A.Mode&0o7777, c.B.Mode&0o7777))
+		}
+	}
+	line := fmt.Sprintf("%s  %-*s  %s", q.paint(letter, letterColors[letter]), width, g.name(), strings.Join(parts, " "))
+	return strings.TrimRight(line, " "), nil
+}
+
+// Ask asks until the answer is yes or no.
+func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
+	defer func() { q.Left = q.Left || !yes }()
+	words, help, discard := []string{"yes", "no", "some", "diff"}, "", ""
+	if q.Removable {
+		words, discard = append(words, "discard"), "  discard"
+		help = "discard - apply nothing, and remove the run. It can be had back for a day\n"
+	}
+	prompt := fmt.Sprintf("apply %s to %s? [y]es  [n]ot now  [s]ome  [d]iff%s  [?]: ", english.Plural(len(q.groups), "change", "changes"), gitquote.Readable(q.dir), discard)
+	answer, err := q.pick(ctx, prompt, words, "y - apply all\nn - apply nothing now; the changes are kept"+
+		"\ns - choose files, and parts of files\nd - show the changes outside of .git\n"+help, q.groups...)
+	switch {
+	case err != nil || answer == "no":
+		return false, err
+	case answer == "discard":
+		q.Discard, err = q.confirm(ctx)
+		return false, err
+	case answer == "some":
+		return true, q.chooseSome(ctx)
+	}
+	for _, g := range q.groups {
+		if g.changes[0].Conflict {
+			if err := q.settle(ctx, g); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// manyFiles is how many changed files are not removed without a second question.
+const manyFiles = 20
+
+// confirm asks again before a run with commits or many files is removed.
+func (q *Question) confirm(ctx context.Context) (bool, error) {
+	if len(q.Commits()) == 0 && q.files() <= manyFiles {
+		return true, nil
+	}
+	answer, err := q.read(ctx, "remove "+q.Summary()+"? Type discard again: ")
+	return answer == "discard", err
+}
+
+// work is all that changed outside of repositories, without directories.
+func (q *Question) work() (g group) {
+	for _, one := range q.groups {
+		for _, c := range one.changes {
+			if !one.git && !isDir(c) {
+				g.changes = append(g.changes, c)
+			}
+		}
+	}
+	return g
+}
+
+func (q *Question) files() int { return len(q.work().changes) }
+
+// Summary counts what changed.
+func (q *Question) Summary() string {
+	var parts []string
+	if g := q.work(); len(g.changes) > 0 {
+		parts = append(parts, english.Plural(len(g.changes), "file", "files")+" ("+g.counts()+")")
+	}
+	for _, g := range q.groups {
+		if g.git {
+			parts = append(parts, gitText(q.ch.Source, g))
+		}
+	}
+	if len(parts) == 0 {
+		return english.Plural(len(q.groups)+len(q.dirs), "path", "paths")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Commits are the subjects of the commits that were made, the newest last, at most a few of
+// each repository.
+func (q *Question) Commits() (out []string) {
+	for _, g := range q.groups {
+		if g.git {
+			out = append(out, subjects(q.ch.Source, g)...)
+		}
+	}
+	return out
+}
+
+// set records what becomes of a group.
+func (q *Question) set(g group, c gitbridge.Choice) {
+	q.Left = q.Left || c.Leave
+	if g.whole {
+		q.choices[g.dir] = c
+	}
+	for _, p := range g.changes {
+		q.choices[p.Path.String()] = c
+	}
+}
+
+// Choose is for gitbridge.ApplyOptions.
+func (q *Question) Choose(p string) gitbridge.Choice {
+	for ; p != "."; p = path.Dir(p) {
+		if c, ok := q.choices[p]; ok {
+			return c
+		}
+	}
+	return gitbridge.Choice{Leave: q.some}
+}
+
+// LeftOut counts what an apply passes over.
+func LeftOut(n int) string {
+	return english.Plural(n, "path", "paths") + " left out (.amberignore, and what amberfs wrote for agents)"
+}

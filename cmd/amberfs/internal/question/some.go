@@ -1,0 +1,233 @@
+package question
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
+	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/env"
+)
+
+// chooseSome asks for each change. It is errNotApplied if none was chosen.
+func (q *Question) chooseSome(ctx context.Context) error {
+	q.some = true
+	var past [][]group
+	for todo := folded(q.groups, maxPrinted, "."); len(todo) > 0; {
+		g, now := todo[0], todo
+		todo = todo[1:]
+		if q.quit || q.search != "" && !q.matches(ctx, g) {
+			q.set(g, gitbridge.Choice{Leave: true})
+			continue
+		}
+		q.search = ""
+		answer, err := q.askGroup(ctx, g)
+		switch {
+		case err != nil:
+			return err
+		case answer == "b" && len(past) > 0:
+			todo, past = past[len(past)-1], past[:len(past)-1]
+			continue
+		case answer == "b":
+			todo = now
+			continue
+		case answer == "s":
+			parts, _ := grouped(g.changes)
+			todo = append(folded(parts, maxPrinted, g.dir), todo...)
+		}
+		past = append(past, now)
+	}
+	// New directories come with what is chosen in them, and those that are gone go if
+	// nothing in them is left.
+	taken, left := map[string]bool{}, map[string]bool{}
+	for p, c := range q.choices {
+		for ; p != "."; p = path.Dir(p) {
+			map[bool]map[string]bool{false: taken, true: left}[c.Leave][p] = true
+		}
+	}
+	if len(taken) == 0 {
+		return errNotApplied
+	}
+	for _, d := range q.dirs {
+		p := d.Path.String()
+		q.choices[p] = gitbridge.Choice{Leave: d.A == nil && !taken[p] || d.B == nil && left[p]}
+	}
+	return nil
+}
+
+// askGroup asks for a group and records the choice, unless the answer is to split it or to go
+// back.
+func (q *Question) askGroup(ctx context.Context, g group) (answer string, err error) {
+	c := g.changes[0]
+	if c.Conflict {
+		return "", q.settle(ctx, g)
+	}
+	answers := "ynbq"
+	if len(g.changes) > 1 && !g.whole {
+		answers = "ynsbq"
+	} else if !g.whole {
+		t, err := diff.TextOfChange(ctx, q.ch.Source, c.Change)
+		if err != nil {
+			return "", err
+		}
+		if c.A != nil && c.B != nil && c.A.IsRegular() && c.B.IsRegular() && len(t.Hunks) > 0 {
+			return q.askHunks(ctx, g, t.Hunks)
+		}
+		q.printHunks(t.Hunks)
+		if len(t.Hunks) > 0 && c.B != nil && c.B.IsRegular() {
+			answers = "ynebq"
+		}
+	}
+	text, err := q.text(ctx, g, 0)
+	if err != nil {
+		return "", err
+	}
+	answer, err = q.oneOf(ctx, "apply "+text, answers)
+	switch {
+	case err != nil || answer == "s" || answer == "b":
+	case answer == "e":
+		err = q.edit(g)
+	default:
+		q.set(g, gitbridge.Choice{Leave: answer == "n"})
+	}
+	return answer, err
+}
+
+func (q *Question) printHunks(hunks []diff.Hunk) {
+	out := q.t.Out
+	if q.t.Color {
+		out = &styles.Patch{W: out, Hunks: true}
+	}
+	for _, h := range hunks {
+		fmt.Fprintf(out, "@@ -%d,%d +%d,%d @@ %s\n", h.OldStart, h.OldLines, h.NewStart, h.NewLines, h.Section)
+		for _, l := range h.Lines {
+			fmt.Fprintf(out, "%s%s\n", l.Op, l.Text)
+		}
+	}
+}
+
+// askHunks asks for the hunks of a text file.
+func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (string, error) {
+	fmt.Fprintln(q.t.Out, q.paint(g.name(), styles.Bold))
+	taken, answer := make([]bool, len(hunks)), ""
+	for i := 0; i < len(hunks); i++ {
+		if answer != "a" && answer != "d" && !q.quit && q.search == "" {
+			q.printHunks(hunks[i : i+1])
+			var err error
+			answer, err = q.oneOf(ctx, fmt.Sprintf("apply part %d of %d", i+1, len(hunks)), "ynadebq")
+			switch {
+			case err != nil:
+				return "", err
+			case answer == "e":
+				return "", q.edit(g)
+			case answer == "b" && i == 0:
+				return "b", nil
+			case answer == "b":
+				i -= 2
+				continue
+			}
+		}
+		taken[i] = (answer == "y" || answer == "a") && q.search == ""
+	}
+	var chosen []diff.Hunk
+	for i, h := range hunks {
+		if taken[i] {
+			chosen = append(chosen, h)
+		}
+	}
+	if len(chosen) == 0 || len(chosen) == len(hunks) {
+		q.set(g, gitbridge.Choice{Leave: len(chosen) == 0})
+		return "", nil
+	}
+	c := g.changes[0]
+	var sides [2]string
+	for i, n := range []io.Reader{c.A.Content.Reader(q.ch.Source.Files), c.B.Content.Reader(q.ch.Source.Files)} {
+		b, err := io.ReadAll(n)
+		if err != nil {
+			return "", err
+		}
+		sides[i] = string(b)
+	}
+	q.set(g, gitbridge.Choice{Text: withHunks(sides[0], sides[1], chosen)})
+	q.Left = true
+	return "", nil
+}
+
+// withHunks is the text before with some of the hunks that lead to the text after.
+func withHunks(before, after string, hunks []diff.Hunk) []byte {
+	a, b := strings.SplitAfter(before, "\n"), strings.SplitAfter(after, "\n")
+	out, at := []byte{}, 0
+	for _, h := range hunks {
+		out = append(out, strings.Join(a[at:h.OldStart-1], "")...)
+		out = append(out, strings.Join(b[h.NewStart-1:h.NewStart-1+h.NewLines], "")...)
+		at = h.OldStart - 1 + h.OldLines
+	}
+	return append(out, strings.Join(a[at:], "")...)
+}
+
+// matches reports whether a group has the text that is looked for.
+func (q *Question) matches(ctx context.Context, g group) bool {
+	for _, c := range g.changes {
+		if strings.Contains(strings.ToLower(c.Path.String()), q.search) {
+			return true
+		}
+		t, err := diff.TextOfChange(ctx, q.ch.Source, c.Change)
+		if err != nil {
+			continue
+		}
+		for _, h := range t.Hunks {
+			if slices.ContainsFunc(h.Lines, func(l diff.Line) bool {
+				return l.Op != " " && strings.Contains(strings.ToLower(l.Text), q.search)
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// edit lets the user change the text that a file gets.
+func (q *Question) edit(g group) error {
+	c := g.changes[0]
+	text, err := io.ReadAll(c.B.Content.Reader(q.ch.Source.Files))
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp("", "amberfs-*-"+path.Base(c.Path.String()))
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if _, err = f.Write(text); err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return err
+	}
+	editor := cmp.Or(env.Get("VISUAL"), env.Get("EDITOR"), "vi")
+	cmd := exec.Command("sh", "-c", editor+` "$1"`, "sh", f.Name())
+	if err := q.t.Run(cmd); err != nil {
+		fmt.Fprintf(q.t.Out, "the editor failed: %v\n", err)
+		return nil
+	}
+	edited, err := os.ReadFile(f.Name())
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(edited, text) {
+		q.set(g, gitbridge.Choice{Text: edited})
+		q.Left = true
+	} else {
+		q.set(g, gitbridge.Choice{})
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package styles
+
+import (
+	"bytes"
+	"io"
+	"slices"
+)
+
+// Patch colours a patch that is written to it.
+type Patch struct {
+	W       io.Writer
+	Hunks   bool // it has begun; before, there can be a list of files
+	inHunk  bool
+	partial []byte
+}
+
+func (p *Patch) Write(b []byte) (int, error) {
+	p.partial = append(p.partial, b...)
+	for {
+		i := bytes.IndexByte(p.partial, '\n')
+		if i < 0 {
+			return len(b), nil
+		}
+		if err := p.line(p.partial[:i]); err != nil {
+			return 0, err
+		}
+		p.partial = p.partial[i+1:]
+	}
+}
+
+// Flush writes what has no newline yet.
+func (p *Patch) Flush() error {
+	if len(p.partial) == 0 {
+		return nil
+	}
+	err := p.line(p.partial)
+	p.partial = nil
+	return err
+}
+
+func (p *Patch) line(l []byte) error {
+	_, err := p.W.Write(append(p.paint(l), '\n'))
+	return err
+}
+
+// paint colours one line of a patch. Inside a hunk only the first byte counts: a removed
+// line "-- x" must not look like a header.
+func (p *Patch) paint(l []byte) []byte {
+	c := ""
+	switch {
+	case bytes.HasPrefix(l, []byte("diff --git ")):
+		p.Hunks, p.inHunk = true, false
+		c = Bold
+	case !p.Hunks: // a list of files
+		return slices.Clone(l)
+	case bytes.HasPrefix(l, []byte("@@ ")):
+		p.inHunk = true
+		c = Cyan
+	case !p.inHunk:
+		c = Bold
+	case bytes.HasPrefix(l, []byte("+")):
+		c = Green
+	case bytes.HasPrefix(l, []byte("-")):
+		c = Red
+	default:
+		return slices.Clone(l)
+	}
+	return []byte(c + string(l) + Reset)
+}

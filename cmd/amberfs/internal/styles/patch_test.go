@@ -1,0 +1,43 @@
+package styles
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestPatch(t *testing.T) {
+	var out strings.Builder
+	d := &Patch{W: &out}
+	patch := "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n--- x\n+++ y\n same\ndiff --git a/g b/g\n--- a/g\n"
+	for _, part := range []string{patch[:30], patch[30:31], patch[31:]} {
+		if _, err := d.Write([]byte(part)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	var colors []string
+	for _, l := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
+		c := ""
+		for _, k := range []string{Bold, Red, Green, Cyan} {
+			if strings.HasPrefix(l, k) {
+				c = k
+			}
+		}
+		colors = append(colors, c)
+	}
+	// A removed line "-- x" inside a hunk is red, not a header.
+	want := []string{Bold, Bold, Bold, Cyan, Red, Green, "", Bold, Bold}
+	if !slices.Equal(colors, want) {
+		t.Errorf("colours %q, want %q", colors, want)
+	}
+	plain := out.String()
+	for _, k := range []string{Bold, Red, Green, Cyan, Reset} {
+		plain = strings.ReplaceAll(plain, k, "")
+	}
+	if plain != patch {
+		t.Errorf("the text changed: %q", plain)
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/steps"
 )
 
 // uncoverRest is the time between two looks at the mount tables for names in beneath.
@@ -85,23 +84,6 @@ func mountPoints(s *snapshot.Store, at string) func(view uint32) []string {
 	return func(view uint32) []string {
 		return slices.DeleteFunc(inView(s, view, all), func(path string) bool { return path == "" })
 	}
-}
-
-// layers returns the layers of overlays in a view of the file system at a path, as paths
-// from the root of the view. The relative ones may be in any view.
-func layers(s *snapshot.Store, at string, view uint32) steps.Layers {
-	l := steps.Layers(mounts.LayersIn(at))
-	for i, beside := range l.Relative {
-		l.Relative[i] = slices.DeleteFunc(beside, func(p string) bool {
-			in := strings.Index("/"+p, "/"+naming.ForksDir+"/")
-			if in >= 0 {
-				l.Paths = append(l.Paths, p[in:]) // most likely of main
-			}
-			return in >= 0
-		})
-	}
-	l.Paths = inView(s, view, l.Paths)
-	return l
 }
 
 // inView returns those paths from the root of main that lead into a view, as paths from the

@@ -13,7 +13,6 @@ import (
 
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/steps"
 )
 
 // maxIO is the largest READ and WRITE, in bytes.
@@ -64,13 +63,11 @@ func serve(o Options, fd int) (*Server, error) {
 	n.mountPoints = func() func(uint32) []string { return mountPoints(o.Store, o.Mountpoint) }
 	n.mayEpoch = func() bool {
 		// An overlay looks no name up again: all that it has would be outdated.
-		l := mounts.LayersIn(o.Mountpoint)
-		overlaid := fs.overlaid.Load() || len(l.Paths)+len(l.Relative) > 0
+		overlaid := fs.overlaid.Load() || mounts.Overlaid()
 		return minor >= epochMinor && !overlaid && len(n.mountPoints()(anyView)) == 0
 	}
 	fs.forest.SetMountPoints(func(view uint32) []string { return n.mountPoints()(view) })
 	fs.forest.SetHeld(fs.lookups.held)
-	fs.opts.Store.SetLayers(func(view uint32) steps.Layers { return layers(o.Store, o.Mountpoint, view) })
 	fs.opts.Store.OnInvalidate(func(inv live.Invalidation) {
 		n.invalidate(inv)
 		if len(inv.Entries) > 0 { // they are of one view

@@ -46,7 +46,6 @@ const maxActors = 4 << 20
 // A change is a restore or a merge of which the steps are known.
 type change struct {
 	w        *Workspace
-	now      *tree.State
 	edit     *live.Edit // nil for a dry run
 	steps    []live.Step
 	graft    live.Graft
@@ -70,8 +69,8 @@ func (c change) make(ctx context.Context) (out outcome, err error) {
 	s := c.w.store
 	out.steps = c.steps
 	out.Changed, out.Paths, out.More = steps.Listed(c.steps)
-	if err := checkLayers(c.w, c.now, c.steps); err != nil || len(c.steps) == 0 && c.dir == "" || c.edit == nil {
-		return out, err
+	if len(c.steps) == 0 && c.dir == "" || c.edit == nil {
+		return out, nil
 	}
 	if c.stored {
 		if err := s.cas.Commit(); err != nil {
@@ -104,29 +103,6 @@ func (o *outcome) report(w *Workspace, from string, c live.Caller) {
 			w.store.event(Event{Workspace: w.rec.View, Action: "restored", Path: p.Path, From: from, Size: step.Size, Detail: p.Action}, c)
 		}
 	}
-}
-
-// checkLayers refuses steps that change layers of mounted overlays.
-func checkLayers(w *Workspace, now *tree.State, all []live.Step) error {
-	if len(all) == 0 {
-		return nil
-	}
-	check := layerCheck(w, now, "")
-	for i := range all {
-		if err := check.Step(&all[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// layerCheck returns what checks steps below a path.
-func layerCheck(w *Workspace, now *tree.State, prefix string) *steps.LayerCheck {
-	var l steps.Layers
-	if list := w.store.hooks.layers.Load(); list != nil {
-		l = (*list)(w.rec.View)
-	}
-	return l.Check(w.store.src, now, prefix)
 }
 
 // graft makes steps in the edited workspace of a record, and fills the record in. If

@@ -73,11 +73,6 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		}
 		o.Image.Merged = here.Dir.Len() > 0
 	}
-	if check := layerCheck(w, over.Base, prefix); check.Any() {
-		if err := over.Walk(ctx, s.src, check.Step); err != nil {
-			return GraftResult{}, err
-		}
-	}
 	seal := s.sealsEdit(ctx, &r)
 	if err := seal(over.Base.Clone()); err != nil {
 		return GraftResult{}, err

@@ -5,14 +5,12 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/steps"
 )
 
 // hooks are called when something happens, without a lock held.
 type hooks struct {
 	invalidate atomic.Pointer[func(live.Invalidation)]
 	event      atomic.Pointer[func(Event, live.Caller)]
-	layers     atomic.Pointer[func(view uint32) steps.Layers]
 }
 
 type Event = events.Event
@@ -24,9 +22,6 @@ func (s *Store) OnInvalidate(fn func(live.Invalidation)) { s.hooks.invalidate.St
 // that a restore, a merge or an import changed, without a lock held. Beside events.Actions
 // there is the action "ended", of a workspace that no longer exists.
 func (s *Store) OnEvent(fn func(Event, live.Caller)) { s.hooks.event.Store(&fn) }
-
-// SetLayers sets what lists the directories of a view that mounted overlays have as layers.
-func (s *Store) SetLayers(fn func(view uint32) steps.Layers) { s.hooks.layers.Store(&fn) }
 
 func (s *core) tell(inv live.Invalidation) {
 	if fn := s.hooks.invalidate.Load(); fn != nil && !inv.Empty() {

@@ -143,7 +143,7 @@ func (c change) merge(ctx context.Context, p *threeway.Plan, dryRun bool) (outco
 	if dryRun {
 		c.edit = nil
 	}
-	c.now, c.graft.Now, c.stored = p.Ours, p.Now, p.Stored
+	c.graft.Now, c.stored = p.Now, p.Stored
 	out, err := c.make(ctx)
 	out.conflicts = p.Conflicts
 	return out, err

@@ -143,20 +143,21 @@ func (s *core) edited(ctx context.Context, now *tree.State, paths []string, o Re
 func (w *Workspace) restore(ctx context.Context, sn *snap, to *steps.Restore, o RestoreOptions) (out outcome, err error) {
 	s := w.store
 	c := change{w: w, stored: o.Edit != nil}
+	var now *tree.State
 	if o.DryRun {
-		c.now, err = w.State()
+		now, err = w.State()
 	} else if c.edit, err = s.forest.As(o.Caller.Actor).Edit(ctx, w.rec.View); err == nil {
 		defer c.edit.End()
-		c.now = c.edit.Base()
+		now = c.edit.Base()
 	}
 	if err != nil {
 		return out, err
 	}
-	defer s.Hold(c.now)()
+	defer s.Hold(now)()
 	if o.Edit == nil {
-		c.steps, err = to.Steps(ctx, s.src, c.now, o.List)
+		c.steps, err = to.Steps(ctx, s.src, now, o.List)
 	} else {
-		c.steps, err = s.edited(ctx, c.now, to.Paths, o)
+		c.steps, err = s.edited(ctx, now, to.Paths, o)
 	}
 	if err != nil {
 		return out, err

@@ -132,6 +132,14 @@ func on(text []byte, major, minor int) (paths []string) {
 	return paths
 }
 
+// Overlaid reports whether this mount namespace has an overlay, beside its root.
+func Overlaid() bool {
+	overlays, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return m.FSType != "overlay" || m.Mountpoint == "/", false
+	})
+	return err != nil || len(overlays) > 0
+}
+
 // Privileged reports whether this process may mount without a helper.
 func Privileged() bool {
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -5,6 +5,5 @@ package arch
 // scripts/fresh: they need another kernel, or hardware. Keys are packages and tests,
 // with the wildcards of path.Match.
 var MaySkip = map[string]string{
-	"tests/posix TestEditsBelowOverlay/200_layers": "Linux 6.8, for layers by file descriptor",
-	"tests/powercut Test*":                         "a kernel that can shut an ext4 down",
+	"tests/powercut Test*": "a kernel that can shut an ext4 down",
 }

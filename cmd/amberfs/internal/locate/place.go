@@ -3,13 +3,13 @@ package locate
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -107,5 +107,24 @@ func Resolve(table []Mount, p string) string {
 	for _, m := range table {
 		points[m.Mountpoint] = points[m.Mountpoint] || m.FSType == FSType
 	}
-	return mounts.Resolve(p, func(at string) bool { return !points["/"] && !points[at] })
+	const maxLinks = 40 // as the kernel
+	rest, at := strings.Split(path.Clean(p), "/"), "/"
+	for links := 0; len(rest) > 0 && links < maxLinks; {
+		next := path.Join(at, rest[0])
+		rest = rest[1:]
+		if points["/"] || points[next] {
+			return path.Join(next, path.Join(rest...))
+		}
+		target, err := os.Readlink(next)
+		if err != nil { // it is no link, or does not exist yet
+			at = next
+			continue
+		}
+		links++
+		if path.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return path.Join(at, path.Join(rest...))
 }

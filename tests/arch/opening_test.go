@@ -30,7 +30,6 @@ var opensOther = map[string]string{
 	"internal/scratch/scratch.go": "a temporary directory of this user, by O_NOFOLLOW",
 	"snapshot/storedir/lock.go":   "/proc",
 	"internal/mounts/mounts.go":   "/proc",
-	"internal/mounts/overlay.go":  "/proc",
 	"internal/process/process.go": "/proc",
 	"remote/backend/http.go":      "a file that the user's environment names",
 	"remote/known/trust.go":       "the user's own state directory",

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
@@ -120,7 +121,7 @@ func (a *app) settle(ctx context.Context, c *client.Client, dir, store string) {
 
 // applyKept applies a run to its directory, or to another one.
 func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask asking, o gitbridge.ApplyOptions) error {
-	return a.onRunOf(ctx, dir, run, func(r *runRow, c *client.Client) error {
+	return a.onRunOf(ctx, dir, run, func(r *runs.Run, c *client.Client) error {
 		to := cmp.Or(dir, r.Dir)
 		done, left, err := a.applyFrom(ctx, c, snapshot, to, ask, o)
 		if done == nil {
@@ -130,7 +131,7 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 			a.settle(ctx, c, r.Dir, r.Store)
 		}
 		if !left && !o.DryRun && snapshot == "" && o.Conflicts != threeway.KeepOurs && to == r.Dir {
-			err = markRun(ctx, a, r.Store, r.Name, r.Command, service.RunApplied)
+			err = runs.Mark(ctx, a.command, r.Store, r.Name, r.Command, service.RunApplied)
 		} else if left {
 			a.note("the rest of the run %s is kept", r.Name)
 		}

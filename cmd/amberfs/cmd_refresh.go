@@ -33,7 +33,7 @@ changed. "amberfs undo" undoes the refresh.`,
 		Args: args(0, 1, "perhaps a DIR"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if run != "" {
-				return a.onRun(cmd.Context(), run, func(r *runRow, c *client.Client) error {
+				return a.onRun(cmd.Context(), run, func(r *runs.Run, c *client.Client) error {
 					return a.refreshWorkspace(cmd.Context(), c, r.Dir, r.Store, req)
 				})
 			}

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 
 	"github.com/moby/sys/mountinfo"
@@ -16,8 +13,6 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -205,8 +200,17 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	var left bool // some changes were left
 	var notApplied error
 	var unfinished bool // some were neither applied nor declined
-	status, err := sandbox.Outer(cmd.Context(), c, temp, s, func(c *sandbox.Config) error { return a.prepare(cmd.Context(), p, c, "") },
+	var before *began
+	status, err := sandbox.Outer(cmd.Context(), c, temp, s,
+		func(c *sandbox.Config) error {
+			err := a.prepare(cmd.Context(), p, c, "")
+			if err == nil {
+				before = a.begin(cmd.Context(), *c)
+			}
+			return err
+		},
 		func(started, served bool) error {
+			defer before.close() // the daemon ends with the last connection
 			unfinished = started && apply != ""
 			if !started || !served { // which was reported
 				return nil
@@ -216,8 +220,8 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 			case err == nil && apply != "":
 				left, notApplied = a.applyRun(c, from, map[string]asking{applyAsk: askInRun}[apply])
 				unfinished = left || notApplied != nil
-			case c.Temp != "":
-				a.noteDiscarded(cmd.Context(), c)
+			case apply == "":
+				before.end(cmd.Context())
 			}
 			return err
 		})
@@ -230,16 +234,6 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 		a.note("%v", notApplied)
 	}
 	return a.statusOf(status, err)
-}
-
-// noteDiscarded says how much goes with a temporary store.
-func (a *app) noteDiscarded(ctx context.Context, c sandbox.Config) {
-	var d service.Diffed
-	p := locate.Place{Store: c.Store, Mount: &mountinfo.Info{Mountpoint: c.Mountpoint}}
-	err := a.askIn(context.WithoutCancel(ctx), p, c.Fork, service.Changes{A: "base", Limit: 1}, &d)
-	if err == nil && d.Files > 0 {
-		a.note("%s changed; nothing is kept of them", plural(d.Files, "file", "files"))
-	}
 }
 
 func (a *app) noteOnlyRoot(why string) {
@@ -257,91 +251,4 @@ func (a *app) statusOf(status int, err error) error {
 		a.note("%v", err)
 	}
 	return exitCode(status)
-}
-
-// runHere runs a program in the workspace that the command stands in, or in a fork of it.
-func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, from string) error {
-	dir, err := a.cwd()
-	if err != nil {
-		return err
-	}
-	if c.Fork != "" {
-		root, ok := p.Root()
-		if !ok {
-			return fail.New(fail.Usage, "the root of the workspace is not mounted here")
-		}
-		dir = filepath.Join(root, naming.ForksDir, c.Fork)
-	}
-	if err := a.prepare(ctx, p, &c, from); err != nil {
-		return err
-	}
-	runtime.LockOSThread() // for good: it starts nothing with rights any more
-	var cmd *exec.Cmd
-	if c.Root {
-		a.noteOnlyRoot("an ordinary user has mounted it. With STORE, while that is not mounted, run --root maps other ids too")
-		cmd, err = sandbox.InRoot(context.WithoutCancel(ctx), dir, c.Command, c.Image)
-	} else {
-		cmd, err = exec.Command(c.Command[0], c.Command[1:]...), sandbox.NoNewPrivileges()
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PWD="+dir)
-	}
-	if err != nil {
-		return err
-	}
-	status, err := sandbox.Foreground(ctx, cmd)
-	if err == nil {
-		err = a.snapshotAfter(ctx, p, c)
-	}
-	return a.statusOf(status, err)
-}
-
-// askIn asks in a fork of the workspace of a place, or in that itself.
-func (a *app) askIn(ctx context.Context, p locate.Place, fork string, args, result any) error {
-	if fork != "" {
-		p.Workspace = append(slices.Clone(p.Workspace), fork)
-	}
-	return a.ask(ctx, p, args, result)
-}
-
-// prepare does what comes before the program of a run: it creates the fork, from a
-// snapshot if it is named, and registers the actor.
-func (a *app) prepare(ctx context.Context, p locate.Place, c *sandbox.Config, from string) error {
-	if c.Fork != "" {
-		err := a.ask(ctx, p, service.Fork{Name: c.Fork, Snapshot: from}, nil)
-		if err != nil && fail.KindOf(err) != fail.Exists {
-			return err
-		}
-	}
-	if c.After != "" && a.askIn(ctx, p, c.Fork, service.Show{Name: c.After}, nil) == nil {
-		return fail.New(fail.Exists, "snapshot %q exists", c.After).WithHint("choose another name after --snapshot-after")
-	}
-	if c.Actor != "" {
-		err := sandbox.AdoptOrphans()
-		if err == nil {
-			err = a.ask(ctx, p, service.Actor{Name: c.Actor}, nil)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if !c.Root {
-		return nil
-	}
-	var found service.FoundImage
-	err := a.askIn(ctx, p, c.Fork, service.GetImage{}, &found)
-	c.Image = found.Image
-	return err
-}
-
-// snapshotAfter takes the snapshot at the end of a run. A signal that ended the program does
-// not cancel it.
-func (a *app) snapshotAfter(ctx context.Context, p locate.Place, c sandbox.Config) error {
-	if c.After == "" {
-		return nil
-	}
-	var made snapshot.Info
-	err := a.askIn(context.WithoutCancel(ctx), p, c.Fork, service.Snapshot{Name: c.After, Wait: true}, &made)
-	if err == nil {
-		a.note("snapshot %s created: %s", made.Name, made.ID)
-	}
-	return err
 }

@@ -3,21 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
@@ -34,8 +28,8 @@ func runsCommand(a *app) *cobra.Command {
 		Long: `Lists what "amberfs run" keeps: name, directory, age, state (running, kept or applied),
 changed files and unshared bytes, separated by tabs.
 
-Runs that are applied or unchanged are removed 14 days after their last use. All others
-are kept until you remove them.
+Runs that are applied or unchanged are removed 14 days after their last use, by the next
+run or runs. All others are kept until you remove them.
 
 Runs are below $XDG_STATE_HOME/amberfs/runs (AMBERFS_RUNS). All runs of a directory are
 forks in one store.`,
@@ -44,12 +38,12 @@ forks in one store.`,
   amberfs apply --run project-1`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, err := a.allRuns(cmd.Context())
+			rows, err := a.runs().All(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if !all {
-				rows = slices.DeleteFunc(rows, func(r runRow) bool { return r.State == service.RunRemoved })
+				rows = slices.DeleteFunc(rows, func(r runs.Run) bool { return r.State == service.RunRemoved })
 			}
 			return a.print(rows, func() { a.printRows(runRows(rows)) })
 		},
@@ -62,7 +56,7 @@ forks in one store.`,
 	return cmd
 }
 
-func runRows(all []runRow) [][]string {
+func runRows(all []runs.Run) [][]string {
 	if len(all) == 0 {
 		return [][]string{{"no runs"}}
 	}
@@ -92,7 +86,7 @@ does.`,
 		Args:    args(0, 1, "perhaps a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			ctx := cmd.Context()
-			return a.onRunOf(ctx, "", strings.Join(argv, ""), func(_ *runRow, c *client.Client) error {
+			return a.onRun(ctx, strings.Join(argv, ""), func(_ *runs.Run, c *client.Client) error {
 				ch, err := c.Changes(ctx, "")
 				if err != nil {
 					return err
@@ -129,7 +123,7 @@ func runsRemoveCommand(a *app) *cobra.Command {
 			}
 			ctx := cmd.Context()
 			for _, name := range argv {
-				if err := a.onRun(ctx, name, func(r *runRow, c *client.Client) error {
+				if err := a.onRun(ctx, name, func(r *runs.Run, c *client.Client) error {
 					if r.State == service.RunRunning {
 						return fail.New(fail.Busy, "the run %s is running", r.Name).WithHint("end its program first")
 					}
@@ -151,7 +145,7 @@ func runsRemoveCommand(a *app) *cobra.Command {
 }
 
 // sure asks whether a run is to be removed.
-func (a *app) sure(ctx context.Context, r *runRow, c *client.Client) (bool, error) {
+func (a *app) sure(ctx context.Context, r *runs.Run, c *client.Client) (bool, error) {
 	ch, err := c.Changes(ctx, "")
 	if err != nil {
 		return false, err
@@ -167,7 +161,7 @@ func (a *app) sure(ctx context.Context, r *runRow, c *client.Client) (bool, erro
 
 // removeRun marks a run as removed. It goes a day later.
 func (a *app) removeRun(ctx context.Context, store, name string) error {
-	err := markRun(ctx, a, store, name, "", service.RunRemoved)
+	err := runs.Mark(ctx, a.command, store, name, "", service.RunRemoved)
 	if err == nil {
 		a.note("the run %s is removed\n\tfor a day it can be had back: amberfs runs restore %s", name, name)
 	}
@@ -182,11 +176,11 @@ func runsRestoreCommand(a *app) *cobra.Command {
 		Example: `  amberfs runs restore project-1`,
 		Args:    args(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			return a.onRun(cmd.Context(), argv[0], func(r *runRow, _ *client.Client) error {
+			return a.onRun(cmd.Context(), argv[0], func(r *runs.Run, _ *client.Client) error {
 				if r.State != service.RunRemoved {
 					return fail.New(fail.Exists, "the run %s was not removed", r.Name)
 				}
-				err := markRun(cmd.Context(), a, r.Store, r.Name, r.Command, service.RunKept)
+				err := runs.Mark(cmd.Context(), a.command, r.Store, r.Name, r.Command, service.RunKept)
 				if err == nil {
 					a.printf("the run %s is kept\n", r.Name)
 				}
@@ -201,8 +195,8 @@ func runsPruneCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune [--yes] [--dry-run]",
 		Short: "Remove the runs that are applied, and copies without runs",
-		Long: `Deletes runs that are applied, unchanged or removed, and stores without runs. At a
-terminal, it asks.`,
+		Long: `Deletes runs that are applied, unchanged or removed, and stores without runs. It lists
+them with the space that each frees. At a terminal, it asks.`,
 		Example: `  amberfs runs prune`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -217,211 +211,65 @@ terminal, it asks.`,
 	return cmd
 }
 
-// Pruned is what runs prune removes.
-type pruned struct {
-	Runs   []runRow `json:"runs"`
-	Stores []string `json:"stores"`
-	Bytes  int64    `json:"bytes"`
-	DryRun bool     `json:"dry_run,omitempty"`
-}
-
 func (a *app) prune(ctx context.Context, yes, dryRun bool) error {
-	root, err := runs.Root()
+	p, err := a.runs().Prunable(ctx)
 	if err != nil {
 		return err
 	}
-	rows, err := a.allRuns(ctx)
-	if err != nil {
-		return err
-	}
-	stores, err := runs.Stores(root)
-	if err != nil {
-		return err
-	}
-	out := pruned{Runs: []runRow{}, Stores: []string{}, DryRun: dryRun}
-	used := make(map[string]bool)
-	for _, r := range rows {
-		if r.State == service.RunRunning || r.State == service.RunKept && (r.Changed > 0 || r.More) {
-			used[r.Store] = true
-			continue
-		}
-		out.Runs = append(out.Runs, r)
-		out.Bytes += r.Bytes
-	}
-	for _, s := range stores {
-		if !used[s] {
-			out.Stores = append(out.Stores, s)
-			out.Bytes += diskUsage(s)
-		}
-	}
-	if len(out.Runs)+len(out.Stores) == 0 || dryRun {
-		return a.print(out, func() { a.printf("%s", prunedText(out)) })
+	p.DryRun = dryRun
+	if p.Empty() || dryRun {
+		return a.print(p, func() { a.printf("%s", prunedText(p)) })
 	}
 	if !yes {
-		fmt.Fprint(a.stderr, prunedText(pruned{Runs: out.Runs, Stores: out.Stores, Bytes: out.Bytes, DryRun: true}))
+		would := p
+		would.DryRun = true
+		fmt.Fprint(a.stderr, prunedText(would))
 		if sure, err := question.YesNo(ctx, a.terminal(), "remove them? [y/N]: "); err != nil || !sure {
 			return err
 		}
 	}
-	for _, r := range out.Runs {
-		if slices.Contains(out.Stores, r.Store) {
-			continue
-		}
-		if err := a.onStore(ctx, r.Store, func(main *client.Client) error {
-			return main.Do(ctx, service.DeleteFork{Name: r.Name, Discard: true}, client.Exchange{}, nil)
-		}); err != nil {
-			return err
-		}
+	if p, err = a.runs().Prune(ctx, p); err != nil {
+		return err
 	}
-	for _, s := range out.Stores {
-		if err := daemon.Remove(s); err != nil {
-			return err
-		}
-	}
-	return a.print(out, func() { a.printf("%s", prunedText(out)) })
+	return a.print(p, func() { a.printf("%s", prunedText(p)) })
 }
 
-func prunedText(p pruned) string {
-	if len(p.Runs)+len(p.Stores) == 0 {
+func prunedText(p runs.Pruned) string {
+	if p.Empty() {
 		return "nothing to remove\n"
 	}
-	did := "removed"
+	did, freed := "removed", "freed"
 	if p.DryRun {
-		did = "to remove:"
+		did, freed = "to remove:", "to free"
 	}
-	text := fmt.Sprintf("%s %s and %s, %s\n", did, plural(len(p.Runs), "run", "runs"), plural(len(p.Stores), "copy", "copies"), bytesText(p.Bytes))
+	text := fmt.Sprintf("%s %s and %s, %s %s\n", did, plural(len(p.Runs), "run", "runs"), plural(len(p.Stores), "copy", "copies"), bytesText(p.Bytes), freed)
 	for _, r := range p.Runs {
-		text += r.Name + "\t" + quote(r.Dir) + "\t" + r.State + "\n"
+		text += r.Name + "\t" + quote(r.Dir) + "\t" + r.State + "\t" + bytesText(r.Bytes) + "\n"
+	}
+	for _, s := range p.Stores {
+		text += "copy\t" + quote(s) + "\n"
 	}
 	return text
 }
 
-func diskUsage(dir string) (n int64) {
-	_ = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
-		if err == nil && e.Type().IsRegular() {
-			if i, err := e.Info(); err == nil {
-				n += i.Size()
-			}
-		}
-		return nil
-	})
-	return n
-}
+// runs finds runs.
+func (a *app) runs() *runs.Finder { return &runs.Finder{Command: a.command, Note: a.note} }
 
-// allRuns lists the runs of all directories, the newest first.
-func (a *app) allRuns(ctx context.Context) ([]runRow, error) {
-	root, err := runs.Root()
-	if err != nil {
-		return nil, err
-	}
-	stores, err := runs.Stores(root)
-	if err != nil {
-		return nil, err
-	}
-	rows := []runRow{}
-	var mu sync.Mutex
-	var g errgroup.Group
-	g.SetLimit(4)
-	for _, store := range stores {
-		g.Go(func() error {
-			err := a.onStore(ctx, store, func(main *client.Client) error {
-				dir, _ := runs.Dir(store)
-				all, err := listRuns(ctx, main, dir, store)
-				if err != nil {
-					return err
-				}
-				all = sizes(ctx, main, expireRuns(ctx, main, all))
-				mu.Lock()
-				defer mu.Unlock()
-				rows = append(rows, all...)
-				return nil
-			})
-			if err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				a.note("cannot look at %s: %v", quote(store), err)
-			}
-			return ctx.Err()
-		})
-	}
-	err = g.Wait()
-	slices.SortFunc(rows, func(x, y runRow) int { return y.Used.Compare(x.Used) })
-	return rows, err
-}
-
-// onStore calls fn with a connection to a store of runs.
-func (a *app) onStore(ctx context.Context, store string, fn func(main *client.Client) error) error {
-	return sandbox.Serve(ctx, store, func(daemon.Message) {}, func() error {
-		main, err := client.Open(ctx, client.Target{Store: store, Command: a.command})
-		if err != nil {
-			return err
-		}
-		defer main.Close()
-		return fn(main)
-	})
-}
-
-// onRun calls fn with a run of any directory and a connection to it.
-func (a *app) onRun(ctx context.Context, name string, fn func(r *runRow, c *client.Client) error) error {
+// onRun calls fn with a run of any directory and a connection to it. Without a name, it is the
+// newest of the working directory.
+func (a *app) onRun(ctx context.Context, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	return a.onRunOf(ctx, "", name, fn)
 }
 
-// onRunOf is onRun for a run of a directory if it has one of that name or, for "", for the
-// newest of it. The directory is the working directory if dir is "".
-func (a *app) onRunOf(ctx context.Context, dir, name string, fn func(r *runRow, c *client.Client) error) error {
-	mounts, err := locate.Mounts()
-	if err != nil {
-		return err
-	}
+// onRunOf is onRun that prefers the runs of a directory.
+func (a *app) onRunOf(ctx context.Context, dir, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	if dir == "" {
+		var err error
 		if dir, err = a.cwd(); err != nil {
 			return err
 		}
 	}
-	dir = locate.Resolve(mounts, dir)
-	root, err := runs.Root()
-	if err != nil {
-		return err
-	}
-	stores := []string{runs.Store(locate.Resolve(mounts, root), mounts, dir)}
-	if name != "" {
-		all, err := runs.Stores(root)
-		if err != nil {
-			return err
-		}
-		stores = append(stores, slices.DeleteFunc(all, func(s string) bool { return s == stores[0] })...)
-	}
-	for _, store := range stores {
-		of, ok := runs.Dir(store)
-		if !ok {
-			continue
-		}
-		found := false
-		err := a.onStore(ctx, store, func(main *client.Client) error {
-			all, err := listRuns(ctx, main, of, store)
-			if err != nil {
-				return err
-			}
-			var r *runRow
-			if i := slices.IndexFunc(all, func(r runRow) bool { return name != "" && r.Name == name }); i >= 0 {
-				r = &all[i]
-			} else if r, err = chooseRun(all, name, of); err != nil {
-				return nil
-			}
-			found = true
-			c, err := client.Open(ctx, client.Target{Store: store, Workspace: r.Name, Command: a.command})
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return fn(r, c)
-		})
-		if found || err != nil {
-			return err
-		}
-	}
-	_, err = chooseRun(nil, name, dir)
-	return err
+	return a.runs().On(ctx, dir, name, fn)
 }
 
 // storeHere is the store of the runs of the working directory.

@@ -52,7 +52,7 @@ In a directory with runs, it shows these. From another machine, over ssh:
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := a.place()
 			if store, ok := a.storeHere(); err != nil && ok {
-				return a.onStore(cmd.Context(), store, func(*client.Client) error {
+				return a.runs().OnStore(cmd.Context(), store, func(*client.Client) error {
 					at := locate.Place{Store: store, Mount: &mountinfo.Info{Mountpoint: daemon.RunMountpoint(store)}}
 					return a.serveUI(cmd.Context(), at, listen, write, open)
 				})

@@ -57,7 +57,7 @@ func (a *app) names(ctx context.Context, kind string) (out []string) {
 			out = append(out, s.Name)
 		}
 	case "run":
-		rows, _ := a.allRuns(ctx) // else there are none
+		rows, _ := a.runs().All(ctx) // else there are none
 		for _, r := range rows {
 			out = append(out, r.Name+"\t"+r.Dir)
 		}

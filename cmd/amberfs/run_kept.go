@@ -5,25 +5,19 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/moby/sys/mountinfo"
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot/threeway"
-	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 // kept is a run of a directory that is kept until it is applied or removed.
@@ -113,11 +107,11 @@ func (k *kept) begin(ctx context.Context, c *sandbox.Config) error {
 		return err
 	}
 	defer main.Close()
-	all, err := listRuns(ctx, main, k.dir, k.store)
+	all, err := runs.List(ctx, main, k.dir, k.store)
 	if err != nil {
 		return err
 	}
-	all = expireRuns(ctx, main, all)
+	all = runs.Expire(ctx, main, all)
 	if k.resume {
 		err = k.goOn(ctx, all)
 	} else {
@@ -134,7 +128,7 @@ func (k *kept) begin(ctx context.Context, c *sandbox.Config) error {
 	return k.a.prepare(ctx, k.place(), c, "")
 }
 
-func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runRow) error {
+func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run) error {
 	var names []string
 	for _, r := range all {
 		names = append(names, r.Name)
@@ -158,8 +152,8 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runRow) 
 	}
 }
 
-func (k *kept) goOn(ctx context.Context, all []runRow) error {
-	r, err := chooseRun(all, k.name, k.dir)
+func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
+	r, err := runs.Choose(all, k.name, k.dir)
 	if err != nil {
 		return err
 	}
@@ -185,7 +179,7 @@ func (k *kept) goOn(ctx context.Context, all []runRow) error {
 }
 
 // noteEarlier counts the other runs that are not applied.
-func (k *kept) noteEarlier(ctx context.Context, main *client.Client, all []runRow) {
+func (k *kept) noteEarlier(ctx context.Context, main *client.Client, all []runs.Run) {
 	n := 0
 	for _, r := range all {
 		if r.State == service.RunKept && r.Name != k.name {
@@ -196,7 +190,7 @@ func (k *kept) noteEarlier(ctx context.Context, main *client.Client, all []runRo
 		return
 	}
 	bytes := int64(0)
-	for _, r := range sizes(ctx, main, all) {
+	for _, r := range runs.Sizes(ctx, main, all) {
 		if r.State == service.RunKept && r.Name != k.name {
 			bytes += r.Bytes
 		}
@@ -215,223 +209,7 @@ func (k *kept) mark(ctx context.Context, state string) error {
 	if len(text) > longest {
 		text = strings.ToValidUTF8(text[:longest], "") + "…"
 	}
-	return markRun(ctx, k.a, k.store, k.name, text, state)
-}
-
-func markRun(ctx context.Context, a *app, store, name, command, state string) error {
-	c, err := client.Open(ctx, client.Target{Store: store, Workspace: name, Command: a.command})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return c.Do(ctx, service.Snapshot{Message: command, Labels: map[string]string{service.RunLabel: state}}, client.Exchange{}, nil)
-}
-
-// end says what the program did, and applies it if that is wanted. An error is that something
-// was not applied.
-func (k *kept) end() error {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
-	defer stop()
-	a := k.a
-	if err := k.mark(ctx, service.RunKept); err != nil {
-		return err
-	}
-	fork, err := k.open(ctx, k.name)
-	if err != nil {
-		return err
-	}
-	defer fork.Close()
-	ch, err := fork.Changes(ctx, "")
-	if err != nil {
-		return err
-	}
-	defer ch.Close()
-	if same, err := unchanged(ctx, ch); err != nil {
-		return err
-	} else if same {
-		return k.goes(ctx)
-	}
-	k.noteOutside(ctx, fork)
-	if k.apply == "" {
-		return k.say(ctx, ch)
-	}
-	q, applied, err := a.applyChanges(ctx, ch, k.dir, map[string]asking{applyAsk: askOfKept}[k.apply], gitbridge.ApplyOptions{})
-	if err != nil && ctx.Err() != nil {
-		err = fail.New(fail.Failed, "interrupted")
-	}
-	if applied != nil && a.json {
-		_ = a.printJSON(applied) // an error of the output is found at the end
-	} else if applied != nil {
-		a.say(strings.TrimSuffix(a.appliedLines(applied), "\n"))
-	}
-	if applied != nil {
-		a.settle(ctx, fork, k.dir, k.store)
-	}
-	switch {
-	case err == nil && q != nil && q.Discard:
-		return a.removeRun(context.WithoutCancel(ctx), k.store, k.name)
-	case err == nil && (q == nil || !q.Left):
-		return k.mark(ctx, service.RunApplied)
-	}
-	what := "the run " + k.name
-	if q != nil && q.Left && applied != nil {
-		what = "the rest of the run " + k.name
-	}
-	k.commands(what + " is kept")
-	return err
-}
-
-// noteOutside says that the directory itself was changed during the run.
-func (k *kept) noteOutside(ctx context.Context, fork *client.Client) {
-	done, _ := k.a.refresh(ctx, fork, k.dir, k.store, service.Refresh{DryRun: true}) // a conflict counts too
-	if n := done.Changed + len(done.Conflicts); n > 0 {
-		k.a.note("%s changed in %s itself meanwhile. Programs from before the run, such as docker, watchers and editors, use that and not the run", plural(n, "path", "paths"), quote(k.dir))
-	}
-}
-
-// goes removes a run in which nothing changed.
-func (k *kept) goes(ctx context.Context) error {
-	err := k.drop(ctx)
-	if err == nil && k.a.json && k.apply != "" {
-		return k.a.printJSON(gitbridge.NothingApplied(k.dir))
-	}
-	if err == nil {
-		k.a.note("nothing changed: the run %s is removed", k.name)
-	}
-	return err
-}
-
-func (k *kept) drop(ctx context.Context) error {
-	main, err := k.open(ctx, "")
-	if err != nil {
-		return err
-	}
-	defer main.Close()
-	return main.Do(context.WithoutCancel(ctx), service.DeleteFork{Name: k.name, Discard: true, Force: true}, client.Exchange{}, nil)
-}
-
-// say prints what the program changed, and what can be done with it.
-func (k *kept) say(ctx context.Context, ch *client.Changes) error {
-	plan, err := k.a.apply(ctx, ch, k.dir, gitbridge.ApplyOptions{DryRun: true})
-	if plan == nil || err != nil && len(plan.Conflicts) == 0 {
-		k.commands("the run " + k.name + " is kept")
-		return err
-	}
-	q := question.New(k.a.terminal(), ch, k.dir, threeway.RefuseConflicts, plan)
-	lines := []string{"the run " + k.name + " changed " + q.Summary()}
-	k.commands(strings.Join(append(lines, q.Commits()...), "\n\t"))
-	return nil
-}
-
-// commands prints a text, and the commands that come next.
-func (k *kept) commands(text string) {
-	in := ""
-	if wd, err := locate.Getwd(); err != nil || wd != k.dir {
-		in = " " + word(k.dir)
-	}
-	k.a.say(text +
-		"\n\tapply it:   amberfs apply" + in + " --run " + k.name +
-		"\n\tlook at it: amberfs runs diff " + k.name +
-		"\n\tgo on:      amberfs run --resume " + k.name + " -- COMMAND" +
-		"\n\tdiscard it: amberfs runs rm " + k.name)
-}
-
-// A runRow is a run in a listing.
-type runRow struct {
-	Name    string    `json:"name"`
-	Dir     string    `json:"dir"`
-	Gone    bool      `json:"dir_gone,omitempty"` // there is no such directory any more
-	Created time.Time `json:"created"`
-	Used    time.Time `json:"used"`
-	State   string    `json:"state"`
-	Command string    `json:"command"`
-	Changed int       `json:"changed"`
-	More    bool      `json:"more,omitempty"`
-	Bytes   int64     `json:"bytes"` // of its own
-	Store   string    `json:"store"`
-}
-
-// listRuns returns the runs in the store of a directory.
-func listRuns(ctx context.Context, main *client.Client, dir, store string) (out []runRow, err error) {
-	var l service.ForkList
-	if err := main.Do(ctx, service.Forks{}, client.Exchange{}, &l); err != nil {
-		return nil, err
-	}
-	_, serr := os.Lstat(dir)
-	for _, f := range l.Forks {
-		r := runRow{Name: f.Name, Dir: dir, Gone: os.IsNotExist(serr), Created: f.Created, Used: f.Created, State: service.RunKept, Changed: f.Changed, More: f.More, Store: store}
-		if f.Run != nil {
-			r.Used, r.State, r.Command = f.Run.Used, f.Run.State, f.Run.Command
-		}
-		out = append(out, r)
-	}
-	return out, nil
-}
-
-// sizes fills in how much each run takes of its own.
-func sizes(ctx context.Context, main *client.Client, all []runRow) []runRow {
-	var d usage.Disk
-	_ = main.Do(ctx, service.DU{}, client.Exchange{}, &d) // else they are not known
-	out := slices.Clone(all)
-	for i := range out {
-		if f := slices.IndexFunc(d.Forks, func(f usage.UsedBy) bool { return f.Name == out[i].Name }); f >= 0 {
-			out[i].Bytes = d.Forks[f].Bytes
-		}
-	}
-	return out
-}
-
-const (
-	keptApplied = 14 * 24 * time.Hour // after the last use
-	keptRemoved = 24 * time.Hour
-)
-
-// expired reports whether a run goes without a question.
-func (r *runRow) expired(now time.Time) bool {
-	age := now.Sub(r.Used)
-	switch r.State {
-	case service.RunRemoved:
-		return age > keptRemoved
-	case service.RunApplied:
-		return age > keptApplied
-	case service.RunKept:
-		return age > keptApplied && r.Changed == 0 && !r.More
-	}
-	return false
-}
-
-// expireRuns removes the runs that nobody needs, and returns the others.
-func expireRuns(ctx context.Context, main *client.Client, all []runRow) (left []runRow) {
-	for _, r := range all {
-		if !r.expired(time.Now()) || main.Do(ctx, service.DeleteFork{Name: r.Name, Discard: true}, client.Exchange{}, nil) != nil {
-			left = append(left, r)
-		}
-	}
-	return left
-}
-
-// chooseRun finds a run that can go on or be applied: by its name, or the newest.
-func chooseRun(all []runRow, name, dir string) (*runRow, error) {
-	var newest *runRow
-	for i, r := range all {
-		switch {
-		case name == "" && r.State == service.RunKept && (newest == nil || r.Used.After(newest.Used)):
-			newest = &all[i]
-		case name != r.Name:
-		case r.State == service.RunRemoved:
-			return nil, fail.New(fail.NotFound, "the run %s was removed", name).WithHint("get it back with `amberfs runs restore %s`", name)
-		default:
-			return &all[i], nil
-		}
-	}
-	if newest != nil {
-		return newest, nil
-	}
-	what := "no run of " + dir + " is kept"
-	if name != "" {
-		what = "no such run: " + name
-	}
-	return nil, fail.New(fail.NotFound, "%s", what).WithHint("see `amberfs runs`")
+	return runs.Mark(ctx, k.a.command, k.store, k.name, text, state)
 }
 
 // unchanged reports whether nothing differs but times of directories.
@@ -452,7 +230,7 @@ func (a *app) resumeRun(ctx context.Context, k *kept, c sandbox.Config, dir stri
 		}
 		k.dir = wd
 		if k.name != "" {
-			if err := a.onRun(ctx, k.name, func(r *runRow, _ *client.Client) error { k.dir = r.Dir; return nil }); err != nil {
+			if err := a.onRun(ctx, k.name, func(r *runs.Run, _ *client.Client) error { k.dir = r.Dir; return nil }); err != nil {
 				return err
 			}
 		}

@@ -1,6 +1,6 @@
-// Package runs knows where the runs of directories are: for each directory there is one
-// store, and each run is a fork in it. The snapshots that `amberfs run` takes in the fork say
-// the rest (service.Run).
+// Package runs finds the runs of directories. For each directory there is one store, and each
+// run is a fork in it. The snapshots that `amberfs run` takes in the fork have its state
+// (service.Run).
 package runs
 
 import (

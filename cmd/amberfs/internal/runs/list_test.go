@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"testing"
@@ -29,7 +29,7 @@ func TestExpired(t *testing.T) {
 		{service.RunRemoved, 1, false, 25 * time.Hour, true},
 		{service.RunApplied, 1, false, -1000 * day, false}, // a clock that was wrong
 	} {
-		r := runRow{State: c.state, Changed: c.changed, More: c.more, Used: now.Add(-c.age)}
+		r := Run{State: c.state, Changed: c.changed, More: c.more, Used: now.Add(-c.age)}
 		if got := r.expired(now); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}

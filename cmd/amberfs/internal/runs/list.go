@@ -1,0 +1,121 @@
+package runs
+
+import (
+	"context"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/usage"
+)
+
+// A Run is a run in a listing.
+type Run struct {
+	Name    string    `json:"name"`
+	Dir     string    `json:"dir"`
+	Gone    bool      `json:"dir_gone,omitempty"` // there is no such directory any more
+	Created time.Time `json:"created"`
+	Used    time.Time `json:"used"`
+	State   string    `json:"state"`
+	Command string    `json:"command"`
+	Changed int       `json:"changed"`
+	More    bool      `json:"more,omitempty"`
+	Bytes   int64     `json:"bytes"` // of its own
+	Store   string    `json:"store"`
+}
+
+// List returns the runs in the store of a directory.
+func List(ctx context.Context, main *client.Client, dir, store string) (out []Run, err error) {
+	var l service.ForkList
+	if err := main.Do(ctx, service.Forks{}, client.Exchange{}, &l); err != nil {
+		return nil, err
+	}
+	_, serr := os.Lstat(dir)
+	for _, f := range l.Forks {
+		r := Run{Name: f.Name, Dir: dir, Gone: os.IsNotExist(serr), Created: f.Created, Used: f.Created, State: service.RunKept, Changed: f.Changed, More: f.More, Store: store}
+		if f.Run != nil {
+			r.Used, r.State, r.Command = f.Run.Used, f.Run.State, f.Run.Command
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// Sizes fills in how much each run takes of its own.
+func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
+	var d usage.Disk
+	_ = main.Do(ctx, service.DU{}, client.Exchange{}, &d) // else they are not known
+	out := slices.Clone(all)
+	for i := range out {
+		if f := slices.IndexFunc(d.Forks, func(f usage.UsedBy) bool { return f.Name == out[i].Name }); f >= 0 {
+			out[i].Bytes = d.Forks[f].Bytes
+		}
+	}
+	return out
+}
+
+const (
+	keptApplied = 14 * 24 * time.Hour // after the last use
+	keptRemoved = 24 * time.Hour
+)
+
+// expired reports whether a run goes without a question.
+func (r *Run) expired(now time.Time) bool {
+	age := now.Sub(r.Used)
+	switch r.State {
+	case service.RunRemoved:
+		return age > keptRemoved
+	case service.RunApplied:
+		return age > keptApplied
+	case service.RunKept:
+		return age > keptApplied && r.Changed == 0 && !r.More
+	}
+	return false
+}
+
+// Expire removes the runs that nobody needs, and returns the others.
+func Expire(ctx context.Context, main *client.Client, all []Run) (left []Run) {
+	for _, r := range all {
+		if !r.expired(time.Now()) || main.Do(ctx, service.DeleteFork{Name: r.Name, Discard: true}, client.Exchange{}, nil) != nil {
+			left = append(left, r)
+		}
+	}
+	return left
+}
+
+// Choose finds a run that can go on or be applied: by its name, or the newest.
+func Choose(all []Run, name, dir string) (*Run, error) {
+	var newest *Run
+	for i, r := range all {
+		switch {
+		case name == "" && r.State == service.RunKept && (newest == nil || r.Used.After(newest.Used)):
+			newest = &all[i]
+		case name != r.Name:
+		case r.State == service.RunRemoved:
+			return nil, fail.New(fail.NotFound, "the run %s was removed", name).WithHint("get it back with `amberfs runs restore %s`", name)
+		default:
+			return &all[i], nil
+		}
+	}
+	if newest != nil {
+		return newest, nil
+	}
+	what := "no run of " + dir + " is kept"
+	if name != "" {
+		what = "no such run: " + name
+	}
+	return nil, fail.New(fail.NotFound, "%s", what).WithHint("see `amberfs runs`")
+}
+
+// Mark takes a snapshot of a run that has its state and the command line of its program.
+func Mark(ctx context.Context, user, store, name, command, state string) error {
+	c, err := client.Open(ctx, client.Target{Store: store, Workspace: name, Command: user})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Do(ctx, service.Snapshot{Message: command, Labels: map[string]string{service.RunLabel: state}}, client.Exchange{}, nil)
+}

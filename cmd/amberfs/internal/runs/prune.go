@@ -1,0 +1,94 @@
+package runs
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+)
+
+// Pruned is what `runs prune` removes.
+type Pruned struct {
+	Runs   []Run    `json:"runs"`
+	Stores []string `json:"stores"`
+	Bytes  int64    `json:"bytes"` // that are freed
+	DryRun bool     `json:"dry_run,omitempty"`
+}
+
+func (p *Pruned) Empty() bool { return len(p.Runs)+len(p.Stores) == 0 }
+
+// Prunable returns the runs that are applied, unchanged or removed, and the stores that have no
+// other runs. A store that cannot be looked at stays.
+func (f *Finder) Prunable(ctx context.Context) (Pruned, error) {
+	p := Pruned{Runs: []Run{}, Stores: []string{}}
+	all, stores, err := f.look(ctx)
+	if err != nil {
+		return p, err
+	}
+	used := make(map[string]bool)
+	for _, r := range all {
+		if r.State == service.RunRunning || r.State == service.RunKept && (r.Changed > 0 || r.More) {
+			used[r.Store] = true
+		} else {
+			p.Runs = append(p.Runs, r)
+		}
+	}
+	slices.Sort(stores)
+	for _, s := range stores {
+		if !used[s] {
+			p.Stores = append(p.Stores, s)
+			p.Bytes += size(s)
+		}
+	}
+	for _, r := range p.Runs {
+		if used[r.Store] { // else it is a part of its store
+			p.Bytes += r.Bytes
+		}
+	}
+	return p, nil
+}
+
+// Prune removes them, except what was used since.
+func (f *Finder) Prune(ctx context.Context, was Pruned) (Pruned, error) {
+	p, err := f.Prunable(ctx)
+	if err != nil {
+		return p, err
+	}
+	p.Runs = slices.DeleteFunc(p.Runs, func(r Run) bool {
+		return !slices.ContainsFunc(was.Runs, func(w Run) bool { return w.Store == r.Store && w.Name == r.Name })
+	})
+	p.Stores = slices.DeleteFunc(p.Stores, func(s string) bool { return !slices.Contains(was.Stores, s) })
+	for _, r := range p.Runs {
+		if slices.Contains(p.Stores, r.Store) {
+			continue
+		}
+		if err := f.OnStore(ctx, r.Store, func(main *client.Client) error {
+			return main.Do(ctx, service.DeleteFork{Name: r.Name, Discard: true}, client.Exchange{}, nil)
+		}); err != nil {
+			return p, err
+		}
+	}
+	for _, s := range p.Stores {
+		if err := daemon.Remove(s); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// size is that of the files below a directory, in bytes.
+func size(dir string) (n int64) {
+	_ = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			if i, err := e.Info(); err == nil {
+				n += i.Size()
+			}
+		}
+		return nil
+	}) // only shown
+	return n
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"os/signal"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
+	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/storedir"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+)
+
+// end says what the program did, and applies it if that is wanted. An error is that something
+// was not applied.
+func (k *kept) end() error {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
+	defer stop()
+	a := k.a
+	if err := k.mark(ctx, service.RunKept); err != nil {
+		return err
+	}
+	fork, err := k.open(ctx, k.name)
+	if err != nil {
+		return err
+	}
+	defer fork.Close()
+	ch, err := fork.Changes(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer ch.Close()
+	if same, err := unchanged(ctx, ch); err != nil {
+		return err
+	} else if same {
+		return k.goes(ctx)
+	}
+	k.noteOutside(ctx, fork)
+	if k.apply == "" {
+		return k.say(ctx, ch)
+	}
+	q, applied, err := a.applyChanges(ctx, ch, k.dir, map[string]asking{applyAsk: askOfKept}[k.apply], gitbridge.ApplyOptions{})
+	if err != nil && ctx.Err() != nil {
+		err = fail.New(fail.Failed, "interrupted")
+	}
+	if applied != nil && a.json {
+		_ = a.printJSON(applied) // an error of the output is found at the end
+	} else if applied != nil {
+		a.say(strings.TrimSuffix(a.appliedLines(applied), "\n"))
+	}
+	if applied != nil {
+		a.settle(ctx, fork, k.dir, k.store)
+	}
+	switch {
+	case err == nil && q != nil && q.Discard:
+		return a.removeRun(context.WithoutCancel(ctx), k.store, k.name)
+	case err == nil && (q == nil || !q.Left):
+		return k.mark(ctx, service.RunApplied)
+	}
+	what := "the run " + k.name
+	if q != nil && q.Left && applied != nil {
+		what = "the rest of the run " + k.name
+	}
+	k.commands(what + " is kept")
+	return err
+}
+
+// noteOutside says that the directory itself was changed during the run.
+func (k *kept) noteOutside(ctx context.Context, fork *client.Client) {
+	done, _ := k.a.refresh(ctx, fork, k.dir, k.store, service.Refresh{DryRun: true}) // a conflict counts too
+	if n := done.Changed + len(done.Conflicts); n > 0 {
+		k.a.note("%s changed in %s itself meanwhile. Programs from before the run, such as docker, watchers and editors, use that and not the run", plural(n, "path", "paths"), quote(k.dir))
+	}
+}
+
+// goes removes a run in which nothing changed.
+func (k *kept) goes(ctx context.Context) error {
+	err := k.drop(ctx)
+	if err == nil && k.a.json && k.apply != "" {
+		return k.a.printJSON(gitbridge.NothingApplied(k.dir))
+	}
+	if err == nil {
+		k.a.note("nothing changed: the run %s is removed", k.name)
+	}
+	return err
+}
+
+func (k *kept) drop(ctx context.Context) error {
+	main, err := k.open(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer main.Close()
+	return main.Do(context.WithoutCancel(ctx), service.DeleteFork{Name: k.name, Discard: true, Force: true}, client.Exchange{}, nil)
+}
+
+// say prints what the program changed, and what can be done with it.
+func (k *kept) say(ctx context.Context, ch *client.Changes) error {
+	plan, err := k.a.apply(ctx, ch, k.dir, gitbridge.ApplyOptions{DryRun: true})
+	if plan == nil || err != nil && len(plan.Conflicts) == 0 {
+		k.commands("the run " + k.name + " is kept")
+		return err
+	}
+	q := question.New(k.a.terminal(), ch, k.dir, threeway.RefuseConflicts, plan)
+	lines := []string{"the run " + k.name + " changed " + q.Summary()}
+	k.commands(strings.Join(append(lines, q.Commits()...), "\n\t"))
+	return nil
+}
+
+// commands prints a text, and the commands that come next.
+func (k *kept) commands(text string) {
+	in := ""
+	if wd, err := locate.Getwd(); err != nil || wd != k.dir {
+		in = " " + word(k.dir)
+	}
+	k.a.say(text +
+		"\n\tapply it:   amberfs apply" + in + " --run " + k.name +
+		"\n\tlook at it: amberfs runs diff " + k.name +
+		"\n\tgo on:      amberfs run --resume " + k.name + " -- COMMAND" +
+		"\n\tdiscard it: amberfs runs rm " + k.name)
+}
+
+// began is the state of a workspace before a program runs in it.
+type began struct {
+	a       *app
+	c       sandbox.Config
+	client  *client.Client
+	changes *client.Changes
+}
+
+// begin looks at the workspace of a run in a store. What fails is only not counted at the end.
+func (a *app) begin(ctx context.Context, c sandbox.Config) *began {
+	b := &began{a: a, c: c}
+	ctx = context.WithoutCancel(ctx)
+	if b.client, _ = client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command}); b.client != nil {
+		b.changes, _ = b.client.Changes(ctx, "")
+	}
+	return b
+}
+
+func (b *began) close() {
+	if b != nil && b.changes != nil {
+		b.changes.Close()
+		b.changes = nil
+	}
+	if b != nil && b.client != nil {
+		b.client.Close()
+	}
+}
+
+// end says what the program changed, and what becomes of it.
+func (b *began) end(ctx context.Context) {
+	if b.changes == nil {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	now, err := b.client.Changes(ctx, "")
+	if err != nil {
+		return
+	}
+	defer now.Close()
+	const most = 1000
+	files, more, err := diff.First(ctx, now.Source, b.changes.Now, now.Now, diff.Options{}, most)
+	if err != nil {
+		return
+	}
+	text := "nothing changed"
+	if len(files) > 0 {
+		text = plural(len(files), "file", "files") + " changed"
+	}
+	if more {
+		text = "more than " + text
+	}
+	switch dir, _ := storedir.FilledFrom(b.c.Store); {
+	case b.c.Temp != "" && len(files) > 0:
+		text += "; nothing is kept"
+	case b.c.Temp != "":
+	case b.c.Fork != "":
+		text += " in the fork " + b.c.Fork + " of " + quote(b.c.Store)
+	default:
+		text += " in " + quote(b.c.Store)
+		if dir != "" && len(files) > 0 {
+			text += "\n\tapply it: " + applyLine(b.c.Store, "", dir, "")
+		}
+	}
+	b.a.say(text)
+}

@@ -133,6 +133,12 @@ func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, v
 	if err != nil {
 		return err
 	}
+	was, err := fs.aclOf(id, name)
+	if err != nil {
+		return err
+	}
+	acl = fs.opts.Ids.withHidden(acl, was)
+	value = encodeACL(acl)
 	if name == aclDefault {
 		return forest.SetXattr(id, name, value, flags, false)
 	}

@@ -22,7 +22,8 @@ func seconds(t int64) (sec uint64, nsec uint32) {
 	return uint64(ts.Sec), uint32(ts.Nsec)
 }
 
-func fillAttr(out *fuse.Attr, a *live.Attr) {
+func (fs *filesystem) fillAttr(out *fuse.Attr, attr *live.Attr) {
+	a := fs.shown(*attr)
 	out.Ino = uint64(a.ID)
 	out.Size = uint64(a.Size)
 	out.Blocks = uint64(a.Blocks)
@@ -37,9 +38,9 @@ func fillAttr(out *fuse.Attr, a *live.Attr) {
 }
 
 // fillStatx is fillAttr for statx(2), which also has the time of birth.
-func fillStatx(out *fuse.Statx, attr *live.Attr) {
+func (fs *filesystem) fillStatx(out *fuse.Statx, attr *live.Attr) {
 	var a fuse.Attr
-	fillAttr(&a, attr)
+	fs.fillAttr(&a, attr)
 	out.Mask = unix.STATX_BASIC_STATS
 	out.Blksize, out.Nlink = a.Blksize, a.Nlink
 	out.Uid, out.Gid = a.Uid, a.Gid
@@ -61,7 +62,7 @@ func (fs *filesystem) entry(out *fuse.EntryOut, a *live.Attr) {
 		a.Mtime = t
 	}
 	out.NodeId = uint64(a.ID)
-	fillAttr(&out.Attr, a)
+	fs.fillAttr(&out.Attr, a)
 	out.SetEntryTimeout(cached)
 	out.SetAttrTimeout(cached)
 	fs.lookups.add(a.ID)
@@ -94,7 +95,7 @@ func (fs *filesystem) controlEntry(op string, dir live.NodeID, e control.Entry, 
 	}
 	if control.IsNode(e.Attr.ID) {
 		out.NodeId = uint64(e.Attr.ID)
-		fillAttr(&out.Attr, &e.Attr)
+		fs.fillAttr(&out.Attr, &e.Attr)
 		out.SetAttrTimeout(attrTimeout(e.Attr.ID))
 	} else {
 		fs.entry(out, &e.Attr)

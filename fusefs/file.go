@@ -10,7 +10,6 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/control"
-	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -102,7 +101,7 @@ func (fs *filesystem) special(id live.NodeID, ask bool) (live.Attr, bool) {
 // when a user outside of the group has changed it. Of other files the forest does
 // so for all readers, see live.Forest.Write.
 func (fs *filesystem) dropSgid(a live.Attr, who *fuse.InHeader) error {
-	if a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID || who.Gid == a.GID || process.InGroup(int(who.Pid), a.GID) {
+	if a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID || who.Gid == a.GID || fs.inGroup(who, a.GID) {
 		return nil
 	}
 	mode := a.Mode &^ (unix.S_ISGID | unix.S_ISUID)

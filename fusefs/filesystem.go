@@ -140,7 +140,7 @@ func (fs *filesystem) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.A
 	if err != nil {
 		return fs.status("getattr", id, err)
 	}
-	fillAttr(&out.Attr, &a)
+	fs.fillAttr(&out.Attr, &a)
 	out.SetTimeout(timeout)
 	return fuse.OK
 }
@@ -153,7 +153,7 @@ func (fs *filesystem) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.Statx
 	if err != nil {
 		return fs.status("statx", id, err)
 	}
-	fillStatx(&out.Statx, &a)
+	fs.fillStatx(&out.Statx, &a)
 	out.SetTimeout(timeout)
 	return fuse.OK
 }
@@ -171,11 +171,14 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 		if err != nil {
 			return fs.setSame(id, s, err, out)
 		}
-		fillAttr(&out.Attr, &a)
+		fs.fillAttr(&out.Attr, &a)
 		return fuse.OK
 	}
 	if fs.isNudge(in) {
 		return fs.GetAttr(nil, &fuse.GetAttrIn{InHeader: in.InHeader}, out)
+	}
+	if bad := fs.maySetAttr(in, &s); bad != fuse.OK {
+		return bad
 	}
 	if s.UID != nil && s.GID != nil && fs.copiesUp(id, in.InHeader.Uid) {
 		s.KillPriv = false
@@ -199,7 +202,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 			return fs.status("setattr", id, err)
 		}
 	}
-	fillAttr(&out.Attr, &a)
+	fs.fillAttr(&out.Attr, &a)
 	out.SetTimeout(cached)
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
 	return fuse.OK
@@ -216,7 +219,7 @@ func (fs *filesystem) setSame(id live.NodeID, s live.SetAttr, failed error, out 
 		!same(s.Atime, a.Atime) || !same(s.Mtime, a.Mtime) || !same(s.Ctime, a.Ctime) {
 		return fs.status("setattr", id, failed)
 	}
-	fillAttr(&out.Attr, &a)
+	fs.fillAttr(&out.Attr, &a)
 	out.SetTimeout(timeout)
 	return fuse.OK
 }

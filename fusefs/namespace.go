@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"cmp"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -89,6 +90,9 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 	if control.IsNode(id) || control.IsNode(parent) || fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
+	if bad := fs.mayLink(id); bad != fuse.OK {
+		return bad
+	}
 	who, forest := fs.changer(&in.InHeader)
 	a, err := forest.Link(id, parent, name)
 	if err != nil {
@@ -120,6 +124,9 @@ func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name strin
 
 func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove func(*live.Forest, live.NodeID, string) (live.NodeID, error)) fuse.Status {
 	parent := live.NodeID(h.NodeId)
+	if bad := fs.mayRemove(parent, name); bad != fuse.OK {
+		return bad
+	}
 	fs.beforeRemoval(parent)
 	who, forest := fs.changer(h)
 	id, err := remove(forest, parent, name)
@@ -143,6 +150,9 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 		if _, to := fs.opts.Store.Workspace(np.View()); !from || !to {
 			return fuse.EROFS // of a snapshot. With EXDEV mv would copy and then fail to remove what it copied.
 		}
+	}
+	if bad := cmp.Or(fs.mayRemove(op, from), fs.mayRemove(np, to)); bad != fuse.OK {
+		return bad
 	}
 	who, forest := fs.changer(&in.InHeader)
 	replaced, err := forest.Rename(op, from, np, to, in.Flags, who)

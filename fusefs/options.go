@@ -45,6 +45,7 @@ type Options struct {
 	Mountpoint string // absolute
 
 	Flags
+	Ids *Ids // nil where the kernel accepts all
 
 	// OnAnswer, if set, is called for each request, so it must be cheap.
 	OnAnswer func(Answered)

@@ -24,7 +24,7 @@ func (fs *filesystem) passXattr(name string) bool {
 	switch {
 	case strings.HasPrefix(name, "user."), strings.HasPrefix(name, "trusted."), strings.HasPrefix(name, "security."):
 		return true
-	case name == aclAccess, name == aclDefault:
+	case isACL(name):
 		return fs.opts.ACL
 	}
 	return false
@@ -75,6 +75,9 @@ func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string,
 	if err != nil {
 		return 0, fs.status("getxattr", id, err)
 	}
+	if isACL(name) {
+		value = fs.opts.Ids.shownACL(value)
+	}
 	return fit(value, dest)
 }
 
@@ -105,7 +108,7 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 
 func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, data []byte) fuse.Status {
 	return fs.changeXattr("setxattr", &in.InHeader, name, func(forest *live.Forest, id live.NodeID) error {
-		if name == aclAccess || name == aclDefault {
+		if isACL(name) {
 			// The caller may not be of the file's group.
 			return fs.setACL(forest, id, name, data, int(in.Flags), in.SetXAttrFlags&fuse.SETXATTR_ACL_KILL_SGID != 0)
 		}
@@ -124,6 +127,9 @@ func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, chan
 	}
 	if control.IsNode(id) {
 		return fuse.EPERM
+	}
+	if bad := fs.maySetXattr(id, name); bad != fuse.OK {
+		return bad
 	}
 	who, forest := fs.changer(h)
 	if err := change(forest, id); err != nil {

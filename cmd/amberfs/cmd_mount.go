@@ -84,7 +84,8 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 	}
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().BoolVar(&cfg.Shared, "shared", false, "end with the last `amberfs run` that uses the mount")
-	_ = cmd.Flags().MarkHidden("shared") // there is one
+	cmd.Flags().UintSliceVar(&cfg.Groups, "group", nil, "a supplementary `ID` of the user, who alone exists in the user namespace")
+	_, _ = cmd.Flags().MarkHidden("shared"), cmd.Flags().MarkHidden("group") // there are such flags
 	cmd.Flags().BoolVar(&cfg.Relink, "relink", false, "with --from DIR, make absolute symbolic links into DIR relative in the copy")
 	cmd.Flags().BoolVar(&cfg.OrEmpty, "or-empty", false, "begin empty if REMOTE has no such snapshot")
 	cmd.Flags().BoolVarP(&foreground, "foreground", "f", false, "stay in the foreground")

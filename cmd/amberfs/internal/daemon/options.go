@@ -28,6 +28,7 @@ type Config struct {
 	Exclude    []string  // directories below From that are not copied. The store may be there too then
 	Relink     bool      // links into From become relative in the copy
 	Shared     bool      // it is a daemon of `run` in its own mount namespace, and ends with its last user
+	Groups     []uint    // supplementary groups of the user, if it is in a user namespace that maps only one; else nil
 	Remote     string    // URL@SNAPSHOT that a new store begins with; "" for none
 	OrEmpty    bool      // it begins empty if there is no such snapshot
 	Version    string    // of the program, for the log and for hello
@@ -43,17 +44,34 @@ func (d *Daemon) mountOptions() fusefs.Options {
 	if d.metrics != nil {
 		onAnswer = d.metrics.add
 	}
+	flags := d.cfg.Options.Flags
+	if d.cfg.Shared { // the mount is private
+		flags.ACL, flags.AllowOther = true, flags.AllowOther || os.Geteuid() == 0
+	}
 	return fusefs.Options{
 		Store:      d.store,
 		Control:    control.Options{Service: d.service},
 		Mountpoint: d.cfg.Mountpoint,
-		Flags:      d.cfg.Options.Flags,
+		Flags:      flags,
+		Ids:        d.cfg.ids(),
 		Logger:     d.log,
 		OnAnswer:   onAnswer,
 		OnEvent:    d.mountEvent,
 		Nudge:      d.watchers.time,
 		Changed:    d.watchers.changed,
 	}
+}
+
+// ids are those of the user, where the kernel accepts no others.
+func (cfg *Config) ids() *fusefs.Ids {
+	if cfg.Groups == nil {
+		return nil
+	}
+	ids := &fusefs.Ids{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	for _, g := range cfg.Groups {
+		ids.Groups = append(ids.Groups, uint32(g))
+	}
+	return ids
 }
 
 // Remount changes the kernel's flags of a mount: ro, rw and those of mount(8). The options

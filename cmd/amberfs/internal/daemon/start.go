@@ -32,6 +32,9 @@ func (cfg Config) args() []string {
 	if cfg.Shared {
 		out = append(out, "--shared")
 	}
+	for _, g := range cfg.Groups {
+		out = append(out, fmt.Sprintf("--group=%d", g))
+	}
 	if cfg.From != "" {
 		out = append(out, "--from", cfg.From)
 	}

@@ -38,7 +38,7 @@ var all = []option{
 	{on: "ro", off: "rw", help: "nothing can be changed", flag: func(o *Options) *bool { return &o.ReadOnly }},
 	{on: "allow_other", help: "other users can access the mount. Ordinary users need user_allow_other in /etc/fuse.conf", flag: func(o *Options) *bool { return &o.AllowOther }},
 	{on: "snapdir", value: "visible|hidden", help: "whether .snapshots and .forks are listed in the root. Default: hidden", text: func(o *Options) *string { return &o.Snapdir }},
-	{on: "acl", off: "noacl", help: "POSIX access control lists", flag: func(o *Options) *bool { return &o.ACL }},
+	{on: "acl", off: "noacl", help: "POSIX access control lists, which a run always has", flag: func(o *Options) *bool { return &o.ACL }},
 	{on: "noxattr", help: "no extended attributes. New files are cheaper", flag: func(o *Options) *bool { return &o.NoXattr }},
 	{on: "handles", off: "nohandles", help: "open_by_handle_at(2) works. Overlays in the mount fail with ESTALE from Linux 6.16 on", flag: func(o *Options) *bool { return &o.Handles }},
 	{on: "dev", off: "nodev", help: "device nodes work (root)", flag: func(o *Options) *bool { return &o.Dev }},

@@ -50,8 +50,8 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 		if err != nil {
 			return 0, fail.New(fail.Denied, "cannot use %s: %w", c.Store, err).WithHint("a store of a `run --root` needs --root")
 		}
-		if st.Uid == overflowID {
-			note("the files belong to other users: a store of a `run --root` needs --root")
+		if !c.InPlace && st.Mode&unix.S_IWUSR == 0 {
+			note("you may not change the workspace: a store of a `run --root` needs --root")
 		}
 	}
 	return runProgram(served, c, dir, signals)

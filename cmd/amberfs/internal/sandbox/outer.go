@@ -3,7 +3,7 @@ package sandbox
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
@@ -28,24 +28,24 @@ import (
 )
 
 type Config struct {
-	Store      string           `json:"store"`      // absolute
-	Mountpoint string           `json:"mountpoint"` // absolute
-	Temp       string           `json:"temp"`       // removed at the end; "" for none
-	Fork       string           `json:"fork"`       // run in this fork, made when missing
-	InPlace    bool             `json:"in_place"`   // the fork, not the workspace, is at Mountpoint
-	Root       bool             `json:"root"`       // the fork is the root directory of the program
-	After      string           `json:"after"`      // snapshot that is taken at the end
-	Command    []string         `json:"command"`
-	Options    mountopt.Options `json:"options"`
-	Actor      string           `json:"actor"` // of the program's changes; "" for none
-	Image      *snapshot.Image  `json:"image"` // of the fork, with Root; it may be nil
+	Store      string // absolute
+	Mountpoint string // absolute
+	Temp       string // removed at the end; "" for none
+	Fork       string // run in this fork, made when missing
+	InPlace    bool   // the fork, not the workspace, is at Mountpoint
+	Root       bool   // the fork is the root directory of the program
+	After      string // snapshot that is taken at the end
+	Command    []string
+	Options    mountopt.Options
+	Actor      string          // of the program's changes; "" for none
+	Image      *snapshot.Image // of the fork, with Root; it may be nil
 
 	// Outer sets these.
-	UserNS bool   `json:"user_ns"` // the namespaces include one for users
-	Shared string `json:"shared"`  // mount point of the daemon that serves Store
-	Tree   bool   `json:"tree"`    // the daemon has sent a copy of the mount
-	Plain  bool   `json:"plain"`   // there are no namespaces; the program runs at Shared
-	Daemon int    `json:"-"`       // the process that was started for Store, 0 if one served it
+	UserNS bool   // the namespaces include one for users
+	Shared string // mount point of the daemon that serves Store
+	Tree   bool   // the daemon has sent a copy of the mount
+	Plain  bool   // there are no namespaces; the program runs at Shared
+	Daemon int    // the process that was started for Store, 0 if one served it
 }
 
 // The descriptors that inner gets beside the standard ones. A container gets the first.
@@ -60,14 +60,14 @@ const (
 // Command is the hidden command that must call Inner.
 const Command = "run-inside"
 
-// file returns the configuration as a file in memory.
+// file returns the configuration as a file in memory. In JSON its paths would have to be UTF-8.
 func (c Config) file() (*os.File, error) {
 	fd, err := unix.MemfdCreate("amberfs-run", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("making a file in memory: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "memfd:amberfs-run")
-	if err := json.NewEncoder(f).Encode(c); err != nil {
+	if err := gob.NewEncoder(f).Encode(c); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("writing the configuration of the run: %w", err)
 	}
@@ -77,7 +77,7 @@ func (c Config) file() (*os.File, error) {
 // inherited reads the configuration that the outer process passed on.
 func inherited(f *os.File) (Config, error) {
 	var c Config
-	err := json.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(&c)
+	err := gob.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(&c)
 	if err != nil || len(c.Command) == 0 && !c.Root {
 		return c, fail.New(fail.Usage, "%s is for `amberfs run` only", Command)
 	}
@@ -255,8 +255,8 @@ const leaveTime = 30 * time.Second
 func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joined, err error) {
 	cfg := daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, Shared: true, Options: c.Options}
 	cfg.Options.NonEmpty = true // the workspace is in the place of a directory
-	if c.Root && os.Geteuid() == 0 {
-		cfg.Options.AllowOther = true // a container has several users
+	if c.UserNS {
+		cfg.Groups = groups()
 	}
 	err = daemon.WhenFree(ctx, c.Store, func() (err error) {
 		for {
@@ -269,7 +269,7 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 			attr.Setsid, attr.Pdeathsig = true, 0
 			ready, cmd, err := daemon.Spawn(ctx, cfg, s, attr)
 			if err != nil && c.UserNS && !c.Root && forbidden(err) {
-				c.UserNS = false
+				c.UserNS, cfg.Groups = false, nil
 				if cfg.Mountpoint, err = plainPoint(c.Store); err == nil {
 					ready, cmd, err = daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
 				}
@@ -287,6 +287,16 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 		c.Plain = j.Mountpoint == point && !c.Root
 	}
 	return j, err
+}
+
+// groups are the ids of the user's groups, which nothing in a user namespace can find out.
+func groups() []uint {
+	all := []uint{uint(os.Getegid())}
+	more, _ := os.Getgroups()
+	for _, g := range more {
+		all = append(all, uint(g))
+	}
+	return all
 }
 
 // attach puts a copy of the daemon's mount in the place where this run wants it.

@@ -12,14 +12,14 @@ import (
 )
 
 func TestConfigTravelsWithAnyLength(t *testing.T) {
-	c := Config{Store: "/s", Mountpoint: "/m", Command: []string{"sh", "-c", strings.Repeat("echo 'a b'\n", 1<<20)}, UserNS: true}
+	c := Config{Store: "/s", Mountpoint: "/not\xffUTF-8", Command: []string{"sh", "-c", strings.Repeat("echo 'a b'\n", 1<<20)}, UserNS: true}
 	f, err := c.file()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := inherited(f)
-	if err != nil || got.Command[2] != c.Command[2] || !got.UserNS || got.Store != "/s" {
-		t.Errorf("inherited = %d bytes of command, %v, %s, %v", len(got.Command[2]), got.UserNS, got.Store, err)
+	if err != nil || got.Command[2] != c.Command[2] || !got.UserNS || got.Store != "/s" || got.Mountpoint != c.Mountpoint {
+		t.Errorf("inherited = %d bytes of command, %v, %s, %q, %v", len(got.Command[2]), got.UserNS, got.Store, got.Mountpoint, err)
 	}
 	if f.Fd() != ^uintptr(0) {
 		t.Error("the program would get the file")

@@ -1,0 +1,196 @@
+package fusefs
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/amberfs/amberfs/control"
+	"github.com/amberfs/amberfs/internal/process"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// Ids are those of the user of a mount in a user namespace that maps no others. The kernel
+// lets nobody change a file whose ids are not mapped, so each file is shown as the user's own,
+// with the permissions that the user has by its stored owner, mode and access control list.
+// For an owner the kernel asks no more than that. What only the stored owner may do is
+// checked here.
+type Ids struct {
+	UID, GID uint32
+	Groups   []uint32 // supplementary groups
+}
+
+func (i *Ids) inGroup(gid uint32) bool { return gid == i.GID || slices.Contains(i.Groups, gid) }
+
+// access returns the permissions (S_IRWXO) that the user has with a file of another user
+// (acl_permission_check and posix_acl_permission in the kernel).
+func (i *Ids) access(a *live.Attr, acl []aclEntry) uint32 {
+	if acl == nil && i.inGroup(a.GID) {
+		return a.Mode >> 3 & 7
+	}
+	mask, perm, inGroup := uint16(7), uint16(0), false
+	for _, e := range acl {
+		if e.Tag == aclMask {
+			mask = e.Perm
+		}
+	}
+	for _, e := range acl {
+		switch {
+		case e.Tag == aclUser && e.ID == i.UID:
+			return uint32(e.Perm & mask)
+		case e.Tag == aclGroupObj && i.inGroup(a.GID), e.Tag == aclGroup && i.inGroup(e.ID):
+			perm, inGroup = perm|e.Perm&mask, true
+		}
+	}
+	if inGroup {
+		return uint32(perm)
+	}
+	return a.Mode & 7
+}
+
+// inGroup reports whether a caller has a supplementary group.
+func (fs *filesystem) inGroup(who *fuse.InHeader, gid uint32) bool {
+	if fs.opts.Ids != nil {
+		return fs.opts.Ids.inGroup(gid)
+	}
+	return process.InGroup(int(who.Pid), gid)
+}
+
+// access returns the permissions that the user of a mount has with a file of another user.
+func (fs *filesystem) access(a *live.Attr) uint32 {
+	acl, err := fs.aclOf(a.ID, aclAccess)
+	if err != nil {
+		return 0
+	}
+	return fs.opts.Ids.access(a, acl)
+}
+
+// shown returns the attributes of a file of the tree as the kernel gets them.
+func (fs *filesystem) shown(a live.Attr) live.Attr {
+	ids := fs.opts.Ids
+	if ids == nil {
+		return a
+	}
+	if a.UID != ids.UID && a.Mode&unix.S_IFMT != unix.S_IFLNK && !control.IsNode(a.ID) {
+		a.Mode = a.Mode&^unix.S_IRWXU | fs.access(&a)<<6
+	}
+	a.UID, a.GID = ids.UID, ids.GID
+	return a
+}
+
+// foreign returns the attributes of a file, and reports whether it is shown as the user's and
+// is another's.
+func (fs *filesystem) foreign(id live.NodeID) (live.Attr, bool) {
+	if fs.opts.Ids == nil {
+		return live.Attr{}, false
+	}
+	a, err := fs.forest.GetAttr(id)
+	return a, err == nil && a.UID != fs.opts.Ids.UID
+}
+
+// maySetAttr makes the checks of setattr_prepare(9). It clears a set-group-ID bit that the user
+// may not set.
+func (fs *filesystem) maySetAttr(in *fuse.SetAttrIn, s *live.SetAttr) fuse.Status {
+	a, foreign := fs.foreign(live.NodeID(in.NodeId))
+	const times = fuse.FATTR_ATIME | fuse.FATTR_MTIME
+	now := in.Valid & (fuse.FATTR_ATIME_NOW | fuse.FATTR_MTIME_NOW) >> 3
+	switch {
+	case fs.opts.Ids == nil:
+	case !foreign && s.Mode != nil && !fs.opts.Ids.inGroup(a.GID):
+		*s.Mode &^= unix.S_ISGID
+	case !foreign:
+	case s.Mode != nil || s.UID != nil || s.GID != nil || in.Valid&times&^now != 0:
+		return fuse.EPERM
+	case now != 0 && fs.access(&a)&unix.W_OK == 0:
+		return fuse.EACCES
+	}
+	return fuse.OK
+}
+
+// maySetXattr makes the checks of set_posix_acl and xattr_permission in the kernel.
+func (fs *filesystem) maySetXattr(id live.NodeID, name string) fuse.Status {
+	a, foreign := fs.foreign(id)
+	sticky := a.Mode&unix.S_IFMT == unix.S_IFDIR && a.Mode&unix.S_ISVTX != 0
+	if foreign && (isACL(name) || sticky && strings.HasPrefix(name, "user.")) {
+		return fuse.EPERM
+	}
+	return fuse.OK
+}
+
+// mayRemove is check_sticky of the kernel, for a name that is removed or replaced.
+func (fs *filesystem) mayRemove(parent live.NodeID, name string) fuse.Status {
+	dir, foreign := fs.foreign(parent)
+	if !foreign || dir.Mode&unix.S_ISVTX == 0 {
+		return fuse.OK
+	}
+	a, err := fs.forest.Lookup(parent, name)
+	if err == nil && a.UID != fs.opts.Ids.UID {
+		return fuse.EPERM
+	}
+	return fuse.OK // else the removal finds the error
+}
+
+// mayLink is may_linkat of the kernel.
+func (fs *filesystem) mayLink(id live.NodeID) fuse.Status {
+	a, foreign := fs.foreign(id)
+	if !foreign {
+		return fuse.OK
+	}
+	const rw = unix.R_OK | unix.W_OK
+	safe := a.Mode&unix.S_IFMT == unix.S_IFREG && a.Mode&unix.S_ISUID == 0 &&
+		a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID|unix.S_IXGRP && fs.access(&a)&rw == rw
+	protected, _ := os.ReadFile("/proc/sys/fs/protected_hardlinks") // where it is missing, links are not protected
+	if !safe && strings.TrimSpace(string(protected)) == "1" {
+		return fuse.EPERM
+	}
+	return fuse.OK
+}
+
+func isACL(name string) bool { return name == aclAccess || name == aclDefault }
+
+// hides reports whether an entry names a user or group that the kernel would refuse. Such
+// entries are not shown, and stay.
+func (i *Ids) hides(e aclEntry) bool {
+	return i != nil && (e.Tag == aclUser && e.ID != i.UID || e.Tag == aclGroup && e.ID != i.GID)
+}
+
+// shownACL returns the value of an access control list as the kernel gets it.
+func (i *Ids) shownACL(value []byte) []byte {
+	acl, err := parseACL(value)
+	if i == nil || err != nil {
+		return value
+	}
+	return encodeACL(slices.DeleteFunc(acl, i.hides))
+}
+
+// withHidden returns a list that replaces another one, with the entries of that which are not
+// shown. A list without a mask removes all, as `setfacl -b` does. A mask that was computed
+// from the entries takes these in too, as setfacl(1) would.
+func (i *Ids) withHidden(acl, was []aclEntry) []aclEntry {
+	hidden := slices.DeleteFunc(slices.Clone(was), func(e aclEntry) bool { return !i.hides(e) })
+	if len(hidden) == 0 || !hasTag(acl, aclMask) {
+		return acl
+	}
+	all := func(list []aclEntry) (perm uint16) {
+		for _, e := range list {
+			if e.Tag == aclUser || e.Tag == aclGroup || e.Tag == aclGroupObj {
+				perm |= e.Perm
+			}
+		}
+		return perm
+	}
+	computed := all(acl)
+	acl = append(slices.Clone(acl), hidden...)
+	for n, e := range acl {
+		if e.Tag == aclMask && e.Perm == computed {
+			acl[n].Perm = all(acl)
+		}
+	}
+	slices.SortStableFunc(acl, func(a, b aclEntry) int { return cmp.Or(cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.ID, b.ID)) })
+	return acl
+}

@@ -180,7 +180,7 @@ func TestLookRestoreUndo(t *testing.T) {
 	b.wait(`document.querySelector('#diffs tr.del')?.innerText.includes('func one()')`)
 	b.wait(`document.querySelector('#diffs tr.add')?.innerText.includes('func two()')`)
 	b.key("1")
-	b.wait(`document.querySelector('#view .tok-k')?.textContent === 'package'`)
+	b.wait(`document.querySelector('#view .row-line')?.innerText.includes('package a')`)
 	b.click("#tabs [role=tab]", "History")
 	b.wait(`document.querySelector('#view .history')?.innerText.includes('second')`)
 	b.click("#tabs [role=tab]", "Events")

@@ -1,9 +1,8 @@
 // Package page serves the timeline as a web page, for one user alone.
 //
 // It is a client of the daemon's HTTP API and nothing more: what the page asks
-// below /api goes to the store's socket as it is, and the two things
-// that a browser is not to do itself, colouring source code and deciding what an
-// image is, are done here (file.go). There is no state but the session.
+// below /api goes to the store's socket as it is. Which bytes are a text, and which an
+// image, is decided here (file.go). There is no state but the session.
 //
 // # Who may use it
 //

@@ -2,8 +2,6 @@ package page
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -21,32 +19,23 @@ const (
 )
 
 type listing struct {
-	Kind  string    `json:"kind"` // text, binary or very large
-	Size  int64     `json:"size"`
-	Total int       `json:"total"` // lines
-	Lines [][]token `json:"lines"`
+	Kind  string   `json:"kind"` // text, binary or very large
+	Size  int64    `json:"size"`
+	Total int      `json:"total"` // lines
+	Lines []string `json:"lines"`
 }
 
-// A token is a piece of a line: its class and its text.
-type token [2]string
-
-// content reads a file of a snapshot, as ask does.
+// content reads a file of a snapshot, up to limit bytes and one. What the daemon refuses is
+// passed on to the browser, and is nil here.
 func (p *Page) content(w http.ResponseWriter, r *http.Request, limit int64) []byte {
 	q := url.Values{"path": r.URL.Query()["path"], "limit": {strconv.FormatInt(limit+1, 10)}}
-	if v := r.URL.Query().Get("snapshot"); v != "" {
-		q.Set("snapshot", v)
+	for _, name := range []string{"snapshot", "workspace"} {
+		if v := r.URL.Query().Get(name); v != "" {
+			q.Set(name, v)
+		}
 	}
-	return p.ask(w, r, http.MethodGet, "/v1/file", q, nil, limit)
-}
-
-// ask asks the daemon about the workspace of a request, for up to limit bytes and one.
-// What it refuses is passed on to the browser, and is nil here.
-func (p *Page) ask(w http.ResponseWriter, r *http.Request, method, path string, q url.Values, body io.Reader, limit int64) []byte {
-	if v := r.URL.Query().Get("workspace"); v != "" {
-		q.Set("workspace", v)
-	}
-	u := url.URL{Scheme: "http", Host: "amberfs", Path: path, RawQuery: q.Encode()}
-	req, err := http.NewRequestWithContext(r.Context(), method, u.String(), body)
+	u := url.URL{Scheme: "http", Host: "amberfs", Path: "/v1/file", RawQuery: q.Encode()}
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, u.String(), nil)
 	var got *http.Response
 	if err == nil {
 		got, err = p.o.Daemon.RoundTrip(req)
@@ -73,13 +62,13 @@ func (p *Page) ask(w http.ResponseWriter, r *http.Request, method, path string, 
 	return b
 }
 
-// file answers with lines of a text, coloured, from the line of the query on.
+// file answers with lines of a text from the line of the query on.
 func (p *Page) file(w http.ResponseWriter, r *http.Request) {
 	b := p.content(w, r, maxText)
 	if b == nil {
 		return
 	}
-	out := listing{Kind: "text", Size: int64(len(b)), Lines: [][]token{}}
+	out := listing{Kind: "text", Size: int64(len(b)), Lines: []string{}}
 	switch {
 	case len(b) > maxText:
 		out.Kind = "very large"
@@ -91,91 +80,34 @@ func (p *Page) file(w http.ResponseWriter, r *http.Request) {
 		if err != nil || n < 0 || n > pageLines {
 			n = pageLines
 		}
-		out.Total, out.Lines = window(r.URL.Query().Get("path"), b, max(from, 0), n)
+		out.Total, out.Lines = window(b, max(from, 0), n)
 	}
 	answer(w, http.StatusOK, out)
 }
 
-// window returns how many lines a text has, and n of them from a line on, coloured. Only of a
-// text that is coloured it looks at the others.
-func window(path string, text []byte, from, n int) (total int, lines [][]token) {
+// window returns how many lines a text has, and n of them from a line on. Lines that are too
+// long to read are cut.
+func window(text []byte, from, n int) (total int, lines []string) {
+	lines = []string{}
 	if len(text) == 0 {
-		return 0, [][]token{}
+		return 0, lines
 	}
 	text = bytes.TrimSuffix(text, []byte{'\n'})
 	total = bytes.Count(text, []byte{'\n'}) + 1
 	from = min(from, total)
-	n = min(n, total-from)
-	if len(text) > maxColoured {
-		for range from {
-			_, text, _ = bytes.Cut(text, []byte{'\n'})
+	for range from {
+		_, text, _ = bytes.Cut(text, []byte{'\n'})
+	}
+	for range min(n, total-from) {
+		var line []byte
+		line, text, _ = bytes.Cut(text, []byte{'\n'})
+		if len(line) > maxLine {
+			lines = append(lines, strings.ToValidUTF8(string(line[:maxLine]), "")+" …")
+		} else {
+			lines = append(lines, strings.ToValidUTF8(string(line), "\uFFFD"))
 		}
-		end := 0
-		for range n {
-			line, _, _ := bytes.Cut(text[end:], []byte{'\n'})
-			end = min(end+len(line)+1, len(text))
-		}
-		text, from = text[:end], 0
 	}
-	if n == 0 {
-		return total, [][]token{}
-	}
-	return total, colour(path, strings.ToValidUTF8(string(text), "\uFFFD")+"\n")[from:][:n]
-}
-
-// diff answers with hunks as the daemon does, coloured: a line has tokens in place of its
-// text.
-func (p *Page) diff(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	path := func(name string) any { return map[string][]byte{"bytes": []byte(q.Get(name))} }
-	cursor, _ := strconv.Atoi(q.Get("cursor"))
-	lines, _ := strconv.Atoi(q.Get("lines"))
-	args, _ := json.Marshal(map[string]any{"a": q.Get("a"), "b": q.Get("b"), "path": path("path"), "from": path("from"), "cursor": cursor, "lines": lines}) // it never fails
-	b := p.ask(w, r, http.MethodPost, "/v1/hunks", url.Values{}, bytes.NewReader(args), maxText)
-	if b == nil {
-		return
-	}
-	type line struct {
-		Op     string  `json:"op"`
-		Text   string  `json:"text,omitempty"`
-		Tokens []token `json:"tokens"`
-	}
-	var out, hunk map[string]json.RawMessage
-	var hunks []json.RawMessage
-	err := errors.Join(json.Unmarshal(b, &out), json.Unmarshal(out["hunks"], &hunks))
-	for i := 0; i < len(hunks) && err == nil; i++ {
-		var lines []line
-		hunk = nil
-		if err = errors.Join(json.Unmarshal(hunks[i], &hunk), json.Unmarshal(hunk["lines"], &lines)); err != nil {
-			break
-		}
-		for _, side := range []string{"+", "-"} { // what is on both is coloured as it was before
-			var text strings.Builder
-			for _, l := range lines {
-				if l.Op != side {
-					text.WriteString(l.Text + "\n")
-				}
-			}
-			coloured := colour(q.Get("path"), text.String())
-			for i, n := 0, 0; i < len(lines); i++ {
-				if lines[i].Op != side {
-					lines[i].Tokens = coloured[n]
-					n++
-				}
-			}
-		}
-		for i := range lines {
-			lines[i].Text = ""
-		}
-		hunk["lines"], _ = json.Marshal(lines)
-		hunks[i], _ = json.Marshal(hunk)
-	}
-	if err != nil {
-		refuse(w, http.StatusBadGateway, "the daemon's answer cannot be read")
-		return
-	}
-	out["hunks"], _ = json.Marshal(hunks)
-	answer(w, http.StatusOK, out)
+	return total, lines
 }
 
 // image answers with an image, by the type that its first bytes say.

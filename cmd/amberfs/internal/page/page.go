@@ -79,7 +79,6 @@ func (p *Page) Handler() http.Handler {
 	mux.HandleFunc("POST /session", p.guard.enter)
 	mux.HandleFunc("GET /session", p.guard.member(p.session))
 	mux.HandleFunc("GET /file", p.guard.member(p.file))
-	mux.HandleFunc("GET /diff", p.guard.member(p.diff))
 	mux.HandleFunc("GET /image", p.guard.member(p.image))
 	mux.HandleFunc("/api/", p.guard.member(p.api().ServeHTTP))
 	return p.guard.protect(mux)

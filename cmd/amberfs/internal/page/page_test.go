@@ -237,10 +237,7 @@ func TestContentsStayText(t *testing.T) {
 	text := func(l listing) string {
 		var b strings.Builder
 		for _, line := range l.Lines {
-			for _, t := range line {
-				b.WriteString(t[1])
-			}
-			b.WriteByte('\n')
+			b.WriteString(line + "\n")
 		}
 		return b.String()
 	}
@@ -248,7 +245,7 @@ func TestContentsStayText(t *testing.T) {
 		t.Errorf("a script: %+v", l)
 	}
 	source := "package a\n\n// c\nfunc f() string { return \"x\" }\n"
-	if l := show("a.go", source); l.Total != 4 || text(l) != source || l.Lines[0][0][0] != "k" {
+	if l := show("a.go", source); l.Total != 4 || text(l) != source {
 		t.Errorf("source code: %+v", l)
 	}
 	if l := show("a", "a\x00b"); l.Kind != "binary" || len(l.Lines) != 0 {
@@ -259,21 +256,6 @@ func TestContentsStayText(t *testing.T) {
 	}
 	if l := show("a.txt", strings.Repeat("x\n", 3*pageLines)); l.Total != 3*pageLines || len(l.Lines) != pageLines {
 		t.Errorf("many lines: %d of %d", len(l.Lines), l.Total)
-	}
-}
-
-// Each line of a hunk is coloured as part of the text that it is in.
-func TestDiff(t *testing.T) {
-	d := &daemon{answer: `{"old_size":7,"next":500,"hunks":[{"old_start":3,"id":"x","lines":[{"op":" ","text":""},{"op":"-","text":"/* a"},{"op":"+","text":"return 1"},{"op":" ","text":"b */ return"}]}]}`}
-	v := enter(t, Options{Daemon: d})
-	w := v.do("GET", "/diff?a=v1&path=%ff.go&workspace=f&lines=200", "")
-	want := `{"hunks":[{"id":"x","lines":[{"op":" ","tokens":[]},{"op":"-","tokens":[["c","/* a"]]},{"op":"+","tokens":[["k","return"],["",` +
-		`" "],["n","1"]]},{"op":" ","tokens":[["","b */ "],["k","return"]]}],"old_start":3}],"next":500,"old_size":7}`
-	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want {
-		t.Errorf("status %d: %s\nwant %s", w.Code, got, want)
-	}
-	if want := `POST /v1/hunks?workspace=f {"a":"v1","b":"","cursor":0,"from":{"bytes":""},"lines":200,"path":{"bytes":"/y5nbw=="}}`; d.asked[0]+" "+d.body != want {
-		t.Errorf("asked %s %s, want %s", d.asked[0], d.body, want)
 	}
 }
 

@@ -24,7 +24,7 @@ async function ask(where, options, tries = 4) {
   await new Promise((next) => { setTimeout(next, 300); });
   return ask(where, options, tries - 1);
 }
-const looks = /^(list|summaries|conflict|changes|history|blame|forks|events)$/; // what changes something is asked for once
+const looks = /^(list|summaries|conflict|changes|hunks|history|blame|forks|events)$/; // what changes something is asked for once
 const post = (op, args, { signal, workspace: ws } = {}) => ask(address(`/api/v1/${op}`, {}, ws),
   { method: "POST", headers: headers(json), body: JSON.stringify(args), signal }, looks.test(op) || args.dry_run ? 4 : 1);
 const read = (path, query, { signal, workspace: ws }) => ask(address(path, query, ws), { headers: headers(), signal });

@@ -1,5 +1,5 @@
 // How the lines of one file differ, and two images.
-import { get, image } from "./api.js";
+import { call, get, image } from "./api.js";
 import { button, bytes, el, failed, frame, icon, pathOf, visible } from "./dom.js";
 export const images = /\.(png|jpe?g|gif|webp|avif|bmp|ico)$/i;
 // A Diff is what differs in one file of a comparison: at has file, a, b and workspace. restore, if it is given, takes a hunk.
@@ -19,7 +19,7 @@ export class Diff {
   }
   part(cursor) {
     const { file, a, b } = this.at, from = file.from && pathOf({ path: file.from, raw: file.raw_from });
-    return get("/diff", { a, b, path: pathOf(file), from, cursor }, this.options);
+    return call("hunks", { a, b, path: pathOf(file), from: from || undefined, cursor }, this.options);
   }
   // pages shows a diff a part at a time, and the next when its end comes near.
   async pages(found) {
@@ -62,7 +62,7 @@ export class Diff {
     const more = button(icon(to < Infinity ? "up" : "down", label), async () => {
       const query = { snapshot: b, path: pathOf(file), from: from - 1, lines: Math.min(500, to - from) };
       const { lines, total } = await get("/file", query, this.options);
-      row.before(...lines.map((tokens, i) => (this.sides ? both : one)({ tokens }, from + i + shift, from + i)()));
+      row.before(...lines.map((line, i) => (this.sides ? both : one)({ text: line }, from + i + shift, from + i)()));
       from += lines.length;
       if (from >= Math.min(to, total + 1)) more.remove();
     }, { class: "quiet expand" });
@@ -84,22 +84,17 @@ export class Diff {
 }
 const number = (n) => el("td.no", n ? String(n) : "");
 const cell = (l, kind = "") => el("td", { class: l ? `text-cell ${kind}` : "no-line" }, ...(l ? pieces(l) : []));
-// pieces shows a line: its syntax, and within it the words that changed.
-export function pieces({ tokens, words = [] }) {
-  const out = [];
-  let at = 0, w = 0;
-  for (const [kind, part] of tokens || []) {
-    for (let i = 0; i < part.length;) {
-      while (words[w] && words[w][1] <= at) w++;
-      const inside = words[w] && words[w][0] <= at;
-      const end = Math.min(part.length, i - at + (inside ? words[w][1] : words[w] ? words[w][0] : Infinity));
-      const piece = visible(part.slice(i, end));
-      out.push(kind || inside ? el(inside ? "mark" : "span", { class: kind && `tok-${kind}` }, piece) : piece);
-      at += end - i;
-      i = end;
-    }
+// textOf is a line, cut where it is too long to read.
+const textOf = ({ text = "" }) => (text.length > 4096 ? `${text.slice(0, 4096)} …` : text);
+// pieces shows a line, and within it the words that changed.
+function pieces(l) {
+  const out = [], line = textOf(l);
+  let at = 0;
+  for (const [from, to] of l.words || []) {
+    out.push(visible(line.slice(at, from)), el("mark", visible(line.slice(from, to))));
+    at = to;
   }
-  return out;
+  return [...out, visible(line.slice(at))];
 }
 // changedWords finds in two lines what is not in their longest common subsequence of words.
 function changedWords(a, b) {
@@ -123,7 +118,7 @@ function changedWords(a, b) {
 // rowsOf returns functions that make the rows of a hunk: same for a line that both sides
 // have, and differ for the lines between two of these. Words of lines that take each other's place are compared.
 function rowsOf(h, same, differ) {
-  const rows = [], textOf = (l) => (l.tokens || []).map(([, part]) => part).join("");
+  const rows = [];
   let a = h.old_start, b = h.new_start, removed = [], added = [];
   const flush = () => {
     for (let i = 0; i < Math.min(removed.length, added.length, 100); i++) {

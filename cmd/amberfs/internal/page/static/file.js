@@ -1,7 +1,7 @@
 // One file: its lines with who changed them last, its versions, and what happened to it.
 import { call, currentWorkspace, eventsOf, get, image } from "./api.js";
 import { $, along, bytes, button, chip, chips, colourOf, el, failed, icon, message, pathOf, redraw, text, time, visible } from "./dom.js";
-import { Diff, images, pieces } from "./diff.js";
+import { Diff, images } from "./diff.js";
 import { page, store } from "./store.js";
 import { restore } from "./actions.js";
 export const tabs = ["File", "Diff", "History", "Events"];
@@ -106,8 +106,8 @@ function code(first, titleOf, fetchFrom) {
         lines.push(...part.lines);
       } catch (e) { failed(e); break; } finally { fetching = false; }
     }
-    box.replaceChildren(...lines.slice(top(), end()).map((tokens, i) => {
-      const row = el("div.row-line", gutter(top() + i), el("span.no", String(top() + i + 1)), el("span", ...pieces({ tokens })));
+    box.replaceChildren(...lines.slice(top(), end()).map((line, i) => {
+      const row = el("div.row-line", gutter(top() + i), el("span.no", String(top() + i + 1)), el("span", visible(line)));
       row.style.top = `${(top() + i) * h}px`;
       return row;
     }));

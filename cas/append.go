@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"syscall"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // An appender writes records at the end of the newest pack of objects. One
@@ -86,7 +87,7 @@ func (ps *packSet) rotate(n int64) error {
 	}
 	p, err := ps.create()
 	if err != nil {
-		return noSpace(err)
+		return errs.Full(err)
 	}
 	a.pack = p
 	return nil
@@ -100,7 +101,7 @@ func (ps *packSet) write(p *pack, rec []byte, off int64) error {
 		return err
 	}
 	if _, err := f.WriteAt(rec, off); err != nil {
-		err = fmt.Errorf("append to pack %s: %w", p.name(), noSpace(err))
+		err = fmt.Errorf("append to pack %s: %w", p.name(), errs.Full(err))
 		if terr := f.Truncate(off); terr != nil {
 			// Half a record would stay in the middle of the pack.
 			return ps.failed.set(errors.Join(err, terr))
@@ -108,14 +109,6 @@ func (ps *packSet) write(p *pack, rec []byte, off int64) error {
 		return err
 	}
 	return nil
-}
-
-// noSpace makes a full disk's error recognisable as ErrNoSpace.
-func noSpace(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("%w: %w", ErrNoSpace, err)
-	}
-	return err
 }
 
 // sync makes every object durable that was put before the call. It needs
@@ -145,7 +138,7 @@ func (ps *packSet) syncPack(p *pack, end int64) error {
 	f, err := ps.use(p)
 	if err == nil {
 		if err = f.Sync(); err != nil {
-			err = fmt.Errorf("sync pack %s: %w", p.name(), noSpace(err))
+			err = fmt.Errorf("sync pack %s: %w", p.name(), errs.Full(err))
 		}
 	}
 	switch {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/amberfs/amberfs/cas/index"
 	"github.com/amberfs/amberfs/cas/manifest"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -36,10 +37,10 @@ var (
 	// ErrNoSpace: going on would eat into the space that the index and gc need.
 	ErrNoSpace = errs.NoSpace
 	// ErrInUse: another process has the store open.
-	ErrInUse = errs.New(errs.Busy, "the store is open in another process")
+	ErrInUse = index.ErrInUse
 	// ErrStuck: the index cannot be closed, because its disk takes no more writes.
 	// The process had better end. Packs have all that is in it.
-	ErrStuck = errors.New("the index cannot be written")
+	ErrStuck = index.ErrStuck
 )
 
 // Damage describes one damaged or missing thing. As an error, *Damage satisfies

@@ -43,14 +43,12 @@
 //
 // # Badger is a cache
 //
-// Packs and manifest have all that the index has. Badger is opened once and closed once.
-// If opening ends the process, the file OPENING stays, and the next start rebuilds the
-// index, as it does if Badger does not open. No compaction runs in the background: a
-// flush merges the tables when there are many, and so does gc.
+// Packs and manifest have all that the index has, so an index that does not open is made
+// again from them. Package index says what Badger needs. No compaction runs in the
+// background: a flush merges the tables when there are many, and so does gc.
 //
-// Badger writes through mappings, where a full disk is a fault, so mapBacked allocates
-// the blocks first. Objects are refused while Headroom bytes are still free. The reserve
-// is given up for opening, for commits and for gc.
+// Objects are refused while Headroom bytes are still free. The reserve is given up for
+// opening, for commits and for gc.
 //
 // # What others wrote
 //

@@ -179,7 +179,7 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(keep f
 		return err
 	}
 	if incomplete { // what a damaged index does not know would be taken for garbage
-		if err := s.index.db.check(); err != nil {
+		if err := s.index.db.Check(); err != nil {
 			return err
 		}
 	}
@@ -213,7 +213,7 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(keep f
 	if err := s.index.flush(); err != nil {
 		return err
 	}
-	s.index.flatten(1)
+	s.index.merge()
 	return nil
 }
 
@@ -281,7 +281,7 @@ func (s *sweeper) announce() error {
 	}
 	s.index.writing.Lock()
 	defer s.index.writing.Unlock()
-	b := s.index.db.batch(s.space.forIndex)
-	b.set([]byte{keyHead}, indexHead(n))
-	return b.commit()
+	b := s.index.db.Batch(s.space.forIndex)
+	b.Put([]byte{keyHead}, indexHead(n))
+	return b.Commit()
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas/index"
 	"github.com/amberfs/amberfs/tests/await"
 )
 
@@ -121,18 +122,18 @@ func TestIndexEntriesAreClaims(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, b := hostileStore(t)
-			x, err := openDatabase(filepath.Join(dir, "index"), slog.New(slog.DiscardHandler))
+			x, err := index.Open(filepath.Join(dir, "index"), slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
 			l := good
 			change(&l)
-			w := x.batch(nil)
-			w.set(objectKey(Sum(b)), encodeLoc(l))
-			if err := w.commit(); err != nil {
+			w := x.Batch(nil)
+			w.Put(objectKey(Sum(b)), encodeLoc(l))
+			if err := w.Commit(); err != nil {
 				t.Fatal(err)
 			}
-			if err := x.close(); err != nil {
+			if err := x.Close(); err != nil {
 				t.Fatal(err)
 			}
 			s := openTest(t, dir, Options{})

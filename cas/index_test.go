@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/amberfs/amberfs/cas/index"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/tests/vfstest"
@@ -38,21 +39,21 @@ func TestLostIndexComesBack(t *testing.T) {
 			}
 		},
 		"opened by a process that died": func(t *testing.T, dir string) {
-			if err := os.WriteFile(filepath.Join(dir, openingMark), nil, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "OPENING"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"of another version": func(t *testing.T, dir string) {
-			x, err := openDatabase(dir, slog.New(slog.DiscardHandler))
+			x, err := index.Open(dir, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := x.batch(nil)
-			b.set([]byte{keyHead}, []byte("amberfs index 99, 1"))
-			if err := b.commit(); err != nil {
+			b := x.Batch(nil)
+			b.Put([]byte{keyHead}, []byte("amberfs index 99, 1"))
+			if err := b.Commit(); err != nil {
 				t.Fatal(err)
 			}
-			if err := x.close(); err != nil {
+			if err := x.Close(); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -82,7 +83,7 @@ func TestIndexInUseIsLeftAlone(t *testing.T) {
 	b := blob(1, 1000)
 	put(t, s, b)
 	commit(t, s)
-	mark := filepath.Join(o.indexDir, openingMark)
+	mark := filepath.Join(o.indexDir, "OPENING")
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -216,42 +217,5 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 	}
 	if _, err := os.Stat(o.indexDir); !errors.Is(err, os.ErrNotExist) {
 		t.Error("an index was made")
-	}
-}
-
-// TestMappedFilesHaveBlocks: Badger's files have the blocks that are written through
-// mappings, so a full disk is an error and no fault. A log for which there are none is
-// in memory, and the index is rebuilt after a kill.
-func TestMappedFilesHaveBlocks(t *testing.T) {
-	dir := t.TempDir()
-	x, err := openDatabase(dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	logs, err := filepath.Glob(filepath.Join(dir, "*.mem"))
-	if err != nil || len(logs) != 1 {
-		t.Fatal(logs, err)
-	}
-	i, err := vfs.OS.Stat(logs[0])
-	if err != nil || i.Allocated < i.Size || i.Size < memtable {
-		t.Fatalf("of a log of %d bytes, %d are on the disk; %v", i.Size, i.Allocated, err)
-	}
-	unbacked.Add(1) // as if there had been no room for the next log
-	b := x.batch(nil)
-	b.set([]byte{keyHead}, indexHead(0))
-	if err := b.commit(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openDatabase(copyDir(t, dir), slog.New(slog.DiscardHandler)); !errors.Is(err, errIndexBroken) {
-		t.Errorf("after a kill it opens: %v", err)
-	}
-	if err := x.close(); err != nil {
-		t.Fatal(err)
-	}
-	if x, err = openDatabase(dir, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatalf("after an orderly end: %v", err)
-	}
-	if err := x.close(); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -16,7 +16,7 @@ func markKey(h Hash) []byte {
 }
 
 // mark notes that an object was found damaged. It reports whether that is new. mu is held.
-func (x *index) mark(h Hash, l loc) bool {
+func (x *locator) mark(h Hash, l loc) bool {
 	if old, ok := x.bad[h]; ok && old.same(l) || len(x.bad) >= maxMarks {
 		return false
 	}
@@ -26,7 +26,7 @@ func (x *index) mark(h Hash, l loc) bool {
 }
 
 // unmark takes the mark of an object away, if it has one. mu is held.
-func (x *index) unmark(h Hash) {
+func (x *locator) unmark(h Hash) {
 	if _, ok := x.bad[h]; ok {
 		delete(x.bad, h)
 		x.unsaved[h] = true
@@ -34,14 +34,14 @@ func (x *index) unmark(h Hash) {
 }
 
 // saveMarks writes the marks that have changed.
-func (x *index) saveMarks() error {
+func (x *locator) saveMarks() error {
 	x.writing.Lock()
 	defer x.writing.Unlock()
 	return x.saveMarksLocked()
 }
 
 // saveMarksLocked is saveMarks with writing held.
-func (x *index) saveMarksLocked() error {
+func (x *locator) saveMarksLocked() error {
 	if x.readOnly {
 		return nil
 	}
@@ -58,15 +58,15 @@ func (x *index) saveMarksLocked() error {
 	if len(changed) == 0 {
 		return nil
 	}
-	b := x.db.batch(x.space.forIndex)
+	b := x.db.Batch(x.space.forIndex)
 	for h := range changed {
 		if l, ok := set[h]; ok {
-			b.set(markKey(h), encodeLoc(l))
+			b.Put(markKey(h), encodeLoc(l))
 		} else {
-			b.delete(markKey(h))
+			b.Delete(markKey(h))
 		}
 	}
-	err := b.commit()
+	err := b.Commit()
 	if err != nil {
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -76,12 +76,12 @@ func (x *index) saveMarksLocked() error {
 }
 
 // loadMarks reads the marks of objects that are still where they were found damaged.
-func (x *index) loadMarks() error {
+func (x *locator) loadMarks() error {
 	found := map[Hash]loc{}
 	stale := map[Hash]bool{}
-	err := x.db.each([]byte{keyMark}, func(k, v []byte) error {
+	err := x.db.Each([]byte{keyMark}, func(k, v []byte) error {
 		if len(k) != 1+len(Hash{}) {
-			return x.db.unreadable(errIndexValue)
+			return x.db.Unreadable(errIndexValue)
 		}
 		if l, ok := decodeLoc(v); ok && len(found) < maxMarks {
 			found[Hash(k[1:])] = l

@@ -63,14 +63,14 @@ func (s *Store) commit(ops []MetaOp) error {
 	}
 	ops = append(ops[:len(ops):len(ops)], MetaOp{Key: keyDurable, Value: s.packs.synced().encode()})
 	err := s.manifest.Commit(ops...)
-	if errors.Is(noSpace(err), ErrNoSpace) && !errors.Is(err, errs.Failed) { // of a quota, perhaps
+	if errors.Is(errs.Full(err), ErrNoSpace) && !errors.Is(err, errs.Failed) { // of a quota, perhaps
 		s.space.release()
 		err = s.manifest.Commit(ops...)
 	}
 	if errors.Is(err, errs.Failed) {
 		return s.failed.set(err)
 	}
-	return noSpace(err)
+	return errs.Full(err)
 }
 
 // synced is the place up to which all objects are on disk.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/amberfs/amberfs/cas/index"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -17,19 +19,19 @@ type recovery struct {
 
 // recover brings the index up to the packs: after a clean end there is nothing
 // to do, after a kill the records since the last flush are read, and with an
-// empty index all of them. It returns errIndexBroken or errIndexRead for an index that
+// empty index all of them. It returns index.ErrBroken or index.ErrRead for an index that
 // cannot belong to these packs.
 func (s *recovery) recover() error {
-	infos, err := s.index.db.packs()
+	infos, err := s.index.storedPacks()
 	if err != nil {
 		return err
 	}
-	head, _, err := s.index.db.value([]byte{keyHead})
+	head, _, err := s.index.db.Get([]byte{keyHead})
 	if err != nil {
 		return err
 	}
 	if len(infos) > 0 && !bytes.Equal(head, indexHead(s.collections())) {
-		return fmt.Errorf("%w: it is an older copy or of another version: %q", errIndexBroken, head)
+		return fmt.Errorf("%w: it is an older copy or of another version: %q", index.ErrBroken, head)
 	}
 	if err := s.placePacks(infos); err != nil {
 		return err
@@ -76,17 +78,17 @@ func (s *recovery) placePacks(infos map[uint64]packInfo) error {
 	if s.o.ReadOnly {
 		return nil
 	}
-	b := s.index.db.batch(s.space.forIndex)
+	b := s.index.db.Batch(s.space.forIndex)
 	for id, i := range infos {
 		switch {
 		case s.packs.get(id) != nil:
 		case i.objects == 0: // gc was interrupted
-			b.delete(packKey(id))
+			b.Delete(packKey(id))
 		default:
 			s.log.Error("pack is missing; verify tells what was in it", "pack", packName(id))
 		}
 	}
-	if err := b.commit(); err != nil && !errors.Is(err, ErrNoSpace) {
+	if err := b.Commit(); err != nil && !errors.Is(err, ErrNoSpace) {
 		return err
 	}
 	return nil
@@ -182,7 +184,7 @@ func (s *recovery) rewriteTail(p *pack, f vfs.File, it *item, torn int64) error 
 		return nil
 	}
 	if _, err := f.WriteAt(it.raw, it.off); err != nil {
-		return fmt.Errorf("write pack %s: %w", p.name(), noSpace(err))
+		return fmt.Errorf("write pack %s: %w", p.name(), errs.Full(err))
 	}
 	return nil
 }
@@ -194,7 +196,7 @@ func writeFree(f vfs.File, id uint64, off, n int64) error {
 	b := make([]byte, headerSize)
 	h.encode(b, id, off)
 	if _, err := f.WriteAt(b, off); err != nil {
-		return fmt.Errorf("mark free space: %w", noSpace(err))
+		return fmt.Errorf("mark free space: %w", errs.Full(err))
 	}
 	return nil
 }
@@ -247,22 +249,19 @@ func (s *recovery) continuePacks() {
 // rebuild makes a new index from the packs.
 func (s *recovery) rebuild() error {
 	if s.index.db != nil {
-		if err := s.index.db.close(); err != nil {
+		if err := s.index.db.Close(); err != nil {
 			s.log.Warn("close index", "err", err)
 		}
 		s.index.db = nil
 	}
 	dir := s.indexDir()
-	if err := removeIndex(dir); err != nil {
-		return err
-	}
 	for _, p := range s.packs.all() {
 		p.info, p.dirty = packInfo{}, false
 		p.end, p.synced = 0, 0
 	}
 	s.index.reset()
 	var err error
-	if s.index.db, err = openDatabase(dir, s.log); err != nil {
+	if s.index.db, err = index.Create(dir, s.log); err != nil {
 		return err
 	}
 	return s.recover()

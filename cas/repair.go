@@ -1,11 +1,11 @@
 package cas
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
+	"github.com/amberfs/amberfs/cas/index"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -50,7 +50,7 @@ func (r *repairer) packs(dir string, o Options) (err error) {
 	if err := r.s.openManifest(); err != nil {
 		return err
 	}
-	if err := r.removeIndex(); err != nil {
+	if err := r.s.named(index.Remove(r.s.indexDir())); err != nil {
 		return err
 	}
 	for _, p := range damaged {
@@ -64,19 +64,6 @@ func (r *repairer) packs(dir string, o Options) (err error) {
 		}
 	}
 	return nil
-}
-
-func (r *repairer) removeIndex() error {
-	dir := r.s.indexDir()
-	lock, err := lockIndex(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return r.s.named(err)
-	}
-	defer lock.Close()
-	return r.s.named(removeIndex(dir))
 }
 
 // writePackHeader rewrites a header: everything in it is in the name too.
@@ -130,7 +117,7 @@ func (r *repairer) scrub(p *pack) error {
 // isolate copies damaged bytes to the quarantine and makes their place free.
 func (r *repairer) isolate(p *pack, f vfs.File, it *item) error {
 	if err := r.keep(p, f, it); err != nil {
-		return fmt.Errorf("quarantine: %w", noSpace(err))
+		return fmt.Errorf("quarantine: %w", errs.Full(err))
 	}
 	if it.off+it.length >= p.size && it.length%recordAlign != 0 {
 		p.size = it.off

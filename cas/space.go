@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/amberfs/amberfs/cas/index"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -15,13 +16,13 @@ import (
 // opening, commits and gc. Removing an object takes some 60 bytes in the logs of the
 // index, the rest is a segment of the journal and what a commit adds to the manifest.
 const (
-	headroom       = 10 << 20     // bytes
-	metaRoom       = 2 * memtable // bytes with which a commit leaves the reserve alone
-	openingRoom    = 8 * memtable // the same for opening: logs, and tables of those that a kill left
-	indexRoom      = 4 * memtable // bytes that a change of the index must find: a log and tables
-	drainingRoom   = 2 * memtable // the same for gc
-	leastRoom      = 64 << 10     // bytes with which commits and opening go on without the reserve
-	appendInterval = 1 << 20      // bytes appended to packs between two looks at the disk
+	headroom       = 10 << 20           // bytes
+	metaRoom       = 2 * index.Memtable // bytes with which a commit leaves the reserve alone
+	openingRoom    = 8 * index.Memtable // the same for opening: logs, and tables of those that a kill left
+	indexRoom      = 4 * index.Memtable // bytes that a change of the index must find: a log and tables
+	drainingRoom   = 2 * index.Memtable // the same for gc
+	leastRoom      = 64 << 10           // bytes with which commits and opening go on without the reserve
+	appendInterval = 1 << 20            // bytes appended to packs between two looks at the disk
 
 	reserveSize = 4 << 20
 )
@@ -54,7 +55,7 @@ func (s *space) forIndex(n int64) error {
 	err := s.check(n, drainingRoom)
 	if err == nil {
 		s.borrowed = 0
-	} else if s.borrowed+n <= memtable {
+	} else if s.borrowed+n <= index.Memtable {
 		s.borrowed += n
 		return nil
 	}

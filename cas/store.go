@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/amberfs/amberfs/cas/index"
 	"github.com/amberfs/amberfs/cas/manifest"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -40,7 +41,7 @@ type Store struct {
 
 	packs    *packSet
 	puts     singleflight.Group // by hash
-	index    *index
+	index    *locator
 	commits  sync.Mutex // one Commit at a time
 	manifest *manifest.Manifest
 	gc       collection
@@ -75,7 +76,7 @@ func newStore(dir string, o Options) (*Store, error) {
 	}
 	o.PackSize = min(max(o.PackSize, minPackSize), maxPackSize)
 	s := &Store{
-		o: o, log: o.Logger, dir: dir, fs: o.FS, codec: newCodec(), index: newIndex(),
+		o: o, log: o.Logger, dir: dir, fs: o.FS, codec: newCodec(), index: newLocator(),
 		gc: collection{recording: semaphore.NewWeighted(1), running: semaphore.NewWeighted(1)},
 	}
 	if o.FS == nil || o.FS == vfs.OS {
@@ -181,7 +182,7 @@ func (s *Store) openManifest() (err error) {
 	s.manifest, err = manifest.Open(s.fs, s.dir, manifest.Options{
 		Logger: s.log, New: !s.packs.used(), ReadOnly: s.o.ReadOnly || s.o.NoCommit, Salvage: s.o.Salvage, Room: s.space.forMeta,
 	})
-	return noSpace(err)
+	return errs.Full(err)
 }
 
 // openIndex opens the index and brings it up to the packs, or rebuilds it.
@@ -190,10 +191,10 @@ func (s *Store) openIndex() (err error) {
 	if s.o.ReadOnly {
 		dir = ""
 	}
-	if s.index.db, err = openDatabase(dir, s.log); err == nil {
+	if s.index.db, err = index.Open(dir, s.log); err == nil {
 		err = (&recovery{Store: s}).recover()
 	}
-	if s.o.ReadOnly || !errors.Is(err, errIndexBroken) && !errors.Is(err, errIndexRead) {
+	if s.o.ReadOnly || !errors.Is(err, index.ErrBroken) && !errors.Is(err, index.ErrRead) {
 		return err
 	}
 	s.log.Warn("rebuilding the index from the packs", "reason", err)
@@ -211,7 +212,7 @@ func (s *Store) abandon() {
 func (s *Store) release() error {
 	var err error
 	if s.index.db != nil {
-		err = s.index.db.close()
+		err = s.index.db.Close()
 	}
 	if s.manifest != nil {
 		err = errors.Join(err, s.manifest.Close())

@@ -80,12 +80,12 @@ func (s *sweeper) decide(w *sweepPlan) error {
 	defer s.gc.gate.Unlock()
 	s.index.writing.Lock()
 	defer s.index.writing.Unlock()
-	info, err := s.index.db.pack(w.p.id)
+	info, err := s.index.storedPack(w.p.id)
 	if err != nil {
 		return err
 	}
-	b := s.index.db.batch(s.space.forIndex)
-	defer b.discard()
+	b := s.index.db.Batch(s.space.forIndex)
+	defer b.Discard()
 	// What the figures have beyond the objects that the index has here: a kill within an
 	// earlier decide leaves that.
 	excess := s.c.infos[w.p.id]
@@ -95,7 +95,7 @@ func (s *sweeper) decide(w *sweepPlan) error {
 		if r.free {
 			continue
 		}
-		l, ok, err := s.index.db.object(r.hash)
+		l, ok, err := s.index.stored(r.hash)
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (s *sweeper) decide(w *sweepPlan) error {
 		r.dead = true
 		w.dead++
 		if here {
-			b.delete(objectKey(r.hash))
+			b.Delete(objectKey(r.hash))
 			info.remove(l)
 			gone = append(gone, l)
 		}
@@ -123,8 +123,8 @@ func (s *sweeper) decide(w *sweepPlan) error {
 	}
 	info.subtract(excess)
 	info.state = packSweeping
-	b.set(packKey(w.p.id), info.encode())
-	if err := b.commit(); err != nil {
+	b.Put(packKey(w.p.id), info.encode())
+	if err := b.Commit(); err != nil {
 		return err
 	}
 	s.index.mu.Lock()
@@ -245,9 +245,9 @@ func (s *sweeper) removePack(p *pack) error {
 	if err := s.packs.remove(p); err != nil {
 		return err
 	}
-	b := s.index.db.batch(s.space.forIndex)
-	b.delete(packKey(p.id))
-	return b.commit()
+	b := s.index.db.Batch(s.space.forIndex)
+	b.Delete(packKey(p.id))
+	return b.Commit()
 }
 
 // A swept record is what gc knows of one during the sweep of its pack.

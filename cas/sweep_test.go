@@ -10,9 +10,9 @@ import (
 func TestKillWithinDecide(t *testing.T) {
 	_, dir, o, blobs := damageStore(t)
 	s := openTest(t, dir, o)
-	b := s.index.db.batch(nil)
-	b.delete(objectKey(Sum(blobs[5])))
-	if err := b.commit(); err != nil {
+	b := s.index.db.Batch(nil)
+	b.Delete(objectKey(Sum(blobs[5])))
+	if err := b.Commit(); err != nil {
 		t.Fatal(err)
 	}
 	closeTest(t, s)

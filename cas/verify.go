@@ -182,7 +182,7 @@ func (v *verifier) index(ctx context.Context) error {
 	for h, l := range v.s.index.unwritten() {
 		v.place(h, l)
 	}
-	if err := v.s.index.db.objects(v.place); err != nil {
+	if err := v.s.index.storedObjects(v.place); err != nil {
 		v.report(Damage{Pack: "index", Reason: err.Error()})
 	}
 	return ctx.Err()

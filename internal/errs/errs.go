@@ -10,6 +10,7 @@ package errs
 import (
 	"errors"
 	"fmt"
+	"syscall"
 )
 
 // A Kind says what went wrong. Its text serves where no sentence says more.
@@ -83,4 +84,12 @@ func Of(err error) Kind {
 		return k
 	}
 	return ""
+}
+
+// Full gives the error of a full disk, or of a quota of it, the kind NoSpace.
+func Full(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", NoSpace, err)
+	}
+	return err
 }

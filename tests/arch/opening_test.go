@@ -21,7 +21,7 @@ var opening = map[string][]string{
 
 // opensOther says which files may call them all the same, and why.
 var opensOther = map[string]string{
-	"cas/badger_dir.go": "the folder of the index, by O_NOFOLLOW, and a mark in it once all of it was checked",
+	"cas/index/dir.go":  "the folder of the index, by O_NOFOLLOW, and a mark in it once all of it was checked",
 	"fusefs/ids.go":     "/proc",
 	"fusefs/mount.go":   "a device of the kernel",
 	"fusefs/server.go":  "/sys",

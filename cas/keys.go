@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-
-	"github.com/dgraph-io/badger/v4"
 )
 
 // Keys of the index begin with one byte that says what they are.
@@ -118,13 +116,13 @@ func (i *packInfo) subtract(o packInfo) {
 	i.stored -= o.stored
 }
 
-// packs reads what the index knows of all packs.
-func (x *database) packs() (map[uint64]packInfo, error) {
+// storedPacks reads what the index knows of all packs.
+func (x *locator) storedPacks() (map[uint64]packInfo, error) {
 	m := map[uint64]packInfo{}
-	err := x.each([]byte{keyPack}, func(k, v []byte) error {
+	err := x.db.Each([]byte{keyPack}, func(k, v []byte) error {
 		i, ok := decodePackInfo(v)
 		if !ok || len(k) != 9 {
-			return x.unreadable(errIndexValue)
+			return x.db.Unreadable(errIndexValue)
 		}
 		m[binary.BigEndian.Uint64(k[1:])] = i
 		return nil
@@ -132,94 +130,40 @@ func (x *database) packs() (map[uint64]packInfo, error) {
 	return m, err
 }
 
-// pack reads what the index knows of a pack; of one that it does not know, that
+// storedPack reads what the index knows of a pack; of one that it does not know, that
 // it covers nothing.
-func (x *database) pack(id uint64) (packInfo, error) {
-	v, ok, err := x.value(packKey(id))
+func (x *locator) storedPack(id uint64) (packInfo, error) {
+	v, ok, err := x.db.Get(packKey(id))
 	if !ok {
 		return packInfo{covered: packHeaderSize}, err
 	}
 	i, ok := decodePackInfo(v)
 	if !ok {
-		return packInfo{}, x.unreadable(errIndexValue)
+		return packInfo{}, x.db.Unreadable(errIndexValue)
 	}
 	return i, nil
 }
 
-// objects calls fn with every object and its place.
-func (x *database) objects(fn func(Hash, loc)) error {
-	return x.each([]byte{keyObject}, func(k, v []byte) error {
+// storedObjects calls fn with every object of the index and its place.
+func (x *locator) storedObjects(fn func(Hash, loc)) error {
+	return x.db.Each([]byte{keyObject}, func(k, v []byte) error {
 		l, ok := decodeLoc(v)
 		if !ok || len(k) != 1+len(Hash{}) {
-			return x.unreadable(errIndexValue)
+			return x.db.Unreadable(errIndexValue)
 		}
 		fn(Hash(k[1:]), l)
 		return nil
 	})
 }
 
-// A batch is a set of changes. It becomes one transaction if it fits into one,
-// otherwise several in the order of the calls.
-type batch struct {
-	x     *database
-	txn   *badger.Txn
-	size  int64               // bytes of the transaction
-	check func(n int64) error // runs before every transaction: is there space?
-	err   error
-}
-
-// entryOverhead is what an entry takes in a log beside its key and its value, in bytes.
-const entryOverhead = 24
-
-func (x *database) batch(check func(n int64) error) *batch {
-	return &batch{x: x, txn: x.db.NewTransaction(true), check: check}
-}
-
-func (b *batch) do(key, value []byte, op func() error) {
-	if b.err != nil {
-		return
+// stored finds an object in the index.
+func (x *locator) stored(h Hash) (l loc, ok bool, err error) {
+	v, ok, err := x.db.Get(objectKey(h))
+	if !ok {
+		return loc{}, false, err
 	}
-	b.err = op()
-	if errors.Is(b.err, badger.ErrTxnTooBig) {
-		if b.err = b.write(); b.err == nil {
-			b.txn, b.size = b.x.db.NewTransaction(true), 0
-			b.err = op()
-		}
+	if l, ok = decodeLoc(v); !ok {
+		return loc{}, false, x.db.Unreadable(errIndexValue)
 	}
-	b.size += int64(len(key) + len(value) + entryOverhead)
+	return l, true, nil
 }
-
-// set stores a value; the slices belong to the batch from now on.
-func (b *batch) set(key, value []byte) {
-	b.do(key, value, func() error { return b.txn.Set(key, value) })
-}
-
-// delete removes a key, which belongs to the batch from now on.
-func (b *batch) delete(key []byte) { b.do(key, nil, func() error { return b.txn.Delete(key) }) }
-
-func (b *batch) write() error {
-	if b.check != nil {
-		if err := b.check(b.size); err != nil {
-			return err
-		}
-	}
-	if err := b.x.markUnbacked(); err != nil {
-		return noSpace(err)
-	}
-	return b.txn.Commit()
-}
-
-// commit makes everything durable.
-func (b *batch) commit() error {
-	defer b.discard()
-	if b.err == nil {
-		b.err = b.write()
-	}
-	if b.err != nil {
-		return fmt.Errorf("write index: %w", b.err)
-	}
-	return nil
-}
-
-// discard ends a batch without writing it.
-func (b *batch) discard() { b.txn.Discard() }

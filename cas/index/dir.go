@@ -1,4 +1,4 @@
-package cas
+package index
 
 import (
 	"errors"
@@ -17,16 +17,16 @@ import (
 // something. An index with the mark is rebuilt.
 const openingMark = "OPENING"
 
-// prepareIndexDir makes the directory and the mark. It is errIndexBroken if the mark is
+// prepare makes the directory and the mark. It is ErrBroken if the mark is
 // there already, or a file that Badger would follow out of the directory.
-func prepareIndexDir(dir string) error {
+func prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create index: %w", err)
 	}
 	if err := os.RemoveAll(dir + ".old"); err != nil { // left by a kill
 		return fmt.Errorf("open index: %w", err)
 	}
-	d, err := lockIndex(dir)
+	d, err := lock(dir)
 	if err != nil {
 		return err
 	}
@@ -38,16 +38,16 @@ func prepareIndexDir(dir string) error {
 	for _, e := range ents {
 		// Badger would follow it to wherever it leads, and write to it.
 		if fi, err := e.Info(); err == nil && !vfs.Own(fi) {
-			return fmt.Errorf("%w: %s is not a regular file with one name", errIndexBroken, e.Name())
+			return fmt.Errorf("%w: %s is not a regular file with one name", ErrBroken, e.Name())
 		}
 		if e.Name() == openingMark {
-			return fmt.Errorf("%w: it was not opened to the end, or not read", errIndexBroken)
+			return fmt.Errorf("%w: it was not opened to the end, or not read", ErrBroken)
 		}
 	}
-	return markIndex(dir)
+	return mark(dir)
 }
 
-func markIndex(dir string) error {
+func mark(dir string) error {
 	err := os.WriteFile(filepath.Join(dir, openingMark), nil, 0o600)
 	if err == nil {
 		err = vfs.OS.SyncDir(dir)
@@ -58,17 +58,17 @@ func markIndex(dir string) error {
 	return nil
 }
 
-func unmarkIndex(dir string) error {
+func unmark(dir string) error {
 	if err := os.Remove(filepath.Join(dir, openingMark)); err != nil {
 		return fmt.Errorf("mark index: %w", err)
 	}
 	return nil
 }
 
-// lockIndex takes the lock that Badger takes, too. Without it nothing there may be
+// lock takes the lock that Badger takes, too. Without it nothing there may be
 // touched or believed: the mark could be that of a process that is opening the index.
 // A link in place of the directory is refused.
-func lockIndex(dir string) (*os.File, error) {
+func lock(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: err}
@@ -80,9 +80,21 @@ func lockIndex(dir string) (*os.File, error) {
 	return d, nil
 }
 
-// removeIndex removes an index. The rename comes first: a part of an index, left by a
-// kill, could pass for a whole one.
-func removeIndex(dir string) error {
+// Remove removes the index in dir, if there is one.
+func Remove(dir string) error {
+	held, err := lock(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	return remove(dir)
+}
+
+// remove renames first: a part of an index, left by a kill, could pass for a whole one.
+func remove(dir string) error {
 	old := dir + ".old"
 	err := os.RemoveAll(old)
 	if err == nil {

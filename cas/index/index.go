@@ -1,4 +1,4 @@
-package cas
+package index
 
 import (
 	"errors"
@@ -15,12 +15,12 @@ import (
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// A database is the Badger database of an index: a cache of where objects lie, which is
-// opened once and closed once. The packs have all that is in it.
-type database struct {
+// A DB is opened once and closed once.
+type DB struct {
 	dir      string // "" in memory
 	db       *badger.DB
 	failed   chan struct{} // Badger could not write a table, and tries again
@@ -30,19 +30,31 @@ type database struct {
 }
 
 var (
-	// errIndexBroken: the index cannot be used and must be rebuilt.
-	errIndexBroken = errors.New("the index does not open")
-	// errIndexRead: something in the index cannot be read.
-	errIndexRead = errors.New("read index")
+	// ErrBroken: the index cannot be used and must be made again.
+	ErrBroken = errors.New("the index does not open")
+	// ErrRead: something in the index cannot be read.
+	ErrRead = errors.New("read index")
+	// ErrInUse: another process has the index open.
+	ErrInUse = errs.New(errs.Busy, "the store is open in another process")
+	// ErrStuck: the index cannot be closed, because its disk takes no more writes.
+	ErrStuck = errors.New("the index cannot be written")
 )
 
-// memtable is the size of Badger's memtables, and of a table of the lowest level, in
+// Memtable is the size of Badger's memtables, and of a table of the lowest level, in
 // bytes. A log has twice as much, which is allocated when it is made.
-const memtable = 1 << 20
+const Memtable = 1 << 20
 
-// openDatabase opens or creates the one in dir; dir "" makes one in memory.
-func openDatabase(dir string, log *slog.Logger) (*database, error) {
-	x := &database{dir: dir, failed: make(chan struct{}, stuckTries), unbacked: unbacked.Load()}
+// Create removes what is in dir and makes an empty index there.
+func Create(dir string, log *slog.Logger) (*DB, error) {
+	if err := remove(dir); err != nil {
+		return nil, err
+	}
+	return Open(dir, log)
+}
+
+// Open opens or creates the index in dir; dir "" makes one in memory.
+func Open(dir string, log *slog.Logger) (*DB, error) {
+	x := &DB{dir: dir, failed: make(chan struct{}, stuckTries), unbacked: unbacked.Load()}
 	o := badger.DefaultOptions(dir).
 		WithLogger(badgerLog{log, x.failed}).
 		WithInMemory(dir == "").
@@ -50,25 +62,25 @@ func openDatabase(dir string, log *slog.Logger) (*database, error) {
 		// transaction is synced; they are few and large.
 		WithSyncWrites(true).
 		WithNumVersionsToKeep(1).
-		WithDetectConflicts(false). // one writer at a time, see index.writing
+		WithDetectConflicts(false). // the caller has one writer at a time
 		WithCompression(options.None).
 		WithBlockCacheSize(0).
 		WithIndexCacheSize(0). // it serves encrypted tables only
-		WithMemTableSize(memtable).
+		WithMemTableSize(Memtable).
 		WithNumMemtables(2).
-		WithBaseTableSize(memtable).
+		WithBaseTableSize(Memtable).
 		// Compactors look for work all the time, and take the processors from
-		// requests: flatten does their work when it is due.
+		// requests: Flush does their work when it is due.
 		WithNumCompactors(0).
 		WithNumLevelZeroTablesStall(math.MaxInt).
 		WithMetricsEnabled(false).
 		// Values in the value log can come back empty without an error, and
 		// its space is hard to get back: keep every value in the tables.
-		WithValueThreshold(memtable / 8). // Badger allows 15 % of a memtable
+		WithValueThreshold(Memtable / 8). // Badger allows 15 % of a memtable
 		WithValueLogFileSize(1 << 20).
 		WithChecksumVerificationMode(options.OnBlockRead)
 	if dir != "" {
-		if err := prepareIndexDir(dir); err != nil {
+		if err := prepare(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -79,8 +91,8 @@ func openDatabase(dir string, log *slog.Logger) (*database, error) {
 	if dir == "" {
 		return x, nil
 	}
-	if err := unmarkIndex(dir); err != nil {
-		return nil, errors.Join(err, x.close())
+	if err := unmark(dir); err != nil {
+		return nil, errors.Join(err, x.Close())
 	}
 	x.stopPool()
 	return x, nil
@@ -90,7 +102,7 @@ func openDatabase(dir string, log *slog.Logger) (*database, error) {
 // whether it has some to spare, and without which Badger works as well. There is no
 // option for that. No table may be under construction: then there is one log. No other
 // goroutine writes meanwhile.
-func (x *database) stopPool() {
+func (x *DB) stopPool() {
 	logs, err := filepath.Glob(filepath.Join(x.dir, "*.mem"))
 	if x.quiet || x.dir == "" || err != nil || len(logs) != 1 {
 		return
@@ -112,8 +124,8 @@ func (x *database) stopPool() {
 // index being thrown away.
 func openBadger(o badger.Options) (db *badger.DB, err error) {
 	defer func() {
-		if err != nil && !errors.Is(err, errIndexBroken) && o.Dir != "" {
-			_ = unmarkIndex(o.Dir)
+		if err != nil && !errors.Is(err, ErrBroken) && o.Dir != "" {
+			_ = unmark(o.Dir)
 		}
 	}()
 	err = mapped(func() error { db, err = badger.Open(o); return err })
@@ -128,7 +140,7 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 			return nil, fmt.Errorf("open index: %w", err)
 		}
 	}
-	return nil, fmt.Errorf("%w: %v", errIndexBroken, err)
+	return nil, fmt.Errorf("%w: %v", ErrBroken, err)
 }
 
 // mapped calls what reads files that Badger has mapped. A page that the disk does not
@@ -144,12 +156,12 @@ func mapped(fn func() error) error {
 	return err
 }
 
-func (x *database) view(fn func(*badger.Txn) error) error {
+func (x *DB) view(fn func(*badger.Txn) error) error {
 	return mapped(func() error { return x.db.View(fn) })
 }
 
-// value returns a copy of the value of a key, if it is there.
-func (x *database) value(key []byte) (v []byte, ok bool, err error) {
+// Get returns a copy of the value of a key, if it is there.
+func (x *DB) Get(key []byte) (v []byte, ok bool, err error) {
 	err = x.view(func(t *badger.Txn) error {
 		i, err := t.Get(key)
 		if err == nil {
@@ -161,47 +173,35 @@ func (x *database) value(key []byte) (v []byte, ok bool, err error) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, x.unreadable(err)
+		return nil, false, x.Unreadable(err)
 	}
 	return v, true, nil
 }
 
-// object finds an object.
-func (x *database) object(h Hash) (l loc, ok bool, err error) {
-	v, ok, err := x.value(objectKey(h))
-	if !ok {
-		return loc{}, false, err
-	}
-	if l, ok = decodeLoc(v); !ok {
-		return loc{}, false, x.unreadable(errIndexValue)
-	}
-	return l, true, nil
-}
-
-// unreadable wraps an error of reading and has the index rebuilt at the next opening.
-func (x *database) unreadable(err error) error {
+// Unreadable wraps an error of reading. The next Open finds the index broken.
+func (x *DB) Unreadable(err error) error {
 	if x.dir != "" && !errors.Is(err, badger.ErrDBClosed) {
-		_ = markIndex(x.dir) // if it cannot be made, the error comes up again
+		_ = mark(x.dir) // if it cannot be made, the error comes up again
 	}
-	return fmt.Errorf("%w: %w", errIndexRead, err)
+	return fmt.Errorf("%w: %w", ErrRead, err)
 }
 
 // markUnbacked leaves the mark if a log of Badger's is not on the disk.
-func (x *database) markUnbacked() error {
+func (x *DB) markUnbacked() error {
 	n := unbacked.Load()
 	if x.dir == "" || n == x.unbacked {
 		return nil
 	}
-	if err := markIndex(x.dir); err != nil {
+	if err := mark(x.dir); err != nil {
 		return err
 	}
 	x.unbacked, x.marked = n, true
 	return nil
 }
 
-// each calls fn with every key of a prefix, in order. The slices are only valid
+// Each calls fn with every key of a prefix, in order. The slices are only valid
 // during the call.
-func (x *database) each(prefix []byte, fn func(key, value []byte) error) error {
+func (x *DB) Each(prefix []byte, fn func(key, value []byte) error) error {
 	var stop error // of fn
 	err := x.view(func(t *badger.Txn) error {
 		o := badger.DefaultIteratorOptions
@@ -219,23 +219,23 @@ func (x *database) each(prefix []byte, fn func(key, value []byte) error) error {
 		return nil
 	})
 	if err != nil {
-		return x.unreadable(err)
+		return x.Unreadable(err)
 	}
 	return stop
 }
 
-// check compares all tables with their checksums. Badger takes a block with a wrong one
+// Check compares all tables with their checksums. Badger takes a block with a wrong one
 // for one without the key that is looked for.
-func (x *database) check() error {
+func (x *DB) Check() error {
 	if err := mapped(x.db.VerifyChecksum); err != nil {
-		return x.unreadable(err)
+		return x.Unreadable(err)
 	}
 	return nil
 }
 
 // levels returns how many tables there are that were not merged with others yet, and
 // the bytes of these and of all others.
-func (x *database) levels() (n int, fresh, rest int64) {
+func (x *DB) levels() (n int, fresh, rest int64) {
 	for _, l := range x.db.Levels() {
 		if l.Level == 0 {
 			n, fresh = l.NumTables, l.Size
@@ -246,17 +246,28 @@ func (x *database) levels() (n int, fresh, rest int64) {
 	return n, fresh, rest
 }
 
-// bytes is the size of the tables.
-func (x *database) bytes() int64 {
-	_, fresh, rest := x.levels()
-	return fresh + rest
+// freshTables is the least number of fresh tables that Flush merges with the others.
+// It waits until they are half as large as these, so that each place is written
+// logarithmically often.
+const freshTables = 8
+
+// Flush is called after a batch. It merges the tables, which takes room for all of them
+// once more, if there are many fresh ones, or any and all are asked for: each lookup asks
+// every fresh one. No other goroutine writes meanwhile.
+func (x *DB) Flush(all bool, room func(bytes int64) error) error {
+	x.stopPool()
+	n, fresh, rest := x.levels()
+	if (n < freshTables || fresh < rest/2) && (n < 2 || !all) {
+		return nil
+	}
+	if err := room(fresh + rest); err != nil {
+		return err
+	}
+	return guard.Do(func() error { return x.db.Flatten(1) })
 }
 
-// flatten merges the tables. Each lookup asks every fresh one.
-func (x *database) flatten() error { return guard.Do(func() error { return x.db.Flatten(1) }) }
-
-// close is ErrStuck if the index cannot be written: Badger tries forever.
-func (x *database) close() error {
+// Close is ErrStuck if the index cannot be written: Badger tries forever.
+func (x *DB) Close() error {
 	for len(x.failed) > 0 {
 		<-x.failed // failed before
 	}
@@ -266,7 +277,7 @@ func (x *database) close() error {
 		select {
 		case err := <-done:
 			if err == nil && x.marked {
-				err = unmarkIndex(x.dir) // all is in tables now
+				err = unmark(x.dir) // all is in tables now
 			}
 			if err != nil {
 				return fmt.Errorf("close index: %w", err)

@@ -1,4 +1,4 @@
-package cas
+package index
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	_ "unsafe" // for go:linkname
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // Badger gives a file its full size without blocks and then writes to it through a
@@ -73,7 +75,7 @@ func mapBacked(addr, length uintptr, prot, flags, fd int, offset int64) (uintptr
 	}
 	err = allocate(fd, n, kind == ".mem")
 	switch {
-	case err == nil, !errors.Is(err, ErrNoSpace): // some disks cannot allocate
+	case err == nil, !errors.Is(err, errs.NoSpace): // some disks cannot allocate
 	case st.Blocks > 0:
 		return 0, err
 	case kind == ".sst":
@@ -90,11 +92,11 @@ func mapBacked(addr, length uintptr, prot, flags, fd int, offset int64) (uintptr
 func allocate(fd int, n int64, spare bool) error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(fd, &st); err == nil && spare && int64(st.Bavail)*st.Bsize < n+logRoom {
-		return noSpace(unix.ENOSPC)
+		return errs.Full(unix.ENOSPC)
 	}
 	for {
 		if err := unix.Fallocate(fd, 0, 0, n); err != unix.EINTR {
-			return noSpace(err)
+			return errs.Full(err)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/amberfs/amberfs/cas/index"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
@@ -18,16 +20,16 @@ const (
 	maxUnflushed = 1 << 20 // entries; with a full disk the index cannot take them
 )
 
-// An index knows where each object lies: what was put lately from memory, the rest
-// from the database.
-type index struct {
+// A locator knows where each object lies: what was put lately from memory, the rest from
+// the index.
+type locator struct {
 	packs       *packSet
 	space       *space
 	log         *slog.Logger
 	readOnly    bool
 	collections func() uint64 // by the manifest
 
-	db *database
+	db *index.DB
 
 	writing sync.Mutex // held while the database is written
 
@@ -46,12 +48,12 @@ type overlay struct {
 
 func newOverlay() overlay { return overlay{objects: map[Hash]loc{}} }
 
-func newIndex() *index {
-	return &index{fresh: newOverlay(), bad: map[Hash]loc{}, unsaved: map[Hash]bool{}}
+func newLocator() *locator {
+	return &locator{fresh: newOverlay(), bad: map[Hash]loc{}, unsaved: map[Hash]bool{}}
 }
 
 // reset forgets what is in memory.
-func (x *index) reset() {
+func (x *locator) reset() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.fresh, x.flushing = newOverlay(), overlay{}
@@ -59,7 +61,7 @@ func (x *index) reset() {
 
 // inMemory looks an object up among those that the database does not hold yet. mu is
 // held.
-func (x *index) inMemory(h Hash) (loc, bool) {
+func (x *locator) inMemory(h Hash) (loc, bool) {
 	l, ok := x.fresh.objects[h]
 	if !ok {
 		l, ok = x.flushing.objects[h]
@@ -68,27 +70,27 @@ func (x *index) inMemory(h Hash) (loc, bool) {
 }
 
 // locate finds an object wherever it is known. mu is held.
-func (x *index) locate(h Hash) (loc, bool, error) {
+func (x *locator) locate(h Hash) (loc, bool, error) {
 	if l, ok := x.inMemory(h); ok {
 		return l, true, nil
 	}
-	return x.db.object(h)
+	return x.stored(h)
 }
 
 // find is locate for callers that do not hold mu; it does not hold it either while it
 // reads the database.
-func (x *index) find(h Hash) (loc, bool, error) {
+func (x *locator) find(h Hash) (loc, bool, error) {
 	x.mu.Lock()
 	l, ok := x.inMemory(h)
 	x.mu.Unlock()
 	if ok {
 		return l, true, nil
 	}
-	return x.db.object(h)
+	return x.stored(h)
 }
 
 // unwritten is a copy of what the database does not hold yet.
-func (x *index) unwritten() map[Hash]loc {
+func (x *locator) unwritten() map[Hash]loc {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	all := map[Hash]loc{}
@@ -98,7 +100,7 @@ func (x *index) unwritten() map[Hash]loc {
 }
 
 // enter makes an object known. mu is held.
-func (x *index) enter(hash Hash, l loc) {
+func (x *locator) enter(hash Hash, l loc) {
 	x.fresh.objects[hash] = l
 	x.fresh.bytes += l.size()
 	if p := x.packs.get(l.pack); p != nil {
@@ -109,7 +111,7 @@ func (x *index) enter(hash Hash, l loc) {
 
 // uncount takes an object that moves or vanishes out of its pack's figures.
 // mu is held.
-func (x *index) uncount(l loc) {
+func (x *locator) uncount(l loc) {
 	if p := x.packs.get(l.pack); p != nil {
 		p.info.remove(l)
 		p.dirty, p.garbage = true, true
@@ -117,7 +119,7 @@ func (x *index) uncount(l loc) {
 }
 
 // overfull reports whether what is in memory should go to the database.
-func (x *index) overfull() bool {
+func (x *locator) overfull() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.fresh.objects) >= flushObjects || x.fresh.bytes >= flushBytes
@@ -125,7 +127,7 @@ func (x *index) overfull() bool {
 
 // flushFull flushes if that is due. A disk too full for the database is no error as
 // long as memory holds what it cannot.
-func (x *index) flushFull() error {
+func (x *locator) flushFull() error {
 	if !x.overfull() {
 		return nil
 	}
@@ -143,18 +145,18 @@ func (x *index) flushFull() error {
 
 // flush writes what the database does not hold yet, after making the packs that it
 // refers to durable.
-func (x *index) flush() error {
+func (x *locator) flush() error {
 	x.writing.Lock()
 	defer x.writing.Unlock()
 	return x.flushLocked()
 }
 
-func (x *index) flushLocked() error {
+func (x *locator) flushLocked() error {
 	if x.readOnly {
 		return nil
 	}
 	if err := x.saveMarksLocked(); err != nil {
-		return fmt.Errorf("write index: %w", noSpace(err))
+		return fmt.Errorf("write index: %w", errs.Full(err))
 	}
 	over, infos, dirty := x.beginFlush()
 	if len(over.objects) == 0 && len(infos) == 0 {
@@ -170,36 +172,23 @@ func (x *index) flushLocked() error {
 	})
 	if err != nil {
 		x.endFlush(over, dirty)
-		return fmt.Errorf("write index: %w", noSpace(err))
+		return fmt.Errorf("write index: %w", errs.Full(err))
 	}
 	x.endFlush(overlay{}, nil)
-	x.db.stopPool()
-	if n, fresh, rest := x.db.levels(); n >= freshTables && fresh >= rest/2 {
-		x.flattenLocked()
-	}
+	x.mergeLocked(false)
 	return nil
 }
 
-// freshTables is the least number of fresh tables that a flush merges with the others.
-// It waits until they are half as large as these, so that each place is written
-// logarithmically often.
-const freshTables = 8
-
-// flatten merges the tables of the index if there are more fresh ones than most.
-func (x *index) flatten(most int) {
+// merge has few tables left in the index.
+func (x *locator) merge() {
 	x.writing.Lock()
 	defer x.writing.Unlock()
-	if n, _, _ := x.db.levels(); n > most {
-		x.flattenLocked()
-	}
+	x.mergeLocked(true)
 }
 
-// flattenLocked needs room for the index once more. Without it, lookups take longer.
-func (x *index) flattenLocked() {
-	err := x.space.check(x.db.bytes(), headroom)
-	if err == nil {
-		err = x.db.flatten()
-	}
+// mergeLocked needs room for the index once more. Without it, lookups take longer.
+func (x *locator) mergeLocked(all bool) {
+	err := x.db.Flush(all, func(bytes int64) error { return x.space.check(bytes, headroom) })
 	if err != nil {
 		x.log.Warn("cannot merge the tables of the index", "err", err)
 	}
@@ -207,7 +196,7 @@ func (x *index) flattenLocked() {
 
 // beginFlush takes the fresh overlay, and the pack figures as of that instant:
 // every record before a pack's end is in the overlay or in the database.
-func (x *index) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
+func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 	packs := x.packs.all()
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -233,7 +222,7 @@ func (x *index) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 
 // endFlush forgets the overlay that the database now holds, or takes back one that
 // it does not.
-func (x *index) endFlush(back overlay, dirty []*pack) {
+func (x *locator) endFlush(back overlay, dirty []*pack) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.flushing = overlay{}
@@ -248,18 +237,18 @@ func (x *index) endFlush(back overlay, dirty []*pack) {
 	x.fresh = back
 }
 
-func (x *index) write(over overlay, infos map[uint64]packInfo) error {
-	b := x.db.batch(x.space.forIndex)
-	b.set([]byte{keyHead}, indexHead(x.collections()))
+func (x *locator) write(over overlay, infos map[uint64]packInfo) error {
+	b := x.db.Batch(x.space.forIndex)
+	b.Put([]byte{keyHead}, indexHead(x.collections()))
 	for h, l := range over.objects {
-		b.set(objectKey(h), encodeLoc(l))
+		b.Put(objectKey(h), encodeLoc(l))
 	}
 	// Last, so that a batch cut into several transactions claims to cover a
 	// pack only once it does.
 	for id, i := range infos {
-		b.set(packKey(id), i.encode())
+		b.Put(packKey(id), i.encode())
 	}
-	return b.commit()
+	return b.Commit()
 }
 
 // Headroom is the number of bytes of disk that must stay free for commits, the index,
@@ -292,7 +281,7 @@ func (s *Store) Sizes(fn func(h Hash, bytes int64)) error {
 	for h, l := range fresh {
 		fn(h, l.size())
 	}
-	err := s.index.db.objects(func(h Hash, l loc) {
+	err := s.index.storedObjects(func(h Hash, l loc) {
 		if _, ok := fresh[h]; !ok {
 			fn(h, l.size())
 		}

@@ -1,0 +1,52 @@
+package index
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/amberfs/amberfs/internal/vfs"
+)
+
+// TestMappedFilesHaveBlocks: Badger's files have the blocks that are written through
+// mappings, so a full disk is an error and no fault. A log for which there are none is
+// in memory, and the index is rebuilt after a kill.
+func TestMappedFilesHaveBlocks(t *testing.T) {
+	dir := t.TempDir()
+	x, err := Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+	if err != nil || len(logs) != 1 {
+		t.Fatal(logs, err)
+	}
+	i, err := vfs.OS.Stat(logs[0])
+	if err != nil || i.Allocated < i.Size || i.Size < Memtable {
+		t.Fatalf("of a log of %d bytes, %d are on the disk; %v", i.Size, i.Allocated, err)
+	}
+	unbacked.Add(1) // as if there had been no room for the next log
+	b := x.Batch(nil)
+	b.Put([]byte("k"), []byte("v"))
+	if err := b.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	again := t.TempDir()
+	if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(again, slog.New(slog.DiscardHandler)); !errors.Is(err, ErrBroken) {
+		t.Errorf("after a kill it opens: %v", err)
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if x, err = Open(dir, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatalf("after an orderly end: %v", err)
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

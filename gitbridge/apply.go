@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -54,9 +52,10 @@ type Applied struct {
 var ErrApplyConflict = errors.New("changed in the directory, too")
 
 // ApplyDir applies to a directory of the host what differs from o.Base to o.Now:
-// contents, modes, modification times, links, extended attributes and, as root,
-// owners. A path at which the directory has neither what the base has nor what
-// it is to get is a conflict: nothing is touched then, unless the rule decides.
+// contents, modes, owners, modification times, links and extended attributes. What did not
+// change in between stays as the directory has it. A path at which the directory has neither
+// what the base has nor what it is to get is a conflict: nothing is touched then, unless the
+// rule decides.
 //
 // One apply at a time changes a directory; the others wait, and plan when it has ended.
 // All happens beneath the directory: no symbolic link in it is followed, not even
@@ -79,7 +78,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	}
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []steps.PathChange{}, DryRun: o.DryRun},
-		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*applyStep),
+		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile),
 		touched: make(map[uint64]bool), swept: make(map[string]bool),
 	}
 	if err := a.lock(); err != nil {
@@ -99,10 +98,11 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 		return nil, err
 	}
 	a.res.LeftOut = len(left)
+	changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return left[c.Path.String()] || a.host.passedOver(c.Path) })
+	if err := a.findFiles(changes); err != nil {
+		return nil, err
+	}
 	for _, c := range changes {
-		if left[c.Path.String()] {
-			continue
-		}
 		if err := a.plan(c); err != nil {
 			return nil, err
 		}
@@ -166,8 +166,9 @@ type applying struct {
 	gone    map[string]bool // paths that are to go
 	blocked []string
 	refused bool                  // a conflict is not decided
-	linked  map[uint64]*applyStep // that has a name in the directory for an inode with several
-	touched map[uint64]bool       // inodes of the directory that this run has changed
+	files   map[uint64]*hostFile  // by the workspace's inode
+	linked  map[uint64]*applyStep // that writes an inode with several names
+	touched map[uint64]bool       // inodes of the directory to which this run made or removed a name
 	staged  []*applyStep          // what was made beside, in that order
 	locked  bool                  // no other apply changes the directory
 	swept   map[string]bool       // directories in which nothing of an earlier run is left
@@ -184,144 +185,18 @@ type applyStep struct {
 	change tree.Change
 	choice Choice
 	seen   place
-	todo   bool // it is applied, not only its time
-	forced bool // over what the directory has
+	todo   bool       // it is applied, not only its time
+	keep   bool       // the name has its file already, which only gets other attributes
+	from   *tree.Path // it is renamed from there, see linkKept
+	over   bool       // the file is overwritten, see overwrite
+	forced bool       // over what the directory has
 	// merged is the content that both sides' changes make, nil if only one changed it.
-	merged  []byte
-	marked  []byte // the same with conflict markers
-	text    []byte // in place of what the workspace has, see Choice
-	drop    bool   // it stays as the directory has it
-	removed bool   // what was there made room
-	temp    string // the name of what was staged, until it has its own
-	done    bool
-}
-
-const minorChanges = tree.Mtime | tree.Links
-
-// plan decides about one path. It is called for a directory before what it holds.
-func (a *applying) plan(c tree.Change) error {
-	if inSet(c.Path, a.kept) || a.host.passedOver(c.Path) {
-		return nil
-	}
-	at, err := a.host.look(c.Path)
-	if err != nil {
-		return err
-	}
-	s := &applyStep{change: c, seen: at}
-	p := c.Path.String()
-	if c.A != nil && c.B != nil && c.What&^minorChanges == 0 {
-		return a.planMinor(s)
-	}
-	if leave := a.choose(s); leave {
-		return nil
-	}
-	conflict, err := a.judge(s)
-	if err != nil {
-		return err
-	}
-	if conflict {
-		if decided, err := a.bothChanged(s); decided || err != nil {
-			return err
-		}
-		if !a.conflict(s, at.way != nil && !errors.Is(at.way, unix.ENOENT)) {
-			a.kept[p] = true
-			return nil
-		}
-	}
-	switch {
-	case c.B == nil:
-		a.gone[p] = s.todo
-	case c.B.IsDir():
-		a.made[p] = true
-	case len(c.B.Links) > 1 && !s.todo:
-		a.linked[c.B.Ino] = s
-	}
-	a.steps = append(a.steps, s)
-	return nil
-}
-
-// planMinor is for a change of time, or of the other names that a file has: it is
-// applied where the directory has the same file.
-func (a *applying) planMinor(s *applyStep) error {
-	c := s.change
-	same, err := a.host.same(a.o.Source, c.Path, s.seen, c.A)
-	if err != nil || !same {
-		return err
-	}
-	if !c.B.IsDir() && len(c.B.Links) > 1 {
-		a.linked[c.B.Ino] = s
-	}
-	a.steps = append(a.steps, s)
-	return nil
-}
-
-// judge decides whether a path is applied, and reports a conflict.
-func (a *applying) judge(s *applyStep) (conflict bool, err error) {
-	c, at := s.change, s.seen
-	if at.way != nil {
-		// What is above it is not there, or is no directory.
-		switch {
-		case c.B == nil:
-			return false, nil
-		case a.made[c.Path.Dir.String()]:
-			s.todo = true
-			return false, nil
-		}
-		return true, nil
-	}
-	if c.A != nil && c.A.IsDir() && c.B != nil && c.B.IsDir() && at.isDir() {
-		has := at.st.Mode & 0o7777
-		s.todo = has != c.B.Mode&0o7777
-		return s.todo && has != c.A.Mode&0o7777, nil
-	}
-	if is, err := a.isSo(s); err != nil || is {
-		return false, err
-	}
-	if c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir() && !at.exists {
-		s.todo = true // a run that was stopped took away what was there
-		return false, nil
-	}
-	was, err := a.host.same(a.o.Source, c.Path, at, c.A)
-	s.todo = was
-	return !was, err
-}
-
-// planReplaced looks into the directories that a file replaces: all that they hold
-// must be known, and go.
-func (a *applying) planReplaced() error {
-	steps := a.steps
-	a.steps = nil
-	for _, s := range steps {
-		c := s.change
-		if s.drop || inSet(c.Path, a.kept) {
-			continue
-		}
-		if s.todo && s.seen.isDir() && c.B != nil && !c.B.IsDir() {
-			more, err := a.host.holdsMore(c.Path, a.gone)
-			if err != nil {
-				return err
-			}
-			if more && !a.conflict(s, true) {
-				a.kept[c.Path.String()] = true
-				continue
-			}
-		}
-		a.steps = append(a.steps, s)
-	}
-	return nil
-}
-
-// inSet reports whether a path, or a directory above it, is in a set.
-func inSet(p *tree.Path, set map[string]bool) bool {
-	if len(set) == 0 {
-		return false
-	}
-	for ; p != nil; p = p.Dir {
-		if set[p.String()] {
-			return true
-		}
-	}
-	return false
+	merged []byte
+	marked []byte // the same with conflict markers
+	text   []byte // in place of what the workspace has, see Choice
+	drop   bool   // it stays as the directory has it
+	temp   string // the name of what was staged, until it has its own
+	done   bool
 }
 
 // ApplyError explains an error of ApplyDir to a person.

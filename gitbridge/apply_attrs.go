@@ -1,11 +1,13 @@
 package gitbridge
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -13,56 +15,213 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// setAttrs gives a file its owner, extended attributes, permissions and time.
-func (a *applying) setAttrs(dir int, name string, s *applyStep) error {
-	c := s.change
-	if err := a.own(dir, name, s); err != nil {
-		return err
+// judgeAttrs decides about the attributes of a file that stays: each that changed since was is
+// applied, if the directory has it as it was. was is nil if it is not known.
+func (a *applying) judgeAttrs(s *applyStep, was *tree.Inode) (conflict bool, err error) {
+	n, st := s.change.B, s.seen.st
+	if was == nil || was.Type() != n.Type() {
+		return st.Mode != n.Mode, nil
 	}
-	if !c.B.IsSymlink() {
-		fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		proc := "/proc/self/fd/" + strconv.Itoa(fd)
-		a.setXattrs(proc, c)
-		if err := unix.Chmod(proc, c.B.Mode&0o7777); err != nil {
-			return err
-		}
+	judge := func(changed, isNew, isOld bool) {
+		s.todo = s.todo || changed && isOld && !isNew
+		conflict = conflict || changed && !isOld && !isNew
 	}
-	return setMtime(dir, name, c.B.Mtime)
+	judge(was.Mode != n.Mode, st.Mode == n.Mode, st.Mode == was.Mode)
+	judge(was.UID != n.UID, st.Uid == n.UID, st.Uid == was.UID)
+	judge(was.GID != n.GID, st.Gid == n.GID, st.Gid == was.GID)
+	changed := changedXattrs(was, n)
+	if len(changed) == 0 {
+		return conflict, nil
+	}
+	has, err := a.host.xattrs(s.change.Path)
+	for _, name := range changed {
+		v := xattr(has, name)
+		judge(true, sameXattr(v, xattr(n.Xattrs, name)), sameXattr(v, xattr(was.Xattrs, name)))
+	}
+	return conflict, err
 }
 
-// own gives a file its owner: root that of the snapshot, other users the group
-// that the file had.
-func (a *applying) own(dir int, name string, s *applyStep) error {
-	n := s.change.B
-	if os.Geteuid() == 0 {
-		return unix.Fchownat(dir, name, int(n.UID), int(n.GID), unix.AT_SYMLINK_NOFOLLOW)
+// changedXattrs returns the names of extended attributes that two inodes do not have alike.
+func changedXattrs(x, y *tree.Inode) (names []string) {
+	for _, have := range slices.Concat(x.Xattrs, y.Xattrs) {
+		if !sameXattr(xattr(x.Xattrs, have.Name), xattr(y.Xattrs, have.Name)) && !slices.Contains(names, have.Name) {
+			names = append(names, have.Name)
+		}
 	}
-	if s.seen.exists {
-		// It may be none of the user's groups: then the file gets the user's.
-		_ = unix.Fchownat(dir, name, -1, int(s.seen.st.Gid), unix.AT_SYMLINK_NOFOLLOW)
+	return names
+}
+
+func sameXattr(x, y []byte) bool { return (x == nil) == (y == nil) && bytes.Equal(x, y) }
+
+// xattr returns an extended attribute, nil for none.
+func xattr(all []tree.Xattr, name string) []byte {
+	for _, x := range all {
+		if x.Name == name {
+			return append([]byte{}, x.Value...)
+		}
 	}
 	return nil
 }
 
-// setXattrs makes the extended attributes those of the snapshot, as far as the
-// directory's file system takes them.
-func (a *applying) setXattrs(proc string, c tree.Change) {
-	if c.A != nil {
-		for _, x := range c.A.Xattrs {
-			if !slices.ContainsFunc(c.B.Xattrs, func(y tree.Xattr) bool { return x.Name == y.Name }) {
-				_ = unix.Removexattr(proc, x.Name) // it may be gone already
-			}
+func (h *host) xattrs(p *tree.Path) ([]tree.Xattr, error) {
+	dir, err := h.dirOf(p)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Openat(dir, p.Name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return readXattrs(procPath(fd), make([]byte, 64<<10))
+}
+
+func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// mayChangeAttrs fails if a user who is not root cannot give a file that stays what it is to get.
+func (a *applying) mayChangeAttrs(s *applyStep) error {
+	n, st, uid := s.change.B, s.seen.st, os.Geteuid()
+	if uid == 0 {
+		return nil
+	}
+	was := a.wasOf(s)
+	owner := was != nil && was.UID != n.UID && st.Uid != n.UID
+	group := was != nil && was.GID != n.GID && st.Gid != n.GID && !inGroup(int(n.GID))
+	if owner || group || st.Uid != uint32(uid) {
+		return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM)
+	}
+	return nil
+}
+
+func inGroup(gid int) bool {
+	groups, err := os.Getgroups()
+	return gid == os.Getegid() || err == nil && slices.Contains(groups, gid)
+}
+
+// wasOf returns what the base has of the file of a step, nil for a new file.
+func (a *applying) wasOf(s *applyStep) *tree.Inode {
+	n, was := s.change.B, s.change.A
+	if f := a.files[n.Ino]; f != nil && !n.IsDir() {
+		if was = f.was; was == nil && s.keep {
+			was = s.change.A // other numbers, after a refresh
 		}
 	}
-	for _, x := range c.B.Xattrs {
-		if err := unix.Setxattr(proc, x.Name, x.Value, 0); err != nil {
-			a.skip(c.Path, "extended attribute "+x.Name+": "+err.Error())
+	if was == nil || was.Type() != n.Type() {
+		return nil
+	}
+	return was
+}
+
+// setAttrs gives a file its owner, extended attributes, permissions and time. Where the file
+// goes on, only what changed; was is nil for a new file.
+func (a *applying) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode) error {
+	has, err := lookIn(dir, name)
+	if err == nil {
+		err = own(dir, name, was, n, has)
+	}
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	proc, mode := procPath(fd), n.Mode&0o7777
+	if was != nil && was.Mode == n.Mode {
+		mode = has.st.Mode & 0o7777
+	}
+	if err := a.setXattrs(proc, p, was, n, has); err != nil {
+		return err
+	}
+	if now, err := lookIn(dir, name); !n.IsSymlink() && (err != nil || now.st.Mode&0o7777 != mode) {
+		if err := unix.Chmod(proc, mode); err != nil {
+			return err
 		}
 	}
+	if was != nil && was.Mtime == n.Mtime {
+		return nil
+	}
+	return setMtime(dir, name, n.Mtime)
+}
+
+// own gives a file its owner and group. A new file of a user who is not root is the user's.
+func own(dir int, name string, was, n *tree.Inode, has place) error {
+	uid, gid, root := -1, -1, os.Geteuid() == 0
+	if (root || was != nil) && n.UID != has.st.Uid && (was == nil || was.UID != n.UID) {
+		uid = int(n.UID)
+	}
+	if n.GID != has.st.Gid && (was == nil || was.GID != n.GID) {
+		gid = int(n.GID)
+	}
+	if uid < 0 && gid < 0 {
+		return nil
+	}
+	err := unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
+	if !root && was == nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL)) {
+		return nil // the directory has given it a group
+	}
+	return err
+}
+
+// setXattrs makes the extended attributes those of the workspace, as far as the directory's
+// file system takes them.
+func (a *applying) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has place) error {
+	if was == nil {
+		here, err := readXattrs(proc, make([]byte, 64<<10))
+		if err != nil && !errors.Is(err, unix.EACCES) {
+			return err
+		}
+		// The system gives a new file a label, which stays, and perhaps an ACL of the directory.
+		was = &tree.Inode{Xattrs: slices.DeleteFunc(here, func(x tree.Xattr) bool {
+			return !strings.HasPrefix(x.Name, "system.posix_acl") && xattr(n.Xattrs, x.Name) == nil
+		})}
+	}
+	names := changedXattrs(was, n)
+	if len(names) > 0 && !n.IsSymlink() && has.st.Mode&0o600 != 0o600 && os.Geteuid() != 0 {
+		_ = unix.Chmod(proc, has.st.Mode&0o7777|0o600) // else the next error tells
+	}
+	for _, name := range names {
+		var err error
+		if v := xattr(n.Xattrs, name); v == nil {
+			err = ignore(unix.Removexattr(proc, name), unix.ENODATA)
+		} else {
+			err = unix.Setxattr(proc, name, v, 0)
+		}
+		if err != nil {
+			a.skip(p, "extended attribute "+name+": "+err.Error())
+		}
+	}
+	return nil
+}
+
+// rewritten is what a file is like that replaces the one of the same inode: what did not
+// change is as the directory has it. It is n for a new file.
+func (a *applying) rewritten(s *applyStep) (n *tree.Inode, again bool, err error) {
+	n = s.change.B
+	was := a.wasOf(s)
+	if was == nil || s.change.A == nil || s.change.A.Ino != n.Ino || !s.seen.exists || s.seen.st.Mode&unix.S_IFMT != n.Type() {
+		return n, false, nil
+	}
+	c := *n
+	if was.UID == n.UID {
+		c.UID = s.seen.st.Uid
+	}
+	if was.GID == n.GID {
+		c.GID = s.seen.st.Gid
+	}
+	has, err := a.host.xattrs(s.change.Path)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, name := range changedXattrs(was, n) {
+		has = slices.DeleteFunc(has, func(x tree.Xattr) bool { return x.Name == name })
+		if v := xattr(n.Xattrs, name); v != nil {
+			has = append(has, tree.Xattr{Name: name, Value: v})
+		}
+	}
+	c.Xattrs = has
+	return &c, true, nil
 }
 
 func setMtime(dir int, name string, mtime int64) error {
@@ -81,6 +240,28 @@ func (a *applying) setTime(s *applyStep) error {
 	}
 	if err != nil {
 		return fmt.Errorf("setting the time of %q: %w", c.Path.Short(), err)
+	}
+	return nil
+}
+
+// changeAttrs changes the attributes of a file that stays, once for all of its names.
+func (a *applying) changeAttrs(s *applyStep) error {
+	if f := a.files[s.change.B.Ino]; f != nil && !s.change.B.IsDir() {
+		if f.set {
+			return nil
+		}
+		f.set = true
+	}
+	was := a.wasOf(s)
+	if was == nil && !s.forced {
+		return nil
+	}
+	dir, err := a.host.dirOf(s.change.Path)
+	if err == nil {
+		err = a.setAttrs(dir, s.change.Path.Name, s.change.Path, was, s.change.B)
+	}
+	if err != nil {
+		return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), err)
 	}
 	return nil
 }

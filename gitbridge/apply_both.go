@@ -2,6 +2,7 @@ package gitbridge
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -81,7 +82,7 @@ func (a *applying) threeSides(s *applyStep) (in threeway.Input, ok bool, err err
 		} else if n != nil {
 			sides[i], err = io.ReadAll(io.LimitReader(n.Content.Reader(a.o.Source.Files), n.Size()))
 		}
-		if k := fail.KindOf(err); err != nil && (k == fail.NotFound || k == fail.Damage) {
+		if k := fail.KindOf(err); err != nil && (k == fail.NotFound || k == fail.Damage || errors.Is(err, unix.EACCES)) {
 			return in, false, nil
 		}
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -151,9 +152,18 @@ func (h *host) look(p *tree.Path) (at place, err error) {
 // same reports whether a path has what an inode is: type, permissions, bytes. Of
 // directories only the type counts, and no time does. nil is what does not exist.
 func (h *host) same(src *tree.Source, p *tree.Path, at place, n *tree.Inode) (bool, error) {
-	switch {
-	case n == nil || !at.exists:
+	if n == nil || !at.exists {
 		return n == nil && !at.exists, nil
+	}
+	if !n.IsDir() && at.st.Mode != n.Mode {
+		return false, nil
+	}
+	return h.sameData(src, p, at, n)
+}
+
+// sameData is same without the permissions.
+func (h *host) sameData(src *tree.Source, p *tree.Path, at place, n *tree.Inode) (bool, error) {
+	switch {
 	case at.st.Mode&unix.S_IFMT != n.Mode&unix.S_IFMT:
 		return false, nil
 	case n.IsDir():
@@ -161,8 +171,6 @@ func (h *host) same(src *tree.Source, p *tree.Path, at place, n *tree.Inode) (bo
 	case n.IsSymlink():
 		target, err := h.readlink(p)
 		return target == n.Target, err
-	case at.st.Mode&0o7777 != n.Mode&0o7777:
-		return false, nil
 	case n.IsRegular():
 		if at.st.Size != n.Size() {
 			return false, nil
@@ -191,11 +199,15 @@ func (h *host) file(p *tree.Path) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.Openat(dir, p.Name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	return openIn(dir, p.Name, unix.O_RDONLY)
+}
+
+func openIn(dir int, name string, how int) (*os.File, error) {
+	fd, err := unix.Openat(dir, name, how|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	return os.NewFile(uintptr(fd), p.Short()), nil
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // read returns the bytes of a regular file, which must not be over maxMerged.
@@ -211,17 +223,25 @@ func (h *host) read(p *tree.Path) ([]byte, error) {
 	return b, errors.Join(reason(err), f.Close())
 }
 
+// sameBytes compares a file with an inode of the same size. What is a hole in both is not read.
+// A file that may not be read is another one.
 func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, error) {
 	f, err := h.file(p)
+	if errors.Is(err, unix.EACCES) {
+		return false, nil
+	}
 	if err != nil {
 		return false, fmt.Errorf("reading %q: %w", p.Short(), err)
 	}
 	defer f.Close()
 	then := n.Content.Reader(src.Files)
 	x, y := make([]byte, 64<<10), make([]byte, 64<<10)
-	for {
-		i, ierr := io.ReadFull(f, x)
-		j, jerr := io.ReadFull(then, y)
+	for off := int64(0); ; {
+		if off, err = h.nextData(src, f, n, off); err != nil || off >= n.Size() {
+			return err == nil, err
+		}
+		i, ierr := f.ReadAt(x, off)
+		j, jerr := then.ReadAt(y, off)
 		if !bytes.Equal(x[:i], y[:j]) {
 			return false, nil
 		}
@@ -229,14 +249,30 @@ func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, e
 			return false, nil // it changed here before the import had read it
 		}
 		for _, err := range []error{ierr, jerr} {
-			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			if err != nil && !errors.Is(err, io.EOF) {
 				return false, fmt.Errorf("reading %q: %w", p.Short(), reason(err))
 			}
 		}
+		off += int64(i)
 		if ierr != nil || jerr != nil {
 			return ierr != nil && jerr != nil, nil
 		}
 	}
+}
+
+// nextData returns where a file or an inode has data, at off or behind it.
+func (h *host) nextData(src *tree.Source, f *os.File, n *tree.Inode, off int64) (int64, error) {
+	here, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) {
+		here = n.Size()
+	} else if err != nil {
+		return off, nil // all is data
+	}
+	then, err := n.Content.SeekData(src.Files, off, 1)
+	if errors.Is(err, content.ErrNoData) {
+		then, err = n.Size(), nil
+	}
+	return min(here, then), err
 }
 
 // holdsMore reports whether a directory holds anything but the paths of a set.

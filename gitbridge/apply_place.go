@@ -101,7 +101,7 @@ func (a *applying) sweep(p *tree.Path) error {
 // Whatever else has it by then, such as a file that an editor saves in this moment, stays.
 func (a *applying) put(dir int, s *applyStep) error {
 	name := s.change.Path.Name
-	if !s.seen.exists || s.removed {
+	if !s.seen.exists {
 		err := unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_NOREPLACE)
 		if errors.Is(err, unix.EEXIST) {
 			return a.changedMeanwhile(s)
@@ -119,6 +119,11 @@ func (a *applying) put(dir int, s *applyStep) error {
 	case errors.Is(err, unix.ENOENT):
 		return a.changedMeanwhile(s)
 	case cannotRename2(err):
+		if s.seen.isDir() != s.change.B.IsDir() {
+			if err := unlink(dir, name, s.seen); err != nil {
+				return err
+			}
+		}
 		err = unix.Renameat(dir, s.temp, dir, name)
 		if err == nil {
 			// After a rename onto another name of the same file both are still there.
@@ -130,7 +135,10 @@ func (a *applying) put(dir int, s *applyStep) error {
 	}
 	out, err := lookIn(dir, s.temp)
 	if err == nil && a.isSeen(s, out) {
-		return unix.Unlinkat(dir, s.temp, 0)
+		if err = unlink(dir, s.temp, out); !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
+		err = nil // it has a new file
 	}
 	if err == nil {
 		err = unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_EXCHANGE)
@@ -148,6 +156,14 @@ func (a *applying) put(dir int, s *applyStep) error {
 		return fmt.Errorf("%w; what was there is kept as %q: %w", a.changedMeanwhile(s), kept, err)
 	}
 	return a.changedMeanwhile(s)
+}
+
+// unlink removes a file, or an empty directory.
+func unlink(dir int, name string, what place) error {
+	if what.isDir() {
+		return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+	}
+	return unix.Unlinkat(dir, name, 0)
 }
 
 // takeAway removes a file that was planned to go. Whatever else has its name by then stays.
@@ -211,4 +227,33 @@ func (a *applying) isSeen(s *applyStep, out place) bool {
 
 func (a *applying) changedMeanwhile(s *applyStep) error {
 	return fmt.Errorf("%q changed in %s meanwhile", s.change.Path.Short(), a.res.Dir)
+}
+
+// mayTouch fails if the system would refuse to replace, to change or to remove what a path has.
+func (a *applying) mayTouch(s *applyStep) error {
+	if !s.seen.exists {
+		return nil
+	}
+	p := s.change.Path
+	dir, err := a.host.dirOf(p)
+	if err != nil {
+		return err
+	}
+	var x, above unix.Statx_t
+	if err := unix.Statx(dir, p.Name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &x); err != nil {
+		return fmt.Errorf("looking at %q: %w", p.Short(), err)
+	}
+	if err := unix.Statx(dir, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &above); err != nil {
+		return fmt.Errorf("looking at what has %q: %w", p.Short(), err)
+	}
+	const fixed = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
+	if x.Attributes&fixed != 0 || !s.keep && above.Attributes&fixed != 0 {
+		return fmt.Errorf("%q cannot be changed: lsattr shows why, and chattr -ia ends it: %w", p.Short(), unix.EPERM)
+	}
+	uid := uint32(os.Geteuid())
+	again := s.change.A != nil && s.change.B != nil && s.change.A.Ino == s.change.B.Ino // see keepOwner
+	if !again && above.Mode&unix.S_ISVTX != 0 && uid != 0 && uid != x.Uid && uid != above.Uid {
+		return fmt.Errorf("%q is another user's, in a directory where only he may remove it: %w", p.Short(), unix.EPERM)
+	}
+	return nil
 }

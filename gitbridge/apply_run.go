@@ -26,6 +26,10 @@ func (a *applying) run() error {
 			}
 		}
 	}
+	// A name must never come to the disk before its file.
+	if err := unix.Syncfs(a.host.root); err != nil {
+		return fmt.Errorf("writing %s to disk: %w", a.res.Dir, err)
+	}
 	all := a.res.Paths
 	a.res.Paths = []steps.PathChange{}
 	err := a.commit()
@@ -75,15 +79,27 @@ func (a *applying) stageAll() error {
 	return a.ctx.Err()
 }
 
-// commit gives what is staged its names. It is not interrupted.
+// commit gives what is staged its names. It is not interrupted. A name that a file loses goes
+// after the one that it gets has come, but where that has no room.
 func (a *applying) commit() error {
+	room := make(map[string]bool) // directories that something else replaces
+	for _, s := range a.steps {
+		room[s.change.Path.String()] = s.todo && s.change.B != nil && s.seen.isDir() && !s.change.B.IsDir()
+	}
 	for _, s := range slices.Backward(a.steps) {
-		if err := a.remove(s); err != nil {
-			return err
+		if inSet(s.change.Path, room) {
+			if err := a.remove(s); err != nil {
+				return err
+			}
 		}
 	}
 	for _, s := range a.staged {
 		if err := a.rename(s); err != nil {
+			return err
+		}
+	}
+	for _, s := range slices.Backward(a.steps) {
+		if err := a.remove(s); err != nil {
 			return err
 		}
 	}
@@ -111,8 +127,8 @@ func (a *applying) applied(s *applyStep) {
 	}
 }
 
-// check fails if a path is not what it was when it was planned. Of a file that has
-// another name, this run may have changed the link count and the attributes.
+// check fails if a path is not what it was when it was planned. This run may have made or
+// removed another name of its file.
 func (a *applying) check(s *applyStep) error {
 	if s.seen.way != nil {
 		return nil // what is above it is new
@@ -121,7 +137,10 @@ func (a *applying) check(s *applyStep) error {
 	if err != nil {
 		return err
 	}
-	if s.seen.changed(now) && !(now.isFile(s.seen) && a.touched[s.seen.st.Ino]) {
+	if a.touched[now.st.Ino] {
+		now.st.Ctim = s.seen.st.Ctim
+	}
+	if s.seen.changed(now) {
 		return a.changedMeanwhile(s)
 	}
 	return nil
@@ -136,10 +155,10 @@ func (a *applying) begin(s *applyStep) error {
 	return err
 }
 
-// remove takes away what goes, or makes room for something of another type.
+// remove takes away what goes.
 func (a *applying) remove(s *applyStep) error {
 	c := s.change
-	if !s.todo || !s.seen.exists || c.B != nil && s.seen.isDir() == c.B.IsDir() {
+	if !s.todo || s.done || !s.seen.exists || c.B != nil {
 		return nil
 	}
 	if err := a.begin(s); err != nil {
@@ -154,16 +173,13 @@ func (a *applying) remove(s *applyStep) error {
 	} else {
 		err = a.takeAway(dir, s)
 	}
-	if errors.Is(err, unix.ENOTEMPTY) && c.B == nil {
+	if errors.Is(err, unix.ENOTEMPTY) {
 		return nil // what only the directory has stays
 	}
 	if err != nil {
 		return fmt.Errorf("removing %q: %w", c.Path.Short(), err)
 	}
-	if c.B == nil {
-		a.applied(s)
-	}
-	s.removed = true
+	a.applied(s)
 	a.host.forget()
 	return nil
 }
@@ -171,13 +187,19 @@ func (a *applying) remove(s *applyStep) error {
 // rename gives what is staged its name.
 func (a *applying) rename(s *applyStep) error {
 	p := s.change.Path
-	if !s.removed {
-		if err := a.begin(s); err != nil {
-			return err
-		}
+	if err := a.begin(s); err != nil {
+		return err
 	}
 	dir, err := a.host.dirOf(p)
-	if err == nil {
+	switch {
+	case err != nil:
+	case s.from != nil:
+		err = a.move(s)
+	case s.over:
+		if err = a.overwrite(dir, s); err == nil {
+			a.files[s.change.B.Ino].set = true
+		}
+	default:
 		err = a.put(dir, s)
 	}
 	if err != nil {
@@ -190,28 +212,30 @@ func (a *applying) rename(s *applyStep) error {
 	return nil
 }
 
-// change does what needs no other file: rights and times. What came in a new directory
+// change does what needs no other file: attributes and times. What came in a new directory
 // is there by now.
 func (a *applying) change(s *applyStep) error {
 	c := s.change
-	switch {
-	case c.B == nil || c.B.IsDir() && s.seen.isDir():
+	if c.B == nil || c.B.IsDir() && s.seen.isDir() {
 		return nil
+	}
+	f := a.fileOf(s)
+	switch known := f != nil && f.at != nil && !s.over; {
+	case f != nil && f.set:
 	case !s.todo:
-		if c.B.IsDir() || c.What&tree.Mtime == 0 || c.A == nil {
+		if !known || c.B.IsDir() || c.A == nil || c.A.Mtime == c.B.Mtime {
 			return nil
 		}
+		f.set = true
 		return a.setTime(s) // it is the same but for the time
-	case s.attrsOnly():
+	case s.keep:
 		if err := a.begin(s); err != nil {
 			return err
 		}
-		dir, err := a.host.dirOf(c.Path)
-		if err == nil {
-			err = a.setAttrs(dir, c.Path.Name, s)
-		}
-		if err != nil {
-			return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
+		fallthrough
+	case known:
+		if err := a.changeAttrs(s); err != nil {
+			return err
 		}
 	}
 	a.applied(s)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// unfinished is the mode of a directory that is being filled.
+// unfinished is in the mode of a directory that is being filled.
 const unfinished = 0o700
 
 // stage writes what comes beside the place where it belongs.
@@ -22,6 +23,9 @@ func (a *applying) stage(s *applyStep) error {
 	c := s.change
 	if !s.todo {
 		return nil
+	}
+	if err := a.mayTouch(s); err != nil {
+		return err
 	}
 	if s.seen.isDir() && (c.B == nil || !c.B.IsDir()) {
 		if err := a.sweep(c.Path); err != nil {
@@ -37,19 +41,10 @@ func (a *applying) stage(s *applyStep) error {
 		}
 	}
 	switch {
-	case c.B.IsDir() && s.seen.isDir():
-		return nil // only its rights change
+	case s.keep:
+		return a.mayChangeAttrs(s)
 	case c.B.IsDir():
-		return a.stageDir(s, unfinished)
-	case s.attrsOnly():
-		if uid := os.Geteuid(); uid != 0 && s.seen.st.Uid != uint32(uid) {
-			return fmt.Errorf("changing %q: %w", c.Path.Short(), unix.EPERM)
-		}
-		return nil
-	case c.B.Mode&unix.S_IFMT == unix.S_IFSOCK:
-		a.skip(c.Path, "sockets are not applied")
-		s.todo = false
-		return nil
+		return a.stageDir(s, c.B.Mode&0o777|unfinished)
 	}
 	dir, name, err := a.beside(s)
 	if err == nil {
@@ -58,17 +53,7 @@ func (a *applying) stage(s *applyStep) error {
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
 	}
-	if len(c.B.Links) > 1 {
-		a.linked[c.B.Ino] = s
-	}
 	return nil
-}
-
-// attrsOnly reports whether only the rights, extended attributes or the time of a file
-// change.
-func (s *applyStep) attrsOnly() bool {
-	c := s.change
-	return c.A != nil && c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev|tree.Links) == 0 && s.seen.exists && !s.forced
 }
 
 // beside returns where a path is written first: beside its place, or in its place in a
@@ -84,6 +69,18 @@ func (a *applying) beside(s *applyStep) (dir int, name string, err error) {
 	s.temp = a.tempName()
 	a.staged = append(a.staged, s)
 	return dir, s.temp, nil
+}
+
+// unstage takes back that something is written beside.
+func (a *applying) unstage(s *applyStep) {
+	s.temp = ""
+	a.staged = slices.DeleteFunc(a.staged, func(x *applyStep) bool { return x == s })
+}
+
+// moveLater is for a file that comes to its name by a rename.
+func (a *applying) moveLater(s *applyStep) {
+	a.unstage(s)
+	a.staged = append(a.staged, s)
 }
 
 // entry returns the directory of a step's path and its present name in there.
@@ -162,6 +159,21 @@ func (a *applying) skip(p *tree.Path, why string) {
 func (a *applying) write(dir int, tmp string, s *applyStep) error {
 	c := s.change
 	n := c.B
+	f := a.fileOf(s)
+	if f != nil && f.at != nil && f.moved == nil {
+		if f.id == s.seen.id() && s.seen.exists {
+			s.keep = true // another name of it was overwritten
+			a.unstage(s)
+			return nil
+		}
+		if done, err := a.linkKept(dir, tmp, s, f); done || err != nil {
+			return err
+		}
+		if s.from != nil {
+			a.moveLater(s)
+			return nil
+		}
+	}
 	if to, ok := a.linked[n.Ino]; ok && len(n.Links) > 1 && bytes.Equal(to.merged, s.merged) {
 		from, err := a.host.walk(to.change.Path.Dir)
 		if err == nil {
@@ -172,6 +184,7 @@ func (a *applying) write(dir int, tmp string, s *applyStep) error {
 			return nil
 		} // else it is a file of its own
 	}
+	a.linked[n.Ino] = s
 	switch n.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		if err := a.writeFile(dir, tmp, s); err != nil {
@@ -186,7 +199,14 @@ func (a *applying) write(dir int, tmp string, s *applyStep) error {
 			return err
 		}
 	}
-	return a.setAttrs(dir, tmp, s)
+	like, again, err := a.rewritten(s)
+	if err == nil {
+		err = a.setAttrs(dir, tmp, c.Path, nil, like)
+	}
+	if err == nil && again {
+		err = a.keepOwner(dir, tmp, s, like)
+	}
+	return err
 }
 
 func (a *applying) writeFile(dir int, tmp string, s *applyStep) error {
@@ -227,12 +247,20 @@ func (a *applying) copyData(f *os.File, c *content.Content) error {
 
 // finishDir gives a directory its rights and time, when all that it holds is there.
 func (a *applying) finishDir(s *applyStep) error {
+	c := s.change
 	if !s.todo {
+		if c.A != nil && c.A.Mtime == c.B.Mtime {
+			return nil
+		}
 		return a.setTime(s)
+	}
+	var was *tree.Inode
+	if s.keep {
+		was = a.wasOf(s)
 	}
 	dir, name, err := a.entry(s)
 	if err == nil {
-		err = a.setAttrs(dir, name, s)
+		err = a.setAttrs(dir, name, c.Path, was, c.B)
 	}
 	if err != nil {
 		return fmt.Errorf("setting the owner, mode and time of %q: %w", s.change.Path.Short(), err)

@@ -144,7 +144,7 @@ func ReadStream(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) er
 // Unchanged reports whether two states differ in nothing but times of directories.
 func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State) (bool, error) {
 	err := tree.Diff(ctx, src, base, now, tree.DiffOptions{}, func(c tree.Change) error {
-		if c.A != nil && c.B != nil && c.B.IsDir() && c.What&^minorChanges == 0 {
+		if c.A != nil && c.B != nil && c.B.IsDir() && c.What&^tree.Mtime == 0 {
 			return nil
 		}
 		return errDiffers

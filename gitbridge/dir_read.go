@@ -214,7 +214,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 	proc := "/proc/self/fd/" + strconv.Itoa(fd)
 	e = Entry{Path: at, Rdev: uint32(st.Rdev)}
 	e.Meta = d.own(Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: changeTime(st)})
-	if e.Xattrs, err = d.xattrs(proc); err != nil {
+	if e.Xattrs, err = readXattrs(proc, d.buf[:]); err != nil {
 		return e, nil, err
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -232,27 +232,27 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 	return e, f, err
 }
 
-// xattrs reads the extended attributes of the file at proc.
-func (d *dirReader) xattrs(proc string) (xs []tree.Xattr, err error) {
-	n, err := unix.Listxattr(proc, d.buf[:])
+// readXattrs reads the extended attributes of the file at proc. buf is as long as one can be.
+func readXattrs(proc string, buf []byte) (xs []tree.Xattr, err error) {
+	n, err := unix.Listxattr(proc, buf)
 	if errors.Is(err, unix.ENOTSUP) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing extended attributes: %w", err)
 	}
-	for name := range strings.SplitSeq(string(d.buf[:n]), "\x00") {
+	for _, name := range strings.Split(string(buf[:n]), "\x00") {
 		if name == "" {
 			continue // behind the last one
 		}
-		n, err := unix.Getxattr(proc, name, d.buf[:])
+		n, err := unix.Getxattr(proc, name, buf)
 		if errors.Is(err, unix.ENODATA) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the extended attribute %s: %w", name, err)
 		}
-		xs = append(xs, tree.Xattr{Name: name, Value: slices.Clone(d.buf[:n])})
+		xs = append(xs, tree.Xattr{Name: name, Value: slices.Clone(buf[:n])})
 	}
 	sortXattrs(xs)
 	return xs, nil

@@ -1,0 +1,142 @@
+package gitbridge
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A file of another user, or of a group that is not the user's, would be the user's if a new one
+// took its place. It is overwritten instead, as the program in the workspace did. That is not
+// atomic: the next apply finds a file in which each byte is the old or the new one, and goes on.
+
+// keepOwner decides whether what was written beside can take the place of a file, which is like n.
+func (a *applying) keepOwner(dir int, tmp string, s *applyStep, n *tree.Inode) error {
+	has, err := lookIn(dir, tmp)
+	if err != nil || has.st.Uid == n.UID && has.st.Gid == n.GID || os.Geteuid() == 0 {
+		return err
+	}
+	if n.UID != s.seen.st.Uid || n.GID != s.seen.st.Gid || !n.IsRegular() || s.temp == "" {
+		return fmt.Errorf("changing its owner or group: %w", unix.EPERM)
+	}
+	at, err := a.host.dirOf(s.change.Path)
+	if err == nil {
+		err = unix.Faccessat(at, s.change.Path.Name, unix.W_OK, unix.AT_EACCESS)
+	}
+	if err != nil {
+		return fmt.Errorf("it is another user's: %w", err)
+	}
+	s.over = true
+	if f := a.fileOf(s); f != nil {
+		f.at, f.id = s.change.Path, s.seen.id()
+	}
+	return nil
+}
+
+// overwrite copies what was written beside into the file that stays.
+func (a *applying) overwrite(dir int, s *applyStep) error {
+	from, err := openIn(dir, s.temp, unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := openIn(dir, s.change.Path.Name, unix.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	err = copyOver(to, from)
+	if err = errors.Join(err, to.Close()); err != nil {
+		return reason(err)
+	}
+	return unix.Unlinkat(dir, s.temp, 0)
+}
+
+// copyOver gives a file the bytes and the holes of another one.
+func copyOver(to, from *os.File) error {
+	st, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	for at := int64(0); at < st.Size(); {
+		begin, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			begin = st.Size()
+		} else if err != nil {
+			begin = at // all is data
+		}
+		if err := punchHole(to, at, begin-at); err != nil {
+			return err
+		}
+		if at = begin; at == st.Size() {
+			break
+		}
+		end, err := unix.Seek(int(from.Fd()), begin, unix.SEEK_HOLE)
+		if err != nil {
+			end = st.Size()
+		}
+		if _, err := io.Copy(io.NewOffsetWriter(to, begin), io.NewSectionReader(from, begin, end-begin)); err != nil {
+			return err
+		}
+		at = end
+	}
+	if err := to.Truncate(st.Size()); err != nil {
+		return err
+	}
+	return to.Sync()
+}
+
+// punchHole makes a hole.
+func punchHole(f *os.File, at, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, n)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		_, err = io.Copy(io.NewOffsetWriter(f, at), io.LimitReader(zeros{}, n))
+	}
+	return err
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// halfWritten reports whether an apply was stopped while it overwrote a file.
+func (a *applying) halfWritten(s *applyStep) (bool, error) {
+	c, st := s.change, s.seen.st
+	if os.Geteuid() == 0 || c.A == nil || c.B == nil || c.A.Ino != c.B.Ino || !c.B.IsRegular() || !s.seen.exists || s.text != nil ||
+		st.Uid == uint32(os.Geteuid()) || st.Mode != c.A.Mode || st.Size > max(c.A.Size(), c.B.Size()) || st.Size < min(c.A.Size(), c.B.Size()) {
+		return false, nil
+	}
+	f, err := a.host.file(c.Path)
+	if err != nil {
+		return false, ignore(err, unix.EACCES)
+	}
+	defer f.Close()
+	was, now := c.A.Content.Reader(a.o.Source.Files), c.B.Content.Reader(a.o.Source.Files)
+	var here, x, y [64 << 10]byte
+	for off := int64(0); off < st.Size; off += int64(len(here)) {
+		n, err := f.ReadAt(here[:], off)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+		i, err := was.ReadAt(x[:], off)
+		j, jerr := now.ReadAt(y[:], off)
+		for _, err := range []error{err, jerr} {
+			if err != nil && !errors.Is(err, io.EOF) {
+				return false, nil
+			}
+		}
+		for k, b := range here[:n] {
+			if (k >= i || b != x[k]) && (k >= j || b != y[k]) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,140 @@
+package gitbridge
+
+import (
+	"cmp"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// plan decides about one path. It is called for a directory before what it holds.
+func (a *applying) plan(c tree.Change) error {
+	if inSet(c.Path, a.kept) || c.B != nil && c.B.Mode&unix.S_IFMT == unix.S_IFSOCK && a.isSocket(c) {
+		return nil
+	}
+	at, err := a.host.look(c.Path)
+	if err != nil {
+		return err
+	}
+	s := &applyStep{change: c, seen: at}
+	p := c.Path.String()
+	if only := minor(c) && c.What&tree.Links == 0; !only && a.choose(s) {
+		return nil
+	}
+	conflict, err := a.judge(s)
+	if err != nil {
+		return err
+	}
+	if conflict && minor(c) {
+		return nil
+	}
+	if conflict {
+		if !s.keep {
+			if decided, err := a.bothChanged(s); decided || err != nil {
+				return err
+			}
+		}
+		if !a.conflict(s, at.way != nil && !errors.Is(at.way, unix.ENOENT)) {
+			a.kept[p] = true
+			return nil
+		}
+	}
+	switch {
+	case c.B == nil:
+		a.gone[p] = s.todo
+	case c.B.IsDir():
+		a.made[p] = true
+	}
+	a.steps = append(a.steps, s)
+	return nil
+}
+
+// minor reports whether a file is the same in the workspace, but for its time and its other names.
+func minor(c tree.Change) bool {
+	return c.A != nil && c.B != nil && c.What&^(tree.Mtime|tree.Links) == 0 &&
+		(c.A.Ino == c.B.Ino || len(c.A.Links) < 2 && len(c.B.Links) < 2)
+}
+
+// judge decides whether a path is applied, and reports a conflict.
+func (a *applying) judge(s *applyStep) (conflict bool, err error) {
+	c, at := s.change, s.seen
+	if at.way != nil {
+		// What is above it is not there, or is no directory.
+		switch {
+		case c.B == nil:
+			return false, nil
+		case a.made[c.Path.Dir.String()]:
+			s.todo = true
+			return false, nil
+		}
+		return true, nil
+	}
+	if c.A != nil && c.A.IsDir() && c.B != nil && c.B.IsDir() && at.isDir() {
+		s.keep = true
+		return a.judgeAttrs(s, c.A)
+	}
+	if f := a.fileOf(s); f != nil && f.at != nil && at.exists && at.id() == f.id {
+		s.keep = true
+		return a.judgeAttrs(s, cmp.Or(f.was, c.A))
+	}
+	if is, err := a.isSo(s); err != nil || is {
+		s.todo = is && a.fileOf(s) != nil // these bytes, but another file
+		return false, err
+	}
+	if c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir() && !at.exists {
+		s.todo = true // a run that was stopped took away what was there
+		return false, nil
+	}
+	was, err := a.host.same(a.o.Source, c.Path, at, c.A)
+	if err == nil && !was {
+		was, err = a.halfWritten(s)
+	}
+	s.todo = was
+	return !was, err
+}
+
+// isSocket notes that a socket is not applied: without its program it is nothing.
+func (a *applying) isSocket(c tree.Change) bool {
+	a.skip(c.Path, "sockets are not applied")
+	return true
+}
+
+// planReplaced looks into the directories that a file replaces: all that they hold
+// must be known, and go.
+func (a *applying) planReplaced() error {
+	steps := a.steps
+	a.steps = nil
+	for _, s := range steps {
+		c := s.change
+		if s.drop || inSet(c.Path, a.kept) {
+			continue
+		}
+		if s.todo && s.seen.isDir() && c.B != nil && !c.B.IsDir() {
+			more, err := a.host.holdsMore(c.Path, a.gone)
+			if err != nil {
+				return err
+			}
+			if more && !a.conflict(s, true) {
+				a.kept[c.Path.String()] = true
+				continue
+			}
+		}
+		a.steps = append(a.steps, s)
+	}
+	return nil
+}
+
+// inSet reports whether a path, or a directory above it, is in a set.
+func inSet(p *tree.Path, set map[string]bool) bool {
+	if len(set) == 0 {
+		return false
+	}
+	for ; p != nil; p = p.Dir {
+		if set[p.String()] {
+			return true
+		}
+	}
+	return false
+}

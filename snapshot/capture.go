@@ -188,7 +188,6 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 		return nil, nil, err
 	}
 	release = s.Hold(st)
-	defer s.gc.Puts.Enter()()
 	if _, err = s.seal.InTurn(ctx, w.rec.View, st); err != nil {
 		release()
 		return nil, nil, err

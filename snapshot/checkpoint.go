@@ -3,18 +3,21 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/collection"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -40,7 +43,9 @@ const (
 
 type checkpointer struct {
 	*Store
-	mu      sync.Mutex    // one checkpoint or gc at a time
+	mu      *semaphore.Weighted // one checkpoint or gc at a time
+	gcWaits gcWaits
+	gcWork  int64         // so much is sealed at most while a gc waits, see sealing.WithLimit
 	signal  loops.Wake    // asks for one soon
 	at      atomic.Int64  // journal position of the last
 	records atomic.Uint64 // that the journal had by then
@@ -113,10 +118,10 @@ func (p *checkpointer) Ask() { p.signal.Up() }
 
 // Try makes a checkpoint at once, unless one or a gc is under way.
 func (p *checkpointer) Try() (tried bool) {
-	if !p.mu.TryLock() {
+	if !p.mu.TryAcquire(1) {
 		return false
 	}
-	defer p.mu.Unlock()
+	defer p.mu.Release(1)
 	defer p.seal.Pacer.Urgent()()
 	if err := p.checkpoint(p.loops.Context); err != nil {
 		p.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "err", err)
@@ -138,7 +143,7 @@ type checkpoint struct {
 	roots      int   // of journalRoots
 	changes    int64 // by restores and promotions before it
 	floor      int64 // lowest position of bytes that records after it may refer to
-	orphans    []*tree.State
+	orphans    map[uint32]*tree.State
 }
 
 // frozen is a workspace as it is at a checkpoint.
@@ -151,20 +156,27 @@ type frozen struct {
 // Checkpoint seals everything as it is now, commits it with the catalogue,
 // and drops the journal that is not needed any more.
 func (s *Store) Checkpoint(ctx context.Context) error {
-	return s.ckpt.Hold(ctx, func(err error) error { return err })
+	for {
+		err := s.ckpt.alone(ctx, func() error { return s.ckpt.checkpoint(ctx) })
+		if !errors.Is(err, collection.ErrNoCheckpoint) || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
-// Hold makes a checkpoint, and calls fn with its error before the next one can begin.
-func (p *checkpointer) Hold(ctx context.Context, fn func(error) error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return fn(p.checkpoint(ctx))
+// alone calls fn with mu held.
+func (p *checkpointer) alone(ctx context.Context, fn func() error) error {
+	if err := p.mu.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer p.mu.Release(1)
+	return fn()
 }
 
 // checkpoint is Checkpoint with mu held.
 func (p *checkpointer) checkpoint(ctx context.Context) error {
 	err := p.makeCheckpoint(ctx)
-	if err == nil || ctx.Err() == nil {
+	if err == nil || ctx.Err() == nil && !errors.Is(err, collection.ErrNoCheckpoint) {
 		p.noteOutcome(err)
 	}
 	return err
@@ -308,15 +320,15 @@ func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 			return err
 		}
 	}
-	defer p.gc.Puts.Enter()()
 	if err := p.sealPresent(ctx, c); err != nil {
 		return err
 	}
-	for _, st := range c.orphans {
-		if err := p.seal.Contents(ctx, st); err != nil {
+	for view, st := range c.orphans {
+		if err := p.seal.Contents(ctx, view, st); err != nil {
 			return err
 		}
 	}
+	defer p.gc.Puts.Enter()()
 	if err := p.storeActors(c); err != nil {
 		return err
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/amberfs/amberfs/snapshot/collection"
+	"github.com/amberfs/amberfs/snapshot/sealing"
 )
 
 // beginAnew is how often a checkpoint begins at most. The last one seals all that it has, also
@@ -27,7 +30,7 @@ func (p *checkpointer) committed(ctx context.Context) (*checkpoint, error) {
 		if err != nil {
 			return nil, err
 		}
-		sealing, stop := p.running.Load().whileNeeded(ctx, begun < beginAnew)
+		sealing, stop := p.running.Load().whileNeeded(ctx, begun < beginAnew, p.gcWaits.waits())
 		err = func() error {
 			defer stop()
 			return p.commit(sealing, c)
@@ -36,7 +39,10 @@ func (p *checkpointer) committed(ctx context.Context) (*checkpoint, error) {
 			return c, nil
 		}
 		p.giveUp(c)
-		if ctx.Err() != nil || !errors.Is(context.Cause(sealing), errRemoved) {
+		switch cause := context.Cause(sealing); {
+		case errors.Is(cause, collection.ErrNoCheckpoint):
+			return nil, cause
+		case ctx.Err() != nil || !errors.Is(cause, errRemoved):
 			return nil, err
 		}
 	}
@@ -61,19 +67,67 @@ func (p *checkpointer) removed(view uint32) {
 	}
 }
 
-// whileNeeded returns the context of the seals, which ends with the checkpoint's, or, if it
-// may begin anew, when one of them is needless.
-func (r *running) whileNeeded(ctx context.Context, anew bool) (sealing context.Context, stop func()) {
+// whileNeeded returns the context of the seals, which ends with the checkpoint's, when a gc
+// waits, or, if it may begin anew, when one of them is needless.
+func (r *running) whileNeeded(ctx context.Context, anew bool, gcWaits <-chan struct{}) (sealing context.Context, stop func()) {
 	sealing, cancel := context.WithCancelCause(ctx)
+	ended := r.ended
 	if !anew {
-		return sealing, func() { cancel(nil) }
+		ended = nil
 	}
 	go func() {
 		select {
-		case <-r.ended:
+		case <-ended:
 			cancel(errRemoved)
+		case <-gcWaits:
+			cancel(collection.ErrNoCheckpoint)
 		case <-sealing.Done():
 		}
 	}()
 	return sealing, func() { cancel(nil) }
+}
+
+// gcWork is how much a checkpoint before a gc seals at most: as much as is journaled until one
+// is made beside writers. Files that share bytes may take any time.
+const gcWork = checkpointMost
+
+// gcWaits is whether a gc waits for the checkpoint under way. There is one gc at a time.
+type gcWaits struct {
+	mu   sync.Mutex
+	came chan struct{} // closed while one waits
+}
+
+func (g *gcWaits) waits() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.came
+}
+
+func (g *gcWaits) come() { close(g.came) }
+
+func (g *gcWaits) gone() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.came = make(chan struct{})
+}
+
+// Hold makes a checkpoint for a gc, and calls fn with its error before the next one can begin.
+// A checkpoint under way gives way; its next one goes on from there. The error is
+// collection.ErrNoCheckpoint if this one, too, would have to seal very much.
+func (p *checkpointer) Hold(ctx context.Context, fn func(error) error) error {
+	p.gcWaits.come()
+	err := p.mu.Acquire(ctx, 1)
+	p.gcWaits.gone()
+	if err != nil {
+		return err
+	}
+	defer p.mu.Release(1)
+	return fn(p.checkpointSoon(ctx))
+}
+
+// checkpointSoon is checkpoint with an end in sight.
+func (p *checkpointer) checkpointSoon(ctx context.Context) error {
+	limited, stop := sealing.WithLimit(ctx, p.gcWork, collection.ErrNoCheckpoint)
+	defer stop()
+	return p.checkpoint(limited)
 }

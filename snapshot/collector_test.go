@@ -33,8 +33,10 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 
 	done := sync.OnceFunc(s.Importing())
 	defer done()
-	s.ckpt.mu.Lock()
-	unlock := sync.OnceFunc(s.ckpt.mu.Unlock)
+	if err := s.ckpt.mu.Acquire(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	unlock := sync.OnceFunc(func() { s.ckpt.mu.Release(1) })
 	defer unlock()
 	s.room.Stored.Store(1 << 40)
 	s.gc.Removed() // else the check whether gc is due does not run

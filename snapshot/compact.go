@@ -30,7 +30,6 @@ type Compacted struct {
 // pinned. If one of them may not be deleted, nothing happens.
 func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, error) {
 	s := ss.w.store
-	defer s.Importing()()
 	if err := naming.Check(o.Name); err != nil {
 		return Compacted{}, err
 	}
@@ -51,6 +50,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err != nil {
 		return Compacted{}, err
 	}
+	defer s.Hold(st)()
 	id, err := s.seal.InTurn(ctx, ss.w.rec.View, st)
 	if err != nil {
 		return Compacted{}, err

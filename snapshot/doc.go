@@ -120,5 +120,10 @@
 // no process asked for does not begin during an import. A writer waits for ckpt.mu
 // for some seconds only.
 //
+// A seal that did much work leaves Workspace.sealing, Sealer.forks and gc.Puts when others
+// wait for one of them, and then waits for its next turn. Until then what it put can be
+// reached from the states that gc marks. A checkpoint under way ends when a gc waits for
+// ckpt.mu. The next one goes on with what it sealed.
+//
 // No lock is held while the kernel gets notices of changes.
 package snapshot

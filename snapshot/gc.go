@@ -54,7 +54,7 @@ func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
 		}
 		snaps = slices.Collect(maps.Values(c.snaps))
 		roots = append(roots, c.journalRoots...)
-		out = append(out, tx.Orphans()...)
+		out = slices.AppendSeq(out, maps.Values(tx.Orphans()))
 		sets = c.storedSets()
 	})
 	slices.SortFunc(snaps, func(a, b *snap) int { return cmp.Compare(a.View, b.View) })

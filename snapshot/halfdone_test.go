@@ -83,8 +83,8 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 		delete(s.cat.workspaces, nowhere)
 		tx.DropView(nowhere)
 	})
-	if !s.ckpt.mu.TryLock() {
+	if !s.ckpt.mu.TryAcquire(1) {
 		t.Fatal("checkpoints wait for ever")
 	}
-	s.ckpt.mu.Unlock()
+	s.ckpt.mu.Release(1)
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
@@ -116,7 +117,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 		Catalogue: c.cat, Pacer: &pace.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
 		Loops: &c.loops, Metrics: &c.metrics, Incomplete: &c.salvage.incomplete, Logger: c.logger,
 	})
-	s.ckpt = checkpointer{Store: s, signal: loops.NewWake()}
+	s.ckpt = checkpointer{Store: s, mu: semaphore.NewWeighted(1), gcWaits: gcWaits{came: make(chan struct{})}, gcWork: gcWork, signal: loops.NewWake()}
 	s.gc = collection.Collector{Signal: loops.NewWake(), Parts: collection.Parts{
 		Checkpoints: &s.ckpt, Stored: &s.room.Stored, Incomplete: &c.salvage.incomplete, Roots: c.cat.roots,
 		Elapsed: func() time.Duration { return o.Elapsed() + 1 },

@@ -28,6 +28,9 @@ const (
 	growth = 256 << 20
 )
 
+// ErrNoCheckpoint means that a checkpoint would take too long for a gc to wait for it.
+var ErrNoCheckpoint = errors.New("a checkpoint takes long, and gc does not wait for it")
+
 // rounds bounds how often a gc starts again on a full disk.
 const rounds = 3
 
@@ -47,6 +50,7 @@ type Parts struct {
 
 type Checkpoints interface {
 	// Hold makes a checkpoint, and calls fn with its error before the next one can begin.
+	// ErrNoCheckpoint: it takes too long.
 	Hold(ctx context.Context, fn func(error) error) error
 	ShrinkJournal()
 }
@@ -137,7 +141,8 @@ func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 	}
 	defer gc.Close()
 	err = g.Checkpoints.Hold(ctx, func(full error) error {
-		if again = full != nil; again {
+		long := errors.Is(full, ErrNoCheckpoint)
+		if again = full != nil && !long; again {
 			// Space can be given back on a full disk too: what the last checkpoint
 			// refers to is marked as well.
 			g.Logger.Warn("no checkpoint before gc", "err", full, guard.Stack(full))
@@ -152,6 +157,9 @@ func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 		}
 		g.Stored.Store(g.Objects.Stats().Stored)
 		g.Base.Store(g.Stored.Load())
+		if long && removed != 0 {
+			g.Removed() // what the last checkpoint refers to goes with the next gc
+		}
 		g.Metrics.Note(func(m *info.Metrics) { m.GarbageCollects++ })
 		return nil
 	})

@@ -104,6 +104,7 @@ func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) err
 func (w *chunkWriter) store(data []byte) error {
 	h, err := w.z.Objects.Put(cas.KindData, data)
 	if err != nil {
+		w.list.failed = true
 		return fmt.Errorf("write a chunk: %w", err)
 	}
 	return w.list.add(item{n: int64(len(data)), hash: h})

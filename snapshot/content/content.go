@@ -31,10 +31,13 @@ type Content struct {
 	sealed atomic.Pointer[ChunkMap] // set once, by a sealer
 	link   atomic.Pointer[ancestry]
 
-	sealing sync.Mutex // held by the sealer at work
+	sealing sync.Mutex  // held by the sealer at work
+	begun   *fileSealer // of a Seal that did not come to an end, guarded by sealing
 	// cutting is what it cuts up, nil if none is at work. Its ChunkMap keeps lending
 	// chunks, even if the layout of the Content has moved on, so a collection marks it.
 	cutting atomic.Pointer[layout]
+	// cutOff are the chunks and lists that it had when it last returned before the end.
+	cutOff atomic.Pointer[[]*ChunkMap]
 }
 
 // ancestry is what a Content that is not sealed was made from.
@@ -144,8 +147,8 @@ func (c *Content) MinPos() int64 {
 
 // eachBase calls fn for every ChunkMap whose chunks c reads or may come to share:
 // the one beneath, those that parts were cloned from, those of the older versions
-// that a Rebase would follow, and those that a sealer at work takes
-// chunks from. A collection that marks all of them keeps what c needs, whatever
+// that a Rebase would follow, those that a sealer at work takes chunks from, and what a
+// Seal that returned before the end has made. A collection that marks all of them keeps what c needs, whatever
 // Rebase and the sealer do meanwhile.
 func (c *Content) eachBase(fn func(b *ChunkMap) error) error {
 	for c != nil {
@@ -159,6 +162,13 @@ func (c *Content) eachBase(fn func(b *ChunkMap) error) error {
 		}
 		if err := c.cutting.Load().eachBase(fn); err != nil {
 			return err
+		}
+		if made := c.cutOff.Load(); made != nil {
+			for _, b := range *made {
+				if err := fn(b); err != nil {
+					return err
+				}
+			}
 		}
 		if c.layout.Load() != l {
 			continue

@@ -47,7 +47,8 @@
 // of CloneRange) needs one lock over all of them, which is the caller's. A frozen Content
 // is read, sealed and rebased without it: its layout is an immutable value behind an
 // atomic pointer. Content.sealing keeps two sealers off one Content; under it are the locks
-// of the chunk store and the caches.
+// of the chunk store and the caches. It is held until the end of a turn at most, and the
+// caller gets its next turn without it: who waits for it has a turn, too.
 //
 // # Dangers
 //

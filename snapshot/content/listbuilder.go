@@ -23,6 +23,7 @@ type listBuilder struct {
 	zeros   item                 // hole or reservation that may grow still
 	total   item
 	lists   bool // there are lists
+	failed  bool // an object was not stored: what is here is not what was added
 	enc     wire.Encoder
 }
 
@@ -96,11 +97,26 @@ func (b *listBuilder) end(level uint8) error {
 	encodeList(&b.enc, level+1, b.levels[level])
 	var err error
 	if it.hash, err = b.objects.Put(cas.KindTree, b.enc.Out()); err != nil {
+		b.failed = true
 		return fmt.Errorf("write a chunk list: %w", err)
 	}
 	b.levels[level] = b.levels[level][:0]
 	b.lists = true
 	return b.insert(level+1, it)
+}
+
+// made returns ChunkMaps of all chunks and lists that were added.
+func (b *listBuilder) made() (out []*ChunkMap) {
+	for level, items := range b.levels {
+		if level == 0 {
+			out = append(out, &ChunkMap{chunks: slices.Clone(items)})
+			continue
+		}
+		for _, it := range items {
+			out = append(out, &ChunkMap{item: it, depth: uint8(level)})
+		}
+	}
+	return out
 }
 
 // finish returns the ChunkMap of all that was added.

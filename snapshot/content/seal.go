@@ -2,8 +2,15 @@ package content
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
+
+// ErrTurnOver means that a Seal gave way to others. The next one goes on from there.
+var ErrTurnOver = errors.New("the turn is over")
+
+// itemCost is what an item that is taken over counts as, in bytes that are cut.
+const itemCost = 4 << 10
 
 // Sealer cuts files into chunks and stores them. One Sealer may seal several
 // files, also at the same time.
@@ -14,12 +21,19 @@ type Sealer struct {
 	Workers   int                 // files and directories that tree.Seal seals at a time; 0 is 1
 	Pace      func() (alone bool) // called before each chunk of a file; may wait. alone: tree.Seal is to use one worker; may be nil
 	OnDamage  func(bytes int64)   // called for bytes that are damaged and cannot be sealed; may be nil
+	// Spend is called with the work that was done, in bytes. It reports whether the turn is
+	// over: Seal then returns ErrTurnOver. It may be nil.
+	Spend func(bytes int64) (over bool)
 }
 
 // Seal cuts a frozen content into chunks, stores them, and records the
 // result in c. Only what changed since the ChunkMap beneath it is read: from the
 // chunk that the change begins in to where old and new chunks fall together
 // again. What comes out is the same as if all of it had been cut.
+//
+// A Seal that returns before the end keeps in c what it has done, unless the store failed,
+// and the next one goes on from there, whoever calls it. A collection between the two
+// marks that (see EachObject).
 func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	if b := c.Sealed(); b != nil {
 		return b, nil
@@ -29,30 +43,58 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	if b := c.Sealed(); b != nil {
 		return b, nil // another sealer was at it
 	}
-	c.Rebase() // what an older version has stored need not be cut again
-	l := c.layout.Load()
-	for c.cutting.Store(l); c.layout.Load() != l; c.cutting.Store(l) {
-		l = c.layout.Load()
-	}
-	defer c.cutting.Store(nil)
-	b := l.plain()
-	if b == nil {
-		s := &fileSealer{c: c, l: l, chunkWriter: newChunkWriter(ctx, z)}
-		defer s.close()
-		if err := s.run(); err != nil {
-			return nil, fmt.Errorf("cut file into chunks: %w", err)
-		}
-		var err error
-		if b, err = s.list.finish(); err != nil {
-			return nil, fmt.Errorf("cut file into chunks: %w", err)
-		}
+	b, err := z.cut(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("cut file into chunks: %w", err)
 	}
 	c.setSealed(b)
+	c.forget()
 	return b, nil
 }
 
-// fileSealer is one Seal under way. At p, where it stands, a chunk
-// begins whatever came before.
+// cut is Seal with c.sealing held.
+func (z *Sealer) cut(ctx context.Context, c *Content) (*ChunkMap, error) {
+	s := c.begun
+	if s == nil {
+		c.Rebase() // what an older version has stored need not be cut again
+		l := c.layout.Load()
+		for c.cutting.Store(l); c.layout.Load() != l; c.cutting.Store(l) {
+			l = c.layout.Load()
+		}
+		if b := l.plain(); b != nil {
+			return b, nil
+		}
+		s = &fileSealer{c: c, l: l}
+	}
+	c.begun = nil // a panic leaves s as it may be
+	s.begin(ctx, z)
+	defer s.close()
+	err := s.run()
+	if err == nil {
+		var b *ChunkMap
+		if b, err = s.list.finish(); err == nil {
+			return b, nil
+		}
+	}
+	if s.list.failed {
+		c.forget()
+		return nil, err
+	}
+	made := s.list.made()
+	c.cutOff.Store(&made)
+	c.begun = s
+	return nil, err
+}
+
+// forget drops what a Seal has begun.
+func (c *Content) forget() {
+	c.begun = nil
+	c.cutting.Store(nil)
+	c.cutOff.Store(nil)
+}
+
+// fileSealer is one Seal under way, or one that is to go on. At p, where it stands, a chunk
+// begins whatever came before; list has what lies before p.
 type fileSealer struct {
 	*chunkWriter
 	c *Content
@@ -66,41 +108,62 @@ type fileSealer struct {
 	oldOf *ChunkMap
 
 	damaged []damagedPart
+	work    int64 // since the last call of Spend
+}
+
+// begin has it go on for a Seal.
+func (s *fileSealer) begin(ctx context.Context, z *Sealer) {
+	w := newChunkWriter(ctx, z)
+	if s.chunkWriter != nil {
+		w.list = s.list
+		w.list.objects = z.Objects
+	}
+	s.chunkWriter, s.oldOf = w, nil
 }
 
 func (s *fileSealer) run() error {
 	for s.p < s.l.size {
-		e := s.l.at(s.p)
-		if e.inBase() {
-			if taken, err := s.takeOver(e); err != nil {
-				return err
-			} else if taken {
-				continue
-			}
+		err := s.ctx.Err()
+		if err == nil {
+			err = s.step()
 		}
-		if s.dataEnd <= s.p {
-			s.dataEnd, s.ended = s.p, false
-			kind, err := s.kind(s.p)
-			if err != nil {
-				return err
-			}
-			if !kind.data() {
-				if err := s.list.add(kind); err != nil {
-					return err
-				}
-				s.p += kind.n
-				continue
-			}
-			s.dataEnd += kind.n
-		}
-		if s.z.Pace != nil {
-			s.z.Pace()
-		}
-		if err := s.cutOne(); err != nil {
+		if err != nil {
 			return err
+		}
+		done := s.work
+		s.work = 0
+		if s.z.Spend != nil && s.z.Spend(done) && s.p < s.l.size {
+			return ErrTurnOver
 		}
 	}
 	return nil
+}
+
+// step takes over what can be taken over at p, or adds a hole or a chunk.
+func (s *fileSealer) step() error {
+	e := s.l.at(s.p)
+	if e.inBase() {
+		if taken, err := s.takeOver(e); taken || err != nil {
+			return err
+		}
+	}
+	if s.dataEnd <= s.p {
+		s.dataEnd, s.ended = s.p, false
+		kind, err := s.kind(s.p)
+		if err != nil {
+			return err
+		}
+		if !kind.data() {
+			s.work += itemCost
+			s.p += kind.n
+			return s.list.add(kind)
+		}
+		s.dataEnd += kind.n
+	}
+	if s.z.Pace != nil {
+		s.z.Pace()
+	}
+	return s.cutOne()
 }
 
 // takeOver adds the chunks and lists that begin at p and are in a ChunkMap, e being
@@ -148,8 +211,11 @@ func (s *fileSealer) takeOver(e extent) (taken bool, err error) {
 				return taken, unlessGone(err)
 			}
 			s.p += c.cur.n
+			s.work += itemCost
 			taken = true
-			err = c.next()
+			if err = c.next(); s.work >= bufferSize {
+				return taken, unlessGone(err)
+			}
 		}
 		if err != nil {
 			return taken, unlessGone(err)
@@ -218,6 +284,7 @@ func (s *fileSealer) cutOne() error {
 		chunk := data[:cut(data[:n])]
 		if int64(len(chunk)) < n || n < look || look == maxChunk {
 			s.p += int64(len(chunk))
+			s.work += int64(len(chunk))
 			return s.store(chunk)
 		}
 	}

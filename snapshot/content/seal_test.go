@@ -394,3 +394,122 @@ func TestSealBesideListWithoutData(t *testing.T) {
 		t.Errorf("%d bytes are allocated, want %d", sealed.n-sealed.holes, reserved+8)
 	}
 }
+
+// TestSealInTurns: a file of very many chunks, few of them different, is sealed a few at a
+// time. Between two turns nothing is kept but what it names, and anybody may go on.
+func TestSealInTurns(t *testing.T) {
+	b := newBench()
+	const piece, pieces, turn = 1 << 20, 48, 2 << 20
+	data := b.noise(piece)
+	c := New(1)
+	b.write(t, c, 0, data)
+	base := Of(b.file(t, data).Sealed())
+	for i := range int64(pieces - 1) {
+		from := c
+		if i%2 == 1 {
+			from = base // its chunks are taken over
+		}
+		if err := c.CloneRange(b.src, (i+1)*piece, from, 0, piece); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads, turns := b.log.reads, 0
+	for c.Sealed() == nil {
+		left := int64(turn)
+		z := &Sealer{Src: b.src, Objects: b.store, Spend: func(n int64) bool {
+			left -= n
+			return left <= 0
+		}}
+		if _, err := z.Seal(t.Context(), c); err != nil && !errors.Is(err, ErrTurnOver) {
+			t.Fatal(err)
+		}
+		if turns++; turns > pieces || left < -turn || c.Sealed() == nil && left > 0 {
+			t.Fatalf("turn %d: %d bytes left", turns, left)
+		}
+		collect(t, b, c)
+	}
+	if turns < 8 {
+		t.Errorf("%d turns", turns)
+	}
+	if n := b.log.reads - reads; n > pieces*piece {
+		t.Errorf("read %d bytes of the journal", n)
+	}
+	b.wantBytes(t, c, bytes.Repeat(data, pieces))
+	if fresh := b.file(t, bytes.Repeat(data, pieces)); !c.Sealed().equal(fresh.Sealed()) {
+		t.Errorf("sealed as %+v, want %+v", c.Sealed(), fresh.Sealed())
+	}
+}
+
+// collect removes all objects that no content needs.
+func collect(t *testing.T, b *bench, needed ...*Content) {
+	t.Helper()
+	kept := make(map[cas.Hash]bool)
+	for _, c := range needed {
+		if err := c.EachObject(b.src, func(h cas.Hash, _ bool) (bool, error) {
+			if b.store.objects[h] == nil {
+				t.Fatalf("object %s is gone", h)
+			}
+			first := !kept[h]
+			kept[h] = true
+			return first, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for h := range b.store.objects {
+		if !kept[h] {
+			delete(b.store.objects, h)
+		}
+	}
+	b.src = NewSource(b.store, b.log, 8<<20)
+}
+
+// TestSealGoesOn: what was cut before an error of a disk that is read is not cut again.
+func TestSealGoesOn(t *testing.T) {
+	b := newBench()
+	data := b.noise(8 << 20)
+	c := New(1)
+	b.write(t, c, 0, data)
+	c = Of(b.seal(t, c)).Own(2)
+	for off := int64(0); off < 8<<20; off += 128 << 10 {
+		b.write(t, c, off, []byte("new"))
+		copy(data[off:], "new")
+	}
+	away := errors.New("the disk does not answer")
+	left, puts := 0, b.store.putCount
+	src := NewSource(awayStore{b.store, func() error {
+		if left--; left < 0 {
+			return away
+		}
+		return nil
+	}}, b.log, 0)
+	for tries := 0; c.Sealed() == nil; tries++ {
+		left = 40
+		if _, err := (&Sealer{Src: src, Objects: b.store}).Seal(t.Context(), c); err != nil && !errors.Is(err, away) {
+			t.Fatal(err)
+		}
+		if tries > 1000 {
+			t.Fatal("it does not get on")
+		}
+	}
+	if n := b.store.putCount - puts; n > 160 {
+		t.Errorf("%d objects were put", n)
+	}
+	b.wantBytes(t, c, data)
+	if fresh := b.file(t, data); !c.Sealed().equal(fresh.Sealed()) {
+		t.Error("sealed as something else")
+	}
+}
+
+// awayStore fails to get objects when it is told so.
+type awayStore struct {
+	*byteStore
+	fail func() error
+}
+
+func (a awayStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	if err := a.fail(); err != nil {
+		return nil, err
+	}
+	return a.byteStore.Get(h, dst)
+}

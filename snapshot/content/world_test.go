@@ -2,6 +2,7 @@ package content
 
 import (
 	"context"
+	"errors"
 	"math"
 
 	"pgregory.net/rapid"
@@ -190,6 +191,21 @@ func (w *world) frozenOne() *version {
 }
 
 func (w *world) Seal(t *rapid.T) { w.seal(w.frozenOne()) }
+
+// SealTurn seals a part of a file. What it was can be sealed by others meanwhile, changed,
+// collected and forgotten.
+func (w *world) SealTurn(t *rapid.T) {
+	v := w.frozenOne()
+	left := w.draw("work", 1, worldMax)
+	z := *w.z
+	z.Spend = func(n int64) bool {
+		left -= n
+		return left < 0
+	}
+	if _, err := z.Seal(context.Background(), v.c); !errors.Is(err, ErrTurnOver) {
+		w.must(err)
+	}
+}
 
 // SealAll does what a background sealer does.
 func (w *world) SealAll(t *rapid.T) {

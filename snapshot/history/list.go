@@ -34,6 +34,8 @@ type Snapshot struct {
 	Wanted bool
 	// Retry is when the background seals it again after it failed, guarded by the sealer.
 	Retry time.Time
+	// Added is how many bytes its seal has added so far, guarded by the sealer.
+	Added int64
 	// Text is how many bytes its message and labels have, 0 if not counted yet.
 	Text int64
 	// Changes are those since the snapshot before.

@@ -198,12 +198,13 @@ func (tx *Tx) Relinked(from int64) int64 {
 
 // Orphans freezes the unlinked inodes that the kernel still holds, and returns them: a
 // state without a root for each view that has any.
-func (tx *Tx) Orphans() (states []*tree.State) {
+func (tx *Tx) Orphans() map[uint32]*tree.State {
 	tx.f.mu.epoch++
-	for _, v := range tx.f.mu.views {
+	states := make(map[uint32]*tree.State)
+	for id, v := range tx.f.mu.views {
 		v.orphans.mu.RLock()
 		if v.orphans.state.Inodes > 0 {
-			states = append(states, v.orphans.state.Clone())
+			states[id] = v.orphans.state.Clone()
 		}
 		v.orphans.mu.RUnlock()
 	}

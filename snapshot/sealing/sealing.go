@@ -2,7 +2,9 @@
 package sealing
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -35,6 +37,9 @@ const (
 
 // sealForks is how many seals of forks go on at a time.
 const sealForks = 2
+
+// turnBytes is how much work a seal does before it gives way to others that wait.
+const turnBytes = 8 << 20
 
 // lookAgain is how often it is looked whether a snapshot that is being sealed was removed.
 const lookAgain = 100 * time.Millisecond
@@ -71,8 +76,10 @@ type Catalogue interface {
 type Sealer struct {
 	Parts
 
-	forks  *semaphore.Weighted
-	mu     sync.Mutex // guards queue and Snapshot.Retry
+	forks   *semaphore.Weighted
+	waiting atomic.Int32 // callers for a turn
+
+	mu     sync.Mutex // guards queue, Snapshot.Retry and Snapshot.Added
 	queue  []*history.Snapshot
 	signal [2]loops.Wake // to the loops, see loopOf
 }
@@ -83,6 +90,8 @@ func New(p Parts) *Sealer {
 
 // sealTurn waits until a state of a workspace may be sealed.
 func (q *Sealer) sealTurn(ctx context.Context, ws uint32) (end func(), err error) {
+	q.waiting.Add(1)
+	defer q.waiting.Add(-1)
 	tenant := q.Catalogue.Turns(ws)
 	if err := tenant.Acquire(ctx, 1); err != nil {
 		return nil, err
@@ -139,6 +148,22 @@ func (q *Sealer) failed(sn *history.Snapshot) {
 	sn.Retry = time.Now().Add(retrySeal)
 }
 
+// gaveWay puts the snapshots of a workspace behind those of others, in their order.
+func (q *Sealer) gaveWay(sn *history.Snapshot, added int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	sn.Retry, sn.Added = time.Time{}, sn.Added+added
+	same := func(other *history.Snapshot) int {
+		if other.WS == sn.WS {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(q.queue, func(a, b *history.Snapshot) int {
+		return cmp.Compare(same(a), same(b))
+	})
+}
+
 // done takes a snapshot off the queue and ends the waiting for it. Two callers may have
 // sealed it at once: those of a fork that has ended have no common turn.
 func (q *Sealer) done(sn *history.Snapshot) {
@@ -172,7 +197,8 @@ func (q *Sealer) ForkLoop() { q.loop(1) }
 func (q *Sealer) loop(loop int) {
 	for q.Loops.Context.Err() == nil {
 		for sn := q.next(loop, nil); sn != nil && q.Loops.Context.Err() == nil; sn = q.next(loop, nil) {
-			if err := q.sealSnapshot(q.Loops.Context, sn); err != nil && q.Loops.Context.Err() == nil {
+			err := q.sealSnapshot(q.Loops.Context, sn)
+			if err != nil && q.Loops.Context.Err() == nil && !errors.Is(err, content.ErrTurnOver) {
 				q.Logger.Warn("sealing", "err", err, guard.Stack(err))
 			}
 		}
@@ -186,7 +212,8 @@ func (q *Sealer) loop(loop int) {
 	}
 }
 
-// sealSnapshot seals a snapshot, unless that was done meanwhile.
+// sealSnapshot seals a snapshot, unless that was done meanwhile. It returns
+// content.ErrTurnOver if it gave way before the end.
 func (q *Sealer) sealSnapshot(ctx context.Context, sn *history.Snapshot) error {
 	end, err := q.sealTurn(ctx, sn.WS)
 	if err != nil {
@@ -211,6 +238,9 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *history.Snapshot) error {
 	sealing, stop := q.whileNeeded(ctx, sn)
 	id, added, err := q.sealState(sealing, sn.WS, sn.State.Load())
 	stop()
+	if errors.Is(err, content.ErrTurnOver) {
+		q.gaveWay(sn, added)
+	}
 	if _, needed := q.Catalogue.Needed(sn); err != nil && !needed {
 		q.done(sn)
 		return ctx.Err()
@@ -218,7 +248,7 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *history.Snapshot) error {
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", name, err)
 	}
-	q.Catalogue.Sealed(sn, id, added)
+	q.Catalogue.Sealed(sn, id, sn.Added+added)
 	q.done(sn)
 	return nil
 }
@@ -245,45 +275,67 @@ func (q *Sealer) whileNeeded(ctx context.Context, sn *history.Snapshot) (sealing
 	return sealing, stop
 }
 
-// InTurn is sealState of what is no snapshot, when its workspace has its turn.
-func (q *Sealer) InTurn(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, error) {
-	end, err := q.sealTurn(ctx, ws)
-	if err != nil {
-		return cas.Hash{}, err
-	}
-	defer end()
-	id, _, err := q.sealState(ctx, ws, st)
+// InTurn is sealState of what is no snapshot, whenever its workspace has its turn. A gc that
+// marks meanwhile must find the state (see Store.Hold).
+func (q *Sealer) InTurn(ctx context.Context, ws uint32, st *tree.State) (id cas.Hash, err error) {
+	err = q.turns(ctx, ws, func() error {
+		id, _, err = q.sealState(ctx, ws, st)
+		return err
+	})
 	return id, err
+}
+
+// turns calls fn when a workspace has its turn, again and again until it has not given way.
+func (q *Sealer) turns(ctx context.Context, ws uint32, fn func() error) error {
+	for {
+		end, err := q.sealTurn(ctx, ws)
+		if err != nil {
+			return err
+		}
+		leave := q.Puts.Enter()
+		err = fn()
+		leave()
+		end()
+		if !errors.Is(err, content.ErrTurnOver) {
+			return err
+		}
+	}
 }
 
 // sealState seals a frozen state of a workspace and returns its id and how many bytes
 // that added to the store. For a fork these are the bytes that it put itself, and the
-// work is the same, whether others have them or not. The caller holds puts.
+// work is the same, whether others have them or not. The caller holds puts. The error is
+// content.ErrTurnOver if others are to have their turn first; some bytes were added then.
 func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, int64, error) {
 	start := time.Now()
 	var added atomic.Int64
 	objects := cas.Counting{Store: q.Objects, Bytes: &added, Apart: ws != live.MainView}
-	id, err := q.To(ctx, q.Pacer.Objects(objects), st)
+	id, err := q.to(ctx, q.inTurn(ctx, q.Pacer.Objects(objects)), st)
 	if err != nil {
-		return id, 0, err
+		return id, added.Load(), err
 	}
 	q.Metrics.Note(func(m *info.Metrics) { m.Stored++; m.LastStoreMs = info.MsSince(start); m.PackedBytes += added.Load() })
 	return id, added.Load(), nil
 }
 
-// Contents seals the files of a frozen state that is not in the store itself: of unlinked
-// files. What cannot be sealed stays in the journal. The caller holds puts.
-func (q *Sealer) Contents(ctx context.Context, st *tree.State) error {
-	return tree.SealContents(ctx, q.sealer(q.Pacer.Objects(q.Objects)), st, func(err error) {
-		if ctx.Err() == nil {
-			q.Logger.Warn("sealing an unlinked file", "err", err, guard.Stack(err))
-		}
+// Contents seals the files of a frozen state of a workspace that is not in the store itself:
+// of unlinked files. What cannot be sealed stays in the journal.
+func (q *Sealer) Contents(ctx context.Context, ws uint32, st *tree.State) error {
+	return q.turns(ctx, ws, func() error {
+		return tree.SealContents(ctx, q.inTurn(ctx, q.Pacer.Objects(q.Objects)), st, func(err error) {
+			if ctx.Err() == nil {
+				q.Logger.Warn("sealing an unlinked file", "err", err, guard.Stack(err))
+			}
+		})
 	})
 }
 
 // To seals a frozen state into objects of the store. The caller holds puts.
 func (q *Sealer) To(ctx context.Context, objects content.ObjectStore, st *tree.State) (id cas.Hash, err error) {
-	z := q.sealer(objects)
+	return q.to(ctx, q.sealer(objects), st)
+}
+
+func (q *Sealer) to(ctx context.Context, z *content.Sealer, st *tree.State) (id cas.Hash, err error) {
 	err = guard.Do(func() error {
 		id, err = tree.Seal(ctx, q.Source, z, st)
 		return err
@@ -298,6 +350,16 @@ func (q *Sealer) sealer(objects content.ObjectStore) *content.Sealer {
 	}}
 }
 
+// inTurn returns what seals until a turn is over.
+func (q *Sealer) inTurn(ctx context.Context, objects content.ObjectStore) *content.Sealer {
+	z, spent, limit := q.sealer(objects), new(atomic.Int64), limitOf(ctx)
+	z.Spend = func(n int64) bool {
+		limit.spend(n)
+		return spent.Add(n) >= turnBytes && (q.waiting.Load() > 0 || q.Puts.Waited() || q.Len() > 1)
+	}
+	return z
+}
+
 // Wait returns when a snapshot is sealed, and helps with it: those before it in its
 // workspace come first. One of these that fails is left out.
 func (q *Sealer) Wait(ctx context.Context, sn *history.Snapshot) error {
@@ -310,7 +372,7 @@ func (q *Sealer) Wait(ctx context.Context, sn *history.Snapshot) error {
 		default:
 		}
 		next := q.next(loopOf(sn), sn)
-		if err := q.sealSnapshot(ctx, next); err != nil && next == sn {
+		if err := q.sealSnapshot(ctx, next); err != nil && next == sn && !errors.Is(err, content.ErrTurnOver) {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package sealing
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 
@@ -10,6 +11,9 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/loops"
+	"github.com/amberfs/amberfs/snapshot/pace"
+	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/await"
 )
 
@@ -70,4 +74,42 @@ func TestSealEndsWithItsSnapshot(t *testing.T) {
 	}
 	c.removed.Store(true)
 	await.Receive(t, "the seal ends", sealing.Done())
+}
+
+// TestGaveWay: snapshots of a workspace whose seal gave way come behind those of others, in
+// their order.
+func TestGaveWay(t *testing.T) {
+	q := New(Parts{})
+	var all []*history.Snapshot
+	for _, ws := range []uint32{2, 3, 2, 4} {
+		sn := &history.Snapshot{WS: ws, Done: make(chan struct{})}
+		all = append(all, sn)
+		q.Push(sn)
+	}
+	q.failed(all[0])
+	q.gaveWay(all[0], 5)
+	q.gaveWay(all[0], 6)
+	if all[0].Added != 11 {
+		t.Errorf("%d bytes were added", all[0].Added)
+	}
+	for i, want := range []*history.Snapshot{all[1], all[3], all[0], all[2]} {
+		if got := q.next(1, nil); got != want {
+			t.Errorf("%d: workspace %d", i, got.WS)
+		}
+		q.done(q.next(1, nil))
+	}
+}
+
+// TestLimit: a context ends when its seals have done too much.
+func TestLimit(t *testing.T) {
+	cause := errors.New("enough")
+	ctx, stop := WithLimit(t.Context(), 100, cause)
+	defer stop()
+	q := New(Parts{Puts: new(loops.Barrier), Pacer: new(pace.Pacer), Source: new(tree.Source)})
+	for i, over := range []bool{false, false, true} {
+		q.inTurn(ctx, nil).Spend(50)
+		if got := errors.Is(context.Cause(ctx), cause); got != over {
+			t.Errorf("after %d: %v", i+1, got)
+		}
+	}
 }

@@ -1,7 +1,9 @@
 package tree
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -23,8 +25,8 @@ import (
 //
 // The state must be frozen; it can be read all the while, and so can the states
 // that share pages with it. What is sealed leaves memory for the page cache. A
-// Seal that was cut short by ctx or an error has only done a part of the work,
-// and the next one goes on from there.
+// Seal that was cut short by ctx, by z.Spend or by an error has only done a part of the
+// work, and the next one goes on from there.
 func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Hash, error) {
 	r := &sealRun{src: src, z: z}
 	r.buffers.New = func() any { return new(wire.Encoder) }
@@ -37,16 +39,20 @@ func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Ha
 
 // SealContents seals the contents of s alone, one after the other, and calls failed with
 // the error of each that cannot be sealed. s must be frozen.
-func SealContents(ctx context.Context, z *content.Sealer, s *State, failed func(error)) error {
+func SealContents(ctx context.Context, z *content.Sealer, s *State, failed func(error)) (err error) {
 	new(Unsealed).Each(s, true, func(c *content.Content) {
-		if ctx.Err() != nil {
+		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return
 		}
-		if err := guard.Do(func() error { _, err := z.Seal(ctx, c); return err }); err != nil {
-			failed(err)
+		cerr := guard.Do(func() error { _, err := z.Seal(ctx, c); return err })
+		switch {
+		case errors.Is(cerr, content.ErrTurnOver):
+			err = cerr
+		case cerr != nil:
+			failed(cerr)
 		}
 	})
-	return ctx.Err()
+	return cmp.Or(err, ctx.Err())
 }
 
 const (
@@ -99,6 +105,14 @@ func (r *sealRun) state(ctx context.Context, s *State) (cas.Hash, error) {
 	return h, nil
 }
 
+// turnOver returns content.ErrTurnOver when it is time to give way.
+func (r *sealRun) turnOver() error {
+	if r.z.Spend != nil && r.z.Spend(0) {
+		return content.ErrTurnOver
+	}
+	return nil
+}
+
 // work seals one after the other. While one worker is to be alone, the second does a
 // little now and then until the first has ended, so that no process waits forever for what
 // it has begun; the first keeps a thread to itself: one that has just answered a request
@@ -130,6 +144,9 @@ func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, second bool) err
 	for n := range jobs {
 		z.Pace()
 		if err := guard.Do(func() error { return r.inode(ctx, &z, n) }); err != nil {
+			return err
+		}
+		if err := r.turnOver(); err != nil {
 			return err
 		}
 	}
@@ -223,7 +240,7 @@ func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 	if b == nil {
 		return *p.hash.Load(), nil
 	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(ctx.Err(), r.turnOver()); err != nil {
 		return cas.Hash{}, err
 	}
 	for _, k := range b.kids {
@@ -253,5 +270,8 @@ func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 	}
 	r.src.pages.Put(h, b, b.weight())
 	p.seal(h)
+	if r.z.Spend != nil {
+		r.z.Spend(int64(e.Len()))
+	}
 	return h, nil
 }

@@ -1,0 +1,34 @@
+package sealing
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+type limitKey struct{}
+
+// A limit ends a context after some work of the seals that have it.
+type limit struct {
+	left atomic.Int64
+	end  func()
+}
+
+// WithLimit returns a context that ends, with a cause, when its seals have done as much work
+// as it takes to cut so many bytes.
+func WithLimit(ctx context.Context, bytes int64, cause error) (limited context.Context, stop func()) {
+	limited, cancel := context.WithCancelCause(ctx)
+	l := &limit{end: func() { cancel(cause) }}
+	l.left.Store(bytes)
+	return context.WithValue(limited, limitKey{}, l), func() { cancel(nil) }
+}
+
+func limitOf(ctx context.Context) *limit {
+	l, _ := ctx.Value(limitKey{}).(*limit)
+	return l
+}
+
+func (l *limit) spend(n int64) {
+	if l != nil && l.left.Add(-n) < 0 {
+		l.end()
+	}
+}

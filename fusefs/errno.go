@@ -11,36 +11,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// errnos maps every kind of error that a request can end with.
-var errnos = map[errs.Kind]syscall.Errno{
-	errs.NotExist:     syscall.ENOENT,
-	errs.Exist:        syscall.EEXIST,
-	errs.NotDir:       syscall.ENOTDIR,
-	errs.IsDir:        syscall.EISDIR,
-	errs.NotEmpty:     syscall.ENOTEMPTY,
-	errs.NameTooLong:  syscall.ENAMETOOLONG,
-	errs.Invalid:      syscall.EINVAL,
-	errs.NotSupported: syscall.EOPNOTSUPP,
-	errs.CrossDevice:  syscall.EXDEV,
-	errs.TooManyLinks: syscall.EMLINK,
-	errs.TooBig:       syscall.EFBIG,
-	errs.Range:        syscall.E2BIG,
-	errs.NoData:       syscall.ENXIO,
-	errs.NoAttr:       syscall.ENODATA,
-	errs.Perm:         syscall.EPERM,
-	errs.Protected:    syscall.EPERM,
-	errs.ReadOnly:     syscall.EROFS,
-	errs.Busy:         syscall.EBUSY,
-	errs.Stale:        syscall.ESTALE,
-	errs.Closed:       syscall.ENODEV,
-	errs.NoSpace:      syscall.ENOSPC,
-	errs.Quota:        syscall.EDQUOT,
-	errs.Damaged:      syscall.EIO,
-	errs.Format:       syscall.EIO,
-	errs.Away:         syscall.EIO,
-	errs.Failed:       syscall.EIO,
-}
-
 // errno returns the code that a process gets for an error: that of its kind,
 // that of a system call inside, or EIO.
 func errno(err error) syscall.Errno {
@@ -53,7 +23,7 @@ func errno(err error) syscall.Errno {
 	case errors.Is(err, context.DeadlineExceeded):
 		return syscall.ETIMEDOUT
 	}
-	if code, ok := errnos[errs.Of(err)]; ok {
+	if code, ok := errs.Of(err).Errno(); ok {
 		return code
 	}
 	var code syscall.Errno

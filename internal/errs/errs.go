@@ -1,5 +1,6 @@
 // Package errs has the kinds of errors that callers tell apart, once for all
-// layers. An errno, an exit status and a hint each depend on the kind alone.
+// layers. An errno, an exit status, an HTTP status and the name for scripts each depend on
+// the kind alone (table.go).
 //
 // An error gets its kind where it is found, together with a sentence. Callers add what was
 // being done, with %w, and ask errors.Is(err, errs.Exist), or Of where they handle many
@@ -44,6 +45,8 @@ const (
 	Busy      Kind = "busy"
 	Stale     Kind = "stale file handle"
 	Closed    Kind = "closed"
+	// Conflict: both sides changed the same. Nothing was changed.
+	Conflict Kind = "changed on both sides"
 )
 
 // Of the disk and of what is on it.

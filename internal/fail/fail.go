@@ -11,50 +11,25 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"syscall"
 
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// Kind is the kind of an error for scripts, as in answers and in JSON output.
-type Kind string
+type Kind = errs.Kind
 
+// The kinds that scripts tell apart.
 const (
-	Failed   Kind = "failed"
-	Usage    Kind = "usage"
-	NotFound Kind = "not-found"
-	Exists   Kind = "exists"
-	Busy     Kind = "busy"
-	NoSpace  Kind = "no-space"
-	Damage   Kind = "damage"
-	Denied   Kind = "denied"
-	Conflict Kind = "conflict"
+	Failed   = errs.Failed
+	Usage    = errs.Invalid
+	NotFound = errs.NotExist
+	Exists   = errs.Exist
+	Busy     = errs.Busy
+	NoSpace  = errs.NoSpace
+	Damage   = errs.Damaged
+	Denied   = errs.Perm
+	Conflict = errs.Conflict
 )
-
-// meanings is each kind as an exit status, as an HTTP status, and as the kind that decides the
-// errno of a control file.
-var meanings = map[Kind]struct {
-	exit int
-	http int
-	err  errs.Kind
-}{
-	"":       {0, http.StatusOK, ""},
-	Failed:   {1, http.StatusInternalServerError, ""},
-	Usage:    {2, http.StatusBadRequest, errs.Invalid},
-	NotFound: {3, http.StatusNotFound, errs.NotExist},
-	Exists:   {4, http.StatusConflict, errs.Exist},
-	Busy:     {5, http.StatusLocked, errs.Busy},
-	NoSpace:  {6, http.StatusInsufficientStorage, errs.NoSpace},
-	Damage:   {7, http.StatusInternalServerError, errs.Damaged},
-	Conflict: {8, http.StatusConflict, errs.Busy},
-	Denied:   {9, http.StatusForbidden, errs.Perm},
-}
-
-// Exit is the exit status of a command that failed so, 0 for "".
-func (k Kind) Exit() int { return meanings[k].exit }
-
-func (k Kind) HTTP() int { return meanings[k].http }
 
 // Error is an error for users and clients, with the JSON form of answers.
 type Error struct {
@@ -78,13 +53,13 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// As finds the kind that decides the errno, unless the cause has a kind.
+// As finds the kind, for [errs.Of]; that of the cause says more.
 func (e *Error) As(target any) bool {
-	k, ok := target.(*errs.Kind)
-	if !ok || errs.Of(e.Err) != "" || meanings[e.Kind].err == "" {
+	k, ok := target.(*Kind)
+	if !ok || errs.Of(e.Err) != "" || e.Kind == Failed {
 		return false
 	}
-	*k = meanings[e.Kind].err
+	*k = e.Kind
 	return true
 }
 
@@ -108,22 +83,8 @@ func Of(err error) *Error {
 	return New(KindOf(err), "%w", err)
 }
 
-// kinds are the kinds for users of errors of other packages; else Failed.
-var kinds = map[errs.Kind]Kind{
-	errs.NotExist:    NotFound,
-	errs.Exist:       Exists,
-	errs.Invalid:     Usage,
-	errs.NameTooLong: Usage,
-	errs.Busy:        Busy,
-	errs.Perm:        Denied,
-	errs.Protected:   Denied,
-	errs.NoSpace:     NoSpace,
-	errs.Quota:       NoSpace,
-	errs.Damaged:     Damage,
-}
-
-// KindOf finds the kind of any error: that of an Error in its chain, or what
-// its errs.Kind or its errno says, or Failed. The kind of nil is "".
+// KindOf finds which of the kinds above any error is: that of an Error in its chain, or
+// what its kind or its errno says, or Failed. The kind of nil is "".
 func KindOf(err error) Kind {
 	if err == nil {
 		return ""
@@ -132,7 +93,7 @@ func KindOf(err error) Kind {
 	if errors.As(err, &e) {
 		return e.Kind
 	}
-	if k, ok := kinds[errs.Of(err)]; ok {
+	if k := errs.Named(errs.Of(err).Name()); k != Failed {
 		return k
 	}
 	var errno syscall.Errno

@@ -197,7 +197,7 @@ func RuleOf(ours, theirs bool) (Rule, error) {
 }
 
 // ErrConflict is wrapped by the error of a merge that was refused.
-var ErrConflict = errors.New("changed on both sides")
+const ErrConflict = errs.Conflict
 
 // Refused is an ErrConflict if a path in conflict is to be refused.
 func (p *Plan) Refused() error {

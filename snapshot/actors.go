@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -13,6 +14,8 @@ import (
 type Interval struct {
 	From, To Info     // base is the first From; the last To has no name: it is the present
 	Actors   []string // in order; also those of whose changes nothing is left
+
+	undoes *history.Undone // if all that happened is an undo of an actor
 }
 
 // Now reports whether the interval ends with the present state.
@@ -29,8 +32,11 @@ func (ss Snapshots) Intervals() []Interval {
 				continue
 			}
 			i.From = sn.Info
+			if i.undoes != nil && i.undoes.From != sn.View {
+				i.undoes = nil // the snapshot before it was removed
+			}
 			out = append(out, i)
-			i = Interval{To: sn.Info, Actors: sn.Actors}
+			i = Interval{To: sn.Info, Actors: sn.Actors, undoes: sn.Undoes}
 		}
 	})
 	return out

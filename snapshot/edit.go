@@ -18,9 +18,9 @@ import (
 type editRecord struct {
 	WS  uint32         `json:"ws"`
 	Pre storedSnapshot `json:"pre"` // the state before; without a name there is none
-	// Post is the state after, of an import of an image.
+	// Post is the state after, of an import of an image or an undo of an actor.
 	Post  storedSnapshot `json:"post,omitzero"`
-	image *Image
+	after *afterEdit
 
 	Steps []live.Span `json:"steps,omitempty"` // where they are in the journal
 	Now   int64       `json:"now,omitempty"`   // the time of the steps
@@ -43,6 +43,12 @@ type editRecord struct {
 // changed everything.
 const maxActors = 4 << 20
 
+// afterEdit describes the snapshot of the state after an edit.
+type afterEdit struct {
+	CaptureOptions
+	undoes *history.Undone
+}
+
 // A change is a restore or a merge of which the steps are known.
 type change struct {
 	w        *Workspace
@@ -53,6 +59,7 @@ type change struct {
 	restored uint32         // see editRecord
 	dir      string         // the same
 	before   CaptureOptions // the snapshot of the state before
+	after    *afterEdit     // that of the state after, nil for none
 	check    func() error   // asked with the lock held
 }
 
@@ -62,6 +69,7 @@ type outcome struct {
 	conflicts []string
 	inv       live.Invalidation
 	steps     []live.Step
+	after     string // the snapshot of the state after
 }
 
 // make journals the steps and makes them.
@@ -77,14 +85,14 @@ func (c change) make(ctx context.Context) (out outcome, err error) {
 			return out, err
 		}
 	}
-	r := editRecord{WS: c.w.rec.View, Now: c.graft.Now, Restored: c.restored, Dir: c.dir}
+	r := editRecord{WS: c.w.rec.View, Now: c.graft.Now, Restored: c.restored, Dir: c.dir, after: c.after}
 	if err := s.graft(ctx, c.edit, &r, c.steps, c.graft); err != nil {
 		return out, err
 	}
 	// The undo point stays as it is when only times of directories differ.
 	inv, err := s.commitEdit(c.w, c.edit, &r, out.Changed > 0, c.before, c.check)
 	if err == nil {
-		out.inv, out.Undo = inv, r.Pre.Name
+		out.inv, out.Undo, out.after = inv, r.Pre.Name, r.Post.Name
 	}
 	return out, err
 }
@@ -102,6 +110,9 @@ func (o *outcome) report(w *Workspace, from string, c live.Caller) {
 			p := steps.PathChangeOf(*step)
 			w.store.event(Event{Workspace: w.rec.View, Action: "restored", Path: p.Path, From: from, Size: step.Size, Detail: p.Action}, c)
 		}
+	}
+	if o.after != "" {
+		w.store.event(Event{Workspace: w.rec.View, Action: "captured", From: o.after}, c)
 	}
 }
 
@@ -163,13 +174,16 @@ func (s *Store) commitEdit(w *Workspace, e *live.Edit, r *editRecord, undo bool,
 				return err
 			}
 		}
-		if r.image != nil {
-			after := CaptureOptions{Kind: KindImport, Message: "image " + r.image.Ref, Caller: before.Caller, Image: r.image}
-			if r.Post, err = w.Snapshots().newSnapshot(tx, after); err != nil {
+		if undo && r.after != nil {
+			r.after.Caller = before.Caller
+			if r.Post, err = w.Snapshots().newSnapshot(tx, r.after.CaptureOptions); err != nil {
 				return err
 			}
 			r.Post.Seq, r.Post.Parent, r.Post.Actors = r.Pre.Seq+1, r.Pre.Name, e.Actors().Actors()
 			r.Post.Name = fmt.Sprintf("cp-%d", r.Post.Seq)
+			if r.Post.Undoes = r.after.undoes; r.Post.Undoes != nil {
+				r.Post.Undoes.From = r.Pre.View
+			}
 		}
 		if err := s.journal(tx, recEdit, r); err != nil {
 			return err

@@ -65,7 +65,10 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	defer e.End()
 	over := &live.Overlay{Base: e.Base(), Source: o.Tree, Prefix: prefix}
 	defer s.Hold(over.Base)()
-	r := editRecord{WS: w.rec.View, image: o.Image}
+	r := editRecord{WS: w.rec.View}
+	if o.Image != nil {
+		r.after = &afterEdit{CaptureOptions: CaptureOptions{Kind: KindImport, Message: "image " + o.Image.Ref, Image: o.Image}}
+	}
 	if o.Image != nil && o.Top {
 		here, err := over.Base.Resolve(s.src, prefix)
 		if err != nil {

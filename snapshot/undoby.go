@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -44,6 +45,10 @@ type UndoByResult struct {
 
 // UndoBy takes back what an actor changed and keeps what all others did: each interval in
 // which it changed a path is reverted, the newest first. It is a restore in all other ways.
+//
+// An earlier undo of the actor is reverted, too, in its turn: the changes that it took back
+// are there again when they are reverted. With the earlier undo as a change of somebody else
+// they would be in conflict with it.
 func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, error) {
 	u, err := ss.newUndoBy(o)
 	if err != nil {
@@ -65,6 +70,7 @@ type undoBy struct {
 	paths []string
 	rule  threeway.Rule
 	list  []Interval // to take back, newest first
+	since uint64     // the number of the snapshot that they reach back to
 	open  []*OpenInterval
 
 	keep, shared, kept map[string]bool
@@ -98,18 +104,21 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (u *undoBy, err error) {
 	found := u.o.Since == ""
 	for _, i := range ss.Intervals() {
 		if !i.Now() && !i.To.Created.After(u.o.After) {
+			u.since = i.To.Seq
 			break
 		}
-		if i.By(u.o.By) {
+		if i.By(u.o.By) || i.undoes != nil {
 			u.list = append(u.list, i)
 		}
 		if found = found || i.From.View == since.View; found && u.o.Since != "" {
+			u.since = i.From.Seq
 			break
 		}
 	}
 	if !found {
 		return nil, errs.New(errs.Invalid, "malformed request: snapshot %s is no earlier state of this workspace", u.o.Since)
 	}
+	u.list = slices.DeleteFunc(u.list, func(i Interval) bool { return !i.By(u.o.By) && !u.reverts(i) })
 	return u, nil
 }
 
@@ -166,6 +175,7 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 	deepest := slices.MaxFunc(states, func(a, b *tree.State) int { return a.Depth - b.Depth })
 	c := change{w: u.w, edit: e, steps: made, graft: live.Graft{Source: deepest, View: u.w.rec.View, Touch: true}}
 	c.before = CaptureOptions{Message: "before undo of " + u.o.By, Caller: u.o.Caller}
+	c.after = &afterEdit{CaptureOptions{Kind: KindActor, Message: "after undo of " + u.o.By}, &history.Undone{By: u.o.By, Since: u.since}}
 	c.check = func() error {
 		for _, i := range u.list {
 			if _, ok := s.cat.snaps[i.From.View]; !ok && used[i.From.View] {
@@ -180,31 +190,53 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 // plan takes the intervals back from the present state or, without one, from the newest state
 // in which the actor left something.
 func (u *undoBy) plan(ctx context.Context, now *tree.State) (*threeway.Plan, []threeway.Interval, error) {
-	s := u.w.store
-	p := &threeway.Plan{
-		Source: s.src, Objects: s.cas, Ours: now, View: u.w.rec.View, Now: time.Now().UnixNano(), Merge: u.o.Merge, List: u.o.List, Skip: u.keep,
-		Rule: func(string) threeway.Rule { return u.rule },
-	}
-	var all []threeway.Interval
+	p := u.newPlan(now, u.w.rec.View)
+	var all, own []threeway.Interval // own are those without undos
 	for _, i := range u.list {
+		undo := u.reverts(i)
+		if undo && now == nil {
+			continue
+		}
 		open, err := u.w.Snapshots().Open(i)
 		if err != nil {
 			return nil, nil, err
 		}
 		u.open = append(u.open, open)
-		of, err := u.changes(ctx, p, open)
+		of, err := u.changes(ctx, p, open, undo)
 		if err != nil {
 			return nil, nil, err
 		}
 		if p.Ours == nil && len(of.Changes) > 0 {
 			p.Ours, p.View = open.After, cmp.Or(i.To.View, u.w.rec.View)
 		}
-		all = append(all, of)
+		if all = append(all, of); !undo {
+			own = append(own, of)
+		}
 	}
 	if p.Ours == nil {
 		return nil, nil, errs.New(errs.NotExist, "there is no change by %s", u.o.By)
 	}
-	return p, all, p.Run(func() error {
+	err := take(ctx, p, all)
+	if err != nil || len(p.Conflicts) == 0 || len(own) == len(all) {
+		return p, all, err
+	}
+	// What an undo took back may be there again: after a restore.
+	without := u.newPlan(p.Ours, p.View)
+	if err = take(ctx, without, own); err == nil && len(without.Conflicts) < len(p.Conflicts) {
+		return without, own, nil
+	}
+	return p, all, err
+}
+
+func (u *undoBy) newPlan(ours *tree.State, view uint32) *threeway.Plan {
+	return &threeway.Plan{
+		Source: u.w.store.src, Objects: u.w.store.cas, Ours: ours, View: view, Now: time.Now().UnixNano(), Merge: u.o.Merge, List: u.o.List, Skip: u.keep,
+		Rule: func(string) threeway.Rule { return u.rule },
+	}
+}
+
+func take(ctx context.Context, p *threeway.Plan, all []threeway.Interval) error {
+	return p.Run(func() error {
 		for _, i := range all {
 			if err := p.Take(ctx, i); err != nil {
 				return err
@@ -212,6 +244,12 @@ func (u *undoBy) plan(ctx context.Context, now *tree.State) (*threeway.Plan, []t
 		}
 		return nil
 	})
+}
+
+// reverts reports whether an interval is an undo that is reverted: what it took back is all
+// taken back again.
+func (u *undoBy) reverts(i Interval) bool {
+	return i.undoes != nil && actors.Below(i.undoes.By, u.o.By) && i.undoes.Since >= u.since
 }
 
 func (u *undoBy) close() {
@@ -244,11 +282,11 @@ func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, 
 	return fn(left, without)
 }
 
-// changes collects what to take back of an interval.
-func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterval) (threeway.Interval, error) {
+// changes collects what to take back of an interval: all of an undo.
+func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterval, undo bool) (threeway.Interval, error) {
 	of := threeway.Interval{Base: open.After, Theirs: open.Before, View: open.From.View, Disputed: make(map[string]bool)}
 	err := open.Changes(ctx, tree.DiffOptions{Paths: u.paths}, func(c interval.ChangedBy) error {
-		if _, decided := u.o.Contents[c.Path.String()]; decided || !ActorIn(c.By, u.o.By) {
+		if _, decided := u.o.Contents[c.Path.String()]; decided || !undo && !ActorIn(c.By, u.o.By) {
 			return nil
 		}
 		if k := threeway.Under(c.Path.String(), u.keep); k != "" {
@@ -257,7 +295,7 @@ func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterv
 		}
 		dir := c.A != nil && c.A.IsDir() || c.B != nil && c.B.IsDir()
 		came := c.A == nil || c.B == nil // what others put into a directory is theirs, and keeps it
-		if slices.ContainsFunc(c.By, func(a string) bool { return !actors.Below(a, u.o.By) }) && !(dir && came) {
+		if !undo && slices.ContainsFunc(c.By, func(a string) bool { return !actors.Below(a, u.o.By) }) && !(dir && came) {
 			u.shared[c.Path.Short()], of.Disputed[c.Path.String()] = true, true
 		}
 		return p.Collect(ctx, &of, c.Change)

@@ -23,11 +23,13 @@ var ErrNotFound = errs.New(errs.NotExist, "no such snapshot")
 // State and Retry.
 type Snapshot struct {
 	info.Info
-	WS    uint32 // view of its workspace
-	Dir   string // see WorkspaceRecord
-	Hash  cas.Hash
-	State atomic.Pointer[tree.State] // nil until a reader looks into a sealed one
-	Done  chan struct{}              // closed when sealed
+	WS  uint32 // view of its workspace
+	Dir string // see WorkspaceRecord
+	// Undoes is nil but after an undo of an actor.
+	Undoes *Undone
+	Hash   cas.Hash
+	State  atomic.Pointer[tree.State] // nil until a reader looks into a sealed one
+	Done   chan struct{}              // closed when sealed
 	// Wanted by a checkpoint: it is sealed even when it is removed meanwhile, unless the
 	// checkpoint begins anew without it,
 	// since the journal after the checkpoint may still restore it.
@@ -43,7 +45,7 @@ type Snapshot struct {
 }
 
 func (s *Snapshot) Record() Record {
-	return Record{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Dir: s.Dir}
+	return Record{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Dir: s.Dir, Undoes: s.Undoes}
 }
 
 func (s *Snapshot) Tree(src *tree.Source) (*tree.State, error) {

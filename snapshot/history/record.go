@@ -74,6 +74,15 @@ type Record struct {
 	// ActorSets are the objects that have the actors of the changes since the snapshot before.
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
 	Dir       string     `json:"dir,omitempty"` // that of its workspace
+	Undoes    *Undone    `json:"undoes,omitempty"`
+}
+
+// Undone says that a snapshot was taken right after an undo of an actor: nothing else changed
+// since the snapshot From.
+type Undone struct {
+	By    string `json:"by"`
+	From  uint32 `json:"from"`            // a view
+	Since uint64 `json:"since,omitempty"` // all changes since the snapshot of this number were undone
 }
 
 // Seen is what users see of a record.
@@ -85,7 +94,7 @@ func (r *Record) Seen() info.Info {
 
 // Load makes the snapshot that a record describes, without its state.
 func (r *Record) Load() (*Snapshot, error) {
-	s := &Snapshot{Info: r.Seen(), WS: r.WS, Dir: r.Dir, Done: make(chan struct{}), Changes: interval.Changes{Names: r.Actors, Stored: r.ActorSets}}
+	s := &Snapshot{Info: r.Seen(), WS: r.WS, Dir: r.Dir, Undoes: r.Undoes, Done: make(chan struct{}), Changes: interval.Changes{Names: r.Actors, Stored: r.ActorSets}}
 	if !s.Sealed {
 		return s, nil
 	}

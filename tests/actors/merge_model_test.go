@@ -88,6 +88,9 @@ func mergeValues(base, ours, theirs value) (value, bool) {
 		ok = theirs.mode == base.mode || theirs.mode == ours.mode
 	}
 	b, o, t := strings.Fields(base.lines), strings.Fields(ours.lines), strings.Fields(theirs.lines)
+	if len(o) != len(b) || len(o) != len(t) {
+		return ours, false
+	}
 	for i := range o {
 		if o[i] == b[i] {
 			o[i] = t[i]

@@ -27,7 +27,7 @@ func TestUndoByKeepsLinks(t *testing.T) {
 			{"x", "text", "a", "", 0}, {"alice", "text", "y", "", 0}, {"alice", "write", "y", "", 9}, {"alice", "line", "y", "", 5}, {},
 			{"bob", "rm", "y", "", 0}, {"bob", "ln", "a", "y", 0}, {"bob", "write", "a", "", 9},
 		},
-		want: `a 100644  "0\n1\n2\n3\n4\n5\n6\n7\n" [a]; y 100644  "9\n1\n2\n3\n4\nalice 5\n6\n7\n" [y]; `,
+		want: `a 100644  "0\n1\n2\n3\n4\n5\n6\n7\n" [a]; y 100644  "9\n1\n2\n3\n4\nalice-5\n6\n7\n" [y]; `,
 	}, {
 		what: "a mode",
 		edits: []edit{

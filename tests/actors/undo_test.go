@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -122,7 +123,7 @@ func (e editor) do(x edit) error {
 			return err
 		}
 		lines := strings.SplitAfter(string(b), "\n")
-		lines[x.n%len(lines)] = fmt.Sprintf("%s %d\n", x.actor, x.n)
+		lines[x.n%len(lines)] = fmt.Sprintf("%s-%d\n", x.actor, x.n)
 		none := int64(0)
 		if _, err := f.SetAttr(a.ID, live.SetAttr{Size: &none}); err != nil {
 			return err
@@ -315,8 +316,9 @@ func TestUndoByAgainstModel(t *testing.T) {
 			began = 5
 		}
 		var byA, byOthers map[string]bool
-		files := map[string]bool{}  // paths that led to something other than a directory at some time
-		var moves []map[string]bool // what a moved: if others changed one name, that is about the other, too
+		files := map[string]bool{}                         // paths that led to something other than a directory at some time
+		var moves []map[string]bool                        // what a moved: if others changed one name, that is about the other, too
+		midst := rapid.IntRange(-20, 40).Draw(rt, "midst") // when a's changes are undone for the first time
 		edits := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) edit {
 			return edit{
 				rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "actor"), rapid.SampledFrom(whats).Draw(rt, "what"),
@@ -336,6 +338,17 @@ func TestUndoByAgainstModel(t *testing.T) {
 						eds[i].fork(rt, "f", "")
 					}
 				}
+			}
+			if n == midst && n >= began {
+				o := snapshot.UndoByOptions{By: "a", Merge: gitbridge.Merger{}.Merge, Caller: live.Caller{Actor: "lead"}}
+				done, err := full.w.Snapshots().UndoBy(context.Background(), o)
+				if err != nil && !errors.Is(err, threeway.ErrConflict) && errs.Of(err) != errs.NotExist {
+					rt.Fatal(err)
+				}
+				if done.Changed > 0 {
+					total["twice"]++
+				}
+				rt.Logf("an undo: %v, %v", done.Paths, err)
 			}
 			for i, e := range eds {
 				if x.n%4 > 0 {

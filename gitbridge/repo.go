@@ -75,7 +75,7 @@ func openRepository(ctx context.Context, dir string, t trust) (*repository, erro
 	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("%s: %w", dir, ErrNotRepository)
 	}
-	if err := checkFiles(ctx, abs); err != nil {
+	if err := checkFiles(ctx, abs, t); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	env := append(t.env(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(abs))

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -43,14 +44,15 @@ func (r *repository) readRules(ctx context.Context, s *settings) error {
 	for _, name := range []string{infoAttributes, infoExclude} {
 		files[name] = filepath.Join(filepath.Dir(r.objects), name) // worktrees share it
 	}
+	setting := make(map[string]string)
 	for key, name := range userFiles {
-		files[name] = r.userFile(ctx, s, key, name)
+		files[name], setting[name] = r.userFile(ctx, s, key, name), key+": "
 	}
 	s.rules = make(map[string]string)
 	for name, file := range files {
 		text, err := readRegular(file)
 		if errors.Is(err, ErrNotRegular) { // git, too, goes on without a file that it cannot read
-			return fmt.Errorf("rules of git for %s: %w", r.dir, err)
+			return fmt.Errorf("rules of git for %s: %s%w", r.dir, setting[name], err)
 		}
 		s.rules[name] = string(text)
 	}
@@ -66,6 +68,11 @@ func (r *repository) userFile(ctx context.Context, s *settings, key, name string
 		}
 		return filepath.Join(strings.TrimSuffix(r.gitDir, "/.git"), file)
 	}
+	return configFile(name)
+}
+
+// configFile is the path of one of the user's own files of git, "" if there is none.
+func configFile(name string) string {
 	if dir := env.Get("XDG_CONFIG_HOME"); dir != "" {
 		return filepath.Join(dir, "git", name)
 	}
@@ -73,6 +80,20 @@ func (r *repository) userFile(ctx context.Context, s *settings, key, name string
 		return filepath.Join(home, ".config/git", name)
 	}
 	return ""
+}
+
+// configs are the files of configuration of the machine and the user.
+func configs() []string {
+	files := []string{"/etc/gitconfig", configFile("config")}
+	if home, err := os.UserHomeDir(); err == nil {
+		files = append(files, filepath.Join(home, ".gitconfig"))
+	}
+	for _, kv := range environment() {
+		if name, file, _ := strings.Cut(kv, "="); name == "GIT_CONFIG_SYSTEM" || name == "GIT_CONFIG_GLOBAL" {
+			files = append(files, file)
+		}
+	}
+	return files
 }
 
 // fingerprint stands for everything outside of the tree that decides what git
@@ -121,12 +142,12 @@ func regular(name string, info fs.FileInfo, most int64) error {
 // Files and directories of a git directory that git opens.
 var (
 	opened = []string{"HEAD", "commondir", "shallow", "packed-refs", infoAttributes, infoExclude, "info/grafts"}
-	walked = []string{"objects", "refs", "logs"}
+	walked = []string{"refs", "logs", "reftable"}
 )
 
 // checkFiles refuses a repository at abs with a file on which git would hang. A repository
 // that changes meanwhile is not found out.
-func checkFiles(ctx context.Context, abs string) error {
+func checkFiles(ctx context.Context, abs string, t trust) error {
 	dirs := []string{abs}
 	if info, err := os.Stat(filepath.Join(abs, ".git")); err == nil {
 		dirs[0] = filepath.Join(abs, ".git")
@@ -142,7 +163,17 @@ func checkFiles(ctx context.Context, abs string) error {
 		dirs = append(dirs, resolved(dirs[0], strings.TrimRight(text, "\r\n")))
 	}
 	seen := make(map[string]bool)
+	if t != trustNone {
+		for _, file := range configs() {
+			if err := checkConfig(ctx, file, seen); err != nil {
+				return err
+			}
+		}
+	}
 	for _, dir := range dirs {
+		if err := checkObjects(filepath.Join(dir, "objects"), seen); err != nil {
+			return err
+		}
 		for _, name := range opened {
 			if err := checkFile(filepath.Join(dir, name)); err != nil {
 				return err
@@ -180,6 +211,43 @@ func checkBelow(dir string) error {
 	})
 }
 
+// checkObjects checks a directory of objects, and those that it names as alternates.
+func checkObjects(dir string, seen map[string]bool) error {
+	if seen[dir] {
+		return nil
+	}
+	seen[dir] = true
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if name := e.Name(); len(name) == 2 || name == "pack" || name == "info" {
+			if err := checkBelow(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	list := filepath.Join(dir, "info/alternates")
+	text, err := readRegular(list)
+	if errors.Is(err, ErrNotRegular) {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		if name, err := strconv.Unquote(line); err == nil {
+			line = name
+		}
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if !filepath.IsAbs(line) {
+			line = filepath.Join(dir, line)
+		}
+		if err := checkObjects(filepath.Clean(line), seen); err != nil {
+			return fmt.Errorf("%s: %w", list, err)
+		}
+	}
+	return nil
+}
+
 // checkConfig checks a file of configuration, and all that it includes, under whatever condition.
 func checkConfig(ctx context.Context, file string, seen map[string]bool) error {
 	if seen[file] {
@@ -203,12 +271,12 @@ func checkConfig(ctx context.Context, file string, seen map[string]bool) error {
 		return err
 	}
 	for _, kv := range strings.Split(string(out), "\x00") {
-		_, path, _ := strings.Cut(kv, "\n")
+		key, path, _ := strings.Cut(kv, "\n")
 		if path != "" && !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(file), path)
 		}
 		if err := checkConfig(ctx, path, seen); err != nil {
-			return err
+			return fmt.Errorf("%s in %s: %w", key, file, err)
 		}
 	}
 	return nil

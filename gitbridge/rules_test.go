@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +56,12 @@ func TestFilesThatNeverEnd(t *testing.T) {
 		"the index of a pack":     at("objects/pack/pack-1.idx"),
 		"a branch":                at("refs/amberfs/x"),
 		"a log":                   at("logs/refs/amberfs/x"),
+		"an object of another repository": func(repo string) {
+			other := bareRepo(t)
+			check(t, os.Mkdir(filepath.Join(other, "objects/00"), 0o755))
+			check(t, unix.Mkfifo(filepath.Join(other, "objects/00/00000000000000000000000000000000000000"), 0o600))
+			check(t, os.WriteFile(filepath.Join(repo, alternatesPath), []byte("# one\n"+other+"/objects\n"), 0o600))
+		},
 		"null":                    config("core.attributesFile", os.DevNull),
 		"null as a configuration": lists(os.DevNull),
 		"a template and a worktree": func(repo string) {
@@ -132,5 +139,37 @@ func TestReadingPipes(t *testing.T) {
 		}
 	case <-ctx.Done():
 		t.Error("a configuration in a pipe: reading the directory hangs")
+	}
+}
+
+// TestTheUsersFilesThatNeverEnd: a file in the user's own configuration on which git would hang
+// is refused with the name of the setting.
+func TestTheUsersFilesThatNeverEnd(t *testing.T) {
+	isolate(t)
+	home, _ := os.UserHomeDir()
+	pipe := filepath.Join(home, "pipe")
+	check(t, unix.Mkfifo(pipe, 0o600))
+	for text, want := range map[string]string{
+		"[include]\n\tpath = " + pipe:                  "include.path in ",
+		"[includeIf \"gitdir:/\"]\n\tpath = /dev/zero": "includeif.gitdir:/.path in ",
+		"[core]\n\tattributesFile = /dev/zero":         "core.attributesfile: /dev/zero",
+		"[core]\n\texcludesFile = ~/pipe":              "core.excludesfile: " + pipe,
+	} {
+		for _, name := range []string{".gitconfig", ".config/git/config"} {
+			check(t, os.MkdirAll(filepath.Join(home, ".config/git"), 0o700))
+			check(t, os.WriteFile(filepath.Join(home, name), []byte(text+"\n"), 0o600))
+			repo, m := filepath.Join(t.TempDir(), "repo"), newMemory()
+			check(t, initBare(t.Context(), repo, "sha1"))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			_, err := Export(ctx, ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: repo, Ref: "refs/amberfs/x", Gitignore: true})
+			if !errors.Is(err, ErrNotRegular) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s with %s: error %v", name, text, err)
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("%s with %s: git hangs", name, text)
+			}
+			cancel()
+			check(t, os.Remove(filepath.Join(home, name)))
+		}
 	}
 }

@@ -84,8 +84,8 @@ func (s *stepper) step(at string) (step live.Step, ok bool, err error) {
 		}
 	}
 	c.B = f.node
-	if n != nil && (f.node.IsDir() || f.is(n)) {
-		if same, err := s.same(f, n); err != nil || same {
+	if n != nil {
+		if same, err := s.unchanged(f, n); err != nil || same {
 			return step, false, err
 		}
 	}
@@ -97,6 +97,18 @@ func (s *stepper) step(at string) (step live.Step, ok bool, err error) {
 	l, err := s.linksOf(f)
 	step.To, step.Link, step.Linked = l.to, l.number, l.linked
 	return step, true, err
+}
+
+// unchanged reports whether a path whose inode is to become a file can stay as it is: they are
+// alike, and no other name shows which of them it is.
+func (s *stepper) unchanged(f *file, n *tree.Inode) (bool, error) {
+	if !f.node.IsDir() && !f.is(n) {
+		names, err := s.namesOf(f, 2)
+		if err != nil || len(names) > 1 || n.Nlink > 1 {
+			return false, err
+		}
+	}
+	return s.same(f, n)
 }
 
 // is reports whether the plan has a present inode as this file.

@@ -50,6 +50,9 @@ func TestUndoByAgain(t *testing.T) {
 			if got, want := eds[0].lines(t, eds[0].state(t)), eds[1].lines(t, eds[1].state(t)); !maps.Equal(got, want) {
 				t.Fatalf("seed %d: %v instead of %v", seed, got, want)
 			}
+			if more, err := eds[0].w.Snapshots().UndoBy(context.Background(), o); !older && err != nil || more.Changed > 0 {
+				t.Fatalf("seed %d: the same undo at once changes %v: %v", seed, more.Paths, err)
+			}
 			return done
 		}
 		made := 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -24,6 +25,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // dump tells everything about a tree that a program could see.
@@ -83,7 +85,35 @@ func portrait(t *testing.T, s *snapshot.Store) map[string]string {
 				t.Fatal(err)
 			}
 			out[fmt.Sprintf("%s@%s#%d", w.Name(), i.Name, i.Seq)] = dump(t, s, st)
+			if i.Files != st.Inodes-1 || i.Bytes != st.Bytes {
+				t.Errorf("%s has %d files and %d bytes, and is listed with %d and %d", i.Name, st.Inodes-1, st.Bytes, i.Files, i.Bytes)
+			}
 		}
+	}
+	return out
+}
+
+// sizes are those that a store counts as it goes: the bytes of all states, and those that
+// each fork has of its own, counted since the last change.
+func sizes(t *testing.T, s *snapshot.Store) map[string]int64 {
+	t.Helper()
+	total := int64(0)
+	out := map[string]int64{}
+	for _, w := range s.Workspaces() {
+		st, err := w.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += st.Bytes
+		for _, i := range append(w.List(), mustFind(t, w, "base")) {
+			total += i.Bytes
+		}
+		if w.IsFork() && !w.Parent().IsFork() {
+			out[w.Name()], _ = w.Usage()
+		}
+	}
+	if got := s.Main().Status().ReferencedBytes; got != total {
+		t.Errorf("all states have %d bytes, and count %d", total, got)
 	}
 	return out
 }
@@ -306,7 +336,7 @@ func fromEnv(name string, otherwise int) int {
 func keepAll(t *testing.T, s *snapshot.Store) {
 	t.Helper()
 	p := policy.Default()
-	p.Keep, p.IntervalSeconds = policy.Keep{}, 0
+	p.Keep, p.IntervalSeconds, p.Forks.UnsharedBytes = policy.Keep{}, 0, 1<<40
 	if err := s.Main().SetPolicy(p, live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
@@ -353,6 +383,13 @@ func TestRecoveryComesToTheSame(t *testing.T) {
 					t.Fatal(err)
 				}
 				compare(t, fmt.Sprint("round ", round), portrait(t, o), want)
+				full := sizes(t, o) // counted for the first time
+				for name, n := range sizes(t, s) {
+					if n < full[name] {
+						t.Errorf("round %d: fork %s has %d bytes of its own, and is taken to have %d at the most", round, name, full[name], n)
+					}
+				}
+				await.True(t, "forks are counted as for the first time", func() bool { return maps.Equal(sizes(t, s), full) })
 				if err := o.Close(); err != nil {
 					t.Fatal(err)
 				}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -175,6 +176,56 @@ func TestCapturedCountsSinceTheOneBefore(t *testing.T) {
 	es := all(t, l, 1)
 	if e := es[3]; e.Action != Captured || e.From != "v1" || e.Path != "." {
 		t.Errorf("the capture: %+v", e)
+	}
+}
+
+// TestSpansAreWhatTheLogHas compares what each capture of a random history was given, which is
+// counted as events come, with a count of the whole log.
+func TestSpansAreWhatTheLogHas(t *testing.T) {
+	for seed := range uint64(30) {
+		rnd := rand.New(rand.NewPCG(1, seed))
+		fs, o := vfstest.NewMem(), Options{SegmentSize: 500 + rnd.Int64N(5000)}
+		l := mustOpen(t, fs, o)
+		spans := map[uint32][]Span{}
+		actions := []string{Created, Modified, Modified, Modified, Deleted, Renamed, Restored}
+		for range 600 {
+			view := 1 + rnd.Uint32N(3)
+			switch n := rnd.IntN(40); {
+			case n < 3:
+				spans[view] = append(spans[view], l.Captured(Event{Workspace: view, From: "v"}))
+			case n == 3:
+				l.Flush()
+			case n == 4:
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+				l = mustOpen(t, fs, o)
+			default:
+				l.Record(Event{Workspace: view, Node: rnd.Uint64N(8), PID: rnd.Uint32N(2), Action: actions[rnd.IntN(len(actions))], Path: "p", From: "q"})
+			}
+		}
+		for view, list := range spans {
+			es := all(t, l, view)
+			for i, e := range es {
+				if e.Seq != uint64(i+1) {
+					t.Fatalf("seed %d: event %d of view %d has the number %d", seed, i+1, view, e.Seq)
+				}
+			}
+			next := uint64(1)
+			for _, s := range list {
+				full := Span{First: next, Last: s.Last}
+				for _, e := range es[s.First-1 : s.Last] {
+					count(&full.Counts, e.Action)
+				}
+				if s != full || es[s.Last-1].Action != Captured {
+					t.Errorf("seed %d, view %d: a capture was given %+v, and the log has %+v", seed, view, s, full)
+				}
+				next = s.Last + 1
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

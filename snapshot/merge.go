@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -24,6 +27,7 @@ type MergeOptions struct {
 	Resolve map[string]threeway.Rule `json:"resolve,omitempty" jsonschema:"ours or theirs, by path, for single conflicting paths"`
 	// Contents decides before Resolve.
 	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single conflicting paths, by path"`
+	Keep     []naming.BytePath            `json:"keep,omitempty" jsonschema:"paths that the workspace keeps as they are, with all below them"`
 	DryRun   bool                         `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 	Merge    threeway.Merger              `json:"-"` // merges files that changed on both sides; nil for none
 	Caller   live.Caller                  `json:"-"`
@@ -109,10 +113,19 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 func (w *Workspace) plan(ctx context.Context, e *live.Edit, base *tree.State, g live.Graft, o MergeOptions, rule threeway.Rule) (
 	p *threeway.Plan, c change, err error) {
 	s, theirs := w.store, g.Source
+	keep, err := naming.CleanPaths(o.Keep)
+	if err != nil {
+		return nil, c, err
+	}
+	rules := func(path string) threeway.Rule {
+		if slices.ContainsFunc(keep, func(k string) bool { return path == k || strings.HasPrefix(path, k+"/") }) {
+			return threeway.KeepOurs
+		}
+		return cmp.Or(o.Resolve[path], rule)
+	}
 	p = &threeway.Plan{
 		Source: s.src, Objects: s.cas, Ours: e.Base(), View: w.rec.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
-		Decided: o.Contents,
-		Rule:    func(path string) threeway.Rule { return cmp.Or(o.Resolve[path], rule) },
+		Decided: o.Contents, Rule: rules,
 	}
 	var all []live.Step
 	differs := errors.New("it differs")
@@ -132,6 +145,8 @@ func (w *Workspace) plan(ctx context.Context, e *live.Edit, base *tree.State, g 
 	if err == nil {
 		err = p.AllDecided()
 	}
+	all, kept := steps.Without(all, keep)
+	g.Exact, g.KeepFull = g.Exact && len(kept) == 0, len(kept) > 0
 	return p, change{w: w, edit: e, steps: all, graft: g}, err
 }
 

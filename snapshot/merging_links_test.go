@@ -13,6 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -286,6 +287,39 @@ func TestMergeKeepsADirectory(t *testing.T) {
 	}
 	want(t, "conflicts", fmt.Sprint(res.Conflicts), "[d d/new]")
 	want(t, "files", linkSide{t, s, w}.tree(), "d/a d/new")
+}
+
+// TestMergeKeeps: kept paths stay as they are with what is below them, also where both changed
+// them, and where nothing else changed in the workspace.
+func TestMergeKeeps(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		s := open(t, t.TempDir())
+		w := linkSide{t, s, s.Main()}
+		w.do("write a 1", "write b 1", "write c 1")
+		f, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "f"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := mkdir(t, s, f.Root(), "d")
+		write(t, s, d, "new", "theirs")
+		linkSide{t, s, f}.do("write a 2", "write b 2", "write n 2")
+		if changed {
+			w.do("write b 3")
+		}
+		res, err := s.Main().Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Keep: []naming.BytePath{"b", "d"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Changed != 2 {
+			t.Errorf("changed %v", res.Paths)
+		}
+		want(t, "kept", w.files(), map[bool]string{false: "a:2 b:1 c:1 n:2", true: "a:2 b:3 c:1 n:2"}[changed])
+		want(t, "files", w.tree(), "a b c n")
+		if _, err := s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "undo"}); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "undone", w.tree(), "a b c")
+	}
 }
 
 // tree are the paths of the files of a workspace.

@@ -123,6 +123,9 @@ func (a *app) settle(ctx context.Context, c *client.Client, dir, store string) {
 func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask asking, o gitbridge.ApplyOptions) error {
 	return a.onRunOf(ctx, dir, run, func(r *runs.Run, c *client.Client) error {
 		to := cmp.Or(dir, r.Dir)
+		if err := r.Applicable(to); err != nil {
+			return err
+		}
 		done, left, err := a.applyFrom(ctx, c, snapshot, to, ask, o)
 		if done == nil {
 			return err

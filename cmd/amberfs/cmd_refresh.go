@@ -2,19 +2,15 @@ package main
 
 import (
 	"context"
-	"io"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
-	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
@@ -93,76 +89,14 @@ func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store
 	})
 }
 
-// refresh sends what changed in a directory. If another process refreshed the workspace
-// meanwhile, it begins again.
-func (a *app) refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh) (done service.Refreshed, err error) {
-	for range 5 {
-		if done, err = a.refreshOnce(ctx, c, dir, store, req); fail.KindOf(err) != fail.Busy {
-			break
-		}
-	}
-	return done, err
-}
-
-func (a *app) refreshOnce(ctx context.Context, c *client.Client, dir, store string, req service.Refresh) (done service.Refreshed, err error) {
-	ch, err := c.Changes(ctx, "base") // only what it had before is needed
-	if err != nil {
-		return done, err
-	}
-	defer ch.Close()
-	id, _ := ch.Base.ID()
-	req.Base = id.String()
+// refresh sends what changed in a directory to a workspace.
+func (a *app) refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh) (service.Refreshed, error) {
 	bar := a.newProgress()
 	defer bar.done()
-	o := gitbridge.DirOptions{Exclude: a.notCopied(dir, store), OwnGit: true}
-	o.Progress = func(p gitbridge.Progress) {
-		bar.show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
-	}
-	left := &leftOut{}
-	o.Skip = left.add
-	pr, pw := io.Pipe()
-	defer pr.Close()
-	go func() {
-		sink := gitbridge.NewStreamSink(pw)
-		err := gitbridge.ReadChanges(ctx, dir, ch.Source, ch.Base, sink.Add, o)
-		if err == nil {
-			err = sink.Close()
-		}
-		pw.CloseWithError(err)
-	}()
-	err = c.Do(ctx, req, client.Exchange{In: pr}, &done)
+	done, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show)
 	bar.done()
-	if left.n > 0 {
-		a.note("%s of %s cannot be read and are left out: %v", plural(left.n, "path", "paths"), quote(dir), left.first)
+	if left.N > 0 {
+		a.note("%s of %s cannot be read and are left out: %v", plural(left.N, "path", "paths"), quote(dir), left.First)
 	}
 	return done, err
-}
-
-// leftOut counts what cannot be read.
-type leftOut struct {
-	n     int
-	first error
-}
-
-func (l *leftOut) add(_ string, reason error) {
-	if l.n++; l.n == 1 {
-		l.first = reason
-	}
-}
-
-// notCopied are the directories below dir that are not a part of it.
-func (a *app) notCopied(dir, store string) []string {
-	out := []string{store}
-	if root, err := runs.Root(); err == nil {
-		out = append(out, root)
-	}
-	if mounts, err := locate.Mounts(); err == nil {
-		for _, m := range locate.OfStore(mounts, store) {
-			out = append(out, m.Mountpoint)
-		}
-		if _, ok := locate.On(mounts, dir); ok {
-			out = append(out, filepath.Join(dir, naming.SnapshotsDir), filepath.Join(dir, naming.ForksDir))
-		}
-	}
-	return out
 }

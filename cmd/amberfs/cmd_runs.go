@@ -124,8 +124,8 @@ func runsRemoveCommand(a *app) *cobra.Command {
 			ctx := cmd.Context()
 			for _, name := range argv {
 				if err := a.onRun(ctx, name, func(r *runs.Run, c *client.Client) error {
-					if r.State == service.RunRunning {
-						return fail.New(fail.Busy, "the run %s is running", r.Name).WithHint("end its program first")
+					if err := r.Removable(); err != nil {
+						return err
 					}
 					if !yes {
 						if sure, err := a.sure(ctx, r, c); err != nil || !sure {

@@ -21,9 +21,13 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	web "github.com/amberfs/amberfs/cmd/amberfs/internal/page"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // served is what `amberfs ui --json` prints.
@@ -84,7 +88,18 @@ func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write,
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return service.Dial(ctx, p.Store) },
 		DisableCompression: true,
 	}
-	page := web.New(web.Options{Daemon: transport, Mountpoint: p.Mount.Mountpoint, Workspace: strings.Join(p.Workspace, "/"), Write: write})
+	o := web.Options{
+		Daemon: transport, Mountpoint: p.Mount.Mountpoint, Workspace: strings.Join(p.Workspace, "/"), Write: write,
+		Runs: func(ctx context.Context) (any, error) { return a.runs().All(ctx) },
+	}
+	if dir, err := storedir.FilledFrom(p.Store); err == nil && dir != "" {
+		o.Dir = dir
+		_, o.OfRuns = runs.Dir(p.Store)
+		o.Apply = func(ctx context.Context, workspace string, args []byte) (any, error) {
+			return a.applyWorkspace(ctx, p.Store, workspace, args)
+		}
+	}
+	page := web.New(o)
 	out := served{Token: page.Token()}
 	if path, ok := strings.CutPrefix(listen, "unix:"); ok {
 		out.Socket, out.URL = path, page.URL(forwarded)
@@ -113,6 +128,36 @@ func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write,
 		return fmt.Errorf("serving the page: %w", err)
 	}
 	return nil
+}
+
+// applyWorkspace applies a workspace of a store to the directory that it was filled from, or
+// returns the parts of one file that can be applied.
+func (a *app) applyWorkspace(ctx context.Context, store, workspace string, args []byte) (any, error) {
+	var want struct {
+		Parts naming.BytePath `json:"parts"`
+		runs.Apply
+	}
+	if err := strictjson.Decode(args, &want); err != nil {
+		return nil, fail.New(fail.Usage, "malformed request: %w", err)
+	}
+	c, err := client.Open(ctx, client.Target{Store: store, Workspace: workspace, Command: a.command})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if want.Parts != "" {
+		return runs.Parts(ctx, c, string(want.Parts))
+	}
+	r := &runs.Run{Store: store}
+	if _, ok := runs.Dir(store); ok {
+		r, err = runs.Named(ctx, store, workspace, a.command)
+	} else {
+		r.Dir, err = storedir.FilledFrom(store)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return want.Do(ctx, c, *r, a.command)
 }
 
 // openBrowser opens a file that redirects to the address, because all users can read the

@@ -70,6 +70,8 @@ func (t *tool) fields() (names []string, field map[string]string) {
 // common lists the arguments that the tool takes besides.
 func (t *tool) common(set int) []string {
 	switch {
+	case t.anywhere:
+		return nil
 	case set == setSnapshots && t.pages:
 		return []string{"workspace", "format", "start_index", "max_length"}
 	case t.pages:
@@ -198,6 +200,9 @@ func (m *mcpServer) offer(set int, t *tool) {
 // itself. The result is a pointer to the operation's type of results, to a text, or to a
 // list of events.
 func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req reflect.Value, notify notifier) (any, error) {
+	if t.anywhere {
+		return t.own(ctx, m.a, locate.Place{}, req.Interface(), notify)
+	}
 	p, err := m.place(workspace)
 	if err == nil {
 		err = relative(p, req)

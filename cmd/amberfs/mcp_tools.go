@@ -11,6 +11,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
+	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
@@ -36,6 +38,8 @@ type tool struct {
 	// pages cuts the text up; else the structured content is the operation's result.
 	pages bool
 	show  shower
+	// anywhere: it needs no workspace.
+	anywhere bool
 	// own does the work of a tool that is no operation.
 	own func(ctx context.Context, a *app, p locate.Place, args any, notify notifier) (any, error)
 }
@@ -116,7 +120,7 @@ var tools = []tool{
 		show: text(func(l *service.ForkList) string { return joinRows(forkRows(l.Forks)) })},
 	{names: [3]string{"fork_merge"}, title: "Merge a fork", effect: destroys,
 		about: "Merge what a fork changed into the workspace. Conflicts are listed, and then nothing is changed.",
-		op:    service.Merge{}, args: "fork ours theirs resolve dry_run",
+		op:    service.Merge{}, args: "fork ours theirs resolve keep dry_run",
 		show: text(func(p *service.Merged) string {
 			p.Paths = shorten(p.Paths)
 			return mergedLines(*p)
@@ -142,6 +146,16 @@ var tools = []tool{
 	{names: [3]string{"workspace_log"}, title: "Show the events", effect: reads,
 		about: "List events, newest first: time, action, path, and the program.",
 		op:    service.Log{}, args: "path since action command limit", pages: true, show: text(eventLines)},
+	{names: [3]string{"run_list"}, title: "List runs", effect: reads, anywhere: true,
+		about: "List the runs of amberfs run, in all directories: name, directory, state, changed files and size.",
+		op:    runListArgs{}, show: text(func(l *runList) string { return joinRows(runRows(l.Runs)) }), own: listRunsTool},
+	{names: [3]string{"run_apply"}, title: "Apply a run", effect: destroys, anywhere: true,
+		about: "Write what a run changed to its directory. Conflicts are listed, and then nothing is changed.",
+		op:    runApplyArgs{}, args: "name leave ours theirs dry_run",
+		show: text(func(d *gitbridge.Applied) string { d.Paths = shorten(d.Paths); return (&app{}).appliedLines(d) }), own: applyRunTool},
+	{names: [3]string{"run_remove"}, title: "Remove a run", effect: destroys, anywhere: true,
+		about: "Remove a run. For a day, the user can have it back.",
+		op:    runRemoveArgs{}, args: "name", show: text(func(r *runs.Run) string { return "run " + r.Name + " removed" }), own: removeRunTool},
 	{names: [3]string{"snapshot_bisect"}, title: "Find what broke", effect: executes,
 		about: "Find the first snapshot for which a command fails, by running it in forks of snapshots. The forks are discarded.",
 		op:    bisectArgs{}, args: "good bad command jobs repeat timeout trust_ends kind labels by",

@@ -34,9 +34,9 @@ type browser struct {
 }
 
 // serve runs `amberfs ui` until the test ends and returns the address.
-func serve(t *testing.T, m *harness.Mount, args ...string) string {
+func serve(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(harness.Binary(t), append([]string{"-C", m.Path(), "ui"}, args...)...)
+	cmd := exec.Command(harness.Binary(t), append([]string{"-C", dir, "ui"}, args...)...)
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	cmd.Stderr = os.Stderr
@@ -53,6 +53,15 @@ func serve(t *testing.T, m *harness.Mount, args ...string) string {
 // open opens the page of m in a browser that ends with the test.
 func open(t *testing.T, m *harness.Mount, args ...string) *browser {
 	t.Helper()
+	b := openIn(t, m.Path(), args...)
+	b.m = m
+	b.wait(`document.querySelectorAll('#snapshots [role=option]').length > 0`)
+	return b
+}
+
+// openIn opens the page of what is in a directory.
+func openIn(t *testing.T, dir string, args ...string) *browser {
+	t.Helper()
 	name := ""
 	for _, n := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if p, err := exec.LookPath(n); err == nil {
@@ -63,7 +72,7 @@ func open(t *testing.T, m *harness.Mount, args ...string) *browser {
 	if name == "" {
 		t.Fatal("there is no browser; scripts/setup test installs one")
 	}
-	b := &browser{t: t, m: m, url: serve(t, m, args...)}
+	b := &browser{t: t, url: serve(t, dir, args...)}
 	profile, err := os.MkdirTemp("", "browser-")
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(profile) }) // the browser's processes may still write
@@ -90,7 +99,6 @@ func open(t *testing.T, m *harness.Mount, args ...string) *browser {
 		return err
 	}))
 	b.do(chromedp.Navigate(b.url))
-	b.wait(`document.querySelectorAll('#snapshots [role=option]').length > 0`)
 	return b
 }
 
@@ -315,7 +323,7 @@ func TestHostile(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	m := harness.New(t)
-	address, token, _ := strings.Cut(serve(t, m, "--write"), "/#token=")
+	address, token, _ := strings.Cut(serve(t, m.Path(), "--write"), "/#token=")
 	port := address[strings.LastIndexByte(address, ':'):]
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, "127.0.0.1"+port)
@@ -375,7 +383,7 @@ func TestEarlierServer(t *testing.T) {
 	title(at, "left")
 	title(at, "taken")
 	earlier.Close()
-	address := serve(t, m, "--listen", l.Addr().String())
+	address := serve(t, m.Path(), "--listen", l.Addr().String())
 	title(at, "taken") // it is still in the browser
 	b.do(chromedp.Navigate(address))
 	b.wait(`document.title.endsWith("amberfs") && document.querySelectorAll('#snapshots [role=option]').length > 0`)
@@ -389,7 +397,7 @@ func TestOpen(t *testing.T) {
 	script := "#!/bin/sh\n{ echo \"$#\"; stat -c %a \"$1\"; echo \"$1\"; cat \"$1\"; } > " + seen + ".new; mv " + seen + ".new " + seen + "\n"
 	must(t, os.WriteFile(filepath.Join(bin, "xdg-open"), []byte(script), 0o755))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	address := serve(t, m, "--open")
+	address := serve(t, m.Path(), "--open")
 	var got []byte
 	harness.Eventually(t, "the browser is started", func() bool {
 		var err error

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -16,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/amberfs/amberfs/internal/fail"
 )
 
 //go:embed static
@@ -43,6 +46,13 @@ type Options struct {
 	Mountpoint, Workspace string
 	// Write gives the page its buttons.
 	Write bool
+	// Dir is the directory that the workspace was filled from, "" for none.
+	Dir    string
+	OfRuns bool // the forks are runs of Dir
+	// Apply, which gets JSON, writes changes of a fork or of main to Dir.
+	Apply func(ctx context.Context, workspace string, args []byte) (any, error)
+	// Runs lists the runs of the user. It may be nil.
+	Runs func(ctx context.Context) (any, error)
 }
 
 type Page struct {
@@ -80,12 +90,50 @@ func (p *Page) Handler() http.Handler {
 	mux.HandleFunc("GET /session", p.guard.member(p.session))
 	mux.HandleFunc("GET /file", p.guard.member(p.file))
 	mux.HandleFunc("GET /image", p.guard.member(p.image))
+	mux.HandleFunc("POST /apply", p.guard.member(p.apply))
+	mux.HandleFunc("GET /runs", p.guard.member(func(w http.ResponseWriter, r *http.Request) {
+		if p.o.Runs == nil {
+			answer(w, http.StatusOK, []any{})
+			return
+		}
+		all, err := p.o.Runs(r.Context())
+		result(w, all, err)
+	}))
 	mux.HandleFunc("/api/", p.guard.member(p.api().ServeHTTP))
 	return p.guard.protect(mux)
 }
 
 func (p *Page) session(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, map[string]any{"mountpoint": p.o.Mountpoint, "workspace": p.o.Workspace, "write": p.o.Write})
+	answer(w, http.StatusOK, map[string]any{"mountpoint": p.o.Mountpoint, "workspace": p.o.Workspace, "write": p.o.Write, "dir": p.o.Dir, "runs": p.o.OfRuns})
+}
+
+// maxApply bounds the choices of an apply, in bytes.
+const maxApply = 8 << 20
+
+func (p *Page) apply(w http.ResponseWriter, r *http.Request) {
+	switch args, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxApply)); {
+	case !p.o.Write:
+		refuse(w, http.StatusForbidden, readOnly)
+	case p.o.Apply == nil:
+		refuse(w, http.StatusNotFound, "the workspace was not filled from a directory")
+	case err != nil:
+		refuse(w, http.StatusBadRequest, "the request cannot be read")
+	default:
+		done, err := p.o.Apply(r.Context(), r.URL.Query().Get("workspace"), args)
+		result(w, done, err)
+	}
+}
+
+const readOnly = "this page cannot change anything; start it with `amberfs ui --write`"
+
+// result sends what a function of this process returned.
+func result(w http.ResponseWriter, v any, err error) {
+	if err == nil {
+		answer(w, http.StatusOK, v)
+		return
+	}
+	e := fail.Of(err)
+	answer(w, e.Kind.HTTP(), e)
 }
 
 func secret() string {
@@ -202,7 +250,7 @@ func (p *Page) api() http.Handler {
 			continue
 		}
 		mux.HandleFunc("POST /v1/"+op, func(w http.ResponseWriter, _ *http.Request) {
-			refuse(w, http.StatusForbidden, "this page cannot change anything; start it with `amberfs ui --write`")
+			refuse(w, http.StatusForbidden, readOnly)
 		})
 	}
 	return http.StripPrefix("/api", mux)

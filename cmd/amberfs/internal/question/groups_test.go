@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -82,15 +81,5 @@ func TestFolded(t *testing.T) {
 	}
 	if got, want := names(folded(groups[2:12], 3, "node_modules")), 3; len(got) != want {
 		t.Errorf("below node_modules: %q", got)
-	}
-}
-
-func TestWithHunks(t *testing.T) {
-	before, after := "a\nb\nc\nd", "A\nb\nc\nD\ne\n"
-	hunks := []diff.Hunk{{OldStart: 1, OldLines: 1, NewStart: 1, NewLines: 1}, {OldStart: 4, OldLines: 1, NewStart: 4, NewLines: 2}}
-	for text, some := range map[string][]diff.Hunk{before: nil, after: hunks, "A\nb\nc\nd": hunks[:1], "a\nb\nc\nD\ne\n": hunks[1:]} {
-		if got := string(withHunks(before, after, some)); got != text {
-			t.Errorf("%q, want %q", got, text)
-		}
 	}
 }

@@ -148,30 +148,13 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 		q.set(g, gitbridge.Choice{Leave: len(chosen) == 0})
 		return "", nil
 	}
-	c := g.changes[0]
-	var sides [2]string
-	for i, n := range []io.Reader{c.A.Content.Reader(q.ch.Source.Files), c.B.Content.Reader(q.ch.Source.Files)} {
-		b, err := io.ReadAll(n)
-		if err != nil {
-			return "", err
-		}
-		sides[i] = string(b)
+	text, err := diff.WithHunks(q.ch.Source, g.changes[0].Change, chosen)
+	if err != nil {
+		return "", err
 	}
-	q.set(g, gitbridge.Choice{Text: withHunks(sides[0], sides[1], chosen)})
+	q.set(g, gitbridge.Choice{Text: text})
 	q.Left = true
 	return "", nil
-}
-
-// withHunks is the text before with some of the hunks that lead to the text after.
-func withHunks(before, after string, hunks []diff.Hunk) []byte {
-	a, b := strings.SplitAfter(before, "\n"), strings.SplitAfter(after, "\n")
-	out, at := []byte{}, 0
-	for _, h := range hunks {
-		out = append(out, strings.Join(a[at:h.OldStart-1], "")...)
-		out = append(out, strings.Join(b[h.NewStart-1:h.NewStart-1+h.NewLines], "")...)
-		at = h.OldStart - 1 + h.OldLines
-	}
-	return append(out, strings.Join(a[at:], "")...)
 }
 
 // matches reports whether a group has the text that is looked for.

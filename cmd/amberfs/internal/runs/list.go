@@ -16,14 +16,14 @@ import (
 type Run struct {
 	Name    string    `json:"name"`
 	Dir     string    `json:"dir"`
-	Gone    bool      `json:"dir_gone,omitempty"` // there is no such directory any more
+	Gone    bool      `json:"dir_gone,omitempty" jsonschema:"there is no such directory any more"`
 	Created time.Time `json:"created"`
 	Used    time.Time `json:"used"`
-	State   string    `json:"state"`
+	State   string    `json:"state" jsonschema:"running, kept, applied or removed"`
 	Command string    `json:"command"`
-	Changed int       `json:"changed"`
-	More    bool      `json:"more,omitempty"`
-	Bytes   int64     `json:"bytes"` // of its own
+	Changed int       `json:"changed" jsonschema:"files that differ from the directory as it was copied"`
+	More    bool      `json:"more,omitempty" jsonschema:"not all changed files were counted"`
+	Bytes   int64     `json:"bytes" jsonschema:"that removing it frees"`
 	Store   string    `json:"store"`
 }
 
@@ -44,6 +44,25 @@ func List(ctx context.Context, main *client.Client, dir, store string) (out []Ru
 	return out, nil
 }
 
+// Named returns a run in a store whose daemon is running.
+func Named(ctx context.Context, store, name, user string) (*Run, error) {
+	dir, _ := Dir(store)
+	main, err := client.Open(ctx, client.Target{Store: store, Command: user})
+	if err != nil {
+		return nil, err
+	}
+	defer main.Close()
+	all, err := List(ctx, main, dir, store)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(r Run) bool { return r.Name == name })
+	if i < 0 {
+		return nil, fail.New(fail.NotFound, "no such run: %s", name).WithHint("see `amberfs runs`")
+	}
+	return &all[i], nil
+}
+
 // Sizes fills in how much each run takes of its own.
 func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
 	var d usage.Disk
@@ -55,6 +74,18 @@ func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
 		}
 	}
 	return out
+}
+
+// Removable reports whether a run can be removed.
+func (r *Run) Removable() error {
+	if r.State == service.RunRunning {
+		return fail.New(fail.Busy, "the run %s is running", r.Name).WithHint("end its program first")
+	}
+	return nil
+}
+
+func removed(name string) error {
+	return fail.New(fail.NotFound, "the run %s was removed", name).WithHint("get it back with `amberfs runs restore %s`", name)
 }
 
 const (
@@ -95,7 +126,7 @@ func Choose(all []Run, name, dir string) (*Run, error) {
 			newest = &all[i]
 		case name != r.Name:
 		case r.State == service.RunRemoved:
-			return nil, fail.New(fail.NotFound, "the run %s was removed", name).WithHint("get it back with `amberfs runs restore %s`", name)
+			return nil, removed(name)
 		default:
 			return &all[i], nil
 		}

@@ -1,5 +1,5 @@
 // What the buttons do. Each that changes files shows first what it will do.
-import { call, currentWorkspace } from "./api.js";
+import { apply, call, currentWorkspace } from "./api.js";
 import { ask, chip, count, during, el, message, pathOf, spelledOut, visible } from "./dom.js";
 import { tableOf } from "./diff.js";
 import { named, page, spelled, store, titleOf } from "./store.js";
@@ -28,7 +28,7 @@ function plan(found, keep) {
 async function perform(title, verb, op, args, options, done) {
   const found = await during("Computing what will change …", call(op, { ...args, dry_run: true }, options));
   if (!found.changed) { message(found.kept ? `Kept as it is: ${found.kept.join(", ")}` : "No file would change."); return false; }
-  const keep = /^(restore|undo-by)$/.test(op) && !args.paths ? new Set() : undefined;
+  const keep = /^(restore|undo-by|merge)$/.test(op) && !args.paths ? new Set() : undefined;
   if (await ask(title, plan(found, keep).filter(Boolean), [[verb, "yes", "primary"]]) !== "yes") return false;
   if (keep?.size) args.keep = [...(args.keep || []), ...[...keep].map(pathOf)];
   await finish(await during(`Changing ${count(found.changed, "file")} …`, call(op, args, options)), done, options);
@@ -109,6 +109,68 @@ export const merge = (name, ways = {}) => decided(() => perform(`Merge ${visible
   names: { base: "Base", ours: "main", theirs: visible(name) },
   go: async (resolve, contents, all) => { if (await merge(name, all || { resolve, contents })) page.show("changes"); },
 });
+// picked is the list of what an apply changes, with a box for each file and, once they are shown, for its parts.
+function picked(found, options) {
+  const left = new Set(), parts = new Map(), files = new Map(); // what is left, the hunks that are looked at, by path
+  for (const x of found.paths) {
+    const git = /^(?:.*\/)?\.git(?=\/|$)/.exec(x.path)?.[0];
+    if (!files.has(git || x.path)) files.set(git || x.path, git ? { path: git, action: "modified", git } : x);
+  }
+  const box = (label, set, value) => el("input", { type: "checkbox", checked: !set.has(value), "aria-label": label,
+    onchange: (e) => { if (e.target.checked) set.delete(value); else set.add(value); } });
+  const show = async (x, into) => {
+    const { hunks = [] } = await apply({ parts: pathOf(x), dry_run: true }, options), off = new Set();
+    parts.set(x.path, { hunks, off });
+    into.replaceChildren(...hunks.map((h, i) => el("div", el("label.check", box(`Apply part ${i + 1} of ${nameOf(x)}`, off, h.id), `Part ${i + 1}`),
+      tableOf(h))), hunks.length ? "" : p("It has no parts."));
+  };
+  const row = (x) => {
+    const into = el("div"), detail = x.action === "modified" && !x.git && !x.raw && el("details", { ontoggle: (e) => {
+      if (e.target.open && !parts.has(x.path)) show(x, into).catch((error) => into.replaceChildren(p(error.message)));
+    } }, el("summary", { "aria-label": `Parts of ${nameOf(x)}` }, "Parts"), into);
+    return el("li.path", box(`Apply ${nameOf(x)}`, left, x), el("span", { class: `status ${will[x.action][0]}` }, will[x.action][0]),
+      x.git ? `${nameOf(x)}, with its commits` : nameOf(x), detail);
+  };
+  const all = [...files.values()], shown = all.slice(0, 500);
+  const choice = () => {
+    const hunks = {}, leave = [...left];
+    for (const [path, { hunks: list, off }] of parts) {
+      if (off.size === list.length && off.size) leave.push(files.get(path));
+      else if (off.size) hunks[path] = list.map((h) => h.id).filter((id) => !off.has(id));
+    }
+    return { leave: leave.map(pathOf), hunks };
+  };
+  return [choice, el("ul.plan", { tabindex: 0, "aria-label": "What will change" }, ...shown.map(row),
+    all.length > shown.length && el("li", `and ${all.length - shown.length} more`))];
+}
+// applyTo writes what a workspace changed to the directory that it was filled from: all, or what is ticked.
+export async function applyTo(workspace, ways = {}) {
+  const options = { workspace }, dir = visible(store.dir), title = `Apply ${visible(workspace || "main")} to ${dir}?`;
+  const found = await during("Computing what will change …", apply({ ...ways, dry_run: true }, options)).catch(async (e) => {
+    if (!e.result?.conflicts?.length || ways.ours || ways.theirs) throw e;
+    const side = await ask(title, [p({ id: "about" }, `${count(e.result.conflicts.length, "path")} changed in ${dir}, too. Nothing changed yet.`),
+      el("ul.plan", { tabindex: 0, "aria-label": "Conflicts" }, ...e.result.conflicts.map((x) => el("li.path", visible(x))))],
+    [[`Keep those of ${dir}`, "ours"], ["Take those of the workspace", "theirs", "danger"]]);
+    if (side) await applyTo(workspace, { [side]: true });
+    return null;
+  });
+  if (!found) return;
+  if (!found.changed) { message(`${store.dir} has all of it.`); return; }
+  const [choice, list] = picked(found, options);
+  const about = p({ id: "about" }, el("strong", `${count(found.changed, "file")} of ${dir} will change.`), " What you untick stays as it is there.");
+  const left = found.left_out && p(`${count(found.left_out, "path")} left out (.amberignore, and what amberfs wrote for agents).`);
+  if (await ask(title, [about, left, list, p("The workspace keeps everything.")], [["Apply", "yes", "primary"]]) !== "yes") return;
+  const done = await during("Applying …", apply({ ...ways, ...choice() }, options));
+  message(`Applied to ${store.dir}: ${count(done.changed, "file")} changed.`);
+  await page.changed();
+}
+// markRun removes a run, or has it back.
+export async function markRun({ name, changed, run }, state) {
+  const set = (to) => call("snapshot", { message: run.command, labels: { run: to } }, { workspace: name });
+  if (state === "removed" && !await sure("Remove", name, `It has ${count(changed, "changed file")}. For a day it can be had back.`, "danger")) return;
+  await set(state);
+  await done(state === "removed" ? `${name} is removed.` : `${name} is kept.`, () => set(state === "removed" ? "kept" : "removed"));
+}
 export async function endFork(name, discard) {
   const f = store.forks.find((x) => x.name === name);
   const changed = f ? `It has ${count(f.changed, "changed file")}${f.more ? " or more" : ""}. ` : "";

@@ -25,11 +25,14 @@ async function ask(where, options, tries = 4) {
   return ask(where, options, tries - 1);
 }
 const looks = /^(list|summaries|conflict|changes|hunks|history|blame|forks|events)$/; // what changes something is asked for once
-const post = (op, args, { signal, workspace: ws } = {}) => ask(address(`/api/v1/${op}`, {}, ws),
-  { method: "POST", headers: headers(json), body: JSON.stringify(args), signal }, looks.test(op) || args.dry_run ? 4 : 1);
+const send = (where, args, { signal, workspace: ws } = {}, again = args.dry_run) => ask(address(where, {}, ws),
+  { method: "POST", headers: headers(json), body: JSON.stringify(args), signal }, again ? 4 : 1);
+const post = (op, args, options) => send(`/api/v1/${op}`, args, options, looks.test(op) || args.dry_run);
 const read = (path, query, { signal, workspace: ws }) => ask(address(path, query, ws), { headers: headers(), signal });
 export const get = async (path, query, options) => (await read(path, query, options)).json();
 export const call = async (op, args = {}, options = {}) => (await post(op, args, options)).json();
+// apply writes what a workspace changed to the directory that it was filled from.
+export const apply = async (args, options) => (await send("/apply", args, options)).json();
 export const image = async (query, options) => URL.createObjectURL(await (await read("/image", query, options)).blob());
 // session exchanges the token in the address for a key, once, and asks for the options and the newest snapshots of main.
 export async function session() {

@@ -4,7 +4,7 @@ import * as actions from "./actions.js";
 import { $, along, button, el, failed, frame, icon, menu, message, redraw, sentence, visible } from "./dom.js";
 import { Changes } from "./changes.js";
 import { FileView, tabs } from "./file.js";
-import { drawConflicts, drawForks } from "./forks.js";
+import { drawConflicts, drawForks, openForks } from "./forks.js";
 import { Timeline } from "./timeline.js";
 import { before, loadSnapshots, named, page, store, take, takenBefore } from "./store.js";
 const changes = new Changes(), file = new FileView(), timeline = new Timeline((...what) => select(...what), (fork) => page.enter(fork));
@@ -13,7 +13,7 @@ let stopFollowing = () => {}, view = "changes", due = null, drawn = "";
 async function start(first) {
   try {
     const [s, newest] = await first;
-    store.writes = s.write;
+    Object.assign(store, { writes: s.write, dir: s.dir, runs: s.runs });
     $("where").textContent = visible(s.mountpoint);
     document.title = `${s.mountpoint.split("/").pop()} – amberfs`;
     $("snapshot-button").hidden = !s.write;
@@ -76,8 +76,8 @@ const forks = oneByOne(async () => {
   const tab = (name) => button([name ? icon("fork") : "", visible(name || "main")], () => page.enter(name), { role: "tab",
     "aria-selected": String(name === now), tabindex: name === now ? 0 : -1, "aria-controls": "pane", onkeydown: along });
   redraw($("workspaces"), ...["", ...store.forks.slice(0, 50).map((f) => f.name)].map(tab));
-  $("forks-button").hidden = !store.forks.length;
-  $("forks-button").replaceChildren("Forks ", el("span.count", String(store.forks.length)));
+  $("forks-button").hidden = !store.forks.length && !store.runs;
+  $("forks-button").replaceChildren(`${store.runs ? "Runs" : "Forks"} `, el("span.count", String(store.forks.length)));
   timeline.show();
   if (view === "forks") drawForks();
   if (changes.at?.workspace !== undefined) changes.refresh(new Set()).catch(unless);
@@ -122,14 +122,16 @@ Object.assign(page, { restoreFile: actions.restoreFile, restoreHunk: actions.res
 // actions are the buttons beside the title of what is compared.
 page.actions = ({ a, b, one, workspace }) => {
   const fork = currentWorkspace(), more = (...items) => menu(icon("more", "More actions"), () => items);
-  const [, last = "restore"] = takenBefore(named(store.undo)) || [];
+  const [, last = "restore", of = ""] = takenBefore(named(store.undo)) || [], run = store.runs && store.forks.find((f) => f.name === fork)?.run;
   if (workspace !== undefined) return [];
   if (one === undefined) return [a, b].filter((n) => named(n)).map((n) => button(`Restore ${visible(n)}`, () => actions.restore(n)));
   const s = named(one);
   if (one) return [button("Restore", () => actions.restore(one), { class: "primary" }), s && more(...actions.itemsFor(s))];
-  return [store.undo && button(`Undo the last ${last}`, () => actions.restore(store.undo)),
-    fork && button([icon("merge"), "Merge into main"], () => actions.merge(fork), { class: "primary" }),
-    more(["Fork the present state …", () => actions.fork("")], fork && ["End …", () => actions.endFork(fork, false)],
+  const apply = store.dir && (run || !store.runs) && [`Apply to ${visible(store.dir)} …`, () => actions.applyTo(fork)];
+  return [store.undo && button(`Undo the last ${last}${last === "restore" ? "" : `, of ${visible(of)}`}`, () => actions.restore(store.undo)),
+    run ? button(apply[0], apply[1], { class: "primary" })
+      : fork && button([icon("merge"), "Merge into main"], () => actions.merge(fork), { class: "primary" }),
+    more(!run && apply, ["Fork the present state …", () => actions.fork("")], fork && ["End …", () => actions.endFork(fork, false)],
       fork && ["Discard …", () => actions.endFork(fork, true), "danger"])];
 };
 page.empty = ({ one }) => one === "" && !store.snapshots.length && $("begin").content.cloneNode(true);
@@ -158,7 +160,7 @@ async function look(all, dirty) {
   page.counted(latest, (await call("changes", { a: latest, limit: 1 })).files);
 }
 $("snapshot-button").addEventListener("click", () => actions.snapshotNow().catch(failed));
-$("forks-button").addEventListener("click", () => { page.show("forks"); drawForks(); });
+$("forks-button").addEventListener("click", () => openForks().catch(failed));
 document.addEventListener("keydown", (e) => {
   if (e.target.closest?.("input, select, textarea, dialog, [popover]") || e.ctrlKey || e.metaKey || e.altKey) return;
   const workspace = () => { page.pane("timeline"); $("workspaces").querySelector("[aria-selected=true]").focus(); };

@@ -97,7 +97,7 @@ export function focus(box) {
 }
 export function redraw(box, ...children) {
   const back = focus(box);
-  box.replaceChildren(...children);
+  box.replaceChildren(...children.filter(Boolean));
   back();
 }
 // along moves the focus in a list of tabs.

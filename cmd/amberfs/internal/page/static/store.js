@@ -1,7 +1,8 @@
 // What the page has learned of the workspace.
 import { call, currentWorkspace } from "./api.js";
 export const store = {
-  writes: false, snapshots: [], names: new Map(), places: new Map(), forks: [], head: "", undo: "",
+  writes: false, dir: "", runs: false, // the directory that the workspace was filled from, and whether forks are its runs
+  snapshots: [], names: new Map(), places: new Map(), forks: [], head: "", undo: "",
   present: null, // how many files differ from the newest snapshot
 };
 // page has what the parts of the page ask of each other; app.js fills it in.

@@ -1,0 +1,172 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+)
+
+// Apply is which changes of a workspace are written to its directory. The process of the user
+// writes: the daemon never touches directories.
+type Apply struct {
+	Leave  []naming.BytePath   `json:"leave,omitempty" jsonschema:"paths that the directory keeps as they are, with all below them"`
+	Hunks  map[string][]string `json:"hunks,omitempty" jsonschema:"by path, the ids of the only hunks of a file that are applied"`
+	Ours   bool                `json:"ours,omitempty" jsonschema:"keep the directory's version of conflicting paths"`
+	Theirs bool                `json:"theirs,omitempty" jsonschema:"take the workspace's version of conflicting paths"`
+	DryRun bool                `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+}
+
+// Do applies what changed in the workspace of c to the directory of r. Afterwards a run goes on
+// from what the directory has, and is marked as applied if nothing is left. r has no name if it is
+// no run.
+func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*gitbridge.Applied, error) {
+	if err := r.Applicable(r.Dir); err != nil {
+		return nil, err
+	}
+	ch, err := c.Changes(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	defer ch.Close()
+	o := gitbridge.ApplyOptions{Source: ch.Source, Base: ch.Base, Now: ch.Now, Prefetch: ch.Prefetch, DryRun: true}
+	if o.Conflicts, err = threeway.RuleOf(a.Ours, a.Theirs); err != nil {
+		return nil, err
+	}
+	if len(a.Leave)+len(a.Hunks) > 0 {
+		plan, err := gitbridge.ApplyDir(ctx, r.Dir, o)
+		if err != nil && !errors.Is(err, gitbridge.ErrApplyConflict) {
+			return plan, gitbridge.ApplyError(err, plan)
+		}
+		if o.Choose, err = a.choices(ctx, ch, plan.Plan); err != nil {
+			return nil, err
+		}
+	}
+	o.DryRun = a.DryRun
+	done, err := gitbridge.ApplyDir(ctx, r.Dir, o)
+	if err != nil {
+		e := gitbridge.ApplyError(err, done)
+		if done != nil && len(done.Conflicts) > 0 {
+			withPaths := *fail.Of(e)
+			withPaths.Result = done
+			return done, &withPaths
+		}
+		return done, e
+	}
+	if a.DryRun || r.Name == "" {
+		return done, nil
+	}
+	_, _, _ = Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, func(service.Progress) {}) // a conflict is for the next refresh
+	if len(a.Leave)+len(a.Hunks) == 0 && !a.Ours {
+		err = Mark(ctx, user, r.Store, r.Name, r.Command, service.RunApplied)
+	}
+	return done, err
+}
+
+// choices returns what becomes of each path of a plan. New directories come with what is taken in
+// them, and those that are gone go if nothing in them is left.
+func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []gitbridge.Planned) (func(string) gitbridge.Choice, error) {
+	choices := make(map[string]gitbridge.Choice)
+	taken, left := make(map[string]bool), make(map[string]bool)
+	for _, p := range plan {
+		name := p.Path.String()
+		if (p.A == nil || p.A.IsDir()) && (p.B == nil || p.B.IsDir()) {
+			continue
+		}
+		choice := gitbridge.Choice{Leave: a.leaves(name)}
+		if ids, ok := a.Hunks[name]; ok && !choice.Leave {
+			var err error
+			if choice, err = someHunks(ctx, ch, p, ids); err != nil {
+				return nil, err
+			}
+		}
+		choices[name] = choice
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			taken[dir] = taken[dir] || !choice.Leave
+			left[dir] = left[dir] || choice.Leave
+		}
+	}
+	for _, p := range plan {
+		name := p.Path.String()
+		if _, ok := choices[name]; !ok {
+			choices[name] = gitbridge.Choice{Leave: a.leaves(name) || p.A == nil && left[name] && !taken[name] || p.B == nil && left[name]}
+		}
+	}
+	return func(name string) gitbridge.Choice {
+		if c, ok := choices[name]; ok {
+			return c
+		}
+		return gitbridge.Choice{Leave: a.leaves(name)}
+	}, nil
+}
+
+// Parts returns the hunks of one file that an apply can choose from.
+func Parts(ctx context.Context, c *client.Client, path string) (diff.Text, error) {
+	ch, err := c.Changes(ctx, "")
+	if err != nil {
+		return diff.Text{}, err
+	}
+	defer ch.Close()
+	return diff.TextOf(ctx, ch.Source, ch.Base, ch.Now, path, "", diff.Options{Paths: []string{path}})
+}
+
+func (a Apply) leaves(name string) bool {
+	for ; name != "." && name != "/"; name = path.Dir(name) {
+		if slices.Contains(a.Leave, naming.BytePath(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// someHunks is the choice of some hunks of a file.
+func someHunks(ctx context.Context, ch *client.Changes, p gitbridge.Planned, ids []string) (gitbridge.Choice, error) {
+	if p.A == nil || p.B == nil || !p.A.IsRegular() || !p.B.IsRegular() {
+		return gitbridge.Choice{}, fail.New(fail.Usage, "%s has no parts", p.Path.Short())
+	}
+	found, err := diff.TextOfChange(ctx, ch.Source, p.Change)
+	if err != nil {
+		return gitbridge.Choice{}, err
+	}
+	n := len(found.Hunks)
+	some := slices.DeleteFunc(found.Hunks, func(h diff.Hunk) bool { return !slices.Contains(ids, h.ID) })
+	switch len(some) {
+	case 0, n:
+		return gitbridge.Choice{Leave: len(ids) == 0}, stale(p, len(some), ids)
+	}
+	text, err := diff.WithHunks(ch.Source, p.Change, some)
+	return gitbridge.Choice{Text: text}, errors.Join(err, stale(p, len(some), ids))
+}
+
+// stale is an error if not all hunks that were chosen are there.
+func stale(p gitbridge.Planned, found int, ids []string) error {
+	if found == len(ids) {
+		return nil
+	}
+	return fail.New(fail.Conflict, "%s changed meanwhile; nothing was applied", p.Path.Short()).WithHint("look at it again")
+}
+
+// Applicable reports whether a run can be applied to a directory: it was not removed, and the
+// directory is no mount of it.
+func (r *Run) Applicable(dir string) error {
+	if r.State == service.RunRemoved {
+		return removed(r.Name)
+	}
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return err
+	}
+	if p, err := locate.Find(mounts, dir); err == nil && p.Store == r.Store {
+		return fail.New(fail.Usage, "%s is the workspace itself here, not the directory that it was copied from", dir).WithHint("do it outside of the run")
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package runs
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/naming"
+)
+
+// LeftOut counts what cannot be read.
+type LeftOut struct {
+	N     int
+	First error
+}
+
+func (l *LeftOut) add(_ string, reason error) {
+	if l.N++; l.N == 1 {
+		l.First = reason
+	}
+}
+
+// Refresh sends what changed in a directory to a workspace of a store that was filled from it. If
+// another process refreshed the workspace meanwhile, it begins again.
+func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress)) (
+	done service.Refreshed, left LeftOut, err error) {
+	for range 5 {
+		left = LeftOut{}
+		if done, err = refresh(ctx, c, dir, store, req, show, left.add); fail.KindOf(err) != fail.Busy {
+			break
+		}
+	}
+	return done, left, err
+}
+
+func refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), skip func(string, error)) (
+	done service.Refreshed, err error) {
+	ch, err := c.Changes(ctx, "base") // only what it had before is needed
+	if err != nil {
+		return done, err
+	}
+	defer ch.Close()
+	id, _ := ch.Base.ID()
+	req.Base = id.String()
+	o := gitbridge.DirOptions{Exclude: notCopied(dir, store), OwnGit: true}
+	o.Progress = func(p gitbridge.Progress) {
+		show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
+	}
+	o.Skip = skip
+	pr, pw := io.Pipe()
+	defer pr.Close()
+	go func() {
+		sink := gitbridge.NewStreamSink(pw)
+		err := gitbridge.ReadChanges(ctx, dir, ch.Source, ch.Base, sink.Add, o)
+		if err == nil {
+			err = sink.Close()
+		}
+		pw.CloseWithError(err)
+	}()
+	err = c.Do(ctx, req, client.Exchange{In: pr}, &done)
+	return done, err
+}
+
+// notCopied are the directories below dir that are not a part of it.
+func notCopied(dir, store string) []string {
+	out := []string{store}
+	if root, err := Root(); err == nil {
+		out = append(out, root)
+	}
+	if mounts, err := locate.Mounts(); err == nil {
+		for _, m := range locate.OfStore(mounts, store) {
+			out = append(out, m.Mountpoint)
+		}
+		if _, ok := locate.On(mounts, dir); ok {
+			out = append(out, filepath.Join(dir, naming.SnapshotsDir), filepath.Join(dir, naming.ForksDir))
+		}
+	}
+	return out
+}

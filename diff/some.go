@@ -1,0 +1,32 @@
+package diff
+
+import (
+	"io"
+	"strings"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// WithHunks returns what a text file has when only some hunks of its change are made.
+func WithHunks(src *tree.Source, c tree.Change, hunks []Hunk) ([]byte, error) {
+	before, err := io.ReadAll(c.A.Content.Reader(src.Files))
+	if err != nil {
+		return nil, err
+	}
+	after, err := io.ReadAll(c.B.Content.Reader(src.Files))
+	if err != nil {
+		return nil, err
+	}
+	return withHunks(string(before), string(after), hunks), nil
+}
+
+func withHunks(before, after string, hunks []Hunk) []byte {
+	a, b := strings.SplitAfter(before, "\n"), strings.SplitAfter(after, "\n")
+	out, at := []byte{}, 0
+	for _, h := range hunks {
+		out = append(out, strings.Join(a[at:h.OldStart-1], "")...)
+		out = append(out, strings.Join(b[h.NewStart-1:h.NewStart-1+h.NewLines], "")...)
+		at = h.OldStart - 1 + h.OldLines
+	}
+	return append(out, strings.Join(a[at:], "")...)
+}

@@ -1,0 +1,96 @@
+package ui_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+// TestRuns looks at the runs of a directory, and applies one of them: some of it, then the rest.
+func TestRuns(t *testing.T) {
+	tmp, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	t.Setenv("AMBERFS_RUNS", filepath.Join(tmp, "runs"))
+	dir, far := filepath.Join(tmp, "project"), filepath.Join(tmp, "far")
+	put := func(path, content string) { t.Helper(); must(t, os.WriteFile(path, []byte(content), 0o644)) }
+	run := func(dir, commands string) {
+		t.Helper()
+		if out, err := exec.Command(harness.Binary(t), "run", "--from", dir, "--", "sh", "-c", commands).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	for _, d := range []string{dir, far} {
+		must(t, os.Mkdir(d, 0o755))
+		put(filepath.Join(d, "text"), textOf(60, nil))
+		put(filepath.Join(d, "gone"), "gone\n")
+	}
+	run(dir, `sed -i -e 's/^line 5$/five/' -e 's/^line 50$/fifty/' text; rm gone; mkdir d; echo new > d/new`)
+	run(far, "rm gone")
+	b := openIn(t, dir, "--write")
+	has := func(path, content string) {
+		t.Helper()
+		harness.Eventually(t, path+" has what was applied", func() bool {
+			got, _ := os.ReadFile(filepath.Join(dir, path))
+			return string(got) == content
+		})
+	}
+	says := func(words string) {
+		t.Helper()
+		b.wait(fmt.Sprintf(`document.querySelector('#forks').innerText.includes(%q)`, words))
+	}
+	missing := func(path string) {
+		t.Helper()
+		if _, err := os.Lstat(filepath.Join(dir, path)); !os.IsNotExist(err) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+
+	t.Log("the runs of this directory, and of others")
+	b.click("#forks-button", "Runs")
+	says("1 run of " + dir)
+	says("run, kept")
+	b.wait(fmt.Sprintf(`document.querySelector('#forks [aria-label="Runs of other directories"]')?.innerText.includes(%q)`, far))
+
+	t.Log("some files, and one part of a file")
+	b.click("#forks .card button", "Apply …")
+	b.wait(`document.querySelector('#dialog').open`)
+	b.click(`#dialog [aria-label="Parts of text"]`, "")
+	b.click(`#dialog [aria-label="Apply part 2 of text"]`, "")
+	b.click(`#dialog [aria-label="Apply d/new"]`, "")
+	b.answer("What you untick stays as it is there", "Apply")
+	b.said("Applied to " + dir)
+	has("text", textOf(60, map[int]string{5: "five\n"}))
+	missing("gone")
+	missing("d")
+	says("run, kept")
+
+	t.Log("the rest, from the run's own view")
+	b.click("#workspaces [role=tab]", "project-1")
+	b.click("#actions button", "Apply to ")
+	b.answer("will change", "Apply")
+	has("d/new", "new\n")
+	has("text", textOf(60, map[int]string{5: "five\n", 50: "fifty\n"}))
+	b.click("#forks-button", "Runs")
+	says("run, applied")
+
+	t.Log("a run that is removed, and had back")
+	b.menu("#forks .card button", "", "Remove the run")
+	b.answer("For a day it can be had back", "Remove")
+	says("run, removed")
+	b.undo("project-1 is removed")
+	says("run, kept")
+
+	t.Log("conflicts")
+	run(dir, "echo theirs > d/new; sed -i 's/^line 7$/seven/' text")
+	put(filepath.Join(dir, "d/new"), "ours\n")
+	says("project-2")
+	b.eval(`[...document.querySelectorAll('#forks .card')].find((c) => c.ariaLabel === 'project-2').querySelector('.primary').click()`, nil)
+	b.answer("1 path changed in "+dir+", too", "Take those of the workspace")
+	b.answer("2 files of "+dir+" will change", "Apply")
+	has("d/new", "theirs\n")
+	has("text", textOf(60, map[int]string{5: "five\n", 7: "seven\n", 50: "fifty\n"}))
+}

@@ -182,3 +182,34 @@ func (o ImportOptions) skip(path string, reason error) error {
 	o.Skip(path, reason)
 	return nil
 }
+
+// LeftOut are the paths of a directory that cannot be read.
+type LeftOut struct {
+	n     int
+	first []string
+}
+
+const namedPaths = 3
+
+// Add counts a path that cannot be read.
+func (l *LeftOut) Add(_ string, reason error) {
+	if l.n++; l.n <= namedPaths {
+		l.first = append(l.first, reason.Error()) // it has the path
+	}
+}
+
+// Of says what of a directory was left out, "" for nothing.
+func (l *LeftOut) Of(dir string) string {
+	if l.n == 0 {
+		return ""
+	}
+	text := strings.Join(l.first, ", ")
+	if more := l.n - len(l.first); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	what := fmt.Sprintf("%d paths of %s cannot be read and are left out: ", l.n, dir)
+	if l.n == 1 {
+		what = "a path of " + dir + " cannot be read and is left out: "
+	}
+	return what + text
+}

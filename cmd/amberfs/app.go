@@ -111,9 +111,9 @@ func (a *app) exchange(ctx context.Context, p locate.Place, args any, x client.E
 	err = c.Do(ctx, args, x, result)
 	switch made := result.(type) {
 	case *service.Forked:
-		made.Path = inside(p, made.Path)
+		made.Path = forkAt(p, made.Path)
 	case *service.Claimed:
-		made.Path = inside(p, made.Path)
+		made.Path = forkAt(p, made.Path)
 	}
 	return err
 }

@@ -95,8 +95,8 @@ func (a *app) refresh(ctx context.Context, c *client.Client, dir, store string, 
 	defer bar.done()
 	done, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show)
 	bar.done()
-	if left.N > 0 {
-		a.note("%s of %s cannot be read and are left out: %v", plural(left.N, "path", "paths"), quote(dir), left.First)
+	if text := left.Of(quote(dir)); text != "" {
+		a.note("%s", text)
 	}
 	return done, err
 }

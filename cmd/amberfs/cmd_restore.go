@@ -138,13 +138,13 @@ func changedLines(did, would string, dry bool, to string, n int, paths []steps.P
 	return b.String()
 }
 
-// inside makes a path of the daemon absolute, which is relative for callers in the mount.
-func inside(p locate.Place, path string) string {
-	root, ok := p.Root()
-	if filepath.IsAbs(path) || !ok {
-		return path
+// forkAt is where a caller at p sees a fork whose path the daemon knows: a run is mounted
+// elsewhere than the workspace that it is a fork of.
+func forkAt(p locate.Place, path string) string {
+	if root, ok := p.Root(); ok {
+		return filepath.Join(root, naming.ForksDir, filepath.Base(path))
 	}
-	return filepath.Join(root, path)
+	return path
 }
 
 // paths returns the place, and the paths relative to the root of its workspace.

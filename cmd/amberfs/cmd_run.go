@@ -179,10 +179,16 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 		c.Mountpoint = from
 	case c.Temp != "":
 		c.Mountpoint = filepath.Join(locate.Resolve(mounts, c.Temp), "workspace")
+		if err := os.Mkdir(c.Mountpoint, 0o700); err != nil {
+			return fail.New(fail.KindOf(err), "cannot create a mount point: %w", err)
+		}
 	default:
 		c.Mountpoint = daemon.RunMountpoint(c.Store)
 	}
 	cfg := daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: from, Remote: remote, Version: versionText()}
+	if c.Temp != "" {
+		cfg.Exclude = []string{c.Temp}
+	}
 	if err := daemon.CheckPaths(&cfg, mounts); err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func CheckPaths(cfg *Config, mounts []locate.Mount) error {
 }
 
 func checkStorePath(cfg *Config, mounts []locate.Mount) error {
-	if within(cfg.Store, cfg.Mountpoint) {
+	if within(cfg.Store, cfg.Mountpoint) && len(cfg.Exclude) == 0 {
 		return fail.New(fail.Usage, "the store %s lies inside the mount point %s, where the mount would hide it", cfg.Store, cfg.Mountpoint).
 			WithHint("put the store beside the mount point")
 	}

@@ -42,10 +42,8 @@ func (d *Daemon) join(options string) (*os.File, error) {
 	if d.shared.ending || d.ending.Load() {
 		return nil, fail.New(fail.NotFound, "the daemon of the store %s is ending", d.cfg.Store)
 	}
-	has := d.cfg.Options
-	has.NonEmpty = false // of no meaning here
-	if options != "" && options != has.String() {
-		return nil, fail.New(fail.Exists, "the store %s is in use with other options: %q", d.cfg.Store, has.String()).
+	if has := d.cfg.Options.String(); options != "" && options != has {
+		return nil, fail.New(fail.Exists, "the store %s is in use with other options: %q", d.cfg.Store, has).
 			WithHint("use the same options, or none")
 	}
 	// For a user that has no other place for it.

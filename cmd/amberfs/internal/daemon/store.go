@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/service"
@@ -102,18 +103,14 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	} else if _, ok := locate.On(mounts, cfg.From); ok {
 		exclude = append(exclude, filepath.Join(cfg.From, naming.SnapshotsDir), filepath.Join(cfg.From, naming.ForksDir))
 	}
-	n, first := 0, ""
-	o := service.FillOptions{Exclude: exclude, Show: st.progress, Skip: func(path string, reason error) {
-		if n++; n == 1 {
-			first = reason.Error()
-		}
-	}}
+	var left gitbridge.LeftOut
+	o := service.FillOptions{Exclude: exclude, Show: st.progress, Skip: left.Add}
 	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // else it is at the same path
 		o.Found, o.Relink = st.note, cfg.Relink
 	}
 	defer func() {
-		if n > 0 {
-			st.note(fmt.Sprintf("%d path(s) of %s cannot be read and are left out: %s", n, cfg.From, first))
+		if text := left.Of(cfg.From); text != "" {
+			st.note(text)
 		}
 	}()
 	if err := service.Fill(ctx, s, cfg.From, o); err != nil {

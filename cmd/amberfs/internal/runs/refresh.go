@@ -13,25 +13,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// LeftOut counts what cannot be read.
-type LeftOut struct {
-	N     int
-	First error
-}
-
-func (l *LeftOut) add(_ string, reason error) {
-	if l.N++; l.N == 1 {
-		l.First = reason
-	}
-}
-
 // Refresh sends what changed in a directory to a workspace of a store that was filled from it. If
 // another process refreshed the workspace meanwhile, it begins again.
 func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress)) (
-	done service.Refreshed, left LeftOut, err error) {
+	done service.Refreshed, left gitbridge.LeftOut, err error) {
 	for range 5 {
-		left = LeftOut{}
-		if done, err = refresh(ctx, c, dir, store, req, show, left.add); fail.KindOf(err) != fail.Busy {
+		left = gitbridge.LeftOut{}
+		if done, err = refresh(ctx, c, dir, store, req, show, left.Add); fail.KindOf(err) != fail.Busy {
 			break
 		}
 	}

@@ -169,7 +169,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 
 // Serve calls fn while a daemon serves a store. It starts one if there is none.
 func Serve(ctx context.Context, store string, s daemon.Starter, fn func() error) error {
-	c := Config{Store: store, Mountpoint: daemon.RunMountpoint(store), UserNS: !mounts.Privileged()}
+	c := Config{Store: store, UserNS: !mounts.Privileged()}
 	joined, err := joinStore(ctx, &c, s)
 	if err != nil {
 		return err
@@ -253,8 +253,7 @@ const leaveTime = 30 * time.Second
 
 // joinStore joins the daemon that serves the store, and starts one if there is none.
 func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joined, err error) {
-	cfg := daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, Shared: true, Options: c.Options}
-	cfg.Options.NonEmpty = true // the workspace is in the place of a directory
+	cfg := daemon.Config{Store: c.Store, Mountpoint: daemon.RunMountpoint(c.Store), Shared: true, Options: c.Options}
 	if c.UserNS {
 		cfg.Groups = groups()
 	}

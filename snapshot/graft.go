@@ -67,6 +67,9 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	defer s.Hold(over.Base)()
 	r := editRecord{WS: w.rec.View}
 	if o.Image != nil {
+		if err := o.Image.Check(); err != nil {
+			return GraftResult{}, err
+		}
 		r.after = &afterEdit{CaptureOptions: CaptureOptions{Kind: KindImport, Message: "image " + o.Image.Ref, Image: o.Image}}
 	}
 	if o.Image != nil && o.Top {

@@ -2,10 +2,13 @@
 package info
 
 import (
+	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -83,6 +86,17 @@ type Image struct {
 	Env        []string `json:"env,omitempty" jsonschema:"as NAME=VALUE"`
 	User       string   `json:"user,omitempty" jsonschema:"USER or USER:GROUP, names or numbers"`
 	WorkingDir string   `json:"working_dir,omitempty"`
+}
+
+// maxImage is how many bytes an image has in the record of a snapshot.
+const maxImage = 1 << 20
+
+// Check refuses an image that a record has no room for.
+func (i *Image) Check() error {
+	if b, err := json.Marshal(i); err != nil || len(b) > maxImage {
+		return errors.Join(err, errs.New(errs.TooBig, "the configuration of image %.100s has %d bytes that a snapshot keeps, at most %d are possible", i.Ref, len(b), maxImage))
+	}
+	return nil
 }
 
 type Owner struct {

@@ -13,7 +13,7 @@ var (
 	// reads until it is opened again.
 	ErrFailed = errs.New(errs.Failed, "journal stopped after an I/O error")
 	// ErrTooLarge means that a payload exceeds MaxPayload.
-	ErrTooLarge = errors.New("record too large for the journal")
+	ErrTooLarge = errs.New(errs.TooBig, "record too large for the journal")
 	// ErrPosition means that a position is not, or no longer, in the journal.
 	ErrPosition = errors.New("position is not in the journal")
 )

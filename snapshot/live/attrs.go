@@ -200,9 +200,9 @@ func (f *Forest) ListXattr(id NodeID) ([]string, error) {
 	return names, nil
 }
 
-// maxXattrs bounds the bytes of all extended attributes of an inode, so that
+// MaxXattrs bounds the bytes of all extended attributes of an inode, so that
 // an inode stays small.
-const maxXattrs = 128 << 10
+const MaxXattrs = 128 << 10
 
 // SetXattr sets an extended attribute; flags are XATTR_CREATE or
 // XATTR_REPLACE. killSgid clears the set-group-ID bit, which setting an ACL
@@ -226,7 +226,7 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 		for _, x := range n.Xattrs {
 			total += len(x.Name) + len(x.Value)
 		}
-		if total > maxXattrs {
+		if total > MaxXattrs {
 			return ErrNoSpace
 		}
 		r := record{kind: recSetXattr, view: v.id, time: now(), ino: n.Ino, name: name, value: slices.Clone(value), kill: killSgid}

@@ -5,6 +5,7 @@ package policy
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"path"
 	"strings"
 
@@ -88,6 +89,9 @@ func Default() Policy {
 		Push:         Push{IntervalSeconds: 300, Only: PushAll},
 	}
 }
+
+// MaxBytes is the size of the greatest policy, as JSON. It is a part of a record of a workspace.
+const MaxBytes = 1 << 20
 
 // maxSeconds is what a time.Duration can represent, rounded down.
 const maxSeconds = 9_000_000_000
@@ -192,6 +196,9 @@ func (p *Policy) Check() error {
 		if k == "" || path.IsAbs(k) || path.Clean(k) != k || k == "." || k == ".." || strings.HasPrefix(k, "../") {
 			return refuse("restore_keeps has %q, which is not a path below the root", k)
 		}
+	}
+	if b, err := json.Marshal(p); err != nil || len(b) > MaxBytes {
+		return errors.Join(err, errs.New(errs.TooBig, "the policy has %d bytes, at most %d are possible: name fewer paths in restore_keeps", len(b), MaxBytes))
 	}
 	return p.Keep.check()
 }

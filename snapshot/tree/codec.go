@@ -2,7 +2,6 @@ package tree
 
 import (
 	"encoding/binary"
-	"math"
 	"math/bits"
 
 	"github.com/amberfs/amberfs/cas"
@@ -137,7 +136,7 @@ func decodeKids(d *wire.Decoder, m uint64, fan int, counts bool) []*page {
 		}
 		entries := 0
 		if counts {
-			if entries = int(d.Uint(math.MaxInt32)); entries == 0 {
+			if entries = int(d.Uint(maxEntries)); entries == 0 {
 				d.Fail("page with no entries")
 			}
 		}

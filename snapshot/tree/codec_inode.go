@@ -171,7 +171,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 // decodeDir reads where the entries of a directory are. Those that the record has are
 // read when they are asked for.
 func decodeDir(d *wire.Decoder, inRecord bool) *page {
-	n := int(d.Uint(math.MaxInt32))
+	n := int(d.Uint(maxEntries))
 	if n == 0 {
 		d.Fail("empty directory with a page")
 	}

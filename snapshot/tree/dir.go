@@ -2,6 +2,7 @@ package tree
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -23,6 +24,7 @@ const (
 	typeBits      = 4
 	maxCollisions = 1 << slotBits
 	firstCookie   = 16
+	maxEntries    = math.MaxInt32 // of a directory
 
 	// maxText is how many bytes the entries of a directory take at most that has no
 	// page: its inode's record has them. Most directories are that small, and a page
@@ -140,6 +142,9 @@ func (d *Dir) Remove(src *Source, epoch uint64, name string) error {
 // ErrDirFull if the name cannot be inserted. The directory must belong to an inode
 // that epoch owns.
 func (d *Dir) OwnEntry(src *Source, epoch uint64, name string) error {
+	if d.Len() >= maxEntries {
+		return ErrDirFull
+	}
 	hash := hashName(name)
 	pp := &d.root
 	for at := (pos{}); *pp != nil; at = at.towards(hash) {

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -303,4 +304,19 @@ func TestCompareDirs(t *testing.T) {
 			rt.Fatalf("%d names differ, want %d", len(got), len(want))
 		}
 	})
+}
+
+// TestDirectoryIsFull: a directory gets no more entries than can be read.
+func TestDirectoryIsFull(t *testing.T) {
+	src := NewSource(newCountingStore(), &sliceLog{}, 1<<20)
+	var d Dir
+	if err := d.Insert(src, 1, Dirent{"a", 2, 0}); err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[int]error{maxEntries - 1: nil, maxEntries: ErrDirFull} {
+		d.root.n = n
+		if err := d.OwnEntry(src, 1, "b"); !errors.Is(err, want) {
+			t.Errorf("with %d entries: %v", n, err)
+		}
+	}
 }

@@ -14,7 +14,9 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -110,6 +112,9 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 			"bring it in below a directory, or without that", gitbridge.ErrHostile, first)
 	}
 	p := path.Join(b.at.Dir, e.Path)
+	if n := metaSize(e.Meta); n > live.MaxXattrs {
+		return errs.New(errs.TooBig, "%s has %d bytes of extended attributes, at most %d are possible", e.Path, n, live.MaxXattrs)
+	}
 	if err := b.room(2*len(e.Path) + len(e.Target) + metaSize(e.Meta)); err != nil {
 		return err
 	}

@@ -14,8 +14,10 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -302,5 +304,18 @@ func TestStoreError(t *testing.T) {
 	}
 	if !errors.Is(err, errDisk) {
 		t.Errorf("error = %v", err)
+	}
+}
+
+// TestAttributesAreBounded: an inode gets no more bytes of attributes by an import than by
+// setxattr.
+func TestAttributesAreBounded(t *testing.T) {
+	s := store(t)
+	for n, want := range map[int]error{live.MaxXattrs: nil, live.MaxXattrs + 1: errs.TooBig} {
+		m := meta(unix.S_IFDIR | 0o755)
+		m.Xattrs = []tree.Xattr{{Name: "user.a", Value: make([]byte, n/2-6)}, {Name: "user.b", Value: make([]byte, n-n/2-6)}}
+		if err := builder(t, s).Add(gitbridge.Entry{Path: "d", Meta: m}); !errors.Is(err, want) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
 	}
 }

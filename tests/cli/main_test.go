@@ -118,6 +118,8 @@ func readLogs(t testscript.T, work string) {
 		t.Log(string(report))
 	}
 	logs, _ := filepath.Glob(filepath.Join(work, "*", "amberfs.log"))
+	ofRuns, _ := filepath.Glob(filepath.Join(work, ".local/state/amberfs/runs/*/amberfs.log"))
+	logs = append(logs, ofRuns...)
 	bad := len(races) > 0
 	for _, file := range logs {
 		log, _ := os.ReadFile(file)

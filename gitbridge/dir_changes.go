@@ -2,6 +2,7 @@ package gitbridge
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/gob"
 	"errors"
@@ -13,13 +14,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // ReadChanges feeds to sink what a directory has that a tree, which was read from it before,
 // has not: what is new or changed as in ReadDir, and a whiteout for what is gone. A file of
-// the same type, owner, permissions, size, modification and change time is not read.
+// the same type, owner, permissions, size and times of birth, modification and change is not read.
 func ReadChanges(ctx context.Context, dir string, src *tree.Source, before *tree.State, sink Sink, o DirOptions) error {
 	d := newDirReader(ctx, sink, o)
 	d.src, d.before = src, before
@@ -39,10 +41,21 @@ func changeTime(st *unix.Stat_t) int64 {
 	return at
 }
 
+// birthTime is when an open file was made, 0 if its file system does not know. Another file has
+// another one, even if its number was that of a file before.
+func birthTime(fd int) int64 {
+	var st unix.Statx_t
+	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return 0
+	}
+	t, _ := filetime.Of(st.Btime.Sec, int64(st.Btime.Nsec))
+	return t
+}
+
 // unchanged reports whether a file is as the tree has it.
-func unchanged(n *tree.Inode, st *unix.Stat_t) bool {
+func unchanged(n *tree.Inode, fd int, st *unix.Stat_t) bool {
 	return n.Mode == st.Mode && n.UID == st.Uid && n.GID == st.Gid && n.Mtime == timeOf(st.Mtim) && n.Ctime == timeOf(st.Ctim) &&
-		(!n.IsRegular() || n.Size() == st.Size)
+		(!n.IsRegular() || n.Size() == st.Size) && n.Btime == cmp.Or(birthTime(fd), n.Mtime)
 }
 
 // beforeIn returns what a directory of the tree has by a name, nil for nothing.

@@ -111,7 +111,7 @@ func (d *dirReader) root(dir string) error {
 			return err
 		}
 	}
-	if was == nil || !unchanged(was, &st) {
+	if was == nil || !unchanged(was, int(f.Fd()), &st) {
 		if err := d.add(e); err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 			return d.gitDir(at, l, was)
 		}
 	}
-	same := was != nil && unchanged(was, &st)
+	same := was != nil && unchanged(was, fd, &st)
 	if same && !isDir {
 		return nil
 	}
@@ -213,7 +213,7 @@ func timeOf(ts unix.Timespec) int64 {
 func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.File, err error) {
 	proc := "/proc/self/fd/" + strconv.Itoa(fd)
 	e = Entry{Path: at, Rdev: uint32(st.Rdev)}
-	e.Meta = d.own(Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: changeTime(st)})
+	e.Meta = d.own(Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: changeTime(st), Btime: birthTime(fd)})
 	if e.Xattrs, err = readXattrs(proc, d.buf[:]); err != nil {
 		return e, nil, err
 	}

@@ -20,6 +20,7 @@ type Meta struct {
 	Atime    int64 // nanoseconds since 1970
 	Mtime    int64
 	Ctime    int64        // of the last change, if the source has it
+	Btime    int64        // of birth, if the source has it
 	Xattrs   []tree.Xattr // sorted by name
 }
 

@@ -102,7 +102,7 @@ func (b *Builder) node(m gitbridge.Meta) *tree.Inode {
 
 func setMeta(n *tree.Inode, m gitbridge.Meta) {
 	n.Mode, n.UID, n.GID = m.Mode, m.UID, m.GID
-	n.Atime, n.Mtime, n.Ctime, n.Btime = m.Atime, m.Mtime, cmp.Or(m.Ctime, m.Mtime), m.Mtime
+	n.Atime, n.Mtime, n.Ctime, n.Btime = m.Atime, m.Mtime, cmp.Or(m.Ctime, m.Mtime), cmp.Or(m.Btime, m.Mtime)
 	n.Xattrs = m.Xattrs
 }
 

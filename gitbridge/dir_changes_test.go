@@ -1,0 +1,35 @@
+package gitbridge
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// TestUnchanged: another file with the same size, owner, permissions and times is read again.
+func TestUnchanged(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	born := birthTime(int(f.Fd()))
+	if born == 0 {
+		t.Skip("this file system has no times of birth")
+	}
+	n := &tree.Inode{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Mtime: timeOf(st.Mtim), Ctime: timeOf(st.Ctim), Btime: born}
+	if !unchanged(n, int(f.Fd()), &st) {
+		t.Error("the same file is read again")
+	}
+	if n.Btime--; unchanged(n, int(f.Fd()), &st) {
+		t.Error("another file is not read")
+	}
+}

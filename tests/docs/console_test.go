@@ -16,7 +16,7 @@ import (
 // pages. AMBERFS_UPDATE_DOCS=1 writes the output into the pages.
 func TestSessions(t *testing.T) {
 	for _, name := range []string{
-		"README.md", "docs/tutorials/first-undo.md", "docs/tutorials/agent.md", "docs/how-to/sandbox.md", "docs/how-to/runs.md",
+		"README.md", "docs/tutorials/first-undo.md", "docs/tutorials/agent.md", "docs/how-to/sandbox.md", "docs/how-to/runs.md", "docs/how-to/workspace.md",
 		"docs/how-to/parallel.md", "docs/how-to/who-changed-what.md", "docs/how-to/search.md", "docs/how-to/back-up.md", "docs/how-to/page.md",
 	} {
 		t.Run(filepath.Base(name), func(t *testing.T) {

@@ -242,6 +242,9 @@ func (q *Question) Summary() string {
 			parts = append(parts, gitText(q.ch.Source, g))
 		}
 	}
+	if len(parts) == 0 && q.leftOut > 0 && q.Empty() {
+		return english.Plural(q.leftOut, "path", "paths") + " that apply leaves out"
+	}
 	if len(parts) == 0 {
 		return english.Plural(len(q.groups)+len(q.dirs), "path", "paths")
 	}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -119,6 +120,9 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	if c.Plain {
 		s(daemon.Message{Note: "this system forbids namespaces to ordinary users, so the command runs at another path: " + c.dir() +
 			"\n\tabsolute paths to " + c.Mountpoint + " lead to the original"})
+	}
+	if c.UserNS && !c.Plain && ofOthers(c.Mountpoint) {
+		s(daemon.Message{Note: "files of other users and groups appear as yours here, with the access that you have: chgrp to another group, and ACL entries for others, fail"})
 	}
 	if c.InPlace {
 		used, err := service.Join(ctx, c.Store, "", c.Fork)
@@ -296,6 +300,16 @@ func groups() []uint {
 		all = append(all, uint(g))
 	}
 	return all
+}
+
+// ofOthers reports whether a directory or what is directly in it belongs to other users or groups.
+func ofOthers(dir string) bool {
+	other := func(path string) bool {
+		var st unix.Stat_t
+		return unix.Lstat(path, &st) == nil && (int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid())
+	}
+	names, _ := os.ReadDir(dir) // what cannot be read is not in the run
+	return other(dir) || slices.ContainsFunc(names, func(e os.DirEntry) bool { return other(filepath.Join(dir, e.Name())) })
 }
 
 // attach puts a copy of the daemon's mount in the place where this run wants it.

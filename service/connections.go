@@ -17,10 +17,10 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 const (
@@ -181,8 +181,8 @@ type Connection struct {
 }
 
 // Connect is snapshot.Options.Connect, for as long as the store is opened.
-func (c *Connection) Connect(ctx context.Context) func(snapshot.Connecting) (elsewhere.Place, *snapshot.Start, error) {
-	return func(to snapshot.Connecting) (elsewhere.Place, *snapshot.Start, error) {
+func (c *Connection) Connect(ctx context.Context) func(snapshot.Connecting) (tree.Elsewhere, *snapshot.Start, error) {
+	return func(to snapshot.Connecting) (tree.Elsewhere, *snapshot.Start, error) {
 		k, err := known.Open(to.Dir, known.Options{FS: to.Disk, Logger: c.Log, Timeout: c.Timeout})
 		if err != nil {
 			return nil, nil, err

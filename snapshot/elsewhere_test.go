@@ -12,7 +12,6 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -102,7 +101,7 @@ func (p *place) push(t *testing.T, w *snapshot.Workspace, name string) snapshot.
 
 func openWith(t *testing.T, dir string, p *place, start *snapshot.Start) *snapshot.Store {
 	t.Helper()
-	s, err := snapshot.Open(dir, snapshot.Options{Connect: func(c snapshot.Connecting) (elsewhere.Place, *snapshot.Start, error) {
+	s, err := snapshot.Open(dir, snapshot.Options{Connect: func(c snapshot.Connecting) (tree.Elsewhere, *snapshot.Start, error) {
 		if c.First != (start != nil || p.fresh) {
 			t.Errorf("it is the first time: %v", c.First)
 		}
@@ -214,7 +213,7 @@ func TestStartRefused(t *testing.T) {
 	} {
 		bad := info
 		spoil(&bad)
-		_, err := snapshot.Open(t.TempDir(), snapshot.Options{Connect: func(c snapshot.Connecting) (elsewhere.Place, *snapshot.Start, error) {
+		_, err := snapshot.Open(t.TempDir(), snapshot.Options{Connect: func(c snapshot.Connecting) (tree.Elsewhere, *snapshot.Start, error) {
 			return p, startOf(t, bad), nil
 		}})
 		if !errors.Is(err, errs.Invalid) && !errors.Is(err, errs.NameTooLong) {

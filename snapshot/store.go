@@ -13,14 +13,13 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/loops"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/collection"
-	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/loops"
 	"github.com/amberfs/amberfs/snapshot/pace"
 	"github.com/amberfs/amberfs/snapshot/retention"
 	"github.com/amberfs/amberfs/snapshot/room"
@@ -69,7 +68,7 @@ type Options struct {
 	// Connect, if there is one, is called once the store is locked, before anything is
 	// loaded. It returns what the store reads from elsewhere, and the snapshot that a store
 	// in which nothing is yet begins with, or nil.
-	Connect func(Connecting) (elsewhere.Place, *Start, error)
+	Connect func(Connecting) (tree.Elsewhere, *Start, error)
 }
 
 // A Store is an open store. Its methods may be called from many goroutines.
@@ -95,7 +94,7 @@ type core struct {
 	opt     Options
 	logger  *slog.Logger
 	cas     *cas.Store
-	objects elsewhere.Objects
+	objects tree.Objects
 	log     *journal.Journal
 	src     *tree.Source
 	forest  *live.Forest
@@ -208,7 +207,7 @@ func (s opening) open() error {
 	}
 	s.objects.Store = s.cas
 	if s.opt.Connect != nil {
-		if s.objects.Place, s.start, err = s.opt.Connect(Connecting{s.opt.FS, s.dir, at.First}); err != nil {
+		if s.objects.Elsewhere, s.start, err = s.opt.Connect(Connecting{s.opt.FS, s.dir, at.First}); err != nil {
 			return err
 		}
 	}
@@ -222,7 +221,7 @@ func (s opening) open() error {
 	if err := s.recover(at); err != nil {
 		return fmt.Errorf("recovering: %w", err)
 	}
-	if s.objects.Place != nil {
+	if s.objects.Elsewhere != nil {
 		s.forest.SetSource(s.src.With(s.objects.Near()))
 	}
 	s.room.Stored.Store(s.cas.Stats().Stored)

@@ -7,5 +7,5 @@
 // trust`. See trust.go.
 //
 // A Registry is also what a store reads objects from that it does not have itself
-// (elsewhere.Place): those of the snapshots that it was mounted from.
+// (tree.Elsewhere): those of the snapshots that it was mounted from.
 package known

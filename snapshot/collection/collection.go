@@ -12,9 +12,8 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
-	"github.com/amberfs/amberfs/snapshot/elsewhere"
+	"github.com/amberfs/amberfs/internal/loops"
 	"github.com/amberfs/amberfs/snapshot/info"
-	"github.com/amberfs/amberfs/snapshot/loops"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -36,7 +35,7 @@ const rounds = 3
 
 // Parts are what a Collector uses of the store. Objects and Source may be set later.
 type Parts struct {
-	Objects     elsewhere.Objects
+	Objects     tree.Objects
 	Source      *tree.Source
 	Stored      *atomic.Int64 // bytes of packs
 	Incomplete  *atomic.Bool  // objects are missing

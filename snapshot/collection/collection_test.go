@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/amberfs/amberfs/snapshot/loops"
+	"github.com/amberfs/amberfs/internal/loops"
 )
 
 func TestWhenAGCIsDue(t *testing.T) {

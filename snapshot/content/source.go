@@ -6,7 +6,6 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/snapshot/internal/lru"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
@@ -31,7 +30,7 @@ type Log interface {
 type Source struct {
 	objects ObjectStore
 	log     Log
-	cache   *lru.Cache[cached]
+	cache   *Cache[cached]
 	loading singleflight.Group // chunks, by hash
 }
 
@@ -45,7 +44,7 @@ type cached struct {
 
 // NewSource returns a source whose cache holds about cacheBytes bytes.
 func NewSource(o ObjectStore, l Log, cacheBytes int64) *Source {
-	return &Source{objects: o, log: l, cache: lru.New[cached](cacheBytes)}
+	return &Source{objects: o, log: l, cache: NewCache[cached](cacheBytes)}
 }
 
 // With returns a source with the same cache that reads what is not there from other

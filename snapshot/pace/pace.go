@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/loops"
 	"github.com/amberfs/amberfs/snapshot/content"
-	"github.com/amberfs/amberfs/snapshot/loops"
 )
 
 const (

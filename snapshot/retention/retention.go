@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/amberfs/amberfs/internal/loops"
 	"github.com/amberfs/amberfs/snapshot/info"
-	"github.com/amberfs/amberfs/snapshot/loops"
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 

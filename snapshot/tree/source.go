@@ -6,7 +6,6 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/content"
-	"github.com/amberfs/amberfs/snapshot/internal/lru"
 )
 
 // Source is where states load from whatever is not in memory. It caches what it
@@ -14,9 +13,9 @@ import (
 type Source struct {
 	Files   *content.Source // the bytes of files
 	objects content.ObjectStore
-	pages   *lru.Cache[*body]  // decoded pages of tables and directories
-	inodes  *lru.Cache[*Inode] // decoded long records
-	copied  *atomic.Int64      // see Counting
+	pages   *content.Cache[*body]  // decoded pages of tables and directories
+	inodes  *content.Cache[*Inode] // decoded long records
+	copied  *atomic.Int64          // see Counting
 }
 
 // longBytes is room for one inode with the most names that there can be.
@@ -28,8 +27,8 @@ func NewSource(o content.ObjectStore, l content.Log, cacheBytes int64) *Source {
 	return &Source{
 		Files:   content.NewSource(o, l, cacheBytes/2),
 		objects: o,
-		pages:   lru.New[*body](cacheBytes / 2),
-		inodes:  lru.New[*Inode](longBytes),
+		pages:   content.NewCache[*body](cacheBytes / 2),
+		inodes:  content.NewCache[*Inode](longBytes),
 		copied:  new(atomic.Int64),
 	}
 }

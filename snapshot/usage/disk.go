@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -76,7 +75,7 @@ func (h Holding) order() uint64 {
 
 // Count counts the objects that only one owner has. The states are all that the store
 // has. It takes about 100 bytes of memory for each object.
-func Count(ctx context.Context, objects elsewhere.Objects, src *tree.Source, incomplete bool, kept []Holding) (*Disk, error) {
+func Count(ctx context.Context, objects tree.Objects, src *tree.Source, incomplete bool, kept []Holding) (*Disk, error) {
 	slices.SortStableFunc(kept, func(a, b Holding) int { return cmp.Compare(a.order(), b.order()) })
 	has := make(map[cas.Hash]*Owner)
 	var by *Owner

@@ -9,7 +9,6 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -63,7 +62,7 @@ func (r *Report) Affect(more ...Affected) {
 }
 
 type Store struct {
-	Objects elsewhere.Objects
+	Objects tree.Objects
 	Log     *journal.Journal
 	Source  *tree.Source
 }

@@ -1,4 +1,4 @@
-package lru
+package content
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestLRU(t *testing.T) {
-	c := New[int](100)
+	c := NewCache[int](100)
 	key := func(i int) cas.Hash { return cas.Hash{byte(i)} }
 	for i := range 20 {
 		c.Put(key(i), i, 10)

@@ -1,5 +1,4 @@
-// Package lru is a cache of what was loaded by its hash.
-package lru
+package content
 
 import (
 	"container/list"
@@ -13,19 +12,19 @@ import (
 type Cache[V any] struct {
 	mu    sync.Mutex
 	items map[cas.Hash]*list.Element
-	order *list.List // of *item[V], the newest first
+	order *list.List // of *cacheItem[V], the newest first
 	bytes int64
 	limit int64
 }
 
-type item[V any] struct {
+type cacheItem[V any] struct {
 	hash  cas.Hash
 	bytes int64
 	value V
 }
 
-// New returns an empty cache for values that weigh up to limit bytes together.
-func New[V any](limit int64) *Cache[V] {
+// NewCache returns an empty cache for values that weigh up to limit bytes together.
+func NewCache[V any](limit int64) *Cache[V] {
 	return &Cache[V]{items: make(map[cas.Hash]*list.Element), order: list.New(), limit: limit}
 }
 
@@ -38,7 +37,7 @@ func (c *Cache[V]) Get(h cas.Hash) (v V, ok bool) {
 		return v, false
 	}
 	c.order.MoveToFront(e)
-	return e.Value.(*item[V]).value, true
+	return e.Value.(*cacheItem[V]).value, true
 }
 
 // Put keeps v, which weighs the given number of bytes, unless that is more than all
@@ -49,10 +48,10 @@ func (c *Cache[V]) Put(h cas.Hash, v V, bytes int64) {
 	if c.items[h] != nil || bytes > c.limit {
 		return
 	}
-	c.items[h] = c.order.PushFront(&item[V]{h, bytes, v})
+	c.items[h] = c.order.PushFront(&cacheItem[V]{h, bytes, v})
 	c.bytes += bytes
 	for c.bytes > c.limit {
-		old := c.order.Remove(c.order.Back()).(*item[V])
+		old := c.order.Remove(c.order.Back()).(*cacheItem[V])
 		delete(c.items, old.hash)
 		c.bytes -= old.bytes
 	}

@@ -1,17 +1,14 @@
-// Package elsewhere has the objects of a store together with those that it need not have:
-// those of snapshots on a remote.
-package elsewhere
+package tree
 
 import (
 	"errors"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/content"
-	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Place has objects that the store need not have.
-type Place interface {
+// An Elsewhere has objects that the store need not have.
+type Elsewhere interface {
 	// Any reports whether there is anything.
 	Any() bool
 	// Has reports whether it has an object, and with it all that is below. It may
@@ -24,22 +21,22 @@ type Place interface {
 	Near(h cas.Hash, dst []byte) ([]byte, error)
 }
 
-// Objects reads from a place what the store does not have. Nothing that is read so is
-// put into the store: caching is the place's business, and what is sealed in the store on
-// top of it is complete without.
+// Objects are those of a store together with those that it need not have: those of
+// snapshots on a remote. Nothing that is read elsewhere is put into the store: caching is
+// the business of that place, and what is sealed in the store is complete without.
 type Objects struct {
 	*cas.Store
-	Place Place // nil: none
+	Elsewhere Elsewhere // nil if there is nothing elsewhere
 }
 
 // Get waits for what is elsewhere.
 func (o Objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	return o.get(h, dst, func() ([]byte, error) { return o.Place.Get(h, dst) })
+	return o.get(h, dst, func() ([]byte, error) { return o.Elsewhere.Get(h, dst) })
 }
 
 func (o Objects) get(h cas.Hash, dst []byte, elsewhere func() ([]byte, error)) ([]byte, error) {
 	b, err := o.Store.Get(h, dst)
-	if o.Place != nil && errors.Is(err, cas.ErrNotFound) {
+	if o.Elsewhere != nil && errors.Is(err, cas.ErrNotFound) {
 		b, err = elsewhere()
 	}
 	return b, err
@@ -51,27 +48,27 @@ func (o Objects) Near() content.ObjectStore { return near{o} }
 type near struct{ Objects }
 
 func (o near) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	return o.get(h, dst, func() ([]byte, error) { return o.Place.Near(h, dst) })
+	return o.get(h, dst, func() ([]byte, error) { return o.Elsewhere.Near(h, dst) })
 }
 
 // Exists reports whether an object is in the store or elsewhere.
 func (o Objects) Exists(h cas.Hash) (bool, error) {
-	if here, err := o.Has(h); here || err != nil || o.Place == nil {
+	if here, err := o.Has(h); here || err != nil || o.Elsewhere == nil {
 		return here, err
 	}
-	return o.Place.Has(h)
+	return o.Elsewhere.Has(h)
 }
 
 // Here is keep for the objects that can be in the store: what is below one that is only
 // elsewhere is only there too, since what is sealed here goes into the store with all its
 // parents. An error is left to keep to find again.
 func (o Objects) Here(keep func(cas.Hash) bool) func(cas.Hash) bool {
-	if o.Place == nil || !o.Place.Any() {
+	if o.Elsewhere == nil || !o.Elsewhere.Any() {
 		return keep
 	}
 	return func(h cas.Hash) bool {
 		if here, err := o.Has(h); !here && err == nil {
-			if only, err := o.Place.Has(h); only && err == nil {
+			if only, err := o.Elsewhere.Has(h); only && err == nil {
 				return false
 			}
 		}
@@ -82,17 +79,17 @@ func (o Objects) Here(keep func(cas.Hash) bool) func(cas.Hash) bool {
 // Pushed loads a state that was made elsewhere, and finds the highest number of its
 // inodes: those made here are above it. It puts the pages with the root into the store, so
 // that mounting needs no network.
-func (o Objects) Pushed(src *tree.Source, id cas.Hash) (st *tree.State, highest uint64, err error) {
-	if st, err = tree.Load(src, id); err == nil {
+func (o Objects) Pushed(src *Source, id cas.Hash) (st *State, highest uint64, err error) {
+	if st, err = Load(src, id); err == nil {
 		highest, err = st.Highest(src)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	copying := tree.NewSource(copied{o}, nil, 1<<20)
-	again, err := tree.Load(copying, id)
+	copying := NewSource(copied{o}, nil, 1<<20)
+	again, err := Load(copying, id)
 	if err == nil {
-		_, err = again.Get(copying, tree.RootIno)
+		_, err = again.Get(copying, RootIno)
 	}
 	return st, highest, err
 }

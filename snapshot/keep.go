@@ -9,12 +9,11 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
-	"github.com/amberfs/amberfs/snapshot/retention"
 )
 
 // toKeep looks at one workspace after the other. Before, it reports the snapshots that were
 // taken between two actors, with the lock held.
-func (c *catalogue) toKeep() iter.Seq[retention.Workspace] {
+func (c *catalogue) toKeep() iter.Seq[policy.Workspace] {
 	var captured []Event
 	var all []*Workspace
 	c.alter(func(*live.Tx) {
@@ -24,12 +23,12 @@ func (c *catalogue) toKeep() iter.Seq[retention.Workspace] {
 	for _, e := range captured {
 		c.event(e, live.Caller{})
 	}
-	return func(yield func(retention.Workspace) bool) {
+	return func(yield func(policy.Workspace) bool) {
 		for _, w := range all {
-			var out retention.Workspace
+			var out policy.Workspace
 			c.look(func(tx *live.Tx) {
 				n := tx.Changed(w.rec.View)
-				out = retention.Workspace{
+				out = policy.Workspace{
 					View: w.rec.View, Name: w.rec.Name, Policy: w.rec.Policy, Undo: w.rec.Undo, Changes: n, Changed: n != w.at,
 					Newest: w.Snapshots().Newest(), Remove: w.Snapshots().removeOld, EndForks: w.Forks().expire,
 					Capture: func() error {
@@ -45,7 +44,7 @@ func (c *catalogue) toKeep() iter.Seq[retention.Workspace] {
 	}
 }
 
-// removeOld removes snapshots that the policy does not keep, see retention.Workspace.
+// removeOld removes snapshots that the policy does not keep, see policy.Workspace.
 func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time) error {
 	s, w := ss.w.store, ss.w
 	var names []string

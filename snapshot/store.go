@@ -21,7 +21,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/pace"
-	"github.com/amberfs/amberfs/snapshot/retention"
+	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/room"
 	"github.com/amberfs/amberfs/snapshot/sealing"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -82,7 +82,7 @@ type Store struct {
 	gc    collection.Collector
 	room  room.Room
 	meter meter
-	keep  retention.Keeper
+	keep  policy.Keeper
 
 	created bool // by this opening
 	closed  atomic.Bool
@@ -124,7 +124,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	}}
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, &s.ckpt, o.Quiet
 	s.meter = meter{core: c}
-	s.keep = retention.Keeper{
+	s.keep = policy.Keeper{
 		Workspaces: c.cat.toKeep, Now: o.Now, Elapsed: o.Elapsed, Appended: s.Changed, Signal: loops.NewWake(), Loops: &c.loops, Logger: c.logger,
 	}
 	c.actors = actors.NewRegistry(c.within, c.forkName)

@@ -1,5 +1,6 @@
 // Package policy has what a workspace keeps for how long, and its limits: the JSON
-// document that users read and write, and the rules that select snapshots.
+// document that users read and write, the rules that select snapshots, and the keeper that
+// takes snapshots automatically and removes those that no rule keeps.
 package policy
 
 import (

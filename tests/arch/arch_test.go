@@ -152,10 +152,10 @@ func TestLayersOfSnapshot(t *testing.T) {
 		"snapshot/live":    {"snapshot"},
 
 		// Parts of the store: they know neither each other nor the store.
-		"snapshot/history":    {"snapshot/collection", "snapshot/retention", "snapshot/sealing", "snapshot"},
-		"snapshot/collection": {"snapshot/history", "snapshot/retention", "snapshot/sealing", "snapshot"},
-		"snapshot/retention":  {"snapshot/collection", "snapshot/history", "snapshot/sealing", "snapshot"},
-		"snapshot/sealing":    {"snapshot/collection", "snapshot/retention", "snapshot"},
+		"snapshot/history":    {"snapshot/collection", "snapshot/sealing", "snapshot"},
+		"snapshot/collection": {"snapshot/history", "snapshot/policy", "snapshot/sealing", "snapshot"},
+		"snapshot/policy":     {"snapshot/collection", "snapshot/history", "snapshot/sealing", "snapshot"},
+		"snapshot/sealing":    {"snapshot/collection", "snapshot/policy", "snapshot"},
 	}
 	found := map[string]bool{}
 	for _, s := range sources(t) {

@@ -1,6 +1,4 @@
-// Package retention takes snapshots automatically, and removes those that the policies of
-// the workspaces do not keep.
-package retention
+package policy
 
 import (
 	"iter"
@@ -10,7 +8,6 @@ import (
 
 	"github.com/amberfs/amberfs/internal/loops"
 	"github.com/amberfs/amberfs/snapshot/info"
-	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 const (
@@ -36,7 +33,7 @@ const (
 type Workspace struct {
 	View    uint32
 	Name    string
-	Policy  policy.Policy
+	Policy  Policy
 	Undo    uint32 // view of the snapshot
 	Changes uint64 // live.Tx.Changed
 	Changed bool   // since the last snapshot
@@ -44,7 +41,7 @@ type Workspace struct {
 	// Capture takes a snapshot.
 	Capture func() error
 	// Remove removes those of some snapshots for which what a look found still holds.
-	Remove func(rules policy.Policy, snapshots []uint32, now time.Time) error
+	Remove func(rules Policy, snapshots []uint32, now time.Time) error
 	// EndForks ends the forks whose time is over. It returns when that of another one is, or
 	// next if that is earlier.
 	EndForks func(now, next time.Time) (time.Time, error)
@@ -203,7 +200,7 @@ func (k *Keeper) cull(w Workspace, now time.Time) time.Time {
 func (w *Workspace) over(now time.Time) (gone []uint32, due time.Time) {
 	due = now.Add(longestSleep)
 	rules := w.Policy.Keep.Rules()
-	selections := make(map[string]*policy.Selection)
+	selections := make(map[string]*Selection)
 	for kind, rule := range rules {
 		selections[kind] = rule.Select(now)
 	}

@@ -1,4 +1,4 @@
-package retention
+package policy
 
 import (
 	"iter"
@@ -8,10 +8,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/info"
-	"github.com/amberfs/amberfs/snapshot/policy"
 )
-
-const day = 24 * time.Hour
 
 // history is a workspace in which snapshots come and go.
 type history struct {
@@ -24,14 +21,14 @@ type history struct {
 
 func newHistory() *history {
 	h := &history{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	p := policy.Default()
+	p := Default()
 	p.IntervalSeconds = 0
 	h.keeper = &Keeper{
 		Now: func() time.Time { return h.now }, Elapsed: func() time.Duration { return h.elapsed }, Logger: slog.New(slog.DiscardHandler),
 		Workspaces: func() iter.Seq[Workspace] {
 			return slices.Values([]Workspace{{
 				View: 1, Name: "main", Policy: p, Newest: slices.Values(slices.Clone(h.all)),
-				Remove: func(_ policy.Policy, gone []uint32, _ time.Time) error {
+				Remove: func(_ Policy, gone []uint32, _ time.Time) error {
 					h.all = slices.DeleteFunc(h.all, func(i info.Info) bool { return slices.Contains(gone, i.View) })
 					return nil
 				},

@@ -5,7 +5,6 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -18,29 +17,29 @@ const (
 )
 
 // presentChanges are those since the newest snapshot. The lock is held.
-func (ss Snapshots) presentChanges(tx *live.Tx) interval.Changes {
+func (ss Snapshots) presentChanges(tx *live.Tx) actors.Changes {
 	c := ss.w.early
-	c.Take(interval.Of(tx.Actors(ss.w.rec.View)))
+	c.Take(actors.ChangesOf(tx.Actors(ss.w.rec.View)))
 	return c
 }
 
 // presentActors are those that changed anything since the newest snapshot. The lock is
 // held at least for reading.
 func (ss Snapshots) presentActors(tx *live.Tx) []string {
-	return interval.JoinNames(ss.w.early.Names, tx.ActorNames(ss.w.rec.View))
+	return actors.JoinNames(ss.w.early.Names, tx.ActorNames(ss.w.rec.View))
 }
 
 // endInterval returns the changes since the newest snapshot, for the next one. The lock is
 // held.
-func (ss Snapshots) endInterval(tx *live.Tx) interval.Changes {
+func (ss Snapshots) endInterval(tx *live.Tx) actors.Changes {
 	c := ss.w.early
-	c.Take(interval.Of(tx.NextInterval(ss.w.rec.View)))
-	ss.w.early = interval.Changes{}
+	c.Take(actors.ChangesOf(tx.NextInterval(ss.w.rec.View)))
+	ss.w.early = actors.Changes{}
 	return c
 }
 
 // allChanges are those since the workspace began. The lock is held.
-func (ss Snapshots) allChanges(tx *live.Tx) interval.Changes {
+func (ss Snapshots) allChanges(tx *live.Tx) actors.Changes {
 	c := ss.presentChanges(tx)
 	for _, sn := range ss.w.snaps.All() {
 		if sn.Past() {
@@ -50,7 +49,7 @@ func (ss Snapshots) allChanges(tx *live.Tx) interval.Changes {
 	return c
 }
 
-func (s *core) union(c interval.Changes) *actors.Set { return c.Union(s.objects, s.logger) }
+func (s *core) union(c actors.Changes) *actors.Set { return c.Union(s.objects, s.logger) }
 
 // passOn gives the changes of snapshots that are to be removed to the next newer one of
 // their workspace, or to the present. The lock is held.
@@ -58,7 +57,7 @@ func (c *catalogue) passOn(tx *live.Tx, gone []*snap) {
 	for w, gone := range c.byWorkspace(gone) {
 		present, heirs := w.snaps.PassOn(gone)
 		for _, p := range present {
-			w.early.Take(interval.Changes{Names: p.Names, Stored: p.Stored})
+			w.early.Take(actors.Changes{Names: p.Names, Stored: p.Stored})
 			tx.ReturnActors(w.rec.View, p.Sets)
 		}
 		for _, sn := range heirs {
@@ -70,7 +69,7 @@ func (c *catalogue) passOn(tx *live.Tx, gone []*snap) {
 // storeChanges writes the sets of a snapshot as one object, and joins objects if there are
 // many. The caller is in gc.Puts.
 func (s *core) storeChanges(sn *snap) error {
-	var was interval.Changes
+	var was actors.Changes
 	s.look(func(*live.Tx) { was = sn.Changes })
 	if len(was.Sets) == 0 && len(was.Stored) <= maxStored {
 		return nil
@@ -78,7 +77,7 @@ func (s *core) storeChanges(sn *snap) error {
 	if len(was.Stored) <= maxStored {
 		was.Stored = nil
 	}
-	h, err := interval.Put(s.cas, s.union(was))
+	h, err := actors.PutSet(s.cas, s.union(was))
 	if err != nil {
 		return err
 	}
@@ -122,15 +121,15 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 			return err
 		}
 		set := actors.Union(w.actors...)
-		h, err := interval.Put(p.cas, set)
+		h, err := actors.PutSet(p.cas, set)
 		if err != nil {
 			return err
 		}
 		if h.IsZero() {
 			continue
 		}
-		stored := interval.Changes{Names: set.Actors(), Stored: []cas.Hash{h}}
-		all := interval.Changes{Names: w.record.Actors, Stored: w.record.ActorSets}
+		stored := actors.Changes{Names: set.Actors(), Stored: []cas.Hash{h}}
+		all := actors.Changes{Names: w.record.Actors, Stored: w.record.ActorSets}
 		all.Take(stored)
 		w.record.Actors, w.record.ActorSets = all.Names, all.Stored
 		p.alter(func(tx *live.Tx) {
@@ -151,7 +150,7 @@ func (p *checkpointer) joinStored(view uint32, w *frozen) error {
 	if len(was) <= maxStored {
 		return nil
 	}
-	h, err := interval.Put(p.cas, p.union(interval.Changes{Stored: was}))
+	h, err := actors.PutSet(p.cas, p.union(actors.Changes{Stored: was}))
 	if err != nil {
 		return err
 	}
@@ -173,7 +172,7 @@ func (ss Snapshots) rejoin(tx *live.Tx) {
 	if n < 0 {
 		return
 	}
-	if set := ss.w.store.union(interval.Changes{Stored: early.Stored[n:]}); set.Size() <= maxKept {
+	if set := ss.w.store.union(actors.Changes{Stored: early.Stored[n:]}); set.Size() <= maxKept {
 		early.Stored = early.Stored[:n]
 		tx.ReturnActors(ss.w.rec.View, []*actors.Set{set})
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/history"
-	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -249,5 +249,5 @@ func (r *bookmarkRecord) apply(c *catalogue, tx *live.Tx) error {
 		c.remove(old)
 	}
 	w.rec.Before = r.View
-	return c.keepState(tx, r.storedSnapshot, w.freeze(tx), interval.Changes{})
+	return c.keepState(tx, r.storedSnapshot, w.freeze(tx), actors.Changes{})
 }

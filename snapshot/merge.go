@@ -11,7 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/interval"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/steps"
@@ -83,7 +83,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 	defer e.End()
 	defer s.Importing()() // merged files
 	var base, theirs *tree.State
-	var changed interval.Changes
+	var changed actors.Changes
 	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
 		sn, ok := s.cat.snaps[f.rec.Base]
 		if !ok {
@@ -98,7 +98,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 	}); err != nil {
 		return out, err
 	}
-	in := interval.States{Source: s.src, Before: base, After: theirs, Set: s.union(changed)}
+	in := steps.States{Source: s.src, Before: base, After: theirs, Set: s.union(changed)}
 	g := live.Graft{Source: theirs, View: f.rec.View, By: in.ActorsOf}
 	p, c, err := fs.w.plan(ctx, e, base, g, o, rule)
 	if err != nil {

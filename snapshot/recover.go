@@ -10,8 +10,8 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/history"
-	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -116,11 +116,11 @@ func (c *catalogue) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r store
 	r.WS = w.rec.View
 	r.Files, r.Bytes = st.Inodes-1, st.Bytes
 	w.rec.Base = r.View
-	return c.keepState(tx, r, st, interval.Changes{})
+	return c.keepState(tx, r, st, actors.Changes{})
 }
 
 // keepState makes a frozen state a snapshot of the catalogue.
-func (c *catalogue) keepState(tx *live.Tx, r storedSnapshot, st *tree.State, changes interval.Changes) error {
+func (c *catalogue) keepState(tx *live.Tx, r storedSnapshot, st *tree.State, changes actors.Changes) error {
 	tx.UseView(r.View)
 	sn, err := r.Load()
 	if err != nil {

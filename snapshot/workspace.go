@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/history"
-	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -26,13 +26,13 @@ type Workspace struct {
 	changes  uint64              // see Changes
 	usage    usage.Fork          // of a fork of main
 	sealing  *semaphore.Weighted // one seal at a time of main, or of a fork of main
-	early    interval.Changes    // of the present interval, from before the last checkpoint
+	early    actors.Changes      // of the present interval, from before the last checkpoint
 	restored []restored          // of the snapshots that were restored last, oldest first
 }
 
 func (c *catalogue) newWorkspace(r history.WorkspaceRecord) *Workspace {
 	w := &Workspace{store: c.Store, rec: r, forks: make(map[string]*Workspace), sealing: semaphore.NewWeighted(1)}
-	w.early = interval.Changes{Names: r.Actors, Stored: r.ActorSets}
+	w.early = actors.Changes{Names: r.Actors, Stored: r.ActorSets}
 	w.usage.Exports.Store(r.Exports)
 	return w
 }

@@ -11,7 +11,7 @@ const (
 	// blockInodes is how many inodes have their bits in one mark. Files that are created
 	// one after the other have numbers in a row, so a hundred thousand take 100 KiB.
 	blockInodes = 64
-	// maxNames bounds the actors of a set. Those beyond are Unknown.
+	// maxNames bounds the actors of a set, and of a list. Those beyond are Unknown.
 	maxNames = 1024
 )
 

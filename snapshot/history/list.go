@@ -11,8 +11,8 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
-	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -41,7 +41,7 @@ type Snapshot struct {
 	// Text is how many bytes its message and labels have, 0 if not counted yet.
 	Text int64
 	// Changes are those since the snapshot before.
-	Changes interval.Changes
+	Changes actors.Changes
 }
 
 func (s *Snapshot) Record() Record {
@@ -165,7 +165,7 @@ func (l *List) Remove(gone []*Snapshot) {
 
 // PassOn gives the changes of snapshots that are to be removed to the next newer one, each,
 // or to the present. It returns what the present gets, and the others that got any.
-func (l *List) PassOn(gone []*Snapshot) (present []interval.Changes, heirs []*Snapshot) {
+func (l *List) PassOn(gone []*Snapshot) (present []actors.Changes, heirs []*Snapshot) {
 	going := make(map[*Snapshot]bool, len(gone))
 	for _, s := range gone {
 		going[s] = s.Past()

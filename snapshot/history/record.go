@@ -9,8 +9,8 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
-	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
@@ -94,7 +94,7 @@ func (r *Record) Seen() info.Info {
 
 // Load makes the snapshot that a record describes, without its state.
 func (r *Record) Load() (*Snapshot, error) {
-	s := &Snapshot{Info: r.Seen(), WS: r.WS, Dir: r.Dir, Undoes: r.Undoes, Done: make(chan struct{}), Changes: interval.Changes{Names: r.Actors, Stored: r.ActorSets}}
+	s := &Snapshot{Info: r.Seen(), WS: r.WS, Dir: r.Dir, Undoes: r.Undoes, Done: make(chan struct{}), Changes: actors.Changes{Names: r.Actors, Stored: r.ActorSets}}
 	if !s.Sealed {
 		return s, nil
 	}

@@ -1,5 +1,5 @@
 // Package steps lists what has to change in one tree to make it like another, for
-// restores and merges.
+// restores and merges, and finds which actors changed each path between two trees.
 package steps
 
 import (

@@ -1,11 +1,10 @@
-package interval
+package actors
 
 import (
 	"log/slog"
 	"slices"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
@@ -14,11 +13,11 @@ import (
 type Changes struct {
 	Names  []string // of the actors, in order
 	Stored []cas.Hash
-	Sets   []*actors.Set
+	Sets   []*Set
 }
 
-// Of returns changes that are in memory.
-func Of(sets []*actors.Set) Changes {
+// ChangesOf returns changes that are in memory.
+func ChangesOf(sets []*Set) Changes {
 	c := Changes{Sets: sets}
 	for _, s := range sets {
 		c.Names = JoinNames(c.Names, s.Actors())
@@ -36,11 +35,8 @@ func (c *Changes) Take(o Changes) {
 	c.Sets = append(slices.Clip(c.Sets), o.Sets...)
 }
 
-// maxNames is how many names a list has at most, beside Unknown, which stands for the rest: it
-// is in records of the catalogue.
-const maxNames = 1024
-
-// JoinNames returns all names, in order.
+// JoinNames returns all names, in order. The list is in records of the catalogue: what is
+// beyond maxNames is Unknown.
 func JoinNames(a, b []string) []string {
 	if len(b) == 0 {
 		return a
@@ -49,26 +45,26 @@ func JoinNames(a, b []string) []string {
 	slices.Sort(out)
 	out = slices.Compact(out)
 	if len(out) > maxNames {
-		out = append(out[:maxNames], actors.Unknown)
+		out = append(out[:maxNames], Unknown)
 		slices.Sort(out)
 		out = slices.Compact(out)
 	}
 	return out
 }
 
-// Union loads sets and joins them. What cannot be read any more is by actors.Unknown: no
+// Union loads sets and joins them. What cannot be read any more is by Unknown: no
 // tree is lost with it.
-func (c Changes) Union(objects content.ObjectStore, logger *slog.Logger) *actors.Set {
-	all := actors.Union(c.Sets...)
+func (c Changes) Union(objects content.ObjectStore, logger *slog.Logger) *Set {
+	all := Union(c.Sets...)
 	for _, h := range c.Stored {
-		var set *actors.Set
+		var set *Set
 		b, err := objects.Get(h, nil)
 		if err == nil {
-			set, err = actors.Decode(b)
+			set, err = Decode(b)
 		}
 		if err != nil {
 			logger.Warn("the actors of an interval cannot be read", "object", h, "err", err)
-			all.AddRest(actors.Unknown)
+			all.AddRest(Unknown)
 			continue
 		}
 		all.Merge(set)
@@ -79,15 +75,15 @@ func (c Changes) Union(objects content.ObjectStore, logger *slog.Logger) *actors
 // maxSet is the largest object of a set. Tests set it lower.
 var maxSet = cas.MaxObject
 
-// Put writes the object of a set, none of an empty one. In a set that is larger than an
+// PutSet writes the object of a set, none of an empty one. In a set that is larger than an
 // object, each actor changed everything.
-func Put(objects content.ObjectStore, set *actors.Set) (cas.Hash, error) {
+func PutSet(objects content.ObjectStore, set *Set) (cas.Hash, error) {
 	if set.Empty() {
 		return cas.Hash{}, nil
 	}
 	b := set.Encode()
 	if len(b) > maxSet {
-		var all actors.Set
+		var all Set
 		for _, name := range set.Actors() {
 			all.AddRest(name)
 		}

@@ -1,5 +1,4 @@
-// Package interval finds which actors changed each path between two states of a workspace.
-package interval
+package steps
 
 import (
 	"context"
@@ -8,7 +7,6 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -32,7 +30,7 @@ type ChangedBy struct {
 func (o *States) Changes(ctx context.Context, d tree.DiffOptions, fn func(ChangedBy) error) error {
 	return tree.Diff(ctx, o.Source, o.Before, o.After, d, func(c tree.Change) error {
 		s := live.StepOf(c)
-		if steps.Trivial(&s) {
+		if Trivial(&s) {
 			return nil
 		}
 		by, err := o.ActorsOf(&s)

@@ -1,4 +1,4 @@
-package interval
+package actors
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/snapshot/actors"
 )
 
 type objects map[cas.Hash][]byte
@@ -28,16 +27,16 @@ func (o objects) Put(_ cas.Kind, b []byte) (cas.Hash, error) {
 func TestSetBeyondAnObject(t *testing.T) {
 	defer func(n int) { maxSet = n }(maxSet)
 	maxSet = 1 << 10
-	var set actors.Set
+	var set Set
 	for ino := range uint64(1 << 10) {
 		set.Add(64*ino, fmt.Sprint("a", ino%3))
 	}
 	o := objects{}
-	h, err := Put(o, &set)
+	h, err := PutSet(o, &set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := actors.Decode(o[h])
+	got, err := Decode(o[h])
 	if err != nil || !slices.Equal(got.Actors(), set.Actors()) || !slices.Equal(got.Rest(), set.Actors()) {
 		t.Errorf("it has %v, all by %v: %v", got.Actors(), got.Rest(), err)
 	}
@@ -49,7 +48,7 @@ func TestNamesAreBounded(t *testing.T) {
 	for i := range 5 * maxNames {
 		c.Take(Changes{Names: []string{fmt.Sprint("actor/", i)}})
 	}
-	if len(c.Names) > maxNames+1 || !slices.Contains(c.Names, actors.Unknown) || !slices.IsSorted(c.Names) {
+	if len(c.Names) > maxNames+1 || !slices.Contains(c.Names, Unknown) || !slices.IsSorted(c.Names) {
 		t.Errorf("%d names", len(c.Names))
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/amberfs/amberfs/control"
+	"github.com/amberfs/amberfs/fusefs/control"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 

@@ -1,6 +1,6 @@
 // Package arch_test checks that imports go one way:
 //
-//	cmd -> fusefs -> control -> service -> {gitbridge, diff} -> snapshot -> cas
+//	cmd -> fusefs -> service -> {gitbridge, diff} -> snapshot -> cas
 //
 // and that internal, the ground under all of them, imports none.
 package arch_test
@@ -24,9 +24,8 @@ const module = "github.com/amberfs/amberfs"
 // mayImport says for each top-level folder which others it may use. A folder
 // that is missing here fails the test: it has to be put somewhere.
 var mayImport = map[string][]string{
-	"cmd":       {"fusefs", "control", "service", "gitbridge", "diff", "remote", "snapshot", "cas", "internal"},
-	"fusefs":    {"control", "service", "snapshot", "cas", "internal"},
-	"control":   {"service", "snapshot", "cas", "internal"},
+	"cmd":       {"fusefs", "service", "gitbridge", "diff", "remote", "snapshot", "cas", "internal"},
+	"fusefs":    {"service", "snapshot", "cas", "internal"},
 	"service":   {"gitbridge", "diff", "remote", "snapshot", "cas", "internal"},
 	"gitbridge": {"snapshot", "cas", "internal"},
 	"diff":      {"snapshot", "cas", "internal"},

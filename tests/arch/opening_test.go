@@ -57,7 +57,7 @@ var opensOther = map[string]string{
 // added above with its reason.
 func TestOpeningOfOthersFiles(t *testing.T) {
 	used := map[string]bool{}
-	folders := []string{"cas", "control", "diff", "fusefs", "gitbridge", "internal", "remote", "service", "snapshot"}
+	folders := []string{"cas", "diff", "fusefs", "gitbridge", "internal", "remote", "service", "snapshot"}
 	for _, s := range sources(t) {
 		if s.test || !slices.Contains(folders, folder(s.pkg)) || strings.HasPrefix(s.file, "internal/vfs/") {
 			continue

@@ -14,8 +14,8 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
-	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/fusefs"
+	"github.com/amberfs/amberfs/fusefs/control"
 	"github.com/amberfs/amberfs/internal/fail"
 )
 

@@ -202,7 +202,7 @@ run work from inside a mount, or with -C DIR.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(),
+	root.AddCommand(versionCommand(a), exitStatusHelp(),
 		hidden(sandbox.Command, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.Inner(ctx, a.say)) }),
 		hidden(sandbox.InForkCommand, 4, func(ctx context.Context, argv []string) error { return a.statusOf(sandbox.InsideFork(ctx, argv)) }),
 		hidden(sandbox.InRootCommand, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.InsideRoot(ctx, a.say)) }),

@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 )
 
-var update = flag.Bool("update", false, "write the generated pages of docs/reference")
+var update = flag.Bool("update", false, "write the generated pages of docs/reference and packaging/man")
 
 // TestReference compares the pages of docs/reference that are generated with the code.
 func TestReference(t *testing.T) {

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -87,24 +85,6 @@ func TestHelpAndVersion(t *testing.T) {
 	for _, c := range newRoot(newApp(nil, nil, nil)).Commands() {
 		if !c.Hidden && (c.Short == "" || !strings.Contains(stdout, c.Name())) {
 			t.Errorf("%s is missing in help", c.Name())
-		}
-	}
-}
-
-func TestMan(t *testing.T) {
-	dir := t.TempDir()
-	stdout, stderr, status := command("man", dir)
-	if status != 0 || !strings.Contains(stdout, "amberfs-restore.1") {
-		t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)
-	}
-	// What lines mean that the help has one below the other.
-	for page, want := range map[string]string{
-		"mount": ".TP\nsnapdir=visible|hidden\nwhether .snapshots and .forks are listed",
-		"run":   ".EX\namberfs run --from . -- bwrap ",
-		"diff":  ".SH EXIT STATUS\n",
-	} {
-		if b, err := os.ReadFile(filepath.Join(dir, "amberfs-"+page+".1")); err != nil || !strings.Contains(string(b), want) {
-			t.Errorf("amberfs-%s(1) has no %q: %v\n%s", page, want, err, b)
 		}
 	}
 }

@@ -29,6 +29,15 @@ func TestReferenceMan(t *testing.T) {
 		"mount.fuse.amberfs.8": ".so man1/amberfs-mount.1\n",
 	}
 	addPages(t, pages, root)
+	for page, want := range map[string]string{ // lines that the help has one below the other
+		"mount": ".TP\nsnapdir=visible|hidden\nwhether .snapshots and .forks are listed",
+		"run":   ".EX\namberfs run --from . -- bwrap ",
+		"diff":  ".SH EXIT STATUS\n",
+	} {
+		if !strings.Contains(pages["amberfs-"+page+".1"], want) {
+			t.Errorf("amberfs-%s(1) has no %q", page, want)
+		}
+	}
 	there, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)

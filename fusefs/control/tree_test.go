@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/tests/await"
 )
 
@@ -324,6 +326,15 @@ func TestTooLarge(t *testing.T) {
 	}
 	u.result(callName, `"ok":false`)
 	u.accounts()
+}
+
+// TestListOfAForkFits: as many snapshots and texts as a fork may have are a list that it can read.
+func TestListOfAForkFits(t *testing.T) {
+	f := policy.Default().Forks
+	const line = 128 + 12 + len(time.RFC3339) + 4 // a row without its message
+	if size := f.TextBytes + int64(f.Snapshots)*int64(line); size > forkBytes-maxCommand {
+		t.Errorf("the list of a fork can have %d bytes, and its part is %d", size, forkBytes)
+	}
 }
 
 // TestManyEntries: the number of files is bounded, however small they are.

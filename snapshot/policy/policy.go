@@ -86,8 +86,10 @@ func Default() Policy {
 	return Policy{
 		IntervalSeconds: 300, Keep: keep, Delete: "anyone",
 		RestoreKeeps: []string{},
-		Forks:        ForkLimits{Snapshots: 10_000, TextBytes: 1 << 20, Renderings: 4},
-		Push:         Push{IntervalSeconds: 300, Only: PushAll},
+		// The list of a fork's snapshots fits into what the control tree keeps for a fork, and
+		// the texts of some hundred forks into the catalogue.
+		Forks: ForkLimits{Snapshots: 10_000, TextBytes: 1 << 20, Renderings: 4},
+		Push:  Push{IntervalSeconds: 300, Only: PushAll},
 	}
 }
 

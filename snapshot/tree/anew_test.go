@@ -103,3 +103,32 @@ func TestSealStepByStep(t *testing.T) {
 		}
 	}
 }
+
+// TestEpochsOfTwoOwners: a state that is loaded from the pages of another owner, whose epoch had
+// the same number, changes alone.
+func TestEpochsOfTwoOwners(t *testing.T) {
+	f := newTestFS()
+	for i := range 500 {
+		f.create(RootIno, fmt.Sprint("f", i), unix.S_IFREG|0o644)
+	}
+	epoch := f.epoch
+	id := f.seal(t, f.freeze())
+	listed := func(s *State) (n int) {
+		t.Helper()
+		check(s.Walk(context.Background(), f.src, func(*Path, *Inode) error { n++; return nil }))
+		return n
+	}
+	s := f.load(t, f.src, id)
+	want := listed(s)
+	root := must(s.Own(f.src, epoch, RootIno))
+	for i := range 500 {
+		e, _, err := root.Dir.Lookup(f.src, fmt.Sprint("f", i))
+		check(err)
+		check(root.Dir.Remove(f.src, epoch, e.Name))
+		check(s.Delete(f.src, epoch, e.Ino))
+	}
+	if got := listed(f.load(t, f.src, id)); got != want || listed(s) != 1 {
+		t.Errorf("the sealed state has %d files, had %d; without all there are %d", got, want, listed(s))
+	}
+	f.load(t, f.src, f.seal(t, s))
+}

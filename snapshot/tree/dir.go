@@ -191,7 +191,7 @@ func ownAll(src *Source, epoch uint64, pp **page, at pos) error {
 func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) {
 	p := *pp
 	b, err := p.loadDir(src, at, true)
-	if err != nil || p.epoch == epoch {
+	if err != nil || p.owned(epoch) {
 		return p, b, err
 	}
 	c := &body{kind: b.kind}

@@ -67,6 +67,10 @@ func (p *page) sealText(entries string) {
 	p.mem.Store(nil)
 }
 
+// owned reports whether an epoch may change a page in place. A sealed page that is found in
+// the cache may come from an epoch of the same number: each owner of a state has its own count.
+func (p *page) owned(epoch uint64) bool { return p.epoch == epoch && !p.isSealed() }
+
 // isSealed reports whether a page has what it is found by.
 func (p *page) isSealed() bool { return p.hash.Load() != nil || p.text.Load() != nil }
 

@@ -62,7 +62,7 @@ func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*bo
 		return b, nil
 	}
 	b, err := p.loadTable(src, height, ino, true)
-	if err != nil || p.epoch == epoch {
+	if err != nil || p.owned(epoch) {
 		return b, err
 	}
 	c := &body{kind: b.kind}

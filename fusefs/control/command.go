@@ -15,7 +15,6 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // Commands take this way:
@@ -98,7 +97,8 @@ func (t *Tree) submit(ws *snapshot.Workspace, name string, n *node, line []byte,
 	if (name == createName || name == forkName || name == policyName) && !fromRemote {
 		when = atOnce
 	}
-	args, err := parseLine(name, string(line))
+	f, _ := findFile(name)
+	args, err := f.request(string(line))
 	if err == nil && service.OpOf(args).Cost != service.Cheap {
 		when = t.computed(ws, r)
 	}
@@ -205,40 +205,6 @@ func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who live
 	}
 }
 
-// parseLine returns the request that a line is, which was written to a control file.
-func parseLine(name, line string) (any, error) {
-	switch name {
-	case policyName:
-		return service.SetPolicy{Patch: []byte(line)}, nil
-	case createName:
-		return parseCreate(line)
-	}
-	fields, err := splitFields(line)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case name == restoreName && len(fields) > 0:
-		return service.Restore{Name: fields[0], Paths: naming.BytePaths(fields[1:])}, nil
-	case name == forkName && len(fields) == 2:
-		return service.Fork{Snapshot: fields[0], Name: fields[1]}, nil
-	case name == exportName && (len(fields) == 1 || len(fields) == 2):
-		fields = append(fields, "")
-		return service.Export{Name: fields[0], Ref: fields[1]}, nil
-	case name == pushName && (len(fields) == 1 || len(fields) == 2):
-		fields = append(fields, "")
-		return service.Push{Snapshots: fields[:1], Remote: fields[1]}, nil
-	}
-	return nil, errs.New(errs.Invalid, "name %s", usage[name])
-}
-
-var usage = map[string]string{
-	restoreName: `the snapshot to restore, as in: echo "SNAPSHOT [PATH...]" > restore`,
-	forkName:    `a snapshot and the fork, as in: echo "SNAPSHOT FORK" > fork`,
-	exportName:  `a snapshot, and perhaps a ref, as in: echo "SNAPSHOT [REF]" > export`,
-	pushName:    `a snapshot, and perhaps a remote, as in: echo "SNAPSHOT [REMOTE]" > push`,
-}
-
 // shown is what a control file shows of a result; `info@NAME` has all about a snapshot.
 func shown(result any) any {
 	const maxPaths = 100
@@ -261,15 +227,17 @@ type named struct {
 	Seq  uint64 `json:"seq"`
 }
 
-func parseCreate(line string) (a service.Snapshot, err error) {
+// parseCreate is request for `create`: a name and a message, or an object.
+func parseCreate(line string) (any, error) {
+	var a service.Snapshot
 	if !isJSON([]byte(line)) {
 		a.Name, a.Message = splitLine(line)
 		return a, nil
 	}
-	if err = strictjson.Decode([]byte(line), &a); err != nil {
-		err = errs.New(errs.Invalid, "a snapshot in JSON is one object with name, message, labels and the like: %v", err)
+	if err := strictjson.Decode([]byte(line), &a); err != nil {
+		return nil, errs.New(errs.Invalid, "a snapshot in JSON is one object with name, message, labels and the like: %v", err)
 	}
-	return a, err
+	return a, nil
 }
 
 // maxInline is how long a stream is at most that is a part of the answer, in bytes.

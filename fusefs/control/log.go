@@ -10,21 +10,21 @@ const page = 4096
 
 // lookupLog finds the event log. It keeps its node while it grows, so that
 // `tail -f` has something to follow.
-func (t *Tree) lookupLog(ws *snapshot.Workspace) (Entry, error) {
-	n := t.current(ws, slot{logName, anybody})
+func (t *Tree) lookupLog(ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
+	n := t.current(ws, slot{f.name, anybody})
 	if n == nil || n.log.Stale() {
-		n = t.openLog(ws)
+		n = t.openLog(ws, f.name)
 	}
 	t.followLog(n)
 	return t.entry(n), nil
 }
 
-func (t *Tree) openLog(ws *snapshot.Workspace) *node {
+func (t *Tree) openLog(ws *snapshot.Workspace, name string) *node {
 	log := t.Service.Events.Reader(ws.View())
 	size := log.Size()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.addLocked(t.dirLocked(ws), slot{logName, anybody}, &node{mode: t.ownersMode(), log: log, logSize: size})
+	return t.addLocked(t.dirLocked(ws), slot{name, anybody}, &node{mode: t.ownersMode(), log: log, logSize: size})
 }
 
 // followLog takes note of the size of a log that has grown. The kernel believes its

@@ -7,7 +7,6 @@ import (
 	"syscall"
 
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -67,7 +66,7 @@ func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 
 func (t *Tree) lookupSnapshots(ws *snapshot.Workspace, name string, r Request) (Entry, error) {
 	if f, ok := findFile(name); ok {
-		return t.lookupFile(ws, f, r)
+		return f.look(t, ws, f, r)
 	}
 	if n := t.privateFile(ws, name); n != nil {
 		return t.entry(n), nil
@@ -81,33 +80,18 @@ func (t *Tree) lookupSnapshots(ws *snapshot.Workspace, name string, r Request) (
 	return t.lookupSnapshot(ws, name)
 }
 
-func (t *Tree) lookupFile(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
-	switch f.name {
-	case baseName:
-		return t.lookupSnapshot(ws, f.name)
-	case latestName, undoName:
-		info, err := ws.Find(f.name)
-		if err != nil {
-			return Entry{}, err
-		}
-		return t.link(ws, f.name, info.Name)
-	case logName:
-		return t.lookupLog(ws)
-	case listName:
-		return t.lookupList(ws, r)
-	case statusName:
-		return t.show(ws, f, func(w io.Writer) error { return t.renderStatus(w, ws) })
-	case policyName:
-		return t.show(ws, f, func(w io.Writer) error { return gitquote.Encoder(w).Encode(ws.Policy()) })
-	case readmeName:
-		return t.show(ws, f, text(readme))
+// lookupLink finds a link to a snapshot.
+func (t *Tree) lookupLink(ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
+	info, err := ws.Find(f.name)
+	if err != nil {
+		return Entry{}, err
 	}
-	return t.lookupAnswer(ws, f, r.Caller), nil
+	return t.link(ws, f.name, info.Name)
 }
 
 // lookupAnswer finds a file that commands are written to. It is empty before the first.
-func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, who live.Caller) Entry {
-	s, root := t.slotOf(ws, f.name, who), t.rootAttr(ws)
+func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
+	s, root := t.slotOf(ws, f.name, r.Caller), t.rootAttr(ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d := t.dirLocked(ws)
@@ -115,7 +99,7 @@ func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, who live.Caller) Ent
 	if n == nil {
 		n = t.addLocked(d, s, &node{kind: answer, mode: f.kind | f.mode})
 	}
-	return n.entryLocked(root)
+	return n.entryLocked(root), nil
 }
 
 // lookupSnapshot finds a snapshot. Its other names (cp-3, the digits of an id) are
@@ -133,14 +117,10 @@ func (t *Tree) lookupSnapshot(ws *snapshot.Workspace, name string) (Entry, error
 }
 
 func (t *Tree) link(ws *snapshot.Workspace, name, target string) (Entry, error) {
-	return t.show(ws, file{name, typeLink, 0o777}, text(target))
-}
-
-func text(s string) func(io.Writer) error {
-	return func(w io.Writer) error {
-		_, err := io.WriteString(w, s)
+	return t.show(ws, file{name: name, kind: typeLink, mode: 0o777}, func(w io.Writer) error {
+		_, err := io.WriteString(w, target)
 		return err
-	}
+	})
 }
 
 // show answers with a file that is short.

@@ -25,9 +25,9 @@ func (t *Tree) renderStatus(w io.Writer, ws *snapshot.Workspace) error {
 	return gitquote.Encoder(w).Encode(st)
 }
 
-func (t *Tree) lookupList(ws *snapshot.Workspace, r Request) (Entry, error) {
+func (t *Tree) lookupList(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
 	from := func() (source, error) { return source{a: ws.View(), changes: ws.Changes()}, nil }
-	return t.lookupRendered(ws, listName, typeFile|0o444, r, from, func(ctx context.Context, w io.Writer) error {
+	return t.lookupRendered(ws, f.name, f.kind|f.mode, r, from, func(ctx context.Context, w io.Writer) error {
 		return renderList(ctx, w, ws)
 	})
 }
@@ -49,7 +49,14 @@ func renderList(ctx context.Context, w io.Writer, ws *snapshot.Workspace) error 
 	return b.Flush()
 }
 
-// readme is what the file README shows.
-//
+func (t *Tree) renderPolicy(w io.Writer, ws *snapshot.Workspace) error {
+	return gitquote.Encoder(w).Encode(ws.Policy())
+}
+
 //go:embed readme.txt
 var readme string
+
+func (t *Tree) renderReadme(w io.Writer, _ *snapshot.Workspace) error {
+	_, err := io.WriteString(w, readme)
+	return err
+}

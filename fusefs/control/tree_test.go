@@ -186,7 +186,7 @@ func TestSnapshotsByFiles(t *testing.T) {
 		t.Errorf("the same name again: %v", err)
 	}
 	u.result(createName, `"ok":false`)
-	if list := strings.Split(u.read(listName), "\n"); len(list) != 3 || !strings.HasPrefix(list[0], "v2\t") || !strings.HasSuffix(list[1], "\tthe first") {
+	if list := strings.Split(u.read("list"), "\n"); len(list) != 3 || !strings.HasPrefix(list[0], "v2\t") || !strings.HasSuffix(list[1], "\tthe first") {
 		t.Errorf("the list is %q", list)
 	}
 	u.must(u.tree.Rename(u.dir, "v2", u.dir, "v3", 0, Request{Caller: u.who}))
@@ -201,10 +201,10 @@ func TestSnapshotsByFiles(t *testing.T) {
 	if _, err := u.lookup("v3"); !errors.Is(err, snapshot.ErrNotFound) {
 		t.Errorf("a snapshot that was removed: %v", err)
 	}
-	if names := u.names(); !slices.Contains(names, "v1") || slices.Contains(names, "v3") || !slices.Contains(names, listName) {
+	if names := u.names(); !slices.Contains(names, "v1") || slices.Contains(names, "v3") || !slices.Contains(names, "list") {
 		t.Errorf("the names are %q", names)
 	}
-	if err := u.tree.Rmdir(u.dir, listName, Request{Caller: u.who}); !errors.Is(err, errs.Protected) {
+	if err := u.tree.Rmdir(u.dir, "list", Request{Caller: u.who}); !errors.Is(err, errs.Protected) {
 		t.Errorf("rmdir list: %v", err)
 	}
 }
@@ -238,13 +238,13 @@ func TestForksByFiles(t *testing.T) {
 // TestNewContentIsANewNode: the kernel may have pages of the old one.
 func TestNewContentIsANewNode(t *testing.T) {
 	u := newUser(t)
-	before, err := u.lookup(listName)
+	before, err := u.lookup("list")
 	u.must(err)
-	if same, err := u.lookup(listName); err != nil || same.ID != before.ID {
+	if same, err := u.lookup("list"); err != nil || same.ID != before.ID {
 		t.Errorf("the same content is another node, %v", err)
 	}
 	u.must(u.write(createName, "v1\n"))
-	if after, err := u.lookup(listName); err != nil || after.ID == before.ID {
+	if after, err := u.lookup("list"); err != nil || after.ID == before.ID {
 		t.Errorf("another content is the same node, %v", err)
 	}
 	if _, err := u.tree.GetAttr(before.ID); !errors.Is(err, live.ErrStale) {
@@ -494,17 +494,17 @@ func TestOneRendering(t *testing.T) {
 func TestListIsRenderedOnce(t *testing.T) {
 	u := newUser(t)
 	u.must(u.write(createName, "v1\n"))
-	u.read(listName)
+	u.read("list")
 	limit := u.tree.tenant(u.tree.store.Main()).renderings
 	for range maxRenderings {
 		u.must(limit.take(context.Background()))
 	}
-	u.read(listName) // would wait forever
+	u.read("list") // would wait forever
 	for range maxRenderings {
 		limit.done()
 	}
 	u.must(u.write(createName, "v2\n"))
-	u.result(listName, "v2")
+	u.result("list", "v2")
 }
 
 func TestCall(t *testing.T) {
@@ -606,7 +606,7 @@ func TestAnswersOfOthers(t *testing.T) {
 func TestAnswerAfterUnlink(t *testing.T) {
 	u := newUser(t)
 	u.put("f", strings.Repeat("a line\n", 20_000))
-	u.read(statusName)
+	u.read("status")
 	before := len(u.tree.mu.nodes)
 	for range 10 {
 		e, err := u.tree.Create(u.dir, "call.x", 0o644, u.who)
@@ -740,14 +740,14 @@ func TestLogGrows(t *testing.T) {
 		u.must(u.tree.Service.Events.Flush())
 	}
 	record("one")
-	a, err := u.lookup(logName)
+	a, err := u.lookup("log")
 	u.must(err)
 	record("two")
 	b, err := u.tree.GetAttr(a.ID)
 	if err != nil || b.Size <= a.Size || !slices.Equal(u.tails, []live.NodeID{a.ID}) {
 		t.Errorf("%d bytes, %x dropped, %v", b.Size, u.tails, err)
 	}
-	if got := u.read(logName); strings.Count(got, "\n") != 2 || u.dirs[live.Entry{Parent: u.dir, Name: logName}] != a.ID {
+	if got := u.read("log"); strings.Count(got, "\n") != 2 || u.dirs[live.Entry{Parent: u.dir, Name: "log"}] != a.ID {
 		t.Errorf("the log says %q", got)
 	}
 }
@@ -755,7 +755,7 @@ func TestLogGrows(t *testing.T) {
 // TestStatusStays: what counts up automatically would make it another file each time.
 func TestStatusStays(t *testing.T) {
 	u := newUser(t)
-	if got := u.read(statusName); strings.Contains(got, "requests") || !strings.Contains(got, `"workspace":"main"`) {
+	if got := u.read("status"); strings.Contains(got, "requests") || !strings.Contains(got, `"workspace":"main"`) {
 		t.Errorf("status says %q", got)
 	}
 }

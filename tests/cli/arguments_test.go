@@ -319,7 +319,7 @@ func missing(before, after map[string]string) string {
 // wantInStore checks that a store is whole.
 func wantInStore(t *testing.T, line, store string) {
 	t.Helper()
-	out, err := exec.Command(harness.Binary(t), "run", store, "--", "cat", "inside").CombinedOutput()
+	out, err := exec.Command(harness.Binary(t), "run", store, "--", "cat", "inside").Output()
 	if err != nil || string(out) != "text\n" {
 		t.Errorf("after amberfs %s the store has %q, %v", line, out, err)
 	}

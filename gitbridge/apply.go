@@ -10,8 +10,8 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -37,7 +37,7 @@ type ApplyOptions struct {
 type Applied struct {
 	Dir       string             `json:"dir"`
 	Changed   int                `json:"changed"`
-	Paths     []steps.PathChange `json:"paths"`
+	Paths     []graft.PathChange `json:"paths"`
 	Conflicts []string           `json:"conflicts,omitempty"`
 	Skipped   []Omission         `json:"skipped,omitempty"`
 	LeftOut   int                `json:"left_out,omitempty"` // by .amberignore, and what amberfs wrote for agents
@@ -77,7 +77,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 		return string(text)
 	}
 	a := &applying{
-		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []steps.PathChange{}, DryRun: o.DryRun},
+		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun},
 		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile),
 		touched: make(map[uint64]bool), swept: make(map[string]bool),
 	}
@@ -114,7 +114,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	if err := a.planReplaced(); err != nil {
 		return nil, err
 	}
-	var paths []steps.PathChange
+	var paths []graft.PathChange
 	for _, s := range a.steps {
 		if s.merged == nil {
 			s.merged = s.text
@@ -123,7 +123,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 			a.res.Plan = append(a.res.Plan, Planned{Change: s.change})
 		}
 		if s.todo {
-			paths = append(paths, steps.PathChangeOf(live.StepOf(s.change)))
+			paths = append(paths, graft.PathChangeOf(live.StepOf(s.change)))
 		}
 	}
 	switch {
@@ -133,7 +133,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	case a.refused:
 		return &a.res, ErrApplyConflict
 	}
-	slices.SortStableFunc(paths, func(x, y steps.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
+	slices.SortStableFunc(paths, func(x, y graft.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
 	a.res.Paths, a.res.Changed = append(a.res.Paths, paths...), len(paths)
 	if o.DryRun {
 		return &a.res, nil

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -31,7 +31,7 @@ func (a *applying) run() error {
 		return fmt.Errorf("writing %s to disk: %w", a.res.Dir, err)
 	}
 	all := a.res.Paths
-	a.res.Paths = []steps.PathChange{}
+	a.res.Paths = []graft.PathChange{}
 	err := a.commit()
 	if serr := unix.Syncfs(a.host.root); err == nil && serr != nil {
 		err = fmt.Errorf("writing %s to disk: %w", a.res.Dir, serr)
@@ -123,7 +123,7 @@ func (a *applying) commit() error {
 func (a *applying) applied(s *applyStep) {
 	if s.todo && !s.done {
 		s.done = true
-		a.res.Paths = append(a.res.Paths, steps.PathChangeOf(live.StepOf(s.change)))
+		a.res.Paths = append(a.res.Paths, graft.PathChangeOf(live.StepOf(s.change)))
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/filetime"
-	"github.com/amberfs/amberfs/snapshot/steps"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -171,4 +171,4 @@ func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State) (bo
 var errDiffers = errors.New("it differs")
 
 // NothingApplied is the result of an apply without changes.
-func NothingApplied(dir string) *Applied { return &Applied{Dir: dir, Paths: []steps.PathChange{}} }
+func NothingApplied(dir string) *Applied { return &Applied{Dir: dir, Paths: []graft.PathChange{}} }

@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/steps"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
@@ -45,7 +45,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 		return Refreshed{}, s.giveUp(ctx, err)
 	}
 	if !changed {
-		return Refreshed{snapshot.MergeResult{Changes: snapshot.Changes{Paths: []steps.PathChange{}, DryRun: a.DryRun}}}, nil
+		return Refreshed{snapshot.MergeResult{Changes: snapshot.Changes{Paths: []graft.PathChange{}, DryRun: a.DryRun}}}, nil
 	}
 	now, err := b.Finish()
 	if err == nil {

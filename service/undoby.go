@@ -14,8 +14,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -149,7 +149,7 @@ func (s *Service) pathsBy(ctx context.Context, r *Request, i snapshot.Interval, 
 	}
 	defer open.Close()
 	list := r.list(s)
-	return open.Changes(ctx, tree.DiffOptions{Paths: within}, func(c steps.ChangedBy) error {
+	return open.Changes(ctx, tree.DiffOptions{Paths: within}, func(c graft.ChangedBy) error {
 		if !snapshot.ActorIn(c.By, by) || c.A != nil && c.A.IsDir() || c.B != nil && c.B.IsDir() {
 			return turns.Yield(ctx)
 		}

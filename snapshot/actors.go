@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/steps"
 )
 
 // An Interval is what happened between two successive states of a workspace.
@@ -46,14 +46,14 @@ func (ss Snapshots) Intervals() []Interval {
 // once.
 type OpenInterval struct {
 	Interval
-	steps.States
+	graft.States
 	Close func()
 }
 
 // Open returns an interval with its states.
 func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 	s := ss.w.store
-	o := &OpenInterval{Interval: i, States: steps.States{Source: s.src}}
+	o := &OpenInterval{Interval: i, States: graft.States{Source: s.src}}
 	var sets actors.Changes
 	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
 		from, to := s.cat.snaps[i.From.View], s.cat.snaps[i.To.View]

@@ -12,8 +12,8 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -27,7 +27,7 @@ func whose(t *testing.T, w *snapshot.Workspace) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := o.Changes(context.Background(), tree.DiffOptions{}, func(c steps.ChangedBy) error {
+		if err := o.Changes(context.Background(), tree.DiffOptions{}, func(c graft.ChangedBy) error {
 			fmt.Fprintf(&b, " %s=%s", c.Path, strings.Join(c.By, "+"))
 			return nil
 		}); err != nil {

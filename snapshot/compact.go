@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -46,7 +46,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	for _, st := range states {
 		defer s.Hold(st)()
 	}
-	st, err := steps.Union(ctx, s.forest, s.src, states)
+	st, err := graft.Union(ctx, s.forest, s.src, states)
 	if err != nil {
 		return Compacted{}, err
 	}

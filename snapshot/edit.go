@@ -7,9 +7,9 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -76,7 +76,7 @@ type outcome struct {
 func (c change) make(ctx context.Context) (out outcome, err error) {
 	s := c.w.store
 	out.steps = c.steps
-	out.Changed, out.Paths, out.More = steps.Listed(c.steps)
+	out.Changed, out.Paths, out.More = graft.Listed(c.steps)
 	if len(c.steps) == 0 && c.dir == "" || c.edit == nil {
 		return out, nil
 	}
@@ -106,8 +106,8 @@ func (o *outcome) report(w *Workspace, from string, c live.Caller) {
 	}
 	w.store.event(Event{Workspace: w.rec.View, Action: "captured", From: o.Undo}, c)
 	for i := range o.steps {
-		if step := &o.steps[i]; !steps.Trivial(step) {
-			p := steps.PathChangeOf(*step)
+		if step := &o.steps[i]; !graft.Trivial(step) {
+			p := graft.PathChangeOf(*step)
 			w.store.event(Event{Workspace: w.rec.View, Action: "restored", Path: p.Path, From: from, Size: step.Size, Detail: p.Action}, c)
 		}
 	}

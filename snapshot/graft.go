@@ -9,10 +9,10 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -106,7 +106,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 // imported writes to the log what came with a graft.
 func (s *core) imported(w *Workspace, over *live.Overlay, c live.Caller) {
 	err := over.Walk(context.Background(), s.src, func(step *live.Step) error {
-		p := steps.PathChangeOf(*step)
+		p := graft.PathChangeOf(*step)
 		s.event(Event{Workspace: w.rec.View, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: step.Size}, c)
 		return nil
 	})

@@ -12,9 +12,9 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -98,7 +98,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 	}); err != nil {
 		return out, err
 	}
-	in := steps.States{Source: s.src, Before: base, After: theirs, Set: s.union(changed)}
+	in := graft.States{Source: s.src, Before: base, After: theirs, Set: s.union(changed)}
 	g := live.Graft{Source: theirs, View: f.rec.View, By: in.ActorsOf}
 	p, c, err := fs.w.plan(ctx, e, base, g, o, rule)
 	if err != nil {
@@ -132,7 +132,7 @@ func (w *Workspace) plan(ctx context.Context, e *live.Edit, base *tree.State, g 
 	switch err = tree.Diff(ctx, s.src, base, p.Ours, tree.DiffOptions{}, func(tree.Change) error { return differs }); {
 	case err == nil: // only theirs changed
 		g.Exact = true
-		all, err = steps.Between(ctx, s.src, p.Ours, theirs, tree.DiffOptions{}, o.List)
+		all, err = graft.Between(ctx, s.src, p.Ours, theirs, tree.DiffOptions{}, o.List)
 	case errors.Is(err, differs):
 		of := threeway.Interval{Base: base, Theirs: theirs, View: g.View}
 		if err = tree.Diff(ctx, s.src, theirs, base, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err == nil {
@@ -145,7 +145,7 @@ func (w *Workspace) plan(ctx context.Context, e *live.Edit, base *tree.State, g 
 	if err == nil {
 		err = p.AllDecided()
 	}
-	all, kept := steps.Without(all, keep)
+	all, kept := graft.Without(all, keep)
 	g.Exact, g.KeepFull = g.Exact && len(kept) == 0, len(kept) > 0
 	return p, change{w: w, edit: e, steps: all, graft: g}, err
 }

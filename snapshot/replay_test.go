@@ -19,10 +19,10 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/await"
@@ -317,7 +317,7 @@ func expected(err error) bool {
 		return a.Fetch(context.Background()) == nil
 	}
 	for _, e := range []error{nil, live.ErrExist, live.ErrNotExist, live.ErrIsDir, live.ErrNotDir, live.ErrNotEmpty, live.ErrInvalid,
-		live.ErrPerm, live.ErrTooBig, live.ErrNotSupported, threeway.ErrConflict, steps.ErrNoPath, errs.Busy, snapshot.ErrNotFound, errs.Invalid} {
+		live.ErrPerm, live.ErrTooBig, live.ErrNotSupported, threeway.ErrConflict, graft.ErrNoPath, errs.Busy, snapshot.ErrNotFound, errs.Invalid} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -9,10 +9,10 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -33,7 +33,7 @@ type RestoreOptions struct {
 // Changes are what a restore or a merge changed, or would change.
 type Changes struct {
 	Changed int                `json:"changed"`
-	Paths   []steps.PathChange `json:"paths"`
+	Paths   []graft.PathChange `json:"paths"`
 	More    bool               `json:"more,omitempty" jsonschema:"more changed than paths names"`
 	Undo    string             `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
 	DryRun  bool               `json:"dry_run,omitempty"`
@@ -61,7 +61,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	if len(o.Keep) > 0 && (len(keep) == 0 || len(paths) > 0) {
 		return RestoreResult{}, errs.New(errs.Invalid, "malformed request: keep takes paths below the root, in a restore of the whole workspace")
 	}
-	to := &steps.Restore{Paths: paths}
+	to := &graft.Restore{Paths: paths}
 	var sn *snap
 	w.read(func() {
 		if len(paths) == 0 {
@@ -140,7 +140,7 @@ func (s *core) edited(ctx context.Context, now *tree.State, paths []string, o Re
 }
 
 // restore prepares the steps, and then journals and makes them in one step.
-func (w *Workspace) restore(ctx context.Context, sn *snap, to *steps.Restore, o RestoreOptions) (out outcome, err error) {
+func (w *Workspace) restore(ctx context.Context, sn *snap, to *graft.Restore, o RestoreOptions) (out outcome, err error) {
 	s := w.store
 	c := change{w: w, stored: o.Edit != nil}
 	var now *tree.State

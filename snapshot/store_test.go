@@ -16,9 +16,9 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
@@ -180,7 +180,7 @@ func TestCaptureRestoreRemount(t *testing.T) {
 }
 
 // listed is "[{path action} …]".
-func listed(paths []steps.PathChange) string {
+func listed(paths []graft.PathChange) string {
 	short := make([]struct{ path, action string }, len(paths))
 	for i, p := range paths {
 		short[i].path, short[i].action = p.Path, p.Action

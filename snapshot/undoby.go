@@ -10,11 +10,11 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -285,7 +285,7 @@ func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, 
 // changes collects what to take back of an interval: all of an undo.
 func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterval, undo bool) (threeway.Interval, error) {
 	of := threeway.Interval{Base: open.After, Theirs: open.Before, View: open.From.View, Disputed: make(map[string]bool)}
-	err := open.Changes(ctx, tree.DiffOptions{Paths: u.paths}, func(c steps.ChangedBy) error {
+	err := open.Changes(ctx, tree.DiffOptions{Paths: u.paths}, func(c graft.ChangedBy) error {
 		if _, decided := u.o.Contents[c.Path.String()]; decided || !undo && !ActorIn(c.By, u.o.By) {
 			return nil
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot/steps"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
@@ -253,7 +253,7 @@ func (a *app) appliedLines(done *gitbridge.Applied) string {
 
 // withoutGit leaves out what is below a .git directory, and counts it, unless all is
 // to be printed.
-func (a *app) withoutGit(paths []steps.PathChange) (work []steps.PathChange, inGit int) {
+func (a *app) withoutGit(paths []graft.PathChange) (work []graft.PathChange, inGit int) {
 	if a.verbose {
 		return paths, 0
 	}

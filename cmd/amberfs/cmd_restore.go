@@ -14,8 +14,8 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/steps"
 )
 
 func restoreCommand(a *app) *cobra.Command {
@@ -99,7 +99,7 @@ func (a *app) printRestored(r service.Restored) {
 // maxPrinted is how many paths are listed without -v; more are counted.
 const maxPrinted = 20
 
-func (a *app) listed(paths []steps.PathChange) []steps.PathChange {
+func (a *app) listed(paths []graft.PathChange) []graft.PathChange {
 	if a.verbose || len(paths) <= maxPrinted {
 		return paths
 	}
@@ -116,7 +116,7 @@ func restoredLines(r service.Restored) string {
 
 // changedLines is what was done to a thing, or would be, and what that changed.
 // inGit of the paths are below .git and not listed.
-func changedLines(did, would string, dry bool, to string, n int, paths []steps.PathChange, inGit int) string {
+func changedLines(did, would string, dry bool, to string, n int, paths []graft.PathChange, inGit int) string {
 	change := "changed"
 	if dry {
 		did, change = would, "would change"

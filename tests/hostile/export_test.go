@@ -1,9 +1,9 @@
 package hostile_test
 
 import (
-	"math/rand"
 	"encoding/json"
 	"errors"
+	"math/rand"
 	"os"
 	"os/exec"
 	"path/filepath"

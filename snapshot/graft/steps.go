@@ -1,6 +1,6 @@
-// Package steps lists what has to change in one tree to make it like another, for
+// Package graft lists what has to change in one tree to make it like another, for
 // restores and merges, and finds which actors changed each path between two trees.
-package steps
+package graft
 
 import (
 	"context"

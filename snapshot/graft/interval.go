@@ -1,4 +1,4 @@
-package steps
+package graft
 
 import (
 	"context"

@@ -22,8 +22,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/room"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 const (
@@ -37,7 +37,7 @@ const (
 	// So much journal, or so many records of it, are sealed while they go on: the
 	// one takes space, the other time to replay. Each step of a restore, a merge or an
 	// import counts as a record.
-	checkpointMost    = room.JournalMost
+	checkpointMost    = usage.JournalMost
 	checkpointRecords = 150_000
 )
 

@@ -100,7 +100,7 @@
 // # Locks
 //
 //	cas.Record                one gc at a time; its holder neither collects nor verifies
-//	room.Room                 one writer at a time makes room on a nearly full disk
+//	usage.Room                one writer at a time makes room on a nearly full disk
 //	  ckpt.mu                 one checkpoint, or gc that marks, at a time
 //	    Workspace.sealing     one seal at a time of main, or of a fork of it
 //	      Sealer.forks        how many of all forks

@@ -20,12 +20,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/pace"
 	"github.com/amberfs/amberfs/snapshot/policy"
-	"github.com/amberfs/amberfs/snapshot/room"
 	"github.com/amberfs/amberfs/snapshot/sealing"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 const (
@@ -80,7 +79,7 @@ type Store struct {
 	seal  *sealing.Sealer
 	ckpt  checkpointer
 	gc    collection.Collector
-	room  room.Room
+	room  usage.Room
 	meter meter
 	keep  policy.Keeper
 
@@ -113,7 +112,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s := &Store{core: c, at: at}
 	c.cat = newCatalogue(s)
 	s.seal = sealing.New(sealing.Parts{
-		Catalogue: c.cat, Pacer: &pace.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
+		Catalogue: c.cat, Pacer: &sealing.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
 		Loops: &c.loops, Metrics: &c.metrics, Incomplete: &c.salvage.incomplete, Logger: c.logger,
 	})
 	s.ckpt = checkpointer{Store: s, mu: semaphore.NewWeighted(1), gcWaits: gcWaits{came: make(chan struct{})}, gcWork: gcWork, signal: loops.NewWake()}

@@ -1,4 +1,5 @@
 // Package sealing stores snapshots in the background, and states that a caller waits for.
+// Seals in the background give way to writers (pace.go).
 package sealing
 
 import (
@@ -21,7 +22,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/pace"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -52,7 +52,7 @@ type Parts struct {
 	Source     *tree.Source
 	Objects    *cas.Store
 	Catalogue  Catalogue
-	Pacer      *pace.Pacer
+	Pacer      *Pacer
 	Puts       *loops.Barrier // gc waits for those that put objects
 	Loops      *loops.Group
 	Metrics    *info.Recorder

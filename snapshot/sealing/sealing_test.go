@@ -12,7 +12,6 @@ import (
 	"github.com/amberfs/amberfs/internal/loops"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/pace"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/await"
 )
@@ -105,7 +104,7 @@ func TestLimit(t *testing.T) {
 	cause := errors.New("enough")
 	ctx, stop := WithLimit(t.Context(), 100, cause)
 	defer stop()
-	q := New(Parts{Puts: new(loops.Barrier), Pacer: new(pace.Pacer), Source: new(tree.Source)})
+	q := New(Parts{Puts: new(loops.Barrier), Pacer: new(Pacer), Source: new(tree.Source)})
 	for i, over := range []bool{false, false, true} {
 		q.inTurn(ctx, nil).Spend(50)
 		if got := errors.Is(context.Cause(ctx), cause); got != over {

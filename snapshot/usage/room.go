@@ -1,6 +1,4 @@
-// Package room says whether bytes can be written. It makes room on a nearly full disk, and
-// slows writers down when the journal grows faster than it is sealed.
-package room
+package usage
 
 import (
 	"sync"

@@ -1,5 +1,4 @@
-// Package pace lets seals in the background give way to writers.
-package pace
+package sealing
 
 import (
 	"runtime"

@@ -51,11 +51,14 @@ type world struct {
 // patience is how long one request may take before it is taken for endless.
 const patience = 3 * time.Minute
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, extra ...string) *world {
 	w := &world{Mount: harness.At(t, ""), t: t}
 	kills, peak := harness.LimitMemory(t, w.Mount, memory)
 	w.kills = kills
-	w.Start()
+	if len(extra) > 0 {
+		w.directory(extra[1], false)
+	}
+	w.Start(extra...)
 	t.Cleanup(func() { t.Logf("the daemon and git had %d MiB at the most", peak()>>20) })
 	w.http = &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(w.Store, "socket"))
@@ -125,7 +128,7 @@ func (w *world) change(ws string, second bool) {
 			piece[i] = byte(i * i >> 7)
 		}
 		_, err := f.Write(piece)
-		return errors.Join(err, double(f, int64(len(piece)), int64(harness.Count(t, "MIB", 512, 5<<10))<<20))
+		return errors.Join(err, double(f, int64(len(piece)), int64(harness.Count(t, "MIB", 64, 5<<10))<<20))
 	})
 	file("extents", func(f *os.File) error {
 		if second {
@@ -136,12 +139,13 @@ func (w *world) change(ws string, second bool) {
 				return err
 			}
 		}
-		return double(f, 4096, int64(harness.Count(t, "EXTENTS", 1<<17, 4<<20))*2)
+		return double(f, 4096, int64(harness.Count(t, "EXTENTS", 1<<16, 4<<20))*2)
 	})
-	text("newlines", "\n", 40_000_000)
-	text("line", "x", 40_000_000)
+	size := harness.Count(t, "BYTES", 8_000_000, 40_000_000)
+	text("newlines", "\n", size)
+	text("line", "x", size)
 	file(".gitattributes", func(f *os.File) error { _, err := f.WriteString("newlines text\n"); return err })
-	names := harness.Count(t, "NAMES", 1000, 100_000)
+	names := harness.Count(t, "NAMES", 300, 100_000)
 	must(t, os.MkdirAll(filepath.Join(ws, "names"), 0o755))
 	w.within("creating names", func() {
 		for i := range names {
@@ -249,12 +253,93 @@ func requests() map[string][]map[string]any {
 	return out
 }
 
-// apart are operations that only the socket has, with the query or body of a request, and
-// those that are not tried: they set up remotes, wait for a client, or end the daemon.
-var apart = map[string]string{
-	"tar": "name=second", "layer": "name=second", "objects": `{"hashes":[]}`, "open": "", "open-changes": "", "import": "", "refresh": "",
-	"add-remote": "", "trust-remote": "", "remove-remote": "", "remote-snapshots": "", "remove-pushed": "", "verify-remote": "", "gc-remote": "", "umount": "",
-	"runs": "", "end-run": "",
+// apart are operations that only the socket has, with the query or body of a request.
+var apart = map[string]string{"tar": "name=second", "layer": "name=second", "objects": `{"hashes":[]}`}
+
+// A command is what an operation is part of that needs a client. $D is a directory.
+type command struct{ ops, line string }
+
+var commands = []command{
+	{"add-remote", "remote add r file://$D/remote"},
+	{"push objects", "push r first second"},
+	{"trust-remote", "remote trust r"},
+	{"remote-snapshots", "remote snapshots r"},
+	{"verify-remote", "remote verify r --deep"},
+	{"pull", "pull r second --as pulled"},
+	{"remove-pushed", "remote rm r first"},
+	{"gc-remote", "remote gc r"},
+	{"remove-remote", "remote remove r"},
+	{"open exported", "export second --git $D/repo"},
+	{"import", "import --git $D/repo refs/sandbox/snapshots/second of-git"},
+	{"tar", "export second --tar $D/second.tar"},
+	{"import", "import --tar $D/second.tar of-tar"},
+	{"layer image", "export second --image oci:$D/image:second"},
+	{"import", "import --image oci:$D/image:second of-image"},
+	{"import", "import $D/from of-directory"},
+	{"open-changes", "apply $D/from second --yes --ours"},
+}
+
+// ofDirectory are those in a store that is filled from $D/from, which changes then.
+var ofDirectory = []command{{"refresh", "refresh --dry-run"}, {"refresh", "refresh"}, {"open-changes", "apply --yes"}}
+
+// ofRuns are those of runs of $D/from.
+var ofRuns = []command{
+	{"open-changes", "run --from $D/from --name r -- sh -c 'echo run >>line; rm -f newlines'"}, {"changes", "runs diff r"}, {"", "runs --all"},
+	{"refresh", "run --resume r -- true"}, {"open-changes", "apply --run r --yes"}, {"", "runs rm r --yes"},
+}
+
+// run runs commands. Those that are refused are so with a sentence.
+func (w *world) run(dir string, all []command) {
+	for _, c := range all {
+		line := strings.ReplaceAll(c.line, "$D", dir)
+		w.within("amberfs "+line, func() {
+			ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "sh", "-c", `"$0" -C "$1" `+line, harness.Binary(w.t), w.Dir)
+			cmd.WaitDelay = time.Second
+			out, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			switch {
+			case errors.As(err, &exit) && exit.ExitCode() == 2:
+				w.t.Errorf("amberfs %s is no command: %s", line, out)
+			case err != nil && (ctx.Err() != nil || len(out) == 0 || bytes.Contains(out, []byte("goroutine "))):
+				w.t.Errorf("amberfs %s: %v: %s", line, err, out)
+			case err != nil:
+				w.t.Logf("amberfs %s: %s", line, out)
+			}
+		})
+	}
+}
+
+// directory makes inputs outside of the mount, or changes them.
+func (w *world) directory(dir string, second bool) {
+	must(w.t, os.MkdirAll(dir, 0o755))
+	for name, piece := range map[string]string{"newlines": "\n", "line": "x"} {
+		text := strings.Repeat(piece, harness.Count(w.t, "BYTES", 4_000_000, 40_000_000))
+		if second {
+			text = "second\n" + text
+		}
+		must(w.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	f, err := os.Create(filepath.Join(dir, "holes"))
+	must(w.t, err)
+	_, err = f.WriteAt([]byte(fmt.Sprint(second)), int64(harness.Count(w.t, "HOLE", 1<<30, 1<<36)))
+	must(w.t, errors.Join(err, f.Close()))
+	must(w.t, os.MkdirAll(filepath.Join(dir, "names"), 0o755))
+	for i := range harness.Count(w.t, "NAMES", 300, 100_000) {
+		must(w.t, os.WriteFile(filepath.Join(dir, "names", fmt.Sprintf("%0100d", i)), []byte(fmt.Sprint(second)), 0o644))
+	}
+}
+
+// TestExtremesOfDirectories fills a store from a directory, and runs in one.
+func TestExtremesOfDirectories(t *testing.T) {
+	harness.Needs(t, "git")
+	dir := t.TempDir()
+	t.Setenv("AMBERFS_RUNS", filepath.Join(dir, "runs"))
+	w := newWorld(t, "--from", filepath.Join(dir, "from"))
+	w.directory(filepath.Join(dir, "from"), true)
+	w.run(dir, ofRuns)
+	w.run(dir, ofDirectory)
 }
 
 // TestEveryOperationIsTried: an operation that is added is added here.
@@ -262,8 +347,14 @@ func TestEveryOperationIsTried(t *testing.T) {
 	b, err := os.ReadFile("../../docs/api/openapi.yaml")
 	must(t, err)
 	tried := requests()
+	ops := map[string]bool{"umount": true} // by the harness
+	for _, c := range slices.Concat(commands, ofDirectory, ofRuns) {
+		for _, op := range strings.Fields(c.ops) {
+			ops[op] = true
+		}
+	}
 	for _, m := range regexp.MustCompile(`operationId: (?:get-)?([a-z-]+)`).FindAllStringSubmatch(string(b), -1) {
-		if _, ok := apart[m[1]]; !ok && tried[m[1]] == nil {
+		if _, ok := apart[m[1]]; !ok && tried[m[1]] == nil && !ops[m[1]] {
 			t.Errorf("%s is not tried", m[1])
 		}
 	}
@@ -377,19 +468,13 @@ func (w *world) streams() {
 			})
 		}
 	}
-	if !harness.Long() {
-		return
-	}
-	repo := filepath.Join(w.t.TempDir(), "repo")
-	out, err := exec.Command("git", "init", "-q", repo).CombinedOutput()
+	dir := w.t.TempDir()
+	out, err := exec.Command("git", "init", "-q", filepath.Join(dir, "repo")).CombinedOutput()
 	if err != nil {
 		w.t.Fatalf("%s", out)
 	}
-	for _, args := range [][]string{
-		{"export", "second", "--git", repo}, {"export", "second", "--tar", filepath.Join(w.t.TempDir(), "x.tar")},
-	} {
-		w.within("amberfs "+strings.Join(args, " "), func() { _, _ = w.TryAmberfs(append(args, "-C", w.Dir)...) })
-	}
+	w.directory(filepath.Join(dir, "from"), false)
+	w.run(dir, commands)
 }
 
 // page makes the requests of the page in the browser, which is a process of its own.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -65,6 +66,8 @@ func run(cmd *exec.Cmd, started func()) (int, error) {
 // the shell that waits for it expects, and they go on together.
 func stopWith(pid int) {
 	const settle, cldStopped = 20 * time.Millisecond, 5
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	for {
 		var info unix.Siginfo
 		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
@@ -77,7 +80,9 @@ func stopWith(pid int) {
 		_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // it is reported once
 		// The terminal stops this process with the child, and both go on at the same time.
 		if time.Sleep(settle); stopped(pid) {
-			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+			// A signal to the process could stop another thread first, and the child would go on
+			// before the shell has the terminal back.
+			_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
 			_ = unix.Kill(pid, unix.SIGCONT)
 		}
 	}

@@ -16,6 +16,7 @@ var mayUseClocks = map[string]string{
 	"tests/harness/mount.go":                    "gives up on what hangs",
 	"tests/extremes/extremes_test.go":           "gives up on what hangs",
 	"tests/harness/console/shell.go":            "gives up on what hangs",
+	"tests/harness/console/terminal.go":         "gives up on what hangs",
 	"tests/remotetest/servers.go":               "gives up on what hangs",
 	"tests/remotetest/proxy.go":                 "delays requests",
 	"tests/crash/crash_test.go":                 "kills at a random moment",

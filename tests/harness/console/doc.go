@@ -12,4 +12,6 @@
 //	```sh no-run: a store on another machine
 //
 // What differs from run to run is compared by its form: see [Normal].
+//
+// A [Terminal] is a pseudo-terminal, and [Dialogue] what a person types in it.
 package console

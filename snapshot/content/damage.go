@@ -55,8 +55,9 @@ func (s *fileSealer) readAround(b []byte, off int64) error {
 		}
 		n := min(part.end, end) - off
 		if _, err := s.c.ReadAt(s.z.Src, b[:n], off); err != nil {
-			// A whole chunk is as good as its hash, whatever keeps it from being read.
-			if part.hash == damagedHash && !isGone(err) {
+			// A whole chunk is as good as its hash, whatever keeps it from being read,
+			// unless a part of it was read and cut off.
+			if (part.hash == damagedHash || part.off < s.p) && !isGone(err) {
 				return err
 			}
 			clear(b[:n])

@@ -142,3 +142,31 @@ func TestSealBesideDamage(t *testing.T) {
 		})
 	}
 }
+
+// TestSealAway: what cannot be read at the moment is not lost, wherever new chunks end.
+func TestSealAway(t *testing.T) {
+	b := newBench()
+	data := make([]byte, 1<<20) // a chunk ends where it is as long as may be
+	for i := range data {
+		data[i] = byte(i / 977)
+	}
+	old := b.file(t, data)
+	for seed := range int64(20) {
+		c := old.Own(uint64(seed + 1))
+		b.write(t, c, seed*50_000, b.noise(30_000))
+		for ok := 0; c.Sealed() == nil; ok++ {
+			left := ok % 100
+			src := NewSource(awayStore{b.store, func() error {
+				if left--; left < 0 {
+					return errors.New("away")
+				}
+				return nil
+			}}, b.log, 0)
+			z := &Sealer{Src: src, Objects: b.store, OnDamage: func(n int64) { t.Fatalf("%d bytes are lost", n) }}
+			_, _ = z.Seal(t.Context(), c)
+			if ok > 10_000 {
+				t.Fatal("it does not get on")
+			}
+		}
+	}
+}

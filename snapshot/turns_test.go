@@ -2,43 +2,17 @@ package snapshot
 
 import (
 	"context"
-	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
 )
-
-// countedReads is a disk that counts bytes of the journal before it reads them.
-type countedReads struct {
-	vfs.FS
-	read func(n int)
-}
-
-type countedFile struct {
-	vfs.File
-	read func(n int)
-}
-
-func (c countedReads) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
-	f, err := c.FS.OpenFile(name, flag, perm)
-	if err == nil && strings.HasSuffix(name, ".seg") {
-		f = countedFile{f, c.read}
-	}
-	return f, err
-}
-
-func (f countedFile) ReadAt(p []byte, off int64) (int, error) {
-	f.read(len(p))
-	return f.File.ReadAt(p, off)
-}
 
 // addLarge makes a file of so many MiB that share the bytes of the first.
 func addLarge(t *testing.T, w *Workspace, mib int64) {
@@ -63,34 +37,31 @@ func addLarge(t *testing.T, w *Workspace, mib int64) {
 // TestSealsGiveWay: while two forks have snapshots of large files sealed, and a checkpoint
 // waits for them, another fork's snapshot and a gc end.
 func TestSealsGiveWay(t *testing.T) {
-	const mib = 128 // of each file; others must have ended when so much of them is read
+	const mib, enough = 128, 3000 // looks, of 3,600 for such a file
 	for what, shared := range map[string]bool{"a file each": false, "one file": true} {
 		t.Run(what, func(t *testing.T) {
-			var mu sync.Mutex
-			read := int64(-1) // not counted yet
-			others, begin, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-			end := sync.OnceFunc(func() { close(ended) })
-			defer end()
-			s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true, FS: countedReads{vfs.OS, func(n int) {
-				mu.Lock()
-				first := read == 0
-				if read >= 0 {
-					read += int64(n)
-				}
-				late := read > mib<<20
-				mu.Unlock()
-				if first {
-					close(begin)
-					<-others
-				}
-				if late {
-					<-ended
-				}
-			}}})
+			s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
+			// Each chunk that is cut looks at the journal's end twice: the first waits until
+			// the others wait, and late ones until these have ended.
+			var looks atomic.Int64
+			others, begin, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			begins, end := sync.OnceFunc(func() { close(others) }), sync.OnceFunc(func() { close(ended) })
+			defer end()
+			defer begins()
+			s.seal.Pacer.End = func() int64 {
+				switch n := looks.Add(1); {
+				case n == 1:
+					close(begin)
+					<-others
+				case n > enough:
+					<-ended
+				}
+				return s.log.End()
+			}
 			s.ckpt.gcWork = 16 << 20
 			other := forkNamed(t, s.Main(), "other")
 			if shared {
@@ -110,13 +81,10 @@ func TestSealsGiveWay(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			mu.Lock()
-			read = 0
-			mu.Unlock()
 			for _, w := range large {
 				go wait(w)
 			}
-			await.Receive(t, "the first read of a seal", begin)
+			await.Receive(t, "the first chunk", begin)
 			await.Blocked(t, 2, "Snapshots.WaitSealed")
 			go func() { waits <- s.Checkpoint(context.Background()) }()
 			await.Blocked(t, 3, "(*Sealer).Wait")
@@ -130,7 +98,7 @@ func TestSealsGiveWay(t *testing.T) {
 				collected <- err
 			}()
 			await.Blocked(t, 1, "(*Barrier).Wait")
-			close(others)
+			begins()
 			for what, done := range map[string]chan error{"the snapshot of the other fork": sealed, "gc": collected} {
 				if err := await.Receive(t, what, done); err != nil {
 					t.Errorf("%s: %v", what, err)
@@ -141,6 +109,9 @@ func TestSealsGiveWay(t *testing.T) {
 				if err := await.Receive(t, "the large files and the checkpoint", waits); err != nil {
 					t.Error(err)
 				}
+			}
+			if n := looks.Load(); n < enough {
+				t.Errorf("no seal went on when others had ended: %d", n)
 			}
 			if r, err := s.Verify(t.Context(), nil); err != nil || len(r.Damage) > 0 {
 				t.Errorf("%+v, %v", r, err)

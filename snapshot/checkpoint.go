@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -144,6 +145,9 @@ type checkpoint struct {
 	changes    int64 // by restores and promotions before it
 	floor      int64 // lowest position of bytes that records after it may refer to
 	orphans    map[uint32]*tree.State
+
+	partly map[uint32]*history.Partly // by view: what cannot be sealed
+	left   error                      // why
 }
 
 // frozen is a workspace as it is at a checkpoint.
@@ -175,9 +179,9 @@ func (p *checkpointer) alone(ctx context.Context, fn func() error) error {
 
 // checkpoint is Checkpoint with mu held.
 func (p *checkpointer) checkpoint(ctx context.Context) error {
-	err := p.makeCheckpoint(ctx)
+	left, err := p.makeCheckpoint(ctx)
 	if err == nil || ctx.Err() == nil && !errors.Is(err, collection.ErrNoCheckpoint) {
-		p.noteOutcome(err)
+		p.noteOutcome(cmp.Or(err, left))
 	}
 	return err
 }
@@ -232,19 +236,20 @@ func (p *checkpointer) Failing() string {
 	return ""
 }
 
-func (p *checkpointer) makeCheckpoint(ctx context.Context) error {
+// makeCheckpoint returns also why files of some states could not be sealed.
+func (p *checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
 	start := time.Now()
 	c, err := p.committed(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := p.finish(c); err != nil {
-		return err
+		return nil, err
 	}
 	p.room.Stored.Store(p.cas.Stats().Stored)
 	p.gc.Signal.Up()
 	p.metrics.Note(func(m *info.Metrics) { m.Checkpoints++; m.LastCheckpoint = info.MsSince(start) })
-	return nil
+	return c.left, nil
 }
 
 // beginCheckpoint takes note of all that a checkpoint has to commit.
@@ -275,6 +280,7 @@ func (p *checkpointer) freezeAll(tx *live.Tx) *checkpoint {
 		changes:    p.changes.Load(),
 		floor:      tx.Unjournaled(),
 		orphans:    tx.Orphans(),
+		partly:     make(map[uint32]*history.Partly),
 	}
 	for id, w := range p.cat.workspaces {
 		st := w.freeze(tx)
@@ -309,6 +315,12 @@ func (p *checkpointer) finish(c *checkpoint) error {
 	p.changes.Add(-c.changes)
 	p.alter(func(*live.Tx) {
 		p.cat.journalRoots = slices.Delete(p.cat.journalRoots, 0, c.roots)
+		for view := range c.partly {
+			if sn, ok := p.cat.snaps[view]; ok { // the next one tries again
+				sn.Wanted = false
+				p.cat.dirty[history.Key(history.Snapshots, view)] = view
+			}
+		}
 	})
 	return p.dropJournal(c)
 }
@@ -316,7 +328,7 @@ func (p *checkpointer) finish(c *checkpoint) error {
 // commit seals what a checkpoint has and makes it durable.
 func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 	for _, sn := range sortedSnaps(c.snaps) {
-		if err := p.seal.Wait(ctx, sn); err != nil {
+		if err := p.orPartly(ctx, c, sn.View, sn.WS, sn.State.Load(), func() error { return p.seal.Wait(ctx, sn) }); err != nil {
 			return err
 		}
 	}
@@ -353,7 +365,11 @@ func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 	}
 	p.look(func(*live.Tx) {
 		for view, sn := range c.snaps {
-			values[history.Key(history.Snapshots, view)] = sn.Record()
+			r := sn.Record()
+			if !sn.Sealed {
+				r.Partly = c.partly[view]
+			}
+			values[history.Key(history.Snapshots, view)] = r
 		}
 	})
 	var ops []cas.MetaOp
@@ -374,12 +390,39 @@ func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 
 func (p *checkpointer) sealPresent(ctx context.Context, c *checkpoint) error {
 	for id, w := range c.workspaces {
-		h, err := p.seal.InTurn(ctx, id, w.state)
+		w.record.State = ""
+		err := p.orPartly(ctx, c, id, id, w.state, func() error {
+			h, err := p.seal.InTurn(ctx, id, w.state)
+			if err != nil {
+				return fmt.Errorf("workspace %s: %w", w.record.Name, err)
+			}
+			w.record.State = h.String()
+			return nil
+		})
 		if err != nil {
-			return fmt.Errorf("workspace %s: %w", w.record.Name, err)
+			return err
 		}
-		w.record.State = h.String()
+		w.record.Partly = c.partly[id]
 	}
+	return nil
+}
+
+// orPartly calls seal, which seals the state of a view. What cannot be sealed of it is left
+// out: it holds up nothing else.
+func (p *checkpointer) orPartly(ctx context.Context, c *checkpoint, view, ws uint32, st *tree.State, seal func() error) error {
+	cause := seal()
+	if cause == nil || ctx.Err() != nil || st == nil {
+		return cause
+	}
+	partly, low, err := p.seal.Without(ctx, ws, st)
+	switch {
+	case err != nil:
+		return cause
+	case partly == nil:
+		return seal() // what failed does so no more
+	}
+	p.logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
+	c.partly[view], c.floor, c.left = partly, min(c.floor, low), errors.Join(c.left, cause)
 	return nil
 }
 

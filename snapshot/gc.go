@@ -65,16 +65,27 @@ func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
 		}
 	})
 	type record struct {
-		ID        string     `json:"id"`
-		State     string     `json:"state"`
-		ActorSets []cas.Hash `json:"actor_sets"`
-		Dir       string     `json:"dir"`
+		ID        string          `json:"id"`
+		State     string          `json:"state"`
+		Partly    *history.Partly `json:"partly"`
+		ActorSets []cas.Hash      `json:"actor_sets"`
+		Dir       string          `json:"dir"`
 	}
 	for _, prefix := range []string{history.Snapshots, history.Workspaces} {
 		if err := history.Scan(c.cas, prefix, func(r record) error {
-			h, err := cas.ParseHash(r.ID + r.State)
-			roots, sets = append(roots, history.Root{ID: h}), append(sets, r.ActorSets...)
+			sets = append(sets, r.ActorSets...)
 			dirs[r.Dir] = true
+			if r.Partly != nil {
+				st, err := r.Partly.Load(c.src, 1)
+				if err != nil {
+					return err
+				}
+				sets = slices.AppendSeq(sets, maps.Values(r.Partly.Files))
+				roots = append(roots, history.Root{ID: r.Partly.State}, history.Root{State: st})
+				return nil
+			}
+			h, err := cas.ParseHash(r.ID + r.State)
+			roots = append(roots, history.Root{ID: h})
 			return err
 		}); err != nil {
 			return nil, nil, err

@@ -3,8 +3,10 @@ package snapshot
 import (
 	"encoding/json"
 
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // SetPolicy replaces the policy.
@@ -34,3 +36,9 @@ func (s *core) Workspaces() []*Workspace {
 }
 
 func (s *Store) ShrinkJournal() { s.ckpt.ShrinkJournal() }
+
+// GCWithoutCheckpoint has no checkpoint made before a gc if there is anything to seal.
+func (s *Store) GCWithoutCheckpoint() { s.ckpt.gcWork = -1 }
+
+// SealThrough has seals read objects from elsewhere, with a cache of a few bytes.
+func (s *Store) SealThrough(o content.ObjectStore) { s.seal.Source = tree.NewSource(o, s.log, 1) }

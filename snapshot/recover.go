@@ -53,7 +53,7 @@ func (s opening) recover(at history.StoreRecord) error {
 		if at.First {
 			return s.makeMain(tx)
 		}
-		if err := s.cat.loadCatalogue(); err != nil {
+		if err := s.cat.loadCatalogue(tx); err != nil {
 			return err
 		}
 		return s.loadWorkspaces(tx)
@@ -132,7 +132,7 @@ func (c *catalogue) keepState(tx *live.Tx, r storedSnapshot, st *tree.State, cha
 	return nil
 }
 
-func (c *catalogue) loadCatalogue() error {
+func (c *catalogue) loadCatalogue(tx *live.Tx) error {
 	if err := history.Scan(c.cas, history.Workspaces, func(r history.WorkspaceRecord) error {
 		c.workspaces[r.View] = c.newWorkspace(r)
 		return nil
@@ -145,21 +145,31 @@ func (c *catalogue) loadCatalogue() error {
 		}
 		c.workspaces[live.MainView] = c.newMain() // see readableState
 	}
+	unsealed := make(map[string]uint32)
 	err := history.Scan(c.cas, history.Snapshots, func(r storedSnapshot) error {
 		sn, err := r.Load()
+		if err == nil && r.Partly != nil {
+			unsealed[history.Key(history.Snapshots, r.View)] = r.View
+			var st *tree.State
+			if st, err = r.Partly.Load(c.src, tx.Epoch()); err != nil && c.opt.Salvage {
+				c.logger.Warn("left out a snapshot", "snapshot", r.Name, "err", err)
+				return nil
+			}
+			sn.State.Store(st)
+		}
 		if err == nil {
 			c.add(sn)
 		}
 		return err
 	})
 	c.link()
-	clear(c.dirty)
+	c.dirty = unsealed
 	return err
 }
 
 func (s opening) loadWorkspaces(tx *live.Tx) error {
 	for _, w := range s.cat.workspaces {
-		st, err := s.loadState(w)
+		st, err := s.loadState(tx, w)
 		if err != nil && s.opt.Salvage {
 			st, err = s.readableState(tx, w, err), nil
 		}
@@ -175,7 +185,10 @@ func (s opening) loadWorkspaces(tx *live.Tx) error {
 // loadState loads the state of a workspace at the checkpoint. Without the root of
 // main there is nothing to mount; a salvage looks at all. A root that is on a remote is
 // not waited for.
-func (s opening) loadState(w *Workspace) (*tree.State, error) {
+func (s opening) loadState(tx *live.Tx, w *Workspace) (*tree.State, error) {
+	if w.rec.Partly != nil {
+		return w.rec.Partly.Load(s.src, tx.Epoch())
+	}
 	id, err := cas.ParseHash(w.rec.State)
 	if err != nil {
 		return nil, err

@@ -317,7 +317,7 @@ func expected(err error) bool {
 		return a.Fetch(context.Background()) == nil
 	}
 	for _, e := range []error{nil, live.ErrExist, live.ErrNotExist, live.ErrIsDir, live.ErrNotDir, live.ErrNotEmpty, live.ErrInvalid,
-		live.ErrPerm, live.ErrTooBig, live.ErrNotSupported, threeway.ErrConflict, graft.ErrNoPath, errs.Busy, snapshot.ErrNotFound, errs.Invalid} {
+		live.ErrPerm, live.ErrTooBig, live.ErrNotSupported, threeway.ErrConflict, graft.ErrNoPath, errs.Busy, snapshot.ErrNotFound, errs.Invalid, errAway} {
 		if errors.Is(err, e) {
 			return true
 		}

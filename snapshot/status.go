@@ -41,7 +41,7 @@ func (w *Workspace) Status() info.Status {
 		}
 	}
 	if failing := s.ckpt.Failing(); st.Health == "ok" && failing != "" {
-		st.Health = "changes are not stored: the last checkpoint failed; the journal has them"
+		st.Health = "changes are not sealed: the last checkpoint failed for them; nothing is lost"
 		if !w.rec.Fork { // it may name another fork
 			st.Health += ": " + failing
 		}

@@ -111,7 +111,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	}
 	if reason := snapshot.CheckpointFailed(m.Source); reason != "" {
 		fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(fmt.Sprintf(
-			"the last checkpoint of %s failed; nothing is lost, the journal has what is not stored: %s", m.Source, reason), ""))
+			"the last checkpoint of %s failed; nothing is lost, the store has what is not sealed: %s", m.Source, reason), ""))
 	}
 	return a.print(done, func() {})
 }

@@ -207,6 +207,20 @@ func (w *world) SealTurn(t *rapid.T) {
 	}
 }
 
+// Spill takes a file that is not sealed out of the journal.
+func (w *world) Spill(t *rapid.T) {
+	v := w.frozenOne()
+	w.must(w.z.Spill(context.Background(), v.c))
+	if v.c.MinPos() != math.MaxInt64 {
+		t.Fatal("it needs the journal")
+	}
+	h, err := v.c.Put(w.store)
+	w.must(err)
+	c, err := Load(w.src, h, w.epoch)
+	w.must(err)
+	w.verify(version{c, v.m})
+}
+
 // SealAll does what a background sealer does.
 func (w *world) SealAll(t *rapid.T) {
 	for i := range w.frozen {

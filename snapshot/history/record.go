@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // The keys of the records in the metadata of the chunk store.
@@ -63,6 +64,24 @@ type WorkspaceRecord struct {
 	// Actors changed something since the newest snapshot, ActorSets are the objects that say what.
 	Actors    []string   `json:"actors,omitempty"`
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
+	// Partly is what there is instead of State if some files could not be sealed.
+	Partly *Partly `json:"partly,omitempty"`
+}
+
+// Partly is a state some files of which could not be sealed at a checkpoint.
+type Partly struct {
+	State cas.Hash            `json:"state"` // in which these are empty
+	Files map[uint64]cas.Hash `json:"files"` // objects that describe their contents, by inode
+}
+
+// Load returns the state, whose files that are not sealed an epoch owns which is past when it
+// is used.
+func (p *Partly) Load(src *tree.Source, epoch uint64) (*tree.State, error) {
+	st, err := tree.Load(src, p.State)
+	if err == nil {
+		err = st.Fill(src, epoch, p.Files)
+	}
+	return st, err
 }
 
 // A Record is the record of a snapshot, in the metadata of the chunk store and in the
@@ -75,6 +94,7 @@ type Record struct {
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
 	Dir       string     `json:"dir,omitempty"` // that of its workspace
 	Undoes    *Undone    `json:"undoes,omitempty"`
+	Partly    *Partly    `json:"partly,omitempty"` // as long as it cannot be sealed
 }
 
 // Undone says that a snapshot was taken right after an undo of an actor: nothing else changed

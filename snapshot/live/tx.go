@@ -148,6 +148,9 @@ func (tx *Tx) NewRoot(mode, uid, gid uint32, t int64) *tree.State {
 	return tree.New(tx.f.mu.epoch, root)
 }
 
+// Epoch returns the present epoch, which AddView ends.
+func (tx *Tx) Epoch() uint64 { return tx.f.mu.epoch }
+
 // Counters returns the next inode and view numbers.
 func (tx *Tx) Counters() (ino uint64, view uint32) { return tx.f.mu.nextIno, tx.f.mu.nextView }
 

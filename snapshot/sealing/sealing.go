@@ -285,6 +285,32 @@ func (q *Sealer) InTurn(ctx context.Context, ws uint32, st *tree.State) (id cas.
 	return id, err
 }
 
+// Without is InTurn for a state with files that cannot be sealed. Their bytes that are in the
+// journal are stored as they are; low is from where on the journal is needed all the same. The
+// result is nil if there are no such files.
+func (q *Sealer) Without(ctx context.Context, ws uint32, st *tree.State) (p *history.Partly, low int64, err error) {
+	low = live.NoPos
+	err = q.turns(ctx, ws, func() error {
+		objects := q.Pacer.Objects(q.Objects)
+		id, left, err := tree.SealWithout(ctx, q.Source, q.inTurn(ctx, objects), st)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		p = &history.Partly{State: id, Files: make(map[uint64]cas.Hash)}
+		for ino, c := range left {
+			if err := guard.Do(func() error { return q.sealer(objects).Spill(ctx, c) }); err != nil {
+				q.Logger.Warn("a file that cannot be sealed needs the journal", "inode", ino, "err", err, guard.Stack(err))
+			}
+			low = min(low, c.MinPos())
+			if p.Files[ino], err = c.Put(objects); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	})
+	return p, low, err
+}
+
 // turns calls fn when a workspace has its turn, again and again until it has not given way.
 func (q *Sealer) turns(ctx context.Context, ws uint32, fn func() error) error {
 	for {

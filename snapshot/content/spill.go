@@ -1,0 +1,102 @@
+package content
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+)
+
+// Spill stores the bytes that a frozen content has in the journal, for a file that cannot be
+// sealed because others of its bytes cannot be read. The content then refers to the stored
+// bytes instead, and so do those that Rebase has follow it. Nothing of the journal may be
+// dropped meanwhile.
+func (z *Sealer) Spill(ctx context.Context, c *Content) error {
+	c.sealing.Lock()
+	defer c.sealing.Unlock()
+	for c.Sealed() == nil {
+		l := c.layout.Load()
+		b, err := FromReader(ctx, z, &journalReader{z.Src, l.journaled()})
+		if err != nil {
+			return fmt.Errorf("store bytes of the journal: %w", err)
+		}
+		if b.n == 0 || c.layout.CompareAndSwap(l, l.spilled(b)) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// journaled returns the extents in the journal, in order.
+func (l *layout) journaled() (out []extent) {
+	l.ext.from(0, func(_ int64, e extent) bool {
+		if e.inJournal() {
+			out = append(out, e)
+		}
+		return true
+	})
+	return out
+}
+
+// spilled returns a layout that has in b, one behind the other, what l has in the journal.
+func (l *layout) spilled(b *ChunkMap) *layout {
+	n := &layout{size: l.size, alloc: l.alloc, base: l.base, baseLen: l.baseLen}
+	pos := int64(0)
+	l.ext.from(0, func(off int64, e extent) bool {
+		if e.inJournal() {
+			e = extent{n: e.n, pos: pos, base: b}
+			pos += e.n
+		}
+		n.ext.add(off, e)
+		return true
+	})
+	return n
+}
+
+// journalReader reads extents in the journal.
+type journalReader struct {
+	src  *Source
+	rest []extent
+}
+
+func (r *journalReader) Read(p []byte) (int, error) {
+	if len(r.rest) == 0 {
+		return 0, io.EOF
+	}
+	e := &r.rest[0]
+	n := min(int64(len(p)), e.n)
+	if err := r.src.log.ReadAt(p[:n], e.pos, e.payload); err != nil {
+		return 0, err
+	}
+	if *e = e.sub(n, e.n-n); e.n == 0 {
+		r.rest = r.rest[1:]
+	}
+	return int(n), nil
+}
+
+// Put writes an object that describes a frozen content which is not sealed.
+func (c *Content) Put(objects ObjectStore) (cas.Hash, error) {
+	var e wire.Encoder
+	e.Header(wire.KindUnsealed)
+	c.Encode(&e)
+	return objects.Put(cas.KindTree, e.Out())
+}
+
+// Load returns the content that Put described, as one of an epoch.
+func Load(src *Source, h cas.Hash, epoch uint64) (*Content, error) {
+	raw, err := src.objects.Get(h, nil)
+	if err != nil {
+		return nil, err
+	}
+	d := wire.NewDecoder(raw)
+	if k := d.Header(); k != wire.KindUnsealed {
+		d.Fail("kind %d is no file that is not sealed", k)
+	}
+	c, err := Decode(d, epoch)
+	if err == nil {
+		err = d.Finish()
+	}
+	return c, err
+}

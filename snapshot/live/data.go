@@ -33,7 +33,7 @@ func (f *Forest) ReadAt(id NodeID, p []byte, off int64) (int, error) {
 		// It may have been sealed, and its journal dropped, on the way.
 		got, err = c.ReadAt(f.src.Files, p, off)
 	}
-	return got, loadError(err)
+	return got, tree.LoadError(err)
 }
 
 // readShared reads with the lock held; or it returns the content, if no writer
@@ -52,7 +52,7 @@ func (f *Forest) readShared(id NodeID, p []byte, off int64) (frozen *content.Con
 		return n.Content, 0, nil
 	}
 	got, err = n.Content.ReadAt(f.src.Files, p, off)
-	return nil, got, loadError(err)
+	return nil, got, tree.LoadError(err)
 }
 
 // file returns a regular file for a change of its bytes. The lock is held.
@@ -205,7 +205,7 @@ func (f *Forest) Seek(id NodeID, off int64, whence int) (int64, error) {
 	default:
 		return 0, ErrInvalid
 	}
-	return pos, loadError(err)
+	return pos, tree.LoadError(err)
 }
 
 // CopyRange copies bytes between files, also between views, by sharing them. It returns how
@@ -304,7 +304,7 @@ func (v *view) copyBytes(to, from *tree.Inode, r *record) (int64, error) {
 	for done < r.n {
 		got, err := from.Content.ReadAt(v.trees.src.Files, buf[:min(int64(len(buf)), r.n-done)], r.off2+done)
 		if err != nil {
-			return done, loadError(err)
+			return done, tree.LoadError(err)
 		}
 		if got == 0 {
 			break

@@ -36,8 +36,8 @@ func (d *directories) entry(p *tree.Path) (*tree.Inode, error) {
 	}
 	dir, err := d.state.Get(d.src, ino)
 	if err != nil {
-		return nil, loadError(err)
+		return nil, tree.LoadError(err)
 	}
 	n, err := d.state.Lookup(d.src, dir, p.Name)
-	return n, loadError(err)
+	return n, tree.LoadError(err)
 }

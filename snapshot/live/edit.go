@@ -62,6 +62,7 @@ func (f *Forest) edit(id uint32, hold []uint32) (*Edit, error) {
 	f.mu.epoch += 2
 	e := &Edit{f: f, base: v, nextIno: f.mu.nextIno, done: make(chan struct{}), steps: Blobs{to: &f.blobs, urgent: true}}
 	e.copy = &view{trees: v.trees, id: id, state: v.state.Clone(), epoch: f.mu.epoch - 1, by: f.actorsOf()}
+	e.copy.editor.Changed = e.copy.mark
 	for _, id := range hold {
 		if h, ok := f.mu.views[id]; ok {
 			h.edited = e.done

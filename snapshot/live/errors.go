@@ -1,10 +1,6 @@
 package live
 
-import (
-	"fmt"
-
-	"github.com/amberfs/amberfs/internal/errs"
-)
+import "github.com/amberfs/amberfs/internal/errs"
 
 // The errors of the forest, one for each answer that a program can get.
 var (
@@ -30,13 +26,3 @@ var (
 	ErrRange        = errs.Range
 	ErrFailed       = errs.New(errs.Failed, "a change failed half-way; unmount and mount again")
 )
-
-// loadError is the answer to a program for an error in reading the tree. What has
-// no kind, such as an object that is missing, is damage: callers hold names that
-// exist.
-func loadError(err error) error {
-	if err == nil || errs.Of(err) != "" {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrDamaged, err)
-}

@@ -87,6 +87,7 @@ type view struct {
 	trees   *trees
 	id      uint32
 	state   *tree.State
+	editor  tree.Editor // see edit
 	orphans orphans
 	changed uint64        // value of trees.mu.changes at the last change
 	edited  chan struct{} // closed by the end of an edit; nil when changes go on
@@ -123,6 +124,13 @@ func New(o Options) *Forest {
 		}
 	}
 	return f
+}
+
+// newView returns a view with a state of its own.
+func (t *trees) newView(id uint32, s *tree.State) *view {
+	v := &view{trees: t, id: id, state: s}
+	v.editor.Changed, v.editor.Unnamed = v.mark, v.keepUnnamed
+	return v
 }
 
 // SetHeld gives the forest the way to ask whether the kernel still holds a
@@ -242,7 +250,7 @@ func (t *trees) inode(id NodeID) (*tree.Inode, *view, error) {
 			src = t.waiting // what is journaled must be carried out
 		}
 		n, err := s.Get(src, id.Ino())
-		return n, nil, loadError(err)
+		return n, nil, tree.LoadError(err)
 	}
 	n, err := v.inode(id.Ino())
 	return n, v, err
@@ -256,7 +264,7 @@ func (v *view) inode(ino uint64) (*tree.Inode, error) {
 	if o, ok := v.orphan(ino); ok {
 		return o, nil
 	}
-	return nil, loadError(err)
+	return nil, tree.LoadError(err)
 }
 
 // stateOf returns the state that a node is looked up in. The lock is held.
@@ -284,7 +292,7 @@ func (v *view) own(ino uint64) (*tree.Inode, error) {
 	if o, ok := v.ownOrphan(ino); ok {
 		return o, nil
 	}
-	return nil, loadError(err)
+	return nil, tree.LoadError(err)
 }
 
 // newInos returns the first of n numbers for new inodes of a view. Where the page

@@ -89,7 +89,7 @@ func (e *Edit) Overlay(ctx context.Context, o *Overlay, g Graft) error {
 		return err
 	}
 	if err := o.Walk(ctx, e.f.waiting, j.step); err != nil {
-		return loadError(err)
+		return tree.LoadError(err)
 	}
 	if g.Top {
 		j.attrs = append(j.attrs, attrsOf{ino: j.root, from: tree.RootIno})
@@ -134,9 +134,9 @@ type attrsOf struct {
 func (e *Edit) newGraft(ctx context.Context, g Graft, made int) (*graft, error) {
 	prefix, err := e.copy.state.Resolve(e.f.waiting, g.Prefix)
 	if err != nil {
-		return nil, loadError(err)
+		return nil, tree.LoadError(err)
 	}
-	if err := e.copy.deepen(g.Prefix, g.Source); err != nil {
+	if err := e.copy.state.Deepen(g.Prefix, g.Source); err != nil {
 		return nil, err
 	}
 	e.f.mu.Lock()
@@ -294,10 +294,10 @@ func (j *graft) put(s *Step) error {
 	if from == nil {
 		view = j.g.View
 		if from, err = j.g.Source.Get(j.f.waiting, s.B); err != nil {
-			return loadError(err)
+			return tree.LoadError(err)
 		}
 	}
-	n := newLike(from, cmp.Or(j.rewritten, j.beneath(parent, s.Path.Name, from)), j.g.Now)
+	n := tree.Like(from, cmp.Or(j.rewritten, j.beneath(parent, s.Path.Name, from)), j.g.Now)
 	if n.Ino == 0 {
 		n.Ino = j.e.nextIno
 		j.e.nextIno++
@@ -396,11 +396,11 @@ func (j *graft) setAttrs() error {
 		if from == nil {
 			var err error
 			if from, err = j.g.Source.Get(j.f.waiting, a.from); err != nil {
-				return loadError(err)
+				return tree.LoadError(err)
 			}
 		}
 		n := &tree.Inode{Ino: a.ino}
-		setAttrsOf(n, from, j.g.Now)
+		n.SetAttrs(from, j.g.Now)
 		j.touch(n)
 		j.stale[Node(j.v.id, n.Ino)] = true
 		if err := j.do(&record{kind: recSetAll, node: n}); err != nil {

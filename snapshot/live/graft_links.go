@@ -60,14 +60,14 @@ func (j *graft) chooseUnchanged(b *tree.Inode, view *tree.Pairing, changing map[
 		}
 		a, err := view.File(l)
 		if err != nil {
-			return loadError(err)
+			return tree.LoadError(err)
 		}
 		if a == nil || a.IsDir() || taken[a.Ino] || tried[a.Ino] {
 			continue
 		}
 		tried[a.Ino] = true
 		if same, err := tree.SameFile(j.f.waiting, a, b); err != nil {
-			return loadError(err)
+			return tree.LoadError(err)
 		} else if same && a.Mtime == b.Mtime {
 			j.links[b.Ino] = a.Ino
 			taken[a.Ino] = true

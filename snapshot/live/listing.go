@@ -52,7 +52,7 @@ func (f *Forest) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 	if listed && errs.Of(err) == errs.Away {
 		return nil // the rest is listed by the next call
 	}
-	return loadError(err)
+	return tree.LoadError(err)
 }
 
 // Parent returns the directory that a directory lies in; a root's is itself.

@@ -61,12 +61,12 @@ func (j *graft) rewrite(s *Step) (done bool, err error) {
 	}
 	a, err := j.v.state.Get(j.f.waiting, s.A)
 	if err != nil {
-		return false, loadError(err)
+		return false, tree.LoadError(err)
 	}
 	b := s.With
 	if b == nil {
 		if b, err = j.g.Source.Get(j.f.waiting, s.B); err != nil {
-			return false, loadError(err)
+			return false, tree.LoadError(err)
 		}
 	}
 	if len(a.Links) != 1 || !a.IsRegular() || !b.IsRegular() {

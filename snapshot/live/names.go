@@ -41,7 +41,7 @@ func (f *Forest) Lookup(parent NodeID, name string) (Attr, error) {
 	}
 	n, err := s.Lookup(f.src, dir, name)
 	if err != nil {
-		return Attr{}, loadError(err)
+		return Attr{}, tree.LoadError(err)
 	}
 	return attrOf(parent.View(), n), nil
 }
@@ -57,7 +57,7 @@ func (t *trees) directory(id NodeID) (*view, *tree.Inode, error) {
 		if _, ok := v.orphan(id.Ino()); ok {
 			return nil, nil, ErrNotExist // a removed directory that is a working directory
 		}
-		return nil, nil, loadError(err)
+		return nil, nil, tree.LoadError(err)
 	}
 	if !n.IsDir() {
 		return nil, nil, ErrNotDir
@@ -76,7 +76,7 @@ func (t *trees) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
 	}
 	_, found, err := dir.Dir.Lookup(t.src, name)
 	if err != nil {
-		return nil, nil, loadError(err)
+		return nil, nil, tree.LoadError(err)
 	}
 	if found {
 		return nil, nil, ErrExist
@@ -95,7 +95,7 @@ func (t *trees) occupied(parent NodeID, name string) (*view, *tree.Inode, *tree.
 	}
 	n, err := v.state.Lookup(t.src, dir, name)
 	if err != nil {
-		return nil, nil, nil, loadError(err)
+		return nil, nil, nil, tree.LoadError(err)
 	}
 	return v, dir, n, nil
 }
@@ -133,7 +133,7 @@ func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
 		if dir.Nlink >= maxLinks {
 			return Attr{}, ErrTooManyLinks
 		}
-		if depth, err = v.depthWith(parent.Ino(), 0); err != nil {
+		if depth, err = v.state.DepthWith(f.src, parent.Ino(), 0); err != nil {
 			return Attr{}, err
 		}
 	}
@@ -284,7 +284,7 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 		return 0, err
 	}
 	old, err := v.state.Lookup(f.src, newDir, nn)
-	if err = loadError(err); errors.Is(err, ErrNotExist) {
+	if err = tree.LoadError(err); errors.Is(err, ErrNotExist) {
 		old = nil
 	} else if err != nil {
 		return 0, err
@@ -292,10 +292,10 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 	if same, err := v.checkRename(n, old, op, np, flags); err != nil || same {
 		return 0, err
 	}
-	depth, err := v.depthAfter(n, newDir.Ino)
+	depth, err := v.state.DepthAfter(f.src, n, newDir.Ino)
 	if err == nil && old != nil && flags&exchange != 0 {
 		var other int
-		other, err = v.depthAfter(old, op.Ino())
+		other, err = v.state.DepthAfter(f.src, old, op.Ino())
 		depth = max(depth, other)
 	}
 	if err != nil {
@@ -340,12 +340,12 @@ func (v *view) checkRename(n, old *tree.Inode, op, np NodeID, flags uint32) (sam
 		}
 	}
 	if n.IsDir() {
-		if _, err := v.depthOf(np.Ino(), n.Ino); err != nil {
+		if _, err := v.state.DepthOf(v.trees.src, np.Ino(), n.Ino); err != nil {
 			return false, err
 		}
 	}
 	if old != nil && old.IsDir() && flags&unix.RENAME_EXCHANGE != 0 {
-		if _, err := v.depthOf(op.Ino(), old.Ino); err != nil {
+		if _, err := v.state.DepthOf(v.trees.src, op.Ino(), old.Ino); err != nil {
 			return false, err
 		}
 	}

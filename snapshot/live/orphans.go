@@ -53,6 +53,15 @@ func (o *orphans) each(fn func(*content.Content)) {
 	new(tree.Unsealed).Each(&o.state, false, fn)
 }
 
+// keepUnnamed makes an inode that lost its last name an orphan, if the kernel holds it.
+func (v *view) keepUnnamed(n *tree.Inode) {
+	if v.trees.Held(Node(v.id, n.Ino)) {
+		orphan := *n
+		orphan.Ctime = v.editor.Time
+		v.orphans.put(v.trees.src, v.trees.mu.epoch, &orphan)
+	}
+}
+
 // orphan returns an unlinked inode of a view. The lock is held at least for reading.
 func (v *view) orphan(ino uint64) (*tree.Inode, bool) {
 	if n, ok := v.orphans.get(v.trees.src, ino); ok {

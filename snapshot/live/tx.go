@@ -100,7 +100,7 @@ func (tx *Tx) Changed(view uint32) uint64 {
 // AddView adds a writable view that starts as a frozen state.
 func (tx *Tx) AddView(id uint32, s *tree.State) {
 	tx.f.mu.epoch++
-	tx.f.mu.views[id] = &view{trees: &tx.f.trees, id: id, state: s.Clone()}
+	tx.f.mu.views[id] = tx.f.newView(id, s.Clone())
 	tx.UseView(id)
 }
 

@@ -1,6 +1,8 @@
 package tree
 
 import (
+	"fmt"
+
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
@@ -26,3 +28,12 @@ var (
 	// right.
 	ErrMalformed = wire.ErrMalformed
 )
+
+// LoadError is the answer to a program for an error in reading a tree. What has no kind,
+// such as an object that is missing, is damage: callers hold names that exist.
+func LoadError(err error) error {
+	if err == nil || errs.Of(err) != "" {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errs.Damaged, err)
+}

@@ -79,6 +79,14 @@ func (n *Inode) Size() int64 {
 	return 0
 }
 
+// FileSize returns what the inode adds to State.Bytes: the size of a regular file.
+func (n *Inode) FileSize() int64 {
+	if n.IsRegular() {
+		return n.Size()
+	}
+	return 0
+}
+
 // Blocks returns st_blocks: the space allocated, in units of 512 bytes.
 func (n *Inode) Blocks() int64 {
 	switch n.Type() {

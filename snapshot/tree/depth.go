@@ -1,0 +1,113 @@
+package tree
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+)
+
+// Directories are nested less than MaxDepth deep, so that every walk ends, and a
+// recursive one takes a bounded stack. Each state has an upper bound of its depth: to
+// move a directory means to know how deep the ones below it are nested, and to count
+// that could mean to read the whole tree.
+
+// DepthOf returns how many names the path of a directory has. It is errs.Invalid if the
+// directory is, or lies below, another one; 0 stands for none.
+func (s *State) DepthOf(src *Source, dir, top uint64) (int, error) {
+	for depth := range MaxDepth {
+		switch dir {
+		case top:
+			return 0, errs.Invalid
+		case RootIno:
+			return depth, nil
+		}
+		n, err := s.Get(src, dir)
+		if err != nil {
+			return 0, LoadError(err)
+		}
+		if len(n.Links) == 0 {
+			return depth, nil
+		}
+		dir = n.Links[0].Parent
+	}
+	return 0, ErrTooDeep
+}
+
+// DepthWith returns the depth of a state in which dir has a new directory with others
+// below it, nested height deep.
+func (s *State) DepthWith(src *Source, dir uint64, height int) (int, error) {
+	above, err := s.DepthOf(src, dir, 0)
+	if err != nil {
+		return 0, err
+	}
+	depth := above + 1 + height
+	if depth >= MaxDepth {
+		return 0, ErrTooDeep
+	}
+	return max(s.Depth, depth), nil
+}
+
+// DepthAfter returns the depth of a state in which n was moved to dir.
+func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
+	if !n.IsDir() || len(n.Links) == 1 && n.Links[0].Parent == dir {
+		return s.Depth, nil
+	}
+	height, known := s.heightOf(src, n)
+	if !known {
+		depth, err := s.DepthOf(src, n.Ino, 0)
+		if err != nil {
+			return 0, err
+		}
+		height = s.Depth - depth
+	}
+	return s.DepthWith(src, dir, height)
+}
+
+// heightMost is how many entries heightOf looks at.
+const heightMost = MaxDepth
+
+// heightOf returns how deep the directories below n are nested, if there is little to
+// look at and all of it can be read.
+func (s *State) heightOf(src *Source, n *Inode) (height int, known bool) {
+	seen := 0
+	for level := []*Inode{n}; ; height++ {
+		var next []*Inode
+		for _, n := range level {
+			if n.Nlink == 2 {
+				continue // no directory in it
+			}
+			var failed error
+			err := n.Dir.List(src, 0, func(e Dirent, _ uint64) bool {
+				if e.Type == unix.S_IFDIR {
+					var sub *Inode
+					if sub, failed = s.Get(src, e.Ino); failed == nil {
+						next = append(next, sub)
+					}
+				}
+				seen++
+				return failed == nil && seen < heightMost
+			})
+			if err != nil || failed != nil || seen >= heightMost {
+				return 0, false
+			}
+		}
+		if len(next) == 0 {
+			return height, true
+		}
+		level = next
+	}
+}
+
+// Deepen prepares a state for directories of a source below prefix.
+func (s *State) Deepen(prefix string, source *State) error {
+	p, err := ParsePath(prefix)
+	if err != nil {
+		return err
+	}
+	depth := p.Depth() + source.Depth
+	if depth >= MaxDepth {
+		return ErrTooDeep
+	}
+	s.Depth = max(s.Depth, depth)
+	return nil
+}

@@ -1,0 +1,204 @@
+package tree
+
+// An Editor makes changes of the names in a state, all in one epoch and at one time. After
+// an error its methods do nothing more, and Err has it. It needs the lock of the state's
+// owner.
+type Editor struct {
+	State  *State
+	Source *Source
+	Epoch  uint64
+	Time   int64 // of the changes, in nanoseconds since 1970
+
+	// Changed, if set, is called for each inode that is made, gets or loses a name, or is
+	// changed otherwise; not for a directory whose entries change.
+	Changed func(ino uint64)
+	// Unnamed, if set, is called with an inode that has lost its last name, and so is not in
+	// the state any more, as it was before.
+	Unnamed func(n *Inode)
+
+	err error
+}
+
+// Err returns the first error.
+func (e *Editor) Err() error { return e.err }
+
+// ok notes an error, and reports whether there was none yet.
+func (e *Editor) ok(err error) bool {
+	if e.err == nil {
+		e.err = LoadError(err)
+	}
+	return e.err == nil
+}
+
+func (e *Editor) changed(ino uint64) {
+	if e.Changed != nil {
+		e.Changed(ino)
+	}
+}
+
+// Own returns an inode for changing it; after an error one that is in no state.
+func (e *Editor) Own(ino uint64) *Inode {
+	if e.err == nil {
+		n, err := e.State.Own(e.Source, e.Epoch, ino)
+		if e.ok(err) {
+			return n
+		}
+	}
+	return &Inode{}
+}
+
+func (e *Editor) lookup(dir *Inode, name string) (d Dirent, found bool) {
+	if e.err == nil {
+		var err error
+		d, found, err = dir.Dir.Lookup(e.Source, name)
+		e.ok(err)
+	}
+	return d, found
+}
+
+// enter makes a name in a directory lead to n.
+func (e *Editor) enter(dir *Inode, name string, n *Inode) {
+	if e.err == nil {
+		e.ok(dir.Dir.Insert(e.Source, e.Epoch, Dirent{Name: name, Ino: n.Ino, Type: n.Type()}))
+		dir.Mtime, dir.Ctime = e.Time, e.Time
+	}
+}
+
+func (e *Editor) leave(dir *Inode, name string) {
+	if e.err == nil {
+		e.ok(dir.Dir.Remove(e.Source, e.Epoch, name))
+		dir.Mtime, dir.Ctime = e.Time, e.Time
+	}
+}
+
+// Add puts a new inode into the state, under a name that is not there.
+func (e *Editor) Add(parent uint64, name string, n *Inode) {
+	dir := e.Own(parent)
+	e.enter(dir, name, n)
+	n.Links = []Link{{Parent: parent, Name: name}}
+	if e.err != nil || !e.ok(e.State.Put(e.Source, e.Epoch, n)) {
+		return
+	}
+	e.changed(n.Ino)
+	e.State.Bytes += n.FileSize()
+	if n.IsDir() {
+		dir.Nlink++
+	}
+}
+
+// Link gives an inode of the state one more name.
+func (e *Editor) Link(parent uint64, name string, ino uint64) {
+	n, dir := e.Own(ino), e.Own(parent)
+	if e.enter(dir, name, n); e.err != nil {
+		return
+	}
+	e.changed(n.Ino)
+	n.AddLink(Link{Parent: parent, Name: name})
+	n.Nlink++
+	n.Ctime = e.Time
+}
+
+// Remove removes a name, and the inode with its last one: it is returned as it was then.
+func (e *Editor) Remove(parent uint64, name string) (n *Inode, last bool) {
+	dir := e.Own(parent)
+	d, found := e.lookup(dir, name)
+	if !found {
+		e.ok(ErrNotExist)
+	}
+	n, last = e.unlink(d.Ino, Link{Parent: parent, Name: name})
+	if e.leave(dir, name); e.err == nil && n.IsDir() {
+		dir.Nlink--
+	}
+	return n, last
+}
+
+// unlink is Remove but for the directory.
+func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
+	if e.err != nil {
+		return &Inode{}, false
+	}
+	n, err := e.State.Get(e.Source, ino)
+	if !e.ok(err) {
+		return &Inode{}, false
+	}
+	e.changed(ino)
+	if !n.IsDir() && n.Nlink > 1 {
+		n = e.Own(ino)
+		n.Ctime = e.Time
+		n.RemoveLink(l)
+		n.Nlink--
+		return n, false
+	}
+	e.State.Bytes -= n.FileSize()
+	if e.ok(e.State.Delete(e.Source, e.Epoch, ino)) && e.Unnamed != nil {
+		e.Unnamed(n)
+	}
+	return n, true
+}
+
+// Rename moves a name to a place in which nothing is that cannot be replaced.
+func (e *Editor) Rename(from, to Link) { e.rename(from, to, nil) }
+
+// Whiteout is Rename, and puts a new inode into the old place.
+func (e *Editor) Whiteout(from, to Link, n *Inode) { e.rename(from, to, n) }
+
+func (e *Editor) rename(from, to Link, whiteout *Inode) {
+	dir, newDir := e.Own(from.Parent), e.Own(to.Parent)
+	d, found := e.lookup(dir, from.Name)
+	if !found {
+		e.ok(ErrNotExist)
+	}
+	n := e.Own(d.Ino)
+	if _, occupied := e.lookup(newDir, to.Name); occupied {
+		e.Remove(to.Parent, to.Name)
+	}
+	if e.err != nil {
+		return
+	}
+	e.changed(n.Ino)
+	if whiteout == nil {
+		e.leave(dir, from.Name)
+	}
+	e.move(newDir, n, from, to.Name)
+	if whiteout != nil {
+		e.Add(from.Parent, from.Name, whiteout)
+	}
+	if n.IsDir() {
+		dir.Nlink--
+		newDir.Nlink++
+	}
+}
+
+// Exchange exchanges what two names lead to.
+func (e *Editor) Exchange(a, b Link) {
+	dirA, dirB := e.Own(a.Parent), e.Own(b.Parent)
+	da, foundA := e.lookup(dirA, a.Name)
+	db, foundB := e.lookup(dirB, b.Name)
+	if !foundA || !foundB {
+		e.ok(ErrNotExist)
+	}
+	n, other := e.Own(da.Ino), e.Own(db.Ino)
+	if e.err != nil {
+		return
+	}
+	e.changed(n.Ino)
+	e.changed(other.Ino)
+	e.move(dirB, n, a, b.Name)
+	e.move(dirA, other, b, a.Name)
+	for _, x := range []struct{ n, from, to *Inode }{{n, dirA, dirB}, {other, dirB, dirA}} {
+		if x.n.IsDir() {
+			x.from.Nlink--
+			x.to.Nlink++
+		}
+	}
+}
+
+// move makes name in dir lead to n, which had another name until now.
+func (e *Editor) move(dir, n *Inode, old Link, name string) {
+	if e.enter(dir, name, n); e.err != nil {
+		return
+	}
+	n.RemoveLink(old)
+	n.AddLink(Link{Parent: dir.Ino, Name: name})
+	n.Ctime = e.Time
+}

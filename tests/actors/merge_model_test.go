@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -196,7 +194,10 @@ func mergeFlat(base, ours, theirs flat, byPath bool) (out flat, ok bool) {
 				o = ours.names[p]
 			}
 		}
-		if out.nodes[number(t)] = v; o == 0 || b == 0 {
+		if same[t] == 0 {
+			out.nodes[number(t)] = v
+		}
+		if o == 0 || b == 0 {
 			continue
 		}
 		merge(number(t), b, o, t)
@@ -273,8 +274,8 @@ func (e editor) flat(t testing.TB) flat {
 		t.Fatal(err)
 	}
 	if err := st.Walk(context.Background(), e.s.Source(), func(at *tree.Path, n *tree.Inode) error {
-		if at == nil {
-			return nil
+		if at == nil || n.IsDir() {
+			return nil // a directory is there for what is in it
 		}
 		b := make([]byte, n.Size())
 		if _, err := n.Content.ReadAt(e.s.Source().Files, b, 0); err != nil {
@@ -289,63 +290,6 @@ func (e editor) flat(t testing.TB) flat {
 		t.Fatal(err)
 	}
 	return f
-}
-
-// change does something to files, and says what; "" if it could not.
-func (e editor) change(rnd *rand.Rand) string {
-	names := []string{"a", "b", "c", "d", "e"}
-	p, q := names[rnd.IntN(len(names))], names[rnd.IntN(len(names))]
-	what := []string{"create", "create", "line", "line", "save", "split", "ln", "ln", "mv", "mv", "rm", "chmod"}[rnd.IntN(12)]
-	f, root := e.forest(), e.w.Root()
-	text := "1\n2\n3\n4\n"
-	at, err := f.Lookup(root, p)
-	if err == nil {
-		b := make([]byte, at.Size)
-		if _, err = f.ReadAt(at.ID, b, 0); err == nil {
-			text = string(b)
-		}
-	}
-	if what == "line" || what == "save" {
-		lines := strings.SplitAfter(text, "\n")
-		lines[rnd.IntN(4)] = fmt.Sprintf("%d\n", rnd.IntN(90)+10)
-		text = strings.Join(lines, "")
-	}
-	mode := uint32(unix.S_IFREG | 0o600 | rnd.IntN(4))
-	switch {
-	case (what == "create") == (err == nil), what == "create" && rnd.IntN(3) > 0, (what == "ln" || what == "mv") && p == q:
-		return ""
-	case what == "create":
-		err = e.make(p, text)
-	case what == "line":
-		_, err = f.Write(at.ID, []byte(text), 0, false)
-	case what == "save", what == "split": // as editors do, and as cp and mv
-		var t live.Attr
-		if t, err = f.Create(root, ".tmp", live.Create{Mode: at.Mode}); err == nil {
-			_, err = f.Write(t.ID, []byte(text), 0, false)
-		}
-		if err == nil {
-			_, err = f.Rename(root, ".tmp", root, p, 0, live.Caller{})
-		}
-	case what == "ln":
-		_, _ = f.Unlink(root, q)
-		_, err = f.Link(at.ID, root, q)
-	case what == "mv":
-		_, err = f.Rename(root, p, root, q, 0, live.Caller{})
-	case what == "rm":
-		_, err = f.Unlink(root, p)
-	case what == "chmod":
-		_, err = f.SetAttr(at.ID, live.SetAttr{Mode: &mode})
-	}
-	return fmt.Sprintf("%s: %s %s %s %q: %v; ", e.actor, what, p, q, text, err)
-}
-
-func (e editor) changes(rnd *rand.Rand, n int) (all string) {
-	for n > 0 {
-		if what := e.change(rnd); what != "" {
-			all, n = all+what, n-1
-		}
-	}
-	return all
 }
 
 // mergeLines merges files of as many lines each.
@@ -386,13 +330,15 @@ func TestMergesAgainstModel(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, uint64(seed)))
 		e := editor{s: s, w: s.Main(), actor: "x"}
 		e.forkAs(t, "h")
+		e.dirs = seed%2 == 1
 		log := e.changes(rnd, 12)
 		var what string
+		var again func()
 		var before, want flat
 		var clean bool
 		var merge func(rule threeway.Rule) ([]string, error)
-		switch alone := rnd.IntN(4); rnd.IntN(2) {
-		case 0:
+		switch alone, kind := rnd.IntN(4), rnd.IntN(2); {
+		case kind == 0 || e.dirs:
 			what = "merge"
 			base, fork := e.flat(t), e
 			fork.actor = "theirs"
@@ -408,6 +354,12 @@ func TestMergesAgainstModel(t *testing.T) {
 			want, clean = mergeFlat(base, before, fork.flat(t), true)
 			if alone == 1 && (!clean || want.String() != fork.flat(t).String()) {
 				t.Errorf("history %d: the model does not take over what the fork alone changed", seed)
+			}
+			again = func() {
+				what = "second merge"
+				log += "merge; " + fork.changes(rnd, 1+rnd.IntN(3)) + e.changes(rnd, rnd.IntN(3))
+				before = e.flat(t)
+				want, clean = mergeFlat(base, before, fork.flat(t), true)
 			}
 			merge = func(rule threeway.Rule) ([]string, error) {
 				done, err := e.w.Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Merge: mergeLines, Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs})
@@ -442,25 +394,31 @@ func TestMergesAgainstModel(t *testing.T) {
 				return done.Conflicts, err
 			}
 		}
-		conflicts, err := merge(threeway.RefuseConflicts)
-		got := e.flat(t)
-		switch {
-		case errors.Is(err, threeway.ErrConflict):
-			total[what+" in conflict"]++
-			if clean || len(conflicts) == 0 || got.String() != before.String() {
-				t.Errorf("history %d: %s\n%s: conflicts %v\n%s\nfrom\n%s\nnot\n%s", seed, log, what, conflicts, got, before, want)
+		for done := false; !done && !t.Failed(); {
+			done = again == nil || what == "second merge" || rnd.IntN(2) == 0
+			conflicts, err := merge(threeway.RefuseConflicts)
+			got := e.flat(t)
+			switch {
+			case errors.Is(err, threeway.ErrConflict):
+				total[what+" in conflict"]++
+				if clean || len(conflicts) == 0 || got.String() != before.String() {
+					t.Errorf("history %d: %s\n%s: conflicts %v\n%s\nfrom\n%s\nnot\n%s", seed, log, what, conflicts, got, before, want)
+				}
+				rule := []threeway.Rule{threeway.KeepOurs, threeway.TakeTheirs}[rnd.IntN(2)]
+				if _, err := merge(rule); err != nil {
+					t.Errorf("history %d: %s\n%s with --%s: %v", seed, log, what, rule, err)
+				}
+				e.flat(t)
+			case err != nil:
+				t.Errorf("history %d: %s\n%s: %v", seed, log, what, err)
+			default:
+				total[what]++
+				if !clean || got.String() != want.String() {
+					t.Errorf("history %d: %s\n%s: clean %v:\n%s\nfrom\n%s\nnot\n%s", seed, log, what, clean, got, before, want)
+				}
 			}
-			rule := []threeway.Rule{threeway.KeepOurs, threeway.TakeTheirs}[rnd.IntN(2)]
-			if _, err := merge(rule); err != nil {
-				t.Errorf("history %d: %s\n%s with --%s: %v", seed, log, what, rule, err)
-			}
-			e.flat(t)
-		case err != nil:
-			t.Errorf("history %d: %s\n%s: %v", seed, log, what, err)
-		default:
-			total[what]++
-			if !clean || got.String() != want.String() {
-				t.Errorf("history %d: %s\n%s: clean %v:\n%s\nfrom\n%s\nnot\n%s", seed, log, what, clean, got, before, want)
+			if !done {
+				again()
 			}
 		}
 		if t.Failed() {

@@ -38,6 +38,7 @@ type editor struct {
 	w *snapshot.Workspace
 
 	actor string
+	dirs  bool // change has directories
 }
 
 func (e editor) forest() *live.Forest { return e.s.Forest().As(e.actor) }

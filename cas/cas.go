@@ -22,9 +22,6 @@ const (
 	KindTree Kind = 2 // tree pages, chunk lists, states
 )
 
-// MaxObject is the largest object that Put takes, in bytes.
-const MaxObject = 16 << 20
-
 // Errors that callers tell apart with errors.Is.
 var (
 	// ErrNotFound: no object of that hash, or no metadata of that key.

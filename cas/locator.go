@@ -12,14 +12,6 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// flushObjects and flushBytes bound what is only in packs and memory: after a
-// kill, Open reads that much again.
-const (
-	flushObjects = 16 << 10
-	flushBytes   = 64 << 20
-	maxUnflushed = 1 << 20 // entries; with a full disk the index cannot take them
-)
-
 // A locator knows where each object lies: what was put lately from memory, the rest from
 // the index.
 type locator struct {

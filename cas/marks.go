@@ -5,10 +5,6 @@ import "maps"
 // A mark says that an object was found damaged at a place, so that the next Put stores it
 // again. Marks are kept in the database, for that Put may come after a restart.
 
-// maxMarks bounds how many there are. Objects beyond are found damaged when they are read
-// again.
-const maxMarks = 1 << 20
-
 func markKey(h Hash) []byte {
 	k := objectKey(h)
 	k[0] = keyMark

@@ -24,8 +24,7 @@ const (
 	packMagic      = "amberpak"
 	packVersion    = 4
 	packExt        = ".pack"
-	packHeaderSize = 64      // the first record follows
-	maxPackSize    = 1 << 30 // bytes; a larger file is no pack of ours
+	packHeaderSize = 64 // the first record follows
 )
 
 // A pack is one file of records. The mutable figures are guarded by index.mu, except

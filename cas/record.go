@@ -11,11 +11,10 @@ import (
 const kindFree Kind = 255
 
 const (
-	recordMagic  = 0x43526d61 // "amRC"
-	headerSize   = 64
-	recordAlign  = 64
-	flagZstd     = 1 << 0
-	maxStoredLen = MaxObject
+	recordMagic = 0x43526d61 // "amRC"
+	headerSize  = 64
+	recordAlign = 64
+	flagZstd    = 1 << 0
 )
 
 var crcTable = crc32.MakeTable(crc32.Castagnoli)
@@ -100,7 +99,7 @@ func checkLengths(kind Kind, flags uint8, plain, stored uint32) error {
 	if kind != KindData && kind != KindTree {
 		return fmt.Errorf("unknown record kind %d", kind)
 	}
-	if stored > maxStoredLen || plain > MaxObject || flags&^flagZstd != 0 || flags == 0 && plain != stored {
+	if stored > MaxObject || plain > MaxObject || flags&^flagZstd != 0 || flags == 0 && plain != stored {
 		return fmt.Errorf("impossible lengths %d and %d, flags %#x", plain, stored, flags)
 	}
 	return nil

@@ -135,7 +135,7 @@ func (r *repairer) keep(p *pack, f vfs.File, it *item) error {
 	if err := r.s.fs.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	b := make([]byte, min(it.length, headerSize+maxStoredLen))
+	b := make([]byte, min(it.length, headerSize+MaxObject))
 	for off := it.off; off < it.off+it.length; off += int64(len(b)) {
 		n, err := readFull(f, b[:min(int64(len(b)), it.off+it.length-off)], off)
 		if err != nil {

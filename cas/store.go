@@ -20,11 +20,6 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-const (
-	defaultPackSize = 128 << 20
-	minPackSize     = 64 << 10
-)
-
 // A Store keeps objects and metadata in a directory. It is safe for concurrent
 // use. See the package comment for how it works, and for the order of the locks.
 type Store struct {

@@ -16,20 +16,6 @@ const (
 	magic      = "amMF"
 	version    = 3
 	headerSize = 28
-
-	// MaxKey and MaxValue are the longest key and value in bytes.
-	MaxKey   = 1024
-	MaxValue = 4 << 20
-
-	maxBytes = 512 << 20 // of all keys and values
-	maxBody  = 640 << 20 // of a record, compressed or expanded
-)
-
-// Limits of keys and of the bytes of a copy. Tests set them lower. The second is more than
-// the log of a full manifest has before it is written again.
-var (
-	maxEntries       = 1 << 20
-	maxFile    int64 = 2 << 30
 )
 
 var crcTable = crc32.MakeTable(crc32.Castagnoli)

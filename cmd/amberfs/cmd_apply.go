@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -333,20 +331,4 @@ func word(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// noteRepository warns about a directory that is only a part of a repository.
-func (a *app) noteRepository(dir string) {
-	if dir == "" {
-		return
-	}
-	if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-		return
-	}
-	for above := filepath.Dir(dir); above != "/" && above != "."; above = filepath.Dir(above) {
-		if _, err := os.Lstat(filepath.Join(above, ".git")); err == nil {
-			a.note("%s is a part of the repository %s, and git does not work in it; for that use --from %s", quote(dir), quote(above), word(above))
-			return
-		}
-	}
 }

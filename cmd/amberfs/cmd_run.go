@@ -258,3 +258,19 @@ func (a *app) statusOf(status int, err error) error {
 	}
 	return exitCode(status)
 }
+
+// noteRepository warns about a directory that is only a part of a repository.
+func (a *app) noteRepository(dir string) {
+	if dir == "" {
+		return
+	}
+	if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+		return
+	}
+	for above := filepath.Dir(dir); above != "/" && above != "."; above = filepath.Dir(above) {
+		if _, err := os.Lstat(filepath.Join(above, ".git")); err == nil {
+			a.note("%s is a part of the repository %s, and git does not work in it; for that use --from %s", quote(dir), quote(above), word(above))
+			return
+		}
+	}
+}

@@ -48,8 +48,15 @@ type world struct {
 	http  *http.Client
 }
 
-// patience is how long one request may take before it is taken for endless.
-const patience = 3 * time.Minute
+// patience is how long one request may take before it is taken for endless. git compresses 5 GiB
+// for an export.
+var patience = 3 * time.Minute
+
+func init() {
+	if harness.Long() {
+		patience = 20 * time.Minute
+	}
+}
 
 func newWorld(t *testing.T, extra ...string) *world {
 	w := &world{Mount: harness.At(t, ""), t: t}

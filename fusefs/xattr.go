@@ -117,7 +117,13 @@ func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name stri
 }
 
 func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
-	return fs.changeXattr("removexattr", h, name, func(forest *live.Forest, id live.NodeID) error { return forest.RemoveXattr(id, name) })
+	return fs.changeXattr("removexattr", h, name, func(forest *live.Forest, id live.NodeID) error {
+		err := forest.RemoveXattr(id, name)
+		if isACL(name) && errors.Is(err, live.ErrNoAttr) {
+			return nil // as other filesystems do
+		}
+		return err
+	})
 }
 
 func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, change func(*live.Forest, live.NodeID) error) fuse.Status {

@@ -78,8 +78,8 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	}
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun},
-		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile),
-		touched: make(map[uint64]bool), swept: make(map[string]bool),
+		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile), lost: make(map[fileKind][]*tree.Inode),
+		touched: make(map[uint64]bool), written: make(map[uint64]bool), swept: make(map[string]bool),
 	}
 	if err := a.lock(); err != nil {
 		return nil, err
@@ -165,11 +165,14 @@ type applying struct {
 	kept    map[string]bool // paths that stay as they are, with all below them
 	gone    map[string]bool // paths that are to go
 	blocked []string
-	refused bool                  // a conflict is not decided
-	files   map[uint64]*hostFile  // by the workspace's inode
+	refused bool                 // a conflict is not decided
+	files   map[uint64]*hostFile // by the workspace's inode
+	lost    map[fileKind][]*tree.Inode
 	linked  map[uint64]*applyStep // that writes an inode with several names
 	touched map[uint64]bool       // inodes of the directory to which this run made or removed a name
+	written map[uint64]bool       // those that it has overwritten
 	staged  []*applyStep          // what was made beside, in that order
+	times   []dirTime             // of directories in which this run makes or removes names
 	locked  bool                  // no other apply changes the directory
 	swept   map[string]bool       // directories in which nothing of an earlier run is left
 
@@ -188,6 +191,8 @@ type applyStep struct {
 	todo   bool       // it is applied, not only its time
 	keep   bool       // the name has its file already, which only gets other attributes
 	from   *tree.Path // it is renamed from there, see linkKept
+	goes   *applyStep // of that name
+	moved  bool       // another step renames what has the name
 	over   bool       // the file is overwritten, see overwrite
 	forced bool       // over what the directory has
 	// merged is the content that both sides' changes make, nil if only one changed it.
@@ -196,6 +201,7 @@ type applyStep struct {
 	text   []byte // in place of what the workspace has, see Choice
 	drop   bool   // it stays as the directory has it
 	temp   string // the name of what was staged, until it has its own
+	ready  bool   // it is staged
 	done   bool
 }
 

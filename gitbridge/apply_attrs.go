@@ -87,10 +87,20 @@ func (a *applying) mayChangeAttrs(s *applyStep) error {
 	was := a.wasOf(s)
 	owner := was != nil && was.UID != n.UID && st.Uid != n.UID
 	group := was != nil && was.GID != n.GID && st.Gid != n.GID && !inGroup(int(n.GID))
-	if owner || group || st.Uid != uint32(uid) {
-		return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM)
+	if !owner && !group && (st.Uid == uint32(uid) || a.onlyUserXattrs(s, was)) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM)
+}
+
+// onlyUserXattrs reports whether only such extended attributes change as who may write a file may
+// change.
+func (a *applying) onlyUserXattrs(s *applyStep, was *tree.Inode) bool {
+	if was == nil || was.Mode != s.change.B.Mode || slices.ContainsFunc(changedXattrs(was, s.change.B), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
+		return false
+	}
+	dir, err := a.host.dirOf(s.change.Path)
+	return err == nil && unix.Faccessat(dir, s.change.Path.Name, unix.W_OK, unix.AT_EACCESS) == nil
 }
 
 func inGroup(gid int) bool {
@@ -143,6 +153,16 @@ func (a *applying) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Ino
 		return nil
 	}
 	return setMtime(dir, name, n.Mtime)
+}
+
+// chmodIn changes the permissions of what is no symbolic link.
+func chmodIn(dir int, name string, mode uint32) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Chmod(procPath(fd), mode)
 }
 
 // own gives a file its owner and group. A new file of a user who is not root is the user's.
@@ -200,7 +220,7 @@ func (a *applying) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has 
 func (a *applying) rewritten(s *applyStep) (n *tree.Inode, again bool, err error) {
 	n = s.change.B
 	was := a.wasOf(s)
-	if was == nil || s.change.A == nil || s.change.A.Ino != n.Ino || !s.seen.exists || s.seen.st.Mode&unix.S_IFMT != n.Type() {
+	if was == nil || s.change.A == nil || s.change.A.Ino != was.Ino || !s.seen.exists || s.seen.st.Mode&unix.S_IFMT != n.Type() {
 		return n, false, nil
 	}
 	c := *n
@@ -224,9 +244,16 @@ func (a *applying) rewritten(s *applyStep) (n *tree.Inode, again bool, err error
 	return &c, true, nil
 }
 
+// setMtime sets the time of a file. Another user's gets the time of now, if it may be written.
 func setMtime(dir int, name string, mtime int64) error {
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, filetime.Timespec(mtime)}
-	return unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW)
+	err := unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.EPERM) {
+		now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
+		_ = unix.UtimesNanoAt(dir, name, now, unix.AT_SYMLINK_NOFOLLOW)
+		return nil
+	}
+	return err
 }
 
 func (a *applying) setTime(s *applyStep) error {
@@ -234,9 +261,6 @@ func (a *applying) setTime(s *applyStep) error {
 	dir, name, err := a.entry(s)
 	if err == nil {
 		err = setMtime(dir, name, c.B.Mtime)
-	}
-	if errors.Is(err, unix.EPERM) {
-		return nil // another user's, and only its time
 	}
 	if err != nil {
 		return fmt.Errorf("setting the time of %q: %w", c.Path.Short(), err)

@@ -2,6 +2,7 @@ package gitbridge
 
 import (
 	"errors"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -17,14 +18,15 @@ type hostFile struct {
 	at  *tree.Path  // a name that it has in the directory; nil: it is written anew
 	id  fileID
 	set bool // it has its attributes
-	// moved is the removal that a rename of at makes, where there can be no second link.
-	moved *applyStep
 }
 
 func (p place) id() fileID { return fileID{p.st.Dev, p.st.Ino} }
 
 // findFiles finds the files of the changes in the directory.
 func (a *applying) findFiles(changes []tree.Change) error {
+	if err := a.findLost(changes); err != nil {
+		return err
+	}
 	taken := make(map[fileID]bool)
 	for _, find := range []func(*hostFile, *tree.Path, *tree.Inode) (bool, error){a.findKept, a.findEqual} {
 		for _, c := range changes {
@@ -56,11 +58,12 @@ func (a *applying) findFiles(changes []tree.Change) error {
 // findKept looks for a file of the base with the same bytes: first by the names that it keeps,
 // then by those that it loses.
 func (a *applying) findKept(f *hostFile, _ *tree.Path, n *tree.Inode) (bool, error) {
-	was, err := a.o.Base.Get(a.o.Source, n.Ino)
-	if errors.Is(err, tree.ErrNoInode) || err == nil && (was.Type() != n.Type() || was.Btime != n.Btime) {
-		return false, nil // another file, after a refresh
-	}
+	kept, err := a.o.Now.Paths(a.o.Source, n)
 	if err != nil {
+		return false, err
+	}
+	was, err := a.inBase(n, kept)
+	if err != nil || was == nil {
 		return false, err
 	}
 	f.was = was
@@ -72,10 +75,6 @@ func (a *applying) findKept(f *hostFile, _ *tree.Path, n *tree.Inode) (bool, err
 	if err != nil {
 		return false, err
 	}
-	kept, err := a.o.Now.Paths(a.o.Source, n)
-	if err != nil {
-		return false, err
-	}
 	slices.SortFunc(names, func(x, y string) int {
 		if i, j := slices.Contains(kept, x), slices.Contains(kept, y); i != j {
 			return map[bool]int{true: -1, false: 1}[i]
@@ -83,6 +82,80 @@ func (a *applying) findKept(f *hostFile, _ *tree.Path, n *tree.Inode) (bool, err
 		return 0
 	})
 	return a.findAt(f, names, was)
+}
+
+// inBase returns what the base has of a file, nil for a new one. A refresh gives what it reads
+// again another number: then it is a file of the same name, or an equal one whose name goes, if
+// the workspace has that no more.
+func (a *applying) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
+	was, err := a.o.Base.Get(a.o.Source, n.Ino)
+	if err == nil && was.Type() == n.Type() && was.Btime == n.Btime {
+		return was, nil
+	}
+	if err != nil && !errors.Is(err, tree.ErrNoInode) {
+		return nil, err
+	}
+	for _, name := range names {
+		was, err := a.o.Base.Resolve(a.o.Source, name)
+		switch {
+		case errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		now, err := a.o.Now.Get(a.o.Source, was.Ino)
+		if err != nil && !errors.Is(err, tree.ErrNoInode) {
+			return nil, err
+		}
+		if was.Type() != n.Type() || now != nil && now.Btime == was.Btime {
+			continue
+		}
+		same, err := tree.SameData(a.o.Source, was, n)
+		if err != nil || same || len(names) == 1 && was.Btime == n.Btime || isForeign(n) && kindOf(was, false) == kindOf(n, false) {
+			return was, err
+		}
+	}
+	for _, was := range a.lost[kindOf(n, true)] {
+		if same, err := tree.SameData(a.o.Source, was, n); err != nil || same {
+			return was, err
+		}
+	}
+	return nil, nil
+}
+
+// isForeign reports whether a file is another user's, and so none that is new: only root makes such.
+func isForeign(n *tree.Inode) bool { return os.Geteuid() != 0 && n.UID != uint32(os.Geteuid()) }
+
+// A fileKind is what a file and its former self have alike after a refresh.
+type fileKind struct {
+	kind, uid, gid uint32
+	size, mtime    int64
+}
+
+func kindOf(n *tree.Inode, withData bool) fileKind {
+	k := fileKind{kind: n.Type(), uid: n.UID, gid: n.GID}
+	if withData {
+		k.size, k.mtime = n.Size(), n.Mtime
+	}
+	return k
+}
+
+// findLost finds the files of the base that lose a name, and of which the workspace has none by
+// that number.
+func (a *applying) findLost(changes []tree.Change) error {
+	for _, c := range changes {
+		if c.A == nil || c.A.IsDir() || c.B != nil && (c.B.Ino == c.A.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) == 0) {
+			continue
+		}
+		now, err := a.o.Now.Get(a.o.Source, c.A.Ino)
+		if err != nil && !errors.Is(err, tree.ErrNoInode) {
+			return err
+		}
+		if now == nil || now.Btime != c.A.Btime {
+			a.lost[kindOf(c.A, true)] = append(a.lost[kindOf(c.A, true)], c.A)
+		}
+	}
+	return nil
 }
 
 // findEqual looks for what an earlier apply, or somebody else, wrote by one of the file's names.
@@ -128,7 +201,7 @@ func (a *applying) fileOf(s *applyStep) *hostFile {
 }
 
 // linkKept makes the name tmp for a file that the directory has. Where there can be no second
-// link, such as to another user's file, the rename of a name that goes will make it.
+// link, such as to another user's file, a name that goes is renamed later.
 func (a *applying) linkKept(dir int, tmp string, s *applyStep, f *hostFile) (done bool, err error) {
 	from, err := a.host.walk(f.at.Dir)
 	if err != nil {
@@ -144,50 +217,99 @@ func (a *applying) linkKept(dir int, tmp string, s *applyStep, f *hostFile) (don
 	case !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.EMLINK) && !errors.Is(err, unix.EOPNOTSUPP):
 		return false, err
 	}
-	goes := a.removal(f.at)
-	if errors.Is(err, unix.EXDEV) || goes == nil || f.moved != nil {
+	if errors.Is(err, unix.EXDEV) || f.was == nil {
 		return false, nil // it is a file of its own
 	}
-	f.moved, s.from = goes, f.at
-	return true, nil
+	names, err := a.o.Base.Paths(a.o.Source, f.was)
+	for _, name := range names {
+		if goes := a.leaving(name, f); goes != nil && err == nil {
+			goes.moved, s.goes, s.from = true, goes, goes.change.Path
+			a.moveLater(s)
+			return true, nil
+		}
+	}
+	return false, err
 }
 
-// removal is the step that removes a name, and nothing else.
-func (a *applying) removal(p *tree.Path) *applyStep {
+// leaving is the step after which a name no longer has the file that it has.
+func (a *applying) leaving(name string, f *hostFile) *applyStep {
 	for _, s := range a.steps {
-		if s.todo && s.change.B == nil && s.change.Path.String() == p.String() {
+		if s.todo && !s.keep && !s.moved && s.seen.exists && s.seen.id() == f.id && s.change.Path.String() == name {
 			return s
 		}
 	}
 	return nil
 }
 
-// move renames a file that can have no second link.
+// moveAll renames files that can have no second link, before their names get others. Those that
+// go to new directories follow these, but for what has to leave a directory that is replaced.
+func (a *applying) moveAll(replaced map[string]bool) error {
+	for _, s := range a.staged {
+		if s.from != nil && (!a.host.isNew(s.change.Path.Dir) || inSet(s.from, replaced)) {
+			if err := a.rename(s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// move renames a file that can have no second link. If the new name has another such file, the
+// two change places, and that one goes on from there.
 func (a *applying) move(s *applyStep) error {
-	f := a.files[s.change.B.Ino]
-	if err := a.begin(f.moved); err != nil {
+	goes := s.goes
+	if goes.seen.exists && !goes.done {
+		if err := a.begin(goes); err != nil {
+			return err
+		}
+	}
+	var other *applyStep
+	for _, x := range a.staged {
+		if x != s && !x.done && x.from != nil && x.from.String() == s.change.Path.String() {
+			other = x
+		}
+	}
+	if err := a.moveTo(s, other != nil); err != nil {
 		return err
 	}
+	a.files[s.change.B.Ino].at = s.change.Path
+	if other != nil {
+		other.from = s.from
+	}
+	switch {
+	case goes.change.B == nil:
+		a.applied(goes)
+	case other == nil:
+		goes.seen = place{}
+	case other == goes:
+		a.files[other.change.B.Ino].at = other.change.Path
+		a.applied(other)
+	}
+	return nil
+}
+
+func (a *applying) moveTo(s *applyStep, exchange bool) error {
 	from, err := a.host.walk(s.from.Dir)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(from)
 	to, err := a.host.dirOf(s.change.Path)
-	if err == nil && s.seen.exists {
-		err = unix.Renameat(from, s.from.Name, to, s.change.Path.Name)
-	} else if err == nil {
-		err = unix.Renameat2(from, s.from.Name, to, s.change.Path.Name, unix.RENAME_NOREPLACE)
-		if cannotRename2(err) {
-			err = unix.Renameat(from, s.from.Name, to, s.change.Path.Name)
+	if err != nil {
+		return err
+	}
+	switch name := s.change.Path.Name; {
+	case exchange:
+		err = unix.Renameat2(from, s.from.Name, to, name, unix.RENAME_EXCHANGE)
+	case s.seen.exists:
+		err = unix.Renameat(from, s.from.Name, to, name)
+	default:
+		if err = unix.Renameat2(from, s.from.Name, to, name, unix.RENAME_NOREPLACE); cannotRename2(err) {
+			err = unix.Renameat(from, s.from.Name, to, name)
 		}
 	}
 	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOENT) {
 		return a.changedMeanwhile(s)
-	}
-	if err == nil {
-		f.at = s.change.Path
-		a.applied(f.moved)
 	}
 	return err
 }

@@ -102,10 +102,6 @@ func punchHole(f *os.File, at, n int64) error {
 	return err
 }
 
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
-
 // halfWritten reports whether an apply was stopped while it overwrote a file.
 func (a *applying) halfWritten(s *applyStep) (bool, error) {
 	c, st := s.change, s.seen.st

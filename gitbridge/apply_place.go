@@ -58,17 +58,40 @@ func lockDir(ctx context.Context, fd, how int, waiting func()) (bool, error) {
 // tempName is a name that nothing has.
 func (a *applying) tempName() string { return a.host.temps + strings.ToLower(rand.Text()) }
 
+// dirTime is the time that a directory had. It gets it back after names were made and removed in
+// it, unless the workspace has another one.
+type dirTime struct {
+	path *tree.Path
+	time unix.Timespec
+}
+
+// restoreTimes is before the times of the workspace are set.
+func (a *applying) restoreTimes() {
+	for _, t := range a.times {
+		dir, err := a.host.open(t.path)
+		if err == nil {
+			_ = unix.UtimesNanoAt(dir, ".", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t.time}, 0) // it may be another user's
+		}
+	}
+}
+
 // sweep removes from a directory what an apply left there that was killed. Only with the lock is
 // it certain that none is under way.
 func (a *applying) sweep(p *tree.Path) error {
 	key := p.String()
-	if !a.locked || a.swept[key] {
+	if a.swept[key] {
 		return nil
 	}
 	a.swept[key] = true
 	dir, err := a.host.open(p)
 	if err != nil {
 		return err
+	}
+	if at, err := lookIn(dir, "."); err == nil {
+		a.times = append(a.times, dirTime{p, at.st.Mtim})
+	}
+	if !a.locked {
+		return nil
 	}
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EACCES) {
@@ -222,7 +245,7 @@ func (p place) isFile(q place) bool {
 // rename itself changes its ctime.
 func (a *applying) isSeen(s *applyStep, out place) bool {
 	out.st.Ctim = s.seen.st.Ctim
-	return !s.seen.changed(out)
+	return !a.differs(s, out)
 }
 
 func (a *applying) changedMeanwhile(s *applyStep) error {

@@ -46,6 +46,14 @@ func (a *applying) run() error {
 }
 
 func (a *applying) stageAll() error {
+	// Other names of a file that is overwritten are links to it.
+	for _, s := range a.steps {
+		if f := a.fileOf(s); f != nil && f.was != nil && f.at == nil && s.change.A != nil && s.change.A.Ino == f.was.Ino && isForeign(s.change.B) {
+			if err := a.stage(s); err != nil {
+				return err
+			}
+		}
+	}
 	ahead := 0
 	for i, s := range a.steps {
 		if err := a.ctx.Err(); err != nil {
@@ -86,6 +94,9 @@ func (a *applying) commit() error {
 	for _, s := range a.steps {
 		room[s.change.Path.String()] = s.todo && s.change.B != nil && s.seen.isDir() && !s.change.B.IsDir()
 	}
+	if err := a.moveAll(room); err != nil {
+		return err
+	}
 	for _, s := range slices.Backward(a.steps) {
 		if inSet(s.change.Path, room) {
 			if err := a.remove(s); err != nil {
@@ -108,6 +119,7 @@ func (a *applying) commit() error {
 			return err
 		}
 	}
+	a.restoreTimes()
 	for _, s := range slices.Backward(a.steps) {
 		if c := s.change; c.B != nil && c.B.IsDir() && s.seen.isDir() {
 			if err := a.finishDir(s); err != nil {
@@ -137,13 +149,21 @@ func (a *applying) check(s *applyStep) error {
 	if err != nil {
 		return err
 	}
-	if a.touched[now.st.Ino] {
-		now.st.Ctim = s.seen.st.Ctim
-	}
-	if s.seen.changed(now) {
+	if a.differs(s, now) {
 		return a.changedMeanwhile(s)
 	}
 	return nil
+}
+
+// differs reports whether a file was changed, but for what this run did to it by another name.
+func (a *applying) differs(s *applyStep, now place) bool {
+	switch at := now.st.Ino; {
+	case a.written[at]:
+		return !now.isFile(s.seen)
+	case a.touched[at]:
+		now.st.Ctim = s.seen.st.Ctim
+	}
+	return s.seen.changed(now)
 }
 
 // begin is check before the file of a step changes, or loses a name.
@@ -187,6 +207,9 @@ func (a *applying) remove(s *applyStep) error {
 // rename gives what is staged its name.
 func (a *applying) rename(s *applyStep) error {
 	p := s.change.Path
+	if s.done && s.from != nil {
+		return nil
+	}
 	if err := a.begin(s); err != nil {
 		return err
 	}
@@ -197,7 +220,8 @@ func (a *applying) rename(s *applyStep) error {
 		err = a.move(s)
 	case s.over:
 		if err = a.overwrite(dir, s); err == nil {
-			a.files[s.change.B.Ino].set = true
+			a.written[s.seen.st.Ino] = true
+			err = a.changeAttrs(s)
 		}
 	default:
 		err = a.put(dir, s)
@@ -248,5 +272,8 @@ func (a *applying) discard() {
 		if dir, err := a.host.dirOf(s.change.Path); err == nil && s.temp != "" {
 			_ = removeBelow(dir, s.temp) // the next run tries again
 		}
+	}
+	if len(a.res.Paths) == 0 {
+		a.restoreTimes()
 	}
 }

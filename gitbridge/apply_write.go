@@ -21,9 +21,10 @@ const unfinished = 0o700
 // stage writes what comes beside the place where it belongs.
 func (a *applying) stage(s *applyStep) error {
 	c := s.change
-	if !s.todo {
+	if !s.todo || s.ready {
 		return nil
 	}
+	s.ready = true
 	if err := a.mayTouch(s); err != nil {
 		return err
 	}
@@ -94,6 +95,9 @@ func (a *applying) stageDir(s *applyStep, mode uint32) error {
 	if err == nil {
 		err = unix.Mkdirat(dir, name, mode)
 	}
+	if at, lerr := lookIn(dir, name); err == nil && lerr == nil && at.st.Mode&unfinished != unfinished {
+		err = chmodIn(dir, name, mode) // a list of access control took some of it
+	}
 	if err != nil {
 		return fmt.Errorf("making the directory %q: %w", s.change.Path.Short(), err)
 	}
@@ -160,7 +164,7 @@ func (a *applying) write(dir int, tmp string, s *applyStep) error {
 	c := s.change
 	n := c.B
 	f := a.fileOf(s)
-	if f != nil && f.at != nil && f.moved == nil {
+	if f != nil && f.at != nil {
 		if f.id == s.seen.id() && s.seen.exists {
 			s.keep = true // another name of it was overwritten
 			a.unstage(s)
@@ -168,10 +172,6 @@ func (a *applying) write(dir int, tmp string, s *applyStep) error {
 		}
 		if done, err := a.linkKept(dir, tmp, s, f); done || err != nil {
 			return err
-		}
-		if s.from != nil {
-			a.moveLater(s)
-			return nil
 		}
 	}
 	if to, ok := a.linked[n.Ino]; ok && len(n.Links) > 1 && bytes.Equal(to.merged, s.merged) {

@@ -75,7 +75,7 @@ func (d *dirReader) add(e Entry) error { return d.addFile(e, nil) }
 // addFile is add for an entry whose data comes from a file, which it closes.
 func (d *dirReader) addFile(e Entry, f *os.File) error {
 	a := &ahead{Entry: e, file: f}
-	if f != nil && e.Size <= smallSize {
+	if f != nil && e.dataSize() <= smallSize {
 		a.ready = make(chan struct{})
 		d.readers <- struct{}{}
 		go func() {

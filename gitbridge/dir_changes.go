@@ -111,8 +111,8 @@ func (s *StreamSink) Add(e Entry) error {
 	if err := s.enc.Encode(e); err != nil || data == nil {
 		return err
 	}
-	n, err := io.CopyBuffer(struct{ io.Writer }{s.w}, io.LimitReader(data, e.Size), s.buf)
-	if err == nil && n != e.Size {
+	n, err := io.CopyBuffer(struct{ io.Writer }{s.w}, io.LimitReader(data, e.dataSize()), s.buf)
+	if err == nil && n != e.dataSize() {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
@@ -140,7 +140,7 @@ func ReadStream(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) er
 			e.Hardlink, err = clean(e.Hardlink)
 		}
 		if err == nil && e.Mode&unix.S_IFMT == unix.S_IFREG && e.Hardlink == "" {
-			e.Data = io.LimitReader(in, e.Size)
+			e.Data = io.LimitReader(in, e.dataSize())
 		}
 		if err == nil {
 			err = c.add(e)

@@ -226,8 +226,16 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 		f, err = os.Open(proc)
 	case unix.S_IFREG:
 		e.Size = st.Size
-		f, err = os.Open(proc)
+		if f, err = os.Open(proc); err != nil {
+			return e, nil, err
+		}
 		e.Data = io.LimitReader(&contextReader{d.ctx, f}, st.Size)
+		if st.Blocks*512 < st.Size { // else it has no holes
+			if parts, data, err := dataOf(f, st.Size); err == nil && parts != nil {
+				e.Sparse, e.Parts, e.Data = true, parts, &contextReader{d.ctx, data}
+				e.Holes = e.Size - e.dataSize()
+			}
+		}
 	}
 	return e, f, err
 }

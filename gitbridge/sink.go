@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -33,11 +34,14 @@ type Entry struct {
 	Target   string // of a symbolic link
 	Rdev     uint32 // of a device
 
-	// Of a regular file: its size and a reader of so many bytes, holes as zeros. Fewer mean
-	// that it became shorter.
+	// Of a regular file: its size and a reader of so many bytes. Fewer mean that it became
+	// shorter.
 	Size  int64
 	Data  io.Reader
 	Holes int64 // how many of the bytes are in holes, if that is known
+	// Sparse: Data has only the Parts of the file that have data. Otherwise it has holes as zeros.
+	Sparse bool
+	Parts  []content.Part
 
 	// Of a layer of an image: Whiteout removes Path from the layers below, Opaque what they
 	// have in it. Nothing else counts then.
@@ -140,6 +144,9 @@ func (c *checker) add(e Entry) error {
 		return fmt.Errorf("%w: %q is a symbolic link to %.40q", ErrHostile, e.Path, e.Target)
 	case e.Size < 0 || e.Size > c.Limits.Bytes-c.done.Bytes:
 		return fmt.Errorf("%w: files of over %d bytes in total", ErrTooBig, c.Limits.Bytes)
+	}
+	if !partsFit(e) {
+		return fmt.Errorf("%w: the holes of %q are not in it", ErrHostile, e.Path)
 	}
 	c.done.Bytes += e.Size
 	if err := c.sink(e); err != nil {

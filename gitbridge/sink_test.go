@@ -27,7 +27,7 @@ func (s *mapSink) add(e Entry) error {
 	case e.Hardlink != "":
 		m, n.data = s.meta[e.Hardlink], s.files[e.Hardlink].data
 	case m.Mode&unix.S_IFMT == unix.S_IFREG:
-		data, err := io.ReadAll(e.Data)
+		data, err := io.ReadAll(e.whole())
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (s diskSink) add(e Entry) error {
 		err = os.Symlink(e.Target, s.at(e.Path))
 	case kind == unix.S_IFREG:
 		var data []byte
-		if data, err = io.ReadAll(e.Data); err == nil {
+		if data, err = io.ReadAll(e.whole()); err == nil {
 			err = os.WriteFile(s.at(e.Path), data, os.FileMode(e.Mode&0o777))
 		}
 	default:

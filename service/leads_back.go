@@ -64,7 +64,7 @@ func (l *look) file(e *gitbridge.Entry) error {
 	const most = 1 << 20
 	name := path.Base(e.Path)
 	script := e.Mode&0o111 != 0
-	if e.Hardlink != "" || e.Data == nil || e.Size > most && !script || !filesOfPaths[name] && !script && path.Ext(name) != ".pth" && !strings.HasPrefix(e.Path, ".direnv/") {
+	if e.Hardlink != "" || e.Data == nil || e.Sparse || e.Size > most && !script || !filesOfPaths[name] && !script && path.Ext(name) != ".pth" && !strings.HasPrefix(e.Path, ".direnv/") {
 		return nil
 	}
 	begin := make([]byte, min(e.Size, most))

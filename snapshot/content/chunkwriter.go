@@ -144,7 +144,49 @@ func untilHole(data []byte, p int64) (before, n int) {
 func FromReader(ctx context.Context, z *Sealer, r io.Reader) (*ChunkMap, error) {
 	w := newChunkWriter(ctx, z)
 	defer w.close()
-	var p, end int64
+	if _, err := w.readAll(r, 0); err != nil {
+		return nil, err
+	}
+	return w.list.finish()
+}
+
+// A Part is where a file with holes has data.
+type Part struct{ Off, N int64 }
+
+// FromParts is FromReader for a file of some size of which r returns only the parts. They are in
+// order. If r ends early, the file is shorter.
+func FromParts(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []Part) (*ChunkMap, error) {
+	w := newChunkWriter(ctx, z)
+	defer w.close()
+	at, whole := int64(0), true
+	hole := func(to int64) error {
+		if to == at || !whole {
+			return nil
+		}
+		return w.list.add(item{n: to - at, holes: to - at})
+	}
+	for _, p := range parts {
+		if err := hole(p.Off); err != nil {
+			return nil, err
+		}
+		end, err := w.readAll(io.LimitReader(r, p.N), p.Off)
+		if err != nil {
+			return nil, err
+		}
+		at = end
+		if whole = end == p.Off+p.N; !whole {
+			break
+		}
+	}
+	if err := hole(size); err != nil {
+		return nil, err
+	}
+	return w.list.finish()
+}
+
+// readAll stores what r returns from p on, and returns where it ends.
+func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
+	w.from, w.to, end = p, p, p
 	ended := false
 	read := func(b []byte, off int64) error {
 		if ended {
@@ -161,28 +203,28 @@ func FromReader(ctx context.Context, z *Sealer, r io.Reader) (*ChunkMap, error) 
 	for {
 		data, err := w.fill(p, n, bufferSize, read)
 		if err != nil {
-			return nil, fmt.Errorf("read at %d: %w", p, err)
+			return 0, fmt.Errorf("read at %d: %w", p, err)
 		}
 		if ended {
 			if data = data[:end-p]; len(data) == 0 {
-				return w.list.finish()
+				return end, nil
 			}
 		}
 		data = data[:min(len(data), maxChunk)]
 		before, hole := len(data), 0
-		if z.FindHoles {
+		if w.z.FindHoles {
 			before, hole = untilHole(data, p)
 		}
 		if before == 0 && hole > 0 {
 			p += int64(hole)
 			if err := w.list.add(item{n: int64(hole), holes: int64(hole)}); err != nil {
-				return nil, err
+				return 0, err
 			}
 		} else {
 			chunk := data[:cut(data[:before])]
 			p += int64(len(chunk))
 			if err := w.store(chunk); err != nil {
-				return nil, err
+				return 0, err
 			}
 		}
 		if ended {

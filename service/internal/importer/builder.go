@@ -124,7 +124,14 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 	case e.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return b.addDir(p, e.Meta)
 	}
+	old, err := b.find(p)
+	if err != nil {
+		return err
+	}
 	n := b.node(e.Meta)
+	if old != nil && old.Type() == n.Type() && len(old.Links) == 1 {
+		n.Ino, n.Btime = old.Ino, old.Btime // it is the same file, read again
+	}
 	n.Target, n.Rdev = e.Target, e.Rdev
 	if err := b.enter(p, n); err != nil {
 		return err
@@ -132,19 +139,24 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 	switch {
 	case !n.IsRegular():
 	case e.Size > 0:
-		if err := b.chunk(p, n, e.Size, e.Data); err != nil {
+		if err := b.chunk(p, n, e); err != nil {
 			return err
 		}
 	}
 	return b.put(n)
 }
 
-func (b *Builder) chunk(p string, n *tree.Inode, size int64, r io.Reader) error {
-	base, err := content.FromReader(b.ctx, b.sealer, io.LimitReader(r, size))
+func (b *Builder) chunk(p string, n *tree.Inode, e gitbridge.Entry) (err error) {
+	var base *content.ChunkMap
+	if size := e.Size; !e.Sparse {
+		base, err = content.FromReader(b.ctx, b.sealer, io.LimitReader(e.Data, size))
+	} else {
+		base, err = content.FromParts(b.ctx, b.sealer, e.Data, size, e.Parts)
+	}
 	if err != nil {
 		return fmt.Errorf("storing %s: %w", p, err)
 	}
-	if n.Content = content.Of(base); n.Content.Size() != size {
+	if n.Content = content.Of(base); n.Content.Size() != e.Size {
 		return fmt.Errorf("reading %s: it became shorter while it was read", p)
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot/graft"
-	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -123,7 +122,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 			a.res.Plan = append(a.res.Plan, Planned{Change: s.change})
 		}
 		if s.todo {
-			paths = append(paths, graft.PathChangeOf(live.StepOf(s.change)))
+			paths = append(paths, graft.PathChangeOf(graft.StepOf(s.change)))
 		}
 	}
 	switch {

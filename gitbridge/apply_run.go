@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/graft"
-	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -135,7 +134,7 @@ func (a *applying) commit() error {
 func (a *applying) applied(s *applyStep) {
 	if s.todo && !s.done {
 		s.done = true
-		a.res.Paths = append(a.res.Paths, graft.PathChangeOf(live.StepOf(s.change)))
+		a.res.Paths = append(a.res.Paths, graft.PathChangeOf(graft.StepOf(s.change)))
 	}
 }
 

@@ -46,7 +46,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	for _, st := range states {
 		defer s.Hold(st)()
 	}
-	st, err := graft.Union(ctx, s.forest, s.src, states)
+	st, err := graft.Union(ctx, s.src, s.forest, states)
 	if err != nil {
 		return Compacted{}, err
 	}

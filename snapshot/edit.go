@@ -53,7 +53,7 @@ type afterEdit struct {
 type change struct {
 	w        *Workspace
 	edit     *live.Edit // nil for a dry run
-	steps    []live.Step
+	steps    []graft.Step
 	graft    live.Graft
 	stored   bool           // contents of the steps were put into the chunk store
 	restored uint32         // see editRecord
@@ -68,7 +68,7 @@ type outcome struct {
 	Changes
 	conflicts []string
 	inv       live.Invalidation
-	steps     []live.Step
+	steps     []graft.Step
 	after     string // the snapshot of the state after
 }
 
@@ -119,7 +119,7 @@ func (o *outcome) report(w *Workspace, from string, c live.Caller) {
 // graft makes steps in the edited workspace of a record, and fills the record in. If
 // there are very many, the state that they lead to is sealed, which takes less memory
 // than the steps. The caller is in gc.Puts.
-func (s *Store) graft(ctx context.Context, e *live.Edit, r *editRecord, all []live.Step, g live.Graft) error {
+func (s *Store) graft(ctx context.Context, e *live.Edit, r *editRecord, all []graft.Step, g live.Graft) error {
 	g.Record = true
 	if len(all) > s.opt.ManyChanges || r.Dir != "" { // recovery could not find the contents of the directory
 		g.Record, g.Seal = false, s.sealsEdit(ctx, r)

@@ -63,7 +63,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		return GraftResult{}, err
 	}
 	defer e.End()
-	over := &live.Overlay{Base: e.Base(), Source: o.Tree, Prefix: prefix}
+	over := &graft.Overlay{Base: e.Base(), Source: o.Tree, Prefix: prefix}
 	defer s.Hold(over.Base)()
 	r := editRecord{WS: w.rec.View}
 	if o.Image != nil {
@@ -83,7 +83,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	if err := seal(over.Base.Clone()); err != nil {
 		return GraftResult{}, err
 	}
-	if err := e.Overlay(ctx, over, live.Graft{Now: time.Now().UnixNano(), Seal: seal, Top: o.Top}); err != nil {
+	if err := e.Overlay(ctx, over, live.Graft{Options: graft.Options{Now: time.Now().UnixNano(), Top: o.Top}, Seal: seal}); err != nil {
 		return GraftResult{}, err
 	}
 	if err := s.grafted(e, &r); err != nil {
@@ -104,8 +104,8 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 }
 
 // imported writes to the log what came with a graft.
-func (s *core) imported(w *Workspace, over *live.Overlay, c live.Caller) {
-	err := over.Walk(context.Background(), s.src, func(step *live.Step) error {
+func (s *core) imported(w *Workspace, over *graft.Overlay, c live.Caller) {
+	err := over.Walk(context.Background(), s.src, func(step *graft.Step) error {
 		p := graft.PathChangeOf(*step)
 		s.event(Event{Workspace: w.rec.View, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: step.Size}, c)
 		return nil

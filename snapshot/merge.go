@@ -99,7 +99,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 		return out, err
 	}
 	in := graft.States{Source: s.src, Before: base, After: theirs, Set: s.union(changed)}
-	g := live.Graft{Source: theirs, View: f.rec.View, By: in.ActorsOf}
+	g := live.Graft{Options: graft.Options{Source: theirs, View: f.rec.View}, By: in.ActorsOf}
 	p, c, err := fs.w.plan(ctx, e, base, g, o, rule)
 	if err != nil {
 		return out, err
@@ -127,7 +127,7 @@ func (w *Workspace) plan(ctx context.Context, e *live.Edit, base *tree.State, g 
 		Source: s.src, Objects: s.cas, Ours: e.Base(), View: w.rec.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
 		Decided: o.Contents, Rule: rules,
 	}
-	var all []live.Step
+	var all []graft.Step
 	differs := errors.New("it differs")
 	switch err = tree.Diff(ctx, s.src, base, p.Ours, tree.DiffOptions{}, func(tree.Change) error { return differs }); {
 	case err == nil: // only theirs changed

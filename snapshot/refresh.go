@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -59,7 +60,7 @@ func (w *Workspace) refresh(ctx context.Context, base, now *tree.State, o MergeO
 	}
 	defer s.Hold(e.Base())()
 	defer e.End()
-	p, c, err := w.plan(ctx, e, base, live.Graft{Source: now, View: w.rec.View}, o, rule)
+	p, c, err := w.plan(ctx, e, base, live.Graft{Options: graft.Options{Source: now, View: w.rec.View}}, o, rule)
 	if err != nil {
 		return out, err
 	}

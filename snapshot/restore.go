@@ -106,7 +106,7 @@ func retryWithWholeBudget(ctx context.Context, list *budget.Charge, do func() (o
 }
 
 // edited puts the bytes of Edit in place of those of a file.
-func (s *core) edited(ctx context.Context, now *tree.State, paths []string, o RestoreOptions) ([]live.Step, error) {
+func (s *core) edited(ctx context.Context, now *tree.State, paths []string, o RestoreOptions) ([]graft.Step, error) {
 	if len(paths) != 1 {
 		return nil, errs.New(errs.Invalid, "malformed request: the path is no file")
 	}
@@ -126,17 +126,17 @@ func (s *core) edited(ctx context.Context, now *tree.State, paths []string, o Re
 		return nil, err
 	}
 	with := *n
-	step := live.StepOf(tree.Change{Path: path, A: n, B: n, What: tree.Data})
+	step := graft.StepOf(tree.Change{Path: path, A: n, B: n, What: tree.Data})
 	step.With, step.Size = &with, int64(len(text))
 	if o.DryRun {
-		return []live.Step{step}, nil
+		return []graft.Step{step}, nil
 	}
 	sealed, err := content.FromReader(ctx, &content.Sealer{Src: s.src.Files, Objects: s.cas}, bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
 	with.Content = content.Of(sealed)
-	return []live.Step{step}, nil
+	return []graft.Step{step}, nil
 }
 
 // restore prepares the steps, and then journals and makes them in one step.
@@ -162,10 +162,10 @@ func (w *Workspace) restore(ctx context.Context, sn *snap, to *graft.Restore, o 
 	if err != nil {
 		return out, err
 	}
-	c.graft = live.Graft{
+	c.graft = live.Graft{Options: graft.Options{
 		Now: time.Now().UnixNano(), Source: to.State, View: sn.View,
 		Touch: len(to.Paths) > 0, Exact: len(to.Paths) == 0, KeepFull: len(to.Kept) > 0,
-	}
+	}}
 	if c.graft.Exact && len(to.Kept) == 0 {
 		c.restored = sn.View
 	}

@@ -173,7 +173,7 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 		}
 	}
 	deepest := slices.MaxFunc(states, func(a, b *tree.State) int { return a.Depth - b.Depth })
-	c := change{w: u.w, edit: e, steps: made, graft: live.Graft{Source: deepest, View: u.w.rec.View, Touch: true}}
+	c := change{w: u.w, edit: e, steps: made, graft: live.Graft{Options: graft.Options{Source: deepest, View: u.w.rec.View, Touch: true}}}
 	c.before = CaptureOptions{Message: "before undo of " + u.o.By, Caller: u.o.Caller}
 	c.after = &afterEdit{CaptureOptions{Kind: KindActor, Message: "after undo of " + u.o.By}, &history.Undone{By: u.o.By, Since: u.since}}
 	c.check = func() error {

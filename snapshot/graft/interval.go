@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -29,7 +28,7 @@ type ChangedBy struct {
 // the times differ are left out.
 func (o *States) Changes(ctx context.Context, d tree.DiffOptions, fn func(ChangedBy) error) error {
 	return tree.Diff(ctx, o.Source, o.Before, o.After, d, func(c tree.Change) error {
-		s := live.StepOf(c)
+		s := StepOf(c)
 		if Trivial(&s) {
 			return nil
 		}
@@ -45,7 +44,7 @@ func (o *States) Changes(ctx context.Context, d tree.DiffOptions, fn func(Change
 }
 
 // ActorsOf returns the actors of a step, in order; none if nothing is known.
-func (o *States) ActorsOf(s *live.Step) (by []string, err error) {
+func (o *States) ActorsOf(s *Step) (by []string, err error) {
 	for side, ino := range [2]uint64{s.A, s.B} {
 		if ino == 0 {
 			continue

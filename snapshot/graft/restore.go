@@ -8,7 +8,6 @@ import (
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -26,8 +25,8 @@ type Restore struct {
 }
 
 // Steps finds what has to change in a state of the workspace.
-func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, list *budget.Charge) ([]live.Step, error) {
-	var above []live.Step
+func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, list *budget.Charge) ([]Step, error) {
+	var above []Step
 	seen := make(map[string]bool)
 	for _, p := range r.Paths {
 		if err := r.check(src, now, p); err != nil {
@@ -53,7 +52,7 @@ func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, 
 	if err != nil || len(above) == 0 {
 		return all, err
 	}
-	return append(above, slices.DeleteFunc(all, func(s live.Step) bool { return seen[s.Path.String()] })...), nil
+	return append(above, slices.DeleteFunc(all, func(s Step) bool { return seen[s.Path.String()] })...), nil
 }
 
 func (r *Restore) check(src *tree.Source, now *tree.State, p string) error {

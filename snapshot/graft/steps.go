@@ -12,7 +12,6 @@ import (
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/turns"
-	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -22,10 +21,10 @@ import (
 const cost = 300
 
 // Between are the steps from state a to state b, charged to list.
-func Between(ctx context.Context, src *tree.Source, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (all []live.Step, err error) {
+func Between(ctx context.Context, src *tree.Source, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (all []Step, err error) {
 	o.SkipData = true // a step puts the whole file in place
 	err = tree.Diff(ctx, src, a, b, o, func(c tree.Change) error {
-		all = append(all, live.StepOf(c))
+		all = append(all, StepOf(c))
 		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
@@ -37,7 +36,7 @@ func Between(ctx context.Context, src *tree.Source, a, b *tree.State, o tree.Dif
 // MissingParents are steps that create the directories above p that are missing in now,
 // as they are in then. There are none if then has nothing at p. seen has the directories
 // that were listed before.
-func MissingParents(src *tree.Source, now, then *tree.State, p *tree.Path, seen map[string]bool) (missing []live.Step, err error) {
+func MissingParents(src *tree.Source, now, then *tree.State, p *tree.Path, seen map[string]bool) (missing []Step, err error) {
 	if _, err := then.Resolve(src, p.String()); err != nil {
 		return nil, nil
 	}
@@ -51,7 +50,7 @@ func MissingParents(src *tree.Source, now, then *tree.State, p *tree.Path, seen 
 			return nil, err
 		}
 		seen[dir.String()] = true
-		missing = append(missing, live.StepOf(tree.Change{Path: dir, A: a, B: b, What: tree.Added}))
+		missing = append(missing, StepOf(tree.Change{Path: dir, A: a, B: b, What: tree.Added}))
 	}
 	slices.Reverse(missing) // from the top down
 	return missing, nil
@@ -60,9 +59,9 @@ func MissingParents(src *tree.Source, now, then *tree.State, p *tree.Path, seen 
 // Without are the steps that leave the kept paths, and everything below them, as they
 // are. kept are those paths of keep to which a step was dropped. A directory above a kept
 // path stays a directory; the caller makes the steps so that full directories stay.
-func Without(all []live.Step, keep []string) (left []live.Step, kept []string) {
+func Without(all []Step, keep []string) (left []Step, kept []string) {
 	dropped := make(map[string]bool)
-	left = slices.DeleteFunc(all, func(s live.Step) bool {
+	left = slices.DeleteFunc(all, func(s Step) bool {
 		p := s.Path.String()
 		for _, k := range keep {
 			if p == k || strings.HasPrefix(p, k+"/") {
@@ -80,7 +79,7 @@ func Without(all []live.Step, keep []string) (left []live.Step, kept []string) {
 
 // Trivial reports whether a step follows from others: the mtime of a directory whose
 // entries changed.
-func Trivial(c *live.Step) bool {
+func Trivial(c *Step) bool {
 	return c.ADir && c.BDir && c.What&^(tree.Mtime|tree.Links) == 0
 }
 
@@ -92,7 +91,7 @@ type PathChange struct {
 }
 
 // PathChangeOf is a step as users see it.
-func PathChangeOf(s live.Step) PathChange {
+func PathChangeOf(s Step) PathChange {
 	p := PathChange{Path: s.Path.Short(), Action: "modified"}
 	switch {
 	case s.A == 0:
@@ -110,7 +109,7 @@ func PathChangeOf(s live.Step) PathChange {
 const maxListed = 1 << 20
 
 // Listed counts the steps that users see, and names as many as a result may.
-func Listed(all []live.Step) (n int, out []PathChange, more bool) {
+func Listed(all []Step) (n int, out []PathChange, more bool) {
 	room := maxListed
 	for i := range all {
 		s := &all[i]

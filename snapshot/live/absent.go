@@ -31,13 +31,10 @@ func Await(ctx context.Context, fn func() error) error {
 // gives Absent errors. It is called before another goroutine has the forest.
 func (t *trees) SetSource(src *tree.Source) { t.src = src }
 
-// source is what a view is read through. An edit is made without the lock, and what
-// is journaled must be carried out: there it is waited for.
+// source is what a view is read through. What is journaled must be carried out: there it is
+// waited for.
 func (v *view) source() *tree.Source {
-	if v.src != nil {
-		return v.src
-	}
-	if v.epoch != 0 || v.trees.mu.applying {
+	if v.trees.mu.applying {
 		return v.trees.waiting
 	}
 	return v.trees.src

@@ -67,21 +67,24 @@ func (a *attribution) lastWriter(ino uint64) string {
 	return actors.Unknown
 }
 
-// mark attributes the change of an inode: to the actor that the lock is held for or, of an
-// edit, to those of the step.
+// mark attributes the change of an inode to the actor that the lock is held for.
 func (v *view) mark(ino uint64) {
-	if v.epoch == 0 && v.trees.mu.by != "" { // else it is an orphan
-		v.attribution.growing().Add(ino, v.trees.mu.by)
-	}
-	for _, by := range v.by {
+	if by := v.trees.mu.by; by != "" { // else it is an orphan
 		v.attribution.growing().Add(ino, by)
+	}
+}
+
+// mark is view.mark for the actors of an edit.
+func (e *Edit) mark(ino uint64) {
+	for _, by := range e.by {
+		e.attribution.growing().Add(ino, by)
 	}
 }
 
 // vacate notes that a name was removed.
 func (v *view) vacate(parent uint64, name string) {
 	a := &v.attribution
-	if v.epoch != 0 || len(a.vacated) >= maxVacated {
+	if len(a.vacated) >= maxVacated {
 		return
 	}
 	if a.vacated == nil {
@@ -209,10 +212,10 @@ func (f *Forest) actorsOf() []string {
 }
 
 // Actors returns which inodes the edit changed, by which actors.
-func (e *Edit) Actors() *actors.Set { return e.copy.attribution.growing() }
+func (e *Edit) Actors() *actors.Set { return e.attribution.growing() }
 
 // SetActors is Actors the other way round, for recovery.
-func (e *Edit) SetActors(s *actors.Set) { e.copy.attribution.sets = []*actors.Set{s} }
+func (e *Edit) SetActors(s *actors.Set) { e.attribution.sets = []*actors.Set{s} }
 
 // ForgetActor makes the next change journal its actor: recovery will begin there.
 func (tx *Tx) ForgetActor() { tx.f.mu.journaled = actors.Unknown }

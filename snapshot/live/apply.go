@@ -79,7 +79,7 @@ func (v *view) prepare(r *record) error {
 }
 
 func (v *view) ownSlot(ino uint64) error {
-	return tree.LoadError(v.state.OwnSlot(v.source(), v.currentEpoch(), ino))
+	return tree.LoadError(v.state.OwnSlot(v.source(), v.trees.mu.epoch, ino))
 }
 
 // ownEntry is for a name that is to come, to go, or to lead elsewhere.
@@ -137,7 +137,7 @@ func (v *view) attr(ino uint64) (Attr, error) {
 }
 
 // apply makes the change that a record describes. It is the only way in which
-// a view changes, but for edits (see view.applyStep) and orphans.
+// a view changes, but for edits and orphans.
 func (v *view) apply(r *record) error {
 	v.trees.mu.changes++
 	v.changed = v.trees.mu.changes
@@ -171,7 +171,7 @@ func (v *view) apply(r *record) error {
 // edit returns the editor of the view for changes at a time. The lock is held.
 func (v *view) edit(now int64) *tree.Editor {
 	v.editor = tree.Editor{
-		State: v.state, Source: v.source(), Epoch: v.currentEpoch(), Time: now,
+		State: v.state, Source: v.source(), Epoch: v.trees.mu.epoch, Time: now,
 		Changed: v.editor.Changed, Unnamed: v.editor.Unnamed,
 	}
 	return &v.editor

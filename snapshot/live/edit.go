@@ -2,12 +2,11 @@ package live
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
-	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -18,15 +17,18 @@ import (
 type Edit struct {
 	f        *Forest
 	base     *view
-	copy     *view
+	to       graft.Target  // a copy of the view's state
 	heldBack []*view       // views whose changes wait
 	done     chan struct{} // closed by End
 	inv      Invalidation
-	firstIno uint64 // of the inodes that the edit makes
-	nextIno  uint64
+	mounted  map[tree.Link]bool // see isMountPoint; nil before the first question
+
+	by          []string // the actors of what is changed now
+	attribution attribution
 
 	steps    Blobs
-	replaced *tree.State // set by Tx.Apply, until keepHeldInodes
+	enc      *wire.Encoder // steps that are not in the journal yet
+	replaced *tree.State   // set by Tx.Apply, until keepHeldInodes
 
 	// Changes is how many steps were written, each about the work of a record to recovery.
 	Changes int
@@ -58,11 +60,16 @@ func (f *Forest) edit(id uint32, hold []uint32) (*Edit, error) {
 	if !ok {
 		return nil, ErrStale
 	}
-	// An epoch for what the edit makes, and another one for all others.
-	f.mu.epoch += 2
-	e := &Edit{f: f, base: v, nextIno: f.mu.nextIno, done: make(chan struct{}), steps: Blobs{to: &f.blobs, urgent: true}}
-	e.copy = &view{trees: v.trees, id: id, state: v.state.Clone(), epoch: f.mu.epoch - 1, by: f.actorsOf()}
-	e.copy.editor.Changed = e.copy.mark
+	e := &Edit{
+		f: f, base: v, done: make(chan struct{}), by: f.actorsOf(),
+		steps: Blobs{to: &f.blobs, urgent: true}, enc: wire.NewEncoder(nil),
+	}
+	e.to = graft.Target{
+		Editor:  tree.Editor{State: v.state.Clone(), Source: f.waiting, Epoch: f.ownEpoch(), Changed: e.mark},
+		Base:    v.state,
+		Numbers: f.Numbers, Next: f.mu.nextIno,
+		Replaced: e.replacedName, Mounted: e.isMountPoint, Beneath: e.beneath,
+	}
 	for _, id := range hold {
 		if h, ok := f.mu.views[id]; ok {
 			h.edited = e.done
@@ -99,55 +106,14 @@ func (e *Edit) End() {
 func (e *Edit) Steps() []Span { return e.steps.Spans }
 
 // Next returns the number above those of the edit's inodes.
-func (e *Edit) Next() uint64 { return e.nextIno }
+func (e *Edit) Next() uint64 { return e.to.Next }
 
 // Sealed makes a sealed state, in which the inode numbers below next are used, what the
 // view becomes. It is for recovery.
-func (e *Edit) Sealed(st *tree.State, next uint64) { e.copy.state, e.nextIno = st, next }
+func (e *Edit) Sealed(st *tree.State, next uint64) { e.to.State, e.to.Next = st, next }
 
 // Depth returns the bound of how deep the edited state is nested.
-func (e *Edit) Depth() int { return e.copy.state.Depth }
-
-// Redo makes steps again that are in the journal. It is for recovery, with f.mu held.
-func (e *Edit) Redo(steps []Span, now int64, depth int) error {
-	f := e.f
-	e.copy.state.Depth = depth
-	for _, s := range steps {
-		if s.Len < 0 || s.Len > journal.MaxPayload {
-			return fmt.Errorf("%w: %d bytes of steps", tree.ErrMalformed, s.Len)
-		}
-		b := make([]byte, s.Len)
-		if err := f.log.ReadAt(b, s.Pos, s.Pos); err != nil {
-			return err
-		}
-		for d := wire.NewDecoder(b); d.Remaining() > 0; {
-			r := &record{kind: journal.Type(d.Byte()), view: e.copy.id, time: now}
-			r.decode(d, e.copy.epoch)
-			if err := d.Err(); err != nil {
-				return err
-			}
-			if err := e.redo(r); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (e *Edit) redo(r *record) error {
-	if r.ino2 != 0 {
-		from, _, err := e.f.inode(Node(r.view2, r.ino2))
-		if err != nil {
-			return err
-		}
-		r.node.Content = from.Content
-	}
-	e.Changes++
-	if r.kind == recPut {
-		e.nextIno = max(e.nextIno, r.node.Ino+1)
-	}
-	return e.copy.applyStep(r, func(uint64, string, *tree.Inode, bool) {})
-}
+func (e *Edit) Depth() int { return e.to.State.Depth }
 
 // Apply puts an edit in place, and returns what that replaced; all of it after End.
 // It does not fail. Until End, inodes that the kernel still references are found in the
@@ -160,9 +126,9 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 		e.replaced = v.state
 		v.before = append(v.before, e.replaced)
 	}
-	v.state = e.copy.state
-	v.attribution.sets, v.attribution.frozen = append(slices.Clip(v.attribution.sets), e.copy.attribution.sets...), true
-	f.sawIno(e.nextIno - 1)
+	v.state = e.to.State
+	v.attribution.sets, v.attribution.frozen = append(slices.Clip(v.attribution.sets), e.attribution.sets...), true
+	f.sawIno(e.to.Next - 1)
 	return e.inv
 }
 
@@ -202,16 +168,4 @@ func (e *Edit) keepHeld(id NodeID) bool {
 		return false
 	}
 	return ok
-}
-
-// seal calls with for the edited state. What comes belongs to another epoch.
-func (e *Edit) seal(with func(*tree.State) error) error {
-	if err := with(e.copy.state); err != nil {
-		return err
-	}
-	e.f.mu.Lock()
-	defer e.f.mu.Unlock()
-	e.f.mu.epoch += 2
-	e.copy.epoch = e.f.mu.epoch - 1
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -64,10 +65,10 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var steps []Step
+		var steps []graft.Step
 		if err := tree.Diff(t.Context(), f.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
 			if c.B != nil && !c.B.IsDir() {
-				s := StepOf(c)
+				s := graft.StepOf(c)
 				s.What = tree.Data // so that a new inode comes
 				steps = append(steps, s)
 			}
@@ -79,15 +80,15 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		steps = append(steps, StepOf(tree.Change{Path: (*tree.Path)(nil).Entry("link"), A: link, B: link, What: tree.Target}))
+		steps = append(steps, graft.StepOf(tree.Change{Path: (*tree.Path)(nil).Entry("link"), A: link, B: link, What: tree.Target}))
 		if len(steps) != len(order) {
 			t.Fatalf("%d steps", len(steps))
 		}
-		var turned []Step
+		var turned []graft.Step
 		for _, i := range order {
 			turned = append(turned, steps[i])
 		}
-		if err := e.Graft(t.Context(), turned, Graft{Source: then, View: MainView, Record: true, Now: 5}); err != nil {
+		if err := e.Graft(t.Context(), turned, Graft{Options: graft.Options{Source: then, View: MainView, Now: 5}, Record: true}); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.Update(false, func(tx *Tx) error {

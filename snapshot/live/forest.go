@@ -91,10 +91,7 @@ type view struct {
 	orphans orphans
 	changed uint64        // value of trees.mu.changes at the last change
 	edited  chan struct{} // closed by the end of an edit; nil when changes go on
-	epoch   uint64        // of an edit's copy; 0: that of the forest
 	before  []*tree.State // that edits have just replaced, see Edit.keepHeldInodes
-	src     *tree.Source  // of an edit's copy; nil: that of the forest
-	by      []string      // the actors of an edit's changes
 
 	attribution attribution
 
@@ -275,17 +272,9 @@ func (t *trees) stateOf(id NodeID) (*tree.State, error) {
 	return t.readView(id.View())
 }
 
-// epochOf returns the epoch that changes of a view belong to.
-func (v *view) currentEpoch() uint64 {
-	if v.epoch != 0 {
-		return v.epoch
-	}
-	return v.trees.mu.epoch
-}
-
 // own returns the inode for changing it; its page is of this epoch then.
 func (v *view) own(ino uint64) (*tree.Inode, error) {
-	n, err := v.state.Own(v.source(), v.currentEpoch(), ino)
+	n, err := v.state.Own(v.source(), v.trees.mu.epoch, ino)
 	if err == nil {
 		return n, nil
 	}
@@ -295,24 +284,27 @@ func (v *view) own(ino uint64) (*tree.Inode, error) {
 	return nil, tree.LoadError(err)
 }
 
-// newInos returns the first of n numbers for new inodes of a view. Where the page
-// of the table that it belongs on is damaged, the next page is begun.
-func (v *view) newInos(n uint64) (first uint64, err error) {
-	err = v.ownSlot(v.trees.mu.nextIno)
+// newIno returns a number for a new inode. The lock is held.
+func (v *view) newIno() (uint64, error) { return v.trees.newInos(v.edit(0), 1) }
+
+// newInos returns the first of n numbers for new inodes. Where the page of the table that it
+// belongs on is damaged, the next page is begun.
+func (t *trees) newInos(e *tree.Editor, n uint64) (first uint64, err error) {
+	err = e.OwnSlot(t.mu.nextIno)
 	if errs.Of(err) == errs.Away {
 		return 0, err
 	}
 	if err != nil {
-		v.trees.mu.nextIno = (v.trees.mu.nextIno/tree.PageInodes + 1) * tree.PageInodes
-		if err := v.ownSlot(v.trees.mu.nextIno); err != nil {
+		t.mu.nextIno = (t.mu.nextIno/tree.PageInodes + 1) * tree.PageInodes
+		if err := e.OwnSlot(t.mu.nextIno); err != nil {
 			return 0, err
 		}
 	}
-	if v.trees.mu.nextIno+n > MaxIno {
+	if t.mu.nextIno+n > MaxIno {
 		return 0, fmt.Errorf("%w: the store has used up its inode numbers", ErrNoSpace)
 	}
-	first = v.trees.mu.nextIno
-	v.trees.mu.nextIno += n
+	first = t.mu.nextIno
+	t.mu.nextIno += n
 	return first, nil
 }
 

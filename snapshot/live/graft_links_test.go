@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -46,14 +47,14 @@ func TestGraftJoinsTheUnchangedName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.End()
-	var steps []Step
+	var steps []graft.Step
 	if err := tree.Diff(t.Context(), f.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
-		steps = append(steps, StepOf(c))
+		steps = append(steps, graft.StepOf(c))
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Graft(t.Context(), steps, Graft{Source: then, View: MainView, Now: 9}); err != nil {
+	if err := e.Graft(t.Context(), steps, Graft{Options: graft.Options{Source: then, View: MainView, Now: 9}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Update(false, func(tx *Tx) error { tx.Apply(e); return nil }); err != nil {

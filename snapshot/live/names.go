@@ -138,7 +138,7 @@ func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
 		}
 	}
 	inherit(dir, &c)
-	ino, err := v.newInos(1)
+	ino, err := v.newIno()
 	if err != nil {
 		return Attr{}, err
 	}
@@ -161,7 +161,7 @@ func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
 		return Attr{}, err
 	}
 	inherit(dir, &c)
-	ino, err := v.newInos(1)
+	ino, err := v.newIno()
 	if err != nil {
 		return Attr{}, err
 	}
@@ -305,7 +305,7 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 	if flags&whiteout != 0 {
 		r.create = Create{Mode: unix.S_IFCHR, Caller: c}
 		inherit(oldDir, &r.create)
-		if r.ino, err = v.newInos(1); err != nil {
+		if r.ino, err = v.newIno(); err != nil {
 			return 0, err
 		}
 	}

@@ -6,17 +6,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // firstLink is where the numbers of files with several names begin as values of Step.Link,
 // above all inode numbers.
-const firstLink = live.MaxIno + 1
+const firstLink = tree.MaxIno + 1
 
 // Steps returns what has to be done to the present tree: in order, a directory before what
 // is in it.
-func (p *Plan) Steps() ([]live.Step, error) {
+func (p *Plan) Steps() ([]graft.Step, error) {
 	s := stepper{Plan: p, paths: make(map[string]*tree.Path), links: make(map[*file]links)}
 	touched := slices.Collect(maps.Keys(p.at))
 	for _, f := range p.here {
@@ -33,7 +33,7 @@ func (p *Plan) Steps() ([]live.Step, error) {
 		touched[i] = strings.ReplaceAll(at, "/", "\x00")
 	}
 	slices.Sort(touched)
-	var all []live.Step
+	var all []graft.Step
 	for _, at := range slices.Compact(touched) {
 		step, ok, err := s.step(strings.ReplaceAll(at, "\x00", "/"))
 		if err != nil {
@@ -59,7 +59,7 @@ type links struct {
 	linked bool
 }
 
-func (s *stepper) step(at string) (step live.Step, ok bool, err error) {
+func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
 	f, err := s.get(at)
 	if err != nil {
 		return step, false, err
@@ -74,7 +74,7 @@ func (s *stepper) step(at string) (step live.Step, ok bool, err error) {
 		return step, false, nil
 	case f == nil:
 		c.What = tree.Removed
-		return live.StepOf(c), true, nil
+		return graft.StepOf(c), true, nil
 	case n == nil:
 		c.What = tree.Added
 	default:
@@ -89,7 +89,7 @@ func (s *stepper) step(at string) (step live.Step, ok bool, err error) {
 			return step, false, err
 		}
 	}
-	step = live.StepOf(c)
+	step = graft.StepOf(c)
 	step.With, step.WithView, step.Link, step.Linked = f.node, f.view, 0, false
 	if f.node.IsDir() {
 		return step, true, nil

@@ -30,10 +30,16 @@ func (e *Editor) ok(err error) bool {
 	return e.err == nil
 }
 
-func (e *Editor) changed(ino uint64) {
+// Touched calls Changed.
+func (e *Editor) Touched(ino uint64) {
 	if e.Changed != nil {
 		e.Changed(ino)
 	}
+}
+
+// OwnSlot prepares the place of an inode in the table.
+func (e *Editor) OwnSlot(ino uint64) error {
+	return LoadError(e.State.OwnSlot(e.Source, e.Epoch, ino))
 }
 
 // Own returns an inode for changing it; after an error one that is in no state.
@@ -79,7 +85,7 @@ func (e *Editor) Add(parent uint64, name string, n *Inode) {
 	if e.err != nil || !e.ok(e.State.Put(e.Source, e.Epoch, n)) {
 		return
 	}
-	e.changed(n.Ino)
+	e.Touched(n.Ino)
 	e.State.Bytes += n.FileSize()
 	if n.IsDir() {
 		dir.Nlink++
@@ -92,7 +98,7 @@ func (e *Editor) Link(parent uint64, name string, ino uint64) {
 	if e.enter(dir, name, n); e.err != nil {
 		return
 	}
-	e.changed(n.Ino)
+	e.Touched(n.Ino)
 	n.AddLink(Link{Parent: parent, Name: name})
 	n.Nlink++
 	n.Ctime = e.Time
@@ -121,7 +127,7 @@ func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 	if !e.ok(err) {
 		return &Inode{}, false
 	}
-	e.changed(ino)
+	e.Touched(ino)
 	if !n.IsDir() && n.Nlink > 1 {
 		n = e.Own(ino)
 		n.Ctime = e.Time
@@ -155,7 +161,7 @@ func (e *Editor) rename(from, to Link, whiteout *Inode) {
 	if e.err != nil {
 		return
 	}
-	e.changed(n.Ino)
+	e.Touched(n.Ino)
 	if whiteout == nil {
 		e.leave(dir, from.Name)
 	}
@@ -181,8 +187,8 @@ func (e *Editor) Exchange(a, b Link) {
 	if e.err != nil {
 		return
 	}
-	e.changed(n.Ino)
-	e.changed(other.Ino)
+	e.Touched(n.Ino)
+	e.Touched(other.Ino)
 	e.move(dirB, n, a, b.Name)
 	e.move(dirA, other, b, a.Name)
 	for _, x := range []struct{ n, from, to *Inode }{{n, dirA, dirB}, {other, dirB, dirA}} {

@@ -1,11 +1,11 @@
-package live
+package graft
 
 import "github.com/amberfs/amberfs/snapshot/tree"
 
 // chooseLinks finds, for each file of the source with several names, an inode
-// of the view that can go on as that file: one that differs in nothing but
+// of the target that can go on as that file: one that differs in nothing but
 // its names, at a path that changes or at one that does not.
-func (j *graft) chooseLinks(steps []Step) error {
+func (j *grafting) chooseLinks(steps []Step) error {
 	taken := make(map[uint64]bool)
 	changing := make(map[tree.Link]bool) // in the source
 	var several []*Step
@@ -21,18 +21,18 @@ func (j *graft) chooseLinks(steps []Step) error {
 		changing[tree.Link{Parent: dir, Name: s.Path.Name}] = true
 		several = append(several, s)
 	}
-	view := tree.NewPairing(j.f.waiting, j.g.Source, j.e.Base(), j.root)
+	target := tree.NewPairing(j.src, j.o.Source, j.t.Base, j.root)
 	seen := make(map[uint64]bool)
 	for _, s := range several {
 		if _, done := j.links[s.Link]; done || seen[s.B] {
 			continue
 		}
 		seen[s.B] = true
-		b, err := j.g.Source.Get(j.f.waiting, s.B)
+		b, err := j.o.Source.Get(j.src, s.B)
 		if err != nil {
 			return err
 		}
-		if err := j.chooseUnchanged(b, view, changing, taken); err != nil {
+		if err := j.chooseUnchanged(b, target, changing, taken); err != nil {
 			return err
 		}
 	}
@@ -52,13 +52,13 @@ func (j *graft) chooseLinks(steps []Step) error {
 
 // chooseUnchanged looks among the names of a file of the source that stay as
 // they are.
-func (j *graft) chooseUnchanged(b *tree.Inode, view *tree.Pairing, changing map[tree.Link]bool, taken map[uint64]bool) error {
+func (j *grafting) chooseUnchanged(b *tree.Inode, target *tree.Pairing, changing map[tree.Link]bool, taken map[uint64]bool) error {
 	tried := make(map[uint64]bool)
 	for _, l := range b.Links {
 		if changing[l] {
 			continue
 		}
-		a, err := view.File(l)
+		a, err := target.File(l)
 		if err != nil {
 			return tree.LoadError(err)
 		}
@@ -66,7 +66,7 @@ func (j *graft) chooseUnchanged(b *tree.Inode, view *tree.Pairing, changing map[
 			continue
 		}
 		tried[a.Ino] = true
-		if same, err := tree.SameFile(j.f.waiting, a, b); err != nil {
+		if same, err := tree.SameFile(j.src, a, b); err != nil {
 			return tree.LoadError(err)
 		} else if same && a.Mtime == b.Mtime {
 			j.links[b.Ino] = a.Ino

@@ -1,4 +1,4 @@
-package live
+package graft
 
 import (
 	"context"
@@ -28,7 +28,7 @@ type openDir struct {
 // it. Entries are in the order of their cookies, so that nothing has to be kept of a
 // directory, whatever its size.
 func (o *Overlay) Walk(ctx context.Context, src *tree.Source, fn func(*Step) error) error {
-	from, err := o.Source.Get(src, RootIno)
+	from, err := o.Source.Get(src, tree.RootIno)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (o *Overlay) change(src *tree.Source, at *openDir, name string) (c tree.Cha
 		return c, err
 	}
 	c.A, err = o.Base.Lookup(src, at.here, name)
-	if errors.Is(err, ErrNotExist) {
+	if errors.Is(err, tree.ErrNotExist) {
 		return c, nil
 	}
 	if err == nil && c.A.IsDir() != c.B.IsDir() {

@@ -1,4 +1,4 @@
-package live
+package graft
 
 import "github.com/amberfs/amberfs/snapshot/tree"
 
@@ -22,7 +22,7 @@ func (d *directories) find(p *tree.Path) (uint64, error) {
 		return 0, err
 	}
 	if !n.IsDir() {
-		return 0, ErrNotDir
+		return 0, tree.ErrNotDir
 	}
 	d.known[p] = n.Ino
 	return n.Ino, nil

@@ -1,0 +1,42 @@
+package graft
+
+import "github.com/amberfs/amberfs/snapshot/tree"
+
+// A Change is what is done to a target: the steps of a graft become changes, and the same
+// changes of an equal target make an equal one again.
+type Change struct {
+	Kind   Kind
+	Parent uint64 // with Name: not of SetAttrs
+	Name   string
+	Ino    uint64      // of Link: what gets the name
+	Node   *tree.Inode // of Put and SetAttrs
+
+	// From is the inode that Node has its contents of, in the view with the number View.
+	From uint64
+	View uint32
+}
+
+// A Kind of change.
+type Kind uint8
+
+const (
+	Remove   Kind = 1 + iota // a name, and of a directory all that is in it
+	Link                     // one more name for an inode
+	Put                      // a new inode
+	SetAttrs                 // attributes of an inode
+)
+
+// Make makes the change. removed is called for each name that is removed.
+func (c *Change) Make(e *tree.Editor, removed tree.RemovedFunc) error {
+	switch c.Kind {
+	case Remove:
+		e.RemoveAll(c.Parent, c.Name, removed)
+	case Link:
+		e.Link(c.Parent, c.Name, c.Ino)
+	case Put:
+		e.Add(c.Parent, c.Name, c.Node)
+	case SetAttrs:
+		e.Own(c.Node.Ino).SetAttrs(c.Node, e.Time)
+	}
+	return e.Err()
+}

@@ -1,0 +1,174 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+	"github.com/amberfs/amberfs/snapshot/journal"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// Graft is how an edit makes steps.
+type Graft struct {
+	graft.Options
+	// By, if set, returns the actors that a step is by, none for those of the edit.
+	By func(*graft.Step) ([]string, error)
+	// Record writes the changes to the journal, see Edit.Steps.
+	Record bool
+	// Seal, if set, seals the edited state, see graft.Target.
+	Seal func(*tree.State) error
+}
+
+// Graft makes steps in the edited view.
+func (e *Edit) Graft(ctx context.Context, steps []graft.Step, g Graft) error {
+	e.begin(&g)
+	return e.made(e.to.Graft(ctx, steps, g.Options))
+}
+
+// Overlay makes the steps of an overlay.
+func (e *Edit) Overlay(ctx context.Context, o *graft.Overlay, g Graft) error {
+	e.begin(&g)
+	return e.made(e.to.Overlay(ctx, o, g.Options))
+}
+
+func (e *Edit) begin(g *Graft) {
+	if g.Record {
+		e.to.Record = e.record
+	}
+	if seal := g.Seal; seal != nil {
+		e.to.Seal = func(st *tree.State) (uint64, error) {
+			if err := seal(st); err != nil {
+				return 0, err
+			}
+			return e.f.Epoch(), nil
+		}
+	}
+	if by := g.By; by != nil {
+		own := e.by
+		g.Before = func(s *graft.Step) (err error) {
+			if e.by, err = by(s); len(e.by) == 0 {
+				e.by = own
+			}
+			return err
+		}
+	}
+}
+
+// made ends a graft that changed some inodes.
+func (e *Edit) made(changed []uint64, err error) error {
+	for _, ino := range changed {
+		e.inv.Inodes = append(e.inv.Inodes, Node(e.base.id, ino))
+	}
+	if err == nil && e.enc.Len() > 0 {
+		err = e.write()
+	}
+	return err
+}
+
+func (e *Edit) replacedName(r graft.Replaced) {
+	entry := Entry{Parent: Node(e.base.id, r.Parent), Name: r.Name, WasDir: r.WasDir, MountPoint: r.MountPoint}
+	if r.Was != 0 {
+		entry.Was = Node(e.base.id, r.Was)
+	}
+	e.inv.Entries = append(e.inv.Entries, entry)
+}
+
+// Epoch returns an epoch for what is changed without the lock. All else has another one.
+func (t *trees) Epoch() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ownEpoch()
+}
+
+func (t *trees) ownEpoch() uint64 {
+	t.mu.epoch += 2
+	return t.mu.epoch - 1
+}
+
+// Numbers returns the first of n numbers for new inodes.
+func (t *trees) Numbers(e *tree.Editor, n uint64) (first uint64, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.newInos(e, n)
+}
+
+// stepTypes are the records of the changes of an edit.
+var stepTypes = [...]journal.Type{graft.Remove: recUnlink, graft.Link: recLink, graft.Put: recPut, graft.SetAttrs: recSetAll}
+
+// stepsBlob is about how many bytes of steps are written together.
+const stepsBlob = 1 << 20
+
+// record writes a change down.
+func (e *Edit) record(c *graft.Change) error {
+	r := record{kind: stepTypes[c.Kind], parent: c.Parent, name: c.Name, ino: c.Ino, node: c.Node}
+	if c.From != 0 {
+		if sealed := c.Node.Content.Sealed(); sealed == nil {
+			r.view2, r.ino2 = c.View, c.From
+		} else if c.Node.Content != nil {
+			r.content = content.Of(sealed)
+		}
+	}
+	e.enc.Byte(byte(r.kind))
+	r.encodeBody(e.enc)
+	e.Changes++
+	if e.enc.Len() < stepsBlob {
+		return nil
+	}
+	return e.write()
+}
+
+// write writes steps to the journal.
+func (e *Edit) write() error {
+	_, err := e.steps.Write(e.enc.Out())
+	e.enc.Reset()
+	return err
+}
+
+// Redo makes steps again that are in the journal. It is for recovery, with f.mu held.
+func (e *Edit) Redo(steps []Span, now int64, depth int) error {
+	e.to.State.Depth, e.to.Time = depth, now
+	for _, s := range steps {
+		if s.Len < 0 || s.Len > journal.MaxPayload {
+			return fmt.Errorf("%w: %d bytes of steps", tree.ErrMalformed, s.Len)
+		}
+		b := make([]byte, s.Len)
+		if err := e.f.log.ReadAt(b, s.Pos, s.Pos); err != nil {
+			return err
+		}
+		for d := wire.NewDecoder(b); d.Remaining() > 0; {
+			r := record{kind: journal.Type(d.Byte())}
+			r.decode(d, e.to.Epoch)
+			if err := d.Err(); err != nil {
+				return err
+			}
+			if err := e.redo(&r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Edit) redo(r *record) error {
+	kind := slices.Index(stepTypes[:], r.kind)
+	if kind < 0 {
+		return fmt.Errorf("%w: a step of type %d", tree.ErrMalformed, r.kind)
+	}
+	if r.ino2 != 0 {
+		from, _, err := e.f.inode(Node(r.view2, r.ino2))
+		if err != nil {
+			return err
+		}
+		r.node.Content = from.Content
+	}
+	e.Changes++
+	if r.kind == recPut {
+		e.to.Next = max(e.to.Next, r.node.Ino+1)
+	}
+	c := graft.Change{Kind: graft.Kind(kind), Parent: r.parent, Name: r.name, Ino: r.ino, Node: r.node}
+	return c.Make(&e.to.Editor, func(uint64, string, *tree.Inode, bool) {})
+}

@@ -154,7 +154,7 @@ func TestCheckpointLeavesOut(t *testing.T) {
 	if !sn.Sealed {
 		t.Error("the snapshot is not sealed")
 	}
-	want(t, "the snapshot", fmt.Sprint(read(t, s, sn.Node(), "big") == then), "true")
+	want(t, "the snapshot", fmt.Sprint(read(t, s, live.Node(sn.View, live.RootIno), "big") == then), "true")
 	_, err = s.GC(ctx, nil)
 	must(t, err)
 	r, err := s.Verify(ctx, nil)

@@ -286,7 +286,7 @@ func TestGCKeepsWhatIsNeeded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := read(t, s, info.Node(), fmt.Sprintf("f%d", i%10))
+		got := read(t, s, live.Node(info.View, live.RootIno), fmt.Sprintf("f%d", i%10))
 		want(t, info.Name, got, string(bytes.Repeat([]byte{byte(i)}, 30000)))
 	}
 }
@@ -337,7 +337,7 @@ func TestCloseTime(t *testing.T) {
 		if read(t, s, s.Main().Root(), "f") != content {
 			t.Errorf("%s: the file is another", after)
 		}
-		if info := mustFind(t, s.Main(), "v1"); read(t, s, info.Node(), "f") != content[1:] {
+		if info := mustFind(t, s.Main(), "v1"); read(t, s, live.Node(info.View, live.RootIno), "f") != content[1:] {
 			t.Errorf("%s: the file in the snapshot is another", after)
 		}
 		return s

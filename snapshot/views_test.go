@@ -24,7 +24,7 @@ func TestNumbersOfViewsAreGivenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.forest.SetHeld(func(id live.NodeID) bool { return id == held.Node() })
+	s.forest.SetHeld(func(id live.NodeID) bool { return id == live.Node(held.View, live.RootIno) })
 	s.alter(func(tx *live.Tx) { tx.SetCounters(0, live.MaxView-1) })
 	seen := map[uint32]string{first.View: "first"}
 	again := false

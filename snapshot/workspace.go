@@ -164,7 +164,7 @@ type Listed struct {
 func (ss Snapshots) From(from uint64, n int) (out []Listed) {
 	ss.w.read(func() {
 		for _, sn := range ss.w.snaps.From(from, n) {
-			out = append(out, Listed{sn.Name, sn.Node(), sn.Seq})
+			out = append(out, Listed{sn.Name, live.Node(sn.View, live.RootIno), sn.Seq})
 		}
 	})
 	return out

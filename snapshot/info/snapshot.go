@@ -9,7 +9,6 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 // The ways in which a snapshot comes about.
@@ -103,8 +102,6 @@ type Owner struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
 }
-
-func (i Info) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
 
 // Expired reports whether the snapshot's own time is over.
 func (i *Info) Expired(now time.Time) bool { return i.Expires != nil && now.After(*i.Expires) }

@@ -150,8 +150,13 @@ func TestLayersOfSnapshot(t *testing.T) {
 		"snapshot/tree":    {"snapshot/journal", "snapshot/live", "snapshot"},
 		"snapshot/live":    {"snapshot"},
 
+		// Edits of trees: without a lock, a view or a disk.
+		"snapshot/graft":    {"snapshot/journal", "snapshot/live", "snapshot"},
+		"snapshot/threeway": {"snapshot/journal", "snapshot/live", "snapshot"},
+		"snapshot/info":     {"snapshot/journal", "snapshot/live", "snapshot"},
+
 		// Parts of the store: they know neither each other nor the store.
-		"snapshot/history":    {"snapshot/collection", "snapshot/sealing", "snapshot"},
+		"snapshot/history":    {"snapshot/live", "snapshot/collection", "snapshot/sealing", "snapshot"},
 		"snapshot/collection": {"snapshot/history", "snapshot/policy", "snapshot/sealing", "snapshot"},
 		"snapshot/policy":     {"snapshot/collection", "snapshot/history", "snapshot/sealing", "snapshot"},
 		"snapshot/sealing":    {"snapshot/collection", "snapshot/policy", "snapshot"},

@@ -57,9 +57,8 @@
 //
 // Packages that know no store: history (records and lists of snapshots), info (what users
 // see), storedir (the directory), pace (seals beside writers), usage (what forks and snapshots
-// take), verify, elsewhere (objects of remotes), steps and threeway (what a restore,
-// a merge and an undo change), interval (which actors changed a path), policy, naming and
-// loops. Package repair is above this one.
+// take), verify, graft and threeway (what a restore, a merge and an undo change,
+// and how it is changed in a state), policy and naming. Package repair is above this one.
 //
 // # The life of a capture
 //
@@ -76,7 +75,7 @@
 //  1. Changes of the workspace wait (live.Forest.Edit); others go on.
 //  2. tree.Diff compares the workspace with the snapshot: a list of steps.
 //  3. The steps are made on a copy of the state and written to the journal
-//     (live.Edit.Graft). Very many are not written; the result is sealed instead.
+//     (graft.Target, live.Edit.Graft). Very many are not written; the result is sealed instead.
 //  4. Under the lock, one record says where the steps are, or which state was sealed.
 //     The state before is captured, and the copy takes its place.
 //  5. When the lock is released, the kernel gets notices of what changed.

@@ -1,5 +1,7 @@
-// Package graft lists what has to change in one tree to make it like another, for
-// restores and merges, and finds which actors changed each path between two trees.
+// Package graft makes one tree like another, or brings one into another: it lists the steps,
+// and a Target makes them in a state, for restores, merges, undos and imports. It also finds
+// which actors changed each path between two trees. It knows states alone: no views, no lock
+// and no journal. Whoever has these says so by the functions of a Target.
 package graft
 
 import (

@@ -190,7 +190,7 @@ func history(dir string, seed uint64, n int, w world) (steps []step) {
 			// In a hole, ext4 makes a block of zeros of the end of a file, so that is a whole block.
 			add(fmt.Sprint("truncate ", p, " at ", off&^4095), func() error { return unix.Truncate(at, off&^4095) })
 		case k < 7:
-			add("punch "+p, func() error { return punch(at, off, size) })
+			add("punch "+p, func() error { return punch(at, off&^4095, size&^4095) })
 		case k < 8: // as editors save
 			add("replace "+p, func() error {
 				if err := write(at+"~", unix.O_CREAT|unix.O_EXCL, mode&0o777, 0, data); err != nil {

@@ -229,7 +229,7 @@ func (b *batch) tree(dir, number string) harness.Tree {
 	return tree
 }
 
-// TestAlike does histories as root and as a user with a second group. The second and the
+// TestAlike does histories as root. The second and the
 // third round are one run, which is left and refreshed in between.
 func TestAlike(t *testing.T) {
 	if os.Getuid() != 0 {
@@ -239,13 +239,11 @@ func TestAlike(t *testing.T) {
 	histories := harness.Count(t, "HISTORIES", 100, 10_000)
 	t.Logf("SEED=%d", seed)
 	for name, w := range map[string]world{
-		"root":   {UID: 0, GID: 0, Second: 2002, Root: true},
-		"user":   {UID: 1001, GID: 1001, Second: 2002},
-		"shared": {UID: 1001, GID: 1001, Second: 2002, Writable: true},
+		"root": {UID: 0, GID: 0, Second: 2002, Root: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for done := 0; done < histories/3; {
-				n := min(100, histories/3-done)
+			for done := 0; done < histories; {
+				n := min(100, histories-done)
 				var seeds []uint64
 				for i := range n {
 					seeds = append(seeds, seed+uint64(done+i))

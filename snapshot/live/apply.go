@@ -209,12 +209,12 @@ func (v *view) applyTo(r *record) error {
 	case recSetAttr:
 		err = v.setAttr(n, r)
 	case recSetXattr:
-		n.Xattrs = withXattr(n.Xattrs, r.name, r.value)
+		n.SetXattr(r.name, r.value)
 		if r.kill {
 			n.Mode &^= unix.S_ISGID
 		}
 	case recRemoveXattr:
-		n.Xattrs = withoutXattr(n.Xattrs, r.name)
+		n.RemoveXattr(r.name)
 	default:
 		err = v.setData(n, r)
 	}

@@ -2,7 +2,6 @@ package live
 
 import (
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -105,7 +104,7 @@ func (v *view) setAttr(n *tree.Inode, r *record) error {
 		n.GID = *s.GID
 	}
 	if s.KillPriv {
-		clearPriv(n)
+		n.ClearPriv()
 	}
 	if s.Atime != nil {
 		n.Atime = *s.Atime
@@ -117,20 +116,6 @@ func (v *view) setAttr(n *tree.Inode, r *record) error {
 		n.Ctime = *s.Ctime
 	}
 	return nil
-}
-
-// clearPriv takes away what makes a file run with other rights than those of
-// its caller. The set-group-ID bit without group execution means mandatory
-// locking and stays (setattr_should_drop_sgid in the kernel).
-func clearPriv(n *tree.Inode) {
-	if n.IsDir() {
-		return
-	}
-	n.Mode &^= unix.S_ISUID
-	if n.Mode&unix.S_IXGRP != 0 {
-		n.Mode &^= unix.S_ISGID
-	}
-	n.Xattrs = withoutXattr(n.Xattrs, "security.capability")
 }
 
 // Readlink returns where a symlink points.
@@ -147,28 +132,6 @@ func (f *Forest) Readlink(id NodeID) (string, error) {
 	return n.Target, nil
 }
 
-func findXattr(xs []tree.Xattr, name string) (int, bool) {
-	return slices.BinarySearchFunc(xs, name, func(x tree.Xattr, name string) int { return strings.Compare(x.Name, name) })
-}
-
-func withoutXattr(xs []tree.Xattr, name string) []tree.Xattr {
-	i, ok := findXattr(xs, name)
-	if !ok {
-		return xs
-	}
-	return append(slices.Clone(xs[:i]), xs[i+1:]...)
-}
-
-func withXattr(xs []tree.Xattr, name string, value []byte) []tree.Xattr {
-	i, ok := findXattr(xs, name)
-	out := slices.Clone(xs)
-	if ok {
-		out[i].Value = value
-		return out
-	}
-	return slices.Insert(out, i, tree.Xattr{Name: name, Value: value})
-}
-
 // GetXattr returns the value of an extended attribute; ErrNoAttr when there is
 // none. The value must not be changed.
 func (f *Forest) GetXattr(id NodeID, name string) ([]byte, error) {
@@ -178,11 +141,11 @@ func (f *Forest) GetXattr(id NodeID, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, ok := findXattr(n.Xattrs, name)
+	value, ok := n.Xattr(name)
 	if !ok {
 		return nil, ErrNoAttr
 	}
-	return n.Xattrs[i].Value, nil
+	return value, nil
 }
 
 // ListXattr returns the names of the extended attributes.
@@ -215,7 +178,7 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 		return err
 	}
 	return f.changing(id, func(v *view, n *tree.Inode) error {
-		_, found := findXattr(n.Xattrs, name)
+		_, found := n.Xattr(name)
 		switch {
 		case found && flags&unix.XATTR_CREATE != 0:
 			return ErrExist
@@ -237,7 +200,7 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 // RemoveXattr removes an extended attribute.
 func (f *Forest) RemoveXattr(id NodeID, name string) error {
 	return f.changing(id, func(v *view, n *tree.Inode) error {
-		if _, found := findXattr(n.Xattrs, name); !found {
+		if _, found := n.Xattr(name); !found {
 			return ErrNoAttr
 		}
 		r := record{kind: recRemoveXattr, view: v.id, time: now(), ino: n.Ino, name: name}

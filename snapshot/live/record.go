@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -32,9 +33,8 @@ const (
 	recRelink
 	recActor // of the records that follow
 
-	// Steps of an edit; they are in blobs, with recUnlink and recLink. See Edit.Redo.
-	recPut
-	recSetAll
+	_ // graft.Put: changes of an edit are in blobs
+	_ // graft.SetAttrs
 
 	recWrite // the bytes follow
 
@@ -104,7 +104,7 @@ func (r *record) encodeBody(e *wire.Encoder) {
 		e.Uvarint(uint64(c.Caller.GID))
 		e.Uvarint(uint64(c.Rdev))
 		e.String(c.Target)
-		encodeXattrs(e, c.Xattrs)
+		tree.EncodeXattrs(e, c.Xattrs)
 		if r.makesDir() {
 			e.Uvarint(uint64(r.depth))
 		}
@@ -158,12 +158,10 @@ func (r *record) encodeBody(e *wire.Encoder) {
 	case recRemoveXattr:
 		e.Uvarint(r.ino)
 		e.String(r.name)
-	case recRelink, recPut:
+	case recRelink:
 		e.Uvarint(r.parent)
 		e.String(r.name)
-		r.encodeNode(e)
-	case recSetAll:
-		r.encodeNode(e)
+		graft.EncodeNode(e, r.node, r.content)
 	}
 }
 
@@ -220,7 +218,7 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 		c.Caller.GID = u32()
 		c.Rdev = u32()
 		c.Target = d.String()
-		c.Xattrs = decodeXattrs(d)
+		c.Xattrs = tree.DecodeXattrs(d)
 		if r.makesDir() {
 			r.depth = int(d.Uint(tree.MaxDepth - 1))
 		}
@@ -276,31 +274,14 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 	case recRemoveXattr:
 		r.ino = ino()
 		r.name = d.String()
-	case recRelink, recPut:
+	case recRelink:
 		r.parent = ino()
 		r.name = d.String()
-		r.decodeNode(d, epoch)
-	case recSetAll:
-		r.decodeNode(d, epoch)
+		r.node = graft.DecodeNode(d, epoch)
 	default:
 		d.Fail("record type %d is unknown", r.kind)
 	}
 	return 0
-}
-
-func encodeXattrs(e *wire.Encoder, xs []tree.Xattr) {
-	e.Uvarint(uint64(len(xs)))
-	for _, x := range xs {
-		e.String(x.Name)
-		e.Blob(x.Value)
-	}
-}
-
-func decodeXattrs(d *wire.Decoder) (xs []tree.Xattr) {
-	for range d.Count(2) {
-		xs = append(xs, tree.Xattr{Name: d.String(), Value: bytes.Clone(d.Blob())})
-	}
-	return xs
 }
 
 func encodeSetAttr(e *wire.Encoder, s *SetAttr) {
@@ -350,59 +331,4 @@ func decodeSetAttr(d *wire.Decoder, s *SetAttr) {
 	s.Mode, s.UID, s.GID = u32(setMode), u32(setUID), u32(setGID)
 	s.Size, s.Atime, s.Mtime, s.Ctime = i64(setSize), i64(setAtime), i64(setMtime), i64(setCtime)
 	s.KillPriv = bits&setKill != 0
-}
-
-// What follows the attributes of an inode.
-const (
-	noContent     = iota
-	wholeContent  // r.content
-	contentOfNode // that of another inode: view2 and ino2
-)
-
-// encodeNode writes an inode without its names and what is in it, if it is a directory.
-func (r *record) encodeNode(e *wire.Encoder) {
-	n := r.node
-	for _, v := range []uint64{n.Ino, uint64(n.Mode), uint64(n.UID), uint64(n.GID), uint64(n.Rdev)} {
-		e.Uvarint(v)
-	}
-	for _, t := range []int64{n.Atime, n.Mtime, n.Ctime, n.Btime} {
-		e.Varint(t)
-	}
-	e.String(n.Target)
-	encodeXattrs(e, n.Xattrs)
-	switch {
-	case r.content != nil:
-		e.Byte(wholeContent)
-		r.content.Encode(e)
-	case r.ino2 != 0:
-		e.Byte(contentOfNode)
-		e.Uvarint(uint64(r.view2))
-		e.Uvarint(r.ino2)
-	default:
-		e.Byte(noContent)
-	}
-}
-
-func (r *record) decodeNode(d *wire.Decoder, epoch uint64) {
-	u32 := func() uint32 { return uint32(d.Uint(math.MaxUint32)) }
-	n := &tree.Inode{Ino: d.Uint(MaxIno), Mode: u32(), UID: u32(), GID: u32(), Rdev: u32()}
-	n.Atime, n.Mtime, n.Ctime, n.Btime = d.Varint(), d.Varint(), d.Varint(), d.Varint()
-	n.Target, n.Nlink = d.String(), 1
-	if n.IsDir() {
-		n.Nlink = 2
-	}
-	n.Xattrs = decodeXattrs(d)
-	switch kind := d.Byte(); kind {
-	case noContent:
-	case wholeContent:
-		var err error
-		if n.Content, err = content.Decode(d, epoch); err != nil {
-			d.Fail("%v", err)
-		}
-	case contentOfNode:
-		r.view2, r.ino2 = uint32(d.Uint(MaxView)), d.Uint(MaxIno)
-	default:
-		d.Fail("content of kind %d is unknown", kind)
-	}
-	r.node = n
 }

@@ -103,14 +103,9 @@ func (v *view) overlaps(r *record, by string) bool {
 	case recRename:
 		return entry(r.parent, r.name) || entry(r.parent2, r.name2)
 	case recSetAttr:
-		return r.set.marks() && a.Others(r.ino, by)
+		return r.set.Marks() && a.Others(r.ino, by)
 	}
 	return a.Others(r.ino, by)
-}
-
-// marks reports whether a change is more than one of the time of access.
-func (s *SetAttr) marks() bool {
-	return s.Mode != nil || s.UID != nil || s.GID != nil || s.Size != nil || s.Mtime != nil || s.KillPriv
 }
 
 // Actors returns the sets of the actors of a view's changes since its newest snapshot.

@@ -201,13 +201,13 @@ func (v *view) applyTo(r *record) error {
 		return err
 	}
 	before := n.FileSize()
-	if r.kind != recSetAttr || r.set.marks() {
+	if r.kind != recSetAttr || r.set.Marks() {
 		v.mark(r.ino)
 	}
 	n.Ctime = r.time
 	switch r.kind {
 	case recSetAttr:
-		err = v.setAttr(n, r)
+		err = r.set.Apply(v.source(), v.trees.mu.epoch, n, r.time)
 	case recSetXattr:
 		n.SetXattr(r.name, r.value)
 		if r.kill {

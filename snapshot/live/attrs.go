@@ -8,15 +8,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// SetAttr says which attributes to change; nil leaves one as it is. Times are
-// in nanoseconds since 1970.
-type SetAttr struct {
-	Mode, UID, GID      *uint32
-	Size                *int64
-	Atime, Mtime, Ctime *int64
-	// KillPriv clears set-user-ID, set-group-ID and file capabilities.
-	KillPriv bool
-}
+// SetAttr says which attributes to change.
+type SetAttr = tree.SetAttr
 
 // GetAttr returns the attributes of a node.
 func (f *Forest) GetAttr(id NodeID) (Attr, error) {
@@ -82,40 +75,6 @@ func (f *Forest) changing(id NodeID, fn func(v *view, n *tree.Inode) error) erro
 		return err
 	}
 	return fn(v, n)
-}
-
-func (v *view) setAttr(n *tree.Inode, r *record) error {
-	s := &r.set
-	if s.Size != nil {
-		c := n.Content.Own(v.trees.mu.epoch)
-		if err := c.Truncate(v.source().Files, *s.Size); err != nil {
-			return err
-		}
-		n.Content = c
-		n.Mtime = r.time
-	}
-	if s.Mode != nil {
-		n.Mode = n.Mode&unix.S_IFMT | *s.Mode&^unix.S_IFMT
-	}
-	if s.UID != nil {
-		n.UID = *s.UID
-	}
-	if s.GID != nil {
-		n.GID = *s.GID
-	}
-	if s.KillPriv {
-		n.ClearPriv()
-	}
-	if s.Atime != nil {
-		n.Atime = *s.Atime
-	}
-	if s.Mtime != nil {
-		n.Mtime = *s.Mtime
-	}
-	if s.Ctime != nil {
-		n.Ctime = *s.Ctime
-	}
-	return nil
 }
 
 // Readlink returns where a symlink points.

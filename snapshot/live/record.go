@@ -69,17 +69,6 @@ type record struct {
 	depth   int // bound of how deep the view is nested, once a directory is made or moved
 }
 
-const (
-	setMode = 1 << iota
-	setUID
-	setGID
-	setSize
-	setAtime
-	setMtime
-	setCtime
-	setKill
-)
-
 func (r *record) encode(e *wire.Encoder) {
 	e.Reset()
 	e.Uvarint(uint64(r.view))
@@ -129,7 +118,7 @@ func (r *record) encodeBody(e *wire.Encoder) {
 		}
 	case recSetAttr:
 		e.Uvarint(r.ino)
-		encodeSetAttr(e, &r.set)
+		r.set.Encode(e)
 	case recWrite, recWriteAt:
 		e.Uvarint(r.ino)
 		e.Uvarint(uint64(r.off))
@@ -242,7 +231,7 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 		}
 	case recSetAttr:
 		r.ino = ino()
-		decodeSetAttr(d, &r.set)
+		r.set.Decode(d)
 	case recOldWrite, recWrite, recWriteAt:
 		r.ino = ino()
 		r.off = d.Length()
@@ -282,53 +271,4 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 		d.Fail("record type %d is unknown", r.kind)
 	}
 	return 0
-}
-
-func encodeSetAttr(e *wire.Encoder, s *SetAttr) {
-	var bits uint64
-	bit := func(set bool, b uint64) {
-		if set {
-			bits |= b
-		}
-	}
-	bit(s.Mode != nil, setMode)
-	bit(s.UID != nil, setUID)
-	bit(s.GID != nil, setGID)
-	bit(s.Size != nil, setSize)
-	bit(s.Atime != nil, setAtime)
-	bit(s.Mtime != nil, setMtime)
-	bit(s.Ctime != nil, setCtime)
-	bit(s.KillPriv, setKill)
-	e.Uvarint(bits)
-	for _, p := range []*uint32{s.Mode, s.UID, s.GID} {
-		if p != nil {
-			e.Uvarint(uint64(*p))
-		}
-	}
-	for _, p := range []*int64{s.Size, s.Atime, s.Mtime, s.Ctime} {
-		if p != nil {
-			e.Varint(*p)
-		}
-	}
-}
-
-func decodeSetAttr(d *wire.Decoder, s *SetAttr) {
-	bits := d.Uint(setKill<<1 - 1)
-	u32 := func(b uint64) *uint32 {
-		if bits&b == 0 {
-			return nil
-		}
-		v := uint32(d.Uint(math.MaxUint32))
-		return &v
-	}
-	i64 := func(b uint64) *int64 {
-		if bits&b == 0 {
-			return nil
-		}
-		v := d.Varint()
-		return &v
-	}
-	s.Mode, s.UID, s.GID = u32(setMode), u32(setUID), u32(setGID)
-	s.Size, s.Atime, s.Mtime, s.Ctime = i64(setSize), i64(setAtime), i64(setMtime), i64(setCtime)
-	s.KillPriv = bits&setKill != 0
 }

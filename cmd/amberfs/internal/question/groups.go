@@ -106,7 +106,7 @@ func (g group) name() string {
 	if c := g.changes[0]; g.dir == "" && !isDir(c) {
 		return gitquote.Readable(c.Path.Short())
 	}
-	return gitquote.Readable(cmp.Or(g.dir, g.changes[0].Path.Short()) + "/")
+	return gitquote.Readable(cmp.Or(g.dir, g.changes[0].Path.Short(), ".") + "/")
 }
 
 func isDir(c gitbridge.Planned) bool { return c.B == nil && c.A.IsDir() || c.B != nil && c.B.IsDir() }
@@ -139,7 +139,7 @@ func (g group) counts() string {
 		n[letterOf(c)]++
 	}
 	var parts []string
-	for _, text := range []string{"A added", "M changed", "D deleted"} {
+	for _, text := range []string{"A added", "M changed", "D deleted", "C changed on both sides"} {
 		k, text := n[text[:1]], text[1:]
 		if len(parts) == 0 {
 			text = " " + english.PluralWord(k, "file", "") + text

@@ -69,6 +69,10 @@ func TestFolded(t *testing.T) {
 			lines = append(lines, "A node_modules/"+p+"/"+f)
 		}
 	}
+	both := group{changes: planned(t, "C both", "D gone")}
+	if got := both.counts(); got != "1 file deleted, 1 changed on both sides" {
+		t.Errorf("%q", got)
+	}
 	groups, _ := grouped(planned(t, append(lines, "D node_modules/q/4")...))
 	for n, want := range map[int][]string{
 		20: names(groups),

@@ -301,6 +301,11 @@ func (a *applying) moveTo(s *applyStep, exchange bool) error {
 	switch name := s.change.Path.Name; {
 	case exchange:
 		err = unix.Renameat2(from, s.from.Name, to, name, unix.RENAME_EXCHANGE)
+	case s.seen.isDir():
+		temp := a.tempName()
+		if err = unix.Renameat(from, s.from.Name, to, temp); err == nil {
+			s.temp, s.from = temp, nil
+		}
 	case s.seen.exists:
 		err = unix.Renameat(from, s.from.Name, to, name)
 	default:

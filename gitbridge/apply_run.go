@@ -120,11 +120,17 @@ func (a *applying) commit() error {
 	}
 	a.restoreTimes()
 	for _, s := range slices.Backward(a.steps) {
-		if c := s.change; c.B != nil && c.B.IsDir() && s.seen.isDir() {
+		switch c := s.change; {
+		case c.B == nil || !c.B.IsDir():
+		case s.seen.isDir():
 			if err := a.finishDir(s); err != nil {
 				return err
 			}
 			a.applied(s)
+		case s.todo: // a file may have been renamed into it
+			if err := a.setTime(s); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -216,7 +222,9 @@ func (a *applying) rename(s *applyStep) error {
 	switch {
 	case err != nil:
 	case s.from != nil:
-		err = a.move(s)
+		if err = a.move(s); err == nil && s.temp != "" {
+			return nil // until what is in the directory of that name is gone
+		}
 	case s.over:
 		if err = a.overwrite(dir, s); err == nil {
 			a.written[s.seen.st.Ino] = true

@@ -229,17 +229,19 @@ func (b *batch) tree(dir, number string) harness.Tree {
 	return tree
 }
 
-// TestAlike does histories as root. The second and the
+// TestAlike does histories as root and as a user with a second group. The second and the
 // third round are one run, which is left and refreshed in between.
 func TestAlike(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("root makes the directories of other users")
 	}
 	seed := harness.FromEnv(t, "SEED", uint64(time.Now().UnixNano())%1_000_000)
-	histories := harness.Count(t, "HISTORIES", 100, 10_000)
+	histories := harness.Count(t, "HISTORIES", 300, 10_000) / 3
 	t.Logf("SEED=%d", seed)
 	for name, w := range map[string]world{
-		"root": {UID: 0, GID: 0, Second: 2002, Root: true},
+		"root":   {UID: 0, GID: 0, Second: 2002, Root: true},
+		"user":   {UID: 1001, GID: 1001, Second: 2002},
+		"shared": {UID: 1001, GID: 1001, Second: 2002, Writable: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for done := 0; done < histories; {

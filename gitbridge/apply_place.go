@@ -69,7 +69,10 @@ type dirTime struct {
 func (a *applying) restoreTimes() {
 	for _, t := range a.times {
 		dir, err := a.host.open(t.path)
-		if err == nil {
+		if err != nil {
+			continue
+		}
+		if at, err := lookIn(dir, "."); err != nil || at.st.Mtim != t.time {
 			_ = unix.UtimesNanoAt(dir, ".", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t.time}, 0) // it may be another user's
 		}
 	}
@@ -118,6 +121,15 @@ func (a *applying) sweep(p *tree.Path) error {
 			return fmt.Errorf("listing %q: %w", p.Short(), reason(err))
 		}
 	}
+}
+
+// sweepAbove sweeps where a path is that needs nothing more: it got its name, and what it replaced
+// may still be there.
+func (a *applying) sweepAbove(s *applyStep) error {
+	if s.todo || s.seen.way != nil {
+		return nil
+	}
+	return a.sweep(s.change.Path.Dir)
 }
 
 // put gives what is staged its name. What has the name must be what was planned for, and goes.

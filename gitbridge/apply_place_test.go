@@ -190,8 +190,9 @@ func TestApplyKeepsWhatIsNew(t *testing.T) {
 // stays, since it may be under way.
 func TestApplySweeps(t *testing.T) {
 	a := newApplied(t)
-	base := a.start(spec{"d/f": file("1"), "gone/f": file("1"), "is/f": file("1")})
-	now := a.m.state(t, spec{"d/f": file("2"), "is": file("a file")})
+	base := a.start(spec{"d/f": file("1"), "gone/f": file("1"), "is/f": file("1"), "new/f": file("1")})
+	now := a.m.state(t, spec{"d/f": file("2"), "is": file("a file"), "new/f": file("2")})
+	a.write("new/f", "2") // it got its name
 	h, err := openHost(a.dir)
 	check(t, err)
 	below, err := openHost(filepath.Join(a.dir, "d"))
@@ -199,14 +200,14 @@ func TestApplySweeps(t *testing.T) {
 	h.close()
 	below.close()
 	a.write("d/"+below.temps+"x", "of another")
-	for _, p := range []string{"d/", "gone/", "is/", "d/" + h.temps + "dir/"} {
+	for _, p := range []string{"d/", "gone/", "is/", "new/", "d/" + h.temps + "dir/"} {
 		a.write(p+h.temps+"x", "left")
 	}
 	if _, err := a.apply(base, now, ApplyOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	got := has(t, a.dir)
-	if len(got) != 4 || got["d/"+below.temps+"x"] == "" || !strings.HasSuffix(got["is"], "a file") || !strings.HasSuffix(got["d/f"], "2") {
+	if len(got) != 6 || got["d/"+below.temps+"x"] == "" || !strings.HasSuffix(got["is"], "a file") || !strings.HasSuffix(got["d/f"], "2") {
 		t.Errorf("the directory has %v", got)
 	}
 }

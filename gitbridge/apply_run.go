@@ -69,6 +69,9 @@ func (a *applying) stageAll() error {
 				return err
 			}
 		}
+		if err := a.sweepAbove(s); err != nil {
+			return err
+		}
 		if err := a.stage(s); err != nil {
 			return err
 		}

@@ -201,20 +201,20 @@ func (v *view) applyTo(r *record) error {
 		return err
 	}
 	before := n.FileSize()
-	if r.kind != recSetAttr || r.set.Marks() {
+	if r.kind != recSetAttr || r.set.marks() {
 		v.mark(r.ino)
 	}
 	n.Ctime = r.time
 	switch r.kind {
 	case recSetAttr:
-		err = r.set.Apply(v.source(), v.trees.mu.epoch, n, r.time)
+		err = v.setAttr(n, r)
 	case recSetXattr:
-		n.SetXattr(r.name, r.value)
+		n.Xattrs = withXattr(n.Xattrs, r.name, r.value)
 		if r.kill {
 			n.Mode &^= unix.S_ISGID
 		}
 	case recRemoveXattr:
-		n.RemoveXattr(r.name)
+		n.Xattrs = withoutXattr(n.Xattrs, r.name)
 	default:
 		err = v.setData(n, r)
 	}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -25,7 +24,7 @@ type Edit struct {
 	mounted  map[tree.Link]bool // see isMountPoint; nil before the first question
 
 	by          []string // the actors of what is changed now
-	attribution actors.Recent
+	attribution attribution
 
 	steps    Blobs
 	enc      *wire.Encoder // steps that are not in the journal yet
@@ -128,7 +127,7 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 		v.before = append(v.before, e.replaced)
 	}
 	v.state = e.to.State
-	v.attribution.Append(&e.attribution)
+	v.attribution.sets, v.attribution.frozen = append(slices.Clip(v.attribution.sets), e.attribution.sets...), true
 	f.sawIno(e.to.Next - 1)
 	return e.inv
 }

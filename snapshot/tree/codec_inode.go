@@ -57,7 +57,11 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 		e.Uvarint(uint64(n.Rdev))
 	}
 	if flags&hasXattrs != 0 {
-		EncodeXattrs(e, n.Xattrs)
+		e.Uvarint(uint64(len(n.Xattrs)))
+		for i := range n.Xattrs {
+			e.String(n.Xattrs[i].Name)
+			e.Blob(n.Xattrs[i].Value)
+		}
 	}
 	if flags&hasTarget != 0 {
 		e.String(n.Target)

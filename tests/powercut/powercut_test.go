@@ -35,6 +35,7 @@ func must(t *testing.T, err error) {
 type disk struct {
 	t          *testing.T
 	image, dir string
+	options    string
 	mounted    bool
 }
 
@@ -63,7 +64,7 @@ func (d *disk) mount() (err error) {
 	harness.Poll(func() bool {
 		d.unmount()
 		var out []byte
-		if out, err = exec.Command("mount", "-o", "loop", d.image, d.dir).CombinedOutput(); err != nil {
+		if out, err = exec.Command("mount", "-o", "loop"+d.options, d.image, d.dir).CombinedOutput(); err != nil {
 			err = fmt.Errorf("%w: %s", err, out)
 			return true
 		}

@@ -242,10 +242,10 @@ func (a *applying) leaving(name string, f *hostFile) *applyStep {
 }
 
 // moveAll renames files that can have no second link, before their names get others. Those that
-// go to new directories follow these, but for what has to leave a directory that is replaced.
+// go to new directories follow these, but where something else takes their place.
 func (a *applying) moveAll(replaced map[string]bool) error {
 	for _, s := range a.staged {
-		if s.from != nil && (!a.host.isNew(s.change.Path.Dir) || inSet(s.from, replaced)) {
+		if s.from != nil && (!a.host.isNew(s.change.Path.Dir) || inSet(s.from, replaced) || s.goes.change.B != nil) {
 			if err := a.rename(s); err != nil {
 				return err
 			}

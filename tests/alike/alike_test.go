@@ -230,7 +230,8 @@ func (b *batch) tree(dir, number string) harness.Tree {
 }
 
 // TestAlike does histories as root and as a user with a second group. The second and the
-// third round are one run, which is left and refreshed in between.
+// third round are one run, which is left and refreshed in between. Where another user's files are
+// renamed, there is only the first: a refresh that finds equal files may take one for another.
 func TestAlike(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("root makes the directories of other users")
@@ -253,7 +254,7 @@ func TestAlike(t *testing.T) {
 				b := newBatch(t, w, seeds)
 				b.round(0, "--from", ".", "--apply=yes")
 				b.compare()
-				if !t.Failed() {
+				if !t.Failed() && (w.Root || w.Writable) {
 					b.round(1, "--from", ".", "--name", "two")
 					b.elsewhere()
 					b.round(2, "--resume", "--apply=yes")

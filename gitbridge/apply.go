@@ -83,9 +83,11 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	if err := a.lock(); err != nil {
 		return nil, err
 	}
-	var changes []tree.Change
+	var changes, top []tree.Change
 	if err := tree.Diff(ctx, o.Source, o.Base, o.Now, tree.DiffOptions{}, func(c tree.Change) error {
-		if c.Path != nil { // the directory itself stays as it is
+		if c.Path == nil {
+			top = append(top, c)
+		} else {
 			changes = append(changes, c)
 		}
 		return nil
@@ -101,7 +103,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	if err := a.findFiles(changes); err != nil {
 		return nil, err
 	}
-	for _, c := range changes {
+	for _, c := range slices.Concat(top, changes) {
 		if err := a.plan(c); err != nil {
 			return nil, err
 		}

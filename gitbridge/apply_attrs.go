@@ -68,7 +68,7 @@ func (h *host) xattrs(p *tree.Path) ([]tree.Xattr, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.Openat(dir, p.Name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(dir, nameOf(p), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (a *applying) onlyUserXattrs(s *applyStep, was *tree.Inode) bool {
 		return false
 	}
 	dir, err := a.host.dirOf(s.change.Path)
-	return err == nil && unix.Faccessat(dir, s.change.Path.Name, unix.W_OK, unix.AT_EACCESS) == nil
+	return err == nil && unix.Faccessat(dir, nameOf(s.change.Path), unix.W_OK, unix.AT_EACCESS) == nil
 }
 
 func inGroup(gid int) bool {

@@ -60,7 +60,7 @@ func (a *applying) isSo(s *applyStep) (bool, error) {
 // conflict lists a path that changed on both sides. It reports whether the path is
 // written all the same. Blocked is one that no rule replaces.
 func (a *applying) conflict(s *applyStep, blocked bool) (written bool) {
-	p := s.change.Path.Short()
+	p := cmp.Or(s.change.Path.Short(), ".")
 	a.res.Conflicts = append(a.res.Conflicts, p)
 	a.res.Plan = append(a.res.Plan, Planned{s.change, true, blocked, s.marked != nil})
 	if s.choice.Markers && s.marked != nil {

@@ -131,13 +131,21 @@ func (p place) changed(now place) bool {
 		!p.isDir() && (a.Size != b.Size || a.Mtim != b.Mtim || a.Ctim != b.Ctim))
 }
 
+// nameOf returns the name of a path in the directory that dirOf returns.
+func nameOf(p *tree.Path) string {
+	if p == nil {
+		return "."
+	}
+	return p.Name
+}
+
 func (h *host) look(p *tree.Path) (at place, err error) {
 	dir, err := h.dirOf(p)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return place{way: err}, nil
 	}
 	if err == nil {
-		err = unix.Fstatat(dir, p.Name, &at.st, unix.AT_SYMLINK_NOFOLLOW)
+		err = unix.Fstatat(dir, nameOf(p), &at.st, unix.AT_SYMLINK_NOFOLLOW)
 	}
 	switch {
 	case errors.Is(err, unix.ENOENT):

@@ -275,7 +275,7 @@ func (a *applying) mayTouch(s *applyStep) error {
 		return err
 	}
 	var x, above unix.Statx_t
-	if err := unix.Statx(dir, p.Name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &x); err != nil {
+	if err := unix.Statx(dir, nameOf(p), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &x); err != nil {
 		return fmt.Errorf("looking at %q: %w", p.Short(), err)
 	}
 	if err := unix.Statx(dir, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &above); err != nil {

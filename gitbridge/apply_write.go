@@ -36,7 +36,7 @@ func (a *applying) stage(s *applyStep) error {
 	if c.B == nil {
 		return a.mayChange(c.Path)
 	}
-	if s.forced {
+	if s.forced && c.Path != nil {
 		if err := a.stageParents(c.Path.Dir); err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (a *applying) moveLater(s *applyStep) {
 // entry returns the directory of a step's path and its present name in there.
 func (a *applying) entry(s *applyStep) (dir int, name string, err error) {
 	dir, err = a.host.dirOf(s.change.Path)
-	return dir, cmp.Or(s.temp, s.change.Path.Name), err
+	return dir, cmp.Or(s.temp, nameOf(s.change.Path)), err
 }
 
 func (a *applying) stageDir(s *applyStep, mode uint32) error {

@@ -216,6 +216,9 @@ func openLinked(dir string) (int, error) {
 
 // dirOf opens the directory that has a path.
 func (h *host) dirOf(p *tree.Path) (int, error) {
+	if p == nil {
+		return h.root, nil
+	}
 	if l := h.linkAt(p.Dir); l != nil {
 		if fd, ok := h.gitDirs[l.source(p.Name)]; ok {
 			return fd, nil

@@ -67,6 +67,9 @@ func doAll(text string) error {
 			fmt.Fprintf(&out, "%d/%d.%d %s: %v\n", i, todo.Round, j, s.text, err)
 		}
 	}
+	for i, s := range topHistory(todo.Seeds[0]+uint64(todo.Round)<<32, todo.World) {
+		fmt.Fprintf(&out, "top/%d.%d %s: %v\n", todo.Round, i, s.text, s.do())
+	}
 	_, err = log.Write(out.Bytes())
 	return errors.Join(err, log.Close())
 }
@@ -192,6 +195,10 @@ func (b *batch) compareLogs(n int) {
 // compare compares the two directories.
 func (b *batch) compare() {
 	b.t.Helper()
+	want, got := b.top(b.plain), b.top(b.dir)
+	if d := harness.Compare(want, got); d != "" {
+		b.t.Errorf("the top, seed %d:\n%s\nhistory:\n%s", b.seeds[0], d, of(b.log, "top"))
+	}
 	for i := range b.seeds {
 		number := strconv.Itoa(i)
 		want, got := b.tree(b.plain, number), b.tree(b.dir, number)
@@ -214,6 +221,20 @@ func of(log, number string) string {
 		}
 	}
 	return out.String()
+}
+
+// top is the directory itself.
+func (b *batch) top(dir string) harness.Tree {
+	b.t.Helper()
+	var st unix.Stat_t
+	check(b.t, unix.Lstat(dir, &st))
+	top := harness.Tree{".": fmt.Sprintf("%o %d:%d", st.Mode, st.Uid, st.Gid)}
+	for _, name := range []string{"user.k", "system.posix_acl_default"} {
+		value := make([]byte, 1000)
+		n, err := unix.Lgetxattr(dir, name, value)
+		top[name] = fmt.Sprintf("%x %v", value[:max(0, n)], err)
+	}
+	return top
 }
 
 // tree is a directory, without the times of the changes themselves.

@@ -253,6 +253,19 @@ func history(dir string, seed uint64, n int, w world) (steps []step) {
 	return steps
 }
 
+// topHistory changes the working directory itself.
+func topHistory(seed uint64, w world) []step {
+	r := rand.New(rand.NewPCG(seed, 2))
+	mode, list := []uint32{0o700, 0o755, 0o2775, 0o1777}[r.IntN(4)], acl(r, w)
+	value := binary.LittleEndian.AppendUint32(nil, r.Uint32())
+	return []step{
+		{fmt.Sprintf("chmod %o", mode), func() error { return unix.Chmod(".", mode) }},
+		{"chgrp", func() error { return unix.Chown(".", -1, w.shown()) }},
+		{"setxattr", func() error { return unix.Setxattr(".", "user.k", value, 0) }},
+		{"acl", func() error { return unix.Setxattr(".", "system.posix_acl_default", list, 0) }},
+	}
+}
+
 // when is a time that a program may set.
 func when(r *rand.Rand) unix.Timespec {
 	years := []int64{-40, -1, 10, 40, 293, 400} // since 1970; ext4 has times up to 2446

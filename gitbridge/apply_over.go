@@ -62,18 +62,16 @@ func copyOver(to, from *os.File) error {
 	if err != nil {
 		return err
 	}
-	for at := int64(0); at < st.Size(); {
+	at := int64(0)
+	for at < st.Size() {
 		begin, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
-			begin = st.Size()
+			break
 		} else if err != nil {
 			begin = at // all is data
 		}
 		if err := punchHole(to, at, begin-at); err != nil {
 			return err
-		}
-		if at = begin; at == st.Size() {
-			break
 		}
 		end, err := unix.Seek(int(from.Fd()), begin, unix.SEEK_HOLE)
 		if err != nil {
@@ -86,6 +84,12 @@ func copyOver(to, from *os.File) error {
 	}
 	if err := to.Truncate(st.Size()); err != nil {
 		return err
+	}
+	if at < st.Size() { // a hole at the end: its last block, too
+		const block = 64 << 10
+		if err := errors.Join(punchHole(to, at, st.Size()-at+block), to.Truncate(st.Size())); err != nil {
+			return err
+		}
 	}
 	return to.Sync()
 }

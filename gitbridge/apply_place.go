@@ -126,7 +126,7 @@ func (a *applying) sweep(p *tree.Path) error {
 // sweepAbove sweeps where a path is that needs nothing more: it got its name, and what it replaced
 // may still be there.
 func (a *applying) sweepAbove(s *applyStep) error {
-	if s.todo || s.seen.way != nil {
+	if s.todo || s.seen.way != nil || s.change.Path == nil {
 		return nil
 	}
 	return a.sweep(s.change.Path.Dir)

@@ -258,13 +258,8 @@ func TestAlike(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("root makes the directories of other users")
 	}
-	seed := uint64(1)
-	if harness.Long() {
-		seed = uint64(time.Now().UnixNano()) % 1_000_000
-	}
-	seed = harness.FromEnv(t, "SEED", seed)
+	seed := harness.Seed(t)
 	histories := harness.Count(t, "HISTORIES", 300, 10_000) / 3
-	t.Logf("SEED=%d", seed)
 	for name, w := range map[string]world{
 		"root":   {UID: 0, GID: 0, Second: 2002, Root: true},
 		"user":   {UID: 1001, GID: 1001, Second: 2002},

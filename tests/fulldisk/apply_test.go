@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/amberfs/amberfs/tests/harness"
 )
@@ -21,8 +20,7 @@ func TestApplyOnAFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to mount a small disk")
 	}
-	seed := harness.FromEnv(t, "SEED", uint64(time.Now().UnixNano())%1_000_000)
-	t.Logf("SEED=%d", seed)
+	seed := harness.Seed(t)
 	rounds := harness.Count(t, "ROUNDS", 3, 100)
 	for name, disk := range map[string]func(*testing.T, string, int64){"tmpfs": tmpfs, "ext4": ext4} {
 		t.Run(name, func(t *testing.T) {

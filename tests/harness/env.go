@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,6 +39,19 @@ func FromEnv(t testing.TB, name string, otherwise uint64) uint64 {
 		t.Fatalf("%s=%q: %v", name, s, err)
 	}
 	return n
+}
+
+// Seed returns what a random test begins with: 1, in the exhaustive form another each
+// time, or what the environment variable SEED says.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed := uint64(1)
+	if Long() {
+		seed = uint64(time.Now().UnixNano()) % 1_000_000
+	}
+	seed = FromEnv(t, "SEED", seed)
+	t.Logf("SEED=%d", seed)
+	return seed
 }
 
 // Linux reports whether the kernel has this version or a newer one, where what programs

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,8 +18,7 @@ import (
 // or new afterwards, and a second apply does the rest and leaves nothing else. The store of the
 // run is on the same disk or on another one.
 func TestPowerCutInApply(t *testing.T) {
-	seed := harness.FromEnv(t, "SEED", uint64(time.Now().UnixNano())%1_000_000)
-	t.Logf("SEED=%d", seed)
+	seed := harness.Seed(t)
 	rounds := harness.Count(t, "CUTS", 4, 300)
 	for _, store := range []string{"elsewhere", "on the same disk"} {
 		t.Run(store, func(t *testing.T) {

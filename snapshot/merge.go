@@ -3,7 +3,6 @@ package snapshot
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -112,7 +111,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 // plan plans the merge of what the source of a graft has changed since base.
 func (w *Workspace) plan(ctx context.Context, e *live.Edit, base *tree.State, g live.Graft, o MergeOptions, rule threeway.Rule) (
 	p *threeway.Plan, c change, err error) {
-	s, theirs := w.store, g.Source
+	s := w.store
 	keep, err := naming.CleanPaths(o.Keep)
 	if err != nil {
 		return nil, c, err
@@ -127,26 +126,12 @@ func (w *Workspace) plan(ctx context.Context, e *live.Edit, base *tree.State, g 
 		Source: s.src, Objects: s.cas, Ours: e.Base(), View: w.rec.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
 		Decided: o.Contents, Rule: rules,
 	}
-	var all []graft.Step
-	differs := errors.New("it differs")
-	switch err = tree.Diff(ctx, s.src, base, p.Ours, tree.DiffOptions{}, func(tree.Change) error { return differs }); {
-	case err == nil: // only theirs changed
-		g.Exact = true
-		all, err = graft.Between(ctx, s.src, p.Ours, theirs, tree.DiffOptions{}, o.List)
-	case errors.Is(err, differs):
-		of := threeway.Interval{Base: base, Theirs: theirs, View: g.View}
-		if err = tree.Diff(ctx, s.src, theirs, base, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err == nil {
-			err = p.Run(func() error { return p.Take(ctx, of) })
-		}
-		if err == nil {
-			all, err = p.Steps()
-		}
-	}
+	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: g.Source, View: g.View})
 	if err == nil {
 		err = p.AllDecided()
 	}
 	all, kept := graft.Without(all, keep)
-	g.Exact, g.KeepFull = g.Exact && len(kept) == 0, len(kept) > 0
+	g.Exact, g.KeepFull = exact && len(kept) == 0, len(kept) > 0
 	return p, change{w: w, edit: e, steps: all, graft: g}, err
 }
 

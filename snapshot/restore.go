@@ -1,14 +1,12 @@
 package snapshot
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -105,40 +103,6 @@ func retryWithWholeBudget(ctx context.Context, list *budget.Charge, do func() (o
 	return do()
 }
 
-// edited puts the bytes of Edit in place of those of a file.
-func (s *core) edited(ctx context.Context, now *tree.State, paths []string, o RestoreOptions) ([]graft.Step, error) {
-	if len(paths) != 1 {
-		return nil, errs.New(errs.Invalid, "malformed request: the path is no file")
-	}
-	path, err := tree.ParsePath(paths[0])
-	if err != nil {
-		return nil, err
-	}
-	n, err := now.Resolve(s.src, paths[0])
-	if err != nil {
-		return nil, err
-	}
-	if !n.IsRegular() || len(n.Links) > 1 {
-		return nil, errs.New(errs.Invalid, "malformed request: %s is no regular file with one name; restore all of it", path.Short())
-	}
-	text, err := o.Edit(now)
-	if err != nil {
-		return nil, err
-	}
-	with := *n
-	step := graft.StepOf(tree.Change{Path: path, A: n, B: n, What: tree.Data})
-	step.With, step.Size = &with, int64(len(text))
-	if o.DryRun {
-		return []graft.Step{step}, nil
-	}
-	sealed, err := content.FromReader(ctx, &content.Sealer{Src: s.src.Files, Objects: s.cas}, bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	with.Content = content.Of(sealed)
-	return []graft.Step{step}, nil
-}
-
 // restore prepares the steps, and then journals and makes them in one step.
 func (w *Workspace) restore(ctx context.Context, sn *snap, to *graft.Restore, o RestoreOptions) (out outcome, err error) {
 	s := w.store
@@ -157,7 +121,8 @@ func (w *Workspace) restore(ctx context.Context, sn *snap, to *graft.Restore, o 
 	if o.Edit == nil {
 		c.steps, err = to.Steps(ctx, s.src, now, o.List)
 	} else {
-		c.steps, err = s.edited(ctx, now, to.Paths, o)
+		e := graft.EditedFile{Objects: s.cas, Edit: o.Edit, DryRun: o.DryRun}
+		c.steps, err = e.Steps(ctx, s.src, now, to.Paths)
 	}
 	if err != nil {
 		return out, err

@@ -16,14 +16,14 @@ type Change struct {
 	View uint32
 }
 
-// A Kind of change.
+// A Kind of change. The numbers are in the journal.
 type Kind uint8
 
 const (
-	Remove   Kind = 1 + iota // a name, and of a directory all that is in it
-	Link                     // one more name for an inode
-	Put                      // a new inode
-	SetAttrs                 // attributes of an inode
+	Link     Kind = 2  // one more name for an inode
+	Remove   Kind = 3  // a name, and of a directory all that is in it
+	Put      Kind = 15 // a new inode
+	SetAttrs Kind = 16 // attributes of an inode
 )
 
 // Make makes the change. removed is called for each name that is removed.

@@ -182,17 +182,14 @@ func TestMerges(t *testing.T) {
 		rule := []threeway.Rule{threeway.KeepOurs, threeway.TakeTheirs}[w.r.IntN(2)]
 		want, conflicts := merged(before, after, d.m, rule)
 		p := &threeway.Plan{Source: w.src, Objects: none{}, Ours: d.e.State, Now: w.time, ByPath: !undo, Rule: func(string) threeway.Rule { return rule }}
-		of := threeway.Interval{Base: base, Theirs: theirs}
-		w.check(tree.Diff(t.Context(), w.src, theirs, base, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(t.Context(), &of, c) }))
-		w.check(p.Run(func() error { return p.Take(t.Context(), of) }))
+		all, exact, err := p.TakeAll(t.Context(), threeway.Interval{Base: base, Theirs: theirs})
+		w.check(err)
 		if !slices.Equal(p.Conflicts, conflicts) {
 			t.Errorf("in conflict are %q, not %q\nbefore\n%safter\n%snow\n%s", p.Conflicts, conflicts, before.text(true), after.text(true), d.m.text(true))
 			return
 		}
-		all, err := p.Steps()
-		w.check(err)
 		d.m = want
-		d.graft(graft.Options{Source: theirs}, func(t *graft.Target, o graft.Options) error {
+		d.graft(graft.Options{Source: theirs, Exact: exact}, func(t *graft.Target, o graft.Options) error {
 			_, err := t.Graft(d.t.Context(), all, o)
 			return err
 		})

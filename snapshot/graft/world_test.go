@@ -251,7 +251,7 @@ func (d *edited) change(files bool) {
 		d.remove(p)
 	case op == 3 && d.all && file != "":
 		n := d.e.Own(d.at(file).Ino)
-		n.Mode, d.m[file].mode = unix.S_IFREG|0o600, 0o600
+		n.UID, n.Mode, d.m[file].mode = 7, unix.S_IFREG|0o600, 0o600
 	case op == 4 && d.all && !there && file != "":
 		l := d.link(p)
 		d.e.Link(l.Parent, l.Name, d.at(file).Ino)

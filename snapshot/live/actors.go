@@ -1,7 +1,6 @@
 package live
 
 import (
-	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -13,12 +12,11 @@ import (
 // no known process.
 func (f *Forest) As(actor string) *Forest { return &Forest{f.forest, actor} }
 
-// attribution has the actors of the changes of a view since its newest snapshot.
+// attribution has the actors of the changes of a view.
 type attribution struct {
-	sets   []*actors.Set
-	frozen bool          // the last set does not grow any more
-	last   []*actors.Set // those of the interval before
-	// vacated are names that were removed, maxVacated at most, and by which actor.
+	actors.Recent
+	// vacated are names that were removed since the newest snapshot, maxVacated at most, and by
+	// which actor.
 	vacated map[tree.Link]string
 	split   int64 // when a snapshot last came between two actors, in ns since 1970
 }
@@ -29,55 +27,17 @@ const (
 	splitInterval = time.Second
 )
 
-// growing returns the set that changes are added to.
-func (a *attribution) growing() *actors.Set {
-	if a.frozen || len(a.sets) == 0 {
-		a.sets, a.frozen = append(slices.Clip(a.sets), &actors.Set{}), false
-	}
-	return a.sets[len(a.sets)-1]
-}
-
-// freeze returns the sets, which do not change from then on.
-func (a *attribution) freeze() []*actors.Set {
-	a.frozen = true
-	return a.sets
-}
-
-// next begins another interval.
-func (a *attribution) next() []*actors.Set {
-	sets := a.freeze()
-	a.last, a.sets, a.frozen, a.vacated = sets, nil, false, nil
-	return sets
-}
-
-// others reports whether an inode was changed by another actor.
-func (a *attribution) others(ino uint64, by string) bool {
-	return slices.ContainsFunc(a.sets, func(s *actors.Set) bool { return s.Others(ino, by) })
-}
-
-// lastWriter returns the one actor that changed an inode in this interval or the one before.
-func (a *attribution) lastWriter(ino uint64) string {
-	for _, sets := range [][]*actors.Set{a.sets, a.last} {
-		for _, s := range slices.Backward(sets) {
-			if by := s.Of(ino); len(by) == 1 {
-				return by[0]
-			}
-		}
-	}
-	return actors.Unknown
-}
-
 // mark attributes the change of an inode to the actor that the lock is held for.
 func (v *view) mark(ino uint64) {
 	if by := v.trees.mu.by; by != "" { // else it is an orphan
-		v.attribution.growing().Add(ino, by)
+		v.attribution.Add(ino, by)
 	}
 }
 
 // mark is view.mark for the actors of an edit.
 func (e *Edit) mark(ino uint64) {
 	for _, by := range e.by {
-		e.attribution.growing().Add(ino, by)
+		e.attribution.Add(ino, by)
 	}
 }
 
@@ -99,7 +59,7 @@ func (v *view) vacate(parent uint64, name string) {
 func (v *view) attribute(r *record) error {
 	t := v.trees
 	if t.mu.by == "" {
-		t.mu.by = v.attribution.lastWriter(r.ino)
+		t.mu.by = v.attribution.LastWriter(r.ino)
 	}
 	if t.overlap != nil && r.time-v.attribution.split >= int64(splitInterval) && v.overlaps(r, t.mu.by) {
 		v.attribution.split = r.time
@@ -121,7 +81,7 @@ func (v *view) attribute(r *record) error {
 // overlaps reports whether a record is about what an actor other than by changed.
 func (v *view) overlaps(r *record, by string) bool {
 	a := &v.attribution
-	if !slices.ContainsFunc(a.sets, func(s *actors.Set) bool { return !s.OnlyBy(by) }) {
+	if a.OnlyBy(by) {
 		return false
 	}
 	entry := func(parent uint64, name string) bool {
@@ -133,29 +93,24 @@ func (v *view) overlaps(r *record, by string) bool {
 			return false // prepare returns the error
 		}
 		e, found, err := dir.Dir.Lookup(v.source(), name)
-		return err == nil && found && a.others(e.Ino, by)
+		return err == nil && found && a.Others(e.Ino, by)
 	}
 	switch r.kind {
 	case recCreate, recUnlink, recRelink:
 		return entry(r.parent, r.name)
 	case recLink:
-		return a.others(r.ino, by) || entry(r.parent, r.name)
+		return a.Others(r.ino, by) || entry(r.parent, r.name)
 	case recRename:
 		return entry(r.parent, r.name) || entry(r.parent2, r.name2)
 	case recSetAttr:
-		return r.set.marks() && a.others(r.ino, by)
+		return r.set.Marks() && a.Others(r.ino, by)
 	}
-	return a.others(r.ino, by)
-}
-
-// marks reports whether a change is more than one of the time of access.
-func (s *SetAttr) marks() bool {
-	return s.Mode != nil || s.UID != nil || s.GID != nil || s.Size != nil || s.Mtime != nil || s.KillPriv
+	return a.Others(r.ino, by)
 }
 
 // Actors returns the sets of the actors of a view's changes since its newest snapshot.
 // They do not change any more.
-func (tx *Tx) Actors(view uint32) []*actors.Set { return tx.attribution(view).freeze() }
+func (tx *Tx) Actors(view uint32) []*actors.Set { return tx.attribution(view).Freeze() }
 
 // attribution returns that of a view, an empty one if there is no such view.
 func (tx *Tx) attribution(view uint32) *attribution {
@@ -166,41 +121,22 @@ func (tx *Tx) attribution(view uint32) *attribution {
 }
 
 // ActorNames are the actors in the sets of a view, in order.
-func (tx *Tx) ActorNames(view uint32) []string {
-	var out []string
-	for _, s := range tx.attribution(view).sets {
-		out = append(out, s.Actors()...)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
+func (tx *Tx) ActorNames(view uint32) []string { return tx.attribution(view).Names() }
 
 // NextInterval is Actors for a snapshot: what is changed from now on is in other sets.
-func (tx *Tx) NextInterval(view uint32) []*actors.Set { return tx.attribution(view).next() }
-
-// ReturnActors adds sets of the interval before, whose snapshot was removed.
-func (tx *Tx) ReturnActors(view uint32, sets []*actors.Set) {
-	if a := tx.attribution(view); len(sets) > 0 {
-		a.frozen = a.frozen || len(a.sets) == 0
-		a.sets = append(slices.Clip(sets), a.sets...)
-	}
+func (tx *Tx) NextInterval(view uint32) []*actors.Set {
+	a := tx.attribution(view)
+	a.vacated = nil
+	return a.Next()
 }
 
-// JoinActors puts one set in the place of the first that Actors returned, if they are those
-// of the view still; none if with is nil.
+// ReturnActors adds sets of the interval before, whose snapshot was removed.
+func (tx *Tx) ReturnActors(view uint32, sets []*actors.Set) { tx.attribution(view).Return(sets) }
+
+// JoinActors puts one set in the place of the first that Actors returned, see
+// actors.Recent.Join.
 func (tx *Tx) JoinActors(view uint32, sets []*actors.Set, with *actors.Set) bool {
-	a := tx.attribution(view)
-	if len(sets) == 0 || len(a.sets) < len(sets) || !slices.Equal(a.sets[:len(sets)], sets) {
-		return false
-	}
-	rest := a.sets[len(sets):]
-	a.sets = nil
-	if with != nil {
-		a.sets = append(a.sets, with)
-	}
-	a.sets = append(a.sets, rest...)
-	a.frozen = a.frozen || len(rest) == 0
-	return true
+	return tx.attribution(view).Join(sets, with)
 }
 
 // actorsOf are the actors of an edit through f.
@@ -212,10 +148,13 @@ func (f *Forest) actorsOf() []string {
 }
 
 // Actors returns which inodes the edit changed, by which actors.
-func (e *Edit) Actors() *actors.Set { return e.attribution.growing() }
+func (e *Edit) Actors() *actors.Set { return e.attribution.Growing() }
 
 // SetActors is Actors the other way round, for recovery.
-func (e *Edit) SetActors(s *actors.Set) { e.attribution.sets = []*actors.Set{s} }
+func (e *Edit) SetActors(s *actors.Set) {
+	e.attribution = actors.Recent{}
+	e.attribution.Return([]*actors.Set{s})
+}
 
 // ForgetActor makes the next change journal its actor: recovery will begin there.
 func (tx *Tx) ForgetActor() { tx.f.mu.journaled = actors.Unknown }

@@ -201,20 +201,20 @@ func (v *view) applyTo(r *record) error {
 		return err
 	}
 	before := n.FileSize()
-	if r.kind != recSetAttr || r.set.marks() {
+	if r.kind != recSetAttr || r.set.Marks() {
 		v.mark(r.ino)
 	}
 	n.Ctime = r.time
 	switch r.kind {
 	case recSetAttr:
-		err = v.setAttr(n, r)
+		err = r.set.Apply(v.source(), v.trees.mu.epoch, n, r.time)
 	case recSetXattr:
-		n.Xattrs = withXattr(n.Xattrs, r.name, r.value)
+		n.SetXattr(r.name, r.value)
 		if r.kill {
 			n.Mode &^= unix.S_ISGID
 		}
 	case recRemoveXattr:
-		n.Xattrs = withoutXattr(n.Xattrs, r.name)
+		n.RemoveXattr(r.name)
 	default:
 		err = v.setData(n, r)
 	}

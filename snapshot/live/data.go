@@ -338,7 +338,7 @@ func (v *view) setData(n *tree.Inode, r *record) (err error) {
 	n.Content = c
 	n.Mtime = r.time
 	if r.kill {
-		clearPriv(n)
+		n.ClearPriv()
 	}
 	return nil
 }

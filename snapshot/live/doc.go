@@ -33,8 +33,9 @@
 //
 // What changes a whole view (a restore, an import, a merge) is made on a copy: an
 // Edit. It works in an epoch of its own, without the lock, while changes of this one
-// view wait. Its steps are written to the journal as they are made, or the result is
-// sealed. Tx.Apply puts the copy in place in one step with the record of that.
+// view wait. Package graft makes its steps. They are written to the journal as they are
+// made, or the result is sealed. Tx.Apply puts the copy in place in one step with the
+// record of that.
 //
 // An inode that lost its last name while the kernel still holds it is an
 // orphan: it is moved to a state of its own, is part of no capture, and goes when

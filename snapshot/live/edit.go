@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -24,7 +25,7 @@ type Edit struct {
 	mounted  map[tree.Link]bool // see isMountPoint; nil before the first question
 
 	by          []string // the actors of what is changed now
-	attribution attribution
+	attribution actors.Recent
 
 	steps    Blobs
 	enc      *wire.Encoder // steps that are not in the journal yet
@@ -127,7 +128,7 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 		v.before = append(v.before, e.replaced)
 	}
 	v.state = e.to.State
-	v.attribution.sets, v.attribution.frozen = append(slices.Clip(v.attribution.sets), e.attribution.sets...), true
+	v.attribution.Append(&e.attribution)
 	f.sawIno(e.to.Next - 1)
 	return e.inv
 }

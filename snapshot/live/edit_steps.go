@@ -3,9 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
-	"slices"
 
-	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
@@ -96,24 +94,12 @@ func (t *trees) Numbers(e *tree.Editor, n uint64) (first uint64, err error) {
 	return t.newInos(e, n)
 }
 
-// stepTypes are the records of the changes of an edit.
-var stepTypes = [...]journal.Type{graft.Remove: recUnlink, graft.Link: recLink, graft.Put: recPut, graft.SetAttrs: recSetAll}
-
 // stepsBlob is about how many bytes of steps are written together.
 const stepsBlob = 1 << 20
 
 // record writes a change down.
 func (e *Edit) record(c *graft.Change) error {
-	r := record{kind: stepTypes[c.Kind], parent: c.Parent, name: c.Name, ino: c.Ino, node: c.Node}
-	if c.From != 0 {
-		if sealed := c.Node.Content.Sealed(); sealed == nil {
-			r.view2, r.ino2 = c.View, c.From
-		} else if c.Node.Content != nil {
-			r.content = content.Of(sealed)
-		}
-	}
-	e.enc.Byte(byte(r.kind))
-	r.encodeBody(e.enc)
+	c.Encode(e.enc)
 	e.Changes++
 	if e.enc.Len() < stepsBlob {
 		return nil
@@ -140,12 +126,11 @@ func (e *Edit) Redo(steps []Span, now int64, depth int) error {
 			return err
 		}
 		for d := wire.NewDecoder(b); d.Remaining() > 0; {
-			r := record{kind: journal.Type(d.Byte())}
-			r.decode(d, e.to.Epoch)
+			c := graft.DecodeChange(d, e.to.Epoch)
 			if err := d.Err(); err != nil {
 				return err
 			}
-			if err := e.redo(&r); err != nil {
+			if err := e.redo(&c); err != nil {
 				return err
 			}
 		}
@@ -153,22 +138,17 @@ func (e *Edit) Redo(steps []Span, now int64, depth int) error {
 	return nil
 }
 
-func (e *Edit) redo(r *record) error {
-	kind := slices.Index(stepTypes[:], r.kind)
-	if kind < 0 {
-		return fmt.Errorf("%w: a step of type %d", tree.ErrMalformed, r.kind)
-	}
-	if r.ino2 != 0 {
-		from, _, err := e.f.inode(Node(r.view2, r.ino2))
+func (e *Edit) redo(c *graft.Change) error {
+	if c.From != 0 {
+		from, _, err := e.f.inode(Node(c.View, c.From))
 		if err != nil {
 			return err
 		}
-		r.node.Content = from.Content
+		c.Node.Content = from.Content
 	}
 	e.Changes++
-	if r.kind == recPut {
-		e.to.Next = max(e.to.Next, r.node.Ino+1)
+	if c.Kind == graft.Put {
+		e.to.Next = max(e.to.Next, c.Node.Ino+1)
 	}
-	c := graft.Change{Kind: graft.Kind(kind), Parent: r.parent, Name: r.name, Ino: r.ino, Node: r.node}
 	return c.Make(&e.to.Editor, func(uint64, string, *tree.Inode, bool) {})
 }

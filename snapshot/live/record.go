@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -32,9 +33,8 @@ const (
 	recRelink
 	recActor // of the records that follow
 
-	// Steps of an edit; they are in blobs, with recUnlink and recLink. See Edit.Redo.
-	recPut
-	recSetAll
+	_ // graft.Put: changes of an edit are in blobs
+	_ // graft.SetAttrs
 
 	recWrite // the bytes follow
 
@@ -69,17 +69,6 @@ type record struct {
 	depth   int // bound of how deep the view is nested, once a directory is made or moved
 }
 
-const (
-	setMode = 1 << iota
-	setUID
-	setGID
-	setSize
-	setAtime
-	setMtime
-	setCtime
-	setKill
-)
-
 func (r *record) encode(e *wire.Encoder) {
 	e.Reset()
 	e.Uvarint(uint64(r.view))
@@ -104,7 +93,7 @@ func (r *record) encodeBody(e *wire.Encoder) {
 		e.Uvarint(uint64(c.Caller.GID))
 		e.Uvarint(uint64(c.Rdev))
 		e.String(c.Target)
-		encodeXattrs(e, c.Xattrs)
+		tree.EncodeXattrs(e, c.Xattrs)
 		if r.makesDir() {
 			e.Uvarint(uint64(r.depth))
 		}
@@ -129,7 +118,7 @@ func (r *record) encodeBody(e *wire.Encoder) {
 		}
 	case recSetAttr:
 		e.Uvarint(r.ino)
-		encodeSetAttr(e, &r.set)
+		r.set.Encode(e)
 	case recWrite, recWriteAt:
 		e.Uvarint(r.ino)
 		e.Uvarint(uint64(r.off))
@@ -158,12 +147,10 @@ func (r *record) encodeBody(e *wire.Encoder) {
 	case recRemoveXattr:
 		e.Uvarint(r.ino)
 		e.String(r.name)
-	case recRelink, recPut:
+	case recRelink:
 		e.Uvarint(r.parent)
 		e.String(r.name)
-		r.encodeNode(e)
-	case recSetAll:
-		r.encodeNode(e)
+		graft.EncodeNode(e, r.node, r.content)
 	}
 }
 
@@ -220,7 +207,7 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 		c.Caller.GID = u32()
 		c.Rdev = u32()
 		c.Target = d.String()
-		c.Xattrs = decodeXattrs(d)
+		c.Xattrs = tree.DecodeXattrs(d)
 		if r.makesDir() {
 			r.depth = int(d.Uint(tree.MaxDepth - 1))
 		}
@@ -244,7 +231,7 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 		}
 	case recSetAttr:
 		r.ino = ino()
-		decodeSetAttr(d, &r.set)
+		r.set.Decode(d)
 	case recOldWrite, recWrite, recWriteAt:
 		r.ino = ino()
 		r.off = d.Length()
@@ -276,133 +263,12 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 	case recRemoveXattr:
 		r.ino = ino()
 		r.name = d.String()
-	case recRelink, recPut:
+	case recRelink:
 		r.parent = ino()
 		r.name = d.String()
-		r.decodeNode(d, epoch)
-	case recSetAll:
-		r.decodeNode(d, epoch)
+		r.node = graft.DecodeNode(d, epoch)
 	default:
 		d.Fail("record type %d is unknown", r.kind)
 	}
 	return 0
-}
-
-func encodeXattrs(e *wire.Encoder, xs []tree.Xattr) {
-	e.Uvarint(uint64(len(xs)))
-	for _, x := range xs {
-		e.String(x.Name)
-		e.Blob(x.Value)
-	}
-}
-
-func decodeXattrs(d *wire.Decoder) (xs []tree.Xattr) {
-	for range d.Count(2) {
-		xs = append(xs, tree.Xattr{Name: d.String(), Value: bytes.Clone(d.Blob())})
-	}
-	return xs
-}
-
-func encodeSetAttr(e *wire.Encoder, s *SetAttr) {
-	var bits uint64
-	bit := func(set bool, b uint64) {
-		if set {
-			bits |= b
-		}
-	}
-	bit(s.Mode != nil, setMode)
-	bit(s.UID != nil, setUID)
-	bit(s.GID != nil, setGID)
-	bit(s.Size != nil, setSize)
-	bit(s.Atime != nil, setAtime)
-	bit(s.Mtime != nil, setMtime)
-	bit(s.Ctime != nil, setCtime)
-	bit(s.KillPriv, setKill)
-	e.Uvarint(bits)
-	for _, p := range []*uint32{s.Mode, s.UID, s.GID} {
-		if p != nil {
-			e.Uvarint(uint64(*p))
-		}
-	}
-	for _, p := range []*int64{s.Size, s.Atime, s.Mtime, s.Ctime} {
-		if p != nil {
-			e.Varint(*p)
-		}
-	}
-}
-
-func decodeSetAttr(d *wire.Decoder, s *SetAttr) {
-	bits := d.Uint(setKill<<1 - 1)
-	u32 := func(b uint64) *uint32 {
-		if bits&b == 0 {
-			return nil
-		}
-		v := uint32(d.Uint(math.MaxUint32))
-		return &v
-	}
-	i64 := func(b uint64) *int64 {
-		if bits&b == 0 {
-			return nil
-		}
-		v := d.Varint()
-		return &v
-	}
-	s.Mode, s.UID, s.GID = u32(setMode), u32(setUID), u32(setGID)
-	s.Size, s.Atime, s.Mtime, s.Ctime = i64(setSize), i64(setAtime), i64(setMtime), i64(setCtime)
-	s.KillPriv = bits&setKill != 0
-}
-
-// What follows the attributes of an inode.
-const (
-	noContent     = iota
-	wholeContent  // r.content
-	contentOfNode // that of another inode: view2 and ino2
-)
-
-// encodeNode writes an inode without its names and what is in it, if it is a directory.
-func (r *record) encodeNode(e *wire.Encoder) {
-	n := r.node
-	for _, v := range []uint64{n.Ino, uint64(n.Mode), uint64(n.UID), uint64(n.GID), uint64(n.Rdev)} {
-		e.Uvarint(v)
-	}
-	for _, t := range []int64{n.Atime, n.Mtime, n.Ctime, n.Btime} {
-		e.Varint(t)
-	}
-	e.String(n.Target)
-	encodeXattrs(e, n.Xattrs)
-	switch {
-	case r.content != nil:
-		e.Byte(wholeContent)
-		r.content.Encode(e)
-	case r.ino2 != 0:
-		e.Byte(contentOfNode)
-		e.Uvarint(uint64(r.view2))
-		e.Uvarint(r.ino2)
-	default:
-		e.Byte(noContent)
-	}
-}
-
-func (r *record) decodeNode(d *wire.Decoder, epoch uint64) {
-	u32 := func() uint32 { return uint32(d.Uint(math.MaxUint32)) }
-	n := &tree.Inode{Ino: d.Uint(MaxIno), Mode: u32(), UID: u32(), GID: u32(), Rdev: u32()}
-	n.Atime, n.Mtime, n.Ctime, n.Btime = d.Varint(), d.Varint(), d.Varint(), d.Varint()
-	n.Target, n.Nlink = d.String(), 1
-	if n.IsDir() {
-		n.Nlink = 2
-	}
-	n.Xattrs = decodeXattrs(d)
-	switch kind := d.Byte(); kind {
-	case noContent:
-	case wholeContent:
-		var err error
-		if n.Content, err = content.Decode(d, epoch); err != nil {
-			d.Fail("%v", err)
-		}
-	case contentOfNode:
-		r.view2, r.ino2 = uint32(d.Uint(MaxView)), d.Uint(MaxIno)
-	default:
-		d.Fail("content of kind %d is unknown", kind)
-	}
-	r.node = n
 }

@@ -30,9 +30,6 @@ func samples() []*record {
 		{kind: recSetXattr, ino: 5, name: "user.x", value: []byte("v"), kill: true},
 		{kind: recRemoveXattr, ino: 5, name: "user.x"},
 		{kind: recRelink, parent: 1, name: "t", node: &tree.Inode{Ino: 6, Mode: unix.S_IFREG | 0o600, Mtime: 4}, content: c},
-		{kind: recPut, parent: 1, name: "p", node: &tree.Inode{Ino: 7, Mode: unix.S_IFLNK | 0o777, Rdev: 9, Target: "x"}},
-		{kind: recPut, parent: 1, name: "p", node: &tree.Inode{Ino: 7, Mode: unix.S_IFREG | 0o600}, view2: 4, ino2: 9},
-		{kind: recSetAll, node: &tree.Inode{Ino: 8, Mode: unix.S_IFDIR | 0o700, Xattrs: []tree.Xattr{{Name: "user.a", Value: []byte{1}}}}},
 	}
 }
 

@@ -57,11 +57,7 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 		e.Uvarint(uint64(n.Rdev))
 	}
 	if flags&hasXattrs != 0 {
-		e.Uvarint(uint64(len(n.Xattrs)))
-		for i := range n.Xattrs {
-			e.String(n.Xattrs[i].Name)
-			e.Blob(n.Xattrs[i].Value)
-		}
+		EncodeXattrs(e, n.Xattrs)
 	}
 	if flags&hasTarget != 0 {
 		e.String(n.Target)

@@ -1,0 +1,123 @@
+package graft
+
+import (
+	"math"
+
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// maxView is the largest number of a view: a node has its bits above those of an inode.
+const maxView = 1<<(64-tree.InoBits) - 2
+
+// Encode writes a change. The contents of its node are written if they are sealed.
+func (c *Change) Encode(e *wire.Encoder) {
+	e.Byte(byte(c.Kind))
+	if c.Kind == Link {
+		e.Uvarint(c.Ino)
+	}
+	if c.Kind != SetAttrs {
+		e.Uvarint(c.Parent)
+		e.String(c.Name)
+	}
+	if c.Node == nil {
+		return
+	}
+	switch sealed := c.Node.Content.Sealed(); {
+	case sealed == nil && c.From != 0:
+		encodeAttrs(e, c.Node)
+		e.Byte(contentOfNode)
+		e.Uvarint(uint64(c.View))
+		e.Uvarint(c.From)
+	case c.Node.Content == nil:
+		EncodeNode(e, c.Node, nil)
+	default:
+		EncodeNode(e, c.Node, content.Of(sealed))
+	}
+}
+
+// DecodeChange reads what Encode wrote. Content that was not sealed is missing: it is that of
+// From.
+func DecodeChange(d *wire.Decoder, epoch uint64) (c Change) {
+	switch c.Kind = Kind(d.Byte()); c.Kind {
+	case Link:
+		c.Ino = d.Uint(tree.MaxIno)
+	case Remove, Put, SetAttrs:
+	default:
+		d.Fail("a step of type %d is unknown", c.Kind)
+	}
+	if c.Kind != SetAttrs {
+		c.Parent = d.Uint(tree.MaxIno)
+		c.Name = d.String()
+	}
+	if c.Kind == Put || c.Kind == SetAttrs {
+		c.Node, c.View, c.From = decodeNode(d, epoch)
+	}
+	return c
+}
+
+// What follows the attributes of an inode.
+const (
+	noContent     = iota
+	wholeContent  // it follows
+	contentOfNode // the view and the inode that has it follow
+)
+
+// EncodeNode writes an inode without its names and what is in it, if it is a directory, with
+// what c has.
+func EncodeNode(e *wire.Encoder, n *tree.Inode, c *content.Content) {
+	encodeAttrs(e, n)
+	if c == nil {
+		e.Byte(noContent)
+		return
+	}
+	e.Byte(wholeContent)
+	c.Encode(e)
+}
+
+func encodeAttrs(e *wire.Encoder, n *tree.Inode) {
+	for _, v := range []uint64{n.Ino, uint64(n.Mode), uint64(n.UID), uint64(n.GID), uint64(n.Rdev)} {
+		e.Uvarint(v)
+	}
+	for _, t := range []int64{n.Atime, n.Mtime, n.Ctime, n.Btime} {
+		e.Varint(t)
+	}
+	e.String(n.Target)
+	tree.EncodeXattrs(e, n.Xattrs)
+}
+
+// DecodeNode reads what EncodeNode wrote.
+func DecodeNode(d *wire.Decoder, epoch uint64) *tree.Inode {
+	n, _, from := decodeNode(d, epoch)
+	if from != 0 {
+		d.Fail("contents of another inode")
+	}
+	return n
+}
+
+func decodeNode(d *wire.Decoder, epoch uint64) (n *tree.Inode, view uint32, from uint64) {
+	u32 := func() uint32 { return uint32(d.Uint(math.MaxUint32)) }
+	n = &tree.Inode{Ino: d.Uint(tree.MaxIno), Mode: u32(), UID: u32(), GID: u32(), Rdev: u32()}
+	n.Atime, n.Mtime, n.Ctime, n.Btime = d.Varint(), d.Varint(), d.Varint(), d.Varint()
+	n.Target, n.Nlink = d.String(), 1
+	if n.IsDir() {
+		n.Nlink = 2
+	}
+	n.Xattrs = tree.DecodeXattrs(d)
+	switch kind := d.Byte(); kind {
+	case noContent:
+	case wholeContent:
+		var err error
+		if n.Content, err = content.Decode(d, epoch); err != nil {
+			d.Fail("%v", err)
+		}
+	case contentOfNode:
+		if view, from = uint32(d.Uint(maxView)), d.Uint(tree.MaxIno); from == 0 {
+			d.Fail("content of inode 0")
+		}
+	default:
+		d.Fail("content of kind %d is unknown", kind)
+	}
+	return n, view, from
+}

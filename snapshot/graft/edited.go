@@ -1,0 +1,51 @@
+package graft
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// An EditedFile gives one file other bytes.
+type EditedFile struct {
+	Objects content.ObjectStore // where they are stored
+	Edit    func(now *tree.State) ([]byte, error)
+	DryRun  bool // they are not stored
+}
+
+// Steps is the step that puts the bytes of Edit in place of those of a file.
+func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, now *tree.State, paths []string) ([]Step, error) {
+	if len(paths) != 1 {
+		return nil, errs.New(errs.Invalid, "malformed request: the path is no file")
+	}
+	path, err := tree.ParsePath(paths[0])
+	if err != nil {
+		return nil, err
+	}
+	n, err := now.Resolve(src, paths[0])
+	if err != nil {
+		return nil, err
+	}
+	if !n.IsRegular() || len(n.Links) > 1 {
+		return nil, errs.New(errs.Invalid, "malformed request: %s is no regular file with one name; restore all of it", path.Short())
+	}
+	text, err := f.Edit(now)
+	if err != nil {
+		return nil, err
+	}
+	with := *n
+	step := StepOf(tree.Change{Path: path, A: n, B: n, What: tree.Data})
+	step.With, step.Size = &with, int64(len(text))
+	if f.DryRun {
+		return []Step{step}, nil
+	}
+	sealed, err := content.FromReader(ctx, &content.Sealer{Src: src.Files, Objects: f.Objects}, bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	with.Content = content.Of(sealed)
+	return []Step{step}, nil
+}

@@ -236,7 +236,9 @@ func kill9(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: kill9 MOUNTPOINT")
 	}
 	dir := ts.MkAbs(args[0])
-	found := harness.Processes(dir)
+	var found []harness.Process
+	// What the daemon starts looks like the daemon until it has become another program.
+	harness.Poll(func() bool { found = harness.Processes(dir); return len(found) == 1 })
 	if len(found) != 1 {
 		ts.Fatalf("%d daemons have %s mounted", len(found), dir)
 	}

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
-	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -15,7 +15,7 @@ type Interval struct {
 	From, To Info     // base is the first From; the last To has no name: it is the present
 	Actors   []string // in order; also those of whose changes nothing is left
 
-	undoes *history.Undone // if all that happened is an undo of an actor
+	undoes *catalogue.Undone // if all that happened is an undo of an actor
 }
 
 // Now reports whether the interval ends with the present state.

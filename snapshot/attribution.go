@@ -53,7 +53,7 @@ func (s *core) union(c actors.Changes) *actors.Set { return c.Union(s.objects, s
 
 // passOn gives the changes of snapshots that are to be removed to the next newer one of
 // their workspace, or to the present. The lock is held.
-func (c *catalogue) passOn(tx *live.Tx, gone []*snap) {
+func (c *entries) passOn(tx *live.Tx, gone []*snap) {
 	for w, gone := range c.byWorkspace(gone) {
 		present, heirs := w.snaps.PassOn(gone)
 		for _, p := range present {
@@ -180,7 +180,7 @@ func (ss Snapshots) rejoin(tx *live.Tx) {
 
 // storedSets are the objects of sets that snapshots and workspaces in memory refer to. The
 // lock is held.
-func (c *catalogue) storedSets() (out []cas.Hash) {
+func (c *entries) storedSets() (out []cas.Hash) {
 	for _, sn := range c.snaps {
 		out = append(out, sn.Changes.Stored...)
 	}
@@ -191,7 +191,7 @@ func (c *catalogue) storedSets() (out []cas.Hash) {
 }
 
 // between takes a snapshot before an actor changes what another one changed.
-func (c *catalogue) between(tx *live.Tx, view uint32, by string) error {
+func (c *entries) between(tx *live.Tx, view uint32, by string) error {
 	w, ok := c.workspaces[view]
 	if !ok {
 		return nil

@@ -148,7 +148,7 @@ func (ss Snapshots) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, err
 // captureRecord freezes the present state under a name.
 type captureRecord struct{ storedSnapshot }
 
-func (r *captureRecord) apply(c *catalogue, tx *live.Tx) error {
+func (r *captureRecord) apply(c *entries, tx *live.Tx) error {
 	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrNoFork, r.Name)
@@ -232,7 +232,7 @@ type deleteRecord struct {
 	Views []uint32 `json:"views"`
 }
 
-func (r *deleteRecord) apply(c *catalogue, tx *live.Tx) error {
+func (r *deleteRecord) apply(c *entries, tx *live.Tx) error {
 	var gone []*snap
 	for _, view := range r.Views {
 		if sn, ok := c.snaps[view]; ok {
@@ -283,7 +283,7 @@ type renameRecord struct {
 	Name string `json:"name"`
 }
 
-func (r *renameRecord) apply(c *catalogue, _ *live.Tx) error {
+func (r *renameRecord) apply(c *entries, _ *live.Tx) error {
 	sn, ok := c.snaps[r.View]
 	if !ok {
 		return nil
@@ -315,7 +315,7 @@ func (ss Snapshots) Amend(name string, fn func(*Info)) error {
 
 type amendRecord struct{ storedSnapshot }
 
-func (r *amendRecord) apply(c *catalogue, _ *live.Tx) error {
+func (r *amendRecord) apply(c *entries, _ *live.Tx) error {
 	sn, ok := c.snaps[r.View]
 	if !ok {
 		return nil

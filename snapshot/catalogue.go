@@ -8,15 +8,15 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/history"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// catalogue is every workspace and snapshot of the store. It is guarded by
+// entries is every workspace and snapshot of the store. It is guarded by
 // the lock of the forest, so that a capture and its name are made in one
 // step.
-type catalogue struct {
+type entries struct {
 	*Store
 	workspaces map[uint32]*Workspace // by view
 	snaps      map[uint32]*snap      // by view
@@ -26,28 +26,28 @@ type catalogue struct {
 	bytes    int64   // sum of the sizes of the snapshots' files
 	captured []Event // of snapshots between two actors, not reported yet
 	// journalRoots are trees that records since the last checkpoint refer to.
-	journalRoots []history.Root
+	journalRoots []catalogue.Root
 }
 
-func newCatalogue(s *Store) *catalogue {
-	return &catalogue{Store: s, workspaces: make(map[uint32]*Workspace), snaps: make(map[uint32]*snap), dirty: make(map[string]uint32)}
+func newEntries(s *Store) *entries {
+	return &entries{Store: s, workspaces: make(map[uint32]*Workspace), snaps: make(map[uint32]*snap), dirty: make(map[string]uint32)}
 }
 
-func (c *catalogue) touchSnap(view uint32) {
+func (c *entries) touchSnap(view uint32) {
 	if sn, ok := c.snaps[view]; ok {
-		c.dirty[history.Key(history.Snapshots, view)] = view
+		c.dirty[catalogue.Key(catalogue.Snapshots, view)] = view
 		c.changed(sn.WS)
 	}
 }
 
 // changed counts a change of a workspace, see Workspace.Changes.
-func (c *catalogue) changed(workspace uint32) {
+func (c *entries) changed(workspace uint32) {
 	if w, ok := c.workspaces[workspace]; ok {
 		w.changes++
 	}
 }
 
-func (c *catalogue) add(s *snap) {
+func (c *entries) add(s *snap) {
 	c.snaps[s.View] = s
 	c.bytes += s.Bytes
 	c.touchSnap(s.View)
@@ -66,14 +66,14 @@ func (c *catalogue) add(s *snap) {
 	w.snaps.Add(s)
 }
 
-func (c *catalogue) remove(gone ...*snap) {
+func (c *entries) remove(gone ...*snap) {
 	for _, s := range gone {
 		if c.snaps[s.View] == s {
 			c.bytes -= s.Bytes
 			c.ckpt.removed(s.View)
 		}
 		delete(c.snaps, s.View)
-		c.dirty[history.Key(history.Snapshots, s.View)] = s.View
+		c.dirty[catalogue.Key(catalogue.Snapshots, s.View)] = s.View
 	}
 	for w, gone := range c.byWorkspace(gone) {
 		w.snaps.Remove(gone)
@@ -81,7 +81,7 @@ func (c *catalogue) remove(gone ...*snap) {
 	}
 }
 
-func (c *catalogue) byWorkspace(snaps []*snap) map[*Workspace][]*snap {
+func (c *entries) byWorkspace(snaps []*snap) map[*Workspace][]*snap {
 	of := make(map[*Workspace][]*snap)
 	for _, s := range snaps {
 		if w, ok := c.workspaces[s.WS]; ok {
@@ -92,7 +92,7 @@ func (c *catalogue) byWorkspace(snaps []*snap) map[*Workspace][]*snap {
 }
 
 // Turns implements sealing.Catalogue.
-func (c *catalogue) Turns(view uint32) (turns *semaphore.Weighted) {
+func (c *entries) Turns(view uint32) (turns *semaphore.Weighted) {
 	c.look(func(*live.Tx) {
 		if w, ok := c.workspaces[view]; ok {
 			turns = w.uppermost().sealing
@@ -105,13 +105,13 @@ func (c *catalogue) Turns(view uint32) (turns *semaphore.Weighted) {
 
 // Needed implements sealing.Catalogue. No process needs the chunks of a snapshot that was
 // removed.
-func (c *catalogue) Needed(sn *snap) (name string, needed bool) {
+func (c *entries) Needed(sn *snap) (name string, needed bool) {
 	c.look(func(*live.Tx) { name, needed = sn.Name, c.snaps[sn.View] == sn || sn.Wanted })
 	return name, needed
 }
 
 // Sealed implements sealing.Catalogue.
-func (c *catalogue) Sealed(sn *snap, id cas.Hash, added int64) {
+func (c *entries) Sealed(sn *snap, id cas.Hash, added int64) {
 	c.alter(func(*live.Tx) {
 		if !sn.Sealed {
 			sn.Hash, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
@@ -121,7 +121,7 @@ func (c *catalogue) Sealed(sn *snap, id cas.Hash, added int64) {
 }
 
 // link brings what was read of the catalogue into order.
-func (c *catalogue) link() {
+func (c *entries) link() {
 	for _, w := range c.workspaces {
 		if p := c.parent(w); p != nil {
 			p.forks[w.rec.Name] = w
@@ -131,7 +131,7 @@ func (c *catalogue) link() {
 }
 
 // parent returns the workspace that a fork was made from, nil for main.
-func (c *catalogue) parent(w *Workspace) *Workspace {
+func (c *entries) parent(w *Workspace) *Workspace {
 	if !w.rec.Fork {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (c *catalogue) parent(w *Workspace) *Workspace {
 }
 
 // withOrigin returns the snapshots of a workspace, oldest first.
-func (c *catalogue) withOrigin(w *Workspace) []*snap {
+func (c *entries) withOrigin(w *Workspace) []*snap {
 	all := slices.Clone(w.snaps.All())
 	if o, ok := c.snaps[w.rec.Base]; ok {
 		all = slices.Insert(all, 0, o)
@@ -149,7 +149,7 @@ func (c *catalogue) withOrigin(w *Workspace) []*snap {
 
 // readView finds the state of a snapshot's view. The lock of the forest is
 // held at least for reading.
-func (c *catalogue) readView(view uint32) (*tree.State, error) {
+func (c *entries) readView(view uint32) (*tree.State, error) {
 	sn, ok := c.snaps[view]
 	if !ok {
 		return nil, errs.Stale
@@ -159,7 +159,7 @@ func (c *catalogue) readView(view uint32) (*tree.State, error) {
 
 // find resolves what a user calls a snapshot: a name, cp-<seq>, a prefix of
 // its id, latest, undo, base, or label:KEY=VALUE for the newest with that label.
-func (c *catalogue) find(w *Workspace, name string) (*snap, error) {
+func (c *entries) find(w *Workspace, name string) (*snap, error) {
 	switch name {
 	case "latest":
 		if sn := w.snaps.Newest(); sn != nil {

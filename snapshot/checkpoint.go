@@ -19,8 +19,8 @@ import (
 	"github.com/amberfs/amberfs/internal/loops"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/collection"
-	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -137,7 +137,7 @@ func (p *checkpointer) toRedo() int64 {
 
 // A checkpoint is the store as it is at one position of the journal.
 type checkpoint struct {
-	at         history.StoreRecord
+	at         catalogue.StoreRecord
 	workspaces map[uint32]*frozen
 	snaps      map[uint32]*snap
 	dirty      map[string]uint32
@@ -146,14 +146,14 @@ type checkpoint struct {
 	floor      int64 // lowest position of bytes that records after it may refer to
 	orphans    map[uint32]*tree.State
 
-	partly map[uint32]*history.Partly // by view: what cannot be sealed
-	left   error                      // why
+	partly map[uint32]*catalogue.Partly // by view: what cannot be sealed
+	left   error                        // why
 }
 
 // frozen is a workspace as it is at a checkpoint.
 type frozen struct {
 	state  *tree.State
-	record history.WorkspaceRecord
+	record catalogue.WorkspaceRecord
 	actors []*actors.Set // of the present interval
 }
 
@@ -270,7 +270,7 @@ func (p *checkpointer) beginCheckpoint() (*checkpoint, error) {
 func (p *checkpointer) freezeAll(tx *live.Tx) *checkpoint {
 	ino, view := tx.Counters()
 	c := &checkpoint{
-		at: history.StoreRecord{
+		at: catalogue.StoreRecord{
 			Position: tx.End(), Records: p.log.Records(), NextIno: ino, NextView: view,
 			Collected: p.gc.Base.Load(), Garbage: p.gc.Any(),
 		},
@@ -280,7 +280,7 @@ func (p *checkpointer) freezeAll(tx *live.Tx) *checkpoint {
 		changes:    p.changes.Load(),
 		floor:      tx.Unjournaled(),
 		orphans:    tx.Orphans(),
-		partly:     make(map[uint32]*history.Partly),
+		partly:     make(map[uint32]*catalogue.Partly),
 	}
 	for id, w := range p.cat.workspaces {
 		st := w.freeze(tx)
@@ -318,7 +318,7 @@ func (p *checkpointer) finish(c *checkpoint) error {
 		for view := range c.partly {
 			if sn, ok := p.cat.snaps[view]; ok { // the next one tries again
 				sn.Wanted = false
-				p.cat.dirty[history.Key(history.Snapshots, view)] = view
+				p.cat.dirty[catalogue.Key(catalogue.Snapshots, view)] = view
 			}
 		}
 	})
@@ -359,9 +359,9 @@ func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 
 // metaOps are the records of the catalogue that a checkpoint writes and deletes.
 func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
-	values := map[string]any{history.StoreKey: c.at}
+	values := map[string]any{catalogue.StoreKey: c.at}
 	for view, w := range c.workspaces {
-		values[history.Key(history.Workspaces, view)] = w.record
+		values[catalogue.Key(catalogue.Workspaces, view)] = w.record
 	}
 	p.look(func(*live.Tx) {
 		for view, sn := range c.snaps {
@@ -369,7 +369,7 @@ func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 			if !sn.Sealed {
 				r.Partly = c.partly[view]
 			}
-			values[history.Key(history.Snapshots, view)] = r
+			values[catalogue.Key(catalogue.Snapshots, view)] = r
 		}
 	})
 	var ops []cas.MetaOp

@@ -76,7 +76,7 @@ type leaseRecord struct {
 	Expires *time.Time `json:"expires,omitempty"`
 }
 
-func (r *leaseRecord) apply(c *catalogue, _ *live.Tx) error {
+func (r *leaseRecord) apply(c *entries, _ *live.Tx) error {
 	if w, ok := c.workspaces[r.View]; ok {
 		w.rec.Expires = r.Expires
 		c.changed(r.View)

@@ -3,8 +3,8 @@ package snapshot
 import (
 	"context"
 
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/collection"
-	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/usage"
 )
@@ -65,10 +65,10 @@ func (ss Snapshots) holdings(tx *live.Tx, names []string) (kept []usage.Holding,
 		kept = append(kept, usage.Holding{By: o, Root: sn.Root()})
 	}
 	for _, w := range s.cat.workspaces {
-		kept = append(kept, usage.Holding{By: by(w), Root: history.Root{State: w.freeze(tx)}})
+		kept = append(kept, usage.Holding{By: by(w), Root: catalogue.Root{State: w.freeze(tx)}})
 		for _, r := range w.restored {
 			if o, ok := snaps[r.view]; ok {
-				kept = append(kept, usage.Holding{By: o, Root: history.Root{State: r.state}})
+				kept = append(kept, usage.Holding{By: o, Root: catalogue.Root{State: r.state}})
 			}
 		}
 	}

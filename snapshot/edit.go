@@ -7,8 +7,8 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
-	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -46,7 +46,7 @@ const maxActors = 4 << 20
 // afterEdit describes the snapshot of the state after an edit.
 type afterEdit struct {
 	CaptureOptions
-	undoes *history.Undone
+	undoes *catalogue.Undone
 }
 
 // A change is a restore or a merge of which the steps are known.
@@ -198,7 +198,7 @@ func (s *Store) commitEdit(w *Workspace, e *live.Edit, r *editRecord, undo bool,
 }
 
 // apply is for recovery.
-func (r *editRecord) apply(c *catalogue, tx *live.Tx) error {
+func (r *editRecord) apply(c *entries, tx *live.Tx) error {
 	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return fmt.Errorf("%w: a change of a deleted fork", ErrNoFork)
@@ -226,7 +226,7 @@ func (r *editRecord) apply(c *catalogue, tx *live.Tx) error {
 	return err
 }
 
-func (c *catalogue) loadEdit(e *live.Edit, r *editRecord) error {
+func (c *entries) loadEdit(e *live.Edit, r *editRecord) error {
 	h, err := cas.ParseHash(r.State)
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func (c *catalogue) loadEdit(e *live.Edit, r *editRecord) error {
 }
 
 // finishEdit captures the state before, and puts the edited one in place.
-func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editRecord) (live.Invalidation, error) {
+func (c *entries) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editRecord) (live.Invalidation, error) {
 	if r.Pre.Name != "" {
 		if err := (&captureRecord{r.Pre}).apply(c, tx); err != nil {
 			return live.Invalidation{}, err
@@ -251,7 +251,7 @@ func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editR
 	}
 	inv := tx.Apply(e)
 	st := w.freeze(tx)
-	c.journalRoots = append(c.journalRoots, history.Root{State: st})
+	c.journalRoots = append(c.journalRoots, catalogue.Root{State: st})
 	if r.Post.Name != "" {
 		r.Post.Files, r.Post.Bytes = st.Inodes-1, st.Bytes
 		if err := (&captureRecord{r.Post}).apply(c, tx); err != nil {
@@ -264,7 +264,7 @@ func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editR
 			return inv, err
 		}
 		w.rec.Dir = r.Dir
-		c.journalRoots = append(c.journalRoots, history.Root{ID: h})
+		c.journalRoots = append(c.journalRoots, catalogue.Root{ID: h})
 	}
 	if sn, ok := c.snaps[r.Restored]; ok && r.Restored != 0 {
 		w.rec.Head, w.rec.Dir = sn.Name, sn.Dir

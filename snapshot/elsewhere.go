@@ -130,7 +130,7 @@ func (rs Remotes) mayPull(i Info) error {
 	return nil
 }
 
-func (r *pullRecord) apply(c *catalogue, tx *live.Tx) error {
+func (r *pullRecord) apply(c *entries, tx *live.Tx) error {
 	tx.UseView(r.Snapshot.View)
 	tx.SetCounters(r.NextIno, 0)
 	sn, err := r.Snapshot.Load()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/history"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -120,7 +120,7 @@ type forkRecord struct {
 	Expires *time.Time `json:"expires,omitempty"`
 }
 
-func (r *forkRecord) apply(c *catalogue, tx *live.Tx) error {
+func (r *forkRecord) apply(c *entries, tx *live.Tx) error {
 	parent, ok := c.workspaces[r.WS]
 	if !ok {
 		return fmt.Errorf("%w: the parent of %s", ErrNoFork, r.Name)
@@ -138,7 +138,7 @@ func (r *forkRecord) apply(c *catalogue, tx *live.Tx) error {
 		dir = sn.Dir
 	}
 	tx.UseView(r.View)
-	w := c.newWorkspace(history.WorkspaceRecord{
+	w := c.newWorkspace(catalogue.WorkspaceRecord{
 		View: r.View, Parent: r.WS, Fork: true, Name: r.Name, NextSeq: 1, Policy: parent.rec.Policy, Claim: r.Claim, Expires: r.Expires, Dir: dir,
 	})
 	c.workspaces[r.View] = w
@@ -220,7 +220,7 @@ type renameForkRecord struct {
 	Name string `json:"name"`
 }
 
-func (r *renameForkRecord) apply(c *catalogue, _ *live.Tx) error {
+func (r *renameForkRecord) apply(c *entries, _ *live.Tx) error {
 	f, ok := c.workspaces[r.View]
 	if !ok {
 		return nil

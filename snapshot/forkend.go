@@ -7,7 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/history"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -169,7 +169,7 @@ type endForkRecord struct {
 	Inside []uint32 `json:"inside,omitempty"`
 }
 
-func (r *endForkRecord) apply(c *catalogue, tx *live.Tx) error {
+func (r *endForkRecord) apply(c *entries, tx *live.Tx) error {
 	for _, view := range r.Inside {
 		if err := (&endForkRecord{View: view}).apply(c, tx); err != nil {
 			return err
@@ -193,13 +193,13 @@ func (r *endForkRecord) apply(c *catalogue, tx *live.Tx) error {
 	if parent := c.parent(f); parent != nil {
 		delete(parent.forks, f.rec.Name)
 	}
-	c.dirty[history.Key(history.Workspaces, f.rec.View)] = f.rec.View
+	c.dirty[catalogue.Key(catalogue.Workspaces, f.rec.View)] = f.rec.View
 	c.gc.Removed()
 	return nil
 }
 
 // keepOfFork makes snapshots of the parent of what is left of a fork.
-func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) error {
+func (c *entries) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) error {
 	changes := f.Snapshots().allChanges(tx)
 	if full, ok := c.snaps[f.rec.Before]; ok && r.Full != nil {
 		was, err := full.Tree(c.src)
@@ -240,7 +240,7 @@ func (w *Workspace) Bookmark() error {
 
 type bookmarkRecord struct{ storedSnapshot }
 
-func (r *bookmarkRecord) apply(c *catalogue, tx *live.Tx) error {
+func (r *bookmarkRecord) apply(c *entries, tx *live.Tx) error {
 	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return nil

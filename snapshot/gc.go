@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/collection"
-	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -28,7 +28,7 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 //  2. the states after the last restores of a workspace (Workspace.restored)
 //  3. the state of each snapshot in the catalogue, the base of each workspace among them
 //  4. the states that records of the journal since the last checkpoint name
-//     (catalogue.journalRoots)
+//     (entries.journalRoots)
 //  5. unlinked files that the kernel still holds
 //  6. what the last checkpoint names, from which recovery would start
 //  7. states that are being read (core.pins, see Store.Hold)
@@ -39,17 +39,17 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 // Objects that nothing refers to yet are no roots: gc waits until they are referred to
 // (collection.Collector.Puts). The states of snapshots come in the order in which they
 // were made, and so as they lie in the packs.
-func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
+func (c *entries) roots() (out []*tree.State, sets []cas.Hash, err error) {
 	var snaps []*snap
-	var roots []history.Root
+	var roots []catalogue.Root
 	dirs := make(map[string]bool)
 	c.alter(func(tx *live.Tx) {
 		for _, w := range c.workspaces {
-			roots = append(roots, history.Root{State: w.freeze(tx)})
+			roots = append(roots, catalogue.Root{State: w.freeze(tx)})
 			dirs[w.rec.Dir] = true
 			w.restored = slices.DeleteFunc(w.restored, func(r restored) bool { return c.snaps[r.view] == nil })
 			for _, r := range w.restored {
-				roots = append(roots, history.Root{State: r.state})
+				roots = append(roots, catalogue.Root{State: r.state})
 			}
 		}
 		snaps = slices.Collect(maps.Values(c.snaps))
@@ -65,14 +65,14 @@ func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
 		}
 	})
 	type record struct {
-		ID        string          `json:"id"`
-		State     string          `json:"state"`
-		Partly    *history.Partly `json:"partly"`
-		ActorSets []cas.Hash      `json:"actor_sets"`
-		Dir       string          `json:"dir"`
+		ID        string            `json:"id"`
+		State     string            `json:"state"`
+		Partly    *catalogue.Partly `json:"partly"`
+		ActorSets []cas.Hash        `json:"actor_sets"`
+		Dir       string            `json:"dir"`
 	}
-	for _, prefix := range []string{history.Snapshots, history.Workspaces} {
-		if err := history.Scan(c.cas, prefix, func(r record) error {
+	for _, prefix := range []string{catalogue.Snapshots, catalogue.Workspaces} {
+		if err := catalogue.Scan(c.cas, prefix, func(r record) error {
 			sets = append(sets, r.ActorSets...)
 			dirs[r.Dir] = true
 			if r.Partly != nil {
@@ -81,11 +81,11 @@ func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
 					return err
 				}
 				sets = slices.AppendSeq(sets, maps.Values(r.Partly.Files))
-				roots = append(roots, history.Root{ID: r.Partly.State}, history.Root{State: st})
+				roots = append(roots, catalogue.Root{ID: r.Partly.State}, catalogue.Root{State: st})
 				return nil
 			}
 			h, err := cas.ParseHash(r.ID + r.State)
-			roots = append(roots, history.Root{ID: h})
+			roots = append(roots, catalogue.Root{ID: h})
 			return err
 		}); err != nil {
 			return nil, nil, err
@@ -97,7 +97,7 @@ func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		roots = append(roots, history.Root{ID: h})
+		roots = append(roots, catalogue.Root{ID: h})
 	}
 	out = append(out, c.pins.all()...)
 	known := make(map[cas.Hash]bool, len(roots))

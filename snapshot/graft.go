@@ -9,8 +9,8 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
-	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -151,7 +151,7 @@ type beginRecord struct {
 	State string `json:"state"` // its id
 }
 
-func (r *beginRecord) apply(c *catalogue, tx *live.Tx) error {
+func (r *beginRecord) apply(c *entries, tx *live.Tx) error {
 	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return nil
@@ -168,7 +168,7 @@ func (r *beginRecord) apply(c *catalogue, tx *live.Tx) error {
 }
 
 // begin puts the tree of a record in place.
-func (c *catalogue) begin(tx *live.Tx, r *beginRecord) error {
+func (c *entries) begin(tx *live.Tx, r *beginRecord) error {
 	id, err := cas.ParseHash(r.State)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (c *catalogue) begin(tx *live.Tx, r *beginRecord) error {
 	if err != nil {
 		return err
 	}
-	c.journalRoots = append(c.journalRoots, history.Root{ID: id})
+	c.journalRoots = append(c.journalRoots, catalogue.Root{ID: id})
 	tx.SetCounters(highest+1, 0)
 	tx.AddView(r.WS, st)
 	return nil

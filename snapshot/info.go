@@ -5,7 +5,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/history"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -44,14 +44,14 @@ const (
 
 // The catalogue's records, and snapshots in memory.
 type (
-	snap           = history.Snapshot
-	storedSnapshot = history.Record
+	snap           = catalogue.Snapshot
+	storedSnapshot = catalogue.Record
 )
 
 // What callers tell apart though it is the same kind. The text of an error that
 // wraps one of these is a sentence for the user.
 var (
-	ErrNotFound = history.ErrNotFound
+	ErrNotFound = catalogue.ErrNotFound
 	ErrNoFork   = errs.New(errs.NotExist, "no such fork")
 	// ErrUnchanged comes with the newest snapshot, which is as the workspace is now.
 	ErrUnchanged = errors.New("nothing changed since the newest snapshot")

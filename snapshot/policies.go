@@ -40,7 +40,7 @@ type policyRecord struct {
 	Policy policy.Policy `json:"policy"`
 }
 
-func (r *policyRecord) apply(c *catalogue, _ *live.Tx) error {
+func (r *policyRecord) apply(c *entries, _ *live.Tx) error {
 	if w, ok := c.workspaces[r.WS]; ok {
 		w.rec.Policy = r.Policy
 		c.changed(r.WS)
@@ -51,7 +51,7 @@ func (r *policyRecord) apply(c *catalogue, _ *live.Tx) error {
 }
 
 // refreshLimit takes the limits of bytes from the policy of main.
-func (c *catalogue) refreshLimit() {
+func (c *entries) refreshLimit() {
 	main := c.workspaces[live.MainView]
 	c.room.Limit.Store(main.rec.Policy.ByteLimit)
 	if c.meter.limit.Swap(main.rec.Policy.Forks.UnsharedBytes) != 0 {

@@ -29,7 +29,7 @@ const (
 // A record changes the catalogue and the views, for a program and for recovery: apply does
 // it with the lock of the forest held.
 type record interface {
-	apply(c *catalogue, tx *live.Tx) error
+	apply(c *entries, tx *live.Tx) error
 }
 
 var newRecord = map[journal.Type]func() record{
@@ -70,7 +70,7 @@ func (s *core) journal(tx *live.Tx, t journal.Type, r record) error {
 }
 
 // replay applies a record of the journal after a crash or a remount.
-func (c *catalogue) replay(tx *live.Tx, t journal.Type, payload []byte) error {
+func (c *entries) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 	make, ok := newRecord[t]
 	if !ok {
 		return fmt.Errorf("record type %d is unknown to this version", t)

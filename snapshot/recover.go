@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/history"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -25,10 +25,10 @@ type opening struct{ *Store }
 
 // lastCheckpoint reads the checkpoint; there is none in a store that was just
 // made.
-func (s opening) lastCheckpoint() (at history.StoreRecord, err error) {
-	b, err := s.cas.GetMeta(history.StoreKey)
+func (s opening) lastCheckpoint() (at catalogue.StoreRecord, err error) {
+	b, err := s.cas.GetMeta(catalogue.StoreKey)
 	if errors.Is(err, cas.ErrNotFound) {
-		return history.StoreRecord{First: true}, nil
+		return catalogue.StoreRecord{First: true}, nil
 	}
 	if err != nil {
 		return at, err
@@ -40,7 +40,7 @@ func (s opening) lastCheckpoint() (at history.StoreRecord, err error) {
 }
 
 // recover loads the state of the last checkpoint and replays the journal.
-func (s opening) recover(at history.StoreRecord) error {
+func (s opening) recover(at catalogue.StoreRecord) error {
 	s.gc.Base.Store(at.Collected)
 	if at.Garbage {
 		s.gc.Removed()
@@ -105,7 +105,7 @@ func (s opening) emptyTree(tx *live.Tx, now time.Time) *tree.State {
 }
 
 // setOrigin keeps the state that a workspace began from.
-func (c *catalogue) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r storedSnapshot) error {
+func (c *entries) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r storedSnapshot) error {
 	if r.View == 0 {
 		view, err := tx.NewView()
 		if err != nil {
@@ -120,7 +120,7 @@ func (c *catalogue) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r store
 }
 
 // keepState makes a frozen state a snapshot of the catalogue.
-func (c *catalogue) keepState(tx *live.Tx, r storedSnapshot, st *tree.State, changes actors.Changes) error {
+func (c *entries) keepState(tx *live.Tx, r storedSnapshot, st *tree.State, changes actors.Changes) error {
 	tx.UseView(r.View)
 	sn, err := r.Load()
 	if err != nil {
@@ -132,8 +132,8 @@ func (c *catalogue) keepState(tx *live.Tx, r storedSnapshot, st *tree.State, cha
 	return nil
 }
 
-func (c *catalogue) loadCatalogue(tx *live.Tx) error {
-	if err := history.Scan(c.cas, history.Workspaces, func(r history.WorkspaceRecord) error {
+func (c *entries) loadCatalogue(tx *live.Tx) error {
+	if err := catalogue.Scan(c.cas, catalogue.Workspaces, func(r catalogue.WorkspaceRecord) error {
 		c.workspaces[r.View] = c.newWorkspace(r)
 		return nil
 	}); err != nil {
@@ -146,10 +146,10 @@ func (c *catalogue) loadCatalogue(tx *live.Tx) error {
 		c.workspaces[live.MainView] = c.newMain() // see readableState
 	}
 	unsealed := make(map[string]uint32)
-	err := history.Scan(c.cas, history.Snapshots, func(r storedSnapshot) error {
+	err := catalogue.Scan(c.cas, catalogue.Snapshots, func(r storedSnapshot) error {
 		sn, err := r.Load()
 		if err == nil && r.Partly != nil {
-			unsealed[history.Key(history.Snapshots, r.View)] = r.View
+			unsealed[catalogue.Key(catalogue.Snapshots, r.View)] = r.View
 			var st *tree.State
 			if st, err = r.Partly.Load(c.src, tx.Epoch()); err != nil && c.opt.Salvage {
 				c.logger.Warn("left out a snapshot", "snapshot", r.Name, "err", err)

@@ -97,7 +97,7 @@ type core struct {
 	log     *journal.Journal
 	src     *tree.Source
 	forest  *live.Forest
-	cat     *catalogue // guarded by the lock of forest
+	cat     *entries // guarded by the lock of forest
 	pins    pins
 	salvage salvage
 	hooks   hooks
@@ -110,7 +110,7 @@ type core struct {
 func newStore(at *storedir.Dir, o Options) *Store {
 	c := &core{dir: at.Path, opt: o, logger: o.Logger, loops: loops.New(o.Logger)}
 	s := &Store{core: c, at: at}
-	c.cat = newCatalogue(s)
+	c.cat = newEntries(s)
 	s.seal = sealing.New(sealing.Parts{
 		Catalogue: c.cat, Pacer: &sealing.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
 		Loops: &c.loops, Metrics: &c.metrics, Incomplete: &c.salvage.incomplete, Logger: c.logger,

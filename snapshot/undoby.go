@@ -10,8 +10,8 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
-	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -175,7 +175,7 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 	deepest := slices.MaxFunc(states, func(a, b *tree.State) int { return a.Depth - b.Depth })
 	c := change{w: u.w, edit: e, steps: made, graft: live.Graft{Options: graft.Options{Source: deepest, View: u.w.rec.View, Touch: true}}}
 	c.before = CaptureOptions{Message: "before undo of " + u.o.By, Caller: u.o.Caller}
-	c.after = &afterEdit{CaptureOptions{Kind: KindActor, Message: "after undo of " + u.o.By}, &history.Undone{By: u.o.By, Since: u.since}}
+	c.after = &afterEdit{CaptureOptions{Kind: KindActor, Message: "after undo of " + u.o.By}, &catalogue.Undone{By: u.o.By, Since: u.since}}
 	c.check = func() error {
 		for _, i := range u.list {
 			if _, ok := s.cat.snaps[i.From.View]; !ok && used[i.From.View] {

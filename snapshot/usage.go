@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/history"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/usage"
 )
@@ -129,7 +129,7 @@ func (m *meter) count(f *Workspace) error {
 				for _, sn := range m.cat.withOrigin(w) {
 					chain = append(chain, sn.Root())
 				}
-				chains = append(chains, append(chain, history.Root{State: w.freeze(tx)}))
+				chains = append(chains, append(chain, catalogue.Root{State: w.freeze(tx)}))
 			})
 		})
 		return chains, since

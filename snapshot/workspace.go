@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/history"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -19,8 +19,8 @@ import (
 // fields are guarded by the lock of the forest.
 type Workspace struct {
 	store    *Store
-	rec      history.WorkspaceRecord // but for what stored sets
-	snaps    history.List
+	rec      catalogue.WorkspaceRecord // but for what stored sets
+	snaps    catalogue.List
 	forks    map[string]*Workspace
 	at       uint64              // live.Tx.Changed at the last capture
 	changes  uint64              // see Changes
@@ -30,20 +30,20 @@ type Workspace struct {
 	restored []restored          // of the snapshots that were restored last, oldest first
 }
 
-func (c *catalogue) newWorkspace(r history.WorkspaceRecord) *Workspace {
+func (c *entries) newWorkspace(r catalogue.WorkspaceRecord) *Workspace {
 	w := &Workspace{store: c.Store, rec: r, forks: make(map[string]*Workspace), sealing: semaphore.NewWeighted(1)}
 	w.early = actors.Changes{Names: r.Actors, Stored: r.ActorSets}
 	w.usage.Exports.Store(r.Exports)
 	return w
 }
 
-func (c *catalogue) newMain() *Workspace {
-	return c.newWorkspace(history.WorkspaceRecord{View: live.MainView, Name: "main", NextSeq: 1, Policy: policy.Default()})
+func (c *entries) newMain() *Workspace {
+	return c.newWorkspace(catalogue.WorkspaceRecord{View: live.MainView, Name: "main", NextSeq: 1, Policy: policy.Default()})
 }
 
 // stored is the catalogue's record of the workspace, but for the id of its state.
 // The lock is held.
-func (w *Workspace) stored(st *tree.State) history.WorkspaceRecord {
+func (w *Workspace) stored(st *tree.State) catalogue.WorkspaceRecord {
 	r := w.rec
 	r.Inodes, r.Bytes, r.Exports = st.Inodes, st.Bytes, w.usage.Exports.Load()
 	r.Actors, r.ActorSets = w.early.Names, w.early.Stored

@@ -18,8 +18,8 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/loops"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/content"
-	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -65,9 +65,9 @@ type Catalogue interface {
 	// Turns returns the turns of main, or of the fork of main that a workspace is in.
 	Turns(workspace uint32) *semaphore.Weighted
 	// Needed reports whether a snapshot is still to be sealed.
-	Needed(sn *history.Snapshot) (name string, needed bool)
+	Needed(sn *catalogue.Snapshot) (name string, needed bool)
 	// Sealed notes the id of a snapshot and how many bytes its seal added to the store.
-	Sealed(sn *history.Snapshot, id cas.Hash, added int64)
+	Sealed(sn *catalogue.Snapshot, id cas.Hash, added int64)
 }
 
 // A Sealer has the snapshots that have no id yet, oldest first. One seal at a time goes
@@ -80,7 +80,7 @@ type Sealer struct {
 	waiting atomic.Int32 // callers for a turn
 
 	mu     sync.Mutex // guards queue, Snapshot.Retry and Snapshot.Added
-	queue  []*history.Snapshot
+	queue  []*catalogue.Snapshot
 	signal [2]loops.Wake // to the loops, see loopOf
 }
 
@@ -110,7 +110,7 @@ func (q *Sealer) sealTurn(ctx context.Context, ws uint32) (end func(), err error
 }
 
 // Push has a snapshot sealed, unless it is.
-func (q *Sealer) Push(sn *history.Snapshot) {
+func (q *Sealer) Push(sn *catalogue.Snapshot) {
 	if sn.Sealed {
 		return
 	}
@@ -121,7 +121,7 @@ func (q *Sealer) Push(sn *history.Snapshot) {
 }
 
 // loopOf returns the loop that seals a snapshot: 0 for main, which waits for no fork, or 1.
-func loopOf(sn *history.Snapshot) int {
+func loopOf(sn *catalogue.Snapshot) int {
 	if sn.WS == live.MainView {
 		return 0
 	}
@@ -130,7 +130,7 @@ func loopOf(sn *history.Snapshot) int {
 
 // next returns the oldest snapshot of a loop whose seal did not fail just now; with upTo, the
 // oldest of its workspace, or upTo itself.
-func (q *Sealer) next(loop int, upTo *history.Snapshot) *history.Snapshot {
+func (q *Sealer) next(loop int, upTo *catalogue.Snapshot) *catalogue.Snapshot {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, sn := range q.queue {
@@ -142,31 +142,31 @@ func (q *Sealer) next(loop int, upTo *history.Snapshot) *history.Snapshot {
 }
 
 // failed leaves a snapshot alone for a while.
-func (q *Sealer) failed(sn *history.Snapshot) {
+func (q *Sealer) failed(sn *catalogue.Snapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	sn.Retry = time.Now().Add(retrySeal)
 }
 
 // gaveWay puts the snapshots of a workspace behind those of others, in their order.
-func (q *Sealer) gaveWay(sn *history.Snapshot, added int64) {
+func (q *Sealer) gaveWay(sn *catalogue.Snapshot, added int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	sn.Retry, sn.Added = time.Time{}, sn.Added+added
-	same := func(other *history.Snapshot) int {
+	same := func(other *catalogue.Snapshot) int {
 		if other.WS == sn.WS {
 			return 1
 		}
 		return 0
 	}
-	slices.SortStableFunc(q.queue, func(a, b *history.Snapshot) int {
+	slices.SortStableFunc(q.queue, func(a, b *catalogue.Snapshot) int {
 		return cmp.Compare(same(a), same(b))
 	})
 }
 
 // done takes a snapshot off the queue and ends the waiting for it. Two callers may have
 // sealed it at once: those of a fork that has ended have no common turn.
-func (q *Sealer) done(sn *history.Snapshot) {
+func (q *Sealer) done(sn *catalogue.Snapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	select {
@@ -214,7 +214,7 @@ func (q *Sealer) loop(loop int) {
 
 // sealSnapshot seals a snapshot, unless that was done meanwhile. It returns
 // content.ErrTurnOver if it gave way before the end.
-func (q *Sealer) sealSnapshot(ctx context.Context, sn *history.Snapshot) error {
+func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error {
 	end, err := q.sealTurn(ctx, sn.WS)
 	if err != nil {
 		return err
@@ -255,7 +255,7 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *history.Snapshot) error {
 
 // whileNeeded returns a context that ends when a snapshot is removed: what is left of its
 // seal would keep others waiting for nothing.
-func (q *Sealer) whileNeeded(ctx context.Context, sn *history.Snapshot) (sealing context.Context, stop context.CancelFunc) {
+func (q *Sealer) whileNeeded(ctx context.Context, sn *catalogue.Snapshot) (sealing context.Context, stop context.CancelFunc) {
 	sealing, stop = context.WithCancel(ctx)
 	go func() {
 		defer stop()
@@ -288,7 +288,7 @@ func (q *Sealer) InTurn(ctx context.Context, ws uint32, st *tree.State) (id cas.
 // Without is InTurn for a state with files that cannot be sealed. Their bytes that are in the
 // journal are stored as they are; low is from where on the journal is needed all the same. The
 // result is nil if there are no such files.
-func (q *Sealer) Without(ctx context.Context, ws uint32, st *tree.State) (p *history.Partly, low int64, err error) {
+func (q *Sealer) Without(ctx context.Context, ws uint32, st *tree.State) (p *catalogue.Partly, low int64, err error) {
 	low = live.NoPos
 	err = q.turns(ctx, ws, func() error {
 		objects := q.Pacer.Objects(q.Objects)
@@ -296,7 +296,7 @@ func (q *Sealer) Without(ctx context.Context, ws uint32, st *tree.State) (p *his
 		if err != nil || len(left) == 0 {
 			return err
 		}
-		p = &history.Partly{State: id, Files: make(map[uint64]cas.Hash)}
+		p = &catalogue.Partly{State: id, Files: make(map[uint64]cas.Hash)}
 		for ino, c := range left {
 			if err := guard.Do(func() error { return q.sealer(objects).Spill(ctx, c) }); err != nil {
 				q.Logger.Warn("a file that cannot be sealed needs the journal", "inode", ino, "err", err, guard.Stack(err))
@@ -388,7 +388,7 @@ func (q *Sealer) inTurn(ctx context.Context, objects content.ObjectStore) *conte
 
 // Wait returns when a snapshot is sealed, and helps with it: those before it in its
 // workspace come first. One of these that fails is left out.
-func (q *Sealer) Wait(ctx context.Context, sn *history.Snapshot) error {
+func (q *Sealer) Wait(ctx context.Context, sn *catalogue.Snapshot) error {
 	for {
 		select {
 		case <-sn.Done:

@@ -10,7 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/loops"
-	"github.com/amberfs/amberfs/snapshot/history"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/await"
@@ -21,9 +21,9 @@ import (
 func TestSealQueue(t *testing.T) {
 	const runs = 1000
 	q := New(Parts{})
-	all := make([]*history.Snapshot, 2*runs+2)
+	all := make([]*catalogue.Snapshot, 2*runs+2)
 	for i := range all {
-		all[i] = &history.Snapshot{Done: make(chan struct{})}
+		all[i] = &catalogue.Snapshot{Done: make(chan struct{})}
 		q.Push(all[i])
 	}
 	if n := testing.AllocsPerRun(runs, func() { q.done(q.next(0, nil)) }); n > 0 {
@@ -37,16 +37,16 @@ func TestSealQueue(t *testing.T) {
 	}
 }
 
-type catalogue struct{ removed atomic.Bool }
+type fakeCatalogue struct{ removed atomic.Bool }
 
-func (c *catalogue) Turns(uint32) *semaphore.Weighted          { return semaphore.NewWeighted(1) }
-func (c *catalogue) Needed(*history.Snapshot) (string, bool)   { return "", !c.removed.Load() }
-func (c *catalogue) Sealed(*history.Snapshot, cas.Hash, int64) {}
+func (c *fakeCatalogue) Turns(uint32) *semaphore.Weighted            { return semaphore.NewWeighted(1) }
+func (c *fakeCatalogue) Needed(*catalogue.Snapshot) (string, bool)   { return "", !c.removed.Load() }
+func (c *fakeCatalogue) Sealed(*catalogue.Snapshot, cas.Hash, int64) {}
 
 // TestMainFirst: main's snapshots have a loop of their own, whatever forks have.
 func TestMainFirst(t *testing.T) {
 	q := New(Parts{})
-	fork, main := &history.Snapshot{Done: make(chan struct{})}, &history.Snapshot{Done: make(chan struct{})}
+	fork, main := &catalogue.Snapshot{Done: make(chan struct{})}, &catalogue.Snapshot{Done: make(chan struct{})}
 	fork.WS, main.WS = live.MainView+1, live.MainView
 	q.Push(fork)
 	q.Push(main)
@@ -64,9 +64,9 @@ func TestMainFirst(t *testing.T) {
 
 // TestSealEndsWithItsSnapshot: a seal is cancelled when its snapshot is removed.
 func TestSealEndsWithItsSnapshot(t *testing.T) {
-	c := new(catalogue)
+	c := new(fakeCatalogue)
 	q := New(Parts{Catalogue: c})
-	sealing, stop := q.whileNeeded(context.Background(), &history.Snapshot{})
+	sealing, stop := q.whileNeeded(context.Background(), &catalogue.Snapshot{})
 	defer stop()
 	if sealing.Err() != nil {
 		t.Error("it has ended already")
@@ -79,9 +79,9 @@ func TestSealEndsWithItsSnapshot(t *testing.T) {
 // their order.
 func TestGaveWay(t *testing.T) {
 	q := New(Parts{})
-	var all []*history.Snapshot
+	var all []*catalogue.Snapshot
 	for _, ws := range []uint32{2, 3, 2, 4} {
-		sn := &history.Snapshot{WS: ws, Done: make(chan struct{})}
+		sn := &catalogue.Snapshot{WS: ws, Done: make(chan struct{})}
 		all = append(all, sn)
 		q.Push(sn)
 	}
@@ -91,7 +91,7 @@ func TestGaveWay(t *testing.T) {
 	if all[0].Added != 11 {
 		t.Errorf("%d bytes were added", all[0].Added)
 	}
-	for i, want := range []*history.Snapshot{all[1], all[3], all[0], all[2]} {
+	for i, want := range []*catalogue.Snapshot{all[1], all[3], all[0], all[2]} {
 		if got := q.next(1, nil); got != want {
 			t.Errorf("%d: workspace %d", i, got.WS)
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/snapshot/history"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -63,7 +63,7 @@ func both(a, b *Owner) *Owner {
 // A Holding is a state that exists because of an owner.
 type Holding struct {
 	By *Owner
-	history.Root
+	catalogue.Root
 }
 
 // order is that in which owners are looked at: first what stays, below which there is

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/content"
-	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -74,7 +74,7 @@ func (f *Fork) Charge(n int64, taken bool) {
 
 // A Chain is the states of a fork from the base to the present. Some may be removed
 // meanwhile.
-type Chain []history.Root
+type Chain []catalogue.Root
 
 // Count counts what a fork has, unless that was done just now. chains are those of the fork
 // and of each fork in it, with Since of that moment; hold keeps a state while it is read.

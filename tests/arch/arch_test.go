@@ -156,9 +156,9 @@ func TestLayersOfSnapshot(t *testing.T) {
 		"snapshot/info":     {"snapshot/journal", "snapshot/live", "snapshot"},
 
 		// Parts of the store: they know neither each other nor the store.
-		"snapshot/history":    {"snapshot/live", "snapshot/collection", "snapshot/sealing", "snapshot"},
-		"snapshot/collection": {"snapshot/history", "snapshot/policy", "snapshot/sealing", "snapshot"},
-		"snapshot/policy":     {"snapshot/collection", "snapshot/history", "snapshot/sealing", "snapshot"},
+		"snapshot/catalogue":  {"snapshot/live", "snapshot/collection", "snapshot/sealing", "snapshot"},
+		"snapshot/collection": {"snapshot/catalogue", "snapshot/policy", "snapshot/sealing", "snapshot"},
+		"snapshot/policy":     {"snapshot/collection", "snapshot/catalogue", "snapshot/sealing", "snapshot"},
 		"snapshot/sealing":    {"snapshot/collection", "snapshot/policy", "snapshot"},
 	}
 	found := map[string]bool{}

@@ -1,6 +1,6 @@
-// Package history has the catalogue's records of workspaces and snapshots, and the list of
+// Package catalogue has the catalogue's records of workspaces and snapshots, and the list of
 // the snapshots of a workspace.
-package history
+package catalogue
 
 import (
 	"encoding/json"

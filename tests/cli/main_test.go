@@ -105,6 +105,9 @@ func leftBehind(t testscript.T, bin, work string) {
 	readLogs(t, work)
 }
 
+// shownLog is how much of a log is shown, in bytes: a hundred goroutines would hide the rest.
+const shownLog = 12 << 10
+
 // readLogs fails a script for what no daemon may print, and shows the logs of
 // one that failed.
 func readLogs(t testscript.T, work string) {
@@ -129,7 +132,7 @@ func readLogs(t testscript.T, work string) {
 			}
 		}
 		if failed || bad {
-			t.Log(fmt.Sprintf("%s:\n%s", file, log))
+			t.Log(fmt.Sprintf("%s:\n%s", file, log[:min(len(log), shownLog)]))
 		}
 	}
 	if bad && !failed {

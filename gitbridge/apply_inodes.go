@@ -302,7 +302,7 @@ func (a *applying) moveTo(s *applyStep, exchange bool) error {
 	case exchange:
 		err = unix.Renameat2(from, s.from.Name, to, name, unix.RENAME_EXCHANGE)
 	case s.seen.isDir():
-		temp := a.tempName()
+		temp := a.takenName("", "") // it is never swept
 		if err = unix.Renameat(from, s.from.Name, to, temp); err == nil {
 			s.temp, s.from = temp, nil
 		}

@@ -1,13 +1,11 @@
 package gitbridge
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -55,9 +53,6 @@ func lockDir(ctx context.Context, fd, how int, waiting func()) (bool, error) {
 	}
 }
 
-// tempName is a name that nothing has.
-func (a *applying) tempName() string { return a.host.temps + strings.ToLower(rand.Text()) }
-
 // dirTime is the time that a directory had. It gets it back after names were made and removed in
 // it, unless the workspace has another one.
 type dirTime struct {
@@ -78,60 +73,6 @@ func (a *applying) restoreTimes() {
 	}
 }
 
-// sweep removes from a directory what an apply left there that was killed. Only with the lock is
-// it certain that none is under way.
-func (a *applying) sweep(p *tree.Path) error {
-	key := p.String()
-	if a.swept[key] {
-		return nil
-	}
-	a.swept[key] = true
-	dir, err := a.host.open(p)
-	if err != nil {
-		return err
-	}
-	if at, err := lookIn(dir, "."); err == nil {
-		a.times = append(a.times, dirTime{p, at.st.Mtim})
-	}
-	if !a.locked {
-		return nil
-	}
-	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.EACCES) {
-		return nil // it can be written, but not listed
-	}
-	if err != nil {
-		return fmt.Errorf("listing %q: %w", p.Short(), err)
-	}
-	f := os.NewFile(uintptr(fd), p.Short())
-	defer f.Close()
-	for {
-		names, err := f.Readdirnames(1000)
-		for _, name := range names {
-			if strings.HasPrefix(name, a.host.temps) {
-				if err := removeBelow(fd, name); err != nil {
-					return err
-				}
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("listing %q: %w", p.Short(), reason(err))
-		}
-	}
-}
-
-// sweepAbove sweeps where a path is that needs nothing more: it got its name, and what it replaced
-// may still be there.
-func (a *applying) sweepAbove(s *applyStep) error {
-	if s.todo || s.seen.way != nil || s.change.Path == nil {
-		return nil
-	}
-	return a.sweep(s.change.Path.Dir)
-}
-
 // put gives what is staged its name. What has the name must be what was planned for, and goes.
 // Whatever else has it by then, such as a file that an editor saves in this moment, stays.
 func (a *applying) put(dir int, s *applyStep) error {
@@ -146,25 +87,12 @@ func (a *applying) put(dir int, s *applyStep) error {
 		}
 		return err
 	}
-	ours, err := lookIn(dir, s.temp)
-	if err == nil {
-		err = unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_EXCHANGE)
-	}
+	ours, err := a.exchange(dir, s)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return a.changedMeanwhile(s)
 	case cannotRename2(err):
-		if s.seen.isDir() != s.change.B.IsDir() {
-			if err := unlink(dir, name, s.seen); err != nil {
-				return err
-			}
-		}
-		err = unix.Renameat(dir, s.temp, dir, name)
-		if err == nil {
-			// After a rename onto another name of the same file both are still there.
-			err = ignore(unix.Unlinkat(dir, s.temp, 0), unix.ENOENT)
-		}
-		return err
+		return a.putOver(dir, s)
 	case err != nil:
 		return err
 	}
@@ -181,16 +109,46 @@ func (a *applying) put(dir int, s *applyStep) error {
 	if err == nil {
 		out, err = lookIn(dir, s.temp)
 	}
-	if err == nil && !out.isFile(ours) {
-		// It was replaced once more: the newer one gets the name.
+	if err == nil && out.key() == ours.key() {
+		return a.changedMeanwhile(s)
+	}
+	if err == nil { // it was written or replaced once more: the newer one gets the name
 		err = unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_EXCHANGE)
 	}
-	if err != nil {
-		kept := s.temp
-		s.temp = "" // it is not ours to remove
-		return fmt.Errorf("%w; what was there is kept as %q: %w", a.changedMeanwhile(s), kept, err)
+	kept := s.temp
+	s.temp = "" // it is not ours to remove
+	return a.keptAs(dir, kept, s, err)
+}
+
+// exchange gives what is staged its name, and what has that name the temporary one, by which
+// sweep tells both from anything else.
+func (a *applying) exchange(dir int, s *applyStep) (ours place, err error) {
+	if ours, err = lookIn(dir, s.temp); err != nil {
+		return ours, err
 	}
-	return a.changedMeanwhile(s)
+	temp := a.takenName(ours.key(), s.seen.key())
+	if err := unix.Renameat(dir, s.temp, dir, temp); err != nil {
+		return ours, err
+	}
+	s.temp = temp
+	if p := s.change.Path.String(); a.host.alias[p] != "" {
+		a.host.alias[p] = temp
+	}
+	return ours, unix.Renameat2(dir, temp, dir, s.change.Path.Name, unix.RENAME_EXCHANGE)
+}
+
+// putOver is put where a file system cannot exchange names.
+func (a *applying) putOver(dir int, s *applyStep) error {
+	if s.seen.isDir() != s.change.B.IsDir() {
+		if err := unlink(dir, s.change.Path.Name, s.seen); err != nil {
+			return err
+		}
+	}
+	if err := unix.Renameat(dir, s.temp, dir, s.change.Path.Name); err != nil {
+		return err
+	}
+	// After a rename onto another name of the same file both are still there.
+	return ignore(unix.Unlinkat(dir, s.temp, 0), unix.ENOENT)
 }
 
 // unlink removes a file, or an empty directory.
@@ -203,8 +161,8 @@ func unlink(dir int, name string, what place) error {
 
 // takeAway removes a file that was planned to go. Whatever else has its name by then stays.
 func (a *applying) takeAway(dir int, s *applyStep) error {
-	name, temp := s.change.Path.Name, a.tempName()
-	err := unix.Renameat2(dir, name, dir, temp, unix.RENAME_NOREPLACE)
+	name := s.change.Path.Name
+	temp, err := a.takeOut(dir, s)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return a.changedMeanwhile(s)
@@ -220,13 +178,26 @@ func (a *applying) takeAway(dir int, s *applyStep) error {
 	if err == nil {
 		err = unix.Renameat2(dir, temp, dir, name, unix.RENAME_NOREPLACE)
 	}
-	if errors.Is(err, unix.EEXIST) {
-		err = removeBelow(dir, temp) // it was replaced once more, by its own program
+	if err == nil {
+		return a.changedMeanwhile(s)
 	}
-	if err != nil {
-		return fmt.Errorf("%w; what was there is kept as %q: %w", a.changedMeanwhile(s), temp, err)
+	return a.keptAs(dir, temp, s, err)
+}
+
+// takeOut gives a file that is to go a temporary name.
+func (a *applying) takeOut(dir int, s *applyStep) (temp string, err error) {
+	temp = a.takenName("", s.seen.key())
+	return temp, unix.Renameat2(dir, s.change.Path.Name, dir, temp, unix.RENAME_NOREPLACE)
+}
+
+// keptAs is the error of a step that could not give back what it took from its place.
+func (a *applying) keptAs(dir int, temp string, s *applyStep, err error) error {
+	kept, kerr := keep(dir, temp)
+	text := fmt.Errorf("%w; what was there is kept as %q", a.changedMeanwhile(s), s.change.Path.Dir.Entry(kept).Short())
+	if err = cmp.Or(err, kerr); err != nil {
+		return fmt.Errorf("%w: %w", text, err)
 	}
-	return a.changedMeanwhile(s)
+	return text
 }
 
 // cannotRename2 reports whether a file system knows no rename that exchanges or replaces

@@ -157,6 +157,8 @@ func TestApplyKeepsWhatIsSaved(t *testing.T) {
 		for name, do := range map[string]func(*applying, int, *applyStep) error{"put": (*applying).put, "takeAway": (*applying).takeAway} {
 			a, s, dir := saved(t, how)
 			err := do(a, a.host.root, s)
+			a.staged = append(a.staged, s)
+			a.discard()
 			b, rerr := os.ReadFile(filepath.Join(dir, "f"))
 			switch {
 			case how == "not" && (err != nil || name == "put" && string(b) != "new" || name == "takeAway" && rerr == nil):
@@ -183,6 +185,53 @@ func TestApplyKeepsWhatIsNew(t *testing.T) {
 	b, rerr := os.ReadFile(filepath.Join(dir, "f"))
 	if err == nil || rerr != nil || string(b) != "saved" {
 		t.Errorf("%q, %v, %v", b, rerr, err)
+	}
+}
+
+// An apply that is killed while it has taken from its place what an editor saved in that moment
+// loses nothing: the next one keeps that and says so. What was planned to go is gone.
+func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
+	for _, how := range []string{"not", "in place", "renamed"} {
+		for name, take := range map[string]func(*applying, int, *applyStep) error{
+			"put":      func(a *applying, dir int, s *applyStep) error { _, err := a.exchange(dir, s); return err },
+			"takeAway": func(a *applying, dir int, s *applyStep) error { _, err := a.takeOut(dir, s); return err },
+		} {
+			a, s, dir := saved(t, how)
+			check(t, take(a, a.host.root, s)) // nothing comes after it
+			var kept []Omission
+			for range 2 {
+				next := &applying{host: a.host, locked: true, swept: map[string]bool{}}
+				check(t, next.sweep(nil))
+				kept = append(kept, next.res.Skipped...)
+			}
+			left, err := filepath.Glob(filepath.Join(dir, ".amberfs*"))
+			check(t, err)
+			if how == "not" {
+				if len(left)+len(kept) > 0 {
+					t.Errorf("%s: left %v, kept %v", name, left, kept)
+				}
+				continue
+			}
+			if len(left) != 1 || len(kept) != 1 || kept[0].Path != filepath.Base(left[0]) {
+				t.Errorf("%s, %s: left %v, kept %v", name, how, left, kept)
+			} else if b, err := os.ReadFile(left[0]); err != nil || string(b) != "saved" {
+				t.Errorf("%s, %s: %q, %v", name, how, b, err)
+			}
+		}
+	}
+}
+
+// What cannot be given back has a name that no apply sweeps, and the error says it.
+func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
+	a, s, dir := saved(t, "in place")
+	temp, err := a.takeOut(a.host.root, s)
+	check(t, err)
+	err = a.keptAs(a.host.root, temp, s, unix.EEXIST)
+	next := &applying{host: a.host, locked: true, swept: map[string]bool{}}
+	check(t, next.sweep(nil))
+	left, gerr := filepath.Glob(filepath.Join(dir, ".amberfs-kept-*"))
+	if gerr != nil || len(left) != 1 || !strings.Contains(err.Error(), filepath.Base(left[0])) || len(next.res.Skipped) > 0 {
+		t.Errorf("left %v, %v; error %v; the next apply says %v", left, gerr, err, next.res.Skipped)
 	}
 }
 

@@ -1,0 +1,114 @@
+package gitbridge
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// tempName is a name that nothing has, for what this apply makes.
+func (a *applying) tempName() string { return a.host.temps + strings.ToLower(rand.Text()) }
+
+// takenName is such a name for what is taken from its place. By the keys of what is staged and of
+// what the place is to have, sweep finds whether it is one of the two.
+func (a *applying) takenName(ours, seen string) string {
+	return a.host.temps + ours + "." + seen + "." + strings.ToLower(rand.Text())
+}
+
+// key tells a file from others, and from itself after a change.
+func (p place) key() string {
+	if !p.exists || p.isDir() {
+		return fmt.Sprintf("%x", p.st.Ino)
+	}
+	return fmt.Sprintf("%x_%x_%x", p.st.Ino, p.st.Size, p.st.Mtim.Nano())
+}
+
+// sweep removes from a directory what an apply left there that was killed. Only with the lock is
+// it certain that none is under way.
+func (a *applying) sweep(p *tree.Path) error {
+	key := p.String()
+	if a.swept[key] {
+		return nil
+	}
+	a.swept[key] = true
+	dir, err := a.host.open(p)
+	if err != nil {
+		return err
+	}
+	if at, err := lookIn(dir, "."); err == nil {
+		a.times = append(a.times, dirTime{p, at.st.Mtim})
+	}
+	if !a.locked {
+		return nil
+	}
+	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EACCES) {
+		return nil // it can be written, but not listed
+	}
+	if err != nil {
+		return fmt.Errorf("listing %q: %w", p.Short(), err)
+	}
+	f := os.NewFile(uintptr(fd), p.Short())
+	defer f.Close()
+	for {
+		names, err := f.Readdirnames(1000)
+		for _, name := range names {
+			if rest, ok := strings.CutPrefix(name, a.host.temps); ok {
+				if err := a.sweepOne(p, fd, name, rest); err != nil {
+					return err
+				}
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("listing %q: %w", p.Short(), reason(err))
+		}
+	}
+}
+
+// sweepOne removes what an apply made, or took from its place as it was planned. Anything else is
+// another program's: an apply was killed before it gave that back. It is kept.
+func (a *applying) sweepOne(p *tree.Path, dir int, name, rest string) error {
+	at, err := lookIn(dir, name)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(rest, ".") || strings.HasPrefix(rest, at.key()+".") {
+		return removeBelow(dir, name)
+	}
+	if strings.Contains(rest, "."+at.key()+".") {
+		if err := unlink(dir, name, at); !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
+	}
+	kept, err := keep(dir, name)
+	a.skip(p.Entry(kept), "an apply that was interrupted took it from its place: it is another program's")
+	return err
+}
+
+// sweepAbove sweeps where a path is that needs nothing more: it got its name, and what it replaced
+// may still be there.
+func (a *applying) sweepAbove(s *applyStep) error {
+	if s.todo || s.seen.way != nil || s.change.Path == nil {
+		return nil
+	}
+	return a.sweep(s.change.Path.Dir)
+}
+
+// keep gives a file a name that no apply removes.
+func keep(dir int, temp string) (string, error) {
+	kept := ".amberfs-kept-" + strings.ToLower(rand.Text())
+	if err := unix.Renameat(dir, temp, dir, kept); err != nil {
+		return temp, err
+	}
+	return kept, nil
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/fusefs/control"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -139,7 +140,7 @@ func (r *readers) interrupt(b *buffers, n int, id uint64) (size int, status fuse
 func (r *readers) fetch(request []byte, absent *live.Absent) (err error) {
 	interrupted, fetched := r.aside.wait(requestOf(request))
 	defer fetched()
-	caller := live.Caller{PID: binary.NativeEndian.Uint32(request[inPid:])}
+	caller := actors.Caller{PID: binary.NativeEndian.Uint32(request[inPid:])}
 	ctx, stop := control.Request{Caller: caller, Cancel: interrupted}.Context()
 	defer stop()
 	done := make(chan error, 1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/fusefs/control"
 	"github.com/amberfs/amberfs/internal/filetime"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -68,12 +69,12 @@ func (fs *filesystem) entry(out *fuse.EntryOut, a *live.Attr) {
 	fs.lookups.add(a.ID)
 }
 
-func caller(h *fuse.InHeader) live.Caller {
-	return live.Caller{UID: h.Uid, GID: h.Gid, PID: h.Pid}
+func caller(h *fuse.InHeader) actors.Caller {
+	return actors.Caller{UID: h.Uid, GID: h.Gid, PID: h.Pid}
 }
 
 // changer returns the caller of a change with its actor, and the forest for its changes.
-func (fs *filesystem) changer(h *fuse.InHeader) (live.Caller, *live.Forest) {
+func (fs *filesystem) changer(h *fuse.InHeader) (actors.Caller, *live.Forest) {
 	c := caller(h)
 	c.Actor = fs.opts.Store.Actors().Of(c.PID, c.UID, live.NodeID(h.NodeId).View())
 	return c, fs.forest.As(c.Actor)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/fusefs/control"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -67,7 +68,7 @@ type Options struct {
 
 // An Event is one change made through the mount.
 type Event struct {
-	Caller live.Caller
+	Caller actors.Caller
 	Action string // events.Created, Modified, Deleted or Renamed
 	// Node is what was changed; of a rename, what it replaced, if anything.
 	Node live.NodeID

@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -69,10 +70,10 @@ func write(t *testing.T, s *Service, ws *snapshot.Workspace, name, content strin
 	}
 }
 
-var me = live.Caller{UID: uint32(os.Geteuid())}
+var me = actors.Caller{UID: uint32(os.Geteuid())}
 
 // call asks as a caller in the mount.
-func call(t *testing.T, s *Service, who live.Caller, ws *snapshot.Workspace, request string) (a Answer, err error) {
+func call(t *testing.T, s *Service, who actors.Caller, ws *snapshot.Workspace, request string) (a Answer, err error) {
 	t.Helper()
 	line, err := answerTo(s, who, ws, request)
 	a.Error = new(fail.Error)
@@ -86,7 +87,7 @@ func call(t *testing.T, s *Service, who live.Caller, ws *snapshot.Workspace, req
 }
 
 // answerTo returns an answer as the control file has it.
-func answerTo(s *Service, who live.Caller, ws *snapshot.Workspace, request string) ([]byte, error) {
+func answerTo(s *Service, who actors.Caller, ws *snapshot.Workspace, request string) ([]byte, error) {
 	var out bytes.Buffer
 	var a Answer
 	args, err := ParseCall([]byte(request))
@@ -172,7 +173,7 @@ func TestCallInAFork(t *testing.T) {
 // A user that does not own the workspace is not told what is in files.
 func TestCallOfStranger(t *testing.T) {
 	s, _ := newService(t)
-	who := live.Caller{UID: 4321}
+	who := actors.Caller{UID: 4321}
 	for _, request := range []string{`{"op":"diff","a":"base"}`, `{"op":"events"}`, `{"op":"history","path":"f"}`} {
 		if a, err := call(t, s, who, s.Store.Main(), request); err == nil || a.Kind != fail.Denied {
 			t.Errorf("%s: %+v", request, a)

@@ -17,7 +17,7 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -146,7 +146,7 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 // the beginning of its id: a backup never stands still for a name.
 func (s *Service) backUpOne(ctx context.Context, p policy.Push, to *remote.Remote, i snapshot.Info) error {
 	r := &Request{
-		Caller:    live.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},
+		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},
 		Workspace: s.Store.Main(),
 	}
 	name := fmt.Sprintf("cp-%d", i.Seq) // it may be renamed meanwhile

@@ -7,7 +7,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/actors"
 )
 
 type FillOptions struct {
@@ -52,4 +52,4 @@ func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) err
 	return s.Main().Begin(st, caller())
 }
 
-func caller() live.Caller { return live.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())} }
+func caller() actors.Caller { return actors.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())} }

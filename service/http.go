@@ -17,7 +17,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/actors"
 )
 
 const (
@@ -146,7 +146,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 // ownerOfStore returns the credentials of a caller that is the owner of the store or root.
 func ownerOfStore(r *http.Request) (*unix.Ucred, error) {
 	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
-	if peer == nil || !(live.Caller{UID: peer.Uid}).OwnsStore() {
+	if peer == nil || !(actors.Caller{UID: peer.Uid}).OwnsStore() {
 		return nil, fail.New(fail.Denied, "only the user that mounted this file system, or root, can control it")
 	}
 	return peer, nil
@@ -169,7 +169,7 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 	if err != nil {
 		return nil, nil, fail.New(fail.Usage, "the header %s is malformed: %w", CommandHeader, err)
 	}
-	caller := live.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), Direct: true, Command: command}
+	caller := actors.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), Direct: true, Command: command}
 	caller.Actor = s.Store.Actors().Of(caller.PID, caller.UID, ws.View())
 	return &Request{Caller: caller, Workspace: ws, In: r.Body}, args, nil
 }

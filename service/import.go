@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -71,7 +71,7 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 
 // ownerOf gives everything to the caller. Root keeps the owners that an archive names, and all
 // users those of a directory.
-func ownerOf(c live.Caller, from string) *gitbridge.Owner {
+func ownerOf(c actors.Caller, from string) *gitbridge.Owner {
 	if from == FromGit || (from == FromTar || from == FromImage) && c.UID != 0 {
 		return &gitbridge.Owner{UID: c.UID, GID: c.GID}
 	}

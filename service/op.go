@@ -8,12 +8,12 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/actors"
 )
 
 // A Request is the caller, the workspace and the streams of one call.
 type Request struct {
-	Caller live.Caller
+	Caller actors.Caller
 	// Workspace is nil for main.
 	Workspace *snapshot.Workspace
 	// In is the stream that the operation reads.

@@ -95,7 +95,7 @@ func (a actor) rename(from, to string) {
 	a.t.Helper()
 	d1, n1 := a.at(from)
 	d2, n2 := a.at(to)
-	_, err := a.f.Rename(d1, n1, d2, n2, 0, live.Caller{})
+	_, err := a.f.Rename(d1, n1, d2, n2, 0, actors.Caller{})
 	a.must(err)
 }
 
@@ -204,7 +204,7 @@ func TestActorsOfRestores(t *testing.T) {
 	b.write("f", "2")
 	b.remove("d/x")
 	b.write("g", "1")
-	res, err := w.Restore(context.Background(), snapshot.RestoreOptions{Name: "v1", Caller: live.Caller{Actor: "r"}})
+	res, err := w.Restore(context.Background(), snapshot.RestoreOptions{Name: "v1", Caller: actors.Caller{Actor: "r"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,13 +237,13 @@ func TestActorsOfForks(t *testing.T) {
 	as(t, f, "b").remove("z")
 	as(t, w, "a").write("own", "1")
 	want(t, "the fork", whose(t, f), " [b c]: d=c d/x=c e=c e/x=c z=b\nin [b c]: f=b n=c\n")
-	res, err := w.Forks().Merge(context.Background(), snapshot.MergeOptions{Fork: "f", Caller: live.Caller{Actor: "m"}})
+	res, err := w.Forks().Merge(context.Background(), snapshot.MergeOptions{Fork: "f", Caller: actors.Caller{Actor: "m"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	expected := " [b c]: d=c d/x=c e=c e/x=c f=b n=c z=b\n" + res.Undo + " [a]: own=a\nv1 [a]: d=a d/x=a f=a z=a\n"
 	lasts(t, s, dir, expected)
-	last, err := w.Forks().End("f", live.Caller{})
+	last, err := w.Forks().End("f", actors.Caller{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestActorsHandedOn(t *testing.T) {
 		gone = append(gone, fmt.Sprintf("v%d", i))
 	}
 	for _, names := range [][]string{gone[3:4], gone[:3], gone[4:20], gone[20:30], gone[30:]} {
-		if _, err := w.Snapshots().DeleteAll(names, live.Caller{}); err != nil {
+		if _, err := w.Snapshots().DeleteAll(names, actors.Caller{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -281,13 +281,13 @@ func TestActorsHandedOn(t *testing.T) {
 		all += fmt.Sprintf(" f%02d=a/%d", i, i%3)
 	}
 	lasts(t, s, dir, " []:\nv39 [a/0 a/1 a/2]:"+all+"\n")
-	if _, err := w.Snapshots().DeleteAll([]string{"v39"}, live.Caller{}); err != nil {
+	if _, err := w.Snapshots().DeleteAll([]string{"v39"}, actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	lasts(t, s, dir, " [a/0 a/1 a/2]:"+all+"\n")
 	as(t, w, "b").write("f00", "2")
 	capture(t, w, "fresh") // not stored yet
-	if _, err := w.Snapshots().DeleteAll([]string{"fresh"}, live.Caller{}); err != nil {
+	if _, err := w.Snapshots().DeleteAll([]string{"fresh"}, actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	lasts(t, s, dir, " [a/0 a/1 a/2 b]:"+strings.Replace(all, "f00=a/0", "f00=a/0+b", 1)+"\n")

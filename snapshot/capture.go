@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -23,7 +24,7 @@ type CaptureOptions struct {
 	// IfChanged makes no snapshot when nothing differs from the newest one:
 	// that is returned, with ErrUnchanged.
 	IfChanged bool
-	Caller    live.Caller
+	Caller    actors.Caller
 	// Image was imported just before.
 	Image *Image
 }
@@ -197,7 +198,7 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 
 // DeleteAll removes snapshots, all of them or none, and returns their names. Others, and
 // forks made from them, stay as they are.
-func (ss Snapshots) DeleteAll(names []string, c live.Caller) ([]string, error) {
+func (ss Snapshots) DeleteAll(names []string, c actors.Caller) ([]string, error) {
 	s := ss.w.store
 	var gone []string
 	err := s.forest.Update(true, func(tx *live.Tx) error {
@@ -247,7 +248,7 @@ func (r *deleteRecord) apply(c *entries, tx *live.Tx) error {
 	return nil
 }
 
-func (ss Snapshots) Rename(a, b string, c live.Caller) error {
+func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 	if err := naming.Check(b); err != nil {
 		return err
 	}

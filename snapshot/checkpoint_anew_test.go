@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
 )
@@ -50,11 +51,11 @@ func TestCheckpointBeginsAnew(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.Checkpoint(context.Background()) }()
 	await.Blocked(t, 1, "(*Sealer).Wait")
-	if err := fork.Snapshots().Delete("v1", live.Caller{}); err != nil {
+	if err := fork.Snapshots().Delete("v1", actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	await.Blocked(t, 1, "(*Sealer).InTurn") // what the fork has now
-	if err := s.Main().Forks().Discard("f", live.Caller{}); err != nil {
+	if err := s.Main().Forks().Discard("f", actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := await.Receive(t, "the checkpoint", done); err != nil {

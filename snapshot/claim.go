@@ -3,6 +3,7 @@ package snapshot
 import (
 	"time"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -18,7 +19,7 @@ type ClaimOptions struct {
 	Label  string // the name of the fork
 	From   string // the snapshot that a fresh one starts from; the present state when empty
 	TTL    time.Duration
-	Caller live.Caller
+	Caller actors.Caller
 }
 
 // A Claimed fork, and how it was found or made.

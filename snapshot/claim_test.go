@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -86,7 +87,7 @@ func TestClaimTiers(t *testing.T) {
 	}
 	reopen()
 	claim(Resumed, "")
-	last, err := w.Forks().End("me", live.Caller{})
+	last, err := w.Forks().End("me", actors.Caller{})
 	if err != nil || last.Claim != "me" {
 		t.Fatal(last, err)
 	}
@@ -95,10 +96,10 @@ func TestClaimTiers(t *testing.T) {
 	if _, err := s.Forest().Lookup(f.Root(), "work"); err != nil {
 		t.Error("what was worked on is not there:", err)
 	}
-	if err := w.Forks().Discard("me", live.Caller{}); err != nil {
+	if err := w.Forks().Discard("me", actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Snapshots().Delete(last.Name, live.Caller{}); err != nil {
+	if err := w.Snapshots().Delete(last.Name, actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	before := len(w.List())
@@ -106,7 +107,7 @@ func TestClaimTiers(t *testing.T) {
 	if _, err := s.Forest().Lookup(f.Root(), "work"); err == nil {
 		t.Error("a fresh one has what another left")
 	}
-	if err := w.Forks().Discard("me", live.Caller{}); err != nil || len(w.List()) != before || len(w.Forks().List()) != 0 {
+	if err := w.Forks().Discard("me", actors.Caller{}); err != nil || len(w.List()) != before || len(w.Forks().List()) != 0 {
 		t.Error("a fork that is discarded leaves something", err)
 	}
 	if err := s.Close(); err != nil {
@@ -121,7 +122,7 @@ func TestForkTTL(t *testing.T) {
 	s := openAt(t, &now)
 	w := s.Main()
 	var said []string
-	s.OnEvent(func(e Event, _ live.Caller) { said = append(said, e.Action+" "+e.From+e.Detail) })
+	s.OnEvent(func(e Event, _ actors.Caller) { said = append(said, e.Action+" "+e.From+e.Detail) })
 	for _, label := range []string{"a", "b"} {
 		if _, err := w.Forks().Claim(ClaimOptions{Label: label, TTL: time.Hour}); err != nil {
 			t.Fatal(err)
@@ -172,11 +173,11 @@ func TestClaimNotPlanted(t *testing.T) {
 	}
 	id, _ := st.ID()
 	info.Name, info.Claim = "pulled", "victim"
-	if _, err := w.Remotes().Pulled(info, id, live.Caller{}); err != nil {
+	if _, err := w.Remotes().Pulled(info, id, actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	capture(t, w, CaptureOptions{Name: "labelled", Labels: planted})
-	if _, err := w.Forks().End("attacker", live.Caller{}); err != nil {
+	if _, err := w.Forks().End("attacker", actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if c, err := w.Forks().Claim(ClaimOptions{Label: "victim"}); err != nil || c.Tier != FreshlyMade {

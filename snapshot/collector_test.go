@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
 )
@@ -27,7 +28,7 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 	w := s.Main()
 	p := w.Policy()
 	p.IntervalSeconds = 1
-	if err := w.SetPolicy(p, live.Caller{}); err != nil {
+	if err := w.SetPolicy(p, actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 

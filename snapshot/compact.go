@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -12,10 +13,10 @@ import (
 )
 
 type CompactOptions struct {
-	Names   []string    `json:"names" jsonschema:"the snapshots, two or more"`
-	Name    string      `json:"name" jsonschema:"the name of the new snapshot"`
-	Message string      `json:"message,omitempty" jsonschema:"its message"`
-	Caller  live.Caller `json:"-"`
+	Names   []string      `json:"names" jsonschema:"the snapshots, two or more"`
+	Name    string        `json:"name" jsonschema:"the name of the new snapshot"`
+	Message string        `json:"message,omitempty" jsonschema:"its message"`
+	Caller  actors.Caller `json:"-"`
 }
 
 // Compacted is the new snapshot, and what became of the others.

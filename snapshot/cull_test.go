@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -45,7 +46,7 @@ func TestCullMany(t *testing.T) {
 	}
 	s.keep.Round()
 	policy := fmt.Sprintf(`{"keep":{"turn":{"last":%d}}}`, all-gone)
-	if _, err := w.PatchPolicy([]byte(policy), live.Caller{}); err != nil {
+	if _, err := w.PatchPolicy([]byte(policy), actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(365 * 24 * time.Hour)

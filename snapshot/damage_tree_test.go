@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -71,23 +72,23 @@ func TestDamagedTreeObjects(t *testing.T) {
 		{"unlink", func(f *live.Forest, _ *snapshot.Workspace) error { _, err := f.Unlink(full, "f3"); return err }},
 		{"unlink last", func(f *live.Forest, _ *snapshot.Workspace) error { _, err := f.Unlink(root, "last"); return err }},
 		{"rename away", func(f *live.Forest, _ *snapshot.Workspace) error {
-			_, err := f.Rename(full, "f3", root, "moved", 0, live.Caller{})
+			_, err := f.Rename(full, "f3", root, "moved", 0, actors.Caller{})
 			return err
 		}},
 		{"rename within", func(f *live.Forest, _ *snapshot.Workspace) error {
-			_, err := f.Rename(full, "f3", full, "f4", 0, live.Caller{})
+			_, err := f.Rename(full, "f3", full, "f4", 0, actors.Caller{})
 			return err
 		}},
 		{"rename onto", func(f *live.Forest, _ *snapshot.Workspace) error {
-			_, err := f.Rename(full, "f3", over, "f4", 0, live.Caller{})
+			_, err := f.Rename(full, "f3", over, "f4", 0, actors.Caller{})
 			return err
 		}},
 		{"exchange", func(f *live.Forest, _ *snapshot.Workspace) error {
-			_, err := f.Rename(full, "f3", over, "f4", unix.RENAME_EXCHANGE, live.Caller{})
+			_, err := f.Rename(full, "f3", over, "f4", unix.RENAME_EXCHANGE, actors.Caller{})
 			return err
 		}},
 		{"whiteout", func(f *live.Forest, _ *snapshot.Workspace) error {
-			_, err := f.Rename(full, "f3", over, "f4", unix.RENAME_WHITEOUT, live.Caller{})
+			_, err := f.Rename(full, "f3", over, "f4", unix.RENAME_WHITEOUT, actors.Caller{})
 			return err
 		}},
 		{"link", func(f *live.Forest, _ *snapshot.Workspace) error {
@@ -210,7 +211,7 @@ func TestNamesOfOneHash(t *testing.T) {
 	other := write(t, s, root, "other", "x")
 	for op, try := range map[string]func() error{
 		"link":   func() error { _, err := f.Link(other, root, names[199]); return err },
-		"rename": func() error { _, err := f.Rename(root, "other", root, names[199], 0, live.Caller{}); return err },
+		"rename": func() error { _, err := f.Rename(root, "other", root, names[199], 0, actors.Caller{}); return err },
 	} {
 		if err := try(); !errors.Is(err, live.ErrNoSpace) {
 			t.Errorf("%s: %v", op, err)

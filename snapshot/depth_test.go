@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -42,14 +43,14 @@ func TestDepth(t *testing.T) {
 	write(t, s, a[most-1], "file", "at the end")
 	b := mkdir(t, s, w.Root(), "b")
 	bs := chain(b, 10)
-	_, err = f.Rename(w.Root(), "b", a[most-11], "b", 0, live.Caller{})
+	_, err = f.Rename(w.Root(), "b", a[most-11], "b", 0, actors.Caller{})
 	tooDeep("a chain at the end of another", err)
-	_, err = f.Rename(w.Root(), "b", a[most-12], "d", unix.RENAME_EXCHANGE, live.Caller{})
+	_, err = f.Rename(w.Root(), "b", a[most-12], "d", unix.RENAME_EXCHANGE, actors.Caller{})
 	if err != nil {
 		t.Errorf("an exchange that fits: %v", err)
 	}
 	// b is at the end now, and what was there at the top.
-	_, err = f.Rename(w.Root(), "b", bs[0], "b", 0, live.Caller{})
+	_, err = f.Rename(w.Root(), "b", bs[0], "b", 0, actors.Caller{})
 	tooDeep("an exchanged chain", err)
 	if _, err := w.Capture(snapshot.CaptureOptions{Name: "deep"}); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
 )
@@ -116,7 +117,7 @@ func TestJournalOfAHeldState(t *testing.T) {
 		t.Fatal(err)
 	}
 	release := s.Hold(st)
-	if err := w.Snapshots().Delete("v", live.Caller{}); err != nil {
+	if err := w.Snapshots().Delete("v", actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Unlink(w.Root(), "file"); err != nil {

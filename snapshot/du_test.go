@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
@@ -128,7 +128,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	}
 	remove := func(names ...string) {
 		for _, name := range names {
-			if err := w.Snapshots().Delete(name, live.Caller{}); err != nil {
+			if err := w.Snapshots().Delete(name, actors.Caller{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -146,7 +146,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	remove("s5", "s6", "s7", "s8", "s9")
 	close("five snapshots", several.Together, gc())
 	told := used().Forks[0].Bytes
-	if err := w.Forks().Discard("idea", live.Caller{}); err != nil {
+	if err := w.Forks().Discard("idea", actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	close("a fork", told, gc())

@@ -22,9 +22,9 @@ type editRecord struct {
 	Post  storedSnapshot `json:"post,omitzero"`
 	after *afterEdit
 
-	Steps []live.Span `json:"steps,omitempty"` // where they are in the journal
-	Now   int64       `json:"now,omitempty"`   // the time of the steps
-	Depth int         `json:"depth,omitempty"` // of the workspace from then on
+	Steps []graft.Span `json:"steps,omitempty"` // where they are in the journal
+	Now   int64        `json:"now,omitempty"`   // the time of the steps
+	Depth int          `json:"depth,omitempty"` // of the workspace from then on
 
 	State   string `json:"state,omitempty"` // the id of the workspace's state from then on
 	NextIno uint64 `json:"next_ino,omitempty"`
@@ -99,7 +99,7 @@ func (c change) make(ctx context.Context) (out outcome, err error) {
 
 // report passes on to the kernel and the log what a change did: the capture before it, and each
 // path that it changed.
-func (o *outcome) report(w *Workspace, from string, c live.Caller) {
+func (o *outcome) report(w *Workspace, from string, c actors.Caller) {
 	w.store.tell(o.inv)
 	if o.Undo == "" {
 		return

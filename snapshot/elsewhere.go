@@ -71,7 +71,7 @@ type pullRecord struct {
 // Pulled makes a snapshot of which all objects are in the store, on disk, or
 // elsewhere one of the workspace. The caller that put them holds Importing until it
 // returns.
-func (rs Remotes) Pulled(i Info, id cas.Hash, c live.Caller) (Info, error) {
+func (rs Remotes) Pulled(i Info, id cas.Hash, c actors.Caller) (Info, error) {
 	s := rs.w.store
 	st, highest, err := s.objects.Pushed(s.src, id)
 	if err != nil {
@@ -158,7 +158,7 @@ type Pushing struct {
 }
 
 // Pushed notes that a snapshot was sent to a remote.
-func (rs Remotes) Pushed(name, remote string, c live.Caller) {
+func (rs Remotes) Pushed(name, remote string, c actors.Caller) {
 	rs.w.store.event(Event{Workspace: rs.w.rec.View, Action: "pushed", From: name, Detail: remote}, c)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -292,12 +293,12 @@ func TestPulledStays(t *testing.T) {
 	if err := s.CAS().Commit(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, live.Caller{UID: 7})
+	got, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{UID: 7})
 	done()
 	if err != nil || got.ID != info.ID || got.Kind != snapshot.KindPull || got.UID != 7 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if _, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, live.Caller{}); !errors.Is(err, errs.Exist) {
+	if _, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{}); !errors.Is(err, errs.Exist) {
 		t.Errorf("pulled twice under one name: %v", err)
 	}
 	p.away = true
@@ -358,7 +359,7 @@ func diverged(t *testing.T, seed uint64) {
 			}
 			info := p.push(t, x.s.Main(), name)
 			other := stores[1-i].s
-			if _, err := other.Main().Remotes().Pulled(info, startOf(t, info).ID, live.Caller{}); err != nil {
+			if _, err := other.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{}); err != nil {
 				t.Fatal(err)
 			}
 			if stateDump(t, other.Main(), name) != stateDump(t, x.s.Main(), name) {
@@ -411,7 +412,7 @@ func cross(t *testing.T, s *snapshot.Store, name string) {
 	if got, want := names(presentDump(t, w)), names(presentDump(t, f)); got != want {
 		t.Fatalf("promoted %s:\n%s\nnot\n%s", name, got, want)
 	}
-	if _, err := w.Forks().End("of-"+name, live.Caller{}); err != nil {
+	if _, err := w.Forks().End("of-"+name, actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if res.Undo != "" {

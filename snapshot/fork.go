@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -33,7 +34,7 @@ type ForkOptions struct {
 	// TTL is how long it lives; then it ends as Forks.End ends it. 0: until it is
 	// ended.
 	TTL    time.Duration
-	Caller live.Caller
+	Caller actors.Caller
 
 	claim string // see Claim
 }
@@ -194,7 +195,7 @@ func (fs Forks) named(name string) (*Workspace, error) {
 	return f, nil
 }
 
-func (fs Forks) Rename(a, b string, c live.Caller) error {
+func (fs Forks) Rename(a, b string, c actors.Caller) error {
 	if err := naming.Check(b); err != nil {
 		return err
 	}

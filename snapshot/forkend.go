@@ -14,7 +14,7 @@ import (
 
 // End removes a fork. Its last state becomes a snapshot of this
 // workspace, whose Info is returned.
-func (fs Forks) End(name string, c live.Caller) (Info, error) {
+func (fs Forks) End(name string, c actors.Caller) (Info, error) {
 	return fs.end(name, c, func(f *Workspace) error {
 		if len(f.forks) > 0 {
 			return errs.New(errs.Busy, "busy: fork %q has forks of its own; delete those first", name)
@@ -25,7 +25,7 @@ func (fs Forks) End(name string, c live.Caller) (Info, error) {
 
 // Discard removes a fork, with the forks in it, and keeps nothing of them. So a process that
 // has the fork cannot keep it: what may end is up to the policy of this workspace alone.
-func (fs Forks) Discard(name string, c live.Caller) error {
+func (fs Forks) Discard(name string, c actors.Caller) error {
 	_, err := fs.end(name, c, func(f *Workspace) (err error) {
 		f.family(func(in *Workspace) {
 			if err == nil {
@@ -33,7 +33,7 @@ func (fs Forks) Discard(name string, c live.Caller) error {
 			}
 		})
 		return err
-	}, func(_ *live.Tx, f *Workspace, _ live.Caller, r *endForkRecord) error {
+	}, func(_ *live.Tx, f *Workspace, _ actors.Caller, r *endForkRecord) error {
 		f.family(func(in *Workspace) {
 			if in != f {
 				r.Inside = append(r.Inside, in.rec.View)
@@ -67,7 +67,7 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 			}
 			return nil
 		}
-		if _, err := fs.end(name, live.Caller{}, still, fs.lastStates); err != nil {
+		if _, err := fs.end(name, actors.Caller{}, still, fs.lastStates); err != nil {
 			return next, fmt.Errorf("deleting the expired fork %s: %w", name, err)
 		}
 	}
@@ -75,8 +75,8 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 }
 
 // end ends a fork if may does not refuse it. keep fills in what is left of it.
-func (fs Forks) end(name string, c live.Caller, may func(f *Workspace) error,
-	keep func(*live.Tx, *Workspace, live.Caller, *endForkRecord) error,
+func (fs Forks) end(name string, c actors.Caller, may func(f *Workspace) error,
+	keep func(*live.Tx, *Workspace, actors.Caller, *endForkRecord) error,
 ) (Info, error) {
 	s := fs.w.store
 	var r endForkRecord
@@ -111,7 +111,7 @@ func (fs Forks) end(name string, c live.Caller, may func(f *Workspace) error,
 
 // lastStates keeps the last state of a fork, and what it was before it was emptied,
 // as `rm -rf` does. No limit keeps a fork from ending. The lock is held.
-func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkRecord) error {
+func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c actors.Caller, r *endForkRecord) error {
 	st := f.present(tx)
 	left := func(name, message string, files, bytes int64) (*storedSnapshot, error) {
 		sn, err := fs.w.Snapshots().describe(tx, CaptureOptions{Name: fs.freeName(name), Kind: KindFork, Message: message, Caller: c})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
 )
@@ -21,14 +22,14 @@ import (
 func TestForkLimits(t *testing.T) {
 	s := open(t, t.TempDir())
 	w := s.Main()
-	if _, err := w.PatchPolicy([]byte(`{"forks":{"snapshots":3,"text_bytes":100}}`), live.Caller{}); err != nil {
+	if _, err := w.PatchPolicy([]byte(`{"forks":{"snapshots":3,"text_bytes":100}}`), actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.PatchPolicy([]byte(`{"forks":{"snapshots":1000,"text_bytes":100000}}`), live.Caller{}); err != nil {
+	if _, err := f.PatchPolicy([]byte(`{"forks":{"snapshots":1000,"text_bytes":100000}}`), actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	capture := func(w *snapshot.Workspace, name, message string) error {
@@ -46,7 +47,7 @@ func TestForkLimits(t *testing.T) {
 	if err := capture(f, "s3", ""); !errors.Is(err, errs.Quota) {
 		t.Errorf("a snapshot beyond the limit: %v", err)
 	}
-	if err := f.Snapshots().Delete("s0", live.Caller{}); err != nil {
+	if err := f.Snapshots().Delete("s0", actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := capture(f, "s4", strings.Repeat("x", 40)); !errors.Is(err, errs.Quota) {
@@ -103,7 +104,7 @@ func TestUnsharedLimit(t *testing.T) {
 	must(write(w, "before", 3<<20))
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
 	must(err)
-	_, err = w.PatchPolicy([]byte(`{"forks":{"unshared_bytes":1000000}}`), live.Caller{})
+	_, err = w.PatchPolicy([]byte(`{"forks":{"unshared_bytes":1000000}}`), actors.Caller{})
 	must(err)
 	must(write(w, "main", 3<<20))
 	for range 5 {
@@ -124,7 +125,7 @@ func TestUnsharedLimit(t *testing.T) {
 	g, err := f.Forks().New(snapshot.ForkOptions{Name: "g"})
 	must(err)
 	refused("a fork in it", write(g, "c", 400_000))
-	must(f.Snapshots().Delete("v", live.Caller{}))
+	must(f.Snapshots().Delete("v", actors.Caller{}))
 	soon("there is room again", func() error { return write(g, "c", 400_000) })
 	refused("the fork in it has that", write(f, "d", 400_000))
 	if used, limit := f.Usage(); limit != 1_000_000 || used < 800_000 || used > limit {
@@ -165,7 +166,7 @@ func TestUnsharedRewritten(t *testing.T) {
 	if _, err := w.Snapshots().WaitSealed(t.Context(), "v"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.PatchPolicy([]byte(`{"forks":{"unshared_bytes":100000000}}`), live.Caller{}); err != nil {
+	if _, err := w.PatchPolicy([]byte(`{"forks":{"unshared_bytes":100000000}}`), actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	used := func(f *snapshot.Workspace) int64 {
@@ -288,15 +289,15 @@ func TestForksInAForkDoNotKeepIt(t *testing.T) {
 		if _, err := f.Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.PatchPolicy([]byte(`{"delete":"nobody","protect":true}`), live.Caller{Direct: true}); err != nil {
+		if _, err := f.PatchPolicy([]byte(`{"delete":"nobody","protect":true}`), actors.Caller{Direct: true}); err != nil {
 			t.Fatal(err)
 		}
 		at = f
 	}
-	if _, err := w.Forks().End("f", live.Caller{}); !errors.Is(err, errs.Busy) {
+	if _, err := w.Forks().End("f", actors.Caller{}); !errors.Is(err, errs.Busy) {
 		t.Errorf("a fork that has forks ends, and the last states of these are lost: %v", err)
 	}
-	if err := w.Forks().Discard("f", live.Caller{}); err != nil {
+	if err := w.Forks().Discard("f", actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	again := afterKill(t, s, dir)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -21,7 +22,7 @@ import (
 type GraftOptions struct {
 	Tree   *tree.State // sealed; its root directory is merged into Path
 	Path   string      // a directory relative to the root, which must exist; "" is the root
-	Caller live.Caller
+	Caller actors.Caller
 	// Image, if set, is what a snapshot of the state after says that it came of.
 	Image *Image
 	// Top gives the attributes of the tree's root directory to Path.
@@ -104,7 +105,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 }
 
 // imported writes to the log what came with a graft.
-func (s *core) imported(w *Workspace, over *graft.Overlay, c live.Caller) {
+func (s *core) imported(w *Workspace, over *graft.Overlay, c actors.Caller) {
 	err := over.Walk(context.Background(), s.src, func(step *graft.Step) error {
 		p := graft.PathChangeOf(*step)
 		s.event(Event{Workspace: w.rec.View, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: step.Size}, c)
@@ -128,7 +129,7 @@ func (s *Store) Abandon() { s.gc.Removed() }
 
 // Begin makes a sealed tree the workspace's state and its base, and forgets what was
 // before: for a store that is filled when it is made.
-func (w *Workspace) Begin(st *tree.State, c live.Caller) error {
+func (w *Workspace) Begin(st *tree.State, c actors.Caller) error {
 	id, _ := st.ID()
 	r := beginRecord{State: id.String()}
 	s := w.store

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"encoding/json"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -10,7 +11,7 @@ import (
 )
 
 // SetPolicy replaces the policy.
-func (w *Workspace) SetPolicy(p policy.Policy, c live.Caller) error {
+func (w *Workspace) SetPolicy(p policy.Policy, c actors.Caller) error {
 	b, err := json.Marshal(p)
 	if err == nil {
 		_, err = w.PatchPolicy(b, c)
@@ -19,7 +20,7 @@ func (w *Workspace) SetPolicy(p policy.Policy, c live.Caller) error {
 }
 
 // Delete removes a snapshot.
-func (ss Snapshots) Delete(name string, c live.Caller) error {
+func (ss Snapshots) Delete(name string, c actors.Caller) error {
 	_, err := ss.DeleteAll([]string{name}, c)
 	return err
 }

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"sync/atomic"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -10,7 +11,7 @@ import (
 // hooks are called when something happens, without a lock held.
 type hooks struct {
 	invalidate atomic.Pointer[func(live.Invalidation)]
-	event      atomic.Pointer[func(Event, live.Caller)]
+	event      atomic.Pointer[func(Event, actors.Caller)]
 }
 
 type Event = events.Event
@@ -21,7 +22,7 @@ func (s *Store) OnInvalidate(fn func(live.Invalidation)) { s.hooks.invalidate.St
 // OnEvent sets what is called with each event of a workspace as a whole, and with each path
 // that a restore, a merge or an import changed, without a lock held. Beside events.Actions
 // there is the action "ended", of a workspace that no longer exists.
-func (s *Store) OnEvent(fn func(Event, live.Caller)) { s.hooks.event.Store(&fn) }
+func (s *Store) OnEvent(fn func(Event, actors.Caller)) { s.hooks.event.Store(&fn) }
 
 func (s *core) tell(inv live.Invalidation) {
 	if fn := s.hooks.invalidate.Load(); fn != nil && !inv.Empty() {
@@ -29,7 +30,7 @@ func (s *core) tell(inv live.Invalidation) {
 	}
 }
 
-func (s *core) event(e Event, c live.Caller) {
+func (s *core) event(e Event, c actors.Caller) {
 	if fn := s.hooks.event.Load(); fn != nil {
 		e.UID, e.PID, e.Command, e.Actor = c.UID, c.PID, c.Command, c.Actor
 		(*fn)(e, c)

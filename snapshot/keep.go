@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
@@ -21,7 +22,7 @@ func (c *entries) toKeep() iter.Seq[policy.Workspace] {
 		all = slices.Collect(maps.Values(c.workspaces))
 	})
 	for _, e := range captured {
-		c.event(e, live.Caller{})
+		c.event(e, actors.Caller{})
 	}
 	return func(yield func(policy.Workspace) bool) {
 		for _, w := range all {
@@ -70,7 +71,7 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 		return err
 	}
 	for _, name := range names {
-		s.event(Event{Workspace: w.rec.View, Action: "expired", From: name}, live.Caller{})
+		s.event(Event{Workspace: w.rec.View, Action: "expired", From: name}, actors.Caller{})
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -40,7 +41,7 @@ func TestAYearOfSnapshots(t *testing.T) {
 	now := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := openAt(t, &now)
 	w := s.Main()
-	if _, err := w.PatchPolicy([]byte(`{"keep":{"auto":{"last":3,"hourly":6,"daily":7,"weekly":4,"monthly":12}}}`), live.Caller{}); err != nil {
+	if _, err := w.PatchPolicy([]byte(`{"keep":{"auto":{"last":3,"hourly":6,"daily":7,"weekly":4,"monthly":12}}}`), actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	capture(t, w, CaptureOptions{Name: "mine"})
@@ -100,16 +101,16 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 		}
 	}
 	capture(t, w, CaptureOptions{Name: "expires", Expires: ptr(now.Add(time.Hour))})
-	if _, err := w.Forks().End("early", live.Caller{}); err != nil {
+	if _, err := w.Forks().End("early", actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	s.keep.Round()
 	now = now.Add(40 * 24 * time.Hour)
-	if _, err := w.Forks().End("late", live.Caller{}); err != nil {
+	if _, err := w.Forks().End("late", actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	var gone []string
-	s.OnEvent(func(e Event, _ live.Caller) {
+	s.OnEvent(func(e Event, _ actors.Caller) {
 		if e.Action == "expired" {
 			gone = append(gone, e.From)
 		}
@@ -132,11 +133,11 @@ func ptr[T any](v T) *T { return &v }
 func TestRefusedPatchChangesNothing(t *testing.T) {
 	now := time.Now()
 	w := openAt(t, &now).Main()
-	if _, err := w.PatchPolicy([]byte(`{"protect":true}`), live.Caller{Direct: true}); err != nil {
+	if _, err := w.PatchPolicy([]byte(`{"protect":true}`), actors.Caller{Direct: true}); err != nil {
 		t.Fatal(err)
 	}
 	before := w.Policy()
-	if _, err := w.PatchPolicy([]byte(`{"protect":false,"delete":"me"}`), live.Caller{Direct: true}); err == nil {
+	if _, err := w.PatchPolicy([]byte(`{"protect":false,"delete":"me"}`), actors.Caller{Direct: true}); err == nil {
 		t.Error("it is taken")
 	}
 	if !reflect.DeepEqual(w.Policy(), before) || !before.Protect {
@@ -232,7 +233,7 @@ func TestKeepSleeps(t *testing.T) {
 	}
 	policy := func(p string) {
 		t.Helper()
-		if _, err := w.PatchPolicy([]byte(p), live.Caller{}); err != nil {
+		if _, err := w.PatchPolicy([]byte(p), actors.Caller{}); err != nil {
 			t.Fatal(err)
 		}
 	}

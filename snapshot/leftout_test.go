@@ -13,6 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -162,7 +163,7 @@ func TestCheckpointLeavesOut(t *testing.T) {
 	if !r.OK() {
 		t.Errorf("%+v", r)
 	}
-	must(t, f.Snapshots().Delete("v", live.Caller{}))
+	must(t, f.Snapshots().Delete("v", actors.Caller{}))
 	must(t, s.Close())
 	s = openQuiet(t, s.Dir(), p, nil)
 	whole("at the end", s)

@@ -29,7 +29,7 @@ type MergeOptions struct {
 	Keep     []naming.BytePath            `json:"keep,omitempty" jsonschema:"paths that the workspace keeps as they are, with all below them"`
 	DryRun   bool                         `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 	Merge    threeway.Merger              `json:"-"` // merges files that changed on both sides; nil for none
-	Caller   live.Caller                  `json:"-"`
+	Caller   actors.Caller                `json:"-"`
 	List     *budget.Charge               `json:"-"` // see RestoreOptions
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/tests/await"
 )
@@ -31,7 +31,7 @@ func churn(t *testing.T, s *snapshot.Store) {
 	if err := s.Checkpoint(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Main().Snapshots().Delete("churned", live.Caller{}); err != nil {
+	if err := s.Main().Snapshots().Delete("churned", actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.GC(ctx, nil); err != nil {

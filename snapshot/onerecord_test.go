@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -43,7 +44,7 @@ func TestHeadRenamedWithinACheckpoint(t *testing.T) {
 	capture(t, w, CaptureOptions{Name: "old"})
 	c, err := s.ckpt.beginCheckpoint()
 	mustBe(t, err)
-	mustBe(t, w.Snapshots().Rename("old", "new", live.Caller{}))
+	mustBe(t, w.Snapshots().Rename("old", "new", actors.Caller{}))
 	mustBe(t, s.ckpt.commit(context.Background(), c))
 	mustBe(t, s.ckpt.finish(c))
 	if head := killed(t, s).Main().rec.Head; head != "new" {

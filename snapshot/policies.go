@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
@@ -12,7 +13,7 @@ func (w *Workspace) Policy() (p policy.Policy) {
 }
 
 // PatchPolicy changes the policy by a JSON merge patch, and returns what it is then.
-func (w *Workspace) PatchPolicy(patch []byte, c live.Caller) (p policy.Policy, err error) {
+func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy, err error) {
 	s := w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		if err := w.alive(); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -26,7 +27,7 @@ func TestRecordsOfTheCatalogueAreBounded(t *testing.T) {
 		for i := range paths {
 			paths[i] = fmt.Sprintf("%q", fmt.Sprintf("<%03x", i%4096))
 		}
-		_, err := w.PatchPolicy([]byte(`{"restore_keeps":[`+strings.Join(paths, ",")+`]}`), live.Caller{})
+		_, err := w.PatchPolicy([]byte(`{"restore_keeps":[`+strings.Join(paths, ",")+`]}`), actors.Caller{})
 		return err
 	}
 	if err := patch(policy.MaxBytes / 12); !errors.Is(err, errs.TooBig) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -64,7 +65,7 @@ func TestHeldTree(t *testing.T) {
 	}
 	for _, sn := range w.List() {
 		if sn.Name != "empty" {
-			if err := w.Snapshots().Delete(sn.Name, live.Caller{}); err != nil {
+			if err := w.Snapshots().Delete(sn.Name, actors.Caller{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -197,7 +198,7 @@ func (x *walker) step(w *snapshot.Workspace) error {
 	k := r.IntN(20)
 	switch {
 	case k < 3:
-		_, err := f.Create(dir, name, live.Create{Mode: unix.S_IFDIR | 0o755, Caller: live.Caller{UID: uint32(r.IntN(3))}})
+		_, err := f.Create(dir, name, live.Create{Mode: unix.S_IFDIR | 0o755, Caller: actors.Caller{UID: uint32(r.IntN(3))}})
 		return err
 	case k < 6:
 		a, err := f.Create(dir, name, live.Create{Mode: unix.S_IFREG | 0o644})
@@ -239,7 +240,7 @@ func (x *walker) step(w *snapshot.Workspace) error {
 		return err
 	case k < 18:
 		flags := []uint32{0, 0, 0, unix.RENAME_EXCHANGE, unix.RENAME_WHITEOUT}[r.IntN(5)]
-		_, err := f.Rename(parent, old, dir, name, flags, live.Caller{})
+		_, err := f.Rename(parent, old, dir, name, flags, actors.Caller{})
 		return err
 	case k == 18:
 		return f.SetXattr(id, "user.x", []byte(fmt.Sprint(x.n)), 0, false)
@@ -272,7 +273,7 @@ func (x *walker) history() error {
 		if err != nil {
 			return err
 		}
-		if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name, Caller: live.Caller{Actor: "r"}}); err != nil {
+		if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name, Caller: actors.Caller{Actor: "r"}}); err != nil {
 			return err
 		}
 		now, err := w.State()
@@ -289,15 +290,15 @@ func (x *walker) history() error {
 		_, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name, Paths: []naming.BytePath{naming.BytePath(p)}})
 		return err
 	case k == 8:
-		return w.Snapshots().Delete(name, live.Caller{})
+		return w.Snapshots().Delete(name, actors.Caller{})
 	case k == 9 && len(ws) < 4:
 		_, err := w.Forks().New(snapshot.ForkOptions{Snapshot: name, Name: fmt.Sprintf("f%d", x.n)})
 		return err
 	case k == 10 && w.IsFork():
-		_, err := w.Parent().Forks().End(w.Name(), live.Caller{})
+		_, err := w.Parent().Forks().End(w.Name(), actors.Caller{})
 		return err
 	case k == 11 && w.IsFork():
-		_, err := w.Parent().Forks().Merge(ctx, snapshot.MergeOptions{Fork: w.Name(), Theirs: r.IntN(2) == 1, Caller: live.Caller{Actor: "m"}})
+		_, err := w.Parent().Forks().Merge(ctx, snapshot.MergeOptions{Fork: w.Name(), Theirs: r.IntN(2) == 1, Caller: actors.Caller{Actor: "m"}})
 		return err
 	case k == 12:
 		return x.s.Checkpoint(ctx)
@@ -337,7 +338,7 @@ func keepAll(t *testing.T, s *snapshot.Store) {
 	t.Helper()
 	p := policy.Default()
 	p.Keep, p.IntervalSeconds, p.Forks.UnsharedBytes = policy.Keep{}, 0, 1<<40
-	if err := s.Main().SetPolicy(p, live.Caller{}); err != nil {
+	if err := s.Main().SetPolicy(p, actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 }

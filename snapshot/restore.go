@@ -7,6 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -22,7 +23,7 @@ type RestoreOptions struct {
 	// Edit, if set, returns the bytes that the one file of Paths gets, in place of those in
 	// the snapshot. now is the present state.
 	Edit   func(now *tree.State) ([]byte, error) `json:"-"`
-	Caller live.Caller                           `json:"-"`
+	Caller actors.Caller                         `json:"-"`
 	// List is charged with what the list of changes takes. If others leave too little,
 	// everything begins again when all of it is free.
 	List *budget.Charge `json:"-"`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -87,7 +88,7 @@ func TestRestoreKeeps(t *testing.T) {
 
 	// The policy keeps for every restore, and a restore of paths keeps nothing.
 	w = s.Main()
-	if _, err := w.PatchPolicy([]byte(`{"restore_keeps":[".git"]}`), live.Caller{Direct: true}); err != nil {
+	if _, err := w.PatchPolicy([]byte(`{"restore_keeps":[".git"]}`), actors.Caller{Direct: true}); err != nil {
 		t.Fatal(err)
 	}
 	if done, err = w.Restore(t.Context(), snapshot.RestoreOptions{Name: "v1"}); err != nil || !slices.Equal(done.Kept, []string{".git"}) {

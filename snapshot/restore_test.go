@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -34,7 +35,7 @@ func TestRecoveryWithoutTheRemote(t *testing.T) {
 	p.fresh = true
 	s := openWith(t, dir, p, nil)
 	write(t, s, s.Main().Root(), "mine", "mine")
-	if _, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, live.Caller{}); err != nil {
+	if _, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if res, err := s.Main().Restore(ctx, snapshot.RestoreOptions{Name: "v1"}); err != nil || res.Changed != 302 {
@@ -96,7 +97,7 @@ func TestRestoreBelowASymlink(t *testing.T) {
 		"a symlink": func() error { _, err := f.Create(w.Root(), "d", link); return err },
 		"a file":    func() error { _, err := f.Create(w.Root(), "d", live.Create{Mode: unix.S_IFREG | 0o644}); return err },
 	} {
-		if _, err := f.Rename(w.Root(), "d", w.Root(), "moved"+what, 0, live.Caller{}); err != nil {
+		if _, err := f.Rename(w.Root(), "d", w.Root(), "moved"+what, 0, actors.Caller{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := spoil(); err != nil {

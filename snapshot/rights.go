@@ -6,11 +6,12 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 // mayDelete refuses what the policy protects. The lock is held.
-func (ss Snapshots) mayDelete(sn *snap, c live.Caller) error {
+func (ss Snapshots) mayDelete(sn *snap, c actors.Caller) error {
 	if sn.View == ss.w.rec.Base {
 		return errs.New(errs.Protected, "protected: base cannot be deleted")
 	}
@@ -30,14 +31,14 @@ func (ss Snapshots) minAge() time.Duration {
 	return time.Duration(ss.w.rec.Policy.MinAgeSeconds) * time.Second
 }
 
-func (ss Snapshots) oldEnough(sn *snap, c live.Caller) bool {
+func (ss Snapshots) oldEnough(sn *snap, c actors.Caller) bool {
 	return c.UID == 0 || ss.w.store.opt.Now().Sub(sn.Created) >= ss.minAge()
 }
 
 // mayEnd refuses the end of a fork with snapshots while the policy of this workspace,
 // the parent, protects them. Pins in the fork, the fork's policy and new snapshots do
 // not count: otherwise a process in the fork could keep it forever. The lock is held.
-func (fs Forks) mayEnd(f *Workspace, c live.Caller) error {
+func (fs Forks) mayEnd(f *Workspace, c actors.Caller) error {
 	if f.snaps.Len() == 0 {
 		return nil
 	}
@@ -50,7 +51,7 @@ func (fs Forks) mayEnd(f *Workspace, c live.Caller) error {
 	return nil
 }
 
-func (ss Snapshots) mayRename(c live.Caller) error {
+func (ss Snapshots) mayRename(c actors.Caller) error {
 	if ss.w.rec.Policy.Protect && !c.Direct {
 		return errs.New(errs.Protected, "protected: the policy forbids deleting and renaming snapshots through the mount; use the command line")
 	}

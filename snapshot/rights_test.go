@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/actors"
 )
 
 // TestEndOfFork: what is in a fork does not keep the fork from ending; the policy of the
@@ -14,7 +14,7 @@ import (
 func TestEndOfFork(t *testing.T) {
 	now := time.Now()
 	w := openAt(t, &now).Main()
-	user := live.Caller{UID: 1000, Direct: true}
+	user := actors.Caller{UID: 1000, Direct: true}
 	begin := func(name string) {
 		t.Helper()
 		f, err := w.Forks().New(ForkOptions{Name: name})
@@ -23,13 +23,13 @@ func TestEndOfFork(t *testing.T) {
 		}
 		p := f.Policy()
 		p.Delete, p.MinAgeSeconds = "nobody", 3600
-		if err := f.SetPolicy(p, live.Caller{}); err != nil {
+		if err := f.SetPolicy(p, actors.Caller{}); err != nil {
 			t.Fatal(err)
 		}
 		capture(t, f, CaptureOptions{Name: "v1", Pinned: true})
 	}
-	end := map[string]func(string, live.Caller) error{
-		"end":     func(name string, c live.Caller) error { _, err := w.Forks().End(name, c); return err },
+	end := map[string]func(string, actors.Caller) error{
+		"end":     func(name string, c actors.Caller) error { _, err := w.Forks().End(name, c); return err },
 		"discard": w.Forks().Discard,
 	}
 	for how, end := range end {
@@ -40,7 +40,7 @@ func TestEndOfFork(t *testing.T) {
 	}
 	p := w.Policy()
 	p.MinAgeSeconds = 60
-	if err := w.SetPolicy(p, live.Caller{}); err != nil {
+	if err := w.SetPolicy(p, actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	for how, end := range end {
@@ -56,7 +56,7 @@ func TestEndOfFork(t *testing.T) {
 		}
 	}
 	p.Delete = "nobody"
-	if err := w.SetPolicy(p, live.Caller{}); err != nil {
+	if err := w.SetPolicy(p, actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	begin("kept")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -245,7 +246,7 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	}
 	want(t, "decided for ours", read(t, s, w.Root(), "both"), "main again")
 	want(t, "decided for theirs", read(t, s, w.Root(), "theirs2"), "fork again")
-	if _, err := w.Forks().End("f1", live.Caller{}); err != nil {
+	if _, err := w.Forks().End("f1", actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Find("f1"); err != nil {
@@ -268,7 +269,7 @@ func TestGCKeepsWhatIsNeeded(t *testing.T) {
 	}
 	for i := range 40 {
 		if i%2 == 0 {
-			if err := w.Snapshots().Delete(fmt.Sprintf("s%d", i), live.Caller{}); err != nil {
+			if err := w.Snapshots().Delete(fmt.Sprintf("s%d", i), actors.Caller{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -395,7 +396,7 @@ func TestInfoIsKept(t *testing.T) {
 	expires := time.Date(2300, 1, 2, 3, 4, 5, 6, time.UTC)
 	made, err := s.Main().Capture(snapshot.CaptureOptions{
 		Name: "v1", Message: "a message", Labels: map[string]string{"k": "v"}, Expires: &expires, Pinned: true,
-		Caller: live.Caller{UID: 7, PID: 8, Command: "make all"},
+		Caller: actors.Caller{UID: 7, PID: 8, Command: "make all"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ type UndoByOptions struct {
 	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single paths, by path"`
 	After    time.Time                    `json:"-"` // only changes in intervals that ended later
 	Merge    threeway.Merger              `json:"-"`
-	Caller   live.Caller                  `json:"-"`
+	Caller   actors.Caller                `json:"-"`
 	List     *budget.Charge               `json:"-"`
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -20,7 +21,7 @@ func TestNumbersOfViewsAreGivenBack(t *testing.T) {
 	gone := capture(t, w, CaptureOptions{Name: "gone"})
 	held := capture(t, w, CaptureOptions{Name: "held"})
 	for _, name := range []string{"gone", "held"} {
-		if err := w.Snapshots().Delete(name, live.Caller{}); err != nil {
+		if err := w.Snapshots().Delete(name, actors.Caller{}); err != nil {
 			t.Fatal(err)
 		}
 	}

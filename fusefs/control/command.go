@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -143,7 +144,7 @@ func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, 
 }
 
 // answer keeps what write writes as the answer that a file shows.
-func (t *Tree) answer(ws *snapshot.Workspace, name string, n *node, who live.Caller, write func(io.Writer) error) error {
+func (t *Tree) answer(ws *snapshot.Workspace, name string, n *node, who actors.Caller, write func(io.Writer) error) error {
 	w := t.newContent(ws)
 	if err := write(w); err != nil {
 		w.discard()
@@ -173,7 +174,7 @@ func writeAnswer(w io.Writer, result any, err error, took time.Duration) error {
 // keepAnswer makes what was written the answer that a file shows. The node that the
 // command was written to shows it as well, for a program that reads from the same
 // descriptor; the name gets a new node.
-func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who live.Caller, w *contentWriter) {
+func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who actors.Caller, w *contentWriter) {
 	own := t.slotOf(ws, name, who)
 	t.mu.Lock()
 	defer t.mu.Unlock()

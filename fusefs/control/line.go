@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/process"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -74,7 +75,7 @@ const partialCost = 256
 
 // assemble returns the command that ends with data; nil if it does not end yet. What
 // one process wrote never becomes a part of what another one does.
-func (t *Tree) assemble(n *node, data []byte, who live.Caller) []byte {
+func (t *Tree) assemble(n *node, data []byte, who actors.Caller) []byte {
 	if !t.anyPartial(n) && !unfinished(data, len(data)) {
 		return data
 	}
@@ -96,7 +97,7 @@ func (t *Tree) assemble(n *node, data []byte, who live.Caller) []byte {
 }
 
 // dropPartial forgets what a process has begun to write to a file that it truncates.
-func (t *Tree) dropPartial(n *node, who live.Caller) {
+func (t *Tree) dropPartial(n *node, who actors.Caller) {
 	if !t.anyPartial(n) {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -27,7 +28,7 @@ type node struct {
 	dir  *directory
 	slot slot
 	// owner, if set, owns the file; others belong to the workspace's owner.
-	owner *live.Caller
+	owner *actors.Caller
 	kind  nodeKind
 	log   *events.Reader // of the event log, whose node stays while it grows
 
@@ -123,7 +124,7 @@ func (t *Tree) rootAttr(ws *snapshot.Workspace) live.Attr {
 }
 
 // slotOf is the slot in which a caller sees the answers of a file.
-func (t *Tree) slotOf(ws *snapshot.Workspace, name string, who live.Caller) slot {
+func (t *Tree) slotOf(ws *snapshot.Workspace, name string, who actors.Caller) slot {
 	if who.OwnsStore() || t.rootAttr(ws).UID == who.UID {
 		return slot{name, anybody}
 	}
@@ -189,7 +190,7 @@ func (t *Tree) GetAttr(id live.NodeID) (live.Attr, error) {
 
 // SetAttr accepts what opening for writing and touch do, and changes nothing: the file
 // will show the result of its next command.
-func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who live.Caller) (live.Attr, error) {
+func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who actors.Caller) (live.Attr, error) {
 	if IsDir(id) {
 		return live.Attr{}, live.ErrPerm
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -24,7 +25,7 @@ const maxScratch = 64 << 10
 const streamSuffix = ".stream"
 
 // Create makes a scratch file or a call file; nothing else can be made as a file.
-func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who live.Caller) (Entry, error) {
+func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who actors.Caller) (Entry, error) {
 	ws, forks, err := t.workspace(dir)
 	if err != nil {
 		return Entry{}, err
@@ -90,7 +91,7 @@ func (t *Tree) privateFile(ws *snapshot.Workspace, name string) *node {
 	return nil
 }
 
-func (t *Tree) lookupStream(ws *snapshot.Workspace, name string, who live.Caller) (Entry, error) {
+func (t *Tree) lookupStream(ws *snapshot.Workspace, name string, who actors.Caller) (Entry, error) {
 	s := slot{name, anybody}
 	if name == callName+streamSuffix {
 		s = t.slotOf(ws, name, who)

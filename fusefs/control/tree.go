@@ -9,6 +9,7 @@ import (
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -40,7 +41,7 @@ type Kernel interface {
 
 // A Request has the caller of an operation, and when it is cancelled.
 type Request struct {
-	live.Caller
+	actors.Caller
 	// Cancel is closed at the first signal that the caller gets while it waits.
 	Cancel <-chan struct{}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -43,7 +44,7 @@ type user struct {
 	*testing.T
 	*kernel
 	dir live.NodeID
-	who live.Caller
+	who actors.Caller
 }
 
 func newUser(t *testing.T) *user {
@@ -70,7 +71,7 @@ func newUser(t *testing.T) *user {
 	})
 	k := &kernel{dirs: make(map[live.Entry]live.NodeID)}
 	k.tree = New(Options{Service: asked, Kernel: k})
-	u := &user{T: t, kernel: k, dir: snapshotsID(live.MainView), who: live.Caller{UID: uint32(os.Geteuid())}}
+	u := &user{T: t, kernel: k, dir: snapshotsID(live.MainView), who: actors.Caller{UID: uint32(os.Geteuid())}}
 	return u
 }
 
@@ -578,7 +579,7 @@ func TestCreateInJSON(t *testing.T) {
 func TestAnswersOfOthers(t *testing.T) {
 	u := newUser(t)
 	owner := u.who
-	other, third := live.Caller{UID: 4321}, live.Caller{UID: 4322}
+	other, third := actors.Caller{UID: 4321}, actors.Caller{UID: 4322}
 	u.must(u.write(createName, "mine\n"))
 	u.who = other
 	if got := u.read(createName); got != "" {
@@ -635,8 +636,8 @@ func TestRequestInPieces(t *testing.T) {
 	e, err := u.tree.Lookup(u.dir, callName, Request{}) // and held from now on
 	u.must(err)
 	a := e.Attr
-	one, two := live.Caller{UID: 1, PID: 1}, live.Caller{UID: 2, PID: 2}
-	write := func(who live.Caller, text string) {
+	one, two := actors.Caller{UID: 1, PID: 1}, actors.Caller{UID: 2, PID: 2}
+	write := func(who actors.Caller, text string) {
 		t.Helper()
 		if _, err := u.tree.Write(a.ID, []byte(text), 0, Request{Caller: who}); err != nil {
 			t.Fatal(err)
@@ -671,10 +672,10 @@ func TestLinesOfTwo(t *testing.T) {
 	u.must(err)
 	a := e.Attr
 	half := "mine " + strings.Repeat("a", 1019)
-	if _, err := u.tree.Write(a.ID, []byte(half), 0, Request{Caller: live.Caller{UID: 1, PID: 1}}); err != nil {
+	if _, err := u.tree.Write(a.ID, []byte(half), 0, Request{Caller: actors.Caller{UID: 1, PID: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := u.tree.Write(a.ID, []byte("theirs\n"), 0, Request{Caller: live.Caller{UID: 2, PID: 2}}); err != nil {
+	if _, err := u.tree.Write(a.ID, []byte("theirs\n"), 0, Request{Caller: actors.Caller{UID: 2, PID: 2}}); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := u.tree.store.Main().Find("theirs"); err != nil || info.UID != 2 {

@@ -121,3 +121,9 @@ func decodeNode(d *wire.Decoder, epoch uint64) (n *tree.Inode, view uint32, from
 	}
 	return n, view, from
 }
+
+// A Span is the payload of a blob in the journal.
+type Span struct {
+	Pos int64 `json:"pos"`
+	Len int   `json:"len"`
+}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/journal"
 )
 
@@ -53,16 +54,10 @@ func (b *blobs) minPos() int64 {
 // Blobs writes to the journal, as blobs, what a record that is to come refers to. Until
 // Done it stays there, and from then on as long as recovery begins before the record.
 type Blobs struct {
-	Spans  []Span
+	Spans  []graft.Span
 	to     *blobs
 	urgent bool
 	unpin  []func()
-}
-
-// A Span is the payload of a blob in the journal.
-type Span struct {
-	Pos int64 `json:"pos"`
-	Len int   `json:"len"`
 }
 
 // Write implements io.Writer.
@@ -71,7 +66,7 @@ func (b *Blobs) Write(p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	b.Spans, b.unpin = append(b.Spans, Span{pos, len(p)}), append(b.unpin, unpin)
+	b.Spans, b.unpin = append(b.Spans, graft.Span{Pos: pos, Len: len(p)}), append(b.unpin, unpin)
 	return len(p), nil
 }
 

@@ -104,7 +104,7 @@ func (e *Edit) End() {
 
 // Steps returns where the steps that were made are in the journal. They stay there
 // until End, and from then on as long as recovery begins before a record that has them.
-func (e *Edit) Steps() []Span { return e.steps.Spans }
+func (e *Edit) Steps() []graft.Span { return e.steps.Spans }
 
 // Next returns the number above those of the edit's inodes.
 func (e *Edit) Next() uint64 { return e.to.Next }

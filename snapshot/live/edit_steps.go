@@ -115,7 +115,7 @@ func (e *Edit) write() error {
 }
 
 // Redo makes steps again that are in the journal. It is for recovery, with f.mu held.
-func (e *Edit) Redo(steps []Span, now int64, depth int) error {
+func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 	e.to.State.Depth, e.to.Time = depth, now
 	for _, s := range steps {
 		if s.Len < 0 || s.Len > journal.MaxPayload {

@@ -116,7 +116,7 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			var spans []Span
+			var spans []graft.Span
 			if err := json.Unmarshal(payload, &spans); err != nil {
 				return err
 			}

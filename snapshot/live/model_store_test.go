@@ -14,6 +14,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -51,7 +52,7 @@ func newSystem(t testing.TB) (*system, error) {
 		return nil, err
 	}
 	keepAll := `{"interval_seconds":0,"keep":{"auto":{},"turn":{},"actor":{},"pre-restore":{},"fork":{}}}`
-	_, err := y.s.Main().PatchPolicy([]byte(keepAll), live.Caller{})
+	_, err := y.s.Main().PatchPolicy([]byte(keepAll), actors.Caller{})
 	return y, err
 }
 
@@ -132,7 +133,7 @@ func (y *system) capture(workspace, name string) error {
 func (y *system) drop(workspace, name string) error {
 	w, err := y.workspace(workspace)
 	if err == nil {
-		_, err = w.Snapshots().DeleteAll([]string{name}, live.Caller{})
+		_, err = w.Snapshots().DeleteAll([]string{name}, actors.Caller{})
 	}
 	return err
 }
@@ -172,7 +173,7 @@ func (y *system) merge(fork string) error {
 	return err
 }
 
-func (y *system) discard(fork string) error { return y.s.Main().Forks().Discard(fork, live.Caller{}) }
+func (y *system) discard(fork string) error { return y.s.Main().Forks().Discard(fork, actors.Caller{}) }
 
 func (y *system) seal(workspace, name string) error {
 	w, err := y.workspace(workspace)

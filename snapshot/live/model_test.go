@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -327,7 +328,7 @@ func (w *world) rename(flags uint32) {
 	case n.isDir() && to.below(n), exchange && there.isDir() && from.below(there):
 		want = live.ErrInvalid
 	}
-	_, err := w.y.f.Rename(from.id, name, to.id, newName, flags, live.Caller{})
+	_, err := w.y.f.Rename(from.id, name, to.id, newName, flags, actors.Caller{})
 	if !w.agree(err, want, "rename %s to %s, %d", name, newName, flags) || n == there {
 		return
 	}

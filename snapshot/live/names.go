@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -17,7 +18,7 @@ type Create struct {
 	Mode   uint32 // S_IFMT and permissions
 	Rdev   uint32
 	Target string // of a symlink
-	Caller Caller
+	Caller actors.Caller
 	Xattrs []tree.Xattr // sorted by name
 }
 
@@ -257,7 +258,7 @@ func (f *Forest) remove(parent NodeID, name string, check func(*tree.Inode) erro
 // Rename moves a name. flags are those of renameat2(2). With RENAME_WHITEOUT a
 // character device 0:0 of the caller takes the old place: overlayfs reads it as a
 // deleted name. Rename returns the node that was replaced, if any.
-func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32, c Caller) (NodeID, error) {
+func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32, c actors.Caller) (NodeID, error) {
 	const exchange, whiteout = unix.RENAME_EXCHANGE, unix.RENAME_WHITEOUT
 	if flags&^(unix.RENAME_NOREPLACE|exchange|whiteout) != 0 || flags&exchange != 0 && flags != exchange {
 		return 0, ErrInvalid

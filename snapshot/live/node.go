@@ -1,8 +1,6 @@
 package live
 
 import (
-	"os"
-
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -31,21 +29,6 @@ func (id NodeID) View() uint32 { return uint32(id >> tree.InoBits) }
 
 // Ino returns the inode number inside of the view.
 func (id NodeID) Ino() uint64 { return uint64(id) & MaxIno }
-
-// A Caller is the process on whose behalf something is done.
-type Caller struct {
-	UID, GID, PID uint32
-	// Direct is set for a caller that came through the store's socket and not through
-	// the mount.
-	Direct bool
-	// Command is what the caller ran, as far as that is known, for the event log.
-	Command string
-	// Actor is on whose behalf it acts, "" if it is unknown.
-	Actor string
-}
-
-// OwnsStore reports whether the caller is the user that the daemon runs as, or root.
-func (c Caller) OwnsStore() bool { return c.UID == 0 || int(c.UID) == os.Geteuid() }
 
 // Attr is what stat(2) returns for a node. Times are in nanoseconds since 1970,
 // Blocks in units of 512 bytes.

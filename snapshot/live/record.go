@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
@@ -227,7 +228,7 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 		r.depth = int(d.Uint(tree.MaxDepth - 1))
 		if r.flags&unix.RENAME_WHITEOUT != 0 {
 			r.ino = ino()
-			r.create = Create{Mode: unix.S_IFCHR, Caller: Caller{UID: u32(), GID: u32()}}
+			r.create = Create{Mode: unix.S_IFCHR, Caller: actors.Caller{UID: u32(), GID: u32()}}
 		}
 	case recSetAttr:
 		r.ino = ino()

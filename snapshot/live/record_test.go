@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
@@ -17,12 +18,12 @@ func samples() []*record {
 	c := content.New(1)
 	return []*record{
 		{kind: recCreate, parent: 1, name: "a\n\xff", ino: 77, create: Create{
-			Mode: unix.S_IFLNK | 0o777, Target: "..", Caller: Caller{UID: 7, GID: 8}, Xattrs: []tree.Xattr{{Name: "user.a", Value: []byte{0}}},
+			Mode: unix.S_IFLNK | 0o777, Target: "..", Caller: actors.Caller{UID: 7, GID: 8}, Xattrs: []tree.Xattr{{Name: "user.a", Value: []byte{0}}},
 		}},
 		{kind: recLink, ino: 5, parent: 9, name: "l"},
 		{kind: recUnlink, parent: 9, name: "u"},
 		{kind: recRename, parent: 9, name: "o", parent2: 10, name2: "n", flags: unix.RENAME_EXCHANGE},
-		{kind: recRename, parent: 9, name: "o", parent2: 10, name2: "n", flags: unix.RENAME_WHITEOUT, ino: 78, create: Create{Caller: Caller{UID: 7, GID: 8}}},
+		{kind: recRename, parent: 9, name: "o", parent2: 10, name2: "n", flags: unix.RENAME_WHITEOUT, ino: 78, create: Create{Caller: actors.Caller{UID: 7, GID: 8}}},
 		{kind: recSetAttr, ino: 5, set: SetAttr{Mode: &mode, Size: &size, Mtime: &mtime, KillPriv: true}},
 		{kind: recWriteAt, ino: 5, off: 1 << 33, n: 1 << 20, pos: 12345, kill: true},
 		{kind: recFallocate, ino: 5, off: 3, n: 4, flags: unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
@@ -107,7 +107,7 @@ func TestUndoByOfFastActors(t *testing.T) {
 			clean++
 			check("undone", without, nil)
 		}
-		if err := s.Main().Forks().Discard("h", live.Caller{}); err != nil {
+		if err := s.Main().Forks().Discard("h", actors.Caller{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -198,7 +199,7 @@ func (e editor) replay(t testing.TB, h *history, all []change) {
 		case 'R':
 			to, toName, err := e.dir(c.to)
 			must(err)
-			_, err = f.Rename(dir, name, to, toName, 0, live.Caller{})
+			_, err = f.Rename(dir, name, to, toName, 0, actors.Caller{})
 			must(err)
 		}
 		dir, name, err = e.dir(c.to)
@@ -375,7 +376,7 @@ func TestUndoByAgainstGit(t *testing.T) {
 				}
 			}
 		}
-		if err := s.Main().Forks().Discard(name, live.Caller{}); err != nil {
+		if err := s.Main().Forks().Discard(name, actors.Caller{}); err != nil {
 			t.Fatal(err)
 		}
 	}

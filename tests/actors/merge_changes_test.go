@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -61,13 +62,13 @@ func (e editor) change(rnd *rand.Rand) string {
 			_, err = f.Write(t.ID, []byte(text), 0, false)
 		}
 		if err == nil {
-			_, err = f.Rename(root, ".tmp", root, p, 0, live.Caller{})
+			_, err = f.Rename(root, ".tmp", root, p, 0, actors.Caller{})
 		}
 	case what == "ln":
 		_, _ = f.Unlink(other, q)
 		_, err = f.Link(at.ID, other, q)
 	case what == "mv":
-		_, err = f.Rename(root, p, other, q, 0, live.Caller{})
+		_, err = f.Rename(root, p, other, q, 0, actors.Caller{})
 	case what == "rm":
 		_, err = f.Unlink(root, p)
 	case what == "chmod":

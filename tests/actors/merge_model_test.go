@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -424,7 +424,7 @@ func TestMergesAgainstModel(t *testing.T) {
 		if t.Failed() {
 			break
 		}
-		if err := s.Main().Forks().Discard("h", live.Caller{}); err != nil {
+		if err := s.Main().Forks().Discard("h", actors.Caller{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/tests/harness"
 )
@@ -39,7 +39,7 @@ func TestUndoByAgain(t *testing.T) {
 		eds[1].fork(t, "without", "start")
 		older := seed%4 == 3 // histories with such restores
 		undo := func() snapshot.UndoByResult {
-			o := snapshot.UndoByOptions{By: "a", Merge: mergeLines, Caller: live.Caller{Actor: []string{"lead", "a"}[seed/4%2]}}
+			o := snapshot.UndoByOptions{By: "a", Merge: mergeLines, Caller: actors.Caller{Actor: []string{"lead", "a"}[seed/4%2]}}
 			done, err := eds[0].w.Snapshots().UndoBy(context.Background(), o)
 			if older && errors.Is(err, threeway.ErrConflict) {
 				return done
@@ -100,7 +100,7 @@ func TestUndoByAgain(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"with", "without"} {
-			if err := s.Main().Forks().Discard(name, live.Caller{}); err != nil {
+			if err := s.Main().Forks().Discard(name, actors.Caller{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -147,7 +148,7 @@ func (e editor) do(x edit) error {
 			return err
 		}
 		if _, err = f.Write(t.ID, fmt.Appendf(nil, "saved %d\n", x.n), 0, false); err == nil {
-			_, err = f.Rename(dir, ".tmp", dir, name, 0, live.Caller{})
+			_, err = f.Rename(dir, ".tmp", dir, name, 0, actors.Caller{})
 		}
 		return err
 	case "mkdir":
@@ -158,7 +159,7 @@ func (e editor) do(x edit) error {
 		if otherErr != nil {
 			return otherErr
 		}
-		_, err = f.Rename(dir, name, other, otherName, 0, live.Caller{})
+		_, err = f.Rename(dir, name, other, otherName, 0, actors.Caller{})
 	case "ln":
 		if missing != nil || otherErr != nil {
 			return errors.Join(missing, otherErr)
@@ -180,7 +181,7 @@ func (e editor) do(x edit) error {
 	case "restore":
 		infos := e.w.List()
 		if len(infos) > 0 {
-			_, err = e.w.Restore(context.Background(), snapshot.RestoreOptions{Name: fmt.Sprintf("s%d", x.n%len(infos)), Caller: live.Caller{Actor: x.actor}})
+			_, err = e.w.Restore(context.Background(), snapshot.RestoreOptions{Name: fmt.Sprintf("s%d", x.n%len(infos)), Caller: actors.Caller{Actor: x.actor}})
 		}
 	}
 	return err
@@ -306,7 +307,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 		for i, name := range []string{"full", "without"} {
 			eds[i].fork(rt, name, from)
 			defer func() {
-				if err := s.Main().Forks().Discard(name, live.Caller{}); err != nil {
+				if err := s.Main().Forks().Discard(name, actors.Caller{}); err != nil {
 					rt.Fatal(err)
 				}
 			}()
@@ -341,7 +342,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 				}
 			}
 			if n == midst && n >= began {
-				o := snapshot.UndoByOptions{By: "a", Merge: gitbridge.Merger{}.Merge, Caller: live.Caller{Actor: "lead"}}
+				o := snapshot.UndoByOptions{By: "a", Merge: gitbridge.Merger{}.Merge, Caller: actors.Caller{Actor: "lead"}}
 				done, err := full.w.Snapshots().UndoBy(context.Background(), o)
 				if err != nil && !errors.Is(err, threeway.ErrConflict) && errs.Of(err) != errs.NotExist {
 					rt.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -70,7 +71,7 @@ func makeStore(t *testing.T, dir string) {
 	must(t, err)
 	must(t, s.Checkpoint(ctx))
 	write(small, []byte("journal"), 0)
-	_, err = f.Rename(dir1, "many7", w.Root(), "moved", unix.RENAME_WHITEOUT, live.Caller{UID: 7, GID: 8})
+	_, err = f.Rename(dir1, "many7", w.Root(), "moved", unix.RENAME_WHITEOUT, actors.Caller{UID: 7, GID: 8})
 	must(t, err)
 	_, err = w.Capture(snapshot.CaptureOptions{Name: "second"})
 	must(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -121,7 +122,7 @@ func (d *Daemon) pathOf(dir live.NodeID, name string) string {
 }
 
 // storeEvent records an event of a workspace, and of each path of a restore.
-func (d *Daemon) storeEvent(e events.Event, c live.Caller) {
+func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 	if e.Action == "ended" {
 		d.later("removing events", func() { d.removeEvents(e.Workspace) })
 		d.later("removing exports", d.dropExports)

@@ -111,12 +111,6 @@ wait. Run an interrupted apply again to complete it.`,
 	return cmd
 }
 
-// settle is after an apply: what the directory has now is what the run goes on from. If both
-// differ in conflict, the next refresh says so.
-func (a *app) settle(ctx context.Context, c *client.Client, dir, store string) {
-	_, _ = a.refresh(ctx, c, dir, store, service.Refresh{})
-}
-
 // applyKept applies a run to its directory, or to another one.
 func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask asking, o gitbridge.ApplyOptions) error {
 	return a.onRunOf(ctx, dir, run, func(r *runs.Run, c *client.Client) error {
@@ -129,15 +123,20 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 			return err
 		}
 		if !o.DryRun && to == r.Dir {
-			a.settle(ctx, c, r.Dir, r.Store)
+			err = a.applied(ctx, r, c, !left && snapshot == "" && o.Conflicts != threeway.KeepOurs)
 		}
-		if !left && !o.DryRun && snapshot == "" && o.Conflicts != threeway.KeepOurs && to == r.Dir {
-			err = runs.Mark(ctx, a.command, r.Store, r.Name, r.Command, service.RunApplied)
-		} else if left {
+		if left {
 			a.note("the rest of the run %s is kept", r.Name)
 		}
 		return errors.Join(err, a.print(done, func() { a.printf("%s", a.appliedLines(done)) }))
 	})
+}
+
+// applied notes in a run that it was applied to its directory.
+func (a *app) applied(ctx context.Context, r *runs.Run, c *client.Client, all bool) error {
+	bar := a.newProgress()
+	defer bar.done()
+	return r.Applied(ctx, c, a.command, all, bar.show)
 }
 
 // asking is whether an apply asks, and which command does.
@@ -206,14 +205,9 @@ func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask 
 func (a *app) apply(ctx context.Context, ch *client.Changes, dir string, o gitbridge.ApplyOptions) (*gitbridge.Applied, error) {
 	bar := a.newProgress()
 	defer bar.done()
-	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	o.Progress = func(p gitbridge.Progress) { bar.show(service.Progress{What: "applying", Done: p.Files, Unit: "files"}) }
 	o.Waiting = func() { a.note("another apply to %s, or a copy of it, is under way: waiting for its end", quote(dir)) }
-	done, err := gitbridge.ApplyDir(ctx, dir, o)
-	if err != nil {
-		return done, gitbridge.ApplyError(err, done)
-	}
-	return done, nil
+	return runs.Write(ctx, ch, dir, o)
 }
 
 // printConflicts lists what stood against an apply, if that is why it failed.
@@ -273,21 +267,32 @@ const (
 func (a *app) applyRun(c sandbox.Config, dir string, ask asking) (left bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
-	var applied *gitbridge.Applied
 	conn, err := client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command})
-	if err == nil {
-		defer conn.Close()
-		applied, left, err = a.applyFrom(ctx, conn, "", dir, ask, gitbridge.ApplyOptions{})
+	if err != nil {
+		return false, err
 	}
+	defer conn.Close()
+	ch, err := conn.Changes(ctx, "")
+	if err != nil {
+		return false, err
+	}
+	defer ch.Close()
+	q, _, err := a.applyAtEnd(ctx, ch, dir, ask)
+	return q != nil && q.Left, err
+}
+
+// applyAtEnd is applyChanges when the program of a run has ended: stdout was the program's.
+func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir string, ask asking) (q *question.Question, done *gitbridge.Applied, err error) {
+	q, done, err = a.applyChanges(ctx, ch, dir, ask, gitbridge.ApplyOptions{})
 	if err != nil && ctx.Err() != nil {
 		err = fail.New(fail.Failed, "interrupted")
 	}
-	if applied != nil && a.json {
-		_ = a.printJSON(applied) // an error of the output is found at the end
-	} else if applied != nil {
-		a.say(strings.TrimSuffix(a.appliedLines(applied), "\n"))
+	if done != nil && a.json {
+		_ = a.printJSON(done) // an error of the output is found at the end
+	} else if done != nil {
+		a.say(strings.TrimSuffix(a.appliedLines(done), "\n"))
 	}
-	return left, err
+	return q, done, err
 }
 
 // applyFrom applies what changed up to a snapshot, or up to now for "". It reports whether

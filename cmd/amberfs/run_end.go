@@ -9,10 +9,10 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -47,26 +47,20 @@ func (k *kept) end() error {
 	if k.apply == "" {
 		return k.say(ctx, ch)
 	}
-	q, applied, err := a.applyChanges(ctx, ch, k.dir, map[string]asking{applyAsk: askOfKept}[k.apply], gitbridge.ApplyOptions{})
-	if err != nil && ctx.Err() != nil {
-		err = fail.New(fail.Failed, "interrupted")
-	}
-	if applied != nil && a.json {
-		_ = a.printJSON(applied) // an error of the output is found at the end
-	} else if applied != nil {
-		a.say(strings.TrimSuffix(a.appliedLines(applied), "\n"))
-	}
-	if applied != nil {
-		a.settle(ctx, fork, k.dir, k.store)
-	}
+	q, applied, err := a.applyAtEnd(ctx, ch, k.dir, map[string]asking{applyAsk: askOfKept}[k.apply])
+	left := q != nil && q.Left
 	switch {
 	case err == nil && q != nil && q.Discard:
 		return a.removeRun(context.WithoutCancel(ctx), k.store, k.name)
-	case err == nil && (q == nil || !q.Left):
+	case err == nil && applied == nil && !left:
 		return k.mark(ctx, service.RunApplied)
 	}
 	what := "the run " + k.name
-	if q != nil && q.Left && applied != nil {
+	if applied != nil {
+		r := runs.Run{Name: k.name, Dir: k.dir, Store: k.store, Command: k.commandText()}
+		if err = a.applied(ctx, &r, fork, !left); !left {
+			return err
+		}
 		what = "the rest of the run " + k.name
 	}
 	k.commands(what + " is kept")

@@ -204,12 +204,16 @@ func (k *kept) noteEarlier(ctx context.Context, main *client.Client, all []runs.
 
 // mark takes a snapshot of the run that says in which state it is.
 func (k *kept) mark(ctx context.Context, state string) error {
+	return runs.Mark(ctx, k.a.command, k.store, k.name, k.commandText(), state)
+}
+
+func (k *kept) commandText() string {
 	const longest = 200
 	text := strings.ToValidUTF8(strings.Join(k.command, " "), "?")
 	if len(text) > longest {
 		text = strings.ToValidUTF8(text[:longest], "") + "…"
 	}
-	return runs.Mark(ctx, k.a.command, k.store, k.name, text, state)
+	return text
 }
 
 // unchanged reports whether nothing differs but times of directories.

@@ -38,38 +38,59 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*g
 		return nil, err
 	}
 	defer ch.Close()
-	o := gitbridge.ApplyOptions{Source: ch.Source, Base: ch.Base, Now: ch.Now, Prefetch: ch.Prefetch, DryRun: true}
+	o := gitbridge.ApplyOptions{DryRun: true}
 	if o.Conflicts, err = threeway.RuleOf(a.Ours, a.Theirs); err != nil {
 		return nil, err
 	}
 	if len(a.Leave)+len(a.Hunks) > 0 {
-		plan, err := gitbridge.ApplyDir(ctx, r.Dir, o)
+		plan, err := Write(ctx, ch, r.Dir, o)
 		if err != nil && !errors.Is(err, gitbridge.ErrApplyConflict) {
-			return plan, gitbridge.ApplyError(err, plan)
+			return plan, err
 		}
 		if o.Choose, err = a.choices(ctx, ch, plan.Plan); err != nil {
 			return nil, err
 		}
 	}
 	o.DryRun = a.DryRun
-	done, err := gitbridge.ApplyDir(ctx, r.Dir, o)
-	if err != nil {
-		e := gitbridge.ApplyError(err, done)
-		if done != nil && len(done.Conflicts) > 0 {
-			withPaths := *fail.Of(e)
-			withPaths.Result = done
-			return done, &withPaths
-		}
-		return done, e
+	done, err := Write(ctx, ch, r.Dir, o)
+	if err != nil || a.DryRun || r.Name == "" {
+		return done, err
 	}
-	if a.DryRun || r.Name == "" {
+	all := len(a.Leave)+len(a.Hunks) == 0 && !a.Ours
+	return done, r.Applied(ctx, c, user, all, func(service.Progress) {})
+}
+
+// Write applies changes to a directory.
+func Write(ctx context.Context, ch *client.Changes, dir string, o gitbridge.ApplyOptions) (*gitbridge.Applied, error) {
+	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
+	done, err := gitbridge.ApplyDir(ctx, dir, o)
+	if err == nil {
 		return done, nil
 	}
-	_, _, _ = Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, func(service.Progress) {}) // a conflict is for the next refresh
-	if len(a.Leave)+len(a.Hunks) == 0 && !a.Ours {
-		err = Mark(ctx, user, r.Store, r.Name, r.Command, service.RunApplied)
+	err = gitbridge.ApplyError(err, done)
+	if done != nil && len(done.Conflicts) > 0 {
+		withPaths := *fail.Of(err)
+		withPaths.Result = done
+		err = &withPaths
 	}
 	return done, err
+}
+
+// Applied is after an apply of a run to its directory: the run goes on from what that has now, and
+// is marked as applied if nothing is left. What both changed is for the next refresh to say.
+func (r *Run) Applied(ctx context.Context, c *client.Client, user string, all bool, show func(service.Progress)) error {
+	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, show)
+	if fail.KindOf(err) == fail.Conflict {
+		err = nil
+	}
+	if err != nil {
+		err = fail.New(fail.KindOf(err), "the changes were applied, but not noted in the run %s: %w", r.Name, err).
+			WithHint("do that with `amberfs refresh --run %s`", r.Name)
+	}
+	if all {
+		err = errors.Join(err, Mark(ctx, user, r.Store, r.Name, r.Command, service.RunApplied))
+	}
+	return err
 }
 
 // choices returns what becomes of each path of a plan. New directories come with what is taken in

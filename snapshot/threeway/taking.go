@@ -222,8 +222,15 @@ func (t *taking) alike(ours *file, own uint64, theirs *theirFile, c tree.Change)
 	switch {
 	case err != nil || !same:
 		return false, err
-	case own == 0 && theirs.goesOn != 0:
-		return true, t.become(p, c, false) // ours has a copy of what theirs has a link to
+	case own == 0 && theirs.goesOn != 0: // ours has a copy of what theirs has a link to
+		f, err := t.fileOf(theirs)
+		if err == nil {
+			same, err = t.same(f, c.A) // or else the name would lead to other contents
+		}
+		if err != nil || !same {
+			return false, err
+		}
+		return true, t.become(p, c, false)
 	}
 	return own == 0 || theirs.goesOn == 0, nil
 }

@@ -32,7 +32,11 @@ func TestUndoByAgain(t *testing.T) {
 	}
 	main.capture(t, "start")
 	again, restored := 0, 0
+	seeds := []int{1159, 2463, 5759, 7615, 7699} // a file moves to where a copy of what it was is after a restore
 	for seed := range harness.Count(t, "UNDOS", 200, 20_000) {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
 		rnd := rand.New(rand.NewPCG(1, uint64(seed)))
 		eds := []*editor{{s: s, w: s.Main()}, {s: s, w: s.Main()}} // with a, and without
 		eds[0].fork(t, "with", "start")
@@ -64,9 +68,6 @@ func TestUndoByAgain(t *testing.T) {
 				}
 				x := edit{actor: by, path: fmt.Sprint(by, rnd.IntN(2)), other: fmt.Sprint(by, rnd.IntN(2)), n: rnd.IntN(100)}
 				x.what = []string{"binary", "save", "chmod", "rm", "mv", "xattr"}[rnd.IntN(6)]
-				if older && x.what == "mv" {
-					x.what = "save"
-				}
 				if rnd.IntN(3) == 0 { // lines of one file, which are not next to each other
 					x.what, x.path, x.n = "line", "t", map[string]int{"a": 0, "b": 5}[by]+9*rnd.IntN(9)+rnd.IntN(3)
 				}

@@ -325,20 +325,32 @@ func (p *checkpointer) finish(c *checkpoint) error {
 	return p.dropJournal(c)
 }
 
-// commit seals what a checkpoint has and makes it durable.
+// commit seals what a checkpoint has and makes it durable. A state that fails as a whole keeps
+// no other from being sealed.
 func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
+	var failed error
+	note := func(err error) error {
+		failed = cmp.Or(failed, err)
+		return ctx.Err()
+	}
 	for _, sn := range sortedSnaps(c.snaps) {
-		if err := p.orPartly(ctx, c, sn.View, sn.WS, sn.State.Load(), func() error { return p.seal.Wait(ctx, sn) }); err != nil {
+		err := p.orPartly(ctx, c, sn.View, sn.WS, sn.State.Load(), func() error { return p.seal.Wait(ctx, sn) })
+		if err := note(err); err != nil {
 			return err
 		}
 	}
-	if err := p.sealPresent(ctx, c); err != nil {
-		return err
+	for id, w := range c.workspaces {
+		if err := note(p.sealPresent(ctx, c, id, w)); err != nil {
+			return err
+		}
 	}
 	for view, st := range c.orphans {
-		if err := p.seal.Contents(ctx, view, st); err != nil {
+		if err := note(p.seal.Contents(ctx, view, st)); err != nil {
 			return err
 		}
+	}
+	if failed != nil {
+		return failed
 	}
 	defer p.gc.Puts.Enter()()
 	if err := p.storeActors(c); err != nil {
@@ -388,23 +400,19 @@ func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 	return ops, nil
 }
 
-func (p *checkpointer) sealPresent(ctx context.Context, c *checkpoint) error {
-	for id, w := range c.workspaces {
-		w.record.State = ""
-		err := p.orPartly(ctx, c, id, id, w.state, func() error {
-			h, err := p.seal.InTurn(ctx, id, w.state)
-			if err != nil {
-				return fmt.Errorf("workspace %s: %w", w.record.Name, err)
-			}
-			w.record.State = h.String()
-			return nil
-		})
+// sealPresent seals the present state of a workspace.
+func (p *checkpointer) sealPresent(ctx context.Context, c *checkpoint, id uint32, w *frozen) error {
+	w.record.State = ""
+	err := p.orPartly(ctx, c, id, id, w.state, func() error {
+		h, err := p.seal.InTurn(ctx, id, w.state)
 		if err != nil {
-			return err
+			return fmt.Errorf("workspace %s: %w", w.record.Name, err)
 		}
-		w.record.Partly = c.partly[id]
-	}
-	return nil
+		w.record.State = h.String()
+		return nil
+	})
+	w.record.Partly = c.partly[id]
+	return err
 }
 
 // orPartly calls seal, which seals the state of a view. What cannot be sealed of it is left

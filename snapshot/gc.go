@@ -80,7 +80,7 @@ func (c *entries) roots() (out []*tree.State, sets []cas.Hash, err error) {
 				if err != nil {
 					return err
 				}
-				sets = slices.AppendSeq(sets, maps.Values(r.Partly.Files))
+				sets = append(sets, r.Partly.Files...)
 				roots = append(roots, catalogue.Root{ID: r.Partly.State}, catalogue.Root{State: st})
 				return nil
 			}

@@ -70,8 +70,8 @@ type WorkspaceRecord struct {
 
 // Partly is a state some files of which could not be sealed at a checkpoint.
 type Partly struct {
-	State cas.Hash            `json:"state"` // in which these are empty
-	Files map[uint64]cas.Hash `json:"files"` // objects that describe their contents, by inode
+	State cas.Hash   `json:"state"` // in which these are empty
+	Files []cas.Hash `json:"files"` // objects that describe their contents, see tree.PutContents
 }
 
 // Load returns the state, whose files that are not sealed an epoch owns which is past when it

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-
-	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
 // Spill stores the bytes that a frozen content has in the journal, for a file that cannot be
@@ -74,29 +71,4 @@ func (r *journalReader) Read(p []byte) (int, error) {
 		r.rest = r.rest[1:]
 	}
 	return int(n), nil
-}
-
-// Put writes an object that describes a frozen content which is not sealed.
-func (c *Content) Put(objects ObjectStore) (cas.Hash, error) {
-	var e wire.Encoder
-	e.Header(wire.KindUnsealed)
-	c.Encode(&e)
-	return objects.Put(cas.KindTree, e.Out())
-}
-
-// Load returns the content that Put described, as one of an epoch.
-func Load(src *Source, h cas.Hash, epoch uint64) (*Content, error) {
-	raw, err := src.objects.Get(h, nil)
-	if err != nil {
-		return nil, err
-	}
-	d := wire.NewDecoder(raw)
-	if k := d.Header(); k != wire.KindUnsealed {
-		d.Fail("kind %d is no file that is not sealed", k)
-	}
-	c, err := Decode(d, epoch)
-	if err == nil {
-		err = d.Finish()
-	}
-	return c, err
 }

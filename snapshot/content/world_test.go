@@ -214,9 +214,9 @@ func (w *world) Spill(t *rapid.T) {
 	if v.c.MinPos() != math.MaxInt64 {
 		t.Fatal("it needs the journal")
 	}
-	h, err := v.c.Put(w.store)
-	w.must(err)
-	c, err := Load(w.src, h, w.epoch)
+	var e wire.Encoder
+	v.c.Encode(&e)
+	c, err := Decode(wire.NewDecoder(e.Out()), w.epoch)
 	w.must(err)
 	w.verify(version{c, v.m})
 }

@@ -296,17 +296,15 @@ func (q *Sealer) Without(ctx context.Context, ws uint32, st *tree.State) (p *cat
 		if err != nil || len(left) == 0 {
 			return err
 		}
-		p = &catalogue.Partly{State: id, Files: make(map[uint64]cas.Hash)}
 		for ino, c := range left {
 			if err := guard.Do(func() error { return q.sealer(objects).Spill(ctx, c) }); err != nil {
 				q.Logger.Warn("a file that cannot be sealed needs the journal", "inode", ino, "err", err, guard.Stack(err))
 			}
 			low = min(low, c.MinPos())
-			if p.Files[ino], err = c.Put(objects); err != nil {
-				return err
-			}
 		}
-		return ctx.Err()
+		files, err := tree.PutContents(objects, left)
+		p = &catalogue.Partly{State: id, Files: files}
+		return cmp.Or(err, ctx.Err())
 	})
 	return p, low, err
 }

@@ -126,9 +126,14 @@ func loadRecord(src *Source, hashes []byte) ([]byte, error) {
 // pieces returns the objects that hold the record of slot i, if it stands alone.
 func (l *tableLeaf) pieces(i int) (hs []cas.Hash) {
 	if l.long&(1<<i) != 0 {
-		for b := l.record(i); len(b) > 0; b = b[hashSize:] {
-			hs = append(hs, cas.Hash(b))
-		}
+		hs = splitHashes(l.record(i))
+	}
+	return hs
+}
+
+func splitHashes(b []byte) (hs []cas.Hash) {
+	for ; len(b) > 0; b = b[hashSize:] {
+		hs = append(hs, cas.Hash(b))
 	}
 	return hs
 }

@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
-
-// maxLeft is how many files SealWithout leaves out. If there are more of them, the cause is no
-// matter of some files.
-const maxLeft = 10_000
 
 // epochWithout is that of pages that only SealWithout has.
 const epochWithout = math.MaxUint64
@@ -30,7 +29,7 @@ func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) 
 		err := guard.Do(func() error { _, err := z.Seal(ctx, n.Content); return err })
 		switch {
 		case err == nil:
-		case ctx.Err() != nil || errors.Is(err, content.ErrTurnOver) || errs.Of(err) == errs.NoSpace || len(left) == maxLeft:
+		case ctx.Err() != nil || errors.Is(err, content.ErrTurnOver) || errs.Of(err) == errs.NoSpace:
 			return err
 		default:
 			left[n.Ino] = n.Content
@@ -76,13 +75,34 @@ func eachUnsealed(p *page, fn func(n *Inode) error) error {
 	return nil
 }
 
-// Fill gives files of a loaded state contents that it was sealed without. An epoch that is past
-// when the state is used owns them.
-func (s *State) Fill(src *Source, epoch uint64, contents map[uint64]cas.Hash) error {
-	for ino, h := range contents {
-		c, err := content.Load(src.Files, h, epoch)
+// PutContents writes objects that describe contents which SealWithout left out, by inode, and
+// returns them in order.
+func PutContents(objects content.ObjectStore, contents map[uint64]*content.Content) ([]cas.Hash, error) {
+	var e wire.Encoder
+	for _, ino := range slices.Sorted(maps.Keys(contents)) {
+		e.Uvarint(ino)
+		contents[ino].Encode(&e)
+	}
+	hashes, err := putRecord(e.Out(), objects)
+	return splitHashes(hashes), err
+}
+
+// Fill gives files of a loaded state the contents that PutContents wrote to these objects. An
+// epoch that is past when the state is used owns them.
+func (s *State) Fill(src *Source, epoch uint64, objects []cas.Hash) error {
+	var hashes []byte
+	for _, h := range objects {
+		hashes = append(hashes, h[:]...)
+	}
+	rec, err := loadRecord(src, hashes)
+	if err != nil {
+		return err
+	}
+	for d := wire.NewDecoder(rec); d.Remaining() > 0; {
+		ino := d.Uint(MaxIno)
+		c, err := content.Decode(d, epoch)
 		if err != nil {
-			return fmt.Errorf("load the content of inode %d: %w", ino, err)
+			return fmt.Errorf("the content of inode %d: %w", ino, err)
 		}
 		n, err := s.Own(src, epoch, ino)
 		if err != nil {

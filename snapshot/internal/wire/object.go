@@ -11,7 +11,6 @@ const (
 	KindList       = 6 // of the chunks of a file
 	KindRecord     = 7 // a piece of a long inode record
 	KindActors     = 8 // which actors changed which inodes
-	KindUnsealed   = 9 // the content of a file that is not sealed
 
 	formatVersion = 2
 )

@@ -1,0 +1,50 @@
+package snapshot
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestCheckpointSealsTheRest: a snapshot that cannot be sealed at all keeps no other from
+// being sealed, and the journal from being dropped only as long as it lasts.
+func TestCheckpointSealsTheRest(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	fork := forkNamed(t, s.Main(), "f")
+	for _, w := range []*Workspace{fork, s.Main()} { // that of the fork comes first
+		if _, err := s.Forest().Create(w.Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Capture(CaptureOptions{Name: "v"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snapshot := func(w *Workspace) *snap {
+		sn, err := s.cat.find(w, "v")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sn
+	}
+	st := snapshot(fork).State.Swap(nil) // its seal panics
+	at := s.ckpt.at.Load()
+	if s.Checkpoint(t.Context()) == nil {
+		t.Error("the checkpoint succeeds")
+	}
+	if !snapshot(s.Main()).Sealed || snapshot(fork).Sealed {
+		t.Errorf("sealed: %v in main, %v in the fork", snapshot(s.Main()).Sealed, snapshot(fork).Sealed)
+	}
+	if s.ckpt.at.Load() != at || s.Main().Status().Health == "ok" {
+		t.Errorf("the checkpoint is at %d, was at %d; health %s", s.ckpt.at.Load(), at, s.Main().Status().Health)
+	}
+	snapshot(fork).State.Store(st)
+	if err := s.Checkpoint(t.Context()); err != nil || !snapshot(fork).Sealed {
+		t.Errorf("%v; sealed: %v", err, snapshot(fork).Sealed)
+	}
+}

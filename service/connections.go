@@ -288,6 +288,12 @@ func isRemote(from string) bool {
 	return strings.Contains(from, "@") && !strings.HasPrefix(from, "label:")
 }
 
+// Fetches reports whether an operation has to ask a remote first.
+func Fetches(args any) bool {
+	f, ok := args.(Fork)
+	return ok && isRemote(f.Snapshot)
+}
+
 // localName is what a snapshot is called here, of which REMOTE@SNAPSHOT becomes one of the
 // workspace, its contents being fetched when they are read. Any other name stays.
 func (s *Service) localName(ctx context.Context, r *Request, from string) (string, error) {

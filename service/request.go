@@ -60,7 +60,7 @@ func (o *Op) bind(r *http.Request) (any, error) {
 func (o *Op) fromQuery(query url.Values) ([]byte, error) {
 	object := map[string]any{}
 	for name, texts := range query {
-		f := fieldNamed(reflect.New(o.Args).Elem(), name)
+		f := FieldNamed(reflect.New(o.Args).Elem(), name)
 		isList := f.IsValid() && f.Kind() == reflect.Slice
 		if len(texts) > 1 && !isList {
 			return nil, fail.New(fail.Usage, "%s: the query parameter %s can be given only once", o.Name, name)
@@ -121,7 +121,8 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-func fieldNamed(args reflect.Value, name string) reflect.Value {
+// FieldNamed returns the field of a struct with a name in JSON; the zero Value if there is none.
+func FieldNamed(args reflect.Value, name string) reflect.Value {
 	for i := range args.NumField() {
 		if jsonName(args.Type().Field(i)) == name {
 			return args.Field(i)

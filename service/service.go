@@ -173,7 +173,7 @@ func oneOf(what, value string, known []string) error {
 func namesIn(args reflect.Value) []string {
 	var out []string
 	for _, field := range []string{"name", "names", "a", "b", "from", "snapshot", "fork"} {
-		switch f := fieldNamed(args, field); {
+		switch f := FieldNamed(args, field); {
 		case !f.IsValid() || f.IsZero():
 		case f.Kind() == reflect.String:
 			out = append(out, f.String())

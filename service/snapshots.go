@@ -3,13 +3,11 @@ package service
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
@@ -227,20 +225,6 @@ func ParseExpiry(text string, now time.Time) (time.Time, error) {
 	}
 	return now.Add(d), nil
 }
-
-// Row is a snapshot in a listing: name, 12 digits of the id or "-", time, message.
-func Row(i snapshot.Info) []string {
-	id := "-"
-	if i.ID != "" {
-		id = i.ID[:12]
-	}
-	return []string{i.Name, id, i.Created.Format(time.RFC3339), OneLine(i.Message)}
-}
-
-// OneLine makes a text harmless for a terminal and a column.
-func OneLine(s string) string { return gitquote.Shown(lineBreaks.Replace(s), "") }
-
-var lineBreaks = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
 
 func (s *Service) restore(ctx context.Context, r *Request, a Restore) (Restored, error) {
 	a.Caller, a.List = r.Caller, r.list(s)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -138,25 +139,53 @@ func show[R any](a *app, cmd *cobra.Command, args any, text func(R)) error {
 
 func showAt[R any](ctx context.Context, a *app, p locate.Place, args any, text func(R)) error {
 	var done R
-	err := a.ask(ctx, p, args, &done)
-	if paths := conflictsOf(&done); err != nil && len(paths) > 0 {
-		return a.printFailed(done, err, func() { a.printPaths(paths) })
+	return a.showed(&done, a.ask(ctx, p, args, &done), func() { text(done) })
+}
+
+// showOp asks for the operation of args here and prints its result as the operation's row says.
+func (a *app) showOp(cmd *cobra.Command, args any) error {
+	p, err := a.place()
+	if err != nil {
+		return err
+	}
+	return a.showOpAt(cmd.Context(), p, args, false)
+}
+
+func (a *app) showOpAt(ctx context.Context, p locate.Place, args any, pager bool) error {
+	o := service.OpOf(args)
+	result := reflect.New(o.Result).Interface()
+	return a.showed(result, a.ask(ctx, p, args, result), func() {
+		if pager {
+			a.usePager()
+		}
+		a.printResult(o.Text, result)
+	})
+}
+
+// showed prints a result, to which it gets a pointer, or the conflicts with which err came.
+func (a *app) showed(result any, err error, text func()) error {
+	if paths := service.Conflicts(result); err != nil && len(paths) > 0 {
+		return a.printFailed(result, err, func() { a.printPaths(paths) })
 	}
 	if err != nil {
 		return err
 	}
-	return a.print(done, func() { text(done) })
+	return a.print(result, text)
 }
 
-// conflictsOf are the paths that a result, a pointer, says are in conflict.
-func conflictsOf(result any) []string {
-	switch done := result.(type) {
-	case *service.Merged:
-		return done.Conflicts
-	case *service.UndoneBy:
-		return done.Conflicts
+// printResult prints the text form of a result, to which it gets a pointer.
+func (a *app) printResult(form service.Form, result any) {
+	if !a.verbose {
+		service.Shorten(result, maxPrinted)
 	}
-	return nil
+	switch rows, fields := form.Table(result); {
+	case rows == nil:
+		a.printf("%s", form.Text(result))
+	case fields:
+		printTable(a.stdout, rows)
+	default:
+		a.printRows(rows)
+	}
 }
 
 // deadMount explains a mount whose daemon does not answer.

@@ -233,7 +233,7 @@ func (a *app) appliedLines(done *gitbridge.Applied) string {
 	if len(done.Paths) == 0 && done.Changed > 0 {
 		return "applied to " + quote(done.Dir) + " (" + plural(done.Changed, "path", "paths") + " changed)\n"
 	}
-	text := changedLines("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Changed, a.listed(paths), inGit)
+	text := service.ChangedText("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Changed, a.listed(paths), inGit)
 	if done.LeftOut > 0 {
 		text += question.LeftOut(done.LeftOut) + "\n"
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
-	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 func listCommand(a *app) *cobra.Command {
@@ -50,7 +48,11 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 			}
 			return a.print(l.Snapshots, func() {
 				a.usePager()
-				a.printRows(listRows(l.Snapshots, long))
+				if long {
+					a.printRows(l.LongRows())
+				} else {
+					a.printResult(service.OpOf(req).Text, &l)
+				}
 			})
 		},
 	}
@@ -74,51 +76,19 @@ func sinceText(text string) (string, error) {
 	return t.Format(time.RFC3339Nano), nil
 }
 
-// countsText is what happened since the snapshot before.
-func countsText(c info.Counts) string {
-	text := fmt.Sprintf("+%d ~%d -%d", c.Created, c.Modified, c.Deleted)
-	if c.Restored > 0 {
-		text += fmt.Sprintf(" (%d restored)", c.Restored)
-	}
-	return text
-}
-
-func listRows(infos []snapshot.Info, long bool) [][]string {
-	if len(infos) == 0 {
-		return [][]string{{"no snapshots"}}
-	}
-	rows := make([][]string, 0, len(infos))
-	for _, i := range infos {
-		row := service.Row(i)
-		if long {
-			row = append(row, i.Kind, countsText(i.Counts), labelText(i.Labels))
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
 // printRows prints rows in columns on a terminal, else with tabs between them.
 func (a *app) printRows(rows [][]string) {
 	if isTerminal(a.stdout) || a.closePager != nil {
 		printTable(a.stdout, rows)
 		return
 	}
-	a.printf("%s", joinRows(rows))
-}
-
-func joinRows(rows [][]string) string {
-	var b strings.Builder
-	for _, r := range rows {
-		b.WriteString(strings.Join(r, "\t") + "\n")
-	}
-	return b.String()
+	a.printf("%s", service.JoinRows(rows, "\t"))
 }
 
 // printTable prints rows in columns as wide as they need to be.
 func printTable(w io.Writer, rows [][]string) {
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprint(columns, joinRows(rows))
+	fmt.Fprint(columns, service.JoinRows(rows, "\t"))
 	columns.Flush()
 }
 
@@ -189,67 +159,16 @@ func (a *app) printEvent(line json.RawMessage) error {
 	if err := json.Unmarshal(line, &e); err != nil {
 		return fmt.Errorf("reading an event: %w", err)
 	}
-	_, err := fmt.Fprintln(a.stdout, eventText(e, a.color()))
+	_, err := fmt.Fprintln(a.stdout, service.EventText(e, a.actionColor))
 	return err
 }
 
-func eventText(e events.Event, color bool) string {
-	path := quote(e.Path)
-	switch {
-	case e.Action == "captured":
-		path = e.From
-	case e.From != "":
-		path += " (from " + quote(e.From) + ")"
+// actionColor paints an action on a terminal.
+func (a *app) actionColor(action string) string {
+	if !a.color() {
+		return action
 	}
-	if e.Detail != "" {
-		path += ", " + service.OneLine(e.Detail)
-	}
-	action := fmt.Sprintf("%-8s", e.Action)
-	if color {
-		action = cmp.Or(actionColors[e.Action], styles.Cyan) + action + styles.Reset
-	}
-	who := ""
-	if e.PID != 0 || e.Command != "" {
-		who = fmt.Sprintf("  %s[%d]", quote(e.Command), e.PID)
-	}
-	return e.Time.Local().Format("2006-01-02 15:04:05") + "  " + action + "  " + path + who
+	return cmp.Or(actionColors[strings.TrimSpace(action)], styles.Cyan) + action + styles.Reset
 }
 
 var actionColors = map[string]string{"created": styles.Green, "deleted": styles.Red, "restored": styles.Bold, "captured": styles.Bold}
-
-func historyCommand(a *app) *cobra.Command {
-	var all bool
-	cmd := &cobra.Command{
-		Use:   "history PATH",
-		Short: "List the snapshots in which a path changed",
-		Long: `Lists the snapshots in which PATH was created, modified or deleted, newest first:
-action, snapshot, time, size and message, separated by tabs. "now" means that PATH
-changed since the newest snapshot.`,
-		Example: `  amberfs history src/parse.go`,
-		Args:    args(1, 1, "one PATH"),
-		RunE: func(cmd *cobra.Command, argv []string) error {
-			p, paths, err := a.paths(argv[0])
-			if err != nil {
-				return err
-			}
-			return showAt(cmd.Context(), a, p, service.PathHistory{Path: paths[0], All: all}, func(h service.History) {
-				a.usePager()
-				a.printf("%s", joinRows(historyRows(h)))
-			})
-		},
-	}
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "also list snapshots in which it did not change")
-	return cmd
-}
-
-func historyRows(h service.History) [][]string {
-	var rows [][]string
-	for _, e := range h.Entries {
-		size := strconv.FormatInt(e.Size, 10)
-		if e.Action == "deleted" {
-			size = "-"
-		}
-		rows = append(rows, []string{e.Action, cmp.Or(e.Snapshot, "now"), e.Created.Format(time.RFC3339), size, service.OneLine(e.Message)})
-	}
-	return rows
-}

@@ -62,16 +62,16 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 	})
 	m := &mcpServer{a: a, s: s}
 	workspace, isWorkspace := strings.CutPrefix(set, "workspace:")
-	chosen := map[string]int{"standard": setAll, "all": setAll, "snapshots": setSnapshots}
+	chosen := map[string]int{"standard": service.ToolsAll, "all": service.ToolsAll, "snapshots": service.ToolsSnapshots}
 	in, known := chosen[set]
 	if isWorkspace = isWorkspace && workspace != ""; isWorkspace {
-		in = setWorkspace
+		in = service.ToolsWorkspace
 	} else if !known {
 		return nil, fail.New(fail.Usage, "no such set of tools: %q", set).WithHint("--tools takes standard, all, workspace:NAME or snapshots")
 	}
-	for i := range tools {
-		switch t := &tools[i]; {
-		case t.names[in] == "" || t.effect == executes && set != "all":
+	for _, t := range tools() {
+		switch {
+		case t.Names[in] == "" || t.effect == service.Executes && set != "all":
 		case isWorkspace:
 			m.offerRef(workspace, t)
 		default:

@@ -85,7 +85,7 @@ func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store
 		return err
 	}
 	return a.print(done, func() {
-		a.printf("%s", changedLines("refreshed", "would refresh", done.DryRun, "from "+quote(dir), done.Changed, a.listed(done.Paths), 0))
+		a.printf("%s", service.ChangedText("refreshed", "would refresh", done.DryRun, "from "+quote(dir), done.Changed, a.listed(done.Paths), 0))
 	})
 }
 

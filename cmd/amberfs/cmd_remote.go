@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/internal/fail"
@@ -208,28 +206,13 @@ If the name is in use there for another snapshot, push exits with status 4.`,
 		Args: args(2, -1, "a REMOTE and at least one SNAPSHOT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			req.Remote, req.Snapshots = argv[0], argv[1:]
-			return show(a, cmd, req, func(done service.PushedList) {
-				for _, p := range done.Pushed {
-					a.printf("%s", pushedLine(req.Remote, p))
-				}
-			})
+			return a.showOp(cmd, req)
 		},
 	}
 	cmd.Flags().StringVar(&req.As, "as", "", "use `NAME` as its name there")
 	cmd.Flags().BoolVar(&req.Force, "force", false, "replace a snapshot with that name")
 	cmd.Flags().BoolVar(&req.Full, "full", false, "send everything again")
 	return cmd
-}
-
-func pushedLine(remote string, p service.Pushed) string {
-	as := ""
-	if p.As != p.Snapshot {
-		as = " as " + p.As
-	}
-	if p.Unchanged {
-		return fmt.Sprintf("snapshot %s is on %s already%s\n", p.Snapshot, remote, as)
-	}
-	return fmt.Sprintf("snapshot %s pushed to %s%s: %s\n", p.Snapshot, remote, as, bytesText(p.Bytes))
 }
 
 func pullCommand(a *app) *cobra.Command {

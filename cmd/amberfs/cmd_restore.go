@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,7 +65,7 @@ restore_keeps in the policy is a --keep for every such restore.
 			if err != nil {
 				return err
 			}
-			return a.print(done, func() { a.printRestored(done) })
+			return a.print(done, func() { a.printResult(service.OpOf(service.Restore{}).Text, &done) })
 		},
 	}
 	cmd.Flags().StringArrayVar(&keep, "keep", nil, "leave `PATH` as it is; repeatable")
@@ -91,11 +90,6 @@ func (a *app) orPath(err error, name string) error {
 	return e.WithHint("%[1]sto restore the path %[2]s from the newest snapshot in which it differs, use `amberfs restore ./%[2]s`", hint, quote(name))
 }
 
-func (a *app) printRestored(r service.Restored) {
-	r.Paths = a.listed(r.Paths)
-	a.printf("%s", restoredLines(r))
-}
-
 // maxPrinted is how many paths are listed without -v; more are counted.
 const maxPrinted = 20
 
@@ -104,38 +98,6 @@ func (a *app) listed(paths []graft.PathChange) []graft.PathChange {
 		return paths
 	}
 	return paths[:maxPrinted]
-}
-
-func restoredLines(r service.Restored) string {
-	text := changedLines("restored", "would restore", r.DryRun, "snapshot "+r.Snapshot, r.Changed, r.Paths, 0)
-	for _, path := range r.Kept {
-		text += "kept as it is: " + quote(path) + "\n"
-	}
-	return text
-}
-
-// changedLines is what was done to a thing, or would be, and what that changed.
-// inGit of the paths are below .git and not listed.
-func changedLines(did, would string, dry bool, to string, n int, paths []graft.PathChange, inGit int) string {
-	change := "changed"
-	if dry {
-		did, change = would, "would change"
-	}
-	if n == 0 {
-		return fmt.Sprintf("%s %s (no files %s)\n", did, to, change)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s (%d file(s) %s):\n", did, to, n, change)
-	for _, c := range paths {
-		b.WriteString(quote(c.Path) + "\n")
-	}
-	if more := n - len(paths) - inGit; more > 0 {
-		fmt.Fprintf(&b, "and %d more\n", more)
-	}
-	if inGit > 0 {
-		fmt.Fprintf(&b, "and %d below .git\n", inGit)
-	}
-	return b.String()
 }
 
 // forkAt is where a caller at p sees a fork whose path the daemon knows: a run is mounted
@@ -204,12 +166,9 @@ nothing is changed. PATHs limit the undo.`,
 			}
 			req.Paths, req.Keep = paths[:len(argv)], paths[len(argv):]
 			if !cmd.Flags().Changed("by") {
-				return showAt(cmd.Context(), a, p, service.Restore{Name: "undo", Keep: req.Keep, DryRun: req.DryRun}, a.printRestored)
+				return a.showOpAt(cmd.Context(), p, service.Restore{Name: "undo", Keep: req.Keep, DryRun: req.DryRun}, false)
 			}
-			return showAt(cmd.Context(), a, p, req, func(done service.UndoneBy) {
-				done.Paths = a.listed(done.Paths)
-				a.printf("%s", undoneLines(done))
-			})
+			return a.showOpAt(cmd.Context(), p, req, false)
 		},
 	}
 	f := cmd.Flags()
@@ -235,7 +194,7 @@ PATH did not exist then, it is removed.`,
 			if err != nil {
 				return err
 			}
-			return showAt(cmd.Context(), a, p, service.Revert{Path: paths[0], Name: strings.Join(argv[1:], "")}, a.printRestored)
+			return a.showOpAt(cmd.Context(), p, service.Revert{Path: paths[0], Name: strings.Join(argv[1:], "")}, false)
 		},
 	}
 }

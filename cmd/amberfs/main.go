@@ -177,31 +177,32 @@ run work from inside a mount, or with -C DIR.`,
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "list every path")
+	add := func(group string, c *cobra.Command) {
+		c.GroupID = group
+		c.DisableFlagsInUseLine = true // Use says it better
+		c.SuggestFor = strings.Fields(otherWords[c.Name()])
+		root.AddCommand(c)
+	}
 	for _, group := range []struct {
 		title    string
 		commands []*cobra.Command
 	}{
 		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), runCommand(a), runsCommand(a), mcpCommand(a), hookCommand(a), actorCommand(a)}},
 		{"Snapshots:", []*cobra.Command{
-			snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a), compactCommand(a), pinCommand(a, true), pinCommand(a, false),
-			restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), blameCommand(a), bisectCommand(a), actorsCommand(a),
-			logCommand(a), uiCommand(a),
+			snapshotCommand(a), listCommand(a), renameCommand(a), compactCommand(a), restoreCommand(a), undoCommand(a), revertCommand(a),
+			diffCommand(a), bisectCommand(a), logCommand(a), uiCommand(a),
 		}},
-		{"Forks:", []*cobra.Command{forkCommand(a), claimCommand(a), forksCommand(a), mergeCommand(a), exploreCommand(a)}},
+		{"Forks:", []*cobra.Command{forkCommand(a), forksCommand(a), exploreCommand(a)}},
 		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a), refreshCommand(a)}},
 		{"Remotes:", []*cobra.Command{pushCommand(a), pullCommand(a), remoteCommand(a)}},
-		{"The store:", []*cobra.Command{
-			statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), duCommand(a), verifyCommand(a),
-		}},
+		{"The store:", []*cobra.Command{policyCommand(a), verifyCommand(a)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
 		for _, c := range group.commands {
-			c.GroupID = group.title
-			c.DisableFlagsInUseLine = true // Use says it better
-			c.SuggestFor = strings.Fields(otherWords[c.Name()])
-			root.AddCommand(c)
+			add(group.title, c)
 		}
 	}
+	opCommands(a, add)
 	root.AddCommand(versionCommand(a), exitStatusHelp(),
 		hidden(sandbox.Command, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.Inner(ctx, a.say)) }),
 		hidden(sandbox.InForkCommand, 4, func(ctx context.Context, argv []string) error { return a.statusOf(sandbox.InsideFork(ctx, argv)) }),

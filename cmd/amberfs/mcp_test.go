@@ -90,9 +90,9 @@ func TestMCPAnnotations(t *testing.T) {
 		"run_list": {true, false, false}, "run_apply": {false, true, false}, "run_remove": {false, true, false},
 		"snapshot_bisect": {false, true, true}, "workspace_explore": {false, true, true},
 	}
-	for i := range tools {
-		if tool := &tools[i]; tool.own != nil && !tool.anywhere && tool.effect != executes {
-			t.Errorf("%s runs programs, and has the effect %d", tool.names[setAll], tool.effect)
+	for _, tool := range tools() {
+		if tool.own != nil && !tool.anywhere && tool.effect != service.Executes {
+			t.Errorf("%s runs programs, and has the effect %s", tool.Names[service.ToolsAll], tool.effect)
 		}
 	}
 	for set, n := range map[string]int{"standard": len(want) - 2, "all": len(want)} {

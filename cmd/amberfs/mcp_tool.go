@@ -26,21 +26,10 @@ type mcpServer struct {
 	s *mcp.Server
 }
 
-// The effect of a tool, which clients show, and by which they decide whether they ask before a call.
-type effect int
-
-const (
-	reads    effect = iota
-	adds            // only new things
-	destroys        // deletes or replaces what exists; of a restore, undo takes it back
-	executes        // runs programs that the caller chooses, with the rights of the user
-	sends           // to other machines
-)
-
-func (e effect) annotations(title string) *mcp.ToolAnnotations {
-	destructive, open := e == destroys || e == executes, e == executes || e == sends
+func annotations(e service.Effect, title string) *mcp.ToolAnnotations {
+	destructive, open := e == service.Destroys || e == service.Executes, e == service.Executes || e == service.Sends
 	return &mcp.ToolAnnotations{
-		Title: title, ReadOnlyHint: e == reads, DestructiveHint: &destructive, IdempotentHint: e == reads, OpenWorldHint: &open,
+		Title: title, ReadOnlyHint: e == service.Reads, DestructiveHint: &destructive, IdempotentHint: e == service.Reads, OpenWorldHint: &open,
 	}
 }
 
@@ -57,7 +46,7 @@ type common struct {
 // fields are the arguments of the tool, with those of the operation.
 func (t *tool) fields() (names []string, field map[string]string) {
 	field = map[string]string{}
-	for _, arg := range strings.Fields(t.args) {
+	for _, arg := range strings.Fields(t.Args) {
 		name, of, renamed := strings.Cut(arg, "=")
 		if !renamed {
 			of = name
@@ -72,7 +61,7 @@ func (t *tool) common(set int) []string {
 	switch {
 	case t.anywhere:
 		return nil
-	case set == setSnapshots && t.pages:
+	case set == service.ToolsSnapshots && t.pages:
 		return []string{"workspace", "format", "start_index", "max_length"}
 	case t.pages:
 		return []string{"workspace", "start_index", "max_length"}
@@ -81,7 +70,7 @@ func (t *tool) common(set int) []string {
 }
 
 func (t *tool) schema(set int) *jsonschema.Schema {
-	of, others := mustSchema(reflect.TypeOf(t.op)), mustSchema(reflect.TypeFor[common]())
+	of, others := mustSchema(reflect.TypeOf(t.preset)), mustSchema(reflect.TypeFor[common]())
 	out := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
 	names, field := t.fields()
 	for _, name := range names {
@@ -117,7 +106,7 @@ type notifier func(message string, done, total int)
 
 func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect.Type, do func(context.Context, arguments, notifier) (string, any, error)) {
 	spec := &mcp.Tool{
-		Name: name, Title: t.title, Description: t.about, Annotations: t.effect.annotations(t.title),
+		Name: name, Title: t.Title, Description: t.About, Annotations: annotations(t.effect, t.Title),
 		InputSchema: in, OutputSchema: mustSchema(out),
 	}
 	m.s.AddTool(spec, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -168,11 +157,11 @@ func checkArguments(args arguments, in *jsonschema.Schema) error {
 }
 
 func (m *mcpServer) offer(set int, t *tool) {
-	out := t.show.of
+	out := t.out
 	if t.pages {
 		out = reflect.TypeFor[page]()
 	}
-	m.add(t, t.names[set], t.schema(set), out, func(ctx context.Context, args arguments, notify notifier) (string, any, error) {
+	m.add(t, t.Names[set], t.schema(set), out, func(ctx context.Context, args arguments, notify notifier) (string, any, error) {
 		req, c, err := t.request(args)
 		if err != nil {
 			return "", nil, err
@@ -181,7 +170,8 @@ func (m *mcpServer) offer(set int, t *tool) {
 		if err != nil {
 			return "", nil, err
 		}
-		shown := t.show.text(result)
+		service.Shorten(result, maxListed)
+		shown := t.form.Text(result)
 		switch {
 		case !t.pages:
 			return strings.TrimSuffix(shown, "\n"), result, nil
@@ -215,7 +205,7 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req ref
 	}
 	var text strings.Builder
 	var list []events.Event
-	result := reflect.New(service.OpOf(t.op).Result).Interface()
+	result := reflect.New(t.op.Result).Interface()
 	err = m.a.exchange(ctx, p, req.Interface(), client.Exchange{Out: &text, Item: func(line json.RawMessage) error {
 		var e events.Event
 		err := json.Unmarshal(line, &e)
@@ -223,16 +213,16 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req ref
 		return err
 	}}, result)
 	if err != nil {
-		if paths := conflictsOf(result); len(paths) > 0 {
+		if paths := service.Conflicts(result); len(paths) > 0 {
 			how := "ours or theirs"
-			if slices.Contains(strings.Fields(t.args), "resolve") {
+			if slices.Contains(strings.Fields(t.Args), "resolve") {
 				how = "ours, theirs or resolve"
 			}
 			err = fail.New(fail.KindOf(err), "%s; decide with %s:\n%s", fail.Of(err).Msg, how, strings.Join(shorten(paths), "\n"))
 		}
 		return nil, err
 	}
-	switch service.OpOf(t.op).Output {
+	switch t.op.Output {
 	case service.Text:
 		text := text.String()
 		return &text, nil
@@ -263,8 +253,8 @@ func (m *mcpServer) place(workspace string) (locate.Place, error) {
 
 // request reads the arguments of a call: those of the operation, and the others.
 func (t *tool) request(args arguments) (req reflect.Value, c common, err error) {
-	req = reflect.New(reflect.TypeOf(t.op)).Elem()
-	req.Set(reflect.ValueOf(t.op))
+	req = reflect.New(reflect.TypeOf(t.preset)).Elem()
+	req.Set(reflect.ValueOf(t.preset))
 	schema := mustSchema(req.Type())
 	_, field := t.fields()
 	for name, raw := range args {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
+	"github.com/amberfs/amberfs/service"
 )
 
 var update = flag.Bool("update", false, "write the generated pages of docs/reference and packaging/man")
@@ -180,22 +181,23 @@ Generated from the code. These are the tools of [amberfs mcp](commands.md#mcp). 
 |tool|arguments|effect| |
 |---|---|---|---|
 `)
-	effects := map[effect]string{reads: "reads", adds: "adds", destroys: "**destroys**", executes: "**executes**", sends: "**sends**"}
-	for i := range tools {
-		t := &tools[i]
+	for _, t := range tools() {
 		names, _ := t.fields()
-		args := ""
+		args, effect := "", t.effect.String()
 		if len(names) > 0 {
 			args = "`" + strings.Join(names, "`, `") + "`"
 		}
 		if t.pages {
 			args += " …"
 		}
-		if t.names[setAll] != "" {
-			fmt.Fprintf(&b, "|`%s`|%s|%s|%s|\n", t.names[setAll], args, effects[t.effect], t.about)
+		if t.effect > service.Adds {
+			effect = "**" + effect + "**"
 		}
-		if t.names[setSnapshots] != "" {
-			fmt.Fprintf(&other, "`%s`, ", t.names[setSnapshots])
+		if name := t.Names[service.ToolsAll]; name != "" {
+			fmt.Fprintf(&b, "|`%s`|%s|%s|%s|\n", name, args, effect, t.About)
+		}
+		if name := t.Names[service.ToolsSnapshots]; name != "" {
+			fmt.Fprintf(&other, "`%s`, ", name)
 		}
 	}
 	fmt.Fprintf(&b, `

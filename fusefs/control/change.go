@@ -16,12 +16,12 @@ func (t *Tree) Mkdir(dir live.NodeID, name string, r Request) (Entry, error) {
 		return Entry{}, err
 	}
 	if forks {
-		if err := t.perform(ws, forkName, nil, r, atOnce, service.Fork{Name: name}, nil); err != nil {
+		if err := t.perform(ws, forkName, nil, r, service.Fork{Name: name}, nil); err != nil {
 			return Entry{}, err
 		}
 		return t.lookupFork(ws, name)
 	}
-	if err := t.perform(ws, createName, nil, r, atOnce, service.Snapshot{Name: name}, nil); err != nil {
+	if err := t.perform(ws, createName, nil, r, service.Snapshot{Name: name}, nil); err != nil {
 		return Entry{}, err
 	}
 	return t.lookupSnapshot(ws, name)
@@ -35,9 +35,9 @@ func (t *Tree) Rmdir(dir live.NodeID, name string, r Request) error {
 		return err
 	}
 	if forks {
-		return t.perform(ws, forkName, nil, r, t.queued(ws, r), service.DeleteFork{Name: name, Rmdir: true}, nil)
+		return t.perform(ws, forkName, nil, r, service.DeleteFork{Name: name, Rmdir: true}, nil)
 	}
-	return t.perform(ws, createName, nil, r, atOnce, service.Remove{Names: []string{name}}, checkNoFile(name, "removed"))
+	return t.perform(ws, createName, nil, r, service.Remove{Names: []string{name}}, checkNoFile(name, "removed"))
 }
 
 // checkNoFile refuses what is done to the control files as if they were snapshots.
@@ -66,17 +66,17 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 		return err
 	}
 	if forks {
-		return t.perform(ws, forkName, nil, r, atOnce, service.RenameFork{From: from, To: to}, nil)
+		return t.perform(ws, forkName, nil, r, service.RenameFork{From: from, To: to}, nil)
 	}
 	return t.rename(ws, from, to, r)
 }
 
 func (t *Tree) rename(ws *snapshot.Workspace, from, to string, r Request) error {
 	if name, ok := parseRestore(to); ok && from == restoreName {
-		return t.perform(ws, restoreName, nil, r, t.queued(ws, r), service.Restore{Name: name}, nil)
+		return t.perform(ws, restoreName, nil, r, service.Restore{Name: name}, nil)
 	}
 	if n := t.privateFile(ws, from); n != nil {
 		return t.renamePrivate(n, to, r)
 	}
-	return t.perform(ws, createName, nil, r, atOnce, service.Rename{From: from, To: to}, checkNoFile(from, "renamed"))
+	return t.perform(ws, createName, nil, r, service.Rename{From: from, To: to}, checkNoFile(from, "renamed"))
 }

@@ -8,10 +8,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
-	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -22,7 +20,7 @@ import (
 //
 //	Write, renamePrivate   submit     has the command that was written performed
 //	Mkdir, Rmdir, Rename
-//	  perform, runCall     ask the service when the schedule lets them, and keep the answer
+//	  perform, runCall     ask the service when it is their turn, and keep the answer
 
 // Write runs a command. There is no open file to collect it in, as neither OPEN nor
 // FLUSH reach us, so each write is a whole command unless it can be seen not to be; its
@@ -66,21 +64,17 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 // maxBegin is where an answer can begin at most in the file that its command was written to.
 const maxBegin = 64 << 20
 
-// A schedule runs a command when it may run.
-type schedule func(func(context.Context) error) error
-
-// atOnce makes the kernel's reader wait for a command.
-func atOnce(fn func(context.Context) error) error { return fn(context.Background()) }
-
-// queued makes a command wait while too many others of its tenant run.
-func (t *Tree) queued(ws *snapshot.Workspace, r Request) schedule {
-	return func(fn func(context.Context) error) error { return t.limited(t.tenant(ws).commands, r, fn) }
-}
-
-// computed makes a command wait while others of its tenant keep processors busy, and take
-// turns with those of all.
-func (t *Tree) computed(ws *snapshot.Workspace, r Request) schedule {
-	return func(fn func(context.Context) error) error { return t.compute(ws, r, fn) }
+// scheduled runs an operation when it may run. What keeps a processor busy waits for others of its
+// tenant, and takes turns with those of all; other requests wait while too many of their tenant run.
+// If atOnce is set, the kernel's reader waits for it instead where the row of the operation says so.
+func (t *Tree) scheduled(ws *snapshot.Workspace, r Request, args any, atOnce bool, fn func(context.Context) error) error {
+	switch o := service.OpOf(args); {
+	case atOnce && o.AtOnce && !service.Fetches(args):
+		return fn(context.Background())
+	case o.Cost != service.Cheap:
+		return t.compute(ws, r, fn)
+	}
+	return t.limited(t.tenant(ws).commands, r, fn)
 }
 
 // submit performs what was written to a control file, or to the private file n.
@@ -93,17 +87,8 @@ func (t *Tree) submit(ws *snapshot.Workspace, name string, n *node, line []byte,
 	if name == callName || isCall(name) {
 		return t.runCall(ws, name, n, line, r)
 	}
-	when := t.queued(ws, r)
-	fromRemote := name == forkName && bytes.Contains(line, []byte("@"))
-	if (name == createName || name == forkName || name == policyName) && !fromRemote {
-		when = atOnce
-	}
-	f, _ := findFile(name)
-	args, err := f.request(string(line))
-	if err == nil && service.OpOf(args).Cost != service.Cheap {
-		when = t.computed(ws, r)
-	}
-	return t.perform(ws, name, n, r, when, args, err)
+	args, err := service.Written(name).FromLine(string(line))
+	return t.perform(ws, name, n, r, args, err)
 }
 
 // hold reserves room for a command that may wait.
@@ -116,14 +101,14 @@ func (t *Tree) hold(ws *snapshot.Workspace, size int64) (release func(), err err
 	return w.discard, nil
 }
 
-// perform asks the service when the schedule lets it, and keeps the answer for the next
+// perform asks the service, and keeps the answer for the next
 // reader of the file. n, if set, is the node that the request was written to. With err the
 // request is wrong, and that is the answer.
-func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, when schedule, args any, err error) error {
+func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, args any, err error) error {
 	began := time.Now()
 	var result any
 	if err == nil {
-		err = when(func(ctx context.Context) (err error) {
+		err = t.scheduled(ws, r, args, true, func(ctx context.Context) (err error) {
 			result, err = t.Service.Do(ctx, r.ask(ws), args)
 			return err
 		})
@@ -228,19 +213,6 @@ type named struct {
 	Seq  uint64 `json:"seq"`
 }
 
-// parseCreate is request for `create`: a name and a message, or an object.
-func parseCreate(line string) (any, error) {
-	var a service.Snapshot
-	if !isJSON([]byte(line)) {
-		a.Name, a.Message = splitLine(line)
-		return a, nil
-	}
-	if err := strictjson.Decode([]byte(line), &a); err != nil {
-		return nil, errs.New(errs.Invalid, "a snapshot in JSON is one object with name, message, labels and the like: %v", err)
-	}
-	return a, nil
-}
-
 // maxInline is how long a stream is at most that is a part of the answer, in bytes.
 const maxInline = 64 << 10
 
@@ -263,11 +235,7 @@ func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []b
 	var a service.Answer
 	args, err := service.ParseCall(request)
 	if err == nil {
-		when := t.queued(ws, r)
-		if service.OpOf(args).Cost != service.Cheap {
-			when = t.computed(ws, r)
-		}
-		err = when(func(ctx context.Context) (err error) {
+		err = t.scheduled(ws, r, args, false, func(ctx context.Context) (err error) {
 			a, err = t.Service.Call(ctx, q, args)
 			return err
 		})

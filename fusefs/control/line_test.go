@@ -1,50 +1,10 @@
 package control
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/amberfs/amberfs/snapshot/live"
 )
-
-func TestSplitLine(t *testing.T) {
-	for _, tc := range []struct{ line, name, message string }{
-		{"\n", "", ""},
-		{"v1\n", "v1", ""},
-		{"v1 before the refactor\n", "v1", "before the refactor"},
-		{"  v1\t two  blanks \r\n", "v1", "two  blanks"},
-		{"v1\nsubject\n\nbody\n", "v1", "subject\n\nbody"},
-	} {
-		name, message := splitLine(tc.line)
-		if name != tc.name || message != tc.message {
-			t.Errorf("splitLine(%q) = %q, %q", tc.line, name, message)
-		}
-	}
-}
-
-func TestSplitFields(t *testing.T) {
-	for _, tc := range []struct {
-		line string
-		want []string
-	}{
-		{"\n", nil},
-		{"v1\n", []string{"v1"}},
-		{"v1 a.txt  src/b\n", []string{"v1", "a.txt", "src/b"}},
-		{"v1\na\nb\n", []string{"v1", "a", "b"}},
-		{`v1 "a file" b\ c ""`, []string{"v1", "a file", "b c", ""}},
-		{`v1 a\\b "q\"q"`, []string{"v1", `a\b`, `q"q`}},
-	} {
-		got, err := splitFields(tc.line)
-		if err != nil || !slices.Equal(got, tc.want) {
-			t.Errorf("splitFields(%q) = %q, %v, want %q", tc.line, got, err, tc.want)
-		}
-	}
-	if _, err := splitFields(`v1 "open`); !errors.Is(err, live.ErrInvalid) {
-		t.Errorf("an open quote: %v", err)
-	}
-}
 
 func TestUnfinished(t *testing.T) {
 	line := strings.Repeat("x", 4096)
@@ -83,15 +43,14 @@ func TestControlNames(t *testing.T) {
 			t.Errorf("isScratch(%q) = %v", name, got)
 		}
 	}
-	for name, want := range map[string]query{
-		"diff@v1": {"diff", "v1", ""}, "diff@a..b": {"diff", "a", "b"}, "stat@a.1..b.2": {"stat", "a.1", "b.2"},
-		"info@cp-3": {"info", "cp-3", ""},
+	for name, want := range map[string][]string{
+		"diff@v1": {"v1"}, "diff@a..b": {"a", "b"}, "stat@a.1..b.2": {"a.1", "b.2"}, "info@cp-3": {"cp-3"},
 	} {
-		if got, ok := parseQuery(name); !ok || got != want {
+		if got, ok := parseQuery(name); !ok || !slices.Equal(got.names, want) || got.String() != name {
 			t.Errorf("parseQuery(%q) = %v, %v", name, got, ok)
 		}
 	}
-	for _, name := range []string{"diff@", "diff@a..", "diff@..b", "diff", "restore@v1", "v1"} {
+	for _, name := range []string{"diff@", "diff@a..", "diff@..b", "diff", "info@a..b", "restore@v1", "v1"} {
 		if got, ok := parseQuery(name); ok {
 			t.Errorf("parseQuery(%q) = %v", name, got)
 		}

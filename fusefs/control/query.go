@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
@@ -19,67 +20,83 @@ type source struct {
 	changes uint64
 }
 
+// A query is a generated file whose name has the snapshots that it is about.
+type query struct {
+	op    *service.Op
+	row   *service.Query
+	names []string
+}
+
+func (q query) String() string { return q.row.File + "@" + strings.Join(q.names, "..") }
+
+// parseQuery reads the name of a generated file, such as diff@A..B.
+func parseQuery(name string) (query, bool) {
+	what, names, ok := strings.Cut(name, "@")
+	q := query{}
+	if ok {
+		q.op, q.row = service.Queried(what)
+	}
+	if q.op != nil {
+		q.names = q.row.Of(names)
+	}
+	return q, q.names != nil
+}
+
 // lookupQuery finds a generated file. What compares the same has one name, that of the
 // snapshots; all others are symlinks to it.
 func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Request) (Entry, error) {
-	a, err := ws.Find(q.a)
-	var b snapshot.Info
-	if err == nil && q.b != "" {
-		b, err = ws.Find(q.b)
+	var views [2]uint32
+	for i, n := range q.names {
+		info, err := ws.Find(n)
+		if err != nil {
+			return Entry{}, err
+		}
+		q.names[i], views[i] = info.Name, info.View
 	}
-	if err != nil {
-		return Entry{}, err
-	}
-	q.a, q.b = a.Name, b.Name
 	if to := q.String(); to != name {
 		return t.link(ws, name, to)
 	}
-	if q.what == "info" {
-		return t.lookupInfo(ws, name, q.a, r)
+	args := q.op.With(q.row.Preset, q.row.Args, q.names)
+	// Even the size of a diff is no business of others.
+	if err := t.Service.Admit(context.Background(), r.ask(ws), args); err != nil {
+		return Entry{}, err
 	}
-	e, err := t.lookupDiff(ws, q, source{a: a.View, b: b.View}, name, r)
+	mode := uint32(typeFile | 0o444)
+	if q.op.Access != service.Look {
+		mode = t.ownersMode()
+	}
+	from := func() (source, error) { return t.sourceOf(ws, q, views) }
+	e, err := t.lookupRendered(ws, name, mode, r, from, func(ctx context.Context, w io.Writer) error {
+		ask := r.ask(ws)
+		ask.Out = w
+		result, err := t.Service.Do(ctx, ask, args)
+		if err != nil || q.op.Output != "" {
+			return err
+		}
+		return gitquote.Encoder(w).Encode(result)
+	})
 	if errors.Is(err, errs.TooBig) || errors.Is(err, errs.Quota) {
 		t.log.Warn("a control file is not rendered", "workspace", ws.Name(), "file", name, "err", err)
 	}
 	return e, err
 }
 
-func (t *Tree) lookupInfo(ws *snapshot.Workspace, name, of string, r Request) (Entry, error) {
-	var info snapshot.Info
-	from := func() (s source, err error) {
+// sourceOf is what a query is rendered from: two snapshots, a snapshot and the present state
+// or, if it is about one snapshot, that and the records of the workspace.
+func (t *Tree) sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) {
+	s := source{a: views[0], b: views[1]}
+	_, most := q.row.Args.Limits()
+	switch {
+	case most == 1:
 		s.changes = ws.Changes()
-		info, err = ws.Find(of)
-		s.a = info.View
-		return s, err
+	case len(q.names) == 1:
+		s.b = ws.View()
+		return s, t.forest.View(func(tx *live.Tx) error {
+			s.changes = tx.Changed(ws.View())
+			return nil
+		})
 	}
-	return t.lookupRendered(ws, name, typeFile|0o444, r, from, func(_ context.Context, w io.Writer) error { return gitquote.Encoder(w).Encode(info) })
-}
-
-func (t *Tree) lookupDiff(ws *snapshot.Workspace, q query, of source, name string, r Request) (Entry, error) {
-	a := service.Diff{A: q.a, B: q.b, Format: "patch"}
-	if q.what == "stat" {
-		a.Format = "name-status"
-	}
-	// Even the size of a diff is no business of others.
-	if err := t.Service.Admit(context.Background(), r.ask(ws), a); err != nil {
-		return Entry{}, err
-	}
-	from := func() (s source, err error) {
-		if s = of; q.b == "" {
-			s.b = ws.View()
-			err = t.forest.View(func(tx *live.Tx) error {
-				s.changes = tx.Changed(ws.View())
-				return nil
-			})
-		}
-		return s, err
-	}
-	return t.lookupRendered(ws, name, t.ownersMode(), r, from, func(ctx context.Context, w io.Writer) error {
-		ask := r.ask(ws)
-		ask.Out = w
-		_, err := t.Service.Do(ctx, ask, a)
-		return err
-	})
+	return s, nil
 }
 
 // A rendering is one under way. Requests for the same file wait for it.

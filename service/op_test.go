@@ -1,0 +1,78 @@
+package service
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot/events"
+)
+
+// TestRows: what a row says of arguments and of the text form fits its types.
+func TestRows(t *testing.T) {
+	for _, o := range ops {
+		field := func(name string) {
+			if !FieldNamed(reflect.New(o.Args).Elem(), name).IsValid() {
+				t.Errorf("%s has no argument %s", o.Name, name)
+			}
+		}
+		for _, tool := range o.Tools {
+			for _, arg := range strings.Fields(tool.Args) {
+				as, of, renamed := strings.Cut(arg, "=")
+				if !renamed {
+					of = as
+				}
+				field(of)
+			}
+		}
+		presets, words := []any{}, []Positional{}
+		for _, c := range o.Commands {
+			presets, words = append(presets, c.Preset), append(words, c.Args)
+			for _, f := range c.Flags {
+				field(strings.ReplaceAll(f.Name, "-", "_"))
+			}
+		}
+		for _, q := range o.Queries {
+			presets, words = append(presets, q.Preset), append(words, q.Args)
+		}
+		if o.Line != nil {
+			words = append(words, o.Line.Args)
+		}
+		for _, w := range words {
+			for _, one := range w.Words() {
+				field(one.Field)
+			}
+			o.With(nil, w, []string{"x", "y"})
+		}
+		for _, p := range presets {
+			if p != nil && reflect.TypeOf(p) != o.Args {
+				t.Errorf("%s has arguments %T beforehand", o.Name, p)
+			}
+		}
+		if len(o.Tools)+len(o.Commands) > 0 {
+			result := reflect.New(o.Result).Interface()
+			switch o.Output {
+			case Text:
+				result = new(string)
+			case Events:
+				result = &[]events.Event{}
+			}
+			o.Text.Text(result)
+		}
+	}
+}
+
+// TestCosts: each operation says what it costs, and those that allocate say from what.
+func TestCosts(t *testing.T) {
+	for _, o := range ops {
+		if o.Cost == 0 || (o.Cost == Allocates) != (o.Charges != 0) {
+			t.Errorf("%s costs %d and charges %d", o.Name, o.Cost, o.Charges)
+		}
+	}
+	for name, want := range map[string]Cost{"blame": Allocates, "forks": Compares, "summaries": Allocates, "merge": Allocates, "undo-by": Allocates,
+		"compact": Compares, "conflict": Allocates, "export": Allocates, "diff": Allocates, "snapshot": Cheap, "status": Cheap} {
+		if o, err := findOp(name); err != nil || o.Cost != want {
+			t.Errorf("%s costs %v, not %v: %v", name, o.Cost, want, err)
+		}
+	}
+}

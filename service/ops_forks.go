@@ -1,0 +1,73 @@
+package service
+
+import (
+	"fmt"
+
+	"github.com/amberfs/amberfs/internal/gitquote"
+)
+
+var forkOps = []*Op{
+	op(Op{Name: "fork", Effect: Adds, Cost: Cheap, Access: Add, Mutates: true,
+		About:  "Creates a fork of a snapshot or of the present state.",
+		AtOnce: true, Line: &Line{File: "fork", Args: "snapshot name", Usage: `a snapshot and the fork, as in: echo "SNAPSHOT FORK" > fork`},
+		Text: Lines(func(f *Forked) string { return fmt.Sprintf("fork %s created: %s\n", f.Name, gitquote.Readable(f.Path)) }),
+		Tools: []Tool{
+			{Names: [3]string{"fork_create", "", "branch"}, Title: "Create a fork",
+				About: "Create a fork, a writable copy of a snapshot or of the present state. The answer has its path.", Args: "name snapshot ttl"},
+			{Names: [3]string{"", "", "restore"}, Title: "Restore",
+				About: "Create a new workspace from a ref. The present one stays as it is.", Args: "name snapshot"},
+		}}, (*Service).fork),
+	op(Op{Name: "forks", Cost: Compares,
+		About: "Lists the forks of the workspace.",
+		Text:  Rows(forkRows), Pages: true,
+		Tools: []Tool{{Names: [3]string{"fork_list"}, Title: "List forks",
+			About: "List the forks: name, base, time, snapshots, changed files and time to live."}}}, (*Service).forks),
+	op(Op{Name: "claim", Effect: Adds, Cost: Cheap, Access: Add, Mutates: true,
+		About: "Returns the fork with a label. If there is none, creates it.",
+		Text:  Rows(func(c *Claimed) [][]string { return [][]string{{gitquote.Readable(c.Path), c.Tier}} }),
+		Tools: []Tool{{Names: [3]string{"workspace_claim"}, Title: "Claim a workspace",
+			About: "Get the path of the fork with a label, or create it.", Args: "label from ttl"}},
+		Commands: []Command{{Group: "Forks:", Use: "claim LABEL [--from SNAPSHOT|REMOTE@SNAPSHOT] [--ttl 1h]", Short: "Get the fork with a label, or create it",
+			Long: `Prints the path of the fork LABEL, and how it was found:
+
+  resumed    the fork existed
+  snapshot   a new fork, from the last state of an earlier fork with this label
+  fresh      a new fork, from --from or from the present state
+
+Concurrent claims of a label get the same fork. REMOTE@SNAPSHOT is resolved at most once
+a minute.`,
+			Example: "  cd \"$(amberfs claim box-17 --from start --ttl 1h --json | jq -r .path)\"", Args: "label",
+			Flags: []Flag{
+				{"from", "", "begin a new fork with `SNAPSHOT` or REMOTE@SNAPSHOT. Default: the present state"},
+				{"ttl", "", "delete the fork after this `TIME` without a claim: 30m, 1h, 7d"},
+			}}}}, (*Service).claim),
+	op(Op{Name: "rename-fork", Effect: Destroys, Cost: Cheap, Access: Change, Mutates: true,
+		About:  "Renames a fork.",
+		AtOnce: true}, (*Service).renameFork),
+	op(Op{Name: "delete-fork", Effect: Destroys, Cost: Cheap, Access: Change, Mutates: true,
+		About: "Deletes a fork, after a snapshot of its last state.",
+		Text:  Lines(deletedForkLine),
+		Tools: []Tool{{Names: [3]string{"fork_delete"}, Title: "Delete a fork",
+			About: "Delete a fork. Its last state becomes a snapshot of the workspace, unless discard is set.", Args: "name discard force"}}}, (*Service).deleteFork),
+	op(Op{Name: "conflict", Cost: Allocates, Charges: Lists | Texts | Gits, Access: Owner,
+		About: "Returns the sides of a file that changed in a fork and in the workspace."}, (*Service).conflict),
+	op(Op{Name: "merge", Effect: Destroys, Cost: Allocates, Charges: Lists | Gits, Access: Owner, Mutates: true,
+		About: "Merges a fork's changes into the workspace.",
+		Text:  Lines(mergedLines),
+		Tools: []Tool{{Names: [3]string{"fork_merge"}, Title: "Merge a fork",
+			About: "Merge what a fork changed into the workspace. Conflicts are listed, and then nothing is changed.",
+			Args:  "fork ours theirs resolve keep dry_run"}},
+		Commands: []Command{{Group: "Forks:", Use: "merge FORK [--ours|--theirs] [--dry-run]", Aliases: []string{"promote"}, Short: "Bring a fork's changes into the workspace",
+			Long: `Merges what the fork changed since its base into its parent. Text that both changed is
+merged by lines, as git merge does. Conflicts are listed, and then nothing is changed.
+
+"amberfs undo" undoes the merge. The fork stays.`,
+			Example: "  amberfs merge idea\n  amberfs merge idea --theirs", Args: "fork",
+			Flags: []Flag{
+				{"ours", "", "keep the workspace's version of conflicting paths"},
+				{"theirs", "", "take the fork's version of conflicting paths"},
+				{"dry-run", "n", "only list what would change"},
+			}}}}, (*Service).merge),
+	op(Op{Name: "actor", Effect: Adds, Cost: Cheap, Access: Add,
+		About: "Registers the name of an actor for a process and its descendants."}, (*Service).actor),
+}

@@ -1,0 +1,101 @@
+package service
+
+import (
+	"fmt"
+	"time"
+)
+
+var storeOps = []*Op{
+	op(Op{Name: "policy", Cost: Cheap,
+		About: "Returns the policy of the workspace."}, (*Service).policy),
+	op(Op{Name: "set-policy", Effect: Destroys, Cost: Cheap, Access: Own,
+		About:  "Changes the policy by a JSON merge patch.",
+		AtOnce: true, Line: &Line{File: "policy", Parse: parsePolicy}}, (*Service).setPolicy),
+	op(Op{Name: "status", Cost: Cheap,
+		About:    "Returns the state of the workspace and its store.",
+		Text:     Fields(statusFields),
+		Tools:    []Tool{{Names: [3]string{"workspace_status"}, Title: "Show the status", About: "Show the status of the workspace and its store."}},
+		Commands: []Command{{Group: "The store:", Use: "status", Short: "Show the state of the workspace and its store", Example: "  amberfs status --json"}}}, (*Service).status),
+	op(Op{Name: "export", Effect: Adds, Cost: Allocates, Charges: Gits, Access: Add,
+		About: "Writes a snapshot as a commit into the store's own git repository.",
+		Line:  &Line{File: "export", Args: "name [ref]", Usage: `a snapshot, and perhaps a ref, as in: echo "SNAPSHOT [REF]" > export`}}, (*Service).export),
+	op(Op{Name: "tar", Cost: Compares, Access: Socket, Output: Tar, Instead: "`tar` in .snapshots/NAME",
+		About: "Returns a snapshot as a tar archive."}, (*Service).exportTar),
+	op(Op{Name: "import", Effect: Destroys, Cost: Allocates, Charges: Texts, Access: Socket, Mutates: true, Input: Tar, Instead: "`tar`, `git` or `cp` in the workspace",
+		About: "Imports the tree of a tar archive, all at once."}, (*Service).importTree),
+	op(Op{Name: "refresh", Effect: Destroys, Cost: Allocates, Charges: Lists | Texts | Gits, Access: Socket, Mutates: true, Input: Bytes, Instead: "`cp` or `git pull` in the workspace",
+		About: "Merges what changed in the directory that the workspace was filled from."}, (*Service).refresh),
+	op(Op{Name: "layer", Cost: Compares, Access: Socket, Output: Tar,
+		About: "Returns what a snapshot changed in a container image, as a layer of an image."}, (*Service).exportLayer),
+	op(Op{Name: "image", Cost: Cheap, Access: Socket,
+		About: "Returns the container image that a snapshot, or the present state, was made on top of."}, (*Service).image),
+	op(Op{Name: "open", Cost: Cheap, Access: Socket, Output: Events, Instead: "`git` on .snapshots/NAME",
+		About: "Keeps the objects of a snapshot readable while the answer is read."}, (*Service).open),
+	op(Op{Name: "open-changes", Cost: Cheap, Access: Socket, Output: Events, Instead: "`cp` or `git diff` on the files",
+		About: "Keeps the objects of the workspace's base and of a snapshot, or of now, readable while the answer is read."}, (*Service).openChanges),
+	op(Op{Name: "objects", Cost: Compares, Access: Socket, Output: Bytes,
+		About: "Returns objects of an open snapshot, by their hashes."}, (*Service).objects),
+	op(Op{Name: "exported", Effect: Adds, Cost: Cheap, Access: Socket,
+		About: "Records the commit that a client exported a snapshot as."}, (*Service).exported),
+	op(Op{Name: "freeze", Effect: Adds, Cost: Cheap, Access: Govern,
+		About: "Stops all changes for a limited time.",
+		Text:  Lines(func(f *Frozen) string { return "frozen until " + f.Until.Format(time.RFC3339) + "\n" }),
+		Commands: []Command{{Group: "The store:", Use: "freeze [--for 30s]", Short: "Stop all changes for a while",
+			Long: `Stops all changes to the store's workspaces, so that another program can copy a quiet
+tree. Writers wait, readers continue. A reader still waits for a directory whose names
+change, and before Linux 6.16 to close a file that changes. Reading a snapshot needs no
+freeze.`,
+			Example: "  amberfs freeze --for 10s", Preset: Freeze{For: "30s"}, Flags: []Flag{{"for", "", "end the freeze after this `TIME`"}}}}}, (*Service).freeze),
+	op(Op{Name: "thaw", Effect: Adds, Cost: Cheap, Access: Govern,
+		About: "Ends a freeze.",
+		Text: Lines(func(t *Thawed) string {
+			if t.Thawed {
+				return "thawed\n"
+			}
+			return "not frozen\n"
+		}),
+		Commands: []Command{{Group: "The store:", Use: "thaw", Short: "End a freeze", Example: "  amberfs thaw"}}}, (*Service).thaw),
+	op(Op{Name: "gc", Effect: Destroys, Cost: Compares, Access: Govern,
+		About: "Frees the space that no snapshot and no workspace needs.",
+		Text: Lines(func(c *Collected) string {
+			if c.Bytes == 0 && c.Objects == 0 {
+				return "nothing to free\n"
+			}
+			return fmt.Sprintf("freed %s (%d objects)\n", BytesText(c.Bytes), c.Objects)
+		}),
+		Commands: []Command{{Group: "The store:", Use: "gc", Short: "Free space that nothing needs",
+			Long: `Frees the disk space that no snapshot and no workspace needs. It also runs in the
+background, and works on a full disk.`,
+			Example: "  amberfs gc"}}}, (*Service).gc),
+	op(Op{Name: "verify", Cost: Compares, Access: Govern,
+		About: "Reads and checks everything in the store."}, (*Service).verify),
+	op(Op{Name: "umount", Effect: Destroys, Cost: Cheap, Access: Socket,
+		About: "Unmounts. The daemon ends when everything is on disk."}, (*Service).umount),
+}
+
+var remoteOps = []*Op{
+	op(Op{Name: "push", Effect: Sends, Cost: Cheap, Access: Add,
+		About: "Sends snapshots to a remote.",
+		Text:  Lines(pushedLines),
+		Line:  &Line{File: "push", Args: "snapshots [remote]", Usage: `a snapshot, and perhaps a remote, as in: echo "SNAPSHOT [REMOTE]" > push`},
+		Tools: []Tool{{Names: [3]string{"snapshot_push"}, Title: "Push a snapshot",
+			About: "Send a snapshot to a remote that the owner of the store added.", Args: "name=snapshots remote as"}}}, (*Service).push),
+	op(Op{Name: "pull", Effect: Adds, Cost: Cheap, Access: Govern, Mutates: true,
+		About: "Copies snapshots of a remote into the store."}, (*Service).pull),
+	op(Op{Name: "remotes", Cost: Cheap, Access: Govern,
+		About: "Lists the registered remotes."}, (*Service).remotes),
+	op(Op{Name: "add-remote", Effect: Adds, Cost: Cheap, Access: Socket,
+		About: "Registers a remote, and sets it up if it is new."}, (*Service).addRemote),
+	op(Op{Name: "trust-remote", Effect: Adds, Cost: Cheap, Access: Socket,
+		About: "Agrees to contact a remote that the store names."}, (*Service).trustRemote),
+	op(Op{Name: "remove-remote", Effect: Destroys, Cost: Cheap, Access: Socket,
+		About: "Forgets a remote. Nothing on the remote changes."}, (*Service).removeRemote),
+	op(Op{Name: "remote-snapshots", Cost: Cheap, Access: Socket,
+		About: "Lists the snapshots on a remote, newest first."}, (*Service).remoteSnapshots),
+	op(Op{Name: "remove-pushed", Effect: Destroys, Cost: Cheap, Access: Socket,
+		About: "Deletes snapshots from a remote."}, (*Service).removePushed),
+	op(Op{Name: "verify-remote", Cost: Cheap, Access: Socket,
+		About: "Checks that a remote has everything its snapshots need."}, (*Service).verifyRemote),
+	op(Op{Name: "gc-remote", Effect: Destroys, Cost: Cheap, Access: Socket,
+		About: "Frees what no snapshot on a remote needs, in several runs on different days."}, (*Service).gcRemote),
+}

@@ -1,0 +1,278 @@
+package service
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/usage"
+)
+
+// Row is a snapshot in a listing: name, 12 digits of the id or "-", time, message.
+func Row(i snapshot.Info) []string {
+	id := "-"
+	if i.ID != "" {
+		id = i.ID[:12]
+	}
+	return []string{i.Name, id, i.Created.Format(time.RFC3339), OneLine(i.Message)}
+}
+
+// countsText is what happened since the snapshot before.
+func countsText(c info.Counts) string {
+	text := fmt.Sprintf("+%d ~%d -%d", c.Created, c.Modified, c.Deleted)
+	if c.Restored > 0 {
+		text += fmt.Sprintf(" (%d restored)", c.Restored)
+	}
+	return text
+}
+
+func infoFields(i *snapshot.Info) [][]string {
+	id := i.ID
+	if id == "" {
+		id = "- (not sealed yet)"
+	}
+	rows := [][]string{
+		{"name", i.Name},
+		{"number", fmt.Sprintf("cp-%d", i.Seq)},
+		{"id", id},
+		{"created", i.Created.Format(time.RFC3339) + " (" + humanize.Time(i.Created) + ")"},
+		{"kind", i.Kind},
+	}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name, value})
+		}
+	}
+	add("parent", i.Parent)
+	add("message", OneLine(i.Message))
+	add("labels", labelText(i.Labels))
+	if i.Expires != nil {
+		add("expires", i.Expires.Format(time.RFC3339)+" ("+humanize.Time(*i.Expires)+")")
+	}
+	if i.Pinned {
+		add("pinned", "yes")
+	}
+	add("files", humanize.Comma(i.Files))
+	size := BytesText(i.Bytes)
+	if i.Sealed {
+		size += ", of which " + BytesText(i.UniqueBytes) + " were new"
+	}
+	add("size", size)
+	add("changes", fmt.Sprintf("%d created, %d modified, %d deleted, %d restored",
+		i.Counts.Created, i.Counts.Modified, i.Counts.Deleted, i.Counts.Restored))
+	by := fmt.Sprintf("user %d, process %d", i.UID, i.PID)
+	if i.Command != "" {
+		by += ", " + OneLine(i.Command)
+	}
+	add("made by", by)
+	add("git commit", i.GitCommit)
+	return rows
+}
+
+func labelText(labels map[string]string) string {
+	var out []string
+	for k, v := range labels {
+		out = append(out, OneLine(k+"="+v))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+func listRows(l *Snapshots) [][]string { return l.rows(Row) }
+
+// LongRows has also the kinds of the snapshots, the counts of changes and the labels.
+func (l *Snapshots) LongRows() [][]string {
+	return l.rows(func(i snapshot.Info) []string {
+		return append(Row(i), i.Kind, countsText(i.Counts), labelText(i.Labels))
+	})
+}
+
+func (l *Snapshots) rows(row func(snapshot.Info) []string) [][]string {
+	if len(l.Snapshots) == 0 {
+		return [][]string{{"no snapshots"}}
+	}
+	return each(l.Snapshots, row)
+}
+
+func each[T any](list []T, row func(T) []string) (rows [][]string) {
+	for _, one := range list {
+		rows = append(rows, row(one))
+	}
+	return rows
+}
+
+func historyRows(h *History) [][]string {
+	var rows [][]string
+	for _, e := range h.Entries {
+		size := strconv.FormatInt(e.Size, 10)
+		if e.Action == "deleted" {
+			size = "-"
+		}
+		rows = append(rows, []string{e.Action, cmp.Or(e.Snapshot, "now"), e.Created.Format(time.RFC3339), size, OneLine(e.Message)})
+	}
+	return rows
+}
+
+func blameRows(b *Blamed) [][]string {
+	return each(b.Lines, func(l BlamedLine) []string {
+		return []string{
+			cmp.Or(l.Snapshot, "now"), strings.Join(l.Actors, ","), OneLine(l.Command), l.Time.Format(time.RFC3339), strconv.Itoa(l.Line),
+			strings.ToValidUTF8(l.Text, "\uFFFD"),
+		}
+	})
+}
+
+func actorRows(l *ActorList) [][]string {
+	return each(l.Actors, func(s ActorState) []string {
+		return []string{s.Name, plural(s.Snapshots, "snapshot", "snapshots"), s.First.Format(time.RFC3339), s.Last.Format(time.RFC3339)}
+	})
+}
+
+func duRows(u *usage.Disk) (rows [][]string) {
+	for _, s := range u.Snapshots {
+		rows = append(rows, []string{BytesText(s.Bytes), s.Name})
+	}
+	for _, f := range u.Forks {
+		rows = append(rows, []string{BytesText(f.Bytes), ".forks/" + f.Name})
+	}
+	return append(rows, []string{BytesText(u.Together), plural(len(u.Snapshots), "snapshot", "snapshots") + " together"})
+}
+
+func forkRows(l *ForkList) [][]string {
+	if len(l.Forks) == 0 {
+		return [][]string{{"no forks"}}
+	}
+	var rows [][]string
+	for _, f := range l.Forks {
+		changed := plural(f.Changed, "file", "files") + " changed"
+		if f.More {
+			changed = "at least " + changed
+		}
+		ttl := "-"
+		if f.TTL != "" {
+			ttl = "ttl " + f.TTL
+		}
+		rows = append(rows, []string{f.Name, cmp.Or(f.Base, "-"), humanize.Time(f.Created), cmp.Or(gitquote.Readable(f.Last), "-"), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl})
+	}
+	return rows
+}
+
+// EventText is an event as a line. It has the action as paint returns it.
+func EventText(e events.Event, paint func(action string) string) string {
+	path := gitquote.Readable(e.Path)
+	switch {
+	case e.Action == "captured":
+		path = e.From
+	case e.From != "":
+		path += " (from " + gitquote.Readable(e.From) + ")"
+	}
+	if e.Detail != "" {
+		path += ", " + OneLine(e.Detail)
+	}
+	who := ""
+	if e.PID != 0 || e.Command != "" {
+		who = fmt.Sprintf("  %s[%d]", gitquote.Readable(e.Command), e.PID)
+	}
+	return e.Time.Local().Format("2006-01-02 15:04:05") + "  " + paint(fmt.Sprintf("%-8s", e.Action)) + "  " + path + who
+}
+
+// eventLines are events, newest first.
+func eventLines(list *[]events.Event) string {
+	var b strings.Builder
+	for _, e := range slices.Backward(*list) {
+		b.WriteString(EventText(e, func(action string) string { return action }) + "\n")
+	}
+	return b.String()
+}
+
+func differences(text *string) string {
+	if *text == "" {
+		return "no differences"
+	}
+	return strings.ToValidUTF8(*text, "\uFFFD")
+}
+
+func removedLines(done *Removed) string {
+	return lines("snapshot %s deleted\n", done.Names)
+}
+
+func pinnedLines(done *Pinned) string {
+	if done.Pin {
+		return lines("snapshot %s pinned\n", done.Names)
+	}
+	return lines("snapshot %s unpinned\n", done.Names)
+}
+
+func lines(format string, names []string) string {
+	var b strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&b, format, name)
+	}
+	return b.String()
+}
+
+func compactedLines(done *Compacted) string {
+	text := "snapshot " + done.Name + " created: " + done.ID + "\n"
+	if len(done.Removed) > 0 {
+		text += "deleted " + strings.Join(done.Removed, " ") + "\n"
+	}
+	if len(done.Kept) > 0 {
+		text += "pinned, so kept: " + strings.Join(done.Kept, " ") + "\n"
+	}
+	return text
+}
+
+func pushedLines(l *PushedList) string {
+	var b strings.Builder
+	for _, p := range l.Pushed {
+		b.WriteString(pushedLine(p))
+	}
+	return b.String()
+}
+
+func pushedLine(p Pushed) string {
+	as := ""
+	if p.As != p.Snapshot {
+		as = " as " + p.As
+	}
+	if p.Unchanged {
+		return fmt.Sprintf("snapshot %s is on %s already%s\n", p.Snapshot, p.Remote, as)
+	}
+	return fmt.Sprintf("snapshot %s pushed to %s%s: %s\n", p.Snapshot, p.Remote, as, BytesText(p.Bytes))
+}
+
+func deletedForkLine(done *DeletedFork) string {
+	if done.Snapshot == "" {
+		return fmt.Sprintf("fork %s deleted; nothing was kept\n", done.Name)
+	}
+	return fmt.Sprintf("fork %s deleted; its last state is the snapshot %s\n", done.Name, done.Snapshot)
+}
+
+func restoredLines(r *Restored) string {
+	text := ChangedText("restored", "would restore", r.DryRun, "snapshot "+r.Snapshot, r.Changed, r.Paths, 0)
+	return text + prefixed("kept as it is: ", r.Kept)
+}
+
+func mergedLines(done *Merged) string {
+	return ChangedText("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Paths, 0)
+}
+
+func undoneLines(done *UndoneBy) string {
+	text := ChangedText("undid", "would undo", done.DryRun, "the changes by "+done.Actor, done.Changed, done.Paths, 0)
+	text += prefixed("kept as it is: ", done.Kept)
+	text += prefixed("in conflict: ", done.Conflicts)
+	text += prefixed("also changed by others between the same snapshots: ", done.Shared)
+	if done.Later {
+		text += done.Actor + " has changed more since; these changes stay\n"
+	}
+	return text
+}

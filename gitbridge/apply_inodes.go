@@ -214,7 +214,7 @@ func (a *applying) linkKept(dir int, tmp string, s *applyStep, f *hostFile) (don
 		return true, nil
 	case errors.Is(err, unix.ENOENT):
 		return false, a.changedMeanwhile(s)
-	case !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.EMLINK) && !errors.Is(err, unix.EOPNOTSUPP):
+	case !cannotLink(err):
 		return false, err
 	}
 	if errors.Is(err, unix.EXDEV) || f.was == nil {
@@ -229,6 +229,11 @@ func (a *applying) linkKept(dir int, tmp string, s *applyStep, f *hostFile) (don
 		}
 	}
 	return false, err
+}
+
+// cannotLink reports whether a file can have no second link there. Without room, say, it can later.
+func cannotLink(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
 // leaving is the step after which a name no longer has the file that it has.

@@ -235,6 +235,21 @@ func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
 	}
 }
 
+// A second name that cannot be made now is an error, and no file of its own.
+func TestApplyMakesNoFileOfALink(t *testing.T) {
+	a, s, dir := saved(t, "not")
+	n := &tree.Inode{Ino: 7, Mode: unix.S_IFLNK | 0o777, Target: "x", Links: make([]tree.Link, 2)}
+	s.change.B = n
+	other := &applyStep{change: tree.Change{Path: (*tree.Path)(nil).Entry("g"), B: n}, temp: "no such file"}
+	a.linked = map[uint64]*applyStep{n.Ino: other}
+	if err := a.write(a.host.root, "second", s); err == nil {
+		t.Error("no error")
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "second")); err == nil {
+		t.Error("it is a file of its own")
+	}
+}
+
 // What an apply left that was killed goes with the next; that of an apply to a directory below
 // stays, since it may be under way.
 func TestApplySweeps(t *testing.T) {

@@ -180,8 +180,8 @@ func (a *applying) write(dir int, tmp string, s *applyStep) error {
 			err = unix.Linkat(from, cmp.Or(to.temp, to.change.Path.Name), dir, tmp, 0)
 			_ = unix.Close(from) // of a path alone
 		}
-		if err == nil {
-			return nil
+		if err == nil || !cannotLink(err) {
+			return err
 		} // else it is a file of its own
 	}
 	a.linked[n.Ino] = s

@@ -172,11 +172,11 @@ func mcpPage() string {
 	var b, other strings.Builder
 	b.WriteString(`# MCP tools
 
-Generated from the code. These are the tools of [amberfs mcp](commands.md#mcp). Without a mount, they report what is missing.
+Generated from the code: the tools of [amberfs mcp](commands.md#mcp).
 
 - Resources: ` + "`amberfs://snapshot/NAME/PATH`" + `, the files of snapshots. Prompts: ` + "`snapshot`, `rewind`, `review`" + `.
 - Every tool takes ` + "`workspace`" + `, the name of a fork. Tools with long texts (marked …) return pages of 40 KiB and take ` + "`start_index` and `max_length`" + `.
-- Tools that execute run programs of the caller's choice with your rights. Only ` + "`--tools all`" + ` offers them.
+- Only ` + "`--tools all`" + ` offers tools that execute.
 
 |tool|arguments|effect| |
 |---|---|---|---|

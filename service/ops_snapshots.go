@@ -28,6 +28,13 @@ var snapshotOps = []*Op{
 			Long: `Shows everything about a snapshot. NAME can also be cp-N, the first 8 or more digits of
 an id, latest, undo or base.`,
 			Example: "  amberfs show latest", Args: "name"}}}, (*Service).show),
+	op(Op{Name: "size", Cost: Allocates, Charges: Lists, Access: Owner,
+		About:   "Counts the files and bytes of a snapshot, or of a path in it.",
+		Text:    Lines((*Sized).text),
+		Queries: []Query{{File: "size", Args: "name"}},
+		Tools:   []Tool{{Names: [3]string{"snapshot_size"}, Title: "Count files and bytes", Args: "name path"}},
+		Commands: []Command{{Group: "Snapshots:", Use: "size [SNAPSHOT [PATH]]", Short: "Count the files and bytes of a snapshot",
+			Example: "  amberfs size v1 src", Args: "[name] [path]"}}}, (*Service).size),
 	op(Op{Name: "summaries", Cost: Allocates, Charges: Lists | Texts, Access: Owner,
 		About: "Counts the files that snapshots changed."}, (*Service).summaries),
 	op(Op{Name: "rename", Effect: Destroys, Cost: Cheap, Access: Change, Mutates: true,

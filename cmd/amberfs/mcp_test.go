@@ -44,9 +44,9 @@ func connect(t *testing.T, set string) *mcp.ClientSession {
 func TestMCPTools(t *testing.T) {
 	for set, names := range map[string]string{
 		"all": "fork_create fork_delete fork_list fork_merge run_apply run_list run_remove snapshot_bisect snapshot_blame snapshot_changes snapshot_compact snapshot_create snapshot_delete snapshot_diff " +
-			"snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_undo workspace_claim workspace_explore workspace_log workspace_status workspace_undo",
+			"snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_size snapshot_undo workspace_claim workspace_explore workspace_log workspace_status workspace_undo",
 		"standard": "fork_create fork_delete fork_list fork_merge run_apply run_list run_remove snapshot_blame snapshot_changes snapshot_compact snapshot_create snapshot_delete snapshot_diff " +
-			"snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_undo workspace_claim workspace_log workspace_status workspace_undo",
+			"snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_size snapshot_undo workspace_claim workspace_log workspace_status workspace_undo",
 		"snapshots":      "snapshots_changes snapshots_compact snapshots_create snapshots_delete snapshots_history snapshots_list snapshots_revert",
 		"workspace:mine": "workspace__mine__branch workspace__mine__restore workspace__mine__snapshot",
 	} {
@@ -85,7 +85,7 @@ func checkTool(t *testing.T, tool *mcp.Tool) {
 // programs is offered unless it is asked for.
 func TestMCPAnnotations(t *testing.T) {
 	want := map[string][3]bool{ // reads only, destroys, reaches out
-		"snapshot_list": {true, false, false}, "snapshot_create": {}, "fork_create": {}, "snapshot_restore": {false, true, false},
+		"snapshot_list": {true, false, false}, "snapshot_size": {true, false, false}, "snapshot_create": {}, "fork_create": {}, "snapshot_restore": {false, true, false},
 		"snapshot_delete": {false, true, false}, "fork_merge": {false, true, false}, "snapshot_push": {false, false, true},
 		"run_list": {true, false, false}, "run_apply": {false, true, false}, "run_remove": {false, true, false},
 		"snapshot_bisect": {false, true, true}, "workspace_explore": {false, true, true},

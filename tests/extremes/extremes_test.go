@@ -227,6 +227,7 @@ func requests() map[string][]map[string]any {
 	for _, path := range paths {
 		add("blame", args{"path": path})
 		add("history", args{"path": path, "all": true})
+		add("size", args{"name": "first", "path": path}, args{"path": path})
 		add("file", args{"path": path, "limit": 1 << 40}, args{"path": path, "offset": 1 << 60, "limit": 1000})
 		add("hunks", args{"a": "first", "b": "second", "path": path}, args{"a": "empty", "path": path, "lines": 1 << 30})
 		add("diff", args{"a": "first", "b": "second", "paths": []string{path}})

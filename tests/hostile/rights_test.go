@@ -70,6 +70,8 @@ var rights = []right{
 	{asked(`{"op":"hunks","a":"v","path":"open"}`), onlyOwner},
 	{asked(`{"op":"file","path":"closed"}`), onlyOwner},
 	{asked(`{"op":"history","path":"open"}`), onlyOwner},
+	{asked(`{"op":"size","path":"closed"}`), onlyOwner},
+	{"cat .snapshots/size@v", onlyOwner},
 	{asked(`{"op":"events"}`), onlyOwner},
 	// May write to it.
 	{"mkdir .snapshots/a%d", whoWrites},

@@ -1,0 +1,99 @@
+package service
+
+import (
+	"context"
+
+	"github.com/amberfs/amberfs/internal/budget"
+	"github.com/amberfs/amberfs/internal/turns"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+type Size struct {
+	Name string          `json:"name,omitempty" jsonschema:"the snapshot; if empty, the present state"`
+	Path naming.BytePath `json:"path,omitempty" jsonschema:"a file or directory, relative to the workspace; if empty, everything"`
+}
+
+type Sized struct {
+	Files int64 `json:"files" jsonschema:"number of files and directories, without the one asked for if that is a directory"`
+	Bytes int64 `json:"bytes" jsonschema:"sum of the file sizes"`
+}
+
+func (z *Sized) text() string {
+	return BytesText(z.Bytes) + " in " + plural(z.Files, "file", "files") + "\n"
+}
+
+func (s *Service) size(ctx context.Context, r *Request, a Size) (out Sized, err error) {
+	st, err := s.stateOf(r, a.Name)
+	if err != nil {
+		return out, err
+	}
+	defer s.Store.Hold(st)()
+	if a.Path == "" || a.Path == "." {
+		return Sized{Files: st.Inodes - 1, Bytes: st.Bytes}, nil
+	}
+	n, err := s.resolve(st, string(a.Path))
+	switch {
+	case err != nil:
+		return out, err
+	case n == nil:
+		return out, nowhere(string(a.Path))
+	case !n.IsDir():
+		return Sized{Files: 1, Bytes: n.FileSize()}, nil
+	}
+	t := sizing{st: st, src: s.Store.Source(), list: r.list(s), linked: map[uint64]bool{}}
+	err = t.below(ctx, n)
+	return t.Sized, err
+}
+
+// sizing adds up what is below a directory. A file with several names counts once.
+type sizing struct {
+	Sized
+	st     *tree.State
+	src    *tree.Source
+	list   *budget.Charge
+	linked map[uint64]bool // inode numbers
+}
+
+func (t *sizing) below(ctx context.Context, top *tree.Inode) error {
+	for dirs := []*tree.Inode{top}; len(dirs) > 0; {
+		dir := dirs[len(dirs)-1]
+		dirs = dirs[:len(dirs)-1]
+		var names []string
+		err := dir.Dir.List(t.src, 0, func(e tree.Dirent, _ uint64) bool {
+			names = append(names, e.Name)
+			return true
+		})
+		for i := 0; i < len(names) && err == nil; i++ {
+			var n *tree.Inode
+			if n, err = t.st.Lookup(t.src, dir, names[i]); err != nil {
+				return err
+			}
+			if n.IsDir() {
+				dirs = append(dirs, n)
+			}
+			err = t.add(ctx, n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *sizing) add(ctx context.Context, n *tree.Inode) error {
+	const cost = 512 // bytes; of a directory to look into, or of an inode number
+	several := n.Nlink > 1 && !n.IsDir()
+	if t.linked[n.Ino] {
+		return nil
+	}
+	if several {
+		t.linked[n.Ino] = true
+	}
+	t.Files++
+	t.Bytes += n.FileSize()
+	if (several || n.IsDir()) && t.list.Try(cost) != nil {
+		return t.list.All(ctx)
+	}
+	return turns.Yield(ctx)
+}

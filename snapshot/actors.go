@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -26,9 +25,9 @@ func (i Interval) Now() bool { return i.To.Name == "" }
 func (ss Snapshots) Intervals() []Interval {
 	var out []Interval
 	ss.w.store.look(func(tx *live.Tx) {
-		i := Interval{Actors: ss.presentActors(tx)}
-		for _, sn := range slices.Backward(ss.w.store.cat.withOrigin(ss.w)) {
-			if sn.View != ss.w.rec.Base && !sn.Past() {
+		i := Interval{Actors: ss.w.ws.PresentActors(tx)}
+		for _, sn := range slices.Backward(ss.w.store.cat.WithOrigin(ss.w.ws)) {
+			if sn.View != ss.w.ws.Base && !sn.Past() {
 				continue
 			}
 			i.From = sn.Info
@@ -56,20 +55,20 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 	o := &OpenInterval{Interval: i, States: graft.States{Source: s.src}}
 	var sets actors.Changes
 	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
-		from, to := s.cat.snaps[i.From.View], s.cat.snaps[i.To.View]
+		from, to := s.cat.Snapshots[i.From.View], s.cat.Snapshots[i.To.View]
 		if from == nil {
-			return removedMeanwhile(i.From)
+			return catalogue.RemovedMeanwhile(i.From)
 		}
 		if o.Before, err = from.Tree(s.src); err != nil {
 			return err
 		}
 		if i.Now() {
-			sets = ss.presentChanges(tx)
-			o.After, err = tx.Capture(ss.w.rec.View)
+			sets = ss.w.ws.PresentChanges(tx)
+			o.After, err = tx.Capture(ss.w.ws.View)
 			return err
 		}
 		if to == nil {
-			return removedMeanwhile(i.To)
+			return catalogue.RemovedMeanwhile(i.To)
 		}
 		sets = to.Changes
 		o.After, err = to.Tree(s.src)
@@ -82,11 +81,7 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 	o.Close = func() { before(); after() }
 	o.Set = s.union(sets)
 	if i.Now() { // so that a caller that asks often makes no long list
-		s.alter(func(tx *live.Tx) { tx.JoinActors(ss.w.rec.View, sets.Sets, actors.Union(sets.Sets...)) })
+		s.alter(func(tx *live.Tx) { tx.JoinActors(ss.w.ws.View, sets.Sets, actors.Union(sets.Sets...)) })
 	}
 	return o, nil
-}
-
-func removedMeanwhile(i Info) error {
-	return fmt.Errorf("%w: snapshot %s was deleted meanwhile", ErrNotFound, i.Name)
 }

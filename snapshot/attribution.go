@@ -5,6 +5,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -16,55 +17,7 @@ const (
 	maxKept = 1 << 20
 )
 
-// presentChanges are those since the newest snapshot. The lock is held.
-func (ss Snapshots) presentChanges(tx *live.Tx) actors.Changes {
-	c := ss.w.early
-	c.Take(actors.ChangesOf(tx.Actors(ss.w.rec.View)))
-	return c
-}
-
-// presentActors are those that changed anything since the newest snapshot. The lock is
-// held at least for reading.
-func (ss Snapshots) presentActors(tx *live.Tx) []string {
-	return actors.JoinNames(ss.w.early.Names, tx.ActorNames(ss.w.rec.View))
-}
-
-// endInterval returns the changes since the newest snapshot, for the next one. The lock is
-// held.
-func (ss Snapshots) endInterval(tx *live.Tx) actors.Changes {
-	c := ss.w.early
-	c.Take(actors.ChangesOf(tx.NextInterval(ss.w.rec.View)))
-	ss.w.early = actors.Changes{}
-	return c
-}
-
-// allChanges are those since the workspace began. The lock is held.
-func (ss Snapshots) allChanges(tx *live.Tx) actors.Changes {
-	c := ss.presentChanges(tx)
-	for _, sn := range ss.w.snaps.All() {
-		if sn.Past() {
-			c.Take(sn.Changes)
-		}
-	}
-	return c
-}
-
 func (s *core) union(c actors.Changes) *actors.Set { return c.Union(s.objects, s.logger) }
-
-// passOn gives the changes of snapshots that are to be removed to the next newer one of
-// their workspace, or to the present. The lock is held.
-func (c *entries) passOn(tx *live.Tx, gone []*snap) {
-	for w, gone := range c.byWorkspace(gone) {
-		present, heirs := w.snaps.PassOn(gone)
-		for _, p := range present {
-			w.early.Take(actors.Changes{Names: p.Names, Stored: p.Stored})
-			tx.ReturnActors(w.rec.View, p.Sets)
-		}
-		for _, sn := range heirs {
-			c.touchSnap(sn.View)
-		}
-	}
-}
 
 // storeChanges writes the sets of a snapshot as one object, and joins objects if there are
 // many. The caller is in gc.Puts.
@@ -100,7 +53,7 @@ func (s *core) storeChanges(sn *snap) error {
 func (s *Store) actorSets(view uint32) (stored []cas.Hash, err error) {
 	defer s.gc.Puts.Enter()()
 	var sn *snap
-	s.look(func(*live.Tx) { sn = s.cat.snaps[view] })
+	s.look(func(*live.Tx) { sn = s.cat.Snapshots[view] })
 	if sn != nil {
 		err = s.storeChanges(sn)
 		s.look(func(*live.Tx) { stored = sn.Changes.Stored })
@@ -136,7 +89,7 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 			if set.Size() <= maxKept {
 				tx.JoinActors(view, w.actors, set)
 			} else if tx.JoinActors(view, w.actors, nil) {
-				p.cat.workspaces[view].early.Take(stored)
+				p.cat.Workspaces[view].Early.Take(stored)
 			}
 		})
 	}
@@ -157,8 +110,8 @@ func (p *checkpointer) joinStored(view uint32, w *frozen) error {
 	joined := slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
 	w.record.ActorSets = joined
 	p.alter(func(*live.Tx) {
-		if w, ok := p.cat.workspaces[view]; ok && slices.Equal(w.early.Stored, was) {
-			w.early.Stored = joined
+		if w, ok := p.cat.Workspaces[view]; ok && slices.Equal(w.Early.Stored, was) {
+			w.Early.Stored = joined
 		}
 	})
 	return nil
@@ -166,48 +119,32 @@ func (p *checkpointer) joinStored(view uint32, w *frozen) error {
 
 // rejoin has the set of the last checkpoint in memory again, where an actor that changes
 // what another one changed is found. The lock is held.
-func (ss Snapshots) rejoin(tx *live.Tx) {
-	early := &ss.w.early
+func (s opening) rejoin(tx *live.Tx, w *catalogue.Workspace) {
+	early := &w.Early
 	n := len(early.Stored) - 1
 	if n < 0 {
 		return
 	}
-	if set := ss.w.store.union(actors.Changes{Stored: early.Stored[n:]}); set.Size() <= maxKept {
+	if set := s.union(actors.Changes{Stored: early.Stored[n:]}); set.Size() <= maxKept {
 		early.Stored = early.Stored[:n]
-		tx.ReturnActors(ss.w.rec.View, []*actors.Set{set})
+		tx.ReturnActors(w.View, []*actors.Set{set})
 	}
-}
-
-// storedSets are the objects of sets that snapshots and workspaces in memory refer to. The
-// lock is held.
-func (c *entries) storedSets() (out []cas.Hash) {
-	for _, sn := range c.snaps {
-		out = append(out, sn.Changes.Stored...)
-	}
-	for _, w := range c.workspaces {
-		out = append(out, w.early.Stored...)
-	}
-	return out
 }
 
 // between takes a snapshot before an actor changes what another one changed.
-func (c *entries) between(tx *live.Tx, view uint32, by string) error {
-	w, ok := c.workspaces[view]
-	if !ok {
+func (s *Store) between(tx *live.Tx, view uint32, by string) error {
+	w, ok := s.workspaces[view]
+	if !ok || !s.cat.HasRoomForActors(w.ws) {
 		return nil
 	}
-	limit := c.workspaces[live.MainView].rec.Policy.Forks.Snapshots
-	if w.rec.Fork && limit > 0 && w.snaps.Len() >= limit/2 {
-		return nil // the rest is for those that a reader asks for
-	}
-	r, err := w.Snapshots().newSnapshot(tx, CaptureOptions{Kind: KindActor, Message: "before a change by " + by})
+	r, err := s.cat.NewSnapshot(tx, w.ws, w.describe(CaptureOptions{Kind: KindActor, Message: "before a change by " + by}))
 	if err != nil {
 		return err
 	}
-	if err := c.commit(tx, recCapture, &captureRecord{r}); err != nil {
+	if err := s.commit(tx, &catalogue.Capture{SnapshotRecord: r}); err != nil {
 		return err
 	}
-	c.captured = append(c.captured, Event{Workspace: view, Action: "captured", From: r.Name})
-	c.keep.Signal.Up()
+	s.captured = append(s.captured, Event{Workspace: view, Action: "captured", From: r.Name})
+	s.keep.Signal.Up()
 	return nil
 }

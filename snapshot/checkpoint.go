@@ -141,7 +141,7 @@ type checkpoint struct {
 	workspaces map[uint32]*frozen
 	snaps      map[uint32]*snap
 	dirty      map[string]uint32
-	roots      int   // of journalRoots
+	roots      int   // of the roots of the catalogue
 	changes    int64 // by restores and promotions before it
 	floor      int64 // lowest position of bytes that records after it may refer to
 	orphans    map[uint32]*tree.State
@@ -276,20 +276,21 @@ func (p *checkpointer) freezeAll(tx *live.Tx) *checkpoint {
 		},
 		workspaces: make(map[uint32]*frozen),
 		snaps:      make(map[uint32]*snap),
-		roots:      len(p.cat.journalRoots),
+		roots:      len(p.cat.Roots),
 		changes:    p.changes.Load(),
 		floor:      tx.Unjournaled(),
 		orphans:    tx.Orphans(),
 		partly:     make(map[uint32]*catalogue.Partly),
 	}
-	for id, w := range p.cat.workspaces {
-		st := w.freeze(tx)
-		c.workspaces[id] = &frozen{st, w.stored(st), tx.Actors(id)}
+	for id, w := range p.cat.Workspaces {
+		st := w.Freeze(tx)
+		c.workspaces[id] = &frozen{st, w.Stored(st), tx.Actors(id)}
+		c.workspaces[id].record.Exports = p.workspaces[id].usage.Exports.Load()
 	}
 	tx.ForgetActor()
-	c.dirty, p.cat.dirty = p.cat.dirty, make(map[string]uint32)
+	c.dirty, p.cat.Dirty = p.cat.Dirty, make(map[string]uint32)
 	for _, view := range c.dirty {
-		if sn, ok := p.cat.snaps[view]; ok {
+		if sn, ok := p.cat.Snapshots[view]; ok {
 			c.snaps[view] = sn
 			sn.Wanted = true
 		}
@@ -301,7 +302,7 @@ func (p *checkpointer) freezeAll(tx *live.Tx) *checkpoint {
 // giveUp gives back what a checkpoint that failed took from the catalogue.
 func (p *checkpointer) giveUp(c *checkpoint) {
 	p.alter(func(*live.Tx) {
-		maps.Copy(p.cat.dirty, c.dirty)
+		maps.Copy(p.cat.Dirty, c.dirty)
 		for _, sn := range c.snaps {
 			sn.Wanted = false
 		}
@@ -314,11 +315,11 @@ func (p *checkpointer) finish(c *checkpoint) error {
 	p.records.Store(c.at.Records)
 	p.changes.Add(-c.changes)
 	p.alter(func(*live.Tx) {
-		p.cat.journalRoots = slices.Delete(p.cat.journalRoots, 0, c.roots)
+		p.cat.Roots = slices.Delete(p.cat.Roots, 0, c.roots)
 		for view := range c.partly {
-			if sn, ok := p.cat.snaps[view]; ok { // the next one tries again
+			if sn, ok := p.cat.Snapshots[view]; ok { // the next one tries again
 				sn.Wanted = false
-				p.cat.dirty[catalogue.Key(catalogue.Snapshots, view)] = view
+				p.cat.Dirty[catalogue.Key(catalogue.Snapshots, view)] = view
 			}
 		}
 	})
@@ -449,8 +450,8 @@ func (p *checkpointer) dropJournal(c *checkpoint) error {
 		var states []*tree.State
 		p.alter(func(tx *live.Tx) {
 			states = p.unsealed()
-			for _, w := range p.cat.workspaces {
-				states = append(states, w.freeze(tx))
+			for _, w := range p.cat.Workspaces {
+				states = append(states, w.Freeze(tx))
 			}
 		})
 		for _, st := range states {
@@ -468,7 +469,7 @@ func (p *checkpointer) dropJournal(c *checkpoint) error {
 // a reader reads. The lock is held.
 func (p *checkpointer) unsealed() []*tree.State {
 	states := p.pins.all()
-	for _, sn := range p.cat.snaps {
+	for _, sn := range p.cat.Snapshots {
 		if !sn.Sealed {
 			states = append(states, sn.State.Load())
 		}

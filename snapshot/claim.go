@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -39,13 +40,17 @@ func (fs Forks) Claim(o ClaimOptions) (Claimed, error) {
 	fork := ForkOptions{Snapshot: o.From, Name: o.Label, TTL: o.TTL, Caller: o.Caller, claim: o.Label}
 	var got Claimed
 	start := time.Now()
-	err := fs.w.store.forest.Update(true, func(tx *live.Tx) (err error) {
-		if f, ok := fs.w.forks[o.Label]; ok {
-			got = Claimed{Fork: f, Tier: Resumed}
-			return f.lease(tx, o.TTL)
+	s := fs.w.store
+	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
+		if f, ok := fs.w.ws.Forks[o.Label]; ok {
+			got = Claimed{Fork: s.workspaces[f.View], Tier: Resumed}
+			if o.TTL <= 0 {
+				return nil
+			}
+			return s.commit(tx, &catalogue.Lease{View: f.View, Expires: s.after(o.TTL)})
 		}
 		got.Tier = FreshlyMade
-		if last := fs.left(o.Label); last != nil {
+		if last := fs.w.ws.Left(o.Label); last != nil {
 			got.Tier, fork.Snapshot = FromLast, last.Name
 		}
 		got.From = fork.Snapshot
@@ -60,33 +65,6 @@ func (fs Forks) Claim(o ClaimOptions) (Claimed, error) {
 
 // Claimed reports whether a label has a fork, or one that has left its last state.
 func (fs Forks) Claimed(label string) (yes bool) {
-	fs.w.read(func() { yes = fs.w.forks[label] != nil || fs.left(label) != nil })
+	fs.w.read(func() { yes = fs.w.ws.Forks[label] != nil || fs.w.ws.Left(label) != nil })
 	return yes
-}
-
-// lease lets a fork live for a ttl from now on. The lock is held.
-func (w *Workspace) lease(tx *live.Tx, ttl time.Duration) error {
-	if ttl <= 0 {
-		return nil
-	}
-	return w.store.commit(tx, recLease, &leaseRecord{View: w.rec.View, Expires: w.store.after(ttl)})
-}
-
-type leaseRecord struct {
-	View    uint32     `json:"view"`
-	Expires *time.Time `json:"expires,omitempty"`
-}
-
-func (r *leaseRecord) apply(c *entries, _ *live.Tx) error {
-	if w, ok := c.workspaces[r.View]; ok {
-		w.rec.Expires = r.Expires
-		c.changed(r.View)
-	}
-	return nil
-}
-
-// left returns the newest snapshot that the fork of a label left, nil if there is none.
-// The lock is held.
-func (fs Forks) left(label string) *snap {
-	return fs.w.snaps.Last(func(sn *snap) bool { return sn.Claim == label })
 }

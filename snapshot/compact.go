@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"slices"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -52,7 +51,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		return Compacted{}, err
 	}
 	defer s.Hold(st)()
-	id, err := s.seal.InTurn(ctx, ss.w.rec.View, st)
+	id, err := s.seal.InTurn(ctx, ss.w.ws.View, st)
 	if err != nil {
 		return Compacted{}, err
 	}
@@ -63,85 +62,48 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err != nil {
 		return Compacted{}, err
 	}
-	out := Compacted{Removed: []string{}, Kept: []string{}}
+	var out Compacted
 	err = s.forest.Update(true, func(tx *live.Tx) error {
-		if err := ss.mayCompact(o, snaps); err != nil {
+		if err := s.cat.MayCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err != nil {
 			return err
 		}
-		r, err := ss.newSnapshot(tx, CaptureOptions{Name: o.Name, Kind: KindManual, Message: o.Message, Caller: o.Caller})
+		i := ss.w.describe(CaptureOptions{Name: o.Name, Kind: KindManual, Message: o.Message, Caller: o.Caller})
+		i.ID = id.String()
+		r, removed, kept, err := s.cat.NewCompacted(tx, ss.w.ws, i, st, highest, snaps)
 		if err != nil {
 			return err
 		}
-		r.ID, r.Files, r.Bytes, r.Parent = id.String(), st.Inodes-1, st.Bytes, ""
-		r.Actors = nil
-		made := pullRecord{Snapshot: r, NextIno: highest + 1}
-		for _, sn := range snaps {
-			made.Of = append(made.Of, sn.View)
-		}
-		for _, sn := range snaps {
-			if sn.Pinned {
-				out.Kept = append(out.Kept, sn.Name)
-				continue
-			}
-			made.Gone = append(made.Gone, sn.View)
-			out.Removed = append(out.Removed, sn.Name)
-		}
-		if err := s.commit(tx, recPull, &made); err != nil {
+		if err := s.commit(tx, r); err != nil {
 			return err
 		}
-		out.Info = s.cat.snaps[r.View].Info
+		out = Compacted{s.cat.Snapshots[r.Snapshot.View].Info, removed, kept}
 		return nil
 	})
 	if err != nil {
 		return Compacted{}, err
 	}
-	s.event(Event{Workspace: ss.w.rec.View, Action: "captured", From: o.Name}, o.Caller)
+	s.event(Event{Workspace: ss.w.ws.View, Action: "captured", From: o.Name}, o.Caller)
 	for _, name := range out.Removed {
-		s.event(Event{Workspace: ss.w.rec.View, Action: "removed", From: name}, o.Caller)
+		s.event(Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, o.Caller)
 	}
 	return out, s.Sync()
 }
 
 // toCompact finds the snapshots, newest first. The lock is held.
 func (ss Snapshots) toCompact(o CompactOptions) (snaps []*snap, states []*tree.State, err error) {
-	for _, name := range o.Names {
-		sn, err := ss.w.store.cat.find(ss.w, name)
-		if err != nil {
-			return nil, nil, err
-		}
-		if !slices.Contains(snaps, sn) {
-			snaps = append(snaps, sn)
-		}
+	s := ss.w.store
+	if snaps, err = s.cat.ToCompact(ss.w.ws, o.Names); err != nil {
+		return nil, nil, err
 	}
-	slices.SortFunc(snaps, func(a, b *snap) int { return int(b.Seq) - int(a.Seq) })
 	for _, sn := range snaps {
-		st, err := sn.Tree(ss.w.store.src)
+		st, err := sn.Tree(s.src)
 		if err != nil {
 			return nil, nil, err
 		}
 		states = append(states, st)
 	}
-	if err = ss.mayCompact(o, snaps); err == nil && len(snaps) < 2 {
+	if err = s.cat.MayCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err == nil && len(snaps) < 2 {
 		err = errs.New(errs.Invalid, "malformed request: compact needs two or more snapshots")
 	}
 	return snaps, states, err
-}
-
-// mayCompact refuses a name in use, and what may not be deleted. The lock is held.
-func (ss Snapshots) mayCompact(o CompactOptions, snaps []*snap) error {
-	if err := ss.w.alive(); err != nil {
-		return err
-	}
-	if ss.w.snaps.Named(o.Name) != nil {
-		return errs.New(errs.Exist, "snapshot %q exists", o.Name)
-	}
-	for _, sn := range snaps {
-		if ss.w.store.cat.snaps[sn.View] != sn {
-			return removedMeanwhile(sn.Info)
-		}
-		if err := ss.mayDelete(sn, o.Caller); err != nil && !sn.Pinned {
-			return err
-		}
-	}
-	return nil
 }

@@ -26,7 +26,7 @@ func TestCullMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.alter(func(tx *live.Tx) {
-		sn, err := s.cat.find(w, "first")
+		sn, err := s.cat.Find(w.ws, "first")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestCullMany(t *testing.T) {
 			more := &snap{Info: sn.Info, WS: sn.WS, Hash: sn.Hash, Done: sn.Done}
 			more.State.Store(sn.State.Load())
 			more.View, more.Seq, more.Name = view, first.Seq+1+uint64(i), fmt.Sprint("turn-", i)
-			s.cat.add(more)
+			s.cat.Add(more)
 		}
 	})
 	if err := s.Checkpoint(t.Context()); err != nil {

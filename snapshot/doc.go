@@ -48,14 +48,16 @@
 //
 // # The parts
 //
-// entries is the list of workspaces and snapshots with the changes that records make in
-// it, checkpointer commits it and drops the journal, meter holds forks to their limit.
+// A change of workspaces and snapshots is a record of package catalogue: it is checked and made
+// there, journaled here (Store.commit), and applied there, with effects that the store passes on
+// (Store.follow). checkpointer commits the catalogue and drops the journal, meter holds forks to
+// their limit.
 //
 // Packages with a state of their own ask the store by a narrow interface: sealing stores
 // snapshots in the background, collection is gc (its roots are in gc.go), retention captures
 // and removes by the policies, room makes space on the disk.
 //
-// Packages that know no store: catalogue (records and lists of snapshots), info (what users
+// Packages that know no store: catalogue (workspaces, snapshots, their records), info (what users
 // see), storedir (the directory), pace (seals beside writers), usage (what forks and snapshots
 // take), verify, graft and threeway (what a restore, a merge and an undo change,
 // and how it is changed in a state), policy and naming. Package repair is above this one.

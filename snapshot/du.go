@@ -33,42 +33,42 @@ func (ss Snapshots) holdings(tx *live.Tx, names []string) (kept []usage.Holding,
 	s := ss.w.store
 	asked := make(map[*snap]bool)
 	for _, name := range names {
-		sn, err := s.cat.find(ss.w, name)
+		sn, err := s.cat.Find(ss.w.ws, name)
 		if err != nil {
 			return nil, err
 		}
 		asked[sn] = true
 	}
-	forks := make(map[*Workspace]*usage.Owner) // those of the workspace, with the forks in them
+	forks := make(map[*catalogue.Workspace]*usage.Owner) // those of the workspace, with the forks in them
 	if len(names) == 0 {
-		for _, f := range ss.w.forks {
-			o := &usage.Owner{UsedBy: usage.UsedBy{Name: f.rec.Name}}
-			st := f.present(tx)
+		for _, f := range ss.w.ws.Forks {
+			o := &usage.Owner{UsedBy: usage.UsedBy{Name: f.Name}}
+			st := f.Present(tx)
 			o.Files, o.Size = st.Inodes-1, st.Bytes
-			f.family(func(in *Workspace) { forks[in] = o })
+			f.Family(func(in *catalogue.Workspace) { forks[in] = o })
 		}
 	}
-	by := func(w *Workspace) *usage.Owner {
+	by := func(w *catalogue.Workspace) *usage.Owner {
 		if o, ok := forks[w]; ok {
 			return o
 		}
 		return usage.Rest
 	}
-	snaps := make(map[uint32]*usage.Owner, len(s.cat.snaps))
-	for view, sn := range s.cat.snaps {
-		w := s.cat.workspaces[sn.WS]
+	snaps := make(map[uint32]*usage.Owner, len(s.cat.Snapshots))
+	for view, sn := range s.cat.Snapshots {
+		w := s.cat.Workspaces[sn.WS]
 		o := by(w)
-		if w == ss.w && view != w.rec.Base && view != w.rec.Before && (len(names) == 0 || asked[sn]) {
+		if w == ss.w.ws && view != w.Base && view != w.Before && (len(names) == 0 || asked[sn]) {
 			o = &usage.Owner{UsedBy: usage.UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes}, Seq: sn.Seq}
 		}
 		snaps[view] = o
 		kept = append(kept, usage.Holding{By: o, Root: sn.Root()})
 	}
-	for _, w := range s.cat.workspaces {
-		kept = append(kept, usage.Holding{By: by(w), Root: catalogue.Root{State: w.freeze(tx)}})
-		for _, r := range w.restored {
-			if o, ok := snaps[r.view]; ok {
-				kept = append(kept, usage.Holding{By: o, Root: catalogue.Root{State: r.state}})
+	for _, w := range s.cat.Workspaces {
+		kept = append(kept, usage.Holding{By: by(w), Root: catalogue.Root{State: w.Freeze(tx)}})
+		for _, r := range w.Restored {
+			if o, ok := snaps[r.View]; ok {
+				kept = append(kept, usage.Holding{By: o, Root: catalogue.Root{State: r.State}})
 			}
 		}
 	}

@@ -25,10 +25,10 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 // roots are all states that gc keeps, with what is below them. This is the only list:
 //
 //  1. the present state of each workspace
-//  2. the states after the last restores of a workspace (Workspace.restored)
+//  2. the states after the last restores of a workspace (catalogue.Workspace.Restored)
 //  3. the state of each snapshot in the catalogue, the base of each workspace among them
 //  4. the states that records of the journal since the last checkpoint name
-//     (entries.journalRoots)
+//     (Catalogue.Roots)
 //  5. unlinked files that the kernel still holds
 //  6. what the last checkpoint names, from which recovery would start
 //  7. states that are being read (core.pins, see Store.Hold)
@@ -39,26 +39,26 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 // Objects that nothing refers to yet are no roots: gc waits until they are referred to
 // (collection.Collector.Puts). The states of snapshots come in the order in which they
 // were made, and so as they lie in the packs.
-func (c *entries) roots() (out []*tree.State, sets []cas.Hash, err error) {
+func (s *Store) roots() (out []*tree.State, sets []cas.Hash, err error) {
 	var snaps []*snap
 	var roots []catalogue.Root
 	dirs := make(map[string]bool)
-	c.alter(func(tx *live.Tx) {
-		for _, w := range c.workspaces {
-			roots = append(roots, catalogue.Root{State: w.freeze(tx)})
-			dirs[w.rec.Dir] = true
-			w.restored = slices.DeleteFunc(w.restored, func(r restored) bool { return c.snaps[r.view] == nil })
-			for _, r := range w.restored {
-				roots = append(roots, catalogue.Root{State: r.state})
+	s.alter(func(tx *live.Tx) {
+		for _, w := range s.cat.Workspaces {
+			roots = append(roots, catalogue.Root{State: w.Freeze(tx)})
+			dirs[w.Dir] = true
+			w.Restored = slices.DeleteFunc(w.Restored, func(r catalogue.Restored) bool { return s.cat.Snapshots[r.View] == nil })
+			for _, r := range w.Restored {
+				roots = append(roots, catalogue.Root{State: r.State})
 			}
 		}
-		snaps = slices.Collect(maps.Values(c.snaps))
-		roots = append(roots, c.journalRoots...)
+		snaps = slices.Collect(maps.Values(s.cat.Snapshots))
+		roots = append(roots, s.cat.Roots...)
 		out = slices.AppendSeq(out, maps.Values(tx.Orphans()))
-		sets = c.storedSets()
+		sets = s.cat.StoredSets()
 	})
 	slices.SortFunc(snaps, func(a, b *snap) int { return cmp.Compare(a.View, b.View) })
-	c.look(func(*live.Tx) {
+	s.look(func(*live.Tx) {
 		for _, sn := range snaps {
 			roots = append(roots, sn.Root())
 			dirs[sn.Dir] = true
@@ -72,11 +72,11 @@ func (c *entries) roots() (out []*tree.State, sets []cas.Hash, err error) {
 		Dir       string            `json:"dir"`
 	}
 	for _, prefix := range []string{catalogue.Snapshots, catalogue.Workspaces} {
-		if err := catalogue.Scan(c.cas, prefix, func(r record) error {
+		if err := catalogue.Scan(s.cas, prefix, func(r record) error {
 			sets = append(sets, r.ActorSets...)
 			dirs[r.Dir] = true
 			if r.Partly != nil {
-				st, err := r.Partly.Load(c.src, 1)
+				st, err := r.Partly.Load(s.src, 1)
 				if err != nil {
 					return err
 				}
@@ -99,15 +99,15 @@ func (c *entries) roots() (out []*tree.State, sets []cas.Hash, err error) {
 		}
 		roots = append(roots, catalogue.Root{ID: h})
 	}
-	out = append(out, c.pins.all()...)
+	out = append(out, s.pins.all()...)
 	known := make(map[cas.Hash]bool, len(roots))
 	for _, r := range roots {
 		if r.State == nil && known[r.ID] {
 			continue
 		}
 		known[r.ID] = true
-		st, err := r.Load(c.src)
-		if errors.Is(err, cas.ErrNotFound) && c.salvage.incomplete.Load() {
+		st, err := r.Load(s.src)
+		if errors.Is(err, cas.ErrNotFound) && s.salvage.incomplete.Load() {
 			continue // nothing of it can be found any more
 		}
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"path"
 	"time"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
@@ -59,19 +58,20 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		return GraftResult{}, err
 	}
 	release()
-	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, w.rec.View)
+	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, w.ws.View)
 	if err != nil {
 		return GraftResult{}, err
 	}
 	defer e.End()
 	over := &graft.Overlay{Base: e.Base(), Source: o.Tree, Prefix: prefix}
 	defer s.Hold(over.Base)()
-	r := editRecord{WS: w.rec.View}
+	r := catalogue.Edit{WS: w.ws.View}
+	var after *afterEdit
 	if o.Image != nil {
 		if err := o.Image.Check(); err != nil {
 			return GraftResult{}, err
 		}
-		r.after = &afterEdit{CaptureOptions: CaptureOptions{Kind: KindImport, Message: "image " + o.Image.Ref, Image: o.Image}}
+		after = &afterEdit{CaptureOptions: CaptureOptions{Kind: KindImport, Message: "image " + o.Image.Ref, Image: o.Image}}
 	}
 	if o.Image != nil && o.Top {
 		here, err := over.Base.Resolve(s.src, prefix)
@@ -90,14 +90,14 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	if err := s.grafted(e, &r); err != nil {
 		return GraftResult{}, err
 	}
-	inv, err := s.commitEdit(w, e, &r, true, CaptureOptions{Message: "before import", Caller: o.Caller}, func() error { return nil })
+	inv, err := s.commitEdit(w, e, &r, true, CaptureOptions{Message: "before import", Caller: o.Caller}, after, func() error { return nil })
 	e.End()
 	if err != nil {
 		return GraftResult{}, err
 	}
-	s.event(Event{Workspace: w.rec.View, Action: "captured", From: r.Pre.Name}, o.Caller)
+	s.event(Event{Workspace: w.ws.View, Action: "captured", From: r.Pre.Name}, o.Caller)
 	if r.Post.Name != "" {
-		defer s.event(Event{Workspace: w.rec.View, Action: "captured", From: r.Post.Name}, o.Caller)
+		defer s.event(Event{Workspace: w.ws.View, Action: "captured", From: r.Post.Name}, o.Caller)
 	}
 	s.tell(inv)
 	s.imported(w, over, o.Caller)
@@ -108,7 +108,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 func (s *core) imported(w *Workspace, over *graft.Overlay, c actors.Caller) {
 	err := over.Walk(context.Background(), s.src, func(step *graft.Step) error {
 		p := graft.PathChangeOf(*step)
-		s.event(Event{Workspace: w.rec.View, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: step.Size}, c)
+		s.event(Event{Workspace: w.ws.View, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: step.Size}, c)
 		return nil
 	})
 	if err != nil {
@@ -131,57 +131,14 @@ func (s *Store) Abandon() { s.gc.Removed() }
 // before: for a store that is filled when it is made.
 func (w *Workspace) Begin(st *tree.State, c actors.Caller) error {
 	id, _ := st.ID()
-	r := beginRecord{State: id.String()}
 	s := w.store
 	return s.forest.Update(true, func(tx *live.Tx) error {
-		if err := w.alive(); err != nil {
-			return err
-		}
-		view, err := tx.NewView()
+		r, err := s.cat.NewBegin(tx, w.ws, id, Info{Created: s.opt.Now(), UID: c.UID, PID: c.PID})
 		if err != nil {
 			return err
 		}
-		r.storedSnapshot = storedSnapshot{View: view, WS: w.rec.View, Info: Info{Name: "base", Kind: KindImport, Created: s.opt.Now(), UID: c.UID, PID: c.PID}}
-		return s.commit(tx, recBegin, &r)
+		return s.commit(tx, r)
 	})
-}
-
-// A beginRecord makes a sealed tree the workspace's state and its base.
-type beginRecord struct {
-	storedSnapshot
-	State string `json:"state"` // its id
-}
-
-func (r *beginRecord) apply(c *entries, tx *live.Tx) error {
-	w, ok := c.workspaces[r.WS]
-	if !ok {
-		return nil
-	}
-	if err := c.begin(tx, r); err != nil {
-		return err
-	}
-	st := w.freeze(tx)
-	c.remove(c.withOrigin(w)...)
-	w.rec.NextSeq, w.rec.Undo, w.rec.Head = 1, 0, ""
-	w.Snapshots().endInterval(tx)
-	w.at = tx.Changed(w.rec.View)
-	return c.setOrigin(tx, w, st, r.storedSnapshot)
-}
-
-// begin puts the tree of a record in place.
-func (c *entries) begin(tx *live.Tx, r *beginRecord) error {
-	id, err := cas.ParseHash(r.State)
-	if err != nil {
-		return err
-	}
-	st, highest, err := c.objects.Pushed(c.src, id)
-	if err != nil {
-		return err
-	}
-	c.journalRoots = append(c.journalRoots, catalogue.Root{ID: id})
-	tx.SetCounters(highest+1, 0)
-	tx.AddView(r.WS, st)
-	return nil
 }
 
 // owned refuses to read what a store names as its source for another user than its owner,

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -26,15 +27,11 @@ func TestHalfDoneChangeIsNotCommitted(t *testing.T) {
 	}
 	failed := errors.New("half-way")
 	err = s.forest.Update(true, func(tx *live.Tx) error {
-		sn, err := s.cat.find(s.cat.workspaces[live.MainView], "v1")
+		sn, err := s.cat.Find(s.cat.Workspaces[live.MainView], "v1")
 		if err != nil {
 			return err
 		}
-		r := deleteRecord{Views: []uint32{sn.View}}
-		if err := s.journal(tx, recDelete, &r); err != nil {
-			return err
-		}
-		if err := r.apply(s.cat, tx); err != nil {
+		if err := s.commit(tx, &catalogue.Delete{Views: []uint32{sn.View}}); err != nil {
 			return err
 		}
 		return failed
@@ -72,7 +69,7 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 	}
 	const nowhere = 99
 	s.alter(func(tx *live.Tx) {
-		s.cat.workspaces[nowhere] = nil
+		s.cat.Workspaces[nowhere] = nil
 		tx.AddView(nowhere, tx.NewRoot(unix.S_IFDIR|0o755, 0, 0, 1))
 	})
 	var p *guard.Panic
@@ -80,7 +77,7 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 		t.Errorf("no panic but %v", err)
 	}
 	s.alter(func(tx *live.Tx) {
-		delete(s.cat.workspaces, nowhere)
+		delete(s.cat.Workspaces, nowhere)
 		tx.DropView(nowhere)
 	})
 	if !s.ckpt.mu.TryAcquire(1) {

@@ -29,7 +29,7 @@ func (ss Snapshots) Delete(name string, c actors.Caller) error {
 func (s *core) Workspaces() []*Workspace {
 	var out []*Workspace
 	s.look(func(*live.Tx) {
-		for _, w := range s.cat.workspaces {
+		for _, w := range s.workspaces {
 			out = append(out, w)
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -21,7 +20,7 @@ type (
 // Images lists the images that snapshots came of.
 func (s *Store) Images() (all []*Image) {
 	s.look(func(*live.Tx) {
-		for _, sn := range s.cat.snaps {
+		for _, sn := range s.cat.Snapshots {
 			if sn.Image != nil {
 				all = append(all, sn.Image)
 			}
@@ -45,14 +44,14 @@ const (
 // The catalogue's records, and snapshots in memory.
 type (
 	snap           = catalogue.Snapshot
-	storedSnapshot = catalogue.Record
+	storedSnapshot = catalogue.SnapshotRecord
 )
 
 // What callers tell apart though it is the same kind. The text of an error that
 // wraps one of these is a sentence for the user.
 var (
 	ErrNotFound = catalogue.ErrNotFound
-	ErrNoFork   = errs.New(errs.NotExist, "no such fork")
+	ErrNoFork   = catalogue.ErrNoFork
 	// ErrUnchanged comes with the newest snapshot, which is as the workspace is now.
 	ErrUnchanged = errors.New("nothing changed since the newest snapshot")
 	// ErrLost: the catalogue is missing.

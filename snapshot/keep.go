@@ -3,7 +3,6 @@ package snapshot
 import (
 	"iter"
 	"maps"
-	"reflect"
 	"slices"
 	"time"
 
@@ -14,23 +13,23 @@ import (
 
 // toKeep looks at one workspace after the other. Before, it reports the snapshots that were
 // taken between two actors, with the lock held.
-func (c *entries) toKeep() iter.Seq[policy.Workspace] {
+func (s *Store) toKeep() iter.Seq[policy.Workspace] {
 	var captured []Event
 	var all []*Workspace
-	c.alter(func(*live.Tx) {
-		captured, c.captured = c.captured, nil
-		all = slices.Collect(maps.Values(c.workspaces))
+	s.alter(func(*live.Tx) {
+		captured, s.captured = s.captured, nil
+		all = slices.Collect(maps.Values(s.workspaces))
 	})
 	for _, e := range captured {
-		c.event(e, actors.Caller{})
+		s.event(e, actors.Caller{})
 	}
 	return func(yield func(policy.Workspace) bool) {
 		for _, w := range all {
 			var out policy.Workspace
-			c.look(func(tx *live.Tx) {
-				n := tx.Changed(w.rec.View)
+			s.look(func(tx *live.Tx) {
+				n := tx.Changed(w.ws.View)
 				out = policy.Workspace{
-					View: w.rec.View, Name: w.rec.Name, Policy: w.rec.Policy, Undo: w.rec.Undo, Changes: n, Changed: n != w.at,
+					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, Undo: w.ws.Undo, Changes: n, Changed: n != w.ws.At,
 					Newest: w.Snapshots().Newest(), Remove: w.Snapshots().removeOld, EndForks: w.Forks().expire,
 					Capture: func() error {
 						_, err := w.Capture(CaptureOptions{Kind: KindAuto})
@@ -50,28 +49,18 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 	s, w := ss.w.store, ss.w
 	var names []string
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		if !reflect.DeepEqual(rules, w.rec.Policy) {
-			return nil // the next round asks the new policy
-		}
-		var r deleteRecord
-		for _, view := range views {
-			sn, ok := s.cat.snaps[view]
-			if !ok || sn.Pinned || view == w.rec.Undo || sn == w.snaps.Newest() && !sn.Expired(now) {
-				continue
-			}
-			r.Views = append(r.Views, view)
-			names = append(names, sn.Name)
-		}
-		if len(r.Views) == 0 {
+		r, gone := s.cat.NewExpiry(w.ws, rules, views, now)
+		if r == nil {
 			return nil
 		}
-		return s.commit(tx, recDelete, &r)
+		names = gone
+		return s.commit(tx, r)
 	})
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		s.event(Event{Workspace: w.rec.View, Action: "expired", From: name}, actors.Caller{})
+		s.event(Event{Workspace: w.ws.View, Action: "expired", From: name}, actors.Caller{})
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 	}
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return fs.merge(ctx, f, o, rule) })
 	if out.report(fs.w, o.Fork, o.Caller); out.Undo != "" {
-		fs.w.store.event(Event{Workspace: fs.w.rec.View, Action: "merged", From: o.Fork}, o.Caller)
+		fs.w.store.event(Event{Workspace: fs.w.ws.View, Action: "merged", From: o.Fork}, o.Caller)
 	}
 	out.DryRun = o.DryRun
 	res.MergeResult = MergeResult{out.conflicts, out.Changes}
@@ -74,7 +74,7 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 // merge prepares the steps, and then journals and makes them in one step.
 func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule threeway.Rule) (out outcome, err error) {
 	s := fs.w.store
-	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, fs.w.rec.View, f.rec.View)
+	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, fs.w.ws.View, f.ws.View)
 	if err != nil {
 		return out, err
 	}
@@ -84,27 +84,27 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 	var base, theirs *tree.State
 	var changed actors.Changes
 	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
-		sn, ok := s.cat.snaps[f.rec.Base]
+		sn, ok := s.cat.Snapshots[f.ws.Base]
 		if !ok {
-			return fmt.Errorf("%w: fork %q has no base", ErrNotFound, f.rec.Name)
+			return fmt.Errorf("%w: fork %q has no base", ErrNotFound, f.ws.Name)
 		}
 		if base, err = sn.Tree(s.src); err != nil {
 			return err
 		}
-		changed = f.Snapshots().allChanges(tx)
-		theirs, err = tx.Capture(f.rec.View)
+		changed = f.ws.AllChanges(tx)
+		theirs, err = tx.Capture(f.ws.View)
 		return err
 	}); err != nil {
 		return out, err
 	}
 	in := graft.States{Source: s.src, Before: base, After: theirs, Set: s.union(changed)}
-	g := live.Graft{Options: graft.Options{Source: theirs, View: f.rec.View}, By: in.ActorsOf}
+	g := live.Graft{Options: graft.Options{Source: theirs, View: f.ws.View}, By: in.ActorsOf}
 	p, c, err := fs.w.plan(ctx, e, base, g, o, rule)
 	if err != nil {
 		return out, err
 	}
-	c.check = f.alive
-	c.before = CaptureOptions{Message: "before merge of " + f.rec.Name, Caller: o.Caller}
+	c.check = func() error { return s.cat.Alive(f.ws) }
+	c.before = CaptureOptions{Message: "before merge of " + f.ws.Name, Caller: o.Caller}
 	return c.merge(ctx, p, o.DryRun)
 }
 
@@ -123,7 +123,7 @@ func (w *Workspace) plan(ctx context.Context, e *live.Edit, base *tree.State, g 
 		return cmp.Or(o.Resolve[path], rule)
 	}
 	p = &threeway.Plan{
-		Source: s.src, Objects: s.cas, Ours: e.Base(), View: w.rec.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
+		Source: s.src, Objects: s.cas, Ours: e.Base(), View: w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
 		Decided: o.Contents, Rule: rules,
 	}
 	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: g.Source, View: g.View})

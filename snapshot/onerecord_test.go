@@ -47,7 +47,7 @@ func TestHeadRenamedWithinACheckpoint(t *testing.T) {
 	mustBe(t, w.Snapshots().Rename("old", "new", actors.Caller{}))
 	mustBe(t, s.ckpt.commit(context.Background(), c))
 	mustBe(t, s.ckpt.finish(c))
-	if head := killed(t, s).Main().rec.Head; head != "new" {
+	if head := killed(t, s).Main().ws.Head; head != "new" {
 		t.Errorf("the head is %q", head)
 	}
 }

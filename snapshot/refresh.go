@@ -14,7 +14,7 @@ import (
 // last read for this workspace. It has an id. A fork begins with that of its parent.
 func (w *Workspace) Directory(ctx context.Context) (*tree.State, error) {
 	id := ""
-	w.read(func() { id = w.rec.Dir })
+	w.read(func() { id = w.ws.Dir })
 	if id != "" {
 		h, err := cas.ParseHash(id)
 		if err != nil {
@@ -46,7 +46,7 @@ func (w *Workspace) Refresh(ctx context.Context, now *tree.State, o MergeOptions
 	defer s.gc.Puts.Enter()()
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return w.refresh(ctx, base, now, o, rule) })
 	if out.report(w, "directory", o.Caller); out.Undo != "" {
-		s.event(Event{Workspace: w.rec.View, Action: "refreshed", From: out.Undo}, o.Caller)
+		s.event(Event{Workspace: w.ws.View, Action: "refreshed", From: out.Undo}, o.Caller)
 	}
 	out.DryRun = o.DryRun
 	return MergeResult{out.conflicts, out.Changes}, err
@@ -54,13 +54,13 @@ func (w *Workspace) Refresh(ctx context.Context, now *tree.State, o MergeOptions
 
 func (w *Workspace) refresh(ctx context.Context, base, now *tree.State, o MergeOptions, rule threeway.Rule) (out outcome, err error) {
 	s := w.store
-	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, w.rec.View)
+	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, w.ws.View)
 	if err != nil {
 		return out, err
 	}
 	defer s.Hold(e.Base())()
 	defer e.End()
-	p, c, err := w.plan(ctx, e, base, live.Graft{Options: graft.Options{Source: now, View: w.rec.View}}, o, rule)
+	p, c, err := w.plan(ctx, e, base, live.Graft{Options: graft.Options{Source: now, View: w.ws.View}}, o, rule)
 	if err != nil {
 		return out, err
 	}

@@ -2,12 +2,12 @@ package snapshot
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -64,13 +64,13 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	var sn *snap
 	w.read(func() {
 		if len(paths) == 0 {
-			to.Keep = append(keep, w.rec.Policy.RestoreKeeps...)
+			to.Keep = append(keep, w.ws.Policy.RestoreKeeps...)
 		}
-		if err = w.alive(); err != nil {
+		if err = s.cat.Alive(w.ws); err != nil {
 			return
 		}
-		if sn, err = s.cat.find(w, o.Name); err == nil {
-			to.Snapshot, to.Like = sn.Name, w.Snapshots().restoredState(sn.View)
+		if sn, err = s.cat.Find(w.ws, o.Name); err == nil {
+			to.Snapshot, to.Like = sn.Name, w.ws.RestoredState(sn.View)
 			to.State, err = sn.Tree(s.src)
 		}
 	})
@@ -111,7 +111,7 @@ func (w *Workspace) restore(ctx context.Context, sn *snap, to *graft.Restore, o 
 	var now *tree.State
 	if o.DryRun {
 		now, err = w.State()
-	} else if c.edit, err = s.forest.As(o.Caller.Actor).Edit(ctx, w.rec.View); err == nil {
+	} else if c.edit, err = s.forest.As(o.Caller.Actor).Edit(ctx, w.ws.View); err == nil {
 		defer c.edit.End()
 		now = c.edit.Base()
 	}
@@ -137,39 +137,10 @@ func (w *Workspace) restore(ctx context.Context, sn *snap, to *graft.Restore, o 
 	}
 	c.before = CaptureOptions{Message: "before restore of " + sn.Name, Caller: o.Caller}
 	c.check = func() error {
-		if s.cat.snaps[sn.View] != sn {
-			return removedMeanwhile(sn.Info)
+		if s.cat.Snapshots[sn.View] != sn {
+			return catalogue.RemovedMeanwhile(sn.Info)
 		}
 		return nil
 	}
 	return c.make(ctx)
-}
-
-// A restored is the state of a workspace right after a restore. It equals the
-// snapshot but for the inode numbers of the files that the restore put in
-// place: a comparison with the snapshot would look at each of these again, at
-// every restore more of them. A small restore after a big one takes 0.25 ms with it,
-// and 64 ms without.
-type restored struct {
-	view  uint32 // of the snapshot
-	state *tree.State
-}
-
-// maxRestored bounds how many snapshots a workspace goes back to at no more than
-// the cost of what differs.
-const maxRestored = 4
-
-func (ss Snapshots) keepRestored(view uint32, st *tree.State) {
-	kept := slices.DeleteFunc(ss.w.restored, func(r restored) bool { return r.view == view })
-	ss.w.restored = append(kept[max(0, len(kept)-maxRestored+1):], restored{view, st})
-}
-
-// restoredState returns nil when there is none for a snapshot.
-func (ss Snapshots) restoredState(view uint32) *tree.State {
-	for _, r := range ss.w.restored {
-		if r.view == view {
-			return r.state
-		}
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/snapshot/verify"
@@ -22,24 +23,24 @@ type salvage struct {
 // readableState is the newest state of a workspace that can still be read, when
 // its last one cannot; a fork falls back on what it came from, and at last
 // there is an empty tree.
-func (s opening) readableState(tx *live.Tx, w *Workspace, cause error) *tree.State {
-	s.salvage.replaced = append(s.salvage.replaced, w.rec.Name)
-	s.cat.changed(w.rec.View)
-	for at := w; at != nil; at = s.cat.parent(at) {
-		for _, sn := range slices.Backward(s.cat.withOrigin(at)) {
+func (s opening) readableState(tx *live.Tx, w *catalogue.Workspace, cause error) *tree.State {
+	s.salvage.replaced = append(s.salvage.replaced, w.Name)
+	s.cat.TouchWorkspace(w.View)
+	for at := w; at != nil; at = s.cat.Parent(at) {
+		for _, sn := range slices.Backward(s.cat.WithOrigin(at)) {
 			st, err := sn.Tree(s.src)
 			if err == nil {
 				_, err = st.Get(s.src, live.RootIno)
 			}
 			if err == nil {
 				s.logger.Warn("the state of the workspace is damaged; it goes on from a snapshot",
-					"workspace", w.rec.Name, "snapshot", sn.Name, "err", cause)
+					"workspace", w.Name, "snapshot", sn.Name, "err", cause)
 				return st
 			}
 		}
 	}
 	s.logger.Warn("the state of the workspace and all its snapshots are damaged; it goes on empty",
-		"workspace", w.rec.Name, "err", cause)
+		"workspace", w.Name, "err", cause)
 	return s.emptyTree(tx, time.Now())
 }
 
@@ -57,20 +58,20 @@ func (s *Store) addLoss(r *verify.Report) {
 		for _, name := range s.salvage.replaced {
 			r.Affect(verify.Affected{Workspace: name})
 		}
-		for _, w := range s.cat.workspaces {
+		for _, w := range s.cat.Workspaces {
 			if behind {
-				r.Affect(verify.Affected{Workspace: w.rec.Name})
+				r.Affect(verify.Affected{Workspace: w.Name})
 			}
 		}
 		for view := range s.salvage.left.Views {
-			if w, ok := s.cat.workspaces[view]; ok {
-				r.Affect(verify.Affected{Workspace: w.rec.Name})
+			if w, ok := s.cat.Workspaces[view]; ok {
+				r.Affect(verify.Affected{Workspace: w.Name})
 			}
 		}
 		for _, f := range s.salvage.left.Foreign {
 			for _, sn := range snapshotsIn(f) {
-				if w, ok := s.cat.workspaces[sn.WS]; ok && w.snaps.Named(sn.Name) == nil {
-					r.Affect(verify.Affected{Workspace: w.rec.Name, Snapshot: sn.Name})
+				if w, ok := s.cat.Workspaces[sn.WS]; ok && w.Snapshots.Named(sn.Name) == nil {
+					r.Affect(verify.Affected{Workspace: w.Name, Snapshot: sn.Name})
 				}
 			}
 		}
@@ -80,11 +81,11 @@ func (s *Store) addLoss(r *verify.Report) {
 // snapshotsIn are those that a record which was left out would have made.
 func snapshotsIn(f live.Foreign) []storedSnapshot {
 	var r struct {
-		captureRecord
+		storedSnapshot
 		Pre, Post, Snapshot, Last, Full storedSnapshot
 	}
-	switch f.Type {
-	case recCapture, recEdit, recPull, recEndFork:
+	switch catalogue.Type(f.Type) {
+	case catalogue.TypeCapture, catalogue.TypeEdit, catalogue.TypePull, catalogue.TypeEndFork:
 		_ = json.Unmarshal(f.Payload, &r)
 	}
 	all := []storedSnapshot{r.storedSnapshot, r.Pre, r.Post, r.Snapshot, r.Last, r.Full}
@@ -106,14 +107,14 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 // trees are all states with what users call them.
 func (s *Store) trees() (out []verify.Tree) {
 	s.alter(func(tx *live.Tx) {
-		for _, w := range s.cat.workspaces {
-			out = append(out, verify.Tree{At: verify.Affected{Workspace: w.rec.Name}, State: w.freeze(tx)})
+		for _, w := range s.cat.Workspaces {
+			out = append(out, verify.Tree{At: verify.Affected{Workspace: w.Name}, State: w.Freeze(tx)})
 		}
-		for _, sn := range s.cat.snaps {
-			if w, ok := s.cat.workspaces[sn.WS]; ok {
+		for _, sn := range s.cat.Snapshots {
+			if w, ok := s.cat.Workspaces[sn.WS]; ok {
 				st, _ := sn.Tree(s.src) // nil if it cannot be read
-				at := verify.Affected{Workspace: w.rec.Name, Snapshot: sn.Name}
-				out = append(out, verify.Tree{At: at, State: st, Hidden: sn.View == w.rec.Before})
+				at := verify.Affected{Workspace: w.Name, Snapshot: sn.Name}
+				out = append(out, verify.Tree{At: at, State: st, Hidden: sn.View == w.Before})
 			}
 		}
 	})

@@ -21,7 +21,7 @@ func TestSealFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sn := s.Main().snaps.Named("broken")
+	sn := s.Main().ws.Snapshots.Named("broken")
 	st := sn.State.Swap(nil)
 	if _, err := s.Main().Snapshots().WaitSealed(t.Context(), "whole"); err != nil {
 		t.Errorf("the whole one: %v", err)

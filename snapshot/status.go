@@ -18,15 +18,15 @@ func (w *Workspace) Status() info.Status {
 		Frozen: s.forest.Frozen(),
 	}
 	s.look(func(tx *live.Tx) {
-		st.Workspace, st.Snapshots, st.Forks = w.rec.Name, w.snaps.Len(), len(w.forks)
-		if t, ok := tx.State(w.rec.View); ok {
+		st.Workspace, st.Snapshots, st.Forks = w.ws.Name, w.ws.Snapshots.Len(), len(w.ws.Forks)
+		if t, ok := tx.State(w.ws.View); ok {
 			st.Files, st.LogicalBytes = t.Inodes-1, t.Bytes
 		}
-		st.ReferencedBytes = s.cat.bytes
-		for _, w := range s.cat.workspaces {
-			st.ReferencedBytes += w.present(tx).Bytes
+		st.ReferencedBytes = s.cat.Bytes
+		for _, w := range s.cat.Workspaces {
+			st.ReferencedBytes += w.Present(tx).Bytes
 		}
-		if sn := w.snaps.Newest(); sn != nil {
+		if sn := w.ws.Snapshots.Newest(); sn != nil {
 			st.LastSnapshot, st.LastSnapshotAt = sn.Name, sn.Created
 		}
 	})
@@ -42,7 +42,7 @@ func (w *Workspace) Status() info.Status {
 	}
 	if failing := s.ckpt.Failing(); st.Health == "ok" && failing != "" {
 		st.Health = "changes are not sealed: the last checkpoint failed for them; nothing is lost"
-		if !w.rec.Fork { // it may name another fork
+		if !w.ws.Fork { // it may name another fork
 			st.Health += ": " + failing
 		}
 	}

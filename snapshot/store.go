@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/internal/loops"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/collection"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/journal"
@@ -89,42 +90,44 @@ type Store struct {
 
 // core is what the parts of a store share.
 type core struct {
-	dir     string
-	opt     Options
-	logger  *slog.Logger
-	cas     *cas.Store
-	objects tree.Objects
-	log     *journal.Journal
-	src     *tree.Source
-	forest  *live.Forest
-	cat     *entries // guarded by the lock of forest
-	pins    pins
-	salvage salvage
-	hooks   hooks
-	metrics info.Recorder
-	loops   loops.Group
-	actors  *actors.Registry
+	dir        string
+	opt        Options
+	logger     *slog.Logger
+	cas        *cas.Store
+	objects    tree.Objects
+	log        *journal.Journal
+	src        *tree.Source
+	forest     *live.Forest
+	cat        *catalogue.Catalogue  // guarded by the lock of forest
+	workspaces map[uint32]*Workspace // of cat, by view
+	captured   []Event               // of snapshots between two actors, not reported yet
+	pins       pins
+	salvage    salvage
+	hooks      hooks
+	metrics    info.Recorder
+	loops      loops.Group
+	actors     *actors.Registry
 }
 
 // newStore connects the parts of a store, none of which has a file yet.
 func newStore(at *storedir.Dir, o Options) *Store {
 	c := &core{dir: at.Path, opt: o, logger: o.Logger, loops: loops.New(o.Logger)}
+	c.cat, c.workspaces = catalogue.New(), make(map[uint32]*Workspace)
 	s := &Store{core: c, at: at}
-	c.cat = newEntries(s)
 	s.seal = sealing.New(sealing.Parts{
-		Catalogue: c.cat, Pacer: &sealing.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
+		Catalogue: seals{s}, Pacer: &sealing.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
 		Loops: &c.loops, Metrics: &c.metrics, Incomplete: &c.salvage.incomplete, Logger: c.logger,
 	})
 	s.ckpt = checkpointer{Store: s, mu: semaphore.NewWeighted(1), gcWaits: gcWaits{came: make(chan struct{})}, gcWork: gcWork, signal: loops.NewWake()}
 	s.gc = collection.Collector{Signal: loops.NewWake(), Parts: collection.Parts{
-		Checkpoints: &s.ckpt, Stored: &s.room.Stored, Incomplete: &c.salvage.incomplete, Roots: c.cat.roots,
+		Checkpoints: &s.ckpt, Stored: &s.room.Stored, Incomplete: &c.salvage.incomplete, Roots: s.roots,
 		Elapsed: func() time.Duration { return o.Elapsed() + 1 },
 		Loops:   &c.loops, Metrics: &c.metrics, Logger: c.logger,
 	}}
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, &s.ckpt, o.Quiet
 	s.meter = meter{core: c}
 	s.keep = policy.Keeper{
-		Workspaces: c.cat.toKeep, Now: o.Now, Elapsed: o.Elapsed, Appended: s.Changed, Signal: loops.NewWake(), Loops: &c.loops, Logger: c.logger,
+		Workspaces: s.toKeep, Now: o.Now, Elapsed: o.Elapsed, Appended: s.Changed, Signal: loops.NewWake(), Loops: &c.loops, Logger: c.logger,
 	}
 	c.actors = actors.NewRegistry(c.within, c.forkName)
 	return s
@@ -212,9 +215,9 @@ func (s opening) open() error {
 	}
 	s.src = tree.NewSource(s.objects, s.log, cacheBytes)
 	s.seal.Source, s.seal.Objects, s.gc.Source, s.gc.Objects = s.src, s.cas, s.src, s.objects
-	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.cat.readView, Admit: s.admit, Salvage: s.opt.Salvage, Logger: s.logger}
+	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.readView, Admit: s.admit, Salvage: s.opt.Salvage, Logger: s.logger}
 	if !s.opt.Quiet {
-		lo.Overlap = s.cat.between
+		lo.Overlap = s.between
 	}
 	s.forest = live.New(lo)
 	if err := s.recover(at); err != nil {
@@ -283,8 +286,8 @@ func (s *Store) Actors() *actors.Registry { return s.actors }
 // within returns the views of a workspace and of those that it is in, main last.
 func (s *core) within(view uint32) (views []uint32) {
 	s.look(func(*live.Tx) {
-		for w := s.cat.workspaces[view]; w != nil; w = s.cat.parent(w) {
-			views = append(views, w.rec.View)
+		for ws := s.cat.Workspaces[view]; ws != nil; ws = s.cat.Parent(ws) {
+			views = append(views, ws.View)
 		}
 	})
 	if n := len(views); n == 0 || views[n-1] != live.MainView {
@@ -296,8 +299,8 @@ func (s *core) within(view uint32) (views []uint32) {
 // forkName returns the name of the fork with a view, "" for main and for what has ended.
 func (s *core) forkName(view uint32) (name string) {
 	s.look(func(*live.Tx) {
-		if w := s.cat.workspaces[view]; w != nil && view != live.MainView {
-			name = w.rec.Name
+		if ws := s.cat.Workspaces[view]; ws != nil && view != live.MainView {
+			name = ws.Name
 		}
 	})
 	return name
@@ -321,7 +324,7 @@ func (s *Store) Main() *Workspace {
 
 func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
 	s.look(func(*live.Tx) {
-		w, ok = s.cat.workspaces[view]
+		w, ok = s.workspaces[view]
 	})
 	return w, ok
 }
@@ -329,7 +332,7 @@ func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
 func (s *Store) SnapshotOf(view uint32) (info Info, ok bool) {
 	s.look(func(*live.Tx) {
 		var sn *snap
-		if sn, ok = s.cat.snaps[view]; ok {
+		if sn, ok = s.cat.Snapshots[view]; ok {
 			info = sn.Info
 		}
 	})
@@ -340,10 +343,10 @@ func (s *Store) SnapshotOf(view uint32) (info Info, ok bool) {
 // it; nil if there is none.
 func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 	s.look(func(*live.Tx) {
-		if sn, ok := s.cat.snaps[view]; ok {
+		if sn, ok := s.cat.Snapshots[view]; ok {
 			view = sn.WS
 		}
-		w = s.cat.workspaces[view]
+		w = s.workspaces[view]
 	})
 	return w
 }

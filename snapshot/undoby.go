@@ -90,7 +90,7 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (u *undoBy, err error) {
 		return nil, err
 	}
 	if len(u.paths) == 0 {
-		u.w.read(func() { keep = append(keep, u.w.rec.Policy.RestoreKeeps...) })
+		u.w.read(func() { keep = append(keep, u.w.ws.Policy.RestoreKeeps...) })
 	}
 	for _, k := range keep {
 		u.keep[k] = true
@@ -138,7 +138,7 @@ func ActorIn(list []string, actor string) bool {
 // run makes the plan, and then journals and makes its steps in one step.
 func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 	s := u.w.store
-	e, err := s.forest.As(u.o.Caller.Actor).Edit(ctx, u.w.rec.View)
+	e, err := s.forest.As(u.o.Caller.Actor).Edit(ctx, u.w.ws.View)
 	if err != nil {
 		return out, err
 	}
@@ -173,13 +173,13 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 		}
 	}
 	deepest := slices.MaxFunc(states, func(a, b *tree.State) int { return a.Depth - b.Depth })
-	c := change{w: u.w, edit: e, steps: made, graft: live.Graft{Options: graft.Options{Source: deepest, View: u.w.rec.View, Touch: true}}}
+	c := change{w: u.w, edit: e, steps: made, graft: live.Graft{Options: graft.Options{Source: deepest, View: u.w.ws.View, Touch: true}}}
 	c.before = CaptureOptions{Message: "before undo of " + u.o.By, Caller: u.o.Caller}
 	c.after = &afterEdit{CaptureOptions{Kind: KindActor, Message: "after undo of " + u.o.By}, &catalogue.Undone{By: u.o.By, Since: u.since}}
 	c.check = func() error {
 		for _, i := range u.list {
-			if _, ok := s.cat.snaps[i.From.View]; !ok && used[i.From.View] {
-				return removedMeanwhile(i.From)
+			if _, ok := s.cat.Snapshots[i.From.View]; !ok && used[i.From.View] {
+				return catalogue.RemovedMeanwhile(i.From)
 			}
 		}
 		return nil
@@ -190,7 +190,7 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 // plan takes the intervals back from the present state or, without one, from the newest state
 // in which the actor left something.
 func (u *undoBy) plan(ctx context.Context, now *tree.State) (*threeway.Plan, []threeway.Interval, error) {
-	p := u.newPlan(now, u.w.rec.View)
+	p := u.newPlan(now, u.w.ws.View)
 	var all, own []threeway.Interval // own are those without undos
 	for _, i := range u.list {
 		undo := u.reverts(i)
@@ -207,7 +207,7 @@ func (u *undoBy) plan(ctx context.Context, now *tree.State) (*threeway.Plan, []t
 			return nil, nil, err
 		}
 		if p.Ours == nil && len(of.Changes) > 0 {
-			p.Ours, p.View = open.After, cmp.Or(i.To.View, u.w.rec.View)
+			p.Ours, p.View = open.After, cmp.Or(i.To.View, u.w.ws.View)
 		}
 		if all = append(all, of); !undo {
 			own = append(own, of)

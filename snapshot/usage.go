@@ -15,35 +15,25 @@ type meter struct {
 	limit atomic.Int64 // bytes of its own that a fork may have; 0: any number
 }
 
-// uppermost is the fork of main in which a fork is, itself perhaps. The lock is held.
-func (w *Workspace) uppermost() *Workspace {
-	for {
-		up := w.store.cat.parent(w)
-		if up == nil || !up.rec.Fork {
-			return w
-		}
-		w = up
-	}
-}
-
 // Tenant is the workspace whose limits count: main or a fork of main.
 func (w *Workspace) Tenant() (t *Workspace) {
 	w.read(func() { t = w.uppermost() })
 	return t
 }
 
-// family calls fn for a fork and all forks in it. The lock is held.
-func (w *Workspace) family(fn func(*Workspace)) {
-	fn(w)
-	for _, f := range w.forks {
-		f.family(fn)
+// uppermost is the fork of main in which a fork is, or the workspace itself. The lock is held.
+func (w *Workspace) uppermost() *Workspace {
+	ws := w.store.cat.Uppermost(w.ws)
+	if up := w.store.workspaces[ws.View]; up != nil && up.ws == ws {
+		return up
 	}
+	return w // it has ended
 }
 
 // tenant returns the fork of main that a view is in, nil for a view that is in none.
 func (s *core) tenant(view uint32) (f *Workspace) {
 	s.look(func(*live.Tx) {
-		if w, ok := s.cat.workspaces[view]; ok && w.rec.Fork {
+		if w, ok := s.workspaces[view]; ok && w.ws.Fork {
 			f = w.uppermost()
 		}
 	})
@@ -73,7 +63,7 @@ func (m *meter) admitFork(view uint32, n int64) error {
 // Admit refuses n bytes that there is no room for, or that are more than a fork may have. They
 // count until what the fork has is counted again.
 func (w *Workspace) Admit(n int64) error {
-	if err := w.store.meter.admitFork(w.rec.View, n); err != nil {
+	if err := w.store.meter.admitFork(w.ws.View, n); err != nil {
 		return err
 	}
 	return w.store.room.Admit(n)
@@ -84,7 +74,7 @@ func (w *Workspace) Admit(n int64) error {
 // nothing in main.
 func (w *Workspace) ChargeExport(n int64) error {
 	m := &w.store.meter
-	f := m.tenant(w.rec.View)
+	f := m.tenant(w.ws.View)
 	if f != nil && n < 0 {
 		f.usage.Charge(n, false)
 	}
@@ -96,7 +86,7 @@ func (w *Workspace) ChargeExport(n int64) error {
 	}
 	limited := m.limit.Load() > 0
 	if limited {
-		if err := m.admitFork(w.rec.View, n); err != nil {
+		if err := m.admitFork(w.ws.View, n); err != nil {
 			return err
 		}
 	}
@@ -108,7 +98,7 @@ func (w *Workspace) ChargeExport(n int64) error {
 // what was written since, and how many it may have; 0 when there is no limit.
 func (w *Workspace) Usage() (used, limit int64) {
 	m := &w.store.meter
-	f := m.tenant(w.rec.View)
+	f := m.tenant(w.ws.View)
 	if limit = m.limit.Load(); limit == 0 || f == nil {
 		return 0, 0
 	}
@@ -121,15 +111,15 @@ func (w *Workspace) Usage() (used, limit int64) {
 func (m *meter) count(f *Workspace) error {
 	return f.usage.Count(m.src, m.Hold, func() (chains []usage.Chain, since int64) {
 		m.alter(func(tx *live.Tx) {
-			if since = f.usage.Since(); f.alive() != nil {
+			if since = f.usage.Since(); m.cat.Alive(f.ws) != nil {
 				return // it has ended, and has nothing
 			}
-			f.family(func(w *Workspace) {
+			f.ws.Family(func(w *catalogue.Workspace) {
 				var chain usage.Chain
-				for _, sn := range m.cat.withOrigin(w) {
+				for _, sn := range m.cat.WithOrigin(w) {
 					chain = append(chain, sn.Root())
 				}
-				chains = append(chains, append(chain, catalogue.Root{State: w.freeze(tx)}))
+				chains = append(chains, append(chain, catalogue.Root{State: w.Freeze(tx)}))
 			})
 		})
 		return chains, since

@@ -36,7 +36,7 @@ func TestNumbersOfViewsAreGivenBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			views = []uint32{f.rec.View, f.rec.Base}
+			views = []uint32{f.ws.View, f.ws.Base}
 		} else {
 			views = []uint32{capture(t, w, CaptureOptions{}).View}
 		}

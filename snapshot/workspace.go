@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -15,52 +14,24 @@ import (
 	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
-// A Workspace is a mutable file tree of a store with its snapshots. Its
-// fields are guarded by the lock of the forest.
+// A Workspace is a mutable file tree of a store with its snapshots.
 type Workspace struct {
-	store    *Store
-	rec      catalogue.WorkspaceRecord // but for what stored sets
-	snaps    catalogue.List
-	forks    map[string]*Workspace
-	at       uint64              // live.Tx.Changed at the last capture
-	changes  uint64              // see Changes
-	usage    usage.Fork          // of a fork of main
-	sealing  *semaphore.Weighted // one seal at a time of main, or of a fork of main
-	early    actors.Changes      // of the present interval, from before the last checkpoint
-	restored []restored          // of the snapshots that were restored last, oldest first
+	store   *Store
+	ws      *catalogue.Workspace // guarded by the lock of the forest
+	usage   usage.Fork           // of a fork of main
+	sealing *semaphore.Weighted  // one seal at a time of main, or of a fork of main
 }
 
-func (c *entries) newWorkspace(r catalogue.WorkspaceRecord) *Workspace {
-	w := &Workspace{store: c.Store, rec: r, forks: make(map[string]*Workspace), sealing: semaphore.NewWeighted(1)}
-	w.early = actors.Changes{Names: r.Actors, Stored: r.ActorSets}
-	w.usage.Exports.Store(r.Exports)
+// connect makes a workspace of the catalogue one of the store. The lock is held.
+func (s *Store) connect(ws *catalogue.Workspace) *Workspace {
+	w := &Workspace{store: s, ws: ws, sealing: semaphore.NewWeighted(1)}
+	w.usage.Exports.Store(ws.Exports)
+	s.workspaces[ws.View] = w
 	return w
 }
 
-func (c *entries) newMain() *Workspace {
-	return c.newWorkspace(catalogue.WorkspaceRecord{View: live.MainView, Name: "main", NextSeq: 1, Policy: policy.Default()})
-}
-
-// stored is the catalogue's record of the workspace, but for the id of its state.
-// The lock is held.
-func (w *Workspace) stored(st *tree.State) catalogue.WorkspaceRecord {
-	r := w.rec
-	r.Inodes, r.Bytes, r.Exports = st.Inodes, st.Bytes, w.usage.Exports.Load()
-	r.Actors, r.ActorSets = w.early.Names, w.early.Stored
-	return r
-}
-
-// present returns the present state of a workspace that is in the catalogue, which has a view
-// for each. The lock is held, and the state is not kept.
-func (w *Workspace) present(tx *live.Tx) *tree.State {
-	st, _ := tx.State(w.rec.View)
-	return st
-}
-
-// freeze is present, and the state stays as it is.
-func (w *Workspace) freeze(tx *live.Tx) *tree.State {
-	st, _ := tx.Capture(w.rec.View)
-	return st
+func (s *Store) makeMain() *Workspace {
+	return s.connect(s.cat.AddWorkspace(catalogue.WorkspaceRecord{View: live.MainView, Name: "main", NextSeq: 1, Policy: policy.Default()}))
 }
 
 type Forks struct{ w *Workspace }
@@ -79,21 +50,25 @@ func (w *Workspace) Remotes() Remotes { return Remotes{w} }
 // Name returns `main`, or the fork's name.
 func (w *Workspace) Name() string {
 	var name string
-	w.read(func() { name = w.rec.Name })
+	w.read(func() { name = w.ws.Name })
 	return name
 }
 
-func (w *Workspace) View() uint32 { return w.rec.View }
+func (w *Workspace) View() uint32 { return w.ws.View }
 
-func (w *Workspace) Root() live.NodeID { return live.Node(w.rec.View, live.RootIno) }
+func (w *Workspace) Root() live.NodeID { return live.Node(w.ws.View, live.RootIno) }
 
 func (w *Workspace) Store() *Store { return w.store }
 
-func (w *Workspace) IsFork() bool { return w.rec.Fork }
+func (w *Workspace) IsFork() bool { return w.ws.Fork }
 
 // Parent returns the workspace that this one was forked from, nil for main.
 func (w *Workspace) Parent() (p *Workspace) {
-	w.read(func() { p = w.store.cat.parent(w) })
+	w.read(func() {
+		if up := w.store.cat.Parent(w.ws); up != nil {
+			p = w.store.workspaces[up.View]
+		}
+	})
 	return p
 }
 
@@ -108,7 +83,7 @@ func (w *Workspace) read(fn func()) {
 func (w *Workspace) Find(name string) (info Info, err error) {
 	w.read(func() {
 		var sn *snap
-		if sn, err = w.store.cat.find(w, name); err == nil {
+		if sn, err = w.store.cat.Find(w.ws, name); err == nil {
 			info = sn.Info
 		}
 	})
@@ -123,7 +98,7 @@ func (w *Workspace) List() []Info {
 // Changes counts the changes of the workspace's record and of those of its snapshots: as
 // long as it is the same, List and Find return the same.
 func (w *Workspace) Changes() (n uint64) {
-	w.read(func() { n = w.changes })
+	w.read(func() { n = w.ws.Changes })
 	return n
 }
 
@@ -132,11 +107,11 @@ func (w *Workspace) Changes() (n uint64) {
 func (ss Snapshots) Newest() iter.Seq[Info] {
 	return func(yield func(Info) bool) {
 		var all []*snap
-		ss.w.read(func() { all = slices.Clone(ss.w.snaps.All()) })
+		ss.w.read(func() { all = slices.Clone(ss.w.ws.Snapshots.All()) })
 		for _, sn := range slices.Backward(all) {
 			var i Info
 			var ok bool
-			ss.w.read(func() { i, ok = sn.Info, ss.w.store.cat.snaps[sn.View] == sn })
+			ss.w.read(func() { i, ok = sn.Info, ss.w.store.cat.Snapshots[sn.View] == sn })
 			if ok && !yield(i) {
 				return
 			}
@@ -147,7 +122,7 @@ func (ss Snapshots) Newest() iter.Seq[Info] {
 // Head returns the snapshot that the present state continues: the newest one, or the one
 // that was restored since.
 func (ss Snapshots) Head() (name string) {
-	ss.w.read(func() { name = ss.w.rec.Head })
+	ss.w.read(func() { name = ss.w.ws.Head })
 	return name
 }
 
@@ -163,7 +138,7 @@ type Listed struct {
 // number on.
 func (ss Snapshots) From(from uint64, n int) (out []Listed) {
 	ss.w.read(func() {
-		for _, sn := range ss.w.snaps.From(from, n) {
+		for _, sn := range ss.w.ws.Snapshots.From(from, n) {
 			out = append(out, Listed{sn.Name, live.Node(sn.View, live.RootIno), sn.Seq})
 		}
 	})
@@ -173,9 +148,9 @@ func (ss Snapshots) From(from uint64, n int) (out []Listed) {
 // From is Snapshots.From for forks, all of which it looks at.
 func (fs Forks) From(from uint64, n int) (out []Listed) {
 	fs.w.read(func() {
-		for _, f := range fs.w.forks {
-			if uint64(f.rec.View) >= from {
-				out = append(out, Listed{f.rec.Name, f.Root(), uint64(f.rec.View)})
+		for _, f := range fs.w.ws.Forks {
+			if uint64(f.View) >= from {
+				out = append(out, Listed{f.Name, live.Node(f.View, live.RootIno), uint64(f.View)})
 			}
 		}
 	})
@@ -186,7 +161,7 @@ func (fs Forks) From(from uint64, n int) (out []Listed) {
 func (w *Workspace) StateOf(name string) (st *tree.State, err error) {
 	w.read(func() {
 		var sn *snap
-		if sn, err = w.store.cat.find(w, name); err == nil {
+		if sn, err = w.store.cat.Find(w.ws, name); err == nil {
 			st, err = sn.Tree(w.store.src)
 		}
 	})
@@ -196,7 +171,7 @@ func (w *Workspace) StateOf(name string) (st *tree.State, err error) {
 // State returns the present tree, frozen.
 func (w *Workspace) State() (st *tree.State, err error) {
 	err = w.store.forest.Update(true, func(tx *live.Tx) error {
-		st, err = tx.Capture(w.rec.View)
+		st, err = tx.Capture(w.ws.View)
 		return err
 	})
 	return st, err

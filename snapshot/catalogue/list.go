@@ -44,8 +44,8 @@ type Snapshot struct {
 	Changes actors.Changes
 }
 
-func (s *Snapshot) Record() Record {
-	return Record{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Dir: s.Dir, Undoes: s.Undoes}
+func (s *Snapshot) Record() SnapshotRecord {
+	return SnapshotRecord{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Dir: s.Dir, Undoes: s.Undoes}
 }
 
 func (s *Snapshot) Tree(src *tree.Source) (*tree.State, error) {

@@ -1,5 +1,10 @@
-// Package catalogue has the catalogue's records of workspaces and snapshots, and the list of
-// the snapshots of a workspace.
+// Package catalogue is what a store knows of its workspaces and snapshots, and how each record
+// of the journal changes that.
+//
+// A change is checked and becomes a [Record], by the function of this package that makes one.
+// The store journals it, and [Catalogue.Apply] makes it. Recovery decodes the record, and calls
+// the same function. What is to be done besides is returned as [Effects]: there is no lock here,
+// no journal, and no tree that files are written in.
 package catalogue
 
 import (
@@ -84,9 +89,9 @@ func (p *Partly) Load(src *tree.Source, epoch uint64) (*tree.State, error) {
 	return st, err
 }
 
-// A Record is the record of a snapshot, in the metadata of the chunk store and in the
+// A SnapshotRecord is the record of a snapshot, in the metadata of the chunk store and in the
 // journal.
-type Record struct {
+type SnapshotRecord struct {
 	View uint32 `json:"view"`
 	WS   uint32 `json:"ws"` // view of its workspace
 	info.Info
@@ -106,14 +111,14 @@ type Undone struct {
 }
 
 // Seen is what users see of a record.
-func (r *Record) Seen() info.Info {
+func (r *SnapshotRecord) Seen() info.Info {
 	i := r.Info
 	i.View, i.Sealed = r.View, r.ID != ""
 	return i
 }
 
 // Load makes the snapshot that a record describes, without its state.
-func (r *Record) Load() (*Snapshot, error) {
+func (r *SnapshotRecord) Load() (*Snapshot, error) {
 	s := &Snapshot{Info: r.Seen(), WS: r.WS, Dir: r.Dir, Undoes: r.Undoes, Done: make(chan struct{}), Changes: actors.Changes{Names: r.Actors, Stored: r.ActorSets}}
 	if !s.Sealed {
 		return s, nil

@@ -1,0 +1,171 @@
+package snapshot
+
+import (
+	"encoding/json"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/journal"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// trees are what records of the catalogue change: the views of the forest, with its lock held.
+type trees struct {
+	*live.Tx
+	s    *Store
+	edit *live.Edit // what an edit record says; recovery makes it of the record
+	inv  live.Invalidation
+}
+
+// commit journals a record and applies it. The lock of the forest is held.
+func (s *Store) commit(tx *live.Tx, r catalogue.Record) error {
+	return s.commitTo(&trees{Tx: tx, s: s}, r)
+}
+
+func (s *Store) commitTo(t *trees, r catalogue.Record) error {
+	if err := s.journal(t.Tx, r); err != nil {
+		return err
+	}
+	return s.apply(t, r)
+}
+
+func (s *core) journal(tx *live.Tx, r catalogue.Record) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := tx.Append(journal.Type(r.Type()), b); err != nil {
+		return err
+	}
+	// What changes history is soon on the disk, though the caller does not wait.
+	s.log.SyncSoon()
+	return nil
+}
+
+// replay applies a record of the journal after a crash or a remount.
+func (s *Store) replay(tx *live.Tx, t journal.Type, payload []byte) error {
+	r, err := catalogue.Decode(catalogue.Type(t), payload)
+	if err != nil {
+		return err
+	}
+	return s.apply(&trees{Tx: tx, s: s}, r)
+}
+
+func (s *Store) apply(t *trees, r catalogue.Record) error {
+	e, err := s.cat.Apply(t, r)
+	s.follow(e)
+	return err
+}
+
+// follow passes the effects of a record on to what works in the background.
+func (s *Store) follow(e catalogue.Effects) {
+	for _, ws := range e.Made {
+		s.connect(ws)
+	}
+	for _, sn := range e.Seal {
+		s.seal.Push(sn)
+	}
+	for _, view := range e.Removed {
+		delete(s.workspaces, view)
+		s.ckpt.removed(view)
+	}
+	if e.Garbage {
+		s.gc.Removed()
+	}
+	if e.Rules {
+		s.keep.Signal.Up()
+		s.refreshLimit()
+	}
+}
+
+// Tree implements catalogue.Trees.
+func (t *trees) Tree(sn *snap) (*tree.State, error) { return sn.Tree(t.s.src) }
+
+// Pushed implements catalogue.Trees.
+func (t *trees) Pushed(id cas.Hash) (*tree.State, uint64, error) {
+	return t.s.objects.Pushed(t.s.src, id)
+}
+
+// Edited implements catalogue.Trees.
+func (t *trees) Edited(r *catalogue.Edit) (err error) {
+	if t.edit != nil {
+		return nil
+	}
+	if t.edit, err = t.Tx.Edit(r.WS); err != nil {
+		return err
+	}
+	if r.State == "" {
+		err = t.edit.Redo(r.Steps, r.Now, r.Depth)
+	} else {
+		err = t.load(r)
+	}
+	if err != nil || len(r.Actors) == 0 {
+		return err
+	}
+	set, err := actors.Decode(r.Actors)
+	if err == nil {
+		t.edit.SetActors(set)
+	}
+	return err
+}
+
+func (t *trees) load(r *catalogue.Edit) error {
+	h, err := cas.ParseHash(r.State)
+	if err != nil {
+		return err
+	}
+	st, err := tree.Load(t.s.src, h)
+	if err == nil {
+		t.edit.Sealed(st, r.NextIno)
+	}
+	return err
+}
+
+// PutEdited implements catalogue.Trees.
+func (t *trees) PutEdited(*catalogue.Edit) {
+	if t.s.ckpt.changes.Add(int64(t.edit.Changes)) >= checkpointRecords {
+		t.s.ckpt.Ask()
+	}
+	t.inv = t.Apply(t.edit)
+}
+
+// seals is the catalogue as package sealing sees it.
+type seals struct{ *Store }
+
+// Turns implements sealing.Catalogue.
+func (s seals) Turns(view uint32) (turns *semaphore.Weighted) {
+	s.look(func(*live.Tx) {
+		if w, ok := s.workspaces[view]; ok {
+			turns = w.uppermost().sealing
+		} else {
+			turns = semaphore.NewWeighted(1) // of a fork that has ended
+		}
+	})
+	return turns
+}
+
+// Needed implements sealing.Catalogue. Nobody needs the chunks of a snapshot that was removed.
+func (s seals) Needed(sn *snap) (name string, needed bool) {
+	s.look(func(*live.Tx) { name, needed = sn.Name, s.cat.Snapshots[sn.View] == sn || sn.Wanted })
+	return name, needed
+}
+
+// Sealed implements sealing.Catalogue.
+func (s seals) Sealed(sn *snap, id cas.Hash, added int64) {
+	s.alter(func(*live.Tx) { s.cat.SetID(sn, id, added) })
+}
+
+// readView finds the state of a snapshot's view. The lock of the forest is
+// held at least for reading.
+func (s *core) readView(view uint32) (*tree.State, error) {
+	sn, ok := s.cat.Snapshots[view]
+	if !ok {
+		return nil, errs.Stale
+	}
+	return sn.Tree(s.src)
+}

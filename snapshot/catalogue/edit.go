@@ -1,0 +1,265 @@
+package catalogue
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// An Edit says what a restore, a merge or an import did to a workspace: the steps
+// that were made, or the state that they led to.
+type Edit struct {
+	WS  uint32         `json:"ws"`
+	Pre SnapshotRecord `json:"pre"` // the state before; without a name there is none
+	// Post is the state after, of an import of an image or an undo of an actor.
+	Post SnapshotRecord `json:"post,omitzero"`
+
+	Steps []graft.Span `json:"steps,omitempty"` // where they are in the journal
+	Now   int64        `json:"now,omitempty"`   // the time of the steps
+	Depth int          `json:"depth,omitempty"` // of the workspace from then on
+
+	State   string `json:"state,omitempty"` // the id of the workspace's state from then on
+	NextIno uint64 `json:"next_ino,omitempty"`
+
+	// Actors is the set of the actors that changed what the edit changed.
+	Actors []byte `json:"actors,omitempty"`
+
+	// Restored is the view of the snapshot that the whole workspace was restored to.
+	Restored uint32 `json:"restored,omitempty"`
+
+	// Dir is the state of the directory that a refresh brought in.
+	Dir string `json:"dir,omitempty"`
+}
+
+func (*Edit) Type() Type { return TypeEdit }
+
+// maxActors is how many bytes the set of a record has. Beyond it each actor of the edit
+// changed everything.
+const maxActors = 4 << 20
+
+// SetActors notes who changed what the edit changed.
+func (r *Edit) SetActors(set *actors.Set) {
+	if r.Actors = set.Encode(); len(r.Actors) > maxActors {
+		var rest actors.Set
+		for _, by := range set.Actors() {
+			rest.AddRest(by)
+		}
+		r.Actors = rest.Encode()
+	}
+}
+
+// Describe says what the snapshots of the states before and after an edit are called; without
+// after there is none of that. by are the actors of the edit, undoes what an undo took back.
+func (c *Catalogue) Describe(r *Edit, v Views, w *Workspace, before info.Info, after *info.Info, by []string, undoes *Undone) (err error) {
+	before.Kind = info.KindPreRestore
+	if r.Pre, err = c.NewSnapshot(v, w, before); err != nil || after == nil {
+		return err
+	}
+	if r.Post, err = c.NewSnapshot(v, w, *after); err != nil {
+		return err
+	}
+	r.Post.Seq, r.Post.Parent, r.Post.Actors = r.Pre.Seq+1, r.Pre.Name, by
+	r.Post.Name = fmt.Sprintf("cp-%d", r.Post.Seq)
+	if undoes != nil {
+		undoes.From = r.Pre.View
+		r.Post.Undoes = undoes
+	}
+	return nil
+}
+
+func (r *Edit) apply(a *applying) error {
+	w, ok := a.Workspaces[r.WS]
+	if !ok {
+		return fmt.Errorf("%w: a change of a deleted fork", ErrNoFork)
+	}
+	if err := a.Edited(r); err != nil {
+		return err
+	}
+	if r.Pre.Name != "" {
+		if err := (&Capture{r.Pre}).apply(a); err != nil {
+			return err
+		}
+		w.Undo = r.Pre.View
+	}
+	a.PutEdited(r)
+	st := w.Freeze(a)
+	a.Roots = append(a.Roots, Root{State: st})
+	if r.Post.Name != "" {
+		r.Post.Files, r.Post.Bytes = st.Inodes-1, st.Bytes
+		if err := (&Capture{r.Post}).apply(a); err != nil {
+			return err
+		}
+	}
+	if r.Dir != "" {
+		h, err := cas.ParseHash(r.Dir)
+		if err != nil {
+			return err
+		}
+		w.Dir = r.Dir
+		a.Roots = append(a.Roots, Root{ID: h})
+	}
+	if sn, ok := a.Snapshots[r.Restored]; ok && r.Restored != 0 {
+		w.Head, w.Dir = sn.Name, sn.Dir
+		w.keepRestored(sn.View, st)
+	}
+	return nil
+}
+
+// Begin makes a sealed tree the workspace's state and its base.
+type Begin struct {
+	SnapshotRecord
+	State string `json:"state"` // its id
+}
+
+func (*Begin) Type() Type { return TypeBegin }
+
+// NewBegin returns the record of a beginning that base says who made it of, and when.
+func (c *Catalogue) NewBegin(v Views, w *Workspace, id cas.Hash, base info.Info) (*Begin, error) {
+	if err := c.Alive(w); err != nil {
+		return nil, err
+	}
+	base.Name, base.Kind = "base", info.KindImport
+	view, err := v.NewView()
+	return &Begin{SnapshotRecord{View: view, WS: w.View, Info: base}, id.String()}, err
+}
+
+func (r *Begin) apply(a *applying) error {
+	w, ok := a.Workspaces[r.WS]
+	if !ok {
+		return nil
+	}
+	id, err := cas.ParseHash(r.State)
+	if err != nil {
+		return err
+	}
+	st, highest, err := a.Pushed(id)
+	if err != nil {
+		return err
+	}
+	a.Roots = append(a.Roots, Root{ID: id})
+	a.SetCounters(highest+1, 0)
+	a.AddView(r.WS, st)
+	st = w.Freeze(a)
+	a.remove(a.WithOrigin(w)...)
+	w.NextSeq, w.Undo, w.Head = 1, 0, ""
+	w.endInterval(a)
+	w.At = a.Changed(w.View)
+	return a.setBase(w, st, r.SnapshotRecord)
+}
+
+// A Pull makes a snapshot of a tree that came from elsewhere, or of other snapshots.
+type Pull struct {
+	Snapshot SnapshotRecord `json:"snapshot"`
+	NextIno  uint64         `json:"next_ino"`
+	// Of are the views of the snapshots that it was made of.
+	Of []uint32 `json:"of,omitempty"`
+	// Gone are those of them that go.
+	Gone []uint32 `json:"gone,omitempty"`
+}
+
+func (*Pull) Type() Type { return TypePull }
+
+// Pulled is the record of a snapshot that was made elsewhere: of its tree, whose highest inode
+// number is known.
+func Pulled(i info.Info, id cas.Hash, st *tree.State, highest uint64) *Pull {
+	return &Pull{NextIno: highest + 1, Snapshot: SnapshotRecord{Info: info.Info{
+		Name: i.Name, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: info.KindPull,
+		ID: id.String(), Files: st.Inodes - 1, Bytes: st.Bytes,
+	}}}
+}
+
+// Place gives a snapshot that was pulled its place in a workspace.
+func (r *Pull) Place(v Views, w *Workspace) (err error) {
+	r.Snapshot.WS, r.Snapshot.Seq = w.View, w.NextSeq
+	r.Snapshot.View, err = v.NewView()
+	return err
+}
+
+// CheckPulled refuses what another party wrote and no snapshot here can be called.
+func CheckPulled(i info.Info) error {
+	if err := naming.Check(i.Name); err != nil {
+		return err
+	}
+	for _, name := range i.Actors {
+		if err := actors.Check(name); err != nil {
+			return err
+		}
+	}
+	return naming.CheckDescription(i.Message, i.Labels)
+}
+
+// MayPull refuses a snapshot that was made elsewhere for what it is called.
+func (c *Catalogue) MayPull(w *Workspace, i info.Info) error {
+	if err := c.Alive(w); err != nil {
+		return err
+	}
+	if err := CheckPulled(i); err != nil {
+		return err
+	}
+	if w.Snapshots.Named(i.Name) != nil {
+		return errs.New(errs.Exist, "snapshot %q exists; give another name with --as", i.Name)
+	}
+	return nil
+}
+
+// NewCompacted returns the record of a snapshot that is made of some: of all files that they have. i
+// describes it, highest is the highest inode number of its tree. Those that are pinned are kept.
+func (c *Catalogue) NewCompacted(v Views, w *Workspace, i info.Info, st *tree.State, highest uint64, of []*Snapshot) (r *Pull, removed, kept []string, err error) {
+	r = &Pull{NextIno: highest + 1}
+	id := i.ID
+	if r.Snapshot, err = c.NewSnapshot(v, w, i); err != nil {
+		return nil, nil, nil, err
+	}
+	r.Snapshot.ID, r.Snapshot.Files, r.Snapshot.Bytes = id, st.Inodes-1, st.Bytes
+	r.Snapshot.Parent, r.Snapshot.Actors = "", nil
+	removed, kept = []string{}, []string{}
+	for _, sn := range of {
+		r.Of = append(r.Of, sn.View)
+		if sn.Pinned {
+			kept = append(kept, sn.Name)
+			continue
+		}
+		r.Gone, removed = append(r.Gone, sn.View), append(removed, sn.Name)
+	}
+	return r, removed, kept, nil
+}
+
+// ToCompact finds the snapshots that one is to be made of, newest first.
+func (c *Catalogue) ToCompact(w *Workspace, names []string) (snaps []*Snapshot, err error) {
+	for _, name := range names {
+		sn, err := c.Find(w, name)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(snaps, sn) {
+			snaps = append(snaps, sn)
+		}
+	}
+	slices.SortFunc(snaps, func(a, b *Snapshot) int { return bySeq(b, a) })
+	return snaps, nil
+}
+
+func (r *Pull) apply(a *applying) error {
+	a.UseView(r.Snapshot.View)
+	a.SetCounters(r.NextIno, 0)
+	sn, err := r.Snapshot.Load()
+	if err != nil {
+		return err
+	}
+	for _, view := range r.Of {
+		if of, ok := a.Snapshots[view]; ok {
+			sn.Changes.Take(of.Changes)
+		}
+	}
+	sn.Actors, sn.Compacted = sn.Changes.Names, len(r.Of) > 0
+	a.Roots = append(a.Roots, sn.Root())
+	a.add(sn)
+	return (&Delete{Views: r.Gone}).apply(a)
+}

@@ -1,0 +1,342 @@
+package catalogue
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// views are trees without files: a change of one is a number more of inodes.
+type views struct {
+	next    uint32
+	inodes  uint64
+	trees   map[uint32]*tree.State
+	changed map[uint32]uint64
+	actors  map[uint32][]*actors.Set
+}
+
+func newViews() *views {
+	return &views{1, 1, map[uint32]*tree.State{}, map[uint32]uint64{}, map[uint32][]*actors.Set{}}
+}
+
+func treeOf(inodes int64) *tree.State {
+	st := tree.New(1, &tree.Inode{Ino: tree.RootIno, Nlink: 2})
+	st.Inodes, st.Bytes = inodes, 10*inodes
+	return st
+}
+
+func (v *views) State(view uint32) (*tree.State, bool) { st, ok := v.trees[view]; return st, ok }
+func (v *views) Capture(view uint32) (*tree.State, error) {
+	if st, ok := v.trees[view]; ok {
+		return st.Clone(), nil
+	}
+	return nil, errs.Stale
+}
+func (v *views) Changed(view uint32) uint64          { return v.changed[view] }
+func (v *views) NewView() (uint32, error)            { v.next++; return v.next - 1, nil }
+func (v *views) AddView(view uint32, st *tree.State) { v.trees[view] = st.Clone(); v.UseView(view) }
+func (v *views) DropView(view uint32) {
+	delete(v.trees, view)
+	delete(v.changed, view)
+	delete(v.actors, view)
+}
+func (v *views) UseView(view uint32) { v.next = max(v.next, view+1) }
+func (v *views) SetCounters(ino uint64, view uint32) {
+	v.inodes, v.next = max(v.inodes, ino), max(v.next, view)
+}
+func (v *views) Actors(view uint32) []*actors.Set { return slices.Clone(v.actors[view]) }
+func (v *views) ActorNames(view uint32) []string  { return actors.ChangesOf(v.actors[view]).Names }
+func (v *views) NextInterval(view uint32) []*actors.Set {
+	sets := v.actors[view]
+	delete(v.actors, view)
+	return sets
+}
+func (v *views) ReturnActors(view uint32, sets []*actors.Set) {
+	v.actors[view] = append(v.actors[view], sets...)
+}
+func (v *views) Tree(sn *Snapshot) (*tree.State, error) {
+	if st := sn.State.Load(); st != nil {
+		return st, nil
+	}
+	return treeOf(sn.Files + 1), nil
+}
+func (v *views) Pushed(id cas.Hash) (*tree.State, uint64, error) {
+	return treeOf(int64(id[0]) + 1), uint64(id[1]), nil
+}
+func (v *views) Edited(*Edit) error { return nil }
+func (v *views) PutEdited(r *Edit)  { v.change(r.WS, r.Now, "editor") }
+
+// change is one of a workspace's files, by an actor.
+func (v *views) change(view uint32, by int64, who string) {
+	if st, ok := v.trees[view]; ok {
+		v.trees[view] = treeOf(st.Inodes + by)
+		v.changed[view]++
+		set := new(actors.Set)
+		set.AddRest(who)
+		v.actors[view] = append(v.actors[view], set)
+	}
+}
+
+// A store is a catalogue with its views, and how often something was to be done.
+type store struct {
+	*Catalogue
+	*views
+	effects []string
+}
+
+func (s *store) apply(t *testing.T, r Record) {
+	t.Helper()
+	e, err := s.Apply(s.views, r)
+	if err != nil {
+		t.Fatalf("%T: %v", r, err)
+	}
+	s.note(e)
+}
+
+func (s *store) note(e Effects) {
+	line := fmt.Sprint(e.Removed, e.Garbage, e.Rules)
+	for _, sn := range e.Seal {
+		line += " " + sn.Name
+	}
+	for _, w := range e.Made {
+		line += " " + w.Name
+	}
+	s.effects = append(s.effects, line)
+}
+
+var birth = time.Unix(1_000_000_000, 0).UTC()
+
+func newStore(t *testing.T) *store {
+	s := &store{Catalogue: New(), views: newViews()}
+	w := s.AddWorkspace(WorkspaceRecord{Name: "main", NextSeq: 1, Policy: policy.Default()})
+	s.AddView(w.View, treeOf(1))
+	view, _ := s.NewView()
+	e, err := s.SetBase(s.views, w, treeOf(1), SnapshotRecord{View: view, Info: info.Info{Name: "base", Kind: info.KindImport, Created: birth}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.note(e)
+	return s
+}
+
+// An entry is a record as the journal has it, or without one a change of files.
+type entry struct {
+	typ     Type
+	payload []byte
+	view    uint32
+	by      int64
+	who     string
+}
+
+func (s *store) replay(t *testing.T, log []entry) {
+	t.Helper()
+	for _, e := range log {
+		if e.typ == 0 {
+			s.change(e.view, e.by, e.who)
+			continue
+		}
+		r, err := Decode(e.typ, e.payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.apply(t, r)
+	}
+}
+
+// stored is the store as a checkpoint has it and recovery begins with it.
+func (s *store) stored(t *testing.T) *store {
+	t.Helper()
+	again := &store{Catalogue: New(), views: newViews(), effects: slices.Clone(s.effects)}
+	again.views.next, again.views.inodes = s.views.next, s.views.inodes
+	again.views.changed, again.views.actors = maps.Clone(s.changed), maps.Clone(s.actors)
+	for view, w := range s.Workspaces {
+		again.AddWorkspace(recoded(t, w.Stored(s.trees[view])))
+		again.trees[view] = s.trees[view].Clone()
+	}
+	for _, view := range slices.Sorted(maps.Keys(s.Catalogue.Snapshots)) {
+		sn, err := ptr(recoded(t, s.Catalogue.Snapshots[view].Record())).Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sn.State.Store(s.Catalogue.Snapshots[view].State.Load())
+		sn.Changes.Sets = s.Catalogue.Snapshots[view].Changes.Sets // the store puts them, and has Stored
+		again.Add(sn)
+	}
+	again.Link()
+	return again
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func recoded[T any](t *testing.T, v T) (out T) {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(b, &out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// text is all of the store that recovery has to bring back.
+func (s *store) text() string {
+	type line struct {
+		WorkspaceRecord
+		Snapshots []string
+		Forks     []string
+		Present   []string
+	}
+	var out []any
+	for _, view := range slices.Sorted(maps.Keys(s.Workspaces)) {
+		w := s.Workspaces[view]
+		l := line{WorkspaceRecord: w.Stored(s.trees[view]), Forks: slices.Sorted(maps.Keys(w.Forks)), Present: w.PresentActors(s.views)}
+		for _, sn := range w.Snapshots.All() {
+			l.Snapshots = append(l.Snapshots, sn.Name)
+			if w.Snapshots.Named(sn.Name) != sn {
+				l.Snapshots = append(l.Snapshots, "not found by its name")
+			}
+		}
+		out = append(out, l)
+	}
+	for _, view := range slices.Sorted(maps.Keys(s.Catalogue.Snapshots)) {
+		sn := s.Catalogue.Snapshots[view]
+		st, _ := s.Tree(sn)
+		out = append(out, sn.Record(), sn.Undoes, sn.Dir, sn.Claim, len(sn.Changes.Sets), st.Inodes)
+	}
+	out = append(out, s.Bytes, s.views.next, s.views.inodes, s.effects)
+	b, _ := json.MarshalIndent(out, "", " ")
+	return string(b)
+}
+
+// random makes one more record that the present state allows, or a change; nil if it does not.
+func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
+	all := slices.Sorted(maps.Keys(s.Workspaces))
+	w := s.Workspaces[all[rnd.IntN(len(all))]]
+	now := birth.Add(time.Duration(n) * time.Minute)
+	name := fmt.Sprint("n", rnd.IntN(12))
+	of := func(kind string) info.Info {
+		return info.Info{Name: fmt.Sprint("s", n), Kind: kind, Created: now, UID: 7, Message: name}
+	}
+	var fork *Workspace
+	for _, f := range slices.Sorted(maps.Keys(w.Forks)) {
+		fork = w.Forks[f]
+	}
+	var some []string
+	for _, sn := range w.Snapshots.All() {
+		if rnd.IntN(3) == 0 {
+			some = append(some, sn.Name)
+		}
+	}
+	switch k := rnd.IntN(13); {
+	case k < 2:
+		return s.NewCapture(s.views, w, of(info.KindManual))
+	case k == 2:
+		r := &Edit{WS: w.View, Now: int64(rnd.IntN(5) + 1)}
+		post := of(info.KindImport)
+		if w.Snapshots.Len() > 0 && rnd.IntN(2) == 0 {
+			r.Restored = w.Snapshots.All()[rnd.IntN(w.Snapshots.Len())].View
+		}
+		return r, s.Describe(r, s.views, w, info.Info{Created: now}, &post, []string{"editor"}, &Undone{By: "x"})
+	case k == 3:
+		r := &Fork{Name: name, Claim: name, Expires: &now}
+		return r, s.NewFork(s.views, w, []string{"", "base", "latest"}[rnd.IntN(3)], r)
+	case k == 4 && fork != nil && rnd.IntN(2) == 0:
+		return s.NewDiscard(w, fork, actors.Caller{}, now)
+	case k == 4 && fork != nil:
+		if err := s.MayEnd(w, fork, actors.Caller{}, now); err != nil {
+			return nil, err
+		}
+		return s.NewEnd(s.views, w, fork, s.Catalogue.Snapshots[fork.Before], of(""))
+	case k == 5 && fork != nil:
+		return w.NewRenameFork(fork.Name, name)
+	case k == 6 && len(some) > 0:
+		r, _, err := s.NewDelete(w, some, actors.Caller{}, now)
+		return r, err
+	case k == 7 && len(some) > 0:
+		return s.NewRename(w, some[0], name, actors.Caller{Direct: true})
+	case k == 8 && len(some) > 0:
+		r := w.Snapshots.Named(some[0]).Record()
+		r.Pinned, r.Labels = n%5 == 0, map[string]string{"k": name}
+		return &Amend{SnapshotRecord{View: r.View, WS: r.WS, Info: r.Info}}, nil
+	case k == 9:
+		return s.NewPolicy(w, fmt.Appendf(nil, `{"manual_limit":%d}`, 20+rnd.IntN(9)), actors.Caller{Direct: true})
+	case k == 10 && rnd.IntN(20) == 0:
+		return s.NewBegin(s.views, w, cas.Hash{byte(n), 9}, info.Info{Created: now})
+	case k == 10:
+		return s.NewBookmark(s.views, w, now)
+	case k == 11 && len(some) > 1 && s.MayCompact(w, name, named(w, some), actors.Caller{}, now) == nil:
+		i := of(info.KindManual)
+		i.Name, i.ID = name, cas.Hash{1, byte(n)}.String()
+		r, _, _, err := s.NewCompacted(s.views, w, i, treeOf(5), 80, named(w, some))
+		return r, err
+	case k == 11 && s.MayPull(w, of("")) == nil:
+		r := Pulled(of(""), cas.Hash{3, byte(n)}, treeOf(4), uint64(n))
+		return r, r.Place(s.views, w)
+	case k == 12:
+		return &Lease{View: w.View, Expires: &now}, nil
+	}
+	return nil, nil
+}
+
+func named(w *Workspace, names []string) (out []*Snapshot) {
+	for _, n := range names {
+		out = append(out, w.Snapshots.Named(n))
+	}
+	return out
+}
+
+// TestReplay: whatever was done, recovery comes to the same catalogue and asks for the same work,
+// from the first record on and from a checkpoint on.
+func TestReplay(t *testing.T) {
+	seen := map[Type]bool{}
+	for seed := range uint64(150) {
+		rnd := rand.New(rand.NewPCG(1, seed))
+		s, again := newStore(t), newStore(t)
+		var log []entry
+		checkpoint, at := again.stored(t), 0
+		for n := range 120 {
+			if n == 60 {
+				checkpoint, at = s.stored(t), len(log)
+			}
+			all := slices.Sorted(maps.Keys(s.Workspaces))
+			e := entry{view: all[rnd.IntN(len(all))], by: int64(rnd.IntN(3)), who: fmt.Sprint("a", rnd.IntN(3))}
+			s.change(e.view, e.by, e.who)
+			log = append(log, e)
+			r, err := s.random(rnd, n)
+			if err != nil || r == nil || reflect.ValueOf(r).IsNil() {
+				continue // refused
+			}
+			b, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log = append(log, entry{typ: r.Type(), payload: b})
+			seen[r.Type()] = true
+			s.apply(t, r)
+		}
+		want := s.text()
+		if again.replay(t, log); again.text() != want {
+			t.Fatalf("seed %d: recovery has\n%s\nnot\n%s", seed, again.text(), want)
+		}
+		if checkpoint.replay(t, log[at:]); checkpoint.text() != want {
+			t.Fatalf("seed %d: recovery from a checkpoint has\n%s\nnot\n%s", seed, checkpoint.text(), want)
+		}
+	}
+	if len(seen) != len(newRecord) {
+		t.Errorf("only records %v were made", slices.Sorted(maps.Keys(seen)))
+	}
+}

@@ -24,48 +24,40 @@ type trees struct {
 
 // commit journals a record and applies it. The lock of the forest is held.
 func (s *Store) commit(tx *live.Tx, r catalogue.Record) error {
-	return s.commitTo(&trees{Tx: tx, s: s}, r)
+	return (&trees{Tx: tx, s: s}).commit(r)
 }
 
-func (s *Store) commitTo(t *trees, r catalogue.Record) error {
-	if err := s.journal(t.Tx, r); err != nil {
-		return err
-	}
-	return s.apply(t, r)
-}
-
-func (s *core) journal(tx *live.Tx, r catalogue.Record) error {
+func (t *trees) commit(r catalogue.Record) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	if err := tx.Append(journal.Type(r.Type()), b); err != nil {
+	if err := t.Append(journal.Type(r.Type()), b); err != nil {
 		return err
 	}
 	// What changes history is soon on the disk, though the caller does not wait.
-	s.log.SyncSoon()
-	return nil
+	t.s.log.SyncSoon()
+	return t.apply(r)
 }
 
 // replay applies a record of the journal after a crash or a remount.
-func (s *Store) replay(tx *live.Tx, t journal.Type, payload []byte) error {
+func (s opening) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 	r, err := catalogue.Decode(catalogue.Type(t), payload)
 	if err != nil {
 		return err
 	}
-	return s.apply(&trees{Tx: tx, s: s}, r)
+	return (&trees{Tx: tx, s: s.Store}).apply(r)
 }
 
-func (s *Store) apply(t *trees, r catalogue.Record) error {
-	e, err := s.cat.Apply(t, r)
-	s.follow(e)
-	return err
+func (t *trees) apply(r catalogue.Record) error {
+	return t.follow(t.s.cat.Apply(t, r))
 }
 
 // follow passes the effects of a record on to what works in the background.
-func (s *Store) follow(e catalogue.Effects) {
+func (t *trees) follow(e catalogue.Effects, err error) error {
+	s := t.s
 	for _, ws := range e.Made {
-		s.connect(ws)
+		entries{s}.connect(ws)
 	}
 	for _, sn := range e.Seal {
 		s.seal.Push(sn)
@@ -79,8 +71,9 @@ func (s *Store) follow(e catalogue.Effects) {
 	}
 	if e.Rules {
 		s.keep.Signal.Up()
-		s.refreshLimit()
+		entries{s}.refreshLimit()
 	}
+	return err
 }
 
 // Tree implements catalogue.Trees.
@@ -131,14 +124,14 @@ func (t *trees) PutEdited(*catalogue.Edit) {
 	if t.s.ckpt.changes.Add(int64(t.edit.Changes)) >= checkpointRecords {
 		t.s.ckpt.Ask()
 	}
-	t.inv = t.Apply(t.edit)
+	t.inv = t.Tx.Apply(t.edit)
 }
 
-// seals is the catalogue as package sealing sees it.
-type seals struct{ *Store }
+// entries are the workspaces and snapshots of the catalogue as the parts of a store see them.
+type entries struct{ *Store }
 
 // Turns implements sealing.Catalogue.
-func (s seals) Turns(view uint32) (turns *semaphore.Weighted) {
+func (s entries) Turns(view uint32) (turns *semaphore.Weighted) {
 	s.look(func(*live.Tx) {
 		if w, ok := s.workspaces[view]; ok {
 			turns = w.uppermost().sealing
@@ -150,13 +143,13 @@ func (s seals) Turns(view uint32) (turns *semaphore.Weighted) {
 }
 
 // Needed implements sealing.Catalogue. Nobody needs the chunks of a snapshot that was removed.
-func (s seals) Needed(sn *snap) (name string, needed bool) {
+func (s entries) Needed(sn *snap) (name string, needed bool) {
 	s.look(func(*live.Tx) { name, needed = sn.Name, s.cat.Snapshots[sn.View] == sn || sn.Wanted })
 	return name, needed
 }
 
 // Sealed implements sealing.Catalogue.
-func (s seals) Sealed(sn *snap, id cas.Hash, added int64) {
+func (s entries) Sealed(sn *snap, id cas.Hash, added int64) {
 	s.alter(func(*live.Tx) { s.cat.SetID(sn, id, added) })
 }
 

@@ -50,7 +50,8 @@ func (s *core) storeChanges(sn *snap) error {
 }
 
 // actorSets are the objects of the sets of a snapshot.
-func (s *Store) actorSets(view uint32) (stored []cas.Hash, err error) {
+func (rs Remotes) actorSets(view uint32) (stored []cas.Hash, err error) {
+	s := rs.w.store
 	defer s.gc.Puts.Enter()()
 	var sn *snap
 	s.look(func(*live.Tx) { sn = s.cat.Snapshots[view] })
@@ -132,7 +133,7 @@ func (s opening) rejoin(tx *live.Tx, w *catalogue.Workspace) {
 }
 
 // between takes a snapshot before an actor changes what another one changed.
-func (s *Store) between(tx *live.Tx, view uint32, by string) error {
+func (s entries) between(tx *live.Tx, view uint32, by string) error {
 	w, ok := s.workspaces[view]
 	if !ok || !s.cat.HasRoomForActors(w.ws) {
 		return nil

@@ -26,7 +26,7 @@ func TestCheckpointSealsTheRest(t *testing.T) {
 		}
 	}
 	snapshot := func(w *Workspace) *snap {
-		sn, err := s.cat.find(w, "v")
+		sn, err := s.cat.Find(w.ws, "v")
 		if err != nil {
 			t.Fatal(err)
 		}

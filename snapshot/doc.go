@@ -50,7 +50,7 @@
 //
 // A change of workspaces and snapshots is a record of package catalogue: it is checked and made
 // there, journaled here (Store.commit), and applied there, with effects that the store passes on
-// (Store.follow). checkpointer commits the catalogue and drops the journal, meter holds forks to
+// (trees.follow). checkpointer commits the catalogue and drops the journal, meter holds forks to
 // their limit.
 //
 // Packages with a state of their own ask the store by a narrow interface: sealing stores

@@ -42,25 +42,25 @@ type outcome struct {
 
 // make journals the steps and makes them.
 func (c change) make(ctx context.Context) (out outcome, err error) {
-	s := c.w.store
 	out.steps = c.steps
 	out.Changed, out.Paths, out.More = graft.Listed(c.steps)
 	if len(c.steps) == 0 && c.dir == "" || c.edit == nil {
 		return out, nil
 	}
 	if c.stored {
-		if err := s.cas.Commit(); err != nil {
+		if err := c.w.store.cas.Commit(); err != nil {
 			return out, err
 		}
 	}
-	r := catalogue.Edit{WS: c.w.ws.View, Now: c.graft.Now, Restored: c.restored, Dir: c.dir}
-	if err := s.graft(ctx, c.edit, &r, c.steps, c.graft); err != nil {
+	d := editing{w: c.w, e: c.edit, before: c.before, after: c.after}
+	d.r = catalogue.Edit{WS: c.w.ws.View, Now: c.graft.Now, Restored: c.restored, Dir: c.dir}
+	if err := d.graft(ctx, c.steps, c.graft); err != nil {
 		return out, err
 	}
 	// The undo point stays as it is when only times of directories differ.
-	inv, err := s.commitEdit(c.w, c.edit, &r, out.Changed > 0, c.before, c.after, c.check)
+	inv, err := d.commit(out.Changed > 0, c.check)
 	if err == nil {
-		out.inv, out.Undo, out.after = inv, r.Pre.Name, r.Post.Name
+		out.inv, out.Undo, out.after = inv, d.r.Pre.Name, d.r.Post.Name
 	}
 	return out, err
 }
@@ -84,75 +84,81 @@ func (o *outcome) report(w *Workspace, from string, c actors.Caller) {
 	}
 }
 
-// graft makes steps in the edited workspace of a record, and fills the record in. If
-// there are very many, the state that they lead to is sealed, which takes less memory
-// than the steps. The caller is in gc.Puts.
-func (s *Store) graft(ctx context.Context, e *live.Edit, r *catalogue.Edit, all []graft.Step, g live.Graft) error {
+// editing is an edit with its record, which is filled in.
+type editing struct {
+	w      *Workspace
+	e      *live.Edit
+	r      catalogue.Edit
+	before CaptureOptions // see change
+	after  *afterEdit
+}
+
+// graft makes steps. If there are very many, the state that they lead to is sealed, which takes
+// less memory than the steps. The caller is in gc.Puts.
+func (d *editing) graft(ctx context.Context, all []graft.Step, g live.Graft) error {
 	g.Record = true
-	if len(all) > s.opt.ManyChanges || r.Dir != "" { // recovery could not find the contents of the directory
-		g.Record, g.Seal = false, s.sealsEdit(ctx, r)
+	if len(all) > d.w.store.opt.ManyChanges || d.r.Dir != "" { // recovery could not find the contents of the directory
+		g.Record, g.Seal = false, d.seals(ctx)
 	}
-	if err := e.Graft(ctx, all, g); err != nil {
-		if r.State != "" {
-			s.Abandon()
+	if err := d.e.Graft(ctx, all, g); err != nil {
+		if d.r.State != "" {
+			d.w.store.Abandon()
 		}
 		return err
 	}
-	return s.grafted(e, r)
+	return d.made()
 }
 
-// grafted fills the record of an edit in, and returns when all that it refers to but for
-// the journal is on disk.
-func (s *Store) grafted(e *live.Edit, r *catalogue.Edit) error {
-	r.Steps, r.Depth = e.Steps(), e.Depth()
-	r.SetActors(e.Actors())
-	if r.State == "" {
+// made returns when all that the record refers to but for the journal is on disk.
+func (d *editing) made() error {
+	d.r.Steps, d.r.Depth = d.e.Steps(), d.e.Depth()
+	d.r.SetActors(d.e.Actors())
+	if d.r.State == "" {
 		return nil
 	}
-	r.NextIno = e.Next()
-	return s.cas.Commit()
+	d.r.NextIno = d.e.Next()
+	return d.w.store.cas.Commit()
 }
 
-// sealsEdit returns what seals the states of an edit for its record, which has the id of
-// the last one. The caller is in gc.Puts.
-func (s *Store) sealsEdit(ctx context.Context, r *catalogue.Edit) func(*tree.State) error {
+// seals returns what seals the states of the edit. The record has the id of the last one. The
+// caller is in gc.Puts.
+func (d *editing) seals(ctx context.Context) func(*tree.State) error {
 	return func(st *tree.State) error {
-		id, err := s.seal.To(ctx, s.cas, st)
-		r.State = id.String()
+		id, err := d.w.store.seal.To(ctx, d.w.store.cas, st)
+		d.r.State = id.String()
 		return err
 	}
 }
 
-// commitEdit journals an edit and puts it in place, if check allows it with the lock held.
-// With undo the state before is captured as before describes it, and that after as after does, if
-// it is not nil.
-func (s *Store) commitEdit(w *Workspace, e *live.Edit, r *catalogue.Edit, undo bool, before CaptureOptions, after *afterEdit, check func() error) (live.Invalidation, error) {
-	var inv live.Invalidation
+// commit journals the edit and puts it in place, if check allows it with the lock held. With undo
+// the states before and after are captured.
+func (d *editing) commit(undo bool, check func() error) (live.Invalidation, error) {
+	s := d.w.store
+	t := &trees{s: s, edit: d.e}
 	err := s.forest.Update(false, func(tx *live.Tx) error {
-		if err := errors.Join(s.cat.Alive(w.ws), check()); err != nil {
+		t.Tx = tx
+		if err := errors.Join(d.w.ws.Alive(), check()); err != nil {
 			return err
 		}
 		if undo {
-			if err := s.describeEdit(tx, w, e, r, before, after); err != nil {
+			if err := d.describe(tx); err != nil {
 				return err
 			}
 		}
-		t := &trees{Tx: tx, s: s, edit: e}
-		err := s.commitTo(t, r)
-		inv = t.inv
-		return err
+		return t.commit(&d.r)
 	})
-	if err != nil && r.State != "" {
+	if err != nil && d.r.State != "" {
 		s.Abandon()
 	}
-	return inv, err
+	return t.inv, err
 }
 
-func (s *Store) describeEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *catalogue.Edit, before CaptureOptions, after *afterEdit) error {
-	if after == nil {
-		return s.cat.Describe(r, tx, w.ws, w.describe(before), nil, nil, nil)
+func (d *editing) describe(tx *live.Tx) error {
+	cat, before := d.w.store.cat, d.w.describe(d.before)
+	if d.after == nil {
+		return cat.Describe(&d.r, tx, d.w.ws, before, nil, nil, nil)
 	}
-	after.Caller = before.Caller
-	post := w.describe(after.CaptureOptions)
-	return s.cat.Describe(r, tx, w.ws, w.describe(before), &post, e.Actors().Actors(), after.undoes)
+	d.after.Caller = d.before.Caller
+	after := d.w.describe(d.after.CaptureOptions)
+	return cat.Describe(&d.r, tx, d.w.ws, before, &after, d.e.Actors().Actors(), d.after.undoes)
 }

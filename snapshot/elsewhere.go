@@ -46,7 +46,7 @@ func (s opening) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State
 	if err := r.Place(tx, w.ws); err != nil {
 		return nil, err
 	}
-	return st, s.apply(&trees{Tx: tx, s: s.Store}, r)
+	return st, (&trees{Tx: tx, s: s.Store}).apply(r)
 }
 
 // Pulled makes a snapshot of which all objects are in the store, on disk, or
@@ -62,7 +62,7 @@ func (rs Remotes) Pulled(i Info, id cas.Hash, c actors.Caller) (Info, error) {
 	sn := &r.Snapshot
 	sn.UID, sn.PID, sn.Actors, sn.ActorSets = c.UID, c.PID, i.Actors, i.ActorSets
 	err = s.forest.Update(true, func(tx *live.Tx) error {
-		if err := s.cat.MayPull(rs.w.ws, i); err != nil {
+		if err := rs.w.ws.MayPull(i); err != nil {
 			return err
 		}
 		if err := r.Place(tx, rs.w.ws); err != nil {
@@ -80,7 +80,7 @@ func (rs Remotes) Pulled(i Info, id cas.Hash, c actors.Caller) (Info, error) {
 // MayPull returns the error that Pulled would end with for what a snapshot is
 // called, before anything of it is brought here.
 func (rs Remotes) MayPull(i Info) (err error) {
-	rs.w.read(func() { err = rs.w.store.cat.MayPull(rs.w.ws, i) })
+	rs.w.read(func() { err = rs.w.ws.MayPull(i) })
 	return err
 }
 
@@ -109,7 +109,7 @@ func (rs Remotes) Push(ctx context.Context, name string) (*Pushing, error) {
 		return nil, err
 	}
 	p := &Pushing{Info: info, State: st, Release: rs.w.store.Hold(st)}
-	if p.ActorSets, err = rs.w.store.actorSets(info.View); err != nil {
+	if p.ActorSets, err = rs.actorSets(info.View); err != nil {
 		p.Release()
 		return nil, err
 	}

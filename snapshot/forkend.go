@@ -115,7 +115,7 @@ func (fs Forks) fullState(f *catalogue.Workspace) *snap {
 func (w *Workspace) Bookmark() error {
 	s := w.store
 	return s.forest.Update(true, func(tx *live.Tx) error {
-		r, err := s.cat.NewBookmark(tx, w.ws, s.opt.Now())
+		r, err := w.ws.NewBookmark(tx, s.opt.Now())
 		if err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 // Objects that nothing refers to yet are no roots: gc waits until they are referred to
 // (collection.Collector.Puts). The states of snapshots come in the order in which they
 // were made, and so as they lie in the packs.
-func (s *Store) roots() (out []*tree.State, sets []cas.Hash, err error) {
+func (s entries) roots() (out []*tree.State, sets []cas.Hash, err error) {
 	var snaps []*snap
 	var roots []catalogue.Root
 	dirs := make(map[string]bool)

@@ -65,13 +65,12 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	defer e.End()
 	over := &graft.Overlay{Base: e.Base(), Source: o.Tree, Prefix: prefix}
 	defer s.Hold(over.Base)()
-	r := catalogue.Edit{WS: w.ws.View}
-	var after *afterEdit
+	d := editing{w: w, e: e, r: catalogue.Edit{WS: w.ws.View}, before: CaptureOptions{Message: "before import", Caller: o.Caller}}
 	if o.Image != nil {
 		if err := o.Image.Check(); err != nil {
 			return GraftResult{}, err
 		}
-		after = &afterEdit{CaptureOptions: CaptureOptions{Kind: KindImport, Message: "image " + o.Image.Ref, Image: o.Image}}
+		d.after = &afterEdit{CaptureOptions: CaptureOptions{Kind: KindImport, Message: "image " + o.Image.Ref, Image: o.Image}}
 	}
 	if o.Image != nil && o.Top {
 		here, err := over.Base.Resolve(s.src, prefix)
@@ -80,28 +79,28 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		}
 		o.Image.Merged = here.Dir.Len() > 0
 	}
-	seal := s.sealsEdit(ctx, &r)
+	seal := d.seals(ctx)
 	if err := seal(over.Base.Clone()); err != nil {
 		return GraftResult{}, err
 	}
 	if err := e.Overlay(ctx, over, live.Graft{Options: graft.Options{Now: time.Now().UnixNano(), Top: o.Top}, Seal: seal}); err != nil {
 		return GraftResult{}, err
 	}
-	if err := s.grafted(e, &r); err != nil {
+	if err := d.made(); err != nil {
 		return GraftResult{}, err
 	}
-	inv, err := s.commitEdit(w, e, &r, true, CaptureOptions{Message: "before import", Caller: o.Caller}, after, func() error { return nil })
+	inv, err := d.commit(true, func() error { return nil })
 	e.End()
 	if err != nil {
 		return GraftResult{}, err
 	}
-	s.event(Event{Workspace: w.ws.View, Action: "captured", From: r.Pre.Name}, o.Caller)
-	if r.Post.Name != "" {
-		defer s.event(Event{Workspace: w.ws.View, Action: "captured", From: r.Post.Name}, o.Caller)
+	s.event(Event{Workspace: w.ws.View, Action: "captured", From: d.r.Pre.Name}, o.Caller)
+	if d.r.Post.Name != "" {
+		defer s.event(Event{Workspace: w.ws.View, Action: "captured", From: d.r.Post.Name}, o.Caller)
 	}
 	s.tell(inv)
 	s.imported(w, over, o.Caller)
-	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: r.Pre.Name, Snapshot: r.Post.Name}, s.Sync()
+	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: d.r.Pre.Name, Snapshot: d.r.Post.Name}, s.Sync()
 }
 
 // imported writes to the log what came with a graft.
@@ -133,7 +132,7 @@ func (w *Workspace) Begin(st *tree.State, c actors.Caller) error {
 	id, _ := st.ID()
 	s := w.store
 	return s.forest.Update(true, func(tx *live.Tx) error {
-		r, err := s.cat.NewBegin(tx, w.ws, id, Info{Created: s.opt.Now(), UID: c.UID, PID: c.PID})
+		r, err := w.ws.NewBegin(tx, id, Info{Created: s.opt.Now(), UID: c.UID, PID: c.PID})
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 
 // toKeep looks at one workspace after the other. Before, it reports the snapshots that were
 // taken between two actors, with the lock held.
-func (s *Store) toKeep() iter.Seq[policy.Workspace] {
+func (s entries) toKeep() iter.Seq[policy.Workspace] {
 	var captured []Event
 	var all []*Workspace
 	s.alter(func(*live.Tx) {

@@ -103,7 +103,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 	if err != nil {
 		return out, err
 	}
-	c.check = func() error { return s.cat.Alive(f.ws) }
+	c.check = f.ws.Alive
 	c.before = CaptureOptions{Message: "before merge of " + f.ws.Name, Caller: o.Caller}
 	return c.merge(ctx, p, o.DryRun)
 }

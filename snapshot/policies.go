@@ -15,7 +15,7 @@ func (w *Workspace) Policy() (p policy.Policy) {
 func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy, err error) {
 	s := w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
-		r, err := s.cat.NewPolicy(w.ws, patch, c)
+		r, err := w.ws.NewPolicy(patch, c)
 		if err != nil {
 			return err
 		}
@@ -29,7 +29,7 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 }
 
 // refreshLimit takes the limits of bytes from the policy of main.
-func (s *Store) refreshLimit() {
+func (s entries) refreshLimit() {
 	rules := s.cat.Workspaces[live.MainView].Policy
 	s.room.Limit.Store(rules.ByteLimit)
 	if s.meter.limit.Swap(rules.Forks.UnsharedBytes) != 0 {

@@ -63,7 +63,7 @@ func (s opening) recover(at catalogue.StoreRecord) error {
 	if s.salvage.left, err = s.forest.Replay(at.Position, len(s.salvage.replaced) > 0, s.replay); err != nil {
 		return err
 	}
-	s.refreshLimit()
+	entries{s.Store}.refreshLimit()
 	if at.First && s.log.End() == 0 && !s.opt.ReadOnly {
 		return s.firstCheckpoint()
 	}
@@ -84,7 +84,7 @@ func (s opening) firstCheckpoint() error {
 func (s opening) firstTree(tx *live.Tx) error {
 	now := s.opt.Now()
 	st := s.emptyTree(tx, now)
-	w := s.makeMain()
+	w := entries{s.Store}.makeMain()
 	base := storedSnapshot{Info: Info{Name: "base", Kind: KindImport, Created: now, UID: s.opt.UID}}
 	var err error
 	if start := s.start; start != nil {
@@ -98,9 +98,8 @@ func (s opening) firstTree(tx *live.Tx) error {
 	if base.View, err = tx.NewView(); err != nil {
 		return err
 	}
-	e, err := s.cat.SetBase(&trees{Tx: tx, s: s.Store}, w.ws, st, base)
-	s.follow(e)
-	return err
+	t := &trees{Tx: tx, s: s.Store}
+	return t.follow(s.cat.SetBase(t, w.ws, st, base))
 }
 
 func (s opening) emptyTree(tx *live.Tx, now time.Time) *tree.State {
@@ -109,7 +108,7 @@ func (s opening) emptyTree(tx *live.Tx, now time.Time) *tree.State {
 
 func (s opening) loadCatalogue(tx *live.Tx) error {
 	if err := catalogue.Scan(s.cas, catalogue.Workspaces, func(r catalogue.WorkspaceRecord) error {
-		s.connect(s.cat.AddWorkspace(r))
+		entries{s.Store}.connect(s.cat.AddWorkspace(r))
 		return nil
 	}); err != nil {
 		return err
@@ -118,7 +117,7 @@ func (s opening) loadCatalogue(tx *live.Tx) error {
 		if !s.opt.Salvage {
 			return errs.New(errs.Damaged, "the catalogue has no workspace main")
 		}
-		s.makeMain() // see readableState
+		entries{s.Store}.makeMain() // see readableState
 	}
 	unsealed := make(map[string]uint32)
 	err := catalogue.Scan(s.cas, catalogue.Snapshots, func(r storedSnapshot) error {

@@ -66,7 +66,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		if len(paths) == 0 {
 			to.Keep = append(keep, w.ws.Policy.RestoreKeeps...)
 		}
-		if err = s.cat.Alive(w.ws); err != nil {
+		if err = w.ws.Alive(); err != nil {
 			return
 		}
 		if sn, err = s.cat.Find(w.ws, o.Name); err == nil {

@@ -45,7 +45,7 @@ func (s opening) readableState(tx *live.Tx, w *catalogue.Workspace, cause error)
 }
 
 // addLoss adds to a report what a salvage could not read.
-func (s *Store) addLoss(r *verify.Report) {
+func (s entries) addLoss(r *verify.Report) {
 	behind := false // there were changes, and it is unknown which
 	for _, d := range s.log.Damage() {
 		if rec := verify.InJournal(d); !slices.Contains(r.Damage, rec) {
@@ -96,16 +96,16 @@ func snapshotsIn(f live.Foreign) []storedSnapshot {
 // and snapshots refer to is there, and names what is not, by path. After a salvage, it also
 // names what that left out.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*verify.Report, error) {
-	r, err := verify.Store{Objects: s.objects, Log: s.log, Source: s.src}.Run(ctx, progress, s.trees)
+	r, err := verify.Store{Objects: s.objects, Log: s.log, Source: s.src}.Run(ctx, progress, entries{s}.trees)
 	if err == nil && s.opt.Salvage {
-		s.addLoss(r)
+		entries{s}.addLoss(r)
 		s.salvage.incomplete.Store(len(r.Affected) > 0 || r.Hidden)
 	}
 	return r, err
 }
 
 // trees are all states with what users call them.
-func (s *Store) trees() (out []verify.Tree) {
+func (s entries) trees() (out []verify.Tree) {
 	s.alter(func(tx *live.Tx) {
 		for _, w := range s.cat.Workspaces {
 			out = append(out, verify.Tree{At: verify.Affected{Workspace: w.Name}, State: w.Freeze(tx)})

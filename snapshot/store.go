@@ -115,19 +115,19 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	c.cat, c.workspaces = catalogue.New(), make(map[uint32]*Workspace)
 	s := &Store{core: c, at: at}
 	s.seal = sealing.New(sealing.Parts{
-		Catalogue: seals{s}, Pacer: &sealing.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
+		Catalogue: entries{s}, Pacer: &sealing.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
 		Loops: &c.loops, Metrics: &c.metrics, Incomplete: &c.salvage.incomplete, Logger: c.logger,
 	})
 	s.ckpt = checkpointer{Store: s, mu: semaphore.NewWeighted(1), gcWaits: gcWaits{came: make(chan struct{})}, gcWork: gcWork, signal: loops.NewWake()}
 	s.gc = collection.Collector{Signal: loops.NewWake(), Parts: collection.Parts{
-		Checkpoints: &s.ckpt, Stored: &s.room.Stored, Incomplete: &c.salvage.incomplete, Roots: s.roots,
+		Checkpoints: &s.ckpt, Stored: &s.room.Stored, Incomplete: &c.salvage.incomplete, Roots: entries{s}.roots,
 		Elapsed: func() time.Duration { return o.Elapsed() + 1 },
 		Loops:   &c.loops, Metrics: &c.metrics, Logger: c.logger,
 	}}
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, &s.ckpt, o.Quiet
 	s.meter = meter{core: c}
 	s.keep = policy.Keeper{
-		Workspaces: s.toKeep, Now: o.Now, Elapsed: o.Elapsed, Appended: s.Changed, Signal: loops.NewWake(), Loops: &c.loops, Logger: c.logger,
+		Workspaces: entries{s}.toKeep, Now: o.Now, Elapsed: o.Elapsed, Appended: s.Changed, Signal: loops.NewWake(), Loops: &c.loops, Logger: c.logger,
 	}
 	c.actors = actors.NewRegistry(c.within, c.forkName)
 	return s
@@ -217,7 +217,7 @@ func (s opening) open() error {
 	s.seal.Source, s.seal.Objects, s.gc.Source, s.gc.Objects = s.src, s.cas, s.src, s.objects
 	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.readView, Admit: s.admit, Salvage: s.opt.Salvage, Logger: s.logger}
 	if !s.opt.Quiet {
-		lo.Overlap = s.between
+		lo.Overlap = entries{s.Store}.between
 	}
 	s.forest = live.New(lo)
 	if err := s.recover(at); err != nil {

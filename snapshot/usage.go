@@ -111,7 +111,7 @@ func (w *Workspace) Usage() (used, limit int64) {
 func (m *meter) count(f *Workspace) error {
 	return f.usage.Count(m.src, m.Hold, func() (chains []usage.Chain, since int64) {
 		m.alter(func(tx *live.Tx) {
-			if since = f.usage.Since(); m.cat.Alive(f.ws) != nil {
+			if since = f.usage.Since(); f.ws.Alive() != nil {
 				return // it has ended, and has nothing
 			}
 			f.ws.Family(func(w *catalogue.Workspace) {

@@ -23,14 +23,14 @@ type Workspace struct {
 }
 
 // connect makes a workspace of the catalogue one of the store. The lock is held.
-func (s *Store) connect(ws *catalogue.Workspace) *Workspace {
-	w := &Workspace{store: s, ws: ws, sealing: semaphore.NewWeighted(1)}
+func (s entries) connect(ws *catalogue.Workspace) *Workspace {
+	w := &Workspace{store: s.Store, ws: ws, sealing: semaphore.NewWeighted(1)}
 	w.usage.Exports.Store(ws.Exports)
 	s.workspaces[ws.View] = w
 	return w
 }
 
-func (s *Store) makeMain() *Workspace {
+func (s entries) makeMain() *Workspace {
 	return s.connect(s.cat.AddWorkspace(catalogue.WorkspaceRecord{View: live.MainView, Name: "main", NextSeq: 1, Policy: policy.Default()}))
 }
 

@@ -174,6 +174,16 @@ func (a *applying) remove(gone ...*Snapshot) {
 	}
 }
 
+func (a *applying) byWorkspace(snaps []*Snapshot) map[*Workspace][]*Snapshot {
+	of := make(map[*Workspace][]*Snapshot)
+	for _, s := range snaps {
+		if w, ok := a.Workspaces[s.WS]; ok {
+			of[w] = append(of[w], s)
+		}
+	}
+	return of
+}
+
 // PresentChanges are those since the newest snapshot.
 func (w *Workspace) PresentChanges(v Views) actors.Changes {
 	c := w.Early

@@ -20,7 +20,7 @@ func (*Capture) Type() Type { return TypeCapture }
 // NewCapture returns the record of a capture that a user asked for. i is what the snapshot is to
 // be called, and when it was taken, for whom.
 func (c *Catalogue) NewCapture(v Views, w *Workspace, i info.Info) (*Capture, error) {
-	if err := c.Alive(w); err != nil {
+	if err := w.Alive(); err != nil {
 		return nil, err
 	}
 	if w.Snapshots.Named(i.Name) != nil {
@@ -77,8 +77,8 @@ type Bookmark struct{ SnapshotRecord }
 func (*Bookmark) Type() Type { return TypeBookmark }
 
 // NewBookmark returns the record of a bookmark at a time.
-func (c *Catalogue) NewBookmark(v Views, w *Workspace, now time.Time) (*Bookmark, error) {
-	if err := c.Alive(w); err != nil {
+func (w *Workspace) NewBookmark(v Views, now time.Time) (*Bookmark, error) {
+	if err := w.Alive(); err != nil {
 		return nil, err
 	}
 	view, err := v.NewView()
@@ -238,8 +238,8 @@ type Policy struct {
 func (*Policy) Type() Type { return TypePolicy }
 
 // NewPolicy returns the record of a JSON merge patch of the policy.
-func (c *Catalogue) NewPolicy(w *Workspace, patch []byte, by actors.Caller) (*Policy, error) {
-	if err := c.Alive(w); err != nil {
+func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
+	if err := w.Alive(); err != nil {
 		return nil, err
 	}
 	if w.Policy.Protect && !by.Direct {

@@ -39,6 +39,7 @@ type Workspace struct {
 	At              uint64         // Views.Changed at the last capture
 	Changes         uint64         // of the record, and of those of its snapshots
 	Early           actors.Changes // of the present interval, from before the last checkpoint
+	ended           bool           // and not in the catalogue any more
 	Restored        []Restored     // of the snapshots that were restored last, oldest first
 }
 
@@ -135,8 +136,8 @@ func (c *Catalogue) Uppermost(w *Workspace) *Workspace {
 }
 
 // Alive refuses what is asked of a fork that has ended.
-func (c *Catalogue) Alive(w *Workspace) error {
-	if c.Workspaces[w.View] != w {
+func (w *Workspace) Alive() error {
+	if w.ended {
 		return fmt.Errorf("%w: %q was deleted", ErrNoFork, w.Name)
 	}
 	return nil
@@ -211,16 +212,6 @@ func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 		w.Snapshots.Add(s)
 	}
 	return true
-}
-
-func (c *Catalogue) byWorkspace(snaps []*Snapshot) map[*Workspace][]*Snapshot {
-	of := make(map[*Workspace][]*Snapshot)
-	for _, s := range snaps {
-		if w, ok := c.Workspaces[s.WS]; ok {
-			of[w] = append(of[w], s)
-		}
-	}
-	return of
 }
 
 // SetID notes the id of a snapshot that was sealed, and how many bytes that added to the store.

@@ -121,8 +121,8 @@ type Begin struct {
 func (*Begin) Type() Type { return TypeBegin }
 
 // NewBegin returns the record of a beginning that base says who made it of, and when.
-func (c *Catalogue) NewBegin(v Views, w *Workspace, id cas.Hash, base info.Info) (*Begin, error) {
-	if err := c.Alive(w); err != nil {
+func (w *Workspace) NewBegin(v Views, id cas.Hash, base info.Info) (*Begin, error) {
+	if err := w.Alive(); err != nil {
 		return nil, err
 	}
 	base.Name, base.Kind = "base", info.KindImport
@@ -196,8 +196,8 @@ func CheckPulled(i info.Info) error {
 }
 
 // MayPull refuses a snapshot that was made elsewhere for what it is called.
-func (c *Catalogue) MayPull(w *Workspace, i info.Info) error {
-	if err := c.Alive(w); err != nil {
+func (w *Workspace) MayPull(i info.Info) error {
+	if err := w.Alive(); err != nil {
 		return err
 	}
 	if err := CheckPulled(i); err != nil {

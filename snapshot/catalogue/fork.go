@@ -31,7 +31,7 @@ func (*Fork) Type() Type { return TypeFork }
 // NewFork returns the record of a fork of w that starts from a snapshot, the present state if it is
 // "". r has its name, claim and expiry, and the base who made it and when.
 func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
-	if err := c.Alive(w); err != nil {
+	if err := w.Alive(); err != nil {
 		return err
 	}
 	if _, used := w.Forks[r.Name]; used {
@@ -245,6 +245,7 @@ func (r *EndFork) apply(a *applying) error {
 	a.remove(gone...)
 	a.DropView(f.View)
 	delete(a.Workspaces, f.View)
+	f.ended = true
 	a.Removed = append(a.Removed, f.View)
 	if parent := a.Parent(f); parent != nil {
 		delete(parent.Forks, f.Name)

@@ -273,17 +273,17 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		r.Pinned, r.Labels = n%5 == 0, map[string]string{"k": name}
 		return &Amend{SnapshotRecord{View: r.View, WS: r.WS, Info: r.Info}}, nil
 	case k == 9:
-		return s.NewPolicy(w, fmt.Appendf(nil, `{"manual_limit":%d}`, 20+rnd.IntN(9)), actors.Caller{Direct: true})
+		return w.NewPolicy(fmt.Appendf(nil, `{"manual_limit":%d}`, 20+rnd.IntN(9)), actors.Caller{Direct: true})
 	case k == 10 && rnd.IntN(20) == 0:
-		return s.NewBegin(s.views, w, cas.Hash{byte(n), 9}, info.Info{Created: now})
+		return w.NewBegin(s.views, cas.Hash{byte(n), 9}, info.Info{Created: now})
 	case k == 10:
-		return s.NewBookmark(s.views, w, now)
+		return w.NewBookmark(s.views, now)
 	case k == 11 && len(some) > 1 && s.MayCompact(w, name, named(w, some), actors.Caller{}, now) == nil:
 		i := of(info.KindManual)
 		i.Name, i.ID = name, cas.Hash{1, byte(n)}.String()
 		r, _, _, err := s.NewCompacted(s.views, w, i, treeOf(5), 80, named(w, some))
 		return r, err
-	case k == 11 && s.MayPull(w, of("")) == nil:
+	case k == 11 && w.MayPull(of("")) == nil:
 		r := Pulled(of(""), cas.Hash{3, byte(n)}, treeOf(4), uint64(n))
 		return r, r.Place(s.views, w)
 	case k == 12:

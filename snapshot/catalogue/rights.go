@@ -68,7 +68,7 @@ func (w *Workspace) mayRename(by actors.Caller) error {
 
 // MayCompact refuses a name in use for one snapshot of several, and what may not be deleted.
 func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, by actors.Caller, now time.Time) error {
-	if err := c.Alive(w); err != nil {
+	if err := w.Alive(); err != nil {
 		return err
 	}
 	if w.Snapshots.Named(name) != nil {

@@ -1,0 +1,82 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	namedFile = regexp.MustCompile("`([a-z][a-z_]*(?:/[A-Za-z_.]+)+)`")
+	namedCode = regexp.MustCompile("`(?:[A-Za-z]+\\.)?([A-Za-z]+)`")
+)
+
+// TestWhereAChangeGoes: the table of CONTRIBUTING names files that exist, and what it names in
+// parentheses behind a file is declared there.
+func TestWhereAChangeGoes(t *testing.T) {
+	page := pages(t)["CONTRIBUTING.md"]
+	_, table, _ := strings.Cut(page, "| to change | look in |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	files := 0
+	for row := range strings.Lines(table) {
+		for _, at := range namedFile.FindAllStringSubmatchIndex(row, -1) {
+			files++
+			name := row[at[2]:at[3]]
+			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+				t.Errorf("CONTRIBUTING.md names %s: %v", name, err)
+				continue
+			}
+			rest, ok := strings.CutPrefix(row[at[1]:], " (")
+			if !ok {
+				continue
+			}
+			declared, _, _ := strings.Cut(rest, ")")
+			code, err := os.ReadFile(filepath.Join(root, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, of := range namedCode.FindAllStringSubmatch(declared, -1) {
+				if !regexp.MustCompile(`(?m)^(func|type|const|var) (\([^)]*\) )?` + of[1] + `\b`).Match(code) {
+					t.Errorf("CONTRIBUTING.md: %s does not declare %s", name, of[1])
+				}
+			}
+		}
+	}
+	if files < 15 {
+		t.Errorf("the table names %d files", files)
+	}
+}
+
+// maxWords is how much there is to read for users: the README and docs/ without docs/dev/.
+const maxWords = 18_000
+
+func TestWordsInAll(t *testing.T) {
+	words := 0
+	add := func(name string) {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		words += len(strings.Fields(string(b)))
+	}
+	add(filepath.Join(root, "README.md"))
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(name string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == "dev":
+			return filepath.SkipDir
+		case filepath.Ext(name) == ".md":
+			add(name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if words < maxWords/2 || words > maxWords {
+		t.Errorf("README.md and docs/ have %d words, at most %d are wanted: delete before you add", words, maxWords)
+	}
+}

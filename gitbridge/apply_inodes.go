@@ -167,7 +167,18 @@ func (a *applying) findEqual(f *hostFile, p *tree.Path, n *tree.Inode) (bool, er
 			return false, err
 		}
 	}
-	return a.findAt(f, names, n)
+	found, err := a.findAt(f, names, n)
+	if !found || err != nil || f.was == nil {
+		return found, err
+	}
+	there, err := a.o.Base.Resolve(a.o.Source, f.at.String())
+	if err == nil && there.Ino != f.was.Ino {
+		f.was = nil // another file with these bytes, which gets all attributes
+	}
+	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
+		err = nil
+	}
+	return true, err
 }
 
 // findAt looks for a file with the bytes of an inode by some names.

@@ -125,6 +125,26 @@ func TestApplyMovesNames(t *testing.T) {
 	}
 }
 
+// A file that is renamed, and gets the bytes of the one that had the name, keeps its attributes.
+func TestApplyMovesOntoEqualBytes(t *testing.T) {
+	a := newApplied(t)
+	base := a.start(spec{"a": exe("1"), "b": file("2")})
+	now := a.edited(base, func(now *tree.State) {
+		bytes := a.own(now, "b").Content
+		a.unlink(now, "b")
+		a.rename(now, "a", "b")
+		a.own(now, "b").Content = bytes
+	})
+	if _, err := a.apply(base, now, ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Lstat(filepath.Join(a.dir, "b"))
+	check(t, err)
+	if st.Mode() != 0o755 {
+		t.Errorf("its mode is %v", st.Mode())
+	}
+}
+
 // Attributes, owners and groups alone are changes. What did not change stays as the directory has
 // it, and both sides may change different ones.
 func TestApplyAttributes(t *testing.T) {

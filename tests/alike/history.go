@@ -22,8 +22,8 @@ import (
 type world struct {
 	UID, GID, Second int // the user, and a group that is not the user's first
 	Root             bool
-	// Writable: the user may write what is root's. No file is renamed then: one that is renamed
-	// and written is the user's own when it is applied.
+	// Writable: the user may write what is root's. No file gets another name then: one that loses
+	// its first name and is written is the user's own when it is applied.
 	Writable bool
 }
 
@@ -204,7 +204,7 @@ func history(dir string, seed uint64, n int, w world) (steps []step) {
 			add("mkdir "+p, func() error { return unix.Mkdir(at, 0o775) })
 		case k < 13:
 			add("rmdir "+p, func() error { return unix.Rmdir(at) })
-		case w.Writable && k < 17:
+		case w.Writable && k < 20:
 			continue
 		case k < 16:
 			add("rename "+p+" "+q, func() error { return unix.Rename(at, to) })

@@ -60,6 +60,7 @@ type Builder struct {
 
 	epoch uint64
 	state *tree.State
+	read  map[uint64]bool // files with several names that came again; nil if it did not begin with a tree
 }
 
 // New begins an empty tree.
@@ -89,7 +90,7 @@ func Over(ctx context.Context, src *tree.Source, objects content.ObjectStore, at
 		return nil, err
 	}
 	highest, err := st.Highest(b.src)
-	b.state, b.next = st, highest+1
+	b.state, b.next, b.read = st, highest+1, make(map[uint64]bool)
 	return b, err
 }
 
@@ -128,22 +129,48 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 	if err != nil {
 		return err
 	}
-	n := b.node(e.Meta)
-	if old != nil && old.Type() == n.Type() && len(old.Links) == 1 {
-		n.Ino, n.Btime = old.Ino, old.Btime // it is the same file, read again
+	var n *tree.Inode
+	if b.isAgain(old, e) {
+		n, err = b.again(old.Ino, e.Meta)
+	} else {
+		n = b.node(e.Meta)
+		err = b.enter(p, n)
 	}
-	n.Target, n.Rdev = e.Target, e.Rdev
-	if err := b.enter(p, n); err != nil {
+	if err != nil {
 		return err
 	}
-	switch {
-	case !n.IsRegular():
-	case e.Size > 0:
+	n.Target, n.Rdev = e.Target, e.Rdev
+	if n.IsRegular() && e.Size > 0 {
 		if err := b.chunk(p, n, e); err != nil {
 			return err
 		}
 	}
 	return b.put(n)
+}
+
+// isAgain reports whether a file is the one that had its path before: that keeps its number. If it
+// has other names, it must be like it, and only the first of them that comes brings it.
+func (b *Builder) isAgain(old *tree.Inode, e gitbridge.Entry) bool {
+	if old == nil || old.Type() != e.Mode&unix.S_IFMT {
+		return false
+	}
+	alike := old.Btime == cmp.Or(e.Btime, e.Mtime) && old.Mtime == e.Mtime && old.UID == e.UID && contentSize(old) == e.Size && old.Target == e.Target
+	return len(old.Links) == 1 || b.read != nil && alike && !b.read[old.Ino]
+}
+
+// again returns an inode without its contents, for a file that is read again.
+func (b *Builder) again(ino uint64, m gitbridge.Meta) (*tree.Inode, error) {
+	n, err := b.state.Own(b.src, b.epoch, ino)
+	if err != nil {
+		return nil, err
+	}
+	if len(n.Links) > 1 {
+		b.read[ino] = true
+	}
+	b.state.Bytes -= contentSize(n)
+	setMeta(n, m)
+	n.Content = nil
+	return n, nil
 }
 
 func (b *Builder) chunk(p string, n *tree.Inode, e gitbridge.Entry) (err error) {

@@ -1,0 +1,65 @@
+package importer
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A file that is read again keeps its number, with all of its names; another one that has one of
+// them by now has another number.
+func TestReadAgain(t *testing.T) {
+	s := store(t)
+	file := func(p, data string, birth int64) gitbridge.Entry {
+		m := meta(unix.S_IFREG | 0o644)
+		m.Btime = birth
+		return gitbridge.Entry{Path: p, Meta: m, Size: int64(len(data)), Data: strings.NewReader(data)}
+	}
+	link := func(p, old string) gitbridge.Entry { return gitbridge.Entry{Path: p, Hardlink: old} }
+	base := made(t, s, builder(t, s), file("a", "1", 5), link("b", "a"), link("c", "a"), file("d", "2", 6))
+	for name, again := range map[string][]gitbridge.Entry{
+		"all names":   {file("a", "1", 5), link("b", "a"), link("c", "a")},
+		"one is new":  {file("a", "x", 7), file("b", "1", 5), link("c", "b")},
+		"two of them": {file("a", "1", 5), file("b", "1", 5), link("c", "a")},
+		"one name":    {file("d", "3", 8)},
+	} {
+		id, _ := base.ID()
+		b, err := Over(context.Background(), s.Source(), s.CAS(), At{Top: true}, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := made(t, s, b, again...)
+		number := func(st *tree.State, p string) uint64 {
+			n, err := st.Resolve(s.Source(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n.Ino
+		}
+		for _, p := range []string{"a", "b", "c", "d"} {
+			other := name == "one is new" && p == "a" || name == "two of them" && p == "b"
+			if same := number(base, p) == number(now, p); same == other {
+				t.Errorf("%s: %s has the number %d, and had %d", name, p, number(now, p), number(base, p))
+			}
+		}
+		if n, err := now.Resolve(s.Source(), "c"); err != nil || int(n.Nlink) != len(n.Links) {
+			t.Errorf("%s: c has %d links of %v, %v", name, n.Nlink, n.Links, err)
+		}
+	}
+}
+
+func made(t *testing.T, s *snapshot.Store, b *Builder, entries ...gitbridge.Entry) *tree.State {
+	t.Helper()
+	for _, e := range entries {
+		if err := b.Add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return finish(t, s, b)
+}

@@ -224,8 +224,8 @@ func (t *taking) alike(ours *file, own uint64, theirs *theirFile, c tree.Change)
 		return false, err
 	case own == 0 && theirs.goesOn != 0: // ours has a copy of what theirs has a link to
 		f, err := t.fileOf(theirs)
-		if err == nil {
-			same, err = t.same(f, c.A) // or else the name would lead to other contents
+		if err == nil && !t.ByPath { // an undo may have paired it with another file that was put in its place
+			same, err = t.same(f, c.A)
 		}
 		if err != nil || !same {
 			return false, err

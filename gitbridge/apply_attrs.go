@@ -270,15 +270,15 @@ func (a *applying) setTime(s *applyStep) error {
 
 // changeAttrs changes the attributes of a file that stays, once for all of its names.
 func (a *applying) changeAttrs(s *applyStep) error {
+	was := a.wasOf(s)
+	if was == nil && !s.forced {
+		return nil
+	}
 	if f := a.files[s.change.B.Ino]; f != nil && !s.change.B.IsDir() {
 		if f.set {
 			return nil
 		}
 		f.set = true
-	}
-	was := a.wasOf(s)
-	if was == nil && !s.forced {
-		return nil
 	}
 	dir, err := a.host.dirOf(s.change.Path)
 	if err == nil {

@@ -125,23 +125,32 @@ func TestApplyMovesNames(t *testing.T) {
 	}
 }
 
-// A file that is renamed, and gets the bytes of the one that had the name, keeps its attributes.
+// A file that gets the name of one with the same bytes keeps its own attributes.
 func TestApplyMovesOntoEqualBytes(t *testing.T) {
-	a := newApplied(t)
-	base := a.start(spec{"a": exe("1"), "b": file("2")})
-	now := a.edited(base, func(now *tree.State) {
-		bytes := a.own(now, "b").Content
-		a.unlink(now, "b")
-		a.rename(now, "a", "b")
-		a.own(now, "b").Content = bytes
-	})
-	if _, err := a.apply(base, now, ApplyOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	st, err := os.Lstat(filepath.Join(a.dir, "b"))
-	check(t, err)
-	if st.Mode() != 0o755 {
-		t.Errorf("its mode is %v", st.Mode())
+	for name, edit := range map[string]func(a *applied, now *tree.State){
+		"renamed": func(a *applied, now *tree.State) {
+			bytes := a.own(now, "b").Content
+			a.unlink(now, "b")
+			a.rename(now, "a", "b")
+			a.own(now, "b").Content = bytes
+		},
+		"new, with two names": func(a *applied, now *tree.State) {
+			a.rename(now, "b", "c")
+			a.own(now, "c").Content = a.own(now, "a").Content
+			a.m.add(t, now, "aa", exe("2"))
+			a.link(now, "aa", "b")
+		},
+	} {
+		a := newApplied(t)
+		base := a.start(spec{"a": exe("1"), "b": file("2")})
+		if _, err := a.apply(base, a.edited(base, func(now *tree.State) { edit(a, now) }), ApplyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		st, err := os.Lstat(filepath.Join(a.dir, "b"))
+		check(t, err)
+		if st.Mode() != 0o755 {
+			t.Errorf("%s: its mode is %v", name, st.Mode())
+		}
 	}
 }
 

@@ -17,6 +17,11 @@ import (
 // the first by path. A file that has only other names was moved: it is that of the same inode
 // number. By paths it is a new one.
 type pairing struct {
+	*Plan
+	Interval
+	changes []tree.Change          // those to take over
+	listed  map[string]tree.Change // by path
+
 	base   map[uint64]*baseFile
 	theirs map[string]*theirFile // by the paths of the changes
 	files  []*theirFile          // in the order of their first paths
@@ -46,7 +51,7 @@ type theirFile struct {
 }
 
 // pair pairs the files of theirs with those of the base, and new ones with new ones of ours.
-func (t *taking) pair(ctx context.Context) error {
+func (t *pairing) pair(ctx context.Context) error {
 	t.base, t.theirs, t.own = make(map[uint64]*baseFile), make(map[string]*theirFile), make(map[*file]uint64)
 	byIno := make(map[uint64]*theirFile)
 	for _, c := range t.changes {
@@ -132,7 +137,7 @@ func (t *taking) pair(ctx context.Context) error {
 }
 
 // pairCopy finds the copy that ours has in the new place of a file that ours has not.
-func (t *taking) pairCopy(x *theirFile) error {
+func (t *pairing) pairCopy(x *theirFile) error {
 	b, err := t.baseFile(x.goesOn)
 	if err != nil || len(b.gained) == 0 {
 		return err
@@ -165,7 +170,7 @@ func (t *taking) pairCopy(x *theirFile) error {
 
 // keptInTheirs reports whether the file of theirs with the number of one of the base has one
 // of its names.
-func (t *taking) keptInTheirs(b *baseFile) (bool, error) {
+func (t *pairing) keptInTheirs(b *baseFile) (bool, error) {
 	for _, p := range b.names {
 		if c, ok := t.listed[p]; ok {
 			if c.A != nil && c.A.Ino == b.node.Ino {
@@ -182,7 +187,7 @@ func (t *taking) keptInTheirs(b *baseFile) (bool, error) {
 }
 
 // retained reports whether theirs has a file of the base at a name that it has there.
-func (t *taking) retained(b *baseFile) bool {
+func (t *pairing) retained(b *baseFile) bool {
 	return slices.ContainsFunc(b.names, func(p string) bool {
 		c, ok := t.listed[p]
 		return !ok || c.A != nil && c.A.Ino == b.node.Ino
@@ -191,7 +196,7 @@ func (t *taking) retained(b *baseFile) bool {
 
 // firstGone returns the file of the base at the first of some names that leads to one that
 // is gone; nil for none.
-func (t *taking) firstGone(names []string, gone func(*baseFile) (bool, error)) (*baseFile, error) {
+func (t *pairing) firstGone(names []string, gone func(*baseFile) (bool, error)) (*baseFile, error) {
 	for _, p := range names {
 		b, err := t.baseAt(p)
 		if err != nil {
@@ -207,7 +212,7 @@ func (t *taking) firstGone(names []string, gone func(*baseFile) (bool, error)) (
 }
 
 // note notes the names that a file of the base lost and gained.
-func (t *taking) note(c tree.Change) error {
+func (t *pairing) note(c tree.Change) error {
 	p := c.Path.String()
 	was, is := uint64(0), uint64(0)
 	if c.B != nil && !c.B.IsDir() {
@@ -238,7 +243,7 @@ func (t *taking) note(c tree.Change) error {
 
 // pairNew finds what a new file of theirs is a copy of, and the new file of ours that is the
 // same.
-func (t *taking) pairNew(x *theirFile) error {
+func (t *pairing) pairNew(x *theirFile) error {
 	for _, p := range x.paths {
 		b, err := t.baseAt(p)
 		if err != nil {
@@ -279,7 +284,7 @@ func (t *taking) pairNew(x *theirFile) error {
 }
 
 // baseFile returns the file of the base with a number, nil for none.
-func (t *taking) baseFile(ino uint64) (*baseFile, error) {
+func (t *pairing) baseFile(ino uint64) (*baseFile, error) {
 	b, ok := t.base[ino]
 	if ok {
 		return b, nil
@@ -302,7 +307,7 @@ func (t *taking) baseFile(ino uint64) (*baseFile, error) {
 }
 
 // baseAt returns the file of the base at a path, nil for none.
-func (t *taking) baseAt(p string) (*baseFile, error) {
+func (t *pairing) baseAt(p string) (*baseFile, error) {
 	var n *tree.Inode
 	if c, ok := t.listed[p]; ok {
 		n = c.B
@@ -319,153 +324,6 @@ func (t *taking) baseAt(p string) (*baseFile, error) {
 		t.base[n.Ino] = &baseFile{node: n, names: []string{p}}
 	}
 	return t.baseFile(n.Ino)
-}
-
-// oursOf returns the file of the plan that a file of the base is, nil for none.
-func (t *taking) oursOf(b *baseFile) (*file, error) {
-	if b.asked[0] {
-		return b.ours, nil
-	}
-	f, err := t.atItsNames(b)
-	if err == nil && f == nil && !t.ByPath {
-		f, err = t.moved(b)
-	}
-	b.ours, b.asked[0] = f, err == nil
-	return f, err
-}
-
-// atItsNames returns the file of the plan that a file of the base is at one of its names.
-func (t *taking) atItsNames(b *baseFile) (*file, error) {
-	f, err := t.kept(b)
-	if err != nil || f != nil {
-		return f, err
-	}
-	for _, p := range b.names {
-		at, err := t.get(p)
-		if err != nil {
-			return nil, err
-		}
-		if at == nil || at.node.IsDir() {
-			continue
-		}
-		if in, err := t.inPlaceOf(at); err != nil || in == b {
-			return at, err
-		}
-	}
-	return nil, nil
-}
-
-// moved returns the file of the plan with the number of a file of the base, unless it is in
-// place of another one.
-func (t *taking) moved(b *baseFile) (*file, error) {
-	f, err := t.numbered(b)
-	if err != nil || f == nil {
-		return nil, err
-	}
-	if names, err := t.namesOf(f, 1); err != nil || len(names) == 0 {
-		return nil, err
-	}
-	in, err := t.inPlaceOf(f)
-	if err != nil || in == nil {
-		return f, err
-	}
-	if other, err := t.atItsNames(in); err != nil || other == f {
-		return nil, err
-	}
-	return f, nil
-}
-
-// numbered returns the file of the plan that has the number of a file of the base.
-func (t *taking) numbered(b *baseFile) (*file, error) {
-	f := t.was[b.node.Ino]
-	if f == nil {
-		n, err := t.Ours.Get(t.Source, b.node.Ino)
-		if errors.Is(err, tree.ErrNoInode) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		f = t.file(n)
-	}
-	if f.ino != b.node.Ino || f.node.IsDir() {
-		return nil, nil
-	}
-	return f, nil
-}
-
-// kept is numbered if the file has one of its names.
-func (t *taking) kept(b *baseFile) (*file, error) {
-	if b.asked[1] {
-		return b.same, nil
-	}
-	f, err := t.numbered(b)
-	if err != nil {
-		return nil, err
-	}
-	for i := 0; f != nil && b.same == nil && i < len(b.names); i++ {
-		at, err := t.get(b.names[i])
-		if err != nil {
-			return nil, err
-		}
-		if at == f {
-			b.same = f
-		}
-	}
-	b.asked[1] = true
-	return b.same, nil
-}
-
-// inPlaceOf returns the file of the base that is gone from the first name of a file of the
-// plan, if that has not kept a name itself; nil for none.
-func (t *taking) inPlaceOf(f *file) (*baseFile, error) {
-	if b, err := t.baseFile(f.ino); err != nil {
-		return nil, err
-	} else if b != nil {
-		if is, err := t.kept(b); err != nil || is == f {
-			return nil, err
-		}
-	}
-	names, err := t.namesOf(f, 0)
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(names, comparePaths)
-	return t.firstGone(names, func(b *baseFile) (bool, error) {
-		is, err := t.kept(b)
-		return is == nil, err
-	})
-}
-
-// ownOf returns the number of the file of the base that a file of the plan is, 0 if it is new.
-func (t *taking) ownOf(f *file) (uint64, error) {
-	if own, ok := t.own[f]; ok {
-		return own, nil
-	}
-	b, err := t.baseFile(f.ino)
-	if err == nil && b != nil {
-		var is *file
-		if is, err = t.oursOf(b); is != f {
-			b = nil
-		}
-	}
-	if err == nil && b == nil {
-		if b, err = t.inPlaceOf(f); err == nil && b != nil {
-			var is *file
-			if is, err = t.oursOf(b); is != f {
-				b = nil
-			}
-		}
-	}
-	if err != nil {
-		return 0, err
-	}
-	own := uint64(0)
-	if b != nil {
-		own = b.node.Ino
-	}
-	t.own[f] = own
-	return own, nil
 }
 
 // comparePaths orders paths by their components.

@@ -21,11 +21,7 @@ import (
 // Everything is decided by the plan as it was before, which Plan.get returns. What the
 // interval changes is apart until commit.
 type taking struct {
-	*Plan
-	Interval
 	pairing
-	changes []tree.Change          // those to take over
-	listed  map[string]tree.Change // by path
 
 	put   map[string]*file // names that the interval changed; nil: nothing is there
 	into  map[string][]string
@@ -46,7 +42,7 @@ type staged struct {
 func (p *Plan) Take(ctx context.Context, i Interval) error {
 	p.texts, p.indexes = nil, make(map[string]func() error)
 	t := &taking{
-		Plan: p, Interval: i, put: make(map[string]*file), into: make(map[string][]string),
+		pairing: pairing{Plan: p, Interval: i}, put: make(map[string]*file), into: make(map[string][]string),
 		added: make(map[*file][]string),
 	}
 	t.choose()

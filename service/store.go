@@ -23,7 +23,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/repair"
-	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
 // status is that of the workspace, the store and the daemon. In a fork, a caller in the mount
@@ -92,7 +91,7 @@ func bytesDone(what string, show func(Progress)) func(done, total int64) {
 	return func(done, total int64) { show(Progress{What: what, Done: done, Total: total, Unit: "bytes"}) }
 }
 
-func (s *Service) verify(ctx context.Context, r *Request, _ Verify) (*verify.Report, error) {
+func (s *Service) verify(ctx context.Context, r *Request, _ Verify) (*repair.Report, error) {
 	report, err := s.Store.Verify(ctx, bytesDone("verifying", r.progress))
 	if err != nil {
 		return nil, err
@@ -176,11 +175,11 @@ func concerns(e events.Event, path string) bool {
 func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 // CheckStore verifies a store that is not mounted. A Damage error has the report.
-func CheckStore(ctx context.Context, dir string, show func(Progress)) (*verify.Report, error) {
+func CheckStore(ctx context.Context, dir string, show func(Progress)) (*repair.Report, error) {
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
-	r, err := repair.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx)}, bytesDone("verifying", show))
+	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx)}, bytesDone("verifying", show))
 	if err == nil {
 		return r, DamageFound(r, hint)
 	}
@@ -193,10 +192,10 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*verify.R
 	return nil, fail.New(fail.Damage, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
 }
 
-func RepairStore(ctx context.Context, dir string, show func(Progress)) (*verify.Report, error) {
+func RepairStore(ctx context.Context, dir string, show func(Progress)) (*repair.Report, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
-	r, err := repair.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx)}, bytesDone("repairing", show))
+	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx)}, bytesDone("repairing", show))
 	if err != nil || r.OK() || len(r.Affected) == 0 {
 		return r, err
 	}
@@ -204,7 +203,7 @@ func RepairStore(ctx context.Context, dir string, show func(Progress)) (*verify.
 }
 
 // DamageFound is the error for a report with damage, else nil.
-func DamageFound(r *verify.Report, hint string) error {
+func DamageFound(r *repair.Report, hint string) error {
 	if r.OK() {
 		return nil
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/repair"
-	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
 // TestBytesDamagedAfterKill: a bit that flips in the bytes of a file, or of a sector of them
@@ -60,7 +59,7 @@ func TestBytesDamagedAfterKill(t *testing.T) {
 				}
 				r, err := s.Verify(context.Background(), nil)
 				must(t, err)
-				named := []verify.Affected{{Workspace: "main", Path: "bad"}, {Workspace: "main", Snapshot: "v1", Path: "bad"}}
+				named := []repair.Affected{{Workspace: "main", Path: "bad"}, {Workspace: "main", Snapshot: "v1", Path: "bad"}}
 				if !slices.Equal(r.Affected, named) {
 					t.Errorf("%d bytes, %s, %s: verify names %v", size, how, when, r.Affected)
 				}
@@ -70,7 +69,7 @@ func TestBytesDamagedAfterKill(t *testing.T) {
 			check("sealed")
 			must(t, s.Close())
 			if how == "flipped" {
-				if _, err := repair.Repair(context.Background(), killed, snapshot.Options{}, nil); err != nil {
+				if _, err := snapshot.Repair(context.Background(), killed, snapshot.Options{}, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -93,7 +92,7 @@ func TestRepairKeepsWhatFollowsBytes(t *testing.T) {
 	killed := filepath.Join(t.TempDir(), "killed")
 	must(t, os.CopyFS(killed, os.DirFS(dir)))
 	flipIn(t, filepath.Join(killed, "journal"), "this was wrote")
-	r, err := repair.Repair(context.Background(), killed, snapshot.Options{}, nil)
+	r, err := snapshot.Repair(context.Background(), killed, snapshot.Options{}, nil)
 	if err != nil || r.LostChanges > 0 {
 		t.Fatalf("repair: %+v, %v", r, err)
 	}

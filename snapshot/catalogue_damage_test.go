@@ -10,7 +10,6 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/repair"
 )
 
 // TestCatalogueLacksACommit: a store of whose catalogue both copies have lost the same
@@ -36,10 +35,10 @@ func TestCatalogueLacksACommit(t *testing.T) {
 	if _, err := snapshot.Open(dir, snapshot.Options{}); !errors.Is(err, errs.Damaged) {
 		t.Fatalf("open: %v", err)
 	}
-	if r, err := repair.Check(ctx, dir, snapshot.Options{}, nil); err != nil || r.OK() {
+	if r, err := snapshot.Check(ctx, dir, snapshot.Options{}, nil); err != nil || r.OK() {
 		t.Fatalf("check: %+v, %v", r, err)
 	}
-	if _, err := repair.Repair(ctx, dir, snapshot.Options{}, nil); err != nil {
+	if _, err := snapshot.Repair(ctx, dir, snapshot.Options{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, dir)

@@ -4,7 +4,7 @@
 // # Types and operations
 //
 // A [Store] is a directory that one process owns at a time. [Open] makes or opens it,
-// [Store.Close] closes it, package repair is for damaged ones. It has workspaces:
+// [Store.Close] closes it, [Repair] is for damaged ones. It has workspaces:
 // `main`, and one more for each fork. [Store.GC] gives back the space of what nothing
 // refers to, [Store.Verify] reads everything and names what is damaged,
 // [Store.Checkpoint] shortens the journal, [Store.Hold] keeps a state that is being read,
@@ -59,8 +59,8 @@
 //
 // Packages that know no store: catalogue (workspaces, snapshots, their records), info (what users
 // see), storedir (the directory), pace (seals beside writers), usage (what forks and snapshots
-// take), verify, graft and threeway (what a restore, a merge and an undo change,
-// and how it is changed in a state), policy and naming. Package repair is above this one.
+// take), repair (reads everything, and repairs packs), graft and threeway (what a restore, a merge and an
+// undo change, and how it is changed in a state), policy and naming.
 //
 // # The life of a capture
 //

@@ -18,7 +18,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/tree"
-	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
 // flipIn changes a bit of the first place in a folder's files that holds what.
@@ -86,7 +85,7 @@ func TestJournalDamagedInUse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []verify.Affected{{Workspace: "main", Path: "bad"}, {Workspace: "main", Snapshot: "v1", Path: "bad"}}
+		want := []repair.Affected{{Workspace: "main", Path: "bad"}, {Workspace: "main", Snapshot: "v1", Path: "bad"}}
 		if !slices.Equal(r.Affected, want) {
 			t.Errorf("%s: verify names %v, want %v", when, r.Affected, want)
 		}
@@ -228,7 +227,7 @@ func TestRestingJournalLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if r, err := repair.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || r.OK() {
+		if r, err := snapshot.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || r.OK() {
 			t.Fatalf("a check says %+v, %v", r, err)
 		}
 	}
@@ -236,10 +235,10 @@ func TestRestingJournalLost(t *testing.T) {
 		t.Error("it opens")
 		_ = s.Close()
 	}
-	if _, err := repair.Repair(context.Background(), dir, snapshot.Options{}, nil); err != nil {
+	if _, err := snapshot.Repair(context.Background(), dir, snapshot.Options{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := repair.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || !r.OK() {
+	if r, err := snapshot.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || !r.OK() {
 		t.Fatalf("a check after the repair says %+v, %v", r, err)
 	}
 	s = open(t, dir)
@@ -287,8 +286,8 @@ func TestCatalogueAndJournalLost(t *testing.T) {
 	before := files()
 	for what, fn := range map[string]func() error{
 		"opening":   func() error { _, err := snapshot.Open(dir, snapshot.Options{}); return err },
-		"verifying": func() error { _, err := repair.Check(ctx, dir, snapshot.Options{}, nil); return err },
-		"repairing": func() error { _, err := repair.Repair(ctx, dir, snapshot.Options{}, nil); return err },
+		"verifying": func() error { _, err := snapshot.Check(ctx, dir, snapshot.Options{}, nil); return err },
+		"repairing": func() error { _, err := snapshot.Repair(ctx, dir, snapshot.Options{}, nil); return err },
 	} {
 		if err := fn(); !errors.Is(err, snapshot.ErrLost) || !errors.Is(err, cas.ErrDamaged) {
 			t.Errorf("%s: %v", what, err)

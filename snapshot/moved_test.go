@@ -13,7 +13,6 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/tests/await"
 )
 
@@ -112,11 +111,11 @@ func TestLockRemoved(t *testing.T) {
 			return err
 		},
 		"verifying": func() error {
-			_, err := repair.Check(ctx, dir, snapshot.Options{}, nil)
+			_, err := snapshot.Check(ctx, dir, snapshot.Options{}, nil)
 			return err
 		},
 		"repairing": func() error {
-			_, err := repair.Repair(ctx, dir, snapshot.Options{}, nil)
+			_, err := snapshot.Repair(ctx, dir, snapshot.Options{}, nil)
 			return err
 		},
 	} {
@@ -200,7 +199,7 @@ func TestCheckChangesNothing(t *testing.T) {
 		return sums
 	}
 	before := sum()
-	r, err := repair.Check(ctx, dir, snapshot.Options{}, nil)
+	r, err := snapshot.Check(ctx, dir, snapshot.Options{}, nil)
 	if err != nil || !r.OK() {
 		t.Errorf("%+v, %v", r, err)
 	}

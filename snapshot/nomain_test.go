@@ -8,7 +8,6 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/repair"
 )
 
 // TestCatalogueWithoutMain: a store whose catalogue has lost the workspace does not
@@ -42,7 +41,7 @@ func TestCatalogueWithoutMain(t *testing.T) {
 			s.Close()
 		}
 	}
-	if _, err := repair.Repair(context.Background(), dir, snapshot.Options{}, nil); err != nil {
+	if _, err := snapshot.Repair(context.Background(), dir, snapshot.Options{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if s, err = snapshot.Open(dir, snapshot.Options{Quiet: true}); err != nil {

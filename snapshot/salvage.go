@@ -7,10 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/tree"
-	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
 // salvage is what opening a damaged store had to leave out.
@@ -45,10 +46,10 @@ func (s opening) readableState(tx *live.Tx, w *catalogue.Workspace, cause error)
 }
 
 // addLoss adds to a report what a salvage could not read.
-func (s entries) addLoss(r *verify.Report) {
+func (s entries) addLoss(r *repair.Report) {
 	behind := false // there were changes, and it is unknown which
 	for _, d := range s.log.Damage() {
-		if rec := verify.InJournal(d); !slices.Contains(r.Damage, rec) {
+		if rec := repair.InJournal(d); !slices.Contains(r.Damage, rec) {
 			r.Damage = append(r.Damage, rec)
 		}
 		behind = behind || !d.Bytes && (d.Pos >= s.ckpt.at.Load() || d.Segment == "")
@@ -56,22 +57,22 @@ func (s entries) addLoss(r *verify.Report) {
 	r.LostChanges = max(r.LostChanges, s.salvage.left.Changes)
 	s.look(func(*live.Tx) {
 		for _, name := range s.salvage.replaced {
-			r.Affect(verify.Affected{Workspace: name})
+			r.Affect(repair.Affected{Workspace: name})
 		}
 		for _, w := range s.cat.Workspaces {
 			if behind {
-				r.Affect(verify.Affected{Workspace: w.Name})
+				r.Affect(repair.Affected{Workspace: w.Name})
 			}
 		}
 		for view := range s.salvage.left.Views {
 			if w, ok := s.cat.Workspaces[view]; ok {
-				r.Affect(verify.Affected{Workspace: w.Name})
+				r.Affect(repair.Affected{Workspace: w.Name})
 			}
 		}
 		for _, f := range s.salvage.left.Foreign {
 			for _, sn := range snapshotsIn(f) {
 				if w, ok := s.cat.Workspaces[sn.WS]; ok && w.Snapshots.Named(sn.Name) == nil {
-					r.Affect(verify.Affected{Workspace: w.Name, Snapshot: sn.Name})
+					r.Affect(repair.Affected{Workspace: w.Name, Snapshot: sn.Name})
 				}
 			}
 		}
@@ -92,11 +93,30 @@ func snapshotsIn(f live.Foreign) []storedSnapshot {
 	return slices.DeleteFunc(all, func(r storedSnapshot) bool { return r.Name == "" })
 }
 
+// Repair rebuilds the index of a store that is not open from its packs and
+// its journal, sets damaged records aside, and verifies the result.
+func Repair(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*repair.Report, error) {
+	return repair.Repair(ctx, dir, cas.Options{FS: o.FS, Logger: o.Logger}, func(uid, gid uint32) (repair.Opened, error) {
+		o.Salvage, o.Quiet, o.UID, o.GID = true, true, uid, gid
+		return Open(dir, o)
+	}, progress)
+}
+
+// Check verifies a store that is not open. One that does not open is read as Repair would
+// leave it, and the report tells what that would lose. Nothing is changed but the
+// index, and what a kill or a power cut has torn is cut off.
+func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*repair.Report, error) {
+	return repair.Check(ctx, func(salvage bool) (repair.Opened, error) {
+		o.Quiet, o.ReadOnly, o.Salvage = true, true, o.Salvage || salvage
+		return Open(dir, o)
+	}, progress)
+}
+
 // Verify reads everything in the packs, checks that all that the workspaces
 // and snapshots refer to is there, and names what is not, by path. After a salvage, it also
 // names what that left out.
-func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*verify.Report, error) {
-	r, err := verify.Store{Objects: s.objects, Log: s.log, Source: s.src}.Run(ctx, progress, entries{s}.trees)
+func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*repair.Report, error) {
+	r, err := repair.Parts{Objects: s.objects, Log: s.log, Source: s.src}.Run(ctx, progress, entries{s}.trees)
 	if err == nil && s.opt.Salvage {
 		entries{s}.addLoss(r)
 		s.salvage.incomplete.Store(len(r.Affected) > 0 || r.Hidden)
@@ -105,16 +125,16 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 }
 
 // trees are all states with what users call them.
-func (s entries) trees() (out []verify.Tree) {
+func (s entries) trees() (out []repair.Tree) {
 	s.alter(func(tx *live.Tx) {
 		for _, w := range s.cat.Workspaces {
-			out = append(out, verify.Tree{At: verify.Affected{Workspace: w.Name}, State: w.Freeze(tx)})
+			out = append(out, repair.Tree{At: repair.Affected{Workspace: w.Name}, State: w.Freeze(tx)})
 		}
 		for _, sn := range s.cat.Snapshots {
 			if w, ok := s.cat.Workspaces[sn.WS]; ok {
 				st, _ := sn.Tree(s.src) // nil if it cannot be read
-				at := verify.Affected{Workspace: w.Name, Snapshot: sn.Name}
-				out = append(out, verify.Tree{At: at, State: st, Hidden: sn.View == w.Before})
+				at := repair.Affected{Workspace: w.Name, Snapshot: sn.Name}
+				out = append(out, repair.Tree{At: at, State: st, Hidden: sn.View == w.Before})
 			}
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot/verify"
+	"github.com/amberfs/amberfs/snapshot/repair"
 )
 
 func verifyCommand(a *app) *cobra.Command {
@@ -40,7 +40,7 @@ status 7.
 }
 
 // verify asks the daemon, when the store has one, or does it here.
-func (a *app) verify(cmd *cobra.Command, argv []string, repair bool) (*verify.Report, error) {
+func (a *app) verify(cmd *cobra.Command, argv []string, mend bool) (*repair.Report, error) {
 	ctx := cmd.Context()
 	store, err := a.abs(cmp.Or(strings.Join(argv, ""), a.dir))
 	if err != nil {
@@ -64,16 +64,16 @@ func (a *app) verify(cmd *cobra.Command, argv []string, repair bool) (*verify.Re
 	} else if c, err = client.Open(ctx, client.Target{Store: store, Command: a.command}); err != nil {
 		bar := a.newProgress()
 		defer bar.done()
-		return daemon.VerifyStore(ctx, store, repair, bar.show)
+		return daemon.VerifyStore(ctx, store, mend, bar.show)
 	}
 	defer c.Close()
-	if repair {
+	if mend {
 		return nil, fail.New(fail.Busy, "a mounted store cannot be repaired").
 			WithHint("unmount it, then run `amberfs verify --repair %s`", store)
 	}
 	bar := a.newProgress()
 	defer bar.done()
-	var report verify.Report
+	var report repair.Report
 	err = c.Do(ctx, service.Verify{}, client.Exchange{Progress: bar.show}, &report)
 	if err != nil && report.OK() {
 		return nil, err
@@ -81,7 +81,7 @@ func (a *app) verify(cmd *cobra.Command, argv []string, repair bool) (*verify.Re
 	return &report, err
 }
 
-func (a *app) printReport(r *verify.Report) {
+func (a *app) printReport(r *repair.Report) {
 	for _, d := range r.Damage {
 		a.printf("damaged: %s\n", d.What)
 	}

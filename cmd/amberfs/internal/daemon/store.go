@@ -19,8 +19,8 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/storedir"
-	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
 // Make makes the store of cfg, if there is none yet, and fills it. It is what
@@ -178,7 +178,7 @@ func ending(store string, pid int, point string) bool {
 
 // VerifyStore checks, and repairs if asked to, a store that is not mounted. The
 // error is of kind Damage when damage was found, and then comes with a report.
-func VerifyStore(ctx context.Context, dir string, repair bool, show func(service.Progress)) (*verify.Report, error) {
+func VerifyStore(ctx context.Context, dir string, mend bool, show func(service.Progress)) (*repair.Report, error) {
 	if err := storedir.Check(dir); err != nil {
 		if _, serr := os.Lstat(filepath.Join(dir, "format")); errors.Is(serr, os.ErrNotExist) {
 			return nil, fail.New(fail.NotFound, "no store at %s", dir)
@@ -192,10 +192,10 @@ func VerifyStore(ctx context.Context, dir string, repair bool, show func(service
 	}
 	unix.Umask(ownerOnly)
 	work := service.CheckStore
-	if repair {
+	if mend {
 		work = service.RepairStore
 	}
-	r, err := afterEnd(func() (*verify.Report, error) { return work(ctx, dir, show) })
+	r, err := afterEnd(func() (*repair.Report, error) { return work(ctx, dir, show) })
 	if err != nil && r == nil {
 		err = openError(dir, err)
 	}

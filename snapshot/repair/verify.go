@@ -1,6 +1,6 @@
-// Package verify checks that all that the trees of a store refer to can be read, and names
-// what cannot, by path.
-package verify
+// Package repair checks that all that the trees of a store refer to can be read, names what
+// cannot, by path, and repairs stores that are not open.
+package repair
 
 import (
 	"cmp"
@@ -61,7 +61,8 @@ func (r *Report) Affect(more ...Affected) {
 	r.Affected = slices.Compact(r.Affected)
 }
 
-type Store struct {
+// Parts are what is read of a store.
+type Parts struct {
 	Objects tree.Objects
 	Log     *journal.Journal
 	Source  *tree.Source
@@ -76,16 +77,16 @@ type Tree struct {
 
 // check is a verification under way.
 type check struct {
-	Store
+	Parts
 	bad   map[cas.Hash]bool // objects that are damaged
 	holes [][2]int64        // in the journal: their first position and the one behind them
 	away  error             // what is not here cannot be told from what is lost
 }
 
 // Run reads everything in the packs and in the journal, and then looks at the trees.
-func (s Store) Run(ctx context.Context, progress func(done, total int64), trees func() []Tree) (*Report, error) {
+func (s Parts) Run(ctx context.Context, progress func(done, total int64), trees func() []Tree) (*Report, error) {
 	r := &Report{Damage: []Damaged{}, Affected: []Affected{}}
-	c := &check{Store: s, bad: make(map[cas.Hash]bool)}
+	c := &check{Parts: s, bad: make(map[cas.Hash]bool)}
 	res, err := s.Objects.Verify(ctx, progress, func(d cas.Damage) {
 		r.Damage = append(r.Damage, Damaged{What: d.Error(), Pack: d.Pack, Offset: d.Offset})
 		if !d.Hash.IsZero() {

@@ -13,8 +13,7 @@ import (
 )
 
 // cached is how long the kernel may trust an answer. Nothing but this
-// mount changes the tree, and what changes from inside is taken back by
-// notices, so it may as well be forever.
+// mount changes the tree, and changes by the daemon are invalidated by notices.
 const cached = 365 * 24 * time.Hour
 
 // seconds splits a time as struct timespec has it.

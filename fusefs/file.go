@@ -21,9 +21,8 @@ const maxCopy = 1 << 30
 func timeNow() int64 { return time.Now().UnixNano() }
 
 // Open is answered with ENOSYS once; the kernel then opens files on its own.
-// Nothing is lost: there is no state of an open file here, and what is
-// unlinked but open lives until FORGET. OpenDir is answered in the same way, after which
-// the kernel also caches listings.
+// This package keeps no state of open files, and an unlinked file that is open lives until
+// FORGET. After the same answer to OpenDir the kernel also caches listings.
 func (fs *filesystem) Open(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.Status {
 	return fuse.ENOSYS
 }

@@ -49,7 +49,7 @@ func newFilesystem(o Options, k *kernel) *filesystem {
 	return fs
 }
 
-// nodes answer what is asked alike of both trees.
+// nodes is the interface that both trees share.
 type nodes interface {
 	GetAttr(id live.NodeID) (live.Attr, error)
 	ReadAt(id live.NodeID, p []byte, off int64) (int, error)
@@ -208,9 +208,9 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	return fuse.OK
 }
 
-// setSame answers a SETATTR that failed. Where nothing can be changed, setting what is there
-// already is no change: gVisor sets the owner of each directory that it has made, also in
-// .snapshots.
+// setSame answers a SETATTR that failed. In a tree that cannot be changed it
+// succeeds if the values are those that the node has: gVisor sets the owner of each
+// directory that it has made, also in .snapshots.
 func (fs *filesystem) setSame(id live.NodeID, s live.SetAttr, failed error, out *fuse.AttrOut) fuse.Status {
 	a, timeout, err := fs.attr(id)
 	same := func(want *int64, is int64) bool { return want == nil || *want == is }

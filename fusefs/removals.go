@@ -22,7 +22,7 @@ type removal struct {
 	changed bool // otherwise than by removals, since
 }
 
-// changed notes a change of a view that is no removal.
+// changed records a change of a view other than a removal.
 func (r *removals) changed(view uint32) {
 	if view == live.MainView {
 		return

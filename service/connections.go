@@ -143,7 +143,7 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 }
 
 // backUpOne pushes a snapshot. If another snapshot has its name there, it gets one with
-// the beginning of its id: a backup never stands still for a name.
+// the beginning of its id. A taken name never blocks a backup.
 func (s *Service) backUpOne(ctx context.Context, p policy.Push, to *remote.Remote, i snapshot.Info) error {
 	r := &Request{
 		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},
@@ -247,8 +247,9 @@ func (c *Connection) Close() {
 // again is the pause after which what Run does is tried again, when a remote was away.
 const again = 5 * time.Second
 
-// holdAfter is when a store writes its hold to a remote. Nothing is collected within
-// a day, many a mount is over by then, and a first look does not share the line with it.
+// holdAfter is when a store writes its hold to a remote. The remote's gc deletes nothing
+// younger than a day. Most short mounts have ended by then, and the first reads do not
+// compete with it.
 const holdAfter = 10 * time.Second
 
 // Run does what a store that reads from elsewhere needs for as long as it is open:

@@ -98,7 +98,7 @@ func (srv *Server) Close() error {
 	return nil
 }
 
-// handler answers POST /v1/OP for every operation, and GET /v1/OP for those that give a
+// handler answers POST /v1/OP for every operation, and GET /v1/OP for those that return a
 // stream, which a browser or curl can follow.
 func (s *Service) handler() http.Handler {
 	mux := http.NewServeMux()

@@ -159,7 +159,7 @@ func (s *Service) Call(ctx context.Context, r *Request, args any) (Answer, error
 	return Answer{OK: true, Result: result, events: o.Output == Events}, err
 }
 
-// Inline puts a stream into the answer. It reports false if that is no text.
+// Inline puts a stream into the answer. It reports false if that is not text.
 func (a *Answer) Inline(stream []byte) bool {
 	if !utf8.Valid(stream) {
 		return false

@@ -137,7 +137,7 @@ func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, pa
 		ended = ended || within && i.From.View == from.View
 	}
 	if !ended {
-		return nil, fail.New(fail.Usage, "%s and %s are no earlier states of this workspace", a, cmp.Or(b, "now"))
+		return nil, fail.New(fail.Usage, "%s and %s are not earlier states of this workspace", a, cmp.Or(b, "now"))
 	}
 	return out, nil
 }
@@ -178,7 +178,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 			intervals = intervals[1:]
 		}
 		if err == nil && len(intervals) == 0 {
-			err = fail.New(fail.Usage, "%s is no earlier state of this workspace", a.Snapshot)
+			err = fail.New(fail.Usage, "%s is not an earlier state of this workspace", a.Snapshot)
 		}
 	}
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	case node == nil:
 		return out, fail.New(fail.NotFound, "there is no %s", a.Path).WithHint("see `amberfs history %s`", a.Path)
 	case !node.IsRegular():
-		return out, fail.New(fail.Usage, "%s is no regular file", a.Path)
+		return out, fail.New(fail.Usage, "%s is not a regular file", a.Path)
 	}
 	versions, paths, err := s.versions(ctx, r, string(a.Path), node, intervals)
 	if err != nil {

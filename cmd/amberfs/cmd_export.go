@@ -39,7 +39,7 @@ The same snapshot gives the same archive and image.`,
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			switch {
 			case e.Repo != "" && tarFile != "" || imageRef != "" && e.Repo+tarFile != "":
-				return fail.New(fail.Usage, "--git, --tar and --image exclude each other")
+				return fail.New(fail.Usage, "--git, --tar and --image cannot be used together")
 			case imageRef != "":
 				return a.exportImage(cmd, service.ExportLayer{Name: argv[0], Base: base}, imageRef)
 			case tarFile != "":

@@ -28,7 +28,7 @@ func forkCommand(a *app) *cobra.Command {
 		Args: args(1, 2, "perhaps a SNAPSHOT, and a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if ends && end.Discard || (ends || end.Discard) && req.TTL != "" {
-				return fail.New(fail.Usage, "--delete, --discard and --ttl exclude each other")
+				return fail.New(fail.Usage, "--delete, --discard and --ttl cannot be used together")
 			}
 			if ends || end.Discard {
 				if len(argv) != 1 {

@@ -89,7 +89,7 @@ type hookInput struct {
 	Turn        string `json:"turn_id"`
 }
 
-// errNothingChanged is no failure: the newest snapshot has the state before the turn.
+// errNothingChanged is not a failure: the newest snapshot has the state before the turn.
 var errNothingChanged = errors.New("nothing changed")
 
 // hookEnded has the user hear of a hook that failed: standard error is seen by nobody.

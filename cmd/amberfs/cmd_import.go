@@ -38,7 +38,7 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 		Args: func(cmd *cobra.Command, argv []string) error {
 			switch {
 			case repo != "" && tarFile != "" || imageRef != "" && repo+tarFile != "":
-				return fail.New(fail.Usage, "--git, --tar and --image exclude each other")
+				return fail.New(fail.Usage, "--git, --tar and --image cannot be used together")
 			case repo != "":
 				return args(1, 2, "with --git a REV and perhaps a PATH")(cmd, argv)
 			case tarFile+imageRef != "":

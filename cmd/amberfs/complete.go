@@ -71,8 +71,8 @@ func (a *app) names(ctx context.Context, kind string) (out []string) {
 	return out
 }
 
-// complete gives a command and those below it the completion of their arguments. The
-// shell gets nothing where there is no mount.
+// complete gives a command and those below it the completion of their arguments. Outside of
+// a mount there is nothing to complete.
 func (a *app) complete(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.complete(c)

@@ -15,14 +15,14 @@ import (
 // maxMessage bounds a message of a client, in bytes. The SDK has the same bound.
 const maxMessage = mcp.DefaultMaxLineLength
 
-// The errors of JSON-RPC for lines that are no requests.
+// The errors of JSON-RPC for lines that are not requests.
 const (
 	codeParse   = -32700
 	codeInvalid = -32600
 )
 
 // stdioTransport is the standard input and output. The SDK ends a session at the first
-// line that is no message; here such a line is answered with an error, and the next one is read.
+// line that is not a message. This transport answers it with an error and reads the next one.
 func stdioTransport(in io.Reader, out io.Writer) *mcp.IOTransport {
 	w := &lockedWriter{w: out}
 	r, pipe := io.Pipe()

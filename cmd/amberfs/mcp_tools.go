@@ -20,10 +20,10 @@ import (
 )
 
 // A tool is an operation of the service with the names and arguments that models know, or
-// one of the few that are none.
+// one of ownTools.
 type tool struct {
 	service.Tool
-	op     *service.Op // nil if it is none
+	op     *service.Op // nil for one of ownTools
 	effect service.Effect
 	preset any // the type of its arguments, with those that every call has
 	form   service.Form
@@ -31,7 +31,7 @@ type tool struct {
 	pages  bool // its text is given a part at a time; else the structured content is the result
 	// anywhere: it needs no workspace.
 	anywhere bool
-	// own does the work of a tool that is no operation.
+	// own does the work of a tool that is not an operation.
 	own func(ctx context.Context, a *app, p locate.Place, args any, notify notifier) (any, error)
 }
 
@@ -54,7 +54,7 @@ func tools() []*tool {
 	return out
 }
 
-// ownTools are those that are no operation.
+// ownTools are tools that are not operations.
 var ownTools = []tool{
 	{Tool: service.Tool{Names: [3]string{"run_list"}, Title: "List runs",
 		About: "List the runs of amberfs run, in all directories: name, directory, state, changed files and size."},

@@ -101,7 +101,7 @@ func (k *tenant) oldest() *node { return k.nodes.Back().Value.(*node) }
 func (t *Tree) addLocked(d *directory, s slot, n *node) *node {
 	t.mu.last++
 	n.id, n.dir, n.slot, n.mtime = fileID(t.mu.last), d, s, now()
-	if old := d.current[s]; old != nil && old.held == 0 {
+	if old := d.current[s]; old != nil && old.kernelRefs == 0 {
 		t.removeLocked(old)
 	}
 	t.mu.nodes[n.id] = n

@@ -22,11 +22,11 @@ import (
 //	Mkdir, Rmdir, Rename
 //	  perform, runCall     ask the service when it is their turn, and keep the answer
 
-// Write runs a command. There is no open file to collect it in, as neither OPEN nor
-// FLUSH reach us, so each write is a whole command unless it can be seen not to be; its
-// error is that of write(2). The offset does not matter to the command. The node that it was
-// written to shows the answer behind it, so that a program that goes on with read(2) gets
-// all of it. What is before are blanks.
+// Write runs a command, whose error is that of write(2). Neither OPEN nor FLUSH reach the
+// daemon, so each write is a whole command unless its text shows that more follows. The
+// offset does not matter to the command. The node that it was written to then shows blanks
+// up to the end of the write and the answer behind them, so that a program that continues
+// with read(2) gets all of it.
 func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, error) {
 	n, err := t.get(id)
 	if err != nil {

@@ -77,8 +77,8 @@ func (n *node) takePartialLocked(uid, pid uint32) []byte {
 
 // unfinished reports whether a line is only the beginning of a command, whose last
 // write brought so many bytes. A program that writes through a buffer hands over its
-// first blocks full. JSON has not ended before its last brace, but a line of it that
-// is ended without one is wrong rather than unfinished.
+// first blocks full. JSON ends with its last brace. A line
+// that ends before its closing brace is an error, not a partial write.
 func unfinished(line []byte, wrote int) bool {
 	full := wrote >= 1024 && wrote%1024 == 0
 	ended := bytes.HasSuffix(line, []byte("\n"))

@@ -18,10 +18,9 @@ const (
 // List calls fn for the entries of a control directory after an offset, until it
 // returns false.
 //
-// Snapshots come and go by themselves, so the kernel must not keep the listing; as
-// OPENDIR is not answered there is no flag for it. But what it keeps is useless to it when
-// a page is missing, hence the pages that the answers before this one filled are
-// dropped.
+// The daemon adds and removes snapshots, so the kernel must not cache the listing. OPENDIR
+// could forbid it, but is never answered. A cached listing with a page missing is not
+// used, so the pages of earlier answers are dropped.
 func (t *Tree) List(dir live.NodeID, after uint64, fn func(name string, id live.NodeID, mode uint32, off uint64) bool) error {
 	ws, forks, err := t.workspace(dir)
 	if err != nil {

@@ -27,9 +27,9 @@ func (t *Tree) openLog(ws *snapshot.Workspace, name string) *node {
 	return t.addLocked(t.dirLocked(ws), slot{name, anybody}, &node{mode: t.ownersMode(), log: log, logSize: size})
 }
 
-// followLog takes note of the size of a log that has grown. The kernel believes its
-// last page to end in zeros and drops it. As that also makes the kernel distrust
-// the answer that is under way, it asks for the size once more before it reads.
+// followLog records the size of a log that has grown, and makes the kernel drop the last page
+// that it has of it, which ends in zeros. The kernel then also distrusts the answer to the
+// request that called this, and asks for the size once more before it reads.
 func (t *Tree) followLog(n *node) {
 	if n.log == nil {
 		return

@@ -35,16 +35,16 @@ type node struct {
 	place *list.Element // in the tenant's nodes, nil once it was removed
 	size  int64         // as it is charged
 
-	held     uint64 // how often the kernel was given it and has not forgotten it
-	mode     uint32
-	mtime    int64  // ns
-	logSize  int64  // the size of the log that the kernel knows
-	source   source // what the content was made from
-	content  *content
-	same     *node // the newest node of the name, whose content this one shows
-	begin    int64 // of the content in the file: blanks come before it, see Tree.Write
-	partials []partial
-	cached   bool // the kernel may have pages of it
+	kernelRefs uint64 // how often the kernel was given it and has not forgotten it
+	mode       uint32
+	mtime      int64  // ns
+	logSize    int64  // the size of the log that the kernel knows
+	source     source // what the content was made from
+	content    *content
+	same       *node // the newest node of the name, whose content this one shows
+	begin      int64 // of the content in the file: blanks come before it, see Tree.Write
+	partials   []partial
+	cached     bool // the kernel may have pages of it
 }
 
 // A nodeKind says what becomes of a node.
@@ -111,7 +111,7 @@ func (t *Tree) entry(n *node) Entry {
 
 // entryLocked counts that the kernel holds a node from now on.
 func (n *node) entryLocked(root live.Attr) Entry {
-	n.held++
+	n.kernelRefs++
 	n.usedLocked()
 	return Entry{Attr: n.attrLocked(root)}
 }
@@ -165,8 +165,8 @@ func (t *Tree) Forget(id live.NodeID, times uint64) {
 	if !ok {
 		return
 	}
-	n.held -= min(times, n.held)
-	if n.held == 0 && (n.kind == rendered || n.dir.current[n.slot] != n) {
+	n.kernelRefs -= min(times, n.kernelRefs)
+	if n.kernelRefs == 0 && (n.kind == rendered || n.dir.current[n.slot] != n) {
 		t.removeLocked(n)
 	}
 }

@@ -19,8 +19,8 @@ import (
 // maxScratch is how long a scratch file may be, in bytes.
 const maxScratch = 64 << 10
 
-// streamSuffix is at the end of the name of a file that has the stream of an answer: one
-// that is too long for the answer, or is no text. It is removed with the call file, or when that
+// streamSuffix ends the name of the file with the stream of an answer, if that is too long
+// for the answer or not text. It is removed with the call file, or when that
 // takes another request.
 const streamSuffix = ".stream"
 
@@ -78,7 +78,7 @@ func (t *Tree) dropLocked(d *directory, s slot) {
 		return
 	}
 	n.unnameLocked()
-	if n.held == 0 {
+	if n.kernelRefs == 0 {
 		t.removeLocked(n)
 	}
 }

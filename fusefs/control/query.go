@@ -57,7 +57,7 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 		return t.link(ws, name, to)
 	}
 	args := q.op.With(q.row.Preset, q.row.Args, q.names)
-	// Even the size of a diff is no business of others.
+	// The size of a diff says something about files, too.
 	if err := t.Service.Admit(context.Background(), r.ask(ws), args); err != nil {
 		return Entry{}, err
 	}

@@ -32,6 +32,9 @@ const (
 	inodeSize = 1 << 10
 )
 
+// maxRead is how many files with several names can come again. Others get new numbers.
+const maxRead = 1 << 17
+
 // Memory is about what a Builder and its source take, in bytes, whatever comes.
 const Memory = 80 << 20
 
@@ -155,7 +158,7 @@ func (b *Builder) isAgain(old *tree.Inode, e gitbridge.Entry) bool {
 		return false
 	}
 	alike := old.Btime == cmp.Or(e.Btime, e.Mtime) && old.Mtime == e.Mtime && old.UID == e.UID && contentSize(old) == e.Size && old.Target == e.Target
-	return len(old.Links) == 1 || b.read != nil && alike && !b.read[old.Ino]
+	return len(old.Links) == 1 || b.read != nil && len(b.read) < maxRead && alike && !b.read[old.Ino]
 }
 
 // again returns an inode without its contents, for a file that is read again.

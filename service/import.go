@@ -61,6 +61,8 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 		finished()
 		return Imported{}, s.giveUp(ctx, err)
 	}
+	defer s.Store.Hold(g.Tree)()
+	finished()
 	done, err := r.Workspace.Graft(ctx, g)
 	if err != nil {
 		return Imported{}, err

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
@@ -25,7 +26,8 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 		return Refreshed{}, err
 	}
 	defer release()
-	defer s.Store.Importing()()
+	finished := sync.OnceFunc(s.Store.Importing())
+	defer finished()
 	id, _ := base.ID()
 	if a.Base != "" && a.Base != id.String() {
 		return Refreshed{}, fail.New(fail.Busy, "the workspace was refreshed meanwhile").WithHint("do it again")
@@ -54,6 +56,8 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 	if err != nil {
 		return Refreshed{}, s.giveUp(ctx, err)
 	}
+	defer s.Store.Hold(now)()
+	finished()
 	done, err := r.Workspace.Refresh(ctx, now, snapshot.MergeOptions{
 		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun, Merge: r.merger(s).Merge, Caller: r.Caller, List: r.list(s),
 	})

@@ -29,6 +29,7 @@ type change struct {
 	before   CaptureOptions // the snapshot of the state before
 	after    *afterEdit     // that of the state after, nil for none
 	check    func() error   // asked with the lock held
+	leave    func()         // has gc wait no longer for what a plan put; may be called twice
 }
 
 // outcome is what a change has done, or would do.
@@ -53,6 +54,7 @@ func (c change) make(ctx context.Context) (out outcome, err error) {
 		}
 	}
 	d := editing{w: c.w, e: c.edit, before: c.before, after: c.after}
+	defer d.end()
 	d.r = catalogue.Edit{WS: c.w.ws.View, Now: c.graft.Now, Restored: c.restored, Dir: c.dir}
 	if err := d.graft(ctx, c.steps, c.graft); err != nil {
 		return out, err
@@ -91,10 +93,13 @@ type editing struct {
 	r      catalogue.Edit
 	before CaptureOptions // see change
 	after  *afterEdit
+	// release gives up what gc keeps until the record is in the catalogue: the state that was
+	// sealed last.
+	release func()
 }
 
 // graft makes steps. If there are very many, the state that they lead to is sealed, which takes
-// less memory than the steps. The caller is in gc.Puts.
+// less memory than the steps.
 func (d *editing) graft(ctx context.Context, all []graft.Step, g live.Graft) error {
 	g.Record = true
 	if len(all) > d.w.store.opt.ManyChanges || d.r.Dir != "" { // recovery could not find the contents of the directory
@@ -120,13 +125,22 @@ func (d *editing) made() error {
 	return d.w.store.cas.Commit()
 }
 
-// seals returns what seals the states of the edit. The record has the id of the last one. The
-// caller is in gc.Puts.
+// seals returns what seals the states of the edit. The record has the id of the last one. Until
+// end, gc keeps that state, which nothing else refers to.
 func (d *editing) seals(ctx context.Context) func(*tree.State) error {
 	return func(st *tree.State) error {
-		id, err := d.w.store.seal.To(ctx, d.w.store.cas, st)
+		release := d.w.store.Hold(st)
+		d.end()
+		d.release = release
+		id, err := d.w.store.seal.Edited(ctx, d.w.ws.View, st)
 		d.r.State = id.String()
 		return err
+	}
+}
+
+func (d *editing) end() {
+	if d.release != nil {
+		d.release()
 	}
 }
 

@@ -51,7 +51,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		return GraftResult{}, err
 	}
 	prefix := path.Join(paths...)
-	defer s.gc.Puts.Enter()()
+	defer s.Hold(o.Tree)()
 	// Most of the tree is sealed while changes go on.
 	_, release, err := w.SealPresent(ctx)
 	if err != nil {
@@ -66,6 +66,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	over := &graft.Overlay{Base: e.Base(), Source: o.Tree, Prefix: prefix}
 	defer s.Hold(over.Base)()
 	d := editing{w: w, e: e, r: catalogue.Edit{WS: w.ws.View}, before: CaptureOptions{Message: "before import", Caller: o.Caller}}
+	defer d.end()
 	if o.Image != nil {
 		if err := o.Image.Check(); err != nil {
 			return GraftResult{}, err
@@ -116,7 +117,7 @@ func (s *core) imported(w *Workspace, over *graft.Overlay, c actors.Caller) {
 }
 
 // Importing guards objects that an import puts into the store until its tree
-// is grafted: gc waits for done. The objects must be on disk (CAS().Commit)
+// is grafted, or kept by Hold: gc waits for done. The objects must be on disk (CAS().Commit)
 // before Graft.
 func (s *Store) Importing() (done func()) {
 	return s.gc.Import()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
@@ -80,7 +81,8 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 	}
 	defer s.Hold(e.Base())()
 	defer e.End()
-	defer s.Importing()() // merged files
+	leave := sync.OnceFunc(s.Importing()) // merged files
+	defer leave()
 	var base, theirs *tree.State
 	var changed actors.Changes
 	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
@@ -103,7 +105,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 	if err != nil {
 		return out, err
 	}
-	c.check = f.ws.Alive
+	c.check, c.leave = f.ws.Alive, leave
 	c.before = CaptureOptions{Message: "before merge of " + f.ws.Name, Caller: o.Caller}
 	return c.merge(ctx, p, o.DryRun)
 }
@@ -144,6 +146,9 @@ func (c change) merge(ctx context.Context, p *threeway.Plan, dryRun bool) (outco
 		c.edit = nil
 	}
 	c.graft.Now, c.stored = p.Now, p.Stored
+	if !p.Stored {
+		c.leave()
+	}
 	out, err := c.make(ctx)
 	out.conflicts = p.Conflicts
 	return out, err

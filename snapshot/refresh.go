@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"sync"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/graft"
@@ -43,7 +44,7 @@ func (w *Workspace) Refresh(ctx context.Context, now *tree.State, o MergeOptions
 	}
 	s := w.store
 	defer s.Hold(base)()
-	defer s.gc.Puts.Enter()()
+	defer s.Hold(now)()
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return w.refresh(ctx, base, now, o, rule) })
 	if out.report(w, "directory", o.Caller); out.Undo != "" {
 		s.event(Event{Workspace: w.ws.View, Action: "refreshed", From: out.Undo}, o.Caller)
@@ -60,12 +61,14 @@ func (w *Workspace) refresh(ctx context.Context, base, now *tree.State, o MergeO
 	}
 	defer s.Hold(e.Base())()
 	defer e.End()
+	leave := sync.OnceFunc(s.Importing()) // merged files
+	defer leave()
 	p, c, err := w.plan(ctx, e, base, live.Graft{Options: graft.Options{Source: now, View: w.ws.View}}, o, rule)
 	if err != nil {
 		return out, err
 	}
 	id, _ := now.ID()
-	c.dir, c.check = id.String(), func() error { return nil }
+	c.dir, c.check, c.leave = id.String(), func() error { return nil }, leave
 	c.before = CaptureOptions{Message: "before refresh", Caller: o.Caller}
 	return c.merge(ctx, p, o.DryRun)
 }

@@ -78,7 +78,9 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		return RestoreResult{}, err
 	}
 	defer s.Hold(to.State)()
-	defer s.Importing()() // an edited file
+	if o.Edit != nil {
+		defer s.Importing()()
+	}
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return w.restore(ctx, sn, to, o) })
 	out.DryRun = o.DryRun
 	res := RestoreResult{to.Snapshot, out.Changes, to.Kept}

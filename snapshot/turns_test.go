@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/await"
 )
 
@@ -112,6 +113,87 @@ func TestSealsGiveWay(t *testing.T) {
 			}
 			if n := looks.Load(); n < enough {
 				t.Errorf("no seal went on when others had ended: %d", n)
+			}
+			if r, err := s.Verify(t.Context(), nil); err != nil || len(r.Damage) > 0 {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// TestEditsGiveWay: while a restore, or an import, seals the workspace with a large file, a gc
+// begins and ends, and takes nothing away from it.
+func TestEditsGiveWay(t *testing.T) {
+	const mib, enough = 128, 1500
+	for what, edit := range map[string]func(w *Workspace, from *tree.State) error{
+		"restore": func(w *Workspace, _ *tree.State) error {
+			_, err := w.Restore(context.Background(), RestoreOptions{Name: "v"})
+			return err
+		},
+		"import": func(w *Workspace, from *tree.State) error {
+			_, err := w.Graft(context.Background(), GraftOptions{Tree: from})
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true, ManyChanges: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			s.ckpt.gcWork = 16 << 20
+			from := forkNamed(t, s.Main(), "from")
+			for i := range 3 {
+				if _, err := s.Forest().Create(from.Root(), string(rune('a'+i)), live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tree, release, err := from.SealPresent(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer release()
+			addLarge(t, s.Main(), mib)
+			if _, err := s.Main().Capture(CaptureOptions{Name: "v"}); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"x", "y", "z"} {
+				if _, err := s.Forest().Create(s.Main().Root(), name, live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var looks atomic.Int64
+			begin, waits, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			end := sync.OnceFunc(func() { close(ended) })
+			defer end()
+			s.seal.Pacer.End = func() int64 {
+				switch n := looks.Add(1); {
+				case n == 1:
+					close(begin)
+					<-waits
+				case n > enough:
+					<-ended
+				}
+				return s.log.End()
+			}
+			edited, collected := make(chan error, 1), make(chan error, 1)
+			go func() { edited <- edit(s.Main(), tree) }()
+			await.Receive(t, "the first chunk", begin)
+			go func() {
+				_, err := s.GC(context.Background(), nil)
+				collected <- err
+			}()
+			await.Blocked(t, 1, "(*Barrier).Wait")
+			close(waits)
+			if err := await.Receive(t, "gc", collected); err != nil {
+				t.Error(err)
+			}
+			end()
+			if err := await.Receive(t, what, edited); err != nil {
+				t.Error(err)
+			}
+			if n := looks.Load(); n < enough {
+				t.Errorf("the seal did not go on when gc had ended: %d", n)
 			}
 			if r, err := s.Verify(t.Context(), nil); err != nil || len(r.Damage) > 0 {
 				t.Errorf("%+v, %v", r, err)

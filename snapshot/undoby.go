@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
@@ -144,7 +145,8 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 	}
 	defer s.Hold(e.Base())()
 	defer e.End()
-	defer s.Importing()() // merged files
+	leave := sync.OnceFunc(s.Importing()) // merged files
+	defer leave()
 	defer u.close()
 	p, all, err := u.plan(ctx, e.Base())
 	if err != nil {
@@ -173,7 +175,7 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 		}
 	}
 	deepest := slices.MaxFunc(states, func(a, b *tree.State) int { return a.Depth - b.Depth })
-	c := change{w: u.w, edit: e, steps: made, graft: live.Graft{Options: graft.Options{Source: deepest, View: u.w.ws.View, Touch: true}}}
+	c := change{w: u.w, edit: e, steps: made, leave: leave, graft: live.Graft{Options: graft.Options{Source: deepest, View: u.w.ws.View, Touch: true}}}
 	c.before = CaptureOptions{Message: "before undo of " + u.o.By, Caller: u.o.Caller}
 	c.after = &afterEdit{CaptureOptions{Kind: KindActor, Message: "after undo of " + u.o.By}, &catalogue.Undone{By: u.o.By, Since: u.since}}
 	c.check = func() error {

@@ -354,9 +354,14 @@ func (q *Sealer) Contents(ctx context.Context, ws uint32, st *tree.State) error 
 	})
 }
 
-// To seals a frozen state into objects of the store. The caller holds puts.
-func (q *Sealer) To(ctx context.Context, objects content.ObjectStore, st *tree.State) (id cas.Hash, err error) {
-	return q.to(ctx, q.sealer(objects), st)
+// Edited is InTurn for the state of an edit, whose workspace waits for it: it leaves no
+// processor to writers.
+func (q *Sealer) Edited(ctx context.Context, ws uint32, st *tree.State) (id cas.Hash, err error) {
+	err = q.turns(ctx, ws, func() error {
+		id, err = q.to(ctx, q.inTurn(ctx, q.Objects), st)
+		return err
+	})
+	return id, err
 }
 
 func (q *Sealer) to(ctx context.Context, z *content.Sealer, st *tree.State) (id cas.Hash, err error) {

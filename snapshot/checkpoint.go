@@ -20,11 +20,10 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
-	"github.com/amberfs/amberfs/snapshot/collection"
+	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
-	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 const (
@@ -38,7 +37,7 @@ const (
 	// So much journal, or so many records of it, are sealed while they go on: the
 	// one takes space, the other time to replay. Each step of a restore, a merge or an
 	// import counts as a record.
-	checkpointMost    = usage.JournalMost
+	checkpointMost    = engine.JournalMost
 	checkpointRecords = 150_000
 )
 
@@ -46,7 +45,7 @@ type checkpointer struct {
 	*Store
 	mu      *semaphore.Weighted // one checkpoint or gc at a time
 	gcWaits gcWaits
-	gcWork  int64         // so much is sealed at most while a gc waits, see sealing.WithLimit
+	gcWork  int64         // so much is sealed at most while a gc waits, see engine.WithLimit
 	signal  loops.Wake    // asks for one soon
 	at      atomic.Int64  // journal position of the last
 	records atomic.Uint64 // that the journal had by then
@@ -68,7 +67,7 @@ func (p *checkpointer) checkpointLoop() {
 			busy = time.Now()
 		}
 		seen = end
-		crowded := p.room.Crowded()
+		crowded := p.room.JournalTooLarge()
 		if !crowded && !p.checkpointDue(time.Since(busy) >= calmTime, time.Since(last)) {
 			continue
 		}
@@ -162,7 +161,7 @@ type frozen struct {
 func (s *Store) Checkpoint(ctx context.Context) error {
 	for {
 		err := s.ckpt.alone(ctx, func() error { return s.ckpt.checkpoint(ctx) })
-		if !errors.Is(err, collection.ErrNoCheckpoint) || ctx.Err() != nil {
+		if !errors.Is(err, engine.ErrNoCheckpoint) || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -180,7 +179,7 @@ func (p *checkpointer) alone(ctx context.Context, fn func() error) error {
 // checkpoint is Checkpoint with mu held.
 func (p *checkpointer) checkpoint(ctx context.Context) error {
 	left, err := p.makeCheckpoint(ctx)
-	if err == nil || ctx.Err() == nil && !errors.Is(err, collection.ErrNoCheckpoint) {
+	if err == nil || ctx.Err() == nil && !errors.Is(err, engine.ErrNoCheckpoint) {
 		p.noteOutcome(cmp.Or(err, left))
 	}
 	return err

@@ -5,8 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/amberfs/amberfs/snapshot/collection"
-	"github.com/amberfs/amberfs/snapshot/sealing"
+	"github.com/amberfs/amberfs/snapshot/engine"
 )
 
 // beginAnew is how often a checkpoint begins at most. The last one seals all that it has, also
@@ -40,7 +39,7 @@ func (p *checkpointer) committed(ctx context.Context) (*checkpoint, error) {
 		}
 		p.giveUp(c)
 		switch cause := context.Cause(sealing); {
-		case errors.Is(cause, collection.ErrNoCheckpoint):
+		case errors.Is(cause, engine.ErrNoCheckpoint):
 			return nil, cause
 		case ctx.Err() != nil || !errors.Is(cause, errRemoved):
 			return nil, err
@@ -80,7 +79,7 @@ func (r *running) whileNeeded(ctx context.Context, anew bool, gcWaits <-chan str
 		case <-ended:
 			cancel(errRemoved)
 		case <-gcWaits:
-			cancel(collection.ErrNoCheckpoint)
+			cancel(engine.ErrNoCheckpoint)
 		case <-sealing.Done():
 		}
 	}()
@@ -113,7 +112,7 @@ func (g *gcWaits) gone() {
 
 // Hold makes a checkpoint for a gc, and calls fn with its error before the next one can begin.
 // A checkpoint under way gives way; its next one goes on from there. The error is
-// collection.ErrNoCheckpoint if this one, too, would have to seal very much.
+// engine.ErrNoCheckpoint if this one, too, would have to seal very much.
 func (p *checkpointer) Hold(ctx context.Context, fn func(error) error) error {
 	p.gcWaits.come()
 	err := p.mu.Acquire(ctx, 1)
@@ -127,7 +126,7 @@ func (p *checkpointer) Hold(ctx context.Context, fn func(error) error) error {
 
 // checkpointSoon is checkpoint with an end in sight.
 func (p *checkpointer) checkpointSoon(ctx context.Context) error {
-	limited, stop := sealing.WithLimit(ctx, p.gcWork, collection.ErrNoCheckpoint)
+	limited, stop := engine.WithLimit(ctx, p.gcWork, engine.ErrNoCheckpoint)
 	defer stop()
 	return p.checkpoint(limited)
 }

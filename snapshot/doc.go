@@ -53,12 +53,12 @@
 // (trees.follow). checkpointer commits the catalogue and drops the journal, meter holds forks to
 // their limit.
 //
-// Packages with a state of their own ask the store by a narrow interface: sealing stores
-// snapshots in the background, collection is gc (its roots are in gc.go), retention captures
-// and removes by the policies, room makes space on the disk.
+// Package engine does what goes on in the background: seals, gc (its roots are in gc.go), and
+// room on the disk. Package policy captures and removes by the policies. They ask the store by
+// narrow interfaces.
 //
 // Packages that know no store: catalogue (workspaces, snapshots, their records), info (what users
-// see), storedir (the directory), pace (seals beside writers), usage (what forks and snapshots
+// see), storedir (the directory), usage (what forks and snapshots
 // take), repair (reads everything, and repairs packs), graft and threeway (what a restore, a merge and an
 // undo change, and how it is changed in a state), policy and naming.
 //
@@ -101,12 +101,12 @@
 // # Locks
 //
 //	cas.Record                one gc at a time; its holder neither collects nor verifies
-//	usage.Room                one writer at a time makes room on a nearly full disk
+//	engine.Room                one writer at a time makes room on a nearly full disk
 //	  ckpt.mu                 one checkpoint, or gc that marks, at a time
 //	    Workspace.sealing     one seal at a time of main, or of a fork of it
 //	      Sealer.forks        how many of all forks
 //	        live.Forest.mu    the catalogue and every view
-//	          Sealer.mu       the queue of package sealing
+//	          Sealer.mu       the queue of package engine
 //	usage.Fork                one counts what a fork has of its own
 //	  live.Forest.mu
 //	pins.mu, gc.Puts.mu, metrics

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/amberfs/amberfs/snapshot/catalogue"
-	"github.com/amberfs/amberfs/snapshot/collection"
+	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/usage"
 )
@@ -25,7 +25,7 @@ func (ss Snapshots) DiskUsage(ctx context.Context, names []string) (*usage.Disk,
 		return nil, err
 	}
 	out, err := usage.Count(ctx, s.objects, s.src, s.salvage.incomplete.Load(), kept)
-	return out, collection.NeedsRepair(err)
+	return out, engine.NeedsRepair(err)
 }
 
 // holdings are all states of the store with what they exist for. The lock is held.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
-	"github.com/amberfs/amberfs/snapshot/collection"
+	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -37,7 +37,7 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 //     checkpoint names them
 //
 // Objects that nothing refers to yet are no roots: gc waits until they are referred to
-// (collection.Collector.Puts). The states of snapshots come in the order in which they
+// (engine.Collector.Puts). The states of snapshots come in the order in which they
 // were made, and so as they lie in the packs.
 func (s entries) roots() (out []*tree.State, sets []cas.Hash, err error) {
 	var snaps []*snap
@@ -111,7 +111,7 @@ func (s entries) roots() (out []*tree.State, sets []cas.Hash, err error) {
 			continue // nothing of it can be found any more
 		}
 		if err != nil {
-			return nil, nil, collection.NeedsRepair(err)
+			return nil, nil, engine.NeedsRepair(err)
 		}
 		out = append(out, st)
 	}

@@ -73,7 +73,7 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 		tx.AddView(nowhere, tx.NewRoot(unix.S_IFDIR|0o755, 0, 0, 1))
 	})
 	var p *guard.Panic
-	if err := guard.Do(func() error { return s.room.Make(1 << 60) }); !errors.As(err, &p) {
+	if err := guard.Do(func() error { return s.room.EnsureFree(1 << 60) }); !errors.As(err, &p) {
 		t.Errorf("no panic but %v", err)
 	}
 	s.alter(func(tx *live.Tx) {

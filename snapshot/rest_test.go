@@ -86,7 +86,7 @@ func TestToRedo(t *testing.T) {
 }
 
 // Crowded reports whether checkpoints are made for want of space.
-func Crowded(s *Store) bool { return s.room.Crowded() }
+func Crowded(s *Store) bool { return s.room.JournalTooLarge() }
 
 // TestJournalAtRest: once all is stored, the journal takes little space, and sleeps.
 func TestJournalAtRest(t *testing.T) {

@@ -17,15 +17,13 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
-	"github.com/amberfs/amberfs/snapshot/collection"
+	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
-	"github.com/amberfs/amberfs/snapshot/sealing"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/tree"
-	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 const (
@@ -77,10 +75,10 @@ type Store struct {
 	at    *storedir.Dir
 	start *Start // of a new store
 
-	seal  *sealing.Sealer
+	seal  *engine.Sealer
 	ckpt  checkpointer
-	gc    collection.Collector
-	room  usage.Room
+	gc    engine.Collector
+	room  engine.Room
 	meter meter
 	keep  policy.Keeper
 
@@ -114,12 +112,12 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	c := &core{dir: at.Path, opt: o, logger: o.Logger, loops: loops.New(o.Logger)}
 	c.cat, c.workspaces = catalogue.New(), make(map[uint32]*Workspace)
 	s := &Store{core: c, at: at}
-	s.seal = sealing.New(sealing.Parts{
-		Catalogue: entries{s}, Pacer: &sealing.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
+	s.seal = engine.New(engine.SealerParts{
+		Catalogue: entries{s}, Pacer: &engine.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
 		Loops: &c.loops, Metrics: &c.metrics, Incomplete: &c.salvage.incomplete, Logger: c.logger,
 	})
 	s.ckpt = checkpointer{Store: s, mu: semaphore.NewWeighted(1), gcWaits: gcWaits{came: make(chan struct{})}, gcWork: gcWork, signal: loops.NewWake()}
-	s.gc = collection.Collector{Signal: loops.NewWake(), Parts: collection.Parts{
+	s.gc = engine.Collector{Signal: loops.NewWake(), CollectorParts: engine.CollectorParts{
 		Checkpoints: &s.ckpt, Stored: &s.room.Stored, Incomplete: &c.salvage.incomplete, Roots: entries{s}.roots,
 		Elapsed: func() time.Duration { return o.Elapsed() + 1 },
 		Loops:   &c.loops, Metrics: &c.metrics, Logger: c.logger,

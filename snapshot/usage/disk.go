@@ -1,6 +1,4 @@
-// Package usage counts what snapshots and forks take of a store, and says whether more can be
-// written: it makes room on a nearly full disk, and slows writers down when the journal grows
-// faster than it is sealed (room.go).
+// Package usage counts what snapshots and forks take of a store.
 package usage
 
 import (

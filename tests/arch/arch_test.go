@@ -156,12 +156,11 @@ func TestLayersOfSnapshot(t *testing.T) {
 		"snapshot/info":     {"snapshot/journal", "snapshot/live", "snapshot"},
 
 		// The catalogue is changed by records alone, without a lock, a journal or a live tree.
-		"snapshot/catalogue": {"snapshot/journal", "snapshot/live", "snapshot/collection", "snapshot/sealing", "snapshot"},
+		"snapshot/catalogue": {"snapshot/journal", "snapshot/live", "snapshot/engine", "snapshot"},
 
 		// Parts of the store: they know neither each other nor the store.
-		"snapshot/collection": {"snapshot/catalogue", "snapshot/policy", "snapshot/sealing", "snapshot"},
-		"snapshot/policy":     {"snapshot/collection", "snapshot/catalogue", "snapshot/sealing", "snapshot"},
-		"snapshot/sealing":    {"snapshot/collection", "snapshot/policy", "snapshot"},
+		"snapshot/policy": {"snapshot/catalogue", "snapshot/engine", "snapshot"},
+		"snapshot/engine": {"snapshot/policy", "snapshot"},
 	}
 	found := map[string]bool{}
 	for _, s := range sources(t) {

@@ -1,4 +1,4 @@
-package usage
+package engine
 
 import (
 	"sync"
@@ -37,17 +37,8 @@ const (
 	retry = time.Second
 )
 
-// Checkpoints seal the journal, so that it can be dropped.
-type Checkpoints interface {
-	Grown() int64   // bytes that were journaled since the last one
-	Outgrown() bool // that is JournalMost
-	Ask()           // for one soon
-	// Try makes one at once, unless another one or a gc is under way.
-	Try() (tried bool)
-	ShrinkJournal()
-}
-
-// A Room is what Admit knows of the disk.
+// A Room says whether more can be written: it makes room on a nearly full disk, and slows
+// writers down while the journal grows faster than it is sealed.
 type Room struct {
 	FS          vfs.FS
 	Dir         string
@@ -102,7 +93,7 @@ func (r *Room) Admit(n int64) error {
 			return errs.NoSpace
 		}
 	} else if r.Log.End()+n > r.checked.Load() {
-		if err := r.Make(n); err != nil {
+		if err := r.EnsureFree(n); err != nil {
 			return err
 		}
 	}
@@ -115,9 +106,9 @@ func (r *Room) Admit(n int64) error {
 	return nil
 }
 
-// Make returns when n bytes can be written, or an errs.NoSpace. On a disk that is nearly
+// EnsureFree returns when n bytes can be written, or an errs.NoSpace. On a disk that is nearly
 // full it has the journal sealed and dropped first.
-func (r *Room) Make(n int64) error {
+func (r *Room) EnsureFree(n int64) error {
 	if r.enough(n) {
 		return nil
 	}
@@ -152,9 +143,9 @@ func (r *Room) enough(n int64) bool {
 	return true
 }
 
-// Crowded reports whether what was journaled since the last checkpoint takes so
+// JournalTooLarge reports whether what was journaled since the last checkpoint takes so
 // much of a nearly full disk that it had better be sealed.
-func (r *Room) Crowded() bool {
+func (r *Room) JournalTooLarge() bool {
 	if r.Checkpoints.Grown() <= step {
 		return false
 	}

@@ -1,5 +1,4 @@
-// Package collection gives back the space of what nothing refers to any more, when it pays.
-package collection
+package engine
 
 import (
 	"context"
@@ -33,8 +32,8 @@ var ErrNoCheckpoint = errors.New("a checkpoint takes long, and gc does not wait 
 // rounds bounds how often a gc starts again on a full disk.
 const rounds = 3
 
-// Parts are what a Collector uses of the store. Objects and Source may be set later.
-type Parts struct {
+// CollectorParts are what a Collector uses of the store. Objects and Source may be set later.
+type CollectorParts struct {
 	Objects     tree.Objects
 	Source      *tree.Source
 	Stored      *atomic.Int64 // bytes of packs
@@ -47,8 +46,14 @@ type Parts struct {
 	Logger      *slog.Logger
 }
 
+// Checkpoints seal the journal, so that it can be dropped.
 type Checkpoints interface {
-	// Hold makes a checkpoint, and calls fn with its error before the next one can begin.
+	Grown() int64   // bytes that were journaled since the last one
+	Outgrown() bool // that is JournalMost
+	Ask()           // for one soon
+	// Try makes one at once, unless another one or a gc is under way.
+	Try() (tried bool)
+	// Hold makes one, and calls fn with its error before the next one can begin.
 	// ErrNoCheckpoint: it takes too long.
 	Hold(ctx context.Context, fn func(error) error) error
 	ShrinkJournal()
@@ -56,7 +61,7 @@ type Checkpoints interface {
 
 // A Collector decides when a gc pays, and waits for what must not be collected.
 type Collector struct {
-	Parts
+	CollectorParts
 	Signal loops.Wake    // something was removed, or more is stored
 	Puts   loops.Barrier // callers that put objects that nothing refers to yet
 	Base   atomic.Int64  // bytes of packs after the last gc

@@ -1,4 +1,4 @@
-package sealing
+package engine
 
 import (
 	"testing"
@@ -13,14 +13,14 @@ func TestAlone(t *testing.T) {
 	write := func(n int64) { end += n }
 	look := func() bool {
 		p.looked.Store(0)
-		return p.Alone()
+		return p.Throttled()
 	}
 	write(100)
 	if !look() {
 		t.Error("it takes both beside a writer")
 	}
 	p.looked.Store(time.Now().Add(time.Hour).UnixNano()) // no tick is over
-	if !p.Alone() {
+	if !p.Throttled() {
 		t.Error("it takes both right after a writer")
 	}
 	if look() {

@@ -1,4 +1,4 @@
-package sealing
+package engine
 
 import (
 	"runtime"
@@ -38,10 +38,10 @@ type Pacer struct {
 	rested  atomic.Int64 // ns, when one last rested
 }
 
-// Alone reports whether a seal should leave a processor to writers: while they write.
+// Throttled reports whether a seal should leave a processor to writers: while they write.
 // If they write much it need not when a reader waits for the seal or the journal had
 // better shrink.
-func (p *Pacer) Alone() bool {
+func (p *Pacer) Throttled() bool {
 	now, end := time.Now().UnixNano(), p.End()
 	if now-p.looked.Load() > int64(restTick) {
 		p.looked.Store(now)
@@ -85,10 +85,10 @@ func (y yielding) Put(k cas.Kind, b []byte) (cas.Hash, error) {
 }
 
 // giveWay calls Go's scheduler: without it a seal keeps a processor for 10 ms, and a
-// request that was read waits as long. A seal that is alone has a thread of its own, which
+// request that was read waits as long. A seal that is throttled has a thread of its own, which
 // lets others run that wait for its processor, and rests now and then.
 func (p *Pacer) giveWay() {
-	if !p.Alone() {
+	if !p.Throttled() {
 		runtime.Gosched()
 		return
 	}

@@ -1,6 +1,4 @@
-// Package sealing stores snapshots in the background, and states that a caller waits for.
-// Seals in the background give way to writers (pace.go).
-package sealing
+package engine
 
 import (
 	"cmp"
@@ -47,8 +45,8 @@ const lookAgain = 100 * time.Millisecond
 // retrySeal is how long a seal that failed is left alone, unless it is waited for.
 const retrySeal = 5 * time.Second
 
-// Parts are what a Sealer uses of the store. Source and Objects may be set later.
-type Parts struct {
+// SealerParts are what a Sealer uses of the store. Source and Objects may be set later.
+type SealerParts struct {
 	Source     *tree.Source
 	Objects    *cas.Store
 	Catalogue  Catalogue
@@ -74,7 +72,7 @@ type Catalogue interface {
 // on in main, and one in each fork of main with the forks in it: there each builds on
 // the one before, and none waits for other tenants.
 type Sealer struct {
-	Parts
+	SealerParts
 
 	forks   *semaphore.Weighted
 	waiting atomic.Int32 // callers for a turn
@@ -84,8 +82,8 @@ type Sealer struct {
 	signal [2]loops.Wake // to the loops, see loopOf
 }
 
-func New(p Parts) *Sealer {
-	return &Sealer{Parts: p, signal: [2]loops.Wake{loops.NewWake(), loops.NewWake()}, forks: semaphore.NewWeighted(sealForks)}
+func New(p SealerParts) *Sealer {
+	return &Sealer{SealerParts: p, signal: [2]loops.Wake{loops.NewWake(), loops.NewWake()}, forks: semaphore.NewWeighted(sealForks)}
 }
 
 // sealTurn waits until a state of a workspace may be sealed.
@@ -373,7 +371,7 @@ func (q *Sealer) to(ctx context.Context, z *content.Sealer, st *tree.State) (id 
 }
 
 func (q *Sealer) sealer(objects content.ObjectStore) *content.Sealer {
-	return &content.Sealer{Src: q.Source.Files, Objects: objects, Workers: sealWorkers, Pace: q.Pacer.Alone, OnDamage: func(n int64) {
+	return &content.Sealer{Src: q.Source.Files, Objects: objects, Workers: sealWorkers, Pace: q.Pacer.Throttled, OnDamage: func(n int64) {
 		q.Incomplete.Store(true)
 		q.Logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
 	}}

@@ -1,4 +1,4 @@
-package collection
+package engine
 
 import (
 	"sync/atomic"
@@ -10,7 +10,7 @@ import (
 
 func TestWhenAGCIsDue(t *testing.T) {
 	now := time.Minute
-	g := Collector{Signal: loops.NewWake(), Parts: Parts{Elapsed: func() time.Duration { return now }}}
+	g := Collector{Signal: loops.NewWake(), CollectorParts: CollectorParts{Elapsed: func() time.Duration { return now }}}
 	at := func(d time.Duration, stored int64) bool {
 		defer func(was time.Duration) { now = was }(now)
 		now += d
@@ -39,7 +39,7 @@ func TestWhenAGCIsDue(t *testing.T) {
 
 // TestImportFirst: a gc that is due does not begin during an import.
 func TestImportFirst(t *testing.T) {
-	g := Collector{Signal: loops.NewWake(), Parts: Parts{Stored: new(atomic.Int64), Elapsed: func() time.Duration { return 1 }}}
+	g := Collector{Signal: loops.NewWake(), CollectorParts: CollectorParts{Stored: new(atomic.Int64), Elapsed: func() time.Duration { return 1 }}}
 	done := g.Import()
 	g.Stored.Store(1 << 40)
 	if g.begins() {

@@ -1,4 +1,4 @@
-package sealing
+package engine
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 // after a mount with very many forks, for one.
 func TestSealQueue(t *testing.T) {
 	const runs = 1000
-	q := New(Parts{})
+	q := New(SealerParts{})
 	all := make([]*catalogue.Snapshot, 2*runs+2)
 	for i := range all {
 		all[i] = &catalogue.Snapshot{Done: make(chan struct{})}
@@ -45,7 +45,7 @@ func (c *fakeCatalogue) Sealed(*catalogue.Snapshot, cas.Hash, int64) {}
 
 // TestMainFirst: main's snapshots have a loop of their own, whatever forks have.
 func TestMainFirst(t *testing.T) {
-	q := New(Parts{})
+	q := New(SealerParts{})
 	fork, main := &catalogue.Snapshot{Done: make(chan struct{})}, &catalogue.Snapshot{Done: make(chan struct{})}
 	fork.WS, main.WS = live.MainView+1, live.MainView
 	q.Push(fork)
@@ -65,7 +65,7 @@ func TestMainFirst(t *testing.T) {
 // TestSealEndsWithItsSnapshot: a seal is cancelled when its snapshot is removed.
 func TestSealEndsWithItsSnapshot(t *testing.T) {
 	c := new(fakeCatalogue)
-	q := New(Parts{Catalogue: c})
+	q := New(SealerParts{Catalogue: c})
 	sealing, stop := q.whileNeeded(context.Background(), &catalogue.Snapshot{})
 	defer stop()
 	if sealing.Err() != nil {
@@ -78,7 +78,7 @@ func TestSealEndsWithItsSnapshot(t *testing.T) {
 // TestGaveWay: snapshots of a workspace whose seal gave way come behind those of others, in
 // their order.
 func TestGaveWay(t *testing.T) {
-	q := New(Parts{})
+	q := New(SealerParts{})
 	var all []*catalogue.Snapshot
 	for _, ws := range []uint32{2, 3, 2, 4} {
 		sn := &catalogue.Snapshot{WS: ws, Done: make(chan struct{})}
@@ -104,7 +104,7 @@ func TestLimit(t *testing.T) {
 	cause := errors.New("enough")
 	ctx, stop := WithLimit(t.Context(), 100, cause)
 	defer stop()
-	q := New(Parts{Puts: new(loops.Barrier), Pacer: new(Pacer), Source: new(tree.Source)})
+	q := New(SealerParts{Puts: new(loops.Barrier), Pacer: new(Pacer), Source: new(tree.Source)})
 	for i, over := range []bool{false, false, true} {
 		q.inTurn(ctx, nil).Spend(50)
 		if got := errors.Is(context.Cause(ctx), cause); got != over {

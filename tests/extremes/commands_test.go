@@ -74,7 +74,7 @@ func (w *world) run(dir string, all []command) {
 func (w *world) directory(dir string, second bool) {
 	must(w.t, os.MkdirAll(dir, 0o755))
 	for name, piece := range map[string]string{"newlines": "\n", "line": "x"} {
-		text := strings.Repeat(piece, harness.Count(w.t, "BYTES", 4_000_000, 40_000_000))
+		text := strings.Repeat(piece, harness.Count(w.t, "BYTES", 1_000_000, 40_000_000))
 		if second {
 			text = "second\n" + text
 		}
@@ -85,7 +85,7 @@ func (w *world) directory(dir string, second bool) {
 	_, err = f.WriteAt([]byte(fmt.Sprint(second)), int64(harness.Count(w.t, "HOLE", 1<<30, 1<<36)))
 	must(w.t, errors.Join(err, f.Close()))
 	must(w.t, os.MkdirAll(filepath.Join(dir, "names"), 0o755))
-	for i := range harness.Count(w.t, "NAMES", 300, 100_000) {
+	for i := range harness.Count(w.t, "NAMES", 150, 100_000) {
 		must(w.t, os.WriteFile(filepath.Join(dir, "names", fmt.Sprintf("%0100d", i)), []byte(fmt.Sprint(second)), 0o644))
 	}
 }

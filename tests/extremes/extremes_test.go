@@ -5,21 +5,17 @@ package extremes_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,171 +23,6 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
-
-const (
-	memory = 512 << 20
-	quota  = 100_000_000
-)
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// A world is a mount, with the inputs in main and in a fork.
-type world struct {
-	*harness.Mount
-	t     *testing.T
-	kills func() int64
-	http  *http.Client
-}
-
-// patience is how long one request may take before it is taken for endless. git compresses 5 GiB
-// for an export.
-var patience = 3 * time.Minute
-
-func init() {
-	if harness.Long() {
-		patience = 20 * time.Minute
-	}
-}
-
-func newWorld(t *testing.T, extra ...string) *world {
-	w := &world{Mount: harness.At(t, ""), t: t}
-	kills, peak := harness.LimitMemory(t, w.Mount, memory)
-	w.kills = kills
-	if len(extra) > 0 {
-		w.directory(extra[1], false)
-	}
-	w.Start(extra...)
-	t.Cleanup(func() { t.Logf("the daemon and git had %d MiB at the most", peak()>>20) })
-	w.http = &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(w.Store, "socket"))
-	}}}
-	return w
-}
-
-// within fails the test when fn takes too long: it says what hangs.
-func (w *world) within(what string, fn func()) {
-	w.t.Helper()
-	if testing.Verbose() {
-		w.t.Log(time.Now().Format(time.TimeOnly), what)
-	}
-	done := make(chan struct{})
-	go func() { defer close(done); fn() }()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		w.t.Fatalf("%s takes more than %v", what, patience)
-	}
-	if n := w.kills(); n != 0 {
-		w.t.Fatalf("%s: a process was killed for want of memory", what)
-	}
-	if _, err := os.Stat(w.Path(".snapshots", "README")); err != nil {
-		w.t.Fatalf("after %s the mount does not answer: %v", what, err)
-	}
-}
-
-// change makes the first or the second form of the inputs in a workspace.
-func (w *world) change(ws string, second bool) {
-	t := w.t
-	file := func(name string, fn func(f *os.File) error) {
-		w.within("writing "+name, func() {
-			f, err := os.OpenFile(filepath.Join(ws, name), os.O_RDWR|os.O_CREATE, 0o644)
-			if err == nil {
-				err = errors.Join(fn(f), f.Close())
-			}
-			if err != nil && !errors.Is(err, unix.EDQUOT) {
-				t.Errorf("writing %s: %v", name, err)
-			}
-		})
-	}
-	mark := func(off int64) func(f *os.File) error {
-		return func(f *os.File) error { _, err := f.WriteAt([]byte("second\n"), off); return err }
-	}
-	text := func(name, piece string, n int) {
-		file(name, func(f *os.File) error {
-			if second {
-				return mark(int64(n / 2))(f)
-			}
-			_, err := f.WriteString(strings.Repeat(piece, n/len(piece)))
-			return err
-		})
-	}
-	file("holes", func(f *os.File) error {
-		if second {
-			return mark(1 << 61)(f)
-		}
-		return errors.Join(f.Truncate(1<<62-1), mark(100)(f))
-	})
-	file("5GiB", func(f *os.File) error {
-		if second {
-			return mark(300 << 20)(f)
-		}
-		piece := make([]byte, 8<<20)
-		for i := range piece {
-			piece[i] = byte(i * i >> 7)
-		}
-		_, err := f.Write(piece)
-		return errors.Join(err, double(f, int64(len(piece)), int64(harness.Count(t, "MIB", 64, 5<<10))<<20))
-	})
-	file("extents", func(f *os.File) error {
-		if second {
-			return mark(1 << 20)(f)
-		}
-		for i := range int64(2048) {
-			if _, err := f.WriteAt([]byte{'x'}, 2*i); err != nil {
-				return err
-			}
-		}
-		return double(f, 4096, int64(harness.Count(t, "EXTENTS", 1<<16, 4<<20))*2)
-	})
-	size := harness.Count(t, "BYTES", 8_000_000, 40_000_000)
-	text("newlines", "\n", size)
-	text("line", "x", size)
-	file(".gitattributes", func(f *os.File) error { _, err := f.WriteString("newlines text\n"); return err })
-	names := harness.Count(t, "NAMES", 300, 100_000)
-	must(t, os.MkdirAll(filepath.Join(ws, "names"), 0o755))
-	w.within("creating names", func() {
-		for i := range names {
-			if second && i%10 > 0 {
-				continue
-			}
-			if err := os.WriteFile(filepath.Join(ws, "names", fmt.Sprintf("%0100d", i)), []byte(fmt.Sprint(second)), 0o644); err != nil {
-				if !errors.Is(err, unix.EDQUOT) {
-					t.Error(err)
-				}
-				break
-			}
-		}
-	})
-}
-
-// double copies the beginning of a file to its end until it has so many bytes.
-func double(f *os.File, has, most int64) error {
-	for has < most {
-		from, to := int64(0), has
-		n, err := unix.CopyFileRange(int(f.Fd()), &from, int(f.Fd()), &to, int(min(has, most-has)), 0)
-		if err != nil || n == 0 {
-			return err
-		}
-		has += int64(n)
-	}
-	return nil
-}
-
-// inputs makes snapshots named first, second and empty.
-func (w *world) inputs(ws string) {
-	message := strings.Repeat("message ", 7<<10)
-	for i, name := range []string{"empty", "first", "second"} {
-		if i > 0 {
-			w.change(ws, i == 2)
-		}
-		w.call(ws, map[string]any{"op": "snapshot", "name": name, "message": message})
-	}
-}
 
 // call makes a request to the control file call of a workspace and reads the answer.
 func (w *world) call(ws string, request map[string]any) {
@@ -203,83 +34,6 @@ func (w *world) call(ws string, request map[string]any) {
 		_, _ = os.ReadFile(name)
 		_, _ = os.ReadFile(name + ".stream")
 	})
-}
-
-var paths = []string{"holes", "5GiB", "extents", "newlines", "line", "names", "."}
-
-// requests are the arguments to make of each operation, by its name.
-func requests() map[string][]map[string]any {
-	type args = map[string]any
-	out := make(map[string][]map[string]any)
-	add := func(op string, all ...args) { out[op] = append(out[op], all...) }
-	for _, op := range []string{"list", "forks", "actors", "policy", "status", "du", "remotes", "image"} {
-		add(op, args{})
-	}
-	pairs := []args{{"a": "empty", "b": "first"}, {"a": "first", "b": "second"}, {"a": "second", "b": "empty"}, {"a": "empty"}}
-	for _, p := range pairs {
-		add("changes", p)
-		for _, format := range []string{"patch", "stat", "name-status"} {
-			add("diff", args{"a": p["a"], "b": p["b"], "format": format, "width": 1 << 40}, args{"a": p["a"], "b": p["b"], "format": format, "binary": true})
-		}
-	}
-	add("summaries", args{"names": []string{"first", "second"}})
-	add("show", args{"name": "second"})
-	for _, path := range paths {
-		add("blame", args{"path": path})
-		add("history", args{"path": path, "all": true})
-		add("size", args{"name": "first", "path": path}, args{"path": path})
-		add("file", args{"path": path, "limit": 1 << 40}, args{"path": path, "offset": 1 << 60, "limit": 1000})
-		add("hunks", args{"a": "first", "b": "second", "path": path}, args{"a": "empty", "path": path, "lines": 1 << 30})
-		add("diff", args{"a": "first", "b": "second", "paths": []string{path}})
-		add("revert", args{"name": "first", "path": path})
-		add("restore-hunk", args{"name": "first", "path": path, "id": "0000000000000000"})
-		add("conflict", args{"fork": "inner", "path": path})
-	}
-	add("restore", args{"name": "first", "dry_run": true}, args{"name": "first"}, args{"name": "second"})
-	add("undo-by", args{"by": "unknown", "dry_run": true}, args{"by": "root", "dry_run": true})
-	add("merge", args{"fork": "inner", "dry_run": true})
-	add("compact", args{"names": []string{"first", "second"}, "dry_run": true})
-	add("events", args{"limit": 10000})
-	add("export", args{"name": "second"})
-	add("snapshot", args{"name": "third"})
-	add("rename", args{"from": "third", "to": "fourth"})
-	add("pin", args{"names": []string{"fourth"}})
-	add("fork", args{"name": "other", "snapshot": "second"})
-	add("claim", args{"label": "other"})
-	add("rename-fork", args{"from": "other", "to": "another"})
-	add("delete-fork", args{"name": "another"})
-	add("remove", args{"names": []string{"fourth"}})
-	add("actor", args{"name": "somebody"})
-	add("set-policy", args{"patch": args{}})
-	add("exported", args{"name": "second", "repo": "/r", "ref": "r", "commit": strings.Repeat("0", 40)})
-	add("push", args{"snapshots": []string{"second"}})
-	add("pull", args{"remote": "none"})
-	add("freeze", args{"seconds": 1})
-	add("thaw", args{})
-	add("gc", args{})
-	add("verify", args{})
-	return out
-}
-
-// apart are operations that only the socket has, with the query or body of a request.
-var apart = map[string]string{"tar": "name=second", "layer": "name=second", "objects": `{"hashes":[]}`}
-
-// TestEveryOperationIsTried: an operation that is added is added here.
-func TestEveryOperationIsTried(t *testing.T) {
-	b, err := os.ReadFile("../../docs/api/openapi.yaml")
-	must(t, err)
-	tried := requests()
-	ops := map[string]bool{"umount": true} // by the harness
-	for _, c := range slices.Concat(commands, ofDirectory, ofRuns) {
-		for _, op := range strings.Fields(c.ops) {
-			ops[op] = true
-		}
-	}
-	for _, m := range regexp.MustCompile(`operationId: (?:get-)?([a-z-]+)`).FindAllStringSubmatch(string(b), -1) {
-		if _, ok := apart[m[1]]; !ok && tried[m[1]] == nil && !ops[m[1]] {
-			t.Errorf("%s is not tried", m[1])
-		}
-	}
 }
 
 // TestExtremes makes each request in main and in a fork that may have 100 MB of its own.
@@ -324,21 +78,6 @@ func TestExtremes(t *testing.T) {
 	w.page()
 	w.within("the end of the fork", func() { _ = unix.Rmdir(fork) })
 	w.within("a snapshot of main", func() { must(t, os.Mkdir(w.Path(".snapshots", "last"), 0o755)) })
-}
-
-// order puts what reads before what changes.
-func order(tried map[string][]map[string]any) []string {
-	var reads, changes []string
-	for op := range tried {
-		switch op {
-		case "snapshot", "rename", "pin", "fork", "claim", "rename-fork", "delete-fork", "remove", "restore", "revert", "export", "gc", "verify":
-		default:
-			reads = append(reads, op)
-		}
-	}
-	slices.Sort(reads)
-	changes = []string{"export", "snapshot", "rename", "pin", "fork", "claim", "rename-fork", "delete-fork", "remove", "revert", "restore", "gc", "verify"}
-	return append(reads, changes...)
 }
 
 // controls uses each control file.

@@ -63,6 +63,7 @@ type Daemon struct {
 func Run(ctx context.Context, cfg Config, s Starter) error {
 	unix.Umask(ownerOnly)
 	debug.SetGCPercent(50) // garbage takes at most half of what is in use
+	limitMemory()
 	// Before another process can know of the daemon: a signal to end it must not be lost.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)

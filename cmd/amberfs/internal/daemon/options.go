@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -98,8 +99,19 @@ func Remount(mountpoint string, o mountopt.Options) error {
 const maxShare = 256 << 20
 
 // memoryShare is the memory for all diffs and imports, less in a small control group.
-func memoryShare() int64 {
-	most := int64(maxShare)
+func memoryShare() int64 { return min(maxShare, groupMemory()/4) }
+
+// limitMemory has garbage collected more often before the daemon has all the memory of its
+// control group, of which git needs some.
+func limitMemory() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(groupMemory() / 10 * 7)
+	}
+}
+
+// groupMemory is the memory that the control group of the daemon may have.
+func groupMemory() int64 {
+	most := int64(math.MaxInt64)
 	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return most
@@ -107,7 +119,7 @@ func memoryShare() int64 {
 	for line := range strings.Lines(string(b)) {
 		// 0::/PATH, or ID:memory:/PATH of version 1 (cgroups(7))
 		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 {
-			most = min(most, memoryLimit(f[2], "memory.max")/4, memoryLimit("memory"+f[2], "memory.limit_in_bytes")/4)
+			most = min(most, memoryLimit(f[2], "memory.max"), memoryLimit("memory"+f[2], "memory.limit_in_bytes"))
 		}
 	}
 	return most

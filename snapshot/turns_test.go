@@ -38,7 +38,7 @@ func addLarge(t *testing.T, w *Workspace, mib int64) {
 // TestSealsGiveWay: while two forks have snapshots of large files sealed, and a checkpoint
 // waits for them, another fork's snapshot and a gc end.
 func TestSealsGiveWay(t *testing.T) {
-	const mib, enough = 128, 3000 // looks, of 3,600 for such a file
+	const mib, enough = 256, 6000 // looks, of 7,200 for such a file
 	for what, shared := range map[string]bool{"a file each": false, "one file": true} {
 		t.Run(what, func(t *testing.T) {
 			s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
@@ -63,7 +63,7 @@ func TestSealsGiveWay(t *testing.T) {
 				}
 				return s.log.End()
 			}
-			s.ckpt.gcWork = 16 << 20
+			s.ckpt.gcWork = 1 << 20
 			other := forkNamed(t, s.Main(), "other")
 			if shared {
 				addLarge(t, s.Main(), mib*2)
@@ -141,7 +141,7 @@ func TestEditsGiveWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			s.ckpt.gcWork = 16 << 20
+			s.ckpt.gcWork = 1 << 20
 			from := forkNamed(t, s.Main(), "from")
 			for i := range 3 {
 				if _, err := s.Forest().Create(from.Root(), string(rune('a'+i)), live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {

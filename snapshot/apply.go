@@ -130,7 +130,7 @@ func (t *trees) PutEdited(*catalogue.Edit) {
 // entries are the workspaces and snapshots of the catalogue as the parts of a store see them.
 type entries struct{ *Store }
 
-// Turns implements sealing.Catalogue.
+// Turns implements engine.Catalogue.
 func (s entries) Turns(view uint32) (turns *semaphore.Weighted) {
 	s.look(func(*live.Tx) {
 		if w, ok := s.workspaces[view]; ok {
@@ -142,13 +142,13 @@ func (s entries) Turns(view uint32) (turns *semaphore.Weighted) {
 	return turns
 }
 
-// Needed implements sealing.Catalogue. Nobody needs the chunks of a snapshot that was removed.
+// Needed implements engine.Catalogue. Nobody needs the chunks of a snapshot that was removed.
 func (s entries) Needed(sn *snap) (name string, needed bool) {
 	s.look(func(*live.Tx) { name, needed = sn.Name, s.cat.Snapshots[sn.View] == sn || sn.Wanted })
 	return name, needed
 }
 
-// Sealed implements sealing.Catalogue.
+// Sealed implements engine.Catalogue.
 func (s entries) Sealed(sn *snap, id cas.Hash, added int64) {
 	s.alter(func(*live.Tx) { s.cat.SetID(sn, id, added) })
 }

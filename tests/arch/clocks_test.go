@@ -14,7 +14,7 @@ import (
 var mayUseClocks = map[string]string{
 	"tests/await/await.go":                      "gives up on what hangs",
 	"tests/harness/mount.go":                    "gives up on what hangs",
-	"tests/extremes/world_test.go":           "gives up on what hangs",
+	"tests/extremes/world_test.go":              "gives up on what hangs",
 	"tests/harness/console/shell.go":            "gives up on what hangs",
 	"tests/harness/console/terminal.go":         "gives up on what hangs",
 	"tests/remotetest/servers.go":               "gives up on what hangs",

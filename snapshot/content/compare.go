@@ -3,7 +3,6 @@ package content
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -59,11 +58,11 @@ var compareBuffers = sync.Pool{New: func() any { return new([2][64 << 10]byte) }
 // sameBytes compares [off, off+n) of two files. Where both have no data it does not look.
 func sameBytes(src *Source, a, b *Content, off, n int64) (bool, error) {
 	for end := off + n; off < end; {
-		from, to, err := a.eitherData(src, b, off)
+		from, to, err := eitherData(src, a.layout.Load(), b.layout.Load(), off, end)
 		if err != nil || from >= end {
 			return err == nil, err
 		}
-		if same, err := sameData(src, a, b, from, min(to, end)-from); !same || err != nil {
+		if same, err := sameData(src, a, b, from, to-from); !same || err != nil {
 			return false, err
 		}
 		off = to
@@ -74,27 +73,24 @@ func sameBytes(src *Source, a, b *Content, off, n int64) (bool, error) {
 // dataUnit is how far apart runs of data are at least that are compared one by one.
 const dataUnit = 64 << 10
 
-// eitherData returns where the first data of two files of one size begins, at or behind off,
-// and how far the one that has it goes on; the size if there is none.
-func (c *Content) eitherData(src *Source, o *Content, off int64) (from, to int64, err error) {
-	from = c.Size()
-	of := c
-	for _, x := range []*Content{c, o} {
-		at, err := x.SeekData(src, off, dataUnit)
-		if errors.Is(err, ErrNoData) {
-			continue
-		}
+// eitherData returns where the first data of two files in [off, end) begins, and how far the
+// one that has it goes on there; end if there is none. It looks at nothing behind end, so that
+// a file of many extents, which are compared one by one, is not walked once for each.
+func eitherData(src *Source, x, y *layout, off, end int64) (from, to int64, err error) {
+	from, of := end, x
+	for _, l := range []*layout{x, y} {
+		at, err := l.dataIn(src, off, end)
 		if err != nil {
 			return 0, 0, err
 		}
 		if at < from {
-			from, of = at, x
+			from, of = at, l
 		}
 	}
-	if from == c.Size() {
-		return from, from, nil
+	if from == end {
+		return end, end, nil
 	}
-	to, err = of.SeekHole(src, from, dataUnit)
+	to, err = of.holeIn(src, from, end, dataUnit)
 	return from, to, err
 }
 

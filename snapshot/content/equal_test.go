@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 // TestEqualByHash: sealed files are told apart by their hashes, and nothing is read.
@@ -65,5 +67,30 @@ func TestEqualWithHoles(t *testing.T) {
 		if same, err := zeros.Equal(b.src, b2); !same || err != nil {
 			t.Errorf("zeros that were written: %v, %v", same, err)
 		}
+	}
+}
+
+// TestEqualOfManyExtents: a file of many extents is not walked once for each of them, which would
+// take minutes.
+func TestEqualOfManyExtents(t *testing.T) {
+	b := newBench()
+	const extents = 400_000
+	file := func() *Content {
+		c := New(1)
+		for _, first := range []int64{0, 1} {
+			for off := first; off < extents; off += 2 {
+				b.write(t, c, off, []byte("x"))
+			}
+		}
+		return c
+	}
+	a, o := file(), file()
+	same := make(chan bool, 1)
+	go func() {
+		equal, err := a.Equal(b.src, o)
+		same <- equal && err == nil
+	}()
+	if !await.Receive(t, "files of many extents are compared", same) {
+		t.Error("they differ")
 	}
 }

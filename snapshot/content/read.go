@@ -107,16 +107,22 @@ func (c *Content) SeekData(src *Source, off, unit int64) (int64, error) {
 		return 0, ErrNoData
 	}
 	l := c.layout.Load()
-	found := l.size
-	err := l.kinds(src, off-off%unit, l.size, false, func(at int64, it item) bool {
-		if it.data() {
-			found = max(off, at-at%unit)
-		}
-		return !it.data()
-	})
+	found, err := l.dataIn(src, off-off%unit, l.size)
 	if err == nil && found >= l.size {
 		err = ErrNoData
 	}
+	return max(off, found-found%unit), err
+}
+
+// dataIn returns the first offset in [off, end) that holds data; end if there is none.
+func (l *layout) dataIn(src *Source, off, end int64) (int64, error) {
+	found := end
+	err := l.kinds(src, off, end, false, func(at int64, it item) bool {
+		if it.data() {
+			found = at
+		}
+		return !it.data()
+	})
 	return found, err
 }
 
@@ -128,9 +134,15 @@ func (c *Content) SeekHole(src *Source, off, unit int64) (int64, error) {
 		return 0, ErrNoData
 	}
 	l := c.layout.Load()
-	begin := off - off%unit
+	hole, err := l.holeIn(src, off-off%unit, l.size, unit)
+	return max(off, hole), err
+}
+
+// holeIn returns the first offset in [begin, limit) in a block of unit bytes without data from
+// begin to limit; limit if there is none.
+func (l *layout) holeIn(src *Source, begin, limit, unit int64) (int64, error) {
 	end := begin // of the data that was found
-	err := l.kinds(src, begin, l.size, false, func(at int64, it item) bool {
+	err := l.kinds(src, begin, limit, false, func(at int64, it item) bool {
 		if !it.data() {
 			return true
 		}
@@ -143,7 +155,7 @@ func (c *Content) SeekHole(src *Source, off, unit int64) (int64, error) {
 		}
 		return true
 	})
-	return min(max(off, end), l.size), err
+	return min(end, limit), err
 }
 
 // span is the part [off, end) of a file.

@@ -49,6 +49,27 @@ func TestWhereAChangeGoes(t *testing.T) {
 	}
 }
 
+// TestArchitectureNamesFolders: the first column of the table is folders that are there.
+func TestArchitectureNamesFolders(t *testing.T) {
+	_, table, _ := strings.Cut(pages(t)["docs/dev/architecture.md"], "| folder |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	folders := 0
+	for row := range strings.Lines(table) {
+		first, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
+		for _, of := range namedFolder.FindAllStringSubmatch(first, -1) {
+			folders++
+			if st, err := os.Stat(filepath.Join(root, of[1])); err != nil || !st.IsDir() {
+				t.Errorf("docs/dev/architecture.md: no folder %s: %v", of[1], err)
+			}
+		}
+	}
+	if folders < 15 {
+		t.Errorf("the table names %d folders", folders)
+	}
+}
+
+var namedFolder = regexp.MustCompile("`([a-z/]+)`")
+
 // maxWords is how much there is to read for users: the README and docs/ without docs/dev/.
 const maxWords = 18_000
 

@@ -55,7 +55,7 @@ wait. Run an interrupted apply again to complete it.`,
 			o := gitbridge.ApplyOptions{DryRun: dryRun}
 			switch {
 			case ours && theirs:
-				return fail.New(fail.Usage, "--ours and --theirs exclude each other")
+				return fail.New(fail.Usage, "--ours and --theirs cannot be used together")
 			case ours:
 				o.Conflicts = threeway.KeepOurs
 			case theirs:

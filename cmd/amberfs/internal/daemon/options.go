@@ -104,7 +104,7 @@ func memoryShare() int64 { return min(maxShare, groupMemory()/4) }
 // limitMemory has garbage collected more often before the daemon has all the memory of its
 // control group, of which git needs some.
 func limitMemory() {
-	if os.Getenv("GOMEMLIMIT") == "" {
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // else GOMEMLIMIT says it
 		debug.SetMemoryLimit(groupMemory() / 10 * 7)
 	}
 }

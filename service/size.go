@@ -59,27 +59,36 @@ func (t *sizing) below(ctx context.Context, top *tree.Inode) error {
 	for dirs := []*tree.Inode{top}; len(dirs) > 0; {
 		dir := dirs[len(dirs)-1]
 		dirs = dirs[:len(dirs)-1]
-		var names []string
-		err := dir.Dir.List(t.src, 0, func(e tree.Dirent, _ uint64) bool {
-			names = append(names, e.Name)
-			return true
-		})
-		for i := 0; i < len(names) && err == nil; i++ {
-			var n *tree.Inode
-			if n, err = t.st.Lookup(t.src, dir, names[i]); err != nil {
+		for after, more := uint64(0), true; more; {
+			// A part at a time: a directory may have any number of names.
+			var names []string
+			more = false
+			err := dir.Dir.List(t.src, after, func(e tree.Dirent, cookie uint64) bool {
+				names, after = append(names, e.Name), cookie
+				more = len(names) == namesAtOnce
+				return !more
+			})
+			if err != nil {
 				return err
 			}
-			if n.IsDir() {
-				dirs = append(dirs, n)
+			for _, name := range names {
+				n, err := t.st.Lookup(t.src, dir, name)
+				if err != nil {
+					return err
+				}
+				if n.IsDir() {
+					dirs = append(dirs, n)
+				}
+				if err := t.add(ctx, n); err != nil {
+					return err
+				}
 			}
-			err = t.add(ctx, n)
-		}
-		if err != nil {
-			return err
 		}
 	}
 	return nil
 }
+
+const namesAtOnce = 1000
 
 func (t *sizing) add(ctx context.Context, n *tree.Inode) error {
 	const cost = 512 // bytes; of a directory to look into, or of an inode number

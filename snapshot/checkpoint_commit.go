@@ -1,0 +1,175 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// commit seals what a checkpoint has and makes it durable. A state that fails as a whole keeps
+// no other from being sealed.
+func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
+	var failed error
+	note := func(err error) error {
+		failed = cmp.Or(failed, err)
+		return ctx.Err()
+	}
+	for _, sn := range sortedSnaps(c.snaps) {
+		err := p.orPartly(ctx, c, sn.View, sn.WS, sn.State.Load(), func() error { return p.seal.Wait(ctx, sn) })
+		if err := note(err); err != nil {
+			return err
+		}
+	}
+	for id, w := range c.workspaces {
+		if err := note(p.sealPresent(ctx, c, id, w)); err != nil {
+			return err
+		}
+	}
+	for view, st := range c.orphans {
+		if err := note(p.seal.Contents(ctx, view, st)); err != nil {
+			return err
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	defer p.gc.Puts.Enter()()
+	if err := p.storeActors(c); err != nil {
+		return err
+	}
+	c.at.Incomplete = p.salvage.incomplete.Load() // a seal may have found out
+	ops, err := p.metaOps(c)
+	if err != nil {
+		return err
+	}
+	// A position of the journal is only of use when the journal up to it is
+	// on disk.
+	if err := p.log.Sync(); err != nil {
+		return err
+	}
+	return p.cas.Commit(ops...)
+}
+
+// metaOps are the records of the catalogue that a checkpoint writes and deletes.
+func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
+	values := map[string]any{catalogue.StoreKey: c.at}
+	for view, w := range c.workspaces {
+		values[catalogue.Key(catalogue.Workspaces, view)] = w.record
+	}
+	p.look(func(*live.Tx) {
+		for view, sn := range c.snaps {
+			r := sn.Record()
+			if !sn.Sealed {
+				r.Partly = c.partly[view]
+			}
+			values[catalogue.Key(catalogue.Snapshots, view)] = r
+		}
+	})
+	var ops []cas.MetaOp
+	for key := range c.dirty {
+		if values[key] == nil {
+			ops = append(ops, cas.MetaOp{Key: key, Delete: true})
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		b, err := json.Marshal(values[key])
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, cas.MetaOp{Key: key, Value: b})
+	}
+	return ops, nil
+}
+
+// sealPresent seals the present state of a workspace.
+func (p *checkpointer) sealPresent(ctx context.Context, c *checkpoint, id uint32, w *frozen) error {
+	w.record.State = ""
+	err := p.orPartly(ctx, c, id, id, w.state, func() error {
+		h, err := p.seal.InTurn(ctx, id, w.state)
+		if err != nil {
+			return fmt.Errorf("workspace %s: %w", w.record.Name, err)
+		}
+		w.record.State = h.String()
+		return nil
+	})
+	w.record.Partly = c.partly[id]
+	return err
+}
+
+// orPartly calls seal, which seals the state of a view. What cannot be sealed of it is left
+// out: it holds up nothing else.
+func (p *checkpointer) orPartly(ctx context.Context, c *checkpoint, view, ws uint32, st *tree.State, seal func() error) error {
+	cause := seal()
+	if cause == nil || ctx.Err() != nil || st == nil {
+		return cause
+	}
+	partly, low, err := p.seal.Without(ctx, ws, st)
+	switch {
+	case err != nil:
+		return cause
+	case partly == nil:
+		return seal() // what failed does so no more
+	}
+	p.logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
+	c.partly[view], c.floor, c.left = partly, min(c.floor, low), errors.Join(c.left, cause)
+	return nil
+}
+
+func sortedSnaps(m map[uint32]*snap) []*snap {
+	out := slices.Collect(maps.Values(m))
+	slices.SortFunc(out, func(a, b *snap) int { return int(a.View) - int(b.View) })
+	return out
+}
+
+// dropJournal drops the journal before a checkpoint, as far as nothing that
+// is not sealed lies there.
+func (p *checkpointer) dropJournal(c *checkpoint) error {
+	position := min(c.at.Position, c.floor)
+	needed := p.forest.Needed()
+	for range 2 { // the second looks at what was made during the first, which may take long
+		var states []*tree.State
+		p.alter(func(tx *live.Tx) {
+			states = p.unsealed()
+			for _, w := range p.cat.Workspaces {
+				states = append(states, w.Freeze(tx))
+			}
+		})
+		for _, st := range states {
+			needed.Frozen(st)
+		}
+	}
+	p.alter(func(tx *live.Tx) {
+		position = min(position, needed.Lowest(tx, p.unsealed()), tx.Relinked(c.at.Position))
+	})
+	p.needed.Store(position)
+	return p.log.DropBefore(position)
+}
+
+// unsealed returns the states of snapshots that have no id yet, and those that
+// a reader reads. The lock is held.
+func (p *checkpointer) unsealed() []*tree.State {
+	states := p.pins.all()
+	for _, sn := range p.cat.Snapshots {
+		if !sn.Sealed {
+			states = append(states, sn.State.Load())
+		}
+	}
+	return states
+}
+
+// ShrinkJournal gives back what the journal occupies without need.
+func (p *checkpointer) ShrinkJournal() {
+	if err := p.log.Shrink(p.needed.Load()); err != nil {
+		p.logger.Warn("the journal keeps its size", "err", err)
+	}
+}

@@ -1,8 +1,8 @@
 // Command report makes what go test prints from its events, and remembers which
-// tests were skipped and why.
+// tests failed or were skipped and why.
 //
 //	go test -json ./... | report FILE   prints it, and appends results to FILE
-//	report -summary FILE...             prints the tests that were skipped, one a line
+//	report -summary FILE...             prints the tests that were skipped, one a line, and what failed
 //	report -strict FILE...              the same; a test that tests/arch does not list is an error
 //
 // A test that another run in the files has passed, such as one as root, was not skipped.
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 )
 
@@ -45,11 +46,11 @@ func run(args []string) error {
 		}
 		return errors.Join(printed(os.Stdin, os.Stdout, f), f.Close())
 	case len(args) > 1 && (args[0] == "-summary" || args[0] == "-strict"):
-		skipped, err := skips(args[1:])
+		skipped, failed, err := results(args[1:])
 		if err != nil {
 			return err
 		}
-		return summary(os.Stdout, skipped, args[0] == "-strict")
+		return summary(os.Stdout, skipped, failed, args[0] == "-strict")
 	}
 	return errors.New("usage: report FILE | report -summary|-strict FILE...")
 }
@@ -109,14 +110,33 @@ func printed(in io.Reader, out, results io.Writer) error {
 				}
 			}
 			e.Output = ""
-			if e.Action == "skip" {
+			switch e.Action {
+			case "skip":
 				e.Output = reason(output)
+			case "fail":
+				e.Output = messages(output)
 			}
 			if err := record.Encode(e); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+var message = regexp.MustCompile(`^ +\w+\.go:\d+: `)
+
+// messages are the first lines of the first ten messages of a test that failed.
+// Among all that the test printed, such as the log of a daemon, they are hard to find.
+func messages(output []string) string {
+	var out strings.Builder
+	left := 10
+	for _, line := range output {
+		if left > 0 && message.MatchString(line) {
+			left--
+			fmt.Fprintf(&out, "  %.300s\n", strings.TrimSpace(line))
+		}
+	}
+	return out.String()
 }
 
 // reason is the last message of a test that was skipped, on one line.

@@ -45,6 +45,9 @@ go: a message of its own
 	if out.String() != want {
 		t.Errorf("it prints\n%s", out.String())
 	}
+	if !strings.Contains(results.String(), `"Test":"TestBad","Output":"  a_test.go:2: a mistake\n"`) {
+		t.Errorf("results:\n%s", results.String())
+	}
 	if !strings.Contains(results.String(), `"Test":"TestRoot/x","Output":"needs root; as others"`) {
 		t.Errorf("results:\n%s", results.String())
 	}
@@ -62,12 +65,12 @@ func TestSkips(t *testing.T) {
 	}
 	summarize := func() (string, error) {
 		t.Helper()
-		skipped, err := skips([]string{file})
+		skipped, failed, err := results([]string{file})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		err = summary(&out, skipped, true)
+		err = summary(&out, skipped, failed, true)
 		return out.String(), err
 	}
 	allowed := `{"Action":"skip","Package":"github.com/amberfs/amberfs/tests/powercut","Test":"TestPowerCut","Output":"an old kernel"}
@@ -84,6 +87,10 @@ skipped: tests/powercut TestPowerCut: an old kernel
 `
 	if err != nil || out != want {
 		t.Errorf("%v: it prints\n%s", err, out)
+	}
+	write(allowed + `{"Action":"fail","Package":"github.com/amberfs/amberfs/a","Test":"TestBad","Output":"  a_test.go:2: a mistake\n"}` + "\n")
+	if out, _ := summarize(); out != want+"failed: a TestBad\n  a_test.go:2: a mistake\n" {
+		t.Errorf("it prints\n%s", out)
 	}
 	write(allowed + `{"Action":"skip","Package":"github.com/amberfs/amberfs/a","Test":"TestPodman","Output":"podman is not installed"}` + "\n")
 	if out, err := summarize(); err == nil || !strings.Contains(out, "skipped: a TestPodman: podman is not installed\n") {

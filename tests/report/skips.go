@@ -17,20 +17,22 @@ import (
 
 const module = "github.com/amberfs/amberfs/"
 
-// skips returns why each test was skipped that no run passed.
-func skips(files []string) (map[string]string, error) {
-	skipped, passed := map[string]string{}, map[string]bool{}
+// results returns why each test was skipped that no run passed, and what each
+// test printed that failed in some run.
+func results(files []string) (skipped, failed map[string]string, err error) {
+	skipped, failed = map[string]string{}, map[string]string{}
+	passed := map[string]bool{}
 	for _, file := range files {
 		f, err := os.Open(file)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		defer f.Close()
 		lines := bufio.NewScanner(f)
 		for lines.Scan() {
 			var e event
 			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-				return nil, fmt.Errorf("%s: %w", file, err)
+				return nil, nil, fmt.Errorf("%s: %w", file, err)
 			}
 			name := strings.TrimPrefix(e.name(), module)
 			switch e.Action {
@@ -38,22 +40,24 @@ func skips(files []string) (map[string]string, error) {
 				passed[name] = true
 			case "skip":
 				skipped[name] = e.Output
+			case "fail":
+				failed[name] += e.Output
 			}
 		}
 		if err := lines.Err(); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return nil, nil, fmt.Errorf("%s: %w", file, err)
 		}
 	}
 	maps.DeleteFunc(skipped, func(name, _ string) bool { return passed[name] })
-	return skipped, nil
+	return skipped, failed, nil
 }
 
 // otherTarget is the reason of tests that are no part of make test.
 var otherTarget = regexp.MustCompile(`^(make test-\w+) runs it$`)
 
-// summary prints one line a test. With strict, a test that tests/arch does not list
-// is an error.
-func summary(out io.Writer, skipped map[string]string, strict bool) error {
+// summary prints one line a test that was skipped, and what was printed by those that
+// failed. With strict, a skipped test that tests/arch does not list is an error.
+func summary(out io.Writer, skipped, failed map[string]string, strict bool) error {
 	targets := map[string]int{}
 	maps.DeleteFunc(skipped, func(_, reason string) bool {
 		match := otherTarget.FindStringSubmatch(reason)
@@ -72,6 +76,9 @@ func summary(out io.Writer, skipped map[string]string, strict bool) error {
 	}
 	for _, target := range slices.Sorted(maps.Keys(targets)) {
 		fmt.Fprintf(out, "%d other tests run in %s\n", targets[target], target)
+	}
+	for _, name := range slices.Sorted(maps.Keys(failed)) {
+		fmt.Fprintf(out, "failed: %s\n%s", name, failed[name])
 	}
 	if strict && len(unlisted) > 0 {
 		return fmt.Errorf("skipped, and not in tests/arch/skips.go: %s", strings.Join(unlisted, ", "))

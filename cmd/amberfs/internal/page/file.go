@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"net/http"
@@ -25,9 +26,9 @@ type listing struct {
 	Lines []string `json:"lines"`
 }
 
-// content reads a file of a snapshot, up to limit bytes and one. What the daemon refuses is
+// content opens a file of a snapshot; limit+1 bytes of it can be read. What the daemon refuses is
 // passed on to the browser, and is nil here.
-func (p *Page) content(w http.ResponseWriter, r *http.Request, limit int64) []byte {
+func (p *Page) content(w http.ResponseWriter, r *http.Request, limit int64) io.ReadCloser {
 	q := url.Values{"path": r.URL.Query()["path"], "limit": {strconv.FormatInt(limit+1, 10)}}
 	for _, name := range []string{"snapshot", "workspace"} {
 		if v := r.URL.Query().Get(name); v != "" {
@@ -44,84 +45,105 @@ func (p *Page) content(w http.ResponseWriter, r *http.Request, limit int64) []by
 		refuse(w, http.StatusBadGateway, "the daemon does not answer; is the workspace still mounted?")
 		return nil
 	}
+	if got.StatusCode == http.StatusOK {
+		return got.Body
+	}
 	defer got.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(got.Body, limit+1))
-	if err != nil {
-		refuse(w, http.StatusBadGateway, "the daemon stopped answering")
-		return nil
-	}
-	if got.StatusCode != http.StatusOK {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(got.StatusCode)
-		_, _ = w.Write(b)
-		return nil
-	}
-	if b == nil {
-		b = []byte{}
-	}
-	return b
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(got.StatusCode)
+	_, _ = io.Copy(w, io.LimitReader(got.Body, maxImage))
+	return nil
 }
 
 // file answers with lines of a text from the line of the query on.
 func (p *Page) file(w http.ResponseWriter, r *http.Request) {
-	b := p.content(w, r, maxText)
-	if b == nil {
+	body := p.content(w, r, maxText)
+	if body == nil {
 		return
 	}
-	out := listing{Kind: "text", Size: int64(len(b)), Lines: []string{}}
+	defer body.Close()
+	from, _ := strconv.Atoi(r.URL.Query().Get("from"))
+	n, err := strconv.Atoi(r.URL.Query().Get("lines"))
+	if err != nil || n < 0 || n > pageLines {
+		n = pageLines
+	}
+	text := bufio.NewReaderSize(body, 64<<10)
+	head, _ := text.Peek(8 << 10)
+	binary := bytes.IndexByte(head, 0) >= 0 // as git decides
+	out, err := window(text, max(from, 0), n)
 	switch {
-	case len(b) > maxText:
-		out.Kind = "very large"
-	case bytes.IndexByte(b[:min(len(b), 8<<10)], 0) >= 0: // as git decides
-		out.Kind = "binary"
-	default:
-		from, _ := strconv.Atoi(r.URL.Query().Get("from"))
-		n, err := strconv.Atoi(r.URL.Query().Get("lines"))
-		if err != nil || n < 0 || n > pageLines {
-			n = pageLines
-		}
-		out.Total, out.Lines = window(b, max(from, 0), n)
+	case err != nil:
+		refuse(w, http.StatusBadGateway, "the daemon stopped answering")
+		return
+	case out.Size > maxText:
+		out = listing{Kind: "very large", Size: out.Size, Lines: []string{}}
+	case binary:
+		out = listing{Kind: "binary", Size: out.Size, Lines: []string{}}
 	}
 	answer(w, http.StatusOK, out)
 }
 
-// window returns how many lines a text has, and n of them from a line on. Lines that are too
-// long to read are cut.
-func window(text []byte, from, n int) (total int, lines []string) {
-	lines = []string{}
-	if len(text) == 0 {
-		return 0, lines
-	}
-	text = bytes.TrimSuffix(text, []byte{'\n'})
-	total = bytes.Count(text, []byte{'\n'}) + 1
-	from = min(from, total)
-	for range from {
-		_, text, _ = bytes.Cut(text, []byte{'\n'})
-	}
-	for range min(n, total-from) {
-		var line []byte
-		line, text, _ = bytes.Cut(text, []byte{'\n'})
-		if len(line) > maxLine {
-			lines = append(lines, strings.ToValidUTF8(string(line[:maxLine]), "")+" …")
-		} else {
-			lines = append(lines, strings.ToValidUTF8(string(line), "\uFFFD"))
+// window reads a text to its end and keeps n of its lines from a line on. Lines that are too
+// long to read are cut. The memory it takes does not depend on the text's size.
+func window(text *bufio.Reader, from, n int) (listing, error) {
+	out := listing{Kind: "text", Lines: []string{}}
+	var line []byte // the beginning of the present one
+	begun := false
+	for {
+		piece, err := text.ReadSlice('\n')
+		out.Size += int64(len(piece))
+		begun = begun || len(piece) > 0
+		wanted := out.Total >= from && out.Total-from < n
+		if wanted {
+			line = append(line, piece[:min(len(piece), maxLine+2-len(line))]...)
+		}
+		if err == bufio.ErrBufferFull {
+			continue
+		}
+		if begun {
+			out.Total++
+			if wanted {
+				out.Lines = append(out.Lines, shown(bytes.TrimSuffix(line, []byte{'\n'})))
+			}
+		}
+		line, begun = line[:0], false
+		if err == io.EOF {
+			return out, nil
+		}
+		if err != nil {
+			return out, err
 		}
 	}
-	return total, lines
+}
+
+func shown(line []byte) string {
+	if len(line) > maxLine {
+		return strings.ToValidUTF8(string(line[:maxLine]), "") + " …"
+	}
+	return strings.ToValidUTF8(string(line), "\uFFFD")
 }
 
 // image answers with an image, by the type that its first bytes say.
 func (p *Page) image(w http.ResponseWriter, r *http.Request) {
-	b := p.content(w, r, maxImage)
-	if b == nil {
+	body := p.content(w, r, maxImage)
+	if body == nil {
 		return
 	}
-	kind := http.DetectContentType(b)
-	if len(b) > maxImage || !strings.HasPrefix(kind, "image/") || strings.Contains(kind, "svg") {
+	defer body.Close()
+	content := bufio.NewReader(body)
+	head, _ := content.Peek(512)
+	kind := http.DetectContentType(head)
+	if !strings.HasPrefix(kind, "image/") || strings.Contains(kind, "svg") {
 		refuse(w, http.StatusUnsupportedMediaType, "this image cannot be shown")
 		return
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	_, _ = w.Write(b)
+	_, err := io.CopyN(w, content, maxImage)
+	if err == nil {
+		_, err = content.ReadByte()
+	}
+	if err != io.EOF { // it is larger, or the daemon stopped: the browser takes no part of an image for it
+		panic(http.ErrAbortHandler)
+	}
 }

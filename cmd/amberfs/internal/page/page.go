@@ -240,13 +240,19 @@ func (p *Page) api() http.Handler {
 		},
 		ErrorLog: log.New(io.Discard, "", 0), // each reload breaks off the stream of events
 	}
+	// The daemon may answer before the end of the request was read here. Without full duplex the
+	// server would close the request's body then, and the transport break off the answer.
+	pass := func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex() // every HTTP/1 server can
+		proxy.ServeHTTP(w, r)
+	}
 	mux := http.NewServeMux()
 	for _, op := range looks {
-		mux.Handle("POST /v1/"+op, proxy)
+		mux.HandleFunc("POST /v1/"+op, pass)
 	}
 	for _, op := range changes {
 		if p.o.Write {
-			mux.Handle("POST /v1/"+op, proxy)
+			mux.HandleFunc("POST /v1/"+op, pass)
 			continue
 		}
 		mux.HandleFunc("POST /v1/"+op, func(w http.ResponseWriter, _ *http.Request) {

@@ -80,6 +80,38 @@ func TestBrokenAnswersAreQuiet(t *testing.T) {
 	}
 }
 
+// hasty answers before it has seen the end of the request.
+type hasty struct{}
+
+func (hasty) RoundTrip(r *http.Request) (*http.Response, error) {
+	begin := strings.NewReader(strings.Repeat("x", 64<<10)) // more than the server keeps back
+	if _, err := io.CopyN(io.Discard, r.Body, r.ContentLength); err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: 200, Body: io.NopCloser(io.MultiReader(begin, r.Body)), Request: r, Header: http.Header{}}, nil
+}
+
+// TestAnswersBeforeTheEnd: an answer that comes before the request was read to its end is whole.
+func TestAnswersBeforeTheEnd(t *testing.T) {
+	v := enter(t, Options{Daemon: hasty{}})
+	server := httptest.NewServer(v.h)
+	defer server.Close()
+	r, err := http.NewRequest("POST", server.URL+"/api/v1/list", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = v.host
+	r.Header.Set(sessionHeader, v.key)
+	resp, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, err := io.ReadAll(resp.Body); err != nil || len(b) != 64<<10 {
+		t.Errorf("%d bytes: %v", len(b), err)
+	}
+}
+
 type visitor struct {
 	t         *testing.T
 	h         http.Handler

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"runtime"
@@ -24,7 +25,11 @@ func TestWindow(t *testing.T) {
 			all = nil
 		}
 		for _, from := range []int{0, 1, 500, len(all) - 1, len(all), len(all) + 5} {
-			total, got := window([]byte(text), max(from, 0), 100)
+			part, err := window(bufio.NewReader(strings.NewReader(text)), max(from, 0), 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total, got := part.Total, part.Lines
 			want := all[min(max(from, 0), len(all)):]
 			want = want[:min(100, len(want))]
 			same := slices.EqualFunc(got, want, func(a, b string) bool { return a == b || len(b) > maxLine && strings.HasPrefix(b, a[:maxLine]) })
@@ -33,10 +38,12 @@ func TestWindow(t *testing.T) {
 			}
 		}
 	}
-	text := bytes.Repeat([]byte{'\n'}, 33_000_000)
+	text := bufio.NewReader(bytes.NewReader(bytes.Repeat([]byte{'\n'}, 33_000_000)))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	window(text, 1000, 2000)
+	if _, err := window(text, 1000, 2000); err != nil {
+		t.Fatal(err)
+	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
 		t.Errorf("%d bytes of memory for 2,000 lines", took)

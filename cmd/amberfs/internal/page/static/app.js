@@ -71,7 +71,6 @@ const forks = oneByOne(async () => {
   store.forks = (await call("forks", {}, { workspace: "" })).forks || [];
   const now = currentWorkspace(), state = JSON.stringify([now, store.forks], (k, v) => (k === "ttl" ? undefined : v));
   if (state === drawn) return;
-  drawn = state;
   if (now && !now.includes("/") && !store.forks.some((f) => f.name === now)) { leave(); return; }
   const tab = (name) => button([name ? icon("fork") : "", visible(name || "main")], () => page.enter(name), { role: "tab",
     "aria-selected": String(name === now), tabindex: name === now ? 0 : -1, "aria-controls": "pane", onkeydown: along });
@@ -80,6 +79,7 @@ const forks = oneByOne(async () => {
   $("forks-button").replaceChildren(`${store.runs ? "Runs" : "Forks"} `, el("span.count", String(store.forks.length)));
   timeline.show();
   if (view === "forks") drawForks();
+  drawn = state; // not before: what fails is drawn again
   if (changes.at?.workspace !== undefined) changes.refresh(new Set()).catch(unless);
 });
 // watch looks at the forks while the page is seen: what happens in them is no event of main.

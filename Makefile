@@ -9,7 +9,7 @@ DATE    ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --fo
 LDFLAGS  = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 PREFIX  ?= /usr/local
 
-.PHONY: build cross image install uninstall session licences run stop test fresh test-race test-long test-remote \
+.PHONY: build cross npm image install uninstall session licences run stop test fresh test-race test-long test-remote \
 	test-kernels test-packages test-release test-sandboxes snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
 
 # Static, so that it runs in any container.
@@ -23,6 +23,11 @@ cross:
 	@set -e; for arch in $(ARCHES); do echo "linux/$$arch"; mkdir -p bin/linux-$$arch; \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -buildvcs=false -trimpath -ldflags "$(LDFLAGS)" \
 		-o bin/linux-$$arch/amberfs ./cmd/amberfs; done
+
+# Packages for npm, in bin/npm.
+npm:
+	@$(MAKE) --no-print-directory cross ARCHES="amd64 arm64"
+	packaging/npm/pack "$(VERSION)" bin/npm bin/linux-amd64/amberfs bin/linux-arm64/amberfs
 
 # A container image with the binary and nothing else. ENGINE=podman
 ENGINE ?= docker

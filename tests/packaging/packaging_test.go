@@ -70,7 +70,7 @@ func TestInstall(t *testing.T) {
 	for _, want := range []string{
 		"usr/bin/amberfs", "usr/sbin/mount.amberfs", "usr/sbin/mount.fuse.amberfs",
 		"usr/share/man/man1/amberfs.1", "usr/share/man/man1/amberfs-mount.1", "usr/share/man/man7/amberfs-files.7",
-		"usr/share/man/man5/amberfs-policy.5", "usr/share/man/man8/mount.amberfs.8", "usr/share/man/man8/mount.fuse.amberfs.8", "usr/share/bash-completion/completions/amberfs",
+		"usr/share/man/man5/amberfs-policy.5", "usr/share/man/man8/mount.amberfs.8", "usr/share/man/man8/mount.fuse.amberfs.8", "usr/share/bash-completion/completions/amberfs.bash",
 		"usr/share/zsh/site-functions/_amberfs", "usr/share/fish/vendor_completions.d/amberfs.fish",
 		"usr/lib/systemd/system/amberfs@.service", "usr/lib/systemd/user/amberfs@.service",
 		"usr/share/amberfs/apparmor", "usr/share/doc/amberfs/LICENSE", "usr/share/doc/amberfs/licences.md",

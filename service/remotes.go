@@ -178,7 +178,7 @@ func marker(st *tree.State, src *tree.Source, beside []cas.Hash) func(context.Co
 		for _, h := range beside {
 			keep(h)
 		}
-		return st.Mark(ctx, src, false, keep)
+		return st.Mark(ctx, src, nil, false, keep)
 	}
 }
 

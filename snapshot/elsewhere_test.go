@@ -81,7 +81,7 @@ func (p *place) push(t *testing.T, w *snapshot.Workspace, name string) snapshot.
 		t.Fatal(err)
 	}
 	defer x.Release()
-	err = x.State.Mark(ctx, s.Source(), false, func(h cas.Hash) bool {
+	err = x.State.Mark(ctx, s.Source(), nil, false, func(h cas.Hash) bool {
 		if ok, _ := p.Has(h); ok {
 			return false
 		}

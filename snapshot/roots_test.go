@@ -16,7 +16,7 @@ func (s *Store) Reachable(ctx context.Context) (map[cas.Hash]bool, error) {
 	}
 	for _, st := range states {
 		if err == nil {
-			err = st.Mark(ctx, s.src, false, func(h cas.Hash) bool {
+			err = st.Mark(ctx, s.src, nil, false, func(h cas.Hash) bool {
 				all[h] = true
 				return true
 			})

@@ -182,10 +182,12 @@ func (g *Collector) mark(ctx context.Context, keep func(cas.Hash) bool) error {
 			keep(h)
 		}
 	}
+	var before *tree.State
 	for _, st := range states {
-		if err := st.Mark(ctx, g.Source, g.Incomplete.Load(), keep); err != nil {
+		if err := st.Mark(ctx, g.Source, before, g.Incomplete.Load(), keep); err != nil {
 			return NeedsRepair(err)
 		}
+		before = st
 	}
 	return nil
 }

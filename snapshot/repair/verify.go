@@ -159,7 +159,7 @@ func (c *check) intact(ctx context.Context, trees []Tree) (bool, error) {
 		if t.State == nil {
 			return false, nil
 		}
-		err := t.State.Mark(ctx, c.Source, false, func(h cas.Hash) bool {
+		err := t.State.Mark(ctx, c.Source, nil, false, func(h cas.Hash) bool {
 			if _, ok := seen[h]; ok {
 				return false
 			}

@@ -203,7 +203,7 @@ func useHostile(t *testing.T, seed uint64, src *Source, id, original cas.Hash, m
 	none := func(Change) error { return nil }
 	there := Diff(ctx, src, o, s, DiffOptions{}, none)
 	back := Diff(ctx, src, s, o, DiffOptions{}, none)
-	mark := s.Mark(ctx, src, false, func(cas.Hash) bool { return true })
+	mark := s.Mark(ctx, src, nil, false, func(cas.Hash) bool { return true })
 	for what, err := range map[string]error{"walk": walk, "diff there": there, "diff back": back, "mark": mark} {
 		if err != nil && (named == 0 && what != "mark" || ctx.Err() != nil) {
 			t.Errorf("seed %d: %s fails, and verify named %d: %v", seed, what, named, err)

@@ -54,6 +54,11 @@ func (l *tableLeaf) sameRecord(o *tableLeaf, i int) bool {
 	return (l.long^o.long)&(1<<i) == 0 && string(l.record(i)) == string(o.record(i))
 }
 
+// sameStored is sameRecord for what is not in memory as an inode.
+func (l *tableLeaf) sameStored(o *tableLeaf, i int) bool {
+	return l.cell(i) == nil && o.cell(i) == nil && l.sameRecord(o, i)
+}
+
 func (l *tableLeaf) set(i int, n *Inode) {
 	if l.cells == nil && n != nil {
 		l.cells = new([tableFan]*Inode)

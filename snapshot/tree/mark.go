@@ -17,12 +17,19 @@ import (
 // A collection has to mark every state that is in memory besides the stored ones:
 // pages that a Seal cut short has sealed are stored, and referred to from there
 // only. What a Seal writes meanwhile is for the store to keep.
-func (s *State) Mark(ctx context.Context, src *Source, incomplete bool, keep func(cas.Hash) (first bool)) error {
+//
+// like is a state that was marked already with the same keep, or nil. What s is known to
+// share with it is not visited, and keep is not asked: of a page of inodes, those that changed.
+func (s *State) Mark(ctx context.Context, src *Source, like *State, incomplete bool, keep func(cas.Hash) (first bool)) error {
 	if id, ok := s.ID(); ok && !keep(id) {
 		return nil
 	}
 	m := marker{ctx: ctx, src: src, incomplete: incomplete, keep: keep}
-	return m.table(s.root, s.height, 0)
+	var at *page
+	if like != nil && like.height == s.height {
+		at = like.root
+	}
+	return m.table(s.root, at, s.height, 0)
 }
 
 type marker struct {
@@ -48,20 +55,42 @@ func (m *marker) first(p *page) bool {
 	return !ok || m.keep(id)
 }
 
-// table visits a table page whose first inode number is base.
-func (m *marker) table(p *page, height int, base uint64) error {
-	if p == nil || !m.first(p) {
+// marked reports whether a page is stored, and is also in the state that was marked before.
+// Of what is in memory only, anything may have been stored since.
+func marked(p, like *page) bool {
+	if like == nil {
+		return false
+	}
+	id, ok := p.id()
+	other, also := like.id()
+	return ok && also && id == other
+}
+
+// table visits a table page whose first inode number is base. like has its place in the state
+// that was marked before, and may be nil.
+func (m *marker) table(p, like *page, height int, base uint64) error {
+	if p == nil || marked(p, like) || !m.first(p) {
 		return nil
 	}
 	if err := m.ctx.Err(); err != nil {
 		return err
 	}
-	b, err := p.loadTable(m.src, height, base, false)
+	b, err := p.loadTable(m.src, height, base, like != nil)
 	if err != nil {
 		return m.passed(err)
 	}
+	was := &body{}
+	if like != nil {
+		if other, err := like.loadTable(m.src, height, base, true); err == nil { // else nothing is known to be shared
+			was = other
+		}
+	}
 	for i, k := range b.kids {
-		if err := m.table(k, height-1, base+uint64(i)<<(tableBits*(height-1))); err != nil {
+		var other *page
+		if was.kids != nil {
+			other = was.kids[i]
+		}
+		if err := m.table(k, other, height-1, base+uint64(i)<<(tableBits*(height-1))); err != nil {
 			return err
 		}
 	}
@@ -69,6 +98,9 @@ func (m *marker) table(p *page, height int, base uint64) error {
 		return nil
 	}
 	for i := range tableFan {
+		if was.leaf != nil && b.leaf.sameStored(was.leaf, i) {
+			continue
+		}
 		for _, h := range b.leaf.pieces(i) {
 			m.keep(h)
 		}

@@ -18,7 +18,7 @@ import (
 func markAll(t testing.TB, src *Source, marked map[cas.Hash]bool, states ...*State) {
 	t.Helper()
 	for _, s := range states {
-		if err := s.Mark(context.Background(), src, false, func(h cas.Hash) bool {
+		if err := s.Mark(context.Background(), src, nil, false, func(h cas.Hash) bool {
 			first := !marked[h]
 			marked[h] = true
 			return first
@@ -46,6 +46,53 @@ func TestMarkOfAPreparedState(t *testing.T) {
 		if !both[h] {
 			t.Errorf("object %s is not marked behind the prepared state", h)
 		}
+	}
+}
+
+// TestMarkAfterAnother: marking states with one that was marked before finds what marking each
+// alone finds, whichever that one is, and asks for fewer objects.
+func TestMarkAfterAnother(t *testing.T) {
+	asked := [2]int{}
+	for seed := range uint64(20) {
+		f := newTestFS()
+		r := rand.New(rand.NewPCG(seed, 1))
+		var states []*State
+		for range 12 {
+			for range r.IntN(60) {
+				randomOp(f, r)
+			}
+			s := f.freeze()
+			if r.IntN(4) > 0 { // else it stays in memory
+				s = f.load(t, f.src, f.seal(t, s))
+			}
+			states = append(states, s)
+		}
+		r.Shuffle(len(states), func(i, j int) { states[i], states[j] = states[j], states[i] })
+		alone, together := map[cas.Hash]bool{}, map[cas.Hash]bool{}
+		var like *State
+		for _, s := range states {
+			for i, marked := range []map[cas.Hash]bool{alone, together} {
+				before := like
+				if i == 0 {
+					before = nil
+				}
+				if err := s.Mark(context.Background(), f.src, before, false, func(h cas.Hash) bool {
+					asked[i]++
+					first := !marked[h]
+					marked[h] = true
+					return first
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			like = s
+		}
+		if !maps.Equal(alone, together) {
+			t.Fatalf("seed %d: %d objects are marked, and %d after another", seed, len(alone), len(together))
+		}
+	}
+	if asked[1] >= asked[0] {
+		t.Errorf("it asked for %d objects, and for %d after another", asked[0], asked[1])
 	}
 }
 

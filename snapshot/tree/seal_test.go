@@ -282,7 +282,7 @@ func TestLongRecord(t *testing.T) {
 	b := f.freeze()
 	idb := f.seal(t, b)
 	marked := make(map[cas.Hash]bool)
-	check(f.load(t, src, idb).Mark(context.Background(), src, false, func(h cas.Hash) bool {
+	check(f.load(t, src, idb).Mark(context.Background(), src, nil, false, func(h cas.Hash) bool {
 		first := !marked[h]
 		marked[h] = true
 		return first

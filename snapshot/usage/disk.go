@@ -92,7 +92,7 @@ func Count(ctx context.Context, objects tree.Objects, src *tree.Source, incomple
 		by = k.By
 		st, err := k.Load(src)
 		if err == nil {
-			err = st.Mark(ctx, src, incomplete, mark)
+			err = st.Mark(ctx, src, nil, incomplete, mark)
 		}
 		if err != nil {
 			return nil, err

@@ -17,9 +17,11 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot/events"
 )
 
 //go:generate go test -run TestOpenAPI|TestReference -update .
+//go:generate go test -run TestGenerated ../tests/clients/types -update
 
 var update = flag.Bool("update", false, "write docs/api/openapi.yaml")
 
@@ -83,6 +85,11 @@ type components struct {
 
 func openapi(t *testing.T) object {
 	c := &components{t: t, schemas: object{}, refs: typeSchemas()}
+	kinds := &jsonschema.Schema{Type: "string"}
+	for _, k := range []fail.Kind{fail.Failed, fail.Usage, fail.NotFound, fail.Exists, fail.Busy, fail.NoSpace, fail.Damage, fail.Conflict, fail.Denied} {
+		kinds.Enum = append(kinds.Enum, k.Name())
+	}
+	c.refs[reflect.TypeFor[fail.Kind]()] = kinds
 	failed := object{
 		"description": "the error, and what to do next",
 		"content":     object{"application/json": object{"schema": c.ref(reflect.TypeFor[fail.Error]())}},
@@ -118,9 +125,17 @@ func openapi(t *testing.T) object {
 	}
 }
 
+// items are what the events of an operation have as data.
+var items = map[string]reflect.Type{
+	"events": reflect.TypeFor[events.Event](), "open": reflect.TypeFor[Opened](), "open-changes": reflect.TypeFor[OpenedChanges](),
+}
+
 func (c *components) operation(o *Op, method string) object {
 	result := object{"description": "done"}
 	switch {
+	case o.Output == Events:
+		result["content"] = object{o.Output: object{"schema": c.ref(items[o.Name])}}
+		result["description"] = "a stream of events, each with this as data; an error after its beginning is the event error"
 	case o.Output != "":
 		result["content"] = object{o.Output: object{}}
 		result["description"] = "a stream; an error after its beginning is in the trailer " + ErrorTrailer

@@ -1,0 +1,111 @@
+// Package clients_test runs the tests of the clients, by their languages' own runners,
+// against a daemon: over its socket, and through .snapshots/call.
+package clients_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
+
+const clients = "../../clients"
+
+// run runs a program in a folder of the clients.
+func run(t *testing.T, folder string, env []string, name string, args ...string) string {
+	t.Helper()
+	harness.Needs(t, name)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = filepath.Join(clients, folder)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// withMount runs a test with a workspace that has a remote: once where the socket can be
+// reached, once where it cannot.
+func withMount(t *testing.T, test func(t *testing.T, env []string)) {
+	for _, way := range []string{"socket", "call"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			m := harness.New(t)
+			m.Amberfs("remote", "add", "there", "file://"+filepath.Join(t.TempDir(), "remote"))
+			if err := os.WriteFile(m.Path(".snapshots", "policy"), []byte(`{"push":{"remote":"there"}}`), 0o644); err != nil {
+				t.Fatal(err) // forks may push, too
+			}
+			if way == "call" {
+				socket := filepath.Join(m.Store, "socket")
+				if err := os.Rename(socket, socket+".away"); err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					if err := os.Rename(socket+".away", socket); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+			test(t, []string{"AMBERFS_TEST_MOUNT=" + m.Dir, "AMBERFS_TEST_REMOTE_NAME=there"})
+		})
+	}
+}
+
+func TestTypeScript(t *testing.T) {
+	withMount(t, func(t *testing.T, env []string) {
+		run(t, "typescript", env, "node", "--test", "test/client.test.js")
+	})
+}
+
+func TestPython(t *testing.T) {
+	env := []string{"PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1", "PYTHONDEVMODE=1", "PYTHONWARNINGS=error"}
+	withMount(t, func(t *testing.T, mount []string) {
+		run(t, "python", append(env, mount...), "python3", "-m", "unittest", "discover", "-s", "tests")
+	})
+}
+
+var update = flag.Bool("update", false, "write the declarations of the TypeScript client")
+
+// TestDeclarations: the sources of the TypeScript client pass the compiler, which needs
+// them for nothing else, and the declarations that are checked in are what it makes of them.
+func TestDeclarations(t *testing.T) {
+	harness.Binary(t) // it looks at all sources, for the cache
+	modules, err := filepath.Abs("../../bin/node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := t.TempDir()
+	tsc := filepath.Join(modules, ".bin/tsc")
+	types := []string{"--typeRoots", filepath.Join(modules, "@types")}
+	run(t, "typescript", nil, tsc, append(types, "--outDir", made)...)
+	files, err := filepath.Glob(filepath.Join(made, "*.d.ts"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no declarations were made: %v", err)
+	}
+	for _, file := range files {
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(clients, "typescript/types", filepath.Base(file))
+		if *update {
+			if err := os.WriteFile(to, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(to); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s differs from its source (%v): run go test ./tests/clients -run TestDeclarations -update", to, err)
+		}
+	}
+	run(t, "typescript", nil, tsc, append(types, "-p", "test")...)
+}

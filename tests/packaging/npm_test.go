@@ -146,7 +146,7 @@ func signalled(t *testing.T, shim string, send func(pid int) error) syscall.Wait
 }
 
 // TestServerJSON checks what the MCP registry checks of server.json (its schema of
-// 2025-12-11), and that it names the package. `make test-packages` asks its own program.
+// 2025-12-11), and that it names the package. `make test-packages` checks it against the schema itself.
 func TestServerJSON(t *testing.T) {
 	var server struct {
 		Schema      string `json:"$schema"`

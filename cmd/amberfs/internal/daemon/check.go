@@ -215,7 +215,7 @@ func checkFUSE() error {
 	}
 	if _, err := mounts.Helper(); err != nil {
 		return fail.New(fail.Failed, "an ordinary user needs fusermount3 to mount").
-			WithHint("install the package fuse3, or use `amberfs run`, which needs no mount of its own")
+			WithHint("install the package fuse3, or use `amberfs run` where users may create namespaces")
 	}
 	return nil
 }

@@ -55,8 +55,7 @@ func (a *applying) leftOut(changes []tree.Change) (map[string]bool, error) {
 	return left, ignored(a.ctx, text, changes, left)
 }
 
-// wroteForAgents reports whether a file is one of those that `amberfs hook --install` and the
-// examples write.
+// wroteForAgents reports whether a file is one of those that `amberfs hook --install` writes.
 func (a *applying) wroteForAgents(c tree.Change) bool {
 	const most = 64 << 10
 	if c.B == nil || !c.B.IsRegular() || c.B.Size() > most {

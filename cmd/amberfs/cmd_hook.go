@@ -3,11 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,16 +34,14 @@ func hookCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hook AGENT | hook --install|--uninstall AGENT",
 		Short: "Take a snapshot before an agent's turn",
-		Long: `Reads the JSON object that an agent (claude, codex, gemini or generic) sends to its
-hooks. Takes a snapshot turn-N, with the prompt as its message, if anything changed
-since the newest one. The agent's later changes are by the actor AGENT/SESSION. The
-object's "cwd" selects the workspace.
+		Long: `Reads the JSON object that an agent (claude, codex, cursor, gemini or generic) sends to
+its hooks. Takes a snapshot turn-N, with the prompt as its message and the agent's ids of
+session and message as labels. The agent's later changes are by the actor AGENT/SESSION.
+The object's "cwd" selects the workspace.
 
 The exit status is always 0, within two seconds, so that a hook cannot stop the agent.
 If it failed, the agent shows the reason once a session, and
-$XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.
-
-Codex runs a hook after you trusted the folder and reviewed the hook with /hooks.`,
+$XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 		Example: `  amberfs hook --install claude
   amberfs hook claude < event.json
   amberfs undo --by claude/SESSION`,
@@ -59,7 +56,7 @@ Codex runs a hook after you trusted the folder and reviewed the hook with /hooks
 			ctx, stop := context.WithTimeout(cmd.Context(), hookTime)
 			defer stop()
 			type result struct {
-				in  hookInput
+				in  hooks.Input
 				err error
 			}
 			done := make(chan result, 1) // nothing waits for what hangs: the process ends
@@ -82,18 +79,11 @@ Codex runs a hook after you trusted the folder and reviewed the hook with /hooks
 	return cmd
 }
 
-// hookInput is what agents send to hooks.
-type hookInput struct {
-	Prompt, Cwd string
-	Session     string `json:"session_id"`
-	Turn        string `json:"turn_id"`
-}
-
-// errNothingChanged is not a failure: the newest snapshot has the state before the turn.
-var errNothingChanged = errors.New("nothing changed")
+// errTaken is not a failure: the message has its snapshot.
+var errTaken = errors.New("the snapshot was taken already")
 
 // hookEnded has the user hear of a hook that failed: standard error is seen by nobody.
-func (a *app) hookEnded(agent string, in hookInput, err error) {
+func (a *app) hookEnded(agent string, in hooks.Input, err error) {
 	f := hooks.StateFailures()
 	if err == nil {
 		f.Worked()
@@ -101,24 +91,28 @@ func (a *app) hookEnded(agent string, in hookInput, err error) {
 	}
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	a.note("hook: nothing was done: %s", text)
-	if errors.Is(err, errNothingChanged) {
+	if errors.Is(err, errTaken) {
 		f.Worked()
 		return
 	}
 	warn, log := f.Failed(agent, in.Session, cmp.Or(a.dir, in.Cwd), text, time.Now())
-	if !warn || !hooks.Known(agent) {
+	if !warn {
 		return
 	}
 	message := "amberfs took no snapshot before this turn: " + text
 	if log != "" {
 		message += "; see " + log
 	}
-	_ = a.printJSON(map[string]string{"systemMessage": message}) // an error of the output is found at the end
+	if w := hooks.Warning(agent, message); w != nil {
+		_ = a.printJSON(w) // an error of the output is found at the end
+	}
 }
 
-func (a *app) turn(ctx context.Context, agent string, in *hookInput) error {
-	if err := json.NewDecoder(io.LimitReader(a.stdin, maxHookInput)).Decode(in); err != nil {
-		return fmt.Errorf("standard input is not what agents send to hooks: %w", err)
+// turn takes the snapshot of a turn. Its number is the one after the newest turn's.
+func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
+	var err error
+	if *in, err = hooks.Read(io.LimitReader(a.stdin, maxHookInput)); err != nil {
+		return err
 	}
 	if a.dir == "" {
 		a.dir = in.Cwd
@@ -130,35 +124,49 @@ func (a *app) turn(ctx context.Context, agent string, in *hookInput) error {
 	defer c.Close()
 	who := service.Actor{Name: hooks.Actor(agent, in.Session), Up: agentAbove()}
 	named := c.Do(ctx, who, client.Exchange{}, nil)
-	labels := map[string]string{"agent": agent}
-	if in.Session != "" {
-		labels["session"] = in.Session
-	}
-	message := []rune(strings.Join(strings.Fields(in.Prompt), " "))
-	req := service.Snapshot{Message: string(message[:min(len(message), 200)]), Labels: labels, Kind: snapshot.KindTurn, IfChanged: true}
 	var newest service.Snapshots
-	if err := c.Do(ctx, service.List{Limit: 1}, client.Exchange{}, &newest); err != nil {
+	if err := c.Do(ctx, service.List{Limit: 1, Kind: snapshot.KindTurn}, client.Exchange{}, &newest); err != nil {
 		return err
 	}
+	labels := in.Labels(agent)
 	next := uint64(1)
 	for _, i := range newest.Snapshots {
-		next = i.Seq + 1
+		next = turnOf(i) + 1
+		if m := i.Labels["message"]; m != "" && m == labels["message"] && i.Labels["session"] == labels["session"] {
+			return errors.Join(errTaken, named)
+		}
 	}
-	for n := range uint64(hookNames) {
-		req.Name = fmt.Sprintf("turn-%d", next+n)
-		if labels["turn"] = in.Turn; in.Turn == "" {
-			labels["turn"] = fmt.Sprint(next + n)
-		}
-		var made snapshot.Info
-		err = c.Do(ctx, req, client.Exchange{}, &made)
-		if err == nil && made.Name != req.Name {
-			err = fmt.Errorf("%w since snapshot %s", errNothingChanged, made.Name)
-		}
-		if fail.KindOf(err) != fail.Exists {
+	for n := next; n < next+hookNames; n++ {
+		labels["turn"] = strconv.FormatUint(n, 10)
+		req := service.Snapshot{Name: turnName + labels["turn"], Message: in.Message(), Labels: labels, Kind: snapshot.KindTurn}
+		if err = c.Do(ctx, req, client.Exchange{}, nil); fail.KindOf(err) != fail.Exists {
 			break
 		}
 	}
 	return errors.Join(err, named)
+}
+
+// turnName is what the name of a turn's snapshot begins with. Its number follows.
+const turnName = "turn-"
+
+// turnOf is the number of a turn, 0 if its snapshot was renamed.
+func turnOf(i snapshot.Info) uint64 {
+	n, _ := strconv.ParseUint(strings.TrimPrefix(i.Name, turnName), 10, 32) // else it is 0
+	return n
+}
+
+// turnRows are the turns of agents among snapshots.
+func turnRows(list []snapshot.Info) (rows [][]string) {
+	for _, i := range list {
+		if n := turnOf(i); n > 0 {
+			row := service.Row(i)
+			rows = append(rows, []string{
+				strconv.FormatUint(n, 10), row[2], hooks.Actor(i.Labels["agent"], i.Labels["session"]),
+				cmp.Or(service.OneLine(i.Labels["message"]), "-"), service.OneLine(i.Message),
+			})
+		}
+	}
+	return rows
 }
 
 // agentAbove returns how many generations above this process the agent is: between them

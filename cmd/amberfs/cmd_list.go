@@ -23,13 +23,16 @@ import (
 
 func listCommand(a *app) *cobra.Command {
 	var req service.List
-	var long, all bool
+	var long, all, turns bool
 	cmd := &cobra.Command{
 		Use:     "list [FLAG]...",
 		Aliases: []string{"ls"},
 		Short:   "List snapshots, newest first",
 		Long: `Lists the snapshots of the workspace, newest first: name, the first 12 digits of the
-id ("-" until it is stored), time and message, separated by tabs.`,
+id ("-" until it is stored), time and message, separated by tabs.
+
+--turns lists the turns of agents: number, time, AGENT/SESSION, the agent's id of the
+user's message and the prompt. "amberfs undo --turn N" takes a number.`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -38,6 +41,12 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 			}
 			if cmd.Flags().Changed("limit") && req.Limit < 1 {
 				return fail.New(fail.Usage, "-n must be at least 1, not %d", req.Limit)
+			}
+			if turns {
+				if req.Kind != "" && req.Kind != snapshot.KindTurn || long {
+					return fail.New(fail.Usage, "--turns cannot be used with --kind or --long")
+				}
+				req.Kind = snapshot.KindTurn
 			}
 			if !all && req.Kind == "" {
 				req.Without = snapshot.KindPreRestore
@@ -48,9 +57,12 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 			}
 			return a.print(l.Snapshots, func() {
 				a.usePager()
-				if long {
+				switch {
+				case turns:
+					a.printRows(turnRows(l.Snapshots))
+				case long:
 					a.printRows(l.LongRows())
-				} else {
+				default:
 					a.printResult(service.OpOf(req).Text, &l)
 				}
 			})
@@ -63,6 +75,7 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 	f.StringVar(&req.Kind, "kind", "", "only this `KIND`: manual, turn, actor, auto, pre-restore, fork, import, pull")
 	cmd.Flags().StringVar(&req.By, "by", "", "only with changes of `ACTOR`")
 	labelFlag(cmd, &req.Labels, "only with the label `KEY=VALUE`; repeatable")
+	f.BoolVar(&turns, "turns", false, "the turns of agents, with their prompts")
 	f.BoolVar(&long, "long", false, "also show kind, counts of changes (+/~/-) and labels")
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -138,10 +139,14 @@ func relPath(p locate.Place, arg string) (naming.BytePath, error) {
 func undoCommand(a *app) *cobra.Command {
 	var req service.UndoBy
 	var keep []string
+	var turn int
 	cmd := &cobra.Command{
-		Use:   "undo [--keep PATH]... [--dry-run] [--by ACTOR [--since T] [--ours|--theirs] [PATH]...]",
-		Short: "Undo the last restore, or what one actor changed",
+		Use:   "undo [--keep PATH]... [--dry-run] [--turn N | --by ACTOR [--since T] [--ours|--theirs] [PATH]...]",
+		Short: "Undo the last restore, an agent's turns, or what one actor changed",
 		Long: `Restores the state before the last restore. A second undo undoes the first.
+
+--turn N restores the state before the turn N of "amberfs list --turns", with what its
+shell commands changed. The turns after it are undone, too.
 
 --by ACTOR undoes what ACTOR changed, and keeps what all others changed, as git revert
 does. Text that others changed later is merged by lines. Conflicts are listed, and then
@@ -149,6 +154,9 @@ nothing is changed. PATHs limit the undo.`,
 		Example: `  amberfs undo --dry-run
   amberfs undo --by claude/4f2a --since 2h`,
 		Args: func(cmd *cobra.Command, argv []string) error {
+			if cmd.Flags().Changed("turn") && (turn < 1 || cmd.Flags().Changed("by")) {
+				return fail.New(fail.Usage, "--turn takes a number of `amberfs list --turns`, and no --by")
+			}
 			if req.By == "" {
 				for _, flag := range []string{"since", "ours", "theirs"} {
 					if cmd.Flags().Changed(flag) {
@@ -166,13 +174,18 @@ nothing is changed. PATHs limit the undo.`,
 			}
 			req.Paths, req.Keep = paths[:len(argv)], paths[len(argv):]
 			if !cmd.Flags().Changed("by") {
-				return a.showOpAt(cmd.Context(), p, service.Restore{Name: "undo", Keep: req.Keep, DryRun: req.DryRun}, false)
+				name := "undo"
+				if turn > 0 {
+					name = turnName + strconv.Itoa(turn)
+				}
+				return a.showOpAt(cmd.Context(), p, service.Restore{Name: name, Keep: req.Keep, DryRun: req.DryRun}, false)
 			}
 			return a.showOpAt(cmd.Context(), p, req, false)
 		},
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&keep, "keep", nil, "leave `PATH` as it is; repeatable")
+	f.IntVar(&turn, "turn", 0, "restore the state before the turn `N`")
 	f.BoolVarP(&req.DryRun, "dry-run", "n", false, "only print what would change")
 	cmd.Flags().StringVar(&req.By, "by", "", "undo what `ACTOR` changed")
 	f.StringVar(&req.Since, "since", "", "only changes since `T`: a snapshot, 2h, 7d, or a date")

@@ -3,7 +3,6 @@ package examples_test
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,128 +72,6 @@ func wantGone(t *testing.T, path string) {
 	t.Helper()
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("%s is there, %v", path, err)
-	}
-}
-
-// hooks is the part of the agents' settings that all of them spell alike.
-type hooks struct {
-	Hooks map[string][]struct {
-		Hooks []struct{ Type, Command string }
-	}
-}
-
-// TestHooks installs each agent's hook, calls it as the agent does, and goes
-// back with the commands that /amber-rewind contains.
-func TestHooks(t *testing.T) {
-	for agent, settings := range map[string]string{
-		"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json", "gemini-cli": ".gemini/settings.json",
-	} {
-		t.Run(agent, func(t *testing.T) {
-			m := harness.New(t)
-			run(t, "/", example(t, "agents/install"), agent, m.Dir)
-			var h hooks
-			b, err := os.ReadFile(m.Path(settings))
-			must(t, err)
-			run(t, "/", example(t, "agents/install"), agent, m.Dir)
-			wantFile(t, m.Path(settings), string(b))
-			must(t, json.Unmarshal(b, &h))
-			if len(h.Hooks) != 1 {
-				t.Fatalf("%s has %d events", settings, len(h.Hooks))
-			}
-			write(t, m.Path("f"), "before the turn\n")
-			must(t, os.MkdirAll(m.Path("src/deep"), 0o755))
-			for event, groups := range h.Hooks {
-				callHook(t, m, event, groups[0].Hooks[0].Command)
-			}
-			write(t, m.Path("f"), "a bad turn\n")
-			list := m.Amberfs("list", "--kind", "turn")
-			name, rest, _ := strings.Cut(list, "\t")
-			if !strings.HasSuffix(rest, "\tmake it \"good\" now\n") || strings.Count(list, "\n") != 1 {
-				t.Fatalf("the list is %q", list)
-			}
-			if labels := m.Amberfs("list", "--label", "agent="+strings.TrimSuffix(strings.TrimSuffix(agent, "-code"), "-cli"), "--label", "session=s-1"); labels != list {
-				t.Errorf("with the labels of the turn: %q", labels)
-			}
-			rewind(t, agent, m, name)
-			wantFile(t, m.Path("f"), "before the turn\n")
-		})
-	}
-}
-
-// callHook calls a hook as an agent does, from any directory. It must exit with 0, also where there
-// is no workspace and no amberfs: exit status 2 blocks the prompt. What it prints is a message that the
-// agent shows to its user, once for each failure.
-func callHook(t *testing.T, m *harness.Mount, event, line string) {
-	t.Helper()
-	sh, err := exec.LookPath("sh")
-	must(t, err)
-	call := func(cwd, path, input string) (shown string) {
-		t.Helper()
-		cmd := command(t, cwd, sh, "-c", line)
-		cmd.Env = append(cmd.Env, "PATH="+path)
-		cmd.Stdin = strings.NewReader(input)
-		out, err := cmd.CombinedOutput()
-		var message struct{ SystemMessage string }
-		if len(out) > 0 {
-			err = errors.Join(err, json.Unmarshal(out, &message))
-		}
-		if err != nil || len(out) > 0 && message.SystemMessage == "" {
-			t.Fatalf("%s in %s: %v, %q", line, cwd, err, out)
-		}
-		return message.SystemMessage
-	}
-	system := "/usr/bin:/bin" // without amberfs
-	outside, here := t.TempDir(), filepath.Dir(harness.Binary(t))+":"+system
-	for _, cwd := range []string{m.Path("src/deep"), m.Dir, outside} {
-		input, err := json.Marshal(map[string]string{
-			"hook_event_name": event, "session_id": "s-1", "prompt": "make it\n\"good\"\tnow", "cwd": cwd})
-		must(t, err)
-		// The second call finds nothing changed, or has warned already.
-		if first, again := call(cwd, here, string(input)), call(outside, here, string(input)); (first != "") != (cwd == outside) || again != "" {
-			t.Errorf("in %s the agent shows %q, then %q", cwd, first, again)
-		}
-	}
-	call(m.Dir, here, `{"session_id":"s-1"}`)
-	for i := range 3 {
-		if got := call(m.Dir, system, "{}"); strings.Contains(got, "not installed") != (i == 0) {
-			t.Errorf("without amberfs, for the %dth time, the agent shows %q", i, got)
-		}
-	}
-	for _, wrong := range []string{"", "{", "[]", `{"prompt":3}`, `{"cwd":"/there/is/none"}`} {
-		if call(m.Path("src/deep"), here, wrong) == "" {
-			t.Errorf("the agent shows nothing after %q", wrong)
-		}
-	}
-}
-
-var (
-	inserted = regexp.MustCompile("!(?:`([^`]*)`|{([^}]*)})")
-	told     = regexp.MustCompile("`(amberfs [^`]*)`")
-)
-
-// rewind runs every command that the agent's /amber-rewind runs or contains.
-func rewind(t *testing.T, agent string, m *harness.Mount, name string) {
-	t.Helper()
-	file := map[string]string{
-		"claude-code": m.Path(".claude/commands/amber-rewind.md"), "gemini-cli": m.Path(".gemini/commands/amber-rewind.toml"),
-		"codex": m.Path(".agents/skills/amber-rewind/SKILL.md"),
-	}[agent]
-	page, err := os.ReadFile(file)
-	must(t, err)
-	for _, c := range inserted.FindAllStringSubmatch(string(page), -1) {
-		if out := run(t, m.Dir, "sh", "-c", c[1]+c[2]); !strings.Contains(out, name) {
-			t.Errorf("%s shows %q", c[0], out)
-		}
-	}
-	n := 0
-	for _, c := range told.FindAllStringSubmatch(string(page), -1) {
-		if strings.Contains(c[1], "NAME") {
-			run(t, m.Dir, "sh", "-c", strings.ReplaceAll(c[1], "NAME", name))
-			n++
-		}
-	}
-	if n < 2 {
-		t.Errorf("%s tells to run %d commands with a name", file, n)
 	}
 }
 

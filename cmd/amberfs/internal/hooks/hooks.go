@@ -26,10 +26,15 @@ var agents = map[string]agent{
 	"gemini": {".gemini/settings.json", "BeforeAgent", `,"timeout":10000`},
 }
 
-// Known reports whether an agent has settings here. Such agents show the JSON that a hook prints.
-func Known(agent string) bool {
-	_, ok := agents[agent]
-	return ok
+// Warning is the JSON with which an agent shows a message to its user, nil for an agent that has none.
+func Warning(agent, text string) any {
+	if agent == "cursor" {
+		return map[string]any{"continue": true, "user_message": text}
+	}
+	if _, ok := agents[agent]; !ok {
+		return nil
+	}
+	return map[string]string{"systemMessage": text}
 }
 
 // Actor is the name of the actor of an agent's session.

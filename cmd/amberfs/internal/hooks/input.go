@@ -1,0 +1,61 @@
+package hooks
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Input is what agents send to hooks, under the names of its fields that they have.
+type Input struct {
+	Event, Prompt, Cwd string
+	Session            string // of the conversation
+	ID                 string // of the user's message, where the agent has one
+}
+
+// Read reads what an agent sends. Cursor calls a session a conversation, and lists the directories
+// that are open in it.
+func Read(r io.Reader) (Input, error) {
+	var in struct {
+		Event        string   `json:"hook_event_name"`
+		Session      string   `json:"session_id"`
+		Conversation string   `json:"conversation_id"`
+		Prompt       string   `json:"prompt"`
+		PromptID     string   `json:"prompt_id"`
+		Turn         string   `json:"turn_id"`
+		Generation   string   `json:"generation_id"`
+		Cwd          string   `json:"cwd"`
+		Roots        []string `json:"workspace_roots"`
+	}
+	if err := json.NewDecoder(r).Decode(&in); err != nil {
+		return Input{}, fmt.Errorf("standard input is not what agents send to hooks: %w", err)
+	}
+	out := Input{Event: in.Event, Prompt: in.Prompt, Cwd: in.Cwd}
+	out.Session = cmp.Or(in.Conversation, in.Session)
+	out.ID = cmp.Or(in.PromptID, in.Turn, in.Generation)
+	if out.Cwd == "" && len(in.Roots) > 0 {
+		out.Cwd = in.Roots[0]
+	}
+	return out, nil
+}
+
+// Labels are those of a turn's snapshot.
+func (in Input) Labels(agent string) map[string]string {
+	l := map[string]string{"agent": agent}
+	if in.Session != "" {
+		l["session"] = in.Session
+	}
+	if in.ID != "" {
+		l["message"] = in.ID
+	}
+	return l
+}
+
+// Message is the beginning of the prompt, in one line.
+func (in Input) Message() string {
+	const most = 200
+	text := []rune(strings.Join(strings.Fields(in.Prompt), " "))
+	return string(text[:min(len(text), most)])
+}

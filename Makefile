@@ -10,7 +10,7 @@ LDFLAGS  = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.dat
 PREFIX  ?= /usr/local
 
 .PHONY: build cross npm image install uninstall session licences run stop test fresh test-race test-long test-remote \
-	test-kernels test-packages test-release test-sandboxes snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
+	test-clients test-kernels test-packages test-release test-sandboxes snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
 
 # Static, so that it runs in any container.
 build:
@@ -118,6 +118,11 @@ test-packages:
 # A fork inside of sandboxes: engines, gVisor, those of agents, a virtual machine.
 test-sandboxes:
 	@scripts/test-sandboxes
+
+# The examples of the clients' adapters, with the packages that these are for.
+test-clients:
+	@scripts/setup clients
+	AMBERFS_TEST_CLIENTS=1 $(GO) test -count=1 -timeout 10m -run TestExamples ./tests/clients
 
 # A release without publishing it, in dist/: goreleaser is built once into bin/.
 snapshot:

@@ -5,10 +5,12 @@ package clients_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
@@ -72,6 +74,29 @@ func TestPython(t *testing.T) {
 	withMount(t, func(t *testing.T, mount []string) {
 		run(t, "python", append(env, mount...), "python3", "-m", "unittest", "discover", "-s", "tests")
 	})
+}
+
+// TestExamples runs the examples of adapters with the packages that these are for.
+func TestExamples(t *testing.T) {
+	if os.Getenv("AMBERFS_TEST_CLIENTS") == "" {
+		t.Skip("make test-clients runs it")
+	}
+	modules, err := filepath.Abs("../../bin/clients/node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, dir := harness.New(t), t.TempDir()
+	if err := errors.Join(os.CopyFS(dir, os.DirFS(filepath.Join(clients, "typescript"))), os.Symlink(modules, filepath.Join(dir, "node_modules"))); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"openai-agents.js": "I wrote result.txt.\ndiff --git a/result.txt b/result.txt\n",
+		"langgraph.js":     "one\ntwo\n\nthen: one\n\nagain: one\ntwo\n",
+	} {
+		if out := run(t, "typescript", nil, "node", filepath.Join(dir, "examples", name), m.Dir); !strings.Contains(out, want) {
+			t.Errorf("%s printed %s", name, out)
+		}
+	}
 }
 
 var update = flag.Bool("update", false, "write the declarations of the TypeScript client")

@@ -70,7 +70,7 @@ func TestTypeScript(t *testing.T) {
 }
 
 func TestPython(t *testing.T) {
-	env := []string{"PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1", "PYTHONDEVMODE=1", "PYTHONWARNINGS=error"}
+	env := []string{"PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1"}
 	withMount(t, func(t *testing.T, mount []string) {
 		run(t, "python", append(env, mount...), "python3", "-m", "unittest", "discover", "-s", "tests")
 	})

@@ -44,8 +44,8 @@ func withMount(t *testing.T, test func(t *testing.T, env []string)) {
 			t.Parallel()
 			m := harness.New(t)
 			m.Amberfs("remote", "add", "there", "file://"+filepath.Join(t.TempDir(), "remote"))
-			if err := os.WriteFile(m.Path(".snapshots", "policy"), []byte(`{"push":{"remote":"there"}}`), 0o644); err != nil {
-				t.Fatal(err) // forks may push, too
+			if err := os.WriteFile(m.Path(".snapshots", "policy"), []byte(`{"interval_seconds":0,"push":{"remote":"there","interval_seconds":0}}`), 0o644); err != nil {
+				t.Fatal(err) // forks may push, and nothing happens unasked
 			}
 			if way == "call" {
 				socket := filepath.Join(m.Store, "socket")

@@ -31,16 +31,60 @@ func (a *applying) keepOwner(dir int, tmp string, s *applyStep, n *tree.Inode) e
 	if err != nil {
 		return fmt.Errorf("it is another user's: %w", err)
 	}
+	a.over(s)
+	return nil
+}
+
+// over notes that a file is overwritten, and keeps its other names.
+func (a *applying) over(s *applyStep) {
 	s.over = true
 	if f := a.fileOf(s); f != nil {
 		f.at, f.id = s.change.Path, s.seen.id()
 	}
-	return nil
 }
 
-// overwrite copies what was written beside into the file that stays.
+// inPlace reports whether a file can only be overwritten: the user may write it, but put
+// nothing beside it.
+func (a *applying) inPlace(s *applyStep) bool {
+	c := s.change
+	if c.A == nil || c.A.Ino != c.B.Ino || !c.B.IsRegular() || !s.seen.exists || a.host.isNew(c.Path.Dir) {
+		return false
+	}
+	if f := a.fileOf(s); f != nil && f.at != nil {
+		return false // another name of it was overwritten
+	}
+	dir, err := a.host.dirOf(c.Path)
+	return err == nil && lockedDir(dir) && unix.Faccessat(dir, c.Path.Name, unix.W_OK, unix.AT_EACCESS) == nil
+}
+
+// lockedDir reports whether the user may not change the names in a directory.
+func lockedDir(dir int) bool {
+	return errors.Is(unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS), unix.EACCES)
+}
+
+// whole returns a file with what a step writes: that beside, or one without a name.
+func (a *applying) whole(dir int, s *applyStep) (*os.File, error) {
+	if s.temp != "" {
+		return openIn(dir, s.temp, unix.O_RDONLY)
+	}
+	f, err := os.CreateTemp("", "amberfs-apply-*")
+	if err != nil {
+		return nil, err
+	}
+	err = os.Remove(f.Name())
+	if err == nil {
+		err = a.fill(f, s)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// overwrite copies what was written into the file that stays.
 func (a *applying) overwrite(dir int, s *applyStep) error {
-	from, err := openIn(dir, s.temp, unix.O_RDONLY)
+	from, err := a.whole(dir, s)
 	if err != nil {
 		return err
 	}
@@ -50,7 +94,7 @@ func (a *applying) overwrite(dir int, s *applyStep) error {
 		return err
 	}
 	err = copyOver(to, from)
-	if err = errors.Join(err, to.Close()); err != nil {
+	if err = errors.Join(err, to.Close()); err != nil || s.temp == "" {
 		return reason(err)
 	}
 	return unix.Unlinkat(dir, s.temp, 0)
@@ -110,8 +154,11 @@ func punchHole(f *os.File, at, n int64) error {
 func (a *applying) halfWritten(s *applyStep) (bool, error) {
 	c, st := s.change, s.seen.st
 	if os.Geteuid() == 0 || c.A == nil || c.B == nil || c.A.Ino != c.B.Ino || !c.B.IsRegular() || !s.seen.exists || s.text != nil ||
-		st.Uid == uint32(os.Geteuid()) || st.Mode != c.A.Mode || st.Size > max(c.A.Size(), c.B.Size()) || st.Size < min(c.A.Size(), c.B.Size()) {
+		st.Mode != c.A.Mode || st.Size > max(c.A.Size(), c.B.Size()) || st.Size < min(c.A.Size(), c.B.Size()) {
 		return false, nil
+	}
+	if dir, err := a.host.dirOf(c.Path); err != nil || st.Uid == uint32(os.Geteuid()) && !lockedDir(dir) {
+		return false, err
 	}
 	f, err := a.host.file(c.Path)
 	if err != nil {

@@ -46,6 +46,11 @@ func (a *applying) stage(s *applyStep) error {
 		return a.mayChangeAttrs(s)
 	case c.B.IsDir():
 		return a.stageDir(s, c.B.Mode&0o777|unfinished)
+	case a.inPlace(s):
+		a.over(s)
+		a.linked[c.B.Ino] = s
+		a.staged = append(a.staged, s)
+		return nil
 	}
 	dir, name, err := a.beside(s)
 	if err == nil {
@@ -210,17 +215,21 @@ func (a *applying) write(dir int, tmp string, s *applyStep) error {
 }
 
 func (a *applying) writeFile(dir int, tmp string, s *applyStep) error {
-	c := s.change
 	fd, err := unix.Openat(dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
 	f := os.NewFile(uintptr(fd), tmp)
+	return errors.Join(reason(a.fill(f, s)), f.Close())
+}
+
+// fill writes what a step brings into a new file.
+func (a *applying) fill(f *os.File, s *applyStep) error {
 	if s.merged != nil {
-		_, err = f.Write(s.merged)
-		return errors.Join(reason(err), f.Close())
+		_, err := f.Write(s.merged)
+		return err
 	}
-	return errors.Join(reason(a.copyData(f, c.B.Content)), f.Close())
+	return a.copyData(f, s.change.B.Content)
 }
 
 // copyData writes what of a file are no holes.

@@ -121,6 +121,7 @@ test-sandboxes:
 
 # The examples of the clients' adapters, with the packages that these are for.
 test-clients:
+	@scripts/setup test
 	@scripts/setup clients
 	AMBERFS_TEST_CLIENTS=1 $(GO) test -count=1 -timeout 10m -run TestExamples ./tests/clients
 

@@ -86,6 +86,7 @@ func TestExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, dir := harness.New(t), t.TempDir()
+	tsc := fromNPM(t, ".bin/tsc")
 	if err := errors.Join(os.CopyFS(dir, os.DirFS(filepath.Join(clients, "typescript"))), os.Symlink(modules, filepath.Join(dir, "node_modules"))); err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +98,49 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s printed %s", name, out)
 		}
 	}
+	run(t, "typescript", nil, tsc, "-p", filepath.Join(dir, "examples"), "--typeRoots", fromNPM(t, "@types"))
+}
+
+// fromNPM is the path of what scripts/setup installs from npm.
+func fromNPM(t *testing.T, name string) string {
+	t.Helper()
+	file, err := filepath.Abs(filepath.Join("../../bin/node_modules", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestReferences: a reference of a state is good after the daemon was killed and, if it was
+// pushed, on another machine.
+func TestReferences(t *testing.T) {
+	script := func(m *harness.Mount, body string) string {
+		return run(t, "typescript", []string{"MOUNT=" + m.Dir}, "node", "--input-type=module", "-e", `
+			import { AmberfsSnapshotter } from '@amberfs/client'
+			const s = await AmberfsSnapshotter.open(process.env.MOUNT, { remote: 'there' })
+			`+body)
+	}
+	url := "file://" + filepath.Join(t.TempDir(), "remote")
+	here, there := harness.New(t), harness.New(t)
+	for _, m := range []*harness.Mount{here, there} {
+		m.Amberfs("remote", "add", "there", url)
+	}
+	write := func(text string) {
+		if err := os.WriteFile(here.Path("f"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("then")
+	ref := script(here, `console.log(JSON.stringify(await s.snapshot()))`)
+	write("now")
+	here.Kill()
+	here.Start()
+	for _, m := range []*harness.Mount{here, there} {
+		dir := strings.TrimSpace(script(m, `console.log((await s.restore(`+ref+`)).path)`))
+		if got, err := os.ReadFile(filepath.Join(dir, "f")); err != nil || string(got) != "then" {
+			t.Errorf("%s: %q, %v", dir, got, err)
+		}
+	}
 }
 
 var update = flag.Bool("update", false, "write the declarations of the TypeScript client")
@@ -105,13 +149,7 @@ var update = flag.Bool("update", false, "write the declarations of the TypeScrip
 // them for nothing else, and the declarations that are checked in are what it makes of them.
 func TestDeclarations(t *testing.T) {
 	harness.Binary(t) // it looks at all sources, for the cache
-	modules, err := filepath.Abs("../../bin/node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
-	made := t.TempDir()
-	tsc := filepath.Join(modules, ".bin/tsc")
-	types := []string{"--typeRoots", filepath.Join(modules, "@types")}
+	made, tsc, types := t.TempDir(), fromNPM(t, ".bin/tsc"), []string{"--typeRoots", fromNPM(t, "@types")}
 	run(t, "typescript", nil, tsc, append(types, "--outDir", made)...)
 	files, err := filepath.Glob(filepath.Join(made, "*.d.ts"))
 	if err != nil || len(files) == 0 {

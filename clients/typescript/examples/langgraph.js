@@ -11,7 +11,7 @@ import path from 'node:path'
 
 const workspace = await Workspace.open(process.argv[2])
 const file = path.join(workspace.path, 'notes.txt')
-const State = Annotation.Root({ steps: Annotation({ reducer: (a, b) => a + b, default: () => 0 }) })
+const State = Annotation.Root({ steps: Annotation({ reducer: (a, b) => a + Number(b), default: () => 0 }) })
 const step = text => async () => {
   await appendFile(file, text + '\n')
   return { steps: 1 }
@@ -22,7 +22,7 @@ const graph = new StateGraph(State)
   .addEdge(START, 'one').addEdge('one', 'two')
   .compile({ checkpointer })
 
-const config = { configurable: { thread_id: 'a' }, durability: 'sync' }
+const config = { configurable: { thread_id: 'a' }, durability: /** @type {const} */ ('sync') }
 await graph.invoke({}, config)
 console.log(await readFile(file, 'utf8'))
 

@@ -89,6 +89,7 @@ func (ps *packSet) rotate(n int64) error {
 	if err != nil {
 		return errs.Full(err)
 	}
+	ps.leave(a.pack)
 	a.pack = p
 	return nil
 }
@@ -100,6 +101,7 @@ func (ps *packSet) write(p *pack, rec []byte, off int64) error {
 	if err != nil {
 		return err
 	}
+	defer ps.done(p)
 	if _, err := f.WriteAt(rec, off); err != nil {
 		err = fmt.Errorf("append to pack %s: %w", p.name(), errs.Full(err))
 		if terr := f.Truncate(off); terr != nil {
@@ -137,6 +139,7 @@ func (ps *packSet) sync() error {
 func (ps *packSet) syncPack(p *pack, end int64) error {
 	f, err := ps.use(p)
 	if err == nil {
+		defer ps.done(p)
 		if err = f.Sync(); err != nil {
 			err = fmt.Errorf("sync pack %s: %w", p.name(), errs.Full(err))
 		}
@@ -150,7 +153,8 @@ func (ps *packSet) syncPack(p *pack, end int64) error {
 		return err
 	}
 	ps.figures.Lock()
-	defer ps.figures.Unlock()
 	p.synced = max(p.synced, end)
+	ps.figures.Unlock()
+	ps.letGo(p)
 	return nil
 }

@@ -56,22 +56,24 @@ func (s *Store) locate(h Hash, read func(l loc) error) error {
 	}
 }
 
-// packOf returns the file that a place is in.
-func (s *Store) packOf(l loc) (vfs.File, error) {
+// packOf returns the file that a place is in, until done with the pack.
+func (s *Store) packOf(l loc) (*pack, vfs.File, error) {
 	p := s.packs.get(l.pack)
 	if p == nil {
-		return nil, errors.New("the pack is missing")
+		return nil, nil, errors.New("the pack is missing")
 	}
-	return s.packs.use(p)
+	f, err := s.packs.use(p)
+	return p, f, err
 }
 
 // read returns the object at a place, if it is that object. The record's header
 // is not looked at: the index says the same and the hash says more.
 func (s *Store) read(h Hash, l loc, dst []byte) ([]byte, error) {
-	f, err := s.packOf(l)
+	p, f, err := s.packOf(l)
 	if err != nil {
 		return nil, err
 	}
+	defer s.packs.done(p)
 	if l.flags&flagZstd == 0 {
 		dst = slices.Grow(dst[:0], int(l.plain))[:l.plain]
 		err = readExactly(f, dst, l.off+headerSize)
@@ -152,10 +154,11 @@ func (s *Store) Stored(h Hash) (rec Stored, err error) {
 }
 
 func (s *Store) readStored(h Hash, l loc) (Stored, error) {
-	f, err := s.packOf(l)
+	p, f, err := s.packOf(l)
 	if err != nil {
 		return Stored{}, err
 	}
+	defer s.packs.done(p)
 	raw := make([]byte, l.size())
 	if err := readExactly(f, raw, l.off); err != nil {
 		return Stored{}, err

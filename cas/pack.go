@@ -2,6 +2,7 @@ package cas
 
 import (
 	"cmp"
+	"container/list"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,10 +26,13 @@ const (
 	packVersion    = 4
 	packExt        = ".pack"
 	packHeaderSize = 64 // the first record follows
+
+	// maxOpenPacks is how many files stay open when nobody uses them.
+	maxOpenPacks = 256
 )
 
 // A pack is one file of records. The mutable figures are guarded by index.mu, except
-// the file, which the packSet guards.
+// the file, with its users, which the packSet guards.
 type pack struct {
 	id   uint64
 	path string
@@ -43,7 +47,11 @@ type pack struct {
 	garbage  bool // records became useless since the last sweep
 	sweeping bool // keys are gone from the index, the records not yet
 
-	file vfs.File // nil until it is used
+	full bool // the appender has left it, and is a user until its bytes are on disk
+
+	file  vfs.File // nil until it is used
+	users int      // of file
+	idle  *list.Element
 }
 
 // name is the file's base name.
@@ -102,7 +110,9 @@ type packSet struct {
 
 	mu   sync.Mutex
 	m    map[uint64]*pack
-	last uint64 // highest id so far
+	last uint64    // highest id so far
+	open int       // files
+	idle list.List // packs whose file is open and not used, the one that was used last at the end
 
 	tail appender
 }
@@ -172,8 +182,8 @@ func (ps *packSet) used() bool {
 	return slices.ContainsFunc(ps.all(), func(p *pack) bool { return p.size > packHeaderSize })
 }
 
-// use returns the pack's file, which is opened if need be. It is closed when the pack
-// is removed: then what was read from it lies elsewhere.
+// use returns the pack's file, which is opened if need be, until done. It is closed when
+// the pack is removed: then what was read from it lies elsewhere.
 func (ps *packSet) use(p *pack) (vfs.File, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -187,15 +197,64 @@ func (ps *packSet) use(p *pack) (vfs.File, error) {
 			return nil, fmt.Errorf("open pack: %w", err)
 		}
 		p.file = f
+		ps.open++
 	}
+	p.users++
+	ps.notIdle(p)
 	return p.file, nil
 }
 
-func (p *pack) closeFile() {
+// done ends a use. Of the files that nobody uses, those that were used last stay open.
+func (ps *packSet) done(p *pack) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p.users--; p.users > 0 || p.file == nil {
+		return
+	}
+	p.idle = ps.idle.PushBack(p)
+	for ps.open > maxOpenPacks && ps.idle.Len() > 0 {
+		ps.closeFile(ps.idle.Front().Value.(*pack))
+	}
+}
+
+// leave notes that nothing is appended to a pack any more. p may be nil.
+func (ps *packSet) leave(p *pack) {
+	if p != nil {
+		ps.figures.Lock()
+		p.full = true
+		ps.figures.Unlock()
+		ps.letGo(p)
+	}
+}
+
+// letGo takes a full pack from the appender, if its bytes are on disk.
+func (ps *packSet) letGo(p *pack) {
+	ps.figures.Lock()
+	stored := p.full && p.synced == p.end
+	if stored {
+		p.full = false
+	}
+	ps.figures.Unlock()
+	if stored {
+		ps.done(p)
+	}
+}
+
+func (ps *packSet) notIdle(p *pack) {
+	if p.idle != nil {
+		ps.idle.Remove(p.idle)
+		p.idle = nil
+	}
+}
+
+// closeFile is called with mu held.
+func (ps *packSet) closeFile(p *pack) {
+	ps.notIdle(p)
 	if p.file != nil {
 		// Everything that matters was synced, so an error here means nothing.
 		_ = p.file.Close()
 		p.file = nil
+		ps.open--
 	}
 }
 
@@ -225,9 +284,10 @@ func (ps *packSet) create() (*pack, error) {
 	}
 	p.end, p.synced = packHeaderSize, packHeaderSize
 	p.info.covered = packHeaderSize
-	p.file = f
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+	p.file, p.users = f, 1
+	ps.open++
 	ps.m[id] = p
 	return p, nil
 }
@@ -240,7 +300,7 @@ func (ps *packSet) remove(p *pack) error {
 		return fmt.Errorf("remove pack: %w", err)
 	}
 	delete(ps.m, p.id)
-	p.closeFile()
+	ps.closeFile(p)
 	return nil
 }
 
@@ -248,6 +308,6 @@ func (ps *packSet) close() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, p := range ps.m {
-		p.closeFile()
+		ps.closeFile(p)
 	}
 }

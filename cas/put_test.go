@@ -22,6 +22,7 @@ func records(t *testing.T, s *Store) map[Hash]int {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer s.packs.done(p)
 		sc := &scan{r: f, id: p.id, from: packHeaderSize, to: p.end, bodies: true}
 		err = sc.run(context.Background(), func(it *item) error {
 			if it.bad != "" {

@@ -108,6 +108,7 @@ func (s *recovery) recoverPack(p *pack) error {
 	if err != nil {
 		return err
 	}
+	defer s.packs.done(p)
 	durable := p.end
 	switch {
 	case p.id < s.durable.pack:
@@ -243,6 +244,7 @@ func (s *recovery) continuePacks() {
 	}
 	if p := packs[len(packs)-1]; !p.sealed && p.end%recordAlign == 0 && p.end < s.o.PackSize {
 		s.packs.tail.pack = p
+		p.users++ // the appender
 	}
 }
 

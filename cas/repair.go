@@ -72,6 +72,7 @@ func (r *repairer) writePackHeader(p *pack) error {
 	if err != nil {
 		return err
 	}
+	defer r.s.packs.done(p)
 	if _, err := f.WriteAt(encodePackHeader(p.id), 0); err != nil {
 		return fmt.Errorf("write header of pack %s: %w", p.name(), err)
 	}
@@ -87,6 +88,7 @@ func (r *repairer) scrub(p *pack) error {
 	if err != nil {
 		return err
 	}
+	defer r.s.packs.done(p)
 	changed := false
 	sc := &scan{r: f, id: p.id, from: packHeaderSize, to: p.size, bodies: true}
 	for off := sc.from; off < sc.to; {

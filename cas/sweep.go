@@ -19,6 +19,7 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, limit int64) error {
 	if err != nil {
 		return err
 	}
+	defer s.packs.done(p)
 	before, err := s.fs.Stat(p.path)
 	if err != nil {
 		return err
@@ -164,6 +165,7 @@ func (s *sweeper) retire(w *sweepPlan) bool {
 	s.packs.tail.mu.Lock()
 	defer s.packs.tail.mu.Unlock()
 	if s.packs.tail.pack == w.p {
+		s.packs.leave(w.p)
 		s.packs.tail.pack = nil
 	}
 	s.index.mu.Lock()

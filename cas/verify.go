@@ -84,6 +84,7 @@ func (v *verifier) pack(ctx context.Context, p *pack, limit int64) error {
 		}
 		return err
 	}
+	defer v.s.packs.done(p)
 	if err := v.s.packs.checkHeader(p); err != nil {
 		v.report(Damage{Pack: p.name(), Length: packHeaderSize, Reason: err.Error()})
 	}

@@ -99,7 +99,8 @@ func (r *Remote) verifySnapshot(ctx context.Context, ref *object.Ref, objects ma
 // isDamage reports whether an error proves that the remote does not have what it should.
 // Any other error proves nothing: it may be of this machine, or of the way to the remote.
 func isDamage(err error) bool {
-	return errors.Is(err, errs.Damaged) || errors.Is(err, object.ErrMalformed) || errors.Is(err, object.ErrNewer)
+	return errors.Is(err, errs.Damaged) || errors.Is(err, object.ErrMalformed) ||
+		errors.Is(err, object.ErrNewer) || errors.Is(err, object.ErrOlder)
 }
 
 // IsUnsound reports whether something on the remote is not as a push leaves it.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,6 +102,11 @@ func TestRef(t *testing.T) {
 	raw, _ = r.Encode()
 	if _, err := DecodeRef(raw); !errors.Is(err, ErrNewer) {
 		t.Errorf("a newer version: %v", err)
+	}
+	raw, _ = sampleRef().Encode()
+	raw = bytes.Replace(raw, []byte(`"entries":10`), []byte(`"tree":4,"data":6`), 1)
+	if _, err := DecodeRef(raw); !errors.Is(err, ErrOlder) || !strings.Contains(err.Error(), `ref "v1": an amberfs before 0.1 pushed it`) {
+		t.Errorf("a ref of before 0.1: %v", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
@@ -24,6 +25,10 @@ const (
 
 // ErrNewer: the remote was written by a newer version of the program.
 var ErrNewer = errs.New(errs.Format, "the remote was written by a newer amberfs")
+
+// ErrOlder: a ref of the time before 0.1, when the version was 1 as well. An index had two
+// numbers of entries, of other names.
+var ErrOlder = errs.New(errs.Format, "an amberfs before 0.1 pushed it, in a format that this one does not read; pull it with that one")
 
 type Ref struct {
 	Version int       `json:"version"`
@@ -70,7 +75,7 @@ func (r *Ref) Encode() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// DecodeRef reads what Encode wrote. Errors: ErrNewer, ErrMalformed.
+// DecodeRef reads what Encode wrote. Errors: ErrNewer, ErrOlder, ErrMalformed.
 func DecodeRef(raw []byte) (*Ref, error) {
 	var r Ref
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -81,6 +86,9 @@ func DecodeRef(raw []byte) (*Ref, error) {
 	}
 	if err := r.Check(); err != nil {
 		return nil, fmt.Errorf("%w: ref: %w", ErrMalformed, err)
+	}
+	if len(r.Indexes) > 0 && !slices.ContainsFunc(r.Indexes, func(s Section) bool { return s.Entries > 0 }) {
+		return nil, fmt.Errorf("ref %q: %w", r.Name, ErrOlder)
 	}
 	return &r, nil
 }

@@ -2,6 +2,7 @@ package storedir
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -50,12 +51,22 @@ func checkFormat(disk *vfs.Beneath, dir string) (isStore bool, err error) {
 		return true, nil
 	case err == nil:
 		line, _, _ := strings.Cut(string(b), "\n")
-		return false, errs.New(errs.Format, "unknown store format: %s says %.40q, this version reads %q; use the version of amberfs that created it",
-			filepath.Join(dir, "format"), line, strings.TrimSpace(formatLine))
+		return false, errs.New(errs.Format, "unknown store format: %s says %.40q, this version reads %q; %s",
+			filepath.Join(dir, "format"), line, strings.TrimSpace(formatLine), wayOver(line))
 	case !errors.Is(err, os.ErrNotExist):
 		return false, err
 	}
 	return false, checkEmpty(disk, dir)
+}
+
+// wayOver says what to do with a store whose file `format` has another line.
+func wayOver(line string) string {
+	var theirs, ours int
+	_, err := fmt.Sscanf(line, "amberfs store %d", &theirs)
+	if _, _ = fmt.Sscanf(formatLine, "amberfs store %d", &ours); err == nil && theirs < ours {
+		return "push its snapshots to a remote with the version of amberfs that created it, and pull them with this one"
+	}
+	return "use the version of amberfs that created it"
 }
 
 // Format makes the directory a store, unless it is one. What a new store is about to be

@@ -222,20 +222,25 @@ func unpack(t *testing.T, archive, dir string) {
 	}
 }
 
+// TestUnknownFormatIsRefused: the message says how an older store's snapshots come over.
 func TestUnknownFormatIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	unpack(t, present, dir)
-	name := filepath.Join(dir, "format")
-	must(t, os.WriteFile(name, []byte("amberfs store 99\n"), 0o600))
-	before := listing(t, dir)
-	_, err := snapshot.Open(dir, snapshot.Options{})
-	if err == nil || !strings.Contains(err.Error(), "amberfs store 99") {
-		t.Fatalf("got %v", err)
-	}
-	after := listing(t, dir)
-	delete(after, "lock")
-	if fmt.Sprint(before) != fmt.Sprint(after) {
-		t.Errorf("a refused store was touched:\n%v\n%v", before, after)
+	for line, want := range map[string]string{
+		"amberfs store 99": "; use the version of amberfs that created it",
+		"amberfs store 1":  "; push its snapshots to a remote with the version of amberfs that created it, and pull them with this one",
+	} {
+		dir := t.TempDir()
+		unpack(t, present, dir)
+		must(t, os.WriteFile(filepath.Join(dir, "format"), []byte(line+"\n"), 0o600))
+		before := listing(t, dir)
+		_, err := snapshot.Open(dir, snapshot.Options{})
+		if err == nil || !strings.Contains(err.Error(), line) || !strings.HasSuffix(err.Error(), want) {
+			t.Fatalf("got %v", err)
+		}
+		after := listing(t, dir)
+		delete(after, "lock")
+		if fmt.Sprint(before) != fmt.Sprint(after) {
+			t.Errorf("a refused store was touched:\n%v\n%v", before, after)
+		}
 	}
 }
 

@@ -135,7 +135,7 @@ func TestFeature(t *testing.T) {
 	wanted(t)
 	dir := t.TempDir()
 	run(t, dir, filepath.Join(top(t), "packaging/devcontainer/stage"), "v0.9.0", dir, released(t, "amd64"), released(t, "arm64"))
-	out := t.TempDir()
+	out := filepath.Join(t.TempDir(), "out") // it makes that itself
 	run(t, dir, filepath.Join(top(t), "bin/registry/node_modules/.bin/devcontainer"), "features", "package", "--output-folder", out, dir)
 	var collection struct {
 		Features []struct{ ID, Version string }

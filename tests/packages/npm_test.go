@@ -45,10 +45,16 @@ func TestNPM(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "program"), b, 0o755))
+	first := filepath.Join(dir, "program")
+	must(t, os.WriteFile(first, b, 0o755))
 	next := filepath.Join(dir, "program-0.9.1") // another program that works
 	must(t, os.WriteFile(next, append(b, '\n'), 0o755))
-	programs := map[string]string{"amd64": released(t, "amd64"), "arm64": released(t, "arm64")}
+	programs := map[string]string{"amd64": first, "arm64": first}
+	for arch := range programs {
+		if arch != runtime.GOARCH {
+			programs[arch] = released(t, arch)
+		}
+	}
 	pack := filepath.Join(top(t), "packaging/npm/pack")
 	run(t, dir, pack, "v0.9.0", dir+"/0.9.0", programs["amd64"], programs["arm64"])
 	programs[runtime.GOARCH] = next

@@ -31,8 +31,7 @@ func listCommand(a *app) *cobra.Command {
 		Long: `Lists the snapshots of the workspace, newest first: name, the first 12 digits of the
 id ("-" until it is stored), time and message, separated by tabs.
 
---turns lists the turns of agents: number, time, AGENT/SESSION, the agent's id of the
-user's message and the prompt. "amberfs undo --turn N" takes a number.`,
+--turns lists turns: number, time, AGENT/SESSION, the agent's id of the message, prompt.`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -75,7 +74,7 @@ user's message and the prompt. "amberfs undo --turn N" takes a number.`,
 	f.StringVar(&req.Kind, "kind", "", "only this `KIND`: manual, turn, actor, auto, pre-restore, fork, import, pull")
 	cmd.Flags().StringVar(&req.By, "by", "", "only with changes of `ACTOR`")
 	labelFlag(cmd, &req.Labels, "only with the label `KEY=VALUE`; repeatable")
-	f.BoolVar(&turns, "turns", false, "the turns of agents, with their prompts")
+	f.BoolVar(&turns, "turns", false, "agents' turns")
 	f.BoolVar(&long, "long", false, "also show kind, counts of changes (+/~/-) and labels")
 	return cmd
 }

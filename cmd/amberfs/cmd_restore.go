@@ -145,8 +145,7 @@ func undoCommand(a *app) *cobra.Command {
 		Short: "Undo the last restore, an agent's turns, or what one actor changed",
 		Long: `Restores the state before the last restore. A second undo undoes the first.
 
---turn N restores the state before the turn N of "amberfs list --turns", with what its
-shell commands changed. The turns after it are undone, too.
+--turn N restores the state before that turn of "amberfs list --turns".
 
 --by ACTOR undoes what ACTOR changed, and keeps what all others changed, as git revert
 does. Text that others changed later is merged by lines. Conflicts are listed, and then

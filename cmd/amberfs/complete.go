@@ -24,7 +24,7 @@ var completions = map[string]string{
 	"remote remove": "remote none", "remote rm": "remote none", "remote snapshots": "remote none", "remote trust": "remote none", "remote verify": "remote none",
 	"rename": "snapshot none", "restore": "snapshot file ...", "revert": "file snapshot none", "rm": "snapshot ...", "run --fork": "fork",
 	"apply --run": "run", "refresh --run": "run", "runs diff": "run none", "runs rm": "run ...", "runs restore": "run none",
-	"show": "snapshot none", "snapshot": "none", "unpin": "snapshot ...",
+	"show": "snapshot none", "snapshot": "none", "unpin": "snapshot ...", "worktree list": "none", "worktree remove": "fork none",
 }
 
 // names returns the names of a kind.

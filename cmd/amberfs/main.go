@@ -192,7 +192,7 @@ run work from inside a mount, or with -C DIR.`,
 			snapshotCommand(a), listCommand(a), renameCommand(a), compactCommand(a), restoreCommand(a), undoCommand(a), revertCommand(a),
 			diffCommand(a), bisectCommand(a), logCommand(a), uiCommand(a),
 		}},
-		{"Forks:", []*cobra.Command{forkCommand(a), forksCommand(a), exploreCommand(a)}},
+		{"Forks:", []*cobra.Command{forkCommand(a), forksCommand(a), worktreeCommand(a), exploreCommand(a)}},
 		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a), refreshCommand(a)}},
 		{"Remotes:", []*cobra.Command{pushCommand(a), pullCommand(a), remoteCommand(a)}},
 		{"The store:", []*cobra.Command{policyCommand(a), verifyCommand(a)}},
@@ -208,6 +208,7 @@ run work from inside a mount, or with -C DIR.`,
 		hidden(sandbox.InForkCommand, 4, func(ctx context.Context, argv []string) error { return a.statusOf(sandbox.InsideFork(ctx, argv)) }),
 		hidden(sandbox.InRootCommand, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.InsideRoot(ctx, a.say)) }),
 		hidden(daemon.NudgeCommand, 3, func(_ context.Context, argv []string) error { return daemon.Nudge(a.stdin, argv[0], argv[1], argv[2]) }),
+		hidden(worktreeHook, 1, a.onWorktree),
 		hidden(janitor, 2, a.discardForks))
 	a.complete(root)
 	root.CompletionOptions.HiddenDefaultCmd = true

@@ -140,39 +140,6 @@ func TestPodman(t *testing.T) {
 	wantFile(t, m.Path(".forks/try/.snapshots/inside/f"), "changed\n")
 }
 
-// TestWorktrees: a branch in a fork, with what git does not keep.
-func TestWorktrees(t *testing.T) {
-	m := harness.New(t)
-	repo := m.Dir
-	git := func(args ...string) string { return run(t, repo, "git", args...) }
-	git("init", "--quiet", "--initial-branch=main")
-	write(t, m.Path(".gitignore"), "node_modules\n")
-	write(t, m.Path("node_modules/x/index.js"), "module.exports = 1\n")
-	write(t, m.Path("a"), "one\n")
-	git("add", "--all")
-	git("commit", "--quiet", "--message", "one")
-
-	at := strings.TrimSpace(run(t, "/", example(t, "worktrees/worktree"), m.Dir, "feature/two"))
-	if at != m.Path(".forks/feature-two") {
-		t.Fatalf("the worktree is %q", at)
-	}
-	wantFile(t, filepath.Join(at, "node_modules/x/index.js"), "module.exports = 1\n")
-	write(t, filepath.Join(at, "a"), "two\n")
-	run(t, at, "git", "commit", "--quiet", "--all", "--message", "two")
-	wantFile(t, m.Path("a"), "one\n")
-	if branch := strings.TrimSpace(git("branch", "--show-current")); branch != "main" {
-		t.Errorf("the workspace is on %s", branch)
-	}
-
-	run(t, "/", example(t, "worktrees/merge"), m.Dir, "feature/two")
-	wantFile(t, m.Path("a"), "two\n")
-	wantGone(t, m.Path(".forks/feature-two"))
-	wantFile(t, m.Path(".snapshots/feature-two/a"), "two\n")
-	if out := git("status", "--porcelain"); out != "" {
-		t.Errorf("git status says %s", out)
-	}
-}
-
 func TestPrograms(t *testing.T) {
 	for program, file := range map[string]string{"python3": "checkpoint.py", "node": "checkpoint.mjs"} {
 		t.Run(program, func(t *testing.T) {

@@ -13,6 +13,7 @@ type Input struct {
 	Event, Prompt, Cwd string
 	Session            string // of the conversation
 	ID                 string // of the user's message, where the agent has one
+	Name, WorktreePath string // of the worktree that is created, and of the one that is removed
 }
 
 // Read reads what an agent sends. Cursor calls a session a conversation, and lists the directories
@@ -28,11 +29,13 @@ func Read(r io.Reader) (Input, error) {
 		Generation   string   `json:"generation_id"`
 		Cwd          string   `json:"cwd"`
 		Roots        []string `json:"workspace_roots"`
+		Name         string   `json:"name"`
+		WorktreePath string   `json:"worktree_path"`
 	}
 	if err := json.NewDecoder(r).Decode(&in); err != nil {
 		return Input{}, fmt.Errorf("standard input is not what agents send to hooks: %w", err)
 	}
-	out := Input{Event: in.Event, Prompt: in.Prompt, Cwd: in.Cwd}
+	out := Input{Event: in.Event, Prompt: in.Prompt, Cwd: in.Cwd, Name: in.Name, WorktreePath: in.WorktreePath}
 	out.Session = cmp.Or(in.Conversation, in.Session)
 	out.ID = cmp.Or(in.PromptID, in.Turn, in.Generation)
 	if out.Cwd == "" && len(in.Roots) > 0 {
@@ -58,4 +61,14 @@ func (in Input) Message() string {
 	const most = 200
 	text := []rune(strings.Join(strings.Fields(in.Prompt), " "))
 	return string(text[:min(len(text), most)])
+}
+
+// WorktreeName makes a fork's name of what an agent calls a worktree.
+func WorktreeName(name string) string {
+	return strings.TrimLeft(strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' || r == '.' {
+			return r
+		}
+		return '-'
+	}, name), "-.")
 }

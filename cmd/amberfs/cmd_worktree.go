@@ -1,0 +1,226 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/hooks"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/naming"
+)
+
+// worktreeHook is what the plugin's hooks start.
+const worktreeHook = "worktree-hook"
+
+func worktreeCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "worktree add|list|remove",
+		Short: "Forks that git lists as worktrees",
+		Example: `  amberfs worktree add login
+  amberfs worktree list
+  amberfs worktree remove login`,
+		Args: args(1, 1, "add, list or remove"),
+		RunE: func(_ *cobra.Command, argv []string) error {
+			return fail.New(fail.Usage, "no such command: worktree %s", argv[0]).WithHint("see `amberfs help worktree`")
+		},
+	}
+	for _, c := range []*cobra.Command{worktreeAddCommand(a), worktreeListCommand(a), worktreeRemoveCommand(a)} {
+		c.DisableFlagsInUseLine = true
+		cmd.AddCommand(c)
+	}
+	return cmd
+}
+
+func worktreeAddCommand(a *app) *cobra.Command {
+	var branch string
+	cmd := &cobra.Command{
+		Use:   "add NAME [PATH] [-b BRANCH]",
+		Short: "Create a fork with a branch",
+		Long: `Creates the fork NAME with a new branch, and prints its path. PATH, otherwise
+.claude/worktrees/NAME, becomes a link to it.`,
+		Example: `  cd "$(amberfs worktree add login)"`,
+		Args:    args(1, 2, "a NAME and perhaps a PATH"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			w, err := a.addWorktree(cmd.Context(), argv[0], strings.Join(argv[1:], ""), branch)
+			if err != nil {
+				return err
+			}
+			return a.print(w, func() { a.printf("%s\n", w.Path) })
+		},
+	}
+	cmd.Flags().StringVarP(&branch, "branch", "b", "", "another `BRANCH` than worktree-NAME")
+	return cmd
+}
+
+func worktreeListCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List them: name, branch and path",
+		Example: `  amberfs worktree list`,
+		Args:    args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := a.repository(cmd.Context())
+			if err != nil {
+				return err
+			}
+			all, err := r.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			var rows [][]string
+			for _, w := range all {
+				rows = append(rows, []string{w.Name, cmp.Or(w.Branch, "-"), w.Path})
+			}
+			return a.print(all, func() { a.printRows(rows) })
+		},
+	}
+}
+
+func worktreeRemoveCommand(a *app) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:     "remove NAME",
+		Aliases: []string{"rm"},
+		Short:   "Delete the fork; its last state becomes a snapshot",
+		Example: `  amberfs worktree remove login`,
+		Args:    args(1, 1, "a NAME"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			done, err := a.removeWorktree(cmd.Context(), argv[0], force)
+			if err != nil {
+				return err
+			}
+			return a.print(done, func() {
+				a.printf("worktree %s removed: its last state is the snapshot %s\n", done.Name, done.Snapshot)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "also with programs in it")
+	return cmd
+}
+
+// repository is the one of the current directory.
+func (a *app) repository(ctx context.Context) (*worktrees.Repository, error) {
+	wd, err := a.cwd()
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.placeOf(wd)
+	if err != nil {
+		return nil, err
+	}
+	root, ok := p.Root()
+	if !ok {
+		return nil, fail.New(fail.NotFound, "the root of the workspace is not mounted here")
+	}
+	return worktrees.Open(ctx, wd, root)
+}
+
+func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w worktrees.Worktree, err error) {
+	r, err := a.repository(ctx)
+	if err != nil {
+		return w, err
+	}
+	if link == "" {
+		link = r.Link(name)
+	} else if wd, err := a.cwd(); err != nil {
+		return w, err
+	} else if !filepath.IsAbs(link) {
+		link = filepath.Join(wd, link)
+	}
+	if _, err := os.Lstat(link); err == nil {
+		return w, fail.New(fail.Exists, "%s exists", link).WithHint("name another PATH")
+	}
+	if err := a.askHere(ctx, service.Fork{Name: name}, nil); err != nil {
+		return w, err
+	}
+	if branch == "" {
+		branch = r.Branch(ctx, name)
+	}
+	if w, err = r.Add(ctx, name, branch, link); err != nil {
+		err = errors.Join(err, a.askHere(context.WithoutCancel(ctx), service.DeleteFork{Name: name, Discard: true}, nil))
+	}
+	return w, err
+}
+
+func (a *app) removeWorktree(ctx context.Context, name string, force bool) (done service.DeletedFork, err error) {
+	r, err := a.repository(ctx)
+	if err != nil {
+		return done, err
+	}
+	w, err := r.Find(ctx, name)
+	if err != nil {
+		return done, err
+	}
+	if err := a.askHere(ctx, service.DeleteFork{Name: name, Force: force}, &done); err != nil && fail.KindOf(err) != fail.NotFound {
+		return done, err
+	}
+	done.Name = name
+	return done, r.Forget(ctx, w)
+}
+
+func (a *app) worktreeNamed(ctx context.Context, name string) (w worktrees.Worktree, err error) {
+	r, err := a.repository(ctx)
+	if err == nil {
+		w, err = r.Find(ctx, name)
+	}
+	return w, err
+}
+
+// onWorktree is Claude Code's hook for a worktree. With "create" it prints the path of one. Where
+// there is no workspace, it does what Claude Code does without a hook: git makes the worktree.
+func (a *app) onWorktree(ctx context.Context, argv []string) error {
+	in, err := hooks.Read(io.LimitReader(a.stdin, maxHookInput))
+	if err != nil {
+		return err
+	}
+	if argv[0] == "remove" {
+		return a.worktreeRemoved(ctx, in.WorktreePath)
+	}
+	a.dir = in.Cwd
+	name := hooks.WorktreeName(in.Name)
+	w, err := a.addWorktree(ctx, name, "", "")
+	if fail.KindOf(err) == fail.Exists {
+		w, err = a.worktreeNamed(ctx, name)
+	}
+	if err == nil {
+		a.printf("%s\n", w.Path)
+		return nil
+	}
+	a.note("%v: git makes the worktree", err)
+	top, err := worktrees.Git(ctx, in.Cwd, "rev-parse", "--show-toplevel")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(top, ".claude", "worktrees", name)
+	if _, err := worktrees.Git(ctx, top, "worktree", "add", "--quiet", "-b", "worktree-"+name, path); err != nil {
+		return err
+	}
+	a.printf("%s\n", path)
+	return nil
+}
+
+// worktreeRemoved removes a worktree by its path. Git removes one of its own if nothing is lost.
+func (a *app) worktreeRemoved(ctx context.Context, path string) error {
+	const forks = "/" + naming.ForksDir + "/"
+	if i := strings.LastIndex(path, forks); i >= 0 {
+		name, rel, _ := strings.Cut(path[i+len(forks):], "/")
+		a.dir = filepath.Join(path[:i], rel)
+		done, err := a.removeWorktree(ctx, name, true)
+		if err == nil {
+			a.note("the last state of the worktree %s is the snapshot %s", name, done.Snapshot)
+		}
+		return err
+	}
+	_, err := worktrees.Git(ctx, path, "worktree", "remove", path)
+	return err
+}

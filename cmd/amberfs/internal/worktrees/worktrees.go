@@ -1,0 +1,252 @@
+// Package worktrees makes forks of a workspace worktrees of the git repository in it.
+//
+// A fork has a copy of the repository. It becomes a worktree in three steps: git registers a
+// worktree without files in the fork, the fork's copy of the repository is removed, and the .git
+// file that git wrote takes its place. The index is the repository's, so what was not committed
+// stays so. Git knows the worktree by its path in .forks; a link leads there.
+package worktrees
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot/naming"
+)
+
+// A Worktree is a fork that git knows.
+type Worktree struct {
+	Name   string `json:"name"`
+	Branch string `json:"branch,omitempty"` // "" for a detached HEAD
+	Path   string `json:"path"`             // of the files, in .forks
+	Link   string `json:"link,omitempty"`
+}
+
+// A Repository is one whose directory .git is in a workspace.
+type Repository struct {
+	Top  string // its main worktree
+	Root string // of the workspace
+	rel  string // of Top in the workspace
+}
+
+const (
+	// linkFile is in git's directory of a worktree, and has the path of the link to it.
+	linkFile = "amberfs-link"
+	// registered is where git registers the worktree, in the fork. It is removed.
+	registered = ".amberfs-worktree"
+)
+
+// Open finds the repository of a directory in the workspace that begins at root.
+func Open(ctx context.Context, dir, root string) (*Repository, error) {
+	top, err := Git(ctx, dir, "rev-parse", "--show-toplevel")
+	if err != nil {
+		return nil, err
+	}
+	rel, err := filepath.Rel(root, top)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+		return nil, fail.New(fail.Usage, "the repository %s is not in the workspace %s", top, root)
+	}
+	if st, err := os.Lstat(filepath.Join(top, ".git")); err != nil || !st.IsDir() {
+		return nil, fail.New(fail.Usage, "%s is a worktree already", top).WithHint("go into the repository's main worktree")
+	}
+	return &Repository{Top: top, Root: root, rel: rel}, nil
+}
+
+// Link is where the worktree of a name is looked for, if no other path is given.
+func (r *Repository) Link(name string) string {
+	return filepath.Join(r.Top, ".claude", "worktrees", name)
+}
+
+// Files is where a fork has the repository's files.
+func (r *Repository) Files(fork string) string {
+	return filepath.Join(r.Root, naming.ForksDir, fork, r.rel)
+}
+
+// Branch is the first branch of a worktree's name that does not exist.
+func (r *Repository) Branch(ctx context.Context, name string) string {
+	branch := "worktree-" + name
+	for n := 2; ; n++ {
+		if _, err := Git(ctx, r.Top, "show-ref", "--verify", "--quiet", "refs/heads/"+branch); err != nil {
+			return branch
+		}
+		branch = fmt.Sprintf("worktree-%s-%d", name, n)
+	}
+}
+
+// Add makes a new fork a worktree with a new branch, and a link to it. If it fails, the caller
+// deletes the fork.
+func (r *Repository) Add(ctx context.Context, name, branch, link string) (w Worktree, err error) {
+	w = Worktree{Name: name, Branch: branch, Path: r.Files(name), Link: link}
+	head, err := Git(ctx, w.Path, "rev-parse", "--verify", "HEAD")
+	if err != nil {
+		return w, err
+	}
+	at := filepath.Join(w.Path, registered, name)
+	if _, err := Git(ctx, r.Top, "-c", "core.hooksPath=/dev/null", "worktree", "add", "--quiet", "--no-checkout", "-b", branch, at, head); err != nil {
+		return w, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.forget(context.WithoutCancel(ctx), at), r.forget(context.WithoutCancel(ctx), w.Path))
+		}
+	}()
+	admin, err := Git(ctx, at, "rev-parse", "--absolute-git-dir")
+	if err != nil {
+		return w, err
+	}
+	if err := copyFile(filepath.Join(admin, "index"), filepath.Join(w.Path, ".git", "index")); err != nil {
+		return w, err
+	}
+	if err := errors.Join(os.RemoveAll(filepath.Join(w.Path, ".git")),
+		os.Rename(filepath.Join(at, ".git"), filepath.Join(w.Path, ".git")),
+		os.RemoveAll(filepath.Join(w.Path, registered))); err != nil {
+		return w, err
+	}
+	if _, err := Git(ctx, r.Top, "worktree", "repair", w.Path); err != nil {
+		return w, err
+	}
+	if err := r.link(ctx, link, w.Path); err != nil {
+		return w, err
+	}
+	return w, os.WriteFile(filepath.Join(admin, linkFile), []byte(link), 0o666)
+}
+
+// link makes the link to a worktree, relative where both are in the workspace. The repository
+// ignores it.
+func (r *Repository) link(ctx context.Context, link, to string) error {
+	if err := os.MkdirAll(filepath.Dir(link), 0o777); err != nil {
+		return err
+	}
+	if rel, err := filepath.Rel(r.Root, link); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+		if to, err = filepath.Rel(filepath.Dir(link), to); err != nil {
+			return err
+		}
+	}
+	if err := os.Symlink(to, link); err != nil {
+		return err
+	}
+	rel, err := filepath.Rel(r.Top, link)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+		return nil // it is outside of the repository
+	}
+	if _, err := Git(ctx, r.Top, "check-ignore", "--quiet", rel); err == nil {
+		return nil
+	}
+	exclude := filepath.Join(r.Top, ".git", "info", "exclude")
+	if err := os.MkdirAll(filepath.Dir(exclude), 0o777); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(exclude, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("/" + rel + "\n")
+	return errors.Join(err, f.Close())
+}
+
+// List returns the worktrees that are forks of the workspace.
+func (r *Repository) List(ctx context.Context) ([]Worktree, error) {
+	text, err := Git(ctx, r.Top, "worktree", "list", "--porcelain", "-z")
+	if err != nil {
+		return nil, err
+	}
+	all := []Worktree{}
+	forks := filepath.Join(r.Root, naming.ForksDir) + "/"
+	for record := range strings.SplitSeq(text, "\x00\x00") {
+		var w Worktree
+		for field := range strings.SplitSeq(record, "\x00") {
+			switch key, value, _ := strings.Cut(field, " "); key {
+			case "worktree":
+				w.Path = value
+			case "branch":
+				w.Branch = strings.TrimPrefix(value, "refs/heads/")
+			}
+		}
+		inside, ok := strings.CutPrefix(w.Path, forks)
+		if w.Name, _, _ = strings.Cut(inside, "/"); !ok || w.Path != r.Files(w.Name) {
+			continue
+		}
+		if admin, err := Git(ctx, w.Path, "rev-parse", "--absolute-git-dir"); err == nil {
+			text, _ := os.ReadFile(filepath.Join(admin, linkFile)) // else there is none
+			w.Link = string(text)
+		}
+		all = append(all, w)
+	}
+	return all, nil
+}
+
+// Find returns a worktree by its name.
+func (r *Repository) Find(ctx context.Context, name string) (Worktree, error) {
+	all, err := r.List(ctx)
+	if err != nil {
+		return Worktree{}, err
+	}
+	for _, w := range all {
+		if w.Name == name {
+			return w, nil
+		}
+	}
+	return Worktree{}, fail.New(fail.NotFound, "no such worktree: %q", name).WithHint("`amberfs worktree list` lists them")
+}
+
+// Forget removes what git knows of a worktree whose fork is gone, and the link, if it still
+// leads there. The branch stays.
+func (r *Repository) Forget(ctx context.Context, w Worktree) error {
+	err := r.forget(ctx, w.Path)
+	if to, lerr := os.Readlink(w.Link); lerr == nil {
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(w.Link), to)
+		}
+		if to == w.Path {
+			err = errors.Join(err, os.Remove(w.Link))
+		}
+	}
+	return err
+}
+
+// forget removes git's entry of a worktree, with its directory if there is one.
+func (r *Repository) forget(ctx context.Context, path string) error {
+	text, err := Git(ctx, r.Top, "worktree", "list", "--porcelain", "-z")
+	if err != nil || !strings.Contains("\x00"+text, "\x00worktree "+path+"\x00") {
+		return err
+	}
+	_, err = Git(ctx, r.Top, "worktree", "remove", "--force", path)
+	return err
+}
+
+func copyFile(to, from string) error {
+	b, err := os.ReadFile(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing is in the index
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o666)
+}
+
+// Git runs git and returns what it prints.
+func Git(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		text := strings.TrimSpace(stderr.String())
+		return "", fail.New(fail.Failed, "git: %s", strings.TrimPrefix(text, "fatal: ")+orStatus(text, err))
+	}
+	return strings.TrimSuffix(string(out), "\n"), nil
+}
+
+func orStatus(text string, err error) string {
+	if text != "" {
+		return ""
+	}
+	return fmt.Sprint(err)
+}

@@ -10,7 +10,7 @@ LDFLAGS  = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.dat
 PREFIX  ?= /usr/local
 
 .PHONY: build cross npm image install uninstall session licences run stop test fresh test-race test-long test-remote \
-	test-clients test-kernels test-packages test-release test-sandboxes snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
+	test-clients test-kernels test-packages test-plugin test-release test-sandboxes snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
 
 # Static, so that it runs in any container.
 build:
@@ -114,6 +114,10 @@ test-packages:
 	@scripts/setup packages
 	AMBERFS_TEST_PACKAGES=1 $(GO) test -count=1 -timeout 20m -v ./tests/packages
 	AMBERFS_TEST_PACKAGES=1 $(GO) test -count=1 -timeout 10m -run TestPicture ./tests/docs
+
+# The plugin, judged by the agents' own programs.
+test-plugin:
+	@scripts/test-plugin
 
 # A fork inside of sandboxes: engines, gVisor, those of agents, a virtual machine.
 test-sandboxes:

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -25,10 +26,13 @@ var agentFolders = regexp.MustCompile(`^\.(claude|codex|gemini|agents)(/|$)`)
 func (a *applying) leftOut(changes []tree.Change) (map[string]bool, error) {
 	left := make(map[string]bool)
 	var folders []tree.Change
+	forks := forkEntries(changes)
 	holds := make(map[string]bool) // directories with something that is applied
 	for _, c := range changes {
 		p := c.Path.String()
 		switch {
+		case forks.MatchString(p):
+			left[p] = true
 		case !agentFolders.MatchString(p):
 		case c.B != nil && c.B.IsDir():
 			folders = append(folders, c)
@@ -55,9 +59,28 @@ func (a *applying) leftOut(changes []tree.Change) (map[string]bool, error) {
 	return left, ignored(a.ctx, text, changes, left)
 }
 
-// wroteForAgents reports whether a file is one of those that `amberfs hook --install` writes.
+// forkEntries matches what git knows of the worktrees that are forks: they are not in the directory.
+// `amberfs worktree add` marks them with a file.
+func forkEntries(changes []tree.Change) *regexp.Regexp {
+	none := `$.`
+	all := []string{none}
+	for _, c := range changes {
+		if m := forkEntry.FindStringSubmatch(c.Path.String()); m != nil {
+			all = append(all, regexp.QuoteMeta(m[1])+"(/|$)")
+		}
+	}
+	return regexp.MustCompile("^(" + strings.Join(all, "|") + ")")
+}
+
+var forkEntry = regexp.MustCompile(`^((?:.*/)?\.git/worktrees/[^/]+)/amberfs-link$`)
+
+// wroteForAgents reports whether a file is one of those that `amberfs hook --install` writes, or a
+// link to a fork that is a worktree.
 func (a *applying) wroteForAgents(c tree.Change) bool {
 	const most = 64 << 10
+	if c.B != nil && c.B.IsSymlink() {
+		return strings.Contains(c.B.Target, naming.ForksDir+"/")
+	}
 	if c.B == nil || !c.B.IsRegular() || c.B.Size() > most {
 		return false
 	}

@@ -48,6 +48,9 @@ func TestPluginManifests(t *testing.T) {
 			}
 		}
 	}
+	if _, err := os.Lstat(filepath.Join(plugin, "plugin.json")); err == nil {
+		t.Error("a plugin.json beside .codex-plugin makes Codex 0.171 read Agent Plugins 1.0, which has no hooks")
+	}
 	var market struct {
 		Name    string
 		Owner   struct{ Name string }

@@ -131,7 +131,11 @@ func (r *Repository) link(ctx context.Context, link, to string) error {
 	if err := os.Symlink(to, link); err != nil {
 		return err
 	}
-	rel, err := filepath.Rel(r.Top, link)
+	ignored := link
+	if filepath.Dir(link) == r.Link("") {
+		ignored = filepath.Dir(link) // of all worktrees
+	}
+	rel, err := filepath.Rel(r.Top, ignored)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 		return nil // it is outside of the repository
 	}

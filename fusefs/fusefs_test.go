@@ -108,7 +108,7 @@ func TestNotices(t *testing.T) {
 	}
 	go n.invalidate(live.Invalidation{
 		Entries: []live.Entry{{Parent: 1, Name: "ab"}}, Inodes: []live.NodeID{1},
-	})
+	}, func() {})
 	entry := []byte{35, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 0}
 	if got := read(); !bytes.Equal(got, entry) {
 		t.Errorf("entry notice % x", got)
@@ -118,7 +118,7 @@ func TestNotices(t *testing.T) {
 	if got := read(); !bytes.Equal(got, inode) {
 		t.Errorf("inode notice % x", got)
 	}
-	n.invalidate(live.Invalidation{Entries: slices.Repeat([]live.Entry{{Parent: 1, Name: "x"}}, manyEntries+1)})
+	n.invalidate(live.Invalidation{Entries: slices.Repeat([]live.Entry{{Parent: 1, Name: "x"}}, manyEntries+1)}, func() {})
 	if got := read(); !bytes.Equal(got, []byte{16, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}) {
 		t.Errorf("epoch notice % x", got)
 	}

@@ -87,9 +87,9 @@ func (n *notifier) put(q *queue, write func()) <-chan struct{} {
 }
 
 // invalidate has everything in inv dropped. It returns when the kernel did so,
-// or after noticeWait.
-func (n *notifier) invalidate(inv live.Invalidation) {
-	n.await(n.later(&n.trees, inv), len(inv.Entries))
+// or after noticeWait. told is called when the kernel did so.
+func (n *notifier) invalidate(inv live.Invalidation, told func()) {
+	n.await(n.put(&n.trees, func() { n.drop(inv); told() }), len(inv.Entries))
 }
 
 // await waits for a notice of so many names, for noticeWait at most.

@@ -68,8 +68,8 @@ func serve(o Options, fd int) (*Server, error) {
 	}
 	fs.forest.SetMountPoints(func(view uint32) []string { return n.mountPoints()(view) })
 	fs.forest.SetHeld(fs.lookups.held)
-	fs.opts.Store.OnInvalidate(func(inv live.Invalidation) {
-		n.invalidate(inv)
+	fs.opts.Store.OnInvalidate(func(inv live.Invalidation, told func()) {
+		n.invalidate(inv, told)
 		if len(inv.Entries) > 0 { // they are of one view
 			fs.removals.changed(inv.Entries[0].Parent.View())
 		}
@@ -123,7 +123,7 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 func (s *Server) Serve() {
 	s.readers.run()
 	unix.Close(s.readers.fd)
-	s.fs.opts.Store.OnInvalidate(func(live.Invalidation) {})
+	s.fs.opts.Store.OnInvalidate(func(_ live.Invalidation, told func()) { told() })
 	s.fs.forest.SetHeld(func(live.NodeID) bool { return false })
 	s.fs.notify.close()
 	close(s.served)

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"golang.org/x/sync/semaphore"
 
@@ -22,21 +23,28 @@ type trees struct {
 	inv  live.Invalidation
 }
 
-// commit journals a record and applies it. The lock of the forest is held.
-func (s *Store) commit(tx *live.Tx, r catalogue.Record) error {
-	return (&trees{Tx: tx, s: s}).commit(r)
+// commit is trees.commit. The lock of the forest is held.
+func (s *Store) commit(tx *live.Tx, r catalogue.Record, c actors.Caller) error {
+	return (&trees{Tx: tx, s: s}).commit(r, c)
 }
 
-func (t *trees) commit(r catalogue.Record) error {
+// commit journals a record, with the request that it carries out, if any, and applies it.
+func (t *trees) commit(r catalogue.Record, c actors.Caller) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
+	}
+	if c.Request != 0 {
+		b = append(fmt.Appendf(nil, `{"request":%d,`, c.Request), b[1:]...)
 	}
 	if err := t.Append(journal.Type(r.Type()), b); err != nil {
 		return err
 	}
 	// What changes history is soon on the disk, though the caller does not wait.
 	t.s.log.SyncSoon()
+	if c.Request != 0 {
+		t.CarriedOut(c.Request)
+	}
 	return t.apply(r)
 }
 
@@ -45,6 +53,15 @@ func (s opening) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 	r, err := catalogue.Decode(catalogue.Type(t), payload)
 	if err != nil {
 		return err
+	}
+	var of struct {
+		Request uint64 `json:"request"`
+	}
+	if err := json.Unmarshal(payload, &of); err != nil {
+		return err
+	}
+	if of.Request != 0 {
+		tx.CarriedOut(of.Request)
 	}
 	return (&trees{Tx: tx, s: s.Store}).apply(r)
 }
@@ -114,7 +131,7 @@ func (t *trees) load(r *catalogue.Edit) error {
 	}
 	st, err := tree.Load(t.s.src, h)
 	if err == nil {
-		t.edit.Sealed(st, r.NextIno)
+		err = t.edit.Sealed(st, r.NextIno)
 	}
 	return err
 }

@@ -142,7 +142,7 @@ func (s entries) between(tx *live.Tx, view uint32, by string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.commit(tx, &catalogue.Capture{SnapshotRecord: r}); err != nil {
+	if err := s.commit(tx, &catalogue.Capture{SnapshotRecord: r}, actors.Caller{}); err != nil {
 		return err
 	}
 	s.captured = append(s.captured, Event{Workspace: view, Action: "captured", From: r.Name})

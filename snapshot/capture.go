@@ -56,7 +56,7 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 			return err
 		}
 		made = r.Seen()
-		return s.commit(tx, r)
+		return s.commit(tx, r, o.Caller)
 	})
 	if err != nil {
 		return Info{}, err
@@ -152,7 +152,7 @@ func (ss Snapshots) DeleteAll(names []string, c actors.Caller) ([]string, error)
 			return err
 		}
 		gone = names
-		return s.commit(tx, r)
+		return s.commit(tx, r, c)
 	})
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 			return err
 		}
 		old = r.Was
-		return s.commit(tx, r)
+		return s.commit(tx, r, c)
 	})
 	if err == nil {
 		s.event(Event{Workspace: ss.w.ws.View, Action: "renamed-snapshot", From: old, Detail: b}, c)
@@ -191,6 +191,6 @@ func (ss Snapshots) Amend(name string, fn func(*Info)) error {
 		}
 		i := sn.Info
 		fn(&i)
-		return s.commit(tx, &catalogue.Amend{SnapshotRecord: catalogue.SnapshotRecord{View: sn.View, WS: sn.WS, Info: i}})
+		return s.commit(tx, &catalogue.Amend{SnapshotRecord: catalogue.SnapshotRecord{View: sn.View, WS: sn.WS, Info: i}}, actors.Caller{})
 	})
 }

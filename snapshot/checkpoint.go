@@ -173,7 +173,7 @@ func (p *checkpointer) freezeAll(tx *live.Tx) *checkpoint {
 	c := &checkpoint{
 		at: catalogue.StoreRecord{
 			Position: tx.End(), Records: p.log.Records(), NextIno: ino, NextView: view,
-			Collected: p.gc.Base.Load(), Garbage: p.gc.Any(),
+			Collected: p.gc.Base.Load(), Garbage: p.gc.Any(), Requests: tx.Requests(), Stale: tx.Stale(),
 		},
 		workspaces: make(map[uint32]*frozen),
 		snaps:      make(map[uint32]*snap),

@@ -25,7 +25,10 @@ func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 		return ctx.Err()
 	}
 	for _, sn := range sortedSnaps(c.snaps) {
-		err := p.orPartly(ctx, c, sn.View, sn.WS, sn.State.Load(), func() error { return p.seal.Wait(ctx, sn) })
+		partly, err := p.orPartly(ctx, c, sn.WS, sn.State.Load(), func() error { return p.seal.Wait(ctx, sn) })
+		if partly != nil {
+			c.partly[sn.View] = partly
+		}
 		if err := note(err); err != nil {
 			return err
 		}
@@ -36,7 +39,7 @@ func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 		}
 	}
 	for view, st := range c.orphans {
-		if err := note(p.seal.Contents(ctx, view, st)); err != nil {
+		if err := note(p.sealOrphans(ctx, c, view, st)); err != nil {
 			return err
 		}
 	}
@@ -94,7 +97,7 @@ func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 // sealPresent seals the present state of a workspace.
 func (p *checkpointer) sealPresent(ctx context.Context, c *checkpoint, id uint32, w *frozen) error {
 	w.record.State = ""
-	err := p.orPartly(ctx, c, id, id, w.state, func() error {
+	partly, err := p.orPartly(ctx, c, id, w.state, func() error {
 		h, err := p.seal.InTurn(ctx, id, w.state)
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", w.record.Name, err)
@@ -102,27 +105,45 @@ func (p *checkpointer) sealPresent(ctx context.Context, c *checkpoint, id uint32
 		w.record.State = h.String()
 		return nil
 	})
-	w.record.Partly = c.partly[id]
+	w.record.Partly = partly
 	return err
 }
 
-// orPartly calls seal, which seals the state of a view. What cannot be sealed of it is left
-// out: it holds up nothing else.
-func (p *checkpointer) orPartly(ctx context.Context, c *checkpoint, view, ws uint32, st *tree.State, seal func() error) error {
+// sealOrphans seals the inodes without a name of a workspace.
+func (p *checkpointer) sealOrphans(ctx context.Context, c *checkpoint, id uint32, st *tree.State) error {
+	w, ok := c.workspaces[id]
+	if !ok {
+		return nil
+	}
+	var sealed cas.Hash
+	partly, err := p.orPartly(ctx, c, id, st, func() (err error) {
+		sealed, err = p.seal.InTurn(ctx, id, st)
+		return err
+	})
+	if partly == nil {
+		partly = &catalogue.Partly{State: sealed}
+	}
+	w.record.Orphans = partly
+	return err
+}
+
+// orPartly calls seal, which seals a state. What cannot be sealed of it is left out, and
+// returned: it holds up nothing else.
+func (p *checkpointer) orPartly(ctx context.Context, c *checkpoint, ws uint32, st *tree.State, seal func() error) (*catalogue.Partly, error) {
 	cause := seal()
 	if cause == nil || ctx.Err() != nil || st == nil {
-		return cause
+		return nil, cause
 	}
 	partly, low, err := p.seal.Without(ctx, ws, st)
 	switch {
 	case err != nil:
-		return cause
+		return nil, cause
 	case partly == nil:
-		return seal() // what failed does so no more
+		return nil, seal() // what failed does so no more
 	}
 	p.logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
-	c.partly[view], c.floor, c.left = partly, min(c.floor, low), errors.Join(c.left, cause)
-	return nil
+	c.floor, c.left = min(c.floor, low), errors.Join(c.left, cause)
+	return partly, nil
 }
 
 func sortedSnaps(m map[uint32]*snap) []*snap {
@@ -149,7 +170,7 @@ func (p *checkpointer) dropJournal(c *checkpoint) error {
 		}
 	}
 	p.alter(func(tx *live.Tx) {
-		position = min(position, needed.Lowest(tx, p.unsealed()), tx.Relinked(c.at.Position))
+		position = min(position, needed.Lowest(tx, p.unsealed()))
 	})
 	p.needed.Store(position)
 	return p.log.DropBefore(position)

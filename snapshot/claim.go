@@ -47,7 +47,7 @@ func (fs Forks) Claim(o ClaimOptions) (Claimed, error) {
 			if o.TTL <= 0 {
 				return nil
 			}
-			return s.commit(tx, &catalogue.Lease{View: f.View, Expires: s.after(o.TTL)})
+			return s.commit(tx, &catalogue.Lease{View: f.View, Expires: s.after(o.TTL)}, o.Caller)
 		}
 		got.Tier = FreshlyMade
 		if last := fs.w.ws.Left(o.Label); last != nil {

@@ -73,7 +73,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		if err != nil {
 			return err
 		}
-		if err := s.commit(tx, r); err != nil {
+		if err := s.commit(tx, r, o.Caller); err != nil {
 			return err
 		}
 		out = Compacted{s.cat.Snapshots[r.Snapshot.View].Info, removed, kept}

@@ -159,7 +159,7 @@ func (d *editing) commit(undo bool, check func() error) (live.Invalidation, erro
 				return err
 			}
 		}
-		return t.commit(&d.r)
+		return t.commit(&d.r, d.before.Caller)
 	})
 	if err != nil && d.r.State != "" {
 		s.Abandon()

@@ -68,7 +68,7 @@ func (rs Remotes) Pulled(i Info, id cas.Hash, c actors.Caller) (Info, error) {
 		if err := r.Place(tx, rs.w.ws); err != nil {
 			return err
 		}
-		return s.commit(tx, r)
+		return s.commit(tx, r, c)
 	})
 	if err != nil {
 		return Info{}, err

@@ -68,7 +68,7 @@ func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 	if err := s.cat.NewFork(&trees{Tx: tx, s: s}, fs.w.ws, o.Snapshot, r); err != nil {
 		return nil, err
 	}
-	err := s.commit(tx, r)
+	err := s.commit(tx, r, o.Caller)
 	return s.workspaces[r.View], err
 }
 
@@ -129,7 +129,7 @@ func (fs Forks) Rename(a, b string, c actors.Caller) error {
 		if err != nil {
 			return err
 		}
-		return s.commit(tx, r)
+		return s.commit(tx, r, c)
 	})
 	if err == nil {
 		s.event(Event{Workspace: fs.w.ws.View, Action: "renamed-fork", From: a, Detail: b}, c)

@@ -71,7 +71,7 @@ func (fs Forks) end(name string, c actors.Caller, record func(*live.Tx, *catalog
 		if r, err = record(tx, f); err != nil {
 			return err
 		}
-		return s.commit(tx, r)
+		return s.commit(tx, r, c)
 	})
 	if err != nil {
 		return Info{}, err
@@ -119,6 +119,6 @@ func (w *Workspace) Bookmark() error {
 		if err != nil {
 			return err
 		}
-		return s.commit(tx, r)
+		return s.commit(tx, r, actors.Caller{})
 	})
 }

@@ -29,7 +29,7 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 //  3. the state of each snapshot in the catalogue, the base of each workspace among them
 //  4. the states that records of the journal since the last checkpoint name
 //     (Catalogue.Roots)
-//  5. unlinked files that the kernel still holds
+//  5. inodes without a name that the kernel may hold
 //  6. what the last checkpoint names, from which recovery would start
 //  7. states that are being read (core.pins, see Store.Hold)
 //  8. the states of directories that workspaces and snapshots were refreshed from
@@ -68,6 +68,7 @@ func (s entries) roots() (out []*tree.State, sets []cas.Hash, err error) {
 		ID        string            `json:"id"`
 		State     string            `json:"state"`
 		Partly    *catalogue.Partly `json:"partly"`
+		Orphans   *catalogue.Partly `json:"orphans"`
 		ActorSets []cas.Hash        `json:"actor_sets"`
 		Dir       string            `json:"dir"`
 	}
@@ -75,13 +76,18 @@ func (s entries) roots() (out []*tree.State, sets []cas.Hash, err error) {
 		if err := catalogue.Scan(s.cas, prefix, func(r record) error {
 			sets = append(sets, r.ActorSets...)
 			dirs[r.Dir] = true
-			if r.Partly != nil {
-				st, err := r.Partly.Load(s.src, 1)
+			for _, p := range []*catalogue.Partly{r.Partly, r.Orphans} {
+				if p == nil {
+					continue
+				}
+				st, err := p.Load(s.src, 1)
 				if err != nil {
 					return err
 				}
-				sets = append(sets, r.Partly.Files...)
-				roots = append(roots, catalogue.Root{ID: r.Partly.State}, catalogue.Root{State: st})
+				sets = append(sets, p.Files...)
+				roots = append(roots, catalogue.Root{ID: p.State}, catalogue.Root{State: st})
+			}
+			if r.Partly != nil {
 				return nil
 			}
 			h, err := cas.ParseHash(r.ID + r.State)

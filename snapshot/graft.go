@@ -137,7 +137,7 @@ func (w *Workspace) Begin(st *tree.State, c actors.Caller) error {
 		if err != nil {
 			return err
 		}
-		return s.commit(tx, r)
+		return s.commit(tx, r, c)
 	})
 }
 

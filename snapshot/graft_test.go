@@ -44,7 +44,7 @@ func TestGraftOverOpenFiles(t *testing.T) {
 	}
 	f.SetHeld(func(id live.NodeID) bool { return id == file })
 	var gone []live.NodeID
-	s.OnInvalidate(func(inv live.Invalidation) { gone = append(gone, goneOf(inv)...) })
+	s.OnInvalidate(func(inv live.Invalidation, _ func()) { gone = append(gone, goneOf(inv)...) })
 
 	if _, err := w.Graft(context.Background(), snapshot.GraftOptions{Tree: st}); err != nil {
 		t.Fatal(err)

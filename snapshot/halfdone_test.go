@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -31,7 +32,7 @@ func TestHalfDoneChangeIsNotCommitted(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := s.commit(tx, &catalogue.Delete{Views: []uint32{sn.View}}); err != nil {
+		if err := s.commit(tx, &catalogue.Delete{Views: []uint32{sn.View}}, actors.Caller{}); err != nil {
 			return err
 		}
 		return failed

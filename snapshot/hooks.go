@@ -10,14 +10,18 @@ import (
 
 // hooks are called when something happens, without a lock held.
 type hooks struct {
-	invalidate atomic.Pointer[func(live.Invalidation)]
+	invalidate atomic.Pointer[func(inv live.Invalidation, told func())]
 	event      atomic.Pointer[func(Event, actors.Caller)]
 }
 
 type Event = events.Event
 
-// OnInvalidate sets what is called with changes from inside, without a lock held.
-func (s *Store) OnInvalidate(fn func(live.Invalidation)) { s.hooks.invalidate.Store(&fn) }
+// OnInvalidate sets what is called with changes from inside, without a lock held. It calls
+// told when the kernel knows of them, which may be later: after a crash before that, they are
+// in the inheritance of who takes the connection to the kernel over.
+func (s *Store) OnInvalidate(fn func(inv live.Invalidation, told func())) {
+	s.hooks.invalidate.Store(&fn)
+}
 
 // OnEvent sets what is called with each event of a workspace as a whole, and with each path
 // that a restore, a merge or an import changed, without a lock held. Beside events.Actions
@@ -25,8 +29,14 @@ func (s *Store) OnInvalidate(fn func(live.Invalidation)) { s.hooks.invalidate.St
 func (s *Store) OnEvent(fn func(Event, actors.Caller)) { s.hooks.event.Store(&fn) }
 
 func (s *core) tell(inv live.Invalidation) {
-	if fn := s.hooks.invalidate.Load(); fn != nil && !inv.Empty() {
-		(*fn)(inv)
+	if inv.Empty() {
+		return
+	}
+	told := func() { s.forest.Noticed(inv) }
+	if fn := s.hooks.invalidate.Load(); fn != nil {
+		(*fn)(inv, told)
+	} else {
+		told()
 	}
 }
 

@@ -54,7 +54,7 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 			return nil
 		}
 		names = gone
-		return s.commit(tx, r)
+		return s.commit(tx, r, actors.Caller{})
 	})
 	if err != nil {
 		return err

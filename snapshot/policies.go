@@ -20,7 +20,7 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 			return err
 		}
 		p = r.Policy
-		return s.commit(tx, r)
+		return s.commit(tx, r, c)
 	})
 	if err == nil {
 		s.event(Event{Workspace: w.ws.View, Action: "policy"}, c)

@@ -49,6 +49,8 @@ func (s opening) recover(at catalogue.StoreRecord) error {
 	s.ckpt.records.Store(at.Records)
 	if err := s.forest.Update(true, func(tx *live.Tx) error {
 		tx.SetCounters(at.NextIno, at.NextView)
+		tx.SetRequests(at.Requests)
+		tx.SetStale(at.Stale)
 		if at.First {
 			return s.firstTree(tx)
 		}
@@ -62,6 +64,9 @@ func (s opening) recover(at catalogue.StoreRecord) error {
 	var err error
 	if s.salvage.left, err = s.forest.Replay(at.Position, len(s.salvage.replaced) > 0, s.replay); err != nil {
 		return err
+	}
+	if !s.opt.Takeover {
+		s.forest.Disinherit()
 	}
 	entries{s.Store}.refreshLimit()
 	if at.First && s.log.End() == 0 && !s.opt.ReadOnly {
@@ -152,8 +157,27 @@ func (s opening) loadWorkspaces(tx *live.Tx) error {
 		}
 		tx.AddView(w.View, st)
 		s.rejoin(tx, w)
+		if err := s.loadOrphans(tx, w); err != nil {
+			return fmt.Errorf("unlinked files of workspace %s: %w: %w", w.Name, errs.Damaged, err)
+		}
 	}
 	return nil
+}
+
+// loadOrphans loads the inodes without a name. A salvage does without those that are lost.
+func (s opening) loadOrphans(tx *live.Tx, w *catalogue.Workspace) error {
+	if w.Orphans == nil {
+		return nil
+	}
+	st, err := w.Orphans.Load(s.src, tx.Epoch())
+	w.Orphans = nil
+	if err == nil {
+		tx.AddOrphans(w.View, st)
+	}
+	if s.opt.Salvage {
+		return nil
+	}
+	return err
 }
 
 // loadState loads the state of a workspace at the checkpoint. Without the root of

@@ -60,6 +60,9 @@ type Options struct {
 	// Elapsed goes on evenly whatever becomes of Now. When nil it is CLOCK_BOOTTIME, or that
 	// of Now if there is one.
 	Elapsed func() time.Duration
+	// Takeover keeps what a connection to the kernel needs that another process began: see
+	// live.Forest.Inherit and live.Forest.Done.
+	Takeover bool
 	// ReadOnly leaves the journal as it is, and commits nothing. The store is good
 	// for reading and Verify only.
 	ReadOnly bool

@@ -10,6 +10,9 @@ type Caller struct {
 	Direct bool
 	// Command is what the caller ran, as far as that is known, for the event log.
 	Command string
+	// Request is the number of the kernel's request that the caller waits for, 0 if it came
+	// another way.
+	Request uint64
 	// Actor is on whose behalf it acts, "" if it is unknown.
 	Actor string
 }

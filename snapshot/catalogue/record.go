@@ -40,6 +40,12 @@ type StoreRecord struct {
 	Collected int64 `json:"collected,omitempty"` // bytes of packs after the last gc
 	Garbage   bool  `json:"garbage,omitempty"`   // snapshots were removed since
 
+	// Requests are those of the kernel that were carried out and may not be answered, with the
+	// nodes that their answers describe.
+	Requests map[uint64]uint64 `json:"requests,omitempty"`
+	// Stale are views with edits that the kernel may not know of.
+	Stale []uint32 `json:"stale,omitempty"`
+
 	Incomplete bool `json:"incomplete,omitempty"` // a repair could not repair everything: objects are missing
 
 	First bool `json:"-"` // there is none yet
@@ -71,19 +77,21 @@ type WorkspaceRecord struct {
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
 	// Partly is what there is instead of State if some files could not be sealed.
 	Partly *Partly `json:"partly,omitempty"`
+	// Orphans are the inodes without a name that the kernel may hold: a state without a root.
+	Orphans *Partly `json:"orphans,omitempty"`
 }
 
 // Partly is a state some files of which could not be sealed at a checkpoint.
 type Partly struct {
-	State cas.Hash   `json:"state"` // in which these are empty
-	Files []cas.Hash `json:"files"` // objects that describe their contents, see tree.PutContents
+	State cas.Hash   `json:"state"`           // in which these are empty
+	Files []cas.Hash `json:"files,omitempty"` // objects that describe their contents, see tree.PutContents
 }
 
 // Load returns the state, whose files that are not sealed an epoch owns which is past when it
 // is used.
 func (p *Partly) Load(src *tree.Source, epoch uint64) (*tree.State, error) {
 	st, err := tree.Load(src, p.State)
-	if err == nil {
+	if err == nil && len(p.Files) > 0 {
 		err = st.Fill(src, epoch, p.Files)
 	}
 	return st, err

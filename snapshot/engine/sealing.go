@@ -340,18 +340,6 @@ func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.
 	return id, added.Load(), nil
 }
 
-// Contents seals the files of a frozen state of a workspace that is not in the store itself:
-// of unlinked files. What cannot be sealed stays in the journal.
-func (q *Sealer) Contents(ctx context.Context, ws uint32, st *tree.State) error {
-	return q.turns(ctx, ws, func() error {
-		return tree.SealContents(ctx, q.inTurn(ctx, q.Pacer.Objects(q.Objects)), st, func(err error) {
-			if ctx.Err() == nil {
-				q.Logger.Warn("sealing an unlinked file", "err", err, guard.Stack(err))
-			}
-		})
-	})
-}
-
 // Edited is InTurn for the state of an edit, whose workspace waits for it: it leaves no
 // processor to writers.
 func (q *Sealer) Edited(ctx context.Context, ws uint32, st *tree.State) (id cas.Hash, err error) {

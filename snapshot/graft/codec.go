@@ -31,9 +31,9 @@ func (c *Change) Encode(e *wire.Encoder) {
 		e.Uvarint(uint64(c.View))
 		e.Uvarint(c.From)
 	case c.Node.Content == nil:
-		EncodeNode(e, c.Node, nil)
+		encodeNode(e, c.Node, nil)
 	default:
-		EncodeNode(e, c.Node, content.Of(sealed))
+		encodeNode(e, c.Node, content.Of(sealed))
 	}
 }
 
@@ -64,9 +64,9 @@ const (
 	contentOfNode // the view and the inode that has it follow
 )
 
-// EncodeNode writes an inode without its names and what is in it, if it is a directory, with
+// encodeNode writes an inode without its names and what is in it, if it is a directory, with
 // what c has.
-func EncodeNode(e *wire.Encoder, n *tree.Inode, c *content.Content) {
+func encodeNode(e *wire.Encoder, n *tree.Inode, c *content.Content) {
 	encodeAttrs(e, n)
 	if c == nil {
 		e.Byte(noContent)
@@ -85,15 +85,6 @@ func encodeAttrs(e *wire.Encoder, n *tree.Inode) {
 	}
 	e.String(n.Target)
 	tree.EncodeXattrs(e, n.Xattrs)
-}
-
-// DecodeNode reads what EncodeNode wrote.
-func DecodeNode(d *wire.Decoder, epoch uint64) *tree.Inode {
-	n, _, from := decodeNode(d, epoch)
-	if from != 0 {
-		d.Fail("contents of another inode")
-	}
-	return n
 }
 
 func decodeNode(d *wire.Decoder, epoch uint64) (n *tree.Inode, view uint32, from uint64) {

@@ -10,7 +10,7 @@ import (
 // As returns the forest for changes by an actor. Changes by "" are by the actor that wrote
 // the inode last, if that is known: the kernel writes pages of a shared mapping back on
 // no known process.
-func (f *Forest) As(actor string) *Forest { return &Forest{f.forest, actor} }
+func (f *Forest) As(actor string) *Forest { return f.For(actor, 0) }
 
 // attribution has the actors of the changes of a view.
 type attribution struct {
@@ -84,6 +84,9 @@ func (v *view) overlaps(r *record, by string) bool {
 	if a.OnlyBy(by) {
 		return false
 	}
+	if _, ok := v.unnamed(r.ino); ok && r.kind != recLink {
+		return false // no snapshot has it
+	}
 	entry := func(parent uint64, name string) bool {
 		if other, ok := a.vacated[tree.Link{Parent: parent, Name: name}]; ok && other != by {
 			return true
@@ -96,7 +99,7 @@ func (v *view) overlaps(r *record, by string) bool {
 		return err == nil && found && a.Others(e.Ino, by)
 	}
 	switch r.kind {
-	case recCreate, recUnlink, recRelink:
+	case recCreate, recUnlink:
 		return entry(r.parent, r.name)
 	case recLink:
 		return a.Others(r.ino, by) || entry(r.parent, r.name)

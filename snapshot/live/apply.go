@@ -18,6 +18,9 @@ func (v *view) commit(r *record, data []byte) error {
 	if err := v.prepare(r); err != nil {
 		return err
 	}
+	if hasRequest(r.kind) {
+		r.request = v.trees.mu.request
+	}
 	r.encode(v.trees.mu.enc)
 	write := v.trees.log.Append
 	if r.frees() {
@@ -30,8 +33,8 @@ func (v *view) commit(r *record, data []byte) error {
 	if r.kind == recWrite {
 		r.pos, r.payload = pos, pos-int64(v.trees.mu.enc.Len())
 	}
-	if low := r.content.MinPos(); r.kind == recRelink && low < NoPos {
-		v.trees.mu.relinked = append(v.trees.mu.relinked, relinked{pos, low})
+	if r.request != 0 {
+		v.trees.requests.carriedOut(r.request, r.answer())
 	}
 	v.trees.mu.failed = ErrFailed // unless it is carried out, whatever happens
 	if err := v.apply(r); err != nil {
@@ -46,10 +49,13 @@ func (v *view) commit(r *record, data []byte) error {
 // fail. It changes nothing visible.
 func (v *view) prepare(r *record) error {
 	switch r.kind {
-	case recCreate, recLink:
+	case recCreate:
+		if r.name == "" {
+			return v.ownOrphanSlot(r.ino)
+		}
 		return errors.Join(v.ownEntry(r.parent, r.name), v.ownSlot(r.ino))
-	case recRelink:
-		return errors.Join(v.ownEntry(r.parent, r.name), v.ownSlot(r.node.Ino))
+	case recLink:
+		return errors.Join(v.ownEntry(r.parent, r.name), v.ownSlot(r.ino), v.ownOrphanSlot(r.ino))
 	case recUnlink:
 		return v.ownEntry(r.parent, r.name)
 	case recRename:
@@ -94,6 +100,7 @@ func (v *view) ownEntry(parent uint64, name string) error {
 	e, found, err := dir.Dir.Lookup(v.source(), name)
 	if found {
 		_, err = v.own(e.Ino)
+		err = errors.Join(err, v.ownOrphanSlot(e.Ino))
 	}
 	return tree.LoadError(err)
 }
@@ -137,7 +144,7 @@ func (v *view) attr(ino uint64) (Attr, error) {
 }
 
 // apply makes the change that a record describes. It is the only way in which
-// a view changes, but for edits and orphans.
+// a view changes, but for edits.
 func (v *view) apply(r *record) error {
 	v.trees.mu.changes++
 	v.changed = v.trees.mu.changes
@@ -148,15 +155,14 @@ func (v *view) apply(r *record) error {
 	switch r.kind {
 	case recCreate:
 		v.trees.sawIno(r.ino)
-		e.Add(r.parent, r.name, newInode(r.ino, &r.create, r.time))
+		n := newInode(r.ino, &r.create, r.time)
+		if r.name == "" {
+			v.orphans.put(v.source(), v.trees.mu.epoch, n)
+			return nil
+		}
+		e.Add(r.parent, r.name, n)
 	case recLink:
-		e.Link(r.parent, r.name, r.ino)
-	case recRelink:
-		v.trees.sawIno(r.node.Ino)
-		n := *r.node
-		v.orphans.remove(v.trees.src, v.trees.mu.epoch, n.Ino)
-		n.Nlink, n.Links, n.Ctime = 1, nil, r.time
-		e.Add(r.parent, r.name, &n)
+		v.link(e, r)
 	case recUnlink:
 		e.Remove(r.parent, r.name)
 		v.vacate(r.parent, r.name)
@@ -177,6 +183,19 @@ func (v *view) edit(now int64) *tree.Editor {
 	return &v.editor
 }
 
+// link gives an inode one more name, or its first.
+func (v *view) link(e *tree.Editor, r *record) {
+	orphan, ok := v.unnamed(r.ino)
+	if !ok {
+		e.Link(r.parent, r.name, r.ino)
+		return
+	}
+	n := *orphan
+	v.orphans.remove(v.source(), v.trees.mu.epoch, n.Ino)
+	n.Nlink, n.Ctime = 1, r.time
+	e.Add(r.parent, r.name, &n)
+}
+
 func (v *view) rename(e *tree.Editor, r *record) {
 	from, to := tree.Link{Parent: r.parent, Name: r.name}, tree.Link{Parent: r.parent2, Name: r.name2}
 	switch {
@@ -195,7 +214,7 @@ func (v *view) rename(e *tree.Editor, r *record) {
 func (v *view) applyTo(r *record) error {
 	n, err := v.own(r.ino)
 	if errors.Is(err, ErrStale) {
-		return nil // an orphan, met in recovery
+		return nil // a salvage left out what made it
 	}
 	if err != nil {
 		return err

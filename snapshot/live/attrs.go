@@ -48,12 +48,12 @@ func (f *Forest) setAttr(id NodeID, s SetAttr) (a Attr, last int64, err error) {
 			last = n.Content.ReachBack(*s.Size, maxRuns)
 			if *s.Size > 0 && last > *s.Size {
 				r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: SetAttr{Size: &last}}
-				return v.change(n, &r, nil)
+				return v.commit(&r, nil)
 			}
 			last = 0
 		}
 		r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: s}
-		if err := v.change(n, &r, nil); err != nil {
+		if err := v.commit(&r, nil); err != nil {
 			return err
 		}
 		a, err = v.attr(id.Ino())
@@ -152,7 +152,7 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 			return ErrNoSpace
 		}
 		r := record{kind: recSetXattr, view: v.id, time: now(), ino: n.Ino, name: name, value: slices.Clone(value), kill: killSgid}
-		return v.change(n, &r, nil)
+		return v.commit(&r, nil)
 	})
 }
 
@@ -163,6 +163,6 @@ func (f *Forest) RemoveXattr(id NodeID, name string) error {
 			return ErrNoAttr
 		}
 		r := record{kind: recRemoveXattr, view: v.id, time: now(), ino: n.Ino, name: name}
-		return v.change(n, &r, nil)
+		return v.commit(&r, nil)
 	})
 }

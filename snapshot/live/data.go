@@ -96,34 +96,15 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 	}
 	f.lock(id.View())
 	defer f.mu.Unlock()
-	v, n, err := f.file(id)
+	v, _, err := f.file(id)
 	if err != nil {
 		return 0, err
 	}
 	r.time = now()
-	if err := v.change(n, &r, data); err != nil {
+	if err := v.commit(&r, data); err != nil {
 		return 0, err
 	}
 	return len(p), nil
-}
-
-// change commits a record about one inode. An orphan's changes are not
-// journaled but for the bytes.
-func (v *view) change(n *tree.Inode, r *record, data []byte) error {
-	if _, orphan := v.orphan(n.Ino); !orphan {
-		return v.commit(r, data)
-	}
-	if r.kind == recWrite {
-		pos, err := v.trees.log.Append(recBlob, nil, data)
-		if err != nil {
-			return err
-		}
-		r.pos, r.payload = pos, pos
-	}
-	if v.trees.mu.failed != nil {
-		return v.trees.mu.failed
-	}
-	return v.apply(r)
 }
 
 // Fallocate is fallocate(2) with the modes 0, KEEP_SIZE, PUNCH_HOLE and
@@ -178,7 +159,7 @@ func (f *Forest) fallocate(id NodeID, off, end int64, mode uint32, reserved int6
 		return 0, fmt.Errorf("%w: the file would have more than %d parts", ErrTooBig, content.MaxExtents)
 	}
 	r := record{kind: recFallocate, view: v.id, time: now(), ino: id.Ino(), off: off, n: to - off, flags: mode}
-	return to, v.change(node, &r, nil)
+	return to, v.commit(&r, nil)
 }
 
 // Seek finds the next data or hole at or after off; whence is SEEK_DATA or
@@ -224,7 +205,7 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 	}
 	f.lock(dst.View())
 	defer f.mu.Unlock()
-	from, fromView, err := f.inode(src)
+	from, _, err := f.inode(src)
 	if err != nil {
 		return 0, err
 	}
@@ -244,32 +225,15 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 		return 0, ErrCrossDevice
 	}
 	r := record{kind: recClone, view: v.id, time: now(), ino: dst.Ino(), off: doff, view2: src.View(), ino2: src.Ino(), off2: soff, n: n}
-	if fromView.hasOrphan(from.Ino) {
-		r.n = min(n, maxBytes)
-		return v.copyBytes(to, from, &r)
-	}
-	return n, v.change(to, &r, nil)
+	return n, v.commit(&r, nil)
 }
 
-// maxBytes is how many bytes CopyRange copies at a time.
-const maxBytes = 1 << 20
-
-// hasOrphan reports whether an inode is an orphan. Recovery will not know it, so its bytes
-// are copied and not shared.
-func (v *view) hasOrphan(ino uint64) bool {
-	if v == nil {
-		return false
-	}
-	_, is := v.orphan(ino)
-	return is
-}
-
-// copied returns how many bytes CopyRange takes at a time, and what they cost: the bytes that
-// are copied, or what more extents than one take in memory.
+// copied returns how many bytes CopyRange takes at a time, and what they cost: what more
+// extents than one take in memory.
 func (f *Forest) copied(src NodeID, soff int64, dst NodeID, doff, n int64) (bytes, cost int64, err error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	from, fromView, err := f.inode(src)
+	from, _, err := f.inode(src)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -289,33 +253,8 @@ func (f *Forest) copied(src NodeID, soff int64, dst NodeID, doff, n int64) (byte
 	if end, _ := to.Content.Reach(doff, doff+n, maxRuns); end < to.Size() {
 		n = end - doff
 	}
-	if fromView.hasOrphan(from.Ino) {
-		n = min(n, maxBytes)
-		return n, n, nil
-	}
 	end, runs := from.Content.Reach(soff, soff+n, maxRuns)
 	return end - soff, content.ExtentBytes * int64(runs-1), nil
-}
-
-// copyBytes is CopyRange for a source that recovery could not share from.
-func (v *view) copyBytes(to, from *tree.Inode, r *record) (int64, error) {
-	buf := make([]byte, min(r.n, 1<<20))
-	var done int64
-	for done < r.n {
-		got, err := from.Content.ReadAt(v.trees.src.Files, buf[:min(int64(len(buf)), r.n-done)], r.off2+done)
-		if err != nil {
-			return done, tree.LoadError(err)
-		}
-		if got == 0 {
-			break
-		}
-		w := record{kind: recWrite, view: v.id, time: r.time, ino: r.ino, off: r.off + done, n: int64(got)}
-		if err := v.change(to, &w, buf[:got]); err != nil {
-			return done, err
-		}
-		done += int64(got)
-	}
-	return done, nil
 }
 
 // setData applies the records that change the bytes of a file.

@@ -22,6 +22,8 @@ type Edit struct {
 	heldBack []*view       // views whose changes wait
 	done     chan struct{} // closed by End
 	inv      Invalidation
+	sealed   bool               // recovery: there are no steps, so inv is unknown
+	removed  []*tree.Inode      // recovery: inodes that are in the view no more
 	mounted  map[tree.Link]bool // see isMountPoint; nil before the first question
 
 	by          []string // the actors of what is changed now
@@ -111,25 +113,34 @@ func (e *Edit) Next() uint64 { return e.to.Next }
 
 // Sealed makes a sealed state, in which the inode numbers below next are used, what the
 // view becomes. It is for recovery.
-func (e *Edit) Sealed(st *tree.State, next uint64) { e.to.State, e.to.Next = st, next }
+func (e *Edit) Sealed(st *tree.State, next uint64) error {
+	e.to.State, e.to.Next, e.sealed = st, next, true
+	return e.findRemoved()
+}
 
 // Depth returns the bound of how deep the edited state is nested.
 func (e *Edit) Depth() int { return e.to.State.Depth }
 
 // Apply puts an edit in place, and returns what that replaced; all of it after End.
-// It does not fail. Until End, inodes that the kernel still references are found in the
+// It does not fail. Noticed must be called when the kernel knows of that, unless it is
+// nothing. Until End, inodes that the kernel still references are found in the
 // state before, which the caller keeps (snapshot.Store.Hold).
 func (tx *Tx) Apply(e *Edit) Invalidation {
 	f, v := tx.f, e.base
 	f.mu.changes++
 	v.changed = f.mu.changes
-	if f.held.Load() != nil {
+	if f.mu.replaying {
+		f.inherit(e)
+	} else if f.held.Load() != nil {
 		e.replaced = v.state
 		v.before = append(v.before, e.replaced)
 	}
 	v.state = e.to.State
 	v.attribution.Append(&e.attribution)
 	f.sawIno(e.to.Next - 1)
+	if !f.mu.replaying && !e.inv.Empty() {
+		f.mu.untold[v.id]++
+	}
 	return e.inv
 }
 

@@ -135,7 +135,7 @@ func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 			}
 		}
 	}
-	return nil
+	return e.findRemoved()
 }
 
 func (e *Edit) redo(c *graft.Change) error {
@@ -150,5 +150,28 @@ func (e *Edit) redo(c *graft.Change) error {
 	if c.Kind == graft.Put {
 		e.to.Next = max(e.to.Next, c.Node.Ino+1)
 	}
-	return c.Make(&e.to.Editor, func(uint64, string, *tree.Inode, bool) {})
+	e.replaces(c)
+	return c.Make(&e.to.Editor, func(parent uint64, name string, n *tree.Inode, last bool) {
+		r := graft.Replaced{Link: tree.Link{Parent: parent, Name: name}}
+		if last {
+			r.Was, r.WasDir = n.Ino, n.IsDir()
+		}
+		e.replacedName(r)
+	})
+}
+
+// replaces notes what a change replaces, but for names that are removed.
+func (e *Edit) replaces(c *graft.Change) {
+	switch changed := func(ino uint64) { e.inv.Inodes = append(e.inv.Inodes, Node(e.base.id, ino)) }; c.Kind {
+	case graft.SetAttrs:
+		changed(c.Node.Ino)
+	case graft.Link:
+		changed(c.Ino)
+		fallthrough
+	case graft.Put:
+		e.replacedName(graft.Replaced{Link: tree.Link{Parent: c.Parent, Name: c.Name}})
+		fallthrough
+	case graft.Remove:
+		changed(c.Parent)
+	}
 }

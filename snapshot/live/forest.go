@@ -38,7 +38,8 @@ type Options struct {
 // has. Its methods may be called from many goroutines.
 type Forest struct {
 	*forest
-	by string // see As
+	by      string // see As
+	request uint64 // see For
 }
 
 type forest struct {
@@ -54,6 +55,7 @@ type trees struct {
 	src      *tree.Source // gives Absent errors; see view.source
 	waiting  *tree.Source
 	log      *journal.Journal
+	requests requests
 	readView func(view uint32) (*tree.State, error)
 	held     atomic.Pointer[func(NodeID) bool]
 
@@ -74,8 +76,11 @@ type trees struct {
 
 		by        string // the actor that changes are by while the lock is held
 		journaled string // that of the last record
+		request   uint64 // that changes are for while the lock is held, 0 for none
 
-		relinked []relinked
+		replaying bool // recovery; nobody knows which nodes the kernel holds
+		inherited inherited
+		untold    map[uint32]int // by view: edits that the kernel may not know of
 
 		failed error // why nothing can be changed any more, see fail
 		enc    *wire.Encoder
@@ -107,6 +112,7 @@ func New(o Options) *Forest {
 		f.admit = func(uint32, int64) error { return nil }
 	}
 	f.mu.views = make(map[uint32]*view)
+	f.mu.inherited, f.mu.untold = newInherited(), make(map[uint32]int)
 	f.mu.epoch = 1
 	f.mu.nextIno = RootIno + 1
 	f.mu.nextView = MainView + 1
@@ -125,7 +131,7 @@ func New(o Options) *Forest {
 
 // newView returns a view with a state of its own.
 func (t *trees) newView(id uint32, s *tree.State) *view {
-	v := &view{trees: t, id: id, state: s}
+	v := &view{trees: t, id: id, state: s, orphans: orphans{state: &tree.State{}}}
 	v.editor.Changed, v.editor.Unnamed = v.mark, v.keepUnnamed
 	return v
 }
@@ -149,7 +155,7 @@ func (t *trees) SetMountPoints(fn func(view uint32) []string) { t.mountPoints.St
 // changes are held back.
 func (f *Forest) lock(views ...uint32) {
 	f.trees.lock(views...)
-	f.mu.by = f.by
+	f.mu.by, f.mu.request = f.by, f.request
 }
 
 func (t *trees) lock(views ...uint32) {

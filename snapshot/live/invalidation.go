@@ -10,6 +10,14 @@ type Invalidation struct {
 	Inodes []NodeID
 }
 
+// view returns the view that everything is of, unless there is nothing to drop.
+func (v Invalidation) view() uint32 {
+	if len(v.Entries) > 0 {
+		return v.Entries[0].Parent.View()
+	}
+	return v.Inodes[0].View()
+}
+
 // Empty reports whether there is nothing to drop.
 func (v Invalidation) Empty() bool { return len(v.Entries) == 0 && len(v.Inodes) == 0 }
 

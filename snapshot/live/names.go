@@ -166,11 +166,11 @@ func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
 	if err != nil {
 		return Attr{}, err
 	}
-	t := now()
-	n := newInode(ino, &c, t)
-	n.Nlink = 0
-	v.orphans.put(f.src, f.mu.epoch, n)
-	return attrOf(v.id, n), nil
+	r := record{kind: recCreate, view: v.id, time: now(), parent: parent.Ino(), ino: ino, create: c}
+	if err := v.commit(&r, nil); err != nil {
+		return Attr{}, err
+	}
+	return v.attr(ino)
 }
 
 func newInode(ino uint64, c *Create, t int64) *tree.Inode {
@@ -209,9 +209,6 @@ func (f *Forest) Link(id, newParent NodeID, name string) (Attr, error) {
 		return Attr{}, ErrTooManyLinks
 	}
 	r := record{kind: recLink, view: v.id, time: now(), ino: n.Ino, parent: newParent.Ino(), name: name}
-	if _, orphan := v.orphan(n.Ino); orphan {
-		r.kind, r.node, r.content = recRelink, n, n.Content
-	}
 	if err := v.commit(&r, nil); err != nil {
 		return Attr{}, err
 	}

@@ -7,12 +7,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// orphans are the inodes of a view that have lost their last name while the
-// kernel holds them. They are added with the forest's lock held for writing or, after a
+// orphans are the inodes of a view that have no name and that the kernel holds, or may hold:
+// recovery keeps all. They are added with the forest's lock held for writing or, after a
 // restore, for reading; the kernel forgets them with the lock held for reading.
 type orphans struct {
 	mu    sync.RWMutex
-	state tree.State // without a root
+	state *tree.State // without a root
 }
 
 func (o *orphans) get(src *tree.Source, ino uint64) (*tree.Inode, bool) {
@@ -30,14 +30,35 @@ func (o *orphans) own(src *tree.Source, epoch, ino uint64) (*tree.Inode, bool) {
 	return n, err == nil
 }
 
-// put adds an inode of the view's state, without its names. All of the orphans are in
-// memory, so nothing fails.
+// put adds an inode of the view's state, without its names. It fails only if the page that
+// the inode belongs on cannot be read: see ownSlot.
 func (o *orphans) put(src *tree.Source, epoch uint64, n *tree.Inode) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := *n
 	c.Nlink, c.Links = 0, nil
 	_ = o.state.Put(src, epoch, &c)
+}
+
+func (o *orphans) ownSlot(src *tree.Source, epoch, ino uint64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.state.OwnSlot(src, epoch, ino)
+}
+
+// set replaces all orphans, and owns the state from then on.
+func (o *orphans) set(s *tree.State) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.state = s
+}
+
+// all returns the numbers of the orphans.
+func (o *orphans) all(src *tree.Source) (inos []uint64, err error) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	err = o.state.Beyond(src, &tree.State{}, func(n *tree.Inode) { inos = append(inos, n.Ino) })
+	return inos, err
 }
 
 func (o *orphans) remove(src *tree.Source, epoch, ino uint64) {
@@ -50,16 +71,29 @@ func (o *orphans) remove(src *tree.Source, epoch, ino uint64) {
 func (o *orphans) each(fn func(*content.Content)) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	new(tree.Unsealed).Each(&o.state, false, fn)
+	new(tree.Unsealed).Each(o.state, false, fn)
 }
 
 // keepUnnamed makes an inode that lost its last name an orphan, if the kernel holds it.
 func (v *view) keepUnnamed(n *tree.Inode) {
-	if v.trees.Held(Node(v.id, n.Ino)) {
+	if v.trees.mu.replaying || v.trees.Held(Node(v.id, n.Ino)) {
 		orphan := *n
 		orphan.Ctime = v.editor.Time
-		v.orphans.put(v.trees.src, v.trees.mu.epoch, &orphan)
+		v.orphans.put(v.source(), v.trees.mu.epoch, &orphan)
 	}
+}
+
+// ownOrphanSlot is for an inode that becomes an orphan, or is one no more.
+func (v *view) ownOrphanSlot(ino uint64) error {
+	return tree.LoadError(v.orphans.ownSlot(v.source(), v.trees.mu.epoch, ino))
+}
+
+// unnamed returns an inode that has no name. The lock is held.
+func (v *view) unnamed(ino uint64) (*tree.Inode, bool) {
+	if _, err := v.state.Get(v.source(), ino); err == nil {
+		return nil, false
+	}
+	return v.orphan(ino)
 }
 
 // orphan returns an unlinked inode of a view. The lock is held at least for reading.

@@ -9,8 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/content"
-	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -24,20 +22,21 @@ const (
 	recUnlink
 	recRename
 	recSetAttr
-	recOldWrite // what recWrite was before it had a checksum; it is only read
-	recBlob     // bytes only
-	recWriteAt  // refers to a blob
+	_
+	recBlob    // bytes only
+	recWriteAt // refers to a blob
 	recFallocate
 	recClone
 	recSetXattr
 	recRemoveXattr
-	recRelink
+	_
 	recActor // of the records that follow
 
 	_ // graft.Put: changes of an edit are in blobs
 	_ // graft.SetAttrs
 
 	recWrite // the bytes follow
+	recMount // a connection to the kernel begins
 
 	// FirstForeign is the first record type that the forest leaves alone.
 	FirstForeign journal.Type = 64
@@ -48,6 +47,7 @@ type record struct {
 	kind    journal.Type
 	view    uint32
 	time    int64
+	request uint64 // see hasRequest
 	ino     uint64
 	parent  uint64
 	parent2 uint64
@@ -65,8 +65,6 @@ type record struct {
 	view2   uint32
 	value   []byte
 	kill    bool
-	node    *tree.Inode
-	content *content.Content
 	depth   int // bound of how deep the view is nested, once a directory is made or moved
 }
 
@@ -74,6 +72,9 @@ func (r *record) encode(e *wire.Encoder) {
 	e.Reset()
 	e.Uvarint(uint64(r.view))
 	e.Varint(r.time)
+	if hasRequest(r.kind) {
+		e.Uvarint(r.request)
+	}
 	r.encodeBody(e)
 	if r.kind == recWrite {
 		var sum [4]byte
@@ -148,10 +149,6 @@ func (r *record) encodeBody(e *wire.Encoder) {
 	case recRemoveXattr:
 		e.Uvarint(r.ino)
 		e.String(r.name)
-	case recRelink:
-		e.Uvarint(r.parent)
-		e.String(r.name)
-		graft.EncodeNode(e, r.node, r.content)
 	}
 }
 
@@ -166,23 +163,22 @@ func Bytes(t journal.Type, payload []byte) bool {
 	if t != recWrite {
 		return false
 	}
-	_, _, err := decodeRecord(t, payload, 0)
+	_, _, err := decodeRecord(t, payload)
 	return err == nil
 }
 
 func (r *record) makesDir() bool { return r.create.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int, error) {
+func decodeRecord(kind journal.Type, payload []byte) (*record, int, error) {
 	d := wire.NewDecoder(payload)
 	r := &record{kind: kind}
 	r.view = uint32(d.Uint(MaxView))
 	r.time = d.Varint()
-	data := r.decode(d, epoch)
-	switch kind {
-	case recOldWrite:
-		r.kind = recWrite
-		return r, data, d.Err()
-	case recWrite:
+	if hasRequest(kind) {
+		r.request = d.Uvarint()
+	}
+	data := r.decode(d)
+	if kind == recWrite {
 		sum := d.Raw(4)
 		if d.Err() == nil && binary.LittleEndian.Uint32(sum) != crc32.Checksum(payload[:data], castagnoli) {
 			d.Fail("the checksum of a write does not match")
@@ -194,7 +190,7 @@ func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int
 }
 
 // decode reads what encodeBody wrote, and returns where that ends in a write.
-func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
+func (r *record) decode(d *wire.Decoder) (data int) {
 	ino := func() uint64 { return d.Uint(MaxIno) }
 	u32 := func() uint32 { return uint32(d.Uint(math.MaxUint32)) }
 	switch r.kind {
@@ -233,7 +229,7 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 	case recSetAttr:
 		r.ino = ino()
 		r.set.Decode(d)
-	case recOldWrite, recWrite, recWriteAt:
+	case recWrite, recWriteAt:
 		r.ino = ino()
 		r.off = d.Length()
 		r.kill = d.Bool()
@@ -264,10 +260,6 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 	case recRemoveXattr:
 		r.ino = ino()
 		r.name = d.String()
-	case recRelink:
-		r.parent = ino()
-		r.name = d.String()
-		r.node = graft.DecodeNode(d, epoch)
 	default:
 		d.Fail("record type %d is unknown", r.kind)
 	}

@@ -33,7 +33,8 @@ const maxForeign = 10_000
 func (f *Forest) Replay(from int64, none bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (Skipped, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.by = actors.Unknown
+	f.mu.by, f.mu.replaying = actors.Unknown, true
+	defer func() { f.mu.replaying = false }()
 	p := &replay{f: f, foreign: foreign, from: from, over: none, skipped: Skipped{Views: make(map[uint32]int64)}}
 	err := f.log.Replay(from, p.next)
 	return p.skipped, err
@@ -55,6 +56,9 @@ func (p *replay) next(t journal.Type, pos int64, payload []byte, payloadPos int6
 	case t == recActor:
 		p.f.mu.by, p.f.mu.journaled = string(payload), string(payload)
 		return nil
+	case t == recMount:
+		p.f.disinherit()
+		return nil
 	case p.over || p.f.salvage && slices.ContainsFunc(p.f.log.Damage(), func(d *journal.DamageError) bool { return !d.Bytes && d.Pos >= p.from && d.Pos < pos }):
 		p.over = true
 		p.skipped.note(t, payload)
@@ -66,18 +70,20 @@ func (p *replay) next(t journal.Type, pos int64, payload []byte, payloadPos int6
 	return nil
 }
 
-// apply makes the change of a record. Those of views that are gone, and of inodes
-// that were orphans, are passed over: nothing of them is left.
+// apply makes the change of a record. Records of dropped views are skipped.
 func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 	if t >= FirstForeign {
 		return p.foreign(&Tx{f: p.f}, t, bytes.Clone(payload))
 	}
-	r, data, err := decodeRecord(t, payload, p.f.mu.epoch)
+	r, data, err := decodeRecord(t, payload)
 	if err != nil {
 		return err
 	}
 	if r.kind == recWrite {
 		r.pos, r.payload = payloadPos+int64(data), payloadPos
+	}
+	if r.request != 0 {
+		p.f.requests.inherit(r.request, r.answer())
 	}
 	if v, ok := p.f.mu.views[r.view]; ok {
 		return v.apply(r)
@@ -103,7 +109,7 @@ func (l *Skipped) note(t journal.Type, payload []byte) {
 		}
 		return
 	}
-	if r, _, err := decodeRecord(t, payload, 0); err == nil {
+	if r, _, err := decodeRecord(t, payload); err == nil {
 		l.Views[r.view]++
 	}
 }

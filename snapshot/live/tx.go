@@ -3,7 +3,6 @@ package live
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/journal"
@@ -104,6 +103,12 @@ func (tx *Tx) AddView(id uint32, s *tree.State) {
 	tx.UseView(id)
 }
 
+// AddOrphans adds inodes without a name to a view. The state must not be used any more.
+func (tx *Tx) AddOrphans(view uint32, s *tree.State) {
+	tx.f.mu.epoch++
+	tx.f.mu.views[view].orphans.set(s)
+}
+
 // DropView removes a writable view; its nodes are stale from then on.
 func (tx *Tx) DropView(id uint32) { delete(tx.f.mu.views, id) }
 
@@ -180,26 +185,7 @@ func (tx *Tx) orphaned() int64 {
 	return low
 }
 
-// A relinked says which bytes a record refers to that gave an unlinked file a name.
-type relinked struct {
-	at  int64 // behind the record
-	low int64 // lowest position
-}
-
-// Relinked returns the lowest position of bytes that records from a position on refer to
-// whose files had no name before. Recovery from there on needs them, even if the files are
-// sealed by now. Records before the position are forgotten.
-func (tx *Tx) Relinked(from int64) int64 {
-	f := tx.f
-	f.mu.relinked = slices.DeleteFunc(f.mu.relinked, func(r relinked) bool { return r.at <= from })
-	low := NoPos
-	for _, r := range f.mu.relinked {
-		low = min(low, r.low)
-	}
-	return low
-}
-
-// Orphans freezes the unlinked inodes that the kernel still holds, and returns them: a
+// Orphans freezes the inodes without a name that the kernel may hold, and returns them: a
 // state without a root for each view that has any.
 func (tx *Tx) Orphans() map[uint32]*tree.State {
 	tx.f.mu.epoch++

@@ -3,7 +3,6 @@ package tree
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -35,24 +34,6 @@ func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Ha
 		return cas.Hash{}, fmt.Errorf("seal: %w", err)
 	}
 	return h, nil
-}
-
-// SealContents seals the contents of s alone, one after the other, and calls failed with
-// the error of each that cannot be sealed. s must be frozen.
-func SealContents(ctx context.Context, z *content.Sealer, s *State, failed func(error)) (err error) {
-	new(Unsealed).Each(s, true, func(c *content.Content) {
-		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return
-		}
-		cerr := guard.Do(func() error { _, err := z.Seal(ctx, c); return err })
-		switch {
-		case errors.Is(cerr, content.ErrTurnOver):
-			err = cerr
-		case cerr != nil:
-			failed(cerr)
-		}
-	})
-	return cmp.Or(err, ctx.Err())
 }
 
 const (

@@ -176,14 +176,14 @@ func (s *State) find(src *Source, dir *Inode, name string) (*Inode, error) {
 }
 
 // child returns the inode of an entry, once it is known to fit: of the type that the
-// entry says, and a directory has this one name. So no directory is met twice on the
+// entry says, not without a name, and a directory has this one name. So no directory is met twice on the
 // way down from the root, whatever an attacker made of the tree.
 func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 	n, err := s.Get(src, e.Ino)
 	if err != nil {
 		return nil, err
 	}
-	if n.Type() != e.Type || n.IsDir() && (len(n.Links) != 1 || n.Links[0] != Link{dir.Ino, e.Name}) {
+	if n.Type() != e.Type || n.Nlink == 0 || n.IsDir() && (len(n.Links) != 1 || n.Links[0] != Link{dir.Ino, e.Name}) {
 		return nil, fmt.Errorf("%w: entry %q of directory %d does not fit inode %d", ErrMalformed, e.Name, dir.Ino, e.Ino)
 	}
 	return n, nil

@@ -26,7 +26,7 @@ func TestFilesThatAreNone(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(outside, []byte("amberfs store 3\n"), 0o600); err != nil {
+			if err := os.WriteFile(outside, []byte("amberfs store 4\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			name := filepath.Join(dir, file)
@@ -48,7 +48,7 @@ func TestFilesThatAreNone(t *testing.T) {
 			if err := await.Receive(t, "opening with a "+what+" in place of "+file, done); err == nil {
 				t.Errorf("with a %s in place of %s the store opens", what, file)
 			}
-			if b, err := os.ReadFile(outside); err != nil || string(b) != "amberfs store 3\n" {
+			if b, err := os.ReadFile(outside); err != nil || string(b) != "amberfs store 4\n" {
 				t.Errorf("what the %s in place of %s leads to holds %q, %v", what, file, b, err)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // formatLine is the content of the file `format` of a store.
-const formatLine = "amberfs store 3\n"
+const formatLine = "amberfs store 4\n"
 
 // smallFile is how many bytes are read at most of the files `format` and `lock`.
 const smallFile = 4 << 10

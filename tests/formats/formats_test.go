@@ -26,7 +26,7 @@ import (
 
 var update = flag.Bool("update", false, "write the store of the present format anew")
 
-const present = "testdata/v3.tar.gz"
+const present = "testdata/v4.tar.gz"
 
 func TestMain(m *testing.M) {
 	flag.Parse()

@@ -16,7 +16,9 @@ func (w *world) capture() {
 		w.skip()
 	}
 	name := w.newName("s")
-	w.must(w.y.capture(ws, name))
+	w.asking()
+	w.must(w.y.capture(ws, name, w.request))
+	w.carriedOut(0)
 	id, err := w.y.root(ws)
 	w.must(err)
 	s, err := w.y.look(id)
@@ -266,25 +268,34 @@ func (w *world) check() {
 		return
 	}
 	w.adopt(w.touched)
-	links := w.trees[w.touched].links()
-	for _, h := range w.handlesOf(w.touched) {
-		data, err := w.y.read(h.id)
+	w.checkHandles(w.y, w.touched)
+}
+
+func (w *world) checkHandles(y *system, ws string) {
+	links := w.trees[ws].links()
+	for _, h := range w.handlesOf(ws) {
+		data, err := y.read(h.id)
 		w.must(err)
 		if !bytes.Equal(data, h.node.data) {
 			w.t.Fatalf("an open file has %d bytes that are not its own", len(data))
 		}
-		if a, err := w.y.f.GetAttr(h.id); err != nil || int(a.Nlink) != links[h.node] || a.Mode != h.node.mode {
+		if a, err := y.f.GetAttr(h.id); err != nil || int(a.Nlink) != links[h.node] || a.Mode != h.node.mode {
 			w.t.Fatalf("an open file has %+v, %v; want mode %o and %d names", a, err, h.node.mode, links[h.node])
 		}
 	}
 }
 
 // replay kills the store: recovery must come to the same trees, with the same
-// times and inode numbers. Half of the time the history goes on from there.
+// times and inode numbers. Half of the time the history goes on from there. If the
+// connection to the kernel is taken over, what is open stays so.
 func (w *world) replay() {
 	w.rarely(3)
-	k, err := w.y.killed(w.tb)
+	takeover := w.intn(2) == 0
+	k, err := w.y.killed(w.tb, takeover)
 	w.must(err)
+	if takeover {
+		w.checkTakeover(k)
+	}
 	for _, ws := range slices.Sorted(maps.Keys(w.trees)) {
 		var exact [2]listing
 		for i, y := range []*system{w.y, k} {
@@ -306,5 +317,61 @@ func (w *world) replay() {
 		return
 	}
 	w.must(w.y.close())
-	w.y, w.handles = k, nil
+	if w.y = k; takeover {
+		return
+	}
+	w.must(w.y.f.Connect())
+	w.handles, w.request, w.sent = nil, 0, map[uint64]outcome{}
+}
+
+// outcome is what became of a request.
+type outcome struct {
+	done   bool
+	answer live.NodeID
+}
+
+// asking returns the forest for a request. Some of those before are answered.
+func (w *world) asking() *live.Forest {
+	for _, sent := range slices.Sorted(maps.Keys(w.sent)) {
+		if w.intn(2) == 0 {
+			w.y.f.Answered(sent)
+			delete(w.sent, sent)
+		}
+	}
+	w.request++
+	w.sent[w.request] = outcome{}
+	return w.y.f.For("", w.request)
+}
+
+// carriedOut notes that the last request was carried out.
+func (w *world) carriedOut(answer live.NodeID) { w.sent[w.request] = outcome{true, answer} }
+
+// checkTakeover compares what a new daemon knows of the kernel with what the old one did.
+func (w *world) checkTakeover(k *system) {
+	in, err := k.f.Inherit()
+	w.must(err)
+	for _, id := range in.Orphans {
+		k.f.Forget(id) // those that are held stay
+	}
+	in, err = k.f.Inherit()
+	w.must(err)
+	for _, id := range in.Orphans {
+		if !k.held[id] {
+			w.t.Fatalf("node %x is kept, though nobody has it open", id)
+		}
+	}
+	for ws := range w.trees {
+		w.checkHandles(k, ws)
+	}
+	for request, want := range w.sent {
+		if answer, done := k.f.Done(request); done != want.done || answer != want.answer {
+			w.t.Fatalf("request %d: done %v with %x, want %v with %x", request, done, answer, want.done, want.answer)
+		}
+	}
+	k.f.Settled()
+	for request, want := range w.sent {
+		if _, done := k.f.Done(request); done != want.done {
+			w.t.Fatalf("request %d is forgotten before it was answered", request)
+		}
+	}
 }

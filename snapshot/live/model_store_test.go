@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -48,7 +49,7 @@ func indexDir(t testing.TB) string {
 
 func newSystem(t testing.TB) (*system, error) {
 	y := &system{dir: indexDir(t), disk: vfstest.NewMem(), held: map[live.NodeID]bool{}}
-	if err := y.open(); err != nil {
+	if err := y.open(false); err != nil {
 		return nil, err
 	}
 	keepAll := `{"interval_seconds":0,"keep":{"auto":{},"turn":{},"actor":{},"pre-restore":{},"fork":{}}}`
@@ -56,8 +57,8 @@ func newSystem(t testing.TB) (*system, error) {
 	return y, err
 }
 
-func (y *system) open() (err error) {
-	y.s, err = snapshot.Open(y.dir, snapshot.Options{Quiet: true, FS: placed{y.disk, y.dir}})
+func (y *system) open(takeover bool) (err error) {
+	y.s, err = snapshot.Open(y.dir, snapshot.Options{Quiet: true, FS: placed{y.disk, y.dir}, Takeover: takeover})
 	if err != nil {
 		return err
 	}
@@ -66,10 +67,14 @@ func (y *system) open() (err error) {
 	return nil
 }
 
-// killed is the store as recovery finds it after kill -9 at this moment.
-func (y *system) killed(t testing.TB) (*system, error) {
+// killed is the store as recovery finds it after kill -9 at this moment. If the connection to
+// the kernel is taken over, what is open stays so.
+func (y *system) killed(t testing.TB, takeover bool) (*system, error) {
 	k := &system{dir: indexDir(t), disk: y.disk.CrashClone(1, rand.New(rand.NewPCG(1, 1))), held: map[live.NodeID]bool{}}
-	return k, k.open()
+	if takeover {
+		k.held = maps.Clone(y.held)
+	}
+	return k, k.open(takeover)
 }
 
 func (y *system) close() error { return y.s.Close() }
@@ -122,10 +127,10 @@ func (y *system) snapshotRoot(workspace, name string) (live.NodeID, error) {
 	return live.Node(i.View, live.RootIno), err
 }
 
-func (y *system) capture(workspace, name string) error {
+func (y *system) capture(workspace, name string, request uint64) error {
 	w, err := y.workspace(workspace)
 	if err == nil {
-		_, err = w.Capture(snapshot.CaptureOptions{Name: name})
+		_, err = w.Capture(snapshot.CaptureOptions{Name: name, Caller: actors.Caller{Request: request}})
 	}
 	return err
 }

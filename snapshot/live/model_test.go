@@ -51,7 +51,7 @@ func TestForestAgainstModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &world{y: y, tb: t, t: rt, trees: map[string]*node{"": newDir(0o755)}, snaps: map[string]map[string]*captured{"": {}}}
+		w := &world{y: y, tb: t, t: rt, trees: map[string]*node{"": newDir(0o755)}, snaps: map[string]map[string]*captured{"": {}}, sent: map[uint64]outcome{}}
 		defer func() {
 			if err := w.y.close(); err != nil {
 				t.Error(err)
@@ -87,6 +87,9 @@ type world struct {
 	version int
 	touched string
 	only    string // the workspace of all steps, if it is set
+
+	request uint64             // number of the last request
+	sent    map[uint64]outcome // requests that are not answered
 }
 
 // captured is a state that was captured: the model's, and what the forest showed.
@@ -267,9 +270,10 @@ func (w *world) create(kind uint32) {
 	if dir.entries[name] != nil {
 		want = live.ErrExist
 	}
-	a, err := w.y.f.Create(dir.id, name, c)
+	a, err := w.asking().Create(dir.id, name, c)
 	if w.agree(err, want, "create %s", name) {
 		n.id = a.ID
+		w.carriedOut(a.ID)
 		w.changed(n)
 		dir.entries[name] = n
 	}
@@ -296,8 +300,9 @@ func (w *world) link() {
 	case n.isDir():
 		want = live.ErrPerm
 	}
-	_, err := w.y.f.Link(n.id, dir.id, to)
+	_, err := w.asking().Link(n.id, dir.id, to)
 	if w.agree(err, want, "link %s", to) {
+		w.carriedOut(n.id)
 		w.changed(n)
 		n.nameless = false
 		dir.entries[to] = n
@@ -328,10 +333,11 @@ func (w *world) rename(flags uint32) {
 	case n.isDir() && to.below(n), exchange && there.isDir() && from.below(there):
 		want = live.ErrInvalid
 	}
-	_, err := w.y.f.Rename(from.id, name, to.id, newName, flags, actors.Caller{})
+	_, err := w.asking().Rename(from.id, name, to.id, newName, flags, actors.Caller{})
 	if !w.agree(err, want, "rename %s to %s, %d", name, newName, flags) || n == there {
 		return
 	}
+	w.carriedOut(0)
 	w.changed(n)
 	if there != nil {
 		w.changed(there)
@@ -360,8 +366,9 @@ func (w *world) unlink() {
 	case n.isDir():
 		want = live.ErrIsDir
 	}
-	_, err := w.y.f.Unlink(dir.id, name)
+	_, err := w.asking().Unlink(dir.id, name)
 	if w.agree(err, want, "unlink %s", name) {
+		w.carriedOut(0)
 		w.changed(n)
 		delete(dir.entries, name)
 	}
@@ -380,8 +387,9 @@ func (w *world) rmdir() {
 	case len(n.entries) > 0:
 		want = live.ErrNotEmpty
 	}
-	_, err := w.y.f.Rmdir(dir.id, name)
+	_, err := w.asking().Rmdir(dir.id, name)
 	if w.agree(err, want, "rmdir %s", name) {
+		w.carriedOut(0)
 		delete(dir.entries, name)
 	}
 }
@@ -401,9 +409,10 @@ func (w *world) tmpfile() {
 	ws, root := w.tree()
 	dir := root.at(pick(w, append(root.paths((*node).isDir), "")))
 	n := &node{mode: unix.S_IFREG | 0o600, nameless: true}
-	a, err := w.y.f.Tmpfile(dir.id, live.Create{Mode: n.mode})
+	a, err := w.asking().Tmpfile(dir.id, live.Create{Mode: n.mode})
 	w.must(err)
 	n.id = a.ID
+	w.carriedOut(a.ID)
 	w.y.hold(n.id)
 	w.handles = append(w.handles, &handle{ws, n, n.id})
 }
@@ -539,7 +548,8 @@ func (w *world) setXattr() {
 	case flags == unix.XATTR_REPLACE && !there:
 		want = live.ErrNoAttr
 	}
-	if w.agree(w.y.f.SetXattr(n.id, name, []byte(value), flags, false), want, "setxattr %s", name) {
+	if w.agree(w.asking().SetXattr(n.id, name, []byte(value), flags, false), want, "setxattr %s", name) {
+		w.carriedOut(0)
 		if n.xattrs == nil {
 			n.xattrs = map[string]string{}
 		}
@@ -556,7 +566,8 @@ func (w *world) removeXattr() {
 	if _, there := n.xattrs[name]; !there {
 		want = live.ErrNoAttr
 	}
-	if w.agree(w.y.f.RemoveXattr(n.id, name), want, "removexattr %s", name) {
+	if w.agree(w.asking().RemoveXattr(n.id, name), want, "removexattr %s", name) {
+		w.carriedOut(0)
 		delete(n.xattrs, name)
 		w.changed(n)
 	}

@@ -160,8 +160,12 @@ func (p *checkpointer) beginCheckpoint() (*checkpoint, error) {
 		if err := tx.Failed(); err != nil {
 			return err // the journal makes it right, from the last checkpoint on
 		}
-		c = p.freezeAll(tx)
-		return nil
+		orphans, err := tx.Orphans()
+		if err == nil {
+			c = p.freezeAll(tx)
+			c.orphans = orphans
+		}
+		return err
 	})
 	return c, err
 }
@@ -180,7 +184,6 @@ func (p *checkpointer) freezeAll(tx *live.Tx) *checkpoint {
 		roots:      len(p.cat.Roots),
 		changes:    p.changes.Load(),
 		floor:      tx.Unjournaled(),
-		orphans:    tx.Orphans(),
 		partly:     make(map[uint32]*catalogue.Partly),
 	}
 	for id, w := range p.cat.Workspaces {

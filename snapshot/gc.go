@@ -43,7 +43,7 @@ func (s entries) roots() (out []*tree.State, sets []cas.Hash, err error) {
 	var snaps []*snap
 	var roots []catalogue.Root
 	dirs := make(map[string]bool)
-	s.alter(func(tx *live.Tx) {
+	if err := s.forest.Update(true, func(tx *live.Tx) error {
 		for _, w := range s.cat.Workspaces {
 			roots = append(roots, catalogue.Root{State: w.Freeze(tx)})
 			dirs[w.Dir] = true
@@ -54,9 +54,13 @@ func (s entries) roots() (out []*tree.State, sets []cas.Hash, err error) {
 		}
 		snaps = slices.Collect(maps.Values(s.cat.Snapshots))
 		roots = append(roots, s.cat.Roots...)
-		out = slices.AppendSeq(out, maps.Values(tx.Orphans()))
 		sets = s.cat.StoredSets()
-	})
+		orphans, err := tx.Orphans()
+		out = slices.AppendSeq(out, maps.Values(orphans))
+		return err
+	}); err != nil {
+		return nil, nil, err
+	}
 	slices.SortFunc(snaps, func(a, b *snap) int { return cmp.Compare(a.View, b.View) })
 	s.look(func(*live.Tx) {
 		for _, sn := range snaps {

@@ -67,6 +67,13 @@ func (o *orphans) remove(src *tree.Source, epoch, ino uint64) {
 	_ = o.state.Delete(src, epoch, ino) // it need not be one
 }
 
+// frozen returns the present state. The epoch is to end.
+func (o *orphans) frozen() *tree.State {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.state.Clone()
+}
+
 // each calls fn for the content of every orphan.
 func (o *orphans) each(fn func(*content.Content)) {
 	o.mu.RLock()
@@ -132,4 +139,18 @@ func (v *view) keepReplaced(ino uint64) bool {
 		}
 	}
 	return false
+}
+
+// keepAllReplaced is keepReplaced for all inodes that the kernel holds. The lock is held.
+func (v *view) keepAllReplaced() error {
+	for _, st := range v.before {
+		if err := st.Beyond(v.trees.src, v.state, func(n *tree.Inode) {
+			if v.trees.Held(Node(v.id, n.Ino)) {
+				v.orphan(n.Ino)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

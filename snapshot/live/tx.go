@@ -187,15 +187,16 @@ func (tx *Tx) orphaned() int64 {
 
 // Orphans freezes the inodes without a name that the kernel may hold, and returns them: a
 // state without a root for each view that has any.
-func (tx *Tx) Orphans() map[uint32]*tree.State {
-	tx.f.mu.epoch++
+func (tx *Tx) Orphans() (map[uint32]*tree.State, error) {
 	states := make(map[uint32]*tree.State)
 	for id, v := range tx.f.mu.views {
-		v.orphans.mu.RLock()
-		if v.orphans.state.Inodes > 0 {
-			states[id] = v.orphans.state.Clone()
+		if err := v.keepAllReplaced(); err != nil {
+			return nil, err
 		}
-		v.orphans.mu.RUnlock()
+		if st := v.orphans.frozen(); st.Inodes > 0 {
+			states[id] = st
+		}
 	}
-	return states
+	tx.f.mu.epoch++
+	return states, nil
 }

@@ -39,7 +39,11 @@ func newAside() *aside {
 // asideStatus is the first status of a request that is put aside.
 const asideStatus = 1 << 20
 
-const opcodeInterrupt = 36
+const (
+	opcodeForget      = 2
+	opcodeInterrupt   = 36
+	opcodeBatchForget = 42
+)
 
 // put keeps an error, and returns the status that stands for it.
 func (a *aside) put(err *live.Absent) fuse.Status {

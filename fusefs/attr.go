@@ -79,6 +79,34 @@ func (fs *filesystem) changer(h *fuse.InHeader) (actors.Caller, *live.Forest) {
 	return c, fs.forest.As(c.Actor)
 }
 
+// once is changer for a change that must not be made twice.
+func (fs *filesystem) once(h *fuse.InHeader) (actors.Caller, *live.Forest) {
+	c, forest := fs.changer(h)
+	if fs.opts.Kept {
+		forest = fs.forest.For(c.Actor, h.Unique&^resentBit)
+	}
+	return c, forest
+}
+
+// carriedOut reports whether a daemon before carried out a request, and returns the node
+// that it made or linked.
+func (fs *filesystem) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
+	if h.Unique&resentBit == 0 {
+		return 0, false
+	}
+	return fs.forest.Done(h.Unique &^ resentBit)
+}
+
+// again answers a request that a daemon before carried out with the node that it made.
+func (fs *filesystem) again(op string, id live.NodeID, out *fuse.EntryOut) fuse.Status {
+	a, err := fs.forest.GetAttr(id)
+	if err != nil {
+		return fs.status(op, id, err)
+	}
+	fs.entry(out, &a)
+	return fuse.OK
+}
+
 // attrTimeout is how long the kernel may trust the attributes of a control node. Those
 // of a file it asks for each time, so every open sees the present.
 func attrTimeout(id live.NodeID) time.Duration {
@@ -131,6 +159,10 @@ type kernel struct {
 	*readers
 }
 
-func request(cancel <-chan struct{}, h *fuse.InHeader) control.Request {
-	return control.Request{Caller: caller(h), Cancel: cancel}
+func (fs *filesystem) request(cancel <-chan struct{}, h *fuse.InHeader) control.Request {
+	r := control.Request{Caller: caller(h), Cancel: cancel}
+	if fs.opts.Kept {
+		r.Caller.Request = h.Unique &^ resentBit
+	}
+	return r
 }

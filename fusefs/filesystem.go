@@ -28,6 +28,7 @@ type filesystem struct {
 	control *control.Tree
 	notify  *notifier
 	aside   *aside
+	probes  *probes
 	// removals are those in forks.
 	removals removals
 	// overlaid is set once overlayfs has asked for an attribute of its own, in whatever
@@ -76,7 +77,7 @@ func (fs *filesystem) panicked(v any) fuse.Status {
 func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if control.IsNode(parent) {
-		e, err := fs.control.Lookup(parent, name, request(cancel, h))
+		e, err := fs.control.Lookup(parent, name, fs.request(cancel, h))
 		return fs.controlEntry("lookup", parent, e, err, out)
 	}
 	if name == "." || name == ".." || name == "/" {
@@ -129,8 +130,12 @@ func (fs *filesystem) Forget(nodeid, n uint64) {
 		fs.control.Forget(id, n)
 		return
 	}
-	if fs.lookups.forget(id, n) {
+	gone, unknown := fs.lookups.forget(id, n)
+	switch {
+	case gone:
 		fs.forest.Forget(id)
+	case unknown:
+		fs.probes.add(id)
 	}
 }
 

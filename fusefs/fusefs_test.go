@@ -21,6 +21,13 @@ import (
 func TestLookups(t *testing.T) {
 	l := lookups{n: make(map[live.NodeID]uint64)}
 	a, b := live.Node(0, 2), live.Node(5, 2)
+	forget := func(id live.NodeID, n uint64) bool {
+		gone, unknown := l.forget(id, n)
+		if unknown {
+			t.Error("a node is unknown that no daemon before handed over")
+		}
+		return gone
+	}
 	if l.held(a) {
 		t.Error("held before it was looked up")
 	}
@@ -30,17 +37,43 @@ func TestLookups(t *testing.T) {
 	if l.count() != 2 {
 		t.Errorf("%d nodes are held", l.count())
 	}
-	if l.forget(a, 1) || !l.held(a) {
+	if forget(a, 1) || !l.held(a) {
 		t.Error("gone with one reference left")
 	}
-	if !l.forget(a, 1) || l.held(a) {
+	if !forget(a, 1) || l.held(a) {
 		t.Error("held without a reference")
 	}
 	if !l.held(b) {
 		t.Error("another node went too")
 	}
-	if !l.forget(b, 9) || l.count() != 0 {
+	if !forget(b, 9) || l.count() != 0 {
 		t.Error("a forget of too many is not the end")
+	}
+}
+
+// TestInheritedLookups: what a daemon before handed over is held until the kernel says that it
+// does not hold it.
+func TestInheritedLookups(t *testing.T) {
+	l := lookups{n: make(map[live.NodeID]uint64)}
+	old, unnamed, after := live.Node(0, 2), live.Node(0, 3), live.Node(0, 9)
+	l.inherit(9, 1)
+	if !l.held(old) || l.held(after) || l.held(live.Node(1, 2)) {
+		t.Error("held are not exactly the nodes below the counters")
+	}
+	if gone, unknown := l.forget(old, 5); gone || !unknown || !l.held(old) {
+		t.Error("a forget of unknown count was believed")
+	}
+	l.add(old)
+	if l.release(old, false) || !l.held(old) {
+		t.Error("released, though it was looked up meanwhile")
+	}
+	l.add(unnamed)
+	if !l.release(unnamed, true) || l.held(unnamed) {
+		t.Error("still held, though it has no name by which it could be looked up")
+	}
+	l.add(unnamed)
+	if gone, unknown := l.forget(unnamed, 1); !gone || unknown {
+		t.Error("not counted, though nothing of it is from a daemon before")
 	}
 }
 

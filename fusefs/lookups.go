@@ -12,6 +12,47 @@ import (
 type lookups struct {
 	mu sync.Mutex
 	n  map[live.NodeID]uint64
+	// Of the nodes that a daemon before this one handed over, the count is not known: the
+	// kernel holds each of them until it is asked (probes). They are those with numbers below
+	// these two. released are those that it does not hold.
+	ino      uint64
+	view     uint32
+	released map[live.NodeID]struct{}
+}
+
+// inherit takes all nodes with lower numbers for held.
+func (l *lookups) inherit(ino uint64, view uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ino, l.view, l.released = ino, view, make(map[live.NodeID]struct{})
+}
+
+// inherited reports whether the kernel may have a node from a daemon before.
+func (l *lookups) inherited(id live.NodeID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inheritedLocked(id)
+}
+
+func (l *lookups) inheritedLocked(id live.NodeID) bool {
+	if id.Ino() >= l.ino || id.View() >= l.view {
+		return false
+	}
+	_, ok := l.released[id]
+	return !ok
+}
+
+// release notes that the kernel does not hold an inherited node, unless it may have
+// looked it up meanwhile.
+func (l *lookups) release(id live.NodeID, unnamed bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.inheritedLocked(id) || l.n[id] > 0 && !unnamed {
+		return false
+	}
+	delete(l.n, id)
+	l.released[id] = struct{}{}
+	return true
 }
 
 // add counts one more.
@@ -21,23 +62,27 @@ func (l *lookups) add(id live.NodeID) {
 	l.n[id]++
 }
 
-// forget takes k away and reports whether none is left.
-func (l *lookups) forget(id live.NodeID, k uint64) (gone bool) {
+// forget takes k away and reports whether none is left. That is unknown of a node that was
+// inherited.
+func (l *lookups) forget(id live.NodeID, k uint64) (gone, unknown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.inheritedLocked(id) {
+		return false, true
+	}
 	if l.n[id] > k {
 		l.n[id] -= k
-		return false
+		return false, false
 	}
 	delete(l.n, id)
-	return true
+	return true, false
 }
 
 // held reports whether the kernel holds the node.
 func (l *lookups) held(id live.NodeID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.n[id] > 0
+	return l.n[id] > 0 || l.inheritedLocked(id)
 }
 
 // count returns the number of nodes that the kernel holds.

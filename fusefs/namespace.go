@@ -14,10 +14,13 @@ import (
 // newNode is what mknod, mkdir, symlink, create and, without a name, tmpfile have in common.
 func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.Create, umask uint32, out *fuse.EntryOut) fuse.Status {
 	parent := live.NodeID(h.NodeId)
+	if id, ok := fs.carriedOut(h); ok {
+		return fs.again(op, id, out)
+	}
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
-	who, forest := fs.changer(h)
+	who, forest := fs.once(h)
 	c.Caller = who
 	if fs.opts.ACL {
 		if err := fs.inheritACL(parent, &c, umask); err != nil {
@@ -49,7 +52,10 @@ func (fs *filesystem) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, ou
 
 func (fs *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
-		e, err := fs.control.Mkdir(id, name, request(cancel, &in.InHeader))
+		if _, ok := fs.carriedOut(&in.InHeader); ok {
+			return fs.Lookup(cancel, &in.InHeader, name, out)
+		}
+		e, err := fs.control.Mkdir(id, name, fs.request(cancel, &in.InHeader))
 		return fs.controlEntry("mkdir", id, e, err, out)
 	}
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFDIR}
@@ -90,10 +96,13 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 	if control.IsNode(id) || control.IsNode(parent) || fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
+	if id, ok := fs.carriedOut(&in.InHeader); ok {
+		return fs.again("link", id, out)
+	}
 	if bad := fs.mayLink(id); bad != fuse.OK {
 		return bad
 	}
-	who, forest := fs.changer(&in.InHeader)
+	who, forest := fs.once(&in.InHeader)
 	a, err := forest.Link(id, parent, name)
 	if err != nil {
 		return fs.status("link", id, err)
@@ -113,8 +122,11 @@ func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) f
 
 func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
 	parent := live.NodeID(h.NodeId)
+	if _, ok := fs.carriedOut(h); ok {
+		return fuse.OK
+	}
 	if control.IsNode(parent) {
-		return fs.status("rmdir", parent, fs.control.Rmdir(parent, name, request(cancel, h)))
+		return fs.status("rmdir", parent, fs.control.Rmdir(parent, name, fs.request(cancel, h)))
 	}
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
@@ -124,11 +136,14 @@ func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name strin
 
 func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove func(*live.Forest, live.NodeID, string) (live.NodeID, error)) fuse.Status {
 	parent := live.NodeID(h.NodeId)
+	if _, ok := fs.carriedOut(h); ok {
+		return fuse.OK
+	}
 	if bad := fs.mayRemove(parent, name); bad != fuse.OK {
 		return bad
 	}
 	fs.beforeRemoval(parent)
-	who, forest := fs.changer(h)
+	who, forest := fs.once(h)
 	id, err := remove(forest, parent, name)
 	if err != nil {
 		return fs.status(op, parent, err)
@@ -139,8 +154,11 @@ func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove fu
 
 func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
 	op, np := live.NodeID(in.NodeId), live.NodeID(in.Newdir)
+	if _, ok := fs.carriedOut(&in.InHeader); ok {
+		return fuse.OK
+	}
 	if control.IsNode(op) || control.IsNode(np) {
-		return fs.status("rename", op, fs.control.Rename(op, from, np, to, in.Flags, request(cancel, &in.InHeader)))
+		return fs.status("rename", op, fs.control.Rename(op, from, np, to, in.Flags, fs.request(cancel, &in.InHeader)))
 	}
 	if fs.control.Reserves(op, from) || fs.control.Reserves(np, to) {
 		return fuse.EPERM
@@ -154,7 +172,7 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 	if bad := cmp.Or(fs.mayRemove(op, from), fs.mayRemove(np, to)); bad != fuse.OK {
 		return bad
 	}
-	who, forest := fs.changer(&in.InHeader)
+	who, forest := fs.once(&in.InHeader)
 	replaced, err := forest.Rename(op, from, np, to, in.Flags, who)
 	if err != nil {
 		return fs.status("rename", op, err)

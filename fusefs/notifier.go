@@ -50,6 +50,8 @@ type notifier struct {
 	mountPoints func() func(view uint32) []string
 
 	beneath beneath
+	// gone is called with what lost its name, when the kernel knows. May be nil.
+	gone func(live.NodeID)
 
 	trees, names, pages queue
 	running             sync.WaitGroup // those that write
@@ -137,6 +139,11 @@ func (n *notifier) drop(inv live.Invalidation) {
 			} else {
 				n.send(invalEntry(e.Parent, e.Name))
 			}
+		}
+	}
+	for _, e := range inv.Entries {
+		if e.Gone != 0 && n.gone != nil {
+			n.gone(e.Gone)
 		}
 	}
 	for _, id := range inv.Inodes {

@@ -61,6 +61,13 @@ type Options struct {
 	// Changed, if set, is called with the names that a change from inside led elsewhere,
 	// when the kernel knows of it: those in directories that may be watched.
 	Changed func([]live.Entry)
+	// Kept is set if another process keeps the device: a Connection can be taken over.
+	Kept bool
+	// Resent, if set, is called when a request that the kernel sent again is to be carried
+	// out, and when it was answered.
+	Resent func(unique uint64, answered bool)
+	// Poison are such requests that are answered with EIO instead.
+	Poison []uint64
 	// OnEvent, if set, is called after every change made through the mount,
 	// on the goroutine that answers the request, so it must be cheap.
 	OnEvent func(Event)

@@ -3,7 +3,6 @@ package fusefs
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"runtime"
@@ -58,6 +57,8 @@ type readers struct {
 	onAnswer func(Answered) // may be nil
 	requests requests
 	aside    *aside
+	resends  *resends             // nil if there can be none
+	answered func(request []byte) // may be nil; called when the kernel has the answer
 
 	wg       sync.WaitGroup
 	total    atomic.Int32  // readers
@@ -88,26 +89,6 @@ func (r *readers) Blocking(fn func()) {
 	r.total.Add(-1)
 	defer r.total.Add(1)
 	fn()
-}
-
-// handshake answers the first request, INIT, and returns the minor version of the
-// protocol that the kernel speaks.
-func (r *readers) handshake() (minor uint32, err error) {
-	b := spareBuffers.Get().(*buffers)
-	defer spareBuffers.Put(b)
-	n, err := read(r.fd, b.in)
-	if err != nil {
-		return 0, fmt.Errorf("read the kernel's INIT: %w", err)
-	}
-	init := b.in[inHeader:] // struct fuse_init_in
-	minor = binary.NativeEndian.Uint32(init[4:])
-	if flags := binary.NativeEndian.Uint32(init[12:]); flags&needed != needed {
-		return 0, fmt.Errorf("the kernel's FUSE (7.%d) is too old; amberfs needs Linux 5.11 or newer", minor)
-	}
-	if err := r.answer(b, n); err != nil {
-		return 0, fmt.Errorf("answer the kernel's INIT: %w", err)
-	}
-	return minor, nil
 }
 
 // run answers requests until the workspace is unmounted.
@@ -193,7 +174,7 @@ func (r *reader) next() (n int, atOnce bool, err error) {
 		r.yielded = began
 	}
 	atOnce = r.idle.Load() == 1 && r.poller.await(r.fd, began)
-	n, err = read(r.fd, r.in)
+	n, err = r.resends.read(r.fd, r.in)
 	atOnce = atOnce || time.Since(began) <= immediate
 	r.progress.Add(1)
 	r.idle.Add(-1)
@@ -251,6 +232,8 @@ func (r *readers) handle(b *buffers, n int) (size int, err error) {
 	var status fuse.Status
 	if id, ok := interruptOf(b.in[:n]); ok {
 		size, status = r.interrupt(b, n, id)
+	} else if r.resends.poison(b.in[:n]) {
+		size = failure(b.out, b.in[:n], unix.EIO)
 	} else {
 		size, status = r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
 	}
@@ -272,7 +255,11 @@ func (r *readers) handle(b *buffers, n int) (size int, err error) {
 	if size == 0 {
 		return 0, nil // FORGET and INTERRUPT have no answer
 	}
-	return size, send(r.fd, b.out[:size])
+	err = send(r.fd, b.out[:size])
+	if r.answered != nil {
+		r.answered(b.in[:n])
+	}
+	return size, err
 }
 
 // watch starts one more reader whenever all of them are stuck in answering, until it is
@@ -315,6 +302,9 @@ func (r *readers) watch() {
 // buffers are for one request and one answer.
 type buffers struct{ in, out []byte }
 
+// inNode is where struct fuse_in_header has the node.
+const inNode = 16
+
 // inPid is where struct fuse_in_header has the client's thread.
 const inPid = 32
 
@@ -324,5 +314,13 @@ const slack = 8 << 10
 // spareBuffers are those that no reader has at present: readers come and go while
 // requests are large.
 var spareBuffers = sync.Pool{New: func() any {
-	return &buffers{make([]byte, maxIO+slack), make([]byte, maxIO+slack)}
+	b := &buffers{make([]byte, maxIO+slack), make([]byte, maxIO+slack)}
+	// If the process is killed while read(2) makes a page of the buffer, the kernel ends the
+	// request with EIO, and does not send it again.
+	for at := 0; at < len(b.in); at += pageSize {
+		b.in[at] = 1
+	}
+	return b
 }}
+
+const pageSize = 4096

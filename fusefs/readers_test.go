@@ -88,19 +88,19 @@ const (
 	reqInit    = 26
 )
 
-func (d *device) init(flags uint32) { d.send(reqInit, 1, 0, 7, 40, 1<<17, flags) }
+func (d *device) init(flags uint32) { d.send(reqInit, 1, 0, 7, 40, 1<<17, flags, 0) }
 
 func TestGreeting(t *testing.T) {
 	d, fd := newDevice(t)
 	r := newReaders(fd, fuse.NewProtocolServer(&slowFS{RawFileSystem: fuse.NewDefaultRawFileSystem()}, &fuse.MountOptions{}), slog.New(slog.DiscardHandler))
 	d.init(0)
-	if _, err := r.handshake(); err == nil || !strings.Contains(err.Error(), "5.11") {
+	if _, err := r.connect(nil); err == nil || !strings.Contains(err.Error(), "5.11") {
 		t.Errorf("an old kernel: %v", err)
 	}
 	d.init(needed)
-	minor, err := r.handshake()
-	if err != nil || minor != 40 {
-		t.Errorf("minor %d, %v", minor, err)
+	c, err := r.connect(nil)
+	if err != nil || c.minor() != 40 {
+		t.Errorf("%+v, %v", c, err)
 	}
 	if unique, code := d.receive(); unique != 1 || code != 0 {
 		t.Errorf("answer to %d: %d", unique, code)
@@ -116,7 +116,7 @@ func TestReaders(t *testing.T) {
 	opts := &fuse.MountOptions{Logger: log.New(&panics, "", 0)}
 	r := newReaders(fd, fuse.NewProtocolServer(fs, opts), slog.New(slog.DiscardHandler))
 	d.init(needed)
-	if _, err := r.handshake(); err != nil {
+	if _, err := r.connect(nil); err != nil {
 		t.Fatal(err)
 	}
 	d.receive()

@@ -20,9 +20,10 @@ const maxIO = 1 << 20
 
 // A Server is one mount of a store.
 type Server struct {
-	fs      *filesystem
-	readers *readers
-	served  chan struct{}
+	fs         *filesystem
+	readers    *readers
+	connection *Connection
+	served     chan struct{}
 }
 
 // Mount mounts a store's workspace. Requests are answered once Serve runs.
@@ -32,7 +33,7 @@ type Server struct {
 func Mount(o Options) (s *Server, err error) {
 	fd, err := mount(&o)
 	if err == nil {
-		if s, err = serve(o, fd); err != nil {
+		if s, err = serve(o, fd, nil); err != nil {
 			_ = mounts.Unmount(o.Mountpoint, false)
 		}
 	}
@@ -43,7 +44,7 @@ func Mount(o Options) (s *Server, err error) {
 }
 
 // serve takes the descriptor of a mounted device over.
-func serve(o Options, fd int) (*Server, error) {
+func serve(o Options, fd int, before *Connection) (*Server, error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		unix.Close(fd)
@@ -54,11 +55,16 @@ func serve(o Options, fd int) (*Server, error) {
 	fs := newFilesystem(o, k)
 	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)
 	r.onAnswer, r.aside, k.readers = o.OnAnswer, fs.aside, r
-	minor, err := r.handshake()
+	fs.probes = newProbes(fs, dup)
+	c, err := r.connect(before)
 	if err != nil {
 		unix.Close(dup)
 		unix.Close(fd)
 		return nil, err
+	}
+	minor := c.minor()
+	if fs.opts.Kept = o.Kept && c.flag(fuse.CAP_HAS_RESEND); fs.opts.Kept {
+		r.answered = fs.answered
 	}
 	n.mountPoints = func() func(uint32) []string { return mountPoints(o.Store, o.Mountpoint) }
 	n.mayEpoch = func() bool {
@@ -67,6 +73,15 @@ func serve(o Options, fd int) (*Server, error) {
 		return minor >= epochMinor && !overlaid && len(n.mountPoints()(anyView)) == 0
 	}
 	fs.forest.SetMountPoints(func(view uint32) []string { return n.mountPoints()(view) })
+	if before != nil {
+		fs.overlaid.Store(true) // an overlay does not ask twice
+		fs.lookups.inherit(fs.forest.Counters())
+		n.gone = func(id live.NodeID) {
+			if fs.lookups.inherited(id) {
+				fs.probes.add(id)
+			}
+		}
+	}
 	fs.forest.SetHeld(fs.lookups.held)
 	fs.opts.Store.OnInvalidate(func(inv live.Invalidation, told func()) {
 		n.invalidate(inv, told)
@@ -77,8 +92,12 @@ func serve(o Options, fd int) (*Server, error) {
 			o.Changed(fs.watchable(inv.Entries))
 		}
 	})
+	s := &Server{fs, r, c, make(chan struct{})}
+	if before != nil {
+		return s, s.resume()
+	}
 	raiseReadahead(o.Mountpoint)
-	return &Server{fs, r, make(chan struct{})}, nil
+	return s, nil
 }
 
 // mountOptions are the terms that are agreed upon with the kernel.
@@ -122,6 +141,7 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 // Serve answers requests until the workspace is unmounted.
 func (s *Server) Serve() {
 	s.readers.run()
+	s.fs.probes.close()
 	unix.Close(s.readers.fd)
 	s.fs.opts.Store.OnInvalidate(func(_ live.Invalidation, told func()) { told() })
 	s.fs.forest.SetHeld(func(live.NodeID) bool { return false })

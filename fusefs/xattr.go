@@ -137,7 +137,13 @@ func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, chan
 	if bad := fs.maySetXattr(id, name); bad != fuse.OK {
 		return bad
 	}
+	if _, ok := fs.carriedOut(h); ok {
+		return fuse.OK
+	}
 	who, forest := fs.changer(h)
+	if !isACL(name) { // which is several changes, and may be set again
+		who, forest = fs.once(h)
+	}
 	if err := change(forest, id); err != nil {
 		return fs.status(op, id, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -36,10 +37,11 @@ const (
 )
 
 type Server struct {
-	http    *http.Server
-	release func()
-	cancel  context.CancelFunc
-	calls   sync.WaitGroup
+	http     *http.Server
+	listener *net.UnixListener
+	release  func()
+	cancel   context.CancelFunc
+	calls    sync.WaitGroup
 }
 
 // peerKey finds the peer's credentials in the context of a connection.
@@ -51,8 +53,29 @@ func (s *Service) Listen(dir string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.serveOn(l, release), nil
+}
+
+// ListenOn is Listen for a socket of the store dir that a daemon before has made.
+func (s *Service) ListenOn(dir string, socket *os.File) (*Server, error) {
+	l, err := net.FileListener(socket)
+	socket.Close()
+	if err != nil {
+		return nil, fmt.Errorf("taking over the socket: %w", err)
+	}
+	path, release, err := socketPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	return s.serveOn(l.(*net.UnixListener), func() {
+		_ = unix.Unlink(path) // the listener does not know its name
+		release()
+	}), nil
+}
+
+func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
-	srv := &Server{release: release, cancel: cancel}
+	srv := &Server{listener: l, release: release, cancel: cancel}
 	mux := s.handler()
 	counted := func(w http.ResponseWriter, r *http.Request) {
 		srv.calls.Add(1)
@@ -77,8 +100,18 @@ func (s *Service) Listen(dir string) (*Server, error) {
 			s.Log.Error("serving the socket", "err", err)
 		}
 	}()
-	return srv, nil
+	return srv
 }
+
+// Own makes this process the one that clients see at the other end of the socket.
+func (srv *Server) Own() {
+	if raw, err := srv.listener.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.Listen(int(fd), unix.SOMAXCONN) })
+	}
+}
+
+// Socket returns a copy of the socket.
+func (srv *Server) Socket() (*os.File, error) { return srv.listener.File() }
 
 // Close cancels what runs, and returns when nothing works on the store any more. A client
 // that does not read its answer within the grace gets none.
@@ -110,6 +143,7 @@ func (s *Service) handler() http.Handler {
 		}
 	}
 	mux.HandleFunc("POST "+joinPath, s.join)
+	mux.HandleFunc("POST "+upgradePath, s.upgrade)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		name, _ := strings.CutPrefix(r.URL.Path, "/v1/")
 		_, err := findOp(name)

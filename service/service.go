@@ -53,6 +53,11 @@ type Config struct {
 	Umount func(lazy bool) error
 	// Joining is for programs that share the daemon.
 	Joining Joining
+	// Survival reports what a crash of the daemon means.
+	Survival func() Survival
+	// Upgrade replaces the daemon by another program, whose daemon answers on the
+	// connection that take returns.
+	Upgrade func(ctx context.Context, program string, take func() (*net.UnixConn, error)) error
 }
 
 // A Service runs operations on a mounted store. It is safe for concurrent use.

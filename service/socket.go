@@ -114,6 +114,9 @@ type Joining struct {
 	Join func(options string) (tree *os.File, err error)
 	// Leave ends what Join began, and reports whether the daemon ends with that.
 	Leave func() (ends bool)
+	// Hold, if set, has the connection outlive the daemon. joined is called when the client has
+	// its answer, and left when the connection is not needed any more.
+	Hold func(c *net.UnixConn, fork string) (joined, left func())
 }
 
 // Joined is a connection that keeps a shared daemon in use.
@@ -147,20 +150,42 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := hijacked.(*net.UnixConn)
+	joined, left := func() {}, func() {}
+	if s.Joining.Hold != nil {
+		joined, left = s.Joining.Hold(c, fork)
+	}
 	s.use(fork, 1)
 	if err := s.sendTree(c, tree); err != nil {
 		s.Log.Warn("join", "err", err)
 	}
-	go func() {
-		_, _ = io.Copy(io.Discard, c) // until the client shuts its side down, or the server ends
-		s.use(fork, -1)
-		if s.Joining.Leave() {
-			// The client waits until the daemon has ended: its end closes the connection.
-			s.last.Store(c)
-			return
-		}
-		c.Close()
-	}()
+	joined()
+	go s.joined(c, fork, left)
+}
+
+// joined waits for the end of a joined program.
+func (s *Service) joined(c *net.UnixConn, fork string, left func()) {
+	_, _ = io.Copy(io.Discard, c) // until the client shuts its side down, or the server ends
+	s.use(fork, -1)
+	if s.Joining.Leave() {
+		// The client waits until the daemon has ended: its end closes the connection.
+		s.last.Store(c)
+		return
+	}
+	left()
+	c.Close()
+}
+
+// Rejoin counts a program that joined the daemon before. The caller has counted it as a user
+// of the mount.
+func (s *Service) Rejoin(f *os.File, fork string, left func()) error {
+	conn, err := net.FileConn(f)
+	f.Close()
+	if err != nil {
+		return err
+	}
+	s.use(fork, 1)
+	go s.joined(conn.(*net.UnixConn), fork, left)
+	return nil
 }
 
 // use counts the programs that joined for a fork.

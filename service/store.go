@@ -41,6 +41,9 @@ func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, er
 	st.Mountpoint, st.Options, st.Version = s.Mountpoint, s.Options, s.Version
 	st.PID, st.Started, st.Uptime = os.Getpid(), s.Started, time.Since(s.Started).Seconds()
 	st.Requests = s.Requests()
+	if s.Survival != nil {
+		st.Survival = s.Survival()
+	}
 	if s.Remotes == nil {
 		return st, nil // none can be
 	}

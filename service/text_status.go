@@ -36,6 +36,12 @@ func statusFields(st *Status) [][]string {
 	if st.Gateway != "" {
 		add("changed by", "%s, for a sandbox: if it caches names, it shows the state before a restore until that ends", st.Gateway)
 	}
+	if st.CrashEnds != "" {
+		add("a crash", "ends the mount: %s", st.CrashEnds)
+	}
+	if st.Restarts > 0 {
+		add("restarts", "%d, the last (%s) with a pause of %s", st.Restarts, st.Restart, msText(1000*st.Pause))
+	}
 	for _, r := range st.Remotes {
 		if r.State == "untrusted" {
 			add("remote", "%s is named by the store and not contacted; `amberfs remote trust %s` agrees to it", r.URL, r.Name)

@@ -345,6 +345,15 @@ type Status struct {
 	Remotes    []RemoteState     `json:"remotes,omitempty" jsonschema:"remotes that do not answer, or that you have not agreed to"`
 	FromRemote bool              `json:"from_remote,omitempty" jsonschema:"the store began with a snapshot of a remote: unchanged contents may be only there"`
 	Push       *BackupState      `json:"push,omitempty" jsonschema:"the automatic pushes"`
+	Survival
+}
+
+// Survival is what a crash of the daemon means.
+type Survival struct {
+	CrashEnds string  `json:"crash_ends_mount,omitempty" jsonschema:"why a crash of the daemon would end the mount; if empty, programs wait for the next daemon"`
+	Restarts  int     `json:"restarts,omitempty" jsonschema:"daemons of this mount before this one"`
+	Restart   string  `json:"restart,omitempty" jsonschema:"how the last of them ended, or upgrade"`
+	Pause     float64 `json:"pause_seconds,omitempty" jsonschema:"how long programs waited then"`
 }
 
 type Freeze struct {

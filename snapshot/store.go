@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -70,6 +71,8 @@ type Options struct {
 	// loaded. It returns what the store reads from elsewhere, and the snapshot that a store
 	// in which nothing is yet begins with, or nil.
 	Connect func(Connecting) (tree.Elsewhere, *Start, error)
+	// Lock is the lock of the store, if this process inherited it.
+	Lock *os.File
 }
 
 // A Store is an open store. Its methods may be called from many goroutines.
@@ -165,7 +168,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.Mode == 0 {
 		o.Mode = 0o755
 	}
-	at, err := storedir.Open(dir)
+	at, err := storedir.Open(dir, o.Lock)
 	if err != nil {
 		return nil, err
 	}
@@ -314,6 +317,9 @@ func (s *Store) CAS() *cas.Store { return s.cas }
 
 // SetMountpoint writes down where the store is mounted, for a process that finds it
 // in use.
+// LockFD is the descriptor that has the lock of the store.
+func (s *Store) LockFD() int { return s.at.Lock() }
+
 func (s *Store) SetMountpoint(dir string) error {
 	return s.at.SetMountpoint(dir)
 }

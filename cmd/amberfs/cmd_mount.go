@@ -11,12 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/remote/known"
 )
 
-func mountCommand(a *app) *cobra.Command {
+func mountCommand(a *app) *cobra.Command { return mountWith(a, a.mount) }
+
+// mountWith is the command, of which do is what it does.
+func mountWith(a *app, do func(ctx context.Context, cfg daemon.Config, foreground bool) error) *cobra.Command {
 	var (
 		cfg        daemon.Config
 		from       string
@@ -71,7 +75,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 			if atLogin && foreground {
 				return fail.New(fail.Usage, "--at-login and --foreground cannot be used together")
 			}
-			if err := a.mount(cmd.Context(), cfg, foreground); err != nil || !atLogin {
+			if err := do(cmd.Context(), cfg, foreground); err != nil || !atLogin {
 				return err
 			}
 			name, err := mountAtLogin(cfg)
@@ -109,8 +113,19 @@ func (a *app) splitFrom(from string) (dir, remote string, err error) {
 	return "", from, nil
 }
 
-// mount is the command, and in the process that it starts, the daemon.
+// mount is the command; in the process that it starts, the keeper; and in the process that
+// starts, the daemon.
 func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (err error) {
+	if foreground {
+		if cfg.Keeper, err = keeper.Inherited(); err != nil {
+			return err
+		}
+		if cfg.Keeper == nil {
+			c := keeper.Config{Args: cfg.Args(), Log: daemon.LogLine}
+			c.Ready, c.ReadyEnv = daemon.ReadyPipe()
+			return a.statusOf(keeper.Run(c))
+		}
+	}
 	s := daemon.InheritedStarter()
 	started := s != nil // by Spawn
 	if !started {
@@ -133,7 +148,9 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 		s(daemon.Message{Ready: &ready})
 		return proc.Process.Release()
 	}
-	if !cfg.Shared && cfg.From != cfg.Mountpoint && os.Mkdir(cfg.Mountpoint, 0o755) == nil {
+	if cfg.Keeper.Connection != nil { // the mount is there
+		s, started = func(daemon.Message) {}, cfg.Keeper.Background
+	} else if !cfg.Shared && cfg.From != cfg.Mountpoint && os.Mkdir(cfg.Mountpoint, 0o755) == nil {
 		defer func() {
 			if err != nil {
 				_ = unix.Rmdir(cfg.Mountpoint)

@@ -32,6 +32,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
@@ -187,7 +188,7 @@ run work from inside a mount, or with -C DIR.`,
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), runCommand(a), runsCommand(a), mcpCommand(a), hookCommand(a), actorCommand(a)}},
+		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), upgradeCommand(a), runCommand(a), runsCommand(a), mcpCommand(a), hookCommand(a), actorCommand(a)}},
 		{"Snapshots:", []*cobra.Command{
 			snapshotCommand(a), listCommand(a), renameCommand(a), compactCommand(a), restoreCommand(a), undoCommand(a), revertCommand(a),
 			diffCommand(a), bisectCommand(a), logCommand(a), uiCommand(a),
@@ -207,6 +208,8 @@ run work from inside a mount, or with -C DIR.`,
 		hidden(sandbox.Command, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.Inner(ctx, a.say)) }),
 		hidden(sandbox.InForkCommand, 4, func(ctx context.Context, argv []string) error { return a.statusOf(sandbox.InsideFork(ctx, argv)) }),
 		hidden(sandbox.InRootCommand, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.InsideRoot(ctx, a.say)) }),
+		termsCommand(a),
+		hidden(keeper.Command, 0, func(context.Context, []string) error { return a.statusOf(keeper.Resume(daemon.LogLine)) }),
 		hidden(daemon.NudgeCommand, 3, func(_ context.Context, argv []string) error { return daemon.Nudge(a.stdin, argv[0], argv[1], argv[2]) }),
 		hidden(worktreeHook, 1, a.onWorktree),
 		hidden(janitor, 2, a.discardForks))

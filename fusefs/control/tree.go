@@ -23,6 +23,10 @@ const Brief = time.Second
 type Options struct {
 	Service *service.Service
 	Kernel  Kernel
+	// Numbers of files below Reserved are not used: the kernel may have pages of what they
+	// were in a daemon before. Reserve, if set, reports before use that those below another one are.
+	Reserved uint64
+	Reserve  func(upTo uint64)
 	// AllowOther reports whether users other than the owner of the mount are let in.
 	AllowOther bool
 }
@@ -75,7 +79,9 @@ type Tree struct {
 		dirs    map[uint32]*directory // by view of the workspace
 		tenants map[uint32]*tenant    // by view of their uppermost workspace
 		last    uint64                // number of the newest node
-		bytes   int64                 // of all tenants
+		// reserved is the number below which Reserve was told.
+		reserved uint64
+		bytes    int64 // of all tenants
 	}
 }
 
@@ -84,6 +90,7 @@ func New(o Options) *Tree {
 		Options: o, store: o.Service.Store, forest: o.Service.Store.Forest(), log: o.Service.Log,
 		limits: limits{fork: forkBytes, main: mainBytes, all: maxBytes, entries: maxEntries},
 	}
+	t.mu.last, t.mu.reserved = o.Reserved, o.Reserved
 	t.mu.nodes = make(map[live.NodeID]*node)
 	t.mu.dirs = make(map[uint32]*directory)
 	t.mu.tenants = make(map[uint32]*tenant)

@@ -147,6 +147,13 @@ func (t *trees) Held(id NodeID) bool {
 	return fn != nil && (*fn)(id)
 }
 
+// Counters returns the next inode number, and the next view.
+func (f *Forest) Counters() (ino uint64, view uint32) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.mu.nextIno, f.mu.nextView
+}
+
 // SetMountPoints gives the forest the way to ask where file systems are mounted on a view,
 // as paths from its root.
 func (t *trees) SetMountPoints(fn func(view uint32) []string) { t.mountPoints.Store(&fn) }

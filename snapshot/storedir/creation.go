@@ -35,12 +35,14 @@ type Dir struct {
 
 // Open locks a store, or a directory that can become one, which it makes if there is
 // none. Nothing is written into any other.
-func Open(path string) (*Dir, error) {
+//
+// lock is its lock, which this process inherited; nil otherwise.
+func Open(path string, lock *os.File) (*Dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	d := &Dir{Path: path}
+	d := &Dir{Path: path, lock: lock}
 	if err := d.mkdir(); err != nil {
 		return nil, fmt.Errorf("making store %s: %w", path, err)
 	}
@@ -67,6 +69,11 @@ func (d *Dir) mkdir() error {
 
 // take remembers what is in the directory, and locks it.
 func (d *Dir) take() error {
+	if d.lock != nil {
+		// Nothing is new, and nothing is looked at: the mount may lie in the store, and does not
+		// answer yet.
+		return writeHolder(d.lock, Holder{PID: os.Getpid()})
+	}
 	if _, err := checkFormat(d.Disk, d.Path); err != nil {
 		return err
 	}
@@ -81,6 +88,9 @@ func (d *Dir) take() error {
 	d.lock, err = lockStore(d.Disk, d.Path)
 	return err
 }
+
+// Lock returns the descriptor that has the lock.
+func (d *Dir) Lock() int { return int(d.lock.Fd()) }
 
 // Owner returns the user and the group of a store: those that made it.
 func Owner(dir string) (uid, gid uint32, err error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// formatLine is the content of the file `format` of a store.
-const formatLine = "amberfs store 4\n"
+// FormatLine is the content of the file `format` of a store.
+const FormatLine = "amberfs store 4\n"
 
 // smallFile is how many bytes are read at most of the files `format` and `lock`.
 const smallFile = 4 << 10
@@ -47,12 +47,12 @@ func inside(dir string, fn func(disk *vfs.Beneath) error) error {
 func checkFormat(disk *vfs.Beneath, dir string) (isStore bool, err error) {
 	b, err := readSmall(disk, filepath.Join(dir, "format"))
 	switch {
-	case err == nil && string(b) == formatLine:
+	case err == nil && string(b) == FormatLine:
 		return true, nil
 	case err == nil:
 		line, _, _ := strings.Cut(string(b), "\n")
 		return false, errs.New(errs.Format, "unknown store format: %s says %.40q, this version reads %q; %s",
-			filepath.Join(dir, "format"), line, strings.TrimSpace(formatLine), wayOver(line))
+			filepath.Join(dir, "format"), line, strings.TrimSpace(FormatLine), wayOver(line))
 	case !errors.Is(err, os.ErrNotExist):
 		return false, err
 	}
@@ -80,7 +80,7 @@ func (d *Dir) Format(filling string) error {
 	if err := markFilling(d.Disk, d.Path, filling); err != nil {
 		return err
 	}
-	if err := vfs.WriteFile(d.Disk, filepath.Join(d.Path, "format"), []byte(formatLine)); err != nil {
+	if err := vfs.WriteFile(d.Disk, filepath.Join(d.Path, "format"), []byte(FormatLine)); err != nil {
 		return err
 	}
 	// The directory's own name has to last too.

@@ -50,6 +50,10 @@ type Daemon struct {
 	shared     shared
 	// up is closed when the mount answers.
 	up chan struct{}
+	// alone is why a crash would end the mount, "" if it would not, and pause how long that
+	// before this daemon took.
+	alone atomic.Pointer[string]
+	pause time.Duration
 	// unmounted is closed when the kernel has ended the mount. gone is closed by end when
 	// the mount has left the directory tree, but a copy remains.
 	unmounted, gone chan struct{}
@@ -79,6 +83,7 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 	time.AfterFunc(joinTime, func() { d.endUnused() }) // its starter may have been killed
 	s(Message{Ready: &Ready{Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, PID: os.Getpid(), Created: d.store.Created()}})
 	d.notify(systemd.SdNotifyReady)
+	d.ready()
 	return d.live(signals)
 }
 
@@ -87,10 +92,13 @@ const ownerOnly = 0o077
 
 // start starts the parts in order. If one fails, it stops the others and removes a new store.
 func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
-	if err := check(&cfg, s); err != nil {
+	before := cfg.takesOver()
+	if before != nil {
+		cfg.Store, cfg.Mountpoint = before.Store, before.Mountpoint
+	} else if err := check(&cfg, s); err != nil {
 		return nil, err
 	}
-	if cfg.Shared && mounts.Privileged() { // else it is mounted by fusermount3
+	if cfg.Shared && before == nil && mounts.Privileged() { // else it is mounted by fusermount3
 		if err := PrivateMounts(); err != nil {
 			return nil, err
 		}
@@ -124,14 +132,17 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	}
 	d.connection = &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Timeout: timeout, Log: d.log}
 	d.store, err = openStore(cfg.Store, snapshot.Options{
-		Filling: cfg.From, Logger: d.log, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime,
+		Filling: cfg.From, Logger: d.log, Lock: cfg.lock(), Takeover: before != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime,
 		Connect: d.connection.Connect(ctx),
 	})
 	if err != nil {
 		return nil, openError(cfg.Store, err)
 	}
+	if before != nil {
+		d.shared.made, d.watchers.time = before.Made, before.Nudge
+	}
 	undo = append(undo, func() { d.removeMade(); d.store.Discard(); d.hangUp(); d.connection.Close() })
-	if cfg.Shared {
+	if cfg.Shared && before == nil {
 		d.makePoint(cfg.Mountpoint)
 	}
 	if err = d.file.open(cfg.Store); err != nil {
@@ -139,8 +150,10 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	}
 	undo = append(undo, d.file.close)
 	d.log.Info("start", "version", cfg.Version, "pid", os.Getpid(), "store", cfg.Store, "mountpoint", cfg.Mountpoint)
-	if err = fill(ctx, d.store, cfg, s); err != nil {
-		return nil, service.Explain(err)
+	if before == nil {
+		if err = fill(ctx, d.store, cfg, s); err != nil {
+			return nil, service.Explain(err)
+		}
 	}
 	if err = d.openEvents(); err != nil {
 		return nil, err
@@ -153,15 +166,14 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	undo = append(undo, d.metrics.close)
 	// Before the mount, so that the socket is there when the mount is. Requests wait
 	// until the mount is up.
-	if d.socket, err = d.service.Listen(cfg.Store); err != nil {
+	if d.socket, err = d.listen(); err != nil {
 		return nil, err
 	}
 	undo = append(undo, func() { d.socket.Close() })
 	if err = d.store.SetMountpoint(cfg.Mountpoint); err != nil {
 		return nil, fmt.Errorf("writing down the mount point: %w", err)
 	}
-	d.mount, err = fusefs.Mount(d.mountOptions())
-	if err != nil {
+	if err = d.attach(); err != nil {
 		return nil, fail.New(fail.KindOf(err), "%w", err)
 	}
 	go d.mount.Serve()
@@ -174,6 +186,9 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	d.later("pushes of the policy", func() { d.service.Backup(d.life) })
 	close(d.up)
 	d.log.Info("mounted", "took", time.Since(d.started).Round(time.Millisecond))
+	if before != nil {
+		d.resumed()
+	}
 	return d, nil
 }
 
@@ -191,6 +206,7 @@ func (d *Daemon) live(signals <-chan os.Signal) error {
 		signalled = true
 	}
 	d.notify(systemd.SdNotifyStopping)
+	d.ends()
 	d.ending.Store(true)
 	d.watchers.close()
 	d.store.Forest().Thaw()
@@ -291,8 +307,10 @@ const copyTime = 2 * time.Second
 func (d *Daemon) serviceConfig() service.Config {
 	return service.Config{
 		Store: d.store, Events: d.events, Remotes: d.connection.Remotes, Log: d.log, Mountpoint: d.cfg.Mountpoint, Options: d.cfg.Options.String(),
-		Version: d.cfg.Version, Started: d.started, Ready: d.ready, ReadOnly: d.readOnly, Umount: d.umount, Inside: d.inside,
-		Joining:  service.Joining{Join: d.join, Leave: d.leave},
+		Version: d.cfg.Version, Started: d.started, Ready: d.awaitReady, ReadOnly: d.readOnly, Umount: d.umount, Inside: d.inside,
+		Joining:  service.Joining{Join: d.join, Leave: d.leave, Hold: d.holdUser()},
+		Survival: d.survival,
+		Upgrade:  d.upgrade,
 		Requests: func() map[string]uint64 { return d.mount.Counters() },
 		Memory:   budget.New(memoryShare() / 2),
 		Lists:    budget.New(memoryShare() / 2),
@@ -319,7 +337,7 @@ func (d *Daemon) inside(views []uint32, roots bool) (out []service.Program) {
 	return out
 }
 
-func (d *Daemon) ready(ctx context.Context) error {
+func (d *Daemon) awaitReady(ctx context.Context) error {
 	select {
 	case <-d.up:
 	case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -31,6 +32,16 @@ type logFile struct {
 	f    *os.File
 	size int64
 	max  int64
+}
+
+// LogLine appends a line to the log of a store whose daemon is not running.
+func LogLine(store, text string, args ...any) {
+	l := newLog(nil)
+	if l.open(store) != nil {
+		return
+	}
+	slog.New(slog.NewTextHandler(l, nil)).Error(text, args...)
+	l.close()
 }
 
 func newLog(also io.Writer) *logFile { return &logFile{also: also, max: maxLog} }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/fusefs"
@@ -25,35 +26,41 @@ type Config struct {
 	Store      string
 	Mountpoint string
 	Options    mountopt.Options
-	From       string    // fills a new store; "" for none
-	Exclude    []string  // directories below From that are not copied. The store may be there too then
-	Relink     bool      // links into From become relative in the copy
-	Shared     bool      // it is a daemon of `run` in its own mount namespace, and ends with its last user
-	Groups     []uint    // supplementary groups of the user, if it is in a user namespace that maps only one; else nil
-	Remote     string    // URL@SNAPSHOT that a new store begins with; "" for none
-	OrEmpty    bool      // it begins empty if there is no such snapshot
-	Version    string    // of the program, for the log and for hello
-	LogTo      io.Writer // gets the log besides the file; nil for none
+	From       string       // fills a new store; "" for none
+	Exclude    []string     // directories below From that are not copied. The store may be there too then
+	Relink     bool         // links into From become relative in the copy
+	Shared     bool         // it is a daemon of `run` in its own mount namespace, and ends with its last user
+	Groups     []uint       // supplementary groups of the user, if it is in a user namespace that maps only one; else nil
+	Remote     string       // URL@SNAPSHOT that a new store begins with; "" for none
+	OrEmpty    bool         // it begins empty if there is no such snapshot
+	Version    string       // of the program, for the log and for hello
+	LogTo      io.Writer    // gets the log besides the file; nil for none
+	Keeper     *keeper.Link // the process that starts another daemon after a crash; nil if there is none
 }
 
 // closeTime bounds the work that an umount does and the next mount could as well:
 // a reader waits for it.
 const closeTime = 300 * time.Millisecond
 
+// flags are those of the mount.
+func (cfg *Config) flags() fusefs.Flags {
+	flags := cfg.Options.Flags
+	if cfg.Shared { // the mount is private
+		flags.ACL, flags.AllowOther = true, flags.AllowOther || os.Geteuid() == 0
+	}
+	return flags
+}
+
 func (d *Daemon) mountOptions() fusefs.Options {
 	var onAnswer func(fusefs.Answered)
 	if d.metrics != nil {
 		onAnswer = d.metrics.add
 	}
-	flags := d.cfg.Options.Flags
-	if d.cfg.Shared { // the mount is private
-		flags.ACL, flags.AllowOther = true, flags.AllowOther || os.Geteuid() == 0
-	}
-	return fusefs.Options{
+	o := fusefs.Options{
 		Store:      d.store,
 		Control:    control.Options{Service: d.service},
 		Mountpoint: d.cfg.Mountpoint,
-		Flags:      flags,
+		Flags:      d.cfg.flags(),
 		Ids:        d.cfg.ids(),
 		Logger:     d.log,
 		OnAnswer:   onAnswer,
@@ -61,6 +68,8 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		Nudge:      d.watchers.time,
 		Changed:    d.watchers.changed,
 	}
+	d.keptOptions(&o)
+	return o
 }
 
 // ids are those of the user, where the kernel accepts no others.

@@ -98,6 +98,7 @@ func (d *Daemon) umount(lazy bool) error {
 func (d *Daemon) makePoint(dir string) {
 	if os.Mkdir(dir, 0o700) == nil {
 		d.shared.made = append(d.shared.made, dir)
+		d.made()
 	}
 }
 

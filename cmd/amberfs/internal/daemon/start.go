@@ -21,13 +21,14 @@ import (
 	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // args is the command line of the daemon, which reads well in ps(1). It must end up in Run.
-func (cfg Config) args() []string {
+func (cfg Config) Args() []string {
 	out := []string{"mount", "-f"}
 	if cfg.Shared {
 		out = append(out, "--shared")
@@ -61,7 +62,7 @@ func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr
 		return Ready{}, nil, fmt.Errorf("making the readiness pipe: %w", err)
 	}
 	defer r.Close()
-	cmd := exec.Command("/proc/self/exe", cfg.args()...)
+	cmd := exec.Command("/proc/self/exe", cfg.Args()...)
 	cmd.Args[0] = "amberfs" // by its other names it is a helper of mount(8)
 	cmd.Dir = "/"
 	cmd.Env = append(unmanaged(os.Environ()), readyEnv+"=3")
@@ -134,15 +135,25 @@ func (s Starter) progress(p service.Progress) { s(Message{Progress: &p}) }
 
 func (s Starter) note(text string) { s(Message{Note: text}) }
 
-// InheritedStarter gives the Starter of a daemon that Spawn started, or nil.
-func InheritedStarter() Starter {
+// ReadyPipe gives the pipe of a daemon that Spawn started, and the variable that names it, or
+// nil.
+func ReadyPipe() (pipe *os.File, env string) {
 	fd, err := strconv.Atoi(os.Getenv(readyEnv))
 	if err != nil {
-		return nil
+		return nil, ""
 	}
 	os.Unsetenv(readyEnv)
 	unix.CloseOnExec(fd)
-	return pipeStarter(os.NewFile(uintptr(fd), "readiness pipe"))
+	return os.NewFile(uintptr(fd), "readiness pipe"), readyEnv
+}
+
+// InheritedStarter gives the Starter of a daemon that Spawn started, or nil.
+func InheritedStarter() Starter {
+	pipe, _ := ReadyPipe()
+	if pipe == nil {
+		return nil
+	}
+	return pipeStarter(pipe)
 }
 
 // pipeStarter writes to the process at the other end of the pipe, which may be gone.
@@ -196,6 +207,10 @@ const notifyEnv = "NOTIFY_SOCKET"
 
 // notify reports the state to the service manager, if there is one (Type=notify).
 func (d *Daemon) notify(state string) {
+	if d.cfg.Keeper != nil { // which is the process that the manager waits for
+		d.cfg.Keeper.Send(keeper.Message{Notify: state})
+		return
+	}
 	if _, err := systemd.SdNotify(false, state); err != nil {
 		d.log.Warn("telling the service manager", "state", state, "err", err)
 	}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+)
+
+func upgradeCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "upgrade [BINARY]",
+		Short: "Replace the daemon of a mount by another version",
+		Long: `Replaces the daemon of the mount by BINARY (default: this program). Programs that use
+the mount wait for a moment and go on, with their open files.
+
+If BINARY has another store format, or promises the kernel other things, nothing happens:
+unmount first. If BINARY does not become ready, the old program takes over again.`,
+		Example: `  amberfs -C ~/work upgrade
+  amberfs -C ~/work upgrade ./amberfs-0.2`,
+		Args: args(0, 1, "at most one BINARY"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			program, err := os.Executable()
+			if err == nil && len(argv) == 1 {
+				program, err = a.abs(argv[0])
+			}
+			if err != nil {
+				return err
+			}
+			store, err := a.storeOf()
+			if err != nil {
+				return err
+			}
+			done, err := service.AskUpgrade(cmd.Context(), store, program)
+			if err != nil {
+				return err
+			}
+			return a.print(done, func() {
+				a.printf("upgraded to %s, process %d; programs waited %s\n", done.Version, done.PID,
+					time.Duration(done.Pause*float64(time.Second)).Round(time.Millisecond))
+			})
+		},
+	}
+}
+
+// storeOf returns the store of the workspace that the command stands in. A mount point or a
+// store in its place does as well, as its daemon may be away.
+func (a *app) storeOf() (string, error) {
+	dir, err := a.cwd()
+	if err != nil {
+		return "", err
+	}
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return "", err
+	}
+	if m, ok := locate.At(mounts, locate.Resolve(mounts, dir)); ok && m.FSType == locate.FSType {
+		return m.Source, nil
+	}
+	if _, err := os.Lstat(filepath.Join(dir, service.SocketName)); err == nil {
+		return dir, nil
+	}
+	return "", fail.New(fail.NotFound, "%s is in no mount of amberfs", dir).WithHint("use -C with a directory of the mount")
+}
+
+// termsCommand is hidden: it prints what a daemon with the same arguments as mount would
+// promise the kernel that sends the INIT on the standard input.
+func termsCommand(a *app) *cobra.Command {
+	cmd := mountWith(a, func(_ context.Context, cfg daemon.Config, _ bool) error {
+		init, err := io.ReadAll(io.LimitReader(a.stdin, 1<<16))
+		if err != nil {
+			return err
+		}
+		terms, err := cfg.Terms(init)
+		if err != nil {
+			return err
+		}
+		a.printf("%s", terms)
+		return nil
+	})
+	cmd.Use, cmd.Hidden = daemon.TermsCommand, true
+	return cmd
+}

@@ -1,0 +1,282 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
+	"github.com/amberfs/amberfs/fusefs"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/storedir"
+)
+
+// This is a daemon's side of its keeper: what it hands over, what it takes over from the
+// daemon before, and what it reports. See package keeper.
+
+// takesOver returns the connection to the kernel that this daemon takes over, if any.
+func (cfg *Config) takesOver() *keeper.Connection {
+	if cfg.Keeper == nil {
+		return nil
+	}
+	return cfg.Keeper.Connection
+}
+
+// lock is the lock of the store that was inherited; nil if none was.
+func (cfg *Config) lock() *os.File {
+	if cfg.takesOver() == nil {
+		return nil
+	}
+	return os.NewFile(uintptr(cfg.Keeper.Lock), "lock")
+}
+
+func (d *Daemon) listen() (*service.Server, error) {
+	if d.cfg.takesOver() == nil {
+		return d.service.Listen(d.cfg.Store)
+	}
+	return d.service.ListenOn(d.cfg.Store, os.NewFile(uintptr(d.cfg.Keeper.Socket), "socket"))
+}
+
+// keptOptions are the options of a mount whose daemon has a keeper.
+func (d *Daemon) keptOptions(o *fusefs.Options) {
+	l := d.cfg.Keeper
+	if l == nil {
+		return
+	}
+	o.Kept, o.Poison = true, l.Poison
+	o.Resent = func(unique uint64, answered bool) {
+		if answered {
+			l.Send(keeper.Message{Answered: unique})
+		} else {
+			l.Send(keeper.Message{Began: unique})
+		}
+	}
+	o.Control.Reserved = l.Reserved
+	o.Control.Reserve = func(upTo uint64) { l.Send(keeper.Message{Reserved: upTo}) }
+}
+
+// attach mounts, or takes the mount over. From its return on a crash is a pause, if it can be.
+func (d *Daemon) attach() (err error) {
+	l := d.cfg.Keeper
+	if c := d.cfg.takesOver(); c != nil {
+		d.mount, err = fusefs.TakeOver(d.mountOptions(), l.Device, fusefs.Connection{Init: c.Init, Answer: c.Answer})
+		if err == nil {
+			d.watchKeeper()
+		}
+		return err
+	}
+	if d.mount, err = fusefs.Mount(d.mountOptions()); err != nil {
+		return err
+	}
+	switch {
+	case l == nil:
+		d.setAlone("it has no keeper")
+	case !d.mount.Resends():
+		d.setAlone("this kernel does not send requests again, as Linux 6.9 and newer do")
+	default:
+		if err := d.hold(); err != nil {
+			d.log.Error("handing the mount to the keeper", "err", err)
+			d.setAlone("the keeper could not take it")
+		}
+		d.watchKeeper()
+	}
+	return nil
+}
+
+// hold hands the mount to the keeper.
+func (d *Daemon) hold() error {
+	if err := d.store.Forest().Connect(); err != nil {
+		return err
+	}
+	socket, err := d.socket.Socket()
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	fd, c := d.mount.Connection()
+	d.shared.mu.Lock()
+	defer d.shared.mu.Unlock()
+	return d.cfg.Keeper.Hold(&keeper.Connection{
+		Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, Init: c.Init, Answer: c.Answer, Made: d.shared.made, Nudge: d.watchers.time,
+	}, fd, d.store.LockFD(), int(socket.Fd()))
+}
+
+// made tells the keeper what is to be removed at the end. The lock of shared is held.
+func (d *Daemon) made() {
+	if l := d.cfg.Keeper; l != nil {
+		l.Send(keeper.Message{Made: d.shared.made})
+	}
+}
+
+func (d *Daemon) setAlone(why string) { d.alone.Store(&why) }
+
+func (d *Daemon) watchKeeper() {
+	go func() {
+		<-d.cfg.Keeper.Lost()
+		if !d.ending.Load() {
+			d.log.Warn("the keeper has ended: a crash of the daemon ends the mount now")
+			d.setAlone("its keeper has ended")
+			d.socket.Own()
+		}
+	}()
+}
+
+// resumed is called when a mount that was taken over answers.
+func (d *Daemon) resumed() {
+	l := d.cfg.Keeper
+	d.pause = time.Since(l.Died)
+	d.log.Warn("the daemon was replaced; programs waited", "reason", l.Reason, "restarts", l.Restarts, "pause", d.pause.Round(time.Millisecond))
+	d.shared.mu.Lock()
+	for _, u := range l.Users {
+		if u.State == keeper.Joined {
+			d.shared.users++
+		}
+	}
+	d.shared.mu.Unlock()
+	for i, u := range l.Users {
+		left := func() { l.Send(keeper.Message{Left: u.ID}) }
+		switch u.State {
+		case keeper.Joined:
+			if err := d.service.Rejoin(l.Conns[i], u.Fork, left); err != nil {
+				d.log.Error("a run that joined", "err", err)
+				d.leave()
+			}
+		case keeper.Upgrading:
+			d.answerUpgrade(l.Conns[i])
+			left()
+		}
+	}
+}
+
+// ready tells the keeper that the mount answers.
+func (d *Daemon) ready() {
+	if l := d.cfg.Keeper; l != nil {
+		l.Send(keeper.Message{Ready: true})
+	}
+}
+
+// ends tells the keeper that the end of this daemon is that of the mount.
+func (d *Daemon) ends() {
+	if l := d.cfg.Keeper; l != nil {
+		l.Send(keeper.Message{Ending: true})
+	}
+}
+
+// holdUser returns the function that has the connection of a run outlive the daemon.
+func (d *Daemon) holdUser() func(*net.UnixConn, string) (joined, left func()) {
+	l := d.cfg.Keeper
+	if l == nil {
+		return nil
+	}
+	return func(c *net.UnixConn, fork string) (joined, left func()) {
+		u := &keeper.User{Fork: fork, State: keeper.Joining}
+		if err := d.addUser(c, u); err != nil {
+			d.log.Warn("a run would not survive a crash", "err", err)
+		}
+		return func() { l.Send(keeper.Message{User: &keeper.User{ID: u.ID, State: keeper.Joined}}) },
+			func() { l.Send(keeper.Message{Left: u.ID}) }
+	}
+}
+
+func (d *Daemon) addUser(c *net.UnixConn, u *keeper.User) error {
+	f, err := c.File()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return d.cfg.Keeper.Add(u, int(f.Fd()))
+}
+
+func (d *Daemon) survival() service.Survival {
+	var s service.Survival
+	if why := d.alone.Load(); why != nil {
+		s.CrashEnds = *why
+	}
+	if l := d.cfg.Keeper; l != nil {
+		s.Restarts, s.Restart, s.Pause = l.Restarts, l.Reason, d.pause.Seconds()
+	}
+	return s
+}
+
+// Terms are what programs must agree in so that one can replace the other under a mount: the
+// format of the store, the answer to INIT, and what a keeper and a daemon tell each other.
+func (cfg *Config) Terms(init []byte) (string, error) {
+	answer, err := fusefs.AnswerTo(fusefs.Options{Flags: cfg.flags(), Logger: slog.New(slog.DiscardHandler)}, init)
+	return fmt.Sprintf("%skeeper %d\n%x\n", storedir.FormatLine, keeper.Version, answer), err
+}
+
+const (
+	// termsTime is how long a program may take to print its terms.
+	termsTime = 10 * time.Second
+	// TermsCommand is the hidden command that prints Terms. Its arguments are those of mount.
+	TermsCommand = "terms"
+)
+
+// upgrade checks a program, and has the keeper replace this daemon by it. The client's
+// connection is answered by the next daemon.
+func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.UnixConn, error)) error {
+	if why := d.alone.Load(); why != nil {
+		return fail.New(fail.Failed, "the daemon of %s cannot be replaced: %s", d.cfg.Store, *why).WithHint("unmount first")
+	}
+	if err := d.compareTerms(ctx, program); err != nil {
+		return err
+	}
+	if err := d.store.Checkpoint(ctx); err != nil { // so that the next daemon starts fast
+		d.log.Warn("checkpoint before the upgrade", "err", err)
+	}
+	c, err := take()
+	if err != nil {
+		return nil // there is no connection left to answer on
+	}
+	if err := d.addUser(c, &keeper.User{State: keeper.Upgrading}); err != nil {
+		service.AnswerUpgrade(c, service.Upgraded{}, err)
+		return nil
+	}
+	d.log.Info("upgrade", "program", program)
+	d.cfg.Keeper.Send(keeper.Message{Upgrade: program})
+	return nil
+}
+
+func (d *Daemon) compareTerms(ctx context.Context, program string) error {
+	_, c := d.mount.Connection()
+	ours, err := d.cfg.Terms(c.Init)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, termsTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, append([]string{TermsCommand}, d.cfg.Args()[1:]...)...)
+	cmd.Dir = "/"
+	cmd.Stdin = bytes.NewReader(c.Init)
+	theirs, err := cmd.Output()
+	if err != nil {
+		return fail.New(fail.Failed, "%s cannot replace the daemon: it does not print its terms: %w", program, err).
+			WithHint("unmount first, and mount with it")
+	}
+	if string(theirs) != ours {
+		return fail.New(fail.Failed, "%s cannot replace the daemon under a mount: its store format, or what it promises the kernel, differs", program).
+			WithHint("unmount first, and mount with it")
+	}
+	return nil
+}
+
+// answerUpgrade answers a client that asked the daemon before for an upgrade.
+func (d *Daemon) answerUpgrade(f *os.File) {
+	c, err := net.FileConn(f)
+	f.Close()
+	if err != nil {
+		d.log.Warn("answering an upgrade", "err", err)
+		return
+	}
+	if why := d.cfg.Keeper.Refused; why != "" {
+		err = fail.New(fail.Failed, "the upgrade failed, and the daemon is the old program again: %s", why).
+			WithHint("the log is amberfs.log in the store")
+	}
+	service.AnswerUpgrade(c, service.Upgraded{Version: d.cfg.Version, PID: os.Getpid(), Pause: d.pause.Seconds()}, err)
+}

@@ -1,0 +1,276 @@
+package fusefs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/fusefs/control"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// A Connection is what a daemon agreed upon with the kernel, which outlives it as long as
+// some process has the device open: the first request, INIT, and the answer.
+type Connection struct{ Init, Answer []byte }
+
+// flag is bit n of the terms that the kernel offers.
+func (c *Connection) flag(bit uint64) bool {
+	in := c.Init[inHeader:] // struct fuse_init_in
+	flags := uint64(binary.NativeEndian.Uint32(in[12:])) | uint64(binary.NativeEndian.Uint32(in[16:]))<<32
+	return flags&bit == bit
+}
+
+// minor is the version 7.x of the protocol that the kernel speaks.
+func (c *Connection) minor() uint32 { return binary.NativeEndian.Uint32(c.Init[inHeader+4:]) }
+
+// minInit is the length of INIT up to flags2.
+const minInit = inHeader + 20
+
+// ErrTerms is returned by TakeOver if this program would have answered INIT differently.
+var ErrTerms = errors.New("the kernel was promised other terms")
+
+// TakeOver is Mount for a mount whose daemon is gone: fd is its device. What the daemon had
+// read and not answered, the kernel sends again.
+func TakeOver(o Options, fd int, c Connection) (*Server, error) {
+	s, err := serve(o, fd, &c)
+	if err != nil {
+		return nil, fmt.Errorf("take the mount %s over: %w", o.Mountpoint, err)
+	}
+	return s, nil
+}
+
+// Connection returns the device and what was agreed upon.
+func (s *Server) Connection() (fd int, c Connection) { return s.readers.fd, *s.connection }
+
+// Resends reports whether the kernel can send requests again (Linux 6.9). If it cannot, a
+// connection must not be taken over: clients would wait for answers for ever.
+func (s *Server) Resends() bool { return s.connection.flag(fuse.CAP_HAS_RESEND) }
+
+// AnswerTo returns what a mount with these options answers to INIT.
+func AnswerTo(o Options, init []byte) ([]byte, error) {
+	fs := &filesystem{RawFileSystem: fuse.NewDefaultRawFileSystem(), opts: o}
+	return answerTo(fuse.NewProtocolServer(fs, fs.mountOptions()), init)
+}
+
+func answerTo(ps *fuse.ProtocolServer, init []byte) ([]byte, error) {
+	if len(init) < minInit {
+		return nil, fmt.Errorf("INIT of %d bytes is too short", len(init))
+	}
+	out := make([]byte, pageSize)
+	n, status := ps.HandleRequest([][]byte{init}, [][]byte{out})
+	if status != fuse.OK {
+		return nil, fmt.Errorf("answer the kernel's INIT: %w", unix.Errno(status))
+	}
+	return out[:n], nil
+}
+
+// connect answers INIT, or prepares for what follows the answer of a daemon before.
+func (r *readers) connect(before *Connection) (*Connection, error) {
+	c := &Connection{}
+	if before != nil {
+		c.Init = before.Init
+	} else {
+		in := make([]byte, maxIO+slack)
+		n, err := read(r.fd, in)
+		if err != nil {
+			return nil, fmt.Errorf("read the kernel's INIT: %w", err)
+		}
+		c.Init = bytes.Clone(in[:n])
+	}
+	var err error
+	if c.Answer, err = answerTo(r.ps, c.Init); err != nil {
+		return nil, err
+	}
+	if before != nil {
+		if !bytes.Equal(c.Answer, before.Answer) {
+			return nil, ErrTerms
+		}
+		return c, nil
+	}
+	if !c.flag(needed) {
+		return nil, fmt.Errorf("the kernel's FUSE (7.%d) is too old; amberfs needs Linux 5.11 or newer", c.minor())
+	}
+	if err := send(r.fd, c.Answer); err != nil {
+		return nil, fmt.Errorf("answer the kernel's INIT: %w", err)
+	}
+	return c, nil
+}
+
+// resume has the kernel send again what was not answered, and repeats the notices that it
+// may not have got. It must come before the first read: what is read already would be
+// sent again, too.
+func (s *Server) resume() error {
+	fs := s.fs
+	in, err := fs.forest.Inherit()
+	if err != nil {
+		return err
+	}
+	s.readers.resends = newResends(fs.forest, fs.opts)
+	fs.notify.send(resend())
+	for _, inv := range in.Notices {
+		fs.notify.later(&fs.notify.trees, inv)
+	}
+	fs.notify.put(&fs.notify.trees, func() {
+		if len(in.Stale) > 0 {
+			fs.opts.Logger.Warn("the kernel may have outdated names of workspaces, and looks all up again", "views", in.Stale)
+			fs.notify.send(incEpoch())
+		}
+		fs.forest.Told()
+	})
+	fs.probes.add(in.Orphans...)
+	return nil
+}
+
+// resend makes the kernel send all requests again that were read and not answered.
+func resend() []byte { return notice(fuse.NOTIFY_RESEND, struct{}{}, "") }
+
+// resentBit of a request's number is set when it is sent again.
+const resentBit = 1 << 63
+
+// resends are the requests that the kernel sends again to the daemon after the one that
+// read them first. It sends them before all others.
+type resends struct {
+	forest *live.Forest
+	report func(unique uint64, answered bool) // may be nil
+	deadly map[uint64]bool
+	over   atomic.Bool // all of them were read
+	mu     sync.Mutex  // held around a read, and what follows it, until over
+}
+
+func newResends(forest *live.Forest, o Options) *resends {
+	s := &resends{forest: forest, report: o.Resent, deadly: make(map[uint64]bool)}
+	for _, unique := range o.Poison {
+		s.deadly[unique] = true
+	}
+	return s
+}
+
+// read is read(2). A request that was carried out is known to the forest when it returns.
+func (s *resends) read(fd int, b []byte) (int, error) {
+	if s == nil || s.over.Load() {
+		return read(fd, b)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := read(fd, b)
+	if err != nil || n < inHeader || s.over.Load() {
+		return n, err
+	}
+	switch op, unique := opcode(b[:n]), requestOf(b); {
+	case op == opcodeForget || op == opcodeBatchForget || op == opcodeInterrupt: // they overtake others
+	case unique&resentBit != 0:
+		s.forest.Done(unique &^ resentBit)
+		if s.report != nil {
+			s.report(unique&^resentBit, false)
+		}
+	default:
+		s.over.Store(true)
+		s.forest.Settled()
+	}
+	return n, nil
+}
+
+// poison reports whether daemons have died of a request.
+func (s *resends) poison(request []byte) bool {
+	unique := requestOf(request)
+	return s != nil && unique&resentBit != 0 && s.deadly[unique&^resentBit]
+}
+
+// answered is called when the kernel has the answer to a request.
+func (fs *filesystem) answered(request []byte) {
+	unique, op := requestOf(request), opcode(request)
+	if unique&resentBit != 0 && fs.opts.Resent != nil && op != opcodeInterrupt {
+		fs.opts.Resent(unique&^resentBit, true)
+	}
+	if carriedOutOnce[op] && (op != opcodeWrite || control.IsNode(live.NodeID(binary.NativeEndian.Uint64(request[inNode:])))) {
+		fs.forest.Answered(unique &^ resentBit)
+	}
+}
+
+// carriedOutOnce are the operations whose records have the number of the request. A WRITE
+// is one if it is a command.
+var carriedOutOnce = [len(operations)]bool{
+	6: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, opcodeWrite: true,
+	21: true, 24: true, 35: true, 45: true, 51: true,
+}
+
+// probes ask the kernel whether it holds inherited nodes, one after the other. The kernel
+// may have to write a file back for the answer, so no request and no lock waits for it.
+type probes struct {
+	fs *filesystem
+	fd int // of the notifier
+
+	mu      sync.Mutex
+	pending []live.NodeID
+	closed  bool
+	running sync.WaitGroup
+	active  bool
+}
+
+func newProbes(fs *filesystem, fd int) *probes { return &probes{fs: fs, fd: fd} }
+
+func (p *probes) add(ids ...live.NodeID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(ids) == 0 {
+		return
+	}
+	p.pending = append(p.pending, ids...)
+	if !p.active {
+		p.active = true
+		p.running.Go(p.run)
+	}
+}
+
+func (p *probes) run() {
+	for {
+		p.mu.Lock()
+		ids := p.pending
+		p.pending, p.active = nil, len(ids) > 0
+		if p.closed {
+			p.active = false
+		}
+		active := p.active
+		p.mu.Unlock()
+		if !active {
+			return
+		}
+		for _, id := range ids {
+			if !holds(p.fd, id) {
+				p.fs.released(id)
+			}
+		}
+	}
+}
+
+// close returns when nothing is asked any more.
+func (p *probes) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+// holds reports whether the kernel holds a node.
+func holds(fd int, id live.NodeID) bool {
+	for {
+		_, err := unix.Write(fd, invalPages(id, -1))
+		if !errors.Is(err, unix.EINTR) {
+			return !errors.Is(err, unix.ENOENT)
+		}
+	}
+}
+
+// released forgets an inherited node that the kernel does not hold.
+func (fs *filesystem) released(id live.NodeID) {
+	a, err := fs.forest.GetAttr(id)
+	if fs.lookups.release(id, err != nil || a.Nlink == 0) {
+		fs.forest.Forget(id)
+	}
+}

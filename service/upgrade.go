@@ -1,0 +1,83 @@
+package service
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/amberfs/amberfs/internal/fail"
+)
+
+// An upgrade is asked for by one daemon and answered by the next one, on the same connection.
+// It is no operation: only the owner of the store may replace the program, on the socket.
+const upgradePath = "/upgrade"
+
+// Upgraded is the result of an upgrade.
+type Upgraded struct {
+	Version string  `json:"version"`
+	PID     int     `json:"pid"`
+	Pause   float64 `json:"pause_seconds"`
+}
+
+func (s *Service) upgrade(w http.ResponseWriter, r *http.Request) {
+	_, err := ownerOfStore(r)
+	if err == nil {
+		err = s.Ready(r.Context())
+	}
+	if err == nil {
+		err = s.Upgrade(r.Context(), r.URL.Query().Get("program"), func() (*net.UnixConn, error) {
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return nil, err
+			}
+			return c.(*net.UnixConn), nil
+		})
+	}
+	if err != nil {
+		writeError(w, err)
+	}
+}
+
+// AnswerUpgrade answers a client that asked the daemon before for an upgrade, with a result or
+// an error.
+func AnswerUpgrade(c net.Conn, done Upgraded, err error) {
+	status, v := http.StatusOK, any(done)
+	if err != nil {
+		e := fail.Of(err)
+		status, v = e.Kind.HTTP(), e
+	}
+	b, _ := json.Marshal(v) // it has no other types
+	fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		status, http.StatusText(status), len(b), b)
+	c.Close()
+}
+
+// AskUpgrade has the daemon of the store dir replaced by a program.
+func AskUpgrade(ctx context.Context, dir, program string) (done Upgraded, err error) {
+	conn, err := Dial(ctx, dir)
+	if err != nil {
+		return done, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if _, err = fmt.Fprintf(conn, "POST %s?program=%s HTTP/1.1\r\nHost: amberfs\r\n\r\n", upgradePath, url.QueryEscape(program)); err != nil {
+		return done, ended(dir, err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return done, ended(dir, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		return done, json.NewDecoder(resp.Body).Decode(&done)
+	}
+	refused := &fail.Error{}
+	if err := json.NewDecoder(resp.Body).Decode(refused); err != nil {
+		return done, ended(dir, err)
+	}
+	return done, refused
+}

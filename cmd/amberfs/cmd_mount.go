@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -116,17 +117,21 @@ func (a *app) splitFrom(from string) (dir, remote string, err error) {
 // mount is the command; in the process that it starts, the keeper; and in the process that
 // starts, the daemon.
 func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (err error) {
+	pipe := daemon.ReadyPipe()
 	if foreground {
 		if cfg.Keeper, err = keeper.Inherited(); err != nil {
 			return err
 		}
 		if cfg.Keeper == nil {
 			c := keeper.Config{Args: cfg.Args(), Log: daemon.LogLine}
-			c.Ready, c.ReadyEnv = daemon.ReadyPipe()
-			return a.statusOf(keeper.Run(c))
+			c.Ready, c.ReadyEnv = pipe, daemon.ReadyEnv
+			status, err := keeper.Run(c)
+			if !errors.Is(err, keeper.ErrNoChild) { // as under an emulator
+				return a.statusOf(status, err)
+			}
 		}
 	}
-	s := daemon.InheritedStarter()
+	s := daemon.StarterOn(pipe)
 	started := s != nil // by Spawn
 	if !started {
 		bar := a.newProgress()
@@ -148,7 +153,7 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 		s(daemon.Message{Ready: &ready})
 		return proc.Process.Release()
 	}
-	if cfg.Keeper.Connection != nil { // the mount is there
+	if cfg.Keeper != nil && cfg.Keeper.Connection != nil { // the mount is there
 		s, started = func(daemon.Message) {}, cfg.Keeper.Background
 	} else if !cfg.Shared && cfg.From != cfg.Mountpoint && os.Mkdir(cfg.Mountpoint, 0o755) == nil {
 		defer func() {

@@ -239,14 +239,10 @@ func kill9(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: kill9 MOUNTPOINT")
 	}
 	dir := ts.MkAbs(args[0])
-	var found []harness.Process
-	// What the daemon starts looks like the daemon until it has become another program.
-	harness.Poll(func() bool { found = harness.Processes(dir); return len(found) == 1 })
-	if len(found) != 1 {
-		ts.Fatalf("%d daemons have %s mounted", len(found), dir)
+	if len(harness.Processes(dir)) == 0 {
+		ts.Fatalf("no daemon has %s mounted", dir)
 	}
-	ts.Check(syscall.Kill(found[0].PID, syscall.SIGKILL))
-	if !harness.Poll(func() bool { return !harness.Alive(found[0].PID) }) {
-		ts.Fatalf("process %d does not die", found[0].PID)
+	if !harness.KillAll(dir) {
+		ts.Fatalf("the daemon of %s does not die", dir)
 	}
 }

@@ -63,8 +63,11 @@ func runAndKill(t *testing.T, rng *rand.Rand) {
 		return err == nil && st.Size() > 0
 	})
 	time.Sleep(time.Duration(rng.IntN(150)) * time.Millisecond)
-	for _, pid := range descendants(cmd.Process.Pid) {
-		_ = unix.Kill(pid, unix.SIGKILL) // one of them may have ended after another
+	all := descendants(cmd.Process.Pid)
+	for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGKILL} { // a stopped keeper starts no other daemon
+		for _, pid := range all {
+			_ = unix.Kill(pid, sig) // one of them may have ended after another
+		}
 	}
 	_ = cmd.Wait()
 	check(t, log.Close())

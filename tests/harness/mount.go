@@ -98,8 +98,26 @@ func (m *Mount) Path(elem ...string) string {
 	return filepath.Join(append([]string{m.Dir}, elem...)...)
 }
 
-// Pid is the daemon's process id.
-func (m *Mount) Pid() int { return m.daemon.Process.Pid }
+// Pid is the daemon's process id. The process that was started is its keeper.
+func (m *Mount) Pid() int {
+	m.t.Helper()
+	var pid int
+	if !Poll(func() bool { pid = kept(m.daemon.Process.Pid); return pid != 0 }) {
+		m.t.Fatalf("the keeper, process %d, has no daemon", m.daemon.Process.Pid)
+	}
+	return pid
+}
+
+// Crash kills the daemon, and returns when its keeper has started another one. What uses
+// the mount meanwhile waits.
+func (m *Mount) Crash() {
+	m.t.Helper()
+	pid := m.Pid()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		m.t.Fatalf("killing the daemon: %v", err)
+	}
+	Eventually(m.t, "another daemon runs", func() bool { return m.Pid() != pid })
+}
 
 // Start mounts the store and returns when the mount answers. extra is put in
 // front of the store and the mount point for this once.
@@ -166,7 +184,7 @@ func (m *Mount) Stop() {
 	m.checkLog()
 }
 
-// Kill ends the daemon as kill -9 does and takes the dead mount away.
+// Kill ends the daemon and its keeper as kill -9 does and takes the dead mount away.
 func (m *Mount) Kill() {
 	m.t.Helper()
 	m.Signal(syscall.SIGKILL)
@@ -182,10 +200,20 @@ func (m *Mount) Killed() {
 	m.checkLog()
 }
 
-// Signal sends the daemon a signal and does not wait for what it does.
+// Signal sends the daemon a signal and does not wait for what it does. SIGKILL goes to its
+// keeper too, and what ends a mount to the keeper, which passes it on.
 func (m *Mount) Signal(sig syscall.Signal) {
 	m.t.Helper()
-	if err := m.daemon.Process.Signal(sig); err != nil {
+	var err error
+	switch sig {
+	case syscall.SIGKILL:
+		killKept(m.daemon.Process.Pid)
+	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP:
+		err = m.daemon.Process.Signal(sig)
+	default:
+		err = syscall.Kill(m.Pid(), sig)
+	}
+	if err != nil {
 		m.t.Errorf("signalling the daemon: %v", err)
 	}
 }
@@ -202,7 +230,7 @@ func (m *Mount) wait() {
 		select {
 		case <-m.ended:
 		case <-time.After(Timeout):
-			_ = m.daemon.Process.Kill()
+			killKept(m.daemon.Process.Pid)
 			<-m.ended
 		}
 	}
@@ -318,7 +346,7 @@ func (m *Mount) KillWhileStarting(after time.Duration) {
 		m.t.Fatal(err)
 	}
 	time.Sleep(after)
-	_ = cmd.Process.Kill()
+	killKept(cmd.Process.Pid)
 	_ = cmd.Wait()
 	for _, dir := range Mounts(m.Dir) {
 		detach(dir)

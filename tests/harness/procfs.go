@@ -44,6 +44,73 @@ func detach(dir string) {
 	run("fusermount3", "-u", "-z", dir)
 }
 
+// kept is the daemon of a keeper, 0 if it has none at present.
+func kept(keeper int) int {
+	if all := children(keeper); len(all) > 0 {
+		return all[0]
+	}
+	return 0
+}
+
+func children(pid int) (all []int) {
+	lists, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/*/children"))
+	for _, list := range lists {
+		b, _ := os.ReadFile(list) // the thread may have ended
+		for _, f := range strings.Fields(string(b)) {
+			if child, err := strconv.Atoi(f); err == nil {
+				all = append(all, child)
+			}
+		}
+	}
+	return all
+}
+
+// killKept ends a keeper and its daemon as kill -9 does, and returns when the daemon is gone.
+func killKept(keeper int) {
+	stop(keeper)
+	all := children(keeper)
+	for _, pid := range append(all, keeper) {
+		_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+	}
+	for _, pid := range all {
+		Poll(func() bool { return !Alive(pid) })
+	}
+}
+
+// stop returns when a process has stopped, so that it starts no other, or is gone.
+func stop(pid int) {
+	_ = unix.Kill(pid, unix.SIGSTOP)
+	Poll(func() bool {
+		b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+		_, rest, _ := strings.Cut(string(b), ") ")
+		return rest == "" || strings.HasPrefix(rest, "T") || strings.HasPrefix(rest, "Z")
+	})
+}
+
+// KillAll ends the amberfs processes with an argument at or below dir as kill -9 does. It
+// reports whether all are gone. Keepers start no other daemon meanwhile.
+func KillAll(dir string) bool {
+	stopped := map[int]bool{}
+	for more := true; more; {
+		more = false
+		for _, p := range Processes(dir) {
+			if !stopped[p.PID] {
+				stop(p.PID)
+				stopped[p.PID], more = true, true
+			}
+		}
+	}
+	for pid := range stopped {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	for pid := range stopped {
+		if !Poll(func() bool { return !Alive(pid) }) {
+			return false
+		}
+	}
+	return true
+}
+
 // A Process is a running process and its command line.
 type Process struct {
 	PID  int

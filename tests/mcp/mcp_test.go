@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
@@ -40,11 +39,8 @@ func TestSDK(t *testing.T) {
 	t.Cleanup(func() { _ = exec.Command(bin, "umount", ws).Run() })
 	client(ws, "all")
 	client(ws, "sets")
-	for _, p := range harness.Processes(ws) {
-		if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		harness.Eventually(t, "the daemon has ended", func() bool { return !harness.Alive(p.PID) })
+	if !harness.KillAll(ws) {
+		t.Fatal("the daemon does not end")
 	}
 	client(ws, "dead")
 }

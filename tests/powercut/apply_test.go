@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
 )
@@ -105,10 +104,6 @@ func (c *cutApply) round(t *testing.T, name string, seed uint64) bool {
 // killAll ends what has the store of the run open.
 func (c *cutApply) killAll() {
 	harness.Eventually(c.d.t, "all have ended", func() bool {
-		all := harness.Processes(c.root)
-		for _, p := range all {
-			_ = unix.Kill(p.PID, unix.SIGKILL)
-		}
-		return len(all) == 0
+		return harness.KillAll(c.root) && len(harness.Processes(c.root)) == 0
 	})
 }

@@ -65,7 +65,7 @@ func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr
 	cmd := exec.Command("/proc/self/exe", cfg.Args()...)
 	cmd.Args[0] = "amberfs" // by its other names it is a helper of mount(8)
 	cmd.Dir = "/"
-	cmd.Env = append(unmanaged(os.Environ()), readyEnv+"=3")
+	cmd.Env = append(unmanaged(os.Environ()), ReadyEnv+"=3")
 	cmd.ExtraFiles = []*os.File{w} // descriptor 3
 	var said bytes.Buffer
 	cmd.Stderr = &said // until the daemon has opened its log
@@ -108,8 +108,8 @@ func firstLines(b []byte, n int) string {
 	return ": " + strings.Join(lines[:min(n, len(lines))], "\n  ")
 }
 
-// readyEnv names the descriptor of the readiness pipe in the environment of a daemon.
-const readyEnv = "_AMBERFS_READY_FD"
+// ReadyEnv names the descriptor of the readiness pipe in the environment of a daemon.
+const ReadyEnv = "_AMBERFS_READY_FD"
 
 // A Message says how the start of a daemon goes. One field is set. The last message of Run
 // has one of Ready and Error.
@@ -135,21 +135,19 @@ func (s Starter) progress(p service.Progress) { s(Message{Progress: &p}) }
 
 func (s Starter) note(text string) { s(Message{Note: text}) }
 
-// ReadyPipe gives the pipe of a daemon that Spawn started, and the variable that names it, or
-// nil.
-func ReadyPipe() (pipe *os.File, env string) {
-	fd, err := strconv.Atoi(os.Getenv(readyEnv))
+// ReadyPipe gives the pipe of a process that Spawn started, or nil.
+func ReadyPipe() *os.File {
+	fd, err := strconv.Atoi(os.Getenv(ReadyEnv))
 	if err != nil {
-		return nil, ""
+		return nil
 	}
-	os.Unsetenv(readyEnv)
+	os.Unsetenv(ReadyEnv)
 	unix.CloseOnExec(fd)
-	return os.NewFile(uintptr(fd), "readiness pipe"), readyEnv
+	return os.NewFile(uintptr(fd), "readiness pipe")
 }
 
-// InheritedStarter gives the Starter of a daemon that Spawn started, or nil.
-func InheritedStarter() Starter {
-	pipe, _ := ReadyPipe()
+// StarterOn gives the Starter of a daemon with a pipe, or nil.
+func StarterOn(pipe *os.File) Starter {
 	if pipe == nil {
 		return nil
 	}

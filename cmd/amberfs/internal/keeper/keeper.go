@@ -43,6 +43,9 @@ type keeper struct {
 	mu      sync.Mutex // guards Child and ending against signals
 }
 
+// ErrNoChild is returned by Run if the program cannot be started once more.
+var ErrNoChild = errors.New("no daemon can be started")
+
 // Run keeps a daemon, and returns its exit status.
 func Run(cfg Config) (status int, err error) {
 	k := &keeper{Config: cfg, Conns: make(map[int]int)}
@@ -52,7 +55,7 @@ func Run(cfg Config) (status int, err error) {
 	}
 	defer k.forward()()
 	if err := k.start(); err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%w: %w", ErrNoChild, err)
 	}
 	return k.loop()
 }

@@ -110,7 +110,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	}
 	defer func() {
 		if c.Temp != "" && !c.Plain {
-			_ = unix.Kill(c.Daemon, unix.SIGKILL) // the store is removed
+			_ = unix.Kill(-c.Daemon, unix.SIGKILL) // with its keeper, whose group it is: the store is removed
 		}
 		leave(joined, s)
 	}()

@@ -34,7 +34,7 @@ func TestReference(t *testing.T) {
 // TestOneSource: no other package reads the environment, except for variables with which
 // amberfs starts its own processes.
 func TestOneSource(t *testing.T) {
-	private := regexp.MustCompile(`os\.Getenv\((configEnv|readyEnv|rootEnv)\)`)
+	private := regexp.MustCompile(`os\.Getenv\((configEnv|ReadyEnv|rootEnv|linkEnv|stateEnv)\)`)
 	reads := regexp.MustCompile(`os\.(Getenv|LookupEnv)\(`)
 	const root = "../.."
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

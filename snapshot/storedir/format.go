@@ -63,7 +63,7 @@ func checkFormat(disk *vfs.Beneath, dir string) (isStore bool, err error) {
 func wayOver(line string) string {
 	var theirs, ours int
 	_, err := fmt.Sscanf(line, "amberfs store %d", &theirs)
-	if _, _ = fmt.Sscanf(formatLine, "amberfs store %d", &ours); err == nil && theirs < ours {
+	if _, _ = fmt.Sscanf(FormatLine, "amberfs store %d", &ours); err == nil && theirs < ours {
 		return "push its snapshots to a remote with the version of amberfs that created it, and pull them with this one"
 	}
 	return "use the version of amberfs that created it"

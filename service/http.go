@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -105,13 +106,13 @@ func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 
 // Own makes this process the one that clients see at the other end of the socket.
 func (srv *Server) Own() {
-	if raw, err := srv.listener.SyscallConn(); err == nil {
+	if raw, err := srv.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = unix.Listen(int(fd), unix.SOMAXCONN) })
 	}
 }
 
-// Socket returns a copy of the socket.
-func (srv *Server) Socket() (*os.File, error) { return srv.listener.File() }
+// SyscallConn gives access to the socket.
+func (srv *Server) SyscallConn() (syscall.RawConn, error) { return srv.listener.SyscallConn() }
 
 // Close cancels what runs, and returns when nothing works on the store any more. A client
 // that does not read its answer within the grace gets none.

@@ -3,11 +3,13 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
@@ -94,17 +96,26 @@ func (d *Daemon) hold() error {
 	if err := d.store.Forest().Connect(); err != nil {
 		return err
 	}
-	socket, err := d.socket.Socket()
-	if err != nil {
-		return err
-	}
-	defer socket.Close()
 	fd, c := d.mount.Connection()
 	d.shared.mu.Lock()
 	defer d.shared.mu.Unlock()
-	return d.cfg.Keeper.Hold(&keeper.Connection{
-		Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, Init: c.Init, Answer: c.Answer, Made: d.shared.made, Nudge: d.watchers.time,
-	}, fd, d.store.LockFD(), int(socket.Fd()))
+	return withFD(d.socket, func(socket int) error {
+		return d.cfg.Keeper.Hold(&keeper.Connection{
+			Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, Init: c.Init, Answer: c.Answer, Made: d.shared.made, Nudge: d.watchers.time,
+		}, fd, d.store.LockFD(), socket)
+	})
+}
+
+// withFD calls fn with the descriptor of a socket. (os.File.Fd would make it a blocking one,
+// of which Close waits for the end of what reads.)
+func withFD(c syscall.Conn, fn func(fd int) error) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var ferr error
+	err = raw.Control(func(fd uintptr) { ferr = fn(int(fd)) })
+	return errors.Join(err, ferr)
 }
 
 // made tells the keeper what is to be removed at the end. The lock of shared is held.
@@ -185,12 +196,7 @@ func (d *Daemon) holdUser() func(*net.UnixConn, string) (joined, left func()) {
 }
 
 func (d *Daemon) addUser(c *net.UnixConn, u *keeper.User) error {
-	f, err := c.File()
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return d.cfg.Keeper.Add(u, int(f.Fd()))
+	return withFD(c, func(fd int) error { return d.cfg.Keeper.Add(u, fd) })
 }
 
 func (d *Daemon) survival() service.Survival {

@@ -35,7 +35,7 @@ func mountAtLogin(cfg daemon.Config) (string, error) {
 		line += " -o " + unitWord(o)
 	}
 	unit := "[Unit]\nDescription=" + strings.ReplaceAll(cfg.Mountpoint, "%", "%%") + " by amberfs\n\n[Service]\nType=notify\nExecStart=" +
-		line + " -- " + unitWord(cfg.Store) + " " + unitWord(cfg.Mountpoint) + "\nRestart=on-failure\n\n[Install]\nWantedBy=default.target\n"
+		line + " -- " + unitWord(cfg.Store) + " " + unitWord(cfg.Mountpoint) + "\nRestart=on-failure\nOOMPolicy=continue\n\n[Install]\nWantedBy=default.target\n"
 	dir := filepath.Join(config, "systemd/user")
 	wants := filepath.Join(dir, "default.target.wants")
 	err = os.MkdirAll(wants, 0o755)

@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
@@ -92,10 +93,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	// The library collects on a goroutine of its own.
-	guard.Call(m.d.log, "metrics", func() { collect(ch, m.d.mount.Counters(), m.d.store.Main().Status()) })
+	guard.Call(m.d.log, "metrics", func() { collect(ch, m.d.mount.Counters(), m.d.store.Main().Status(), m.d.survival()) })
 }
 
-func collect(ch chan<- prometheus.Metric, requests map[string]uint64, st info.Status) {
+func collect(ch chan<- prometheus.Metric, requests map[string]uint64, st info.Status, crashes service.Survival) {
 	// A label is a name and a value.
 	send := func(kind prometheus.ValueType, name, help string, v float64, label []string) {
 		var names []string
@@ -130,6 +131,8 @@ func collect(ch chan<- prometheus.Metric, requests map[string]uint64, st info.St
 		}
 	}
 	count("checkpoints_failed_total", "Checkpoints that failed; the journal has what they would have stored.", ops.CheckpointsFailed)
+	count("restarts_total", "Daemons of this mount before this one.", int64(crashes.Restarts))
+	send(prometheus.GaugeValue, "last_pause_seconds", "How long programs waited for this daemon after the one before.", crashes.Pause, nil)
 	gauge("snapshots", "Snapshots of main.", int64(st.Snapshots), "workspace", st.Workspace)
 	gauge("files", "Files of main.", st.Files, "workspace", st.Workspace)
 	gauge("logical_bytes", "Sum of the file sizes of main.", st.LogicalBytes, "workspace", st.Workspace)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
@@ -23,7 +24,7 @@ func TestMetricsPage(t *testing.T) {
 	b.WriteString("# Metrics\n\nGenerated from the code. `-o metrics=HOST:PORT` serves these for Prometheus at `/metrics`, beside the metrics of the process and the Go runtime. They contain sizes and counts, no names of files and no contents. Anybody who can reach the address can read them.\n\n|metric|meaning|\n|---|---|\n")
 	parts := regexp.MustCompile(`fqName: "([^"]*)", help: "([^"]*)".*constLabels: {}, variableLabels: {([^}]*)}`)
 	all, ch := make(chan prometheus.Metric, 100), make(chan *prometheus.Desc, 100)
-	collect(all, map[string]uint64{"READ": 1}, info.Status{})
+	collect(all, map[string]uint64{"READ": 1}, info.Status{}, service.Survival{})
 	close(all)
 	for one := range all {
 		ch <- one.Desc()

@@ -1,0 +1,212 @@
+// Package survive_test kills daemons whose keepers start others, while programs use the
+// mounts. No program may see an error.
+package survive_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
+
+// new mounts a store, on a kernel that sends requests again.
+func newMount(t *testing.T, args ...string) *harness.Mount {
+	m := harness.New(t, args...)
+	if why := m.Amberfs("status"); strings.Contains(why, "a crash:") {
+		if !strings.Contains(why, "Linux 6.9") {
+			t.Errorf("status says no reason: %s", why)
+		}
+		m.Stop()
+		t.Skip("needs Linux 6.9")
+	}
+	return m
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHeld: what programs have open, stand in and have locked is theirs after a crash.
+func TestHeld(t *testing.T) {
+	m := newMount(t)
+	file, err := os.Create(m.Path("unlinked"))
+	must(t, err)
+	defer file.Close()
+	_, err = file.WriteString("before ")
+	must(t, err)
+	must(t, os.Remove(m.Path("unlinked")))
+	must(t, os.Mkdir(m.Path("gone"), 0o700))
+	dir, err := os.Open(m.Path("gone"))
+	must(t, err)
+	defer dir.Close()
+	must(t, os.Remove(m.Path("gone")))
+	nameless, err := unix.Open(m.Dir, unix.O_TMPFILE|unix.O_RDWR, 0o600)
+	must(t, err)
+	defer unix.Close(nameless)
+	_, err = unix.Write(nameless, []byte("no name"))
+	must(t, err)
+	locked, err := os.Create(m.Path("locked"))
+	must(t, err)
+	defer locked.Close()
+	must(t, unix.Flock(int(locked.Fd()), unix.LOCK_EX))
+
+	for range 3 {
+		m.Crash()
+		_, err = file.WriteString("after ")
+		must(t, err)
+	}
+	b := make([]byte, 100)
+	if n, err := file.ReadAt(b, 0); string(b[:n]) != "before after after after " {
+		t.Errorf("the unlinked file has %q (%v)", b[:n], err)
+	}
+	if st, err := dir.Stat(); err != nil || !st.IsDir() {
+		t.Errorf("the removed directory: %v", err)
+	}
+	if n, err := unix.Pread(nameless, b, 0); err != nil || string(b[:n]) != "no name" {
+		t.Errorf("the file without a name has %q (%v)", b[:n], err)
+	}
+	other, err := os.Open(m.Path("locked"))
+	must(t, err)
+	defer other.Close()
+	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != unix.EWOULDBLOCK {
+		t.Errorf("the lock is gone: %v", err)
+	}
+	if out := m.Amberfs("status"); !strings.Contains(out, "3, the last (killed by SIGKILL)") {
+		t.Errorf("status does not count the restarts:\n%s", out)
+	}
+}
+
+// script changes names in every way, and prints what fails. It ends when DIR/stop exists.
+const script = `
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+os.chdir(sys.argv[1])
+rounds = 0
+while not os.path.exists("../stop") or rounds == 0:
+    rounds += 1
+    os.mkdir("d"); os.rmdir("d")
+    open("a", "xb").close(); os.link("a", "b"); os.symlink("x", "l"); os.mknod("n")
+    os.setxattr("a", "user.x", b"1", os.XATTR_CREATE); os.removexattr("a", "user.x")
+    os.rename("a", "c")
+    was = os.stat("c").st_ino, os.stat("n").st_ino
+    if libc.renameat2(-100, b"c", -100, b"n", 2):
+        raise OSError(ctypes.get_errno(), "exchange")
+    if (os.stat("n").st_ino, os.stat("c").st_ino) != was:
+        sys.exit("an exchange was undone")
+    for name in "b", "c", "l", "n": os.unlink(name)
+    blob = os.urandom(300000)
+    with open("big", "wb") as f: f.write(blob)
+    with open("big", "rb") as f:
+        if f.read() != blob: sys.exit("other bytes")
+    os.unlink("big")
+    if os.listdir("."): sys.exit("left: %s" % os.listdir("."))
+`
+
+// TestNoError: changes of names and large writes, while daemons are killed. Each is carried
+// out once.
+func TestNoError(t *testing.T) {
+	m := newMount(t)
+	kills := harness.Count(t, "ROUNDS", 12, 1000)
+	var programs []*exec.Cmd
+	var said []*bytes.Buffer
+	for i := range 3 {
+		dir := m.Path(fmt.Sprint("own", i))
+		must(t, os.Mkdir(dir, 0o755))
+		cmd, out := exec.Command("python3", "-c", script, dir), new(bytes.Buffer)
+		cmd.Stdout, cmd.Stderr = out, out
+		must(t, cmd.Start())
+		programs, said = append(programs, cmd), append(said, out)
+	}
+	for range kills {
+		m.Crash()
+	}
+	must(t, os.WriteFile(m.Path("stop"), nil, 0o644))
+	for i, cmd := range programs {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %s", err, said[i])
+		}
+	}
+}
+
+// TestUmountWhileAway: a mount can be taken away while no daemon runs.
+func TestUmountWhileAway(t *testing.T) {
+	m := newMount(t)
+	must(t, os.WriteFile(m.Path("f"), []byte("kept"), 0o644))
+	must(t, syscall.Kill(m.Pid(), syscall.SIGKILL))
+	m.Stop()
+	m.Start()
+	if b, err := os.ReadFile(m.Path("f")); string(b) != "kept" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestGivesUp: if no daemon can start, programs get ENOTCONN instead of waiting for ever.
+func TestGivesUp(t *testing.T) {
+	m := newMount(t)
+	keep := filepath.Join(m.Store, "format")
+	text, err := os.ReadFile(keep)
+	must(t, err)
+	must(t, os.WriteFile(keep, []byte("amberfs store 0\n"), 0o600))
+	m.Signal(syscall.SIGABRT)
+	harness.Eventually(t, "ENOTCONN", func() bool {
+		_, err := os.Stat(m.Path("f"))
+		return err != nil && strings.Contains(err.Error(), "not connected")
+	})
+	must(t, os.WriteFile(keep, text, 0o600))
+	log, err := os.ReadFile(filepath.Join(m.Store, "amberfs.log"))
+	if must(t, err); !bytes.Contains(log, []byte("giving up")) {
+		t.Errorf("the log does not say why:\n%s", log)
+	}
+	m.Killed()
+}
+
+// TestUpgrade: another program takes over; one that promises other things is refused, and one
+// that does not become ready is rolled back.
+func TestUpgrade(t *testing.T) {
+	m := newMount(t)
+	bin, dir := harness.Binary(t), t.TempDir()
+	program := func(name, script string) string {
+		path := filepath.Join(dir, name)
+		must(t, os.WriteFile(path, []byte("#!/bin/sh\n"+strings.ReplaceAll(script, "BIN", bin)), 0o755))
+		return path
+	}
+	file, err := os.Create(m.Path("f"))
+	must(t, err)
+	defer file.Close()
+	before := m.Pid()
+	if out := m.Amberfs("upgrade", bin); !strings.Contains(out, "upgraded to") || m.Pid() == before {
+		t.Errorf("%s", out)
+	}
+	after := m.Pid()
+	out, err := m.TryAmberfs("upgrade", program("other", "echo other terms\n"))
+	if err == nil || !strings.Contains(out, "unmount first") || m.Pid() != after {
+		t.Errorf("other terms: %v, %s", err, out)
+	}
+	out, err = m.TryAmberfs("upgrade", program("broken", `[ "$1" = terms ] && exec BIN "$@"; exit 3`))
+	if err == nil || !strings.Contains(out, "is the old program again") {
+		t.Errorf("a broken program: %v, %s", err, out)
+	}
+	if _, err := file.WriteString("still"); err != nil {
+		t.Error(err)
+	}
+	m.Crash()
+	if _, err := file.WriteString(" here"); err != nil {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(m.Path("f")); string(b) != "still here" {
+		t.Errorf("%q, %v", b, err)
+	}
+}

@@ -63,6 +63,7 @@ func (s *Store) lastSeal() {
 		ctx, cancel = context.WithTimeout(ctx, s.opt.CloseTime)
 	}
 	defer cancel()
+	s.forest.Disinherit() // the kernel holds nothing any more
 	switch err := s.Checkpoint(ctx); {
 	case err == nil:
 		s.ckpt.ShrinkJournal()

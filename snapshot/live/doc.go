@@ -37,10 +37,12 @@
 // made, or the result is sealed. Tx.Apply puts the copy in place in one step with the
 // record of that.
 //
-// An inode that lost its last name while the kernel still holds it is an
-// orphan: it is moved to a state of its own, is part of no capture, and goes when
-// the kernel forgets it, for which the lock is held for reading only. Its changes are not
-// journaled, only its bytes are.
+// An inode without a name that the kernel still holds is an orphan: it is in a state of its
+// own, is part of no capture, and goes when the kernel forgets it, for which the lock is
+// held for reading only. A checkpoint stores the orphans. Recovery does not know which
+// nodes the kernel holds, and keeps all; what is left of them depends on who opens the
+// store: a daemon that takes the connection to the kernel over asks (Forest.Inherit), for
+// all others the connection is over (Forest.Disinherit).
 //
 // # Records
 //

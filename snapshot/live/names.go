@@ -144,10 +144,7 @@ func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
 		return Attr{}, err
 	}
 	r := record{kind: recCreate, view: v.id, time: now(), parent: parent.Ino(), name: name, ino: ino, create: c, depth: depth}
-	if err := v.commit(&r, nil); err != nil {
-		return Attr{}, err
-	}
-	return v.attr(ino)
+	return v.attrAfter(&r)
 }
 
 // Tmpfile makes a file without a name, which Link may give one.
@@ -167,10 +164,7 @@ func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
 		return Attr{}, err
 	}
 	r := record{kind: recCreate, view: v.id, time: now(), parent: parent.Ino(), ino: ino, create: c}
-	if err := v.commit(&r, nil); err != nil {
-		return Attr{}, err
-	}
-	return v.attr(ino)
+	return v.attrAfter(&r)
 }
 
 func newInode(ino uint64, c *Create, t int64) *tree.Inode {
@@ -209,10 +203,15 @@ func (f *Forest) Link(id, newParent NodeID, name string) (Attr, error) {
 		return Attr{}, ErrTooManyLinks
 	}
 	r := record{kind: recLink, view: v.id, time: now(), ino: n.Ino, parent: newParent.Ino(), name: name}
-	if err := v.commit(&r, nil); err != nil {
+	return v.attrAfter(&r)
+}
+
+// attrAfter makes a change, and returns the attributes of its inode then.
+func (v *view) attrAfter(r *record) (Attr, error) {
+	if err := v.commit(r, nil); err != nil {
 		return Attr{}, err
 	}
-	return v.attr(id.Ino())
+	return v.attr(r.ino)
 }
 
 // Unlink removes a name that is no directory's, and returns the node it led to.

@@ -52,6 +52,17 @@ func kept(keeper int) int {
 	return 0
 }
 
+// Parent is the parent of a process, 0 if that is gone.
+func Parent(pid int) int {
+	b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	_, rest, _ := strings.Cut(string(b), ") ")
+	if f := strings.Fields(rest); len(f) > 1 {
+		n, _ := strconv.Atoi(f[1])
+		return n
+	}
+	return 0
+}
+
 func children(pid int) (all []int) {
 	lists, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/*/children"))
 	for _, list := range lists {

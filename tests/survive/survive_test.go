@@ -210,3 +210,70 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 }
+
+// TestRun: a shared run goes on, and the daemon counts its users still: it ends with the last
+// of them, and not before.
+func TestRun(t *testing.T) {
+	newMount(t).Stop() // for the kernel
+	dir := t.TempDir()
+	store := filepath.Join(dir, "store")
+	run := func(name, script string) (*exec.Cmd, *bytes.Buffer) {
+		cmd, out := exec.Command(harness.Binary(t), "run", store, "--", "sh", "-c", script), new(bytes.Buffer)
+		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+		must(t, cmd.Start())
+		harness.Eventually(t, name+" runs", func() bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil })
+		return cmd, out
+	}
+	const wait = `until [ -e "$0/end-%[1]s" ]; do echo x >> log-%[1]s || exit 3; sleep 0.01; done; echo ended %[1]s`
+	script := func(name string) string {
+		return strings.ReplaceAll(fmt.Sprintf(`touch "$0/%[1]s"; `+wait, name), "$0", dir)
+	}
+	one, saidOne := run("one", script("one"))
+	two, saidTwo := run("two", script("two"))
+	daemons := func() (all []int) {
+		for _, p := range harness.Processes(store) {
+			if p.Args[1] == "mount" {
+				all = append(all, p.PID)
+			}
+		}
+		return all
+	}
+	for range 3 {
+		var before []int
+		harness.Eventually(t, "one keeper and one daemon", func() bool { before = daemons(); return len(before) == 2 })
+		for _, pid := range before {
+			if harness.Parent(pid) == before[0] || harness.Parent(pid) == before[1] {
+				must(t, syscall.Kill(pid, syscall.SIGKILL))
+			}
+		}
+		harness.Eventually(t, "another daemon runs", func() bool {
+			now := daemons()
+			return len(now) == 2 && fmt.Sprint(now) != fmt.Sprint(before)
+		})
+	}
+	end := func(name string, cmd *exec.Cmd, said *bytes.Buffer) {
+		must(t, os.WriteFile(filepath.Join(dir, "end-"+name), nil, 0o644))
+		if err := cmd.Wait(); err != nil || !strings.Contains(said.String(), "ended "+name) {
+			t.Errorf("%s: %v: %s", name, err, said)
+		}
+	}
+	end("one", one, saidOne)
+	if len(daemons()) == 0 {
+		t.Error("the daemon ended with a user left")
+	}
+	end("two", two, saidTwo)
+	harness.Eventually(t, "the daemon has ended", func() bool { return len(harness.Processes(store)) == 0 })
+}
+
+// TestLock: while a daemon is away, nobody else gets its store.
+func TestLock(t *testing.T) {
+	m := newMount(t)
+	other := t.TempDir()
+	for range 5 {
+		must(t, syscall.Kill(m.Pid(), syscall.SIGKILL))
+		if out, err := harness.Command("mount", "-f", m.Store, other); err == nil || !strings.Contains(out, "in use") {
+			t.Errorf("a second mount: %v, %s", err, out)
+		}
+	}
+	m.Pid()
+}

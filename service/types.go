@@ -350,10 +350,10 @@ type Status struct {
 
 // Survival is what a crash of the daemon means.
 type Survival struct {
-	CrashEnds string  `json:"crash_ends_mount,omitempty" jsonschema:"why a crash of the daemon would end the mount; if empty, programs wait for the next daemon"`
+	CrashEnds string  `json:"crash_ends_mount,omitempty" jsonschema:"why a crash would end the mount; else programs wait for the next daemon"`
 	Restarts  int     `json:"restarts,omitempty" jsonschema:"daemons of this mount before this one"`
-	Restart   string  `json:"restart,omitempty" jsonschema:"how the last of them ended, or upgrade"`
-	Pause     float64 `json:"pause_seconds,omitempty" jsonschema:"how long programs waited then"`
+	Restart   string  `json:"restart,omitempty" jsonschema:"how the last of them ended"`
+	Pause     float64 `json:"pause_seconds,omitempty" jsonschema:"how long programs waited"`
 }
 
 type Freeze struct {

@@ -19,13 +19,9 @@ func upgradeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "upgrade [BINARY]",
 		Short: "Replace the daemon of a mount by another version",
-		Long: `Replaces the daemon of the mount by BINARY (default: this program). Programs that use
-the mount wait for a moment and go on, with their open files.
-
-If BINARY has another store format, or promises the kernel other things, nothing happens:
-unmount first. If BINARY does not become ready, the old program takes over again.`,
-		Example: `  amberfs -C ~/work upgrade
-  amberfs -C ~/work upgrade ./amberfs-0.2`,
+		Long: `Replaces the daemon of the mount by BINARY (default: this program). Programs wait and go on.
+A BINARY with other formats is refused, one that does not start is rolled back.`,
+		Example: `  amberfs -C ~/work upgrade`,
 		Args: args(0, 1, "at most one BINARY"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			program, err := os.Executable()

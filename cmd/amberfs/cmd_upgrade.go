@@ -18,11 +18,11 @@ import (
 func upgradeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "upgrade [BINARY]",
-		Short: "Replace the daemon of a mount by another version",
-		Long: `Replaces the daemon of the mount by BINARY (default: this program). Programs wait and go on.
-A BINARY with other formats is refused, one that does not start is rolled back.`,
+		Short: "Replace the daemon under running programs",
+		Long: `BINARY (default: this program) becomes the daemon. Programs wait and go on. One with
+other formats is refused, one that does not start is rolled back.`,
 		Example: `  amberfs -C ~/work upgrade`,
-		Args: args(0, 1, "at most one BINARY"),
+		Args:    args(0, 1, "at most one BINARY"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			program, err := os.Executable()
 			if err == nil && len(argv) == 1 {

@@ -56,6 +56,9 @@ func Create(dir string, log *slog.Logger) (*DB, error) {
 func Open(dir string, log *slog.Logger) (*DB, error) {
 	x := &DB{dir: dir, failed: make(chan struct{}, stuckTries), unbacked: unbacked.Load()}
 	o := badger.DefaultOptions(dir).
+		// The store is locked. A lock here would be held by a dying daemon that cannot end before
+		// the next one answers (package keeper).
+		WithBypassLockGuard(true).
 		WithLogger(badgerLog{log, x.failed}).
 		WithInMemory(dir == "").
 		// db.Sync does not cover memtables that were rotated away, so every

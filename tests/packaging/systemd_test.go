@@ -34,7 +34,7 @@ func verifyUnit(t *testing.T, dest, kind string) {
 	must(t, err)
 	// It looks for the program, and for the man page with man(1).
 	text := strings.ReplaceAll(string(b), "/usr/bin/amberfs", filepath.Join(dest, "usr/bin/amberfs"))
-	if strings.Count(text, dest) != 1 || !strings.Contains(text, "\nType=notify\n") {
+	if strings.Count(text, dest) != 2 || !strings.Contains(text, "\nType=notify\n") {
 		t.Errorf("%s does not run /usr/bin/amberfs and wait for its word", file)
 	}
 	must(t, os.WriteFile(file, []byte(text), 0o644))

@@ -177,17 +177,39 @@ func (k *keeper) pass() {
 // started.
 func (k *keeper) keep() (status int, again bool) {
 	tried := k.limitTry()
-	for {
-		var m Message
-		files, err := receive(k.Link, &m)
-		if err != nil {
-			break
+	next, messages := make(chan struct{}), make(chan received, 1)
+	go read(k.Link, next, messages)
+	var ws unix.WaitStatus
+	dying := stuck(k.Child)
+	for alive := true; alive; {
+		select {
+		case next <- struct{}{}:
+		case <-dying:
+			ws = unix.WaitStatus(unix.SIGKILL)
+			go reap(k.Child)
+			alive = false
+			continue
 		}
-		k.take(m, files)
+		select {
+		case r := <-messages:
+			if r.err != nil {
+				ws, alive = k.wait(), false
+			} else {
+				k.take(r.Message, r.files)
+			}
+		case <-dying:
+			_ = unix.Shutdown(k.Link, unix.SHUT_RD) // what was sent is still read
+			for r := <-messages; r.err == nil; r = <-messages {
+				k.take(r.Message, r.files)
+				next <- struct{}{}
+			}
+			ws = unix.WaitStatus(unix.SIGKILL)
+			go reap(k.Child)
+			alive = false
+		}
 	}
 	tried()
 	unix.Close(k.Link)
-	ws := k.wait()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.Child = 0
@@ -197,9 +219,32 @@ func (k *keeper) keep() (status int, again bool) {
 	return 1, k.died(ws)
 }
 
-func (k *keeper) wait() (ws unix.WaitStatus) {
+// received is a message of the daemon, or the end of it.
+type received struct {
+	Message
+	files []int
+	err   error
+}
+
+// read reads the next message when it is told to: an upgrade leaves those that follow to the
+// new program.
+func read(link int, next <-chan struct{}, messages chan<- received) {
+	for range next {
+		var r received
+		r.files, r.err = receive(link, &r.Message)
+		messages <- r
+		if r.err != nil {
+			return
+		}
+	}
+}
+
+func (k *keeper) wait() unix.WaitStatus { return reap(k.Child) }
+
+// reap waits for the end of a child.
+func reap(pid int) (ws unix.WaitStatus) {
 	for {
-		_, err := unix.Wait4(k.Child, &ws, 0, nil)
+		_, err := unix.Wait4(pid, &ws, 0, nil)
 		if !errors.Is(err, unix.EINTR) {
 			return ws
 		}

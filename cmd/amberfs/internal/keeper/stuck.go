@@ -1,0 +1,62 @@
+package keeper
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A daemon that is killed while it writes a notice may not come to its end: the kernel waits
+// for the lock of a directory, which a program holds that waits for an answer. The next
+// daemon gives it. Such a daemon writes nothing any more: all that is left of it are threads
+// in write(2) to the device.
+
+// stuckTick is how often it is looked whether a daemon is dying.
+const stuckTick = 500 * time.Millisecond
+
+// stuck returns a channel that is closed when a process is dying and only its notices are
+// left.
+func stuck(pid int) <-chan struct{} {
+	only := make(chan struct{})
+	go func() {
+		for ; unix.Kill(pid, 0) == nil; time.Sleep(stuckTick) {
+			if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); strings.Contains(string(stat), ") Z ") && onlyNotices(pid) {
+				close(only)
+				return
+			}
+		}
+	}()
+	return only
+}
+
+// onlyNotices reports whether a dying process has threads, all of which write to the device.
+func onlyNotices(pid int) bool {
+	dir := fmt.Sprintf("/proc/%d/task/", pid)
+	tasks, err := os.ReadDir(dir)
+	writing := 0
+	for _, t := range tasks {
+		stat, serr := os.ReadFile(dir + t.Name() + "/stat")
+		if serr != nil {
+			continue // it has ended
+		}
+		_, state, _ := strings.Cut(string(stat), ") ")
+		if strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {
+			continue
+		}
+		call, _ := os.ReadFile(dir + t.Name() + "/syscall") // number and arguments
+		f := strings.Fields(string(call))
+		if !strings.HasPrefix(state, "D") || len(f) < 2 || f[0] != strconv.Itoa(unix.SYS_WRITE) {
+			return false
+		}
+		n, _ := strconv.ParseUint(f[1], 0, 32)
+		if to, _ := os.Readlink(fmt.Sprintf("%s%s/fd/%d", dir, t.Name(), n)); to != "/dev/fuse" {
+			return false
+		}
+		writing++
+	}
+	return err == nil && writing > 0
+}

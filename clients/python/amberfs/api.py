@@ -1313,6 +1313,8 @@ class Status:
     cache_bytes: int
     # contents of the packs before compression
     chunk_bytes: int
+    # why a crash would end the mount; else programs wait for the next daemon
+    crash_ends_mount: str | None = field(default=None)
     # bytes that can still be written
     disk_free_bytes: int
     # number of files of the workspace, without its root
@@ -1342,6 +1344,8 @@ class Status:
     objects: int
     options: str | None = field(default=None)
     packs: int
+    # how long programs waited
+    pause_seconds: float | None = field(default=None)
     pid: int
     # the automatic pushes
     push: BackupState | None = field(default=None)
@@ -1351,6 +1355,10 @@ class Status:
     remotes: list[RemoteState] | None = field(default=None)
     # number of the kernel's requests by FUSE operation, on the command line only
     requests: dict[str, int] | None = field(default=None)
+    # how the last of them ended
+    restart: str | None = field(default=None)
+    # daemons of this mount before this one
+    restarts: int | None = field(default=None)
     snapshots: int
     started: datetime
     store: str

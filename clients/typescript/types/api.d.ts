@@ -1116,6 +1116,8 @@ export interface Status {
   cache_bytes: number
   /** contents of the packs before compression */
   chunk_bytes: number
+  /** why a crash would end the mount; else programs wait for the next daemon */
+  crash_ends_mount?: string
   /** bytes that can still be written */
   disk_free_bytes: number
   /** number of files of the workspace, without its root */
@@ -1145,6 +1147,8 @@ export interface Status {
   objects: number
   options?: string
   packs: number
+  /** how long programs waited */
+  pause_seconds?: number
   pid: number
   /** the automatic pushes */
   push?: BackupState
@@ -1154,6 +1158,10 @@ export interface Status {
   remotes?: RemoteState[]
   /** number of the kernel's requests by FUSE operation, on the command line only */
   requests?: Record<string, number>
+  /** how the last of them ended */
+  restart?: string
+  /** daemons of this mount before this one */
+  restarts?: number
   snapshots: number
   started: string
   store: string

@@ -77,6 +77,7 @@ type Options struct {
 	ReadOnly bool         // change nothing on disk; the index is built in memory
 	Salvage  bool         // see manifest.Options
 	NoCommit bool         // leave the manifest as it is
+	Takeover bool         // another process may still have the store open, which writes nothing any more
 
 	indexDir string // for tests that keep the packs in memory
 }

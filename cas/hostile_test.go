@@ -122,7 +122,7 @@ func TestIndexEntriesAreClaims(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, b := hostileStore(t)
-			x, err := index.Open(filepath.Join(dir, "index"), slog.New(slog.DiscardHandler))
+			x, err := index.Open(filepath.Join(dir, "index"), slog.New(slog.DiscardHandler), false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -44,7 +44,7 @@ func TestLostIndexComesBack(t *testing.T) {
 			}
 		},
 		"of another version": func(t *testing.T, dir string) {
-			x, err := index.Open(dir, slog.New(slog.DiscardHandler))
+			x, err := index.Open(dir, slog.New(slog.DiscardHandler), false)
 			if err != nil {
 				t.Fatal(err)
 			}

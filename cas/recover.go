@@ -263,7 +263,7 @@ func (s *recovery) rebuild() error {
 	}
 	s.index.reset()
 	var err error
-	if s.index.db, err = index.Create(dir, s.log); err != nil {
+	if s.index.db, err = index.Create(dir, s.log, s.o.Takeover); err != nil {
 		return err
 	}
 	return s.recover()

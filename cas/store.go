@@ -186,7 +186,7 @@ func (s *Store) openIndex() (err error) {
 	if s.o.ReadOnly {
 		dir = ""
 	}
-	if s.index.db, err = index.Open(dir, s.log); err == nil {
+	if s.index.db, err = index.Open(dir, s.log, s.o.Takeover); err == nil {
 		err = (&recovery{Store: s}).recover()
 	}
 	if s.o.ReadOnly || !errors.Is(err, index.ErrBroken) && !errors.Is(err, index.ErrRead) {

@@ -198,7 +198,7 @@ func (s opening) open() error {
 	if err != nil {
 		return err
 	}
-	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger, Salvage: s.opt.Salvage, NoCommit: s.opt.ReadOnly}); err != nil {
+	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger, Salvage: s.opt.Salvage, NoCommit: s.opt.ReadOnly, Takeover: s.opt.Takeover}); err != nil {
 		return err
 	}
 	at, err := s.lastCheckpoint()

@@ -45,20 +45,19 @@ var (
 const Memtable = 1 << 20
 
 // Create removes what is in dir and makes an empty index there.
-func Create(dir string, log *slog.Logger) (*DB, error) {
+func Create(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 	if err := remove(dir); err != nil {
 		return nil, err
 	}
-	return Open(dir, log)
+	return Open(dir, log, takeover)
 }
 
-// Open opens or creates the index in dir; dir "" makes one in memory.
-func Open(dir string, log *slog.Logger) (*DB, error) {
+// Open opens or creates the index in dir; dir "" makes one in memory. With takeover, another
+// process may still have it open, which writes nothing any more.
+func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 	x := &DB{dir: dir, failed: make(chan struct{}, stuckTries), unbacked: unbacked.Load()}
 	o := badger.DefaultOptions(dir).
-		// The store is locked. A lock here would be held by a dying daemon that cannot end before
-		// the next one answers (package keeper).
-		WithBypassLockGuard(true).
+		WithBypassLockGuard(takeover).
 		WithLogger(badgerLog{log, x.failed}).
 		WithInMemory(dir == "").
 		// db.Sync does not cover memtables that were rotated away, so every

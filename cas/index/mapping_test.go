@@ -15,7 +15,7 @@ import (
 // in memory, and the index is rebuilt after a kill.
 func TestMappedFilesHaveBlocks(t *testing.T) {
 	dir := t.TempDir()
-	x, err := Open(dir, slog.New(slog.DiscardHandler))
+	x, err := Open(dir, slog.New(slog.DiscardHandler), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,13 +37,13 @@ func TestMappedFilesHaveBlocks(t *testing.T) {
 	if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(again, slog.New(slog.DiscardHandler)); !errors.Is(err, ErrBroken) {
+	if _, err := Open(again, slog.New(slog.DiscardHandler), false); !errors.Is(err, ErrBroken) {
 		t.Errorf("after a kill it opens: %v", err)
 	}
 	if err := x.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if x, err = Open(dir, slog.New(slog.DiscardHandler)); err != nil {
+	if x, err = Open(dir, slog.New(slog.DiscardHandler), false); err != nil {
 		t.Fatalf("after an orderly end: %v", err)
 	}
 	if err := x.Close(); err != nil {

@@ -118,10 +118,13 @@ func (b *browser) eval(js string, out any) {
 	b.do(chromedp.Evaluate(js, out, await))
 }
 
-// wait waits until an expression of JavaScript is true.
+// wait waits until an expression of JavaScript is true. What it looks for may not be there yet.
 func (b *browser) wait(js string) {
 	b.t.Helper()
-	if !harness.Poll(func() (ok bool) { b.eval("Boolean("+js+")", &ok); return ok }) {
+	if !harness.Poll(func() (ok bool) {
+		b.eval("(() => { try { return Boolean("+js+") } catch { return false } })()", &ok)
+		return ok
+	}) {
 		var text string
 		b.eval("document.body.innerText", &text)
 		b.t.Fatalf("the page never came to %s; it shows:\n%s", js, text)

@@ -212,6 +212,9 @@ func (s *Service) lastActor(ws *snapshot.Workspace) (name string) {
 }
 
 func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error) {
+	if err := s.notWorktree(r.Workspace, a.Fork); err != nil {
+		return Merged{}, err
+	}
 	a.Merge, a.Caller, a.List = r.merger(s).Merge, r.Caller, r.list(s)
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = listed(done.Paths)
@@ -222,6 +225,33 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 		return done, e
 	}
 	return done, meanwhile(err)
+}
+
+// notWorktree refuses a fork that is a worktree of git: its .git is a file that leads into the
+// workspace's repository, in whose place a merge would put it.
+func (s *Service) notWorktree(ws *snapshot.Workspace, name string) error {
+	fork, err := ws.Forks().Named(name)
+	if err != nil {
+		return err
+	}
+	git := func(ws *snapshot.Workspace) (*tree.Inode, error) {
+		st, err := ws.State()
+		if err != nil {
+			return nil, err
+		}
+		defer s.Store.Hold(st)()
+		return s.resolve(st, ".git")
+	}
+	ours, err := git(ws)
+	if err != nil || ours == nil || !ours.IsDir() {
+		return err
+	}
+	theirs, err := git(fork)
+	if err != nil || theirs == nil || !theirs.IsRegular() {
+		return err
+	}
+	return fail.New(fail.Conflict, "the fork %s is a worktree of git; nothing was changed", name).
+		WithHint("commit in it, and merge its branch with git")
 }
 
 // meanwhile makes a conflict of the error of a decision about other sides.

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -226,6 +227,9 @@ var (
 	changes = []string{"snapshot", "remove", "rename", "pin", "restore", "restore-hunk", "revert", "undo-by", "fork", "rename-fork", "merge", "delete-fork"}
 )
 
+// maxRequest bounds a request in bytes, as the daemon does.
+const maxRequest = 16 << 20
+
 // api passes requests on to the daemon. The browser's headers stay here: the
 // daemon knows its caller by the socket.
 func (p *Page) api() http.Handler {
@@ -240,10 +244,15 @@ func (p *Page) api() http.Handler {
 		},
 		ErrorLog: log.New(io.Discard, "", 0), // each reload breaks off the stream of events
 	}
-	// The daemon may answer before the end of the request was read here. Without full duplex the
-	// server would close the request's body then, and the transport break off the answer.
+	// The request is read first: the daemon may answer before its end was read, and the server
+	// would close its body then, while the transport reads it.
 	pass := func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).EnableFullDuplex() // every HTTP/1 server can
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+		if err != nil {
+			refuse(w, http.StatusRequestEntityTooLarge, "the request is larger than 16 MiB, or broke off")
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		proxy.ServeHTTP(w, r)
 	}
 	mux := http.NewServeMux()

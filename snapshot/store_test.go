@@ -254,6 +254,40 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	}
 }
 
+// TestForkOfAFork: a fork begins with a snapshot of another fork, and outlives it.
+func TestForkOfAFork(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	forks := s.Main().Forks()
+	a, err := forks.New(snapshot.ForkOptions{Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, live.Node(a.View(), live.RootIno), "f", "one")
+	if _, err := a.Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a/w", "b/v", "a/v/v", "/v"} {
+		if _, err := forks.New(snapshot.ForkOptions{Name: "b", Snapshot: name}); !errors.Is(err, errs.NotExist) {
+			t.Errorf("a fork of %s: %v", name, err)
+		}
+	}
+	b, err := forks.New(snapshot.ForkOptions{Name: "b", Snapshot: "a/v"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "what it began from", b.BeganFrom(), "a/v")
+	write(t, s, live.Node(a.View(), live.RootIno), "f", "two")
+	if err := forks.Discard("a", actors.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	s = afterKill(t, s, dir)
+	if b, err = s.Main().Forks().Named("b"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the file", read(t, s, live.Node(b.View(), live.RootIno), "f"), "one")
+}
+
 func TestGCKeepsWhatIsNeeded(t *testing.T) {
 	ctx := context.Background()
 	s := open(t, t.TempDir())

@@ -14,7 +14,7 @@ func forkCommand(a *app) *cobra.Command {
 	var end service.DeleteFork
 	var ends bool
 	cmd := &cobra.Command{
-		Use:   "fork [SNAPSHOT|label:KEY=VALUE|REMOTE@SNAPSHOT] NAME [--ttl 1h] [--as ACTOR]",
+		Use:   "fork [[FORK/]SNAPSHOT|label:KEY=VALUE|REMOTE@SNAPSHOT] NAME [--ttl 1h] [--as ACTOR]",
 		Short: "Create or delete a fork",
 		Long: `Creates the fork NAME: a writable copy of SNAPSHOT, or of the present state, at
 .forks/NAME. Neither side sees the other's writes.

@@ -3,6 +3,7 @@ package catalogue
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -42,14 +43,14 @@ func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 	}
 	r.WS, r.Now = w.View, from == ""
 	if !r.Now {
-		sn, err := c.Find(w, from)
+		sn, name, err := c.findBelow(w, from)
 		if err != nil {
 			return err
 		}
 		if _, err := t.Tree(sn); err != nil {
 			return err
 		}
-		r.From, r.Base.Parent = sn.View, sn.Name
+		r.From, r.Base.Parent = sn.View, name
 	}
 	var err error
 	if r.View, err = t.NewView(); err != nil {
@@ -58,6 +59,23 @@ func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 	r.Base.WS, r.Base.Name, r.Base.Kind = r.View, "base", info.KindFork
 	r.Base.View, err = t.NewView()
 	return err
+}
+
+// findBelow is Find, for FORK/SNAPSHOT too: a snapshot of a fork of w. It returns the name as well.
+func (c *Catalogue) findBelow(w *Workspace, name string) (sn *Snapshot, known string, err error) {
+	fork, in, below := strings.Cut(name, "/")
+	if !below || strings.HasPrefix(name, "label:") {
+		if sn, err = c.Find(w, name); err == nil {
+			known = sn.Name
+		}
+		return sn, known, err
+	}
+	f, err := w.ForkNamed(fork)
+	if err != nil {
+		return nil, "", err
+	}
+	sn, known, err = c.findBelow(f, in)
+	return sn, fork + "/" + known, err
 }
 
 func (r *Fork) apply(a *applying) error {

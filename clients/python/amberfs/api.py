@@ -232,7 +232,7 @@ class ForkArgs(TypedDict, total=False):
     as_: str
     # the name of the fork
     name: str
-    # the snapshot it begins with: a name, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state
+    # the snapshot it begins with: a name, FORK/NAME for one of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state
     snapshot: str
     # delete the fork after this time: 30m, 1h, 7d
     ttl: str

@@ -403,7 +403,7 @@ export interface ForkArgs {
   as?: string
   /** the name of the fork */
   name: string
-  /** the snapshot it begins with: a name, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state */
+  /** the snapshot it begins with: a name, FORK/NAME for one of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state */
   snapshot?: string
   /** delete the fork after this time: 30m, 1h, 7d */
   ttl?: string

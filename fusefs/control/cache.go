@@ -66,6 +66,7 @@ func (t *Tree) resizeLocked(n *node) {
 	t.chargeLocked(k, size-n.size)
 	n.size = size
 	k.nodes.MoveToFront(n.place)
+	t.keepLocked(n)
 	t.trimLocked(k)
 }
 
@@ -97,19 +98,10 @@ func (t *Tree) trimLocked(k *tenant) {
 
 func (k *tenant) oldest() *node { return k.nodes.Back().Value.(*node) }
 
-// reserveStep is how many numbers are reserved at a time.
-const reserveStep = 1 << 16
-
-func (t *Tree) nextNumberLocked() {
-	if t.mu.last++; t.mu.last >= t.mu.reserved && t.Reserve != nil {
-		t.mu.reserved = t.mu.last + reserveStep
-		t.Reserve(t.mu.reserved)
-	}
-}
-
 // addLocked makes a node the one that a name shows from now on.
 func (t *Tree) addLocked(d *directory, s slot, n *node) *node {
-	t.nextNumberLocked()
+	t.mu.last++
+	t.mu.memory.setHead(headNewest, t.mu.last)
 	n.id, n.dir, n.slot, n.mtime = fileID(t.mu.last), d, s, now()
 	if old := d.current[s]; old != nil && old.kernelRefs == 0 {
 		t.removeLocked(old)
@@ -131,6 +123,7 @@ func (t *Tree) removeLocked(n *node) {
 	t.chargeLocked(n.dir.tenant, -n.size)
 	delete(t.mu.nodes, n.id)
 	n.unnameLocked()
+	t.keepLocked(n)
 }
 
 func (n *node) unnameLocked() {

@@ -58,6 +58,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	if n.begin = off + int64(wrote); n.begin > maxBegin || n.kind == rendered { // the policy shows no answer
 		n.begin = 0
 	}
+	t.keepLocked(n)
 	return wrote, err
 }
 

@@ -12,7 +12,7 @@ const page = 4096
 // `tail -f` has something to follow.
 func (t *Tree) lookupLog(ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
 	n := t.current(ws, slot{f.name, anybody})
-	if n == nil || n.log.Stale() {
+	if n == nil || n.log.Removed() > 0 {
 		n = t.openLog(ws, f.name)
 	}
 	t.followLog(n)
@@ -20,7 +20,7 @@ func (t *Tree) lookupLog(ws *snapshot.Workspace, f file, _ Request) (Entry, erro
 }
 
 func (t *Tree) openLog(ws *snapshot.Workspace, name string) *node {
-	log := t.Service.Events.Reader(ws.View())
+	log := t.Service.Events.Reader(ws.View(), 0)
 	size := log.Size()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,6 +41,9 @@ func (t *Tree) followLog(n *node) {
 	t.mu.Lock()
 	before, size := n.logSize, n.log.Size()
 	n.logSize = size
+	if size != before {
+		t.keepLocked(n)
+	}
 	t.mu.Unlock()
 	if size != before {
 		t.Kernel.DropTail(n.id, before&^(page-1))

@@ -80,7 +80,9 @@ func (t *Tree) dropLocked(d *directory, s slot) {
 	n.unnameLocked()
 	if n.kernelRefs == 0 {
 		t.removeLocked(n)
+		return
 	}
+	t.keepLocked(n)
 }
 
 // privateFile returns a private file of .snapshots, nil when there is none of this name.
@@ -133,6 +135,7 @@ func (n *node) moveLocked(t *Tree, to slot) {
 	n.unnameLocked()
 	n.slot = to
 	n.dir.current[to] = n
+	t.keepLocked(n)
 }
 
 // renameCall makes the last answer of a call file that of another one, or of `call`.
@@ -151,14 +154,14 @@ func (t *Tree) renameCall(n *node, to string, r Request) error {
 		return errs.New(errs.Invalid, "%s has no complete request", n.slot.name)
 	}
 	stream := d.current[n.slot.stream()]
-	n.moveLocked(t, moved)
 	if to == callName {
 		n.kind, n.owner = answer, nil
 	}
+	n.moveLocked(t, moved)
 	t.dropLocked(d, moved.stream())
 	if stream != nil {
-		stream.moveLocked(t, moved.stream())
 		stream.owner = n.owner
+		stream.moveLocked(t, moved.stream())
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -23,10 +24,8 @@ const Brief = time.Second
 type Options struct {
 	Service *service.Service
 	Kernel  Kernel
-	// Numbers of files below Reserved are not used: the kernel may have pages of what they
-	// were in a daemon before. Reserve, if set, reports before use that those below another one are.
-	Reserved uint64
-	Reserve  func(upTo uint64)
+	// Memory, if set, is a file in memory that the next daemon gets after a crash.
+	Memory *os.File
 	// AllowOther reports whether users other than the owner of the mount are let in.
 	AllowOther bool
 }
@@ -79,9 +78,8 @@ type Tree struct {
 		dirs    map[uint32]*directory // by view of the workspace
 		tenants map[uint32]*tenant    // by view of their uppermost workspace
 		last    uint64                // number of the newest node
-		// reserved is the number below which Reserve was told.
-		reserved uint64
-		bytes    int64 // of all tenants
+		bytes   int64                 // of all tenants
+		memory  memory
 	}
 }
 
@@ -90,10 +88,10 @@ func New(o Options) *Tree {
 		Options: o, store: o.Service.Store, forest: o.Service.Store.Forest(), log: o.Service.Log,
 		limits: limits{fork: forkBytes, main: mainBytes, all: maxBytes, entries: maxEntries},
 	}
-	t.mu.last, t.mu.reserved = o.Reserved, o.Reserved
 	t.mu.nodes = make(map[live.NodeID]*node)
 	t.mu.dirs = make(map[uint32]*directory)
 	t.mu.tenants = make(map[uint32]*tenant)
+	t.remember(o.Memory)
 	return t
 }
 

@@ -46,7 +46,7 @@
 //
 // A Reader is the log as one file of growing size. What lies at an offset of a
 // Reader never changes, so `tail -f` continues when old files are removed: their
-// bytes then read as empty lines, and Reader.Stale reports that a new Reader would
+// bytes then read as empty lines, and Reader.Removed reports that a new Reader would
 // begin later.
 //
 // # Locking

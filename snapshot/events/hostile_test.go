@@ -64,14 +64,14 @@ func TestHostileFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := mustOpen(t, fs, Options{})
-		if size := l.Reader(1).Size(); size > maxSegment {
+		if size := l.Reader(1, 0).Size(); size > maxSegment {
 			t.Errorf("%s: %d bytes", name, size)
 		}
 		record(t, l, 1)
 		if es := all(t, l, 1); len(es) == 0 || es[len(es)-1].Action != Created {
 			t.Errorf("%s: %d events", name, len(es))
 		}
-		content(t, l.Reader(1))
+		content(t, l.Reader(1, 0))
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
@@ -92,8 +92,8 @@ func TestHostileFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		record(t, l, 1)
-		if es := all(t, l, 1); len(es) != 1 || l.Reader(1).Size() > 3*maxSegment {
-			t.Errorf("%d events in %d bytes", len(es), l.Reader(1).Size())
+		if es := all(t, l, 1); len(es) != 1 || l.Reader(1, 0).Size() > 3*maxSegment {
+			t.Errorf("%d events in %d bytes", len(es), l.Reader(1, 0).Size())
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)

@@ -266,7 +266,7 @@ func TestLimit(t *testing.T) {
 	fs := vfstest.NewMem()
 	o := Options{Limit: 4000, SegmentSize: 500, Share: func(view uint32) uint32 { return min(view, 10) }}
 	l := mustOpen(t, fs, o)
-	r := l.Reader(1)
+	r := l.Reader(1, 0)
 	fill := func(view uint32, n int) {
 		for range n {
 			l.Record(Event{Workspace: view, Action: Created, Path: "some/path"})
@@ -314,7 +314,7 @@ func TestLimit(t *testing.T) {
 	if es := all(t, l, 1); len(es) == 0 || es[len(es)-1].Seq != 201 {
 		t.Errorf("events: %+v", es)
 	}
-	if !r.Stale() {
+	if r.Removed() == 0 {
 		t.Error("the reader does not know that it is stale")
 	}
 	if err := l.Remove(2); err != nil {
@@ -352,7 +352,7 @@ func TestChainOfDirectories(t *testing.T) {
 // What was read once at an offset stays there, apart from what was removed.
 func TestReaderOffsetsAreStable(t *testing.T) {
 	l := mustOpen(t, vfstest.NewMem(), Options{Limit: 3000, SegmentSize: 400})
-	r := l.Reader(1)
+	r := l.Reader(1, 0)
 	var seen []byte
 	for i := range 150 {
 		l.Record(Event{Workspace: 1, Action: Created, Path: fmt.Sprint("file", i)})
@@ -381,7 +381,7 @@ func TestReaderOffsetsAreStable(t *testing.T) {
 			t.Fatalf("event %d: other bytes than before", i)
 		}
 	}
-	if !r.Stale() || l.Reader(1).Stale() || l.Reader(1).Size() >= r.Size() {
+	if r.Removed() == 0 || l.Reader(1, 0).Removed() != 0 || l.Reader(1, 0).Size() >= r.Size() {
 		t.Error("a new reader does not begin later")
 	}
 	if n := bytes.Count(seen, []byte("\n")); n != 150 {

@@ -15,12 +15,13 @@ type Reader struct {
 	base int64 // value of view.dropped when it was made
 }
 
-// Reader returns the log of a workspace as it is kept now.
-func (l *Log) Reader(view uint32) *Reader {
+// Reader returns the log of a workspace as it is kept now, after so many bytes that were
+// removed.
+func (l *Log) Reader(view uint32, removed int64) *Reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.view(view)
-	return &Reader{l: l, v: v, base: v.dropped}
+	return &Reader{l: l, v: v, base: v.dropped - removed}
 }
 
 // now returns the files that there are, and how many bytes before them were removed
@@ -40,11 +41,10 @@ func (r *Reader) Size() int64 {
 	return size
 }
 
-// Stale reports whether the beginning of the file was removed: a new Reader would
-// begin later.
-func (r *Reader) Stale() bool {
+// Removed is the length of the removed beginning: a new Reader would begin later.
+func (r *Reader) Removed() int64 {
 	_, removed := r.now()
-	return removed != 0
+	return removed
 }
 
 // ReadAt implements io.ReaderAt. What was removed since the Reader was made reads as

@@ -4,7 +4,9 @@ package survive_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -278,4 +280,42 @@ func TestLock(t *testing.T) {
 		}
 	}
 	m.Pid()
+}
+
+// TestControlFiles: what is open in .snapshots goes on: a command that is written after a
+// crash runs, and the log grows.
+func TestControlFiles(t *testing.T) {
+	m := newMount(t)
+	must(t, os.WriteFile(m.Path("before"), nil, 0o644))
+	log, err := os.Open(m.Path(".snapshots/log"))
+	must(t, err)
+	defer log.Close()
+	status, err := os.Open(m.Path(".snapshots/status"))
+	must(t, err)
+	defer status.Close()
+	shown := ""
+	for i := range 3 {
+		create, err := os.OpenFile(m.Path(".snapshots/create"), os.O_WRONLY|os.O_TRUNC, 0)
+		must(t, err)
+		m.Crash()
+		if _, err := fmt.Fprintf(create, "v%d\n", i); err != nil {
+			t.Error(err)
+		}
+		create.Close()
+		want := fmt.Sprintf(`"from":"v%d"`, i)
+		harness.Eventually(t, "the open log has the snapshot", func() bool {
+			b, err := io.ReadAll(log)
+			must(t, err)
+			shown += string(b)
+			return strings.Contains(shown, want)
+		})
+	}
+	for line := range strings.Lines(shown) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("a line of the log is %q", line)
+		}
+	}
+	if b, err := io.ReadAll(status); err != nil || !json.Valid(b) {
+		t.Errorf("the open status: %v, %q", err, b)
+	}
 }

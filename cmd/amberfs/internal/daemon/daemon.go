@@ -54,6 +54,8 @@ type Daemon struct {
 	// before this daemon took.
 	alone atomic.Pointer[string]
 	pause time.Duration
+	// memory is what the next daemon gets after a crash.
+	memory *os.File
 	// unmounted is closed when the kernel has ended the mount. gone is closed by end when
 	// the mount has left the directory tree, but a copy remains.
 	unmounted, gone chan struct{}

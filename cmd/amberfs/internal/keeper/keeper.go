@@ -32,6 +32,7 @@ type keeper struct {
 	Child                int
 	Link                 int // our end of the socket pair
 	Device, Lock, Socket int
+	Memory               int         // of the daemons
 	Conns                map[int]int // of users, by ID
 	Deaths               deaths
 
@@ -161,7 +162,7 @@ func (k *keeper) start() error {
 func (k *keeper) pass() {
 	var files []int
 	if k.Connection != nil {
-		files = []int{k.Device, k.Lock, k.Socket}
+		files = []int{k.Device, k.Lock, k.Socket, k.Memory}
 	}
 	if send(k.Link, k.Start, files...) != nil {
 		return
@@ -265,7 +266,7 @@ func (k *keeper) take(m Message, files []int) {
 	switch {
 	case m.Connection != nil && len(files) == maxFiles:
 		k.Connection = m.Connection
-		k.Device, k.Lock, k.Socket = files[0], files[1], files[2]
+		k.Device, k.Lock, k.Socket, k.Memory = files[0], files[1], files[2], files[3]
 		// Clients find the process that they wait for by the socket's credentials, which are
 		// those of the last listen(2): its end is that of the lock.
 		_ = unix.Listen(k.Socket, unix.SOMAXCONN)
@@ -283,8 +284,6 @@ func (k *keeper) take(m Message, files []int) {
 		k.setUser(*m.User, files)
 	case m.Left != 0:
 		k.dropUser(m.Left)
-	case m.Reserved != 0:
-		k.Reserved = m.Reserved
 	case m.Made != nil && k.Connection != nil:
 		k.Connection.Made = m.Made
 	case m.Began != 0:

@@ -40,13 +40,11 @@ type User struct {
 }
 
 // A Start is what a daemon gets when it starts: with a Connection come the device, the
-// lock and the socket, and after it the connection of each user.
+// lock, the socket and the memory, and after it the connection of each user.
 type Start struct {
 	Background bool        `json:"background"` // it has no terminal
 	Connection *Connection `json:"connection,omitempty"`
 	Users      []User      `json:"users,omitempty"`
-	// Reserved numbers of control files were in use.
-	Reserved uint64 `json:"reserved,omitempty"`
 	// Poison are requests that are answered with an error: daemons died of them.
 	Poison []uint64 `json:"poison,omitempty"`
 	// Restarts counts the daemons before this one. Reason says how the last of them ended, and
@@ -63,14 +61,13 @@ type Start struct {
 
 // A Message is what a daemon tells its keeper. One field is set.
 type Message struct {
-	Connection *Connection `json:"connection,omitempty"` // with the device, the lock and the socket
+	Connection *Connection `json:"connection,omitempty"` // with the device, the lock, the socket and the memory
 	Ready      bool        `json:"ready,omitempty"`
 	Ending     bool        `json:"ending,omitempty"`
 	Notify     string      `json:"notify,omitempty"` // the state for the service manager
 	User       *User       `json:"user,omitempty"`   // with its connection, if it is new
 	Left       int         `json:"left,omitempty"`   // the ID of a user
-	Reserved   uint64      `json:"reserved,omitempty"`
-	Made       []string    `json:"made,omitempty"` // see Connection
+	Made       []string    `json:"made,omitempty"`   // see Connection
 	// Began is a request that the kernel sent again, Answered one that was answered.
 	Began    uint64 `json:"began,omitempty"`
 	Answered uint64 `json:"answered,omitempty"`
@@ -79,11 +76,11 @@ type Message struct {
 
 // Version is of what keepers and daemons send each other, and of what a keeper leaves to the
 // program that it becomes.
-const Version = 1
+const Version = 2
 
 const (
 	maxMessage = 160 << 10 // less than a socket's buffer
-	maxFiles   = 3
+	maxFiles   = 4
 )
 
 // send writes a message with open files to a socket of type SOCK_SEQPACKET.

@@ -12,7 +12,7 @@
 //	kill9 MOUNTPOINT    kills the daemon of a mount, and leaves the mount
 //
 // and the conditions [root], [user], [linux:6.16], that version or a newer one, and
-// [ids]: a user with subordinate ids, which scripts/test-as-user makes.
+// [ids]: a user with subordinate ids.
 package cli_test
 
 import (

@@ -1,7 +1,6 @@
 // Package fulldisk_test fills the disk that a store is on: an error for who
 // writes, nothing lost, reading goes on, and a way out without another disk.
-// It mounts small tmpfs and loop filesystems, so it needs root; SMALL_DISK names
-// a directory on an empty small disk for who may not mount one.
+// It mounts small tmpfs and loop filesystems, so it needs root.
 package fulldisk_test
 
 import (
@@ -92,15 +91,12 @@ func TestFullDisk(t *testing.T) {
 // snapshots on the way: what was acknowledged stays, the daemon lives, and the
 // space comes back.
 func TestManySmallFiles(t *testing.T) {
-	dir := os.Getenv("SMALL_DISK")
-	if dir == "" {
-		if os.Getuid() != 0 {
-			t.Skip("needs root, to mount a small disk, or SMALL_DISK")
-		}
-		dir = filepath.Join(t.TempDir(), "disk")
-		must(t, os.Mkdir(dir, 0o755))
-		ext4(t, dir, 48<<20)
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount a small disk")
 	}
+	dir := filepath.Join(t.TempDir(), "disk")
+	must(t, os.Mkdir(dir, 0o755))
+	ext4(t, dir, 48<<20)
 	m := harness.At(t, filepath.Join(dir, "store"))
 	m.Start()
 	name := func(i int) string { return fmt.Sprintf("d%d/f%d", i/1000, i) }

@@ -124,26 +124,37 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 	defer c.Close()
 	who := service.Actor{Name: hooks.Actor(agent, in.Session), Up: agentAbove()}
 	named := c.Do(ctx, who, client.Exchange{}, nil)
-	var newest service.Snapshots
-	if err := c.Do(ctx, service.List{Limit: 1, Kind: snapshot.KindTurn}, client.Exchange{}, &newest); err != nil {
-		return err
-	}
-	labels := in.Labels(agent)
-	next := uint64(1)
-	for _, i := range newest.Snapshots {
-		next = turnOf(i) + 1
-		if m := i.Labels["message"]; m != "" && m == labels["message"] && i.Labels["session"] == labels["session"] {
-			return errors.Join(errTaken, named)
-		}
-	}
-	for n := next; n < next+hookNames; n++ {
-		labels["turn"] = strconv.FormatUint(n, 10)
-		req := service.Snapshot{Name: turnName + labels["turn"], Message: in.Message(), Labels: labels, Kind: snapshot.KindTurn}
-		if err = c.Do(ctx, req, client.Exchange{}, nil); fail.KindOf(err) != fail.Exists {
+	for range hookNames {
+		if err = takeTurn(ctx, c, in.Labels(agent), in.Message()); fail.KindOf(err) != fail.Exists {
 			break
 		}
 	}
 	return errors.Join(err, named)
+}
+
+// takeTurn takes the snapshot that follows the newest turn's, unless the message has one. The
+// number comes first: a snapshot that is taken meanwhile, by a hook that has given up too, has
+// this number, which is then Exists, or is found.
+func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, message string) error {
+	var newest, same service.Snapshots
+	if err := c.Do(ctx, service.List{Limit: 1, Kind: snapshot.KindTurn}, client.Exchange{}, &newest); err != nil {
+		return err
+	}
+	next := uint64(1)
+	for _, i := range newest.Snapshots {
+		next = turnOf(i) + 1
+	}
+	if labels["message"] != "" {
+		one := map[string]string{"session": labels["session"], "message": labels["message"]}
+		if err := c.Do(ctx, service.List{Limit: 1, Kind: snapshot.KindTurn, Labels: one}, client.Exchange{}, &same); err != nil {
+			return err
+		}
+		if len(same.Snapshots) > 0 {
+			return errTaken
+		}
+	}
+	labels["turn"] = strconv.FormatUint(next, 10)
+	return c.Do(ctx, service.Snapshot{Name: turnName + labels["turn"], Message: message, Labels: labels, Kind: snapshot.KindTurn}, client.Exchange{}, nil)
 }
 
 // turnName is what the name of a turn's snapshot begins with. Its number follows.

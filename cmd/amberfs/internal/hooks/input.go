@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -32,7 +33,11 @@ func Read(r io.Reader) (Input, error) {
 		Name         string   `json:"name"`
 		WorktreePath string   `json:"worktree_path"`
 	}
-	if err := json.NewDecoder(r).Decode(&in); err != nil {
+	b := bufio.NewReader(r)
+	for mark, _ := b.Peek(3); string(mark) == "\ufeff"; mark, _ = b.Peek(3) { // Cursor begins with byte order marks
+		_, _ = b.Discard(3)
+	}
+	if err := json.NewDecoder(b).Decode(&in); err != nil {
 		return Input{}, fmt.Errorf("standard input is not what agents send to hooks: %w", err)
 	}
 	out := Input{Event: in.Event, Prompt: in.Prompt, Cwd: in.Cwd, Name: in.Name, WorktreePath: in.WorktreePath}

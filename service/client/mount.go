@@ -130,6 +130,19 @@ const followTime = 200 * time.Millisecond
 
 func (c *Client) followMount(ctx context.Context, l service.Log, x Exchange) error {
 	l.Follow = false
+	if l.New {
+		l.New = false
+		newest := Exchange{Item: func(raw json.RawMessage) error {
+			var e events.Event
+			err := json.Unmarshal(raw, &e)
+			l.After = max(l.After, e.Seq)
+			return err
+		}}
+		last := service.Log{Limit: 1}
+		if err := c.throughMount(ctx, service.OpOf(last), last, newest, nil); err != nil {
+			return err
+		}
+	}
 	next := Exchange{Item: func(raw json.RawMessage) error {
 		var e events.Event
 		if err := json.Unmarshal(raw, &e); err != nil {

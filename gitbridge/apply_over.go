@@ -187,3 +187,10 @@ func (a *applying) halfWritten(s *applyStep) (bool, error) {
 	}
 	return true, nil
 }
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}

@@ -143,13 +143,14 @@ func ReadStream(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) er
 			e.Data = io.LimitReader(in, e.dataSize())
 		}
 		if err == nil {
+			e.Meta = c.own(e.Meta)
 			err = c.add(e)
 		}
 		if err == nil && e.Data != nil {
 			_, err = io.Copy(io.Discard, e.Data)
 		}
 		if err != nil {
-			return fmt.Errorf("reading the changes of the directory: %w", err)
+			return fmt.Errorf("reading what was sent: %w", err)
 		}
 	}
 }

@@ -37,27 +37,6 @@ func (e Entry) dataSize() (n int64) {
 	return n
 }
 
-// whole reads a file with its holes as zeros.
-func (e Entry) whole() io.Reader {
-	if !e.Sparse {
-		return e.Data
-	}
-	var all []io.Reader
-	at := int64(0)
-	for _, p := range e.Parts {
-		all = append(all, io.LimitReader(zeros{}, p.Off-at), io.LimitReader(e.Data, p.N))
-		at = p.Off + p.N
-	}
-	return io.MultiReader(append(all, io.LimitReader(zeros{}, e.Size-at))...)
-}
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
-}
-
 // dataOf returns where a file has data, and a reader of that; nil for a file without holes.
 func dataOf(f *os.File, size int64) ([]content.Part, io.Reader, error) {
 	parts, readers := []content.Part{}, []io.Reader{}

@@ -233,7 +233,6 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 		if st.Blocks*512 < st.Size { // else it has no holes
 			if parts, data, err := dataOf(f, st.Size); err == nil && parts != nil {
 				e.Sparse, e.Parts, e.Data = true, parts, &contextReader{d.ctx, data}
-				e.Holes = e.Size - e.dataSize()
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -70,13 +71,15 @@ var (
 // Limits bound an import. 0 means the default.
 type Limits struct {
 	Entries int64 // default 20 million
-	Bytes   int64 // sum of file sizes; default 1 TiB
+	Bytes   int64 // of the files, without the holes that are known; default 1 TiB
 }
 
 // Limits of Linux, which the tree has too.
 const (
-	maxName = 255
-	maxPath = 4095
+	maxName  = 255
+	maxPath  = 4095
+	maxValue = 64 << 10 // of an extended attribute
+	noID     = 1<<32 - 1
 )
 
 // clean returns name in the form that a Sink takes, or refuses it. "./" before
@@ -142,13 +145,21 @@ func (c *checker) add(e Entry) error {
 		return fmt.Errorf("%w: %q is a hard link to itself", ErrHostile, e.Path)
 	case kind == unix.S_IFLNK && (e.Target == "" || len(e.Target) > maxPath || strings.IndexByte(e.Target, 0) >= 0):
 		return fmt.Errorf("%w: %q is a symbolic link to %.40q", ErrHostile, e.Path, e.Target)
-	case e.Size < 0 || e.Size > c.Limits.Bytes-c.done.Bytes:
+	case e.Hardlink == "" && !e.Whiteout && kinds[kind] == 0 && kind != unix.S_IFSOCK, e.UID == noID, e.GID == noID:
+		return fmt.Errorf("%w: %q has the mode %o and belongs to %d:%d", ErrHostile, e.Path, e.Mode, e.UID, e.GID)
+	case !partsFit(e):
+		return fmt.Errorf("%w: the holes of %q are not in it", ErrHostile, e.Path)
+	case e.Size > live.MaxFileSize:
+		return fmt.Errorf("%w: %q has %d bytes, at most %d are possible", ErrTooBig, e.Path, e.Size, int64(live.MaxFileSize))
+	case e.Size < 0 || e.dataSize() > c.Limits.Bytes-c.done.Bytes:
 		return fmt.Errorf("%w: files of over %d bytes in total", ErrTooBig, c.Limits.Bytes)
 	}
-	if !partsFit(e) {
-		return fmt.Errorf("%w: the holes of %q are not in it", ErrHostile, e.Path)
+	for _, x := range e.Xattrs {
+		if x.Name == "" || len(x.Name) > maxName || strings.IndexByte(x.Name, 0) >= 0 || len(x.Value) > maxValue {
+			return fmt.Errorf("%w: %q has the extended attribute %.40q of %d bytes", ErrHostile, e.Path, x.Name, len(x.Value))
+		}
 	}
-	c.done.Bytes += e.Size
+	c.done.Bytes += e.dataSize()
 	if err := c.sink(e); err != nil {
 		return err
 	}

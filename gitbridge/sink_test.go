@@ -98,3 +98,17 @@ func (s diskSink) add(e Entry) error {
 	times := []unix.Timespec{unix.NsecToTimespec(e.Atime), unix.NsecToTimespec(e.Mtime)}
 	return unix.UtimesNanoAt(unix.AT_FDCWD, s.at(e.Path), times, unix.AT_SYMLINK_NOFOLLOW)
 }
+
+// whole reads a file with its holes as zeros.
+func (e Entry) whole() io.Reader {
+	if !e.Sparse {
+		return e.Data
+	}
+	var all []io.Reader
+	at := int64(0)
+	for _, p := range e.Parts {
+		all = append(all, io.LimitReader(zeros{}, p.Off-at), io.LimitReader(e.Data, p.N))
+		at = p.Off + p.N
+	}
+	return io.MultiReader(append(all, io.LimitReader(zeros{}, e.Size-at))...)
+}

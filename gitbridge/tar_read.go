@@ -163,21 +163,14 @@ func tarMeta(name string, h *tar.Header) (Meta, error) {
 	if !h.AccessTime.IsZero() {
 		m.Atime = filetime.OfTime(h.AccessTime)
 	}
-	const noID = 1<<32 - 1
 	if h.Uid < 0 || h.Uid >= noID || h.Gid < 0 || h.Gid >= noID {
 		return m, fmt.Errorf("%w: %q belongs to %d:%d", ErrHostile, name, h.Uid, h.Gid)
 	}
 	m.UID, m.GID = uint32(h.Uid), uint32(h.Gid)
 	for k, v := range h.PAXRecords {
-		key, ok := strings.CutPrefix(k, paxXattr)
-		if !ok {
-			continue
+		if key, ok := strings.CutPrefix(k, paxXattr); ok {
+			m.Xattrs = append(m.Xattrs, tree.Xattr{Name: key, Value: []byte(v)})
 		}
-		const maxValue = 64 << 10 // of Linux
-		if key == "" || len(key) > maxName || strings.IndexByte(key, 0) >= 0 || len(v) > maxValue {
-			return m, fmt.Errorf("%w: %q has the extended attribute %.40q of %d bytes", ErrHostile, name, key, len(v))
-		}
-		m.Xattrs = append(m.Xattrs, tree.Xattr{Name: key, Value: []byte(v)})
 	}
 	sortXattrs(m.Xattrs)
 	return m, nil

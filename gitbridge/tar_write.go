@@ -166,7 +166,7 @@ func (t *TarSink) Add(e Entry) error {
 	if err := t.tar.WriteHeader(h); err != nil || kind != tar.TypeReg {
 		return err
 	}
-	n, err := io.CopyBuffer(struct{ io.Writer }{t.tar}, io.LimitReader(e.whole(), e.Size), t.buf)
+	n, err := io.CopyBuffer(struct{ io.Writer }{t.tar}, io.LimitReader(e.Data, e.Size), t.buf)
 	if err == nil && n != e.Size {
 		err = io.ErrUnexpectedEOF
 	}

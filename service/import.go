@@ -50,12 +50,17 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 		g.Top = rest == ""
 	}
 	g.Tree, err = build(ctx, s.Store, at, func(b *importer.Builder) error {
-		if a.From != FromImage {
+		switch a.From {
+		case FromTar:
 			return gitbridge.ReadTar(ctx, in, b.Add, o)
+		case FromImage:
+			g.Image, err = s.readImage(ctx, in, gitbridge.NewLayers(b.Layer, o), a)
+			return err
 		}
-		var err error
-		g.Image, err = s.readImage(ctx, in, gitbridge.NewLayers(b.Layer, o), a)
-		return err
+		return gitbridge.ReadStream(ctx, in, func(e gitbridge.Entry) error {
+			e.Ctime, e.Btime = 0, 0 // here it is new
+			return b.Add(e)
+		}, o)
 	})
 	if err != nil {
 		finished()

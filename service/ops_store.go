@@ -22,7 +22,7 @@ var storeOps = []*Op{
 	op(Op{Name: "tar", Cost: Compares, Access: Socket, Output: Tar, Instead: "`tar` in .snapshots/NAME",
 		About: "Returns a snapshot as a tar archive."}, (*Service).exportTar),
 	op(Op{Name: "import", Effect: Destroys, Cost: Allocates, Charges: Texts, Access: Socket, Mutates: true, Input: Tar, Instead: "`tar`, `git` or `cp` in the workspace",
-		About: "Imports the tree of a tar archive, all at once."}, (*Service).importTree),
+		About: "Imports a tree, all at once."}, (*Service).importTree),
 	op(Op{Name: "refresh", Effect: Destroys, Cost: Allocates, Charges: Lists | Texts | Gits, Access: Socket, Mutates: true, Input: Bytes, Instead: "`cp` or `git pull` in the workspace",
 		About: "Merges what changed in the directory that the workspace was filled from."}, (*Service).refresh),
 	op(Op{Name: "layer", Cost: Compares, Access: Socket, Output: Tar,

@@ -105,7 +105,7 @@ curl --unix-socket STORE/socket http://amberfs/v1/restore -d '{"name":"v1","path
 curl --unix-socket STORE/socket 'http://amberfs/v1/events?follow=true' -N
 %[1]s%[1]s%[1]s
 
-An operation is %[1]sPOST /v1/OP%[1]s with its arguments as a JSON object. Operations with a stream are also %[1]sGET /v1/OP?…%[1]s: events are server-sent events. The query parameter %[1]sworkspace=NAME%[1]s selects a fork. %[1]simport%[1]s reads a tar archive as its body and its arguments as query parameters. Unknown operations, fields and parameters are refused.
+An operation is %[1]sPOST /v1/OP%[1]s with its arguments as a JSON object. Operations with a stream are also %[1]sGET /v1/OP?…%[1]s: events are server-sent events. The query parameter %[1]sworkspace=NAME%[1]s selects a fork. %[1]simport%[1]s with %[1]sfrom=tar%[1]s reads an archive as its body and its arguments as query parameters. Unknown operations, fields and parameters are refused.
 
 A failure has a status and the body %[1]s{"error":…,"hint":…,"kind":…}%[1]s. An error after a stream began is in the trailer %[1]s%[2]s%[1]s.
 

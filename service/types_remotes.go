@@ -72,12 +72,12 @@ const (
 )
 
 type Import struct {
-	From     string          `json:"from" jsonschema:"dir, tar, git or image: the source of the archive"`
+	From     string          `json:"from" jsonschema:"tar: a tar archive; dir or git: a stream of amberfs import; image: an archive of an image"`
 	Image    string          `json:"image,omitempty" jsonschema:"the name of the image"`
 	Path     naming.BytePath `json:"path,omitempty" jsonschema:"the directory to import into; the root if empty"`
 	Umask    uint32          `json:"umask,omitempty" jsonschema:"removed from the permissions of directories that the import creates for path"`
 	MaxFiles int64           `json:"max_files,omitempty" jsonschema:"the largest number of files; 0: 20 million"`
-	MaxBytes int64           `json:"max_bytes,omitempty" jsonschema:"the largest sum of file sizes; 0: 1 TiB"`
+	MaxBytes int64           `json:"max_bytes,omitempty" jsonschema:"the largest sum of file sizes, without the holes of files in dir; 0: 1 TiB"`
 }
 
 type Imported struct {

@@ -153,7 +153,7 @@ func (i *importer) bringIn(ctx context.Context) (done service.Imported, err erro
 func (i *importer) fromGit(from gitbridge.GitSource) (err error) {
 	i.req.From = service.FromGit
 	from.Repo, err = i.a.abs(from.Repo)
-	i.send = i.archive(func(ctx context.Context, sink gitbridge.Sink) error {
+	i.send = i.stream(func(ctx context.Context, sink gitbridge.Sink) error {
 		_, err := gitbridge.ReadGit(ctx, from, sink, i.options())
 		return err
 	})
@@ -167,7 +167,7 @@ func (i *importer) fromDir(name string) error {
 	if err != nil {
 		return err
 	}
-	i.send = i.archive(func(ctx context.Context, sink gitbridge.Sink) error {
+	i.send = i.stream(func(ctx context.Context, sink gitbridge.Sink) error {
 		return gitbridge.ReadDir(ctx, dir, sink, gitbridge.DirOptions{
 			ImportOptions: i.options(), Exclude: []string{i.place.Store, i.place.Mount.Mountpoint},
 		})
@@ -219,13 +219,12 @@ func (a *app) imageRef(ref string) (string, error) {
 	return ref, nil
 }
 
-func (i *importer) archive(read func(context.Context, gitbridge.Sink) error) func(context.Context, io.Writer) error {
+func (i *importer) stream(read func(context.Context, gitbridge.Sink) error) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error {
-		sink := gitbridge.NewTarSink(w)
+		sink := gitbridge.NewStreamSink(w)
 		if err := read(ctx, sink.Add); err != nil {
 			return err
 		}
-		i.skipped = append(i.skipped, sink.Skipped...)
 		return sink.Close()
 	}
 }

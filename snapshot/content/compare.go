@@ -22,23 +22,49 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 	if x, y := c.sealed.Load(), o.sealed.Load(); x != nil && y != nil && x.full() && y.full() {
 		return false, nil // the same bytes have the same chunks
 	}
-	same := true
+	same, r := true, run{}
 	var err error
+	look := func() bool {
+		if r.from < r.to {
+			same, err = sameBytes(src, c, o, r.from, r.to-r.from)
+		}
+		return same && err == nil
+	}
 	sideBySide(c.layout.Load(), o.layout.Load(), func(off int64, x, y extent) bool {
 		switch {
-		case x == y || x.zeros() && y.zeros():
-			return true
-		case x.inBase() && y.inBase() && x.pos == y.pos && x.base.equal(y.base):
-			return true
+		case x.zeros() && y.zeros():
+			if off == r.seen && x.n < dataUnit {
+				r.seen += x.n
+			}
+		case x == y, x.inBase() && y.inBase() && x.pos == y.pos && x.base.equal(y.base):
+		default:
+			if off != r.seen || off-r.from >= runBytes {
+				if !look() {
+					return false
+				}
+				r.from = off
+			}
+			r.to, r.seen = off+x.n, off+x.n
 		}
-		same, err = sameBytes(src, c, o, off, x.n)
-		return same && err == nil
+		return true
 	})
+	if same && err == nil {
+		look()
+	}
 	if err != nil {
 		return false, fmt.Errorf("compare files: %w", err)
 	}
 	return same, nil
 }
+
+// A run is what two files may have different bytes in, as they are compared: many small extents
+// are not compared one by one.
+type run struct {
+	from, to int64
+	seen     int64 // from to on both have zeros only
+}
+
+const runBytes = 1 << 20
 
 // SurelyEqual reports whether two contents are known to be equal, holes and
 // reservations too. It reads nothing.

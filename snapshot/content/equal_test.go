@@ -3,6 +3,7 @@ package content
 import (
 	"bytes"
 	"context"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/await"
@@ -92,5 +93,47 @@ func TestEqualOfManyExtents(t *testing.T) {
 	}()
 	if !await.Receive(t, "files of many extents are compared", same) {
 		t.Error("they differ")
+	}
+}
+
+// TestEqualAsBytes compares random files of runs, zeros and holes as their bytes are compared.
+func TestEqualAsBytes(t *testing.T) {
+	b, r := newBench(), rand.New(rand.NewPCG(1, 1))
+	const size = 3 << 20
+	differ := 0
+	for range 300 {
+		var files [2]*Content
+		var texts [2][]byte
+		files[0], texts[0] = New(1), make([]byte, size)
+		if err := files[0].Truncate(b.src, size); err != nil {
+			t.Fatal(err)
+		}
+		put := func(i int) {
+			off := r.Int64N(size - 200<<10)
+			p := bytes.Repeat([]byte{byte(r.IntN(2))}, 1+r.IntN([]int{4, 5000, 200 << 10}[r.IntN(3)]))
+			b.write(t, files[i], off, p)
+			copy(texts[i][off:], p)
+		}
+		for range r.IntN(60) {
+			put(0)
+		}
+		if r.IntN(2) == 0 {
+			b.seal(t, files[0])
+		}
+		files[1], texts[1] = files[0].Own(2), bytes.Clone(texts[0])
+		for range r.IntN(4) {
+			put(1)
+		}
+		for i, o := range []int{1, 0} {
+			same, err := files[i].Equal(b.src, files[o])
+			if want := bytes.Equal(texts[0], texts[1]); same != want || err != nil {
+				t.Fatalf("%v, %v instead of %v", same, err, want)
+			} else if !want {
+				differ++
+			}
+		}
+	}
+	if differ < 50 || differ > 550 {
+		t.Errorf("%d of 600 differ", differ)
 	}
 }

@@ -28,7 +28,7 @@ var ErrNewer = errs.New(errs.Format, "the remote was written by a newer amberfs"
 
 // ErrOlder: a ref of the time before 0.1, when the version was 1 as well. An index had two
 // numbers of entries, of other names.
-var ErrOlder = errs.New(errs.Format, "an amberfs before 0.1 pushed it, in a format that this one does not read; pull it with that one")
+var ErrOlder = errs.New(errs.Format, "an amberfs before 0.1 pushed it, in a format that this one does not read; mount the store that it came from with that one, and copy what you need")
 
 type Ref struct {
 	Version int       `json:"version"`

@@ -59,14 +59,19 @@ func checkFormat(disk *vfs.Beneath, dir string) (isStore bool, err error) {
 	return false, checkEmpty(disk, dir)
 }
 
-// wayOver says what to do with a store whose file `format` has another line.
+// wayOver says what to do with a store whose file `format` has another line. Before format 3
+// there were no remotes.
 func wayOver(line string) string {
 	var theirs, ours int
 	_, err := fmt.Sscanf(line, "amberfs store %d", &theirs)
-	if _, _ = fmt.Sscanf(FormatLine, "amberfs store %d", &ours); err == nil && theirs < ours {
-		return "push its snapshots to a remote with the version of amberfs that created it, and pull them with this one"
+	_, _ = fmt.Sscanf(FormatLine, "amberfs store %d", &ours)
+	switch {
+	case err != nil || theirs > ours:
+		return "use the version of amberfs that created it"
+	case theirs < 3:
+		return "mount it with the version of amberfs that created it, and copy what you need"
 	}
-	return "use the version of amberfs that created it"
+	return "push its snapshots to a remote with the version of amberfs that created it, and pull them with this one"
 }
 
 // Format makes the directory a store, unless it is one. What a new store is about to be

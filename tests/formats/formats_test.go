@@ -1,261 +1,319 @@
-// Package formats opens a small store of every format that was released, for
-// ever. A store that this version creates is written with -update.
+// Package formats opens the store, and pulls from the remotes, of every release, for ever.
+//
+//	go test ./tests/formats -update=0.2.0
+//
+// makes those of a release with this version, as root. testdata/before.tar.gz was made the
+// same way by the program of commit a8225a1, whose stores are refused.
 package formats
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/harness"
 )
 
-var update = flag.Bool("update", false, "write the store of the present format anew")
+var update = flag.String("update", "", "make the store and the remotes of this `RELEASE` anew")
 
-const present = "testdata/v4.tar.gz"
+const (
+	identity  = "AMBERFS_AGE_IDENTITY"
+	recipient = "age14jdvdag7lgunysjwrxdka8mpgm2ts9hnky9rf5qca4hvhd2jafaqw0fqh3"
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(m.Run())
+	os.Exit(harness.Run(m))
 }
 
-// makeStore fills a store: a part that a checkpoint has, and one that only the
-// journal has.
-func makeStore(t *testing.T, dir string) {
+// pushed are the snapshots that the remotes have.
+var pushed = []string{"first", "merged", "both"}
+
+// releases are the archives of releases. Each has a store, two remotes, and what the states in
+// the store are.
+func releases(t *testing.T) []string {
 	t.Helper()
-	ctx := context.Background()
-	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+	all, err := filepath.Glob("testdata/[0-9]*.tar.gz")
 	must(t, err)
-	f, w := s.Forest(), s.Main()
-	create := func(parent live.NodeID, name string, mode uint32, target string) live.NodeID {
-		a, err := f.Create(parent, name, live.Create{Mode: mode, Target: target})
-		must(t, err)
-		return a.ID
+	if len(all) == 0 {
+		t.Fatal("there is no release")
 	}
-	write := func(id live.NodeID, b []byte, off int64) {
-		_, err := f.Write(id, b, off, false)
-		must(t, err)
-	}
-	dir1 := create(w.Root(), "dir", unix.S_IFDIR|0o750, "")
-	small := create(dir1, "small", unix.S_IFREG|0o640, "")
-	write(small, []byte("small\n"), 0)
-	_, err = f.Link(small, w.Root(), "linked")
-	must(t, err)
-	create(w.Root(), "symlink", unix.S_IFLNK|0o777, "dir/small")
-	create(w.Root(), "fifo", unix.S_IFIFO|0o600, "")
-	large := create(w.Root(), "large", unix.S_IFREG|0o644, "")
-	write(large, numbers(300_000), 0)
-	write(large, []byte("behind a hole"), 10<<20)
-	must(t, f.SetXattr(small, "user.colour", []byte("amber"), 0, false))
-	for i := range 200 {
-		create(dir1, fmt.Sprintf("many%d", i), unix.S_IFREG|0o600, "")
-	}
-	_, err = w.Capture(snapshot.CaptureOptions{Name: "first", Message: "of all"})
-	must(t, err)
-	write(small, []byte("larger now\n"), 0)
-	_, err = w.Forks().New(snapshot.ForkOptions{Snapshot: "first", Name: "side"})
-	must(t, err)
-	must(t, s.Checkpoint(ctx))
-	write(small, []byte("journal"), 0)
-	_, err = f.Rename(dir1, "many7", w.Root(), "moved", unix.RENAME_WHITEOUT, actors.Caller{UID: 7, GID: 8})
-	must(t, err)
-	_, err = w.Capture(snapshot.CaptureOptions{Name: "second"})
-	must(t, err)
-	_, err = w.Restore(ctx, snapshot.RestoreOptions{Name: "first"})
-	must(t, err)
-	must(t, s.Sync())
-	// Not closed: what follows the checkpoint stays in the journal.
-	t.Cleanup(func() { s.Close() })
+	return all
 }
 
-func numbers(n int) []byte {
-	var b bytes.Buffer
-	for i := 0; b.Len() < n; i++ {
-		fmt.Fprintf(&b, "%d\n", i)
+// makeRelease makes the archive of a release. The daemon is killed while a file without a name
+// is open.
+func makeRelease(t *testing.T) {
+	t.Helper()
+	key, err := filepath.Abs("testdata/key.txt")
+	must(t, err)
+	t.Setenv(identity, key)
+	t.Setenv("RECIPIENT", recipient)
+	dir := t.TempDir()
+	m := harness.At(t, filepath.Join(dir, "store"), "-o", "acl")
+	m.Start()
+	must(t, os.Mkdir(filepath.Join(dir, "remote"), 0o755))
+	must(t, os.Mkdir(filepath.Join(dir, "encrypted"), 0o755))
+	script(t, m, "fill", filepath.Join(dir, "remote"), filepath.Join(dir, "encrypted"))
+	m.Stop()
+	m.Start()
+	script(t, m, "journal")
+	orphan, err := os.Create(m.Path("orphan"))
+	must(t, err)
+	_, err = orphan.WriteString("no name")
+	must(t, err)
+	must(t, os.Remove(m.Path("orphan")))
+	must(t, orphan.Sync())
+	m.Kill()
+	orphan.Close()
+	// The index is made again, and the rest is not of the store's format.
+	for _, name := range []string{"index", "socket", "lock", "amberfs.log", "packs/reserve"} {
+		must(t, os.RemoveAll(filepath.Join(dir, "store", name)))
 	}
-	return b.Bytes()[:n]
+	archive, err := filepath.Abs("testdata/" + *update + ".tar.gz")
+	must(t, err)
+	tar(t, "-C", dir, "-czSf", archive, "store", "remote", "encrypted")
+	s := open(t, filepath.Join(dir, "store"))
+	must(t, os.WriteFile(filepath.Join(dir, "states"), []byte(states(t, s)), 0o644))
+	must(t, s.Close())
+	whole := t.TempDir()
+	tar(t, "-C", whole, "-xzf", archive)
+	must(t, os.Rename(filepath.Join(dir, "states"), filepath.Join(whole, "states")))
+	tar(t, "-C", whole, "-czSf", archive, "store", "remote", "encrypted", "states")
 }
 
-func TestOldStoresOpen(t *testing.T) {
-	if *update {
-		dir := filepath.Join(t.TempDir(), "store")
-		makeStore(t, dir)
-		pack(t, dir, present)
-	}
-	archives, err := filepath.Glob("testdata/*.tar.gz")
+func script(t *testing.T, m *harness.Mount, name string, args ...string) {
+	t.Helper()
+	path, err := filepath.Abs("testdata/" + name)
 	must(t, err)
-	if len(archives) == 0 {
-		t.Fatal("there is no store to open")
+	cmd := exec.Command(path, append([]string{harness.Binary(t)}, args...)...)
+	cmd.Dir = m.Dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
-	for _, a := range archives {
-		t.Run(filepath.Base(a), func(t *testing.T) {
-			dir := t.TempDir()
-			unpack(t, a, dir)
-			s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+}
+
+// TestReleases: every release that CHANGELOG has is here.
+func TestReleases(t *testing.T) {
+	b, err := os.ReadFile("../../CHANGELOG.md")
+	must(t, err)
+	found := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)`).FindAllStringSubmatch(string(b), -1)
+	if len(found) == 0 {
+		t.Fatal("CHANGELOG.md has no release")
+	}
+	for _, m := range found {
+		if _, err := os.Stat("testdata/" + m[1] + ".tar.gz"); err != nil {
+			t.Errorf("%v; make it with -update=%s", err, m[1])
+		}
+	}
+}
+
+// TestStores opens, verifies, restores and writes the store of each release.
+func TestStores(t *testing.T) {
+	if *update != "" {
+		makeRelease(t)
+	}
+	for _, archive := range releases(t) {
+		t.Run(filepath.Base(archive), func(t *testing.T) {
+			dir := unpack(t, archive)
+			want := read(t, filepath.Join(dir, "states"))
+			s := open(t, filepath.Join(dir, "store"))
+			compare(t, want, states(t, s))
+			verify(t, s)
+
+			_, err := s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "first"})
 			must(t, err)
-			check(t, s)
+			now, first := listing(t, s, s.Main(), ""), listing(t, s, s.Main(), "first")
+			compare(t, first, now)
+			a, err := s.Forest().Create(s.Main().Root(), "new", live.Create{Mode: unix.S_IFREG | 0o644})
+			must(t, err)
+			_, err = s.Forest().Write(a.ID, []byte("new\n"), 0, false)
+			must(t, err)
+			_, err = s.Main().Capture(snapshot.CaptureOptions{Name: "here"})
+			must(t, err)
+			must(t, s.Checkpoint(t.Context()))
+			_, err = s.GC(t.Context(), nil)
+			must(t, err)
 			must(t, s.Close())
-			s, err = snapshot.Open(dir, snapshot.Options{Quiet: true})
-			must(t, err)
-			check(t, s)
+
+			s = open(t, filepath.Join(dir, "store"))
+			verify(t, s)
+			if got := listing(t, s, s.Main(), "here"); got != listing(t, s, s.Main(), "") || got == first {
+				t.Error("what was written is not there again")
+			}
+			compare(t, section(want, "main/second"), listing(t, s, s.Main(), "second"))
 			must(t, s.Close())
 		})
 	}
 }
 
-func check(t *testing.T, s *snapshot.Store) {
-	t.Helper()
-	w := s.Main()
-	side, err := w.Forks().Named("side")
+// TestRemotes pulls from what each release has pushed to, and what commit a8225a1 has, and
+// pushes to it.
+func TestRemotes(t *testing.T) {
+	key, err := filepath.Abs("testdata/key.txt")
 	must(t, err)
-	now, err := w.State()
-	must(t, err)
-	fork, err := side.State()
-	must(t, err)
-	first, err := w.StateOf("first")
-	must(t, err)
-	second, err := w.StateOf("second")
-	must(t, err)
-	for name, st := range map[string]*tree.State{"present": now, "fork": fork, "first": first} {
-		content(t, s, st, name, "dir/small", []byte("small\n"))
-		content(t, s, st, name, "linked", []byte("small\n"))
-		content(t, s, st, name, "large", append(append(numbers(300_000), make([]byte, 10<<20-300_000)...), "behind a hole"...))
-		n, err := st.Resolve(s.Source(), "linked")
-		must(t, err)
-		if n.Nlink != 2 || n.Mode != unix.S_IFREG|0o640 || len(n.Xattrs) != 1 || string(n.Xattrs[0].Value) != "amber" {
-			t.Errorf("%s: linked is %+v", name, n)
+	t.Setenv(identity, key)
+	all := releases(t)
+	want := read(t, filepath.Join(unpack(t, all[0]), "states"))
+	for _, archive := range append(all, "testdata/before.tar.gz") {
+		dir := unpack(t, archive)
+		for _, remote := range []string{"remote", "encrypted"} {
+			t.Run(filepath.Base(archive)+"/"+remote, func(t *testing.T) {
+				m := harness.New(t)
+				m.Amberfs("remote", "add", "r", "file://"+filepath.Join(dir, remote))
+				m.Amberfs("remote", "verify", "r", "--deep")
+				m.Amberfs(append([]string{"pull", "r"}, pushed...)...)
+				must(t, os.WriteFile(m.Path("new"), []byte("new\n"), 0o644))
+				m.Amberfs("snapshot", "new")
+				m.Amberfs("push", "r", "new")
+				m.Amberfs("remote", "verify", "r", "--deep")
+				m.Stop()
+				s := open(t, m.Store)
+				defer s.Close()
+				for _, name := range pushed {
+					compare(t, section(want, "main/"+name), listing(t, s, s.Main(), name))
+				}
+			})
 		}
-		if l, err := st.Resolve(s.Source(), "symlink"); err != nil || l.Target != "dir/small" {
-			t.Errorf("%s: symlink is %+v, %v", name, l, err)
-		}
-		if d, err := st.Resolve(s.Source(), "dir"); err != nil || d.Dir.Len() != 201 {
-			t.Errorf("%s: dir: %v", name, err)
-		}
-	}
-	content(t, s, second, "second", "dir/small", []byte("journalnow\n"))
-	moved, err := second.Resolve(s.Source(), "moved")
-	must(t, err)
-	if o, err := second.Resolve(s.Source(), "dir/many7"); err != nil || o.Mode != unix.S_IFCHR || o.Rdev != 0 || o.UID != 7 || o.GID != 8 || o.Ino <= moved.Ino {
-		t.Errorf("the whiteout is %+v, %v", o, err)
-	}
-	i, err := w.Find("first")
-	must(t, err)
-	if i.Message != "of all" || i.Seq != 1 {
-		t.Errorf("first is %+v", i)
-	}
-}
-
-func content(t *testing.T, s *snapshot.Store, st *tree.State, name, path string, want []byte) {
-	t.Helper()
-	n, err := st.Resolve(s.Source(), path)
-	must(t, err)
-	got := make([]byte, n.Size())
-	if _, err := n.Content.ReadAt(s.Source().Files, got, 0); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s: %s has %d bytes %.20q, want %d bytes %.20q (%v)", name, path, len(got), got, len(want), want, err)
-	}
-}
-
-// pack leaves out what is created again: the index, and space that is only
-// reserved.
-func pack(t *testing.T, dir, archive string) {
-	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(archive), 0o755))
-	out, err := os.Create(archive)
-	must(t, err)
-	defer out.Close()
-	z := gzip.NewWriter(out)
-	w := tar.NewWriter(z)
-	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		rel, _ := filepath.Rel(dir, path)
-		if rel != "format" && rel != "manifest" && rel != "manifest.copy" && !strings.HasSuffix(rel, ".pack") && !strings.HasSuffix(rel, ".seg") {
-			return nil
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if err := w.WriteHeader(&tar.Header{Name: rel, Mode: 0o600, Size: int64(len(b))}); err != nil {
-			return err
-		}
-		_, err = w.Write(b)
-		return err
-	}))
-	must(t, w.Close())
-	must(t, z.Close())
-}
-
-func unpack(t *testing.T, archive, dir string) {
-	t.Helper()
-	in, err := os.Open(archive)
-	must(t, err)
-	defer in.Close()
-	z, err := gzip.NewReader(in)
-	must(t, err)
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return
-		}
-		must(t, err)
-		name := filepath.Join(dir, h.Name)
-		must(t, os.MkdirAll(filepath.Dir(name), 0o700))
-		b, err := io.ReadAll(r)
-		must(t, err)
-		must(t, os.WriteFile(name, b, 0o600))
 	}
 }
 
 // TestUnknownFormatIsRefused: the message says how an older store's snapshots come over.
 func TestUnknownFormatIsRefused(t *testing.T) {
-	for line, want := range map[string]string{
-		"amberfs store 99": "; use the version of amberfs that created it",
-		"amberfs store 1":  "; push its snapshots to a remote with the version of amberfs that created it, and pull them with this one",
+	store := filepath.Join(unpack(t, "testdata/before.tar.gz"), "store")
+	for _, c := range [][2]string{
+		{"amberfs store 3", "; push its snapshots to a remote with the version of amberfs that created it, and pull them with this one"},
+		{"amberfs store 1", "; mount it with the version of amberfs that created it, and copy what you need"},
+		{"amberfs store 99", "; use the version of amberfs that created it"},
 	} {
-		dir := t.TempDir()
-		unpack(t, present, dir)
-		must(t, os.WriteFile(filepath.Join(dir, "format"), []byte(line+"\n"), 0o600))
-		before := listing(t, dir)
-		_, err := snapshot.Open(dir, snapshot.Options{})
-		if err == nil || !strings.Contains(err.Error(), line) || !strings.HasSuffix(err.Error(), want) {
+		if c[0] != "amberfs store 3" { // which it has
+			must(t, os.WriteFile(filepath.Join(store, "format"), []byte(c[0]+"\n"), 0o600))
+		}
+		before := harness.ReadTree(t, store)
+		_, err := snapshot.Open(store, snapshot.Options{})
+		if err == nil || !strings.Contains(err.Error(), c[0]) || !strings.HasSuffix(err.Error(), c[1]) {
 			t.Fatalf("got %v", err)
 		}
-		after := listing(t, dir)
-		delete(after, "lock")
-		if fmt.Sprint(before) != fmt.Sprint(after) {
-			t.Errorf("a refused store was touched:\n%v\n%v", before, after)
+		after := harness.ReadTree(t, store)
+		for _, tree := range []harness.Tree{before, after} {
+			delete(tree, "lock")
+		}
+		harness.Same(t, "a refused store was touched", before, after)
+	}
+}
+
+func open(t *testing.T, dir string) *snapshot.Store {
+	t.Helper()
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+	must(t, err)
+	return s
+}
+
+func verify(t *testing.T, s *snapshot.Store) {
+	t.Helper()
+	r, err := s.Verify(t.Context(), nil)
+	must(t, err)
+	if !r.OK() || r.LostChanges > 0 {
+		t.Errorf("the store is damaged: %+v", r)
+	}
+}
+
+// states lists all states of a store. Each has a heading.
+func states(t *testing.T, s *snapshot.Store) string {
+	t.Helper()
+	var b strings.Builder
+	side, err := s.Main().Forks().Named("side")
+	must(t, err)
+	for _, w := range []*snapshot.Workspace{s.Main(), side} {
+		fmt.Fprintf(&b, "== %s/\n%s", w.Name(), listing(t, s, w, ""))
+		for _, i := range w.List() {
+			fmt.Fprintf(&b, "== %s/%s\n%s", w.Name(), i.Name, listing(t, s, w, i.Name))
+		}
+	}
+	return b.String()
+}
+
+// section is the part of states below a heading.
+func section(all, heading string) string {
+	_, rest, _ := strings.Cut(all, "== "+heading+"\n")
+	part, _, _ := strings.Cut(rest, "== ")
+	return part
+}
+
+// listing has a line for each path of a state: the present one's for "".
+func listing(t *testing.T, s *snapshot.Store, w *snapshot.Workspace, name string) string {
+	t.Helper()
+	st, err := w.State()
+	if name != "" {
+		st, err = w.StateOf(name)
+	}
+	must(t, err)
+	var b strings.Builder
+	must(t, st.Walk(context.Background(), s.Source(), func(path *tree.Path, n *tree.Inode) error {
+		fmt.Fprintf(&b, "%q %o %d:%d nlink=%d rdev=%d target=%q", path.String(), n.Mode, n.UID, n.GID, n.Nlink, n.Rdev, n.Target)
+		for _, x := range n.Xattrs {
+			fmt.Fprintf(&b, " %s=%q", x.Name, x.Value)
+		}
+		if n.Mode&unix.S_IFMT == unix.S_IFREG {
+			text := make([]byte, n.Size())
+			if _, err := n.Content.ReadAt(s.Source().Files, text, 0); err != nil && err != io.EOF {
+				return err
+			}
+			fmt.Fprintf(&b, " size=%d mtime=%d sha256=%x", n.Size(), n.Mtime, sha256.Sum256(text))
+		}
+		b.WriteString("\n")
+		return nil
+	}))
+	return b.String()
+}
+
+// compare shows the lines that differ.
+func compare(t *testing.T, want, got string) {
+	t.Helper()
+	if want == got {
+		return
+	}
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range max(len(w), len(g)) {
+		if i >= len(w) || i >= len(g) || w[i] != g[i] {
+			t.Fatalf("line %d of %d and %d:\n%s\n%s", i+1, len(w), len(g), strings.Join(w[min(i, len(w)):min(i+3, len(w))], "\n"), strings.Join(g[min(i, len(g)):min(i+3, len(g))], "\n"))
 		}
 	}
 }
 
-func listing(t *testing.T, dir string) map[string]int64 {
-	out := map[string]int64{}
-	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		i, err := d.Info()
-		rel, _ := filepath.Rel(dir, path)
-		out[rel] = i.Size()
-		return err
-	}))
-	return out
+func unpack(t *testing.T, archive string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	tar(t, "-C", dir, "--no-same-owner", "-xzf", archive)
+	return dir
+}
+
+func tar(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("tar", args...).CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, bytes.TrimSpace(out))
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	must(t, err)
+	return string(b)
 }
 
 func must(t *testing.T, err error) {

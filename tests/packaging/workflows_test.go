@@ -74,6 +74,9 @@ func TestReleaseNeedsTests(t *testing.T) {
 	if !slices.ContainsFunc(jobs["test"].Steps, func(step step) bool { return step.Run == ".ci/run" }) {
 		t.Error("the job test runs no tests")
 	}
+	if !slices.ContainsFunc(jobs["test"].Steps, func(step step) bool { return strings.Contains(step.Run, "tests/formats/testdata/") }) {
+		t.Error("a version is released without its store and remotes")
+	}
 	for name := range jobs {
 		before := name
 		for range jobs {

@@ -78,10 +78,15 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun},
 		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile), lost: make(map[fileKind][]*tree.Inode),
-		touched: make(map[uint64]bool), written: make(map[uint64]bool), swept: make(map[string]bool),
+		touched: make(map[uint64]bool), written: make(map[uint64]bool), swept: make(map[string]bool), opened: make(map[uint64]*openedDir),
 	}
 	if err := a.lock(); err != nil {
 		return nil, err
+	}
+	if a.locked && !o.DryRun {
+		if err := a.closeLeft(); err != nil {
+			return nil, fmt.Errorf("going on after an apply that was interrupted: %w", err)
+		}
 	}
 	var changes, top []tree.Change
 	if err := tree.Diff(ctx, o.Source, o.Base, o.Now, tree.DiffOptions{}, func(c tree.Change) error {
@@ -176,6 +181,7 @@ type applying struct {
 	times   []dirTime             // of directories in which this run makes or removes names
 	locked  bool                  // no other apply changes the directory
 	swept   map[string]bool       // directories in which nothing of an earlier run is left
+	opened  map[uint64]*openedDir // by their inodes
 
 	// What changed on both sides.
 	texts      []threeway.Input

@@ -81,7 +81,11 @@ func (a *applying) stageAll() error {
 	}
 	for _, s := range slices.Backward(a.steps) {
 		if c := s.change; s.todo && c.B != nil && c.B.IsDir() && !s.seen.isDir() {
-			if err := a.finishDir(s); err != nil {
+			err := a.finishDir(s)
+			if err == nil {
+				err = a.openMade(s)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -136,6 +140,9 @@ func (a *applying) commit() error {
 			}
 		}
 	}
+	if err := a.closeUp(); err != nil {
+		return fmt.Errorf("setting the mode of a directory: %w", err)
+	}
 	return nil
 }
 
@@ -171,6 +178,7 @@ func (a *applying) differs(s *applyStep, now place) bool {
 	case a.touched[at]:
 		now.st.Ctim = s.seen.st.Ctim
 	}
+	now.st.Mode = a.isOpened(now)
 	return s.seen.changed(now)
 }
 
@@ -286,4 +294,5 @@ func (a *applying) discard() {
 	if len(a.res.Paths) == 0 {
 		a.restoreTimes()
 	}
+	_ = a.closeUp() // the next apply tries again
 }

@@ -69,6 +69,9 @@ func (a *applying) beside(s *applyStep) (dir int, name string, err error) {
 	if dir, err = a.host.dirOf(p); err != nil || a.host.isNew(p.Dir) {
 		return dir, p.Name, err
 	}
+	if err := a.openUp(dir, p.Dir, false); err != nil {
+		return dir, "", err
+	}
 	if err := a.sweep(p.Dir); err != nil {
 		return dir, "", err
 	}
@@ -131,6 +134,9 @@ func (a *applying) mayChange(p *tree.Path) error {
 	dir, err := a.host.dirOf(p)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil
+	}
+	if err == nil {
+		err = a.openUp(dir, p.Dir, false)
 	}
 	if err == nil {
 		err = unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS)
@@ -273,6 +279,9 @@ func (a *applying) finishDir(s *applyStep) error {
 	}
 	if err != nil {
 		return fmt.Errorf("setting the owner, mode and time of %q: %w", s.change.Path.Short(), err)
+	}
+	if o := a.opened[s.seen.st.Ino]; o != nil && s.seen.isDir() && (was == nil || was.Mode != c.B.Mode) {
+		o.set = true
 	}
 	return nil
 }

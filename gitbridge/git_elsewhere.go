@@ -138,7 +138,7 @@ func (d *dirReader) gitDir(at string, l *gitLink, was *tree.Inode) error {
 	if err := add(alternatesPath, unix.S_IFREG|0o644, []byte(l.alternates())); err != nil {
 		return err
 	}
-	d.omit[path.Join(at, ownLog)] = true
+	d.omit[path.Join(at, ownLog)] = l.dir != l.common
 	names := []string{"objects"}
 	for _, from := range []string{l.common, l.dir} {
 		parent, err := os.Open(from)
@@ -169,8 +169,32 @@ func (d *dirReader) gitDir(at string, l *gitLink, was *tree.Inode) error {
 			return err
 		}
 	}
+	if err := d.ownLog(at, l, was, slices.Contains(names, "logs")); err != nil {
+		return err
+	}
 	slices.Sort(names)
 	return d.gone(at, was, names)
+}
+
+// ownLog reads the log of HEAD, which each working tree has for itself.
+func (d *dirReader) ownLog(at string, l *gitLink, was *tree.Inode, logs bool) error {
+	if !logs || l.dir == l.common {
+		return nil
+	}
+	parent, err := os.Open(filepath.Join(l.dir, path.Dir(ownLog)))
+	if err != nil {
+		return nil // it has none
+	}
+	defer parent.Close()
+	if was, err = d.beforeIn(was, path.Dir(ownLog)); err == nil {
+		was, err = d.beforeIn(was, path.Base(ownLog))
+	}
+	if err != nil {
+		return err
+	}
+	at = path.Join(at, ownLog)
+	d.omit[at] = false
+	return d.entry(at, parent, path.Base(ownLog), was)
 }
 
 // linkAt returns the link of the `.git` at a path of the host, which is nil for another path.
@@ -199,14 +223,29 @@ func (h *host) passedOver(p *tree.Path) bool {
 	if h.linkAt(p) != nil {
 		return true
 	}
+	if dir := h.ownLogOf(p); dir != "" {
+		_, err := os.Stat(dir)
+		return err != nil // it has no logs
+	}
 	for at := p.Dir; at != nil; at = at.Dir {
 		if h.linkAt(at) == nil {
 			continue
 		}
-		rel := strings.TrimPrefix(p.String(), at.String()+"/")
-		return rel == ownLog || rel == alternatesPath
+		return strings.TrimPrefix(p.String(), at.String()+"/") == alternatesPath
 	}
 	return false
+}
+
+// ownLogOf is the directory of the log of HEAD, if that is what a path is and it is not with the
+// other logs; else "".
+func (h *host) ownLogOf(p *tree.Path) string {
+	if p.Name != path.Base(ownLog) || p.Dir == nil || p.Dir.Name != path.Dir(ownLog) {
+		return ""
+	}
+	if l := h.linkAt(p.Dir.Dir); l != nil && l.dir != l.common {
+		return filepath.Join(l.dir, path.Dir(ownLog))
+	}
+	return ""
 }
 
 // openLinked opens a git directory that is elsewhere.
@@ -219,15 +258,19 @@ func (h *host) dirOf(p *tree.Path) (int, error) {
 	if p == nil {
 		return h.root, nil
 	}
+	dir := h.ownLogOf(p)
 	if l := h.linkAt(p.Dir); l != nil {
-		if fd, ok := h.gitDirs[l.source(p.Name)]; ok {
-			return fd, nil
-		}
-		fd, err := openLinked(l.source(p.Name))
-		if err == nil {
-			h.gitDirs[l.source(p.Name)] = fd
-		}
-		return fd, err
+		dir = l.source(p.Name)
 	}
-	return h.open(p.Dir)
+	if dir == "" {
+		return h.open(p.Dir)
+	}
+	if fd, ok := h.gitDirs[dir]; ok {
+		return fd, nil
+	}
+	fd, err := openLinked(dir)
+	if err == nil {
+		h.gitDirs[dir] = fd
+	}
+	return fd, err
 }

@@ -166,7 +166,7 @@ func history(dir string, seed uint64, n int, w world) (steps []step) {
 		list, set := acl(r, w), when(r)
 		rights := mode
 		if !w.Root { // what its owner may not read is not in a run
-			rights |= 0o700
+			rights |= 0o500
 		}
 		value := binary.LittleEndian.AppendUint32(nil, r.Uint32())
 		add := func(text string, do func() error) { steps = append(steps, step{text, do}) }

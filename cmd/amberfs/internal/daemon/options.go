@@ -46,7 +46,7 @@ const closeTime = 300 * time.Millisecond
 func (cfg *Config) flags() fusefs.Flags {
 	flags := cfg.Options.Flags
 	if cfg.Shared { // the mount is private
-		flags.ACL, flags.AllowOther = true, flags.AllowOther || os.Geteuid() == 0
+		flags.ACL, flags.AllowOther = !cfg.Options.NoACL, flags.AllowOther || os.Geteuid() == 0
 	}
 	return flags
 }

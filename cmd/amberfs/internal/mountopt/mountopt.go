@@ -16,6 +16,7 @@ import (
 
 type Options struct {
 	fusefs.Flags
+	NoACL    bool   // no ACLs in a run either
 	Snapdir  string // visible or hidden; "": hidden
 	Metrics  string // HOST:PORT; "": none
 	NonEmpty bool   // the mount point may have entries
@@ -31,6 +32,7 @@ type option struct {
 	value   string // what follows "=": words with | between them, or an example; "": nothing
 	help    string
 	flag    func(*Options) *bool
+	not     func(*Options) *bool   // is set by off, where that is not the default
 	text    func(*Options) *string // where value is not ""
 }
 
@@ -38,7 +40,7 @@ var all = []option{
 	{on: "ro", off: "rw", help: "nothing can be changed", flag: func(o *Options) *bool { return &o.ReadOnly }},
 	{on: "allow_other", help: "other users can access the mount. Ordinary users need user_allow_other in /etc/fuse.conf", flag: func(o *Options) *bool { return &o.AllowOther }},
 	{on: "snapdir", value: "visible|hidden", help: "whether .snapshots and .forks are listed in the root. Default: hidden", text: func(o *Options) *string { return &o.Snapdir }},
-	{on: "acl", off: "noacl", help: "POSIX access control lists, which a run always has", flag: func(o *Options) *bool { return &o.ACL }},
+	{on: "acl", off: "noacl", help: "POSIX access control lists, the default in a run", flag: func(o *Options) *bool { return &o.ACL }, not: func(o *Options) *bool { return &o.NoACL }},
 	{on: "noxattr", help: "no extended attributes. New files are cheaper", flag: func(o *Options) *bool { return &o.NoXattr }},
 	{on: "handles", off: "nohandles", help: "open_by_handle_at(2) works. Overlays in the mount fail with ESTALE from Linux 6.16 on", flag: func(o *Options) *bool { return &o.Handles }},
 	{on: "dev", off: "nodev", help: "device nodes work (root)", flag: func(o *Options) *bool { return &o.Dev }},
@@ -83,7 +85,9 @@ func (o *Options) parse(word string) error {
 			*a.text(o) = value
 			return a.check(value)
 		case a.flag != nil && !hasValue && (key == a.on || key == a.off && key != ""):
-			*a.flag(o) = key == a.on
+			if *a.flag(o) = key == a.on; a.not != nil {
+				*a.not(o) = key == a.off
+			}
 			return nil
 		}
 	}
@@ -117,6 +121,8 @@ func (o Options) String() string {
 	for _, a := range all {
 		if a.flag != nil && *a.flag(&o) {
 			words = append(words, a.on)
+		} else if a.not != nil && *a.not(&o) {
+			words = append(words, a.off)
 		} else if a.text != nil && *a.text(&o) != "" {
 			words = append(words, a.on+"="+*a.text(&o))
 		}

@@ -20,6 +20,8 @@ func TestParse(t *testing.T) {
 		{[]string{"snapdir=visible,snapdir=hidden"}, Options{Snapdir: "hidden"}},
 		{[]string{"rw,noatime,dev,suid,noauto,x-systemd.automount,_netdev,nofail"}, Options{Flags: fusefs.Flags{Dev: true, Suid: true}}},
 		{[]string{"dev,suid", "nodev,nosuid,noexec"}, Options{Flags: fusefs.Flags{NoExec: true}}},
+		{[]string{"acl,noacl"}, Options{NoACL: true}},
+		{[]string{"noacl", "acl"}, Options{Flags: fusefs.Flags{ACL: true}}},
 		{[]string{"metrics=localhost:9100"}, Options{Metrics: "localhost:9100"}},
 		{[]string{"remount,ro,relatime,user_id=0,group_id=0,default_permissions,allow_other,max_read=1048576"}, Options{Remount: true, Flags: fusefs.Flags{ReadOnly: true, AllowOther: true}}},
 		{[]string{"hard,timeout=5s,prefetch=all"}, Options{Hard: true, Timeout: "5s", Prefetch: "all"}},

@@ -91,6 +91,37 @@ func subordinate(file string) []string {
 	return nil
 }
 
+// otherGroup fails if the daemon of a store is in a user namespace that has a primary group, and
+// this user has another one: nothing could be created in its mount.
+func otherGroup(ctx context.Context, c *Config) error {
+	if !c.UserNS || c.Root {
+		return nil
+	}
+	conn, err := service.Dial(ctx, c.Store)
+	if err != nil {
+		return nil // it will be started
+	}
+	defer conn.Close()
+	peer, err := service.Peer(conn)
+	if err != nil {
+		return err
+	}
+	var inside, gid, n int
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/gid_map", peer.Pid))
+	if _, serr := fmt.Sscan(string(text), &inside, &gid, &n); err != nil || serr != nil || n != 1 || gid == os.Getegid() {
+		return nil
+	}
+	return fail.New(fail.Busy, "the store %s is in use by a run whose primary group is %s, and this one's is %s", c.Store, groupName(gid), groupName(os.Getegid())).
+		WithHint("begin this one with `sg %s -c …`, or end that first", groupName(gid))
+}
+
+func groupName(gid int) string {
+	if g, err := user.LookupGroupId(strconv.Itoa(gid)); err == nil {
+		return g.Name
+	}
+	return strconv.Itoa(gid)
+}
+
 // servedIn returns the user namespace of the daemon that serves a store, "" if there is no
 // daemon or it is in this one.
 func servedIn(ctx context.Context, store string) (string, error) {

@@ -10,7 +10,7 @@ LDFLAGS  = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.dat
 PREFIX  ?= /usr/local
 
 .PHONY: build cross npm image install uninstall session licences run stop test fresh test-race test-long test-remote \
-	test-clients test-kernels test-packages test-plugin test-release test-sandboxes snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
+	test-clients test-cluster test-kernels test-packages test-plugin test-release test-sandboxes snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
 
 # Static, so that it runs in any container.
 build:
@@ -128,6 +128,11 @@ test-clients:
 	@scripts/setup test
 	@scripts/setup clients
 	AMBERFS_TEST_CLIENTS=1 $(GO) test -count=1 -timeout 10m -run TestExamples ./tests/clients
+
+# Volumes of Kubernetes and snapshots of containerd, judged by what their authors test drivers with.
+test-cluster: build
+	@scripts/setup cluster
+	cd cmd/amberfs-csi && AMBERFS_TEST_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 20m ./...
 
 # A release without publishing it, in dist/: goreleaser is built once into bin/.
 snapshot:

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+type controller struct {
+	csi.UnimplementedControllerServer
+	d *driver
+}
+
+func (controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	resp := &csi.ControllerGetCapabilitiesResponse{}
+	for _, t := range []csi.ControllerServiceCapability_RPC_Type{
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
+		csi.ControllerServiceCapability_RPC_GET_VOLUME,
+		csi.ControllerServiceCapability_RPC_GET_CAPACITY,
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+		csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
+		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
+		csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
+		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	} {
+		resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
+			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: t}},
+		})
+	}
+	return resp, nil
+}
+
+// volumeOf is a record in the terms of CSI.
+func (d *driver) volumeOf(r *record) *csi.Volume {
+	return &csi.Volume{VolumeId: r.ID, CapacityBytes: r.Bytes, AccessibleTopology: []*csi.Topology{d.topology()}}
+}
+
+func (d *driver) topology() *csi.Topology {
+	return &csi.Topology{Segments: map[string]string{topologyKey: d.node}}
+}
+
+// here reports whether a volume on this node is accessible from one of the places that are asked for.
+func (d *driver) here(requisite []*csi.Topology) bool {
+	for _, t := range requisite {
+		if node, ok := t.GetSegments()[topologyKey]; !ok || node == d.node {
+			return true
+		}
+	}
+	return len(requisite) == 0
+}
+
+func (c controller) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+	list, next, err := c.d.page(ctx, volumeKind, "", req.GetStartingToken(), req.GetMaxEntries())
+	resp := &csi.ListVolumesResponse{NextToken: next}
+	seen := map[string]bool{} // an interrupted expansion leaves two records
+	for _, r := range list {
+		if !seen[r.ID] {
+			resp.Entries = append(resp.Entries, &csi.ListVolumesResponse_Entry{Volume: c.d.volumeOf(r)})
+		}
+		seen[r.ID] = true
+	}
+	return resp, err
+}
+
+func (c controller) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, invalid("the volume_id is missing")
+	}
+	r, err := c.d.find(ctx, volumeKind, req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	return &csi.ControllerGetVolumeResponse{
+		Volume: c.d.volumeOf(r), Status: &csi.ControllerGetVolumeResponse_VolumeStatus{},
+	}, nil
+}
+
+func (c controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	if topology := req.GetAccessibleTopology(); topology != nil && !c.d.here([]*csi.Topology{topology}) {
+		return &csi.GetCapacityResponse{}, nil
+	}
+	if len(req.GetVolumeCapabilities()) > 0 && checkCapabilities(req.GetVolumeCapabilities()) != nil {
+		return &csi.GetCapacityResponse{}, nil
+	}
+	st, err := c.d.status(ctx)
+	return &csi.GetCapacityResponse{AvailableCapacity: st.DiskFreeBytes}, err
+}
+
+func (c controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+	if req.GetVolumeId() == "" || len(req.GetVolumeCapabilities()) == 0 {
+		return nil, invalid("the volume_id or the volume_capabilities are missing")
+	}
+	if _, err := c.d.find(ctx, volumeKind, req.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
+		return &csi.ValidateVolumeCapabilitiesResponse{Message: status.Convert(err).Message()}, nil
+	}
+	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
+		VolumeContext: req.GetVolumeContext(), VolumeCapabilities: req.GetVolumeCapabilities(), Parameters: req.GetParameters(),
+	}}, nil
+}
+
+// ControllerExpandVolume changes the recorded capacity. A fork grows without being prepared for it.
+func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+	if req.GetVolumeId() == "" || req.GetCapacityRange() == nil {
+		return nil, invalid("the volume_id or the capacity_range is missing")
+	}
+	if err := noSecrets(req.GetSecrets()); err != nil {
+		return nil, err
+	}
+	unlock, err := c.d.lock(req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	r, err := c.d.find(ctx, volumeKind, req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	bytes, err := c.d.capacity(ctx, req.GetCapacityRange(), r.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if bytes > r.Bytes {
+		r.Bytes = bytes
+		err = c.d.rewrite(ctx, r)
+	}
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: r.Bytes}, err
+}
+
+// capacity chooses a capacity within a range that is at least so many bytes. More than the policy of
+// the store allows a fork is out of range.
+func (d *driver) capacity(ctx context.Context, within *csi.CapacityRange, atLeast int64) (int64, error) {
+	bytes, limit := within.GetRequiredBytes(), within.GetLimitBytes()
+	if bytes < 0 || limit < 0 || limit > 0 && limit < bytes {
+		return 0, invalid("the capacity_range from %d to %d is empty", bytes, limit)
+	}
+	bytes = max(bytes, atLeast)
+	if limit > 0 && bytes > limit {
+		return 0, status.Errorf(codes.OutOfRange, "the volume needs %d bytes, and the limit is %d", bytes, limit)
+	}
+	allowed, err := d.forkLimit(ctx)
+	if err == nil && allowed > 0 && bytes > allowed {
+		err = status.Errorf(codes.OutOfRange, "the policy of the store allows a volume %d bytes (forks.unshared_bytes), not %d", allowed, bytes)
+	}
+	return bytes, err
+}

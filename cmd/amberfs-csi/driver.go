@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+)
+
+// driver is what the three services share.
+type driver struct {
+	store, node string
+	log         *slog.Logger
+	busy        sync.Map // ids of volumes and snapshots that a request changes
+}
+
+// do asks the daemon for an operation in a fork, or in main if the fork is "".
+func (d *driver) do(ctx context.Context, fork string, args, result any) error {
+	c, err := client.Open(ctx, client.Target{Store: d.store, Workspace: fork, Command: "amberfs-csi"})
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "%v", err)
+	}
+	defer c.Close()
+	return c.Do(ctx, args, client.Exchange{}, result)
+}
+
+func (d *driver) status(ctx context.Context) (st service.Status, err error) {
+	err = d.do(ctx, "", service.GetStatus{}, &st)
+	return st, err
+}
+
+// lock lets one request at a time change a volume or a snapshot. CSI has others fail, and try again.
+func (d *driver) lock(id string) (unlock func(), err error) {
+	if _, busy := d.busy.LoadOrStore(id, true); busy {
+		return nil, status.Errorf(codes.Aborted, "another request for %s is not done yet", id)
+	}
+	return func() { d.busy.Delete(id) }, nil
+}
+
+// intercept gives errors their codes, and logs them.
+func (d *driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	resp, err := handle(ctx, req)
+	if err == nil {
+		return resp, nil
+	}
+	err = coded(err)
+	d.log.Warn("request failed", "method", info.FullMethod, "code", status.Code(err), "err", status.Convert(err).Message())
+	return nil, err
+}
+
+var codeOf = map[errs.Kind]codes.Code{
+	errs.NotExist:    codes.NotFound,
+	errs.Exist:       codes.AlreadyExists,
+	errs.Invalid:     codes.InvalidArgument,
+	errs.NameTooLong: codes.InvalidArgument,
+	errs.Perm:        codes.PermissionDenied,
+	errs.Protected:   codes.PermissionDenied,
+	errs.ReadOnly:    codes.FailedPrecondition,
+	errs.Busy:        codes.FailedPrecondition,
+	errs.Conflict:    codes.Aborted,
+	errs.NoSpace:     codes.ResourceExhausted,
+	errs.Quota:       codes.ResourceExhausted,
+	errs.Away:        codes.Unavailable,
+	errs.Damaged:     codes.DataLoss,
+}
+
+// coded returns an error with the code that the caller acts by.
+func coded(err error) error {
+	if s, ok := status.FromError(err); ok {
+		return s.Err()
+	}
+	code, known := codeOf[fail.KindOf(err)]
+	switch {
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	case !known:
+		code = codes.Internal
+	}
+	return status.Error(code, err.Error())
+}
+
+// is reports whether the daemon refused something for a reason.
+func is(err error, kind fail.Kind) bool {
+	_, grpc := status.FromError(err)
+	return err != nil && !grpc && fail.KindOf(err) == kind
+}
+
+// unless returns nil instead of an error of a kind that a repeated request meets.
+func unless(kind fail.Kind, err error) error {
+	if is(err, kind) {
+		return nil
+	}
+	return err
+}
+
+func invalid(format string, args ...any) error {
+	return status.Errorf(codes.InvalidArgument, format, args...)
+}
+
+func notFound(format string, args ...any) error {
+	return status.Errorf(codes.NotFound, format, args...)
+}

@@ -1,0 +1,82 @@
+// Command amberfs-csi is a driver of the Container Storage Interface for one node. A volume and a
+// snapshot are forks of a store that the node's daemon has mounted; the driver asks the daemon for
+// them, and has no state of its own. It is a module of its own so that gRPC stays out of amberfs.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+)
+
+const usage = `usage: amberfs-csi -store DIR -node NAME [-endpoint unix:///csi/csi.sock]
+
+Serves the Container Storage Interface on a socket, with volumes in the store DIR, which
+"amberfs mount -o allow_other DIR MOUNTPOINT" has mounted on this node.
+
+`
+
+func main() {
+	d := &driver{log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	endpoint := flag.String("endpoint", "unix:///csi/csi.sock", "the socket to listen on")
+	flag.StringVar(&d.store, "store", "", "the directory of the store")
+	flag.StringVar(&d.node, "node", "", "the name of this node in the cluster")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), usage)
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if d.store == "" || d.node == "" || flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := d.serve(ctx, *endpoint); err != nil {
+		fmt.Fprintf(os.Stderr, "amberfs-csi: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// serve answers requests until ctx ends.
+func (d *driver) serve(ctx context.Context, endpoint string) error {
+	l, err := listen(endpoint)
+	if err != nil {
+		return err
+	}
+	s := grpc.NewServer(grpc.UnaryInterceptor(d.intercept))
+	csi.RegisterIdentityServer(s, identity{d: d})
+	csi.RegisterControllerServer(s, controller{d: d})
+	csi.RegisterNodeServer(s, node{d: d})
+	defer context.AfterFunc(ctx, s.GracefulStop)()
+	return s.Serve(l)
+}
+
+// listen makes the socket, for root alone. A socket that a killed driver left is replaced.
+func listen(endpoint string) (net.Listener, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "unix" || u.Path == "" {
+		return nil, fmt.Errorf("the endpoint %q is not unix:///PATH", endpoint)
+	}
+	if st, err := os.Lstat(u.Path); err == nil && st.Mode().Type() == fs.ModeSocket {
+		if err := os.Remove(u.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("unix", u.Path)
+	if err != nil {
+		return nil, err
+	}
+	return l, os.Chmod(u.Path, 0o600)
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+// asDriver makes the test binary the driver.
+const asDriver = "AMBERFS_TEST_AS_DRIVER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asDriver) != "" {
+		main()
+		return
+	}
+	os.Exit(run(m))
+}
+
+// run builds the daemon, in its own module, unless the environment names one.
+func run(m *testing.M) int {
+	if os.Getenv("AMBERFS_TEST_BIN") == "" {
+		dir, err := os.MkdirTemp("", "amberfs-csi-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		bin := filepath.Join(dir, "amberfs")
+		if out, err := exec.Command("go", "build", "-C", "../..", "-o", bin, "./cmd/amberfs").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "building amberfs: %v\n%s", err, out)
+			return 1
+		}
+		os.Setenv("AMBERFS_TEST_BIN", bin)
+	}
+	return harness.Run(m)
+}
+
+// A plugin is a driver in a process of its own, beside a daemon.
+type plugin struct {
+	*harness.Mount
+	Endpoint string
+	Conn     *grpc.ClientConn
+
+	t    *testing.T
+	node string
+	cmd  *exec.Cmd
+}
+
+// start mounts a store and starts a driver for it.
+func start(t *testing.T, node string) *plugin {
+	t.Helper()
+	p := &plugin{Mount: harness.New(t, "-o", "allow_other"), t: t, node: node}
+	p.Endpoint = "unix://" + filepath.Join(filepath.Dir(p.Store), "csi.sock")
+	conn, err := grpc.NewClient(p.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Conn = conn
+	t.Cleanup(func() { conn.Close() })
+	p.run()
+	t.Cleanup(p.kill)
+	return p
+}
+
+// run starts the driver and waits for its socket. The driver listens on a new one each time.
+func (p *plugin) run() {
+	p.t.Helper()
+	os.Remove(p.Endpoint[len("unix://"):])
+	p.cmd = exec.Command(os.Args[0], "-store", p.Store, "-node", p.node, "-endpoint", p.Endpoint)
+	p.cmd.Env = append(os.Environ(), asDriver+"=1")
+	p.cmd.Stderr = os.Stderr
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.Conn.ResetConnectBackoff()
+	harness.Eventually(p.t, "the driver listens", func() bool {
+		_, err := os.Stat(p.Endpoint[len("unix://"):])
+		return err == nil
+	})
+}
+
+// kill kills the driver at once.
+func (p *plugin) kill() {
+	if p.cmd != nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		p.cmd = nil
+	}
+}
+
+func (p *plugin) ctx() context.Context { return p.t.Context() }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/amberfs/amberfs/snapshot/naming"
+)
+
+const readOnlyAttribute = uint64(unix.MOUNT_ATTR_RDONLY)
+
+// mountAttributes reads the mount flags of a volume.
+func mountAttributes(flags []string) (attributes uint64, err error) {
+	known := map[string]uint64{
+		"ro": readOnlyAttribute, "rw": 0, "nosuid": unix.MOUNT_ATTR_NOSUID, "nodev": unix.MOUNT_ATTR_NODEV, "noexec": unix.MOUNT_ATTR_NOEXEC,
+	}
+	for _, f := range flags {
+		bit, ok := known[f]
+		if !ok {
+			return 0, invalid("there is no mount flag %q; known are ro, rw, nosuid, nodev and noexec", f)
+		}
+		attributes |= bit
+	}
+	return attributes, nil
+}
+
+// forkRoot is where a volume is below the mount point, and the root of its publications in
+// /proc/self/mountinfo.
+func forkRoot(id string) string { return "/" + naming.ForksDir + "/" + id }
+
+// publications returns the mounts of a volume, those of a daemon that is gone as well.
+func publications(id string) ([]*mountinfo.Info, error) {
+	return mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
+		return i.Root != forkRoot(id) || i.FSType != "fuse.amberfs", false
+	})
+}
+
+// publicationAt returns the mount of a volume at a path, nil if there is none.
+func publicationAt(path, id string) (*mountinfo.Info, error) {
+	list, err := publications(id)
+	if err != nil {
+		return nil, err
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(dir, filepath.Base(path))
+	}
+	for _, m := range list {
+		if m.Mountpoint == path {
+			return m, nil
+		}
+	}
+	return nil, nil
+}
+
+// bind mounts a volume at target, unless it is there. What a daemon that is gone left is replaced.
+func bind(from, target, id string, attributes uint64) error {
+	want, err := os.Stat(from)
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "the volume %s cannot be reached: %v", id, err)
+	}
+	there, err := publicationAt(target, id)
+	if err != nil {
+		return err
+	}
+	if there != nil {
+		if got, err := os.Stat(target); err == nil && os.SameFile(want, got) {
+			return sameAttributes(target, attributes)
+		}
+		if err := unbind(target, id); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(target, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return attach(from, target, attributes)
+}
+
+// sameAttributes refuses a publication that is there with other attributes.
+func sameAttributes(target string, attributes uint64) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(target, &st); err != nil {
+		return err
+	}
+	if (st.Flags&unix.ST_RDONLY != 0) != (attributes&readOnlyAttribute != 0) {
+		return status.Errorf(codes.AlreadyExists, "the volume is published at %s with another access mode", target)
+	}
+	return nil
+}
+
+// attach mounts a directory at another with its attributes from the beginning: between a bind mount
+// and its remount a pod could write to a read-only volume.
+func attach(from, target string, attributes uint64) error {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("open_tree %s: %w", from, err)
+	}
+	defer unix.Close(tree)
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: attributes}); err != nil {
+		return fmt.Errorf("mount_setattr %s: %w", target, err)
+	}
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("move_mount %s: %w", target, err)
+	}
+	return nil
+}
+
+// unbind unmounts a volume from target. It leaves other mounts alone.
+func unbind(target, id string) error {
+	for {
+		there, err := publicationAt(target, id)
+		if err != nil || there == nil {
+			return err
+		}
+		if err := unix.Unmount(there.Mountpoint, unix.UMOUNT_NOFOLLOW); err != nil {
+			if !errors.Is(err, unix.ENOTCONN) && !errors.Is(err, unix.EBUSY) {
+				return fmt.Errorf("unmounting %s: %w", target, err)
+			}
+			return status.Errorf(codes.FailedPrecondition, "unmounting %s: %v", target, err)
+		}
+	}
+}

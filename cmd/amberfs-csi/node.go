@@ -1,0 +1,179 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/amberfs/amberfs/service"
+)
+
+type node struct {
+	csi.UnimplementedNodeServer
+	d *driver
+}
+
+func (n node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return &csi.NodeGetInfoResponse{NodeId: n.d.node, AccessibleTopology: n.d.topology()}, nil
+}
+
+func (node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	resp := &csi.NodeGetCapabilitiesResponse{}
+	for _, t := range []csi.NodeServiceCapability_RPC_Type{
+		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	} {
+		resp.Capabilities = append(resp.Capabilities, &csi.NodeServiceCapability{
+			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: t}},
+		})
+	}
+	return resp, nil
+}
+
+// What the node's kubelet adds to the context of an inline volume.
+const ephemeral = "csi.storage.k8s.io/ephemeral"
+
+// NodePublishVolume binds a volume to a directory. An inline volume is made first.
+func (n node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	id, target, capability := req.GetVolumeId(), req.GetTargetPath(), req.GetVolumeCapability()
+	if id == "" || target == "" || capability == nil {
+		return nil, invalid("the volume_id, the target_path or the volume_capability is missing")
+	}
+	if !filepath.IsAbs(target) {
+		return nil, invalid("the target_path is not absolute: %s", target)
+	}
+	if err := cmp.Or(noSecrets(req.GetSecrets()), checkCapabilities([]*csi.VolumeCapability{capability})); err != nil {
+		return nil, err
+	}
+	if req.GetVolumeContext()[ephemeral] == "true" {
+		var err error
+		if id, err = n.makeInline(ctx, id, req.GetVolumeContext()); err != nil {
+			return nil, err
+		}
+	} else if _, err := n.d.find(ctx, volumeKind, id); err != nil {
+		return nil, err
+	}
+	unlock, err := n.d.lock(id)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return &csi.NodePublishVolumeResponse{}, n.publish(ctx, id, target, capability, req.GetReadonly())
+}
+
+func (n node) publish(ctx context.Context, id, target string, c *csi.VolumeCapability, readOnly bool) error {
+	attributes, err := mountAttributes(c.GetMount().GetMountFlags())
+	if err != nil {
+		return err
+	}
+	mode := c.GetAccessMode().GetMode()
+	if readOnly || mode == csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY {
+		attributes |= readOnlyAttribute
+	}
+	if mode == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER {
+		published, err := publications(id)
+		if err != nil {
+			return err
+		}
+		for _, p := range published {
+			if p.Mountpoint != target {
+				return status.Errorf(codes.FailedPrecondition, "the volume %s has its one writer at %s", id, p.Mountpoint)
+			}
+		}
+	}
+	st, err := n.d.status(ctx)
+	if err != nil {
+		return err
+	}
+	return bind(filepath.Join(st.Mountpoint, forkRoot(id)), target, id, attributes)
+}
+
+// NodeUnpublishVolume ends a publication, and an inline volume with it.
+func (n node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	id, target := req.GetVolumeId(), req.GetTargetPath()
+	if id == "" || target == "" {
+		return nil, invalid("the volume_id or the target_path is missing")
+	}
+	inline := inlineID(id)
+	for _, id := range []string{id, inline} {
+		if err := unbind(target, id); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, n.d.deleteVolume(ctx, inlineKind, inline)
+}
+
+func inlineID(name string) string { return idOf(volumePrefix, "inline "+name) }
+
+// mainSnapshot is the form of names that the author of a pod may begin a volume with: snapshots that
+// the owner of the store took in main, and none of other volumes or of remotes.
+var mainSnapshot = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+
+// makeInline makes the volume of one pod, unless it is there.
+func (n node) makeInline(ctx context.Context, name string, all map[string]string) (string, error) {
+	p, err := parameters(all, fromParameter)
+	if err != nil {
+		return "", err
+	}
+	from := p[fromParameter]
+	if from != "" && (!mainSnapshot.MatchString(from) || idForm.MatchString(strings.SplitN(from, ".", 2)[0])) {
+		return "", invalid("an inline volume begins with a snapshot of main, not with %q", from)
+	}
+	r := &record{ID: inlineID(name), Kind: inlineKind, Source: from}
+	unlock, err := n.d.lock(r.ID)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	_, err = n.d.find(ctx, inlineKind, r.ID)
+	if status.Code(err) == codes.NotFound {
+		err = n.d.make(ctx, r, source{from: from}, nil, nil)
+	}
+	return r.ID, err
+}
+
+func (n node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+	id, path := req.GetVolumeId(), req.GetVolumePath()
+	if id == "" || path == "" {
+		return nil, invalid("the volume_id or the volume_path is missing")
+	}
+	r, err := n.d.find(ctx, volumeKind, id)
+	if err != nil {
+		return nil, err
+	}
+	at, err := publicationAt(path, id)
+	if err != nil {
+		return nil, err
+	}
+	if at == nil {
+		return nil, notFound("the volume %s is not published at %s", id, path)
+	}
+	var size service.Sized
+	if err := n.d.do(ctx, id, service.Size{}, &size); err != nil {
+		return nil, err
+	}
+	st, err := n.d.status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	free := st.DiskFreeBytes
+	if r.Bytes > 0 {
+		free = min(free, max(0, r.Bytes-size.Bytes))
+	}
+	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
+		{Unit: csi.VolumeUsage_BYTES, Total: size.Bytes + free, Available: free, Used: size.Bytes},
+		{Unit: csi.VolumeUsage_INODES, Used: size.Files},
+	}}, nil
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+// The kinds of records.
+const (
+	volumeKind   = "volume"
+	snapshotKind = "snapshot"
+	inlineKind   = "inline" // a volume that ends with its pod
+)
+
+// A record says that a volume or a snapshot is there. It is the labels of a snapshot of main, where
+// no pod reaches it, and is written when the fork id is complete: a fork without a record is what a
+// killed driver left, and is made again.
+type record struct {
+	ID, Kind string
+	Source   string // what it began with; the volume, of a snapshot
+	Remote   string // where snapshots are pushed to
+	Bytes    int64  // the capacity of a volume, the size of a snapshot
+	info     snapshot.Info
+}
+
+// Labels of records. The id stands alone, so that it finds the newest record.
+const (
+	idLabel     = "csi"
+	kindLabel   = "csi.kind"
+	sourceLabel = "csi.source"
+	remoteLabel = "csi.remote"
+	bytesLabel  = "csi.bytes"
+)
+
+func (r *record) labels() map[string]string {
+	return map[string]string{
+		idLabel: r.ID, kindLabel: r.Kind, sourceLabel: r.Source, remoteLabel: r.Remote, bytesLabel: strconv.FormatInt(r.Bytes, 10),
+	}
+}
+
+func recordOf(i snapshot.Info) (*record, error) {
+	bytes, err := strconv.ParseInt(i.Labels[bytesLabel], 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("the snapshot %s of main is no record of a volume: %w", i.Name, err)
+	}
+	return &record{
+		ID: i.Labels[idLabel], Kind: i.Labels[kindLabel], Source: i.Labels[sourceLabel], Remote: i.Labels[remoteLabel], Bytes: bytes, info: i,
+	}, nil
+}
+
+const (
+	volumePrefix   = "vol-"
+	snapshotPrefix = "snap-"
+)
+
+// idOf makes the id of a volume or a snapshot from the name that the cluster gave it, which has any
+// characters. The same name gives the same id.
+func idOf(prefix, name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return prefix + hex.EncodeToString(sum[:16])
+}
+
+var idForm = regexp.MustCompile(`^(vol|snap)-[0-9a-f]{32}$`)
+
+// find returns the record of an id, an error with NotFound if there is none.
+func (d *driver) find(ctx context.Context, kind, id string) (*record, error) {
+	none := notFound("there is no %s %s on the node %s", kind, id, d.node)
+	if !idForm.MatchString(id) {
+		return nil, none
+	}
+	list, err := d.records(ctx, service.List{Limit: 1, Labels: map[string]string{idLabel: id}})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(list) == 0 || list[0].Kind != kind:
+		return nil, none
+	}
+	return list[0], nil
+}
+
+// records returns records, newest first. Snapshots that came from a remote have labels of other nodes.
+func (d *driver) records(ctx context.Context, l service.List) ([]*record, error) {
+	var out []*record
+	var list service.Snapshots
+	l.Kind = snapshot.KindManual
+	if err := d.do(ctx, "", l, &list); err != nil {
+		return nil, err
+	}
+	for _, i := range list.Snapshots {
+		r, err := recordOf(i)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// write records that a fork is complete.
+func (d *driver) write(ctx context.Context, r *record) error {
+	return d.do(ctx, "", service.Snapshot{Name: r.ID, Labels: r.labels(), Wait: true}, &r.info)
+}
+
+// rewrite replaces a record. The newest counts, so an interrupted one can leave both.
+func (d *driver) rewrite(ctx context.Context, r *record) error {
+	labels := map[string]string{idLabel: r.ID}
+	old, err := d.records(ctx, service.List{Labels: labels})
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("%s.%d", r.ID, r.info.Seq)
+	if err := d.do(ctx, "", service.Snapshot{Name: name, Labels: r.labels(), Wait: true}, &r.info); err != nil {
+		return err
+	}
+	return d.removeRecords(ctx, old)
+}
+
+func (d *driver) removeRecords(ctx context.Context, list []*record) error {
+	var names []string
+	for _, r := range list {
+		names = append(names, r.info.Name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return unless(fail.NotFound, d.do(ctx, "", service.Remove{Names: names}, nil))
+}
+
+// remove deletes a fork with all that is in it, and then its record.
+func (d *driver) remove(ctx context.Context, id string) error {
+	if err := d.discard(ctx, id); err != nil {
+		return err
+	}
+	list, err := d.records(ctx, service.List{Labels: map[string]string{idLabel: id}})
+	if err != nil {
+		return err
+	}
+	return d.removeRecords(ctx, list)
+}
+
+func (d *driver) discard(ctx context.Context, id string) error {
+	return unless(fail.NotFound, d.do(ctx, "", service.DeleteFork{Name: id, Discard: true}, nil))
+}
+
+// page returns the records of a kind from a token on, and the token of the next page.
+func (d *driver) page(ctx context.Context, kind, source, token string, most int32) (list []*record, next string, err error) {
+	l := service.List{Labels: map[string]string{kindLabel: kind}}
+	if source != "" {
+		l.Labels[sourceLabel] = source
+	}
+	if most < 0 {
+		return nil, "", invalid("max_entries is negative: %d", most)
+	}
+	if token != "" {
+		if l.Before, err = strconv.ParseUint(token, 10, 64); err != nil || l.Before == 0 {
+			return nil, "", status.Errorf(codes.Aborted, "%q is not a token of an earlier answer", token)
+		}
+	}
+	if most > 0 {
+		l.Limit = int(most) + 1
+	}
+	if list, err = d.records(ctx, l); err == nil && most > 0 && len(list) > int(most) {
+		list = list[:most]
+		next = strconv.FormatUint(list[most-1].info.Seq, 10)
+	}
+	return list, next, err
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"hash/fnv"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/info"
+)
+
+// CreateSnapshot makes a fork of the volume that no pod gets, so that the snapshot outlives the
+// volume, and pushes its state to the remote of the snapshot's class or of the volume's, if any.
+func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
+	if req.GetName() == "" || req.GetSourceVolumeId() == "" {
+		return nil, invalid("the name or the source_volume_id is missing")
+	}
+	p, err := parameters(req.GetParameters(), remoteParameter)
+	if err == nil {
+		err = noSecrets(req.GetSecrets())
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &record{ID: idOf(snapshotPrefix, req.GetName()), Kind: snapshotKind, Source: req.GetSourceVolumeId(), Remote: p[remoteParameter]}
+	unlock, err := c.d.lock(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	there, err := c.d.find(ctx, snapshotKind, r.ID)
+	switch {
+	case err == nil:
+		if there.Source != r.Source {
+			return nil, status.Errorf(codes.AlreadyExists, "the snapshot %s has the name, and is of the volume %s", r.ID, there.Source)
+		}
+		r = there
+	case status.Code(err) != codes.NotFound:
+		return nil, err
+	default:
+		if err := c.d.take(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	s, err := c.d.snapshotOf(ctx, r)
+	return &csi.CreateSnapshotResponse{Snapshot: s}, err
+}
+
+// take takes a snapshot, pushes it and writes its record. When it is interrupted, the next try goes
+// on with the state that was taken.
+func (d *driver) take(ctx context.Context, r *record) error {
+	volume, err := d.find(ctx, volumeKind, r.Source)
+	if err != nil {
+		return err
+	}
+	r.Remote = cmp.Or(r.Remote, volume.Remote)
+	taken, err := d.contentOf(ctx, r.ID)
+	if is(err, fail.NotFound) {
+		taken, err = d.freeze(ctx, r)
+	}
+	switch {
+	case err != nil:
+		return err
+	case taken.Labels[sourceLabel] != r.Source:
+		return status.Errorf(codes.AlreadyExists, "the snapshot %s has the name, and is of the volume %s", r.ID, taken.Labels[sourceLabel])
+	}
+	if r.Bytes = taken.Bytes; r.Remote != "" {
+		if err := d.push(ctx, r); err != nil {
+			return err
+		}
+	}
+	return d.write(ctx, r)
+}
+
+// snapshotOf is a record in the terms of CSI.
+func (d *driver) snapshotOf(ctx context.Context, r *record) (*csi.Snapshot, error) {
+	taken, err := d.contentOf(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &csi.Snapshot{
+		SnapshotId: r.ID, SourceVolumeId: r.Source, SizeBytes: r.Bytes, ReadyToUse: true, CreationTime: timestamppb.New(taken.Created),
+	}, nil
+}
+
+func (d *driver) contentOf(ctx context.Context, id string) (i info.Info, err error) {
+	err = d.do(ctx, id, service.Show{Name: content}, &i)
+	return i, err
+}
+
+// freeze makes the fork of a snapshot, with its content as a snapshot in it.
+func (d *driver) freeze(ctx context.Context, r *record) (taken info.Info, err error) {
+	if err := d.discard(ctx, r.ID); err != nil {
+		return taken, err
+	}
+	if err := d.forkVolume(ctx, r.ID, r.Source, ""); err != nil {
+		return taken, err
+	}
+	err = d.do(ctx, r.ID, service.Snapshot{Name: content, Labels: r.labels(), Wait: true}, &taken)
+	return taken, err
+}
+
+// push sends the content of a snapshot to its remote, under its id.
+func (d *driver) push(ctx context.Context, r *record) error {
+	sum := fnv.New64a()
+	sum.Write([]byte(r.Remote))
+	add := service.AddRemote{Name: "csi-" + hex.EncodeToString(sum.Sum(nil)), URL: r.Remote}
+	if err := d.do(ctx, "", add, nil); err != nil {
+		return err
+	}
+	return d.do(ctx, r.ID, service.Push{Remote: r.Remote, Snapshots: []string{content}, As: r.ID}, nil)
+}
+
+func (c controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
+	id := req.GetSnapshotId()
+	if id == "" {
+		return nil, invalid("the snapshot_id is missing")
+	}
+	if err := noSecrets(req.GetSecrets()); err != nil {
+		return nil, err
+	}
+	unlock, err := c.d.lock(id)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	r, err := c.d.find(ctx, snapshotKind, id)
+	if status.Code(err) == codes.NotFound {
+		return &csi.DeleteSnapshotResponse{}, nil
+	}
+	if err == nil && r.Remote != "" {
+		err = unless(fail.NotFound, c.d.do(ctx, "", service.RemovePushed{Remote: r.Remote, Names: []string{id}}, nil))
+	}
+	if err == nil {
+		err = c.d.remove(ctx, id)
+	}
+	return &csi.DeleteSnapshotResponse{}, err
+}
+
+func (c controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
+	if err := noSecrets(req.GetSecrets()); err != nil {
+		return nil, err
+	}
+	resp := &csi.ListSnapshotsResponse{}
+	var list []*record
+	var err error
+	if id := req.GetSnapshotId(); id == "" {
+		list, resp.NextToken, err = c.d.page(ctx, snapshotKind, req.GetSourceVolumeId(), req.GetStartingToken(), req.GetMaxEntries())
+	} else if r, ferr := c.d.find(ctx, snapshotKind, id); ferr == nil {
+		list = []*record{r}
+	} else if status.Code(ferr) != codes.NotFound {
+		err = ferr
+	}
+	for _, r := range list {
+		s, serr := c.d.snapshotOf(ctx, r)
+		if is(serr, fail.NotFound) {
+			continue // it was deleted meanwhile
+		}
+		if serr != nil {
+			return nil, serr
+		}
+		resp.Entries = append(resp.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: s})
+	}
+	return resp, err
+}
+
+func (c controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
+	if req.GetSnapshotId() == "" {
+		return nil, invalid("the snapshot_id is missing")
+	}
+	if err := noSecrets(req.GetSecrets()); err != nil {
+		return nil, err
+	}
+	r, err := c.d.find(ctx, snapshotKind, req.GetSnapshotId())
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.d.snapshotOf(ctx, r)
+	return &csi.GetSnapshotResponse{Snapshot: s}, err
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/info"
+)
+
+// A source is what a volume begins with: one of its fields, or main if all are empty.
+type source struct {
+	from     string // a snapshot of main, or REMOTE@SNAPSHOT
+	volume   string
+	snapshot string
+	remote   string // where a snapshot is looked for that is not on this node
+}
+
+// name is how a record names the source.
+func (s source) name() string {
+	switch {
+	case s.volume != "":
+		return s.volume
+	case s.snapshot != "":
+		return s.snapshot
+	}
+	return s.from
+}
+
+// sourceOf reads a source. What a request names counts before what the class does.
+func sourceOf(content *csi.VolumeContentSource, p map[string]string) (source, error) {
+	s := source{remote: p[remoteParameter]}
+	switch t := content.GetType().(type) {
+	case nil:
+		s.from = p[fromParameter]
+	case *csi.VolumeContentSource_Snapshot:
+		if s.snapshot = t.Snapshot.GetSnapshotId(); s.snapshot == "" {
+			return s, invalid("the snapshot_id of the source is missing")
+		}
+	case *csi.VolumeContentSource_Volume:
+		if s.volume = t.Volume.GetVolumeId(); s.volume == "" {
+			return s, invalid("the volume_id of the source is missing")
+		}
+	default:
+		return s, invalid("a volume begins with a snapshot or a volume, not with %T", t)
+	}
+	return s, nil
+}
+
+// content is the snapshot of the fork of a snapshot.
+const content = "content"
+
+// fork makes a fork of a source, and returns the size of what is in it.
+func (d *driver) fork(ctx context.Context, id string, src source, ttl string) (int64, error) {
+	var err error
+	switch {
+	case src.volume != "":
+		err = d.forkVolume(ctx, id, src.volume, ttl)
+	case src.snapshot != "":
+		err = d.forkSnapshot(ctx, id, src, ttl)
+	default:
+		_, err = d.forkOf(ctx, id, src.from, ttl)
+	}
+	var size service.Sized
+	if err == nil {
+		err = d.do(ctx, id, service.Size{}, &size)
+	}
+	return size.Bytes, err
+}
+
+func (d *driver) forkOf(ctx context.Context, id, from, ttl string) (f service.Forked, err error) {
+	err = d.do(ctx, "", service.Fork{Name: id, Snapshot: from, TTL: ttl}, &f)
+	return f, err
+}
+
+// forkVolume forks a volume at one point in time, of which nothing stays in the volume.
+func (d *driver) forkVolume(ctx context.Context, id, volume, ttl string) error {
+	if _, err := d.find(ctx, volumeKind, volume); err != nil {
+		return err
+	}
+	var taken info.Info
+	if err := unless(fail.Exists, d.do(ctx, volume, service.Snapshot{Name: id}, &taken)); err != nil {
+		return err
+	}
+	if _, err := d.forkOf(ctx, id, volume+"/"+id, ttl); err != nil {
+		return err
+	}
+	return unless(fail.NotFound, d.do(ctx, volume, service.Remove{Names: []string{id}}, nil))
+}
+
+// forkSnapshot forks a snapshot of this node or of the remote. Contents of the latter are fetched
+// when they are read.
+func (d *driver) forkSnapshot(ctx context.Context, id string, src source, ttl string) error {
+	_, err := d.find(ctx, snapshotKind, src.snapshot)
+	switch {
+	case err == nil:
+		_, err = d.forkOf(ctx, id, src.snapshot+"/"+content, ttl)
+		return err
+	case status.Code(err) != codes.NotFound || src.remote == "" || !strings.HasPrefix(src.snapshot, snapshotPrefix):
+		return err
+	}
+	f, err := d.forkOf(ctx, id, src.remote+"@"+src.snapshot, ttl)
+	if err != nil || f.Snapshot == "" {
+		return err
+	}
+	// The fork needs no name in main for what it began with.
+	return unless(fail.NotFound, d.do(ctx, "", service.Remove{Names: []string{f.Snapshot}}, nil))
+}

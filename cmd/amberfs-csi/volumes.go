@@ -1,0 +1,192 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/policy"
+)
+
+// Parameters of a StorageClass.
+const (
+	fromParameter   = "from"   // the snapshot of main, or REMOTE@SNAPSHOT, that a volume begins with
+	remoteParameter = "remote" // the URL that snapshots are pushed to, and are looked for at
+	policyParameter = "policy" // a JSON merge patch for the policy of the volume
+	ttlParameter    = "ttl"    // the volume ends after this time
+)
+
+// parameters returns the known ones. Those of Kubernetes itself are passed over.
+func parameters(all map[string]string, known ...string) (map[string]string, error) {
+	out := map[string]string{}
+	for k, v := range all {
+		switch {
+		case slices.Contains(known, k):
+			out[k] = v
+		case !strings.HasPrefix(k, "csi.storage.k8s.io/"):
+			return nil, invalid("there is no parameter %q; known are %s", k, strings.Join(known, ", "))
+		}
+	}
+	return out, nil
+}
+
+// noSecrets refuses secrets: the daemon takes credentials from its own environment.
+func noSecrets(secrets map[string]string) error {
+	if len(secrets) == 0 {
+		return nil
+	}
+	return invalid("there are secrets (%s), and volumes have none; give the daemon the credentials of remotes in its environment",
+		strings.Join(slices.Sorted(maps.Keys(secrets)), ", "))
+}
+
+// checkCapabilities refuses what a directory of one node cannot be.
+func checkCapabilities(list []*csi.VolumeCapability) error {
+	for _, c := range list {
+		switch c.GetAccessMode().GetMode() {
+		case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
+			csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
+		default:
+			return invalid("a volume is accessible from one node, so the access mode cannot be %s", c.GetAccessMode().GetMode())
+		}
+		if c.GetMount() == nil {
+			return invalid("a volume is a directory, and not a block device")
+		}
+		if _, err := mountAttributes(c.GetMount().GetMountFlags()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CreateVolume makes a fork: of main, of a snapshot, or of another volume.
+func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	if req.GetName() == "" || len(req.GetVolumeCapabilities()) == 0 {
+		return nil, invalid("the name or the volume_capabilities are missing")
+	}
+	p, err := parameters(req.GetParameters(), fromParameter, remoteParameter, policyParameter, ttlParameter)
+	if err == nil {
+		err = cmp.Or(noSecrets(req.GetSecrets()), checkCapabilities(req.GetVolumeCapabilities()), checkPolicy(p[policyParameter]))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !c.d.here(req.GetAccessibilityRequirements().GetRequisite()) {
+		return nil, status.Errorf(codes.ResourceExhausted, "this driver makes volumes on the node %s only", c.d.node)
+	}
+	r := &record{ID: idOf(volumePrefix, req.GetName()), Kind: volumeKind, Remote: p[remoteParameter]}
+	unlock, err := c.d.lock(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	src, err := sourceOf(req.GetVolumeContentSource(), p)
+	if err != nil {
+		return nil, err
+	}
+	r.Source = src.name()
+	switch there, err := c.d.find(ctx, volumeKind, r.ID); {
+	case err == nil:
+		r, err = there, matches(there, r, req.GetCapacityRange())
+		if err != nil {
+			return nil, err
+		}
+	case status.Code(err) != codes.NotFound:
+		return nil, err
+	default:
+		if err := c.d.make(ctx, r, src, req.GetCapacityRange(), p); err != nil {
+			return nil, err
+		}
+	}
+	v := c.d.volumeOf(r)
+	v.ContentSource = req.GetVolumeContentSource()
+	return &csi.CreateVolumeResponse{Volume: v}, nil
+}
+
+// matches refuses a volume that has the name and is another.
+func matches(there, r *record, within *csi.CapacityRange) error {
+	limit := within.GetLimitBytes()
+	if there.Source != r.Source || there.Remote != r.Remote || there.Bytes < within.GetRequiredBytes() || limit > 0 && there.Bytes > limit {
+		return status.Errorf(codes.AlreadyExists, "the volume %s has the name, with %d bytes, the source %q and the remote %q",
+			there.ID, there.Bytes, there.Source, there.Remote)
+	}
+	return nil
+}
+
+// make makes the fork of a volume, and its record.
+func (d *driver) make(ctx context.Context, r *record, src source, within *csi.CapacityRange, p map[string]string) error {
+	if err := d.discard(ctx, r.ID); err != nil { // what a killed driver left
+		return err
+	}
+	size, err := d.fork(ctx, r.ID, src, p[ttlParameter])
+	if err != nil {
+		return err
+	}
+	if r.Bytes, err = d.capacity(ctx, within, size); err == nil && p[policyParameter] != "" {
+		err = d.do(ctx, r.ID, service.SetPolicy{Patch: json.RawMessage(p[policyParameter])}, nil)
+	}
+	if err == nil {
+		err = d.write(ctx, r)
+	}
+	if err != nil {
+		_ = d.discard(ctx, r.ID) // else the next try does
+	}
+	return err
+}
+
+// checkPolicy refuses what is no policy before anything is made with it.
+func checkPolicy(patch string) error {
+	if patch == "" {
+		return nil
+	}
+	_, err := policy.Parse([]byte(patch))
+	return err
+}
+
+// forkLimit is how many bytes of its own the store allows a fork; 0 is any number.
+func (d *driver) forkLimit(ctx context.Context) (int64, error) {
+	var p policy.Policy
+	err := d.do(ctx, "", service.Policy{}, &p)
+	return p.Forks.UnsharedBytes, err
+}
+
+func (c controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, invalid("the volume_id is missing")
+	}
+	if err := noSecrets(req.GetSecrets()); err != nil {
+		return nil, err
+	}
+	return &csi.DeleteVolumeResponse{}, c.d.deleteVolume(ctx, volumeKind, req.GetVolumeId())
+}
+
+// deleteVolume deletes a volume of a kind, if there is one. One that is published stays.
+func (d *driver) deleteVolume(ctx context.Context, kind, id string) error {
+	unlock, err := d.lock(id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := d.find(ctx, kind, id); err != nil {
+		if status.Code(err) == codes.NotFound {
+			return nil
+		}
+		return err
+	}
+	published, err := publications(id)
+	if err != nil {
+		return err
+	}
+	if len(published) > 0 {
+		return status.Errorf(codes.FailedPrecondition, "the volume %s is published at %s", id, published[0].Mountpoint)
+	}
+	return unless(fail.NotFound, d.remove(ctx, id))
+}

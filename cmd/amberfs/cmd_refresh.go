@@ -89,11 +89,11 @@ func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store
 	})
 }
 
-// refresh sends what changed in a directory to a workspace.
-func (a *app) refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh) (service.Refreshed, error) {
+// refresh sends what changed in a directory, but for exclude, to a workspace.
+func (a *app) refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, exclude ...string) (service.Refreshed, error) {
 	bar := a.newProgress()
 	defer bar.done()
-	done, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show)
+	done, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show, exclude...)
 	bar.done()
 	if text := left.Of(quote(dir)); text != "" {
 		a.note("%s", text)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/hooks"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
@@ -46,7 +47,8 @@ func worktreeAddCommand(a *app) *cobra.Command {
 		Use:   "add NAME [PATH] [-b BRANCH]",
 		Short: "Create a fork with a branch",
 		Long: `Creates the fork NAME with a new branch, and prints its path. PATH, otherwise
-.claude/worktrees/NAME, becomes a link to it.`,
+.claude/worktrees/NAME, becomes a link to it. An ordinary directory has a copy
+for them, mounted at .claude/worktrees/.amberfs.`,
 		Example: `  cd "$(amberfs worktree add login)"`,
 		Args:    args(1, 2, "a NAME and perhaps a PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -69,7 +71,7 @@ func worktreeListCommand(a *app) *cobra.Command {
 		Example: `  amberfs worktree list`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := a.repository(cmd.Context())
+			r, _, err := a.repository(cmd.Context(), false)
 			if err != nil {
 				return err
 			}
@@ -108,25 +110,35 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// repository is the one of the current directory.
-func (a *app) repository(ctx context.Context) (*worktrees.Repository, error) {
+// repository is the one of the current directory, with the workspace that has its worktrees. An
+// ordinary directory has a workspace of its own, which add makes.
+func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, locate.Place, error) {
 	wd, err := a.cwd()
 	if err != nil {
-		return nil, err
+		return nil, locate.Place{}, err
 	}
 	p, err := a.placeOf(wd)
+	if fail.KindOf(err) == fail.NotFound {
+		if wd, err = a.copyForWorktrees(ctx, wd, add); err == nil {
+			p, err = a.placeOf(wd)
+		}
+	}
 	if err != nil {
-		return nil, err
+		return nil, p, err
 	}
 	root, ok := p.Root()
 	if !ok {
-		return nil, fail.New(fail.NotFound, "the root of the workspace is not mounted here")
+		return nil, p, fail.New(fail.NotFound, "the root of the workspace is not mounted here")
 	}
-	return worktrees.Open(ctx, wd, root)
+	if r, ok := worktrees.Copied(root); ok {
+		return r, p, nil
+	}
+	r, err := worktrees.Open(ctx, wd, root)
+	return r, p, err
 }
 
 func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w worktrees.Worktree, err error) {
-	r, err := a.repository(ctx)
+	r, p, err := a.repository(ctx, true)
 	if err != nil {
 		return w, err
 	}
@@ -140,20 +152,20 @@ func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w wor
 	if _, err := os.Lstat(link); err == nil {
 		return w, fail.New(fail.Exists, "%s exists", link).WithHint("name another PATH")
 	}
-	if err := a.askHere(ctx, service.Fork{Name: name}, nil); err != nil {
+	if err := a.ask(ctx, p, service.Fork{Name: name}, nil); err != nil {
 		return w, err
 	}
 	if branch == "" {
 		branch = r.Branch(ctx, name)
 	}
 	if w, err = r.Add(ctx, name, branch, link); err != nil {
-		err = errors.Join(err, a.askHere(context.WithoutCancel(ctx), service.DeleteFork{Name: name, Discard: true}, nil))
+		err = errors.Join(err, a.ask(context.WithoutCancel(ctx), p, service.DeleteFork{Name: name, Discard: true}, nil))
 	}
 	return w, err
 }
 
 func (a *app) removeWorktree(ctx context.Context, name string, force bool) (done service.DeletedFork, err error) {
-	r, err := a.repository(ctx)
+	r, p, err := a.repository(ctx, false)
 	if err != nil {
 		return done, err
 	}
@@ -161,7 +173,7 @@ func (a *app) removeWorktree(ctx context.Context, name string, force bool) (done
 	if err != nil {
 		return done, err
 	}
-	if err := a.askHere(ctx, service.DeleteFork{Name: name, Force: force}, &done); err != nil && fail.KindOf(err) != fail.NotFound {
+	if err := a.ask(ctx, p, service.DeleteFork{Name: name, Force: force}, &done); err != nil && fail.KindOf(err) != fail.NotFound {
 		return done, err
 	}
 	done.Name = name
@@ -169,7 +181,7 @@ func (a *app) removeWorktree(ctx context.Context, name string, force bool) (done
 }
 
 func (a *app) worktreeNamed(ctx context.Context, name string) (w worktrees.Worktree, err error) {
-	r, err := a.repository(ctx)
+	r, _, err := a.repository(ctx, false)
 	if err == nil {
 		w, err = r.Find(ctx, name)
 	}
@@ -177,7 +189,7 @@ func (a *app) worktreeNamed(ctx context.Context, name string) (w worktrees.Workt
 }
 
 // onWorktree is Claude Code's hook for a worktree. With "create" it prints the path of one. Where
-// there is no workspace, it does what Claude Code does without a hook: git makes the worktree.
+// amberfs cannot, it does what Claude Code does without a hook: git makes the worktree.
 func (a *app) onWorktree(ctx context.Context, argv []string) error {
 	in, err := hooks.Read(io.LimitReader(a.stdin, maxHookInput))
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -94,7 +95,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 		return fail.New(fail.Exists, "the store %s is to be filled from %s", cfg.Store, from).WithHint("leave out --from, or remove the store")
 	}
 	cfg.From = from
-	exclude := append([]string{cfg.Store}, cfg.Exclude...)
+	exclude := append([]string{cfg.Store, worktrees.Point(cfg.From)}, cfg.Exclude...)
 	if cfg.Mountpoint != cfg.From {
 		exclude = append(exclude, cfg.Mountpoint)
 	}

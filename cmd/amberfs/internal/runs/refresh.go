@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
@@ -13,20 +14,20 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Refresh sends what changed in a directory to a workspace of a store that was filled from it. If
-// another process refreshed the workspace meanwhile, it begins again.
-func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress)) (
+// Refresh sends what changed in a directory, but for exclude, to a workspace of a store that was
+// filled from it. If another process refreshed the workspace meanwhile, it begins again.
+func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), exclude ...string) (
 	done service.Refreshed, left gitbridge.LeftOut, err error) {
 	for range 5 {
 		left = gitbridge.LeftOut{}
-		if done, err = refresh(ctx, c, dir, store, req, show, left.Add); fail.KindOf(err) != fail.Busy {
+		if done, err = refresh(ctx, c, dir, store, req, show, left.Add, exclude); fail.KindOf(err) != fail.Busy {
 			break
 		}
 	}
 	return done, left, err
 }
 
-func refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), skip func(string, error)) (
+func refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), skip func(string, error), exclude []string) (
 	done service.Refreshed, err error) {
 	ch, err := c.Changes(ctx, "base") // only what it had before is needed
 	if err != nil {
@@ -35,7 +36,7 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 	defer ch.Close()
 	id, _ := ch.Base.ID()
 	req.Base = id.String()
-	o := gitbridge.DirOptions{Exclude: notCopied(dir, store), OwnGit: true}
+	o := gitbridge.DirOptions{Exclude: append(exclude, notCopied(dir, store)...), OwnGit: true}
 	o.Progress = func(p gitbridge.Progress) {
 		show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 	}
@@ -56,7 +57,7 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 
 // notCopied are the directories below dir that are not a part of it.
 func notCopied(dir, store string) []string {
-	out := []string{store}
+	out := []string{store, worktrees.Point(dir)}
 	if root, err := Root(); err == nil {
 		out = append(out, root)
 	}

@@ -1,15 +1,19 @@
-// Package worktrees makes forks of a workspace worktrees of the git repository in it.
+// Package worktrees makes forks of a workspace worktrees of the git repository in it, or of the
+// one in the directory that the workspace is a copy of.
 //
 // A fork has a copy of the repository. It becomes a worktree in three steps: git registers a
 // worktree without files in the fork, the fork's copy of the repository is removed, and the .git
 // file that git wrote takes its place. The index is the repository's, so what was not committed
-// stays so. Git knows the worktree by its path in .forks; a link leads there.
+// stays so. Git knows the worktree by its path in .forks; a link leads there. Nothing but the
+// removal, of .git alone, takes longer for a larger repository, and a copy of a directory has
+// no .git.
 package worktrees
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -28,11 +32,13 @@ type Worktree struct {
 	Link   string `json:"link,omitempty"`
 }
 
-// A Repository is one whose directory .git is in a workspace.
+// A Repository is one whose directory .git is in a workspace, or in a directory of which the
+// workspace is a copy.
 type Repository struct {
-	Top  string // its main worktree
-	Root string // of the workspace
-	rel  string // of Top in the workspace
+	Top    string // its main worktree
+	Root   string // of the workspace
+	rel    string // of Top in the workspace
+	copied bool   // the workspace is a copy, without .git
 }
 
 const (
@@ -44,7 +50,7 @@ const (
 
 // Open finds the repository of a directory in the workspace that begins at root.
 func Open(ctx context.Context, dir, root string) (*Repository, error) {
-	top, err := Git(ctx, dir, "rev-parse", "--show-toplevel")
+	top, err := Top(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -52,15 +58,40 @@ func Open(ctx context.Context, dir, root string) (*Repository, error) {
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 		return nil, fail.New(fail.Usage, "the repository %s is not in the workspace %s", top, root)
 	}
-	if st, err := os.Lstat(filepath.Join(top, ".git")); err != nil || !st.IsDir() {
-		return nil, fail.New(fail.Usage, "%s is a worktree already", top).WithHint("go into the repository's main worktree")
-	}
 	return &Repository{Top: top, Root: root, rel: rel}, nil
+}
+
+// place is where the worktrees of a repository are looked for, below its main worktree.
+const place = ".claude/worktrees"
+
+// Place is the directory for the worktrees of a directory.
+func Place(top string) string { return filepath.Join(top, place) }
+
+// Point is where the copy of a directory is mounted for its worktrees. It is in the directory,
+// because agents refuse a worktree that is outside of the repository.
+func Point(top string) string { return filepath.Join(top, place, ".amberfs") }
+
+// Copied is the repository of a directory whose copy is mounted at root; false if it is none.
+func Copied(root string) (*Repository, bool) {
+	top, ok := strings.CutSuffix(root, Point("/"))
+	return &Repository{Top: top, Root: root, copied: true}, ok
+}
+
+// Top is the main worktree of the repository that a directory is in.
+func Top(ctx context.Context, dir string) (string, error) {
+	top, err := Git(ctx, dir, "rev-parse", "--show-toplevel")
+	if err != nil {
+		return "", err
+	}
+	if st, err := os.Lstat(filepath.Join(top, ".git")); err != nil || !st.IsDir() {
+		return "", fail.New(fail.Usage, "%s is a worktree already", top).WithHint("go into the repository's main worktree")
+	}
+	return top, nil
 }
 
 // Link is where the worktree of a name is looked for, if no other path is given.
 func (r *Repository) Link(name string) string {
-	return filepath.Join(r.Top, ".claude", "worktrees", name)
+	return filepath.Join(Place(r.Top), name)
 }
 
 // Files is where a fork has the repository's files.
@@ -83,12 +114,20 @@ func (r *Repository) Branch(ctx context.Context, name string) string {
 // deletes the fork.
 func (r *Repository) Add(ctx context.Context, name, branch, link string) (w Worktree, err error) {
 	w = Worktree{Name: name, Branch: branch, Path: r.Files(name), Link: link}
-	head, err := Git(ctx, w.Path, "rev-parse", "--verify", "HEAD")
+	like := w.Path
+	if r.copied {
+		like = r.Top
+	}
+	head, err := Git(ctx, like, "rev-parse", "--verify", "HEAD")
 	if err != nil {
 		return w, err
 	}
 	at := filepath.Join(w.Path, registered, name)
-	if _, err := Git(ctx, r.Top, "-c", "core.hooksPath=/dev/null", "worktree", "add", "--quiet", "--no-checkout", "-b", branch, at, head); err != nil {
+	add := []string{"-c", "core.hooksPath=/dev/null", "worktree", "add", "--quiet", "--no-checkout", "-b", branch}
+	if r.copied { // it is not pruned when the copy is not mounted
+		add = append(add, "--lock", "--reason", "amberfs worktree remove "+name)
+	}
+	if _, err := Git(ctx, r.Top, append(add, at, head)...); err != nil {
 		return w, err
 	}
 	defer func() {
@@ -100,7 +139,7 @@ func (r *Repository) Add(ctx context.Context, name, branch, link string) (w Work
 	if err != nil {
 		return w, err
 	}
-	if err := copyFile(filepath.Join(admin, "index"), filepath.Join(w.Path, ".git", "index")); err != nil {
+	if err := copyFile(filepath.Join(admin, "index"), filepath.Join(like, ".git", "index")); err != nil {
 		return w, err
 	}
 	if err := errors.Join(os.RemoveAll(filepath.Join(w.Path, ".git")),
@@ -220,19 +259,25 @@ func (r *Repository) forget(ctx context.Context, path string) error {
 	if err != nil || !strings.Contains("\x00"+text, "\x00worktree "+path+"\x00") {
 		return err
 	}
-	_, err = Git(ctx, r.Top, "worktree", "remove", "--force", path)
+	_, err = Git(ctx, r.Top, "worktree", "remove", "--force", "--force", path)
 	return err
 }
 
 func copyFile(to, from string) error {
-	b, err := os.ReadFile(from)
+	in, err := os.Open(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing is in the index
 	}
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(to, b, 0o666)
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in) // within a store nothing is read
+	return errors.Join(err, out.Close())
 }
 
 // Git runs git and returns what it prints.

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+)
+
+// copyForWorktrees mounts the copy of the repository that dir is in, without .git, and returns
+// where. With add it makes the copy, or brings it up to what the directory has.
+func (a *app) copyForWorktrees(ctx context.Context, dir string, add bool) (point string, err error) {
+	top, err := worktrees.Top(ctx, dir)
+	if err != nil {
+		return "", err
+	}
+	table, err := locate.Mounts()
+	if err != nil {
+		return "", err
+	}
+	root, err := runs.Root()
+	if err != nil {
+		return "", err
+	}
+	top, root = locate.Resolve(table, top), locate.Resolve(table, root)
+	point = worktrees.Point(top)
+	cfg := daemon.Config{Store: runs.Store(filepath.Join(root, "worktrees"), table, top), Mountpoint: point, From: top, Version: versionText()}
+	if _, err := os.Lstat(cfg.Store); err != nil && !add {
+		return "", fail.New(fail.NotFound, "%s has no worktrees", top).WithHint("`amberfs worktree add NAME` makes one")
+	}
+	cfg.Exclude = []string{root, filepath.Join(top, ".git"), worktrees.Place(top)}
+	made, err := a.mountCopy(ctx, cfg)
+	if err != nil || !add {
+		return point, err
+	}
+	c, err := client.Open(ctx, client.Target{Store: cfg.Store, Command: a.command})
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	return point, a.updateCopy(ctx, c, cfg, made)
+}
+
+// updateCopy has the copy equal to the directory. What others changed in the copy, as `git clean`
+// does, is undone: its last state is a snapshot.
+func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Config, made bool) error {
+	const state = "directory"
+	if !made {
+		err := c.Do(ctx, service.Restore{Name: state}, client.Exchange{}, nil)
+		if err == nil {
+			_, err = a.refresh(ctx, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, cfg.Exclude...)
+		}
+		if err == nil {
+			err = c.Do(ctx, service.Remove{Names: []string{state}}, client.Exchange{}, nil)
+		}
+		if err != nil && fail.KindOf(err) != fail.NotFound { // it ended before the first one
+			return err
+		}
+	}
+	return c.Do(ctx, service.Snapshot{Name: state}, client.Exchange{}, nil)
+}
+
+// mountCopy mounts a store that is a copy of a directory. It makes the store if there is none.
+func (a *app) mountCopy(ctx context.Context, cfg daemon.Config) (made bool, err error) {
+	mounted := func() bool {
+		table, err := locate.Mounts()
+		m, ok := locate.On(table, cfg.Mountpoint)
+		return err == nil && ok && m.Source == cfg.Store && daemon.Answers(cfg.Mountpoint) == nil
+	}
+	if mounted() {
+		return false, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(cfg.Store), 0o700); err != nil {
+		return false, err
+	}
+	_ = os.MkdirAll(cfg.Mountpoint, 0o777) // what is wrong the daemon says, which clears a dead mount there
+	bar := a.newProgress()
+	defer bar.done()
+	bar.expect(cfg.From)
+	s := a.starter(bar, func(*daemon.Ready) {})
+	if made, err = daemon.Make(ctx, cfg, s); err != nil {
+		return false, err
+	}
+	cfg.From, cfg.Exclude = "", nil
+	_, proc, err := daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
+	if err != nil && mounted() { // another command was first
+		return made, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return made, proc.Process.Release()
+}

@@ -96,6 +96,9 @@ func (k *keeper) mayRetry(err error) bool {
 
 func (k *keeper) gaveUp(reason, why string) {
 	k.Log(k.Connection.Store, "giving up: the mount ends, and programs get ENOTCONN", "reason", reason, "deaths", why)
+	if err := k.Connection.abort(); err != nil {
+		k.Log(k.Connection.Store, "the mount could not be aborted: if programs hang, use umount -f", "mountpoint", k.Connection.Mountpoint, "err", err)
+	}
 }
 
 // forward sends signals to the daemon. With a terminal, that sends them to both; the daemon

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/process"
 )
 
 // A daemon that is killed while it writes a notice may not come to its end: the kernel waits
@@ -24,7 +26,7 @@ func stuck(pid int) <-chan struct{} {
 	only := make(chan struct{})
 	go func() {
 		for ; unix.Kill(pid, 0) == nil; time.Sleep(stuckTick) {
-			if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); strings.Contains(string(stat), ") Z ") && onlyNotices(pid) {
+			if onlyNotices(pid) {
 				close(only)
 				return
 			}
@@ -33,7 +35,7 @@ func stuck(pid int) <-chan struct{} {
 	return only
 }
 
-// onlyNotices reports whether a dying process has threads, all of which write to the device.
+// onlyNotices reports whether a killed process has threads left, all of which write to the device.
 func onlyNotices(pid int) bool {
 	dir := fmt.Sprintf("/proc/%d/task/", pid)
 	tasks, err := os.ReadDir(dir)
@@ -46,6 +48,9 @@ func onlyNotices(pid int) bool {
 		_, state, _ := strings.Cut(string(stat), ") ")
 		if strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {
 			continue
+		}
+		if id, _ := strconv.Atoi(t.Name()); !process.Killed(id) {
+			return false
 		}
 		call, _ := os.ReadFile(dir + t.Name() + "/syscall") // number and arguments
 		f := strings.Fields(string(call))

@@ -1,0 +1,195 @@
+package keeper
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/await"
+)
+
+// The test binary is also a keeper, and its daemon.
+func TestMain(m *testing.M) {
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == "keeper":
+		log := func(_, text string, args ...any) { fmt.Println(append([]any{text}, args...)...) }
+		status, err := Run(Config{Args: []string{"daemon", os.Args[2]}, Log: log})
+		fmt.Println("end", status, err)
+		os.Exit(0)
+	case len(os.Args) == 3 && os.Args[1] == "daemon":
+		fmt.Println("daemon", serveStuck(os.Args[2]))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// TestGivesUpWhileStuck: a daemon that is killed in a notice, for a directory that a program has
+// locked, does not end. When no other daemon starts, the program gets an error all the same.
+func TestGivesUpWhileStuck(t *testing.T) {
+	dir := t.TempDir()
+	fd, err := mountRaw(dir)
+	if err != nil {
+		t.Skip("may not mount here")
+	}
+	_ = unix.Unmount(dir, unix.MNT_DETACH)
+	unix.Close(fd)
+
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeper := exec.Command(self, "keeper", dir)
+	said := filepath.Join(t.TempDir(), "said")
+	if keeper.Stdout, err = os.Create(said); err != nil {
+		t.Fatal(err)
+	}
+	keeper.Stderr = keeper.Stdout
+	if err := keeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = keeper.Process.Kill()
+		_ = unix.Unmount(dir, unix.MNT_FORCE)
+		_ = unix.Unmount(dir, unix.MNT_DETACH)
+	}()
+	says := func(text string) func() bool {
+		return func() bool { b, _ := os.ReadFile(said); return strings.Contains(string(b), text) }
+	}
+	await.True(t, "the daemon serves", says("serving"))
+	program := exec.Command("mkdir", filepath.Join(dir, "d", "x"))
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var daemon int
+	await.True(t, "the daemon is stuck", func() bool {
+		daemon = childOf(keeper.Process.Pid)
+		return daemon != 0 && writesNotice(daemon)
+	})
+	if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 2)
+	go func() { ended <- program.Wait() }()
+	if err := await.Receive(t, "the end of the program", ended); err == nil {
+		t.Error("the program got no error")
+	}
+	go func() { ended <- keeper.Wait() }()
+	if err := await.Receive(t, "the end of the keeper", ended); err != nil || !says("giving up")() {
+		b, _ := os.ReadFile(said)
+		t.Errorf("the keeper: %v\n%s", err, b)
+	}
+}
+
+func childOf(pid int) (child int) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, of := range threads {
+		b, _ := os.ReadFile(of)
+		_, _ = fmt.Sscan(string(b), &child)
+	}
+	return child
+}
+
+// writesNotice reports whether a thread of a process waits in write(2) for a lock.
+func writesNotice(pid int) bool {
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return slices.ContainsFunc(tasks, func(e os.DirEntry) bool {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", pid, e.Name()))
+		return strings.Contains(string(b), ") D ")
+	})
+}
+
+func mountRaw(dir string) (fd int, err error) {
+	if fd, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
+		return 0, err
+	}
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d", fd, os.Geteuid(), os.Getegid())
+	if err = unix.Mount("store", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		unix.Close(fd)
+	}
+	return fd, err
+}
+
+// serveStuck serves a directory d. It does not answer a MKDIR in it, but notifies the kernel
+// that a name of d has changed. The daemons after it end at once.
+func serveStuck(dir string) error {
+	link, err := Inherited()
+	if err != nil || link.Connection != nil {
+		return err
+	}
+	fd, err := mountRaw(dir)
+	if err != nil {
+		return err
+	}
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if err := link.Hold(&Connection{Store: "store", Mountpoint: dir}, fd, null, null, null); err != nil {
+		return err
+	}
+	link.Send(Message{Ready: true})
+	fmt.Println("serving")
+	const headerIn, headerOut = 40, 16
+	le := binary.NativeEndian
+	for in := make([]byte, 1<<20); ; {
+		n, err := unix.Read(fd, in)
+		if err != nil {
+			return err
+		}
+		opcode, unique, node := le.Uint32(in[4:]), le.Uint64(in[8:]), le.Uint64(in[16:])
+		attr := make([]byte, 88) // struct fuse_attr
+		le.PutUint64(attr, node)
+		le.PutUint32(attr[60:], unix.S_IFDIR|0o777)
+		le.PutUint32(attr[64:], 2)
+		var body []byte
+		errno := int32(0)
+		switch opcode {
+		case 26: // INIT
+			body = make([]byte, 64)
+			le.PutUint32(body, 7)
+			le.PutUint32(body[4:], 31)
+			le.PutUint32(body[20:], 4096)
+		case 3: // GETATTR
+			body = append(make([]byte, 16), attr...)
+			le.PutUint64(body, 60)
+		case 1: // LOOKUP
+			if node != 1 {
+				errno = -int32(unix.ENOENT)
+				break
+			}
+			le.PutUint64(attr, 2)
+			body = append(make([]byte, 40), attr...)
+			le.PutUint64(body, 2)
+			le.PutUint64(body[16:], 60)
+			le.PutUint64(body[24:], 60)
+		case 9: // MKDIR
+			const invalEntry = 3
+			notice := binary.NativeEndian.AppendUint64(make([]byte, headerOut), 2)
+			notice = append(le.AppendUint32(le.AppendUint32(notice, 1), 0), "y\x00"...)
+			le.PutUint32(notice, uint32(len(notice)))
+			le.PutUint32(notice[4:], invalEntry)
+			_, err := unix.Write(fd, notice)
+			return fmt.Errorf("the notice of %d bytes for a request of %d came back: %w", len(notice), n-headerIn, err)
+		default:
+			errno = -int32(unix.ENOSYS)
+		}
+		out := append(make([]byte, headerOut), body...)
+		le.PutUint32(out, uint32(len(out)))
+		le.PutUint32(out[4:], uint32(errno))
+		le.PutUint64(out[8:], unique)
+		if opcode == 2 || opcode == 42 { // FORGET
+			continue
+		}
+		if _, err := unix.Write(fd, out); err != nil {
+			return err
+		}
+	}
+}

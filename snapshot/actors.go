@@ -3,6 +3,7 @@ package snapshot
 import (
 	"slices"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
@@ -79,9 +80,40 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 	}
 	before, after := s.Hold(o.Before), s.Hold(o.After)
 	o.Close = func() { before(); after() }
-	o.Set = s.union(sets)
+	o.Set = s.parts.Union(sets)
 	if i.Now() { // so that a caller that asks often makes no long list
 		s.alter(func(tx *live.Tx) { tx.JoinActors(ss.w.ws.View, sets.Sets, actors.Union(sets.Sets...)) })
 	}
 	return o, nil
+}
+
+// actorSets are the objects of the sets of a snapshot.
+func (rs Remotes) actorSets(view uint32) (stored []cas.Hash, err error) {
+	s := rs.w.store
+	defer s.gc.Puts.Enter()()
+	var sn *snap
+	s.look(func(*live.Tx) { sn = s.cat.Snapshots[view] })
+	if sn != nil {
+		err = s.parts.StoreChanges(sn)
+		s.look(func(*live.Tx) { stored = sn.Changes.Stored })
+	}
+	return stored, err
+}
+
+// between takes a snapshot before an actor changes what another one changed.
+func (s entries) between(tx *live.Tx, view uint32, by string) error {
+	w, ok := s.workspaces[view]
+	if !ok || !s.cat.HasRoomForActors(w.ws) {
+		return nil
+	}
+	r, err := s.cat.NewSnapshot(tx, w.ws, w.describe(CaptureOptions{Kind: KindActor, Message: "before a change by " + by}))
+	if err != nil {
+		return err
+	}
+	if err := s.commit(tx, &catalogue.Capture{SnapshotRecord: r}, actors.Caller{}); err != nil {
+		return err
+	}
+	s.captured = append(s.captured, Event{Workspace: view, Action: "captured", From: r.Name})
+	s.keep.Signal.Up()
+	return nil
 }

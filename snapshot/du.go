@@ -24,7 +24,7 @@ func (ss Snapshots) DiskUsage(ctx context.Context, names []string) (*usage.Disk,
 	if err != nil {
 		return nil, err
 	}
-	out, err := usage.Count(ctx, s.objects, s.src, s.salvage.incomplete.Load(), kept)
+	out, err := usage.Count(ctx, s.objects, s.src, s.parts.Incomplete.Load(), kept)
 	return out, engine.NeedsRepair(err)
 }
 

@@ -4,45 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"sync/atomic"
-	"time"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/repair"
-	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // salvage is what opening a damaged store had to leave out.
 type salvage struct {
-	left       live.Skipped // of the journal
-	replaced   []string     // workspaces that go on from another state than their last
-	incomplete atomic.Bool  // objects are missing that no repair can bring back
-}
-
-// readableState is the newest state of a workspace that can still be read, when
-// its last one cannot; a fork falls back on what it came from, and at last
-// there is an empty tree.
-func (s opening) readableState(tx *live.Tx, w *catalogue.Workspace, cause error) *tree.State {
-	s.salvage.replaced = append(s.salvage.replaced, w.Name)
-	s.cat.TouchWorkspace(w.View)
-	for at := w; at != nil; at = s.cat.Parent(at) {
-		for _, sn := range slices.Backward(s.cat.WithOrigin(at)) {
-			st, err := sn.Tree(s.src)
-			if err == nil {
-				_, err = st.Get(s.src, live.RootIno)
-			}
-			if err == nil {
-				s.logger.Warn("the state of the workspace is damaged; it goes on from a snapshot",
-					"workspace", w.Name, "snapshot", sn.Name, "err", cause)
-				return st
-			}
-		}
-	}
-	s.logger.Warn("the state of the workspace and all its snapshots are damaged; it goes on empty",
-		"workspace", w.Name, "err", cause)
-	return s.emptyTree(tx, time.Now())
+	left     live.Skipped // of the journal
+	replaced []string     // workspaces that go on from another state than their last
 }
 
 // addLoss adds to a report what a salvage could not read.
@@ -52,7 +24,7 @@ func (s entries) addLoss(r *repair.Report) {
 		if rec := repair.InJournal(d); !slices.Contains(r.Damage, rec) {
 			r.Damage = append(r.Damage, rec)
 		}
-		behind = behind || !d.Bytes && (d.Pos >= s.ckpt.at.Load() || d.Segment == "")
+		behind = behind || !d.Bytes && (d.Pos >= s.ckpt.At.Load() || d.Segment == "")
 	}
 	r.LostChanges = max(r.LostChanges, s.salvage.left.Changes)
 	s.look(func(*live.Tx) {
@@ -119,7 +91,7 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 	r, err := repair.Parts{Objects: s.objects, Log: s.log, Source: s.src}.Run(ctx, progress, entries{s}.trees)
 	if err == nil && s.opt.Salvage {
 		entries{s}.addLoss(r)
-		s.salvage.incomplete.Store(len(r.Affected) > 0 || r.Hidden)
+		s.parts.Incomplete.Store(len(r.Affected) > 0 || r.Hidden)
 	}
 	return r, err
 }

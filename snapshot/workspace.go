@@ -9,7 +9,6 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/snapshot/usage"
 )
@@ -28,10 +27,6 @@ func (s entries) connect(ws *catalogue.Workspace) *Workspace {
 	w.usage.Exports.Store(ws.Exports)
 	s.workspaces[ws.View] = w
 	return w
-}
-
-func (s entries) makeMain() *Workspace {
-	return s.connect(s.cat.AddWorkspace(catalogue.WorkspaceRecord{View: live.MainView, Name: "main", NextSeq: 1, Policy: policy.Default()}))
 }
 
 type Forks struct{ w *Workspace }

@@ -14,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
-	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapshot.Info, error) {
@@ -207,7 +206,7 @@ func (s *Service) compact(ctx context.Context, r *Request, a Compact) (Compacted
 	return r.Workspace.Snapshots().Compact(ctx, a)
 }
 
-func (s *Service) du(ctx context.Context, r *Request, a DU) (*usage.Disk, error) {
+func (s *Service) du(ctx context.Context, r *Request, a DU) (*info.Disk, error) {
 	return r.Workspace.Snapshots().DiskUsage(ctx, a.Names)
 }
 

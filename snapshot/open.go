@@ -149,13 +149,6 @@ func (s opening) openJournal(begin int64) error {
 	return err
 }
 
-func (s opening) admit(view uint32, n int64) error {
-	if err := s.meter.admitFork(view, n); err != nil {
-		return err
-	}
-	return s.room.Admit(n)
-}
-
 // firstOpening reports whether a store without a checkpoint can be one that was
 // just made: its journal has all that ever happened.
 func (s opening) firstOpening() bool {

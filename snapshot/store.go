@@ -79,7 +79,7 @@ type Store struct {
 	ckpt  *engine.Checkpointer
 	gc    engine.Collector
 	room  engine.Room
-	meter meter
+	meter *engine.Meter
 	keep  policy.Keeper
 
 	created bool // by this opening
@@ -124,9 +124,9 @@ func newStore(at *storedir.Dir, o Options) *Store {
 		Loops:   &p.Loops, Metrics: &p.Metrics, Logger: c.logger,
 	}}
 	s.ckpt.Sealer, s.ckpt.Collector, s.ckpt.Room = s.seal, &s.gc, &s.room
-	s.ckpt.Exports = func(view uint32) int64 { return s.workspaces[view].usage.Exports.Load() }
+	s.meter = engine.NewMeter(p, &s.room)
+	s.ckpt.Meter = s.meter
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, s.ckpt, o.Quiet
-	s.meter = meter{core: c}
 	s.keep = policy.Keeper{
 		Workspaces: entries{s}.toKeep, Now: o.Now, Elapsed: o.Elapsed, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
 	}

@@ -27,8 +27,8 @@ type Checkpointer struct {
 	Sealer    *Sealer
 	Collector *Collector
 	Room      *Room
-	Exports   func(view uint32) int64 // bytes of a workspace in the store's repository
-	GCWork    int64                   // so much is sealed at most while a gc waits, see WithLimit
+	Meter     *Meter
+	GCWork    int64 // so much is sealed at most while a gc waits, see WithLimit
 
 	At      atomic.Int64  // journal position of the last
 	Records atomic.Uint64 // that the journal had by then
@@ -209,7 +209,7 @@ func (p *Checkpointer) freezeAll(tx *live.Tx) *Checkpoint {
 	for id, w := range p.Catalogue.Workspaces {
 		st := w.Freeze(tx)
 		c.workspaces[id] = &frozen{st, w.Stored(st), tx.Actors(id)}
-		c.workspaces[id].record.Exports = p.Exports(id)
+		c.workspaces[id].record.Exports = p.Meter.Exports(id)
 	}
 	tx.ForgetActor()
 	c.dirty, p.Catalogue.Dirty = p.Catalogue.Dirty, make(map[string]uint32)

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -91,7 +92,7 @@ func (a List) fits(i snapshot.Info) bool {
 			return false
 		}
 	}
-	if a.By != "" && !snapshot.ActorIn(i.Actors, a.By) {
+	if a.By != "" && !actors.Among(i.Actors, a.By) {
 		return false
 	}
 	return (a.Kind == "" || i.Kind == a.Kind) && (a.Without == "" || i.Kind != a.Without)

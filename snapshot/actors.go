@@ -1,8 +1,6 @@
 package snapshot
 
 import (
-	"slices"
-
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
@@ -11,35 +9,12 @@ import (
 )
 
 // An Interval is what happened between two successive states of a workspace.
-type Interval struct {
-	From, To Info     // base is the first From; the last To has no name: it is the present
-	Actors   []string // in order; also those of whose changes nothing is left
+type Interval = catalogue.Interval
 
-	undoes *catalogue.Undone // if all that happened is an undo of an actor
-}
-
-// Now reports whether the interval ends with the present state.
-func (i Interval) Now() bool { return i.To.Name == "" }
-
-// Intervals returns the intervals of the workspace, newest first. Snapshots that are no
-// earlier state of it have no place in them, see Info.Past.
-func (ss Snapshots) Intervals() []Interval {
-	var out []Interval
-	ss.w.store.look(func(tx *live.Tx) {
-		i := Interval{Actors: ss.w.ws.PresentActors(tx)}
-		for _, sn := range slices.Backward(ss.w.store.cat.WithOrigin(ss.w.ws)) {
-			if sn.View != ss.w.ws.Base && !sn.Past() {
-				continue
-			}
-			i.From = sn.Info
-			if i.undoes != nil && i.undoes.From != sn.View {
-				i.undoes = nil // the snapshot before it was removed
-			}
-			out = append(out, i)
-			i = Interval{To: sn.Info, Actors: sn.Actors, undoes: sn.Undoes}
-		}
-	})
-	return out
+// Intervals returns the intervals of the workspace, newest first.
+func (ss Snapshots) Intervals() (all []Interval) {
+	ss.w.store.look(func(tx *live.Tx) { all = ss.w.store.cat.Intervals(tx, ss.w.ws) })
+	return all
 }
 
 // An OpenInterval is an interval with the states at its ends, which are kept until Close,

@@ -179,9 +179,9 @@ func (s opening) recover(at catalogue.StoreRecord) error {
 	}); err != nil {
 		return err
 	}
-	s.salvage.replaced = load.Replaced
+	s.lost.Replaced = load.Replaced
 	var err error
-	if s.salvage.left, err = s.forest.Replay(at.Position, len(s.salvage.replaced) > 0, s.replay); err != nil {
+	if s.lost.Skipped, err = s.forest.Replay(at.Position, len(s.lost.Replaced) > 0, s.replay); err != nil {
 		return err
 	}
 	if !s.opt.Takeover {

@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -100,7 +101,7 @@ type core struct {
 	cat        *catalogue.Catalogue  // guarded by the lock of forest
 	workspaces map[uint32]*Workspace // of cat, by view
 	captured   []Event               // of snapshots between two actors, not reported yet
-	salvage    salvage
+	lost       repair.Lost           // when a damaged store was opened
 	hooks      hooks
 	metrics    *info.Recorder
 	loops      *loops.Group

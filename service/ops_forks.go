@@ -57,13 +57,14 @@ a minute.`,
 		Tools: []Tool{{Names: [3]string{"fork_merge"}, Title: "Merge a fork",
 			About: "Merge what a fork changed into the workspace. Conflicts are listed, and then nothing is changed.",
 			Args:  "fork ours theirs resolve keep dry_run"}},
-		Commands: []Command{{Group: "Forks:", Use: "merge FORK [--ours|--theirs] [--dry-run]", Aliases: []string{"promote"}, Short: "Bring a fork's changes into the workspace",
+		Commands: []Command{{Group: "Forks:", Use: "merge FORK [--keep PATH]... [--ours|--theirs] [--dry-run]", Aliases: []string{"promote"}, Short: "Bring a fork's changes into the workspace",
 			Long: `Merges what the fork changed since its base into its parent. Text that both changed is
-merged by lines, as git merge does. Conflicts are listed, and then nothing is changed.
+merged by lines. Conflicts are listed, and nothing is changed.
 
 "amberfs undo" undoes the merge. The fork stays.`,
 			Example: "  amberfs merge idea\n  amberfs merge idea --theirs", Args: "fork",
 			Flags: []Flag{
+				{"keep", "", "leave `PATH` as it is; repeatable"},
 				{"ours", "", "keep the workspace's version of conflicting paths"},
 				{"theirs", "", "take the fork's version of conflicting paths"},
 				{"dry-run", "n", "only list what would change"},

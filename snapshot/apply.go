@@ -81,8 +81,7 @@ func (t *trees) follow(e catalogue.Effects, err error) error {
 	}
 	for _, view := range e.Removed {
 		delete(s.workspaces, view)
-		s.meter.Remove(view)
-		s.ckpt.Removed(view)
+		s.ckpt.removed(view)
 	}
 	if e.Garbage {
 		s.gc.Removed()
@@ -139,7 +138,9 @@ func (t *trees) load(r *catalogue.Edit) error {
 
 // PutEdited implements catalogue.Trees.
 func (t *trees) PutEdited(*catalogue.Edit) {
-	t.s.ckpt.Edited(t.edit.Changes)
+	if t.s.ckpt.changes.Add(int64(t.edit.Changes)) >= checkpointRecords {
+		t.s.ckpt.Ask()
+	}
 	t.inv = t.Tx.Apply(t.edit)
 }
 

@@ -322,6 +322,50 @@ func TestMergeKeeps(t *testing.T) {
 	}
 }
 
+// TestMergeOfSomeLines: a decision about a file is taken where only the fork changed it, too.
+func TestMergeOfSomeLines(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		s := open(t, t.TempDir())
+		w := linkSide{t, s, s.Main()}
+		w.do("write a 1 2 3", "write b 1")
+		base := w.inode("a")
+		f, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "f"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fork := linkSide{t, s, f}
+		fork.do("write a X 2 Y", "write n 2")
+		if changed {
+			w.do("write b 3")
+		}
+		of, err := threeway.Digest(s.Source(), base, w.inode("a"), fork.inode("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := snapshot.MergeOptions{Fork: "f", Contents: map[string]threeway.Decision{"a": {Of: of, Text: "1\n2\nY\n"}}}
+		if _, err := s.Main().Forks().Merge(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "files", w.files(), map[bool]string{false: "a:1,2,Y b:1 n:2", true: "a:1,2,Y b:3 n:2"}[changed])
+		if _, err := s.Main().Forks().Merge(t.Context(), o); !errors.Is(err, threeway.ErrMeanwhile) {
+			t.Errorf("a decision about another text: %v", err)
+		}
+	}
+}
+
+func (l linkSide) inode(path string) *tree.Inode {
+	l.t.Helper()
+	st, err := l.w.State()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	n, err := st.Resolve(l.s.Source(), path)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return n
+}
+
 // tree are the paths of the files of a workspace.
 func (l linkSide) tree() string {
 	l.t.Helper()

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // opCommands adds the commands of the operations that have one in their row.
@@ -52,12 +53,24 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 			cmd.Flags().BoolVarP(field, f.Name, f.Short, *field, f.About)
 		case *string:
 			cmd.Flags().StringVarP(field, f.Name, f.Short, *field, f.About)
+		case *[]naming.BytePath:
+			cmd.Flags().VarP((*pathList)(field), f.Name, f.Short, f.About)
 		default:
 			panic(fmt.Sprintf("the flag --%s of %s is a %T", f.Name, name, field))
 		}
 	}
 	completions[name] = completionOf(c.Args)
 	return cmd
+}
+
+// pathList is the value of a flag that is given once for each path.
+type pathList []naming.BytePath
+
+func (l *pathList) String() string { return "" }
+func (l *pathList) Type() string   { return "stringArray" }
+func (l *pathList) Set(path string) error {
+	*l = append(*l, naming.BytePath(path))
+	return nil
 }
 
 // completionOf says what completes the words of a command, see completions.

@@ -126,7 +126,7 @@ func (t *taking) copies() error {
 
 // inode gives a file the difference from base to theirs, on top of what ours is like.
 func (t *taking) inode(p string, names []string, into, ours *file, base, theirs *tree.Inode) error {
-	n, view, lines, ok, err := t.merged(ours, base, theirs)
+	n, view, lines, ok, err := t.merged(p, ours, base, theirs)
 	if err != nil {
 		return err
 	}
@@ -165,10 +165,12 @@ func (t *taking) stage(f *file, n *tree.Inode, view uint32) {
 func (s staged) make() { s.file.node, s.file.view, s.file.changed = s.node, s.view, true }
 
 // merged returns what a file is like with the difference from base to theirs, nil if it stays
-// as it is. With lines, lines have to be merged. ok is false if it is a conflict.
-func (t *taking) merged(f *file, base, theirs *tree.Inode) (n *tree.Inode, view uint32, lines, ok bool, err error) {
+// as it is. With lines, lines have to be merged, or a decision about p taken. ok is false if
+// it is a conflict.
+func (t *taking) merged(p string, f *file, base, theirs *tree.Inode) (n *tree.Inode, view uint32, lines, ok bool, err error) {
 	ours := f.node
-	if ours == base {
+	_, decided := t.Decided[p]
+	if ours == base && !decided {
 		return theirs, t.Interval.View, false, true, nil
 	}
 	out := *ours
@@ -197,7 +199,7 @@ func (t *taking) merged(f *file, base, theirs *tree.Inode) (n *tree.Inode, view 
 			break // the rest does not matter
 		}
 	}
-	if !pick(same[0], same[1], same[2], func() {
+	if decided || !pick(same[0], same[1], same[2], func() {
 		out.Mode = theirs.Mode&unix.S_IFMT | out.Mode&perm
 		out.Ino, out.Content, out.Target, out.Rdev = theirs.Ino, theirs.Content, theirs.Target, theirs.Rdev
 		out.Mtime, out.Atime = theirs.Mtime, theirs.Atime

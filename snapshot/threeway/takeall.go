@@ -13,11 +13,11 @@ import (
 func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exact bool, err error) {
 	differs := errors.New("it differs")
 	err = tree.Diff(ctx, p.Source, of.Base, p.Ours, tree.DiffOptions{}, func(tree.Change) error { return differs })
-	if err == nil {
+	if err == nil && len(p.Decided) == 0 {
 		all, err = graft.Between(ctx, p.Source, p.Ours, of.Theirs, tree.DiffOptions{}, p.List)
 		return all, true, err
 	}
-	if !errors.Is(err, differs) {
+	if err != nil && !errors.Is(err, differs) {
 		return nil, false, err
 	}
 	if err = tree.Diff(ctx, p.Source, of.Theirs, of.Base, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err == nil {

@@ -231,6 +231,22 @@ func TestActions(t *testing.T) {
 	b.undo("Merged good: 1 file")
 	gone("new")
 
+	t.Log("a merge of one part of a file, without another file")
+	put("parts", textOf(60, nil))
+	m.Amberfs("fork", "half")
+	put(".forks/half/parts", textOf(60, map[int]string{12: "theirs 12\n", 42: "theirs 42\n"}))
+	put(".forks/half/new", "of a fork\n")
+	put("parts", textOf(60, map[int]string{52: "ours 52\n"}))
+	b.click("#forks [aria-label=half] button", "Merge")
+	b.wait(`document.querySelector('#dialog').open`)
+	b.click(`#dialog [aria-label="Parts of parts"]`, "")
+	b.click(`#dialog [aria-label="Merge part 1 of parts"]`, "")
+	b.click(`#dialog [aria-label="Change new"]`, "")
+	b.answer("2 files will change", "Merge")
+	b.has("parts", textOf(60, map[int]string{42: "theirs 42\n", 52: "ours 52\n"}))
+	b.undo("Merged half: 1 file")
+	gone("new")
+
 	t.Log("a pin, a name, and the end of a snapshot")
 	b.click("#workspaces [role=tab]", "main")
 	of := func(line string) { t.Helper(); b.chosen("A person's"); b.menu("#actions button", "More actions", line) }

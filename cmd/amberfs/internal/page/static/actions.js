@@ -11,8 +11,38 @@ const nameOf = (x) => visible(x.raw ? spelledOut(x.raw) : x.path);
 // tick is the box of a file. While it is not ticked, the file is in keep, and will stay as it is.
 const tick = (x, keep) => keep && el("input", { type: "checkbox", checked: !keep.has(x), "aria-label": `Change ${nameOf(x)}`,
   onchange: (e) => { if (e.target.checked) keep.delete(x); else keep.add(x); } });
+const box = (label, set, value) => el("input", { type: "checkbox", checked: !set.has(value), "aria-label": label,
+  onchange: (e) => { if (e.target.checked) set.delete(value); else set.add(value); } });
+// partsOf are the parts of a file, once they are opened: show draws them.
+const partsOf = (x, parts, show) => {
+  const into = el("div");
+  return el("details", { ontoggle: (e) => {
+    if (e.target.open && !parts.has(x.path)) show(x, into).catch((error) => into.replaceChildren(p(error.message)));
+  } }, el("summary", { "aria-label": `Parts of ${nameOf(x)}` }, "Parts"), into);
+};
+// mergeParts shows what a fork changed in a file, with a box for each part, and notes in parts those that are left.
+const mergeParts = (args, options, parts) => async (x, into) => {
+  const found = await call("conflict", { fork: args.fork, path: pathOf(x) }, options), off = new Set();
+  const all = found.parts || [], theirs = all.some((part) => part.kind === "conflict") ? [] : all.filter((part) => part.kind === "theirs");
+  parts.set(x.path, { found, off, theirs, x });
+  const lines = (op, side) => side.map((text) => ({ op, text: text.replace(/\n$/, "") }));
+  const hunk = (part) => ({ old_start: 1 + before(part, "ours"), new_start: 1 + before(part, "theirs"),
+    lines: [...lines("-", part.ours), ...lines("+", part.theirs)] });
+  const before = (part, side) => all.slice(0, all.indexOf(part)).reduce((n, x) => n + x[side].length, 0);
+  into.replaceChildren(...theirs.map((part, i) => el("div", el("label.check", box(`Merge part ${i + 1} of ${nameOf(x)}`, off, part), `Part ${i + 1}`),
+    tableOf(hunk(part)))), theirs.length ? "" : p("It has no parts to choose from."));
+};
+// chooseParts gives a merge the texts of the files of which some parts are left; a file of which all are left is kept.
+function chooseParts(args, parts, keep) {
+  for (const [path, { found, off, theirs, x }] of parts) {
+    if (!off.size || keep.has(x) || args.contents?.[path]) continue;
+    if (off.size === found.parts.filter((part) => part.kind !== "same").length) { keep.add(x); continue; }
+    const text = found.parts.flatMap((part) => (off.has(part) ? part.ours : part.kind === "theirs" ? part.theirs : part.ours)).join("");
+    args.contents = { ...args.contents, [path]: { of: found.of, text } };
+  }
+}
 // plan lists what will change, deletions first.
-function plan(found, keep) {
+function plan(found, keep, more = () => false) {
   const order = Object.keys(will), all = found.paths || [], n = (action) => all.filter((x) => x.action === action).length;
   const shown = [...all].sort((x, y) => order.indexOf(x.action) - order.indexOf(y.action)).slice(0, 500);
   const parts = found.more ? "" : order.filter(n).map((a) => `${n(a).toLocaleString()} ${will[a][1]}`).join(", ");
@@ -21,7 +51,7 @@ function plan(found, keep) {
   return [p({ id: "about" }, el("strong", `${count(found.changed, "file")} will change${parts ? ": " : "."}`), parts && `${parts}.`),
     others && el("p.warn", others), found.kept?.length && el("p.kept", `Kept as it is: ${found.kept.map(visible).join(", ")}`),
     keep && p("Files that you untick are kept as they are."),
-    el("ul.plan", { tabindex: 0, "aria-label": "What will change" }, ...shown.map((x) => el("li.path", tick(x, keep), el("span", { class: `status ${will[x.action][0]}` }, will[x.action][0]), nameOf(x))),
+    el("ul.plan", { tabindex: 0, "aria-label": "What will change" }, ...shown.map((x) => el("li.path", tick(x, keep), el("span", { class: `status ${will[x.action][0]}` }, will[x.action][0]), nameOf(x), more(x))),
       found.changed > shown.length && el("li", `and ${found.changed - shown.length} more`)), safe()];
 }
 // perform previews an operation, runs it when the user agrees, and says what it did. Then it returns true.
@@ -29,7 +59,10 @@ async function perform(title, verb, op, args, options, done) {
   const found = await during("Computing what will change …", call(op, { ...args, dry_run: true }, options));
   if (!found.changed) { message(found.kept ? `Kept as it is: ${found.kept.join(", ")}` : "No file would change."); return false; }
   const keep = /^(restore|undo-by|merge)$/.test(op) && !args.paths ? new Set() : undefined;
-  if (await ask(title, plan(found, keep).filter(Boolean), [[verb, "yes", "primary"]]) !== "yes") return false;
+  const parts = new Map(), show = mergeParts(args, options, parts);
+  const more = (x) => op === "merge" && x.action === "modified" && !x.raw && partsOf(x, parts, show);
+  if (await ask(title, plan(found, keep, more).filter(Boolean), [[verb, "yes", "primary"]]) !== "yes") return false;
+  if (keep) chooseParts(args, parts, keep);
   if (keep?.size) args.keep = [...(args.keep || []), ...[...keep].map(pathOf)];
   await finish(await during(`Changing ${count(found.changed, "file")} …`, call(op, args, options)), done, options);
   return true;
@@ -116,8 +149,6 @@ function picked(found, options) {
     const git = /^(?:.*\/)?\.git(?=\/|$)/.exec(x.path)?.[0];
     if (!files.has(git || x.path)) files.set(git || x.path, git ? { path: git, action: "modified", git } : x);
   }
-  const box = (label, set, value) => el("input", { type: "checkbox", checked: !set.has(value), "aria-label": label,
-    onchange: (e) => { if (e.target.checked) set.delete(value); else set.add(value); } });
   const show = async (x, into) => {
     const { hunks = [] } = await apply({ parts: pathOf(x), dry_run: true }, options), off = new Set();
     parts.set(x.path, { hunks, off });
@@ -125,9 +156,7 @@ function picked(found, options) {
       tableOf(h))), hunks.length ? "" : p("It has no parts."));
   };
   const row = (x) => {
-    const into = el("div"), detail = x.action === "modified" && !x.git && !x.raw && el("details", { ontoggle: (e) => {
-      if (e.target.open && !parts.has(x.path)) show(x, into).catch((error) => into.replaceChildren(p(error.message)));
-    } }, el("summary", { "aria-label": `Parts of ${nameOf(x)}` }, "Parts"), into);
+    const detail = x.action === "modified" && !x.git && !x.raw && partsOf(x, parts, show);
     return el("li.path", box(`Apply ${nameOf(x)}`, left, x), el("span", { class: `status ${will[x.action][0]}` }, will[x.action][0]),
       x.git ? `${nameOf(x)}, with its commits` : nameOf(x), detail);
   };

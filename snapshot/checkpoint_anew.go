@@ -1,9 +1,11 @@
-package engine
+package snapshot
 
 import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/amberfs/amberfs/snapshot/engine"
 )
 
 // beginAnew is how often a checkpoint begins at most. The last one seals all that it has, also
@@ -14,30 +16,30 @@ var errRemoved = errors.New("what was being sealed was removed")
 
 // running is a checkpoint that seals what it has.
 type running struct {
-	*Checkpoint
+	*checkpoint
 	once  sync.Once
 	ended chan struct{} // closed when something that it has no id of was removed
 }
 
 // committed returns a checkpoint that was committed.
-func (p *Checkpointer) committed(ctx context.Context) (*Checkpoint, error) {
+func (p *checkpointer) committed(ctx context.Context) (*checkpoint, error) {
 	defer p.running.Store(nil)
 	for begun := 1; ; begun++ {
-		c, err := p.Begin()
+		c, err := p.beginCheckpoint()
 		if err != nil {
 			return nil, err
 		}
 		sealing, stop := p.running.Load().whileNeeded(ctx, begun < beginAnew, p.gcWaits.waits())
 		err = func() error {
 			defer stop()
-			return p.Commit(sealing, c)
+			return p.commit(sealing, c)
 		}()
 		if err == nil {
 			return c, nil
 		}
 		p.giveUp(c)
 		switch cause := context.Cause(sealing); {
-		case errors.Is(cause, ErrNoCheckpoint):
+		case errors.Is(cause, engine.ErrNoCheckpoint):
 			return nil, cause
 		case ctx.Err() != nil || !errors.Is(cause, errRemoved):
 			return nil, err
@@ -45,10 +47,10 @@ func (p *Checkpointer) committed(ctx context.Context) (*Checkpoint, error) {
 	}
 }
 
-// Removed ends the checkpoint under way if it has yet to seal what was removed: the journal
+// removed ends the checkpoint under way if it has yet to seal what was removed: the journal
 // behind it may still refer to that, so it cannot be left out. The checkpoint begins anew, and
 // does not have it. The lock is held.
-func (p *Checkpointer) Removed(view uint32) {
+func (p *checkpointer) removed(view uint32) {
 	r := p.running.Load()
 	if r == nil {
 		return
@@ -77,7 +79,7 @@ func (r *running) whileNeeded(ctx context.Context, anew bool, gcWaits <-chan str
 		case <-ended:
 			cancel(errRemoved)
 		case <-gcWaits:
-			cancel(ErrNoCheckpoint)
+			cancel(engine.ErrNoCheckpoint)
 		case <-sealing.Done():
 		}
 	}()
@@ -110,8 +112,8 @@ func (g *gcWaits) gone() {
 
 // Hold makes a checkpoint for a gc, and calls fn with its error before the next one can begin.
 // A checkpoint under way gives way; its next one goes on from there. The error is
-// ErrNoCheckpoint if this one, too, would have to seal very much.
-func (p *Checkpointer) Hold(ctx context.Context, fn func(error) error) error {
+// engine.ErrNoCheckpoint if this one, too, would have to seal very much.
+func (p *checkpointer) Hold(ctx context.Context, fn func(error) error) error {
 	p.gcWaits.come()
 	err := p.mu.Acquire(ctx, 1)
 	p.gcWaits.gone()
@@ -123,8 +125,8 @@ func (p *Checkpointer) Hold(ctx context.Context, fn func(error) error) error {
 }
 
 // checkpointSoon is checkpoint with an end in sight.
-func (p *Checkpointer) checkpointSoon(ctx context.Context) error {
-	limited, stop := WithLimit(ctx, p.GCWork, ErrNoCheckpoint)
+func (p *checkpointer) checkpointSoon(ctx context.Context) error {
+	limited, stop := engine.WithLimit(ctx, p.gcWork, engine.ErrNoCheckpoint)
 	defer stop()
 	return p.checkpoint(limited)
 }

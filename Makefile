@@ -132,7 +132,8 @@ test-clients:
 # Volumes of Kubernetes and snapshots of containerd, judged by what their authors test drivers with.
 test-cluster: build
 	@scripts/setup cluster
-	cd cmd/amberfs-csi && AMBERFS_TEST_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 20m ./...
+	@set -e; for module in amberfs-csi containerd-amberfs; do \
+		(cd cmd/$$module && $(GO) vet ./... && AMBERFS_TEST_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 20m ./...); done
 
 # A release without publishing it, in dist/: goreleaser is built once into bin/.
 snapshot:

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+)
+
+// daemon is the daemon of a store.
+type daemon struct{ store string }
+
+// do asks for an operation in a fork, or in main if the fork is "".
+func (d daemon) do(ctx context.Context, fork string, args, result any) error {
+	c, err := client.Open(ctx, client.Target{Store: d.store, Workspace: fork, Command: "containerd-amberfs"})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
+	}
+	defer c.Close()
+	err = c.Do(ctx, args, client.Exchange{}, result)
+	if is(err, errs.Busy) {
+		return fmt.Errorf("%w: %w", errdefs.ErrFailedPrecondition, err)
+	}
+	if is(err, errs.NoSpace) || is(err, errs.Quota) {
+		return fmt.Errorf("%w: %w", errdefs.ErrResourceExhausted, err)
+	}
+	return err
+}
+
+func is(err error, kind fail.Kind) bool { return err != nil && fail.KindOf(err) == kind }
+
+// empty is the snapshot of main that layers without a parent begin with.
+const empty = "containerd-empty"
+
+// prepare takes the empty snapshot.
+func (d daemon) prepare(ctx context.Context) error {
+	var size service.Sized
+	if err := d.do(ctx, "", service.Size{}, &size); err != nil {
+		return err
+	}
+	if size.Files > 0 {
+		return errors.New("the store has files outside of forks; use one that is for containerd alone")
+	}
+	err := d.do(ctx, "", service.Snapshot{Name: empty, Pinned: true}, nil)
+	if is(err, errs.Exist) {
+		return nil
+	}
+	return err
+}
+
+// fork makes a fork. One that is there is what an interrupted request left, and is made again.
+func (d daemon) fork(ctx context.Context, name, from string) error {
+	err := d.do(ctx, "", service.Fork{Name: name, Snapshot: from}, nil)
+	if !is(err, errs.Exist) {
+		return err
+	}
+	if err := d.discard(ctx, name); err != nil {
+		return err
+	}
+	return d.do(ctx, "", service.Fork{Name: name, Snapshot: from}, nil)
+}
+
+func (d daemon) discard(ctx context.Context, name string) error {
+	err := d.do(ctx, "", service.DeleteFork{Name: name, Discard: true}, nil)
+	if is(err, errs.NotExist) {
+		return nil
+	}
+	return err
+}
+
+// capture takes a snapshot of a fork. One of that name is of an interrupted request, or of a program
+// in the container, and is replaced.
+func (d daemon) capture(ctx context.Context, fork, name string) error {
+	err := d.do(ctx, fork, service.Snapshot{Name: name}, nil)
+	if !is(err, errs.Exist) {
+		return err
+	}
+	names := []string{name}
+	if err := d.do(ctx, fork, service.Pin{Names: names}, nil); err != nil {
+		return err
+	}
+	if err := d.do(ctx, fork, service.Remove{Names: names}, nil); err != nil {
+		return err
+	}
+	return d.do(ctx, fork, service.Snapshot{Name: name}, nil)
+}
+
+// added returns how much larger a fork is than what it began with.
+func (d daemon) added(ctx context.Context, fork string) (files, bytes int64, err error) {
+	var now, base service.Sized
+	if err := d.do(ctx, fork, service.Size{}, &now); err != nil {
+		return 0, 0, err
+	}
+	if err := d.do(ctx, fork, service.Size{Name: "base"}, &base); err != nil {
+		return 0, 0, err
+	}
+	return max(0, now.Files-base.Files), max(0, now.Bytes-base.Bytes), nil
+}
+
+func (d daemon) forks(ctx context.Context) (names []string, err error) {
+	var list service.ForkList
+	if err := d.do(ctx, "", service.Forks{}, &list); err != nil {
+		return nil, err
+	}
+	for _, f := range list.Forks {
+		names = append(names, f.Name)
+	}
+	return names, nil
+}
+
+func (d daemon) mountpoint(ctx context.Context) (string, error) {
+	var st service.Status
+	err := d.do(ctx, "", service.GetStatus{}, &st)
+	return st.Mountpoint, err
+}

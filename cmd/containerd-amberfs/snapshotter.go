@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/core/snapshots/storage"
+	"github.com/containerd/log"
+
+	"github.com/amberfs/amberfs/snapshot/naming"
+)
+
+// A snapshotter keeps names, parents and labels where containerd's own do, and the files of each
+// snapshot in a fork. A committed one also has a snapshot of the fork, which its children begin with.
+type snapshotter struct {
+	daemon
+	meta *storage.MetaStore
+}
+
+var (
+	_ snapshots.Snapshotter = (*snapshotter)(nil)
+	_ snapshots.Cleaner     = (*snapshotter)(nil)
+)
+
+// layer is the snapshot of a committed fork.
+const layer = "layer"
+
+const forkPrefix = "sn-"
+
+func forkOf(id string) string { return forkPrefix + id }
+
+func open(ctx context.Context, store, root string) (*snapshotter, error) {
+	s := &snapshotter{daemon: daemon{store}}
+	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return nil, err
+	}
+	var err error
+	s.meta, err = storage.NewMetaStore(filepath.Join(root, "metadata.db"))
+	return s, err
+}
+
+func (s *snapshotter) Close() error { return s.meta.Close() }
+
+func (s *snapshotter) Stat(ctx context.Context, key string) (info snapshots.Info, err error) {
+	err = s.meta.WithTransaction(ctx, false, func(ctx context.Context) error {
+		_, info, _, err = storage.GetInfo(ctx, key)
+		return err
+	})
+	return info, err
+}
+
+func (s *snapshotter) Update(ctx context.Context, info snapshots.Info, fields ...string) (_ snapshots.Info, err error) {
+	err = s.meta.WithTransaction(ctx, true, func(ctx context.Context) error {
+		info, err = storage.UpdateInfo(ctx, info, fields...)
+		return err
+	})
+	return info, err
+}
+
+func (s *snapshotter) Walk(ctx context.Context, fn snapshots.WalkFunc, filters ...string) error {
+	return s.meta.WithTransaction(ctx, false, func(ctx context.Context) error {
+		return storage.WalkInfo(ctx, fn, filters...)
+	})
+}
+
+// Usage is what was stored at the commit. For others it is what was added since.
+func (s *snapshotter) Usage(ctx context.Context, key string) (usage snapshots.Usage, err error) {
+	var id string
+	var info snapshots.Info
+	err = s.meta.WithTransaction(ctx, false, func(ctx context.Context) error {
+		id, info, usage, err = storage.GetInfo(ctx, key)
+		return err
+	})
+	if err == nil && info.Kind == snapshots.KindActive {
+		usage.Inodes, usage.Size, err = s.added(ctx, forkOf(id))
+	}
+	return usage, err
+}
+
+func (s *snapshotter) Prepare(ctx context.Context, key, parent string, opts ...snapshots.Opt) ([]mount.Mount, error) {
+	return s.create(ctx, snapshots.KindActive, key, parent, opts)
+}
+
+func (s *snapshotter) View(ctx context.Context, key, parent string, opts ...snapshots.Opt) ([]mount.Mount, error) {
+	return s.create(ctx, snapshots.KindView, key, parent, opts)
+}
+
+// create makes the fork of a snapshot before the metadata say that it is there.
+func (s *snapshotter) create(ctx context.Context, kind snapshots.Kind, key, parent string, opts []snapshots.Opt) (mounts []mount.Mount, err error) {
+	err = s.meta.WithTransaction(ctx, true, func(ctx context.Context) error {
+		sn, err := storage.CreateSnapshot(ctx, kind, key, parent, opts...)
+		if err != nil {
+			return err
+		}
+		if own(sn) {
+			from := empty
+			if len(sn.ParentIDs) > 0 {
+				from = forkOf(sn.ParentIDs[0]) + "/" + layer
+			}
+			if err := s.fork(ctx, forkOf(sn.ID), from); err != nil {
+				return err
+			}
+		}
+		mounts, err = s.mounts(ctx, sn)
+		return err
+	})
+	return mounts, err
+}
+
+// own reports whether a snapshot has a fork. A view shows the one of its parent, if it has one.
+func own(sn storage.Snapshot) bool { return sn.Kind == snapshots.KindActive || len(sn.ParentIDs) == 0 }
+
+func (s *snapshotter) mounts(ctx context.Context, sn storage.Snapshot) ([]mount.Mount, error) {
+	at, err := s.mountpoint(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, access := sn.ID, "rw"
+	if sn.Kind == snapshots.KindView {
+		access = "ro"
+	}
+	if !own(sn) {
+		id = sn.ParentIDs[0]
+	}
+	return []mount.Mount{{
+		Type: "bind", Source: filepath.Join(at, naming.ForksDir, forkOf(id)), Options: []string{"rbind", access},
+	}}, nil
+}
+
+func (s *snapshotter) Mounts(ctx context.Context, key string) (mounts []mount.Mount, err error) {
+	err = s.meta.WithTransaction(ctx, false, func(ctx context.Context) error {
+		sn, err := storage.GetSnapshot(ctx, key)
+		if err == nil {
+			mounts, err = s.mounts(ctx, sn)
+		}
+		return err
+	})
+	return mounts, err
+}
+
+// Commit keeps the present state of an active snapshot for its children.
+func (s *snapshotter) Commit(ctx context.Context, name, key string, opts ...snapshots.Opt) error {
+	return s.meta.WithTransaction(ctx, true, func(ctx context.Context) error {
+		id, _, _, err := storage.GetInfo(ctx, key)
+		if err != nil {
+			return err
+		}
+		var usage snapshots.Usage
+		if usage.Inodes, usage.Size, err = s.added(ctx, forkOf(id)); err != nil {
+			return err
+		}
+		if _, err := storage.CommitActive(ctx, key, name, usage, opts...); err != nil {
+			return fmt.Errorf("committing %s: %w", key, err)
+		}
+		return s.capture(ctx, forkOf(id), layer)
+	})
+}
+
+// Remove removes a snapshot. If its fork cannot be deleted now, Cleanup does it.
+func (s *snapshotter) Remove(ctx context.Context, key string) error {
+	var id string
+	err := s.meta.WithTransaction(ctx, true, func(ctx context.Context) (err error) {
+		id, _, err = storage.Remove(ctx, key)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.discard(ctx, forkOf(id)); err != nil {
+		log.G(ctx).WithError(err).Warnf("the fork %s stays until the next garbage collection", forkOf(id))
+	}
+	return nil
+}
+
+// Cleanup deletes the forks of snapshots that are gone. A transaction that writes keeps new ones away.
+func (s *snapshotter) Cleanup(ctx context.Context) error {
+	return s.meta.WithTransaction(ctx, true, func(ctx context.Context) error {
+		known, err := storage.IDMap(ctx)
+		if err != nil {
+			return err
+		}
+		names, err := s.forks(ctx)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			id, ours := strings.CutPrefix(name, forkPrefix)
+			if _, there := known[id]; ours && !there {
+				if err := s.discard(ctx, name); err != nil {
+					log.G(ctx).WithError(err).Warnf("the fork %s stays until the next garbage collection", name)
+				}
+			}
+		}
+		return nil
+	})
+}

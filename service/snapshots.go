@@ -10,11 +10,11 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
-	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapshot.Info, error) {
@@ -92,7 +92,7 @@ func (a List) fits(i snapshot.Info) bool {
 			return false
 		}
 	}
-	if a.By != "" && !snapshot.ActorIn(i.Actors, a.By) {
+	if a.By != "" && !actors.Among(i.Actors, a.By) {
 		return false
 	}
 	return (a.Kind == "" || i.Kind == a.Kind) && (a.Without == "" || i.Kind != a.Without)
@@ -207,7 +207,7 @@ func (s *Service) compact(ctx context.Context, r *Request, a Compact) (Compacted
 	return r.Workspace.Snapshots().Compact(ctx, a)
 }
 
-func (s *Service) du(ctx context.Context, r *Request, a DU) (*usage.Disk, error) {
+func (s *Service) du(ctx context.Context, r *Request, a DU) (*info.Disk, error) {
 	return r.Workspace.Snapshots().DiskUsage(ctx, a.Names)
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
-	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 // Row is a snapshot in a listing: name, 12 digits of the id or "-", time, message.
@@ -137,7 +136,7 @@ func actorRows(l *ActorList) [][]string {
 	})
 }
 
-func duRows(u *usage.Disk) (rows [][]string) {
+func duRows(u *info.Disk) (rows [][]string) {
 	for _, s := range u.Snapshots {
 		rows = append(rows, []string{BytesText(s.Bytes), s.Name})
 	}

@@ -61,7 +61,7 @@ func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 		top, _, _ := strings.Cut(a.Name, "/")
 		names = append(names, a.Name, top)
 	}
-	if snapshot.ActorIn(names, by) || s.Store.Actors().Registered(by, r.Workspace.View()) {
+	if actors.Among(names, by) || s.Store.Actors().Registered(by, r.Workspace.View()) {
 		return nil
 	}
 	return like(fail.New(fail.NotFound, "there is no actor %s", by), by, names, "see `amberfs actors`")
@@ -150,7 +150,7 @@ func (s *Service) pathsBy(ctx context.Context, r *Request, i snapshot.Interval, 
 	defer open.Close()
 	list := r.list(s)
 	return open.Changes(ctx, tree.DiffOptions{Paths: within}, func(c graft.ChangedBy) error {
-		if !snapshot.ActorIn(c.By, by) || c.A != nil && c.A.IsDir() || c.B != nil && c.B.IsDir() {
+		if !actors.Among(c.By, by) || c.A != nil && c.A.IsDir() || c.B != nil && c.B.IsDir() {
 			return turns.Yield(ctx)
 		}
 		*out = append(*out, naming.BytePath(c.Path.String()))

@@ -1,8 +1,7 @@
 package snapshot
 
 import (
-	"slices"
-
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
@@ -10,35 +9,12 @@ import (
 )
 
 // An Interval is what happened between two successive states of a workspace.
-type Interval struct {
-	From, To Info     // base is the first From; the last To has no name: it is the present
-	Actors   []string // in order; also those of whose changes nothing is left
+type Interval = catalogue.Interval
 
-	undoes *catalogue.Undone // if all that happened is an undo of an actor
-}
-
-// Now reports whether the interval ends with the present state.
-func (i Interval) Now() bool { return i.To.Name == "" }
-
-// Intervals returns the intervals of the workspace, newest first. Snapshots that are no
-// earlier state of it have no place in them, see Info.Past.
-func (ss Snapshots) Intervals() []Interval {
-	var out []Interval
-	ss.w.store.look(func(tx *live.Tx) {
-		i := Interval{Actors: ss.w.ws.PresentActors(tx)}
-		for _, sn := range slices.Backward(ss.w.store.cat.WithOrigin(ss.w.ws)) {
-			if sn.View != ss.w.ws.Base && !sn.Past() {
-				continue
-			}
-			i.From = sn.Info
-			if i.undoes != nil && i.undoes.From != sn.View {
-				i.undoes = nil // the snapshot before it was removed
-			}
-			out = append(out, i)
-			i = Interval{To: sn.Info, Actors: sn.Actors, undoes: sn.Undoes}
-		}
-	})
-	return out
+// Intervals returns the intervals of the workspace, newest first.
+func (ss Snapshots) Intervals() (all []Interval) {
+	ss.w.store.look(func(tx *live.Tx) { all = ss.w.store.cat.Intervals(tx, ss.w.ws) })
+	return all
 }
 
 // An OpenInterval is an interval with the states at its ends, which are kept until Close,
@@ -79,9 +55,40 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 	}
 	before, after := s.Hold(o.Before), s.Hold(o.After)
 	o.Close = func() { before(); after() }
-	o.Set = s.union(sets)
+	o.Set = s.parts.Union(sets)
 	if i.Now() { // so that a caller that asks often makes no long list
 		s.alter(func(tx *live.Tx) { tx.JoinActors(ss.w.ws.View, sets.Sets, actors.Union(sets.Sets...)) })
 	}
 	return o, nil
+}
+
+// actorSets are the objects of the sets of a snapshot.
+func (rs Remotes) actorSets(view uint32) (stored []cas.Hash, err error) {
+	s := rs.w.store
+	defer s.gc.Puts.Enter()()
+	var sn *snap
+	s.look(func(*live.Tx) { sn = s.cat.Snapshots[view] })
+	if sn != nil {
+		err = s.parts.StoreChanges(sn)
+		s.look(func(*live.Tx) { stored = sn.Changes.Stored })
+	}
+	return stored, err
+}
+
+// between takes a snapshot before an actor changes what another one changed.
+func (s entries) between(tx *live.Tx, view uint32, by string) error {
+	w, ok := s.workspaces[view]
+	if !ok || !s.cat.HasRoomForActors(w.ws) {
+		return nil
+	}
+	r, err := s.cat.NewSnapshot(tx, w.ws, w.describe(CaptureOptions{Kind: KindActor, Message: "before a change by " + by}))
+	if err != nil {
+		return err
+	}
+	if err := s.commit(tx, &catalogue.Capture{SnapshotRecord: r}, actors.Caller{}); err != nil {
+		return err
+	}
+	s.captured = append(s.captured, Event{Workspace: view, Action: "captured", From: r.Name})
+	s.keep.Signal.Up()
+	return nil
 }

@@ -81,7 +81,8 @@ func (t *trees) follow(e catalogue.Effects, err error) error {
 	}
 	for _, view := range e.Removed {
 		delete(s.workspaces, view)
-		s.ckpt.removed(view)
+		s.meter.Remove(view)
+		s.ckpt.Removed(view)
 	}
 	if e.Garbage {
 		s.gc.Removed()
@@ -138,9 +139,7 @@ func (t *trees) load(r *catalogue.Edit) error {
 
 // PutEdited implements catalogue.Trees.
 func (t *trees) PutEdited(*catalogue.Edit) {
-	if t.s.ckpt.changes.Add(int64(t.edit.Changes)) >= checkpointRecords {
-		t.s.ckpt.Ask()
-	}
+	t.s.ckpt.Edited(t.edit.Changes)
 	t.inv = t.Tx.Apply(t.edit)
 }
 

@@ -10,17 +10,17 @@ import (
 // TestCheckpointsSleep while there is nothing to write down.
 func TestCheckpointsSleep(t *testing.T) {
 	s := quietStore(t)
-	s.ckpt.at.Store(s.log.End())
+	s.ckpt.At.Store(s.log.End())
 	woken := make(chan struct{})
 	go func() {
-		s.ckpt.awaitChange()
+		s.ckpt.AwaitChange()
 		close(woken)
 	}()
-	await.Blocked(t, 1, "(*checkpointer).awaitRecord")
+	await.Blocked(t, 1, "(*Checkpointer).awaitRecord")
 	s.ckpt.Ask()
 	await.Receive(t, "it was asked, and wakes up", woken)
 	if _, err := s.forest.Create(live.Node(live.MainView, live.RootIno), "a", live.Create{Mode: 0o100644}); err != nil {
 		t.Fatal(err)
 	}
-	s.ckpt.awaitChange() // it returns
+	s.ckpt.AwaitChange() // it returns
 }

@@ -68,7 +68,7 @@ func (s *Store) lastSeal() {
 	case err == nil:
 		s.ckpt.ShrinkJournal()
 	case ctx.Err() != nil:
-		s.logger.Info("the rest is sealed after the next mount", "bytes", s.log.End()-s.ckpt.at.Load())
+		s.logger.Info("the rest is sealed after the next mount", "bytes", s.ckpt.Grown())
 	default:
 		s.logger.Warn("no checkpoint at the end", "err", err)
 	}

@@ -34,11 +34,15 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 
 	done := sync.OnceFunc(s.Importing())
 	defer done()
-	if err := s.ckpt.mu.Acquire(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	unlock := sync.OnceFunc(func() { s.ckpt.mu.Release(1) })
+	locked, release := make(chan struct{}), make(chan struct{})
+	unlock := sync.OnceFunc(func() { close(release) })
 	defer unlock()
+	go s.ckpt.Alone(t.Context(), func() error {
+		close(locked)
+		<-release
+		return nil
+	})
+	await.Receive(t, "no checkpoint is made", locked)
 	s.room.Stored.Store(1 << 40)
 	s.gc.Removed() // else the check whether gc is due does not run
 	done()

@@ -50,11 +50,10 @@
 //
 // A change of workspaces and snapshots is a record of package catalogue: it is checked and made
 // there, journaled here (Store.commit), and applied there, with effects that the store passes on
-// (trees.follow). checkpointer commits the catalogue and drops the journal, meter holds forks to
-// their limit.
+// (trees.follow). meter holds forks to their limit.
 //
-// Package engine does what goes on in the background: seals, gc (its roots are in gc.go), and
-// room on the disk. Package policy captures and removes by the policies. They ask the store by
+// Package engine does what goes on in the background: seals, checkpoints, which commit the
+// catalogue and drop the journal, gc, and room on the disk. It also reads the last checkpoint. Package policy captures and removes by the policies. They ask the store by
 // narrow interfaces.
 //
 // Packages that know no store: catalogue (workspaces, snapshots, their records), info (what users
@@ -102,29 +101,29 @@
 //
 //	cas.Record                one gc at a time; its holder neither collects nor verifies
 //	engine.Room                one writer at a time makes room on a nearly full disk
-//	  ckpt.mu                 one checkpoint, or gc that marks, at a time
+//	  Checkpointer.mu         one checkpoint, or gc that marks, at a time
 //	    Workspace.sealing     one seal at a time of main, or of a fork of it
 //	      Sealer.forks        how many of all forks
 //	        live.Forest.mu    the catalogue and every view
 //	          Sealer.mu       the queue of package engine
 //	usage.Fork                one counts what a fork has of its own
 //	  live.Forest.mu
-//	pins.mu, gc.Puts.mu, metrics
+//	Pins.mu, gc.Puts.mu, metrics
 //	                          never held while another is taken
 //
 // Each is taken only under those above it, and Forest.mu under usage.Fork or under the
 // others. Below all of them are those of live, content, events and cas.
 //
-// A gc takes cas.Record before ckpt.mu. Before that it waits for callers that put
+// A gc takes cas.Record before Checkpointer.mu. Before that it waits for callers that put
 // objects that nothing refers to yet (gc.Puts), so that no request has to wait for a
 // gc that waits: an import takes as long as the sender of its files. A gc that
-// no process asked for does not begin during an import. A writer waits for ckpt.mu
-// for some seconds only.
+// no process asked for does not begin during an import. A writer waits for
+// Checkpointer.mu for some seconds only.
 //
 // A seal that did much work leaves Workspace.sealing, Sealer.forks and gc.Puts when others
 // wait for one of them, and then waits for its next turn. Until then what it put can be
 // reached from the states that gc marks. A checkpoint under way ends when a gc waits for
-// ckpt.mu. The next one goes on with what it sealed.
+// Checkpointer.mu. The next one goes on with what it sealed.
 //
 // No lock is held while the kernel gets notices of changes.
 package snapshot

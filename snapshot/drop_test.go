@@ -52,11 +52,11 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	await.True(t, "the bytes are in the journal", func() bool { return s.log.End() >= before+files<<20 })
 	// What a checkpoint does, with all the writes and a sealed capture between
 	// its beginning and its end.
-	c, err := s.ckpt.beginCheckpoint()
+	c, err := s.ckpt.Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.ckpt.commit(ctx, c); err != nil {
+	if err := s.ckpt.Commit(ctx, c); err != nil {
 		t.Fatal(err)
 	}
 	f.Thaw()
@@ -67,7 +67,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	if _, err := w.Snapshots().WaitSealed(ctx, "v"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.ckpt.finish(c); err != nil {
+	if err := s.ckpt.Finish(c); err != nil {
 		t.Fatal(err)
 	}
 

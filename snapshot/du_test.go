@@ -15,7 +15,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/usage"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 // sources are real files to work on.
@@ -113,7 +113,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 			t.Errorf("%s: du tells of %d bytes, gc gives back %d", what, told, freed)
 		}
 	}
-	used := func(names ...string) *usage.Disk {
+	used := func(names ...string) *info.Disk {
 		t.Helper()
 		u, err := w.Snapshots().DiskUsage(ctx, names)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/engine"
 )
 
 // TestFailingCheckpoint: a checkpoint that fails is in the status, in the metrics and, for the
@@ -32,7 +33,7 @@ func TestFailingCheckpoint(t *testing.T) {
 		if st.Metrics.CheckpointsFailed != times {
 			t.Errorf("%d checkpoints failed, want %d", st.Metrics.CheckpointsFailed, times)
 		}
-		if got := snapshot.CheckpointFailed(dir); strings.Contains(got, "input/output error") != failing || !failing && got != "" {
+		if got := engine.CheckpointFailed(dir); strings.Contains(got, "input/output error") != failing || !failing && got != "" {
 			t.Errorf("on disk: %q", got)
 		}
 	}
@@ -50,7 +51,7 @@ func TestFailingCheckpoint(t *testing.T) {
 	write(t, s, s.Main().Root(), "f", "other content")
 	disk.fails.Store(true)
 	must(t, s.Close())
-	if snapshot.CheckpointFailed(dir) == "" {
+	if engine.CheckpointFailed(dir) == "" {
 		t.Error("the checkpoint at the end is not told")
 	}
 	disk.fails.Store(false)
@@ -58,7 +59,7 @@ func TestFailingCheckpoint(t *testing.T) {
 	must(t, err)
 	check(true, 0)
 	must(t, s.Close())
-	if snapshot.CheckpointFailed(dir) != "" {
+	if engine.CheckpointFailed(dir) != "" {
 		t.Error("it is told after one succeeded")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -82,8 +83,8 @@ func TestCheckpointLeavesOut(t *testing.T) {
 	check := func(what string, s *snapshot.Store, healthy bool) {
 		t.Helper()
 		st := s.Main().Status()
-		if healthy != (st.Health == "ok") || healthy != (snapshot.CheckpointFailed(s.Dir()) == "") {
-			t.Errorf("%s: health %s, on disk %q", what, st.Health, snapshot.CheckpointFailed(s.Dir()))
+		if healthy != (st.Health == "ok") || healthy != (engine.CheckpointFailed(s.Dir()) == "") {
+			t.Errorf("%s: health %s, on disk %q", what, st.Health, engine.CheckpointFailed(s.Dir()))
 		}
 		if n := st.JournalBytes; n > 80<<20 {
 			t.Errorf("%s: the journal has %d bytes", what, n)

@@ -99,7 +99,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 	}); err != nil {
 		return out, err
 	}
-	in := graft.States{Source: s.src, Before: base, After: theirs, Set: s.union(changed)}
+	in := graft.States{Source: s.src, Before: base, After: theirs, Set: s.parts.Union(changed)}
 	g := live.Graft{Options: graft.Options{Source: theirs, View: f.ws.View}, By: in.ActorsOf}
 	p, c, err := fs.w.plan(ctx, e, base, g, o, rule)
 	if err != nil {

@@ -42,11 +42,11 @@ func TestHeadRenamedWithinACheckpoint(t *testing.T) {
 	s := orphanStore(t)
 	w := s.Main()
 	capture(t, w, CaptureOptions{Name: "old"})
-	c, err := s.ckpt.beginCheckpoint()
+	c, err := s.ckpt.Begin()
 	mustBe(t, err)
 	mustBe(t, w.Snapshots().Rename("old", "new", actors.Caller{}))
-	mustBe(t, s.ckpt.commit(context.Background(), c))
-	mustBe(t, s.ckpt.finish(c))
+	mustBe(t, s.ckpt.Commit(context.Background(), c))
+	mustBe(t, s.ckpt.Finish(c))
 	if head := killed(t, s).Main().ws.Head; head != "new" {
 		t.Errorf("the head is %q", head)
 	}

@@ -32,10 +32,5 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 func (s entries) refreshLimit() {
 	rules := s.cat.Workspaces[live.MainView].Policy
 	s.room.Limit.Store(rules.ByteLimit)
-	if s.meter.limit.Swap(rules.Forks.UnsharedBytes) != 0 {
-		return
-	}
-	for _, w := range s.workspaces {
-		w.usage.Reset()
-	}
+	s.meter.SetLimit(rules.Forks.UnsharedBytes)
 }

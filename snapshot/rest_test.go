@@ -12,38 +12,6 @@ import (
 	"github.com/amberfs/amberfs/tests/await"
 )
 
-// TestCheckpointAwaitsRest: what is written and removed again by busy writers is not
-// sealed, unless the journal needs it.
-func TestCheckpointAwaitsRest(t *testing.T) {
-	s := quietStore(t)
-	for _, c := range []struct {
-		what    string
-		grown   int64
-		records uint64
-		changes int64
-		calm    bool
-		since   time.Duration
-		due     bool
-	}{
-		{"nothing was written", 0, 0, 0, true, time.Hour, false},
-		{"little, lately", 1, 1, 0, true, time.Second, false},
-		{"little, long ago", 1, 1, 0, true, checkpointTime, true},
-		{"little, and the writers go on", 1, 1, 0, false, time.Hour, false},
-		{"much", checkpointBytes, 1, 0, true, 0, true},
-		{"much, and the writers go on", checkpointBytes, 1, 0, false, time.Hour, false},
-		{"more than the disk has to spare", checkpointMost, 1, 0, false, 0, true},
-		{"more than can be replayed soon", 1, checkpointRecords, 0, false, 0, true},
-		{"restores that take as long", 1, checkpointRecords / 2, checkpointRecords / 2, false, 0, true},
-	} {
-		s.ckpt.at.Store(s.log.End() - c.grown)
-		s.ckpt.records.Store(s.log.Records() - c.records)
-		s.ckpt.changes.Store(c.changes)
-		if due := s.ckpt.checkpointDue(c.calm, c.since); due != c.due {
-			t.Errorf("%s: due is %v", c.what, due)
-		}
-	}
-}
-
 // TestToRedo: what a recovery replayed, and what a restore changed, counts for when a
 // checkpoint is due until there was one.
 func TestToRedo(t *testing.T) {
@@ -68,7 +36,7 @@ func TestToRedo(t *testing.T) {
 	}
 	check := func(when string, least, most int64) {
 		t.Helper()
-		if n := s.ckpt.toRedo(); n < least || n > most {
+		if n := s.ckpt.ToRedo(); n < least || n > most {
 			t.Errorf("%s there is work of %d records to be done again", when, n)
 		}
 	}
@@ -101,8 +69,8 @@ func TestJournalAtRest(t *testing.T) {
 	if err := s.Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	go s.ckpt.awaitChange()
-	await.Blocked(t, 1, "(*checkpointer).awaitRecord")
+	go s.ckpt.AwaitChange()
+	await.Blocked(t, 1, "(*Checkpointer).awaitRecord")
 	segments, err := filepath.Glob(filepath.Join(s.dir, "journal", "*"))
 	if err != nil || len(segments) != 1 {
 		t.Fatal(segments, err)

@@ -9,7 +9,7 @@ import (
 // Reachable is every object that the store needs, by marking each state for itself, without
 // leaving out what another one has.
 func (s *Store) Reachable(ctx context.Context) (map[cas.Hash]bool, error) {
-	states, sets, err := entries{s}.roots()
+	states, sets, err := s.parts.Roots()
 	all := map[cas.Hash]bool{}
 	for _, h := range sets {
 		all[h] = true

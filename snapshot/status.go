@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 func (w *Workspace) Status() info.Status {
@@ -46,7 +46,7 @@ func (w *Workspace) Status() info.Status {
 			st.Health += ": " + failing
 		}
 	}
-	if st.Health == "ok" && st.UnsharedLimit > 0 && st.UnsharedBytes >= st.UnsharedLimit-usage.CreateBytes {
+	if st.Health == "ok" && st.UnsharedLimit > 0 && st.UnsharedBytes >= st.UnsharedLimit-engine.CreateBytes {
 		st.Health = fmt.Sprintf("the fork has reached its limit of %d bytes; delete files, and snapshots that contain them", st.UnsharedLimit)
 	}
 	return st

@@ -1,19 +1,13 @@
 package snapshot
 
 import (
-	"errors"
-	"fmt"
+	"context"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-	"golang.org/x/sys/unix"
-
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/loops"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -23,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -82,10 +77,10 @@ type Store struct {
 	start *Start // of a new store
 
 	seal  *engine.Sealer
-	ckpt  checkpointer
+	ckpt  *engine.Checkpointer
 	gc    engine.Collector
 	room  engine.Room
-	meter meter
+	meter *engine.Meter
 	keep  policy.Keeper
 
 	created bool // by this opening
@@ -94,6 +89,7 @@ type Store struct {
 
 // core is what the parts of a store share.
 type core struct {
+	parts      engine.Parts // of which those that are named below are the same
 	dir        string
 	opt        Options
 	logger     *slog.Logger
@@ -105,173 +101,38 @@ type core struct {
 	cat        *catalogue.Catalogue  // guarded by the lock of forest
 	workspaces map[uint32]*Workspace // of cat, by view
 	captured   []Event               // of snapshots between two actors, not reported yet
-	pins       pins
-	salvage    salvage
+	lost       repair.Lost           // when a damaged store was opened
 	hooks      hooks
-	metrics    info.Recorder
-	loops      loops.Group
+	metrics    *info.Recorder
+	loops      *loops.Group
 	actors     *actors.Registry
 }
 
 // newStore connects the parts of a store, none of which has a file yet.
 func newStore(at *storedir.Dir, o Options) *Store {
-	c := &core{dir: at.Path, opt: o, logger: o.Logger, loops: loops.New(o.Logger)}
-	c.cat, c.workspaces = catalogue.New(), make(map[uint32]*Workspace)
-	s := &Store{core: c, at: at}
+	c := &core{dir: at.Path, opt: o, logger: o.Logger, cat: catalogue.New(), workspaces: make(map[uint32]*Workspace)}
+	p := &c.parts
+	p.Dir, p.FS, p.Catalogue, p.Logger, p.Loops = c.dir, o.FS, c.cat, c.logger, loops.New(o.Logger)
+	c.metrics, c.loops = &p.Metrics, &p.Loops
+	s := &Store{core: c, at: at, ckpt: engine.NewCheckpointer(p)}
 	s.seal = engine.New(engine.SealerParts{
 		Catalogue: entries{s}, Pacer: &engine.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
-		Loops: &c.loops, Metrics: &c.metrics, Incomplete: &c.salvage.incomplete, Logger: c.logger,
+		Loops: &p.Loops, Metrics: &p.Metrics, Incomplete: &p.Incomplete, Logger: c.logger,
 	})
-	s.ckpt = checkpointer{Store: s, mu: semaphore.NewWeighted(1), gcWaits: gcWaits{came: make(chan struct{})}, gcWork: gcWork, signal: loops.NewWake()}
 	s.gc = engine.Collector{Signal: loops.NewWake(), CollectorParts: engine.CollectorParts{
-		Checkpoints: &s.ckpt, Stored: &s.room.Stored, Incomplete: &c.salvage.incomplete, Roots: entries{s}.roots,
+		Checkpoints: s.ckpt, Stored: &s.room.Stored, Incomplete: &p.Incomplete, Roots: p.Roots,
 		Elapsed: func() time.Duration { return o.Elapsed() + 1 },
-		Loops:   &c.loops, Metrics: &c.metrics, Logger: c.logger,
+		Loops:   &p.Loops, Metrics: &p.Metrics, Logger: c.logger,
 	}}
-	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, &s.ckpt, o.Quiet
-	s.meter = meter{core: c}
+	s.ckpt.Sealer, s.ckpt.Collector, s.ckpt.Room = s.seal, &s.gc, &s.room
+	s.meter = engine.NewMeter(p, &s.room)
+	s.ckpt.Meter = s.meter
+	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, s.ckpt, o.Quiet
 	s.keep = policy.Keeper{
-		Workspaces: entries{s}.toKeep, Now: o.Now, Elapsed: o.Elapsed, Appended: s.Changed, Signal: loops.NewWake(), Loops: &c.loops, Logger: c.logger,
+		Workspaces: entries{s}.toKeep, Now: o.Now, Elapsed: o.Elapsed, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
 	}
 	c.actors = actors.NewRegistry(c.within, c.forkName)
 	return s
-}
-
-// elapsed returns a clock that goes on evenly, also while the machine sleeps.
-func elapsed(o Options) func() time.Duration {
-	if o.Elapsed != nil {
-		return o.Elapsed
-	}
-	if o.Now != nil {
-		begin := o.Now()
-		return func() time.Duration { return o.Now().Sub(begin) }
-	}
-	return func() time.Duration {
-		var t unix.Timespec
-		_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // Linux has it
-		return time.Duration(t.Nano())
-	}
-}
-
-// Open opens the store in dir, and makes it when there is none.
-func Open(dir string, o Options) (*Store, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	o.Elapsed = elapsed(o)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.ManyChanges == 0 {
-		o.ManyChanges = 400_000
-	}
-	if o.Mode == 0 {
-		o.Mode = 0o755
-	}
-	at, err := storedir.Open(dir, o.Lock)
-	if err != nil {
-		return nil, err
-	}
-	s := newStore(at, o)
-	if o.FS == nil {
-		s.opt.FS = at.Disk
-	}
-	if err = (opening{s}).open(); err == nil && !o.ReadOnly {
-		names := filepath.Join(s.dir, "actors.json")
-		b, _ := vfs.ReadFile(s.opt.FS, names) // without it no process has a name
-		s.actors.Keep(b, func(b []byte) error { return vfs.WriteFile(s.opt.FS, names, b) })
-	}
-	if err == nil && !s.created {
-		var from string
-		if from, err = storedir.Unfilled(dir); from != "" {
-			s.created, err = true, s.owned()
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening store %s: %w", s.dir, err), s.closeParts(), at.Discard())
-	}
-	return s, nil
-}
-
-func (s opening) open() error {
-	err := s.at.Format(s.opt.Filling)
-	if err != nil {
-		return err
-	}
-	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger, Salvage: s.opt.Salvage, NoCommit: s.opt.ReadOnly, Takeover: s.opt.Takeover}); err != nil {
-		return err
-	}
-	at, err := s.lastCheckpoint()
-	if err != nil {
-		return err
-	}
-	if err := s.openJournal(at.Position); err != nil {
-		return err
-	}
-	if at.First && !s.firstOpening() {
-		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, ErrLost)
-	}
-	s.objects.Store = s.cas
-	if s.opt.Connect != nil {
-		if s.objects.Elsewhere, s.start, err = s.opt.Connect(Connecting{s.opt.FS, s.dir, at.First}); err != nil {
-			return err
-		}
-	}
-	s.src = tree.NewSource(s.objects, s.log, cacheBytes)
-	s.seal.Source, s.seal.Objects, s.gc.Source, s.gc.Objects = s.src, s.cas, s.src, s.objects
-	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.readView, Admit: s.admit, Salvage: s.opt.Salvage, Logger: s.logger}
-	if !s.opt.Quiet {
-		lo.Overlap = entries{s.Store}.between
-	}
-	s.forest = live.New(lo)
-	if err := s.recover(at); err != nil {
-		return fmt.Errorf("recovering: %w", err)
-	}
-	if s.objects.Elsewhere != nil {
-		s.forest.SetSource(s.src.With(s.objects.Near()))
-	}
-	s.room.Stored.Store(s.cas.Stats().Stored)
-	s.ckpt.loadOutcome()
-	if !s.opt.Quiet {
-		s.loops.Start("sealing", s.seal.Loop)
-		s.loops.Start("sealing forks", s.seal.ForkLoop)
-		s.loops.Start("checkpoints", s.ckpt.checkpointLoop)
-		s.loops.Start("policies", s.keep.Loop)
-		s.loops.Start("gc", s.gc.Loop)
-	}
-	return nil
-}
-
-func (s opening) openJournal(begin int64) error {
-	total, err := s.opt.FS.Total(s.dir)
-	if err != nil {
-		return err
-	}
-	s.room.FS = s.opt.FS
-	s.room.SetTotal(total)
-	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
-		FS: s.opt.FS, Logger: s.logger, Begin: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, Bytes: live.Bytes,
-		Quarantine:  filepath.Join(s.dir, "quarantine"),
-		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.HeldBack, GiveUp: s.cas.GiveUpReserve,
-	})
-	s.room.Log = s.log
-	return err
-}
-
-func (s opening) admit(view uint32, n int64) error {
-	if err := s.meter.admitFork(view, n); err != nil {
-		return err
-	}
-	return s.room.Admit(n)
-}
-
-// firstOpening reports whether a store without a checkpoint can be one that was
-// just made: its journal has all that ever happened.
-func (s opening) firstOpening() bool {
-	if s.log.End() == 0 {
-		return s.cas.Stats().Objects <= firstObjects
-	}
-	return s.log.Size() == s.log.End()
 }
 
 // FS returns the disk for what others keep in the store's directory.
@@ -368,18 +229,23 @@ func (s *Store) Sync() error { return s.forest.Sync() }
 func (s *Store) Changed() <-chan struct{} { return s.log.Appended() }
 
 // look runs fn with the lock of the forest held for reading.
-func (s *core) look(fn func(tx *live.Tx)) {
-	_ = s.forest.View(func(tx *live.Tx) error { // it has no error of its own
-		fn(tx)
-		return nil
-	})
-}
+func (s *core) look(fn func(tx *live.Tx)) { s.parts.Look(fn) }
 
 // alter runs fn with the lock of the forest held, also while changes are held
 // back.
-func (s *core) alter(fn func(tx *live.Tx)) {
-	_ = s.forest.Update(true, func(tx *live.Tx) error { // it has no error of its own
-		fn(tx)
-		return nil
-	})
+func (s *core) alter(fn func(tx *live.Tx)) { s.parts.Alter(fn) }
+
+// Hold keeps what a state refers to, in packs and journal, until release is called:
+// a reader reads it, and its snapshot may be deleted meanwhile.
+func (s *core) Hold(st *tree.State) (release func()) { return s.parts.Pins.Hold(st) }
+
+// Checkpoint seals everything as it is now, commits it with the catalogue,
+// and drops the journal that is not needed any more.
+func (s *Store) Checkpoint(ctx context.Context) error { return s.ckpt.Checkpoint(ctx) }
+
+// GC gives back the disk space of what nothing refers to any more. Writers,
+// captures and seals go on meanwhile, and while it waits for an import, so do
+// checkpoints and verifications.
+func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
+	return s.gc.Run(ctx, progress)
 }

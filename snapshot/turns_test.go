@@ -63,7 +63,7 @@ func TestSealsGiveWay(t *testing.T) {
 				}
 				return s.log.End()
 			}
-			s.ckpt.gcWork = 1 << 20
+			s.ckpt.GCWork = 1 << 20
 			other := forkNamed(t, s.Main(), "other")
 			if shared {
 				addLarge(t, s.Main(), mib*2)
@@ -141,7 +141,7 @@ func TestEditsGiveWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			s.ckpt.gcWork = 1 << 20
+			s.ckpt.GCWork = 1 << 20
 			from := forkNamed(t, s.Main(), "from")
 			for i := range 3 {
 				if _, err := s.Forest().Create(from.Root(), string(rune('a'+i)), live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {

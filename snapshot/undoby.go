@@ -108,7 +108,7 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (u *undoBy, err error) {
 			u.since = i.To.Seq
 			break
 		}
-		if i.By(u.o.By) || i.undoes != nil {
+		if i.By(u.o.By) || i.Undoes != nil {
 			u.list = append(u.list, i)
 		}
 		if found = found || i.From.View == since.View; found && u.o.Since != "" {
@@ -121,19 +121,6 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (u *undoBy, err error) {
 	}
 	u.list = slices.DeleteFunc(u.list, func(i Interval) bool { return !i.By(u.o.By) && !u.reverts(i) })
 	return u, nil
-}
-
-// By reports whether an actor, or one with a name below it, changed anything.
-func (i Interval) By(actor string) bool {
-	if len(i.Actors) == 0 {
-		return actor == actors.Unknown
-	}
-	return ActorIn(i.Actors, actor)
-}
-
-// ActorIn reports whether an actor, or one with a name below it, is among some.
-func ActorIn(list []string, actor string) bool {
-	return slices.ContainsFunc(list, func(a string) bool { return actors.Below(a, actor) })
 }
 
 // run makes the plan, and then journals and makes its steps in one step.
@@ -251,7 +238,7 @@ func take(ctx context.Context, p *threeway.Plan, all []threeway.Interval) error 
 // reverts reports whether an interval is an undo that is reverted: what it took back is all
 // taken back again.
 func (u *undoBy) reverts(i Interval) bool {
-	return i.undoes != nil && actors.Below(i.undoes.By, u.o.By) && i.undoes.Since >= u.since
+	return i.Undoes != nil && actors.Below(i.Undoes.By, u.o.By) && i.Undoes.Since >= u.since
 }
 
 func (u *undoBy) close() {
@@ -288,7 +275,7 @@ func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, 
 func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterval, undo bool) (threeway.Interval, error) {
 	of := threeway.Interval{Base: open.After, Theirs: open.Before, View: open.From.View, Disputed: make(map[string]bool)}
 	err := open.Changes(ctx, tree.DiffOptions{Paths: u.paths}, func(c graft.ChangedBy) error {
-		if _, decided := u.o.Contents[c.Path.String()]; decided || !undo && !ActorIn(c.By, u.o.By) {
+		if _, decided := u.o.Contents[c.Path.String()]; decided || !undo && !actors.Among(c.By, u.o.By) {
 			return nil
 		}
 		if k := threeway.Under(c.Path.String(), u.keep); k != "" {

@@ -9,29 +9,22 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
-	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 // A Workspace is a mutable file tree of a store with its snapshots.
 type Workspace struct {
 	store   *Store
 	ws      *catalogue.Workspace // guarded by the lock of the forest
-	usage   usage.Fork           // of a fork of main
 	sealing *semaphore.Weighted  // one seal at a time of main, or of a fork of main
 }
 
 // connect makes a workspace of the catalogue one of the store. The lock is held.
 func (s entries) connect(ws *catalogue.Workspace) *Workspace {
 	w := &Workspace{store: s.Store, ws: ws, sealing: semaphore.NewWeighted(1)}
-	w.usage.Exports.Store(ws.Exports)
+	s.meter.Add(ws)
 	s.workspaces[ws.View] = w
 	return w
-}
-
-func (s entries) makeMain() *Workspace {
-	return s.connect(s.cat.AddWorkspace(catalogue.WorkspaceRecord{View: live.MainView, Name: "main", NextSeq: 1, Policy: policy.Default()}))
 }
 
 type Forks struct{ w *Workspace }
@@ -176,3 +169,35 @@ func (w *Workspace) State() (st *tree.State, err error) {
 	})
 	return st, err
 }
+
+// Tenant is the workspace whose limits count: main or a fork of main.
+func (w *Workspace) Tenant() (t *Workspace) {
+	w.read(func() { t = w.uppermost() })
+	return t
+}
+
+// uppermost is the fork of main in which a fork is, or the workspace itself. The lock is held.
+func (w *Workspace) uppermost() *Workspace {
+	ws := w.store.cat.Uppermost(w.ws)
+	if up := w.store.workspaces[ws.View]; up != nil && up.ws == ws {
+		return up
+	}
+	return w // it has ended
+}
+
+// Admit refuses n bytes that there is no room for, or that are more than a fork may have. They
+// count until what the fork has is counted again.
+func (w *Workspace) Admit(n int64) error { return w.store.admit(w.ws.View, n) }
+
+func (s *Store) admit(view uint32, n int64) error {
+	if err := s.meter.Admit(view, n); err != nil {
+		return err
+	}
+	return s.room.Admit(n)
+}
+
+// ChargeExport is engine.Meter.ChargeExport.
+func (w *Workspace) ChargeExport(n int64) error { return w.store.meter.ChargeExport(w.ws.View, n) }
+
+// Usage is engine.Meter.Usage.
+func (w *Workspace) Usage() (used, limit int64) { return w.store.meter.Usage(w.ws.View) }

@@ -16,7 +16,7 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/engine"
 )
 
 func umountCommand(a *app) *cobra.Command {
@@ -109,7 +109,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	if err := wait(ctx); err != nil { // what is left is sealed
 		return err
 	}
-	if reason := snapshot.CheckpointFailed(m.Source); reason != "" {
+	if reason := engine.CheckpointFailed(m.Source); reason != "" {
 		fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(fmt.Sprintf(
 			"the last checkpoint of %s failed; nothing is lost, the store has what is not sealed: %s", m.Source, reason), ""))
 	}

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -29,4 +30,9 @@ func Check(name string) error {
 // Below reports whether an actor is by, or has a name below it: a/b is below a.
 func Below(actor, by string) bool {
 	return actor == by || strings.HasPrefix(actor, by) && actor[len(by)] == '/'
+}
+
+// Among reports whether an actor, or one with a name below it, is among some.
+func Among(list []string, actor string) bool {
+	return slices.ContainsFunc(list, func(a string) bool { return Below(a, actor) })
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -104,6 +105,11 @@ func (c *Catalogue) AddWorkspace(r WorkspaceRecord) *Workspace {
 	w.Early = actors.Changes{Names: r.Actors, Stored: r.ActorSets}
 	c.Workspaces[r.View] = w
 	return w
+}
+
+// AddMain adds the workspace main as it is in a new store.
+func (c *Catalogue) AddMain() *Workspace {
+	return c.AddWorkspace(WorkspaceRecord{Name: "main", NextSeq: 1, Policy: policy.Default()})
 }
 
 // Link brings what was added of a checkpoint into order.

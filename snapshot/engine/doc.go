@@ -1,11 +1,15 @@
-// Package engine does the background work of a store: it seals states, makes room
-// on the disk, and gives back the space of what nothing refers to.
+// Package engine does the background work of a store: it seals states, makes checkpoints and
+// room on the disk, and gives back the space of what nothing refers to.
 //
 //   - A [Sealer] stores states in the chunk store. It has a queue of the snapshots without an
 //     id, and seals at once what a caller waits for.
 //   - A [Pacer] has it give way to writers.
+//   - A [Checkpointer] makes a [Checkpoint]: it freezes the store, seals it, commits it with the
+//     catalogue, and drops the journal before it. A [Loading] reads it when the store is opened.
 //   - A [Collector] decides when a gc pays, and runs it.
 //   - A [Room] admits writes, and asks for a checkpoint when the journal takes too much space.
+//
+// [Parts.Roots] lists all that a gc keeps.
 //
 // # What keeps bytes of the journal
 //
@@ -13,7 +17,7 @@
 //
 //  1. the present states of workspaces, as far as they changed since the checkpoint
 //  2. snapshots that have no id yet
-//  3. states that are being read (Store.Hold)
+//  3. states that are being read ([Pins])
 //  4. unlinked files that the kernel still references, until their contents are sealed
 //  5. steps of an edit, and contents of files linked again, of records after the position
 //  6. files that cannot be sealed, if what they have in the journal cannot be stored either

@@ -21,8 +21,8 @@ type Damaged struct {
 	Offset  int64  `json:"offset"`
 }
 
-// InJournal is for a damaged record of the journal.
-func InJournal(d *journal.DamageError) Damaged {
+// inJournal is for a damaged record of the journal.
+func inJournal(d *journal.DamageError) Damaged {
 	return Damaged{What: d.Error(), Segment: d.Segment, Offset: d.Offset}
 }
 
@@ -98,7 +98,7 @@ func (s Parts) Run(ctx context.Context, progress func(done, total int64), trees 
 	}
 	r.Packs, r.Objects, r.Bytes = res.Packs, res.Objects, res.Bytes
 	if err := s.Log.Verify(func(d *journal.DamageError, end int64) {
-		r.Damage = append(r.Damage, InJournal(d))
+		r.Damage = append(r.Damage, inJournal(d))
 		c.holes = append(c.holes, [2]int64{d.Pos, end})
 	}); err != nil {
 		return nil, err

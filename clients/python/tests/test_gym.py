@@ -36,6 +36,23 @@ class Gym(unittest.TestCase):
         self.assertEqual((self.ws.path / "a").read_text(), "1")
         self.assertEqual(self.ws.forks(), [])
 
+    def test_reset_takes_no_more_for_more_files(self) -> None:
+        main = Workspace.open(MOUNT)  # a fork does not learn it
+
+        def records(files: int) -> int:
+            for i in range(files):
+                (self.ws.path / f"f{i}").touch()
+            with WorkspaceEnv(self.ws, lambda _: (0, False)) as env:
+                env.reset()
+                env.step("rm f*; touch made")
+                before = main.call("status").journal_records
+                env.reset()
+                return main.call("status").journal_records - before
+
+        few, many = records(1), records(300)
+        self.assertEqual(few, many)
+        self.assertGreater(few, 0)
+
     def test_example(self) -> None:
         example = Path(__file__).parent.parent / "examples/gym_env.py"
         subprocess.run([sys.executable, example, self.ws.path], check=True, capture_output=True)

@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot/usage"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 // A Run is a run in a listing.
@@ -65,11 +65,11 @@ func Named(ctx context.Context, store, name, user string) (*Run, error) {
 
 // Sizes fills in how much each run takes of its own.
 func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
-	var d usage.Disk
+	var d info.Disk
 	_ = main.Do(ctx, service.DU{}, client.Exchange{}, &d) // else they are not known
 	out := slices.Clone(all)
 	for i := range out {
-		if f := slices.IndexFunc(d.Forks, func(f usage.UsedBy) bool { return f.Name == out[i].Name }); f >= 0 {
+		if f := slices.IndexFunc(d.Forks, func(f info.UsedBy) bool { return f.Name == out[i].Name }); f >= 0 {
 			out[i].Bytes = d.Forks[f].Bytes
 		}
 	}

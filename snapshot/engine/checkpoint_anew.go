@@ -1,11 +1,9 @@
-package snapshot
+package engine
 
 import (
 	"context"
 	"errors"
 	"sync"
-
-	"github.com/amberfs/amberfs/snapshot/engine"
 )
 
 // beginAnew is how often a checkpoint begins at most. The last one seals all that it has, also
@@ -16,30 +14,30 @@ var errRemoved = errors.New("what was being sealed was removed")
 
 // running is a checkpoint that seals what it has.
 type running struct {
-	*checkpoint
+	*Checkpoint
 	once  sync.Once
 	ended chan struct{} // closed when something that it has no id of was removed
 }
 
 // committed returns a checkpoint that was committed.
-func (p *checkpointer) committed(ctx context.Context) (*checkpoint, error) {
+func (p *Checkpointer) committed(ctx context.Context) (*Checkpoint, error) {
 	defer p.running.Store(nil)
 	for begun := 1; ; begun++ {
-		c, err := p.beginCheckpoint()
+		c, err := p.Begin()
 		if err != nil {
 			return nil, err
 		}
 		sealing, stop := p.running.Load().whileNeeded(ctx, begun < beginAnew, p.gcWaits.waits())
 		err = func() error {
 			defer stop()
-			return p.commit(sealing, c)
+			return p.Commit(sealing, c)
 		}()
 		if err == nil {
 			return c, nil
 		}
 		p.giveUp(c)
 		switch cause := context.Cause(sealing); {
-		case errors.Is(cause, engine.ErrNoCheckpoint):
+		case errors.Is(cause, ErrNoCheckpoint):
 			return nil, cause
 		case ctx.Err() != nil || !errors.Is(cause, errRemoved):
 			return nil, err
@@ -47,10 +45,10 @@ func (p *checkpointer) committed(ctx context.Context) (*checkpoint, error) {
 	}
 }
 
-// removed ends the checkpoint under way if it has yet to seal what was removed: the journal
+// Removed ends the checkpoint under way if it has yet to seal what was removed: the journal
 // behind it may still refer to that, so it cannot be left out. The checkpoint begins anew, and
 // does not have it. The lock is held.
-func (p *checkpointer) removed(view uint32) {
+func (p *Checkpointer) Removed(view uint32) {
 	r := p.running.Load()
 	if r == nil {
 		return
@@ -79,7 +77,7 @@ func (r *running) whileNeeded(ctx context.Context, anew bool, gcWaits <-chan str
 		case <-ended:
 			cancel(errRemoved)
 		case <-gcWaits:
-			cancel(engine.ErrNoCheckpoint)
+			cancel(ErrNoCheckpoint)
 		case <-sealing.Done():
 		}
 	}()
@@ -112,8 +110,8 @@ func (g *gcWaits) gone() {
 
 // Hold makes a checkpoint for a gc, and calls fn with its error before the next one can begin.
 // A checkpoint under way gives way; its next one goes on from there. The error is
-// engine.ErrNoCheckpoint if this one, too, would have to seal very much.
-func (p *checkpointer) Hold(ctx context.Context, fn func(error) error) error {
+// ErrNoCheckpoint if this one, too, would have to seal very much.
+func (p *Checkpointer) Hold(ctx context.Context, fn func(error) error) error {
 	p.gcWaits.come()
 	err := p.mu.Acquire(ctx, 1)
 	p.gcWaits.gone()
@@ -125,8 +123,8 @@ func (p *checkpointer) Hold(ctx context.Context, fn func(error) error) error {
 }
 
 // checkpointSoon is checkpoint with an end in sight.
-func (p *checkpointer) checkpointSoon(ctx context.Context) error {
-	limited, stop := engine.WithLimit(ctx, p.gcWork, engine.ErrNoCheckpoint)
+func (p *Checkpointer) checkpointSoon(ctx context.Context) error {
+	limited, stop := WithLimit(ctx, p.GCWork, ErrNoCheckpoint)
 	defer stop()
 	return p.checkpoint(limited)
 }

@@ -1,4 +1,4 @@
-package snapshot
+package engine
 
 import (
 	"slices"
@@ -17,24 +17,22 @@ const (
 	maxKept = 1 << 20
 )
 
-func (s *core) union(c actors.Changes) *actors.Set { return c.Union(s.objects, s.logger) }
-
-// storeChanges writes the sets of a snapshot as one object, and joins objects if there are
-// many. The caller is in gc.Puts.
-func (s *core) storeChanges(sn *snap) error {
+// StoreChanges writes the sets of a snapshot as one object, and joins objects if there are
+// many. The caller is in Collector.Puts.
+func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
 	var was actors.Changes
-	s.look(func(*live.Tx) { was = sn.Changes })
+	p.Look(func(*live.Tx) { was = sn.Changes })
 	if len(was.Sets) == 0 && len(was.Stored) <= maxStored {
 		return nil
 	}
 	if len(was.Stored) <= maxStored {
 		was.Stored = nil
 	}
-	h, err := actors.PutSet(s.cas, s.union(was))
+	h, err := actors.PutSet(p.CAS, p.Union(was))
 	if err != nil {
 		return err
 	}
-	s.alter(func(*live.Tx) {
+	p.Alter(func(*live.Tx) {
 		c := &sn.Changes
 		n, m := len(was.Stored), len(was.Sets)
 		if len(c.Stored) < n || len(c.Sets) < m || !slices.Equal(c.Stored[:n], was.Stored) || !slices.Equal(c.Sets[:m], was.Sets) {
@@ -49,24 +47,11 @@ func (s *core) storeChanges(sn *snap) error {
 	return nil
 }
 
-// actorSets are the objects of the sets of a snapshot.
-func (rs Remotes) actorSets(view uint32) (stored []cas.Hash, err error) {
-	s := rs.w.store
-	defer s.gc.Puts.Enter()()
-	var sn *snap
-	s.look(func(*live.Tx) { sn = s.cat.Snapshots[view] })
-	if sn != nil {
-		err = s.storeChanges(sn)
-		s.look(func(*live.Tx) { stored = sn.Changes.Stored })
-	}
-	return stored, err
-}
-
 // storeActors writes the sets of all snapshots and workspaces of a checkpoint. The caller
-// is in gc.Puts.
-func (p *checkpointer) storeActors(c *checkpoint) error {
+// is in Collector.Puts.
+func (p *Checkpointer) storeActors(c *Checkpoint) error {
 	for _, sn := range sortedSnaps(c.snaps) {
-		if err := p.storeChanges(sn); err != nil {
+		if err := p.StoreChanges(sn); err != nil {
 			return err
 		}
 	}
@@ -75,7 +60,7 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 			return err
 		}
 		set := actors.Union(w.actors...)
-		h, err := actors.PutSet(p.cas, set)
+		h, err := actors.PutSet(p.CAS, set)
 		if err != nil {
 			return err
 		}
@@ -86,11 +71,11 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 		all := actors.Changes{Names: w.record.Actors, Stored: w.record.ActorSets}
 		all.Take(stored)
 		w.record.Actors, w.record.ActorSets = all.Names, all.Stored
-		p.alter(func(tx *live.Tx) {
+		p.Alter(func(tx *live.Tx) {
 			if set.Size() <= maxKept {
 				tx.JoinActors(view, w.actors, set)
 			} else if tx.JoinActors(view, w.actors, nil) {
-				p.cat.Workspaces[view].Early.Take(stored)
+				p.Catalogue.Workspaces[view].Early.Take(stored)
 			}
 		})
 	}
@@ -99,19 +84,19 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 
 // joinStored makes one object of those that have the changes of a workspace before the
 // present ones, if there are many.
-func (p *checkpointer) joinStored(view uint32, w *frozen) error {
+func (p *Checkpointer) joinStored(view uint32, w *frozen) error {
 	was := w.record.ActorSets
 	if len(was) <= maxStored {
 		return nil
 	}
-	h, err := actors.PutSet(p.cas, p.union(actors.Changes{Stored: was}))
+	h, err := actors.PutSet(p.CAS, p.Union(actors.Changes{Stored: was}))
 	if err != nil {
 		return err
 	}
 	joined := slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
 	w.record.ActorSets = joined
-	p.alter(func(*live.Tx) {
-		if w, ok := p.cat.Workspaces[view]; ok && slices.Equal(w.Early.Stored, was) {
+	p.Alter(func(*live.Tx) {
+		if w, ok := p.Catalogue.Workspaces[view]; ok && slices.Equal(w.Early.Stored, was) {
 			w.Early.Stored = joined
 		}
 	})
@@ -120,32 +105,14 @@ func (p *checkpointer) joinStored(view uint32, w *frozen) error {
 
 // rejoin has the set of the last checkpoint in memory again, where an actor that changes
 // what another one changed is found. The lock is held.
-func (s opening) rejoin(tx *live.Tx, w *catalogue.Workspace) {
+func (l *Loading) rejoin(tx *live.Tx, w *catalogue.Workspace) {
 	early := &w.Early
 	n := len(early.Stored) - 1
 	if n < 0 {
 		return
 	}
-	if set := s.union(actors.Changes{Stored: early.Stored[n:]}); set.Size() <= maxKept {
+	if set := l.Union(actors.Changes{Stored: early.Stored[n:]}); set.Size() <= maxKept {
 		early.Stored = early.Stored[:n]
 		tx.ReturnActors(w.View, []*actors.Set{set})
 	}
-}
-
-// between takes a snapshot before an actor changes what another one changed.
-func (s entries) between(tx *live.Tx, view uint32, by string) error {
-	w, ok := s.workspaces[view]
-	if !ok || !s.cat.HasRoomForActors(w.ws) {
-		return nil
-	}
-	r, err := s.cat.NewSnapshot(tx, w.ws, w.describe(CaptureOptions{Kind: KindActor, Message: "before a change by " + by}))
-	if err != nil {
-		return err
-	}
-	if err := s.commit(tx, &catalogue.Capture{SnapshotRecord: r}, actors.Caller{}); err != nil {
-		return err
-	}
-	s.captured = append(s.captured, Event{Workspace: view, Action: "captured", From: r.Name})
-	s.keep.Signal.Up()
-	return nil
 }

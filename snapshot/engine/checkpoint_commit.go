@@ -1,4 +1,4 @@
-package snapshot
+package engine
 
 import (
 	"cmp"
@@ -16,16 +16,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// commit seals what a checkpoint has and makes it durable. A state that fails as a whole keeps
+// Commit seals what a checkpoint has and makes it durable. A state that fails as a whole keeps
 // no other from being sealed.
-func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
+func (p *Checkpointer) Commit(ctx context.Context, c *Checkpoint) error {
 	var failed error
 	note := func(err error) error {
 		failed = cmp.Or(failed, err)
 		return ctx.Err()
 	}
 	for _, sn := range sortedSnaps(c.snaps) {
-		partly, err := p.orPartly(ctx, c, sn.WS, sn.State.Load(), func() error { return p.seal.Wait(ctx, sn) })
+		partly, err := p.orPartly(ctx, c, sn.WS, sn.State.Load(), func() error { return p.Sealer.Wait(ctx, sn) })
 		if partly != nil {
 			c.partly[sn.View] = partly
 		}
@@ -46,30 +46,30 @@ func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 	if failed != nil {
 		return failed
 	}
-	defer p.gc.Puts.Enter()()
+	defer p.Collector.Puts.Enter()()
 	if err := p.storeActors(c); err != nil {
 		return err
 	}
-	c.at.Incomplete = p.salvage.incomplete.Load() // a seal may have found out
+	c.at.Incomplete = p.Incomplete.Load() // a seal may have found out
 	ops, err := p.metaOps(c)
 	if err != nil {
 		return err
 	}
 	// A position of the journal is only of use when the journal up to it is
 	// on disk.
-	if err := p.log.Sync(); err != nil {
+	if err := p.Log.Sync(); err != nil {
 		return err
 	}
-	return p.cas.Commit(ops...)
+	return p.CAS.Commit(ops...)
 }
 
 // metaOps are the records of the catalogue that a checkpoint writes and deletes.
-func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
+func (p *Checkpointer) metaOps(c *Checkpoint) ([]cas.MetaOp, error) {
 	values := map[string]any{catalogue.StoreKey: c.at}
 	for view, w := range c.workspaces {
 		values[catalogue.Key(catalogue.Workspaces, view)] = w.record
 	}
-	p.look(func(*live.Tx) {
+	p.Look(func(*live.Tx) {
 		for view, sn := range c.snaps {
 			r := sn.Record()
 			if !sn.Sealed {
@@ -95,10 +95,10 @@ func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 }
 
 // sealPresent seals the present state of a workspace.
-func (p *checkpointer) sealPresent(ctx context.Context, c *checkpoint, id uint32, w *frozen) error {
+func (p *Checkpointer) sealPresent(ctx context.Context, c *Checkpoint, id uint32, w *frozen) error {
 	w.record.State = ""
 	partly, err := p.orPartly(ctx, c, id, w.state, func() error {
-		h, err := p.seal.InTurn(ctx, id, w.state)
+		h, err := p.Sealer.InTurn(ctx, id, w.state)
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", w.record.Name, err)
 		}
@@ -110,14 +110,14 @@ func (p *checkpointer) sealPresent(ctx context.Context, c *checkpoint, id uint32
 }
 
 // sealOrphans seals the inodes without a name of a workspace.
-func (p *checkpointer) sealOrphans(ctx context.Context, c *checkpoint, id uint32, st *tree.State) error {
+func (p *Checkpointer) sealOrphans(ctx context.Context, c *Checkpoint, id uint32, st *tree.State) error {
 	w, ok := c.workspaces[id]
 	if !ok {
 		return nil
 	}
 	var sealed cas.Hash
 	partly, err := p.orPartly(ctx, c, id, st, func() (err error) {
-		sealed, err = p.seal.InTurn(ctx, id, st)
+		sealed, err = p.Sealer.InTurn(ctx, id, st)
 		return err
 	})
 	if partly == nil {
@@ -129,39 +129,39 @@ func (p *checkpointer) sealOrphans(ctx context.Context, c *checkpoint, id uint32
 
 // orPartly calls seal, which seals a state. What cannot be sealed of it is left out, and
 // returned: it holds up nothing else.
-func (p *checkpointer) orPartly(ctx context.Context, c *checkpoint, ws uint32, st *tree.State, seal func() error) (*catalogue.Partly, error) {
+func (p *Checkpointer) orPartly(ctx context.Context, c *Checkpoint, ws uint32, st *tree.State, seal func() error) (*catalogue.Partly, error) {
 	cause := seal()
 	if cause == nil || ctx.Err() != nil || st == nil {
 		return nil, cause
 	}
-	partly, low, err := p.seal.Without(ctx, ws, st)
+	partly, low, err := p.Sealer.Without(ctx, ws, st)
 	switch {
 	case err != nil:
 		return nil, cause
 	case partly == nil:
 		return nil, seal() // what failed does so no more
 	}
-	p.logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
+	p.Logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
 	c.floor, c.left = min(c.floor, low), errors.Join(c.left, cause)
 	return partly, nil
 }
 
-func sortedSnaps(m map[uint32]*snap) []*snap {
+func sortedSnaps(m map[uint32]*catalogue.Snapshot) []*catalogue.Snapshot {
 	out := slices.Collect(maps.Values(m))
-	slices.SortFunc(out, func(a, b *snap) int { return int(a.View) - int(b.View) })
+	slices.SortFunc(out, func(a, b *catalogue.Snapshot) int { return int(a.View) - int(b.View) })
 	return out
 }
 
 // dropJournal drops the journal before a checkpoint, as far as nothing that
 // is not sealed lies there.
-func (p *checkpointer) dropJournal(c *checkpoint) error {
+func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 	position := min(c.at.Position, c.floor)
-	needed := p.forest.Needed()
+	needed := p.Forest.Needed()
 	for range 2 { // the second looks at what was made during the first, which may take long
 		var states []*tree.State
-		p.alter(func(tx *live.Tx) {
+		p.Alter(func(tx *live.Tx) {
 			states = p.unsealed()
-			for _, w := range p.cat.Workspaces {
+			for _, w := range p.Catalogue.Workspaces {
 				states = append(states, w.Freeze(tx))
 			}
 		})
@@ -169,18 +169,18 @@ func (p *checkpointer) dropJournal(c *checkpoint) error {
 			needed.Frozen(st)
 		}
 	}
-	p.alter(func(tx *live.Tx) {
+	p.Alter(func(tx *live.Tx) {
 		position = min(position, needed.Lowest(tx, p.unsealed()))
 	})
 	p.needed.Store(position)
-	return p.log.DropBefore(position)
+	return p.Log.DropBefore(position)
 }
 
 // unsealed returns the states of snapshots that have no id yet, and those that
 // a reader reads. The lock is held.
-func (p *checkpointer) unsealed() []*tree.State {
-	states := p.pins.all()
-	for _, sn := range p.cat.Snapshots {
+func (p *Checkpointer) unsealed() []*tree.State {
+	states := p.Pins.all()
+	for _, sn := range p.Catalogue.Snapshots {
 		if !sn.Sealed {
 			states = append(states, sn.State.Load())
 		}
@@ -189,8 +189,8 @@ func (p *checkpointer) unsealed() []*tree.State {
 }
 
 // ShrinkJournal gives back what the journal occupies without need.
-func (p *checkpointer) ShrinkJournal() {
-	if err := p.log.Shrink(p.needed.Load()); err != nil {
-		p.logger.Warn("the journal keeps its size", "err", err)
+func (p *Checkpointer) ShrinkJournal() {
+	if err := p.Log.Shrink(p.needed.Load()); err != nil {
+		p.Logger.Warn("the journal keeps its size", "err", err)
 	}
 }

@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/internal/loops"
+)
+
+const (
+	// So much journal, or any change for so long, makes a checkpoint due as soon as
+	// the writers rest: what they remove again until then is never sealed.
+	checkpointBytes = 256 << 20
+	checkpointTime  = 30 * time.Second
+	// They rest when they have written less than restfulBytes a second for calmTime.
+	restfulBytes = 4 << 20
+	calmTime     = 3 * time.Second
+	// So much journal, or so many records of it, are sealed while they go on: the
+	// one takes space, the other time to replay. Each step of a restore, a merge or an
+	// import counts as a record.
+	checkpointMost    = JournalMost
+	checkpointRecords = 150_000
+)
+
+func (p *Checkpointer) Loop() {
+	last, busy, seen := time.Now(), time.Now(), p.Log.End()
+	for {
+		p.AwaitChange()
+		if p.Loops.Context.Err() != nil {
+			return
+		}
+		end := p.Log.End()
+		if end-seen >= restfulBytes {
+			busy = time.Now()
+		}
+		seen = end
+		crowded := p.Room.JournalTooLarge()
+		if !crowded && !p.Due(time.Since(busy) >= calmTime, time.Since(last)) {
+			continue
+		}
+		if err := p.Checkpoint(p.Loops.Context); err != nil && p.Loops.Context.Err() == nil {
+			p.Logger.Warn("checkpoint", "err", err, guard.Stack(err))
+			p.Loops.Pause(5 * time.Second)
+		} else if crowded {
+			p.ShrinkJournal()
+		}
+		last = time.Now()
+	}
+}
+
+// AwaitChange returns after a second, or at once when a checkpoint is asked for. If there is
+// nothing that a checkpoint would have to write down, it waits until there is.
+func (p *Checkpointer) AwaitChange() {
+	appended := p.Log.Appended()
+	if p.Log.End() == p.At.Load() {
+		p.ShrinkJournal() // its mark is nothing to write down
+		if !p.awaitRecord(appended) {
+			return
+		}
+	}
+	p.Loops.Await(p.signal, nil, time.Second)
+}
+
+// awaitRecord waits until something is journaled, which it reports, or a checkpoint is asked for.
+func (p *Checkpointer) awaitRecord(appended <-chan struct{}) bool {
+	return p.Loops.Await(p.signal, appended, loops.Forever)
+}
+
+// Due reports whether it is time for a checkpoint, so long after the last.
+func (p *Checkpointer) Due(calm bool, since time.Duration) bool {
+	if calm {
+		grown := p.Grown()
+		return grown >= checkpointBytes || grown > 0 && since >= checkpointTime
+	}
+	return p.Outgrown() || p.ToRedo() >= checkpointRecords
+}
+
+// Grown is how many bytes were journaled since the last checkpoint.
+func (p *Checkpointer) Grown() int64 { return p.Log.End() - p.At.Load() }
+
+// Outgrown reports whether that is so much that it takes a checkpoint also beside writers.
+func (p *Checkpointer) Outgrown() bool { return p.Grown() >= checkpointMost }
+
+// Edited notes how many steps a restore, a merge or an import made.
+func (p *Checkpointer) Edited(steps int) {
+	if p.Changes.Add(int64(steps)) >= checkpointRecords {
+		p.Ask()
+	}
+}
+
+func (p *Checkpointer) Ask() { p.signal.Up() }
+
+// Try makes a checkpoint at once, unless one or a gc is under way.
+func (p *Checkpointer) Try() (tried bool) {
+	if !p.mu.TryAcquire(1) {
+		return false
+	}
+	defer p.mu.Release(1)
+	defer p.Sealer.Pacer.Urgent()()
+	if err := p.checkpoint(p.Loops.Context); err != nil {
+		p.Logger.Warn("the disk is nearly full, and the journal cannot be sealed", "err", err)
+	}
+	return true
+}
+
+// ToRedo is how many records a recovery would replay, and what takes as long.
+func (p *Checkpointer) ToRedo() int64 {
+	return int64(p.Log.Records()-p.Records.Load()) + p.Changes.Load()
+}

@@ -1,0 +1,231 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/engine"
+	"github.com/amberfs/amberfs/snapshot/journal"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/storedir"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// firstObjects is more than the first checkpoint of a store puts.
+const firstObjects = 16
+
+// An opening is what Open does with a store that is not yet shared with other goroutines: it
+// loads the last checkpoint, and replays the journal.
+type opening struct{ *Store }
+
+// elapsed returns a clock that goes on evenly, also while the machine sleeps.
+func elapsed(o Options) func() time.Duration {
+	if o.Elapsed != nil {
+		return o.Elapsed
+	}
+	if o.Now != nil {
+		begin := o.Now()
+		return func() time.Duration { return o.Now().Sub(begin) }
+	}
+	return func() time.Duration {
+		var t unix.Timespec
+		_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // Linux has it
+		return time.Duration(t.Nano())
+	}
+}
+
+// Open opens the store in dir, and makes it when there is none.
+func Open(dir string, o Options) (*Store, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Elapsed = elapsed(o)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.ManyChanges == 0 {
+		o.ManyChanges = 400_000
+	}
+	if o.Mode == 0 {
+		o.Mode = 0o755
+	}
+	at, err := storedir.Open(dir, o.Lock)
+	if err != nil {
+		return nil, err
+	}
+	s := newStore(at, o)
+	if o.FS == nil {
+		s.opt.FS, s.parts.FS = at.Disk, at.Disk
+	}
+	if err = (opening{s}).open(); err == nil && !o.ReadOnly {
+		names := filepath.Join(s.dir, "actors.json")
+		b, _ := vfs.ReadFile(s.opt.FS, names) // without it no process has a name
+		s.actors.Keep(b, func(b []byte) error { return vfs.WriteFile(s.opt.FS, names, b) })
+	}
+	if err == nil && !s.created {
+		var from string
+		if from, err = storedir.Unfilled(dir); from != "" {
+			s.created, err = true, s.owned()
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", s.dir, err), s.closeParts(), at.Discard())
+	}
+	return s, nil
+}
+
+func (s opening) open() error {
+	err := s.at.Format(s.opt.Filling)
+	if err != nil {
+		return err
+	}
+	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger, Salvage: s.opt.Salvage, NoCommit: s.opt.ReadOnly, Takeover: s.opt.Takeover}); err != nil {
+		return err
+	}
+	at, err := engine.LastCheckpoint(s.cas)
+	if err != nil {
+		return err
+	}
+	if err := s.openJournal(at.Position); err != nil {
+		return err
+	}
+	if at.First && !s.firstOpening() {
+		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, ErrLost)
+	}
+	s.objects.Store = s.cas
+	if s.opt.Connect != nil {
+		if s.objects.Elsewhere, s.start, err = s.opt.Connect(Connecting{s.opt.FS, s.dir, at.First}); err != nil {
+			return err
+		}
+	}
+	s.src = tree.NewSource(s.objects, s.log, cacheBytes)
+	s.seal.Source, s.seal.Objects, s.gc.Source, s.gc.Objects = s.src, s.cas, s.src, s.objects
+	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.readView, Admit: s.admit, Salvage: s.opt.Salvage, Logger: s.logger}
+	if !s.opt.Quiet {
+		lo.Overlap = entries{s.Store}.between
+	}
+	s.forest = live.New(lo)
+	p := &s.parts
+	p.CAS, p.Objects, p.Source, p.Log, p.Forest = s.cas, s.objects, s.src, s.log, s.forest
+	if err := s.recover(at); err != nil {
+		return fmt.Errorf("recovering: %w", err)
+	}
+	if s.objects.Elsewhere != nil {
+		s.forest.SetSource(s.src.With(s.objects.Near()))
+	}
+	s.room.Stored.Store(s.cas.Stats().Stored)
+	if !s.opt.Quiet {
+		s.loops.Start("sealing", s.seal.Loop)
+		s.loops.Start("sealing forks", s.seal.ForkLoop)
+		s.loops.Start("checkpoints", s.ckpt.Loop)
+		s.loops.Start("policies", s.keep.Loop)
+		s.loops.Start("gc", s.gc.Loop)
+	}
+	return nil
+}
+
+func (s opening) openJournal(begin int64) error {
+	total, err := s.opt.FS.Total(s.dir)
+	if err != nil {
+		return err
+	}
+	s.room.FS = s.opt.FS
+	s.room.SetTotal(total)
+	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
+		FS: s.opt.FS, Logger: s.logger, Begin: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, Bytes: live.Bytes,
+		Quarantine:  filepath.Join(s.dir, "quarantine"),
+		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.HeldBack, GiveUp: s.cas.GiveUpReserve,
+	})
+	s.room.Log = s.log
+	return err
+}
+
+// firstOpening reports whether a store without a checkpoint can be one that was
+// just made: its journal has all that ever happened.
+func (s opening) firstOpening() bool {
+	if s.log.End() == 0 {
+		return s.cas.Stats().Objects <= firstObjects
+	}
+	return s.log.Size() == s.log.End()
+}
+
+// recover loads the state of the last checkpoint and replays the journal.
+func (s opening) recover(at catalogue.StoreRecord) error {
+	s.ckpt.Resume(at)
+	load := engine.Loading{Parts: &s.parts, Sealer: s.seal, Salvage: s.opt.Salvage, Empty: func(tx *live.Tx) *tree.State {
+		return s.emptyTree(tx, time.Now())
+	}}
+	if err := s.forest.Update(true, func(tx *live.Tx) error {
+		tx.SetCounters(at.NextIno, at.NextView)
+		tx.SetRequests(at.Requests)
+		tx.SetStale(at.Stale)
+		if at.First {
+			return s.firstTree(tx)
+		}
+		err := load.Load(tx)
+		for _, w := range s.cat.Workspaces {
+			entries{s.Store}.connect(w)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	s.lost.Replaced = load.Replaced
+	var err error
+	if s.lost.Skipped, err = s.forest.Replay(at.Position, len(s.lost.Replaced) > 0, s.replay); err != nil {
+		return err
+	}
+	if !s.opt.Takeover {
+		s.forest.Disinherit()
+	}
+	entries{s.Store}.refreshLimit()
+	if at.First && s.log.End() == 0 && !s.opt.ReadOnly {
+		return s.firstCheckpoint()
+	}
+	return nil
+}
+
+// firstCheckpoint makes a new store one that can be missed when parts of it get
+// lost.
+func (s opening) firstCheckpoint() error {
+	s.created = true
+	if err := s.log.Begin(); err != nil {
+		return err
+	}
+	return s.Checkpoint(s.loops.Context)
+}
+
+// firstTree makes the first workspace of a new store.
+func (s opening) firstTree(tx *live.Tx) error {
+	now := s.opt.Now()
+	st := s.emptyTree(tx, now)
+	w := entries{s.Store}.connect(s.cat.AddMain())
+	base := storedSnapshot{Info: Info{Name: "base", Kind: KindImport, Created: now, UID: s.opt.UID}}
+	var err error
+	if start := s.start; start != nil {
+		if st, err = s.beginWith(tx, start, w); err != nil {
+			return err
+		}
+		base.Kind, base.Parent = KindPull, start.Info.Name
+		w.ws.Head = base.Parent
+	}
+	tx.AddView(w.ws.View, st)
+	if base.View, err = tx.NewView(); err != nil {
+		return err
+	}
+	t := &trees{Tx: tx, s: s.Store}
+	return t.follow(s.cat.SetBase(t, w.ws, st, base))
+}
+
+func (s opening) emptyTree(tx *live.Tx, now time.Time) *tree.State {
+	return tx.NewRoot(unix.S_IFDIR|s.opt.Mode&0o7777, s.opt.UID, s.opt.GID, now.UnixNano())
+}

@@ -119,7 +119,14 @@ func (s *Server) resume() error {
 	fs.notify.put(&fs.notify.trees, func() {
 		if len(in.Stale) > 0 {
 			fs.opts.Logger.Warn("the kernel may have outdated names of workspaces, and looks all up again", "views", in.Stale)
+		}
+		switch {
+		case len(in.Stale) > 0 && s.connection.minor() >= epochMinor:
 			fs.notify.send(incEpoch())
+		default:
+			for _, view := range in.Stale {
+				fs.namesOf(view, fs.notify.drop)
+			}
 		}
 		fs.forest.Told()
 	})

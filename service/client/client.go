@@ -105,6 +105,11 @@ func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error
 		err = c.throughMount(ctx, o, args, x, result)
 	} else {
 		err = c.overHTTP(ctx, o, args, x, result)
+		// Another daemon may listen by now. What only reads, and has passed nothing on, is asked
+		// for again.
+		if errors.Is(err, errBroken) && o.Effect == service.Reads && o.Input == "" && o.Output == "" {
+			err = c.overHTTP(ctx, o, args, x, result)
+		}
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -133,13 +138,16 @@ func (c *Client) refused(r io.Reader, result any) error {
 	return e
 }
 
+// errBroken is in the error for an answer that ended in the middle.
+var errBroken = errors.New("the connection ended")
+
 // broken explains an answer that ended in the middle.
 func (c *Client) broken(err error) error {
 	for _, is := range []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET} {
 		if errors.Is(err, is) {
 			e := fail.New(fail.Failed, "the daemon of the store %s ended before it answered", c.target.Store).
-				WithHint("its log is amberfs.log in the store")
-			e.Err = err
+				WithHint("the request may have been carried out: look at amberfs list and amberfs log before you repeat it; amberfs.log in the store says why the daemon ended")
+			e.Err = errors.Join(errBroken, err)
 			return e
 		}
 	}

@@ -19,6 +19,8 @@ const (
 	Renamed  = "renamed"
 	Restored = "restored"
 	Captured = "captured"
+	// Restarted is an event of main.
+	Restarted = "restarted"
 )
 
 // An Action is what an event reports. From and Detail are the meaning of these fields
@@ -41,6 +43,7 @@ var Actions = []Action{
 	{"merged", "a fork was merged", "the fork", ""},
 	{"refreshed", "changes of the directory came into the workspace", "the snapshot of the state before", ""},
 	{"policy", "the policy changed", "", ""},
+	{Restarted, "the daemon was replaced", "the reason", "the pause"},
 	{"pushed", "a snapshot was pushed", "the snapshot", "the remote"},
 	{"pulled", "a snapshot was pulled", "the snapshot", "the remote"},
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
@@ -161,7 +163,12 @@ func (d *Daemon) watchKeeper() {
 func (d *Daemon) resumed() {
 	l := d.cfg.Keeper
 	d.pause = time.Since(l.Died)
-	d.log.Warn("the daemon was replaced; programs waited", "reason", l.Reason, "restarts", l.Restarts, "pause", d.pause.Round(time.Millisecond))
+	pause := d.pause.Round(time.Millisecond)
+	d.log.Warn("the daemon was replaced; programs waited", "reason", l.Reason, "restarts", l.Restarts, "pause", pause)
+	d.events.Record(events.Event{
+		Action: events.Restarted, Workspace: live.MainView, Path: ".", From: l.Reason, Detail: pause.String(),
+		UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Command: "amberfs",
+	})
 	d.shared.mu.Lock()
 	for _, u := range l.Users {
 		if u.State == keeper.Joined {

@@ -1,0 +1,39 @@
+package fusefs
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// namesOf calls drop for each directory of a workspace, as it is now and as it was before the
+// last edit, with its names and nodes. Linux before 6.16 has no other way to drop them all.
+func (fs *filesystem) namesOf(view uint32, drop func(live.Invalidation)) {
+	views := []uint32{view}
+	if ws, ok := fs.opts.Store.Workspace(view); ok {
+		if before, err := ws.Find("undo"); err == nil {
+			views = append(views, before.View)
+		}
+	}
+	for _, of := range views {
+		for dirs := []uint64{live.RootIno}; len(dirs) > 0; {
+			dir := live.Node(view, dirs[0])
+			inv := live.Invalidation{Inodes: []live.NodeID{dir}}
+			err := fs.forest.ReadDir(live.Node(of, dirs[0]), 0, func(e tree.Dirent, _ uint64) bool {
+				inv.Entries = append(inv.Entries, live.Entry{Parent: dir, Name: e.Name})
+				if e.Type == unix.S_IFDIR {
+					dirs = append(dirs, e.Ino)
+				} else {
+					inv.Inodes = append(inv.Inodes, live.Node(view, e.Ino))
+				}
+				return true
+			})
+			if err != nil {
+				fs.opts.Logger.Warn("a directory that the kernel may know as it was", "view", view, "node", dirs[0], "err", err)
+			}
+			drop(inv)
+			dirs = dirs[1:]
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package fusefs
+
+import (
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/fusefs/control"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestNamesOf: a name that a restore removed is dropped, one that it made, and the nodes of both.
+func TestNamesOf(t *testing.T) {
+	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	log := slog.New(slog.DiscardHandler)
+	fs := newFilesystem(Options{Store: s, Logger: log, Control: control.Options{Service: service.New(service.Config{Store: s, Log: log})}}, &kernel{})
+	f, root := s.Forest(), s.Main().Root()
+	make := func(dir live.NodeID, name string, mode uint32) live.NodeID {
+		a, err := f.Create(dir, name, live.Create{Mode: mode | 0o700})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.ID
+	}
+	dir := make(root, "dir", unix.S_IFDIR)
+	make(dir, "old", unix.S_IFREG)
+	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Unlink(dir, "old"); err != nil {
+		t.Fatal(err)
+	}
+	made := make(dir, "new", unix.S_IFREG)
+	if _, err := s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	names, nodes := map[live.Entry]bool{}, map[live.NodeID]bool{}
+	fs.namesOf(live.MainView, func(inv live.Invalidation) {
+		for _, e := range inv.Entries {
+			names[e] = true
+		}
+		for _, id := range inv.Inodes {
+			nodes[id] = true
+		}
+	})
+	for _, e := range []live.Entry{{Parent: root, Name: "dir"}, {Parent: dir, Name: "old"}, {Parent: dir, Name: "new"}} {
+		if !names[e] {
+			t.Errorf("%q is not dropped", e.Name)
+		}
+	}
+	for _, id := range []live.NodeID{root, dir, made} {
+		if !nodes[id] {
+			t.Errorf("node %x is not dropped", uint64(id))
+		}
+	}
+}

@@ -156,7 +156,7 @@ func sortedSnaps(m map[uint32]*catalogue.Snapshot) []*catalogue.Snapshot {
 // is not sealed lies there.
 func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 	position := min(c.at.Position, c.floor)
-	needed := p.Forest.Needed()
+	needed := &needed{low: live.NoPos}
 	for range 2 { // the second looks at what was made during the first, which may take long
 		var states []*tree.State
 		p.Alter(func(tx *live.Tx) {
@@ -166,11 +166,11 @@ func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 			}
 		})
 		for _, st := range states {
-			needed.Frozen(st)
+			needed.frozen(st)
 		}
 	}
 	p.Alter(func(tx *live.Tx) {
-		position = min(position, needed.Lowest(tx, p.unsealed()))
+		position = min(position, needed.lowest(tx, p.unsealed()))
 	})
 	p.needed.Store(position)
 	return p.Log.DropBefore(position)

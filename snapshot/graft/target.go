@@ -22,6 +22,8 @@ type Target struct {
 
 	// Replaced is called for each name that leads elsewhere now, or nowhere.
 	Replaced func(Replaced)
+	// Redone is called by Redo for each inode that is changed.
+	Redone func(ino uint64)
 	// Mounted reports whether something is mounted on a name that leads to an inode, or
 	// below it.
 	Mounted func(at tree.Link, ino uint64) bool

@@ -111,12 +111,15 @@ func (v *view) overlaps(r *record, by string) bool {
 	return a.Others(r.ino, by)
 }
 
+// attributions are the actors of the changes of each view.
+type attributions struct{ f *Forest }
+
 // Actors returns the sets of the actors of a view's changes since its newest snapshot.
 // They do not change any more.
-func (tx *Tx) Actors(view uint32) []*actors.Set { return tx.attribution(view).Freeze() }
+func (tx attributions) Actors(view uint32) []*actors.Set { return tx.attribution(view).Freeze() }
 
 // attribution returns that of a view, an empty one if there is no such view.
-func (tx *Tx) attribution(view uint32) *attribution {
+func (tx attributions) attribution(view uint32) *attribution {
 	if v, ok := tx.f.mu.views[view]; ok {
 		return &v.attribution
 	}
@@ -124,21 +127,23 @@ func (tx *Tx) attribution(view uint32) *attribution {
 }
 
 // ActorNames are the actors in the sets of a view, in order.
-func (tx *Tx) ActorNames(view uint32) []string { return tx.attribution(view).Names() }
+func (tx attributions) ActorNames(view uint32) []string { return tx.attribution(view).Names() }
 
 // NextInterval is Actors for a snapshot: what is changed from now on is in other sets.
-func (tx *Tx) NextInterval(view uint32) []*actors.Set {
+func (tx attributions) NextInterval(view uint32) []*actors.Set {
 	a := tx.attribution(view)
 	a.vacated = nil
 	return a.Next()
 }
 
 // ReturnActors adds sets of the interval before, whose snapshot was removed.
-func (tx *Tx) ReturnActors(view uint32, sets []*actors.Set) { tx.attribution(view).Return(sets) }
+func (tx attributions) ReturnActors(view uint32, sets []*actors.Set) {
+	tx.attribution(view).Return(sets)
+}
 
 // JoinActors puts one set in the place of the first that Actors returned, see
 // actors.Recent.Join.
-func (tx *Tx) JoinActors(view uint32, sets []*actors.Set, with *actors.Set) bool {
+func (tx attributions) JoinActors(view uint32, sets []*actors.Set, with *actors.Set) bool {
 	return tx.attribution(view).Join(sets, with)
 }
 
@@ -160,4 +165,4 @@ func (e *Edit) SetActors(s *actors.Set) {
 }
 
 // ForgetActor makes the next change journal its actor: recovery will begin there.
-func (tx *Tx) ForgetActor() { tx.f.mu.journaled = actors.Unknown }
+func (tx attributions) ForgetActor() { tx.f.mu.journaled = actors.Unknown }

@@ -12,7 +12,7 @@ import (
 type SetAttr = tree.SetAttr
 
 // GetAttr returns the attributes of a node.
-func (f *Forest) GetAttr(id NodeID) (Attr, error) {
+func (f *Reader) GetAttr(id NodeID) (Attr, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	n, _, err := f.inode(id)
@@ -78,7 +78,7 @@ func (f *Forest) changing(id NodeID, fn func(v *view, n *tree.Inode) error) erro
 }
 
 // Readlink returns where a symlink points.
-func (f *Forest) Readlink(id NodeID) (string, error) {
+func (f *Reader) Readlink(id NodeID) (string, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	n, _, err := f.inode(id)
@@ -93,7 +93,7 @@ func (f *Forest) Readlink(id NodeID) (string, error) {
 
 // GetXattr returns the value of an extended attribute; ErrNoAttr when there is
 // none. The value must not be changed.
-func (f *Forest) GetXattr(id NodeID, name string) ([]byte, error) {
+func (f *Reader) GetXattr(id NodeID, name string) ([]byte, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	n, _, err := f.inode(id)
@@ -108,7 +108,7 @@ func (f *Forest) GetXattr(id NodeID, name string) ([]byte, error) {
 }
 
 // ListXattr returns the names of the extended attributes.
-func (f *Forest) ListXattr(id NodeID) ([]string, error) {
+func (f *Reader) ListXattr(id NodeID) ([]string, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	n, _, err := f.inode(id)

@@ -23,7 +23,7 @@ const (
 
 // ReadAt reads from a file. It returns fewer bytes than asked for only at the
 // end of the file.
-func (f *Forest) ReadAt(id NodeID, p []byte, off int64) (int, error) {
+func (f *Reader) ReadAt(id NodeID, p []byte, off int64) (int, error) {
 	c, got, err := f.readShared(id, p, off)
 	if c == nil {
 		return got, err
@@ -38,7 +38,7 @@ func (f *Forest) ReadAt(id NodeID, p []byte, off int64) (int, error) {
 
 // readShared reads with the lock held; or it returns the content, if no writer
 // can change that any more, to be read without.
-func (f *Forest) readShared(id NodeID, p []byte, off int64) (frozen *content.Content, got int, err error) {
+func (f *Reader) readShared(id NodeID, p []byte, off int64) (frozen *content.Content, got int, err error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	n, _, err := f.inode(id)
@@ -87,7 +87,7 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 	r := record{kind: recWrite, view: id.View(), ino: id.Ino(), off: off, n: int64(len(p)), kill: killPriv}
 	data := p
 	if len(p) >= blobSize {
-		pos, done, err := f.blobs.write(p, false)
+		pos, done, err := f.blobs.Write(recBlob, p, false)
 		if err != nil {
 			return 0, err
 		}
@@ -164,7 +164,7 @@ func (f *Forest) fallocate(id NodeID, off, end int64, mode uint32, reserved int6
 
 // Seek finds the next data or hole at or after off; whence is SEEK_DATA or
 // SEEK_HOLE. ErrNoData past the last.
-func (f *Forest) Seek(id NodeID, off int64, whence int) (int64, error) {
+func (f *Reader) Seek(id NodeID, off int64, whence int) (int64, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	n, _, err := f.inode(id)

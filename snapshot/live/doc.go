@@ -57,7 +57,7 @@
 //	  journal            inside, for an append
 //	  tree.Source        inside, for cached objects
 //	  orphans.mu         inside, of one view
-//	Forest.blobs.mu      positions of bytes written but not yet referred to; never held with another
+//	journal.Unreferenced positions of bytes written but not yet referred to; never held with another
 //
 // Forest.mu may be held while a page of the tree is read from a pack, which
 // happens once for a page that is not in memory. It is never held while data

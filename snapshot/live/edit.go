@@ -65,7 +65,7 @@ func (f *Forest) edit(id uint32, hold []uint32) (*Edit, error) {
 	}
 	e := &Edit{
 		f: f, base: v, done: make(chan struct{}), by: f.actorsOf(),
-		steps: Blobs{to: &f.blobs, urgent: true}, enc: wire.NewEncoder(nil),
+		steps: Blobs{to: f.blobs, urgent: true}, enc: wire.NewEncoder(nil),
 	}
 	e.to = graft.Target{
 		Editor:  tree.Editor{State: v.state.Clone(), Source: f.waiting, Epoch: f.ownEpoch(), Changed: e.mark},

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/graft"
-	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -59,13 +59,15 @@ func (e *Edit) begin(g *Graft) {
 // made ends a graft that changed some inodes.
 func (e *Edit) made(changed []uint64, err error) error {
 	for _, ino := range changed {
-		e.inv.Inodes = append(e.inv.Inodes, Node(e.base.id, ino))
+		e.changed(ino)
 	}
 	if err == nil && e.enc.Len() > 0 {
 		err = e.write()
 	}
 	return err
 }
+
+func (e *Edit) changed(ino uint64) { e.inv.Inodes = append(e.inv.Inodes, Node(e.base.id, ino)) }
 
 func (e *Edit) replacedName(r graft.Replaced) {
 	entry := Entry{Parent: Node(e.base.id, r.Parent), Name: r.Name, WasDir: r.WasDir, MountPoint: r.MountPoint}
@@ -116,7 +118,7 @@ func (e *Edit) write() error {
 
 // Redo makes steps again that are in the journal. It is for recovery, with f.mu held.
 func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
-	e.to.State.Depth, e.to.Time = depth, now
+	e.to.State.Depth, e.to.Time, e.to.Redone = depth, now, e.changed
 	for _, s := range steps {
 		if s.Len < 0 || s.Len > journal.MaxPayload {
 			return fmt.Errorf("%w: %d bytes of steps", tree.ErrMalformed, s.Len)
@@ -125,53 +127,46 @@ func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 		if err := e.f.log.ReadAt(b, s.Pos, s.Pos); err != nil {
 			return err
 		}
-		for d := wire.NewDecoder(b); d.Remaining() > 0; {
-			c := graft.DecodeChange(d, e.to.Epoch)
-			if err := d.Err(); err != nil {
-				return err
-			}
-			if err := e.redo(&c); err != nil {
-				return err
-			}
+		n, err := e.to.Redo(b, e.contentOf)
+		if e.Changes += n; err != nil {
+			return err
 		}
 	}
 	return e.findRemoved()
 }
 
-func (e *Edit) redo(c *graft.Change) error {
-	if c.From != 0 {
-		from, _, err := e.f.inode(Node(c.View, c.From))
-		if err != nil {
-			return err
-		}
-		c.Node.Content = from.Content
+// contentOf returns the content of an inode of a view.
+func (e *Edit) contentOf(view uint32, ino uint64) (*content.Content, error) {
+	n, _, err := e.f.inode(Node(view, ino))
+	if err != nil {
+		return nil, err
 	}
-	e.Changes++
-	if c.Kind == graft.Put {
-		e.to.Next = max(e.to.Next, c.Node.Ino+1)
-	}
-	e.replaces(c)
-	return c.Make(&e.to.Editor, func(parent uint64, name string, n *tree.Inode, last bool) {
-		r := graft.Replaced{Link: tree.Link{Parent: parent, Name: name}}
-		if last {
-			r.Was, r.WasDir = n.Ino, n.IsDir()
-		}
-		e.replacedName(r)
-	})
+	return n.Content, nil
 }
 
-// replaces notes what a change replaces, but for names that are removed.
-func (e *Edit) replaces(c *graft.Change) {
-	switch changed := func(ino uint64) { e.inv.Inodes = append(e.inv.Inodes, Node(e.base.id, ino)) }; c.Kind {
-	case graft.SetAttrs:
-		changed(c.Node.Ino)
-	case graft.Link:
-		changed(c.Ino)
-		fallthrough
-	case graft.Put:
-		e.replacedName(graft.Replaced{Link: tree.Link{Parent: c.Parent, Name: c.Name}})
-		fallthrough
-	case graft.Remove:
-		changed(c.Parent)
+// Blobs writes to the journal, as blobs, what a record that is to come refers to. Until
+// Done it stays there, and from then on as long as recovery begins before the record.
+type Blobs struct {
+	Spans  []graft.Span
+	to     *journal.Unreferenced
+	urgent bool
+	unpin  []func()
+}
+
+// Write implements io.Writer.
+func (b *Blobs) Write(p []byte) (int, error) {
+	pos, unpin, err := b.to.Write(recBlob, p, b.urgent)
+	if err != nil {
+		return 0, err
 	}
+	b.Spans, b.unpin = append(b.Spans, graft.Span{Pos: pos, Len: len(p)}), append(b.unpin, unpin)
+	return len(p), nil
+}
+
+// Done is called when the record is written, or never will be.
+func (b *Blobs) Done() {
+	for _, unpin := range b.unpin {
+		unpin()
+	}
+	b.unpin = nil
 }

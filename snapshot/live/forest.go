@@ -44,10 +44,15 @@ type Forest struct {
 
 type forest struct {
 	trees
+	Reader
+	Takeover
 	admit   func(view uint32, n int64) error
-	blobs   blobs
+	blobs   *journal.Unreferenced
 	salvage bool
 }
+
+// A Reader is what programs read of the trees, whoever changes them.
+type Reader struct{ *trees }
 
 // trees are the views with the lock that guards them, the journal that their changes are
 // written to, and what their pages are read through.
@@ -106,7 +111,8 @@ type view struct {
 
 // New returns a forest without views.
 func New(o Options) *Forest {
-	f := &Forest{forest: &forest{admit: o.Admit, salvage: o.Salvage, blobs: blobs{log: o.Log, open: make(map[int64]int)}}}
+	f := &Forest{forest: &forest{admit: o.Admit, salvage: o.Salvage, blobs: journal.NewUnreferenced(o.Log)}}
+	f.Reader.trees, f.Takeover.trees = &f.trees, &f.trees
 	f.src, f.waiting, f.log, f.readView, f.logger = o.Source, o.Source, o.Log, o.ReadView, o.Logger
 	if f.admit == nil {
 		f.admit = func(uint32, int64) error { return nil }
@@ -120,7 +126,7 @@ func New(o Options) *Forest {
 	f.mu.journaled = actors.Unknown
 	if o.Overlap != nil {
 		f.overlap = func(view uint32, by string) {
-			tx := &Tx{f: f}
+			tx := newTx(f)
 			if err := f.ended(tx, o.Overlap(tx, view, by)); err != nil {
 				f.logger.Debug("no snapshot between two actors", "error", err)
 			}

@@ -7,6 +7,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// A Takeover is what the forest and the kernel have to agree on: which nodes the kernel holds,
+// which of its requests were carried out, and of which edits it knows. If the daemon dies, the
+// next one that has the connection goes on from there.
+type Takeover struct{ *trees }
+
 // An Inheritance is what a daemon has to do that takes the connection to the kernel over
 // from one that died.
 type Inheritance struct {
@@ -22,7 +27,7 @@ type Inheritance struct {
 
 // Inherit returns the inheritance. Told must be called when the kernel knows of all notices
 // and stale views.
-func (f *Forest) Inherit() (Inheritance, error) {
+func (f *Takeover) Inherit() (Inheritance, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	in := Inheritance{Notices: f.mu.inherited.notices, Stale: slices.Sorted(maps.Keys(f.mu.inherited.stale))}
@@ -39,14 +44,14 @@ func (f *Forest) Inherit() (Inheritance, error) {
 }
 
 // Told notes that the kernel knows of all notices and stale views of the inheritance.
-func (f *Forest) Told() {
+func (f *Takeover) Told() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.inherited = newInherited()
 }
 
 // Disinherit drops what recovery found of the connection to the kernel: it is over.
-func (f *Forest) Disinherit() {
+func (f *Takeover) Disinherit() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.disinherit()
@@ -54,7 +59,7 @@ func (f *Forest) Disinherit() {
 
 // Connect begins a connection to the kernel that another daemon may take over. The kernel
 // holds no node yet, and the numbers of requests begin again.
-func (f *Forest) Connect() error {
+func (f *Takeover) Connect() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.failed != nil {
@@ -67,7 +72,7 @@ func (f *Forest) Connect() error {
 	return nil
 }
 
-func (f *Forest) disinherit() {
+func (f *Takeover) disinherit() {
 	f.requests.clear()
 	f.mu.inherited = newInherited()
 	for _, v := range f.mu.views {
@@ -93,7 +98,7 @@ func (e *Edit) findRemoved() error {
 }
 
 // inherit takes note of an edit that recovery has made. The lock is held.
-func (f *Forest) inherit(e *Edit) {
+func (f *Takeover) inherit(e *Edit) {
 	for _, n := range e.removed {
 		e.base.orphans.put(f.waiting, f.mu.epoch, n)
 	}
@@ -125,7 +130,7 @@ func (tx *Tx) Stale() []uint32 {
 
 // Noticed notes that the kernel knows of an edit, of which Tx.Apply returned what it
 // replaced.
-func (f *Forest) Noticed(inv Invalidation) {
+func (f *Takeover) Noticed(inv Invalidation) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	view := inv.view()

@@ -11,14 +11,14 @@ import (
 // ReadDir lists a directory without `.` and `..`, from the entry after the
 // given cookie on (0: from the start), until fn returns false. Entries that
 // are there all the while are listed once, whatever comes and goes meanwhile.
-func (f *Forest) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
+func (f *Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
 	return f.list(id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) bool { return fn(e, cookie) })
 }
 
 // ReadDirPlus is ReadDir with the attributes of each entry, nil for an entry
 // whose inode cannot be read or is not on this machine: looking it up returns the error, or
 // fetches it. So a program that wants the names alone waits for nothing else.
-func (f *Forest) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *Attr, cookie uint64) bool) error {
+func (f *Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *Attr, cookie uint64) bool) error {
 	var a Attr
 	return f.list(id, after, func(s *tree.State, e tree.Dirent, cookie uint64) bool {
 		n, err := s.Get(f.src, e.Ino)
@@ -30,7 +30,7 @@ func (f *Forest) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *
 	})
 }
 
-func (f *Forest) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dirent, cookie uint64) bool) error {
+func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dirent, cookie uint64) bool) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	dir, _, err := f.inode(id)
@@ -56,7 +56,7 @@ func (f *Forest) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 }
 
 // Parent returns the directory that a directory lies in; a root's is itself.
-func (f *Forest) Parent(id NodeID) (NodeID, error) {
+func (f *Reader) Parent(id NodeID) (NodeID, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	n, _, err := f.inode(id)
@@ -72,7 +72,7 @@ func (f *Forest) Parent(id NodeID) (NodeID, error) {
 // Path returns a path of a node from the root of its view, "" for the root
 // itself; of one that is longer than so many bytes only the end. No program can use one
 // of PATH_MAX. ErrNotExist for what has no name any more.
-func (f *Forest) Path(id NodeID, most int) (string, error) {
+func (f *Reader) Path(id NodeID, most int) (string, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	var names []string
@@ -93,7 +93,7 @@ func (f *Forest) Path(id NodeID, most int) (string, error) {
 }
 
 // Forget is called when the kernel has no reference to a node any more.
-func (f *Forest) Forget(id NodeID) {
+func (f *Takeover) Forget(id NodeID) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if v, ok := f.mu.views[id.View()]; ok && !f.Held(id) {

@@ -23,7 +23,7 @@ type Create struct {
 }
 
 // Lookup returns the node that a name in a directory leads to.
-func (f *Forest) Lookup(parent NodeID, name string) (Attr, error) {
+func (f *Reader) Lookup(parent NodeID, name string) (Attr, error) {
 	if len(name) > 255 {
 		return Attr{}, ErrNameTooLong
 	}
@@ -286,16 +286,8 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 	} else if err != nil {
 		return 0, err
 	}
-	if same, err := v.checkRename(n, old, op, np, flags); err != nil || same {
-		return 0, err
-	}
-	depth, err := v.state.DepthAfter(f.src, n, newDir.Ino)
-	if err == nil && old != nil && flags&exchange != 0 {
-		var other int
-		other, err = v.state.DepthAfter(f.src, old, op.Ino())
-		depth = max(depth, other)
-	}
-	if err != nil {
+	same, depth, err := v.state.CheckRename(f.src, n, old, op.Ino(), np.Ino(), flags)
+	if err != nil || same {
 		return 0, err
 	}
 	r := record{kind: recRename, view: v.id, time: now(), parent: op.Ino(), name: on, parent2: np.Ino(), name2: nn, flags: flags, depth: depth}
@@ -313,38 +305,4 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 		return 0, nil
 	}
 	return Node(v.id, old.Ino), nil
-}
-
-// checkRename reports whether n may take the place of old (nil: nothing there).
-// same: both are one file, and nothing is to be done.
-func (v *view) checkRename(n, old *tree.Inode, op, np NodeID, flags uint32) (same bool, err error) {
-	switch {
-	case old == nil && flags&unix.RENAME_EXCHANGE != 0:
-		return false, ErrNotExist
-	case old != nil && flags&unix.RENAME_NOREPLACE != 0:
-		return false, ErrExist
-	case old != nil && old.Ino == n.Ino:
-		return true, nil
-	}
-	if old != nil && flags&unix.RENAME_EXCHANGE == 0 {
-		switch {
-		case n.IsDir() && !old.IsDir():
-			return false, ErrNotDir
-		case !n.IsDir() && old.IsDir():
-			return false, ErrIsDir
-		case old.IsDir() && old.Dir.Len() > 0:
-			return false, ErrNotEmpty
-		}
-	}
-	if n.IsDir() {
-		if _, err := v.state.DepthOf(v.trees.src, np.Ino(), n.Ino); err != nil {
-			return false, err
-		}
-	}
-	if old != nil && old.IsDir() && flags&unix.RENAME_EXCHANGE != 0 {
-		if _, err := v.state.DepthOf(v.trees.src, op.Ino(), old.Ino); err != nil {
-			return false, err
-		}
-	}
-	return false, nil
 }

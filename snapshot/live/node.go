@@ -1,6 +1,8 @@
 package live
 
 import (
+	"math"
+
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -16,6 +18,9 @@ const (
 	// as the kernel expects.
 	MainView = 0
 )
+
+// NoPos is a position that nothing in the journal lies behind.
+const NoPos = int64(math.MaxInt64)
 
 // A NodeID names a node of the forest: the view in the upper 28 bits, the
 // inode number in the lower 36.

@@ -73,7 +73,7 @@ func (p *replay) next(t journal.Type, pos int64, payload []byte, payloadPos int6
 // apply makes the change of a record. Records of dropped views are skipped.
 func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 	if t >= FirstForeign {
-		return p.foreign(&Tx{f: p.f}, t, bytes.Clone(payload))
+		return p.foreign(newTx(p.f), t, bytes.Clone(payload))
 	}
 	r, data, err := decodeRecord(t, payload)
 	if err != nil {

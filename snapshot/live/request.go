@@ -67,7 +67,7 @@ func (r *requests) inherit(request uint64, answer NodeID) {
 }
 
 // Answered notes that the kernel has the answer to a request, or does not wait for it.
-func (f *Forest) Answered(request uint64) {
+func (f *Takeover) Answered(request uint64) {
 	r := &f.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +77,7 @@ func (f *Forest) Answered(request uint64) {
 // Done reports whether a request that the kernel sent again was carried out by the daemon
 // before, and returns the node that the answer describes: what was created or linked, 0
 // for others. It may be asked again until Answered.
-func (f *Forest) Done(request uint64) (answer NodeID, done bool) {
+func (f *Takeover) Done(request uint64) (answer NodeID, done bool) {
 	r := &f.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +91,7 @@ func (f *Forest) Done(request uint64) (answer NodeID, done bool) {
 }
 
 // Settled notes that Done was called for each request that the kernel sent again.
-func (f *Forest) Settled() {
+func (f *Takeover) Settled() {
 	r := &f.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()

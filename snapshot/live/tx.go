@@ -12,9 +12,11 @@ import (
 // A Tx is the forest with its lock held: what package snapshot uses to make
 // captures, forks and restores one step with its catalogue.
 type Tx struct {
-	f        *Forest
+	attributions
 	appended bool // a record was journaled
 }
+
+func newTx(f *Forest) *Tx { return &Tx{attributions: attributions{f}} }
 
 // Update runs fn with the lock held for changes. It waits while changes are
 // held back unless urgent.
@@ -28,7 +30,7 @@ func (f *Forest) Update(urgent bool, fn func(tx *Tx) error) error {
 		f.lock()
 	}
 	defer f.mu.Unlock()
-	tx := &Tx{f: f}
+	tx := newTx(f)
 	return f.ended(tx, fn(tx))
 }
 
@@ -48,7 +50,7 @@ func (f *Forest) ended(tx *Tx, err error) error {
 func (f *Forest) View(fn func(tx *Tx) error) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return fn(&Tx{f: f})
+	return fn(newTx(f))
 }
 
 // Append journals a record of the caller's own type. It may use what is held
@@ -171,18 +173,15 @@ func (tx *Tx) End() int64 { return tx.f.log.End() }
 // Unjournaled returns the lowest position of bytes in the journal that no record refers to
 // yet, though a later one will: those of writes under way. Recovery from here on needs them,
 // whatever has become of the files by then.
-func (tx *Tx) Unjournaled() int64 { return tx.f.blobs.minPos() }
+func (tx *Tx) Unjournaled() int64 { return tx.f.blobs.Lowest() }
 
-// orphaned returns the lowest position that unlinked files refer to.
-func (tx *Tx) orphaned() int64 {
-	low := NoPos
+// EachContent calls fn for the contents of the present views, but for pages that were seen, and
+// of orphans.
+func (tx *Tx) EachContent(seen *tree.Unsealed, fn func(*content.Content)) {
 	for _, v := range tx.f.mu.views {
-		v.orphans.each(func(c *content.Content) {
-			c.Rebase()
-			low = min(low, c.MinPos())
-		})
+		v.orphans.each(fn)
+		seen.Each(v.state, false, fn)
 	}
-	return low
 }
 
 // Orphans freezes the inodes without a name that the kernel may hold, and returns them: a

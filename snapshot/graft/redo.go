@@ -1,0 +1,53 @@
+package graft
+
+import (
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// Redo makes changes again that Encode wrote, and returns how many there were. contentOf finds
+// the content of an inode of another view.
+func (t *Target) Redo(changes []byte, contentOf func(view uint32, ino uint64) (*content.Content, error)) (n int, err error) {
+	for d := wire.NewDecoder(changes); d.Remaining() > 0; n++ {
+		c := DecodeChange(d, t.Epoch)
+		if err := d.Err(); err != nil {
+			return n, err
+		}
+		if c.From != 0 {
+			if c.Node.Content, err = contentOf(c.View, c.From); err != nil {
+				return n, err
+			}
+		}
+		if c.Kind == Put {
+			t.Next = max(t.Next, c.Node.Ino+1)
+		}
+		t.redone(&c)
+		if err := c.Make(&t.Editor, func(parent uint64, name string, n *tree.Inode, last bool) {
+			r := Replaced{Link: tree.Link{Parent: parent, Name: name}}
+			if last {
+				r.Was, r.WasDir = n.Ino, n.IsDir()
+			}
+			t.replaced(r)
+		}); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// redone says what a change replaces, but for names that are removed.
+func (t *Target) redone(c *Change) {
+	switch c.Kind {
+	case SetAttrs:
+		t.Redone(c.Node.Ino)
+	case Link:
+		t.Redone(c.Ino)
+		fallthrough
+	case Put:
+		t.replaced(Replaced{Link: tree.Link{Parent: c.Parent, Name: c.Name}})
+		fallthrough
+	case Remove:
+		t.Redone(c.Parent)
+	}
+}

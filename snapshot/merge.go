@@ -145,10 +145,15 @@ func (c change) merge(ctx context.Context, p *threeway.Plan, dryRun bool) (outco
 	if dryRun {
 		c.edit = nil
 	}
-	c.graft.Now, c.stored = p.Now, p.Stored
-	if !p.Stored {
-		c.leave()
+	stored, err := p.Stored()
+	if err != nil {
+		return outcome{}, err
 	}
+	if stored != nil {
+		defer c.w.store.Hold(stored)()
+	}
+	c.leave()
+	c.graft.Now, c.stored = p.Now, stored != nil
 	out, err := c.make(ctx)
 	out.conflicts = p.Conflicts
 	return out, err

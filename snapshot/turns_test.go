@@ -2,15 +2,20 @@ package snapshot
 
 import (
 	"context"
+	"errors"
+	"io"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/await"
 )
@@ -32,6 +37,22 @@ func addLarge(t *testing.T, w *Workspace, mib int64) {
 		if _, err := f.CopyRange(a.ID, 0, a.ID, n<<20, n<<20); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// addText writes a file with a text.
+func addText(t *testing.T, w *Workspace, text string) {
+	t.Helper()
+	f := w.Store().Forest()
+	a, err := f.Lookup(w.Root(), "text")
+	if errors.Is(err, errs.NotExist) {
+		a, err = f.Create(w.Root(), "text", live.Create{Mode: unix.S_IFREG | 0o644})
+	}
+	if err == nil {
+		_, err = f.Write(a.ID, []byte(text), 0, false)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -121,7 +142,7 @@ func TestSealsGiveWay(t *testing.T) {
 	}
 }
 
-// TestEditsGiveWay: while a restore, or an import, seals the workspace with a large file, a gc
+// TestEditsGiveWay: while a restore, an import or a merge of texts seals the workspace with a large file, a gc
 // begins and ends, and takes nothing away from it.
 func TestEditsGiveWay(t *testing.T) {
 	const mib, enough = 128, 1500
@@ -134,15 +155,29 @@ func TestEditsGiveWay(t *testing.T) {
 			_, err := w.Graft(context.Background(), GraftOptions{Tree: from})
 			return err
 		},
+		"merge": func(w *Workspace, _ *tree.State) error {
+			merge := func(_ context.Context, _ []threeway.Input, merged func(int, int64, io.Reader) error) error {
+				return merged(0, 6, strings.NewReader("merged"))
+			}
+			_, err := w.Forks().Merge(context.Background(), MergeOptions{Fork: "from", Merge: merge})
+			return err
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true, ManyChanges: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
+			if what == "merge" {
+				addText(t, s.Main(), "before")
+			}
 			defer s.Close()
 			s.ckpt.GCWork = 1 << 20
 			from := forkNamed(t, s.Main(), "from")
+			if what == "merge" {
+				addText(t, from, "theirs")
+				addText(t, s.Main(), "ours")
+			}
 			for i := range 3 {
 				if _, err := s.Forest().Create(from.Root(), string(rune('a'+i)), live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
 					t.Fatal(err)

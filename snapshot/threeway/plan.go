@@ -47,8 +47,8 @@ type Plan struct {
 	Decided map[string]Decision
 
 	Conflicts []string // paths
-	Stored    bool     // texts were stored in Objects; the caller makes them durable
 
+	stored  []*content.Content     // merged texts
 	refused map[string]bool        // those of Conflicts
 	ours    map[string]bool        // those of them that stay as they are
 	whole   map[string]bool        // those that are a directory on one side only
@@ -266,4 +266,18 @@ func Under(p string, set map[string]bool) string {
 func inObjects(p string) bool {
 	_, rel, ok := InGit(p)
 	return ok && strings.HasPrefix(rel, "objects/")
+}
+
+// Stored returns a state that has the merged texts, nil for none. They are in Objects, and the
+// caller makes them durable: until it has, it keeps the state from gc.
+func (p *Plan) Stored() (st *tree.State, err error) {
+	for i, c := range p.stored {
+		n := &tree.Inode{Ino: tree.RootIno + uint64(i), Mode: unix.S_IFREG, Nlink: 1, Content: c}
+		if st == nil {
+			st = tree.New(1, n)
+		} else if err := st.Put(p.Source, 1, n); err != nil {
+			return nil, err
+		}
+	}
+	return st, nil
 }

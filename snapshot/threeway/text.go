@@ -86,7 +86,7 @@ func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
 	}
 	n := *f.node
 	n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
-	f.node, f.changed, p.at[at], p.Stored = &n, true, f, true
+	f.node, f.changed, p.at[at], p.stored = &n, true, f, append(p.stored, n.Content)
 	return nil
 }
 
@@ -100,7 +100,7 @@ func (p *Plan) mergeTexts(ctx context.Context) error {
 		if err == nil {
 			n := texts[i].file.node
 			n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
-			clean[i], p.Stored = true, true
+			clean[i], p.stored = true, append(p.stored, n.Content)
 		}
 		return err
 	}

@@ -21,7 +21,13 @@ import (
 	"github.com/amberfs/amberfs/tests/harness"
 )
 
-func TestMain(m *testing.M) { os.Exit(build(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asSnapshotter) != "" {
+		main()
+		return
+	}
+	os.Exit(build(m))
+}
 
 // build builds the daemon, in its own module, unless the environment names one.
 func build(m *testing.M) int {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,6 +132,52 @@ func TestManyPushes(t *testing.T) {
 		}
 		if n := len(done.Ref.Objects); n > 2*maxIndexes {
 			t.Fatalf("%d objects", n)
+		}
+	}
+}
+
+// In random histories a push is as one of everything, whatever it builds on: what another program
+// reads of the remote is all that each snapshot has.
+func TestPushesInRandomHistories(t *testing.T) {
+	for seed := range uint64(4) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		url := "file://" + t.TempDir()
+		r, w := openRemote(t, url, Options{}), newWorld()
+		initRemote(t, r)
+		all, kept := files(seed, 80), map[string]cas.Hash{}
+		for i := range 30 {
+			switch k := rnd.IntN(len(all)); rnd.IntN(4) {
+			case 0:
+				all = slices.Insert(all, k, fmt.Append(nil, "new ", i))
+			case 1:
+				all = slices.Delete(all, k, k+1)
+			case 2:
+				all[k] = all[rnd.IntN(len(all))]
+			default:
+				all = files(rnd.Uint64N(3), 60+rnd.IntN(40))
+			}
+			names := append(slices.Sorted(maps.Keys(kept)), "")
+			var base *Snapshot
+			if name := names[rnd.IntN(len(names))]; name != "" {
+				ref, err := r.Ref(t.Context(), name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if base = r.Snapshot(ref); rnd.IntN(3) == 0 { // while it is built on, or before
+					if err := r.Remove(t.Context(), name); err != nil {
+						t.Fatal(err)
+					}
+					delete(kept, name)
+				}
+			}
+			name := fmt.Sprint("v", i)
+			kept[name] = w.tree(all)
+			if _, err := r.Push(t.Context(), w.push(name, kept[name], base)); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		for name, id := range kept {
+			w.check(t, openRemote(t, url, Options{}), name, id)
 		}
 	}
 }

@@ -147,11 +147,11 @@ test-release:
 	@scripts/setup release
 	scripts/test-release
 
-# ROUNDS rounds of {random work, kill -9, remount, compare with a model}.
+# ROUNDS rounds of {random work, kill -9, remount, compare with a model}, and as many kills under programs.
 ROUNDS ?= 1000
 crash:
 	@scripts/setup test
-	ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 0 -v ./tests/crash
+	ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 0 -v ./tests/crash ./tests/survive
 
 # ROUNDS power cuts at any write, with what the disk may have kept of them.
 powercut:

@@ -109,7 +109,7 @@ while not os.path.exists("../stop") or rounds == 0:
     if (os.stat("n").st_ino, os.stat("c").st_ino) != was:
         sys.exit("an exchange was undone")
     for name in "b", "c", "l", "n": os.unlink(name)
-    blob = os.urandom(300000)
+    blob = os.urandom(2500000)
     with open("big", "wb") as f: f.write(blob)
     with open("big", "rb") as f:
         if f.read() != blob: sys.exit("other bytes")
@@ -117,11 +117,10 @@ while not os.path.exists("../stop") or rounds == 0:
     if os.listdir("."): sys.exit("left: %s" % os.listdir("."))
 `
 
-// TestNoError: changes of names and large writes, while daemons are killed. Each is carried
-// out once.
-func TestNoError(t *testing.T) {
-	m := newMount(t)
-	kills := harness.Count(t, "ROUNDS", 12, 1000)
+// whileWorking calls fn while programs change names and write, and fails for each error that
+// one of them sees.
+func whileWorking(t *testing.T, m *harness.Mount, fn func()) {
+	t.Helper()
 	var programs []*exec.Cmd
 	var said []*bytes.Buffer
 	for i := range 3 {
@@ -132,15 +131,40 @@ func TestNoError(t *testing.T) {
 		must(t, cmd.Start())
 		programs, said = append(programs, cmd), append(said, out)
 	}
-	for range kills {
-		m.Crash()
-	}
+	fn()
 	must(t, os.WriteFile(m.Path("stop"), nil, 0o644))
 	for i, cmd := range programs {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v: %s", err, said[i])
 		}
 	}
+}
+
+// TestNoError: changes of names and large writes, while daemons are killed. Each is carried
+// out once.
+func TestNoError(t *testing.T) {
+	m := newMount(t)
+	kills := harness.Count(t, "ROUNDS", 12, 1000)
+	whileWorking(t, m, func() {
+		for range kills {
+			m.Crash()
+		}
+	})
+}
+
+// TestUpgrades: upgrades while programs work.
+func TestUpgrades(t *testing.T) {
+	m := newMount(t)
+	upgrades := max(3, harness.Count(t, "ROUNDS", 12, 1000)/10)
+	whileWorking(t, m, func() {
+		for i := range upgrades {
+			before := m.Pid()
+			if out, err := m.TryAmberfs("upgrade", harness.Binary(t)); err != nil || m.Pid() == before {
+				t.Errorf("upgrade %d: %v: %s", i, err, out)
+				return
+			}
+		}
+	})
 }
 
 // TestUmountWhileAway: a mount can be taken away while no daemon runs.

@@ -78,8 +78,13 @@ func TestPython(t *testing.T) {
 
 // TestPackages: what npm and PyPI get has what is imported, and the version of the release.
 func TestPackages(t *testing.T) {
+	harness.Needs(t, "npm", "node", "python3")
 	dir := t.TempDir()
-	run(t, "..", nil, "packaging/clients", "v1.2.3", dir)
+	pack, err := filepath.Abs("../../packaging/clients")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, ".", []string{"npm_config_cache=" + filepath.Join(dir, "cache"), "npm_config_update_notifier=false", "npm_config_offline=true"}, pack, "v1.2.3", dir)
 	for file, use := range map[string][]string{
 		"npm/amberfs-client-1.2.3.tgz":        {"sh", "-euc", `mkdir -p node_modules/@amberfs/client; tar -xzf "$0" -C node_modules/@amberfs/client --strip-components 1; cd node_modules/@amberfs/client; test -f LICENSE; test -f types/index.d.ts; test -f types/adapters/langgraph.d.ts; cd ../../..; node --input-type=module -e 'import { Workspace } from "@amberfs/client"; console.log(Workspace.name)'`},
 		"pypi/amberfs-1.2.3-py3-none-any.whl": {"sh", "-euc", `python3 -m zipfile -e "$0" wheel; test -f wheel/amberfs/py.typed; PYTHONPATH=wheel python3 -c 'import amberfs.gym, importlib.metadata as m; print(amberfs.gym.Workspace.__name__, m.version("amberfs"))'`},

@@ -293,6 +293,10 @@ func (j *Joined) Leave(wait int) bool {
 
 // Ended waits up to wait milliseconds for the end of the daemon, and reports it.
 func (j *Joined) Ended(wait int) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(j.Conn.Fd()), Events: unix.POLLIN}}, wait)
-	return err == nil && n > 0
+	for end := time.Now().Add(time.Duration(wait) * time.Millisecond); ; {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(j.Conn.Fd()), Events: unix.POLLIN}}, max(0, int(time.Until(end).Milliseconds())))
+		if !errors.Is(err, unix.EINTR) { // the end of a child interrupts it
+			return err == nil && n > 0
+		}
+	}
 }

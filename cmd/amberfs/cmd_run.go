@@ -146,7 +146,9 @@ other commands work inside.`,
 	cmd.Flags().BoolVar(&resume, "resume", false, "go on with the run NAME, or with the newest of DIR")
 	cmd.Flags().BoolVar(&resume, "continue", false, "the same as --resume")
 	cmd.Flags().BoolVar(&discard, "discard", false, "keep nothing of what COMMAND changes")
-	cmd.MarkFlagsMutuallyExclusive("resume", "new", "discard", "name")
+	cmd.MarkFlagsMutuallyExclusive("resume", "new", "discard")
+	cmd.MarkFlagsMutuallyExclusive("resume", "name")
+	cmd.MarkFlagsMutuallyExclusive("discard", "name")
 	cmd.Flags().StringVar(&k.apply, "apply", "", "when COMMAND ends, ask which changes to apply to DIR; --apply=`yes` does not ask")
 	cmd.Flags().Lookup("apply").NoOptDefVal = applyAsk
 	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")

@@ -261,11 +261,11 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 	if c.UserNS {
 		cfg.Groups = groups()
 	}
+	if err := otherGroup(ctx, c); err != nil {
+		return nil, err
+	}
 	err = daemon.WhenFree(ctx, c.Store, func() (err error) {
 		for {
-			if err := otherGroup(ctx, c); err != nil {
-				return err
-			}
 			j, err = service.Join(ctx, c.Store, c.Options.String(), "")
 			if fail.KindOf(err) != fail.NotFound || ctx.Err() != nil {
 				return err

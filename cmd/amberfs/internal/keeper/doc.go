@@ -6,8 +6,8 @@
 // It holds what the kernel would end with the daemon: the FUSE device (the same open file,
 // not a clone, whose close aborts what it has read), the lock of the store (a flock belongs to
 // the open file, so that no other process gets it meanwhile), the socket that the daemon
-// listens on (clients that connect meanwhile wait), and the connections of each `amberfs run`
-// that uses the mount. It also has INIT, the first request of the kernel, and the answer. It
+// listens on (clients that connect meanwhile wait), the memory of its control files (see
+// package control), and the connections of each `amberfs run` that uses the mount. It also has INIT, the first request of the kernel, and the answer. It
 // never reads the device, and serves nobody but its child.
 //
 // # A start
@@ -22,7 +22,8 @@
 // daemon that said that it ends, or that had no Connection yet, takes the keeper with it.
 // Otherwise the keeper starts its own program again: the same version, even if the package
 // was replaced meanwhile. If daemons die again and again, the keeper ends too (see deaths),
-// the kernel closes the device, and programs get ENOTCONN instead of waiting for ever.
+// the kernel closes the device, and programs get ENOTCONN instead of waiting for ever. A thread
+// of a daemon that hangs in a notice would keep it open, so the connection is aborted first.
 //
 // # An upgrade
 //

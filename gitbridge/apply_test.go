@@ -333,6 +333,34 @@ func TestApplyWithoutRights(t *testing.T) {
 	check(t, os.Chmod(filepath.Join(a.dir, "d"), 0o755))
 }
 
+// A directory that a killed apply left open gets its mode back.
+func TestApplyClosesWhatAKilledOneOpened(t *testing.T) {
+	a := newApplied(t)
+	base := a.start(spec{"d/x": file("1"), "z": file("1")})
+	now := a.m.state(t, spec{"d/x": file("1"), "z": file("2")})
+	d := filepath.Join(a.dir, "d")
+	var st unix.Stat_t
+	check(t, unix.Stat(d, &st))
+	h, err := openHost(a.dir)
+	check(t, err)
+	note := fmt.Sprintf("%s%x", h.notes(), st.Ino)
+	h.close()
+	check(t, os.Chmod(d, 0o755))
+	check(t, os.Symlink("555 d", filepath.Join(a.dir, note)))
+	if _, err := a.apply(base, now, ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.Stat(d)
+	check(t, err)
+	if after.Mode().Perm() != 0o555 {
+		t.Errorf("the mode is %v", after.Mode())
+	}
+	check(t, os.Chmod(d, 0o755))
+	if _, err := os.Lstat(filepath.Join(a.dir, note)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the note: %v", err)
+	}
+}
+
 // What is chosen is applied; another run applies the rest.
 func TestApplyChoices(t *testing.T) {
 	isolate(t)

@@ -50,13 +50,13 @@ type plugin struct {
 	Endpoint string
 	Conn     *grpc.ClientConn
 
-	t    *testing.T
+	t    testing.TB
 	node string
 	cmd  *exec.Cmd
 }
 
 // start mounts a store and starts a driver for it.
-func start(t *testing.T, node string) *plugin {
+func start(t testing.TB, node string) *plugin {
 	t.Helper()
 	p := &plugin{Mount: harness.New(t, "-o", "allow_other"), t: t, node: node}
 	p.Endpoint = "unix://" + filepath.Join(filepath.Dir(p.Store), "csi.sock")

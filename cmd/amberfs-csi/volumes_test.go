@@ -24,7 +24,7 @@ func capability(mode csi.VolumeCapability_AccessMode_Mode, flags ...string) *csi
 
 var writer = capability(csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER)
 
-func must[T any](t *testing.T) func(T, error) T {
+func must[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
 		if err != nil {
@@ -81,14 +81,14 @@ func (p *plugin) unpublish(id string) {
 	must[*csi.NodeUnpublishVolumeResponse](p.t)(p.nodes().NodeUnpublishVolume(p.ctx(), &csi.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: p.target(id)}))
 }
 
-func write(t *testing.T, path, text string) {
+func write(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func wantFile(t *testing.T, path, want string) {
+func wantFile(t testing.TB, path, want string) {
 	t.Helper()
 	got, err := os.ReadFile(path)
 	if err != nil || string(got) != want {

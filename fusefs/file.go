@@ -221,7 +221,7 @@ func forkSpace(ws *snapshot.Workspace, free, unit uint64) (avail, blocks uint64)
 	if ws == nil {
 		return free / unit, free / unit
 	}
-	own, limit := ws.Usage()
+	own, limit := ws.Quota().Usage()
 	if limit > 0 {
 		free = min(free, uint64(max(0, limit-own)))
 	} else {

@@ -53,7 +53,7 @@ func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone,
 	done, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
 		Repo: filepath.Join(s.Store.Dir(), gitDir), Create: true, Ref: ref, CacheDir: filepath.Join(s.Store.Dir(), GitCache),
 		Source: s.Store.Source(), State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
-		Admit: r.Workspace.ChargeExport, Most: most,
+		Admit: r.Workspace.Quota().ChargeExport, Most: most,
 	})
 	if err != nil {
 		return ExportDone{}, err
@@ -98,7 +98,7 @@ const (
 
 // merger merges files by lines, with the memory and the room that the workspace has.
 func (r *Request) merger(s *Service) gitbridge.Merger {
-	return gitbridge.Merger{Memory: r.budget(s, Gits), Admit: r.Workspace.Admit}
+	return gitbridge.Merger{Memory: r.budget(s, Gits), Admit: r.Workspace.Quota().Admit}
 }
 
 func (s *Service) exportEnded() {
@@ -190,7 +190,7 @@ func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
 // openChanges does so for what the directory had that the workspace was filled from, and for
 // a snapshot or the present state of the workspace.
 func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
-	base, err := r.Workspace.Directory(ctx)
+	base, err := r.Workspace.Directory().State(ctx)
 	if err != nil {
 		return None{}, err
 	}

@@ -137,7 +137,7 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 		f.Run = s.runOf(counting, ws, i.Name)
 		err = s.compare(&Request{Workspace: ws}, snapshotBase, "", func(from, to *tree.State) (err error) {
 			if f.Run != nil {
-				if from, err = ws.Directory(counting); err != nil {
+				if from, err = ws.Directory().State(counting); err != nil {
 					return err
 				}
 				defer s.Store.Hold(from)()

@@ -16,7 +16,7 @@ import (
 // refresh merges what changed in the directory. The client reads it, as its user, and sends
 // what differs from the state that open-changes gave it.
 func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
-	base, err := r.Workspace.Directory(ctx)
+	base, err := r.Workspace.Directory().State(ctx)
 	if err != nil {
 		return Refreshed{}, err
 	}
@@ -58,7 +58,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 	}
 	defer s.Store.Hold(now)()
 	finished()
-	done, err := r.Workspace.Refresh(ctx, now, snapshot.MergeOptions{
+	done, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
 		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun, Merge: r.merger(s).Merge, Caller: r.Caller, List: r.list(s),
 	})
 	done.Paths = listed(done.Paths)

@@ -81,7 +81,7 @@ func (s entries) between(tx *live.Tx, view uint32, by string) error {
 	if !ok || !s.cat.HasRoomForActors(w.ws) {
 		return nil
 	}
-	r, err := s.cat.NewSnapshot(tx, w.ws, w.describe(CaptureOptions{Kind: KindActor, Message: "before a change by " + by}))
+	r, err := s.cat.NewSnapshot(tx, w.ws, CaptureOptions{Kind: KindActor, Message: "before a change by " + by}.describe(s.opt.Now()))
 	if err != nil {
 		return err
 	}

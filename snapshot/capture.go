@@ -51,7 +51,7 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 	}
 	var made Info
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		r, err := s.cat.NewCapture(tx, w.ws, w.describe(o))
+		r, err := s.cat.NewCapture(tx, w.ws, o.describe(s.opt.Now()))
 		if err != nil {
 			return err
 		}
@@ -67,9 +67,9 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 }
 
 // describe is what a snapshot that is taken now is called.
-func (w *Workspace) describe(o CaptureOptions) Info {
+func (o CaptureOptions) describe(now time.Time) Info {
 	return Info{
-		Name: o.Name, Kind: o.Kind, Message: o.Message, Labels: o.Labels, Created: w.store.opt.Now(), Expires: o.Expires,
+		Name: o.Name, Kind: o.Kind, Message: o.Message, Labels: o.Labels, Created: now, Expires: o.Expires,
 		UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command, Pinned: o.Pinned, Image: o.Image,
 	}
 }

@@ -23,19 +23,22 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.loops.Stop()
-	if err := s.removed(); err != nil {
+	if err := (closing{s}).removed(); err != nil {
 		return err
 	}
-	err := guard.Do(s.close)
+	err := guard.Do(closing{s}.close)
 	if errors.Is(err, cas.ErrStuck) {
 		return err // the index is still in use
 	}
 	return errors.Join(err, s.at.Close())
 }
 
+// A closing is what Close does.
+type closing struct{ *Store }
+
 // removed returns ErrRemoved if the directory of the index is gone, and with it, as a rule,
 // the store. The journal is on disk then: a process may still have a link to it.
-func (s *Store) removed() error {
+func (s closing) removed() error {
 	if _, err := s.at.Disk.Stat(filepath.Join(s.dir, "index")); !errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -45,7 +48,7 @@ func (s *Store) removed() error {
 	return ErrRemoved
 }
 
-func (s *Store) close() error {
+func (s closing) close() error {
 	s.loops.Wait()
 	if s.opt.ReadOnly {
 		return s.closeParts()
@@ -57,7 +60,7 @@ func (s *Store) close() error {
 
 // lastSeal makes the checkpoint at the end, as far as there is time. The journal
 // has what is left out, and the next opening replays it.
-func (s *Store) lastSeal() {
+func (s closing) lastSeal() {
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	if s.opt.CloseTime > 0 {
 		ctx, cancel = context.WithTimeout(ctx, s.opt.CloseTime)

@@ -67,7 +67,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		if err := s.cat.MayCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err != nil {
 			return err
 		}
-		i := ss.w.describe(CaptureOptions{Name: o.Name, Kind: KindManual, Message: o.Message, Caller: o.Caller})
+		i := CaptureOptions{Name: o.Name, Kind: KindManual, Message: o.Message, Caller: o.Caller}.describe(s.opt.Now())
 		i.ID = id.String()
 		r, removed, kept, err := s.cat.NewCompacted(tx, ss.w.ws, i, st, highest, snaps)
 		if err != nil {

@@ -21,7 +21,7 @@
 //   - [Workspace.State] and [Workspace.StateOf] return the present tree and that of a
 //     snapshot, to be read and compared (package tree).
 //   - [Workspace.Policy] and [Workspace.PatchPolicy] say what is captured, kept and allowed.
-//   - [Workspace.Status] says how the workspace and the store are, [Workspace.Usage] what
+//   - [Workspace.Status] says how the workspace and the store are, [Quota.Usage] what
 //     a fork has of its own.
 //
 // A snapshot is a frozen tree.State with a name, which is a read-only view. [Info]
@@ -106,12 +106,12 @@
 //	      Sealer.forks        how many of all forks
 //	        live.Forest.mu    the catalogue and every view
 //	          Sealer.mu       the queue of package engine
-//	usage.Fork                one counts what a fork has of its own
+//	engine.Meter              one counts what a fork has of its own
 //	  live.Forest.mu
 //	Pins.mu, gc.Puts.mu, metrics
 //	                          never held while another is taken
 //
-// Each is taken only under those above it, and Forest.mu under usage.Fork or under the
+// Each is taken only under those above it, and Forest.mu under engine.Meter or under the
 // others. Below all of them are those of live, content, events and cas.
 //
 // A gc takes cas.Record before Checkpointer.mu. Before that it waits for callers that put

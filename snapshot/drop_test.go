@@ -56,7 +56,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.ckpt.Commit(ctx, c); err != nil {
+	if err := c.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
 	f.Thaw()
@@ -67,7 +67,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	if _, err := w.Snapshots().WaitSealed(ctx, "v"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.ckpt.Finish(c); err != nil {
+	if err := c.Finish(); err != nil {
 		t.Fatal(err)
 	}
 

@@ -168,11 +168,12 @@ func (d *editing) commit(undo bool, check func() error) (live.Invalidation, erro
 }
 
 func (d *editing) describe(tx *live.Tx) error {
-	cat, before := d.w.store.cat, d.w.describe(d.before)
+	cat, now := d.w.store.cat, d.w.store.opt.Now()
+	before := d.before.describe(now)
 	if d.after == nil {
 		return cat.Describe(&d.r, tx, d.w.ws, before, nil, nil, nil)
 	}
 	d.after.Caller = d.before.Caller
-	after := d.w.describe(d.after.CaptureOptions)
+	after := d.after.describe(now)
 	return cat.Describe(&d.r, tx, d.w.ws, before, &after, d.e.Actors().Actors(), d.after.undoes)
 }

@@ -90,7 +90,7 @@ func (fs Forks) end(name string, c actors.Caller, record func(*live.Tx, *catalog
 
 // keepLast is the record of the end of a fork of which the last state is kept. The lock is held.
 func (fs Forks) keepLast(tx *live.Tx, f *catalogue.Workspace, c actors.Caller) (*catalogue.EndFork, error) {
-	last := fs.w.describe(CaptureOptions{Caller: c})
+	last := CaptureOptions{Caller: c}.describe(fs.w.store.opt.Now())
 	return fs.w.store.cat.NewEnd(tx, fs.w.ws, f, fs.fullState(f), last)
 }
 

@@ -128,7 +128,7 @@ func TestUnsharedLimit(t *testing.T) {
 	must(f.Snapshots().Delete("v", actors.Caller{}))
 	soon("there is room again", func() error { return write(g, "c", 400_000) })
 	refused("the fork in it has that", write(f, "d", 400_000))
-	if used, limit := f.Usage(); limit != 1_000_000 || used < 800_000 || used > limit {
+	if used, limit := f.Quota().Usage(); limit != 1_000_000 || used < 800_000 || used > limit {
 		t.Errorf("it has %d of %d", used, limit)
 	}
 
@@ -177,7 +177,7 @@ func TestUnsharedRewritten(t *testing.T) {
 		if _, err := f.Snapshots().WaitSealed(t.Context(), "now"); err != nil {
 			t.Fatal(err)
 		}
-		n, _ := f.Usage()
+		n, _ := f.Quota().Usage()
 		return n
 	}
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "rewritten"})
@@ -209,19 +209,19 @@ func TestUnsharedRewritten(t *testing.T) {
 	if f, err = w.Forks().New(snapshot.ForkOptions{Name: "outside"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.ChargeExport(60_000_000); err != nil {
+	if err := f.Quota().ChargeExport(60_000_000); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := forest.Create(f.Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
 		t.Error(err)
 	}
-	if n, _ := f.Usage(); n < 60_000_000 || n > 61_000_000 {
+	if n, _ := f.Quota().Usage(); n < 60_000_000 || n > 61_000_000 {
 		t.Errorf("an export of 60 MB counts %d", n)
 	}
-	if err := f.ChargeExport(60_000_000); !errors.Is(err, errs.Quota) {
+	if err := f.Quota().ChargeExport(60_000_000); !errors.Is(err, errs.Quota) {
 		t.Errorf("an export beyond the limit: %v", err)
 	}
-	if err := w.ChargeExport(1 << 40); err != nil {
+	if err := w.Quota().ChargeExport(1 << 40); err != nil {
 		t.Errorf("main is limited: %v", err)
 	}
 }

@@ -101,7 +101,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 	}
 	in := graft.States{Source: s.src, Before: base, After: theirs, Set: s.parts.Union(changed)}
 	g := live.Graft{Options: graft.Options{Source: theirs, View: f.ws.View}, By: in.ActorsOf}
-	p, c, err := fs.w.plan(ctx, e, base, g, o, rule)
+	p, c, err := o.plan(ctx, fs.w, e, base, g, rule)
 	if err != nil {
 		return out, err
 	}
@@ -111,7 +111,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 }
 
 // plan plans the merge of what the source of a graft has changed since base.
-func (w *Workspace) plan(ctx context.Context, e *live.Edit, base *tree.State, g live.Graft, o MergeOptions, rule threeway.Rule) (
+func (o *MergeOptions) plan(ctx context.Context, w *Workspace, e *live.Edit, base *tree.State, g live.Graft, rule threeway.Rule) (
 	p *threeway.Plan, c change, err error) {
 	s := w.store
 	keep, err := naming.CleanPaths(o.Keep)

@@ -45,8 +45,8 @@ func TestHeadRenamedWithinACheckpoint(t *testing.T) {
 	c, err := s.ckpt.Begin()
 	mustBe(t, err)
 	mustBe(t, w.Snapshots().Rename("old", "new", actors.Caller{}))
-	mustBe(t, s.ckpt.Commit(context.Background(), c))
-	mustBe(t, s.ckpt.Finish(c))
+	mustBe(t, c.Commit(context.Background()))
+	mustBe(t, c.Finish())
 	if head := killed(t, s).Main().ws.Head; head != "new" {
 		t.Errorf("the head is %q", head)
 	}

@@ -11,10 +11,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Directory returns what the directory that the workspace was filled from had when it was
-// last read for this workspace. It has an id. A fork begins with that of its parent.
-func (w *Workspace) Directory(ctx context.Context) (*tree.State, error) {
-	id := ""
+// A Directory is the one that a workspace was filled from.
+type Directory struct{ w *Workspace }
+
+func (w *Workspace) Directory() Directory { return Directory{w} }
+
+// State returns what the directory had when it was last read for this workspace. It has an id.
+// A fork begins with that of its parent.
+func (d Directory) State(ctx context.Context) (*tree.State, error) {
+	w, id := d.w, ""
 	w.read(func() { id = w.ws.Dir })
 	if id != "" {
 		h, err := cas.ParseHash(id)
@@ -30,22 +35,22 @@ func (w *Workspace) Directory(ctx context.Context) (*tree.State, error) {
 	return main.StateOf("base")
 }
 
-// Refresh merges into the workspace what changed in the directory that it was filled from.
-// now is what the directory has: a sealed state, made of that of Directory. If changes
+// Refresh merges into the workspace what changed in the directory.
+// now is what the directory has: a sealed state, made of that of State. If changes
 // conflict, nothing is touched, unless the options decide.
-func (w *Workspace) Refresh(ctx context.Context, now *tree.State, o MergeOptions) (res MergeResult, err error) {
+func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions) (res MergeResult, err error) {
 	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
 	if err != nil {
 		return res, err
 	}
-	base, err := w.Directory(ctx)
+	base, err := d.State(ctx)
 	if err != nil {
 		return res, err
 	}
-	s := w.store
+	w, s := d.w, d.w.store
 	defer s.Hold(base)()
 	defer s.Hold(now)()
-	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return w.refresh(ctx, base, now, o, rule) })
+	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return d.refresh(ctx, base, now, o, rule) })
 	if out.report(w, "directory", o.Caller); out.Undo != "" {
 		s.event(Event{Workspace: w.ws.View, Action: "refreshed", From: out.Undo}, o.Caller)
 	}
@@ -53,8 +58,8 @@ func (w *Workspace) Refresh(ctx context.Context, now *tree.State, o MergeOptions
 	return MergeResult{out.conflicts, out.Changes}, err
 }
 
-func (w *Workspace) refresh(ctx context.Context, base, now *tree.State, o MergeOptions, rule threeway.Rule) (out outcome, err error) {
-	s := w.store
+func (d Directory) refresh(ctx context.Context, base, now *tree.State, o MergeOptions, rule threeway.Rule) (out outcome, err error) {
+	w, s := d.w, d.w.store
 	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, w.ws.View)
 	if err != nil {
 		return out, err
@@ -63,7 +68,7 @@ func (w *Workspace) refresh(ctx context.Context, base, now *tree.State, o MergeO
 	defer e.End()
 	leave := sync.OnceFunc(s.Importing()) // merged files
 	defer leave()
-	p, c, err := w.plan(ctx, e, base, live.Graft{Options: graft.Options{Source: now, View: w.ws.View}}, o, rule)
+	p, c, err := o.plan(ctx, w, e, base, live.Graft{Options: graft.Options{Source: now, View: w.ws.View}}, rule)
 	if err != nil {
 		return out, err
 	}

@@ -110,7 +110,7 @@ func sizes(t *testing.T, s *snapshot.Store) map[string]int64 {
 			total += i.Bytes
 		}
 		if w.IsFork() && !w.Parent().IsFork() {
-			out[w.Name()], _ = w.Usage()
+			out[w.Name()], _ = w.Quota().Usage()
 		}
 	}
 	if got := s.Main().Status().ReferencedBytes; got != total {

@@ -176,11 +176,11 @@ func (s *Store) Source() *tree.Source { return s.src }
 
 func (s *Store) CAS() *cas.Store { return s.cas }
 
-// SetMountpoint writes down where the store is mounted, for a process that finds it
-// in use.
 // LockFD is the descriptor that has the lock of the store.
 func (s *Store) LockFD() int { return s.at.Lock() }
 
+// SetMountpoint writes down where the store is mounted, for a process that finds it
+// in use.
 func (s *Store) SetMountpoint(dir string) error {
 	return s.at.SetMountpoint(dir)
 }

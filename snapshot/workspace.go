@@ -185,9 +185,20 @@ func (w *Workspace) uppermost() *Workspace {
 	return w // it has ended
 }
 
+// A Quota is how many bytes a workspace may write.
+type Quota struct{ w *Workspace }
+
+func (w *Workspace) Quota() Quota { return Quota{w} }
+
 // Admit refuses n bytes that there is no room for, or that are more than a fork may have. They
 // count until what the fork has is counted again.
-func (w *Workspace) Admit(n int64) error { return w.store.admit(w.ws.View, n) }
+func (q Quota) Admit(n int64) error { return q.w.store.admit(q.w.ws.View, n) }
+
+// ChargeExport is engine.Meter.ChargeExport.
+func (q Quota) ChargeExport(n int64) error { return q.w.store.meter.ChargeExport(q.w.ws.View, n) }
+
+// Usage is engine.Meter.Usage.
+func (q Quota) Usage() (used, limit int64) { return q.w.store.meter.Usage(q.w.ws.View) }
 
 func (s *Store) admit(view uint32, n int64) error {
 	if err := s.meter.Admit(view, n); err != nil {
@@ -195,9 +206,3 @@ func (s *Store) admit(view uint32, n int64) error {
 	}
 	return s.room.Admit(n)
 }
-
-// ChargeExport is engine.Meter.ChargeExport.
-func (w *Workspace) ChargeExport(n int64) error { return w.store.meter.ChargeExport(w.ws.View, n) }
-
-// Usage is engine.Meter.Usage.
-func (w *Workspace) Usage() (used, limit int64) { return w.store.meter.Usage(w.ws.View) }

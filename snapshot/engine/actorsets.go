@@ -49,18 +49,18 @@ func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
 
 // storeActors writes the sets of all snapshots and workspaces of a checkpoint. The caller
 // is in Collector.Puts.
-func (p *Checkpointer) storeActors(c *Checkpoint) error {
+func (c *Checkpoint) storeActors() error {
 	for _, sn := range sortedSnaps(c.snaps) {
-		if err := p.StoreChanges(sn); err != nil {
+		if err := c.StoreChanges(sn); err != nil {
 			return err
 		}
 	}
 	for view, w := range c.workspaces {
-		if err := p.joinStored(view, w); err != nil {
+		if err := c.joinStored(view, w); err != nil {
 			return err
 		}
 		set := actors.Union(w.actors...)
-		h, err := actors.PutSet(p.CAS, set)
+		h, err := actors.PutSet(c.CAS, set)
 		if err != nil {
 			return err
 		}
@@ -71,11 +71,11 @@ func (p *Checkpointer) storeActors(c *Checkpoint) error {
 		all := actors.Changes{Names: w.record.Actors, Stored: w.record.ActorSets}
 		all.Take(stored)
 		w.record.Actors, w.record.ActorSets = all.Names, all.Stored
-		p.Alter(func(tx *live.Tx) {
+		c.Alter(func(tx *live.Tx) {
 			if set.Size() <= maxKept {
 				tx.JoinActors(view, w.actors, set)
 			} else if tx.JoinActors(view, w.actors, nil) {
-				p.Catalogue.Workspaces[view].Early.Take(stored)
+				c.Catalogue.Workspaces[view].Early.Take(stored)
 			}
 		})
 	}
@@ -84,19 +84,19 @@ func (p *Checkpointer) storeActors(c *Checkpoint) error {
 
 // joinStored makes one object of those that have the changes of a workspace before the
 // present ones, if there are many.
-func (p *Checkpointer) joinStored(view uint32, w *frozen) error {
+func (c *Checkpoint) joinStored(view uint32, w *frozen) error {
 	was := w.record.ActorSets
 	if len(was) <= maxStored {
 		return nil
 	}
-	h, err := actors.PutSet(p.CAS, p.Union(actors.Changes{Stored: was}))
+	h, err := actors.PutSet(c.CAS, c.Union(actors.Changes{Stored: was}))
 	if err != nil {
 		return err
 	}
 	joined := slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
 	w.record.ActorSets = joined
-	p.Alter(func(*live.Tx) {
-		if w, ok := p.Catalogue.Workspaces[view]; ok && slices.Equal(w.Early.Stored, was) {
+	c.Alter(func(*live.Tx) {
+		if w, ok := c.Catalogue.Workspaces[view]; ok && slices.Equal(w.Early.Stored, was) {
 			w.Early.Stored = joined
 		}
 	})

@@ -66,6 +66,7 @@ func (p *Checkpointer) Resume(at catalogue.StoreRecord) {
 
 // A Checkpoint is the store as it is at one position of the journal.
 type Checkpoint struct {
+	*Checkpointer
 	at         catalogue.StoreRecord
 	workspaces map[uint32]*frozen
 	snaps      map[uint32]*catalogue.Snapshot
@@ -164,7 +165,7 @@ func (p *Checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Finish(c); err != nil {
+	if err := c.Finish(); err != nil {
 		return nil, err
 	}
 	p.Room.Stored.Store(p.CAS.Stats().Stored)
@@ -195,6 +196,7 @@ func (p *Checkpointer) Begin() (*Checkpoint, error) {
 func (p *Checkpointer) freezeAll(tx *live.Tx) *Checkpoint {
 	ino, view := tx.Counters()
 	c := &Checkpoint{
+		Checkpointer: p,
 		at: catalogue.StoreRecord{
 			Position: tx.End(), Records: p.Log.Records(), NextIno: ino, NextView: view,
 			Collected: p.Collector.Base.Load(), Garbage: p.Collector.Any(), Requests: tx.Requests(), Stale: tx.Stale(),
@@ -224,9 +226,9 @@ func (p *Checkpointer) freezeAll(tx *live.Tx) *Checkpoint {
 }
 
 // giveUp gives back what a checkpoint that failed took from the catalogue.
-func (p *Checkpointer) giveUp(c *Checkpoint) {
-	p.Alter(func(*live.Tx) {
-		maps.Copy(p.Catalogue.Dirty, c.dirty)
+func (c *Checkpoint) giveUp() {
+	c.Alter(func(*live.Tx) {
+		maps.Copy(c.Catalogue.Dirty, c.dirty)
 		for _, sn := range c.snaps {
 			sn.Wanted = false
 		}
@@ -234,18 +236,18 @@ func (p *Checkpointer) giveUp(c *Checkpoint) {
 }
 
 // Finish releases what a checkpoint has made needless.
-func (p *Checkpointer) Finish(c *Checkpoint) error {
-	p.At.Store(c.at.Position)
-	p.Records.Store(c.at.Records)
-	p.Changes.Add(-c.changes)
-	p.Alter(func(*live.Tx) {
-		p.Catalogue.Roots = slices.Delete(p.Catalogue.Roots, 0, c.roots)
+func (c *Checkpoint) Finish() error {
+	c.At.Store(c.at.Position)
+	c.Records.Store(c.at.Records)
+	c.Changes.Add(-c.changes)
+	c.Alter(func(*live.Tx) {
+		c.Catalogue.Roots = slices.Delete(c.Catalogue.Roots, 0, c.roots)
 		for view := range c.partly {
-			if sn, ok := p.Catalogue.Snapshots[view]; ok { // the next one tries again
+			if sn, ok := c.Catalogue.Snapshots[view]; ok { // the next one tries again
 				sn.Wanted = false
-				p.Catalogue.Dirty[catalogue.Key(catalogue.Snapshots, view)] = view
+				c.Catalogue.Dirty[catalogue.Key(catalogue.Snapshots, view)] = view
 			}
 		}
 	})
-	return p.dropJournal(c)
+	return c.dropJournal(c)
 }

@@ -30,12 +30,12 @@ func (p *Checkpointer) committed(ctx context.Context) (*Checkpoint, error) {
 		sealing, stop := p.running.Load().whileNeeded(ctx, begun < beginAnew, p.gcWaits.waits())
 		err = func() error {
 			defer stop()
-			return p.Commit(sealing, c)
+			return c.Commit(sealing)
 		}()
 		if err == nil {
 			return c, nil
 		}
-		p.giveUp(c)
+		c.giveUp()
 		switch cause := context.Cause(sealing); {
 		case errors.Is(cause, ErrNoCheckpoint):
 			return nil, cause

@@ -18,14 +18,14 @@ import (
 
 // Commit seals what a checkpoint has and makes it durable. A state that fails as a whole keeps
 // no other from being sealed.
-func (p *Checkpointer) Commit(ctx context.Context, c *Checkpoint) error {
+func (c *Checkpoint) Commit(ctx context.Context) error {
 	var failed error
 	note := func(err error) error {
 		failed = cmp.Or(failed, err)
 		return ctx.Err()
 	}
 	for _, sn := range sortedSnaps(c.snaps) {
-		partly, err := p.orPartly(ctx, c, sn.WS, sn.State.Load(), func() error { return p.Sealer.Wait(ctx, sn) })
+		partly, err := c.orPartly(ctx, sn.WS, sn.State.Load(), func() error { return c.Sealer.Wait(ctx, sn) })
 		if partly != nil {
 			c.partly[sn.View] = partly
 		}
@@ -34,42 +34,42 @@ func (p *Checkpointer) Commit(ctx context.Context, c *Checkpoint) error {
 		}
 	}
 	for id, w := range c.workspaces {
-		if err := note(p.sealPresent(ctx, c, id, w)); err != nil {
+		if err := note(c.sealPresent(ctx, id, w)); err != nil {
 			return err
 		}
 	}
 	for view, st := range c.orphans {
-		if err := note(p.sealOrphans(ctx, c, view, st)); err != nil {
+		if err := note(c.sealOrphans(ctx, view, st)); err != nil {
 			return err
 		}
 	}
 	if failed != nil {
 		return failed
 	}
-	defer p.Collector.Puts.Enter()()
-	if err := p.storeActors(c); err != nil {
+	defer c.Collector.Puts.Enter()()
+	if err := c.storeActors(); err != nil {
 		return err
 	}
-	c.at.Incomplete = p.Incomplete.Load() // a seal may have found out
-	ops, err := p.metaOps(c)
+	c.at.Incomplete = c.Incomplete.Load() // a seal may have found out
+	ops, err := c.metaOps()
 	if err != nil {
 		return err
 	}
 	// A position of the journal is only of use when the journal up to it is
 	// on disk.
-	if err := p.Log.Sync(); err != nil {
+	if err := c.Log.Sync(); err != nil {
 		return err
 	}
-	return p.CAS.Commit(ops...)
+	return c.CAS.Commit(ops...)
 }
 
 // metaOps are the records of the catalogue that a checkpoint writes and deletes.
-func (p *Checkpointer) metaOps(c *Checkpoint) ([]cas.MetaOp, error) {
+func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 	values := map[string]any{catalogue.StoreKey: c.at}
 	for view, w := range c.workspaces {
 		values[catalogue.Key(catalogue.Workspaces, view)] = w.record
 	}
-	p.Look(func(*live.Tx) {
+	c.Look(func(*live.Tx) {
 		for view, sn := range c.snaps {
 			r := sn.Record()
 			if !sn.Sealed {
@@ -95,10 +95,10 @@ func (p *Checkpointer) metaOps(c *Checkpoint) ([]cas.MetaOp, error) {
 }
 
 // sealPresent seals the present state of a workspace.
-func (p *Checkpointer) sealPresent(ctx context.Context, c *Checkpoint, id uint32, w *frozen) error {
+func (c *Checkpoint) sealPresent(ctx context.Context, id uint32, w *frozen) error {
 	w.record.State = ""
-	partly, err := p.orPartly(ctx, c, id, w.state, func() error {
-		h, err := p.Sealer.InTurn(ctx, id, w.state)
+	partly, err := c.orPartly(ctx, id, w.state, func() error {
+		h, err := c.Sealer.InTurn(ctx, id, w.state)
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", w.record.Name, err)
 		}
@@ -110,14 +110,14 @@ func (p *Checkpointer) sealPresent(ctx context.Context, c *Checkpoint, id uint32
 }
 
 // sealOrphans seals the inodes without a name of a workspace.
-func (p *Checkpointer) sealOrphans(ctx context.Context, c *Checkpoint, id uint32, st *tree.State) error {
+func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State) error {
 	w, ok := c.workspaces[id]
 	if !ok {
 		return nil
 	}
 	var sealed cas.Hash
-	partly, err := p.orPartly(ctx, c, id, st, func() (err error) {
-		sealed, err = p.Sealer.InTurn(ctx, id, st)
+	partly, err := c.orPartly(ctx, id, st, func() (err error) {
+		sealed, err = c.Sealer.InTurn(ctx, id, st)
 		return err
 	})
 	if partly == nil {
@@ -129,19 +129,19 @@ func (p *Checkpointer) sealOrphans(ctx context.Context, c *Checkpoint, id uint32
 
 // orPartly calls seal, which seals a state. What cannot be sealed of it is left out, and
 // returned: it holds up nothing else.
-func (p *Checkpointer) orPartly(ctx context.Context, c *Checkpoint, ws uint32, st *tree.State, seal func() error) (*catalogue.Partly, error) {
+func (c *Checkpoint) orPartly(ctx context.Context, ws uint32, st *tree.State, seal func() error) (*catalogue.Partly, error) {
 	cause := seal()
 	if cause == nil || ctx.Err() != nil || st == nil {
 		return nil, cause
 	}
-	partly, low, err := p.Sealer.Without(ctx, ws, st)
+	partly, low, err := c.Sealer.Without(ctx, ws, st)
 	switch {
 	case err != nil:
 		return nil, cause
 	case partly == nil:
 		return nil, seal() // what failed does so no more
 	}
-	p.Logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
+	c.Logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
 	c.floor, c.left = min(c.floor, low), errors.Join(c.left, cause)
 	return partly, nil
 }

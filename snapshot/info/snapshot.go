@@ -66,7 +66,7 @@ type Info struct {
 	Image     *Image   `json:"image,omitempty" jsonschema:"the image that was imported just before"`
 	View      uint32   `json:"-"`
 
-	// ActorSets are the objects that came from a remote with it, see storedSnapshot.
+	// ActorSets are the objects that came from a remote with it, see catalogue.SnapshotRecord.
 	ActorSets []cas.Hash `json:"-"`
 }
 

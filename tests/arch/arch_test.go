@@ -160,7 +160,8 @@ func TestLayersOfSnapshot(t *testing.T) {
 
 		// Parts of the store: they know neither each other nor the store.
 		"snapshot/policy": {"snapshot/catalogue", "snapshot/engine", "snapshot"},
-		"snapshot/engine": {"snapshot/policy", "snapshot"},
+		"snapshot/engine": {"snapshot/policy", "snapshot/repair", "snapshot/events", "snapshot"},
+		"snapshot/repair": {"snapshot/policy", "snapshot/engine", "snapshot/events", "snapshot"},
 	}
 	found := map[string]bool{}
 	for _, s := range sources(t) {

@@ -29,7 +29,7 @@ type sample struct {
 }
 
 var samples = []sample{
-	{name: "5000 small files", make: smallFiles, backup: true, change: `
+	{name: "thousands of small files", make: smallFiles, backup: true, change: `
 		for i in $(seq 0 49); do echo changed >>d$i/3; rm d$i/4; mv d$i/5 d$i/moved; done
 		cp -r d1 copied; rm -r d2; chmod 700 d3`},
 	{name: "three large files", make: largeFiles, noText: true, change: `
@@ -63,7 +63,7 @@ func must(t *testing.T, err error) {
 
 func smallFiles(t *testing.T, dir string) {
 	random, b := rand.NewChaCha8([32]byte{}), make([]byte, 4096)
-	for i := range 5000 {
+	for i := range harness.Count(t, "FILES", 2000, 5000) {
 		_, _ = random.Read(b) // it never fails
 		write(t, filepath.Join(dir, fmt.Sprintf("d%d/%d", i%50, i/50)), b[:i%len(b)])
 	}

@@ -87,7 +87,7 @@ func (a *app) complete(cmd *cobra.Command) {
 		if kind == "file" {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		return a.names(ctx, kind), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}

@@ -85,7 +85,7 @@ func (t *trees) follow(e catalogue.Effects, err error) error {
 		s.ckpt.Removed(view)
 	}
 	if e.Garbage {
-		s.gc.Removed()
+		s.gc.Removed(e.Own)
 	}
 	if e.Rules {
 		s.keep.Signal.Up()

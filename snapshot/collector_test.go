@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -44,7 +46,7 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 	})
 	await.Receive(t, "no checkpoint is made", locked)
 	s.room.Stored.Store(1 << 40)
-	s.gc.Removed() // else the check whether gc is due does not run
+	s.gc.Removed(0) // else the check whether gc is due does not run
 	done()
 	await.Blocked(t, 1, "(*Collector).collect")
 	before := len(w.List())
@@ -116,5 +118,77 @@ func TestNobodyWaitsForAGCThatWaits(t *testing.T) {
 	})
 	if there, err := s.CAS().Has(orphan); err != nil || there {
 		t.Error("what nothing refers to is not removed", err)
+	}
+}
+
+// TestSmallRemovalsAreGathered: a policy that removes small snapshots all day has one gc a day,
+// and what is large is given back at once.
+func TestSmallRemovalsAreGathered(t *testing.T) {
+	ctx := context.Background()
+	var clock time.Duration
+	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true, Elapsed: func() time.Duration { return clock }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	w, gcs := s.Main(), 0
+	file := func(name string, bytes int) {
+		at, err := s.Forest().Create(w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
+		if err == nil {
+			content := make([]byte, bytes)
+			for i := range content {
+				content[i] = byte(rand.Uint32())
+			}
+			_, err = s.Forest().Write(at.ID, content, 0, false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	capture := func(name string) {
+		_, err := w.Capture(CaptureOptions{Name: name})
+		if err == nil {
+			_, err = w.Snapshots().WaitSealed(ctx, name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(name string) {
+		if err := w.Snapshots().Delete(name, actors.Caller{}); err != nil {
+			t.Fatal(err)
+		}
+		clock += 5 * time.Minute
+		if s.gc.Due() {
+			gcs++
+			if _, err := s.GC(ctx, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	file("kept", 4<<20)
+	capture("kept")
+	file("large", 2<<20)
+	if err := s.Checkpoint(ctx); err != nil { // it stores the file, and so the snapshot adds nothing
+		t.Fatal(err)
+	}
+	capture("large")
+	if _, err := s.Forest().Unlink(w.Root(), "large"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.GC(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 48 {
+		name := fmt.Sprint("small", i)
+		file(name, 100)
+		capture(name)
+		remove(name)
+	}
+	if gcs != 0 {
+		t.Errorf("%d of 48 small removals in four hours had a gc run", gcs)
+	}
+	if remove("large"); gcs != 1 {
+		t.Errorf("%d gcs after the removal of a third of the store, want 1", gcs)
 	}
 }

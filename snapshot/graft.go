@@ -125,7 +125,7 @@ func (s *Store) Importing() (done func()) {
 
 // Abandon notes that objects were put that nothing will refer to: gc is due
 // soon.
-func (s *Store) Abandon() { s.gc.Removed() }
+func (s *Store) Abandon() { s.gc.Removed(0) }
 
 // Begin makes a sealed tree the workspace's state and its base, and forgets what was
 // before: for a store that is filled when it is made.

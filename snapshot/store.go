@@ -120,7 +120,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 		Loops: &p.Loops, Metrics: &p.Metrics, Incomplete: &p.Incomplete, Logger: c.logger,
 	})
 	s.gc = engine.Collector{Signal: loops.NewWake(), CollectorParts: engine.CollectorParts{
-		Checkpoints: s.ckpt, Stored: &s.room.Stored, Incomplete: &p.Incomplete, Roots: p.Roots,
+		Checkpoints: s.ckpt, Stored: &s.room.Stored, Left: s.room.Left, Incomplete: &p.Incomplete, Roots: p.Roots,
 		Elapsed: func() time.Duration { return o.Elapsed() + 1 },
 		Loops:   &p.Loops, Metrics: &p.Metrics, Logger: c.logger,
 	}}

@@ -96,6 +96,7 @@ type Effects struct {
 	Made    []*Workspace // forks
 	Removed []uint32     // views that a checkpoint under way need not seal any more
 	Garbage bool         // gc may find something
+	Own     int64        // about as many bytes
 	Rules   bool         // a policy changed: captures, removals and limits follow it
 }
 
@@ -169,9 +170,16 @@ func (a *applying) remove(gone ...*Snapshot) {
 		a.Dirty[Key(Snapshots, s.View)] = s.View
 	}
 	for w, gone := range a.byWorkspace(gone) {
-		w.Snapshots.Remove(gone)
+		a.Own += w.Snapshots.Remove(gone, a.baseBytes(w), w.Present(a).Bytes)
 		a.TouchWorkspace(w.View)
 	}
+}
+
+func (a *applying) baseBytes(w *Workspace) int64 {
+	if base, ok := a.Snapshots[w.Base]; ok {
+		return base.Bytes
+	}
+	return 0
 }
 
 func (a *applying) byWorkspace(snaps []*Snapshot) map[*Workspace][]*Snapshot {

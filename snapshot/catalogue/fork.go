@@ -256,6 +256,9 @@ func (r *EndFork) apply(a *applying) error {
 	if err := r.keepLeft(a, f); err != nil {
 		return err
 	}
+	if r.Last == nil {
+		a.Own += max(0, f.Present(a).Bytes-a.baseBytes(f))
+	}
 	gone := a.WithOrigin(f)
 	if sn, ok := a.Snapshots[f.Before]; ok {
 		gone = append(gone, sn)

@@ -139,8 +139,10 @@ func (l *List) Rename(s *Snapshot, name string) {
 }
 
 // Remove removes snapshots, of which some may not be in the list. It goes through the list
-// once however many they are.
-func (l *List) Remove(gone []*Snapshot) {
+// once however many they are. It returns about how many bytes only they had: what storing them
+// added, and by how much they were larger than those that stay beside them, of which the first
+// and the last have so many bytes.
+func (l *List) Remove(gone []*Snapshot, before, after int64) (own int64) {
 	for _, s := range gone {
 		if l.byName[s.Name] == s {
 			delete(l.byName, s.Name)
@@ -149,18 +151,31 @@ func (l *List) Remove(gone []*Snapshot) {
 	slices.SortFunc(gone, bySeq)
 	first, _ := l.index(gone[0].Seq)
 	kept := l.all[:first]
+	if first > 0 {
+		before = l.all[first-1].Bytes
+	}
+	var largest int64 // of those that go between two that stay
+	stays := func(bytes int64) {
+		own += max(0, largest-max(before, bytes))
+		largest, before = 0, bytes
+	}
 	for _, s := range l.all[first:] {
 		for len(gone) > 0 && gone[0].Seq < s.Seq {
 			gone = gone[1:] // it was not in the list
 		}
 		if len(gone) > 0 && gone[0] == s {
 			gone = gone[1:]
+			own += s.UniqueBytes
+			largest = max(largest, s.Bytes)
 			continue
 		}
+		stays(s.Bytes)
 		kept = append(kept, s)
 	}
+	stays(after)
 	clear(l.all[len(kept):])
 	l.all = kept
+	return own
 }
 
 // PassOn gives the changes of snapshots that are to be removed to the next newer one, each,

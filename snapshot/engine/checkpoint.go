@@ -53,7 +53,7 @@ func NewCheckpointer(p *Parts) *Checkpointer {
 func (p *Checkpointer) Resume(at catalogue.StoreRecord) {
 	p.Collector.Base.Store(at.Collected)
 	if at.Garbage {
-		p.Collector.Removed()
+		p.Collector.Removed(unknown)
 	}
 	p.Incomplete.Store(at.Incomplete)
 	p.At.Store(at.Position)

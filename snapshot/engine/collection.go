@@ -18,8 +18,12 @@ import (
 
 const (
 	// delay is how long after a removal the space is given back. What is removed until
-	// then goes with it.
-	delay = 2 * time.Minute
+	// then goes with it. Less than one byte in unused is given back after rarely.
+	delay  = 2 * time.Minute
+	unused = 20
+	rarely = 24 * time.Hour
+	// unknown is more than any store has.
+	unknown = 1 << 60
 	// growth is how many bytes more than after the last gc make one due when
 	// nothing was removed: what checkpoints stored of a state that has changed
 	// since is garbage too.
@@ -37,6 +41,7 @@ type CollectorParts struct {
 	Objects     tree.Objects
 	Source      *tree.Source
 	Stored      *atomic.Int64 // bytes of packs
+	Left        func() int64  // bytes that can still be stored
 	Incomplete  *atomic.Bool  // objects are missing
 	Checkpoints Checkpoints
 	Roots       func() ([]*tree.State, []cas.Hash, error) // states and sets of actors that are kept
@@ -68,10 +73,12 @@ type Collector struct {
 
 	imports atomic.Int32 // under way
 	removed atomic.Int64 // by Elapsed, when something was first removed that no gc took away; 0: nothing
+	own     atomic.Int64 // see Removed
 }
 
-// Removed notes that a snapshot or a fork was removed.
-func (g *Collector) Removed() {
+// Removed notes that something was removed, and about how many bytes it had of its own.
+func (g *Collector) Removed(own int64) {
+	g.own.Add(own)
 	g.removed.CompareAndSwap(0, int64(g.Elapsed()))
 	g.Signal.Up()
 }
@@ -79,9 +86,22 @@ func (g *Collector) Removed() {
 // Any reports whether something was removed since the last gc.
 func (g *Collector) Any() bool { return g.removed.Load() != 0 }
 
-func (g *Collector) due(stored int64) bool {
-	base := g.Base.Load()
-	return stored-base > max(growth, base/2) || g.Any() && int64(g.Elapsed())-g.removed.Load() >= int64(delay)
+// dueIn returns when a gc is due if nothing more is removed or stored.
+func (g *Collector) dueIn() time.Duration {
+	stored, base, first := g.Stored.Load(), g.Base.Load(), g.removed.Load()
+	grown := stored - base
+	if grown > max(growth, base/2) {
+		return 0
+	}
+	if first == 0 {
+		return loops.Forever
+	}
+	wait := rarely
+	// What was stored since the last gc may have been of what was removed.
+	if g.own.Load()+max(grown, 0) >= min(stored, g.Left())/unused {
+		wait = delay
+	}
+	return max(0, time.Duration(first)+wait-g.Elapsed())
 }
 
 // Import guards objects that an import puts until done is called. No automatic gc begins
@@ -95,19 +115,16 @@ func (g *Collector) Import() (done func()) {
 	}
 }
 
-func (g *Collector) begins() bool {
-	return g.imports.Load() == 0 && g.due(g.Stored.Load())
-}
+// Due reports whether a gc is to begin by itself.
+func (g *Collector) Due() bool { return g.imports.Load() == 0 && g.dueIn() == 0 }
 
 // Loop gives space back when it is time. It does not begin while an import is
 // under way: what is put while a gc waits for it is kept by that gc.
 func (g *Collector) Loop() {
 	for g.Loops.Context.Err() == nil {
-		if !g.Any() {
-			g.Loops.Await(g.Signal, nil, loops.Forever)
-		}
+		g.Loops.Await(g.Signal, nil, g.dueIn())
 		g.Loops.Pause(time.Second)
-		if g.Loops.Context.Err() != nil || !g.begins() {
+		if g.Loops.Context.Err() != nil || !g.Due() {
 			continue
 		}
 		if _, err := g.Run(g.Loops.Context, nil); err != nil && g.Loops.Context.Err() == nil {
@@ -151,18 +168,19 @@ func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 			// refers to is marked as well.
 			g.Logger.Warn("no checkpoint before gc", "err", full, guard.Stack(full))
 		}
-		removed := g.removed.Swap(0)
+		removed, own := g.removed.Swap(0), g.own.Swap(0)
 		res, err := gc.Collect(ctx, g.Incomplete.Load(), func(keep func(cas.Hash) bool) error { return g.mark(ctx, keep) }, progress)
 		sum.Removed += res.Removed
 		sum.FreedBytes += res.FreedBytes
 		if err != nil {
 			g.removed.CompareAndSwap(0, removed)
+			g.own.Add(own)
 			return err
 		}
 		g.Stored.Store(g.Objects.Stats().Stored)
 		g.Base.Store(g.Stored.Load())
 		if long && removed != 0 {
-			g.Removed() // what the last checkpoint refers to goes with the next gc
+			g.Removed(own) // what the last checkpoint refers to goes with the next gc
 		}
 		g.Metrics.Note(func(m *info.Metrics) { m.GarbageCollects++ })
 		return nil

@@ -9,26 +9,48 @@ import (
 )
 
 func TestWhenAGCIsDue(t *testing.T) {
-	now := time.Minute
-	g := Collector{Signal: loops.NewWake(), CollectorParts: CollectorParts{Elapsed: func() time.Duration { return now }}}
+	now, left := time.Minute, int64(1<<40)
+	g := Collector{Signal: loops.NewWake(), CollectorParts: CollectorParts{
+		Stored: new(atomic.Int64), Elapsed: func() time.Duration { return now }, Left: func() int64 { return left },
+	}}
 	at := func(d time.Duration, stored int64) bool {
 		defer func(was time.Duration) { now = was }(now)
 		now += d
-		return g.due(stored)
+		g.Stored.Store(stored)
+		return g.Due()
 	}
 	if at(time.Hour, 1<<20) {
 		t.Error("due though there is nothing to free")
 	}
-	g.Removed()
-	if at(delay/2, 0) {
+	g.Removed(1 << 20)
+	if at(delay/2, 1<<20) {
 		t.Error("due at once after a removal")
 	}
-	g.Removed()
-	if !at(delay, 0) {
+	g.Removed(0)
+	if !at(delay, 1<<20) {
 		t.Error("not due after a removal and a pause")
 	}
-	g.removed.Store(0)
 	g.Base.Store(1 << 30)
+	if at(rarely/2, 1<<30) {
+		t.Error("due for a thousandth of the store")
+	}
+	if !at(rarely, 1<<30) {
+		t.Error("what is little is never given back")
+	}
+	if !at(delay, 1<<30+100<<20) {
+		t.Error("not due though what was stored since the last gc may be garbage")
+	}
+	left = 1 << 20
+	if !at(delay, 1<<30) {
+		t.Error("not due though hardly more can be stored")
+	}
+	left = 1 << 40
+	g.Removed(100 << 20)
+	if !at(delay, 1<<30) {
+		t.Error("not due after removals of a tenth of the store")
+	}
+	g.removed.Store(0)
+	g.own.Store(0)
 	if at(time.Hour, 1<<30) || at(time.Hour, 1<<30+growth) {
 		t.Error("due again after a gc")
 	}
@@ -42,11 +64,11 @@ func TestImportFirst(t *testing.T) {
 	g := Collector{Signal: loops.NewWake(), CollectorParts: CollectorParts{Stored: new(atomic.Int64), Elapsed: func() time.Duration { return 1 }}}
 	done := g.Import()
 	g.Stored.Store(1 << 40)
-	if g.begins() {
+	if g.Due() {
 		t.Error("a gc begins and waits for an import, and checkpoints wait for the gc")
 	}
 	done()
-	if !g.begins() {
+	if !g.Due() {
 		t.Error("no gc begins after the import")
 	}
 }

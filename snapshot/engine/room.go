@@ -72,6 +72,18 @@ func (r *Room) Free() (int64, error) {
 	return max(0, free-r.HeldBack()), nil
 }
 
+// Left is how many bytes can be stored, by the disk and the limit.
+func (r *Room) Left() int64 {
+	free, err := r.Free()
+	if limit := r.Limit.Load(); limit > 0 {
+		free = min(free, max(0, limit-r.Stored.Load()))
+	}
+	if err != nil {
+		return 0
+	}
+	return free
+}
+
 // HeldBack is what writers have to leave of the disk, in bytes.
 func (r *Room) HeldBack() int64 {
 	n := cas.Headroom + r.Reserve

@@ -238,17 +238,17 @@ func (a *applying) fill(f *os.File, s *applyStep) error {
 	return a.copyData(f, s.change.B.Content)
 }
 
-// copyData writes what of a file are no holes.
+// copyData writes what of a file are no holes, in blocks: a file may have millions of smaller ones.
 func (a *applying) copyData(f *os.File, c *content.Content) error {
 	src := a.o.Source.Files
 	r := c.Reader(src)
 	for end := int64(0); end < c.Size(); {
-		begin, err := c.SeekData(src, end, 1)
+		begin, err := c.SeekData(src, end, content.SeekBlock)
 		if errors.Is(err, content.ErrNoData) {
 			break
 		}
 		if err == nil {
-			end, err = c.SeekHole(src, begin, 1)
+			end, err = c.SeekHole(src, begin, content.SeekBlock)
 		}
 		if err == nil {
 			_, err = io.Copy(io.NewOffsetWriter(f, begin), &contextReader{a.ctx, io.NewSectionReader(r, begin, end-begin)})

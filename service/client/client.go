@@ -143,7 +143,7 @@ var errBroken = errors.New("the connection ended")
 
 // broken explains an answer that ended in the middle.
 func (c *Client) broken(err error) error {
-	for _, is := range []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET} {
+	for _, is := range []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET, net.ErrClosed} {
 		if errors.Is(err, is) {
 			e := fail.New(fail.Failed, "the daemon of the store %s ended before it answered", c.target.Store).
 				WithHint("the request may have been carried out: look at amberfs list and amberfs log before you repeat it; amberfs.log in the store says why the daemon ended")

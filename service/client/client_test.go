@@ -1,0 +1,34 @@
+package client
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestBroken: wherever the end of the daemon is noticed, the error says what it was. The reader
+// of a connection closes it at the end, under who still sends a body.
+func TestBroken(t *testing.T) {
+	c := &Client{target: Target{Store: "/store"}}
+	for _, of := range []error{
+		io.EOF,
+		io.ErrUnexpectedEOF,
+		&net.OpError{Op: "read", Err: os.NewSyscallError("read", unix.ECONNRESET)},
+		&net.OpError{Op: "write", Err: os.NewSyscallError("write", unix.EPIPE)},
+		&net.OpError{Op: "write", Err: net.ErrClosed},
+	} {
+		err := c.broken(&url.Error{Op: "Post", Err: of})
+		if !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "/store ended before it answered") {
+			t.Errorf("%v is %v", of, err)
+		}
+	}
+	if err := c.broken(io.ErrShortWrite); !errors.Is(err, io.ErrShortWrite) || errors.Is(err, errBroken) {
+		t.Errorf("another error is %v", err)
+	}
+}

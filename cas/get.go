@@ -1,13 +1,11 @@
 package cas
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
 
-	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -121,18 +119,6 @@ func (s *Store) damaged(h Hash, l loc, cause error) error {
 	}
 	return e
 }
-
-// An Absent error says of an object that it is not on this machine, but elsewhere.
-type Absent struct {
-	Hash Hash
-	// Fetch brings it here. It ends when ctx does.
-	Fetch func(ctx context.Context) error
-}
-
-func (a *Absent) Error() string { return "object " + a.Hash.String() + " is elsewhere" }
-
-// Unwrap gives it the kind of what is not damaged.
-func (a *Absent) Unwrap() error { return errs.Away }
 
 // A Stored is an object as it lies in a pack: compressed, if that paid. It can be
 // copied to another place that knows how to Expand it.

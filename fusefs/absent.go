@@ -9,12 +9,12 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/fusefs/control"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// A request may need an object that is not on this machine (live.Absent). It has
+// A request may need an object that is not on this machine (cas.Absent). It has
 // changed nothing then, so it is put aside until the object is here, and answered from
 // the beginning. Meanwhile nothing is locked, and its reader is not counted.
 //
@@ -23,7 +23,7 @@ import (
 type aside struct {
 	mu     sync.Mutex
 	next   int32
-	absent map[int32]*live.Absent
+	absent map[int32]*cas.Absent
 	// Of requests, by number: those that are being fetched for, with a channel that an
 	// INTERRUPT closes, and those that an INTERRUPT came for. The kernel sends one for
 	// the first signal that a client gets, so it counts until the request is answered.
@@ -33,7 +33,7 @@ type aside struct {
 }
 
 func newAside() *aside {
-	return &aside{absent: make(map[int32]*live.Absent), waiting: make(map[uint64]chan struct{}), interrupted: make(map[uint64]bool)}
+	return &aside{absent: make(map[int32]*cas.Absent), waiting: make(map[uint64]chan struct{}), interrupted: make(map[uint64]bool)}
 }
 
 // asideStatus is the first status of a request that is put aside.
@@ -46,7 +46,7 @@ const (
 )
 
 // put keeps an error, and returns the status that stands for it.
-func (a *aside) put(err *live.Absent) fuse.Status {
+func (a *aside) put(err *cas.Absent) fuse.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.next = (a.next + 1) & (asideStatus - 1)
@@ -55,7 +55,7 @@ func (a *aside) put(err *live.Absent) fuse.Status {
 }
 
 // take returns the error that an answer stands for, nil for any other answer.
-func (a *aside) take(answer []byte) *live.Absent {
+func (a *aside) take(answer []byte) *cas.Absent {
 	if len(answer) < outHeader {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (r *readers) interrupt(b *buffers, n int, id uint64) (size int, status fuse
 
 // fetch reads an object from its remote that a request needs. It ends when the client is killed,
 // or the workspace unmounted.
-func (r *readers) fetch(request []byte, absent *live.Absent) (err error) {
+func (r *readers) fetch(request []byte, absent *cas.Absent) (err error) {
 	interrupted, fetched := r.aside.wait(requestOf(request))
 	defer fetched()
 	caller := actors.Caller{PID: binary.NativeEndian.Uint32(request[inPid:])}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -39,7 +40,7 @@ type aclEntry struct {
 // four bytes, then the entries, little-endian.
 func parseACL(b []byte) ([]aclEntry, error) {
 	if len(b) < 4 || (len(b)-4)%8 != 0 || binary.LittleEndian.Uint32(b) != aclVersion {
-		return nil, fmt.Errorf("access control list: %w", live.ErrInvalid)
+		return nil, fmt.Errorf("access control list: %w", errs.Invalid)
 	}
 	acl := make([]aclEntry, (len(b)-4)/8)
 	_, err := binary.Decode(b[4:], binary.LittleEndian, acl)
@@ -95,7 +96,7 @@ func restrict(acl []aclEntry, mode uint32) uint32 {
 // aclOf returns a list of a node, nil if there is none.
 func (fs *filesystem) aclOf(id live.NodeID, name string) ([]aclEntry, error) {
 	value, err := fs.forest.GetXattr(id, name)
-	if errors.Is(err, live.ErrNoAttr) {
+	if errors.Is(err, errs.NoAttr) {
 		return nil, nil
 	}
 	if err != nil {
@@ -152,7 +153,7 @@ func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, v
 	}
 	if beyondMode(acl) {
 		err = forest.SetXattr(id, name, value, flags, killSgid)
-	} else if err = forest.RemoveXattr(id, name); errors.Is(err, live.ErrNoAttr) {
+	} else if err = forest.RemoveXattr(id, name); errors.Is(err, errs.NoAttr) {
 		err = nil
 	}
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 const noID = 0xffffffff
@@ -39,7 +39,7 @@ func TestACL(t *testing.T) {
 		t.Errorf("list of the new file: %v", named)
 	}
 	for _, bad := range [][]byte{nil, {2, 0, 0, 0, 1}, {1, 0, 0, 0}} {
-		if _, err := parseACL(bad); !errors.Is(err, live.ErrInvalid) {
+		if _, err := parseACL(bad); !errors.Is(err, errs.Invalid) {
 			t.Errorf("parseACL(% x): %v", bad, err)
 		}
 	}

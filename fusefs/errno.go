@@ -7,6 +7,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -40,7 +41,7 @@ func (fs *filesystem) status(op string, id live.NodeID, err error) fuse.Status {
 	if err == nil {
 		return fuse.OK
 	}
-	var absent *live.Absent
+	var absent *cas.Absent
 	if errors.As(err, &absent) {
 		return fs.aside.put(absent)
 	}

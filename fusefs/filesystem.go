@@ -12,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/fusefs/control"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -88,7 +89,7 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 		return fs.controlEntry("lookup", parent, control.Entry{Attr: a, Timeout: cached}, err, out)
 	}
 	a, err := fs.forest.Lookup(parent, name)
-	if errors.Is(err, live.ErrNotExist) {
+	if errors.Is(err, errs.NotExist) {
 		out.NodeId = 0
 		out.SetEntryTimeout(cached)
 		return fuse.OK
@@ -219,7 +220,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 func (fs *filesystem) setSame(id live.NodeID, s live.SetAttr, failed error, out *fuse.AttrOut) fuse.Status {
 	a, timeout, err := fs.attr(id)
 	same := func(want *int64, is int64) bool { return want == nil || *want == is }
-	if err != nil || !errors.Is(failed, live.ErrReadOnly) && !errors.Is(failed, live.ErrPerm) || s.Size != nil ||
+	if err != nil || !errors.Is(failed, live.ErrReadOnly) && !errors.Is(failed, errs.Perm) || s.Size != nil ||
 		s.Mode != nil && (*s.Mode^a.Mode)&0o7777 != 0 || s.UID != nil && *s.UID != a.UID || s.GID != nil && *s.GID != a.GID ||
 		!same(s.Atime, a.Atime) || !same(s.Mtime, a.Mtime) || !same(s.Ctime, a.Ctime) {
 		return fs.status("setattr", id, failed)
@@ -242,7 +243,7 @@ func (fs *filesystem) copiesUp(id live.NodeID, uid uint32) bool {
 		return false
 	}
 	name, err := fs.forest.Path(id, unix.PathMax)
-	return errors.Is(err, live.ErrNotExist) || err == nil && strings.HasPrefix(path.Base(name), "#")
+	return errors.Is(err, errs.NotExist) || err == nil && strings.HasPrefix(path.Base(name), "#")
 }
 
 // isNudge reports whether a SETATTR has the only purpose that the kernel notifies

@@ -9,6 +9,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/fusefs/control"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -69,7 +70,7 @@ func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string,
 		return 0, fuse.ENODATA
 	}
 	value, err := fs.forest.GetXattr(id, name)
-	if errors.Is(err, live.ErrNoAttr) {
+	if errors.Is(err, errs.NoAttr) {
 		return 0, fuse.ENODATA
 	}
 	if err != nil {
@@ -119,7 +120,7 @@ func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name stri
 func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
 	return fs.changeXattr("removexattr", h, name, func(forest *live.Forest, id live.NodeID) error {
 		err := forest.RemoveXattr(id, name)
-		if isACL(name) && errors.Is(err, live.ErrNoAttr) {
+		if isACL(name) && errors.Is(err, errs.NoAttr) {
 			return nil // as other filesystems do
 		}
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -101,7 +102,7 @@ func (s *Service) mayPush(a Push) error {
 // owner reports whether the caller owns the workspace or the store, and whether it is sticky.
 func (s *Service) owner(ctx context.Context, r *Request) (owner, sticky bool, err error) {
 	var a live.Attr
-	err = live.Await(ctx, func() (err error) {
+	err = cas.Await(ctx, func() (err error) {
 		a, err = s.Store.Forest().GetAttr(r.Workspace.Root())
 		return err
 	})

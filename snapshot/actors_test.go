@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/graft"
@@ -75,7 +76,7 @@ func (a actor) write(path, content string) live.NodeID {
 	a.t.Helper()
 	dir, name := a.at(path)
 	n, err := a.f.Lookup(dir, name)
-	if errors.Is(err, live.ErrNotExist) {
+	if errors.Is(err, errs.NotExist) {
 		n, err = a.f.Create(dir, name, live.Create{Mode: unix.S_IFREG | 0o644})
 	}
 	a.must(err)

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/repair"
 )
 
@@ -54,7 +54,7 @@ func TestBytesDamagedAfterKill(t *testing.T) {
 				}
 				a, err := s.Forest().Lookup(root, "bad")
 				must(t, err)
-				if _, err := s.Forest().ReadAt(a.ID, make([]byte, 9), 2); !errors.Is(err, live.ErrDamaged) {
+				if _, err := s.Forest().ReadAt(a.ID, make([]byte, 9), 2); !errors.Is(err, errs.Damaged) {
 					t.Errorf("%d bytes, %s, %s: reading what is damaged: %v", size, how, when, err)
 				}
 				r, err := s.Verify(context.Background(), nil)
@@ -131,7 +131,7 @@ func TestSectorUnreadableInUse(t *testing.T) {
 	want(t, "after", read(t, s, root, "after"), "this is right as well")
 	a, err := s.Forest().Lookup(root, "bad")
 	must(t, err)
-	if _, err := s.Forest().ReadAt(a.ID, make([]byte, 9), 2); !errors.Is(err, live.ErrDamaged) {
+	if _, err := s.Forest().ReadAt(a.ID, make([]byte, 9), 2); !errors.Is(err, errs.Damaged) {
 		t.Errorf("reading what is lost: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -60,14 +61,14 @@ func TestDamagedFileAlone(t *testing.T) {
 	for range 2 {
 		s = open(t, dir)
 		f := s.Forest()
-		if _, err := f.Write(big.ID, []byte("change"), 3<<20, false); !errors.Is(err, live.ErrDamaged) {
+		if _, err := f.Write(big.ID, []byte("change"), 3<<20, false); !errors.Is(err, errs.Damaged) {
 			t.Fatalf("write into the damaged file: %v", err)
 		}
 		half := int64(4 << 20)
-		if _, err := f.SetAttr(big.ID, live.SetAttr{Size: &half}); !errors.Is(err, live.ErrDamaged) {
+		if _, err := f.SetAttr(big.ID, live.SetAttr{Size: &half}); !errors.Is(err, errs.Damaged) {
 			t.Fatalf("truncate of the damaged file: %v", err)
 		}
-		if _, err := f.ReadAt(big.ID, make([]byte, 10), 3<<20); !errors.Is(err, live.ErrDamaged) {
+		if _, err := f.ReadAt(big.ID, make([]byte, 10), 3<<20); !errors.Is(err, errs.Damaged) {
 			t.Fatalf("read of the damaged file: %v", err)
 		}
 		name := "other" + string(rune('a'+rnd.IntN(26)))
@@ -128,7 +129,7 @@ func TestDamagedChunk(t *testing.T) {
 	}
 	var bad []int64
 	for off := int64(0); off < int64(len(b)); off += 4096 {
-		if _, err := f.ReadAt(a.ID, make([]byte, 4096), off); errors.Is(err, live.ErrDamaged) {
+		if _, err := f.ReadAt(a.ID, make([]byte, 4096), off); errors.Is(err, errs.Damaged) {
 			bad = append(bad, off)
 		}
 	}
@@ -168,7 +169,7 @@ func TestDamagedChunk(t *testing.T) {
 			t.Fatalf("gc after a write at %d: %v", off, err)
 		}
 	}
-	if _, err := f.ReadAt(a.ID, make([]byte, 1), bad[1]); !errors.Is(err, live.ErrDamaged) && !errors.Is(err, cas.ErrNotFound) {
+	if _, err := f.ReadAt(a.ID, make([]byte, 1), bad[1]); !errors.Is(err, errs.Damaged) && !errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("the damaged chunk is read: %v", err)
 	}
 	r, err := s.Verify(t.Context(), nil)

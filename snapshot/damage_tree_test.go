@@ -15,6 +15,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -201,7 +202,7 @@ func TestNamesOfOneHash(t *testing.T) {
 		_, err := f.Create(root, name, live.Create{Mode: unix.S_IFREG | 0o644})
 		if err == nil {
 			made++
-		} else if !errors.Is(err, live.ErrNoSpace) {
+		} else if !errors.Is(err, errs.NoSpace) {
 			t.Fatal(err)
 		}
 	}
@@ -213,7 +214,7 @@ func TestNamesOfOneHash(t *testing.T) {
 		"link":   func() error { _, err := f.Link(other, root, names[199]); return err },
 		"rename": func() error { _, err := f.Rename(root, "other", root, names[199], 0, actors.Caller{}); return err },
 	} {
-		if err := try(); !errors.Is(err, live.ErrNoSpace) {
+		if err := try(); !errors.Is(err, errs.NoSpace) {
 			t.Errorf("%s: %v", op, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -292,7 +293,7 @@ func failOnce(t *testing.T, i int64, errno syscall.Errno) bool {
 	} else {
 		broken = err
 	}
-	if broken != nil && !errors.Is(broken, errno) && !strings.Contains(broken.Error(), errno.Error()) && !errors.Is(broken, live.ErrNoSpace) {
+	if broken != nil && !errors.Is(broken, errno) && !strings.Contains(broken.Error(), errno.Error()) && !errors.Is(broken, errs.NoSpace) {
 		t.Errorf("operation %d: %v, which hides %v", i, broken, errno)
 	}
 	s, err := openOn(dir, mem)

@@ -66,7 +66,7 @@ func (p *place) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	if !ok {
 		return dst[:0], cas.ErrNotFound
 	}
-	return dst[:0], &live.Absent{Hash: h, Fetch: func(context.Context) error {
+	return dst[:0], &cas.Absent{Hash: h, Fetch: func(context.Context) error {
 		_, err := p.Get(h, nil)
 		return err
 	}}
@@ -239,7 +239,7 @@ func TestListElsewhere(t *testing.T) {
 	list := func() (names, known int) {
 		t.Helper()
 		for after, more := uint64(0), true; more; {
-			err := live.Await(t.Context(), func() error {
+			err := cas.Await(t.Context(), func() error {
 				more = false
 				return f.ReadDirPlus(root, after, func(_ tree.Dirent, a *live.Attr, cookie uint64) bool {
 					names, after, more = names+1, cookie, true
@@ -259,7 +259,7 @@ func TestListElsewhere(t *testing.T) {
 		t.Errorf("%d names, %d with attributes", names, known)
 	}
 	for i := range 2000 {
-		err := live.Await(t.Context(), func() error { _, err := f.Lookup(root, fmt.Sprint("f", i)); return err })
+		err := cas.Await(t.Context(), func() error { _, err := f.Lookup(root, fmt.Sprint("f", i)); return err })
 		if err != nil {
 			t.Fatal(err)
 		}

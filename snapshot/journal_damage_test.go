@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/repair"
@@ -68,7 +69,7 @@ func TestJournalDamagedInUse(t *testing.T) {
 
 	check := func(s *snapshot.Store, when string) {
 		t.Helper()
-		if _, err := s.Forest().ReadAt(bad, make([]byte, 9), 2); !errors.Is(err, live.ErrDamaged) {
+		if _, err := s.Forest().ReadAt(bad, make([]byte, 9), 2); !errors.Is(err, errs.Damaged) {
 			t.Errorf("%s: reading what is damaged: %v", when, err)
 		}
 		for name, want := range map[string]string{"before": "this is right", "after": "this is right as well"} {
@@ -196,7 +197,7 @@ func TestJournalCutInUse(t *testing.T) {
 	if err := os.Truncate(segments[0], int64(bytes.Index(b, []byte("this was wrote"))+5000)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Forest().ReadAt(bad, make([]byte, 9), 2); !errors.Is(err, live.ErrDamaged) {
+	if _, err := s.Forest().ReadAt(bad, make([]byte, 9), 2); !errors.Is(err, errs.Damaged) {
 		t.Errorf("reading what is lost: %v", err)
 	}
 	if err := s.Close(); err != nil {
@@ -204,7 +205,7 @@ func TestJournalCutInUse(t *testing.T) {
 	}
 	s = open(t, dir)
 	want(t, "the file before", read(t, s, root, "before"), "this is right")
-	if _, err := s.Forest().ReadAt(bad, make([]byte, 9), 2); !errors.Is(err, live.ErrDamaged) {
+	if _, err := s.Forest().ReadAt(bad, make([]byte, 9), 2); !errors.Is(err, errs.Damaged) {
 		t.Errorf("reading what is lost, later: %v", err)
 	}
 }

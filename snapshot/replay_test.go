@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -234,7 +235,7 @@ func (x *walker) step(w *snapshot.Workspace) error {
 		return err
 	case k < 15:
 		var err error
-		if _, err = f.Unlink(parent, old); errors.Is(err, live.ErrIsDir) {
+		if _, err = f.Unlink(parent, old); errors.Is(err, errs.IsDir) {
 			_, err = f.Rmdir(parent, old)
 		}
 		return err
@@ -313,12 +314,12 @@ func (x *walker) history() error {
 }
 
 func expected(err error) bool {
-	var a *live.Absent
+	var a *cas.Absent
 	if errors.As(err, &a) {
 		return a.Fetch(context.Background()) == nil
 	}
-	for _, e := range []error{nil, live.ErrExist, live.ErrNotExist, live.ErrIsDir, live.ErrNotDir, live.ErrNotEmpty, live.ErrInvalid,
-		live.ErrPerm, live.ErrTooBig, live.ErrNotSupported, threeway.ErrConflict, graft.ErrNoPath, errs.Busy, snapshot.ErrNotFound, errs.Invalid, errAway} {
+	for _, e := range []error{nil, errs.Exist, errs.NotExist, errs.IsDir, errs.NotDir, errs.NotEmpty, errs.Invalid,
+		errs.Perm, errs.TooBig, errs.NotSupported, threeway.ErrConflict, graft.ErrNoPath, errs.Busy, snapshot.ErrNotFound, errs.Invalid, errAway} {
 		if errors.Is(err, e) {
 			return true
 		}

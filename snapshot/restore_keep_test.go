@@ -94,7 +94,7 @@ func TestRestoreKeeps(t *testing.T) {
 	if done, err = w.Restore(t.Context(), snapshot.RestoreOptions{Name: "v1"}); err != nil || !slices.Equal(done.Kept, []string{".git"}) {
 		t.Errorf("%+v, %v", done, err)
 	}
-	if _, err := s.Forest().Lookup(w.Root(), "only"); !errors.Is(err, live.ErrNotExist) {
+	if _, err := s.Forest().Lookup(w.Root(), "only"); !errors.Is(err, errs.NotExist) {
 		t.Errorf("a directory that is not kept stays: %v", err)
 	}
 	if done, err = w.Restore(t.Context(), snapshot.RestoreOptions{Name: "v1", Paths: []naming.BytePath{".git/HEAD"}}); err != nil || done.Changed != 1 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -92,7 +93,7 @@ func TestFullIsQuick(t *testing.T) {
 	tried.n.Store(0)
 	const writes = 500
 	for range writes {
-		if _, err := s.Forest().Write(id, make([]byte, 4096), 0, false); !errors.Is(err, live.ErrNoSpace) {
+		if _, err := s.Forest().Write(id, make([]byte, 4096), 0, false); !errors.Is(err, errs.NoSpace) {
 			t.Fatal(err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -58,7 +59,7 @@ func write(t *testing.T, s *snapshot.Store, parent live.NodeID, name, content st
 	var a live.Attr
 	present(t, func() (err error) {
 		a, err = f.Lookup(parent, name)
-		if errors.Is(err, live.ErrNotExist) {
+		if errors.Is(err, errs.NotExist) {
 			a, err = f.Create(parent, name, live.Create{Mode: unix.S_IFREG | 0o644})
 		}
 		return err
@@ -80,7 +81,7 @@ func write(t *testing.T, s *snapshot.Store, parent live.NodeID, name, content st
 // present does what must succeed, once what is elsewhere is here.
 func present(t *testing.T, fn func() error) {
 	t.Helper()
-	if err := live.Await(t.Context(), fn); err != nil {
+	if err := cas.Await(t.Context(), fn); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -98,7 +99,7 @@ func read(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) stri
 	t.Helper()
 	var b []byte
 	var n int
-	err := live.Await(t.Context(), func() error {
+	err := cas.Await(t.Context(), func() error {
 		a, err := s.Forest().Lookup(parent, name)
 		if err == nil {
 			b = make([]byte, a.Size+10)
@@ -106,7 +107,7 @@ func read(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) stri
 		}
 		return err
 	})
-	if errors.Is(err, live.ErrNotExist) {
+	if errors.Is(err, errs.NotExist) {
 		return "(none)"
 	}
 	if err != nil {

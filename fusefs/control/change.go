@@ -54,12 +54,12 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 	if dir != newDir {
 		// Not EXDEV: mv would copy then, and mkdir in here captures.
 		if IsNode(newDir) {
-			return live.ErrPerm
+			return errs.Perm
 		}
 		return live.ErrReadOnly
 	}
 	if flags&^unix.RENAME_NOREPLACE != 0 {
-		return live.ErrInvalid
+		return errs.Invalid
 	}
 	ws, forks, err := t.workspace(dir)
 	if err != nil {

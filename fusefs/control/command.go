@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
@@ -36,7 +37,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 		return t.writeScratch(n, data, off)
 	}
 	if n.mode&0o200 == 0 {
-		return 0, live.ErrPerm
+		return 0, errs.Perm
 	}
 	t.mu.Lock()
 	cached := n.cached

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -74,5 +75,5 @@ func (t *Tree) workspace(dir live.NodeID) (ws *snapshot.Workspace, forks bool, e
 	case ok && kind == kindForks:
 		return ws, true, nil
 	}
-	return nil, false, live.ErrStale
+	return nil, false, errs.Stale
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"syscall"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -48,7 +49,7 @@ func (t *Tree) dirAttr(id live.NodeID) (live.Attr, error) {
 // Lookup resolves a name in a control directory. A file that it returns is held until Forget.
 func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 	if len(name) > 255 {
-		return Entry{}, live.ErrNameTooLong
+		return Entry{}, errs.NameTooLong
 	}
 	ws, forks, err := t.workspace(dir)
 	if err != nil {
@@ -59,7 +60,7 @@ func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 	}
 	e, err := t.lookupSnapshots(ws, name, r)
 	if errors.Is(err, naming.ErrBad) || errors.Is(err, errs.NameTooLong) {
-		return e, live.ErrNotExist // what cannot be the name of a snapshot
+		return e, errs.NotExist // what cannot be the name of a snapshot
 	}
 	return e, err
 }
@@ -136,7 +137,7 @@ func (t *Tree) show(ws *snapshot.Workspace, f file, write func(io.Writer) error)
 func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {
 	fork, err := ws.Forks().Named(name)
 	if err != nil {
-		return Entry{}, live.ErrNotExist
+		return Entry{}, errs.NotExist
 	}
 	a, err := t.waitAttr(fork.Root())
 	return Entry{a, Brief}, err
@@ -145,7 +146,7 @@ func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {
 // waitAttr returns the attributes of a root directory. What was done before stays done,
 // so it is waited for here.
 func (t *Tree) waitAttr(root live.NodeID) (a live.Attr, err error) {
-	err = live.Await(context.Background(), func() (err error) {
+	err = cas.Await(context.Background(), func() (err error) {
 		a, err = t.forest.GetAttr(root)
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -69,7 +70,7 @@ func TestMemory(t *testing.T) {
 		if got := u.all(create); got != shown {
 			t.Errorf("create was %q and is %q", shown, got)
 		}
-		if _, err := u.lookup("create.tmp.2"); !errors.Is(err, live.ErrNotExist) {
+		if _, err := u.lookup("create.tmp.2"); !errors.Is(err, errs.NotExist) {
 			t.Errorf("a removed file: %v", err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
@@ -154,7 +155,7 @@ func (t *Tree) get(id live.NodeID) (*node, error) {
 	if n, ok := t.mu.nodes[id]; ok {
 		return n, nil
 	}
-	return nil, live.ErrStale
+	return nil, errs.Stale
 }
 
 // Forget takes back that the kernel was given a node so many times.
@@ -192,14 +193,14 @@ func (t *Tree) GetAttr(id live.NodeID) (live.Attr, error) {
 // will show the result of its next command.
 func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who actors.Caller) (live.Attr, error) {
 	if IsDir(id) {
-		return live.Attr{}, live.ErrPerm
+		return live.Attr{}, errs.Perm
 	}
 	n, err := t.get(id)
 	if err != nil {
 		return live.Attr{}, err
 	}
 	if n.owner == nil && (s.Mode != nil || s.UID != nil || s.GID != nil) {
-		return live.Attr{}, live.ErrPerm
+		return live.Attr{}, errs.Perm
 	}
 	if s.Size != nil {
 		t.dropPartial(n, who)
@@ -225,9 +226,9 @@ func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who actors.Caller) (live.
 func (t *Tree) truncateLocked(n *node, size int64) error {
 	switch {
 	case n.mode&0o200 == 0:
-		return live.ErrPerm
+		return errs.Perm
 	case n.kind == scratch && size > maxScratch:
-		return live.ErrTooBig
+		return errs.TooBig
 	case n.kind == scratch:
 		n.content = small(resized(n.content.all(), int(size)))
 		t.resizeLocked(n)
@@ -265,7 +266,7 @@ func (t *Tree) ReadAt(id live.NodeID, p []byte, off int64) (int, error) {
 	c, begin, stale := n.shown(), n.begin, n.same != nil && n.same.place == nil
 	t.mu.Unlock()
 	if stale {
-		return 0, live.ErrStale
+		return 0, errs.Stale
 	}
 	blanks := p[:max(0, min(int64(len(p)), begin-off))]
 	for i := range blanks {
@@ -282,9 +283,9 @@ func (t *Tree) Seek(id live.NodeID, off int64, whence int) (int64, error) {
 	case err != nil:
 		return 0, err
 	case a.Mode&syscall.S_IFMT == syscall.S_IFDIR:
-		return 0, live.ErrInvalid
+		return 0, errs.Invalid
 	case off < 0 || off >= a.Size:
-		return 0, live.ErrNoData
+		return 0, errs.NoData
 	case whence == unix.SEEK_HOLE:
 		return a.Size, nil
 	}

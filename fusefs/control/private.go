@@ -34,19 +34,19 @@ func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who actors.Call
 	kind := mode & syscall.S_IFMT
 	switch _, taken := findFile(name); {
 	case taken && !forks:
-		return Entry{}, live.ErrExist
+		return Entry{}, errs.Exist
 	case forks || kind != 0 && kind != syscall.S_IFREG:
-		return Entry{}, live.ErrPerm
+		return Entry{}, errs.Perm
 	case isCall(name) && !strings.HasSuffix(name, streamSuffix):
 		n.kind, n.mode = callFile, typeFile|0o600
 	case !isScratch(name):
-		return Entry{}, live.ErrPerm
+		return Entry{}, errs.Perm
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d, s := t.dirLocked(ws), slot{name, anybody}
 	if d.current[s] != nil {
-		return Entry{}, live.ErrExist
+		return Entry{}, errs.Exist
 	}
 	return t.addLocked(d, s, n).entryLocked(live.Attr{}), nil
 }
@@ -61,7 +61,7 @@ func (t *Tree) Unlink(dir live.NodeID, name string) error {
 	d := t.dirLocked(ws)
 	n := d.current[slot{name, anybody}]
 	if forks || n == nil || !n.private() {
-		return live.ErrPerm
+		return errs.Perm
 	}
 	t.dropLocked(d, n.slot)
 	t.dropLocked(d, n.slot.stream())
@@ -101,7 +101,7 @@ func (t *Tree) lookupStream(ws *snapshot.Workspace, name string, who actors.Call
 	if n := t.current(ws, s); n != nil {
 		return t.entry(n), nil
 	}
-	return Entry{}, live.ErrNotExist
+	return Entry{}, errs.NotExist
 }
 
 // renamePrivate runs a scratch file that is moved onto a control file, as if its content
@@ -122,7 +122,7 @@ func (t *Tree) renamePrivate(n *node, to string, r Request) error {
 		t.dropLocked(n.dir, n.slot)
 		return nil
 	case !isScratch(to):
-		return live.ErrPerm
+		return errs.Perm
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,7 +145,7 @@ func (t *Tree) renameCall(n *node, to string, r Request) error {
 	case to == callName:
 		moved = t.slotOf(n.dir.ws, to, r.Caller)
 	case !isCall(to) || strings.HasSuffix(to, streamSuffix):
-		return live.ErrPerm
+		return errs.Perm
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,7 +169,7 @@ func (t *Tree) renameCall(n *node, to string, r Request) error {
 func (t *Tree) writeScratch(n *node, data []byte, off int64) (int, error) {
 	end := off + int64(len(data))
 	if off < 0 || end > maxScratch {
-		return 0, live.ErrTooBig
+		return 0, errs.TooBig
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

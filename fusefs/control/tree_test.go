@@ -248,7 +248,7 @@ func TestNewContentIsANewNode(t *testing.T) {
 	if after, err := u.lookup("list"); err != nil || after.ID == before.ID {
 		t.Errorf("another content is the same node, %v", err)
 	}
-	if _, err := u.tree.GetAttr(before.ID); !errors.Is(err, live.ErrStale) {
+	if _, err := u.tree.GetAttr(before.ID); !errors.Is(err, errs.Stale) {
 		t.Errorf("the old node, which the kernel has forgotten: %v", err)
 	}
 }
@@ -303,7 +303,7 @@ func TestWhatFallsOut(t *testing.T) {
 		}
 		u.accounts()
 	}
-	if _, err := u.tree.ReadAt(first, make([]byte, 10), 0); !errors.Is(err, live.ErrStale) {
+	if _, err := u.tree.ReadAt(first, make([]byte, 10), 0); !errors.Is(err, errs.Stale) {
 		t.Errorf("the first one: %v", err)
 	}
 	if got := u.read("diff@v0"); len(got) < size {
@@ -726,7 +726,7 @@ func TestScratchFiles(t *testing.T) {
 	}
 	u.accounts()
 	for name, mode := range map[string]uint32{"notes": 0o644, "list.tmp": 0o644, "create.pipe": unix.S_IFIFO} {
-		if _, err := u.tree.Create(u.dir, name, mode, u.who); !errors.Is(err, live.ErrPerm) {
+		if _, err := u.tree.Create(u.dir, name, mode, u.who); !errors.Is(err, errs.Perm) {
 			t.Errorf("creating %s: %v", name, err)
 		}
 	}

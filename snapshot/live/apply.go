@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -213,7 +214,7 @@ func (v *view) rename(e *tree.Editor, r *record) {
 // applyTo makes a change of one inode.
 func (v *view) applyTo(r *record) error {
 	n, err := v.own(r.ino)
-	if errors.Is(err, ErrStale) {
+	if errors.Is(err, errs.Stale) {
 		return nil // a salvage left out what made it
 	}
 	if err != nil {

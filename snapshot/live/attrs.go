@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -13,19 +14,24 @@ type SetAttr = tree.SetAttr
 
 // GetAttr returns the attributes of a node.
 func (f *Reader) GetAttr(id NodeID) (Attr, error) {
+	return look(f, id, func(n *tree.Inode) (Attr, error) { return attrOf(id.View(), n), nil })
+}
+
+// look returns what fn finds out about an inode. The lock is held for reading meanwhile.
+func look[T any](f *Reader, id NodeID, fn func(n *tree.Inode) (T, error)) (found T, err error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	n, _, err := f.inode(id)
 	if err != nil {
-		return Attr{}, err
+		return found, err
 	}
-	return attrOf(id.View(), n), nil
+	return fn(n)
 }
 
 // SetAttr changes attributes and returns them all.
 func (f *Forest) SetAttr(id NodeID, s SetAttr) (a Attr, err error) {
 	if s.Size != nil && (*s.Size < 0 || *s.Size > MaxFileSize) {
-		return Attr{}, ErrTooBig
+		return Attr{}, errs.TooBig
 	}
 	last := int64(1)
 	for err == nil && last > 0 {
@@ -40,9 +46,9 @@ func (f *Forest) setAttr(id NodeID, s SetAttr) (a Attr, last int64, err error) {
 	err = f.changing(id, func(v *view, n *tree.Inode) error {
 		if s.Size != nil && !n.IsRegular() {
 			if n.IsDir() {
-				return ErrIsDir
+				return errs.IsDir
 			}
-			return ErrInvalid
+			return errs.Invalid
 		}
 		if s.Size != nil {
 			last = n.Content.ReachBack(*s.Size, maxRuns)
@@ -66,11 +72,7 @@ func (f *Forest) setAttr(id NodeID, s SetAttr) (a Attr, last int64, err error) {
 func (f *Forest) changing(id NodeID, fn func(v *view, n *tree.Inode) error) error {
 	f.lock(id.View())
 	defer f.mu.Unlock()
-	v, err := f.writable(id)
-	if err != nil {
-		return err
-	}
-	n, err := v.inode(id.Ino())
+	v, n, err := f.changeable(id)
 	if err != nil {
 		return err
 	}
@@ -79,47 +81,35 @@ func (f *Forest) changing(id NodeID, fn func(v *view, n *tree.Inode) error) erro
 
 // Readlink returns where a symlink points.
 func (f *Reader) Readlink(id NodeID) (string, error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	n, _, err := f.inode(id)
-	if err != nil {
-		return "", err
-	}
-	if !n.IsSymlink() {
-		return "", ErrInvalid
-	}
-	return n.Target, nil
+	return look(f, id, func(n *tree.Inode) (string, error) {
+		if !n.IsSymlink() {
+			return "", errs.Invalid
+		}
+		return n.Target, nil
+	})
 }
 
-// GetXattr returns the value of an extended attribute; ErrNoAttr when there is
+// GetXattr returns the value of an extended attribute; errs.NoAttr when there is
 // none. The value must not be changed.
 func (f *Reader) GetXattr(id NodeID, name string) ([]byte, error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	n, _, err := f.inode(id)
-	if err != nil {
-		return nil, err
-	}
-	value, ok := n.Xattr(name)
-	if !ok {
-		return nil, ErrNoAttr
-	}
-	return value, nil
+	return look(f, id, func(n *tree.Inode) ([]byte, error) {
+		value, ok := n.Xattr(name)
+		if !ok {
+			return nil, errs.NoAttr
+		}
+		return value, nil
+	})
 }
 
 // ListXattr returns the names of the extended attributes.
 func (f *Reader) ListXattr(id NodeID) ([]string, error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	n, _, err := f.inode(id)
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(n.Xattrs))
-	for i, x := range n.Xattrs {
-		names[i] = x.Name
-	}
-	return names, nil
+	return look(f, id, func(n *tree.Inode) ([]string, error) {
+		names := make([]string, len(n.Xattrs))
+		for i, x := range n.Xattrs {
+			names[i] = x.Name
+		}
+		return names, nil
+	})
 }
 
 // MaxXattrs bounds the bytes of all extended attributes of an inode, so that
@@ -131,7 +121,7 @@ const MaxXattrs = 128 << 10
 // may ask for.
 func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killSgid bool) error {
 	if len(name) > 255 || len(value) > 64<<10 {
-		return ErrRange
+		return errs.Range
 	}
 	if err := f.admit(id.View(), int64(len(name)+len(value))); err != nil {
 		return err
@@ -140,16 +130,16 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 		_, found := n.Xattr(name)
 		switch {
 		case found && flags&unix.XATTR_CREATE != 0:
-			return ErrExist
+			return errs.Exist
 		case !found && flags&unix.XATTR_REPLACE != 0:
-			return ErrNoAttr
+			return errs.NoAttr
 		}
 		total := len(name) + len(value)
 		for _, x := range n.Xattrs {
 			total += len(x.Name) + len(x.Value)
 		}
 		if total > MaxXattrs {
-			return ErrNoSpace
+			return errs.NoSpace
 		}
 		r := record{kind: recSetXattr, view: v.id, time: now(), ino: n.Ino, name: name, value: slices.Clone(value), kill: killSgid}
 		return v.commit(&r, nil)
@@ -160,7 +150,7 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 func (f *Forest) RemoveXattr(id NodeID, name string) error {
 	return f.changing(id, func(v *view, n *tree.Inode) error {
 		if _, found := n.Xattr(name); !found {
-			return ErrNoAttr
+			return errs.NoAttr
 		}
 		r := record{kind: recRemoveXattr, view: v.id, time: now(), ino: n.Ino, name: name}
 		return v.commit(&r, nil)

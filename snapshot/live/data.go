@@ -46,7 +46,7 @@ func (f *Reader) readShared(id NodeID, p []byte, off int64) (frozen *content.Con
 		return nil, 0, err
 	}
 	if !n.IsRegular() {
-		return nil, 0, ErrInvalid
+		return nil, 0, errs.Invalid
 	}
 	if n.Content.Frozen(f.mu.epoch) {
 		return n.Content, 0, nil
@@ -57,21 +57,15 @@ func (f *Reader) readShared(id NodeID, p []byte, off int64) (frozen *content.Con
 
 // file returns a regular file for a change of its bytes. The lock is held.
 func (t *trees) file(id NodeID) (*view, *tree.Inode, error) {
-	v, err := t.writable(id)
-	if err != nil {
-		return nil, nil, err
+	v, n, err := t.changeable(id)
+	switch {
+	case err != nil:
+	case n.IsDir():
+		err = errs.IsDir
+	case !n.IsRegular():
+		err = errs.Invalid
 	}
-	n, err := v.inode(id.Ino())
-	if err != nil {
-		return nil, nil, err
-	}
-	if n.IsDir() {
-		return nil, nil, ErrIsDir
-	}
-	if !n.IsRegular() {
-		return nil, nil, ErrInvalid
-	}
-	return v, n, nil
+	return v, n, err
 }
 
 // Write writes all of p. killPriv clears the set-user-ID and set-group-ID
@@ -79,7 +73,7 @@ func (t *trees) file(id NodeID) (*view, *tree.Inode, error) {
 // them.
 func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, error) {
 	if off < 0 || off+int64(len(p)) > MaxFileSize || off+int64(len(p)) < 0 {
-		return 0, ErrTooBig
+		return 0, errs.TooBig
 	}
 	if err := f.admit(id.View(), int64(len(p))); err != nil {
 		return 0, err
@@ -111,16 +105,16 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 // ZERO_RANGE.
 func (f *Forest) Fallocate(id NodeID, off, n int64, mode uint32) error {
 	if off < 0 || n <= 0 {
-		return ErrInvalid
+		return errs.Invalid
 	}
 	if off+n < 0 || off+n > MaxFileSize {
-		return ErrTooBig
+		return errs.TooBig
 	}
 	switch mode {
 	case 0, unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE,
 		unix.FALLOC_FL_ZERO_RANGE, unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE:
 	default:
-		return ErrNotSupported
+		return errs.NotSupported
 	}
 	reserved := int64(0)
 	if mode&^unix.FALLOC_FL_KEEP_SIZE == 0 {
@@ -156,45 +150,38 @@ func (f *Forest) fallocate(id NodeID, off, end int64, mode uint32, reserved int6
 	// Runs between the first and the last become one, unless blocks are reserved in each hole.
 	adds := runs < 4 || mode&^unix.FALLOC_FL_KEEP_SIZE == 0
 	if adds && node.Content.Extents() >= content.MaxExtents {
-		return 0, fmt.Errorf("%w: the file would have more than %d parts", ErrTooBig, content.MaxExtents)
+		return 0, fmt.Errorf("%w: the file would have more than %d parts", errs.TooBig, content.MaxExtents)
 	}
 	r := record{kind: recFallocate, view: v.id, time: now(), ino: id.Ino(), off: off, n: to - off, flags: mode}
 	return to, v.commit(&r, nil)
 }
 
 // Seek finds the next data or hole at or after off; whence is SEEK_DATA or
-// SEEK_HOLE. ErrNoData past the last.
+// SEEK_HOLE. errs.NoData past the last.
 func (f *Reader) Seek(id NodeID, off int64, whence int) (int64, error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	n, _, err := f.inode(id)
-	if err != nil {
-		return 0, err
-	}
-	if !n.IsRegular() {
-		return 0, ErrInvalid
-	}
-	if off < 0 {
-		return 0, ErrNoData
-	}
-	var pos int64
-	switch whence {
-	case unix.SEEK_DATA:
-		pos, err = n.Content.SeekData(f.src.Files, off, content.SeekBlock)
-	case unix.SEEK_HOLE:
-		pos, err = n.Content.SeekHole(f.src.Files, off, content.SeekBlock)
-	default:
-		return 0, ErrInvalid
-	}
-	return pos, tree.LoadError(err)
+	return look(f, id, func(n *tree.Inode) (pos int64, err error) {
+		switch {
+		case !n.IsRegular():
+			return 0, errs.Invalid
+		case off < 0:
+			return 0, errs.NoData
+		case whence == unix.SEEK_DATA:
+			pos, err = n.Content.SeekData(f.src.Files, off, content.SeekBlock)
+		case whence == unix.SEEK_HOLE:
+			pos, err = n.Content.SeekHole(f.src.Files, off, content.SeekBlock)
+		default:
+			return 0, errs.Invalid
+		}
+		return pos, tree.LoadError(err)
+	})
 }
 
 // CopyRange copies bytes between files, also between views, by sharing them. It returns how
-// many there were: fewer than asked for if the part has many extents. ErrCrossDevice: the
+// many there were: fewer than asked for if the part has many extents. errs.CrossDevice: the
 // target has too many for more to be shared; the bytes can be copied.
 func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int64) (int64, error) {
 	if soff < 0 || doff < 0 || n < 0 {
-		return 0, ErrInvalid
+		return 0, errs.Invalid
 	}
 	n, cost, err := f.copied(src, soff, dst, doff, n)
 	if err != nil {
@@ -214,7 +201,7 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 		return 0, err
 	}
 	if !from.IsRegular() {
-		return 0, ErrInvalid
+		return 0, errs.Invalid
 	}
 	if n = min(n, from.Size()-soff); n <= 0 {
 		return 0, nil
@@ -222,7 +209,7 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 	end, runs := from.Content.Reach(soff, soff+n, maxRuns)
 	n = end - soff
 	if to.Content.Extents()+runs > content.MaxExtents {
-		return 0, ErrCrossDevice
+		return 0, errs.CrossDevice
 	}
 	r := record{kind: recClone, view: v.id, time: now(), ino: dst.Ino(), off: doff, view2: src.View(), ino2: src.Ino(), off2: soff, n: n}
 	return n, v.commit(&r, nil)
@@ -245,10 +232,10 @@ func (f *Forest) copied(src NodeID, soff int64, dst NodeID, doff, n int64) (byte
 		return 0, 0, nil // CopyRange finds out
 	}
 	if doff+n > MaxFileSize || doff+n < 0 {
-		return 0, 0, ErrTooBig
+		return 0, 0, errs.TooBig
 	}
 	if src == dst && soff < doff+n && doff < soff+n {
-		return 0, 0, ErrInvalid
+		return 0, 0, errs.Invalid
 	}
 	if end, _ := to.Content.Reach(doff, doff+n, maxRuns); end < to.Size() {
 		n = end - doff

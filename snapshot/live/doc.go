@@ -62,6 +62,6 @@
 // Forest.mu may be held while a page of the tree is read from a pack, which
 // happens once for a page that is not in memory. It is never held while data
 // is synced, hashed, compressed or sent to the kernel, nor while something is fetched
-// over a network: what is on another machine is an Absent error, and the call is made
-// again when it is here (Await).
+// over a network: what is on another machine is a cas.Absent error, and the call is
+// made again when it is here (cas.Await).
 package live

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
@@ -61,7 +62,7 @@ func (f *Forest) Edit(ctx context.Context, id uint32, reads ...uint32) (*Edit, e
 func (f *Forest) edit(id uint32, hold []uint32) (*Edit, error) {
 	v, ok := f.mu.views[id]
 	if !ok {
-		return nil, ErrStale
+		return nil, errs.Stale
 	}
 	e := &Edit{
 		f: f, base: v, done: make(chan struct{}), by: f.actorsOf(),

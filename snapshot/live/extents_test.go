@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
@@ -51,10 +52,10 @@ func TestManyExtents(t *testing.T) {
 			t.Fatalf("%d bytes are charged for %d extents", charged-before, more)
 		}
 	}
-	if got := extents(); !errors.Is(err, ErrCrossDevice) || got > content.MaxExtents || got < content.MaxExtents-2*maxRuns {
+	if got := extents(); !errors.Is(err, errs.CrossDevice) || got > content.MaxExtents || got < content.MaxExtents-2*maxRuns {
 		t.Fatalf("%d extents: %v", got, err)
 	}
-	if err := f.Fallocate(id, 1, 1, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE); err != nil && !errors.Is(err, ErrTooBig) {
+	if err := f.Fallocate(id, 1, 1, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE); err != nil && !errors.Is(err, errs.TooBig) {
 		t.Error(err)
 	}
 	steps := func(what string, want int, fn func() error) {

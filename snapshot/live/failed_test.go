@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/journal"
@@ -29,7 +30,7 @@ func newForest(t testing.TB, log *journal.Journal) *Forest {
 	t.Helper()
 	f := New(Options{
 		Source: tree.NewSource(nil, log, 1<<20), Log: log, Logger: slog.New(slog.DiscardHandler),
-		ReadView: func(uint32) (*tree.State, error) { return nil, ErrStale },
+		ReadView: func(uint32) (*tree.State, error) { return nil, errs.Stale },
 	})
 	if err := f.Update(true, func(tx *Tx) error {
 		tx.AddView(MainView, tx.NewRoot(unix.S_IFDIR|0o755, 0, 0, 1))
@@ -98,7 +99,7 @@ func TestHalfDoneChange(t *testing.T) {
 			if err != nil || lost.Changes > 0 {
 				t.Fatal(lost, err)
 			}
-			if _, err := f.Lookup(root, "victim"); errors.Is(err, ErrNotExist) == (foreign == 1) {
+			if _, err := f.Lookup(root, "victim"); errors.Is(err, errs.NotExist) == (foreign == 1) {
 				t.Errorf("recovery did not make the change: %v, %d records", err, foreign)
 			}
 			if err := create(f, "after"); err != nil {

@@ -20,11 +20,11 @@ type Options struct {
 	Log    *journal.Journal
 	// ReadView finds the state of a view that the forest does not hold: that
 	// of a snapshot. It is called with the lock of the forest held at least
-	// for reading. ErrStale when there is none.
+	// for reading. errs.Stale when there is none.
 	ReadView func(view uint32) (*tree.State, error)
 	// Admit is asked, without a lock, before n bytes are written in a view, and
-	// with 0 before a name is created: it may wait, or refuse with ErrQuota or
-	// ErrNoSpace.
+	// with 0 before a name is created: it may wait, or refuse with errs.Quota or
+	// errs.NoSpace.
 	Admit func(view uint32, n int64) error
 	// Overlap, if set, is called with the lock held before an actor changes what another
 	// one changed since the newest snapshot of a view, at most once a second for a view.
@@ -57,7 +57,7 @@ type Reader struct{ *trees }
 // trees are the views with the lock that guards them, the journal that their changes are
 // written to, and what their pages are read through.
 type trees struct {
-	src      *tree.Source // gives Absent errors; see view.source
+	src      *tree.Source // gives Absent errors; see source
 	waiting  *tree.Source
 	log      *journal.Journal
 	requests requests
@@ -118,6 +118,7 @@ func New(o Options) *Forest {
 		f.admit = func(uint32, int64) error { return nil }
 	}
 	f.mu.views = make(map[uint32]*view)
+	f.requests.clear()
 	f.mu.inherited, f.mu.untold = newInherited(), make(map[uint32]int)
 	f.mu.epoch = 1
 	f.mu.nextIno = RootIno + 1
@@ -252,6 +253,16 @@ func (t *trees) writable(id NodeID) (*view, error) {
 	return nil, ErrReadOnly
 }
 
+// changeable returns an inode that is to be changed. The lock is held.
+func (t *trees) changeable(id NodeID) (*view, *tree.Inode, error) {
+	v, err := t.writable(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := v.inode(id.Ino())
+	return v, n, err
+}
+
 // inode returns the inode of a node, for reading, and whether its view is
 // writable. The lock is held at least for reading.
 func (t *trees) inode(id NodeID) (*tree.Inode, *view, error) {
@@ -261,11 +272,7 @@ func (t *trees) inode(id NodeID) (*tree.Inode, *view, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		src := t.src
-		if t.mu.applying {
-			src = t.waiting // what is journaled must be carried out
-		}
-		n, err := s.Get(src, id.Ino())
+		n, err := s.Get(t.source(), id.Ino())
 		return n, nil, tree.LoadError(err)
 	}
 	n, err := v.inode(id.Ino())
@@ -320,7 +327,7 @@ func (t *trees) newInos(e *tree.Editor, n uint64) (first uint64, err error) {
 		}
 	}
 	if t.mu.nextIno+n > MaxIno {
-		return 0, fmt.Errorf("%w: the store has used up its inode numbers", ErrNoSpace)
+		return 0, fmt.Errorf("%w: the store has used up its inode numbers", errs.NoSpace)
 	}
 	first = t.mu.nextIno
 	t.mu.nextIno += n
@@ -332,5 +339,20 @@ func (t *trees) sawIno(ino uint64) {
 		t.mu.nextIno = ino + 1
 	}
 }
+
+// SetSource makes all that is looked up with the lock held come from a source that
+// gives Absent errors. It is called before another goroutine has the forest.
+func (t *trees) SetSource(src *tree.Source) { t.src = src }
+
+// source is what a view is read through. What is journaled must be carried out: there it is
+// waited for.
+func (t *trees) source() *tree.Source {
+	if t.mu.applying {
+		return t.waiting
+	}
+	return t.src
+}
+
+func (v *view) source() *tree.Source { return v.trees.source() }
 
 func now() int64 { return time.Now().UnixNano() }

@@ -38,7 +38,7 @@ func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 		return err
 	}
 	if !dir.IsDir() {
-		return ErrNotDir
+		return errs.NotDir
 	}
 	s, err := f.stateOf(id)
 	if err != nil {
@@ -57,21 +57,17 @@ func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 
 // Parent returns the directory that a directory lies in; a root's is itself.
 func (f *Reader) Parent(id NodeID) (NodeID, error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	n, _, err := f.inode(id)
-	if err != nil {
-		return 0, err
-	}
-	if len(n.Links) == 0 {
-		return Node(id.View(), RootIno), nil
-	}
-	return Node(id.View(), n.Links[0].Parent), nil
+	return look(f, id, func(n *tree.Inode) (NodeID, error) {
+		if len(n.Links) == 0 {
+			return Node(id.View(), RootIno), nil
+		}
+		return Node(id.View(), n.Links[0].Parent), nil
+	})
 }
 
 // Path returns a path of a node from the root of its view, "" for the root
 // itself; of one that is longer than so many bytes only the end. No program can use one
-// of PATH_MAX. ErrNotExist for what has no name any more.
+// of PATH_MAX. errs.NotExist for what has no name any more.
 func (f *Reader) Path(id NodeID, most int) (string, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -82,7 +78,7 @@ func (f *Reader) Path(id NodeID, most int) (string, error) {
 			return "", err
 		}
 		if len(n.Links) == 0 {
-			return "", ErrNotExist
+			return "", errs.NotExist
 		}
 		l := n.Links[0]
 		names, ino, length = append(names, l.Name), l.Parent, length+len(l.Name)+1

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -268,7 +269,7 @@ func (w *world) create(kind uint32) {
 	}
 	var want error
 	if dir.entries[name] != nil {
-		want = live.ErrExist
+		want = errs.Exist
 	}
 	a, err := w.asking().Create(dir.id, name, c)
 	if w.agree(err, want, "create %s", name) {
@@ -296,9 +297,9 @@ func (w *world) link() {
 	var want error
 	switch {
 	case dir.entries[to] != nil:
-		want = live.ErrExist
+		want = errs.Exist
 	case n.isDir():
-		want = live.ErrPerm
+		want = errs.Perm
 	}
 	_, err := w.asking().Link(n.id, dir.id, to)
 	if w.agree(err, want, "link %s", to) {
@@ -318,20 +319,20 @@ func (w *world) rename(flags uint32) {
 	var want error
 	switch {
 	case n == nil:
-		want = live.ErrNotExist
+		want = errs.NotExist
 	case there == nil && exchange:
-		want = live.ErrNotExist
+		want = errs.NotExist
 	case there != nil && flags == unix.RENAME_NOREPLACE:
-		want = live.ErrExist
+		want = errs.Exist
 	case n == there:
 	case there != nil && !exchange && n.isDir() && !there.isDir():
-		want = live.ErrNotDir
+		want = errs.NotDir
 	case there != nil && !exchange && !n.isDir() && there.isDir():
-		want = live.ErrIsDir
+		want = errs.IsDir
 	case there != nil && !exchange && there.isDir() && len(there.entries) > 0:
-		want = live.ErrNotEmpty
+		want = errs.NotEmpty
 	case n.isDir() && to.below(n), exchange && there.isDir() && from.below(there):
-		want = live.ErrInvalid
+		want = errs.Invalid
 	}
 	_, err := w.asking().Rename(from.id, name, to.id, newName, flags, actors.Caller{})
 	if !w.agree(err, want, "rename %s to %s, %d", name, newName, flags) || n == there {
@@ -362,9 +363,9 @@ func (w *world) unlink() {
 	var want error
 	switch {
 	case n == nil:
-		want = live.ErrNotExist
+		want = errs.NotExist
 	case n.isDir():
-		want = live.ErrIsDir
+		want = errs.IsDir
 	}
 	_, err := w.asking().Unlink(dir.id, name)
 	if w.agree(err, want, "unlink %s", name) {
@@ -381,11 +382,11 @@ func (w *world) rmdir() {
 	var want error
 	switch {
 	case n == nil:
-		want = live.ErrNotExist
+		want = errs.NotExist
 	case !n.isDir():
-		want = live.ErrNotDir
+		want = errs.NotDir
 	case len(n.entries) > 0:
-		want = live.ErrNotEmpty
+		want = errs.NotEmpty
 	}
 	_, err := w.asking().Rmdir(dir.id, name)
 	if w.agree(err, want, "rmdir %s", name) {
@@ -511,7 +512,7 @@ func (w *world) clone() {
 	length := max(0, min(n, int64(len(from.data))-soff))
 	var want error
 	if from == to && length > 0 && soff < doff+length && doff < soff+length {
-		want = live.ErrInvalid
+		want = errs.Invalid
 	}
 	done, err := w.y.f.CopyRange(src, soff, to.id, doff, n)
 	if !w.agree(err, want, "clone %d bytes", n) {
@@ -544,9 +545,9 @@ func (w *world) setXattr() {
 	var want error
 	switch {
 	case flags == unix.XATTR_CREATE && there:
-		want = live.ErrExist
+		want = errs.Exist
 	case flags == unix.XATTR_REPLACE && !there:
-		want = live.ErrNoAttr
+		want = errs.NoAttr
 	}
 	if w.agree(w.asking().SetXattr(n.id, name, []byte(value), flags, false), want, "setxattr %s", name) {
 		w.carriedOut(0)
@@ -564,7 +565,7 @@ func (w *world) removeXattr() {
 	name := fmt.Sprint("user.x", w.intn(3))
 	var want error
 	if _, there := n.xattrs[name]; !there {
-		want = live.ErrNoAttr
+		want = errs.NoAttr
 	}
 	if w.agree(w.asking().RemoveXattr(n.id, name), want, "removexattr %s", name) {
 		w.carriedOut(0)

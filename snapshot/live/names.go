@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -25,7 +26,7 @@ type Create struct {
 // Lookup returns the node that a name in a directory leads to.
 func (f *Reader) Lookup(parent NodeID, name string) (Attr, error) {
 	if len(name) > 255 {
-		return Attr{}, ErrNameTooLong
+		return Attr{}, errs.NameTooLong
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -34,7 +35,7 @@ func (f *Reader) Lookup(parent NodeID, name string) (Attr, error) {
 		return Attr{}, err
 	}
 	if !dir.IsDir() {
-		return Attr{}, ErrNotDir
+		return Attr{}, errs.NotDir
 	}
 	s, err := f.stateOf(parent)
 	if err != nil {
@@ -56,12 +57,12 @@ func (t *trees) directory(id NodeID) (*view, *tree.Inode, error) {
 	n, err := v.state.Get(t.src, id.Ino())
 	if err != nil {
 		if _, ok := v.orphan(id.Ino()); ok {
-			return nil, nil, ErrNotExist // a removed directory that is a working directory
+			return nil, nil, errs.NotExist // a removed directory that is a working directory
 		}
 		return nil, nil, tree.LoadError(err)
 	}
 	if !n.IsDir() {
-		return nil, nil, ErrNotDir
+		return nil, nil, errs.NotDir
 	}
 	return v, n, nil
 }
@@ -80,7 +81,7 @@ func (t *trees) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
 		return nil, nil, tree.LoadError(err)
 	}
 	if found {
-		return nil, nil, ErrExist
+		return nil, nil, errs.Exist
 	}
 	return v, dir, nil
 }
@@ -115,12 +116,22 @@ func inherit(dir *tree.Inode, c *Create) {
 
 // Create makes a file, directory, symlink or special node.
 func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
+	return f.create(parent, name, c, f.vacant)
+}
+
+// Tmpfile makes a file without a name, which Link may give one.
+func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
+	return f.create(parent, "", c, func(id NodeID, _ string) (*view, *tree.Inode, error) { return f.directory(id) })
+}
+
+// create makes a node in the directory that find returns.
+func (f *Forest) create(parent NodeID, name string, c Create, find func(NodeID, string) (*view, *tree.Inode, error)) (Attr, error) {
 	if err := f.admit(parent.View(), 0); err != nil {
 		return Attr{}, err
 	}
 	f.lock(parent.View())
 	defer f.mu.Unlock()
-	v, dir, err := f.vacant(parent, name)
+	v, dir, err := find(parent, name)
 	if err != nil {
 		return Attr{}, err
 	}
@@ -128,11 +139,11 @@ func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
 	switch c.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:
 		if c.Target == "" || len(c.Target) > 4095 {
-			return Attr{}, ErrNameTooLong
+			return Attr{}, errs.NameTooLong
 		}
 	case unix.S_IFDIR:
 		if dir.Nlink >= maxLinks {
-			return Attr{}, ErrTooManyLinks
+			return Attr{}, errs.TooManyLinks
 		}
 		if depth, err = v.state.DepthWith(f.src, parent.Ino(), 0); err != nil {
 			return Attr{}, err
@@ -144,26 +155,6 @@ func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
 		return Attr{}, err
 	}
 	r := record{kind: recCreate, view: v.id, time: now(), parent: parent.Ino(), name: name, ino: ino, create: c, depth: depth}
-	return v.attrAfter(&r)
-}
-
-// Tmpfile makes a file without a name, which Link may give one.
-func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
-	if err := f.admit(parent.View(), 0); err != nil {
-		return Attr{}, err
-	}
-	f.lock(parent.View())
-	defer f.mu.Unlock()
-	v, dir, err := f.directory(parent)
-	if err != nil {
-		return Attr{}, err
-	}
-	inherit(dir, &c)
-	ino, err := v.newIno()
-	if err != nil {
-		return Attr{}, err
-	}
-	r := record{kind: recCreate, view: v.id, time: now(), parent: parent.Ino(), ino: ino, create: c}
 	return v.attrAfter(&r)
 }
 
@@ -181,7 +172,7 @@ func newInode(ino uint64, c *Create, t int64) *tree.Inode {
 // Link gives a file another name.
 func (f *Forest) Link(id, newParent NodeID, name string) (Attr, error) {
 	if id.View() != newParent.View() {
-		return Attr{}, ErrCrossDevice
+		return Attr{}, errs.CrossDevice
 	}
 	if err := f.admit(id.View(), 0); err != nil {
 		return Attr{}, err
@@ -197,10 +188,10 @@ func (f *Forest) Link(id, newParent NodeID, name string) (Attr, error) {
 		return Attr{}, err
 	}
 	if n.IsDir() {
-		return Attr{}, ErrPerm
+		return Attr{}, errs.Perm
 	}
 	if n.Nlink >= maxLinks {
-		return Attr{}, ErrTooManyLinks
+		return Attr{}, errs.TooManyLinks
 	}
 	r := record{kind: recLink, view: v.id, time: now(), ino: n.Ino, parent: newParent.Ino(), name: name}
 	return v.attrAfter(&r)
@@ -216,36 +207,28 @@ func (v *view) attrAfter(r *record) (Attr, error) {
 
 // Unlink removes a name that is no directory's, and returns the node it led to.
 func (f *Forest) Unlink(parent NodeID, name string) (NodeID, error) {
-	return f.remove(parent, name, func(n *tree.Inode) error {
-		if n.IsDir() {
-			return ErrIsDir
-		}
-		return nil
-	})
+	return f.remove(parent, name, false)
 }
 
 // Rmdir removes an empty directory.
 func (f *Forest) Rmdir(parent NodeID, name string) (NodeID, error) {
-	return f.remove(parent, name, func(n *tree.Inode) error {
-		if !n.IsDir() {
-			return ErrNotDir
-		}
-		if n.Dir.Len() > 0 {
-			return ErrNotEmpty
-		}
-		return nil
-	})
+	return f.remove(parent, name, true)
 }
 
-func (f *Forest) remove(parent NodeID, name string, check func(*tree.Inode) error) (NodeID, error) {
+func (f *Forest) remove(parent NodeID, name string, dir bool) (NodeID, error) {
 	f.lock(parent.View())
 	defer f.mu.Unlock()
 	v, _, n, err := f.occupied(parent, name)
 	if err != nil {
 		return 0, err
 	}
-	if err := check(n); err != nil {
-		return 0, err
+	switch {
+	case !dir && n.IsDir():
+		return 0, errs.IsDir
+	case dir && !n.IsDir():
+		return 0, errs.NotDir
+	case dir && n.Dir.Len() > 0:
+		return 0, errs.NotEmpty
 	}
 	r := record{kind: recUnlink, view: v.id, time: now(), parent: parent.Ino(), name: name}
 	return Node(v.id, n.Ino), v.commit(&r, nil)
@@ -257,10 +240,10 @@ func (f *Forest) remove(parent NodeID, name string, check func(*tree.Inode) erro
 func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32, c actors.Caller) (NodeID, error) {
 	const exchange, whiteout = unix.RENAME_EXCHANGE, unix.RENAME_WHITEOUT
 	if flags&^(unix.RENAME_NOREPLACE|exchange|whiteout) != 0 || flags&exchange != 0 && flags != exchange {
-		return 0, ErrInvalid
+		return 0, errs.Invalid
 	}
 	if op.View() != np.View() {
-		return 0, ErrCrossDevice
+		return 0, errs.CrossDevice
 	}
 	if flags&whiteout != 0 {
 		if err := f.admit(op.View(), 0); err != nil {
@@ -281,7 +264,7 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 		return 0, err
 	}
 	old, err := v.state.Lookup(f.src, newDir, nn)
-	if err = tree.LoadError(err); errors.Is(err, ErrNotExist) {
+	if err = tree.LoadError(err); errors.Is(err, errs.NotExist) {
 		old = nil
 	} else if err != nil {
 		return 0, err

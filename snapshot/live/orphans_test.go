@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -120,7 +121,7 @@ func TestOrphansThroughCrashes(t *testing.T) {
 		if _, err := before.f.GetAttr(id); err != nil {
 			t.Errorf("%x: %v", id, err)
 		}
-		if _, err := after.f.GetAttr(id); !errors.Is(err, live.ErrStale) {
+		if _, err := after.f.GetAttr(id); !errors.Is(err, errs.Stale) {
 			t.Errorf("%x: %v", id, err)
 		}
 	}

@@ -46,13 +46,6 @@ func (f *Forest) For(actor string, request uint64) *Forest { return &Forest{f.fo
 func (r *requests) carriedOut(request uint64, answer NodeID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.addLocked(request, answer)
-}
-
-func (r *requests) addLocked(request uint64, answer NodeID) {
-	if r.unanswered == nil {
-		r.unanswered = make(map[uint64]NodeID)
-	}
 	r.unanswered[request] = answer
 }
 
@@ -60,9 +53,6 @@ func (r *requests) addLocked(request uint64, answer NodeID) {
 func (r *requests) inherit(request uint64, answer NodeID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.inherited == nil {
-		r.inherited = make(map[uint64]NodeID)
-	}
 	r.inherited[request] = answer
 }
 
@@ -85,7 +75,7 @@ func (f *Takeover) Done(request uint64) (answer NodeID, done bool) {
 		return answer, true
 	}
 	if answer, done = r.inherited[request]; done {
-		r.addLocked(request, answer)
+		r.unanswered[request] = answer
 	}
 	return answer, done
 }
@@ -95,13 +85,13 @@ func (f *Takeover) Settled() {
 	r := &f.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.inherited = nil
+	r.inherited = make(map[uint64]NodeID)
 }
 
 func (r *requests) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unanswered, r.inherited = nil, nil
+	r.unanswered, r.inherited = make(map[uint64]NodeID), make(map[uint64]NodeID)
 }
 
 // SetRequests is Requests of the last checkpoint.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -84,7 +85,7 @@ func (tx *Tx) State(view uint32) (*tree.State, bool) {
 func (tx *Tx) Capture(view uint32) (*tree.State, error) {
 	v, ok := tx.f.mu.views[view]
 	if !ok {
-		return nil, ErrStale
+		return nil, errs.Stale
 	}
 	tx.f.mu.epoch++
 	return v.state.Clone(), nil
@@ -127,7 +128,7 @@ func (tx *Tx) NewView() (uint32, error) {
 			return id, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: the store has used up its view numbers", ErrNoSpace)
+	return 0, fmt.Errorf("%w: the store has used up its view numbers", errs.NoSpace)
 }
 
 // freeView reports whether a number stands for no view.
@@ -136,7 +137,7 @@ func (tx *Tx) freeView(id uint32) bool {
 		return false
 	}
 	_, err := tx.f.readView(id)
-	return errors.Is(err, ErrStale)
+	return errors.Is(err, errs.Stale)
 }
 
 // UseView takes note of a view number that is in use.

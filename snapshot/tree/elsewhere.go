@@ -17,7 +17,7 @@ type Elsewhere interface {
 	// Get is cas.Store.Get. It may wait, too.
 	Get(h cas.Hash, dst []byte) ([]byte, error)
 	// Near is Get without waiting: for what is not on this machine it gives a
-	// live.Absent error.
+	// cas.Absent error.
 	Near(h cas.Hash, dst []byte) ([]byte, error)
 }
 

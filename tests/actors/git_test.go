@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -229,7 +230,7 @@ func (e editor) mkdirs(t testing.TB, dir string) {
 	if err == nil {
 		_, err = e.forest().Create(at, name, live.Create{Mode: unix.S_IFDIR | 0o755})
 	}
-	if err != nil && !errors.Is(err, live.ErrExist) {
+	if err != nil && !errors.Is(err, errs.Exist) {
 		t.Fatal(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -81,7 +82,7 @@ func (e editor) change(rnd *rand.Rand) string {
 func (e editor) parent(p string) (live.NodeID, string, error) {
 	for i, c := range p {
 		if c == '/' {
-			if err := e.do(edit{actor: e.actor, what: "mkdir", path: p[:i]}); err != nil && !errors.Is(err, live.ErrExist) {
+			if err := e.do(edit{actor: e.actor, what: "mkdir", path: p[:i]}); err != nil && !errors.Is(err, errs.Exist) {
 				return 0, "", err
 			}
 		}

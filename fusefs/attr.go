@@ -94,7 +94,11 @@ func (fs *filesystem) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
 	if h.Unique&resentBit == 0 {
 		return 0, false
 	}
-	return fs.forest.Done(h.Unique &^ resentBit)
+	id, ok = fs.forest.Done(h.Unique &^ resentBit)
+	if ok && control.IsNode(live.NodeID(h.NodeId)) {
+		fs.notify.await(fs.repeated, 0) // it may have been an edit
+	}
+	return id, ok
 }
 
 // again answers a request that a daemon before carried out with the node that it made.

@@ -113,25 +113,33 @@ func (s *Server) resume() error {
 	}
 	s.readers.resends = newResends(fs.forest, fs.opts)
 	fs.notify.send(resend())
-	for _, inv := range in.Notices {
-		fs.notify.later(&fs.notify.trees, inv)
-	}
-	fs.notify.put(&fs.notify.trees, func() {
-		if len(in.Stale) > 0 {
-			fs.opts.Logger.Warn("the kernel may have outdated names of workspaces, and looks all up again", "views", in.Stale)
-		}
-		switch {
-		case len(in.Stale) > 0 && s.connection.minor() >= epochMinor:
-			fs.notify.send(incEpoch())
-		default:
-			for _, view := range in.Stale {
-				fs.namesOf(view, fs.notify.drop)
-			}
-		}
-		fs.forest.Told()
-	})
+	fs.repeated = fs.notify.put(&fs.notify.trees, func() { fs.repeat(in) })
 	fs.probes.add(in.Orphans...)
 	return nil
+}
+
+// repeat drops what the kernel may have as it was before an edit: name by name, without
+// INC_EPOCH, which drops no pages, and what is mounted on a name with it.
+func (fs *filesystem) repeat(in live.Inheritance) {
+	mounted, names := fs.notify.mountPoints(), make(map[uint32]map[live.Entry]bool)
+	drop := func(inv live.Invalidation) {
+		for i, e := range inv.Entries {
+			view := e.Parent.View()
+			if names[view] == nil {
+				names[view] = fs.onMounts(view, mounted(view))
+			}
+			inv.Entries[i].MountPoint = names[view][live.Entry{Parent: e.Parent, Name: e.Name}]
+		}
+		fs.notify.drop(inv)
+	}
+	for _, inv := range in.Notices {
+		drop(inv)
+	}
+	for _, view := range in.Stale {
+		fs.opts.Logger.Info("the kernel may have outdated names of a workspace, and drops all", "view", view)
+		fs.namesOf(view, drop)
+	}
+	fs.forest.Told()
 }
 
 // resend makes the kernel send all requests again that were read and not answered.

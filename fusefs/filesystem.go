@@ -35,6 +35,9 @@ type filesystem struct {
 	// overlaid is set once overlayfs has asked for an attribute of its own, in whatever
 	// mount namespace it is mounted.
 	overlaid atomic.Bool
+	// repeated is closed when the kernel has the notices that the daemon before may not have
+	// sent; nil if there was none.
+	repeated <-chan struct{}
 }
 
 func newFilesystem(o Options, k *kernel) *filesystem {

@@ -1,6 +1,8 @@
 package fusefs
 
 import (
+	"strings"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -8,7 +10,7 @@ import (
 )
 
 // namesOf calls drop for each directory of a workspace, as it is now and as it was before the
-// last edit, with its names and nodes. Linux before 6.16 has no other way to drop them all.
+// last edit, with its names and nodes.
 func (fs *filesystem) namesOf(view uint32, drop func(live.Invalidation)) {
 	views := []uint32{view}
 	if ws, ok := fs.opts.Store.Workspace(view); ok {
@@ -36,4 +38,22 @@ func (fs *filesystem) namesOf(view uint32, drop func(live.Invalidation)) {
 			dirs = dirs[1:]
 		}
 	}
+}
+
+// onMounts returns the names of a view that lead to the paths in it on which something is
+// mounted.
+func (fs *filesystem) onMounts(view uint32, paths []string) map[live.Entry]bool {
+	names := make(map[live.Entry]bool)
+	for _, path := range paths {
+		dir := live.Node(view, live.RootIno)
+		for name := range strings.SplitSeq(path, "/") {
+			names[live.Entry{Parent: dir, Name: name}] = true
+			a, err := fs.forest.Lookup(dir, name)
+			if err != nil {
+				break // it has gone, and what is mounted there has not
+			}
+			dir = a.ID
+		}
+	}
+	return names
 }

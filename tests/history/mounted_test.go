@@ -76,6 +76,15 @@ func TestRestoreBeneathMounts(t *testing.T) {
 	restore(t, fork, "mounted")
 	harness.Same(t, "a changed file", mounted, harness.ReadTree(t, fork.Dir))
 	inside("a changed file")
+	crash := func() {
+		if strings.Contains(m.Amberfs("status"), "a crash:") { // it would end the mount
+			return
+		}
+		m.Crash()
+		harness.Same(t, "after a crash", mounted, harness.ReadTree(t, fork.Dir))
+		inside("after a crash")
+	}
+	crash()
 
 	must(t, os.Chmod(fork.Path("etc/hosts"), 0o600))
 	restore(t, fork, "before")
@@ -84,6 +93,7 @@ func TestRestoreBeneathMounts(t *testing.T) {
 	restore(t, fork, "mounted")
 	harness.Same(t, "they are again", mounted, harness.ReadTree(t, fork.Dir))
 	inside("they are again")
+	crash()
 
 	must(t, os.Rename(fork.Path("etc"), fork.Path("etc.old")))
 	must(t, os.Mkdir(fork.Path("etc"), 0o700))

@@ -275,7 +275,7 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 // missed it, like one put back from a copy, has places that are no more; Open sees
 // that by the count.
 func (s *sweeper) announce() error {
-	n := s.collections() + 1
+	n := collections(s.manifest) + 1
 	if err := s.commit([]MetaOp{{Key: keyCollections, Value: binary.LittleEndian.AppendUint64(nil, n)}}); err != nil {
 		return err
 	}

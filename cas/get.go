@@ -16,7 +16,7 @@ import (
 // is not the object; errs.Closed; an error of the disk.
 func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 	err := s.locate(h, func(l loc) (err error) {
-		dst, err = s.read(h, l, dst)
+		dst, err = s.packs.read(s.codec, h, l, dst)
 		return err
 	})
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Store) locate(h Hash, read func(l loc) error) error {
 				continue
 			}
 			if vfs.IsDamage(err) {
-				return s.damaged(h, l, err)
+				return s.index.damaged(h, l, err)
 			}
 		}
 		return fmt.Errorf("get object %s: %w", h, err)
@@ -55,34 +55,34 @@ func (s *Store) locate(h Hash, read func(l loc) error) error {
 }
 
 // packOf returns the file that a place is in, until done with the pack.
-func (s *Store) packOf(l loc) (*pack, vfs.File, error) {
-	p := s.packs.get(l.pack)
+func (ps *packSet) packOf(l loc) (*pack, vfs.File, error) {
+	p := ps.get(l.pack)
 	if p == nil {
 		return nil, nil, errors.New("the pack is missing")
 	}
-	f, err := s.packs.use(p)
+	f, err := ps.use(p)
 	return p, f, err
 }
 
 // read returns the object at a place, if it is that object. The record's header
 // is not looked at: the index says the same and the hash says more.
-func (s *Store) read(h Hash, l loc, dst []byte) ([]byte, error) {
-	p, f, err := s.packOf(l)
+func (ps *packSet) read(c *codec, h Hash, l loc, dst []byte) ([]byte, error) {
+	p, f, err := ps.packOf(l)
 	if err != nil {
 		return nil, err
 	}
-	defer s.packs.done(p)
+	defer ps.done(p)
 	if l.flags&flagZstd == 0 {
 		dst = slices.Grow(dst[:0], int(l.plain))[:l.plain]
 		err = readExactly(f, dst, l.off+headerSize)
 	} else {
-		bp := s.codec.bufs.Get().(*[]byte)
+		bp := c.bufs.Get().(*[]byte)
 		stored := slices.Grow((*bp)[:0], int(l.stored))[:l.stored]
 		*bp = stored
 		if err = readExactly(f, stored, l.off+headerSize); err == nil {
-			dst, err = s.codec.expand(l.flags, l.plain, stored, dst)
+			dst, err = c.expand(l.flags, l.plain, stored, dst)
 		}
-		s.codec.release(bp)
+		c.release(bp)
 	}
 	if err != nil {
 		return nil, err
@@ -96,26 +96,26 @@ func (s *Store) read(h Hash, l loc, dst []byte) ([]byte, error) {
 var errHash = errors.New("the bytes do not have the object's hash")
 
 // healed clears the mark of an object after a good read of the place.
-func (s *Store) healed(h Hash, l loc) {
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
-	if b, ok := s.index.bad[h]; ok && b.same(l) {
-		s.index.unmark(h)
+func (x *locator) healed(h Hash, l loc) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if b, ok := x.bad[h]; ok && b.same(l) {
+		x.unmark(h)
 	}
 }
 
 // damaged marks an object, logs it the first time, and returns the error for the reader.
-func (s *Store) damaged(h Hash, l loc, cause error) error {
+func (x *locator) damaged(h Hash, l loc, cause error) error {
 	e := &Damage{Hash: h, Kind: l.kind, Pack: packName(l.pack), Offset: l.off, Length: l.size(), Reason: cause.Error()}
-	s.index.mu.Lock()
-	first := s.index.mark(h, l)
-	s.index.mu.Unlock()
+	x.mu.Lock()
+	first := x.mark(h, l)
+	x.mu.Unlock()
 	if !first {
 		return e
 	}
-	s.log.Error("damage found", "object", h, "pack", e.Pack, "offset", l.off, "reason", cause)
-	if err := s.index.saveMarks(); err != nil { // the next flush writes it
-		s.log.Warn("cannot write down which object is damaged", "object", h, "err", err)
+	x.log.Error("damage found", "object", h, "pack", e.Pack, "offset", l.off, "reason", cause)
+	if err := x.saveMarks(); err != nil { // the next flush writes it
+		x.log.Warn("cannot write down which object is damaged", "object", h, "err", err)
 	}
 	return e
 }
@@ -133,18 +133,18 @@ type Stored struct {
 // with the record's checksum. Errors are those of Get.
 func (s *Store) Stored(h Hash) (rec Stored, err error) {
 	err = s.locate(h, func(l loc) (err error) {
-		rec, err = s.readStored(h, l)
+		rec, err = s.packs.readStored(h, l)
 		return err
 	})
 	return rec, err
 }
 
-func (s *Store) readStored(h Hash, l loc) (Stored, error) {
-	p, f, err := s.packOf(l)
+func (ps *packSet) readStored(h Hash, l loc) (Stored, error) {
+	p, f, err := ps.packOf(l)
 	if err != nil {
 		return Stored{}, err
 	}
-	defer s.packs.done(p)
+	defer ps.done(p)
 	raw := make([]byte, l.size())
 	if err := readExactly(f, raw, l.off); err != nil {
 		return Stored{}, err

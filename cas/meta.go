@@ -94,8 +94,8 @@ func (p place) encode() []byte {
 
 // durable is the place up to which all objects are on disk, by what was committed
 // last.
-func (s *Store) durable() place {
-	b, _ := s.manifest.Get(keyDurable)
+func durable(m *manifest.Manifest) place {
+	b, _ := m.Get(keyDurable)
 	if len(b) != 16 {
 		return place{}
 	}
@@ -103,8 +103,8 @@ func (s *Store) durable() place {
 }
 
 // collections is how many collections have removed something.
-func (s *Store) collections() uint64 {
-	b, _ := s.manifest.Get(keyCollections)
+func collections(m *manifest.Manifest) uint64 {
+	b, _ := m.Get(keyCollections)
 	if len(b) != 8 {
 		return 0
 	}

@@ -62,14 +62,18 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 	defer s.gc.gate.RUnlock()
 	_, err, _ = s.puts.Do(string(h[:]), func() (any, error) {
 		return nil, guard.Do(func() error {
-			here, instead := s.present(h)
+			here, instead, err := s.has(h)
+			if err != nil {
+				// It is in doubt, not in the way: storing it again costs some space.
+				s.log.Error("index lookup failed, object is stored again", "object", h, "err", err, guard.Stack(err))
+			}
 			if here {
 				return nil
 			}
 			if rec == nil {
 				build()
 			}
-			_, err := s.appendObject(hdr, *rec, nil, instead)
+			_, err = s.appendObject(hdr, *rec, nil, instead)
 			return err
 		})
 	})
@@ -83,16 +87,6 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 		return h, n, fmt.Errorf("put object %s: %w", h, err)
 	}
 	return h, n, nil
-}
-
-// present reports whether an object need not be stored, and where it is that cannot be used.
-func (s *Store) present(h Hash) (here bool, unusable *loc) {
-	here, unusable, err := s.has(h)
-	if err != nil {
-		// It is in doubt, not in the way: storing it again costs some space.
-		s.log.Error("index lookup failed, object is stored again", "object", h, "err", err, guard.Stack(err))
-	}
-	return here, unusable
 }
 
 // has reports whether Get would find an object, and keeps it from a collection; or where it

@@ -30,13 +30,13 @@ func (s *recovery) recover() error {
 	if err != nil {
 		return err
 	}
-	if len(infos) > 0 && !bytes.Equal(head, indexHead(s.collections())) {
+	if len(infos) > 0 && !bytes.Equal(head, indexHead(collections(s.manifest))) {
 		return fmt.Errorf("%w: it is an older copy or of another version: %q", index.ErrBroken, head)
 	}
 	if err := s.placePacks(infos); err != nil {
 		return err
 	}
-	s.durable = s.Store.durable()
+	s.durable = durable(s.manifest)
 	for _, p := range s.packs.all() {
 		if err := s.recoverPack(p); err != nil {
 			return err

@@ -95,7 +95,7 @@ func (r *repairer) scrub(p *pack) error {
 		it := sc.at(off)
 		off += it.length
 		if it.bad == "" && it.kind != kindFree { // the scan does not compare with the hash
-			if err := r.s.checkBody(&it); err != nil {
+			if err := r.s.codec.checkBody(&it); err != nil {
 				it.bad = err.Error()
 			}
 		}

@@ -86,7 +86,7 @@ func newStore(dir string, o Options) (*Store, error) {
 		figures: &s.index.mu, m: map[uint64]*pack{}, tail: appender{tight: true},
 	}
 	s.index.packs, s.index.space, s.index.log, s.index.readOnly = s.packs, s.space, o.Logger, o.ReadOnly
-	s.index.collections = s.collections
+	s.index.collections = func() uint64 { return collections(s.manifest) }
 	return s, nil
 }
 

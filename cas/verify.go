@@ -135,7 +135,7 @@ func (v *verifier) mark(h Hash, l loc) {
 
 // object checks an intact record of an object against its hash and the index.
 func (v *verifier) object(p *pack, it *item) {
-	if err := v.s.checkBody(it); err != nil {
+	if err := v.s.codec.checkBody(it); err != nil {
 		it.bad = err.Error()
 		v.bytesOf(p, it)
 		return
@@ -143,7 +143,7 @@ func (v *verifier) object(p *pack, it *item) {
 	here := it.loc(p.id, it.off)
 	v.good.add(here.place())
 	v.res.Objects++
-	v.s.healed(it.hash, here)
+	v.s.index.healed(it.hash, here)
 	l, ok, err := v.s.index.find(it.hash)
 	v.s.index.mu.Lock()
 	unswept := p.garbage || p.sweeping
@@ -164,10 +164,10 @@ func (v *verifier) object(p *pack, it *item) {
 }
 
 // checkBody expands an intact record and compares it with its hash.
-func (s *Store) checkBody(it *item) error {
-	bp := s.codec.bufs.Get().(*[]byte)
-	defer s.codec.release(bp)
-	b, err := s.codec.expand(it.flags, it.plain, it.body(), *bp)
+func (c *codec) checkBody(it *item) error {
+	bp := c.bufs.Get().(*[]byte)
+	defer c.release(bp)
+	b, err := c.expand(it.flags, it.plain, it.body(), *bp)
 	if err != nil {
 		return err
 	}

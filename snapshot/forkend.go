@@ -91,7 +91,7 @@ func (fs Forks) end(name string, c actors.Caller, record func(*live.Tx, *catalog
 // keepLast is the record of the end of a fork of which the last state is kept. The lock is held.
 func (fs Forks) keepLast(tx *live.Tx, f *catalogue.Workspace, c actors.Caller) (*catalogue.EndFork, error) {
 	last := CaptureOptions{Caller: c}.describe(fs.w.store.opt.Now())
-	return fs.w.store.cat.NewEnd(tx, fs.w.ws, f, fs.fullState(f), last)
+	return fs.w.ws.NewEnd(tx, f, fs.fullState(f), last)
 }
 
 // fullState is the bookmark of a fork, nil if there is none with files in it.

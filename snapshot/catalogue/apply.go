@@ -171,7 +171,7 @@ func (a *applying) remove(gone ...*Snapshot) {
 	}
 	for w, gone := range a.byWorkspace(gone) {
 		a.Own += w.Snapshots.Remove(gone, a.baseBytes(w), w.Present(a).Bytes)
-		a.TouchWorkspace(w.View)
+		w.Changes++
 	}
 }
 

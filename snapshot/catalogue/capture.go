@@ -38,11 +38,11 @@ func (c *Catalogue) NewSnapshot(v Views, w *Workspace, i info.Info) (SnapshotRec
 	if err := c.hasRoom(w, textOf(i.Message, i.Labels)); err != nil {
 		return SnapshotRecord{}, err
 	}
-	return c.describe(v, w, i)
+	return w.describe(v, i)
 }
 
 // describe is NewSnapshot without a limit.
-func (c *Catalogue) describe(v Views, w *Workspace, i info.Info) (SnapshotRecord, error) {
+func (w *Workspace) describe(v Views, i info.Info) (SnapshotRecord, error) {
 	view, err := v.NewView()
 	if err != nil {
 		return SnapshotRecord{}, err
@@ -258,7 +258,7 @@ func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 func (r *Policy) apply(a *applying) error {
 	if w, ok := a.Workspaces[r.WS]; ok {
 		w.Policy = r.Policy
-		a.TouchWorkspace(r.WS)
+		w.Changes++
 		a.Rules = true
 	}
 	return nil

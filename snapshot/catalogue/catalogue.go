@@ -190,14 +190,9 @@ func RemovedMeanwhile(i info.Info) error {
 func (c *Catalogue) Touch(view uint32) {
 	if sn, ok := c.Snapshots[view]; ok {
 		c.Dirty[Key(Snapshots, view)] = view
-		c.TouchWorkspace(sn.WS)
-	}
-}
-
-// TouchWorkspace counts a change of a workspace.
-func (c *Catalogue) TouchWorkspace(workspace uint32) {
-	if w, ok := c.Workspaces[workspace]; ok {
-		w.Changes++
+		if w, ok := c.Workspaces[sn.WS]; ok {
+			w.Changes++
+		}
 	}
 }
 
@@ -213,7 +208,7 @@ func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 	if s.Seq >= w.NextSeq {
 		w.NextSeq = s.Seq + 1
 	}
-	c.TouchWorkspace(s.WS)
+	w.Changes++
 	if s.View != w.Base {
 		w.Snapshots.Add(s)
 	}

@@ -100,7 +100,7 @@ func (r *Fork) apply(a *applying) error {
 		View: r.View, Parent: r.WS, Fork: true, Name: r.Name, NextSeq: 1, Policy: parent.Policy, Claim: r.Claim, Expires: r.Expires, Dir: dir,
 	})
 	a.Made = append(a.Made, w)
-	a.TouchWorkspace(r.View)
+	w.Changes++
 	parent.Forks[r.Name] = w
 	a.AddView(r.View, st)
 	w.At = a.Changed(w.View)
@@ -124,7 +124,7 @@ func (*Lease) Type() Type { return TypeLease }
 func (r *Lease) apply(a *applying) error {
 	if w, ok := a.Workspaces[r.View]; ok {
 		w.Expires = r.Expires
-		a.TouchWorkspace(r.View)
+		w.Changes++
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func (r *RenameFork) apply(a *applying) error {
 		p.Forks[r.Name] = f
 	}
 	f.Name = r.Name
-	a.TouchWorkspace(f.View)
+	f.Changes++
 	return nil
 }
 
@@ -205,12 +205,12 @@ func (c *Catalogue) MayEnd(w, f *Workspace, by actors.Caller, now time.Time) err
 // NewEnd returns the record of the end of a fork of w. It keeps the last state, which last
 // describes, and what the fork was before it was emptied, as `rm -rf` does: full, nil if there is
 // no such state. No limit keeps a fork from ending.
-func (c *Catalogue) NewEnd(v Views, w, f *Workspace, full *Snapshot, last info.Info) (*EndFork, error) {
+func (w *Workspace) NewEnd(v Views, f *Workspace, full *Snapshot, last info.Info) (*EndFork, error) {
 	st := f.Present(v)
 	left := func(name, message string, files, bytes int64) (*SnapshotRecord, error) {
 		i := last
 		i.Name, i.Kind, i.Message = w.freeName(name), info.KindFork, message
-		sn, err := c.describe(v, w, i)
+		sn, err := w.describe(v, i)
 		sn.Dir = f.Dir
 		sn.Files, sn.Bytes, sn.Actors = files, bytes, f.AllChanges(v).Names
 		return &sn, err

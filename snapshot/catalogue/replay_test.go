@@ -260,7 +260,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		if err := s.MayEnd(w, fork, actors.Caller{}, now); err != nil {
 			return nil, err
 		}
-		return s.NewEnd(s.views, w, fork, s.Catalogue.Snapshots[fork.Before], of(""))
+		return w.NewEnd(s.views, fork, s.Catalogue.Snapshots[fork.Before], of(""))
 	case k == 5 && fork != nil:
 		return w.NewRenameFork(fork.Name, name)
 	case k == 6 && len(some) > 0:

@@ -105,11 +105,11 @@ func (w *Workspace) mayCapture(kind string) error {
 // HasRoomForActors reports whether a workspace may have one more snapshot that is taken between
 // two actors: half of those that a fork may have are for the others.
 func (c *Catalogue) HasRoomForActors(w *Workspace) bool {
-	return !w.Fork || c.forkLimit(w) <= 0 || w.Snapshots.Len() < c.forkLimit(w)/2
-}
-
-func (c *Catalogue) forkLimit(f *Workspace) int {
-	return c.Parent(c.Uppermost(f)).Policy.Forks.Snapshots
+	if !w.Fork {
+		return true
+	}
+	limit := c.Parent(c.Uppermost(w)).Policy.Forks.Snapshots
+	return limit <= 0 || w.Snapshots.Len() < limit/2
 }
 
 // hasRoom reports whether a fork of main, with the forks in it, may have one more

@@ -113,14 +113,6 @@ func (c *Content) Sealed() *ChunkMap {
 
 var emptyBase = &ChunkMap{}
 
-// setSealed records what c was sealed as. The layout goes, and with it the need
-// for the journal; so do older versions.
-func (c *Content) setSealed(b *ChunkMap) {
-	c.sealed.Store(b)
-	c.layout.Store(baseLayout(b))
-	c.link.Store(nil)
-}
-
 // InLog reports whether any part of c that is in the journal, n bytes at pos, is
 // one for which is answers true.
 func (c *Content) InLog(is func(pos, n int64) bool) (found bool) {
@@ -280,16 +272,17 @@ func (c *Content) Truncate(src *Source, size int64) error {
 }
 
 // Punch makes a hole of [off, off+n). The size stays.
-func (c *Content) Punch(src *Source, off, n int64) error { return c.fill(src, off, n, posHole, true) }
+func (c *Content) Punch(src *Source, off, n int64) error {
+	return c.layout.Load().fill(src, off, n, posHole, true)
+}
 
 // Zero makes [off, off+n) read as zeros and reserves its blocks. With keepSize
 // what lies behind the end of the file is left out.
 func (c *Content) Zero(src *Source, off, n int64, keepSize bool) error {
-	return c.fill(src, off, n, posUnwritten, keepSize)
+	return c.layout.Load().fill(src, off, n, posUnwritten, keepSize)
 }
 
-func (c *Content) fill(src *Source, off, n, pos int64, keepSize bool) error {
-	l := c.layout.Load()
+func (l *layout) fill(src *Source, off, n, pos int64, keepSize bool) error {
 	if keepSize {
 		n = min(n, l.size-off)
 	}

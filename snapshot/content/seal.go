@@ -47,7 +47,9 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cut file into chunks: %w", err)
 	}
-	c.setSealed(b)
+	c.sealed.Store(b)
+	c.layout.Store(baseLayout(b)) // it needs the journal no more, nor older versions
+	c.link.Store(nil)
 	c.forget()
 	return b, nil
 }

@@ -142,7 +142,7 @@ func (l *Loading) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, e
 // there is an empty tree.
 func (l *Loading) readableState(tx *live.Tx, w *catalogue.Workspace, cause error) *tree.State {
 	l.Replaced = append(l.Replaced, w.Name)
-	l.Catalogue.TouchWorkspace(w.View)
+	w.Changes++
 	for at := w; at != nil; at = l.Catalogue.Parent(at) {
 		for _, sn := range slices.Backward(l.Catalogue.WithOrigin(at)) {
 			st, err := sn.Tree(l.Source)

@@ -99,7 +99,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 		return fmt.Errorf("%w: %w", errs.NoSpace, err)
 	}
 	if err != nil {
-		return j.fail("writing a record", err)
+		return j.fail(j.log, "writing a record", err)
 	}
 	if !j.cur.good {
 		j.cur.good = true // read without the lock once the new end is there

@@ -176,7 +176,7 @@ func TestDropWhileReading(t *testing.T) {
 		t.Fatalf("%d records, %v", n, err)
 	}
 	dropped.Wait()
-	if err := j.readRecord(first, make([]byte, 5), pos, pos); !errors.Is(err, ErrPosition) {
+	if _, err := first.readRecord(make([]byte, 5), pos, pos); !errors.Is(err, ErrPosition) {
 		t.Errorf("reading in a dropped segment: %v", err)
 	}
 	if err := j.Close(); err != nil {

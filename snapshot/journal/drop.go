@@ -37,7 +37,7 @@ func (j *Journal) dropFirst(pos int64) error {
 		n++
 	}
 	first, rest := segs[:n], segs[n:]
-	j.list.Store(&rest)
+	j.set(rest)
 	j.mu.Unlock()
 	if n == 0 {
 		return nil
@@ -60,8 +60,7 @@ func (j *Journal) dropFirst(pos int64) error {
 	if len(first) > 0 {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		list := append(slices.Clone(first), j.segments()...)
-		j.list.Store(&list)
+		j.set(append(slices.Clone(first), j.segments()...))
 	}
 	return err
 }

@@ -3,6 +3,10 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -51,3 +55,58 @@ func (e *DamageError) Unwrap() []error {
 // Lost reports that the bytes are gone, as opposed to a file that cannot be read at the
 // moment, for example because too many are open.
 func (e *DamageError) Lost() bool { return e.Err == nil || vfs.IsDamage(e.Err) }
+
+// damages are the places that Open and Replay skipped.
+type damages struct {
+	logger  *slog.Logger
+	salvage bool
+
+	found struct {
+		sync.Mutex
+		list []*DamageError
+	}
+}
+
+// Damage returns the places that were skipped because of Options.Salvage, and those of
+// Options.Bytes, in the order in which they were met.
+func (d *damages) Damage() []*DamageError {
+	d.found.Lock()
+	defer d.found.Unlock()
+	return slices.Clone(d.found.list)
+}
+
+// skip notes damage in a salvage, and returns it otherwise.
+func (d *damages) skip(e *DamageError) error {
+	if !d.salvage {
+		return e
+	}
+	d.note(e)
+	return nil
+}
+
+func (d *damages) note(e *DamageError) {
+	d.logger.Error("journal: skipped what cannot be read", "err", e)
+	d.found.Lock()
+	defer d.found.Unlock()
+	d.found.list = append(d.found.list, e)
+}
+
+// A failure is why nothing more can be written.
+type failure struct{ first atomic.Pointer[error] }
+
+// fail stops the journal for writers and returns the error that they get.
+func (f *failure) fail(log *slog.Logger, doing string, cause error) error {
+	err := fmt.Errorf("%w: %s: %w", ErrFailed, doing, cause)
+	if f.first.CompareAndSwap(nil, &err) {
+		log.Error("journal: no more changes until it is opened again", "err", err)
+	}
+	return *f.first.Load()
+}
+
+// Failed returns the error that stopped the journal, nil while it works.
+func (f *failure) Failed() error {
+	if p := f.first.Load(); p != nil {
+		return *p
+	}
+	return nil
+}

@@ -43,18 +43,18 @@ type Options struct {
 
 // A Journal is an open log. All methods are safe for concurrent use.
 type Journal struct {
-	disk    disk
-	log     *slog.Logger
-	salvage bool
-	bytes   func(t Type, payload []byte) bool
-	reads   bool // and nothing else
-	begin   int64
+	segmentList
+	damages
+	failure
+	disk  disk
+	log   *slog.Logger
+	bytes func(t Type, payload []byte) bool
+	reads bool // and nothing else
+	begin int64
 
-	list    atomic.Pointer[[]*segment] // by base; replaced under mu, never changed
-	end     atomic.Int64               // position after the last record
-	durable atomic.Int64               // everything before it was synced
-	names   atomic.Int64               // segments opened so far
-	failure atomic.Pointer[error]      // why nothing more can be written
+	end     atomic.Int64 // position after the last record
+	durable atomic.Int64 // everything before it was synced
+	names   atomic.Int64 // segments opened so far
 
 	drop sync.Mutex // held while segments are removed, and while all are read
 
@@ -75,11 +75,6 @@ type Journal struct {
 	behind int64       // syncBehind
 	soon   atomic.Bool // a Sync will begin, see SyncSoon
 	recent atomic.Pointer[checkedPayload]
-
-	damage struct {
-		sync.Mutex
-		list []*DamageError
-	}
 }
 
 // End returns the position after the last record.
@@ -112,47 +107,6 @@ func (j *Journal) Records() uint64 {
 	return j.seq - 1
 }
 
-// Damage returns the places that Open and Replay skipped because of Options.Salvage, and
-// those of Options.Bytes, in the order in which they were met.
-func (j *Journal) Damage() []*DamageError {
-	j.damage.Lock()
-	defer j.damage.Unlock()
-	return append([]*DamageError(nil), j.damage.list...)
-}
-
-// skip notes damage in a salvage, and returns it otherwise.
-func (j *Journal) skip(e *DamageError) error {
-	if !j.salvage {
-		return e
-	}
-	j.note(e)
-	return nil
-}
-
-func (j *Journal) note(e *DamageError) {
-	j.log.Error("journal: skipped what cannot be read", "err", e)
-	j.damage.Lock()
-	defer j.damage.Unlock()
-	j.damage.list = append(j.damage.list, e)
-}
-
-// fail stops the journal for writers and returns the error that they get.
-func (j *Journal) fail(doing string, cause error) error {
-	err := fmt.Errorf("%w: %s: %w", ErrFailed, doing, cause)
-	if j.failure.CompareAndSwap(nil, &err) {
-		j.log.Error("journal: no more changes until it is opened again", "err", err)
-	}
-	return *j.failure.Load()
-}
-
-// Failed returns the error that stopped the journal, nil while it works.
-func (j *Journal) Failed() error {
-	if p := j.failure.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
-
 // Close syncs the journal, gives the unused space of its last segment back and
 // closes all files.
 func (j *Journal) Close() error {
@@ -172,7 +126,7 @@ func (j *Journal) Close() error {
 	}
 	j.closed = true
 	segs := j.segments()
-	j.list.Store(&[]*segment{})
+	j.set(nil)
 	for _, s := range segs {
 		if cerr := s.f.Close(); err == nil && cerr != nil {
 			err = fmt.Errorf("close journal segment %s: %w", s.name, cerr)

@@ -38,7 +38,11 @@ func (j *Journal) ReadAt(p []byte, pos, payload int64) error {
 	if i < 0 {
 		return fmt.Errorf("%w: reading %d bytes at %d", ErrPosition, len(p), pos)
 	}
-	return j.readRecord(segs[i], p, pos, payload)
+	all, err := segs[i].readRecord(p, pos, payload)
+	if all != nil {
+		j.recent.Store(all)
+	}
+	return err
 }
 
 // A checkedPayload is that of a record whose checksum was right.
@@ -57,43 +61,44 @@ const readTries = 2
 // readBuffers hold records while their checksums are computed.
 var readBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// readRecord reads a part of a payload.
-func (j *Journal) readRecord(s *segment, p []byte, pos, payload int64) error {
+// readRecord reads a part of a payload. It returns all of it if other parts are usually read
+// next.
+func (s *segment) readRecord(p []byte, pos, payload int64) (*checkedPayload, error) {
 	start, limit := payload-recordHeader, s.end.Load()
 	end := pos + int64(len(p))
 	if start < s.base+segmentHeader || pos < payload || end > limit {
-		return fmt.Errorf("%w: reading %d bytes at %d, segment %s holds %d to %d", ErrPosition, len(p), pos, s.name, s.base, limit)
+		return nil, fmt.Errorf("%w: reading %d bytes at %d, segment %s holds %d to %d", ErrPosition, len(p), pos, s.name, s.base, limit)
 	}
 	buf := readBuffers.Get().(*[]byte)
 	defer readBuffers.Put(buf)
 	b, err := s.readMore((*buf)[:0], start, end-start)
 	*buf = b
 	if err != nil {
-		return err
+		return nil, err
 	}
 	h, good := getRecordHead(b, s.seed, start)
 	if !good || start+recordSize(int64(h.length)) > limit {
-		return s.damaged(start-s.base, noHeader)
+		return nil, s.damaged(start-s.base, noHeader)
 	}
 	size := recordHeader + int64(h.length)
 	if end > start+size {
-		return fmt.Errorf("%w: reading %d bytes at %d, the record ends at %d", ErrPosition, len(p), pos, start+size)
+		return nil, fmt.Errorf("%w: reading %d bytes at %d, the record ends at %d", ErrPosition, len(p), pos, start+size)
 	}
 	b, err = s.readMore(b, start, size)
 	*buf = b
 	if err != nil {
-		return err
+		return nil, err
 	}
 	data := b[recordHeader:size]
 	if crc(data) != h.payload {
-		return s.damaged(start-s.base, "the record's checksum does not match")
+		return nil, s.damaged(start-s.base, "the record's checksum does not match")
 	}
 	copy(p, data[pos-payload:])
 	if len(data) >= max(2*len(p), recentMin) {
-		j.recent.Store(&checkedPayload{payload, data})
 		*buf = nil
+		return &checkedPayload{payload, data}, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // readMore reads on until b has the n bytes at start.

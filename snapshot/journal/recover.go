@@ -20,7 +20,7 @@ import (
 func Open(dir string, o Options) (*Journal, error) {
 	j := &Journal{
 		disk: disk{dir: dir, aside: o.Quarantine, fs: o.FS, segSize: o.SegmentSize, reserve: o.Reserve, giveUp: o.GiveUp},
-		log:  o.Logger, salvage: o.Salvage, bytes: o.Bytes, reads: o.ReadOnly, begin: o.Begin, seq: 1,
+		log:  o.Logger, bytes: o.Bytes, reads: o.ReadOnly, begin: o.Begin, seq: 1,
 	}
 	if j.disk.fs == nil {
 		j.disk.fs = vfs.OS
@@ -28,6 +28,7 @@ func Open(dir string, o Options) (*Journal, error) {
 	if j.log == nil {
 		j.log = slog.New(slog.DiscardHandler)
 	}
+	j.damages.logger, j.salvage = j.log, o.Salvage
 	if j.disk.reserve == nil {
 		j.disk.reserve = func() int64 { return 0 }
 	}
@@ -37,7 +38,6 @@ func Open(dir string, o Options) (*Journal, error) {
 	j.disk.segSize = (j.disk.segSize + blockSize - 1) &^ (blockSize - 1)
 	j.sync.done.L = &j.sync.mu
 	j.behind = syncBehind
-	j.list.Store(&[]*segment{})
 	if err := (opening{j}).open(); err != nil {
 		for _, s := range j.segments() {
 			_ = s.f.Close() // nothing was written through it that matters
@@ -80,7 +80,7 @@ func (o opening) open() error {
 		return err
 	}
 	if o.reads {
-		o.failure.Store(&errReadOnly)
+		o.first.Store(&errReadOnly)
 		return nil
 	}
 	o.mu.Lock()
@@ -297,7 +297,7 @@ func (o opening) checkUnused(s *segment) error {
 
 // discardAll removes segments behind the end, for good.
 func (o opening) discardAll(gone, kept []*segment) error {
-	o.list.Store(&kept)
+	o.set(kept)
 	var err error
 	for _, s := range gone {
 		err = errors.Join(err, s.f.Close())

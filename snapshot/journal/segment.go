@@ -50,13 +50,20 @@ func parseSegmentName(name string) (int64, bool) {
 	return v, true
 }
 
-// segments returns the list of open segments in the order of their bases.
-func (j *Journal) segments() []*segment { return *j.list.Load() }
+// A segmentList has the open segments in the order of their bases. It is replaced with
+// Journal.mu held; a list that was returned never changes.
+type segmentList struct{ list atomic.Pointer[[]*segment] }
 
-func (j *Journal) addSegment(s *segment) {
-	list := append(slices.Clone(j.segments()), s)
-	j.list.Store(&list)
+func (l *segmentList) segments() []*segment {
+	if list := l.list.Load(); list != nil {
+		return *list
+	}
+	return nil
 }
+
+func (l *segmentList) set(list []*segment) { l.list.Store(&list) }
+
+func (l *segmentList) addSegment(s *segment) { l.set(append(slices.Clone(l.segments()), s)) }
 
 // newSegment opens a segment of size bytes at the end of the log that can hold need bytes
 // of records, and makes it the current one. j.mu is held.

@@ -63,12 +63,12 @@ func (j *Journal) syncAll() error {
 		}
 		// It is open: only what is durable is dropped.
 		if err := s.f.Sync(); err != nil {
-			return j.fail(fmt.Sprintf("syncing segment %s", s.name), err)
+			return j.fail(j.log, fmt.Sprintf("syncing segment %s", s.name), err)
 		}
 	}
 	if names != j.sync.names {
 		if err := j.disk.fs.SyncDir(j.disk.dir); err != nil {
-			return j.fail("syncing the directory", err)
+			return j.fail(j.log, "syncing the directory", err)
 		}
 		j.sync.names = names
 	}

@@ -20,6 +20,7 @@ var ErrNoFork = errs.New(errs.NotExist, "no such fork")
 type Catalogue struct {
 	Workspaces map[uint32]*Workspace // by view
 	Snapshots  map[uint32]*Snapshot  // by view
+	Unsealed   map[uint32]*Snapshot  // those of them that have no id yet
 	// Dirty are the views of which the record changed since the last checkpoint, or was
 	// removed, by its key. A checkpoint writes all workspaces that there are.
 	Dirty map[string]uint32
@@ -29,7 +30,7 @@ type Catalogue struct {
 }
 
 func New() *Catalogue {
-	return &Catalogue{Workspaces: make(map[uint32]*Workspace), Snapshots: make(map[uint32]*Snapshot), Dirty: make(map[string]uint32)}
+	return &Catalogue{Workspaces: make(map[uint32]*Workspace), Snapshots: make(map[uint32]*Snapshot), Unsealed: make(map[uint32]*Snapshot), Dirty: make(map[string]uint32)}
 }
 
 // A Workspace is what the catalogue knows of a workspace.
@@ -199,6 +200,9 @@ func (c *Catalogue) Touch(view uint32) {
 // Add adds a snapshot, and reports whether it is to be sealed.
 func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 	c.Snapshots[s.View] = s
+	if !s.Sealed {
+		c.Unsealed[s.View] = s
+	}
 	c.Bytes += s.Bytes
 	c.Touch(s.View)
 	w, ok := c.Workspaces[s.WS]
@@ -219,7 +223,16 @@ func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 func (c *Catalogue) SetID(sn *Snapshot, id cas.Hash, added int64) {
 	if !sn.Sealed {
 		sn.Hash, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
+		c.forgetUnsealed(sn)
 		c.Touch(sn.View)
+	}
+}
+
+// forgetUnsealed is for a snapshot that has an id, or is removed. Then another one may have its
+// number.
+func (c *Catalogue) forgetUnsealed(sn *Snapshot) {
+	if c.Unsealed[sn.View] == sn {
+		delete(c.Unsealed, sn.View)
 	}
 }
 

@@ -1,8 +1,12 @@
 package catalogue
 
 import (
+	"maps"
+	"math/rand/v2"
+	"reflect"
 	"testing"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
@@ -35,5 +39,45 @@ func TestRemovedBytes(t *testing.T) {
 		if own := l.Remove(gone, base, present); own != c.own || l.Len() != len(all)-len(gone) {
 			t.Errorf("%s: %d bytes of their own, want %d; %d are left", name, own, c.own, l.Len())
 		}
+	}
+}
+
+// TestUnsealed: the list of snapshots without an id has these and no other, whatever is sealed or
+// removed, also when a number is given again.
+func TestUnsealed(t *testing.T) {
+	s := newStore(t)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var removed []*Snapshot
+	sealed := 0
+	for n := range 400 {
+		if r, err := s.random(rnd, n); err == nil && r != nil && !reflect.ValueOf(r).IsNil() {
+			before := maps.Clone(s.Catalogue.Snapshots)
+			s.apply(t, r)
+			for view, sn := range before {
+				if s.Catalogue.Snapshots[view] == nil {
+					removed = append(removed, sn)
+				}
+			}
+		}
+		for view, sn := range s.Catalogue.Snapshots {
+			if n%4 == 0 && view%3 != 0 && !sn.Sealed {
+				s.SetID(sn, cas.Hash{1}, 1)
+				sealed++
+			}
+		}
+		if n%10 == 0 && len(removed) > 0 { // sealed all the same, when another one has its number
+			old := removed[len(removed)-1]
+			if s.Add(&Snapshot{Info: info.Info{View: old.View, Name: "again"}, WS: 1 << 20}); !old.Sealed {
+				s.SetID(old, cas.Hash{2}, 1)
+			}
+		}
+		unsealed := maps.Clone(s.Catalogue.Snapshots)
+		maps.DeleteFunc(unsealed, func(_ uint32, sn *Snapshot) bool { return sn.Sealed })
+		if !maps.Equal(unsealed, s.Unsealed) {
+			t.Fatalf("step %d: %d snapshots are listed as unsealed, and %d are", n, len(s.Unsealed), len(unsealed))
+		}
+	}
+	if sealed == 0 || len(removed) == 0 || len(s.Unsealed) == 0 {
+		t.Errorf("%d sealed, %d removed, %d unsealed", sealed, len(removed), len(s.Unsealed))
 	}
 }

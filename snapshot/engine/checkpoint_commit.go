@@ -180,10 +180,8 @@ func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 // a reader reads. The lock is held.
 func (p *Checkpointer) unsealed() []*tree.State {
 	states := p.Pins.all()
-	for _, sn := range p.Catalogue.Snapshots {
-		if !sn.Sealed {
-			states = append(states, sn.State.Load())
-		}
+	for _, sn := range p.Catalogue.Unsealed {
+		states = append(states, sn.State.Load())
 	}
 	return states
 }

@@ -40,7 +40,7 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 			case f.Expires == nil:
 			case now.After(*f.Expires) && len(f.Forks) == 0:
 				over = append(over, name)
-			case f.Expires.After(now) && f.Expires.Before(next):
+			case !f.Expires.Before(now) && f.Expires.Before(next):
 				next = *f.Expires
 			}
 		}

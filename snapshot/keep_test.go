@@ -258,3 +258,40 @@ func TestKeepSleeps(t *testing.T) {
 	now = now.Add(time.Second)
 	sleeps("a rule with a time", 8*time.Second)
 }
+
+// TestForksOfAllDepthsEndInTime: a fork ends when its time is over, whenever it was made or given
+// that time, also one in a fork.
+func TestForksOfAllDepthsEndInTime(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := openAt(t, &now)
+	pass := func(d time.Duration) {
+		now = now.Add(d)
+		s.keep.Round()
+	}
+	claim := func(in *Workspace, label string, ttl time.Duration) *Workspace {
+		t.Helper()
+		got, err := in.Forks().Claim(ClaimOptions{Label: label, TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Fork
+	}
+	pass(time.Second)
+	outer := claim(s.Main(), "outer", 20*time.Second)
+	pass(time.Second)
+	claim(outer, "inner", time.Hour)
+	pass(time.Second)
+	claim(outer, "inner", 5*time.Second)
+	left := func(want int, what string) {
+		t.Helper()
+		if n := len(s.Workspaces()) - 1; n != want {
+			t.Errorf("%s: %d forks, want %d", what, n, want)
+		}
+	}
+	pass(4 * time.Second)
+	left(2, "before the time of the inner one")
+	pass(2 * time.Second)
+	left(1, "after it")
+	pass(20 * time.Second)
+	left(0, "after the time of the outer one")
+}

@@ -40,6 +40,7 @@ type Workspace struct {
 	Forks           map[string]*Workspace
 	At              uint64         // Views.Changed at the last capture
 	Changes         uint64         // of the record, and of those of its snapshots
+	ForkChanges     uint64         // of which forks there are in it, and until when they live
 	Early           actors.Changes // of the present interval, from before the last checkpoint
 	ended           bool           // and not in the catalogue any more
 	Restored        []Restored     // of the snapshots that were restored last, oldest first

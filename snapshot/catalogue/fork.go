@@ -102,6 +102,7 @@ func (r *Fork) apply(a *applying) error {
 	a.Made = append(a.Made, w)
 	w.Changes++
 	parent.Forks[r.Name] = w
+	a.touchForks(w)
 	a.AddView(r.View, st)
 	w.At = a.Changed(w.View)
 	r.Base.Dir = dir
@@ -125,8 +126,16 @@ func (r *Lease) apply(a *applying) error {
 	if w, ok := a.Workspaces[r.View]; ok {
 		w.Expires = r.Expires
 		w.Changes++
+		a.touchForks(w)
 	}
 	return nil
+}
+
+// touchForks counts a change of a fork in those that it is in.
+func (a *applying) touchForks(f *Workspace) {
+	for up := a.Parent(f); up != nil; up = a.Parent(up) {
+		up.ForkChanges++
+	}
 }
 
 // RenameFork gives a fork another name.
@@ -268,6 +277,7 @@ func (r *EndFork) apply(a *applying) error {
 	delete(a.Workspaces, f.View)
 	f.ended = true
 	a.Removed = append(a.Removed, f.View)
+	a.touchForks(f)
 	if parent := a.Parent(f); parent != nil {
 		delete(parent.Forks, f.Name)
 	}

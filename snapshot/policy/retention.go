@@ -36,6 +36,7 @@ type Workspace struct {
 	Policy  Policy
 	Undo    uint32 // view of the snapshot
 	Changes uint64 // live.Tx.Changed
+	Records uint64 // grows with each change of what Policy, Undo, Newest and EndForks are of
 	Changed bool   // since the last snapshot
 	Newest  iter.Seq[info.Info]
 	// Capture takes a snapshot.
@@ -72,6 +73,9 @@ type lastSeen struct {
 	captured time.Time // automatically
 	changes  uint64
 	changed  time.Time // when changes was seen to grow
+	records  uint64    // when it was looked for what to remove
+	culled   time.Time // then
+	next     time.Time // before which there is nothing, as long as the records are the same
 }
 
 // Loop makes rounds. It sleeps until a time comes that counts, or something changes.
@@ -112,12 +116,16 @@ func (k *Keeper) Round() time.Time {
 			last.captured = now
 			at = now.Add(tick)
 		}
-		if k.seen[w.View] = last; w.Policy.QuietSeconds > 0 {
+		if w.Policy.QuietSeconds > 0 {
 			k.tick = quietTick
 		}
 		if due = earlier(due, at); cull {
-			due = earlier(due, k.cull(w, now))
+			if w.Records != last.records || !now.Before(last.next) || now.Before(last.culled) {
+				last.records, last.culled, last.next = w.Records, now, k.cull(w, now)
+			}
+			due = earlier(due, last.next)
 		}
+		k.seen[w.View] = last
 	}
 	return due
 }
@@ -219,8 +227,8 @@ func (w *Workspace) over(now time.Time) (gone []uint32, due time.Time) {
 		if rule, ok := rules[i.Kind]; ok {
 			later(i.Created.Add(time.Duration(rule.Within)))
 		}
-		if i.Expires != nil {
-			later(*i.Expires)
+		if i.Expires != nil && !i.Expires.Before(now) { // it is over after that
+			due = earlier(due, *i.Expires)
 		}
 		if !i.Pinned && i.View != w.Undo && (i.Expired(now) || !kept && now.Sub(i.Created) >= minAge) {
 			gone = append(gone, i.View)

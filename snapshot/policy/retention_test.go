@@ -118,3 +118,52 @@ func TestOpenedWithAWrongClock(t *testing.T) {
 		t.Errorf("%d of 2 are left", n)
 	}
 }
+
+// TestLooksWhenSomethingIsDue: while files change, snapshots are looked at when their records
+// changed or the time of one comes, and not each second.
+func TestLooksWhenSomethingIsDue(t *testing.T) {
+	h := newHistory()
+	expires := h.now.Add(30 * time.Second)
+	h.all = []info.Info{{View: 2, Created: h.now}, {View: 1, Created: h.now, Expires: &expires}}
+	records, changes, looks := uint64(1), uint64(0), 0
+	workspaces := h.keeper.Workspaces
+	h.keeper.Workspaces = func() iter.Seq[Workspace] {
+		return func(yield func(Workspace) bool) {
+			for w := range workspaces() {
+				changes++
+				newest, remove := w.Newest, w.Remove
+				w.Records, w.Changes, w.Changed = records, changes, true
+				w.Newest = func(yield func(info.Info) bool) {
+					looks++
+					newest(yield)
+				}
+				w.Remove = func(p Policy, gone []uint32, now time.Time) error {
+					records++
+					return remove(p, gone, now)
+				}
+				yield(w)
+			}
+		}
+	}
+	round := func(want int, what string) {
+		t.Helper()
+		h.now, h.elapsed, looks = h.now.Add(time.Second), h.elapsed+time.Second, 0
+		if h.keeper.Round(); looks != want {
+			t.Errorf("%s: %d looks, want %d", what, looks, want)
+		}
+	}
+	h.keeper.Round()
+	for range 29 {
+		round(0, "nothing is due")
+	}
+	records++
+	round(1, "a record changed just when a snapshot still lives")
+	round(1, "the time of a snapshot has come")
+	if len(h.all) != 1 {
+		t.Errorf("%d snapshots are left, want 1", len(h.all))
+	}
+	round(1, "it was removed")
+	round(0, "nothing is due")
+	h.now = h.now.Add(-10 * time.Second)
+	round(1, "the clock was set back")
+}

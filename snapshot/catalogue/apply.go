@@ -167,7 +167,7 @@ func (a *applying) remove(gone ...*Snapshot) {
 			a.Removed = append(a.Removed, s.View)
 		}
 		delete(a.Snapshots, s.View)
-		a.forgetUnsealed(s)
+		forget(a.Unsealed, s)
 		a.Dirty[Key(Snapshots, s.View)] = s.View
 	}
 	for w, gone := range a.byWorkspace(gone) {

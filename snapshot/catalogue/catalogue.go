@@ -224,16 +224,16 @@ func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 func (c *Catalogue) SetID(sn *Snapshot, id cas.Hash, added int64) {
 	if !sn.Sealed {
 		sn.Hash, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
-		c.forgetUnsealed(sn)
+		forget(c.Unsealed, sn)
 		c.Touch(sn.View)
 	}
 }
 
-// forgetUnsealed is for a snapshot that has an id, or is removed. Then another one may have its
+// forget is for a snapshot that has an id, or is removed. Then another one may have its
 // number.
-func (c *Catalogue) forgetUnsealed(sn *Snapshot) {
-	if c.Unsealed[sn.View] == sn {
-		delete(c.Unsealed, sn.View)
+func forget(unsealed map[uint32]*Snapshot, sn *Snapshot) {
+	if unsealed[sn.View] == sn {
+		delete(unsealed, sn.View)
 	}
 }
 

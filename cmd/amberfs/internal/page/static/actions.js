@@ -8,17 +8,13 @@ const main = { workspace: "" };
 const p = (...parts) => el("p", ...parts);
 const safe = () => el("p.faint", "The present state is kept first: this can be undone.");
 const nameOf = (x) => visible(x.raw ? spelledOut(x.raw) : x.path);
-// tick is the box of a file. While it is not ticked, the file is in keep, and will stay as it is.
-const tick = (x, keep) => keep && el("input", { type: "checkbox", checked: !keep.has(x), "aria-label": `Change ${nameOf(x)}`,
-  onchange: (e) => { if (e.target.checked) keep.delete(x); else keep.add(x); } });
+// box is a tick that is set unless its value is in a set.
 const box = (label, set, value) => el("input", { type: "checkbox", checked: !set.has(value), "aria-label": label,
   onchange: (e) => { if (e.target.checked) set.delete(value); else set.add(value); } });
 // partsOf are the parts of a file, once they are opened: show draws them.
 const partsOf = (x, parts, show) => {
-  const into = el("div");
-  return el("details", { ontoggle: (e) => {
-    if (e.target.open && !parts.has(x.path)) show(x, into).catch((error) => into.replaceChildren(p(error.message)));
-  } }, el("summary", { "aria-label": `Parts of ${nameOf(x)}` }, "Parts"), into);
+  const into = el("div"), draw = () => show(x, into).catch((error) => into.replaceChildren(p(error.message)));
+  return el("details", { ontoggle: (e) => e.target.open && !parts.has(x.path) && draw() }, el("summary", { "aria-label": `Parts of ${nameOf(x)}` }, "Parts"), into);
 };
 // mergeParts shows what a fork changed in a file, with a box for each part, and notes in parts those that are left.
 const mergeParts = (args, options, parts) => async (x, into) => {
@@ -26,8 +22,7 @@ const mergeParts = (args, options, parts) => async (x, into) => {
   const all = found.parts || [], theirs = all.some((part) => part.kind === "conflict") ? [] : all.filter((part) => part.kind === "theirs");
   parts.set(x.path, { found, off, theirs, x });
   const lines = (op, side) => side.map((text) => ({ op, text: text.replace(/\n$/, "") }));
-  const hunk = (part) => ({ old_start: 1 + before(part, "ours"), new_start: 1 + before(part, "theirs"),
-    lines: [...lines("-", part.ours), ...lines("+", part.theirs)] });
+  const hunk = (part) => ({ old_start: 1 + before(part, "ours"), new_start: 1 + before(part, "theirs"), lines: [...lines("-", part.ours), ...lines("+", part.theirs)] });
   const before = (part, side) => all.slice(0, all.indexOf(part)).reduce((n, x) => n + x[side].length, 0);
   into.replaceChildren(...theirs.map((part, i) => el("div", el("label.check", box(`Merge part ${i + 1} of ${nameOf(x)}`, off, part), `Part ${i + 1}`),
     tableOf(hunk(part)))), theirs.length ? "" : p("It has no parts to choose from."));
@@ -36,9 +31,9 @@ const mergeParts = (args, options, parts) => async (x, into) => {
 function chooseParts(args, parts, keep) {
   for (const [path, { found, off, theirs, x }] of parts) {
     if (!off.size || keep.has(x) || args.contents?.[path]) continue;
-    if (off.size === found.parts.filter((part) => part.kind !== "same").length) { keep.add(x); continue; }
-    const text = found.parts.flatMap((part) => (off.has(part) ? part.ours : part.kind === "theirs" ? part.theirs : part.ours)).join("");
-    args.contents = { ...args.contents, [path]: { of: found.of, text } };
+    const text = found.parts.flatMap((part) => (part.kind === "theirs" && !off.has(part) ? part.theirs : part.ours)).join("");
+    if (off.size === found.parts.filter((part) => part.kind !== "same").length) keep.add(x);
+    else args.contents = { ...args.contents, [path]: { of: found.of, text } };
   }
 }
 // plan lists what will change, deletions first.
@@ -46,12 +41,11 @@ function plan(found, keep, more = () => false) {
   const order = Object.keys(will), all = found.paths || [], n = (action) => all.filter((x) => x.action === action).length;
   const shown = [...all].sort((x, y) => order.indexOf(x.action) - order.indexOf(y.action)).slice(0, 500);
   const parts = found.more ? "" : order.filter(n).map((a) => `${n(a).toLocaleString()} ${will[a][1]}`).join(", ");
-  const others = found.shared?.length
-    && `Others changed ${count(found.shared.length, "of these paths", "of these paths")} at the same time: their changes go too.`;
+  const others = found.shared?.length && `Others changed ${count(found.shared.length, "of these paths", "of these paths")} at the same time: their changes go too.`;
   return [p({ id: "about" }, el("strong", `${count(found.changed, "file")} will change${parts ? ": " : "."}`), parts && `${parts}.`),
     others && el("p.warn", others), found.kept?.length && el("p.kept", `Kept as it is: ${found.kept.map(visible).join(", ")}`),
     keep && p("Files that you untick are kept as they are."),
-    el("ul.plan", { tabindex: 0, "aria-label": "What will change" }, ...shown.map((x) => el("li.path", tick(x, keep), el("span", { class: `status ${will[x.action][0]}` }, will[x.action][0]), nameOf(x), more(x))),
+    el("ul.plan", { tabindex: 0, "aria-label": "What will change" }, ...shown.map((x) => el("li.path", keep && box(`Change ${nameOf(x)}`, keep, x), el("span", { class: `status ${will[x.action][0]}` }, will[x.action][0]), nameOf(x), more(x))),
       found.changed > shown.length && el("li", `and ${found.changed - shown.length} more`)), safe()];
 }
 // perform previews an operation, runs it when the user agrees, and says what it did. Then it returns true.
@@ -138,8 +132,7 @@ async function remove(name) {
 }
 export const merge = (name, ways = {}) => decided(() => perform(`Merge ${visible(name)} into main?`, "Merge", "merge",
   { fork: name, ...ways }, main, `Merged ${name}`), {
-  title: `Merge ${visible(name)} into main`, verb: "Merge", of: { fork: name }, options: main,
-  names: { base: "Base", ours: "main", theirs: visible(name) },
+  title: `Merge ${visible(name)} into main`, verb: "Merge", of: { fork: name }, options: main, names: { base: "Base", ours: "main", theirs: visible(name) },
   go: async (resolve, contents, all) => { if (await merge(name, all || { resolve, contents })) page.show("changes"); },
 });
 // picked is the list of what an apply changes, with a box for each file and, once they are shown, for its parts.
@@ -155,11 +148,8 @@ function picked(found, options) {
     into.replaceChildren(...hunks.map((h, i) => el("div", el("label.check", box(`Apply part ${i + 1} of ${nameOf(x)}`, off, h.id), `Part ${i + 1}`),
       tableOf(h))), hunks.length ? "" : p("It has no parts."));
   };
-  const row = (x) => {
-    const detail = x.action === "modified" && !x.git && !x.raw && partsOf(x, parts, show);
-    return el("li.path", box(`Apply ${nameOf(x)}`, left, x), el("span", { class: `status ${will[x.action][0]}` }, will[x.action][0]),
-      x.git ? `${nameOf(x)}, with its commits` : nameOf(x), detail);
-  };
+  const row = (x) => el("li.path", box(`Apply ${nameOf(x)}`, left, x), el("span", { class: `status ${will[x.action][0]}` }, will[x.action][0]),
+    x.git ? `${nameOf(x)}, with its commits` : nameOf(x), x.action === "modified" && !x.git && !x.raw && partsOf(x, parts, show));
   const all = [...files.values()], shown = all.slice(0, 500);
   const choice = () => {
     const hunks = {}, leave = [...left];

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// delay is how long after a removal the space is given back. What is removed until
-	// then goes with it. Less than one byte in unused is given back after rarely.
+	// delay is how long after a removal a gc begins. What is removed until then goes with
+	// it. If that is less than a twentieth of the store, the gc waits for rarely.
 	delay  = 2 * time.Minute
-	unused = 20
+	unused = 20 // the store's bytes by this
 	rarely = 24 * time.Hour
-	// unknown is more than any store has.
+	// unknown is the size of what was removed before the store was opened: it makes a gc due.
 	unknown = 1 << 60
 	// growth is how many bytes more than after the last gc make one due when
 	// nothing was removed: what checkpoints stored of a state that has changed
@@ -73,7 +73,7 @@ type Collector struct {
 
 	imports atomic.Int32 // under way
 	removed atomic.Int64 // by Elapsed, when something was first removed that no gc took away; 0: nothing
-	own     atomic.Int64 // see Removed
+	own     atomic.Int64 // about how many bytes only what was removed had
 }
 
 // Removed notes that something was removed, and about how many bytes it had of its own.
@@ -134,6 +134,7 @@ func (g *Collector) Loop() {
 	}
 }
 
+// Run makes a gc, and again while a full disk gets more room by it, at most rounds times.
 func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	var sum cas.GCResult
 	for range rounds {

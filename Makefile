@@ -8,6 +8,8 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE    ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
 LDFLAGS  = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 PREFIX  ?= /usr/local
+# The same for the program and for its tests: what they share is compiled once.
+export GOFLAGS += -buildvcs=false -trimpath
 
 .PHONY: build cross npm image install uninstall session licences run stop test fresh test-race test-long test-remote \
 	test-clients test-cluster test-kernels test-packages test-plugin test-release test-sandboxes snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
@@ -15,13 +17,13 @@ PREFIX  ?= /usr/local
 # Static, so that it runs in any container.
 build:
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags "$(LDFLAGS)" -o $(BIN) ./cmd/amberfs
+	CGO_ENABLED=0 $(GO) build -ldflags "$(LDFLAGS)" -o $(BIN) ./cmd/amberfs
 
 # For every system that is released, in bin/linux-ARCH.
 ARCHES ?= amd64 arm64 riscv64
 cross:
 	@set -e; for arch in $(ARCHES); do echo "linux/$$arch"; mkdir -p bin/linux-$$arch; \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -buildvcs=false -trimpath -ldflags "$(LDFLAGS)" \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -ldflags "$(LDFLAGS)" \
 		-o bin/linux-$$arch/amberfs ./cmd/amberfs; done
 
 # Packages for npm, in bin/npm.
@@ -83,7 +85,7 @@ lint: bin/golangci-lint
 
 bin/golangci-lint:
 	@mkdir -p bin
-	GOBIN=$(CURDIR)/bin $(GO) install -buildvcs=false github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # One table: the mount, a plain directory beside it, and the peers at hand.
 # ROWS=capture,untar runs those rows alone.

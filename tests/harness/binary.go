@@ -86,7 +86,7 @@ func build(dir string) (string, error) {
 // test itself looked at while it ran; without this, a test passes from the cache
 // after the daemon has changed.
 var sources = sync.OnceValue(func() error {
-	root, err := moduleRoot()
+	root, err := ModuleRoot()
 	if err != nil || root == "" {
 		return err
 	}
@@ -110,9 +110,9 @@ func unrelated(root, dir string) bool {
 	return err != nil || slices.Contains([]string{".git", ".run", "bin", "dist", "ws"}, rel)
 }
 
-// moduleRoot is the directory of go.mod, or "" for a test binary that runs
+// ModuleRoot is the directory of go.mod, or "" for a test binary that runs
 // elsewhere.
-func moduleRoot() (string, error) {
+func ModuleRoot() (string, error) {
 	dir, err := os.Getwd()
 	for ; err == nil; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {

@@ -6,11 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/amberfs/amberfs/tests/harness"
 )
 
 // Required reports whether make test-remote runs the tests: a server that is not installed
@@ -34,8 +35,8 @@ func find(t testing.TB, name string) string {
 
 // own is where scripts/setup puts what it builds.
 func own(name string) string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", "..", "bin", name)
+	root, _ := harness.ModuleRoot()
+	return filepath.Join(root, "bin", name)
 }
 
 // start runs a server until the test ends, waits until it accepts connections, and

@@ -40,6 +40,8 @@ import (
 )
 
 func main() {
+	// A process that was started through /proc/self/exe is called exe until then.
+	_ = os.WriteFile("/proc/self/comm", []byte("amberfs"), 0)
 	os.Exit(runApp(newApp(os.Stdin, os.Stdout, os.Stderr), os.Args))
 }
 

@@ -215,10 +215,17 @@ func TestUpgrade(t *testing.T) {
 	must(t, err)
 	defer file.Close()
 	before := m.Pid()
-	if out := m.Amberfs("upgrade", bin); !strings.Contains(out, "upgraded to") || m.Pid() == before {
+	named := filepath.Join(dir, "newer")
+	must(t, os.Symlink(bin, named))
+	if out := m.Amberfs("upgrade", named); !strings.Contains(out, "upgraded to") || m.Pid() == before {
 		t.Errorf("%s", out)
 	}
 	after := m.Pid()
+	for _, p := range harness.Processes(m.Store) {
+		if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID)); string(name) != "amberfs\n" {
+			t.Errorf("%v is called %q (%v)", p.Args, name, err)
+		}
+	}
 	out, err := m.TryAmberfs("upgrade", program("other", "echo other terms\n"))
 	if err == nil || !strings.Contains(out, "unmount first") || m.Pid() != after {
 		t.Errorf("other terms: %v, %s", err, out)

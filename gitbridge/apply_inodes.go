@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"slices"
@@ -85,8 +86,8 @@ func (a *applying) findKept(f *hostFile, _ *tree.Path, n *tree.Inode) (bool, err
 }
 
 // inBase returns what the base has of a file, nil for a new one. A refresh gives what it reads
-// again another number: then it is a file of the same name, or an equal one whose name goes, if
-// the workspace has that no more.
+// again another number: then it is an equal file of the same name, or one whose name goes, or
+// another version of that name, if the workspace has that no more.
 func (a *applying) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
 	was, err := a.o.Base.Get(a.o.Source, n.Ino)
 	if err == nil && was.Type() == n.Type() && was.Btime == n.Btime {
@@ -95,6 +96,7 @@ func (a *applying) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
 	if err != nil && !errors.Is(err, tree.ErrNoInode) {
 		return nil, err
 	}
+	var version *tree.Inode
 	for _, name := range names {
 		was, err := a.o.Base.Resolve(a.o.Source, name)
 		switch {
@@ -111,8 +113,12 @@ func (a *applying) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
 			continue
 		}
 		same, err := tree.SameData(a.o.Source, was, n)
-		if err != nil || same || len(names) == 1 && was.Btime == n.Btime || isForeign(n) && kindOf(was, false) == kindOf(n, false) {
+		if err != nil || same {
 			return was, err
+		}
+		// Files that were made in one tick of the clock have one time of birth.
+		if len(names) == 1 && was.Btime == n.Btime || isForeign(n) && kindOf(was, false) == kindOf(n, false) {
+			version = cmp.Or(version, was)
 		}
 	}
 	for _, was := range a.lost[kindOf(n, true)] {
@@ -120,7 +126,7 @@ func (a *applying) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
 			return was, err
 		}
 	}
-	return nil, nil
+	return version, nil
 }
 
 // isForeign reports whether a file is another user's, and so none that is new: only root makes such.

@@ -93,6 +93,11 @@ func TestApplyMovesNames(t *testing.T) {
 			a.unlink(now, "same")
 			a.link(now, "h1", "same")
 		}, map[string]string{"same": "h1", "h1": "h1", "h2": "h1"}},
+		"onto another of one birth, after a refresh": {func(a *applied, now *tree.State) {
+			a.unlink(now, "f")
+			a.unlink(now, "g")
+			a.m.add(t, now, "g", file("f"))
+		}, map[string]string{"g": "f"}},
 		"a copy": {func(a *applied, now *tree.State) {
 			a.unlink(now, "h2")
 			a.m.add(t, now, "h2", file("1"))

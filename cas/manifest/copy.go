@@ -1,12 +1,14 @@
 package manifest
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"hash"
+	"hash/crc32"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -22,7 +24,7 @@ type state struct {
 	seq     uint64 // of the last commit
 }
 
-// set puts an entry in force. The value is copied.
+// set puts an entry in force.
 func (s *state) set(op Op) {
 	if old, had := s.entries[op.Key]; had {
 		s.bytes -= int64(len(op.Key) + len(old))
@@ -30,7 +32,7 @@ func (s *state) set(op Op) {
 	}
 	if !op.Delete {
 		s.bytes += int64(len(op.Key) + len(op.Value))
-		s.entries[op.Key] = bytes.Clone(op.Value)
+		s.entries[op.Key] = op.Value
 	}
 }
 
@@ -40,12 +42,14 @@ func (s *state) fits(entries int, bytes int64) bool {
 }
 
 // ops are what is in force, in the order of the keys.
-func (s *state) ops() []Op {
-	ops := make([]Op, 0, len(s.entries))
-	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
-		ops = append(ops, Op{Key: key, Value: s.entries[key]})
+func (s *state) ops() iter.Seq[Op] {
+	return func(yield func(Op) bool) {
+		for _, key := range slices.Sorted(maps.Keys(s.entries)) {
+			if !yield(Op{Key: key, Value: s.entries[key]}) {
+				return
+			}
+		}
 	}
-	return ops
 }
 
 // A place is where a record lies in a copy.
@@ -201,22 +205,16 @@ func (m *Manifest) inUse() (list []*file) {
 
 // append writes a record to both copies, then syncs both. If writing fails, they are as
 // they were.
-func (m *Manifest) append(r []byte) error {
+func (m *Manifest) append(ops []Op) error {
 	inUse := m.inUse()
-	for _, f := range inUse {
-		if f.end+int64(len(r)) > maxFile {
-			return errTooMuch
-		}
-	}
-	for _, f := range inUse {
-		if _, err := f.WriteAt(r, f.end); err != nil {
-			for _, f := range inUse {
-				if cerr := f.cut(); cerr != nil {
-					return errs.New(errs.Failed, "%w", errors.Join(err, cerr))
-				}
+	n, err := m.write(inUse, m.state.seq+1, len(ops), slices.Values(ops))
+	if err != nil {
+		for _, f := range inUse {
+			if cerr := f.cut(); cerr != nil {
+				return errs.New(errs.Failed, "%w", errors.Join(err, cerr))
 			}
-			return err
 		}
+		return err
 	}
 	for _, f := range inUse {
 		if err := f.Sync(); err != nil {
@@ -224,7 +222,60 @@ func (m *Manifest) append(r []byte) error {
 		}
 	}
 	for _, f := range inUse {
-		f.end += int64(len(r))
+		f.end += n
+	}
+	return nil
+}
+
+// write writes a record to the ends of files and returns its size. The header is written last.
+func (m *Manifest) write(files []*file, seq uint64, count int, ops iter.Seq[Op]) (size int64, err error) {
+	w := &bodyWriter{m: m, files: files, sum: crc32.New(crcTable)}
+	if err := encode(w, m.encoder, count, ops); err != nil {
+		return 0, cmp.Or(w.err, err)
+	}
+	for _, f := range files {
+		if _, err := f.WriteAt(header(head{seq, w.n, w.sum.Sum32()}), f.end); err != nil {
+			return 0, err
+		}
+	}
+	return headerSize + w.n, nil
+}
+
+// A bodyWriter writes the body of a record, block by block, behind the ends of files.
+type bodyWriter struct {
+	m     *Manifest
+	files []*file
+	n     int64
+	sum   hash.Hash32
+	err   error
+}
+
+func (w *bodyWriter) Write(p []byte) (int, error) {
+	if w.err == nil {
+		w.err = w.block(p)
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	w.n += int64(len(p))
+	return w.sum.Write(p)
+}
+
+func (w *bodyWriter) block(p []byte) error {
+	n := headerSize + int64(len(p))
+	if w.n+int64(len(p)) > maxBody {
+		return errTooMuch
+	}
+	if err := w.m.o.Room(n * int64(len(w.files))); err != nil {
+		return err
+	}
+	for _, f := range w.files {
+		if f.end+w.n+n > maxFile {
+			return errTooMuch
+		}
+		if _, err := f.WriteAt(p, f.end+headerSize+w.n); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -252,33 +303,35 @@ func (m *Manifest) setAside(name string) error {
 // rewriteCopy replaces a copy by one record of what is in force. Until the new file has
 // the name, the old one stays in use.
 func (m *Manifest) rewriteCopy(i int) error {
-	r, err := m.codec.encode(m.state.seq, m.state.ops())
-	if err == nil {
-		err = m.o.Room(int64(len(r)))
-	}
+	path := m.path(names[i])
+	tmp := path + ".tmp"
+	created, err := vfs.Create(m.fs, tmp)
 	if err != nil {
 		return err
 	}
-	path := m.path(names[i])
-	tmp := path + ".tmp"
-	if err = vfs.WriteSynced(m.fs, tmp, r); err == nil && m.aside {
+	f := file{File: created}
+	f.end, err = m.write([]*file{&f}, m.state.seq, len(m.state.entries), m.state.ops())
+	f.base = f.end
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil && m.aside {
 		err = m.setAside(names[i])
 	}
 	if err == nil {
 		err = m.fs.Rename(tmp, path)
 	}
 	if err != nil {
+		_ = f.Close()
 		_ = m.fs.Remove(tmp) // else it is written over
 		return err
 	}
 	if old := m.copies[i]; old.File != nil {
 		_ = old.Close() // it has no name any more
 	}
-	m.copies[i] = file{}
-	f, err := vfs.OpenWrite(m.fs, path)
-	if err = errors.Join(err, m.fs.SyncDir(m.dir)); err != nil {
+	m.copies[i] = f
+	if err := m.fs.SyncDir(m.dir); err != nil {
 		return errs.New(errs.Failed, "%w", err)
 	}
-	m.copies[i] = file{File: f, end: int64(len(r)), base: int64(len(r))}
 	return nil
 }

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -70,20 +71,34 @@ func (m *Manifest) apply(at place) error {
 		return err
 	}
 	defer f.Close()
-	body := make([]byte, at.n-headerSize)
-	if n, err := f.ReadAt(body, at.off+headerSize); n < len(body) {
-		return fmt.Errorf("read %s: %w", names[at.copy], err)
+	body := &bodyReader{r: io.NewSectionReader(f, at.off+headerSize, at.n-headerSize)}
+	err = decode(body, func(op Op) error {
+		m.state.set(op)
+		return nil
+	})
+	if err == nil && !m.state.fits(0, 0) {
+		err = errTooMuch
 	}
-	ops, err := m.codec.decode(body)
+	if body.err != nil {
+		return fmt.Errorf("read %s: %w", names[at.copy], body.err)
+	}
 	if err != nil {
 		return errs.New(errs.Damaged, "%s at byte %d: %w", names[at.copy], at.off, err)
 	}
-	for _, op := range ops {
-		m.state.set(op)
-	}
-	if !m.state.fits(0, 0) {
-		return errs.New(errs.Damaged, "%s: %w", names[at.copy], errTooMuch)
-	}
 	m.state.seq = at.seq
 	return nil
+}
+
+// A bodyReader keeps the error of the disk.
+type bodyReader struct {
+	r   io.Reader
+	err error
+}
+
+func (b *bodyReader) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if err != nil && err != io.EOF {
+		b.err = err
+	}
+	return n, err
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
@@ -47,7 +49,7 @@ type Manifest struct {
 	writing sync.Mutex
 	copies  [2]file // guarded by writing
 	aside   bool    // a copy that is replaced is kept in quarantine
-	codec   codec
+	encoder *zstd.Encoder
 
 	data  sync.RWMutex
 	state state // guarded by data, changed with writing held too
@@ -57,7 +59,7 @@ type Manifest struct {
 // that is missing, damaged or behind is replaced. Errors: ErrLost, and errs.Damaged if
 // there are commits that cannot be applied, because both copies lack one before them.
 func Open(fsys vfs.FS, dir string, o Options) (*Manifest, error) {
-	m := &Manifest{fs: fsys, dir: dir, o: o, codec: newCodec()}
+	m := &Manifest{fs: fsys, dir: dir, o: o, encoder: newEncoder()}
 	if err := m.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open manifest: %w", err), m.Close())
 	}
@@ -106,21 +108,18 @@ func (m *Manifest) open() error {
 }
 
 // Commit makes ops durable, all of them or, if it fails or the power does, none. No key
-// is among them twice. Get and Scan see them when it returns. The values are copied.
+// is among them twice. Get and Scan see them when it returns. The values belong to the
+// manifest then.
 //
 // Errors: that of Options.Room, or of the disk, and nothing has happened; errs.Failed
 // if it is unknown what is on the disk, and the manifest has to be opened again.
 func (m *Manifest) Commit(ops ...Op) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	r, err := m.codec.encode(m.state.seq+1, ops)
-	if err == nil {
-		err = m.admit(int64(len(r)), ops)
+	if !m.admits(ops) {
+		return errTooMuch
 	}
-	if err != nil {
-		return err
-	}
-	if err := m.append(r); err != nil {
+	if err := m.append(ops); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
 	m.data.Lock()
@@ -143,8 +142,8 @@ func (m *Manifest) Commit(ops ...Op) error {
 	return nil
 }
 
-// admit looks whether there is room for a commit, in the manifest and on the disk.
-func (m *Manifest) admit(size int64, ops []Op) error {
+// admits reports whether a commit fits into the manifest.
+func (m *Manifest) admits(ops []Op) bool {
 	entries, plain := 0, int64(0)
 	for _, op := range ops {
 		old, had := m.state.entries[op.Key]
@@ -157,10 +156,7 @@ func (m *Manifest) admit(size int64, ops []Op) error {
 			entries++
 		}
 	}
-	if !m.state.fits(entries, plain) {
-		return errTooMuch
-	}
-	return m.o.Room(2 * size)
+	return m.state.fits(entries, plain)
 }
 
 // Get returns a copy of the value that the last Commit gave the key.
@@ -217,7 +213,6 @@ func (m *Manifest) Verify(bad func(file, reason string)) (size int64, err error)
 func (m *Manifest) Close() error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	m.codec.dec.Close()
 	var err error
 	for _, f := range m.inUse() {
 		err = errors.Join(err, f.Close())

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -417,14 +419,9 @@ func TestPowerCut(t *testing.T) {
 			states = append(states, all(t, m))
 		}
 		// A commit that is not synced when the power goes.
-		r, err := m.codec.encode(m.state.seq+1, []Op{{Key: "n", Value: []byte("unacknowledged")}})
-		if err != nil {
+		unacknowledged := []Op{{Key: "n", Value: []byte("unacknowledged")}}
+		if _, err := m.write(m.inUse(), m.state.seq+1, 1, slices.Values(unacknowledged)); err != nil {
 			t.Fatal(err)
-		}
-		for _, f := range m.inUse() {
-			if _, err := f.WriteAt(r, f.end); err != nil {
-				t.Fatal(err)
-			}
 		}
 		after := maps.Clone(states[len(states)-1])
 		after["n"] = "unacknowledged"
@@ -516,6 +513,30 @@ func TestLimits(t *testing.T) {
 	want(t, m, map[string]string{})
 }
 
+// TestMemory: what is written needs memory for blocks, whatever its size is.
+func TestMemory(t *testing.T) {
+	o := options()
+	o.New = true
+	m, err := Open(vfs.OS, t.TempDir(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ops := make([]Op, 8)
+	noise := rand.NewChaCha8([32]byte{3})
+	for i := range ops {
+		ops[i] = Op{Key: fmt.Sprint(i), Value: make([]byte, MaxValue)}
+		_, _ = noise.Read(ops[i].Value)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	commit(t, m, ops...) // the log has doubled
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+		t.Errorf("%d MiB to write 32", n>>20)
+	}
+}
+
 // TestWhatFitsIsRead: up to its limits, what is written can be read. A manifest of more bytes
 // than a file that is read whole may have is one, and so is one that is full.
 func TestWhatFitsIsRead(t *testing.T) {
@@ -558,7 +579,7 @@ func TestFileLimit(t *testing.T) {
 	n := 0
 	for ; n < 100; n++ {
 		_, _ = noise.Read(v)
-		if err := m.Commit(Op{Key: fmt.Sprint(n), Value: v}); err != nil {
+		if err := m.Commit(Op{Key: fmt.Sprint(n), Value: bytes.Clone(v)}); err != nil {
 			if !errors.Is(err, errTooMuch) {
 				t.Fatal(err)
 			}
@@ -623,15 +644,24 @@ func TestDeletesAreNoAdditions(t *testing.T) {
 }
 
 func FuzzOps(f *testing.F) {
-	f.Add(appendOps(nil, []Op{{Key: "key", Value: []byte("value")}, {Key: "gone", Delete: true}}))
-	f.Add(appendOps(nil, nil))
+	write := func(ops []Op) []byte {
+		var b bytes.Buffer
+		_ = writeOps(&b, len(ops), slices.Values(ops))
+		return b.Bytes()
+	}
+	read := func(b []byte) (ops []Op, err error) {
+		err = readOps(bufio.NewReader(bytes.NewReader(b)), func(op Op) error { ops = append(ops, op); return nil })
+		return ops, err
+	}
+	f.Add(write([]Op{{Key: "key", Value: []byte("value")}, {Key: "gone", Delete: true}}))
+	f.Add(write(nil))
 	f.Add([]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		ops, err := decodeOps(b)
+		ops, err := read(b)
 		if err != nil {
 			return
 		}
-		again, err := decodeOps(appendOps(nil, ops))
+		again, err := read(write(ops))
 		if err != nil || !slices.EqualFunc(ops, again, func(a, b Op) bool {
 			return a.Key == b.Key && a.Delete == b.Delete && bytes.Equal(a.Value, b.Value)
 		}) {

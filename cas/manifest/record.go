@@ -1,11 +1,14 @@
 package manifest
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
+	"iter"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -33,46 +36,53 @@ var (
 	errBody     = errors.New("malformed entries")
 )
 
-// A codec encodes records.
-type codec struct {
-	enc *zstd.Encoder
-	dec *zstd.Decoder
+func newEncoder() *zstd.Encoder {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20))
+	if err != nil {
+		panic(err) // the options are wrong
+	}
+	return enc
 }
 
-func newCodec() codec {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
-	dec, derr := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBody))
-	if err = errors.Join(err, derr); err != nil {
-		panic(err) // the options above are wrong
-	}
-	return codec{enc, dec}
+// encode writes the body of a record with so many entries.
+func encode(w io.Writer, enc *zstd.Encoder, count int, ops iter.Seq[Op]) error {
+	enc.Reset(w)
+	return errors.Join(writeOps(&plainWriter{w: enc}, count, ops), enc.Close())
 }
 
-func (c codec) encode(seq uint64, ops []Op) ([]byte, error) {
-	plain := appendOps(nil, ops)
-	if len(plain) > maxBody {
-		return nil, errTooMuch
+// A plainWriter refuses more than a body has.
+type plainWriter struct {
+	w io.Writer
+	n int
+}
+
+func (p *plainWriter) Write(b []byte) (int, error) {
+	if p.n += len(b); p.n > maxBody {
+		return 0, errTooMuch
 	}
-	b := c.enc.EncodeAll(plain, make([]byte, headerSize))
-	if len(b)-headerSize > maxBody {
-		return nil, errTooMuch
+	return p.w.Write(b)
+}
+
+// decode calls fn for the entries of a record whose checksums hold, and returns its error. What is
+// beyond maxBody is not read.
+func decode(body io.Reader, fn func(Op) error) error {
+	dec, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxBody))
+	if err != nil {
+		return err
 	}
+	defer dec.Close()
+	return readOps(bufio.NewReader(io.LimitReader(dec, maxBody)), fn)
+}
+
+func header(h head) []byte {
+	b := make([]byte, headerSize)
 	copy(b, magic)
 	binary.LittleEndian.PutUint16(b[4:], version)
-	binary.LittleEndian.PutUint64(b[8:], seq)
-	binary.LittleEndian.PutUint32(b[16:], uint32(len(b)-headerSize))
-	binary.LittleEndian.PutUint32(b[20:], crc32.Checksum(b[headerSize:], crcTable))
+	binary.LittleEndian.PutUint64(b[8:], h.seq)
+	binary.LittleEndian.PutUint32(b[16:], uint32(h.length))
+	binary.LittleEndian.PutUint32(b[20:], h.crc)
 	binary.LittleEndian.PutUint32(b[24:], crc32.Checksum(b[:24], crcTable))
-	return b, nil
-}
-
-// decode returns the entries of a record whose checksums hold.
-func (c codec) decode(body []byte) ([]Op, error) {
-	plain, err := c.dec.DecodeAll(body, nil)
-	if err != nil {
-		return nil, err
-	}
-	return decodeOps(plain)
+	return b
 }
 
 // A head is what the header of a record says.
@@ -166,62 +176,73 @@ func (s *search) next(off int64) int64 {
 	return s.size
 }
 
-func appendOps(b []byte, ops []Op) []byte {
-	b = binary.AppendUvarint(b, uint64(len(ops)))
-	for _, op := range ops {
+func writeOps(w io.Writer, count int, ops iter.Seq[Op]) error {
+	b := binary.AppendUvarint(nil, uint64(count))
+	for op := range ops {
+		kind := byte(0)
 		if op.Delete {
-			op.Value = nil
-			b = append(b, 1)
-		} else {
-			b = append(b, 0)
+			kind, op.Value = 1, nil
 		}
-		b = binary.AppendUvarint(b, uint64(len(op.Key)))
-		b = append(b, op.Key...)
-		b = binary.AppendUvarint(b, uint64(len(op.Value)))
-		b = append(b, op.Value...)
+		b = binary.AppendUvarint(append(b, kind), uint64(len(op.Key)))
+		b = binary.AppendUvarint(append(b, op.Key...), uint64(len(op.Value)))
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+		if _, err := w.Write(op.Value); err != nil {
+			return err
+		}
+		b = b[:0]
 	}
-	return b
+	_, err := w.Write(b)
+	return err
 }
 
-// decodeOps returns the entries that appendOps wrote, and refuses everything else. The
-// values are parts of b.
-func decodeOps(b []byte) (ops []Op, err error) {
-	count, b, err := number(b, uint64(len(b)))
+// readOps calls fn for the entries that writeOps wrote, and refuses everything else.
+func readOps(r *bufio.Reader, fn func(Op) error) error {
+	count, err := binary.ReadUvarint(r)
 	for ; err == nil && count > 0; count-- {
-		if len(b) == 0 || b[0] > 1 {
-			return nil, errBody
+		kind, err := r.ReadByte()
+		if err != nil || kind > 1 {
+			return malformed(err)
 		}
-		op := Op{Delete: b[0] == 1}
-		var key []byte
-		if key, b, err = field(b[1:], MaxKey); err == nil {
-			op.Value, b, err = field(b, MaxValue)
+		op := Op{Delete: kind == 1}
+		key, err := field(r, MaxKey)
+		if err == nil {
+			op.Value, err = field(r, MaxValue)
 		}
 		if err != nil || len(key) == 0 || op.Delete && len(op.Value) > 0 {
-			return nil, errBody
+			return malformed(err)
 		}
 		op.Key = string(key)
-		ops = append(ops, op)
+		if err := fn(op); err != nil {
+			return err
+		}
 	}
-	if err == nil && len(b) > 0 {
-		return nil, errBody
+	if err == nil {
+		if _, err = r.ReadByte(); err == io.EOF {
+			return nil
+		}
 	}
-	return ops, err
+	return malformed(err)
 }
 
-// number reads one of at most limit, and returns what follows.
-func number(b []byte, limit uint64) (uint64, []byte, error) {
-	v, n := binary.Uvarint(b)
-	if n <= 0 || v > limit {
-		return 0, nil, errBody
+func malformed(err error) error {
+	if err == nil {
+		return errBody
 	}
-	return v, b[n:], nil
+	return fmt.Errorf("%w: %w", errBody, err)
 }
 
 // field reads a length of at most limit and that many bytes.
-func field(b []byte, limit uint64) (v, rest []byte, err error) {
-	n, b, err := number(b, limit)
-	if err != nil || n > uint64(len(b)) {
-		return nil, nil, errBody
+func field(r *bufio.Reader, limit uint64) ([]byte, error) {
+	n, err := binary.ReadUvarint(r)
+	if err != nil {
+		return nil, err
 	}
-	return b[:n:n], b[n:], nil
+	if n > limit {
+		return nil, errBody
+	}
+	v := make([]byte, n)
+	_, err = io.ReadFull(r, v)
+	return v, err
 }

@@ -172,7 +172,7 @@ func (a *applying) remove(gone ...*Snapshot) {
 	}
 	for w, gone := range a.byWorkspace(gone) {
 		a.Own += w.Snapshots.Remove(gone, a.baseBytes(w), w.Present(a).Bytes)
-		w.Changes++
+		a.TouchWorkspace(w)
 	}
 }
 

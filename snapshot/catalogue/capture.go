@@ -100,6 +100,7 @@ func (r *Bookmark) apply(a *applying) error {
 		a.remove(old)
 	}
 	w.Before = r.View
+	a.TouchWorkspace(w)
 	return a.keep(r.SnapshotRecord, w.Freeze(a), actors.Changes{})
 }
 
@@ -204,6 +205,7 @@ func (r *Rename) apply(a *applying) error {
 	if w, ok := a.Workspaces[sn.WS]; ok {
 		if w.Head == sn.Name || r.Was != "" && w.Head == r.Was {
 			w.Head = r.Name
+			a.TouchWorkspace(w)
 		}
 		w.Snapshots.Rename(sn, r.Name)
 	}
@@ -258,7 +260,7 @@ func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 func (r *Policy) apply(a *applying) error {
 	if w, ok := a.Workspaces[r.WS]; ok {
 		w.Policy = r.Policy
-		w.Changes++
+		a.TouchWorkspace(w)
 		a.Rules = true
 	}
 	return nil

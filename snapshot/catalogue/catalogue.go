@@ -22,7 +22,7 @@ type Catalogue struct {
 	Snapshots  map[uint32]*Snapshot  // by view
 	Unsealed   map[uint32]*Snapshot  // those of them that have no id yet
 	// Dirty are the views of which the record changed since the last checkpoint, or was
-	// removed, by its key. A checkpoint writes all workspaces that there are.
+	// removed, by its key. A checkpoint writes these, and workspaces whose trees changed.
 	Dirty map[string]uint32
 	Bytes int64 // sum of the sizes of the snapshots' files
 	// Roots are trees that records since the last checkpoint refer to.
@@ -198,6 +198,12 @@ func (c *Catalogue) Touch(view uint32) {
 	}
 }
 
+// TouchWorkspace notes that the record of a workspace changed.
+func (c *Catalogue) TouchWorkspace(w *Workspace) {
+	c.Dirty[Key(Workspaces, w.View)] = w.View
+	w.Changes++
+}
+
 // Add adds a snapshot, and reports whether it is to be sealed.
 func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 	c.Snapshots[s.View] = s
@@ -213,7 +219,7 @@ func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 	if s.Seq >= w.NextSeq {
 		w.NextSeq = s.Seq + 1
 	}
-	w.Changes++
+	c.TouchWorkspace(w)
 	if s.View != w.Base {
 		w.Snapshots.Add(s)
 	}

@@ -82,6 +82,7 @@ func (r *Edit) apply(a *applying) error {
 	if err := a.Edited(r); err != nil {
 		return err
 	}
+	a.TouchWorkspace(w)
 	if r.Pre.Name != "" {
 		if err := (&Capture{r.Pre}).apply(a); err != nil {
 			return err

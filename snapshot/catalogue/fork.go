@@ -100,7 +100,7 @@ func (r *Fork) apply(a *applying) error {
 		View: r.View, Parent: r.WS, Fork: true, Name: r.Name, NextSeq: 1, Policy: parent.Policy, Claim: r.Claim, Expires: r.Expires, Dir: dir,
 	})
 	a.Made = append(a.Made, w)
-	w.Changes++
+	a.TouchWorkspace(w)
 	parent.Forks[r.Name] = w
 	a.touchForks(w)
 	a.AddView(r.View, st)
@@ -125,7 +125,7 @@ func (*Lease) Type() Type { return TypeLease }
 func (r *Lease) apply(a *applying) error {
 	if w, ok := a.Workspaces[r.View]; ok {
 		w.Expires = r.Expires
-		w.Changes++
+		a.TouchWorkspace(w)
 		a.touchForks(w)
 	}
 	return nil
@@ -171,7 +171,7 @@ func (r *RenameFork) apply(a *applying) error {
 		p.Forks[r.Name] = f
 	}
 	f.Name = r.Name
-	f.Changes++
+	a.TouchWorkspace(f)
 	return nil
 }
 

@@ -64,11 +64,11 @@ func (p *Checkpointer) Resume(at catalogue.StoreRecord) {
 	}
 }
 
-// A Checkpoint is the store as it is at one position of the journal.
+// A Checkpoint is what changed in a store between the last one and a position of the journal.
 type Checkpoint struct {
 	*Checkpointer
 	at         catalogue.StoreRecord
-	workspaces map[uint32]*frozen
+	workspaces map[uint32]*frozen // of which the trees or the records changed
 	snaps      map[uint32]*catalogue.Snapshot
 	dirty      map[string]uint32
 	roots      int   // of the roots of the catalogue
@@ -181,9 +181,9 @@ func (p *Checkpointer) Begin() (*Checkpoint, error) {
 		if err := tx.Failed(); err != nil {
 			return err // the journal makes it right, from the last checkpoint on
 		}
-		orphans, err := tx.Orphans()
+		orphans, err := tx.Orphans(tx.Touched())
 		if err == nil {
-			c = p.freezeAll(tx)
+			c = p.freezeChanged(tx)
 			c.orphans = orphans
 		}
 		return err
@@ -191,9 +191,9 @@ func (p *Checkpointer) Begin() (*Checkpoint, error) {
 	return c, err
 }
 
-// freezeAll freezes the present states, and takes what the catalogue has to write. The lock
-// is held.
-func (p *Checkpointer) freezeAll(tx *live.Tx) *Checkpoint {
+// freezeChanged freezes the present states that the last checkpoint does not have, and takes
+// what the catalogue has to write. The lock is held.
+func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 	ino, view := tx.Counters()
 	c := &Checkpoint{
 		Checkpointer: p,
@@ -208,17 +208,20 @@ func (p *Checkpointer) freezeAll(tx *live.Tx) *Checkpoint {
 		floor:      tx.Unjournaled(),
 		partly:     make(map[uint32]*catalogue.Partly),
 	}
-	for id, w := range p.Catalogue.Workspaces {
-		st := w.Freeze(tx)
-		c.workspaces[id] = &frozen{st, w.Stored(st), tx.Actors(id)}
-		c.workspaces[id].record.Exports = p.Meter.Exports(id)
-	}
 	tx.ForgetActor()
 	c.dirty, p.Catalogue.Dirty = p.Catalogue.Dirty, make(map[string]uint32)
+	for _, view := range tx.TakeTouched() {
+		c.dirty[catalogue.Key(catalogue.Workspaces, view)] = view
+	}
 	for _, view := range c.dirty {
 		if sn, ok := p.Catalogue.Snapshots[view]; ok {
 			c.snaps[view] = sn
 			sn.Wanted = true
+		}
+		if w, ok := p.Catalogue.Workspaces[view]; ok {
+			st := w.Freeze(tx)
+			c.workspaces[view] = &frozen{st, w.Stored(st), tx.Actors(view)}
+			c.workspaces[view].record.Exports = p.Meter.Exports(view)
 		}
 	}
 	p.running.Store(&running{Checkpoint: c, ended: make(chan struct{})})
@@ -227,8 +230,9 @@ func (p *Checkpointer) freezeAll(tx *live.Tx) *Checkpoint {
 
 // giveUp gives back what a checkpoint that failed took from the catalogue.
 func (c *Checkpoint) giveUp() {
-	c.Alter(func(*live.Tx) {
+	c.Alter(func(tx *live.Tx) {
 		maps.Copy(c.Catalogue.Dirty, c.dirty)
+		tx.Touch(slices.Collect(maps.Keys(c.workspaces))...)
 		for _, sn := range c.snaps {
 			sn.Wanted = false
 		}
@@ -240,8 +244,13 @@ func (c *Checkpoint) Finish() error {
 	c.At.Store(c.at.Position)
 	c.Records.Store(c.at.Records)
 	c.Changes.Add(-c.changes)
-	c.Alter(func(*live.Tx) {
+	c.Alter(func(tx *live.Tx) {
 		c.Catalogue.Roots = slices.Delete(c.Catalogue.Roots, 0, c.roots)
+		for view, w := range c.workspaces {
+			if w.record.Partly != nil || w.record.Orphans != nil && len(w.record.Orphans.Files) > 0 {
+				tx.Touch(view)
+			}
+		}
 		for view := range c.partly {
 			if sn, ok := c.Catalogue.Snapshots[view]; ok { // the next one tries again
 				sn.Wanted = false

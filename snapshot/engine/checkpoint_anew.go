@@ -29,13 +29,20 @@ func (p *Checkpointer) committed(ctx context.Context) (*Checkpoint, error) {
 		}
 		sealing, stop := p.running.Load().whileNeeded(ctx, begun < beginAnew, p.gcWaits.waits())
 		err = func() error {
-			defer stop()
-			return c.Commit(sealing)
+			done := false
+			defer func() {
+				stop()
+				if !done { // also after a panic
+					c.giveUp()
+				}
+			}()
+			err := c.Commit(sealing)
+			done = err == nil
+			return err
 		}()
 		if err == nil {
 			return c, nil
 		}
-		c.giveUp()
 		switch cause := context.Cause(sealing); {
 		case errors.Is(cause, ErrNoCheckpoint):
 			return nil, cause

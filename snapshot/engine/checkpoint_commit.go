@@ -161,8 +161,10 @@ func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 		var states []*tree.State
 		p.Alter(func(tx *live.Tx) {
 			states = p.unsealed()
-			for _, w := range p.Catalogue.Workspaces {
-				states = append(states, w.Freeze(tx))
+			for _, view := range tx.Touched() { // all others are sealed
+				if st, err := tx.Capture(view); err == nil {
+					states = append(states, st)
+				}
 			}
 		})
 		for _, st := range states {

@@ -85,6 +85,7 @@ func (l *Loading) loadCatalogue(tx *live.Tx) error {
 func (l *Loading) loadWorkspaces(tx *live.Tx) error {
 	for _, w := range l.Catalogue.Workspaces {
 		st, err := l.loadState(tx, w)
+		stored := err == nil && w.Partly == nil
 		if err != nil && l.Salvage {
 			st, err = l.readableState(tx, w, err), nil
 		}
@@ -93,6 +94,9 @@ func (l *Loading) loadWorkspaces(tx *live.Tx) error {
 		}
 		tx.AddView(w.View, st)
 		l.rejoin(tx, w)
+		if stored {
+			tx.Untouch(w.View)
+		}
 		if err := l.loadOrphans(tx, w); err != nil {
 			return fmt.Errorf("unlinked files of workspace %s: %w: %w", w.Name, errs.Damaged, err)
 		}

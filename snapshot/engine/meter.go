@@ -96,9 +96,9 @@ func (m *Meter) Admit(view uint32, n int64) error {
 // against the limit of a fork, until the fork ends. A negative n gives bytes back. It does
 // nothing in main.
 func (m *Meter) ChargeExport(view uint32, n int64) error {
-	_, f := m.tenant(view)
+	ws, f := m.tenant(view)
 	if f != nil && n < 0 {
-		f.charge(n, false)
+		m.charge(ws, f, n, false)
 	}
 	if f == nil || n <= 0 {
 		return nil
@@ -112,8 +112,13 @@ func (m *Meter) ChargeExport(view uint32, n int64) error {
 			return err
 		}
 	}
-	f.charge(n, limited)
+	m.charge(ws, f, n, limited)
 	return nil
+}
+
+func (m *Meter) charge(ws *catalogue.Workspace, f *forkUse, n int64, taken bool) {
+	f.charge(n, taken)
+	m.Alter(func(*live.Tx) { m.Catalogue.TouchWorkspace(ws) })
 }
 
 // Usage returns how many bytes of its own a fork has, as they were counted last, with

@@ -45,7 +45,7 @@ func (p *Parts) Roots() (out []*tree.State, sets []cas.Hash, err error) {
 		snaps = slices.Collect(maps.Values(p.Catalogue.Snapshots))
 		roots = append(roots, p.Catalogue.Roots...)
 		sets = p.Catalogue.StoredSets()
-		orphans, err := tx.Orphans()
+		orphans, err := tx.Orphans(slices.Collect(maps.Keys(p.Catalogue.Workspaces)))
 		out = slices.AppendSeq(out, maps.Values(orphans))
 		return err
 	}); err != nil {

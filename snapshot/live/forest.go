@@ -65,6 +65,7 @@ type trees struct {
 	held     atomic.Pointer[func(NodeID) bool]
 
 	mountPoints atomic.Pointer[func(view uint32) []string]
+	touched     touched
 	overlap     func(view uint32, by string) // takes a snapshot between two actors
 	logger      *slog.Logger
 
@@ -100,6 +101,7 @@ type view struct {
 	editor  tree.Editor // see edit
 	orphans orphans
 	changed uint64        // value of trees.mu.changes at the last change
+	touched atomic.Bool   // it is in trees.touched
 	edited  chan struct{} // closed by the end of an edit; nil when changes go on
 	before  []*tree.State // that edits have just replaced, see Edit.keepHeldInodes
 
@@ -140,6 +142,7 @@ func New(o Options) *Forest {
 func (t *trees) newView(id uint32, s *tree.State) *view {
 	v := &view{trees: t, id: id, state: s, orphans: orphans{state: &tree.State{}}}
 	v.editor.Changed, v.editor.Unnamed = v.mark, v.keepUnnamed
+	v.orphans.touch = v.touch
 	return v
 }
 

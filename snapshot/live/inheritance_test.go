@@ -50,7 +50,7 @@ func TestOrphansOfAnEdit(t *testing.T) {
 		return nil
 	}))
 	ok(f.Update(false, func(tx *Tx) error {
-		all, err := tx.Orphans()
+		all, err := tx.Orphans([]uint32{MainView})
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 type orphans struct {
 	mu    sync.RWMutex
 	state *tree.State // without a root
+	touch func()      // called after each change
 }
 
 func (o *orphans) get(src *tree.Source, ino uint64) (*tree.Inode, bool) {
@@ -27,6 +28,7 @@ func (o *orphans) own(src *tree.Source, epoch, ino uint64) (*tree.Inode, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n, err := o.state.Own(src, epoch, ino)
+	o.touch()
 	return n, err == nil
 }
 
@@ -38,6 +40,7 @@ func (o *orphans) put(src *tree.Source, epoch uint64, n *tree.Inode) {
 	c := *n
 	c.Nlink, c.Links = 0, nil
 	_ = o.state.Put(src, epoch, &c)
+	o.touch()
 }
 
 func (o *orphans) ownSlot(src *tree.Source, epoch, ino uint64) error {
@@ -50,6 +53,9 @@ func (o *orphans) ownSlot(src *tree.Source, epoch, ino uint64) error {
 func (o *orphans) set(s *tree.State) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.state.Inodes > 0 || s.Inodes > 0 {
+		o.touch()
+	}
 	o.state = s
 }
 
@@ -64,7 +70,9 @@ func (o *orphans) all(src *tree.Source) (inos []uint64, err error) {
 func (o *orphans) remove(src *tree.Source, epoch, ino uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_ = o.state.Delete(src, epoch, ino) // it need not be one
+	if o.state.Delete(src, epoch, ino) == nil { // it need not be one
+		o.touch()
+	}
 }
 
 // frozen returns the present state. The epoch is to end.

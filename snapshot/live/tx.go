@@ -102,7 +102,9 @@ func (tx *Tx) Changed(view uint32) uint64 {
 // AddView adds a writable view that starts as a frozen state.
 func (tx *Tx) AddView(id uint32, s *tree.State) {
 	tx.f.mu.epoch++
-	tx.f.mu.views[id] = tx.f.newView(id, s.Clone())
+	v := tx.f.newView(id, s.Clone())
+	v.touch()
+	tx.f.mu.views[id] = v
 	tx.UseView(id)
 }
 
@@ -176,20 +178,25 @@ func (tx *Tx) End() int64 { return tx.f.log.End() }
 // whatever has become of the files by then.
 func (tx *Tx) Unjournaled() int64 { return tx.f.blobs.Lowest() }
 
-// EachContent calls fn for the contents of the present views, but for pages that were seen, and
-// of orphans.
+// EachContent calls fn for the contents of the present views that are not sealed, but for pages
+// that were seen, and of orphans.
 func (tx *Tx) EachContent(seen *tree.Unsealed, fn func(*content.Content)) {
-	for _, v := range tx.f.mu.views {
+	for _, id := range tx.Touched() {
+		v := tx.f.mu.views[id]
 		v.orphans.each(fn)
 		seen.Each(v.state, false, fn)
 	}
 }
 
 // Orphans freezes the inodes without a name that the kernel may hold, and returns them: a
-// state without a root for each view that has any.
-func (tx *Tx) Orphans() (map[uint32]*tree.State, error) {
+// state without a root for each of the views that has any.
+func (tx *Tx) Orphans(views []uint32) (map[uint32]*tree.State, error) {
 	states := make(map[uint32]*tree.State)
-	for id, v := range tx.f.mu.views {
+	for _, id := range views {
+		v, ok := tx.f.mu.views[id]
+		if !ok {
+			continue
+		}
 		if err := v.keepAllReplaced(); err != nil {
 			return nil, err
 		}

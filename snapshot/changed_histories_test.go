@@ -1,0 +1,67 @@
+package snapshot_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestCheckpointsOfHistories: after random histories the last checkpoint has every workspace as
+// it is, whichever of them it wrote.
+func TestCheckpointsOfHistories(t *testing.T) {
+	ctx := context.Background()
+	dir := filepath.Join(t.TempDir(), "store")
+	r := rand.New(rand.NewPCG(uint64(fromEnv("SEED", 3)), 45))
+	held := make(map[live.NodeID]bool)
+	open := func() *snapshot.Store {
+		s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+		must(t, err)
+		clear(held)
+		s.Forest().SetHeld(func(id live.NodeID) bool { return held[id] })
+		return s
+	}
+	x := &walker{t: t, r: r, s: open()}
+	keepAll(t, x.s)
+	for range fromEnv("ROUNDS", 40) {
+		for range r.IntN(12) {
+			ws := x.s.Workspaces()
+			w := ws[r.IntN(len(ws))]
+			err := x.step(w)
+			switch _, id, _, ok := x.node(w, false); r.IntN(8) {
+			case 0:
+				if ok {
+					held[id] = true
+				}
+			case 1:
+				for id := range held {
+					delete(held, id)
+					x.s.Forest().Forget(id)
+				}
+			case 2:
+				_, err = w.PatchPolicy(fmt.Appendf(nil, `{"expire_seconds":%d}`, x.n), actors.Caller{})
+			case 3:
+				if p := w.Parent(); p != nil {
+					err = p.Forks().Rename(w.Name(), fmt.Sprint("renamed", x.n), actors.Caller{})
+				}
+			case 4:
+				err = x.history()
+			}
+			if !expected(err) {
+				t.Fatal(err)
+			}
+		}
+		if r.IntN(5) == 0 {
+			must(t, x.s.Close())
+			x.s = open()
+		}
+		must(t, x.s.Checkpoint(ctx))
+		x.s.SameAsStored(t)
+	}
+	must(t, x.s.Close())
+}

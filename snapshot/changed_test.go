@@ -1,0 +1,90 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// TestCheckpointOfChangedWorkspaces: a checkpoint writes only workspaces that changed, however
+// many there are.
+func TestCheckpointOfChangedWorkspaces(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{Quiet: true})
+	mustBe(t, err)
+	defer s.Close()
+	for i := range 100 {
+		forkNamed(t, s.Main(), fmt.Sprint("f", i))
+	}
+	mustBe(t, s.Checkpoint(t.Context()))
+	written := func() int64 {
+		i, err := os.Stat(filepath.Join(s.Dir(), "manifest"))
+		mustBe(t, err)
+		return i.Size()
+	}
+	before := written()
+	_, err = s.Forest().Create(s.Main().Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644})
+	mustBe(t, err)
+	mustBe(t, s.Checkpoint(t.Context()))
+	if n := written() - before; n <= 0 || n > 4<<10 {
+		t.Errorf("a checkpoint of one change wrote %d bytes of the catalogue", n)
+	}
+	s.SameAsStored(t)
+}
+
+// SameAsStored compares every workspace with its record in the last checkpoint. Nothing
+// changed since.
+func (s *Store) SameAsStored(t *testing.T) {
+	t.Helper()
+	stored := make(map[uint32]catalogue.WorkspaceRecord)
+	mustBe(t, catalogue.Scan(s.cas, catalogue.Workspaces, func(r catalogue.WorkspaceRecord) error {
+		stored[r.View] = r
+		return nil
+	}))
+	present, states := make(map[uint32]catalogue.WorkspaceRecord), make(map[uint32]*tree.State)
+	var orphans map[uint32]*tree.State
+	s.alter(func(tx *live.Tx) {
+		for view, w := range s.cat.Workspaces {
+			states[view] = w.Freeze(tx)
+			r := w.Stored(states[view])
+			r.Exports, r.Actors, r.ActorSets = s.meter.Exports(view), w.PresentActors(tx), nil
+			present[view] = r
+		}
+		var err error
+		orphans, err = tx.Orphans(slices.Collect(maps.Keys(present)))
+		mustBe(t, err)
+	})
+	id := func(view uint32, st *tree.State) cas.Hash {
+		new(tree.Unsealed).Each(st, true, func(*content.Content) { t.Errorf("workspace %d has files that are not sealed", view) })
+		h, err := s.seal.InTurn(t.Context(), view, st)
+		mustBe(t, err)
+		return h
+	}
+	for view, r := range present {
+		r.State = id(view, states[view]).String()
+		if st := orphans[view]; st != nil {
+			r.Orphans = &catalogue.Partly{State: id(view, st)}
+		}
+		was := stored[view]
+		was.ActorSets = nil
+		a, _ := json.Marshal(r)
+		b, _ := json.Marshal(was)
+		if string(a) != string(b) {
+			t.Errorf("workspace %d is\n%s, stored is\n%s", view, a, b)
+		}
+	}
+	if len(stored) != len(present) {
+		t.Errorf("%d workspaces, %d are stored", len(present), len(stored))
+	}
+}

@@ -21,17 +21,21 @@ type memory struct {
 	file   *os.File
 	region uint64
 	end    int64 // in the region
+	full   int64 // the end at which the nodes go to the other region
 }
 
 const (
-	regionSize = 8 << 20
-	// maxKept is how long a content is at most that is kept, and maxCompacted how much of a
-	// region nodes may take that were just written to it. What is not kept is ESTALE.
-	maxKept      = 256 << 10
+	regionSize = 64 << 20
+	minFull    = 1 << 20
+	// maxKept is how long a content is at most that is kept: as long as a fork may have one.
+	// maxCompacted is how much of a region nodes may take that were just written to it. What is
+	// not kept is ESTALE after a crash.
+	maxKept      = forkBytes
 	maxCompacted = regionSize / 2
 )
 
-// A record is a node as it was when the record was written.
+// A record is a node as it was when the record was written: a line of JSON, which the
+// content follows.
 type record struct {
 	Number  uint64         `json:"number"`
 	View    uint32         `json:"view"` // of the workspace
@@ -42,7 +46,7 @@ type record struct {
 	Owner   *actors.Caller `json:"owner,omitempty"`
 	Mtime   int64          `json:"mtime"`
 	Begin   int64          `json:"begin,omitempty"`
-	Content []byte         `json:"content,omitempty"`
+	Content int64          `json:"content,omitempty"` // how many bytes follow the record
 	Partial []partial      `json:"partial,omitempty"`
 	Log     bool           `json:"log,omitempty"`
 	LogSize int64          `json:"log_size,omitempty"`
@@ -51,8 +55,8 @@ type record struct {
 	Gone    bool           `json:"gone,omitempty"`
 }
 
-func (n *node) recordLocked() *record {
-	r := &record{
+func (n *node) recordLocked() (line, content []byte) {
+	r := record{
 		Number: n.id.Ino() &^ kindFile, View: n.dir.ws.View(), Name: n.slot.name, User: n.slot.user, Kind: n.kind, Mode: n.mode,
 		Owner: n.owner, Mtime: n.mtime, Begin: n.begin, Partial: n.partials, Named: n.dir.current[n.slot] == n, Gone: n.place == nil,
 	}
@@ -61,11 +65,13 @@ func (n *node) recordLocked() *record {
 	case n.log != nil:
 		r.Log, r.LogSize, r.Removed = true, n.logSize, n.log.Removed()
 	case c.Size() <= maxKept:
-		r.Content = c.all()
+		content = c.all()
+		r.Content = c.Size()
 	default:
 		r.Gone = true // with its content
 	}
-	return r
+	line, _ = json.Marshal(r) // it has only numbers and text
+	return append(line, '\n'), content
 }
 
 // keepLocked has the memory keep a node as it is.
@@ -74,41 +80,49 @@ func (t *Tree) keepLocked(n *node) {
 	if m.file == nil {
 		return
 	}
-	if b := n.recordLocked().encode(); m.end+int64(len(b)) <= regionSize {
-		m.append(b)
+	if line, content := n.recordLocked(); m.end+int64(len(line)+len(content)) <= m.full {
+		m.append(line, content)
 		return
 	}
 	t.compactLocked()
 }
 
-func (r *record) encode() []byte {
-	b, _ := json.Marshal(r) // it has only numbers and text
-	return append(b, '\n')
-}
-
-// append writes to the region. If there is no room, the node is ESTALE after a crash.
-func (m *memory) append(b []byte) {
-	if n, err := m.file.WriteAt(b, m.at(m.region)+m.end); err == nil {
-		m.end += int64(n)
+// append writes to the region, the line last: a daemon that is killed meanwhile leaves no line.
+// If there is no room, the node is ESTALE after a crash.
+func (m *memory) append(line, content []byte) {
+	at := m.at(m.region) + m.end
+	if _, err := m.file.WriteAt(content, at+int64(len(line))); err != nil {
+		return
+	}
+	if _, err := m.file.WriteAt(line, at); err == nil {
+		m.end += int64(len(line) + len(content))
 	}
 }
 
 func (m *memory) at(region uint64) int64 { return page + int64(region)*regionSize }
 
-// compactLocked writes the nodes as they are to the other region.
+// compactLocked writes the nodes as they are to the other region, the newest if all are too many.
 func (t *Tree) compactLocked() {
 	m := &t.mu.memory
 	next := memory{file: m.file, region: 1 - m.region}
-	if unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, m.at(next.region), regionSize) != nil {
+	if next.empty() != nil {
 		return
 	}
-	for _, n := range t.nodesLocked() {
-		if b := n.recordLocked().encode(); next.end+int64(len(b)) <= maxCompacted {
-			next.append(b)
+	for _, n := range slices.Backward(t.nodesLocked()) {
+		if line, content := n.recordLocked(); next.end+int64(len(line)+len(content)) <= maxCompacted {
+			next.append(line, content)
 		}
 	}
+	next.full = min(regionSize, max(minFull, 2*next.end))
+	old := *m
 	*m = next
 	m.setHead(headRegion, m.region)
+	_ = old.empty()
+}
+
+// empty gives the pages of the region back.
+func (m *memory) empty() error {
+	return unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, m.at(m.region), regionSize)
 }
 
 // nodesLocked are all nodes, the oldest first.
@@ -142,27 +156,35 @@ func (m *memory) head(field int64) uint64 {
 
 // remember takes over what the daemon before had in memory.
 func (t *Tree) remember(file *os.File) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	m := &t.mu.memory
-	m.file = file
-	if m.file == nil {
+	if file == nil {
 		return
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := memory{file: file}
 	t.mu.last, m.region = m.head(headNewest), m.head(headRegion)
-	records := json.NewDecoder(bufio.NewReader(io.NewSectionReader(file, m.at(m.region), regionSize)))
+	records := bufio.NewReader(io.NewSectionReader(file, m.at(m.region), regionSize))
 	for {
 		var r record
-		if records.Decode(&r) != nil { // the end, or a record that was not written to its end
+		line, err := records.ReadBytes('\n')
+		if err != nil || json.Unmarshal(line, &r) != nil { // the end, or a record that was not written to its end
 			break
 		}
-		t.takeLocked(&r)
+		content := make([]byte, r.Content)
+		if _, err := io.ReadFull(records, content); err != nil {
+			break
+		}
+		t.takeLocked(&r, content)
 	}
+	for _, n := range t.nodesLocked() {
+		n.usedLocked() // the newest counts as the last one
+	}
+	t.mu.memory = m
 	t.compactLocked()
 }
 
 // takeLocked does what a record says. The kernel may have the node.
-func (t *Tree) takeLocked(r *record) {
+func (t *Tree) takeLocked(r *record, content []byte) {
 	ws, ok := t.store.Workspace(r.View)
 	if !ok {
 		return
@@ -178,8 +200,8 @@ func (t *Tree) takeLocked(r *record) {
 		id: id, dir: t.dirLocked(ws), slot: slot{r.Name, r.User}, kind: r.Kind, mode: r.Mode, owner: r.Owner, mtime: r.Mtime,
 		begin: r.Begin, partials: r.Partial, logSize: r.LogSize, cached: true, kernelRefs: 1,
 	}
-	if len(r.Content) > 0 {
-		n.content = small(r.Content)
+	if len(content) > 0 {
+		n.content = small(content)
 	}
 	if r.Log {
 		n.log = t.Service.Events.Reader(r.View, r.Removed)

@@ -94,22 +94,58 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: it takes no more than its regions, and what is there stays.
+// TestMemoryIsBounded: old records make room for new ones, and what is there stays.
 func TestMemoryIsBounded(t *testing.T) {
 	u, crash := remembering(t)
 	scratch, err := u.tree.Create(u.dir, "create.tmp.1", 0o600, u.who)
 	u.must(err)
 	text := bytes.Repeat([]byte("x"), maxScratch-10)
-	for i := range 3 * regionSize / maxScratch {
+	for i := range 4 * minFull / maxScratch {
 		text = append(text[:maxScratch-10], fmt.Sprint(i)...)
 		_, err = u.tree.Write(scratch.Attr.ID, text, 0, Request{Caller: u.who})
 		u.must(err)
-	}
-	if st, err := u.tree.Memory.Stat(); err != nil || st.Size() > page+2*regionSize {
-		t.Errorf("the memory has %d bytes, %v", st.Size(), err)
+		if used := u.memory(); used > minFull+16*page {
+			t.Fatalf("the memory has %d bytes", used)
+		}
 	}
 	crash()
 	if got := u.all(scratch.Attr.ID); !strings.HasPrefix(got, string(text)) {
 		t.Errorf("the file ends in %q", got[max(0, len(got)-10):])
+	}
+}
+
+// memory is how many bytes the memory takes.
+func (u *user) memory() int64 {
+	u.Helper()
+	var st unix.Stat_t
+	u.must(unix.Fstat(int(u.tree.Memory.Fd()), &st))
+	return st.Blocks * 512
+}
+
+// TestMemoryOfLargeTexts: the newest that fit into a region stay. One that is too large is
+// stale.
+func TestMemoryOfLargeTexts(t *testing.T) {
+	u, crash := remembering(t)
+	text := bytes.Repeat([]byte("0123456789abcdef"), maxKept/16+1)
+	var shown []live.NodeID
+	for i, size := range []int{maxKept, maxKept, maxKept, maxKept, maxKept + 1, maxKept - 1} {
+		w := u.tree.newContent(u.tree.store.Main())
+		_, err := w.Write(text[:size])
+		u.must(err)
+		shown = append(shown, u.tree.publish(u.tree.store.Main(), fmt.Sprint("list", i), typeFile|0o444, w, source{}).Attr.ID)
+	}
+	crash()
+	crash()
+	for i, want := range []int{-1, -1, maxKept, maxKept, -1, maxKept - 1} {
+		if _, err := u.tree.GetAttr(shown[i]); want < 0 {
+			if !errors.Is(err, errs.Stale) {
+				t.Errorf("text %d is not stale: %v", i, err)
+			}
+		} else if got := u.all(shown[i]); got != string(text[:want]) {
+			t.Errorf("text %d has %d bytes instead of %d, or others", i, len(got), want)
+		}
+	}
+	if used := u.memory(); used > maxCompacted+page {
+		t.Errorf("the memory has %d bytes", used)
 	}
 }

@@ -221,10 +221,11 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	after := m.Pid()
-	for _, p := range harness.Processes(m.Store) {
-		if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID)); string(name) != "amberfs\n" {
-			t.Errorf("%v is called %q (%v)", p.Args, name, err)
-		}
+	for _, p := range harness.Processes(m.Store) { // the keeper becomes the other program a little later
+		harness.Eventually(t, strings.Join(p.Args, " ")+" is called amberfs", func() bool {
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID))
+			return string(name) == "amberfs\n"
+		})
 	}
 	out, err := m.TryAmberfs("upgrade", program("other", "echo other terms\n"))
 	if err == nil || !strings.Contains(out, "unmount first") || m.Pid() != after {
@@ -314,9 +315,17 @@ func TestLock(t *testing.T) {
 }
 
 // TestControlFiles: what is open in .snapshots goes on: a command that is written after a
-// crash runs, and the log grows.
+// crash runs, the log grows, and a diff of which the beginning was read has its end.
 func TestControlFiles(t *testing.T) {
 	m := newMount(t)
+	m.Amberfs("snapshot", "empty")
+	must(t, os.WriteFile(m.Path("text"), bytes.Repeat([]byte("a line of text\n"), 200_000), 0o644))
+	diff, err := os.Open(m.Path(".snapshots/diff@empty"))
+	must(t, err)
+	defer diff.Close()
+	first := make([]byte, 1000)
+	_, err = io.ReadFull(diff, first)
+	must(t, err)
 	must(t, os.WriteFile(m.Path("before"), nil, 0o644))
 	log, err := os.Open(m.Path(".snapshots/log"))
 	must(t, err)
@@ -345,6 +354,10 @@ func TestControlFiles(t *testing.T) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("a line of the log is %q", line)
 		}
+	}
+	rest, err := io.ReadAll(diff)
+	if n := bytes.Count(append(first, rest...), []byte("\n+a line of text")); err != nil || n != 200_000 {
+		t.Errorf("the open diff: %v, %d lines", err, n)
 	}
 	if b, err := io.ReadAll(status); err != nil || !json.Valid(b) {
 		t.Errorf("the open status: %v, %q", err, b)

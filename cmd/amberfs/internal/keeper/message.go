@@ -74,9 +74,9 @@ type Message struct {
 	Upgrade  string `json:"upgrade,omitempty"` // the path of a program
 }
 
-// Version is of what keepers and daemons send each other, and of what a keeper leaves to the
-// program that it becomes.
-const Version = 2
+// Version is of what keepers and daemons send each other, of what a keeper leaves to the
+// program that it becomes, and of the memory of control files.
+const Version = 3
 
 const (
 	maxMessage = 160 << 10 // less than a socket's buffer

@@ -83,11 +83,8 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	if err := a.lock(); err != nil {
 		return nil, err
 	}
-	if a.locked && !o.DryRun {
-		if err := a.closeLeft(); err != nil {
-			return nil, fmt.Errorf("going on after an apply that was interrupted: %w", err)
-		}
-	}
+	host.openUp, host.closedMode = a.openUp, a.closedMode
+	defer func() { _ = a.closeUp() }() // after an error; the next apply tries again
 	var changes, top []tree.Change
 	if err := tree.Diff(ctx, o.Source, o.Base, o.Now, tree.DiffOptions{}, func(c tree.Change) error {
 		if c.Path == nil {

@@ -35,6 +35,9 @@ type host struct {
 	linkOf  func(p *tree.Path) string // the alternates that the base has for a link
 	links   map[string]*gitLink
 	gitDirs map[string]int
+	// A directory may be opened to look into it, see openUp.
+	openUp     func(dir int, p *tree.Path) (bool, error)
+	closedMode func(p *tree.Path, mode uint32) (closed uint32, known bool)
 }
 
 func openHost(dir string) (*host, error) {
@@ -99,7 +102,12 @@ func (h *host) walk(p *tree.Path) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(above)
-	return unix.Openat(above, cmp.Or(h.alias[p.String()], p.Name), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	var fd int
+	err = h.opening(above, p.Dir, func() (err error) {
+		fd, err = unix.Openat(above, cmp.Or(h.alias[p.String()], p.Name), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		return err
+	})
+	return fd, err
 }
 
 // isNew reports whether a directory, or one above it, has not got its name yet.
@@ -116,6 +124,7 @@ func (h *host) isNew(p *tree.Path) bool {
 type place struct {
 	way    error // why the directory above cannot be reached: ENOENT, ENOTDIR
 	exists bool
+	open   bool // st is of a directory without what opened it
 	st     unix.Stat_t
 }
 
@@ -140,12 +149,16 @@ func nameOf(p *tree.Path) string {
 }
 
 func (h *host) look(p *tree.Path) (at place, err error) {
+	above := p
+	if p != nil {
+		above = p.Dir
+	}
 	dir, err := h.dirOf(p)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return place{way: err}, nil
 	}
 	if err == nil {
-		err = unix.Fstatat(dir, nameOf(p), &at.st, unix.AT_SYMLINK_NOFOLLOW)
+		err = h.opening(dir, above, func() error { return unix.Fstatat(dir, nameOf(p), &at.st, unix.AT_SYMLINK_NOFOLLOW) })
 	}
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -153,7 +166,11 @@ func (h *host) look(p *tree.Path) (at place, err error) {
 	case err != nil:
 		return at, fmt.Errorf("looking at %q: %w", p.Short(), err)
 	}
-	at.exists = true
+	if at.exists = true; at.isDir() {
+		mode := at.st.Mode
+		at.st.Mode, _ = h.closedMode(p, mode)
+		at.open = at.st.Mode != mode
+	}
 	return at, nil
 }
 
@@ -232,11 +249,12 @@ func (h *host) read(p *tree.Path) ([]byte, error) {
 }
 
 // sameBytes compares a file with an inode of the same size. What is a hole in both is not read.
-// A file that may not be read is another one.
+// A file that may not be read is the same if it has the same time.
 func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, error) {
 	f, err := h.file(p)
 	if errors.Is(err, unix.EACCES) {
-		return false, nil
+		now, err := h.look(p)
+		return err == nil && timeOf(now.st.Mtim) == n.Mtime, err
 	}
 	if err != nil {
 		return false, fmt.Errorf("reading %q: %w", p.Short(), err)
@@ -287,7 +305,11 @@ func (h *host) nextData(src *tree.Source, f *os.File, n *tree.Inode, off int64) 
 func (h *host) holdsMore(p *tree.Path, known map[string]bool) (bool, error) {
 	fd, err := h.open(p)
 	if err == nil {
-		fd, err = unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		dir := fd
+		err = h.opening(dir, p, func() (err error) {
+			fd, err = unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			return err
+		})
 	}
 	if err != nil {
 		return false, fmt.Errorf("listing %q: %w", p.Short(), err)

@@ -83,7 +83,7 @@ func (a *applying) stageAll() error {
 		if c := s.change; s.todo && c.B != nil && c.B.IsDir() && !s.seen.isDir() {
 			err := a.finishDir(s)
 			if err == nil {
-				err = a.openMade(s)
+				err = a.openDir(s) // what is in it may get its names later
 			}
 			if err != nil {
 				return err
@@ -172,13 +172,15 @@ func (a *applying) check(s *applyStep) error {
 
 // differs reports whether a file was changed, but for what this run did to it by another name.
 func (a *applying) differs(s *applyStep, now place) bool {
+	if now.isDir() {
+		now.st.Mode, _ = a.closedMode(s.change.Path, now.st.Mode)
+	}
 	switch at := now.st.Ino; {
 	case a.written[at]:
 		return !now.isFile(s.seen)
 	case a.touched[at]:
 		now.st.Ctim = s.seen.st.Ctim
 	}
-	now.st.Mode = a.isOpened(now)
 	return s.seen.changed(now)
 }
 
@@ -294,5 +296,4 @@ func (a *applying) discard() {
 	if len(a.res.Paths) == 0 {
 		a.restoreTimes()
 	}
-	_ = a.closeUp() // the next apply tries again
 }

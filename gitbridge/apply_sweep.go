@@ -95,11 +95,23 @@ func (a *applying) sweepOne(p *tree.Path, dir int, name, rest string) error {
 	return err
 }
 
-// sweepAbove sweeps where a path is that needs nothing more: it got its name, and what it replaced
-// may still be there.
+// sweepAbove sweeps where a path is that needs nothing more: it got its name, what it replaced
+// may still be there, and the directory open.
 func (a *applying) sweepAbove(s *applyStep) error {
+	if s.seen.open {
+		if err := a.openDir(s); err != nil {
+			return err
+		}
+	}
 	if s.todo || s.seen.way != nil || s.change.Path == nil {
 		return nil
+	}
+	dir, err := a.host.dirOf(s.change.Path)
+	if err == nil {
+		_, err = a.openUp(dir, s.change.Path.Dir)
+	}
+	if err != nil {
+		return err
 	}
 	return a.sweep(s.change.Path.Dir)
 }

@@ -336,28 +336,32 @@ func TestApplyWithoutRights(t *testing.T) {
 // A directory that a killed apply left open gets its mode back.
 func TestApplyClosesWhatAKilledOneOpened(t *testing.T) {
 	a := newApplied(t)
-	base := a.start(spec{"d/x": file("1"), "z": file("1")})
-	now := a.m.state(t, spec{"d/x": file("1"), "z": file("2")})
-	d := filepath.Join(a.dir, "d")
-	var st unix.Stat_t
-	check(t, unix.Stat(d, &st))
-	h, err := openHost(a.dir)
-	check(t, err)
-	note := fmt.Sprintf("%s%x", h.notes(), st.Ino)
-	h.close()
-	check(t, os.Chmod(d, 0o755))
-	check(t, os.Symlink("555 d", filepath.Join(a.dir, note)))
+	base := a.edited(a.start(spec{"d/x": file("1")}), func(base *tree.State) {
+		for _, p := range []string{"", "d"} {
+			a.own(base, p).Mode = unix.S_IFDIR | 0o555
+		}
+	})
+	now := a.edited(base, func(now *tree.State) {
+		a.own(now, "d/x").Content = a.m.content(t, "2")
+		a.own(now, "d").Mtime++
+		a.own(now, "").Mtime++
+		a.m.add(t, now, "made", node{mode: unix.S_IFDIR | 0o111})
+	})
+	a.write("d/x", "2")
+	for p, mode := range map[string]uint32{"": 0o4755, "d": 0o4755, "made": 0o4711} {
+		check(t, os.MkdirAll(filepath.Join(a.dir, p), 0o755))
+		check(t, unix.Chmod(filepath.Join(a.dir, p), mode))
+	}
 	if _, err := a.apply(base, now, ApplyOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	after, err := os.Stat(d)
-	check(t, err)
-	if after.Mode().Perm() != 0o555 {
-		t.Errorf("the mode is %v", after.Mode())
-	}
-	check(t, os.Chmod(d, 0o755))
-	if _, err := os.Lstat(filepath.Join(a.dir, note)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the note: %v", err)
+	for p, want := range map[string]uint32{"": 0o555, "d": 0o555, "made": 0o111} {
+		var st unix.Stat_t
+		check(t, unix.Stat(filepath.Join(a.dir, p), &st))
+		if st.Mode&0o7777 != want {
+			t.Errorf("%q has the mode %o, want %o", p, st.Mode, want)
+		}
+		check(t, os.Chmod(filepath.Join(a.dir, p), 0o755))
 	}
 }
 

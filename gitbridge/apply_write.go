@@ -69,7 +69,7 @@ func (a *applying) beside(s *applyStep) (dir int, name string, err error) {
 	if dir, err = a.host.dirOf(p); err != nil || a.host.isNew(p.Dir) {
 		return dir, p.Name, err
 	}
-	if err := a.openUp(dir, p.Dir, false); err != nil {
+	if _, err := a.openUp(dir, p.Dir); err != nil {
 		return dir, "", err
 	}
 	if err := a.sweep(p.Dir); err != nil {
@@ -136,7 +136,7 @@ func (a *applying) mayChange(p *tree.Path) error {
 		return nil
 	}
 	if err == nil {
-		err = a.openUp(dir, p.Dir, false)
+		_, err = a.openUp(dir, p.Dir)
 	}
 	if err == nil {
 		err = unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS)

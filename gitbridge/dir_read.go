@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,8 +24,11 @@ type DirOptions struct {
 	// Exclude are directories that are passed over wherever they are met, such
 	// as the store and the mount point. Those that do not exist are ignored.
 	Exclude []string
-	// OwnGit reads a git directory that is elsewhere as if it were in the directory, see gitLink.
-	OwnGit bool
+	// Whole reads a git directory that is elsewhere as if it were in the directory, see gitLink, and
+	// what its owner may not read, see asOwner.
+	Whole bool
+	// Stubs has what cannot be read in its place all the same, without its contents.
+	Stubs bool
 }
 
 // ReadDir feeds a directory of the host to sink: files with their holes,
@@ -38,7 +41,7 @@ func ReadDir(ctx context.Context, dir string, sink Sink, o DirOptions) error {
 }
 
 func newDirReader(ctx context.Context, sink Sink, o DirOptions) *dirReader {
-	d := &dirReader{checker: newChecker(sink, o.ImportOptions), ctx: ctx, ownGit: o.OwnGit, links: make(map[fileID]string), exclude: make(map[fileID]bool), omit: make(map[string]bool)}
+	d := &dirReader{checker: newChecker(sink, o.ImportOptions), ctx: ctx, whole: o.Whole, stubs: o.Stubs, links: make(map[fileID]string), exclude: make(map[fileID]bool), omit: make(map[string]bool)}
 	for _, e := range o.Exclude {
 		var st unix.Stat_t
 		if err := unix.Stat(e, &st); err == nil {
@@ -49,7 +52,7 @@ func newDirReader(ctx context.Context, sink Sink, o DirOptions) *dirReader {
 }
 
 func (d *dirReader) read(dir string) error {
-	if d.ownGit {
+	if d.whole {
 		d.top = resolved("/", dir)
 	}
 	d.deliver()
@@ -70,7 +73,8 @@ type dirReader struct {
 	*checker
 	*delivery
 	ctx     context.Context
-	ownGit  bool
+	whole   bool
+	stubs   bool
 	src     *tree.Source
 	before  *tree.State // see ReadChanges; nil: nothing
 	links   map[fileID]string
@@ -124,6 +128,9 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
+	if f == nil {
+		return nil // a stub
+	}
 	names, err := f.Readdirnames(-1)
 	if err != nil {
 		return d.skip(at, fmt.Errorf("%q: %w", at, reason(err)))
@@ -144,7 +151,11 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 // entry reads one name of an open directory. It finds the file once, without following a
 // link, and reads that file even if the name is replaced meanwhile.
 func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Inode) error {
-	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd := -1
+	err := d.asOwner(int(parent.Fd()), &unix.Stat_t{}, unix.S_IXUSR, func() (err error) {
+		fd, err = unix.Openat(int(parent.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		return err
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it was deleted meanwhile
 	}
@@ -168,6 +179,9 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 			return d.gitDir(at, l, was)
 		}
 	}
+	if isDir && was != nil && was.Mode&unfinished != unfinished && st.Mode == was.Mode|openMode {
+		st.Mode = was.Mode // an apply was killed
+	}
 	same := was != nil && unchanged(was, fd, &st)
 	if same && !isDir {
 		return nil
@@ -178,9 +192,14 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 	}
 	e, f, err := d.open(at, fd, &st)
 	if err != nil {
-		return d.skip(at, fmt.Errorf("%q: %w", at, reason(err)))
+		stub := d.stubs && errors.Is(err, unix.EACCES) && st.Uid != uint32(os.Geteuid())
+		if err = d.skip(at, fmt.Errorf("%q: %w", at, reason(err))); err != nil || !stub {
+			return err
+		}
+		e.Data, e.Sparse, e.Parts = bytes.NewReader(nil), e.Size > 0, nil
+		e.Ctime = 0 // it is read the next time
 	}
-	if isDir {
+	if isDir && f != nil {
 		defer f.Close()
 	}
 	if same {
@@ -211,22 +230,23 @@ func timeOf(ts unix.Timespec) int64 {
 
 // open describes a file, of which fd has the path, and opens it if it is to be read.
 func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.File, err error) {
-	proc := "/proc/self/fd/" + strconv.Itoa(fd)
+	kind := st.Mode & unix.S_IFMT
+	var xattrs []tree.Xattr
+	err = d.asOwner(fd, st, unix.S_IRUSR, func() (err error) {
+		if xattrs, err = readXattrs(procPath(fd), d.buf[:]); err == nil && (kind == unix.S_IFDIR || kind == unix.S_IFREG) {
+			f, err = os.Open(procPath(fd))
+		}
+		return err
+	})
 	e = Entry{Path: at, Rdev: uint32(st.Rdev)}
-	e.Meta = d.own(Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: changeTime(st), Btime: birthTime(fd)})
-	if e.Xattrs, err = readXattrs(proc, d.buf[:]); err != nil {
-		return e, nil, err
-	}
-	switch st.Mode & unix.S_IFMT {
+	e.Meta = d.own(Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: changeTime(st), Btime: birthTime(fd)})
+	switch kind {
 	case unix.S_IFLNK:
 		n, err := unix.Readlinkat(fd, "", d.buf[:])
 		e.Target = string(d.buf[:max(n, 0)])
 		return e, nil, err
-	case unix.S_IFDIR:
-		f, err = os.Open(proc)
 	case unix.S_IFREG:
-		e.Size = st.Size
-		if f, err = os.Open(proc); err != nil {
+		if e.Size = st.Size; err != nil {
 			return e, nil, err
 		}
 		e.Data = io.LimitReader(&contextReader{d.ctx, f}, st.Size)
@@ -237,6 +257,18 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 		}
 	}
 	return e, f, err
+}
+
+// asOwner does something with a file, of which fd has the path. Its owner may give himself the
+// rights that this needs: then the file gets its mode back at once, and st is what it is like now.
+func (d *dirReader) asOwner(fd int, st *unix.Stat_t, needs uint32, do func() error) error {
+	err := do()
+	if !d.whole || !errors.Is(err, unix.EACCES) || unix.Fstat(fd, st) != nil || st.Uid != uint32(os.Geteuid()) ||
+		unix.Chmod(procPath(fd), st.Mode&0o7777|needs) != nil {
+		return err
+	}
+	err = do()
+	return errors.Join(err, unix.Chmod(procPath(fd), st.Mode&0o7777), unix.Fstat(fd, st))
 }
 
 // readXattrs reads the extended attributes of the file at proc. buf is as long as one can be.

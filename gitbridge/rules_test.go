@@ -131,7 +131,7 @@ func TestReadingPipes(t *testing.T) {
 	check(t, os.Remove(filepath.Join(repo, "config")))
 	check(t, unix.Mkfifo(filepath.Join(repo, "config"), 0o600))
 	done := make(chan error, 1)
-	go func() { done <- ReadDir(ctx, work, discard, DirOptions{OwnGit: true}) }()
+	go func() { done <- ReadDir(ctx, work, discard, DirOptions{Whole: true}) }()
 	select {
 	case err := <-done:
 		if !errors.Is(err, ErrNotRegular) {

@@ -202,7 +202,7 @@ func (o ImportOptions) skip(path string, reason error) error {
 	return nil
 }
 
-// LeftOut are the paths of a directory that cannot be read.
+// LeftOut are the paths of a directory whose contents cannot be read.
 type LeftOut struct {
 	n     int
 	first []string
@@ -226,9 +226,9 @@ func (l *LeftOut) Of(dir string) string {
 	if more := l.n - len(l.first); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	what := fmt.Sprintf("%d paths of %s cannot be read and are left out: ", l.n, dir)
+	what := fmt.Sprintf("%d paths of %s cannot be read, and their contents are left out: ", l.n, dir)
 	if l.n == 1 {
-		what = "a path of " + dir + " cannot be read and is left out: "
+		what = "a path of " + dir + " cannot be read, and its contents are left out: "
 	}
 	return what + text
 }

@@ -19,6 +19,8 @@ type FillOptions struct {
 	// links of it relative.
 	Found  func(text string)
 	Relink bool
+	// Stubs has what cannot be read in its place all the same, without its contents.
+	Stubs bool
 }
 
 func (o FillOptions) dir() gitbridge.DirOptions {
@@ -26,7 +28,7 @@ func (o FillOptions) dir() gitbridge.DirOptions {
 		ImportOptions: gitbridge.ImportOptions{Skip: o.Skip, Progress: func(p gitbridge.Progress) {
 			o.Show(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 		}},
-		Exclude: o.Exclude, OwnGit: true,
+		Exclude: o.Exclude, Whole: true, Stubs: o.Stubs,
 	}
 }
 

@@ -43,7 +43,6 @@ var opensOther = map[string]string{
 	"gitbridge/apply_attrs.go":   "a working tree",
 	"gitbridge/apply_host.go":    "a working tree",
 	"gitbridge/apply_sweep.go":   "a directory of a working tree, again by its descriptor",
-	"gitbridge/apply_open.go":    "the directory of a working tree, again by its descriptor",
 	"gitbridge/apply_ignore.go":  "a temporary directory of its own",
 	"gitbridge/git_elsewhere.go": "the git directory of a working tree",
 	"gitbridge/apply_write.go":   "a working tree",

@@ -105,7 +105,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 		exclude = append(exclude, filepath.Join(cfg.From, naming.SnapshotsDir), filepath.Join(cfg.From, naming.ForksDir))
 	}
 	var left gitbridge.LeftOut
-	o := service.FillOptions{Exclude: exclude, Show: st.progress, Skip: left.Add}
+	o := service.FillOptions{Exclude: exclude, Show: st.progress, Skip: left.Add, Stubs: len(cfg.Exclude) > 0}
 	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // else it is at the same path
 		o.Found, o.Relink = st.note, cfg.Relink
 	}

@@ -36,11 +36,12 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 	defer ch.Close()
 	id, _ := ch.Base.ID()
 	req.Base = id.String()
-	o := gitbridge.DirOptions{Exclude: append(exclude, notCopied(dir, store)...), OwnGit: true}
+	o := gitbridge.DirOptions{Exclude: append(exclude, notCopied(dir, store)...), Whole: true}
 	o.Progress = func(p gitbridge.Progress) {
 		show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 	}
 	o.Skip = skip
+	_, o.Stubs = Dir(store)
 	pr, pw := io.Pipe()
 	defer pr.Close()
 	go func() {

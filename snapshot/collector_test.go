@@ -14,7 +14,9 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/await"
 )
 
@@ -190,5 +192,89 @@ func TestSmallRemovalsAreGathered(t *testing.T) {
 	}
 	if remove("large"); gcs != 1 {
 		t.Errorf("%d gcs after the removal of a third of the store, want 1", gcs)
+	}
+}
+
+// whileReading calls fn at each object that is read.
+type whileReading struct {
+	content.ObjectStore
+	fn func()
+}
+
+func (w whileReading) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	w.fn()
+	return w.ObjectStore.Get(h, dst)
+}
+
+// TestCheckpointsDuringAGC: a writer on a nearly full disk has the journal sealed while a gc
+// marks, and while it sweeps.
+func TestCheckpointsDuringAGC(t *testing.T) {
+	ctx := t.Context()
+	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
+	mustBe(t, err)
+	defer s.Close()
+	file := fill(t, s, "file", 1, 'a')
+	_, err = s.Main().Capture(CaptureOptions{Name: "one"})
+	mustBe(t, err)
+	mustBe(t, s.Checkpoint(ctx))
+	fill(t, s, "file", 1, 'b')
+	mustBe(t, s.Checkpoint(ctx))
+	mustBe(t, s.Main().Snapshots().Delete("one", actors.Caller{}))
+	n, made := 0, map[string]int{}
+	try := func(during string) {
+		n++
+		_, err := s.forest.Write(file, fmt.Append(nil, n), int64(n), false)
+		mustBe(t, err)
+		if !s.ckpt.Try() || s.ckpt.Grown() > 0 {
+			t.Errorf("no checkpoint during the %s of a gc", during)
+		}
+		made[during]++
+	}
+	s.gc.Source = tree.NewSource(whileReading{s.objects, func() { try("mark") }}, s.log, 1)
+	res, err := s.GC(ctx, func(int64, int64) { try("sweep") })
+	mustBe(t, err)
+	if res.Removed == 0 || made["mark"] == 0 || made["sweep"] == 0 {
+		t.Errorf("%+v, %v", res, made)
+	}
+	s.gc.Source = s.src
+	needed, err := s.Reachable(ctx)
+	mustBe(t, err)
+	for h := range needed {
+		if there, err := s.cas.Has(h); err != nil || !there {
+			t.Errorf("%s is needed and gone: %v", h, err)
+		}
+	}
+}
+
+// TestRemovalDuringAGC: what is removed during the checkpoint of a gc makes another one due.
+func TestRemovalDuringAGC(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
+	mustBe(t, err)
+	defer s.Close()
+	var file live.NodeID
+	for _, name := range []string{"one", "two"} {
+		file = fill(t, s, "file", 1, name[0])
+		_, err = s.Main().Capture(CaptureOptions{Name: name})
+		mustBe(t, err)
+	}
+	mustBe(t, s.Main().Snapshots().Delete("one", actors.Caller{}))
+	mustBe(t, s.Checkpoint(t.Context()))
+	_, err = s.forest.Write(file, []byte("new"), 1<<19, false) // its seal reads what is around
+	mustBe(t, err)
+	n := 0
+	s.SealThrough(whileReading{s.objects, func() {
+		if n++; n == 1 {
+			mustBe(t, s.Main().Snapshots().Delete("two", actors.Caller{}))
+		}
+	}})
+	_, err = s.GC(t.Context(), nil)
+	mustBe(t, err)
+	if n == 0 || !s.gc.Any() {
+		t.Error("the removal is forgotten")
+	}
+	_, err = s.GC(t.Context(), nil)
+	mustBe(t, err)
+	if s.gc.Any() {
+		t.Error("what a gc took away is to be taken away again")
 	}
 }

@@ -101,7 +101,7 @@
 //
 //	cas.Record                one gc at a time; its holder neither collects nor verifies
 //	engine.Room                one writer at a time makes room on a nearly full disk
-//	  Checkpointer.mu         one checkpoint, or gc that marks, at a time
+//	  Checkpointer.mu         one checkpoint, or gc that takes its roots, at a time
 //	    Workspace.sealing     one seal at a time of main, or of a fork of it
 //	      Sealer.forks        how many of all forks
 //	        live.Forest.mu    the catalogue and every view

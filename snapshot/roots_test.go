@@ -4,23 +4,27 @@ import (
 	"context"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Reachable is every object that the store needs, by marking each state for itself, without
-// leaving out what another one has.
+// Reachable returns every object that a gc has to keep, each state looked at alone.
 func (s *Store) Reachable(ctx context.Context) (map[cas.Hash]bool, error) {
-	states, sets, err := s.parts.Roots()
+	roots, err := s.parts.Roots()
+	if err == nil {
+		err = roots.Read()
+	}
+	if err != nil {
+		return nil, err
+	}
 	all := map[cas.Hash]bool{}
-	for _, h := range sets {
+	for _, h := range roots.Sets {
 		all[h] = true
 	}
-	for _, st := range states {
-		if err == nil {
-			err = st.Mark(ctx, s.src, nil, false, func(h cas.Hash) bool {
-				all[h] = true
-				return true
-			})
-		}
-	}
+	err = roots.Each(func(st *tree.State) error {
+		return st.Mark(ctx, s.src, nil, false, func(h cas.Hash) bool {
+			all[h] = true
+			return true
+		})
+	})
 	return all, err
 }

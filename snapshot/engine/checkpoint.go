@@ -98,7 +98,7 @@ func (p *Checkpointer) Checkpoint(ctx context.Context) error {
 	}
 }
 
-// Alone calls fn while no checkpoint is made, and no gc marks.
+// Alone calls fn while no checkpoint is made.
 func (p *Checkpointer) Alone(ctx context.Context, fn func() error) error {
 	if err := p.mu.Acquire(ctx, 1); err != nil {
 		return err

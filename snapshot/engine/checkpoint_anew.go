@@ -115,18 +115,19 @@ func (g *gcWaits) gone() {
 	g.came = make(chan struct{})
 }
 
-// Hold makes a checkpoint for a gc, and calls fn with its error before the next one can begin.
-// A checkpoint under way gives way; its next one goes on from there. The error is
+// Hold makes a checkpoint for a gc, and calls fn before the next one can begin. A checkpoint
+// under way gives way; its next one goes on from there. full is why there is none:
 // ErrNoCheckpoint if this one, too, would have to seal very much.
-func (p *Checkpointer) Hold(ctx context.Context, fn func(error) error) error {
+func (p *Checkpointer) Hold(ctx context.Context, fn func() error) (full, err error) {
 	p.gcWaits.come()
-	err := p.mu.Acquire(ctx, 1)
+	err = p.mu.Acquire(ctx, 1)
 	p.gcWaits.gone()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer p.mu.Release(1)
-	return fn(p.checkpointSoon(ctx))
+	full = p.checkpointSoon(ctx)
+	return full, fn()
 }
 
 // checkpointSoon is checkpoint with an end in sight.

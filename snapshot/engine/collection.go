@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,8 +45,8 @@ type CollectorParts struct {
 	Left        func() int64  // bytes that can still be stored
 	Incomplete  *atomic.Bool  // objects are missing
 	Checkpoints Checkpoints
-	Roots       func() ([]*tree.State, []cas.Hash, error) // states and sets of actors that are kept
-	Elapsed     func() time.Duration                      // goes on evenly, more than 0
+	Roots       func() (*Roots, error)
+	Elapsed     func() time.Duration // goes on evenly, more than 0
 	Loops       *loops.Group
 	Metrics     *info.Recorder
 	Logger      *slog.Logger
@@ -58,9 +59,9 @@ type Checkpoints interface {
 	Ask()           // for one soon
 	// Try makes one at once, unless another one or a gc is under way.
 	Try() (tried bool)
-	// Hold makes one, and calls fn with its error before the next one can begin.
-	// ErrNoCheckpoint: it takes too long.
-	Hold(ctx context.Context, fn func(error) error) error
+	// Hold makes one, and calls fn before the next one can begin. It returns why there is none,
+	// ErrNoCheckpoint if it takes too long, and the error of fn.
+	Hold(ctx context.Context, fn func() error) (full, err error)
 	ShrinkJournal()
 }
 
@@ -72,36 +73,81 @@ type Collector struct {
 	Base   atomic.Int64  // bytes of packs after the last gc
 
 	imports atomic.Int32 // under way
-	removed atomic.Int64 // by Elapsed, when something was first removed that no gc took away; 0: nothing
-	own     atomic.Int64 // about how many bytes only what was removed had
+	garbage garbage
+}
+
+// garbage is what was removed and that no gc took away.
+type garbage struct {
+	mu sync.Mutex
+	weight
+}
+
+// A weight is that of removals, at a time.
+type weight struct {
+	removals int
+	own      int64         // about how many bytes only what was removed had
+	since    time.Duration // by Elapsed, when the first of them was, or for now, when they were counted
 }
 
 // Removed notes that something was removed, and about how many bytes it had of its own.
 func (g *Collector) Removed(own int64) {
-	g.own.Add(own)
-	g.removed.CompareAndSwap(0, int64(g.Elapsed()))
+	g.garbage.add(own, g.Elapsed())
 	g.Signal.Up()
 }
 
+func (g *garbage) add(own int64, now time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.removals == 0 {
+		g.since = now
+	}
+	g.removals++
+	g.own += own
+}
+
+// now returns the weight before a gc, which takes at least that away.
+func (g *garbage) now(now time.Duration) weight {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return weight{g.removals, g.own, now}
+}
+
+// collected notes that a gc took a weight away; or, if only some of it, when.
+func (g *garbage) collected(w weight, some bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !some {
+		g.removals -= w.removals
+		g.own -= w.own
+	}
+	g.since = max(g.since, w.since)
+}
+
+func (g *garbage) get() weight {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.weight
+}
+
 // Any reports whether something was removed since the last gc.
-func (g *Collector) Any() bool { return g.removed.Load() != 0 }
+func (g *Collector) Any() bool { return g.garbage.get().removals > 0 }
 
 // dueIn returns when a gc is due if nothing more is removed or stored.
 func (g *Collector) dueIn() time.Duration {
-	stored, base, first := g.Stored.Load(), g.Base.Load(), g.removed.Load()
+	stored, base, removed := g.Stored.Load(), g.Base.Load(), g.garbage.get()
 	grown := stored - base
 	if grown > max(growth, base/2) {
 		return 0
 	}
-	if first == 0 {
+	if removed.removals == 0 {
 		return loops.Forever
 	}
 	wait := rarely
 	// What was stored since the last gc may have been of what was removed.
-	if g.own.Load()+max(grown, 0) >= min(stored, g.Left())/unused {
+	if removed.own+max(grown, 0) >= min(stored, g.Left())/unused {
 		wait = delay
 	}
-	return max(0, time.Duration(first)+wait-g.Elapsed())
+	return max(0, removed.since+wait-g.Elapsed())
 }
 
 // Import guards objects that an import puts until done is called. No automatic gc begins
@@ -162,53 +208,51 @@ func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 		return false, err
 	}
 	defer gc.Close()
-	err = g.Checkpoints.Hold(ctx, func(full error) error {
-		long := errors.Is(full, ErrNoCheckpoint)
-		if again = full != nil && !long; again {
-			// Space can be given back on a full disk too: what the last checkpoint
-			// refers to is marked as well.
-			g.Logger.Warn("no checkpoint before gc", "err", full, guard.Stack(full))
-		}
-		removed, own := g.removed.Swap(0), g.own.Swap(0)
-		res, err := gc.Collect(ctx, g.Incomplete.Load(), func(keep func(cas.Hash) bool) error { return g.mark(ctx, keep) }, progress)
-		sum.Removed += res.Removed
-		sum.FreedBytes += res.FreedBytes
-		if err != nil {
-			g.removed.CompareAndSwap(0, removed)
-			g.own.Add(own)
-			return err
-		}
-		g.Stored.Store(g.Objects.Stats().Stored)
-		g.Base.Store(g.Stored.Load())
-		if long && removed != 0 {
-			g.Removed(own) // what the last checkpoint refers to goes with the next gc
-		}
-		g.Metrics.Note(func(m *info.Metrics) { m.GarbageCollects++ })
-		return nil
+	weighed := g.garbage.now(g.Elapsed())
+	var roots *Roots
+	full, err := g.Checkpoints.Hold(ctx, func() (err error) {
+		roots, err = g.Roots()
+		return err
 	})
-	return again, err
+	if err != nil {
+		return false, err
+	}
+	long := errors.Is(full, ErrNoCheckpoint)
+	if again = full != nil && !long; again {
+		// Space can be given back on a full disk too: what the last checkpoint
+		// refers to is marked as well.
+		g.Logger.Warn("no checkpoint before gc", "err", full, guard.Stack(full))
+	}
+	res, err := gc.Collect(ctx, g.Incomplete.Load(), func(keep func(cas.Hash) bool) error { return g.mark(ctx, roots, keep) }, progress)
+	sum.Removed += res.Removed
+	sum.FreedBytes += res.FreedBytes
+	if err != nil {
+		return again, err
+	}
+	g.Stored.Store(g.Objects.Stats().Stored)
+	g.Base.Store(g.Stored.Load())
+	g.garbage.collected(weighed, long) // else what the last checkpoint refers to goes with the next gc
+	g.Metrics.Note(func(m *info.Metrics) { m.GarbageCollects++ })
+	return again, nil
 }
 
 // mark marks everything that the store still needs.
-func (g *Collector) mark(ctx context.Context, keep func(cas.Hash) bool) error {
-	states, sets, err := g.Roots()
-	if err != nil {
+func (g *Collector) mark(ctx context.Context, roots *Roots, keep func(cas.Hash) bool) error {
+	if err := roots.Read(); err != nil {
 		return err
 	}
 	keep = g.Objects.Here(keep)
-	for _, h := range sets {
+	for _, h := range roots.Sets {
 		if here, err := g.Objects.Has(h); here || err != nil { // nothing is lost with one that is damaged
 			keep(h)
 		}
 	}
 	var before *tree.State
-	for _, st := range states {
-		if err := st.Mark(ctx, g.Source, before, g.Incomplete.Load(), keep); err != nil {
-			return NeedsRepair(err)
-		}
+	return roots.Each(func(st *tree.State) error {
+		err := st.Mark(ctx, g.Source, before, g.Incomplete.Load(), keep)
 		before = st
-	}
-	return nil
+		return err
+	})
 }
 
 // NeedsRepair explains why gc does nothing in a damaged store: what hangs below

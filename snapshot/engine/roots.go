@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Roots are all states that gc keeps, with what is below them. This is the only list:
+// Roots are all that gc keeps, with what is below. This is the only list:
 //
 //  1. the present state of each workspace
 //  2. the states after the last restores of a workspace (catalogue.Workspace.Restored)
@@ -26,39 +26,73 @@ import (
 //  9. the sets of actors of snapshots and workspaces, as they are and as the last
 //     checkpoint names them
 //
-// Objects that nothing refers to yet are no roots: gc waits until they are referred to
-// (Collector.Puts). The states of snapshots come in the order in which they
-// were made, and so as they lie in the packs.
-func (p *Parts) Roots() (out []*tree.State, sets []cas.Hash, err error) {
-	var snaps []*catalogue.Snapshot
-	var roots []catalogue.Root
-	dirs := make(map[string]bool)
-	if err := p.Forest.Update(true, func(tx *live.Tx) error {
+// The package comment says why these are enough.
+type Roots struct {
+	*Parts
+	states []*tree.State // that have no id, or are in memory anyway
+	stored []stored
+	snaps  []*catalogue.Snapshot
+	Sets   []cas.Hash // of actors, and descriptions of files that are not sealed
+	dirs   map[string]bool
+}
+
+// stored is a state by its id.
+type stored struct {
+	view uint32 // of the workspace that has it, or may have it
+	id   cas.Hash
+}
+
+// Roots takes what is in memory of the roots, in one step. No checkpoint is under way.
+func (p *Parts) Roots() (*Roots, error) {
+	r := &Roots{Parts: p, dirs: make(map[string]bool)}
+	err := p.Forest.Update(true, func(tx *live.Tx) error {
 		for _, w := range p.Catalogue.Workspaces {
-			roots = append(roots, catalogue.Root{State: w.Freeze(tx)})
-			dirs[w.Dir] = true
-			w.Restored = slices.DeleteFunc(w.Restored, func(r catalogue.Restored) bool { return p.Catalogue.Snapshots[r.View] == nil })
-			for _, r := range w.Restored {
-				roots = append(roots, catalogue.Root{State: r.State})
+			r.states = append(r.states, w.Freeze(tx))
+			r.dirs[w.Dir] = true
+			w.Restored = slices.DeleteFunc(w.Restored, func(at catalogue.Restored) bool { return p.Catalogue.Snapshots[at.View] == nil })
+			for _, at := range w.Restored {
+				r.states = append(r.states, at.State)
 			}
 		}
-		snaps = slices.Collect(maps.Values(p.Catalogue.Snapshots))
-		roots = append(roots, p.Catalogue.Roots...)
-		sets = p.Catalogue.StoredSets()
+		r.snaps = slices.Collect(maps.Values(p.Catalogue.Snapshots))
+		for _, root := range p.Catalogue.Roots {
+			r.add(root, live.MainView)
+		}
+		r.Sets = p.Catalogue.StoredSets()
 		orphans, err := tx.Orphans(slices.Collect(maps.Keys(p.Catalogue.Workspaces)))
-		out = slices.AppendSeq(out, maps.Values(orphans))
+		r.states = slices.AppendSeq(r.states, maps.Values(orphans))
+		r.states = append(r.states, p.Pins.all()...)
 		return err
-	}); err != nil {
-		return nil, nil, err
+	})
+	return r, err
+}
+
+func (r *Roots) add(root catalogue.Root, view uint32) {
+	if root.State != nil {
+		r.states = append(r.states, root.State)
+	} else {
+		r.stored = append(r.stored, stored{view, root.ID})
 	}
-	slices.SortFunc(snaps, func(a, b *catalogue.Snapshot) int { return cmp.Compare(a.View, b.View) })
-	p.Look(func(*live.Tx) {
-		for _, sn := range snaps {
-			roots = append(roots, sn.Root())
-			dirs[sn.Dir] = true
+}
+
+// Read adds what the last checkpoint names. It may be another one than when the roots were
+// taken.
+func (r *Roots) Read() error {
+	// In the order in which the states of each workspace came about: each has much in common
+	// with the one before.
+	slices.SortFunc(r.snaps, func(a, b *catalogue.Snapshot) int {
+		return cmp.Or(cmp.Compare(a.WS, b.WS), cmp.Compare(a.View, b.View))
+	})
+	r.Look(func(*live.Tx) {
+		for _, sn := range r.snaps {
+			r.add(sn.Root(), sn.WS)
+			r.dirs[sn.Dir] = true
 		}
 	})
+	r.snaps = nil
 	type record struct {
+		View      uint32            `json:"view"`
+		WS        uint32            `json:"ws"`
 		ID        string            `json:"id"`
 		State     string            `json:"state"`
 		Partly    *catalogue.Partly `json:"partly"`
@@ -67,53 +101,70 @@ func (p *Parts) Roots() (out []*tree.State, sets []cas.Hash, err error) {
 		Dir       string            `json:"dir"`
 	}
 	for _, prefix := range []string{catalogue.Snapshots, catalogue.Workspaces} {
-		if err := catalogue.Scan(p.CAS, prefix, func(r record) error {
-			sets = append(sets, r.ActorSets...)
-			dirs[r.Dir] = true
-			for _, part := range []*catalogue.Partly{r.Partly, r.Orphans} {
+		if err := catalogue.Scan(r.CAS, prefix, func(of record) error {
+			r.Sets = append(r.Sets, of.ActorSets...)
+			r.dirs[of.Dir] = true
+			view := of.View
+			if prefix == catalogue.Snapshots {
+				view = of.WS
+			}
+			for _, part := range []*catalogue.Partly{of.Partly, of.Orphans} {
 				if part == nil {
 					continue
 				}
-				st, err := part.Load(p.Source, 1)
+				st, err := part.Load(r.Source, 1)
 				if err != nil {
 					return err
 				}
-				sets = append(sets, part.Files...)
-				roots = append(roots, catalogue.Root{ID: part.State}, catalogue.Root{State: st})
+				r.Sets = append(r.Sets, part.Files...)
+				r.add(catalogue.Root{ID: part.State}, view)
+				r.add(catalogue.Root{State: st}, view)
 			}
-			if r.Partly != nil {
+			if of.Partly != nil {
 				return nil
 			}
-			h, err := cas.ParseHash(r.ID + r.State)
-			roots = append(roots, catalogue.Root{ID: h})
+			h, err := cas.ParseHash(of.ID + of.State)
+			r.add(catalogue.Root{ID: h}, view)
 			return err
 		}); err != nil {
-			return nil, nil, err
+			return err
 		}
 	}
-	delete(dirs, "")
-	for dir := range dirs {
+	delete(r.dirs, "")
+	for dir := range r.dirs {
 		h, err := cas.ParseHash(dir)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		roots = append(roots, catalogue.Root{ID: h})
+		r.add(catalogue.Root{ID: h}, live.MainView)
 	}
-	out = append(out, p.Pins.all()...)
-	known := make(map[cas.Hash]bool, len(roots))
-	for _, r := range roots {
-		if r.State == nil && known[r.ID] {
+	slices.SortStableFunc(r.stored, func(a, b stored) int { return cmp.Compare(a.view, b.view) })
+	return nil
+}
+
+// Each calls fn for each state of the roots that were read.
+func (r *Roots) Each(fn func(*tree.State) error) error {
+	known := make(map[cas.Hash]bool, len(r.stored))
+	for _, at := range r.stored {
+		if known[at.id] {
 			continue
 		}
-		known[r.ID] = true
-		st, err := r.Load(p.Source)
-		if errors.Is(err, cas.ErrNotFound) && p.Incomplete.Load() {
+		known[at.id] = true
+		st, err := tree.Load(r.Source, at.id)
+		if errors.Is(err, cas.ErrNotFound) && r.Incomplete.Load() {
 			continue // nothing of it can be found any more
 		}
-		if err != nil {
-			return nil, nil, NeedsRepair(err)
+		if err == nil {
+			err = fn(st)
 		}
-		out = append(out, st)
+		if err != nil {
+			return NeedsRepair(err)
+		}
 	}
-	return out, sets, nil
+	for _, st := range r.states {
+		if err := fn(st); err != nil {
+			return NeedsRepair(err)
+		}
+	}
+	return nil
 }

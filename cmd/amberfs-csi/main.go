@@ -20,10 +20,12 @@ import (
 	"google.golang.org/grpc"
 )
 
-const usage = `usage: amberfs-csi -store DIR -node NAME [-endpoint unix:///csi/csi.sock]
+const usage = `usage: amberfs-csi -store DIR -node NAME [-endpoint unix:///csi/csi.sock] [-register DIR]
 
 Serves the Container Storage Interface on a socket, with volumes in the store DIR, which
-"amberfs mount -o allow_other DIR MOUNTPOINT" has mounted on this node.
+"amberfs mount -o allow_other DIR MOUNTPOINT" has mounted on this node. With -register it is found
+by the node's kubelet, which watches /var/lib/kubelet/plugins_registry. Then the endpoint must be
+the path of the socket as the kubelet sees it.
 
 `
 
@@ -32,6 +34,7 @@ func main() {
 	endpoint := flag.String("endpoint", "unix:///csi/csi.sock", "the socket to listen on")
 	flag.StringVar(&d.store, "store", "", "the directory of the store")
 	flag.StringVar(&d.node, "node", "", "the name of this node in the cluster")
+	registry := flag.String("register", "", "the directory that the kubelet watches for drivers")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
@@ -43,15 +46,19 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := d.serve(ctx, *endpoint); err != nil {
+	if err := d.serve(ctx, *endpoint, *registry); err != nil {
 		fmt.Fprintf(os.Stderr, "amberfs-csi: %v\n", err)
 		os.Exit(1)
 	}
 }
 
 // serve answers requests until ctx ends.
-func (d *driver) serve(ctx context.Context, endpoint string) error {
-	l, err := listen(endpoint)
+func (d *driver) serve(ctx context.Context, endpoint, registry string) error {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "unix" || u.Path == "" {
+		return fmt.Errorf("the endpoint %q is not unix:///PATH", endpoint)
+	}
+	l, err := listen(u.Path)
 	if err != nil {
 		return err
 	}
@@ -60,23 +67,26 @@ func (d *driver) serve(ctx context.Context, endpoint string) error {
 	csi.RegisterControllerServer(s, controller{d: d})
 	csi.RegisterNodeServer(s, node{d: d})
 	defer context.AfterFunc(ctx, s.GracefulStop)()
+	if registry != "" {
+		r, err := d.register(registry, u.Path)
+		if err != nil {
+			return err
+		}
+		defer r.Stop()
+	}
 	return s.Serve(l)
 }
 
-// listen makes the socket, for root alone. A socket that a killed driver left is replaced.
-func listen(endpoint string) (net.Listener, error) {
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "unix" || u.Path == "" {
-		return nil, fmt.Errorf("the endpoint %q is not unix:///PATH", endpoint)
-	}
-	if st, err := os.Lstat(u.Path); err == nil && st.Mode().Type() == fs.ModeSocket {
-		if err := os.Remove(u.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// listen makes a socket, for root alone. One that a killed driver left is replaced.
+func listen(path string) (net.Listener, error) {
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == fs.ModeSocket {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
-	l, err := net.Listen("unix", u.Path)
+	l, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, err
 	}
-	return l, os.Chmod(u.Path, 0o600)
+	return l, os.Chmod(path, 0o600)
 }

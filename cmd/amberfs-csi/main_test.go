@@ -75,7 +75,7 @@ func start(t testing.TB, node string) *plugin {
 func (p *plugin) run() {
 	p.t.Helper()
 	os.Remove(p.Endpoint[len("unix://"):])
-	p.cmd = exec.Command(os.Args[0], "-store", p.Store, "-node", p.node, "-endpoint", p.Endpoint)
+	p.cmd = exec.Command(os.Args[0], "-store", p.Store, "-node", p.node, "-endpoint", p.Endpoint, "-register", filepath.Dir(p.Store))
 	p.cmd.Env = append(os.Environ(), asDriver+"=1")
 	p.cmd.Stderr = os.Stderr
 	if err := p.cmd.Start(); err != nil {

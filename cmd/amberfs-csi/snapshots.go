@@ -61,9 +61,14 @@ func (d *driver) take(ctx context.Context, r *record) error {
 		return err
 	}
 	r.Remote = cmp.Or(r.Remote, volume.Remote)
-	taken, err := d.contentOf(ctx, r.ID)
-	if is(err, fail.NotFound) {
-		taken, err = d.freeze(ctx, r)
+	taken, err := d.freeze(ctx, r)
+	if is(err, fail.Exists) {
+		taken, err = d.contentOf(ctx, r.ID)
+	}
+	if is(err, fail.NotFound) { // it was interrupted before it had the content
+		if err = d.discard(ctx, r.ID); err == nil {
+			taken, err = d.freeze(ctx, r)
+		}
 	}
 	switch {
 	case err != nil:
@@ -97,9 +102,6 @@ func (d *driver) contentOf(ctx context.Context, id string) (i info.Info, err err
 
 // freeze makes the fork of a snapshot, with its content as a snapshot in it.
 func (d *driver) freeze(ctx context.Context, r *record) (taken info.Info, err error) {
-	if err := d.discard(ctx, r.ID); err != nil {
-		return taken, err
-	}
 	if err := d.forkVolume(ctx, r.ID, r.Source, ""); err != nil {
 		return taken, err
 	}

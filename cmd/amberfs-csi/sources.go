@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -57,20 +58,34 @@ const content = "content"
 
 // fork makes a fork of a source, and returns the size of what is in it.
 func (d *driver) fork(ctx context.Context, id string, src source, ttl string) (int64, error) {
-	var err error
-	switch {
-	case src.volume != "":
-		err = d.forkVolume(ctx, id, src.volume, ttl)
-	case src.snapshot != "":
-		err = d.forkSnapshot(ctx, id, src, ttl)
-	default:
-		_, err = d.forkOf(ctx, id, src.from, ttl)
-	}
+	err := d.anew(ctx, id, func() (err error) {
+		switch {
+		case src.volume != "":
+			err = d.forkVolume(ctx, id, src.volume, ttl)
+		case src.snapshot != "":
+			err = d.forkSnapshot(ctx, id, src, ttl)
+		default:
+			_, err = d.forkOf(ctx, id, src.from, ttl)
+		}
+		return err
+	})
 	var size service.Sized
 	if err == nil {
 		err = d.do(ctx, id, service.Size{}, &size)
 	}
 	return size.Bytes, err
+}
+
+// anew makes a fork. One that a killed driver left without its record is discarded first.
+func (d *driver) anew(ctx context.Context, id string, make func() error) error {
+	err := make()
+	if !is(err, fail.Exists) {
+		return err
+	}
+	if err := d.discard(ctx, id); err != nil {
+		return err
+	}
+	return make()
 }
 
 func (d *driver) forkOf(ctx context.Context, id, from, ttl string) (f service.Forked, err error) {
@@ -87,10 +102,8 @@ func (d *driver) forkVolume(ctx context.Context, id, volume, ttl string) error {
 	if err := unless(fail.Exists, d.do(ctx, volume, service.Snapshot{Name: id}, &taken)); err != nil {
 		return err
 	}
-	if _, err := d.forkOf(ctx, id, volume+"/"+id, ttl); err != nil {
-		return err
-	}
-	return unless(fail.NotFound, d.do(ctx, volume, service.Remove{Names: []string{id}}, nil))
+	_, err := d.forkOf(ctx, id, volume+"/"+id, ttl)
+	return cmp.Or(err, unless(fail.NotFound, d.do(ctx, volume, service.Remove{Names: []string{id}}, nil)))
 }
 
 // forkSnapshot forks a snapshot of this node or of the remote. Contents of the latter are fetched

@@ -123,9 +123,6 @@ func matches(there, r *record, within *csi.CapacityRange) error {
 
 // make makes the fork of a volume, and its record.
 func (d *driver) make(ctx context.Context, r *record, src source, within *csi.CapacityRange, p map[string]string) error {
-	if err := d.discard(ctx, r.ID); err != nil { // what a killed driver left
-		return err
-	}
 	size, err := d.fork(ctx, r.ID, src, p[ttlParameter])
 	if err != nil {
 		return err

@@ -139,6 +139,9 @@ func TestContents(t *testing.T) {
 	if used := stats.GetUsage()[0].GetUsed(); used != int64(len("three")) {
 		t.Errorf("%d bytes are used", used)
 	}
+	if log := p.Log(); strings.Contains(log, "no such") {
+		t.Errorf("the daemon was asked for what is not there:\n%s", log)
+	}
 }
 
 // TestReadOnly: a read-only publication cannot be written to, and cannot become another one.

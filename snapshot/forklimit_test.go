@@ -312,3 +312,71 @@ func TestForksInAForkDoNotKeepIt(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnLimit: a fork has a limit of its own that its programs cannot change, that others do not
+// have, that its own forks do not inherit and that does not go beyond the limit of all.
+func TestOwnLimit(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	owner := actors.Caller{Direct: true}
+	patch := func(w *snapshot.Workspace, patch string, by actors.Caller) error {
+		_, err := w.PatchPolicy([]byte(patch), by)
+		return err
+	}
+	made := func(name string) *snapshot.Workspace {
+		t.Helper()
+		f, err := s.Main().Forks().New(snapshot.ForkOptions{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	write := func(w *snapshot.Workspace, name string, n int) error {
+		t.Helper()
+		_, err := s.Forest().Write(mkfile(t, s, w.Root(), name), bytes.Repeat([]byte("x"), n), 0, false)
+		return err
+	}
+	f, g := made("f"), made("g")
+	for what, err := range map[string]error{
+		"before there is a limit": write(f, "a", 300_000),
+		"the owner's limit":       patch(f, `{"unshared_bytes":500000}`, owner),
+		"the same again":          patch(f, `{"unshared_bytes":500000,"interval_seconds":7}`, actors.Caller{}),
+		"another fork":            write(g, "a", 900_000),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := write(f, "b", 300_000); !errors.Is(err, errs.Quota) {
+		t.Errorf("beyond its limit: %v", err)
+	}
+	if err := patch(f, `{"unshared_bytes":0}`, actors.Caller{}); !errors.Is(err, errs.Protected) {
+		t.Errorf("a program in it sets its limit: %v", err)
+	}
+	if err := patch(s.Main(), `{"unshared_bytes":1}`, owner); !errors.Is(err, errs.Invalid) {
+		t.Errorf("main: %v", err)
+	}
+	inner, err := f.Forks().New(snapshot.ForkOptions{Name: "inner"})
+	if err != nil || inner.Policy().UnsharedBytes != 0 {
+		t.Errorf("a fork in it has %d, %v", inner.Policy().UnsharedBytes, err)
+	}
+	if err := write(inner, "d", 300_000); !errors.Is(err, errs.Quota) {
+		t.Errorf("a fork in it, beyond its limit: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	if f, err = s.Main().Forks().Named("f"); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(f, "c", 300_000); !errors.Is(err, errs.Quota) {
+		t.Errorf("after it was opened again: %v", err)
+	}
+	if err := patch(s.Main(), `{"forks":{"unshared_bytes":400000}}`, owner); err != nil {
+		t.Error(err)
+	}
+	if _, limit := f.Quota().Usage(); limit != 400_000 {
+		t.Errorf("its limit is %d", limit)
+	}
+}

@@ -28,9 +28,13 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 	return p, err
 }
 
-// refreshLimit takes the limits of bytes from the policy of main.
+// refreshLimit takes the limits of bytes from the policies.
 func (s entries) refreshLimit() {
 	rules := s.cat.Workspaces[live.MainView].Policy
 	s.room.Limit.Store(rules.ByteLimit)
-	s.meter.SetLimit(rules.Forks.UnsharedBytes)
+	own := false
+	for _, ws := range s.cat.Workspaces {
+		own = own || ws.Policy.UnsharedBytes > 0
+	}
+	s.meter.SetLimit(rules.Forks.UnsharedBytes, own)
 }

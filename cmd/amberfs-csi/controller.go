@@ -105,7 +105,7 @@ func (c controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.Val
 	}}, nil
 }
 
-// ControllerExpandVolume changes the recorded capacity. A fork grows without being prepared for it.
+// ControllerExpandVolume changes the capacity. A fork grows without being prepared for it.
 func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	if req.GetVolumeId() == "" || req.GetCapacityRange() == nil {
 		return nil, invalid("the volume_id or the capacity_range is missing")
@@ -129,6 +129,9 @@ func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.Control
 	if bytes > r.Bytes {
 		r.Bytes = bytes
 		err = c.d.rewrite(ctx, r)
+	}
+	if err == nil { // also when an interrupted request recorded it
+		err = c.d.limit(ctx, r)
 	}
 	return &csi.ControllerExpandVolumeResponse{CapacityBytes: r.Bytes}, err
 }

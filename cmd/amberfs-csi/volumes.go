@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -130,6 +131,9 @@ func (d *driver) make(ctx context.Context, r *record, src source, within *csi.Ca
 	if r.Bytes, err = d.capacity(ctx, within, size); err == nil && p[policyParameter] != "" {
 		err = d.do(ctx, r.ID, service.SetPolicy{Patch: json.RawMessage(p[policyParameter])}, nil)
 	}
+	if err == nil && within.GetRequiredBytes() > 0 {
+		err = d.limit(ctx, r)
+	}
 	if err == nil {
 		err = d.write(ctx, r)
 	}
@@ -137,6 +141,11 @@ func (d *driver) make(ctx context.Context, r *record, src source, within *csi.Ca
 		_ = d.discard(ctx, r.ID) // else the next try does
 	}
 	return err
+}
+
+// limit holds the volume to its capacity.
+func (d *driver) limit(ctx context.Context, r *record) error {
+	return d.do(ctx, r.ID, service.SetPolicy{Patch: fmt.Appendf(nil, `{"unshared_bytes":%d}`, r.Bytes)}, nil)
 }
 
 // checkPolicy refuses what is no policy before anything is made with it.

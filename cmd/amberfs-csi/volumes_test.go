@@ -293,23 +293,36 @@ func TestStrangers(t *testing.T) {
 	wantCode(t, "publishing a fork that is no volume", err, codes.NotFound)
 }
 
-// TestLimit: a capacity beyond what the policy gives a fork is out of range, and an expansion is recorded.
+// TestLimit: a volume holds what its capacity says until it is expanded, and a pod cannot change that.
+// More than what the policy of the store gives a fork is out of range.
 func TestLimit(t *testing.T) {
 	p := start(t, "node1")
-	write(t, p.Path(".snapshots", "policy"), `{"forks":{"unshared_bytes":1000000}}`)
-	id := p.create("a", nil, nil)
+	write(t, p.Path(".snapshots", "policy"), `{"forks":{"unshared_bytes":3000000}}`)
+	resp := must[*csi.CreateVolumeResponse](t)(p.controller().CreateVolume(p.ctx(), &csi.CreateVolumeRequest{
+		Name: "a", VolumeCapabilities: []*csi.VolumeCapability{writer}, CapacityRange: &csi.CapacityRange{RequiredBytes: 1_000_000},
+	}))
+	id := resp.GetVolume().GetVolumeId()
+	at := p.publish(id, writer, nil)
+	large := make([]byte, 1_500_000)
+	if err := os.WriteFile(filepath.Join(at, "f"), large, 0o644); !errors.Is(err, unix.EDQUOT) {
+		t.Errorf("writing more than the capacity: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(at, ".snapshots", "policy"), []byte(`{"unshared_bytes":0}`), 0o644); err == nil {
+		t.Error("a pod changes its limit")
+	}
 	expand := func(n int64) (*csi.ControllerExpandVolumeResponse, error) {
 		return p.controller().ControllerExpandVolume(p.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: n}})
 	}
 	for range 2 {
-		if got := must[*csi.ControllerExpandVolumeResponse](t)(expand(500_000)); got.GetCapacityBytes() != 500_000 {
+		if got := must[*csi.ControllerExpandVolumeResponse](t)(expand(2_500_000)); got.GetCapacityBytes() != 2_500_000 {
 			t.Errorf("it has %d bytes", got.GetCapacityBytes())
 		}
 	}
-	_, err := expand(2_000_000)
+	harness.Eventually(t, "the expanded volume has room", func() bool { return os.WriteFile(filepath.Join(at, "f"), large, 0o644) == nil })
+	_, err := expand(5_000_000)
 	wantCode(t, "more than the policy allows", err, codes.OutOfRange)
 	list := must[*csi.ListVolumesResponse](t)(p.controller().ListVolumes(p.ctx(), &csi.ListVolumesRequest{}))
-	if len(list.GetEntries()) != 1 || list.GetEntries()[0].GetVolume().GetCapacityBytes() != 500_000 {
+	if len(list.GetEntries()) != 1 || list.GetEntries()[0].GetVolume().GetCapacityBytes() != 2_500_000 {
 		t.Errorf("the volumes are %v", list.GetEntries())
 	}
 }

@@ -254,6 +254,13 @@ func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 	if w.Fork && p.Push != w.Policy.Push {
 		return nil, errs.New(errs.Invalid, "malformed request: policy: push can be set for main only")
 	}
+	switch {
+	case p.UnsharedBytes == w.Policy.UnsharedBytes:
+	case !w.Fork:
+		return nil, errs.New(errs.Invalid, "malformed request: policy: unshared_bytes can be set for forks only; forks.unshared_bytes is the limit of each")
+	case !by.Direct:
+		return nil, errs.New(errs.Protected, "protected: unshared_bytes cannot be changed through the mount; use `amberfs policy`")
+	}
 	return &Policy{WS: w.View, Policy: p}, nil
 }
 

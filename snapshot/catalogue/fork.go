@@ -96,8 +96,10 @@ func (r *Fork) apply(a *applying) error {
 		dir = sn.Dir
 	}
 	a.UseView(r.View)
+	rules := parent.Policy
+	rules.UnsharedBytes = 0
 	w := a.AddWorkspace(WorkspaceRecord{
-		View: r.View, Parent: r.WS, Fork: true, Name: r.Name, NextSeq: 1, Policy: parent.Policy, Claim: r.Claim, Expires: r.Expires, Dir: dir,
+		View: r.View, Parent: r.WS, Fork: true, Name: r.Name, NextSeq: 1, Policy: rules, Claim: r.Claim, Expires: r.Expires, Dir: dir,
 	})
 	a.Made = append(a.Made, w)
 	a.TouchWorkspace(w)

@@ -29,8 +29,9 @@ type Meter struct {
 	*Parts
 	Room *Room
 
-	limit atomic.Int64        // bytes that a fork may have; 0: any number
-	forks map[uint32]*forkUse // by view; guarded by the lock of the forest
+	limited atomic.Bool         // a fork may have a limit
+	limit   atomic.Int64        // bytes that each fork may have; 0: any number
+	forks   map[uint32]*forkUse // by view; guarded by the lock of the forest
 }
 
 func NewMeter(p *Parts, r *Room) *Meter {
@@ -49,9 +50,11 @@ func (m *Meter) Remove(view uint32) { delete(m.forks, view) }
 // Exports is how many bytes a workspace has in the store's repository.
 func (m *Meter) Exports(view uint32) int64 { return m.forks[view].exports.Load() }
 
-// SetLimit takes the limit from the policy of main.
-func (m *Meter) SetLimit(bytes int64) {
-	if m.limit.Swap(bytes) != 0 {
+// SetLimit takes the limit of each fork from the policy of main, and whether forks have limits of
+// their own.
+func (m *Meter) SetLimit(bytes int64, own bool) {
+	m.limit.Store(bytes)
+	if m.limited.Swap(own || bytes > 0) {
 		return
 	}
 	for _, f := range m.forks {
@@ -59,29 +62,36 @@ func (m *Meter) SetLimit(bytes int64) {
 	}
 }
 
-// tenant returns the fork of main that a view is in, nil for a view that is in none.
-func (m *Meter) tenant(view uint32) (ws *catalogue.Workspace, f *forkUse) {
+// tenant returns the fork of main that a view is in, nil for a view that is in none, and how many
+// bytes the fork may have, 0 for any number. What is written without a limit is not counted.
+func (m *Meter) tenant(view uint32) (ws *catalogue.Workspace, f *forkUse, limit int64) {
 	m.Look(func(*live.Tx) {
 		if w, ok := m.Catalogue.Workspaces[view]; ok && w.Fork {
 			ws = m.Catalogue.Uppermost(w)
 			f = m.forks[ws.View]
+			limit = m.limit.Load()
+			if own := ws.Policy.UnsharedBytes; own > 0 && (limit == 0 || own < limit) {
+				limit = own
+			}
 		}
 	})
-	return ws, f
+	if f != nil && limit == 0 {
+		f.ready.Store(false)
+	}
+	return ws, f, limit
 }
 
-// Admit refuses a fork n bytes more than the policy of main allows it. n is 0 for
-// a new name. They count until what the fork has is counted again.
+// Admit refuses a fork n bytes more than its limit. n is 0 for a new name. They count until what
+// the fork has is counted again.
 func (m *Meter) Admit(view uint32, n int64) error {
-	limit := m.limit.Load()
-	if limit == 0 || view == live.MainView {
+	if !m.limited.Load() || view == live.MainView {
 		return nil
 	}
-	ws, f := m.tenant(view)
+	ws, f, limit := m.tenant(view)
 	if n == 0 {
 		n = CreateBytes
 	}
-	if f == nil {
+	if f == nil || limit == 0 {
 		return nil
 	}
 	if ok, err := f.admit(n, limit, func() error { return m.count(ws, f) }); ok || err != nil {
@@ -96,7 +106,7 @@ func (m *Meter) Admit(view uint32, n int64) error {
 // against the limit of a fork, until the fork ends. A negative n gives bytes back. It does
 // nothing in main.
 func (m *Meter) ChargeExport(view uint32, n int64) error {
-	ws, f := m.tenant(view)
+	ws, f, limit := m.tenant(view)
 	if f != nil && n < 0 {
 		m.charge(ws, f, n, false)
 	}
@@ -106,13 +116,12 @@ func (m *Meter) ChargeExport(view uint32, n int64) error {
 	if free, err := m.Room.Free(); err == nil && free < n {
 		return errs.NoSpace
 	}
-	limited := m.limit.Load() > 0
-	if limited {
+	if limit > 0 {
 		if err := m.Admit(view, n); err != nil {
 			return err
 		}
 	}
-	m.charge(ws, f, n, limited)
+	m.charge(ws, f, n, limit > 0)
 	return nil
 }
 
@@ -124,8 +133,8 @@ func (m *Meter) charge(ws *catalogue.Workspace, f *forkUse, n int64, taken bool)
 // Usage returns how many bytes of its own a fork has, as they were counted last, with
 // what was written since, and how many it may have; 0 when there is no limit.
 func (m *Meter) Usage(view uint32) (used, limit int64) {
-	ws, f := m.tenant(view)
-	if limit = m.limit.Load(); limit == 0 || f == nil {
+	ws, f, limit := m.tenant(view)
+	if f == nil || limit == 0 {
 		return 0, 0
 	}
 	if err := m.count(ws, f); err != nil {

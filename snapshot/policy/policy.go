@@ -41,6 +41,9 @@ type Policy struct {
 	Protect bool `json:"protect"`
 	// Forks bounds each fork. Only the policy of main counts.
 	Forks ForkLimits `json:"forks"`
+	// UnsharedBytes bounds one fork of main, in whose policy it is, together with its own
+	// forks. 0: what Forks allows. It cannot be changed through the mount.
+	UnsharedBytes int64 `json:"unshared_bytes"`
 	// RestoreKeeps are paths below the root, such as .git, that restores of the whole
 	// workspace leave as they are.
 	RestoreKeeps []string `json:"restore_keeps"`
@@ -186,7 +189,7 @@ func (p *Policy) Check() error {
 		"interval_seconds":      p.IntervalSeconds, "quiet_seconds": p.QuietSeconds, "expire_seconds": p.ExpireSeconds,
 		"min_age_seconds": p.MinAgeSeconds, "manual_limit": int64(p.ManualLimit), "byte_limit": p.ByteLimit,
 		"forks.snapshots": int64(p.Forks.Snapshots), "forks.text_bytes": p.Forks.TextBytes,
-		"forks.unshared_bytes": p.Forks.UnsharedBytes, "forks.renderings": int64(p.Forks.Renderings),
+		"unshared_bytes": p.UnsharedBytes, "forks.unshared_bytes": p.Forks.UnsharedBytes, "forks.renderings": int64(p.Forks.Renderings),
 	} {
 		if v < 0 {
 			return refuse("%s is negative", name)

@@ -1080,6 +1080,7 @@ class Policy:
     push: Push
     quiet_seconds: int
     restore_keeps: list[str]
+    unshared_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

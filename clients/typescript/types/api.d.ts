@@ -772,6 +772,7 @@ export interface Policy {
   push: Push
   quiet_seconds: number
   restore_keeps: string[]
+  unshared_bytes: number
 }
 
 export interface PolicyArgs {

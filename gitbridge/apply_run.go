@@ -83,7 +83,7 @@ func (a *applying) stageAll() error {
 		if c := s.change; s.todo && c.B != nil && c.B.IsDir() && !s.seen.isDir() {
 			err := a.finishDir(s)
 			if err == nil {
-				err = a.openDir(s) // what is in it may get its names later
+				err = a.openDir(s)
 			}
 			if err != nil {
 				return err

@@ -273,9 +273,13 @@ func (a *applying) finishDir(s *applyStep) error {
 	if s.keep {
 		was = a.wasOf(s)
 	}
+	n := *c.B
+	if !s.seen.isDir() && n.Mode&unfinished != unfinished {
+		n.Mode |= openMode // what is in it may get its names later
+	}
 	dir, name, err := a.entry(s)
 	if err == nil {
-		err = a.setAttrs(dir, name, c.Path, was, c.B)
+		err = a.setAttrs(dir, name, c.Path, was, &n)
 	}
 	if err != nil {
 		return fmt.Errorf("setting the owner, mode and time of %q: %w", s.change.Path.Short(), err)

@@ -180,7 +180,7 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		}
 	}
 	if isDir && was != nil && was.Mode&unfinished != unfinished && st.Mode == was.Mode|openMode {
-		st.Mode = was.Mode // an apply was killed
+		st.Mode = was.Mode // what opened it was killed
 	}
 	same := was != nil && unchanged(was, fd, &st)
 	if same && !isDir {
@@ -263,8 +263,13 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 // rights that this needs: then the file gets its mode back at once, and st is what it is like now.
 func (d *dirReader) asOwner(fd int, st *unix.Stat_t, needs uint32, do func() error) error {
 	err := do()
-	if !d.whole || !errors.Is(err, unix.EACCES) || unix.Fstat(fd, st) != nil || st.Uid != uint32(os.Geteuid()) ||
-		unix.Chmod(procPath(fd), st.Mode&0o7777|needs) != nil {
+	if !d.whole || !errors.Is(err, unix.EACCES) || unix.Fstat(fd, st) != nil || st.Uid != uint32(os.Geteuid()) {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		needs = openMode
+	}
+	if unix.Chmod(procPath(fd), st.Mode&0o7777|needs) != nil {
 		return err
 	}
 	err = do()

@@ -45,9 +45,9 @@ func start(dir string, seed uint64, w world) error {
 			k = 1
 		}
 		switch k {
-		case 0: // others may read it: what cannot be read is not in a run
+		case 0:
 			uid, gid = 0, []int{0, w.Second}[r.IntN(2)]
-			if err := os.Chmod(filepath.Join(dir, p), map[bool]os.FileMode{false: 0o644, true: 0o666}[w.Writable]); err != nil {
+			if err := os.Chmod(filepath.Join(dir, p), map[bool]os.FileMode{false: []os.FileMode{0o644, 0o600}[r.IntN(2)], true: 0o666}[w.Writable]); err != nil {
 				return err
 			}
 		case 1, 2:
@@ -162,12 +162,8 @@ func history(dir string, seed uint64, n int, w world) (steps []step) {
 		p, q := path(), path()
 		at, to := filepath.Join(dir, p), filepath.Join(dir, q)
 		off, size, fill := int64(r.IntN(4))*50_000+int64(r.IntN(5000)), int64(r.IntN(9000)), byte(r.IntN(250)+1)
-		mode := []uint32{0o644, 0o600, 0o664, 0o755, 0o640, 0o2755, 0o4755, 0o444}[r.IntN(8)]
+		mode := []uint32{0o644, 0o600, 0o664, 0o755, 0o640, 0o2755, 0o4755, 0o444, 0o300, 0, 0o200}[r.IntN(11)]
 		list, set := acl(r, w), when(r)
-		rights := mode
-		if !w.Root { // what its owner may not read is not in a run
-			rights |= 0o500
-		}
 		value := binary.LittleEndian.AppendUint32(nil, r.Uint32())
 		add := func(text string, do func() error) { steps = append(steps, step{text, do}) }
 		data := make([]byte, size)
@@ -219,7 +215,7 @@ func history(dir string, seed uint64, n int, w world) (steps []step) {
 		case k < 22:
 			add("mkfifo "+p, func() error { return unix.Mkfifo(at, mode&0o777) })
 		case k < 23:
-			add(fmt.Sprintf("chmod %s %o", p, rights), func() error { return unix.Fchmodat(unix.AT_FDCWD, at, rights, 0) })
+			add(fmt.Sprintf("chmod %s %o", p, mode), func() error { return unix.Fchmodat(unix.AT_FDCWD, at, mode, 0) })
 		case k < 24:
 			add("chgrp "+p, func() error { return unix.Lchown(at, -1, []int{w.GID, w.shown()}[fill%2]) })
 		case k < 25:

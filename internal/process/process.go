@@ -130,6 +130,7 @@ func Command(id int) string {
 type Stat struct {
 	ID, Parent, Session int
 	Start               uint64 // in ticks since the machine started
+	Exit                uint32 // as wait(2) will report it, of a process that is dying and the caller's
 	Command             string
 }
 
@@ -149,13 +150,15 @@ func parseStat(id int, stat string) (Stat, error) {
 	}
 	s := Stat{ID: id, Command: stat[open+1 : end]}
 	fields := strings.Fields(stat[end+1:]) // from the third on
-	if len(fields) < 20 {
+	if len(fields) < 50 {
 		return Stat{}, fmt.Errorf("stat of process %d is malformed", id)
 	}
-	var errs [3]error
+	var errs [4]error
 	s.Parent, errs[0] = strconv.Atoi(fields[1])
 	s.Session, errs[1] = strconv.Atoi(fields[3])
 	s.Start, errs[2] = strconv.ParseUint(fields[19], 10, 64)
+	exit, err := strconv.ParseUint(fields[49], 10, 32)
+	s.Exit, errs[3] = uint32(exit), err
 	return s, errors.Join(errs[:]...)
 }
 

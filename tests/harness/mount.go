@@ -207,7 +207,7 @@ func (m *Mount) Signal(sig syscall.Signal) {
 	var err error
 	switch sig {
 	case syscall.SIGKILL:
-		killKept(m.daemon.Process.Pid)
+		killKept(m.daemon.Process.Pid, m.Dir)
 	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP:
 		err = m.daemon.Process.Signal(sig)
 	default:
@@ -230,7 +230,7 @@ func (m *Mount) wait() {
 		select {
 		case <-m.ended:
 		case <-time.After(Timeout):
-			killKept(m.daemon.Process.Pid)
+			killKept(m.daemon.Process.Pid, m.Dir)
 			<-m.ended
 		}
 	}
@@ -346,7 +346,7 @@ func (m *Mount) KillWhileStarting(after time.Duration) {
 		m.t.Fatal(err)
 	}
 	time.Sleep(after)
-	killKept(cmd.Process.Pid)
+	killKept(cmd.Process.Pid, m.Dir)
 	_ = cmd.Wait()
 	for _, dir := range Mounts(m.Dir) {
 		detach(dir)

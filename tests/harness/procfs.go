@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,13 +45,8 @@ func detach(dir string) {
 	run("fusermount3", "-u", "-z", dir)
 }
 
-// kept is the daemon of a keeper, 0 if it has none at present.
-func kept(keeper int) int {
-	if all := children(keeper); len(all) > 0 {
-		return all[0]
-	}
-	return 0
-}
+// kept is the daemon of a keeper, 0 if it has none at present. An older one may be dying still.
+func kept(keeper int) int { return slices.Max(append(children(keeper), 0)) }
 
 // Parent is the parent of a process, 0 if that is gone.
 func Parent(pid int) int {
@@ -77,11 +73,17 @@ func children(pid int) (all []int) {
 }
 
 // killKept ends a keeper and its daemon as kill -9 does, and returns when the daemon is gone.
-func killKept(keeper int) {
+// A thread of it may write a notice that waits for a program of the mount at dir, and this for
+// an answer: without a keeper, umount -f ends both. The dead mount stays.
+func killKept(keeper int, dir string) {
 	stop(keeper)
 	all := children(keeper)
 	for _, pid := range append(all, keeper) {
 		_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+	}
+	if root, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
+		_ = unix.Unmount(dir, unix.MNT_FORCE) // it is in use
+		unix.Close(root)
 	}
 	for _, pid := range all {
 		Poll(func() bool { return !Alive(pid) })

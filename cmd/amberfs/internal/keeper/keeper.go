@@ -12,6 +12,8 @@ import (
 
 	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/process"
 )
 
 // Config says which daemons a keeper starts.
@@ -189,9 +191,7 @@ func (k *keeper) keep() (status int, again bool) {
 		select {
 		case next <- struct{}{}:
 		case <-dying:
-			ws = unix.WaitStatus(unix.SIGKILL)
-			go reap(k.Child)
-			alive = false
+			ws, alive = k.abandon(), false
 			continue
 		}
 		select {
@@ -207,9 +207,7 @@ func (k *keeper) keep() (status int, again bool) {
 				k.take(r.Message, r.files)
 				next <- struct{}{}
 			}
-			ws = unix.WaitStatus(unix.SIGKILL)
-			go reap(k.Child)
-			alive = false
+			ws, alive = k.abandon(), false
 		}
 	}
 	tried()
@@ -244,6 +242,16 @@ func read(link int, next <-chan struct{}, messages chan<- received) {
 }
 
 func (k *keeper) wait() unix.WaitStatus { return reap(k.Child) }
+
+// abandon leaves a daemon to itself that is dying and stuck, and returns its status.
+func (k *keeper) abandon() unix.WaitStatus {
+	s, err := process.StatOf(k.Child)
+	if err != nil {
+		s.Exit = uint32(unix.SIGKILL)
+	}
+	go reap(k.Child)
+	return unix.WaitStatus(s.Exit)
+}
 
 // reap waits for the end of a child.
 func reap(pid int) (ws unix.WaitStatus) {

@@ -19,7 +19,8 @@ func remoteCommand(a *app) *cobra.Command {
   file:///DIR                       a directory
 
 Credentials come from AWS_*, ~/.aws and ~/.docker/config.json, in the environment of
-"amberfs mount". They are not stored.`,
+"amberfs mount", or from a file like these two that ?credentials=FILE in the URL names.
+They are not stored.`,
 		Example: `  amberfs remote add team 's3://snapshots/web?endpoint=https://s3.example.org'`,
 		Args:    args(0, 0, "one of its commands: add, list, trust, remove, snapshots, rm, verify, gc"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listRemotes(cmd) },

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -97,11 +98,12 @@ func isKey(key string) bool { return keyPattern.MatchString(key) && !strings.Con
 
 // Open returns the backend that a URL names, without asking it anything. It checks no keys:
 //
-//	s3://BUCKET/PREFIX?endpoint=URL&region=NAME
-//	oci://HOST/REPOSITORY
+//	s3://BUCKET/PREFIX?endpoint=URL&region=NAME&credentials=FILE
+//	oci://HOST/REPOSITORY?credentials=FILE
 //	file:///DIR
 //
-// Credentials are looked for where the clients of these services look; a URL with
+// Credentials are looked for where the clients of these services look, or in FILE, which is read
+// when they are needed: ~/.aws/credentials and ~/.docker/config.json have its form. A URL with
 // a user, a password or an unknown parameter is refused.
 func Open(raw string) (Backend, error) {
 	u, err := url.Parse(raw)
@@ -150,6 +152,15 @@ func parameters(u *url.URL, known ...string) (map[string]string, error) {
 		return nil, fmt.Errorf("unknown parameter %q in the remote's URL", k)
 	}
 	return p, nil
+}
+
+// credentialsFile returns the file that the credentials are in, "" if the URL names none.
+func credentialsFile(p map[string]string) (string, error) {
+	file := p["credentials"]
+	if file != "" && !filepath.IsAbs(file) {
+		return "", errors.New("the file with the credentials of a remote is named by an absolute path")
+	}
+	return file, nil
 }
 
 // ErrUntrusted: the user has not agreed to contact this remote.

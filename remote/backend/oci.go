@@ -50,7 +50,12 @@ type registry struct {
 }
 
 func openOCI(u *url.URL) (Backend, error) {
-	if _, err := parameters(u); err != nil {
+	p, err := parameters(u, "credentials")
+	if err != nil {
+		return nil, err
+	}
+	file, err := credentialsFile(p)
+	if err != nil {
 		return nil, err
 	}
 	if u.Path != strings.ToLower(u.Path) {
@@ -60,7 +65,7 @@ func openOCI(u *url.URL) (Backend, error) {
 	if err != nil || repo.Reference.Reference != "" {
 		return nil, errors.New("a repository is named as oci://HOST/REPOSITORY, without a tag")
 	}
-	client, transport, err := connect(repo)
+	client, transport, err := connect(repo, file)
 	if err != nil {
 		return nil, err
 	}
@@ -71,17 +76,20 @@ func openOCI(u *url.URL) (Backend, error) {
 func Repository(name string) (*remote.Repository, error) {
 	repo, err := remote.NewRepository(name)
 	if err == nil {
-		_, _, err = connect(repo)
+		_, _, err = connect(repo, "")
 	}
 	return repo, err
 }
 
-func connect(repo *remote.Repository) (*auth.Client, *http.Transport, error) {
+func connect(repo *remote.Repository, file string) (*auth.Client, *http.Transport, error) {
 	transport, err := newTransport()
 	if err != nil {
 		return nil, nil, err
 	}
 	credential, err := credentialsOf(repo.Reference)
+	if file != "" {
+		credential, err = credentialsIn(file), nil
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,6 +129,17 @@ func credentialsOf(ref oci.Reference) (auth.CredentialFunc, error) {
 		}
 		return credentials.Credential(docker)(ctx, host)
 	}, nil
+}
+
+// credentialsIn reads a file each time, because others can be written into it.
+func credentialsIn(file string) auth.CredentialFunc {
+	return func(ctx context.Context, host string) (auth.Credential, error) {
+		store, err := credentials.NewStore(file, credentials.StoreOptions{})
+		if err != nil {
+			return auth.EmptyCredential, fmt.Errorf("the credentials in %s: %w", file, err)
+		}
+		return credentials.Credential(store)(ctx, host)
+	}
 }
 
 // isLoopback reports whether a registry is on this machine and speaks plain HTTP, as in docker.

@@ -23,14 +23,20 @@ type bucket struct {
 	creds     *credentials.Credentials
 	transport *http.Transport
 	url       *url.URL
+	file      string // that the credentials are in; "" if it is looked for them
 	host      string
 	name      string
 	prefix    string // empty or ending in a slash
 }
 
+// fromFile reads a file with credentials again each time, because others can be written into it.
+type fromFile struct{ credentials.FileAWSCredentials }
+
+func (*fromFile) IsExpired() bool { return true }
+
 // openS3 always sets a region, because without one the first request would ask for it.
 func openS3(u *url.URL) (Backend, error) {
-	p, err := parameters(u, "endpoint", "region")
+	p, err := parameters(u, "endpoint", "region", "credentials")
 	if err != nil {
 		return nil, err
 	}
@@ -45,10 +51,17 @@ func openS3(u *url.URL) (Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	file, err := credentialsFile(p)
+	if err != nil {
+		return nil, err
+	}
 	creds := credentials.NewChainCredentials([]credentials.Provider{
 		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.EnvMinio{},
 		&credentials.IAM{Client: &http.Client{Transport: transport}},
 	})
+	if file != "" {
+		creds = credentials.New(&fromFile{credentials.FileAWSCredentials{Filename: file, Profile: "default"}})
+	}
 	core, err := minio.NewCore(endpoint.Host, &minio.Options{
 		Creds:      creds,
 		Secure:     endpoint.Scheme == "https",
@@ -59,7 +72,7 @@ func openS3(u *url.URL) (Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open remote: %w", err)
 	}
-	b := &bucket{core: core, creds: creds, transport: transport, url: u, host: endpoint.Host, name: u.Host}
+	b := &bucket{core: core, creds: creds, transport: transport, url: u, file: file, host: endpoint.Host, name: u.Host}
 	if prefix := strings.Trim(path.Clean("/"+u.Path), "/"); prefix != "" {
 		b.prefix = prefix + "/"
 	}
@@ -114,7 +127,10 @@ func (b *bucket) denied(code string) string {
 	} else if v, err := (&credentials.FileAWSCredentials{}).Retrieve(); err == nil && v.AccessKeyID != "" {
 		from = "~/.aws/credentials"
 	}
-	const again = "in the environment of `amberfs mount`, and mount again"
+	again := "in the environment of `amberfs mount`, and mount again"
+	if b.file != "" {
+		from, again = b.file, "in it"
+	}
 	v, err := b.creds.GetWithContext(nil)
 	switch {
 	case err != nil || v.AccessKeyID == "":

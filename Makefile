@@ -135,7 +135,7 @@ test-clients:
 test-cluster: build
 	@scripts/setup cluster
 	@set -e; for module in amberfs-csi containerd-amberfs; do \
-		(cd cmd/$$module && $(GO) vet ./... && AMBERFS_TEST_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 20m ./...); done
+		(cd cmd/$$module && $(GO) vet ./... && AMBERFS_TEST_REMOTE=1 AMBERFS_TEST_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 20m ./...); done
 
 # A release without publishing it, in dist/: goreleaser is built once into bin/.
 snapshot:

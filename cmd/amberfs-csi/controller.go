@@ -110,9 +110,6 @@ func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.Control
 	if req.GetVolumeId() == "" || req.GetCapacityRange() == nil {
 		return nil, invalid("the volume_id or the capacity_range is missing")
 	}
-	if err := noSecrets(req.GetSecrets()); err != nil {
-		return nil, err
-	}
 	unlock, err := c.d.lock(req.GetVolumeId())
 	if err != nil {
 		return nil, err

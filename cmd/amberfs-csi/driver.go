@@ -21,6 +21,7 @@ type driver struct {
 	store, node string
 	log         *slog.Logger
 	busy        sync.Map // ids of volumes and snapshots that a request changes
+	logins      logins
 }
 
 // do asks the daemon for an operation in a fork, or in main if the fork is "".

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -44,6 +45,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
+	d.logins = logins{dir: filepath.Clean(d.store) + "-credentials", used: map[string]int{}}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := d.serve(ctx, *endpoint, *registry); err != nil {

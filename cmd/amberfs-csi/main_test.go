@@ -67,7 +67,12 @@ func start(t testing.TB, node string) *plugin {
 	p.Conn = conn
 	t.Cleanup(func() { conn.Close() })
 	p.run()
-	t.Cleanup(p.kill)
+	t.Cleanup(func() {
+		p.kill()
+		if log, _ := os.ReadFile(p.log()); t.Failed() {
+			t.Logf("the driver's log:\n%s", log)
+		}
+	})
 	return p
 }
 
@@ -77,7 +82,12 @@ func (p *plugin) run() {
 	os.Remove(p.Endpoint[len("unix://"):])
 	p.cmd = exec.Command(os.Args[0], "-store", p.Store, "-node", p.node, "-endpoint", p.Endpoint, "-register", filepath.Dir(p.Store))
 	p.cmd.Env = append(os.Environ(), asDriver+"=1")
-	p.cmd.Stderr = os.Stderr
+	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer log.Close()
+	p.cmd.Stderr = log
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
@@ -87,6 +97,9 @@ func (p *plugin) run() {
 		return err == nil
 	})
 }
+
+// log is where the driver logs.
+func (p *plugin) log() string { return filepath.Join(filepath.Dir(p.Store), "driver.log") }
 
 // kill kills the driver at once.
 func (p *plugin) kill() {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -51,16 +50,25 @@ func (n node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeR
 	if !filepath.IsAbs(target) {
 		return nil, invalid("the target_path is not absolute: %s", target)
 	}
-	if err := cmp.Or(noSecrets(req.GetSecrets()), checkCapabilities([]*csi.VolumeCapability{capability})); err != nil {
+	if err := checkCapabilities([]*csi.VolumeCapability{capability}); err != nil {
 		return nil, err
 	}
 	if req.GetVolumeContext()[ephemeral] == "true" {
+		if len(req.GetSecrets()) > 0 {
+			return nil, invalid("there are secrets, and an inline volume has no remote")
+		}
 		var err error
 		if id, err = n.makeInline(ctx, id, req.GetVolumeContext()); err != nil {
 			return nil, err
 		}
-	} else if _, err := n.d.find(ctx, volumeKind, id); err != nil {
-		return nil, err
+	} else {
+		r, err := n.d.find(ctx, volumeKind, id)
+		if err == nil {
+			err = n.d.logins.renew(r, req.GetSecrets())
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	unlock, err := n.d.lock(id)
 	if err != nil {

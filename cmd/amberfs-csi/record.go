@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -28,9 +29,11 @@ const (
 // killed driver left, and is made again.
 type record struct {
 	ID, Kind string
-	Source   string // what it began with; the volume, of a snapshot
-	Remote   string // where snapshots are pushed to
-	Bytes    int64  // the capacity of a volume, the size of a snapshot
+	Source   string   // what it began with; the volume, of a snapshot
+	Remote   string   // where snapshots are pushed to
+	Login    string   // the credentials for it, "" for those of the daemon
+	Logins   []string // credentials for what it began with
+	Bytes    int64    // the capacity of a volume, the size of a snapshot
 	info     snapshot.Info
 }
 
@@ -40,12 +43,15 @@ const (
 	kindLabel   = "csi.kind"
 	sourceLabel = "csi.source"
 	remoteLabel = "csi.remote"
+	loginLabel  = "csi.login"
+	loginsLabel = "csi.logins"
 	bytesLabel  = "csi.bytes"
 )
 
 func (r *record) labels() map[string]string {
 	return map[string]string{
 		idLabel: r.ID, kindLabel: r.Kind, sourceLabel: r.Source, remoteLabel: r.Remote, bytesLabel: strconv.FormatInt(r.Bytes, 10),
+		loginLabel: r.Login, loginsLabel: strings.Join(r.Logins, " "),
 	}
 }
 
@@ -55,7 +61,8 @@ func recordOf(i snapshot.Info) (*record, error) {
 		return nil, fmt.Errorf("the snapshot %s of main is no record of a volume: %w", i.Name, err)
 	}
 	return &record{
-		ID: i.Labels[idLabel], Kind: i.Labels[kindLabel], Source: i.Labels[sourceLabel], Remote: i.Labels[remoteLabel], Bytes: bytes, info: i,
+		ID: i.Labels[idLabel], Kind: i.Labels[kindLabel], Source: i.Labels[sourceLabel], Remote: i.Labels[remoteLabel],
+		Login: i.Labels[loginLabel], Logins: strings.Fields(i.Labels[loginsLabel]), Bytes: bytes, info: i,
 	}, nil
 }
 
@@ -137,16 +144,20 @@ func (d *driver) removeRecords(ctx context.Context, list []*record) error {
 	return unless(fail.NotFound, d.do(ctx, "", service.Remove{Names: names}, nil))
 }
 
-// remove deletes a fork with all that is in it, and then its record.
-func (d *driver) remove(ctx context.Context, id string) error {
-	if err := d.discard(ctx, id); err != nil {
+// remove deletes a fork with all that is in it, then its record, and the credentials that nothing
+// else needs.
+func (d *driver) remove(ctx context.Context, r *record) error {
+	if err := d.discard(ctx, r.ID); err != nil {
 		return err
 	}
-	list, err := d.records(ctx, service.List{Labels: map[string]string{idLabel: id}})
+	list, err := d.records(ctx, service.List{Labels: map[string]string{idLabel: r.ID}})
+	if err == nil {
+		err = d.removeRecords(ctx, list)
+	}
 	if err != nil {
 		return err
 	}
-	return d.removeRecords(ctx, list)
+	return d.forget(ctx, r)
 }
 
 func (d *driver) discard(ctx context.Context, id string) error {

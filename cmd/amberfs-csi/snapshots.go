@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
-	"hash/fnv"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -23,9 +21,6 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 		return nil, invalid("the name or the source_volume_id is missing")
 	}
 	p, err := parameters(req.GetParameters(), remoteParameter)
-	if err == nil {
-		err = noSecrets(req.GetSecrets())
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -42,10 +37,22 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 			return nil, status.Errorf(codes.AlreadyExists, "the snapshot %s has the name, and is of the volume %s", r.ID, there.Source)
 		}
 		r = there
+		if err := c.d.logins.renew(r, req.GetSecrets()); err != nil {
+			return nil, err
+		}
 	case status.Code(err) != codes.NotFound:
 		return nil, err
 	default:
-		if err := c.d.take(ctx, r); err != nil {
+		volume, err := c.d.find(ctx, volumeKind, r.Source)
+		if err != nil {
+			return nil, err
+		}
+		r.Remote = cmp.Or(r.Remote, volume.Remote)
+		err = c.d.withLogin(ctx, r, req.GetSecrets(), func() error {
+			r.needs(volume)
+			return c.d.take(ctx, r)
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -56,11 +63,6 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 // take takes a snapshot, pushes it and writes its record. When it is interrupted, the next try goes
 // on with the state that was taken.
 func (d *driver) take(ctx context.Context, r *record) error {
-	volume, err := d.find(ctx, volumeKind, r.Source)
-	if err != nil {
-		return err
-	}
-	r.Remote = cmp.Or(r.Remote, volume.Remote)
 	taken, err := d.freeze(ctx, r)
 	if is(err, fail.Exists) {
 		taken, err = d.contentOf(ctx, r.ID)
@@ -111,22 +113,26 @@ func (d *driver) freeze(ctx context.Context, r *record) (taken info.Info, err er
 
 // push sends the content of a snapshot to its remote, under its id.
 func (d *driver) push(ctx context.Context, r *record) error {
-	sum := fnv.New64a()
-	sum.Write([]byte(r.Remote))
-	add := service.AddRemote{Name: "csi-" + hex.EncodeToString(sum.Sum(nil)), URL: r.Remote}
+	push := service.Push{Remote: d.logins.at(r.Remote, r.Login), Snapshots: []string{content}, As: r.ID}
+	if d.do(ctx, r.ID, push, nil) == nil {
+		return nil
+	}
+	// It may be new: adding it sets it up. It keeps no name, as
+	// there is one for each secret.
+	add := service.AddRemote{Name: r.ID, URL: push.Remote}
 	if err := d.do(ctx, "", add, nil); err != nil {
 		return err
 	}
-	return d.do(ctx, r.ID, service.Push{Remote: r.Remote, Snapshots: []string{content}, As: r.ID}, nil)
+	if err := d.do(ctx, "", service.RemoveRemote{Name: add.Name}, nil); err != nil {
+		return err
+	}
+	return d.do(ctx, r.ID, push, nil)
 }
 
 func (c controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
 	id := req.GetSnapshotId()
 	if id == "" {
 		return nil, invalid("the snapshot_id is missing")
-	}
-	if err := noSecrets(req.GetSecrets()); err != nil {
-		return nil, err
 	}
 	unlock, err := c.d.lock(id)
 	if err != nil {
@@ -137,19 +143,20 @@ func (c controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotR
 	if status.Code(err) == codes.NotFound {
 		return &csi.DeleteSnapshotResponse{}, nil
 	}
+	if err == nil {
+		err = c.d.logins.renew(r, req.GetSecrets())
+	}
 	if err == nil && r.Remote != "" {
-		err = unless(fail.NotFound, c.d.do(ctx, "", service.RemovePushed{Remote: r.Remote, Names: []string{id}}, nil))
+		remove := service.RemovePushed{Remote: c.d.logins.at(r.Remote, r.Login), Names: []string{id}}
+		err = unless(fail.NotFound, c.d.do(ctx, "", remove, nil))
 	}
 	if err == nil {
-		err = c.d.remove(ctx, id)
+		err = c.d.remove(ctx, r)
 	}
 	return &csi.DeleteSnapshotResponse{}, err
 }
 
 func (c controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
-	if err := noSecrets(req.GetSecrets()); err != nil {
-		return nil, err
-	}
 	resp := &csi.ListSnapshotsResponse{}
 	var list []*record
 	var err error
@@ -176,9 +183,6 @@ func (c controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReq
 func (c controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
 	if req.GetSnapshotId() == "" {
 		return nil, invalid("the snapshot_id is missing")
-	}
-	if err := noSecrets(req.GetSecrets()); err != nil {
-		return nil, err
 	}
 	r, err := c.d.find(ctx, snapshotKind, req.GetSnapshotId())
 	if err != nil {

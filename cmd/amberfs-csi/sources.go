@@ -53,6 +53,15 @@ func sourceOf(content *csi.VolumeContentSource, p map[string]string) (source, er
 	return s, nil
 }
 
+// through returns the source with the remote at a URL that has its credentials.
+func (s source) through(url string) source {
+	if name, ok := strings.CutPrefix(s.from, s.remote+"@"); ok && s.remote != "" {
+		s.from = url + "@" + name
+	}
+	s.remote = url
+	return s
+}
+
 // content is the snapshot of the fork of a snapshot.
 const content = "content"
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -13,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
@@ -38,15 +36,6 @@ func parameters(all map[string]string, known ...string) (map[string]string, erro
 		}
 	}
 	return out, nil
-}
-
-// noSecrets refuses secrets: the daemon takes credentials from its own environment.
-func noSecrets(secrets map[string]string) error {
-	if len(secrets) == 0 {
-		return nil
-	}
-	return invalid("there are secrets (%s), and volumes have none; give the daemon the credentials of remotes in its environment",
-		strings.Join(slices.Sorted(maps.Keys(secrets)), ", "))
 }
 
 // checkCapabilities refuses what a directory of one node cannot be.
@@ -75,7 +64,7 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 	}
 	p, err := parameters(req.GetParameters(), fromParameter, remoteParameter, policyParameter, ttlParameter)
 	if err == nil {
-		err = cmp.Or(noSecrets(req.GetSecrets()), checkCapabilities(req.GetVolumeCapabilities()), checkPolicy(p[policyParameter]))
+		err = cmp.Or(checkCapabilities(req.GetVolumeCapabilities()), checkPolicy(p[policyParameter]))
 	}
 	if err != nil {
 		return nil, err
@@ -97,13 +86,19 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 	switch there, err := c.d.find(ctx, volumeKind, r.ID); {
 	case err == nil:
 		r, err = there, matches(there, r, req.GetCapacityRange())
+		if err == nil {
+			err = c.d.logins.renew(r, req.GetSecrets())
+		}
 		if err != nil {
 			return nil, err
 		}
 	case status.Code(err) != codes.NotFound:
 		return nil, err
 	default:
-		if err := c.d.make(ctx, r, src, req.GetCapacityRange(), p); err != nil {
+		err := c.d.withLogin(ctx, r, req.GetSecrets(), func() error {
+			return c.d.make(ctx, r, src, req.GetCapacityRange(), p)
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -124,7 +119,10 @@ func matches(there, r *record, within *csi.CapacityRange) error {
 
 // make makes the fork of a volume, and its record.
 func (d *driver) make(ctx context.Context, r *record, src source, within *csi.CapacityRange, p map[string]string) error {
-	size, err := d.fork(ctx, r.ID, src, p[ttlParameter])
+	if err := d.inherit(ctx, r, src); err != nil {
+		return err
+	}
+	size, err := d.fork(ctx, r.ID, src.through(d.logins.at(r.Remote, r.Login)), p[ttlParameter])
 	if err != nil {
 		return err
 	}
@@ -168,9 +166,6 @@ func (c controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeReque
 	if req.GetVolumeId() == "" {
 		return nil, invalid("the volume_id is missing")
 	}
-	if err := noSecrets(req.GetSecrets()); err != nil {
-		return nil, err
-	}
 	return &csi.DeleteVolumeResponse{}, c.d.deleteVolume(ctx, volumeKind, req.GetVolumeId())
 }
 
@@ -181,7 +176,8 @@ func (d *driver) deleteVolume(ctx context.Context, kind, id string) error {
 		return err
 	}
 	defer unlock()
-	if _, err := d.find(ctx, kind, id); err != nil {
+	r, err := d.find(ctx, kind, id)
+	if err != nil {
 		if status.Code(err) == codes.NotFound {
 			return nil
 		}
@@ -194,5 +190,5 @@ func (d *driver) deleteVolume(ctx context.Context, kind, id string) error {
 	if len(published) > 0 {
 		return status.Errorf(codes.FailedPrecondition, "the volume %s is published at %s", id, published[0].Mountpoint)
 	}
-	return unless(fail.NotFound, d.remove(ctx, id))
+	return d.remove(ctx, r)
 }

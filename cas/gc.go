@@ -140,11 +140,8 @@ func (r *Recording) stop() {
 
 // Collect removes every object that is neither kept nor new. It is called once.
 //
-// mark names all that must stay, by calling keep, which reports whether the object is
-// named for the first time, so that mark need not descend twice. keep of an object
-// that is not in the store returns true; unless incomplete is set, nothing is removed
-// then, for the index may be wrong and not the caller. Then whatever else was there
-// when the recording began goes: its space is punched out of the packs; packs that
+// mark names all that must stay to a Keeper; incomplete says that objects may be missing. Then
+// whatever else was there when the recording began goes: its space is punched out of the packs; packs that
 // are mostly dead are emptied and removed.
 //
 // A hash that a caller got from Put before the recording began must be reachable
@@ -156,7 +153,7 @@ func (r *Recording) stop() {
 //
 // Errors: that of mark, the context's, ErrNoSpace if even the reserve is gone, or an
 // error of the disk.
-func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(keep func(Hash) (first bool)) error,
+func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
 	progress func(done, total int64)) (GCResult, error) {
 	s := &sweeper{Store: r.s, c: r.c}
 	if err := s.collect(ctx, incomplete, mark, progress); err != nil {
@@ -172,7 +169,7 @@ type sweeper struct {
 	res GCResult
 }
 
-func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(keep func(Hash) (first bool)) error,
+func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
 	progress func(done, total int64)) error {
 	defer s.space.drain()()
 	if err := s.failed.err(); err != nil {
@@ -183,19 +180,11 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(keep f
 			return err
 		}
 	}
-	var kerr error
-	err := mark(func(h Hash) bool {
-		l, ok, err := s.index.find(h)
-		if err == nil && !ok && !incomplete {
-			err = ErrNotFound
-		}
-		if err != nil && kerr == nil {
-			kerr = fmt.Errorf("look for object %s: %w", h, err)
-		}
-		return err == nil && (!ok || s.c.mark(l))
-	})
+	keeper := &Keeper{s: s, incomplete: incomplete}
+	err := mark(keeper)
 	if err == nil {
-		err = kerr
+		keeper.keepLeaves()
+		err = keeper.err
 	}
 	if err == nil {
 		err = ctx.Err()

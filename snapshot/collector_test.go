@@ -16,7 +16,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/await"
 )
 
@@ -206,6 +205,20 @@ func (w whileReading) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return w.ObjectStore.Get(h, dst)
 }
 
+// whileMarking calls fn at each object that a gc keeps.
+type whileMarking struct{ fn func() }
+
+func (w whileMarking) Any() bool {
+	w.fn()
+	return false
+}
+
+func (whileMarking) Has(cas.Hash) (bool, error) { return false, nil }
+
+func (whileMarking) Get(cas.Hash, []byte) ([]byte, error) { return nil, cas.ErrNotFound }
+
+func (whileMarking) Near(cas.Hash, []byte) ([]byte, error) { return nil, cas.ErrNotFound }
+
 // TestCheckpointsDuringAGC: a writer on a nearly full disk has the journal sealed while a gc
 // marks, and while it sweeps.
 func TestCheckpointsDuringAGC(t *testing.T) {
@@ -230,13 +243,12 @@ func TestCheckpointsDuringAGC(t *testing.T) {
 		}
 		made[during]++
 	}
-	s.gc.Source = tree.NewSource(whileReading{s.objects, func() { try("mark") }}, s.log, 1)
+	s.gc.Objects.Elsewhere = whileMarking{func() { try("mark") }}
 	res, err := s.GC(ctx, func(int64, int64) { try("sweep") })
 	mustBe(t, err)
 	if res.Removed == 0 || made["mark"] == 0 || made["sweep"] == 0 {
 		t.Errorf("%+v, %v", res, made)
 	}
-	s.gc.Source = s.src
 	needed, err := s.Reachable(ctx)
 	mustBe(t, err)
 	for h := range needed {

@@ -223,7 +223,7 @@ func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 		// refers to is marked as well.
 		g.Logger.Warn("no checkpoint before gc", "err", full, guard.Stack(full))
 	}
-	res, err := gc.Collect(ctx, g.Incomplete.Load(), func(keep func(cas.Hash) bool) error { return g.mark(ctx, roots, keep) }, progress)
+	res, err := gc.Collect(ctx, g.Incomplete.Load(), func(k *cas.Keeper) error { return g.mark(ctx, roots, k) }, progress)
 	sum.Removed += res.Removed
 	sum.FreedBytes += res.FreedBytes
 	if err != nil {
@@ -237,22 +237,44 @@ func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 }
 
 // mark marks everything that the store still needs.
-func (g *Collector) mark(ctx context.Context, roots *Roots, keep func(cas.Hash) bool) error {
+func (g *Collector) mark(ctx context.Context, roots *Roots, k *cas.Keeper) error {
 	if err := roots.Read(); err != nil {
 		return err
 	}
-	keep = g.Objects.Here(keep)
+	to := marking{g.Objects, k}
 	for _, h := range roots.Sets {
 		if here, err := g.Objects.Has(h); here || err != nil { // nothing is lost with one that is damaged
-			keep(h)
+			to.KeepLeaf(h)
 		}
 	}
+	src := g.Source.With(to)
 	var before *tree.State
 	return roots.Each(func(st *tree.State) error {
-		err := st.Mark(ctx, g.Source, before, g.Incomplete.Load(), keep)
+		err := st.MarkFor(ctx, src, before, g.Incomplete.Load(), to)
 		before = st
 		return err
 	})
+}
+
+// marking is a cas.Keeper for a store that need not have all objects.
+type marking struct {
+	tree.Objects
+	k *cas.Keeper
+}
+
+func (m marking) Keep(h cas.Hash) bool { return m.Here(h) && m.k.Keep(h) }
+
+func (m marking) KeepLeaf(h cas.Hash) {
+	if m.Here(h) {
+		m.k.KeepLeaf(h)
+	}
+}
+
+func (m marking) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	if m.Elsewhere != nil {
+		return m.Objects.Get(h, dst)
+	}
+	return m.k.Read(h, dst)
 }
 
 // NeedsRepair explains why gc does nothing in a damaged store: what hangs below

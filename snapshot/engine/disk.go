@@ -64,7 +64,10 @@ func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []
 	slices.SortStableFunc(kept, func(a, b holding) int { return cmp.Compare(a.order(), b.order()) })
 	has := make(map[cas.Hash]*owner)
 	var by *owner
-	mark := p.Objects.Here(func(id cas.Hash) (more bool) {
+	mark := func(id cas.Hash) (more bool) {
+		if !p.Objects.Here(id) {
+			return false
+		}
 		before, known := has[id]
 		now := by
 		if known {
@@ -72,7 +75,7 @@ func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []
 		}
 		has[id] = now
 		return !known || now != before // and so is what is below
-	})
+	}
 	for _, k := range kept {
 		by = k.by
 		st, err := k.Load(p.Source)

@@ -151,10 +151,6 @@ func (c *check) missing(h cas.Hash) bool {
 func (c *check) intact(ctx context.Context, trees []Tree) (bool, error) {
 	seen := make(map[cas.Hash]struct{})
 	found := false
-	keep := c.Objects.Here(func(h cas.Hash) bool {
-		found = found || c.missing(h)
-		return !found
-	})
 	for _, t := range trees {
 		if t.State == nil {
 			return false, nil
@@ -164,7 +160,11 @@ func (c *check) intact(ctx context.Context, trees []Tree) (bool, error) {
 				return false
 			}
 			seen[h] = struct{}{}
-			return keep(h)
+			if !c.Objects.Here(h) {
+				return false
+			}
+			found = found || c.missing(h)
+			return !found
 		})
 		switch {
 		case ctx.Err() != nil:

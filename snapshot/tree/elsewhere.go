@@ -59,21 +59,18 @@ func (o Objects) Exists(h cas.Hash) (bool, error) {
 	return o.Elsewhere.Has(h)
 }
 
-// Here is keep for the objects that can be in the store: what is below one that is only
-// elsewhere is only there too, since what is sealed here goes into the store with all its
-// parents. An error is left to keep to find again.
-func (o Objects) Here(keep func(cas.Hash) bool) func(cas.Hash) bool {
+// Here reports whether an object can be in the store. What is below one that is only elsewhere
+// is only there too, since what is sealed here goes into the store with all its parents. An
+// error is left to the caller to find again.
+func (o Objects) Here(h cas.Hash) bool {
 	if o.Elsewhere == nil || !o.Elsewhere.Any() {
-		return keep
+		return true
 	}
-	return func(h cas.Hash) bool {
-		if here, err := o.Has(h); !here && err == nil {
-			if only, err := o.Elsewhere.Has(h); only && err == nil {
-				return false
-			}
-		}
-		return keep(h)
+	if here, err := o.Has(h); here || err != nil {
+		return true
 	}
+	only, err := o.Elsewhere.Has(h)
+	return !only || err != nil
 }
 
 // Pushed loads a state that was made elsewhere, and finds the highest number of its

@@ -7,8 +7,27 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
-// Mark calls keep for every object that s needs, sealed or not: the objects
-// below an object are visited only when keep answers that it met it for the
+// A Keeper is what a collection keeps. Keep reports whether an object is met for the first time.
+// KeepLeaf is for objects that refer to no others.
+type Keeper interface {
+	Keep(h cas.Hash) (first bool)
+	KeepLeaf(h cas.Hash)
+}
+
+// keep is a Keeper that treats all objects alike.
+type keep func(cas.Hash) (first bool)
+
+func (k keep) Keep(h cas.Hash) bool { return k(h) }
+
+func (k keep) KeepLeaf(h cas.Hash) { k(h) }
+
+// Mark is MarkFor with a function.
+func (s *State) Mark(ctx context.Context, src *Source, like *State, incomplete bool, fn func(cas.Hash) (first bool)) error {
+	return s.MarkFor(ctx, src, like, incomplete, keep(fn))
+}
+
+// MarkFor names every object that s needs to a Keeper, sealed or not: the objects
+// below an object are visited only when Keep answers that it met it for the
 // first time. So marking many states costs their number and what they differ in.
 //
 // With incomplete, an object that is not in the store (cas.ErrNotFound) is passed
@@ -18,13 +37,13 @@ import (
 // pages that a Seal cut short has sealed are stored, and referred to from there
 // only. What a Seal writes meanwhile is for the store to keep.
 //
-// like is a state that was marked already with the same keep, or nil. What s is known to
-// share with it is not visited, and keep is not asked: of a page of inodes, those that changed.
-func (s *State) Mark(ctx context.Context, src *Source, like *State, incomplete bool, keep func(cas.Hash) (first bool)) error {
-	if id, ok := s.ID(); ok && !keep(id) {
+// like is a state that was marked already for the same Keeper, or nil. What s is known to
+// share with it is not visited or named: of a page of inodes, those that changed are.
+func (s *State) MarkFor(ctx context.Context, src *Source, like *State, incomplete bool, k Keeper) error {
+	if id, ok := s.ID(); ok && !k.Keep(id) {
 		return nil
 	}
-	m := marker{ctx: ctx, src: src, incomplete: incomplete, keep: keep}
+	m := marker{ctx: ctx, src: src, incomplete: incomplete, Keeper: k}
 	var at *page
 	if like != nil && like.height == s.height {
 		at = like.root
@@ -33,9 +52,9 @@ func (s *State) Mark(ctx context.Context, src *Source, like *State, incomplete b
 }
 
 type marker struct {
-	ctx  context.Context
-	src  *Source
-	keep func(cas.Hash) bool
+	Keeper
+	ctx context.Context
+	src *Source
 
 	incomplete bool
 }
@@ -52,7 +71,7 @@ func (m *marker) passed(err error) error {
 // is in memory only, but what it refers to may be stored.
 func (m *marker) first(p *page) bool {
 	id, ok := p.id()
-	return !ok || m.keep(id)
+	return !ok || m.Keep(id)
 }
 
 // marked reports whether a page is stored, and is also in the state that was marked before.
@@ -102,7 +121,7 @@ func (m *marker) table(p, like *page, height int, base uint64) error {
 			continue
 		}
 		for _, h := range b.leaf.pieces(i) {
-			m.keep(h)
+			m.KeepLeaf(h)
 		}
 		n, err := b.leaf.get(m.src, i, base+uint64(i))
 		if err = m.passed(err); err != nil {
@@ -122,10 +141,14 @@ func (m *marker) inode(n *Inode) error {
 		return m.dir(n.Dir.root, pos{})
 	}
 	return n.Content.EachObject(m.src.Files, func(h cas.Hash, isList bool) (bool, error) {
-		if !m.keep(h) {
+		if !isList {
+			m.KeepLeaf(h)
 			return false, nil
 		}
-		if isList && m.incomplete {
+		if !m.Keep(h) {
+			return false, nil
+		}
+		if m.incomplete {
 			if _, err := m.src.objects.Get(h, nil); errors.Is(err, cas.ErrNotFound) {
 				return false, nil
 			}

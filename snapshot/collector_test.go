@@ -219,6 +219,13 @@ func (whileMarking) Get(cas.Hash, []byte) ([]byte, error) { return nil, cas.ErrN
 
 func (whileMarking) Near(cas.Hash, []byte) ([]byte, error) { return nil, cas.ErrNotFound }
 
+// WhileMarking has fn called at each object that a gc keeps, or nothing.
+func (s *Store) WhileMarking(fn func()) {
+	if s.gc.Objects.Elsewhere = nil; fn != nil {
+		s.gc.Objects.Elsewhere = whileMarking{fn}
+	}
+}
+
 // TestCheckpointsDuringAGC: a writer on a nearly full disk has the journal sealed while a gc
 // marks, and while it sweeps.
 func TestCheckpointsDuringAGC(t *testing.T) {
@@ -243,7 +250,7 @@ func TestCheckpointsDuringAGC(t *testing.T) {
 		}
 		made[during]++
 	}
-	s.gc.Objects.Elsewhere = whileMarking{func() { try("mark") }}
+	s.WhileMarking(func() { try("mark") })
 	res, err := s.GC(ctx, func(int64, int64) { try("sweep") })
 	mustBe(t, err)
 	if res.Removed == 0 || made["mark"] == 0 || made["sweep"] == 0 {

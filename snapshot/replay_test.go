@@ -161,6 +161,7 @@ type walker struct {
 	n int
 	// halfway, if there is one, is called between two changes of one step.
 	halfway func()
+	noGC    bool // the history has none
 }
 
 func (x *walker) node(w *snapshot.Workspace, dir bool) (live.NodeID, live.NodeID, string, bool) {
@@ -306,7 +307,7 @@ func (x *walker) history() error {
 	case k == 13:
 		_, err := w.Snapshots().WaitSealed(ctx, name)
 		return err
-	case k == 14:
+	case k == 14 && !x.noGC:
 		_, err := x.s.GC(ctx, nil)
 		return err
 	}

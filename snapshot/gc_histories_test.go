@@ -1,0 +1,208 @@
+package snapshot_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// gcWorld is a store with a random history, and a gc at random points of it.
+type gcWorld struct {
+	*walker
+	dir  string
+	dead int                    // stores that were killed
+	ask  atomic.Pointer[func()] // called before each operation of the disk
+	pins []pinned
+	inGC bool
+}
+
+// pinned is a state that is being read.
+type pinned struct {
+	name, text string
+	state      *tree.State
+}
+
+// TestGCInHistories: whatever a history does while a gc marks and sweeps, and wherever the gc is
+// killed, all states are there, also those that are being read, and those of a checkpoint that
+// was made meanwhile.
+func TestGCInHistories(t *testing.T) {
+	for seed := range fromEnv("SEEDS", 2) {
+		w := &gcWorld{dir: filepath.Join(t.TempDir(), "store")}
+		must(t, os.Mkdir(w.dir, 0o700))
+		disk, err := vfs.OpenBeneath(w.dir)
+		must(t, err)
+		defer disk.Close()
+		s, err := openOn(w.dir, hooked{disk, func() error {
+			if fn := w.ask.Load(); fn != nil {
+				(*fn)()
+			}
+			return nil
+		}})
+		must(t, err)
+		w.walker = &walker{t: t, r: rand.New(rand.NewPCG(uint64(seed), 45)), s: s, noGC: true}
+		if keepAll(t, s); seed%2 == 1 { // recovery begins far back
+			s.GCWithoutCheckpoint()
+		}
+		for round := range fromEnv("ROUNDS", 5) {
+			for range 25 {
+				w.change()
+			}
+			if round%2 == 0 {
+				w.killedGC()
+			} else {
+				w.gcBesideChanges()
+			}
+			w.check("after a gc", s)
+		}
+		must(t, s.Close())
+	}
+}
+
+// change makes a step in some workspace, and perhaps one of the history. It may pin a state.
+func (w *gcWorld) change() {
+	all := w.s.Workspaces()
+	slices.SortFunc(all, func(a, b *snapshot.Workspace) int { return int(a.View()) - int(b.View()) })
+	at := all[w.r.IntN(len(all))]
+	err := w.step(at)
+	switch k := w.r.IntN(20); {
+	case k < 8:
+		err = w.history()
+	case k < 11:
+		err = w.again(at)
+	case k == 11 && len(w.pins) < 4:
+		var st *tree.State
+		if l := at.List(); len(l) > 0 {
+			i := l[w.r.IntN(len(l))]
+			if st, err = at.StateOf(i.Name); err == nil {
+				w.t.Cleanup(w.s.Hold(st))
+				w.pins = append(w.pins, pinned{i.Name, dump(w.t, w.s, st), st})
+				err = at.Snapshots().Delete(i.Name, actors.Caller{})
+			}
+		}
+	}
+	if !expected(err) {
+		w.t.Fatal(err)
+	}
+}
+
+// again writes bytes that were there before, perhaps in what a gc is about to remove, and seals
+// them.
+func (w *gcWorld) again(at *snapshot.Workspace) error {
+	_, id, _, ok := w.node(at, false)
+	if !ok {
+		return nil
+	}
+	_, err := w.s.Forest().Write(id, bytes.Repeat([]byte{byte(w.r.IntN(2))}, 5000), 0, false)
+	if err != nil {
+		return err
+	}
+	i, err := at.Capture(snapshot.CaptureOptions{})
+	if err == nil {
+		_, err = at.Snapshots().WaitSealed(context.Background(), i.Name)
+	}
+	if err == nil {
+		err = at.Snapshots().Delete(i.Name, actors.Caller{})
+	}
+	return err
+}
+
+// killedGC runs a gc, and copies the store before some operation of the disk, as a kill there
+// leaves it.
+func (w *gcWorld) killedGC() {
+	want, left := portrait(w.t, w.s), int64(w.r.IntN(150))
+	var n atomic.Int64
+	copied := ""
+	kill := func() {
+		if n.Add(1) == left {
+			copied = w.copied()
+		}
+	}
+	w.ask.Store(&kill)
+	_, err := w.s.GC(context.Background(), nil)
+	w.ask.Store(nil)
+	must(w.t, err)
+	if copied != "" {
+		w.opens(fmt.Sprintf("killed before operation %d of %d of a gc", left, n.Load()), copied, want)
+	}
+}
+
+// gcBesideChanges runs a gc, goes on with the history between objects that it marks and packs
+// that it sweeps, and kills the store at one of these points.
+func (w *gcWorld) gcBesideChanges() {
+	points, killAt := 0, w.r.IntN(60)
+	between := func() {
+		if w.inGC { // by a seal of the history
+			return
+		}
+		w.inGC = true
+		defer func() { w.inGC = false }()
+		if points++; w.r.IntN(12) == 0 {
+			w.change()
+		}
+		if w.r.IntN(60) == 0 {
+			must(w.t, w.s.Checkpoint(context.Background()))
+		}
+		if points == killAt {
+			want := portrait(w.t, w.s)
+			w.opens(fmt.Sprintf("killed at point %d of a gc", points), w.copied(), want)
+		}
+	}
+	w.s.WhileMarking(between)
+	_, err := w.s.GC(context.Background(), func(int64, int64) { between() })
+	w.s.WhileMarking(nil)
+	must(w.t, err)
+}
+
+func (w *gcWorld) copied() string {
+	w.dead++
+	dead := fmt.Sprint(w.dir, w.dead)
+	if out, err := exec.Command("cp", "-a", "--sparse=always", w.dir, dead).CombinedOutput(); err != nil {
+		w.t.Fatal(err, string(out))
+	}
+	return dead
+}
+
+// opens opens a killed store, and compares it.
+func (w *gcWorld) opens(what, dir string, want map[string]string) {
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+	if err != nil {
+		w.t.Fatal(what, err)
+	}
+	compare(w.t, what, portrait(w.t, s), want)
+	_, err = s.GC(context.Background(), nil)
+	must(w.t, err)
+	compare(w.t, what+", after another gc", portrait(w.t, s), want)
+	w.whole(what, s)
+	must(w.t, s.Close())
+	must(w.t, os.RemoveAll(dir))
+}
+
+// whole looks for every object that is needed.
+func (w *gcWorld) whole(what string, s *snapshot.Store) {
+	needed, err := s.Reachable(context.Background())
+	must(w.t, err)
+	for h := range needed {
+		if there, err := s.CAS().Has(h); err != nil || !there {
+			w.t.Fatalf("%s: %s is needed and gone: %v", what, h, err)
+		}
+	}
+}
+
+func (w *gcWorld) check(what string, s *snapshot.Store) {
+	w.whole(what, s)
+	for _, p := range w.pins {
+		compare(w.t, what, map[string]string{p.name: dump(w.t, s, p.state)}, map[string]string{p.name: p.text})
+	}
+}

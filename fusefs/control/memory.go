@@ -165,9 +165,12 @@ func (t *Tree) remember(file *os.File) {
 	t.mu.last, m.region = m.head(headNewest), m.head(headRegion)
 	records := bufio.NewReader(io.NewSectionReader(file, m.at(m.region), regionSize))
 	for {
+		if next, err := records.Peek(1); err != nil || next[0] != '{' { // nothing was written here
+			break
+		}
 		var r record
 		line, err := records.ReadBytes('\n')
-		if err != nil || json.Unmarshal(line, &r) != nil { // the end, or a record that was not written to its end
+		if err != nil || json.Unmarshal(line, &r) != nil { // it was not written to its end
 			break
 		}
 		content := make([]byte, r.Content)

@@ -17,19 +17,28 @@ import (
 // daemon gives it. Such a daemon writes nothing any more: all that is left of it are threads
 // in write(2) to the device.
 
-// stuckTick is how often it is looked whether a daemon is dying.
-const stuckTick = 500 * time.Millisecond
+// It is looked whether a daemon is dying each slowTick, and each fastTick once its first thread
+// has ended. That one may be in a notice, too.
+const (
+	slowTick = 500 * time.Millisecond
+	fastTick = 5 * time.Millisecond
+)
 
 // stuck returns a channel that is closed when a process is dying and only its notices are
 // left.
 func stuck(pid int) <-chan struct{} {
 	only := make(chan struct{})
 	go func() {
-		for ; unix.Kill(pid, 0) == nil; time.Sleep(stuckTick) {
+		first, err := unix.PidfdOpen(pid, unix.PIDFD_THREAD)
+		if err == nil {
+			defer unix.Close(first)
+		}
+		for ; unix.Kill(pid, 0) == nil; time.Sleep(fastTick) {
 			if onlyNotices(pid) {
 				close(only)
 				return
 			}
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(first), Events: unix.POLLIN}}, int(slowTick.Milliseconds()))
 		}
 	}()
 	return only

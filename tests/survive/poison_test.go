@@ -53,4 +53,7 @@ func TestPoison(t *testing.T) {
 	if out := m.Amberfs("status"); !strings.Contains(out, "3, the last (a panic or fatal error") {
 		t.Errorf("status does not count the restarts:\n%s", out)
 	}
+	if out := m.Amberfs("log", "--action", "restarted"); strings.Count(out, "a panic or fatal error") != 3 {
+		t.Errorf("the log has not all restarts:\n%s", out)
+	}
 }

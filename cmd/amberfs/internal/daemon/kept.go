@@ -169,6 +169,9 @@ func (d *Daemon) resumed() {
 		Action: events.Restarted, Workspace: live.MainView, Path: ".", From: l.Reason, Detail: pause.String(),
 		UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Command: "amberfs",
 	})
+	if err := d.events.Flush(); err != nil { // the next crash may follow at once
+		d.log.Warn("writing events", "err", err)
+	}
 	d.shared.mu.Lock()
 	for _, u := range l.Users {
 		if u.State == keeper.Joined {

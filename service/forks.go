@@ -92,7 +92,7 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 	if a.From, err = s.localName(ctx, r, a.From); err != nil {
 		return Claimed{}, err
 	}
-	got, err := r.Workspace.Forks().Claim(snapshot.ClaimOptions{Label: a.Label, From: a.From, TTL: ttl, Caller: r.Caller})
+	got, err := r.Workspace.Forks().Claim(snapshot.ForkOptions{Name: a.Label, Snapshot: a.From, TTL: ttl, Caller: r.Caller})
 	if err != nil {
 		return Claimed{}, err
 	}

@@ -26,7 +26,7 @@ func TestManyClaims(t *testing.T) {
 	for i := range 100 {
 		g.Go(func() error {
 			label := fmt.Sprint("agent", i%20)
-			c, err := w.Forks().Claim(ClaimOptions{Label: label})
+			c, err := w.Forks().Claim(ForkOptions{Name: label})
 			if err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ func TestClaimTiers(t *testing.T) {
 	}
 	claim := func(tier, from string) Claimed {
 		t.Helper()
-		c, err := w.Forks().Claim(ClaimOptions{Label: "me", From: "start"})
+		c, err := w.Forks().Claim(ForkOptions{Name: "me", Snapshot: "start"})
 		if err != nil || c.Tier != tier || c.From != from {
 			t.Fatalf("%+v, %v; want %s from %q", c, err, tier, from)
 		}
@@ -124,12 +124,12 @@ func TestForkTTL(t *testing.T) {
 	var said []string
 	s.OnEvent(func(e Event, _ actors.Caller) { said = append(said, e.Action+" "+e.From+e.Detail) })
 	for _, label := range []string{"a", "b"} {
-		if _, err := w.Forks().Claim(ClaimOptions{Label: label, TTL: time.Hour}); err != nil {
+		if _, err := w.Forks().Claim(ForkOptions{Name: label, TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	now = now.Add(50 * time.Minute)
-	if _, err := w.Forks().Claim(ClaimOptions{Label: "b", TTL: time.Hour}); err != nil {
+	if _, err := w.Forks().Claim(ForkOptions{Name: "b", TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(50 * time.Minute)
@@ -180,7 +180,7 @@ func TestClaimNotPlanted(t *testing.T) {
 	if _, err := w.Forks().End("attacker", actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := w.Forks().Claim(ClaimOptions{Label: "victim"}); err != nil || c.Tier != FreshlyMade {
+	if c, err := w.Forks().Claim(ForkOptions{Name: "victim"}); err != nil || c.Tier != FreshlyMade {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

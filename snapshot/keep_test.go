@@ -270,7 +270,7 @@ func TestForksOfAllDepthsEndInTime(t *testing.T) {
 	}
 	claim := func(in *Workspace, label string, ttl time.Duration) *Workspace {
 		t.Helper()
-		got, err := in.Forks().Claim(ClaimOptions{Label: label, TTL: ttl})
+		got, err := in.Forks().Claim(ForkOptions{Name: label, TTL: ttl})
 		if err != nil {
 			t.Fatal(err)
 		}

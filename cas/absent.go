@@ -7,9 +7,9 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// An Absent error says of an object that it is not on this machine, but elsewhere. The call
-// that needed it has changed nothing: its caller fetches the object, which may take long, and
-// makes the call again. So no process waits for a network with a lock held.
+// An Absent error reports that an object is not on this machine, but on a remote. The call
+// that needed it has changed nothing: its caller releases its locks, fetches the object, which
+// may take long, and makes the call again.
 type Absent struct {
 	Hash Hash
 	// Fetch brings it here. It ends when ctx does.

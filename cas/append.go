@@ -12,10 +12,10 @@ import (
 // write at a time: what is on disk before the end is whole, except after a
 // power cut.
 type appender struct {
-	mu    sync.Mutex
-	pack  *pack // nil until there is something to write
-	since int64 // bytes since the last look at the free space
-	tight bool  // the last look found too little, or there was none
+	mu              sync.Mutex
+	pack            *pack // nil until there is something to write
+	bytesSinceCheck int64 // of the free space
+	mustCheckSpace  bool  // the last check found too little
 }
 
 // appendObject writes a built record and enters it into the fresh overlay, so
@@ -66,15 +66,15 @@ func (s *Store) appendObject(h *header, rec []byte, only, instead *loc) (loc, er
 // room looks at the free space now and then. The appender is locked.
 func (ps *packSet) room(n int64) error {
 	a := &ps.tail
-	a.since += n
-	if a.since < appendInterval && a.pack != nil && !a.tight {
+	a.bytesSinceCheck += n
+	if a.bytesSinceCheck < appendInterval && a.pack != nil && !a.mustCheckSpace {
 		return nil
 	}
 	if err := ps.space.forObjects(n); err != nil {
-		a.tight = true
+		a.mustCheckSpace = true
 		return err
 	}
-	a.since, a.tight = 0, false
+	a.bytesSinceCheck, a.mustCheckSpace = 0, false
 	return nil
 }
 

@@ -39,7 +39,7 @@ func TestPutHeals(t *testing.T) {
 						s = openTest(t, dir, o)
 					case "full disk":
 						fsys.SetCapacity(fsys.Used())
-						s.packs.tail.tight = true
+						s.packs.tail.mustCheckSpace = true
 						if _, err := s.Put(KindData, b); !errors.Is(err, ErrNoSpace) {
 							t.Fatalf("put on a full disk: %v", err)
 						}

@@ -83,7 +83,7 @@ func newStore(dir string, o Options) (*Store, error) {
 	s.space = &space{fs: s.fs, dir: packDir, log: o.Logger, reserve: filepath.Join(packDir, "reserve")}
 	s.packs = &packSet{
 		fs: s.fs, dir: packDir, readOnly: o.ReadOnly, packSize: o.PackSize, space: s.space, failed: &s.failed,
-		figures: &s.index.mu, m: map[uint64]*pack{}, tail: appender{tight: true},
+		figures: &s.index.mu, m: map[uint64]*pack{}, tail: appender{mustCheckSpace: true},
 	}
 	s.index.packs, s.index.space, s.index.log, s.index.readOnly = s.packs, s.space, o.Logger, o.ReadOnly
 	s.index.collections = func() uint64 { return collections(s.manifest) }

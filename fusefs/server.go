@@ -118,9 +118,8 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 		ExplicitDataCacheControl: true,
 		EnableAcl:                fs.opts.ACL,
 
-		// Without ASYNC_DIO: the kernel does not drop the pages below a write that
-		// ends when no process waits for it (fuse_aio_complete), and those that were
-		// read meanwhile would stay.
+		// Without ASYNC_DIO: the kernel does not drop cached pages after an asynchronous
+		// write ends (fuse_aio_complete), so pages that were read meanwhile would stay.
 		ExtraCapabilities: fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_NO_OPENDIR_SUPPORT |
 			fuse.CAP_READDIRPLUS_AUTO,
 		// Passthrough needs an OPEN that is answered.

@@ -172,7 +172,7 @@ func initOwn(ctx context.Context, dir string) error {
 	return nil
 }
 
-// plain refuses a repository in which something is no regular file, such as a link, or
+// plain refuses a repository in which something is not a regular file, such as a link, or
 // a FIFO, which git would wait for forever, and one whose objects lie elsewhere. Hooks
 // are never looked at.
 func plain(root *os.Root) error {

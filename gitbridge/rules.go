@@ -128,7 +128,7 @@ func readRegular(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, largestRules))
 }
 
-// regular refuses what is no regular file, no directory and not /dev/null, or has more bytes than most.
+// regular refuses anything but regular files of at most most bytes, directories and /dev/null.
 func regular(name string, info fs.FileInfo, most int64) error {
 	if info.IsDir() || info.Mode().IsRegular() && info.Size() <= most {
 		return nil

@@ -27,7 +27,7 @@ const runTime = 6 * time.Hour
 // expiryMargin is by how much this machine's clock may be ahead of the others'.
 const expiryMargin = 24 * time.Hour
 
-// A collection and a push exclude each other without a lock:
+// A collection and a push can run at the same time, without a lock:
 //
 //	gc     writes the objects that no ref and no hold names to gc/seen-ID. A run at
 //	       least grace later turns those of them that are still not named into

@@ -87,8 +87,8 @@ type Op struct {
 	// Text is the text form of the result, for commands and MCP tools. Pages: it can be long.
 	Text  Form
 	Pages bool
-	// AtOnce: a control file does it while the kernel's request waits, without a queue. It is
-	// Cheap and waits for no network and for no other process.
+	// AtOnce operations are performed by the goroutine that read the kernel's request, without a
+	// queue. They are Cheap, and wait neither for a network nor for another process.
 	AtOnce   bool
 	Line     *Line
 	Queries  []Query

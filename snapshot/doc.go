@@ -116,8 +116,8 @@
 //
 // A gc takes cas.Record before Checkpointer.mu. Before that it waits for callers that put
 // objects that nothing refers to yet (gc.Puts), so that no request has to wait for a
-// gc that waits: an import takes as long as the sender of its files. A gc that
-// no process asked for does not begin during an import. A writer waits for
+// gc that waits: an import takes as long as the sender of its files. An
+// automatic gc does not begin during an import. A writer waits for
 // Checkpointer.mu for some seconds only.
 //
 // A seal that did much work leaves Workspace.sealing, Sealer.forks and gc.Puts when others

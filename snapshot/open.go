@@ -68,7 +68,7 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	if err = (opening{s}).open(); err == nil && !o.ReadOnly {
 		names := filepath.Join(s.dir, "actors.json")
-		b, _ := vfs.ReadFile(s.opt.FS, names) // without it no process has a name
+		b, _ := vfs.ReadFile(s.opt.FS, names) // without it no process is registered as an actor
 		s.actors.Keep(b, func(b []byte) error { return vfs.WriteFile(s.opt.FS, names, b) })
 	}
 	if err == nil && !s.created {

@@ -158,8 +158,8 @@ func (s *search) record(off int64) (head, error) {
 	return h, nil
 }
 
-// next returns where the next record may begin behind off, or the size. What the disk
-// cannot read is passed over.
+// next returns where the next record may begin behind off, or the size. Blocks that the disk
+// cannot read are skipped.
 func (s *search) next(off int64) int64 {
 	const block = 4096
 	for off++; off < s.size; {

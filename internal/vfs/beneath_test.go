@@ -23,7 +23,7 @@ func openBeneath(t *testing.T, dir string) *Beneath {
 }
 
 // TestBeneathFollowsNothing: a link, to a file or on the way to it, leads nowhere, and
-// what is no regular file is neither read nor waited for.
+// what is not a regular file is neither read nor waited for.
 func TestBeneathFollowsNothing(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
 	secret := filepath.Join(outside, "secret")

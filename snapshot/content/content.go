@@ -106,12 +106,12 @@ func (c *Content) Allocated() int64 {
 // Sealed returns the ChunkMap once the content is sealed, else nil.
 func (c *Content) Sealed() *ChunkMap {
 	if c == nil {
-		return emptyBase
+		return emptyChunkMap
 	}
 	return c.sealed.Load()
 }
 
-var emptyBase = &ChunkMap{}
+var emptyChunkMap = &ChunkMap{}
 
 // InLog reports whether any part of c that is in the journal, n bytes at pos, is
 // one for which is answers true.
@@ -137,22 +137,22 @@ func (c *Content) MinPos() int64 {
 	return low
 }
 
-// eachBase calls fn for every ChunkMap whose chunks c reads or may come to share:
+// eachChunkMap calls fn for every ChunkMap whose chunks c reads or may come to share:
 // the one beneath, those that parts were cloned from, those of the older versions
 // that a Rebase would follow, those that a sealer at work takes chunks from, and what a
 // Seal that returned before the end has made. A collection that marks all of them keeps what c needs, whatever
 // Rebase and the sealer do meanwhile.
-func (c *Content) eachBase(fn func(b *ChunkMap) error) error {
+func (c *Content) eachChunkMap(fn func(b *ChunkMap) error) error {
 	for c != nil {
 		// Rebase replaces the layout before the link. A sealer sets sealing while that is
 		// the layout, and unsets it when the result has become the layout. So if the
 		// layout is the same before and after all was looked at, no ChunkMap slips
 		// through in between.
 		link, l := c.link.Load(), c.layout.Load()
-		if err := l.eachBase(fn); err != nil {
+		if err := l.eachChunkMap(fn); err != nil {
 			return err
 		}
-		if err := c.cutting.Load().eachBase(fn); err != nil {
+		if err := c.cutting.Load().eachChunkMap(fn); err != nil {
 			return err
 		}
 		if made := c.cutOff.Load(); made != nil {
@@ -173,7 +173,7 @@ func (c *Content) eachBase(fn func(b *ChunkMap) error) error {
 	return nil
 }
 
-func (l *layout) eachBase(fn func(b *ChunkMap) error) (err error) {
+func (l *layout) eachChunkMap(fn func(b *ChunkMap) error) (err error) {
 	if l == nil {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (l *layout) eachBase(fn func(b *ChunkMap) error) (err error) {
 // EachObject calls fn for every object that c needs: lists come before what they
 // name, and below a list for which fn answers false nothing is visited.
 func (c *Content) EachObject(src *Source, fn func(h cas.Hash, isList bool) (descend bool, err error)) error {
-	return c.eachBase(func(b *ChunkMap) error { return b.eachHash(src, fn) })
+	return c.eachChunkMap(func(b *ChunkMap) error { return b.eachHash(src, fn) })
 }
 
 const (
@@ -294,7 +294,7 @@ func (l *layout) fill(src *Source, off, n, pos int64, keepSize bool) error {
 
 // Allocate reserves blocks for the holes of [off, off+n); data stays. With
 // keepSize what lies behind the end of the file is left out: there are no blocks
-// to reserve ahead of a file that no process has written yet.
+// to reserve ahead of the end of a file.
 func (c *Content) Allocate(src *Source, off, n int64, keepSize bool) error {
 	l := c.layout.Load()
 	end := off + n

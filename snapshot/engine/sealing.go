@@ -228,7 +228,7 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 	defer q.Puts.Enter()()
 	name, needed := q.Catalogue.Needed(sn)
 	if !needed {
-		// Removed before it was sealed: no process needs its chunks.
+		// Removed before it was sealed: its chunks are not needed.
 		q.done(sn)
 		return nil
 	}

@@ -30,7 +30,7 @@ func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, now *tree.Stat
 		return nil, err
 	}
 	if !n.IsRegular() || len(n.Links) > 1 {
-		return nil, errs.New(errs.Invalid, "malformed request: %s is no regular file with one name; restore all of it", path.Short())
+		return nil, errs.New(errs.Invalid, "malformed request: %s is not a regular file with one name; restore all of it", path.Short())
 	}
 	text, err := f.Edit(now)
 	if err != nil {

@@ -69,7 +69,7 @@ type Journal struct {
 	lastSync int64 // end when the last sync was noticed
 	buf      []byte
 
-	appended chan struct{} // closed by the next record; nil if no process waits for it
+	appended chan struct{} // closed by the next record; nil if nobody waits for it
 
 	sync   syncState
 	behind int64       // syncBehind

@@ -47,8 +47,8 @@ func Open(dir string, o Options) (*Journal, error) {
 	return j, nil
 }
 
-// An opening is what Open does with a journal that no other process has yet: it finds the end
-// of the log, and makes the journal ready to append there.
+// An opening is what Open does with a journal that is not yet shared with other goroutines: it
+// finds the end of the log, and makes the journal ready to append there.
 type opening struct{ *Journal }
 
 func (o opening) open() error {

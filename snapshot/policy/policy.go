@@ -32,7 +32,7 @@ type Policy struct {
 	// ByteLimit bounds the store on disk. 0: unlimited.
 	ByteLimit int64 `json:"byte_limit"`
 	// Delete says who may delete or rename snapshots: anyone (who may write to
-	// .snapshots), owner (of the store, or root) or "no process".
+	// .snapshots), owner (of the store, or root) or nobody.
 	Delete string `json:"delete"`
 	// MinAgeSeconds is the age below which only root may delete a snapshot.
 	MinAgeSeconds int64 `json:"min_age_seconds"`

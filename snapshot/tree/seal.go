@@ -94,9 +94,9 @@ func (r *sealRun) turnOver() error {
 	return nil
 }
 
-// work seals one after the other. While one worker is to be alone, the second does a
-// little now and then until the first has ended, so that no process waits forever for what
-// it has begun; the first keeps a thread to itself: one that has just answered a request
+// work seals one file after the other. While writers are active, the second worker does a
+// little at intervals, so that the file that it has begun is sealed in the end, and the first
+// worker keeps an operating system thread to itself: a thread that has just answered a request
 // would keep the client from its processor.
 func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, second bool) error {
 	z, locked := *r.z, false

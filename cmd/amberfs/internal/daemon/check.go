@@ -193,7 +193,7 @@ func checkFrom(cfg *Config, mounts []locate.Mount) error {
 			WithHint("put the store elsewhere")
 	}
 	if _, ok := locate.On(mounts, cfg.From); ok {
-		return nil // a workspace has these names, and they are passed over
+		return nil // every workspace has the names below, and they are not copied
 	}
 	for _, name := range []string{naming.SnapshotsDir, naming.ForksDir} {
 		if _, err := os.Lstat(filepath.Join(cfg.From, name)); err == nil {

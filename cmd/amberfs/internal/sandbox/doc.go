@@ -10,8 +10,8 @@
 //	daemon  mounts the workspace and serves it, in namespaces of its own (package daemon)
 //
 // Inner and daemon are two, because a process that serves a file system must
-// not start programs in it: between fork and exec the new process stands in the
-// mount while the old one waits for it, and no process would answer its requests.
+// not start programs in it: between fork and exec the new process uses the mount
+// while the old one waits for it, and its requests would never be answered.
 //
 // Outer joins the daemon that serves a STORE, if there is one. Each run gets a copy of the
 // daemon's mount over the store's socket (package service, socket.go), and inner attaches
@@ -36,6 +36,6 @@
 // Inner and the program end with the process before them (parent-death signal, prctl(2)),
 // the daemon with its last connection, and outer and inner adopt what their descendants
 // leave behind (child subreaper). When the program ends, what it left running is killed, the
-// mount ends, and a temporary store goes. When any of the three is killed, the others notice. If
-// outer is killed, the next run removes its temporary directory: no process has its lock.
+// mount ends, and a temporary store is removed. When any of the three is killed, the others end
+// too. If outer is killed, the next run removes its temporary directory, whose lock is free then.
 package sandbox

@@ -27,7 +27,7 @@ const (
 	forkNone   = "none"
 )
 
-// statusNoFork ends a bisection: the program was not started, which is no verdict.
+// statusNoFork ends a bisection: the program was not started, which says nothing about the snapshot.
 const statusNoFork = 255
 
 // endGrace is how long a program has from SIGTERM to SIGKILL.

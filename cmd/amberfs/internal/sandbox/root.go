@@ -91,7 +91,7 @@ func InsideRoot(ctx context.Context, note func(string)) (int, error) {
 		return commandError(c.Command[0], err)
 	}
 	signals.pass(cmd.Process)
-	for { // process 1 buries all
+	for { // as process 1, reap orphans
 		var ws unix.WaitStatus
 		switch pid, err := unix.Wait4(-1, &ws, 0, nil); {
 		case err != nil && !errors.Is(err, unix.EINTR):

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -81,6 +82,12 @@ func TestDamagedFileAlone(t *testing.T) {
 		}
 		if _, err := f.Unlink(root, name); err != nil {
 			t.Fatal(err)
+		}
+		if _, err := s.GC(t.Context(), nil); !errors.Is(err, errs.Damaged) {
+			t.Fatalf("gc: %v", err)
+		}
+		if got := s.Main().Status().Health; !strings.Contains(got, "verify --repair") {
+			t.Fatalf("after a gc that needs a repair the health is %q", got)
 		}
 		// Closing makes a checkpoint around the damage.
 		if err := s.Close(); err != nil {

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -38,6 +39,11 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 	if err == nil && s.opt.Salvage {
 		s.look(func(*live.Tx) { s.lost.Report(r, s.log.Damage(), s.ckpt.At.Load(), s.cat) })
 		s.parts.Incomplete.Store(len(r.Affected) > 0 || r.Hidden)
+	}
+	if err == nil && r.OK() {
+		s.gc.SetDamage(nil)
+	} else if err == nil {
+		s.gc.SetDamage(fmt.Errorf("the store is damaged, which concerns %d paths; unmount it and run `amberfs verify --repair`", len(r.Affected)))
 	}
 	return r, err
 }

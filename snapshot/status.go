@@ -46,6 +46,9 @@ func (w *Workspace) Status() info.Status {
 			st.Health += ": " + failing
 		}
 	}
+	if damage := s.gc.Damage(); st.Health == "ok" && damage != "" && !w.ws.Fork { // it may name another fork
+		st.Health = damage
+	}
 	if st.Health == "ok" && st.UnsharedLimit > 0 && st.UnsharedBytes >= st.UnsharedLimit-engine.CreateBytes {
 		st.Health = fmt.Sprintf("the fork has reached its limit of %d bytes; delete files, and snapshots that contain them", st.UnsharedLimit)
 	}

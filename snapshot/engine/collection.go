@@ -74,6 +74,7 @@ type Collector struct {
 
 	imports atomic.Int32 // under way
 	garbage garbage
+	damage  atomic.Pointer[string]
 }
 
 // garbage is what was removed and that no gc took away.
@@ -185,8 +186,12 @@ func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (
 	var sum cas.GCResult
 	for range rounds {
 		again, err := g.collect(ctx, &sum, progress)
+		if isDamage(err) {
+			err = NeedsRepair(err)
+			g.SetDamage(err)
+		}
 		if err != nil {
-			return sum, NeedsRepair(err)
+			return sum, err
 		}
 		if !again {
 			break
@@ -280,8 +285,28 @@ func (m marking) Get(h cas.Hash, dst []byte) ([]byte, error) {
 // NeedsRepair explains why gc does nothing in a damaged store: what hangs below
 // a damaged object would be taken for garbage, and the object may be repaired yet.
 func NeedsRepair(err error) error {
-	if errors.Is(err, errs.Damaged) || errors.Is(err, cas.ErrNotFound) {
+	if isDamage(err) {
 		return fmt.Errorf("the store is damaged; run `amberfs verify --repair` before gc: %w", err)
 	}
 	return err
+}
+
+func isDamage(err error) bool { return errors.Is(err, errs.Damaged) || errors.Is(err, cas.ErrNotFound) }
+
+// SetDamage keeps what a gc or a verification found damaged, for the status. nil: nothing.
+func (g *Collector) SetDamage(err error) {
+	if err == nil {
+		g.damage.Store(nil)
+		return
+	}
+	text := err.Error()
+	g.damage.Store(&text)
+}
+
+// Damage returns what was found damaged, "" if nothing was.
+func (g *Collector) Damage() string {
+	if text := g.damage.Load(); text != nil {
+		return *text
+	}
+	return ""
 }

@@ -12,7 +12,7 @@ const inFlight = 4 << 20
 
 // A meter charges what an export takes of the disk before it is there.
 type meter struct {
-	admit func(bytes int64) error // may refuse; a negative number gives bytes back; nil admits all
+	admit func(bytes int64) error // see ExportOptions
 	look  func() (int64, error)   // how many bytes git has written
 	most  int64                   // of contents; 0 is without a limit
 
@@ -48,12 +48,11 @@ func (m *meter) take() error {
 		return err
 	}
 	m.unseen = 0
-	if need := m.need(); need > m.taken {
-		if err := m.admit(need - m.taken); err != nil {
-			return err
-		}
-		m.taken = need
+	more := max(0, m.need()-m.taken)
+	if err := m.admit(more); err != nil {
+		return err
 	}
+	m.taken += more
 	return nil
 }
 

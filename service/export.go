@@ -50,17 +50,29 @@ func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone,
 	if r.Workspace.IsFork() {
 		most = maxExport
 	}
+	ended := func() error {
+		if !r.Workspace.IsFork() || s.alive(r.Workspace.View()) {
+			return nil
+		}
+		return fail.New(fail.NotFound, "the fork ended during the export")
+	}
+	admit := func(n int64) error {
+		if err := ended(); err != nil && n >= 0 {
+			return err
+		}
+		return r.Workspace.Quota().ChargeExport(n)
+	}
 	done, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
 		Repo: filepath.Join(s.Store.Dir(), gitDir), Create: true, Ref: ref, CacheDir: filepath.Join(s.Store.Dir(), GitCache),
 		Source: s.Store.Source(), State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
-		Admit: r.Workspace.Quota().ChargeExport, Most: most,
+		Admit: admit, Most: most,
 	})
 	if err != nil {
 		return ExportDone{}, err
 	}
-	if r.Workspace.IsFork() && !s.alive(r.Workspace.View()) { // and its refs may have been removed before
+	if err := ended(); err != nil { // and its refs may have been removed before
 		s.pruning.Store(true)
-		return ExportDone{}, fail.New(fail.NotFound, "the fork ended during the export")
+		return ExportDone{}, err
 	}
 	_, err = s.exported(ctx, r, Exported{Name: e.info.Name, Repo: filepath.Join(s.Store.Dir(), gitDir), Ref: done.Ref, Commit: done.Commit})
 	return ExportDone{Name: a.Name, Commit: done.Commit, Ref: done.Ref, Skipped: len(done.Skipped)}, err

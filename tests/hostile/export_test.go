@@ -127,7 +127,7 @@ func TestExportsEndWithTheirFork(t *testing.T) {
 }
 
 // TestExportsDoNotWaitForEachOther: while a fork's export goes on, another fork can end, main
-// exports, and the fork's export ends when its caller is killed.
+// exports, and the fork's export ends when its caller is killed, or with the fork.
 func TestExportsDoNotWaitForEachOther(t *testing.T) {
 	m := harness.New(t)
 	fork, other := m.Path(".forks", "f"), m.Path(".forks", "g")
@@ -145,10 +145,13 @@ func TestExportsDoNotWaitForEachOther(t *testing.T) {
 		t.Helper()
 		harness.Eventually(t, what, func() bool { return running() == want })
 	}
-	cmd := exec.Command("sh", "-c", "exec echo v > .snapshots/export")
-	cmd.Dir = fork
-	must(t, cmd.Start())
-	wait("the export begins", true)
+	begin := func() *exec.Cmd {
+		cmd := exec.Command("sh", "-c", `exec echo v > "$0"`, filepath.Join(fork, ".snapshots", "export"))
+		must(t, cmd.Start())
+		wait("the export begins", true)
+		return cmd
+	}
+	cmd := begin()
 	must(t, os.Mkdir(other, 0o755))
 	must(t, os.Remove(other))
 	must(t, os.WriteFile(m.Path("file"), []byte("main"), 0o644))
@@ -160,6 +163,13 @@ func TestExportsDoNotWaitForEachOther(t *testing.T) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	wait("the export of a process that was killed ends", false)
+	cmd = begin()
+	m.Amberfs("fork", "--discard", "f")
+	wait("the export of a fork ends with it", false)
+	_ = cmd.Wait()
+	if !strings.Contains(m.Log(), "the fork ended during the export") {
+		t.Errorf("the log has no reason: %s", m.Log())
+	}
 }
 
 // TestExportStopsAtTheLimit: files that share their bytes are as many in git as they are

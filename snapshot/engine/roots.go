@@ -158,12 +158,12 @@ func (r *Roots) Each(fn func(*tree.State) error) error {
 			err = fn(st)
 		}
 		if err != nil {
-			return NeedsRepair(err)
+			return err
 		}
 	}
 	for _, st := range r.states {
 		if err := fn(st); err != nil {
-			return NeedsRepair(err)
+			return err
 		}
 	}
 	return nil

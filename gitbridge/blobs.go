@@ -70,12 +70,14 @@ func prefetch(ask func([]cas.Hash) error, src *tree.Source, i, n int, file func(
 		return n, nil
 	}
 	var hashes []cas.Hash
+	known := make(map[cas.Hash]bool)
 	bytes := int64(0)
 	for next = i; next < min(n, i+aheadFiles) && bytes < aheadBytes; next++ {
 		if f := file(next); f != nil && f.IsRegular() && f.Size() < aheadBytes {
 			bytes += f.Size()
 			if err := f.Content.EachObject(src.Files, func(h cas.Hash, isList bool) (bool, error) {
-				if !isList {
+				if !isList && !known[h] {
+					known[h] = true
 					hashes = append(hashes, h)
 				}
 				return isList, nil

@@ -40,6 +40,22 @@ func TestNilContent(t *testing.T) {
 	b.wantBytes(t, n, []byte("\x00\x00\x00abc"))
 }
 
+// TestSmallChunks: small extents that are alike are one chunk, which is got once.
+func TestSmallChunks(t *testing.T) {
+	b := newBench()
+	c := New(1)
+	for off := range int64(1000) {
+		b.write(t, c, 2*off, []byte("x"))
+	}
+	c = Of(b.seal(t, c))
+	b.src = NewSource(b.store, b.log, 1<<20)
+	b.store.gets = 0
+	b.wantBytes(t, c, bytes.Repeat([]byte("x\x00"), 1000)[:1999])
+	if b.store.gets > 20 {
+		t.Errorf("%d objects were got to read one file of lists and a chunk", b.store.gets)
+	}
+}
+
 // TestOwn: an epoch's own content is changed in place, an older one never.
 func TestOwn(t *testing.T) {
 	b := newBench()

@@ -17,6 +17,7 @@ type byteStore struct {
 	mu       sync.Mutex
 	objects  map[cas.Hash][]byte
 	read     int64 // bytes of objects got
+	gets     int
 	put      int64 // bytes of objects put
 	putNew   int64 // of them not there before
 	putCount int
@@ -45,6 +46,7 @@ func (m *byteStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
 		return nil, fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
 	m.read += int64(len(b))
+	m.gets++
 	return append(dst[:0], b...), nil
 }
 

@@ -86,7 +86,7 @@ func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 		part := p[:min(int64(len(p)), c.end()-off)]
 		if !c.cur.data() {
 			clear(part)
-		} else if err := src.chunk(&c.cur, part, off-c.off); err != nil {
+		} else if err := src.chunk(&c.cur, part, off-c.off, b.depth > 0 && c.cur.n < smallChunk); err != nil {
 			return err
 		}
 		p = p[len(part):]

@@ -34,6 +34,9 @@ type Source struct {
 	loading singleflight.Group // chunks, by hash
 }
 
+// entryBytes is about what an entry of the cache takes without the object.
+const entryBytes = 200
+
 // cached is an object as it is in the cache: a chunk, a list of chunks that was
 // checked, or something else.
 type cached struct {
@@ -69,7 +72,7 @@ func (s *Source) Object(h cas.Hash) ([]byte, error) {
 	return raw, err
 }
 
-func (s *Source) keep(h cas.Hash, v cached) { s.cache.Put(h, v, int64(cap(v.raw))) }
+func (s *Source) keep(h cas.Hash, v cached) { s.cache.Put(h, v, entryBytes+int64(cap(v.raw))) }
 
 // list returns the list object that it names, whole and found to fit. With once
 // it is not put in the cache.
@@ -94,14 +97,18 @@ func (s *Source) list(it *item, level uint8, once bool) ([]byte, error) {
 	return v.raw, nil
 }
 
+// smallChunk is less than most chunks have. A file with lists of smaller ones was made of small
+// extents, which are often alike.
+const smallChunk = 4096
+
 // chunk fills p with the bytes of a chunk from its byte at on. A chunk that is
-// read in parts is kept in the cache.
-func (s *Source) chunk(it *item, p []byte, at int64) error {
+// read in parts, or is to be kept, is kept in the cache.
+func (s *Source) chunk(it *item, p []byte, at int64, keep bool) error {
 	if v, ok := s.cache.Get(it.hash); ok && int64(len(v.raw)) == it.n {
 		copy(p, v.raw[at:])
 		return nil
 	}
-	if int64(len(p)) < it.n {
+	if keep || int64(len(p)) < it.n {
 		plain, err := s.shared(it)
 		if err == nil {
 			copy(p, plain[at:])

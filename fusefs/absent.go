@@ -14,12 +14,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 )
 
-// A request may need an object that is not on this machine (cas.Absent). It has
-// changed nothing then, so it is put aside until the object is here, and answered from
-// the beginning. Meanwhile nothing is locked, and its reader is not counted.
+// A request may need an object that is only on a remote (cas.Absent). Such a request has
+// changed nothing yet. It waits without locks until the object was fetched, and is then
+// handled again from the beginning. Meanwhile its reader does not count as busy.
 //
-// The error of such a request is a status that no system call has, made of a number
-// under which the error is kept.
+// Its handler answers with a status above all errnos. With that status, take finds the error.
 type aside struct {
 	mu     sync.Mutex
 	next   int32

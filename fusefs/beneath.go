@@ -19,9 +19,9 @@ const uncoverRest = time.Second
 // anyView stands for all views.
 const anyView = math.MaxUint32
 
-// beneath are names of views that the kernel must drop, but that something is mounted on:
-// it would be unmounted, in every namespace (d_invalidate in fs/dcache.c). The kernel keeps
-// them until nothing is mounted in the view any more.
+// beneath are outdated names on which something is mounted. If the kernel dropped such a
+// name, it would also unmount what is mounted there, in every namespace (d_invalidate in
+// fs/dcache.c). So the kernel keeps them until nothing is mounted in the view any more.
 type beneath struct {
 	mu    sync.Mutex
 	names map[uint32]map[live.Entry]bool

@@ -118,8 +118,8 @@ func (s *Server) resume() error {
 	return nil
 }
 
-// repeat drops what the kernel may have as it was before an edit: name by name, without
-// INC_EPOCH, which drops no pages, and what is mounted on a name with it.
+// repeat drops what the kernel may have cached before an edit: name by name, because INC_EPOCH
+// drops no pages, and unmounts what is mounted on a name.
 func (fs *filesystem) repeat(in live.Inheritance) {
 	mounted, names := fs.notify.mountPoints(), make(map[uint32]map[live.Entry]bool)
 	drop := func(inv live.Invalidation) {

@@ -99,9 +99,8 @@ func (fs *filesystem) special(id live.NodeID, ask bool) (live.Attr, bool) {
 	return a, err == nil && a.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// dropSgid takes the set-group-ID bit from a file that its group may not execute,
-// when a user outside of the group has changed it. Of other files the forest does
-// so for all readers, see live.Forest.Write.
+// dropSgid clears the set-group-ID bit of a file that its group may not execute, after a user
+// outside of the group changed the file. live.Forest.Write clears that of other files.
 func (fs *filesystem) dropSgid(a live.Attr, who *fuse.InHeader) error {
 	if a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID || who.Gid == a.GID || fs.inGroup(who, a.GID) {
 		return nil
@@ -112,8 +111,8 @@ func (fs *filesystem) dropSgid(a live.Attr, who *fuse.InHeader) error {
 	return err
 }
 
-// killPriv does for requests without a flag for it what WRITE does: root alone
-// may change a file and leave it set-user-ID.
+// killPriv clears the set-user-ID bit for requests that, unlike WRITE, have no flag that asks
+// for it. Only a change by root leaves the bit.
 func (fs *filesystem) killPriv(id live.NodeID, who *fuse.InHeader) error {
 	a, special := fs.special(id, who.Uid != 0)
 	if !special {
@@ -128,8 +127,8 @@ func (fs *filesystem) killPriv(id live.NodeID, who *fuse.InHeader) error {
 	return err
 }
 
-// Fsync returns when the data would survive a power cut. There is one journal
-// for all, so what was written before, to whichever file, is safe too.
+// Fsync returns when the data would survive a power cut. All files have one journal, so
+// earlier writes to other files are safe, too.
 func (fs *filesystem) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	return fs.status("fsync", live.NodeID(in.NodeId), fs.forest.Sync())
 }
@@ -177,9 +176,8 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 	return uint32(n), fs.status("copy_file_range", to, fs.killPriv(to, &h))
 }
 
-// Ioctl has none to offer. ENOTTY, unlike ENOSYS, is what programs expect of a file
-// that knows no such request. It is also the only answer to FS_IOC_GETFLAGS with which
-// overlayfs copies a file up from here.
+// Ioctl supports no request. ENOTTY, unlike ENOSYS, is the error that programs expect then,
+// and the only answer to FS_IOC_GETFLAGS with which overlayfs copies a file up from here.
 func (fs *filesystem) Ioctl(_ <-chan struct{}, _ *fuse.IoctlIn, _ []byte, _ *fuse.IoctlOut, _ []byte) fuse.Status {
 	return fuse.Status(unix.ENOTTY)
 }
@@ -187,9 +185,9 @@ func (fs *filesystem) Ioctl(_ <-chan struct{}, _ *fuse.IoctlIn, _ []byte, _ *fus
 // StatFs returns the space of the store's disk, less what the store reserves
 // for recovery and gc, so that df agrees with when writes begin to fail.
 //
-// In a fork it is that of the fork alone: what it may have of its own if there is a
-// limit, else the space of the disk rounded down to a power of two. The exact one would
-// reveal what others do, and whether some content was in the store before.
+// A fork sees its own limit or, without a limit, the space of the disk rounded down to a
+// power of two. The exact space would reveal what others do, and whether some content was in
+// the store before.
 func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	var s unix.Statfs_t
 	if err := unix.Statfs(fs.opts.Store.Dir(), &s); err != nil {

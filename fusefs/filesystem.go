@@ -104,10 +104,9 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 	return fuse.OK
 }
 
-// lookupHandle finds a node by its number, or the parent of one. The kernel asks
-// so for open_by_handle_at(2) and for NFS, whose file handles are node ids; it
-// never asks for a path. "/" is the name of a node that it has found so: overlayfs
-// before Linux 6.16 asks whether it is still that node.
+// lookupHandle finds a node, or its parent, by its number. The kernel asks for that in
+// open_by_handle_at(2) and for NFS, whose file handles are node ids. The name "/" stands for
+// the node itself: overlayfs before Linux 6.16 asks whether a node that was found is still there.
 func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryOut) fuse.Status {
 	if name == ".." {
 		if id.Ino() == live.RootIno {
@@ -249,8 +248,7 @@ func (fs *filesystem) copiesUp(id live.NodeID, uid uint32) bool {
 	return errors.Is(err, errs.NotExist) || err == nil && strings.HasPrefix(path.Base(name), "#")
 }
 
-// isNudge reports whether a SETATTR has the only purpose that the kernel notifies
-// watchers.
+// isNudge reports whether a SETATTR only makes the kernel notify watchers, see Options.Nudge.
 func (fs *filesystem) isNudge(in *fuse.SetAttrIn) bool {
 	return fs.opts.Nudge > 0 && in.Valid&^(fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) == fuse.FATTR_MTIME &&
 		int64(in.Mtime)*1e9+int64(in.Mtimensec) == fs.opts.Nudge

@@ -15,8 +15,8 @@ import (
 )
 
 // mount attaches a FUSE device to the mountpoint and returns its descriptor.
-// go-fuse could do it, but leaves the device open in every program that the
-// daemon starts, and a mount ends only when the last one closed it.
+// go-fuse leaves the device open in every program that the daemon starts, and a mount ends
+// only when the last of them closed it.
 func mount(o *Options) (fd int, err error) {
 	fd, err = mountDirect(o)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {

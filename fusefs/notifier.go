@@ -26,24 +26,22 @@ const (
 	pageWait = 20 * time.Millisecond
 )
 
-// A notifier informs the kernel of changes from inside.
+// A notifier makes the kernel drop what it has cached when the daemon itself changes a tree.
 //
-// To drop a name the kernel locks its directory, which a process may hold while its
+// To drop a name the kernel locks its directory, which a process may have locked while its
 // request waits for an answer. Hence notices are written by goroutines that hold no lock
-// and answer no request. The caller that made a change may wait for them, because a
-// restore holds no directory of the workspace: as a rename in .snapshots the VFS has
-// locked only that.
+// and answer no request. The caller of a restore may wait for them, because it has locked no
+// directory of the workspace: a rename in .snapshots locks only .snapshots.
 //
-// There are three queues, which do not wait for each other. A name in a control directory
-// may wait for the very rename that runs a restore, a page of a control file for the write
-// that does.
+// There are three queues, which do not wait for each other. The notice of a name in .snapshots
+// may wait for the rename that runs a restore, and that of a page of a control file for the
+// write that runs it.
 type notifier struct {
 	log *slog.Logger
 	fd  int // a duplicate of the FUSE device, which is closed with the notifier
 
-	// mayEpoch reports whether INC_EPOCH may be used now. The kernel must know
-	// it; and as a name that is looked up again takes with it what is mounted
-	// on it, nothing may be mounted inside of the workspace.
+	// mayEpoch reports whether INC_EPOCH may be used now: the kernel supports it, and nothing
+	// is mounted inside of the workspace, which a name that is dropped would unmount.
 	mayEpoch func() bool
 
 	// mountPoints reads where something is mounted.

@@ -21,11 +21,11 @@ type Flags struct {
 	SnapdirVisible bool // `.snapshots` and `.forks` are listed in the root
 	ACL            bool // POSIX access control lists
 	NoXattr        bool // the kernel never asks for extended attributes; there are none
-	// Handles has the kernel open nodes by their numbers (open_by_handle_at(2)), which
-	// reaches what is not below the directory that a program was given. Without it, kernels
-	// before Linux 6.9 still open so what they have in their cache. With it, overlayfs finds
-	// the lower file of a copied one by its number; from Linux 6.16 on the kernel takes such
-	// a node for outdated (no epoch is set), and stat(2) fails with ESTALE.
+	// Handles lets programs open nodes by their numbers (open_by_handle_at(2)), also nodes
+	// outside of the directory that a program was given. Without it, kernels before Linux 6.9
+	// still open cached nodes so. With it, overlayfs finds the lower file of a copied one by
+	// its number. From Linux 6.16 on the kernel then takes that node for outdated (it has no
+	// epoch), and stat(2) fails with ESTALE.
 	Handles bool
 	Debug   bool // every request is logged
 }
@@ -52,14 +52,13 @@ type Options struct {
 	OnAnswer func(Answered)
 	Logger   *slog.Logger // not nil
 
-	// Control is the control tree's, but for what the mount knows of itself.
+	// Control are the options of the control tree. Mount sets those that depend on the mount.
 	Control control.Options
-	// Nudge is a time (ns since 1970) that stands for none: setting a file's mtime, and
-	// nothing else, to it changes nothing, but inotify reports a modification. Only
-	// positive ones count.
+	// Nudge, if positive, is an mtime (ns since 1970) with a special meaning: to set a file's
+	// mtime to it, and nothing else, changes nothing, but inotify reports a modification.
 	Nudge int64
-	// Changed, if set, is called with the names that a change from inside led elsewhere,
-	// when the kernel knows of it: those in directories that may be watched.
+	// Changed, if set, is called after the kernel dropped names that the daemon changed, with
+	// those of them in directories that may be watched.
 	Changed func([]live.Entry)
 	// Kept is set if another process keeps the device: a Connection can be taken over.
 	Kept bool

@@ -13,11 +13,10 @@ import (
 const (
 	// pollTime is how long a reader asks for a request before it sleeps.
 	pollTime = 50 * time.Microsecond
-	// preempted is how long one turn of asking takes when something else had the
-	// processor meanwhile.
+	// preempted is how long one poll(2) takes if another thread used the processor meanwhile.
 	preempted = 20 * time.Microsecond
-	// pauseFactor is how many times as long as it asked without success a reader then does
-	// not ask, so that asking costs it a twentieth of its time at most.
+	// After a time t without a request, a reader does not poll for pauseFactor*t. So it spends
+	// at most a twentieth of its time on polls.
 	pauseFactor = 20
 )
 

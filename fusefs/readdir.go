@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// The first offsets of a listing belong to names that are in no directory of
-// the tree; the forest's own begin at 16.
+// The first offsets of a listing are for names that are not in a directory of the tree. The
+// offsets of the forest begin at 16.
 const (
 	offDot = iota + 1
 	offDotDot

@@ -29,10 +29,10 @@ const (
 	// goroutine that has not for 10 ms: it would take the processor from each read(2)
 	// and look again every 20 µs, forever.
 	yieldTime = 5 * time.Millisecond
-	// yieldTimeCrowded is the same while requests of several clients wait. A reader
-	// whose system call took long has lost its place there, and waits, with a
-	// request in its hands, until another one yields. With one client at a time,
-	// a reader that yields only waits for the sealers.
+	// yieldTimeCrowded is the same while requests of several clients wait. If the system call
+	// of a reader takes long, Go's scheduler gives its place to another goroutine. The request
+	// that it read then waits until that one yields. With one client at a time, a reader that
+	// yields would only wait for the sealers.
 	yieldTimeCrowded = 100 * time.Microsecond
 	// stuckTime is how long all readers may be answering before one more is
 	// started, whatever they wait for.

@@ -27,7 +27,7 @@ type DirOptions struct {
 	// Whole reads a git directory that is elsewhere as if it were in the directory, see gitLink, and
 	// what its owner may not read, see asOwner.
 	Whole bool
-	// Stubs has what cannot be read in its place all the same, without its contents.
+	// Stubs copies entries that cannot be read without their contents, instead of skipping them.
 	Stubs bool
 }
 

@@ -244,7 +244,7 @@ func (c *Connection) Close() {
 	}
 }
 
-// again is the pause after which what Run does is tried again, when a remote was away.
+// again is the pause before Run tries again, after a remote did not answer.
 const again = 5 * time.Second
 
 // holdAfter is when a store writes its hold to a remote. The remote's gc deletes nothing
@@ -252,8 +252,8 @@ const again = 5 * time.Second
 // compete with it.
 const holdAfter = 10 * time.Second
 
-// Run does what a store that reads from elsewhere needs for as long as it is open:
-// it fetches ahead, as far as is wanted, and keeps what it needs on the remote.
+// Run serves a store that reads from remotes until ctx ends: it fetches contents ahead, if the
+// option prefetch asks for it, and renews the holds that protect what the store needs there.
 func (c *Connection) Run(ctx context.Context, prefetch string) {
 	held := map[string]time.Time{}
 	first := time.Now().Add(holdAfter)
@@ -295,8 +295,8 @@ func Fetches(args any) bool {
 	return ok && isRemote(f.Snapshot)
 }
 
-// localName is what a snapshot is called here, of which REMOTE@SNAPSHOT becomes one of the
-// workspace, its contents being fetched when they are read. Any other name stays.
+// localName returns the name of a snapshot in the workspace. REMOTE@SNAPSHOT becomes one of its
+// snapshots, whose contents are fetched when they are read. Any other name is returned as it is.
 func (s *Service) localName(ctx context.Context, r *Request, from string) (string, error) {
 	if !isRemote(from) {
 		return from, nil
@@ -321,7 +321,7 @@ func (s *Service) localName(ctx context.Context, r *Request, from string) (strin
 	return s.known(r, ref)
 }
 
-// known makes a snapshot that the store reads from elsewhere one of the workspace.
+// known makes a snapshot on a remote that the store reads from one of the workspace.
 func (s *Service) known(r *Request, ref *remote.Ref) (string, error) {
 	defer s.Store.Importing()()
 	info := InfoOf(ref)

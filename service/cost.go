@@ -7,18 +7,18 @@ import (
 	"github.com/amberfs/amberfs/internal/turns"
 )
 
-// Cost is what an operation takes of what all requests share.
+// Cost is which resources that all requests share an operation uses.
 type Cost int
 
 const (
 	// Cheap: it reads little itself, however long it may wait for a disk, for a network or
 	// for work in the background.
 	Cheap Cost = iota + 1
-	// Compares: it keeps a processor busy with what it reads. It takes turns with others, and
-	// of a tenant few such requests run at a time.
+	// Compares: it uses much processor time. Such requests of all tenants take turns, and only a
+	// few requests of one tenant run at a time.
 	Compares
-	// Allocates: as Compares. What it has in memory is taken from the pools in Op.Charges, before
-	// it is there and by how much it is.
+	// Allocates: as Compares, and its memory is reserved in the pools of Op.Charges before it is
+	// allocated.
 	Allocates
 )
 

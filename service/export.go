@@ -24,8 +24,8 @@ const (
 	GitCache = "gitcache"
 )
 
-// export writes to the store's own repository, which no mount of this daemon has
-// in it. Other repositories are the client's to write to, as its user.
+// export writes to the store's own repository, which never lies in a mount of this daemon. To
+// other repositories the client writes, as its user.
 func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone, error) {
 	ref, err := refOf(r.Workspace, a)
 	if err != nil {
@@ -120,9 +120,8 @@ func (s *Service) exportEnded() {
 	}
 }
 
-// DropExports deletes what forks that have ended exported, and layers that no snapshot needs.
-// It waits for no export: while one runs, the objects stay until it has ended, because it may
-// build on them.
+// DropExports deletes the exports of forks that have ended, and layers that no snapshot needs.
+// While an export runs, which may need the objects, it leaves them, and does not wait.
 func (s *Service) DropExports(ctx context.Context) error {
 	s.sweepImages()
 	repo := filepath.Join(s.Store.Dir(), gitDir)
@@ -152,8 +151,8 @@ func GitInfo(i snapshot.Info, parents []string) gitbridge.Info {
 	return gitbridge.Info{Name: i.Name, ID: i.ID, Message: i.Message, Time: i.Created, Parents: parents, Authors: i.Actors}
 }
 
-// authors are the actors that a commit names: git knows the user of a login session by a
-// better name.
+// authors are the actors that a commit names, without those that only stand for a user: git has a
+// better name for a user.
 func (s *Service) authors(by []string) []string {
 	return slices.DeleteFunc(slices.Clone(by), s.Store.Actors().IsUser)
 }
@@ -163,7 +162,7 @@ func (s *Service) exported(_ context.Context, r *Request, a Exported) (None, err
 	return None{}, r.Workspace.Snapshots().Amend(a.Name, func(i *snapshot.Info) { i.Exported(a.Commit) })
 }
 
-// maxSkipped bounds the list of what an archive has no place for.
+// maxSkipped bounds the list of entries that an archive cannot represent.
 const maxSkipped = 100
 
 func (s *Service) exportTar(ctx context.Context, r *Request, a ExportTar) (*gitbridge.TarResult, error) {
@@ -199,8 +198,8 @@ func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
 	return None{}, nil
 }
 
-// openChanges does so for what the directory had that the workspace was filled from, and for
-// a snapshot or the present state of the workspace.
+// openChanges does so for two states: that of the directory from which the workspace was filled,
+// and a snapshot or the present state of the workspace.
 func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
 	base, err := r.Workspace.Directory().State(ctx)
 	if err != nil {

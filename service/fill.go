@@ -15,11 +15,11 @@ type FillOptions struct {
 	Show    func(Progress)
 	// Skip is called for each path that cannot be read. It is left out.
 	Skip func(path string, reason error)
-	// Found, if set, is told what leads from the copy back into the directory; Relink makes
-	// links of it relative.
+	// Found, if set, is called with a description of each absolute path in the copy that leads
+	// back into the directory. Relink makes symbolic links with such paths relative.
 	Found  func(text string)
 	Relink bool
-	// Stubs has what cannot be read in its place all the same, without its contents.
+	// Stubs copies entries that cannot be read without their contents, instead of skipping them.
 	Stubs bool
 }
 

@@ -227,8 +227,8 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 	return done, meanwhile(err)
 }
 
-// notWorktree refuses a fork that is a worktree of git: its .git is a file that leads into the
-// workspace's repository, in whose place a merge would put it.
+// notWorktree refuses a fork that is a worktree of git. Its .git is a file with the path of the
+// workspace's repository, and a merge would replace that repository by the file.
 func (s *Service) notWorktree(ws *snapshot.Workspace, name string) error {
 	fork, err := ws.Forks().Named(name)
 	if err != nil {

@@ -55,7 +55,7 @@ func (s *Service) compare(r *Request, a, b string, fn func(from, to *tree.State)
 	return fn(from, to)
 }
 
-// inForks begins the spelling of a state of a fork, see stateOf.
+// inForks is the prefix of the name of a fork's state, see stateOf.
 const inForks = naming.ForksDir + "/"
 
 // stateOf returns the present state for "", the state of a snapshot or, for a caller of the

@@ -214,7 +214,7 @@ func writeError(w http.ResponseWriter, err error) {
 	writeJSON(w, e.Kind.HTTP(), e)
 }
 
-// writeJSON sends an answer. Whether the client is still there is its affair.
+// writeJSON sends an answer. The client may be gone.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

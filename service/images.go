@@ -33,7 +33,7 @@ func (s *Service) blobs() image.Blobs {
 	return image.Blobs{FS: s.Store.FS(), Dir: filepath.Join(s.Store.Dir(), ImageBlobs)}
 }
 
-// readImage keeps the blobs that image.Image.Send sends, and feeds the layers to the sink of
+// readImage stores the blobs that image.Image.Send sends, and writes the layers to the sink of
 // layers.
 func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.Layers, a Import) (*snapshot.Image, error) {
 	im := &snapshot.Image{
@@ -133,7 +133,7 @@ func (s *Service) sweepImages() {
 			keep[digest.Digest(d)] = true
 		}
 	}
-	err := s.Store.Sync() // what was removed stays so
+	err := s.Store.Sync() // so that the removal survives a power cut
 	if err == nil {
 		err = s.blobs().Keep(keep)
 	}

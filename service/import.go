@@ -18,8 +18,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// importTree grafts the tree that a client sends into the workspace. The client
-// reads it wherever it comes from, as its user: also from this very mount.
+// importTree grafts the tree that a client sends into the workspace. The client reads the tree
+// with the rights of its user. It may lie in this mount.
 func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Imported, error) {
 	base, rest, err := s.graftPoint(r.Workspace, string(a.Path))
 	if err != nil {

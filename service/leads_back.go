@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 )
 
-// A look finds what leads from a copy of a directory back into it, by absolute paths.
+// A look finds absolute paths in a copy of a directory that lead back into the directory.
 type look struct {
 	dir    string // without a slash at its end
 	relink bool   // links get relative targets in the copy, where the directory has them

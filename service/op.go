@@ -26,7 +26,7 @@ type Request struct {
 	// Progress is called during long work. It may be nil.
 	Progress func(Progress)
 
-	op     *Op            // that is carried out
+	op     *Op
 	answer *budget.Charge // see Request.list
 }
 

@@ -12,8 +12,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// What a person looks at comes in parts: a browser, or a model, takes no diff of
-// a hundred megabytes at once.
+// Diffs are returned in parts: a browser or a model cannot use a diff of a hundred megabytes.
 
 const (
 	// hunkLines are the lines of a part, lineBytes the bytes of a line in it.
@@ -51,8 +50,8 @@ func (s *Service) hunks(ctx context.Context, r *Request, a Hunks) (HunkList, err
 	return out, err
 }
 
-// partOf is the given number of lines of hunks from the line of the cursor on, and the cursor
-// of the next part, 0 if there is none. seen is how many lines the hunks before have.
+// partOf returns the given number of lines of hunks, from the line of the cursor on, and the
+// cursor of the next part, 0 if there is none. The hunks before have seen lines.
 func partOf(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next int) {
 	part = []diff.Hunk{}
 	room := lines

@@ -104,8 +104,8 @@ func (s *Service) usualRemote() (string, error) {
 	return "", fail.New(fail.Usage, "name one of the remotes %s", strings.Join(all, ", "))
 }
 
-// pushedName is what a snapshot is called on a remote. What a fork itself pushes has
-// the fork's name before it, so that it takes no name that others want.
+// pushedName is the name of a snapshot on a remote. If a caller in a fork pushes it, the name
+// begins with the fork's name, so that it cannot take a name that others need.
 func pushedName(r *Request, name, as string) string {
 	name = cmp.Or(as, name)
 	if !boundary(r) {
@@ -172,7 +172,7 @@ func pushedRef(i snapshot.Info, as string, actors []cas.Hash) remote.Ref {
 	return ref
 }
 
-// marker names a tree's objects, and others beside it.
+// marker lists a tree's objects, and further ones.
 func marker(st *tree.State, src *tree.Source, beside []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
 	return func(ctx context.Context, keep func(cas.Hash) bool) error {
 		for _, h := range beside {

@@ -139,9 +139,8 @@ type Answer struct {
 	// Text is the stream of an operation that gives one, Items are its events.
 	Text  string            `json:"text,omitempty"`
 	Items []json.RawMessage `json:"items,omitempty"`
-	// Stream: the stream is long, or no text: it is in a file beside the
-	// control file, with .stream at the end of its name, events as one JSON object
-	// a line.
+	// Stream is set if the stream is long or not text. It is in a file with the name of the
+	// control file and .stream, events as one JSON object a line.
 	Stream bool `json:"stream,omitempty"`
 
 	events bool

@@ -67,15 +67,15 @@ type Service struct {
 	blames diff.BlameCache
 	// beginning is held while a snapshot on a remote becomes one of a workspace.
 	beginning sync.Mutex
-	// exporting is what exports to the store's own repository take, and freeing objects in it
-	// all of. pruning is set while there are such to free.
+	// exporting is acquired in part by each export to the store's own repository, and as a whole
+	// to delete objects in it. pruning is set while there are objects to delete.
 	exporting *semaphore.Weighted
 	pruning   atomic.Bool
 	mainGit   *budget.Budget // as Git, for main
 
 	// Turns leaves a processor to the goroutines that answer the kernel.
 	Turns *turns.Turns
-	// images is held for reading while blobs are kept of which no snapshot says so yet.
+	// images is locked for reading while blobs are stored that no snapshot refers to yet.
 	images sync.RWMutex
 	// used counts the programs that joined, by fork.
 	usedMu sync.Mutex

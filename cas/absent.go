@@ -12,7 +12,7 @@ import (
 // may take long, and makes the call again.
 type Absent struct {
 	Hash Hash
-	// Fetch brings it here. It ends when ctx does.
+	// Fetch stores the object here, or fails when ctx ends.
 	Fetch func(ctx context.Context) error
 }
 

@@ -19,8 +19,8 @@ type appender struct {
 }
 
 // appendObject writes a built record and enters it into the fresh overlay, so
-// that it can be found from now on. With only set, it does so just if the
-// object still lies there (gc moves objects). The record at instead, if there is one, cannot
+// that it can be found from now on. With only set, it does nothing unless the
+// object is still at that place (gc moves objects). The record at instead, if there is one, cannot
 // be used.
 func (s *Store) appendObject(h *header, rec []byte, only, instead *loc) (loc, error) {
 	a := &s.packs.tail
@@ -63,7 +63,7 @@ func (s *Store) appendObject(h *header, rec []byte, only, instead *loc) (loc, er
 	return l, nil
 }
 
-// room looks at the free space now and then. The appender is locked.
+// room checks the free space once per appendInterval bytes. The appender is locked.
 func (ps *packSet) room(n int64) error {
 	a := &ps.tail
 	a.bytesSinceCheck += n
@@ -78,7 +78,7 @@ func (ps *packSet) room(n int64) error {
 	return nil
 }
 
-// rotate sees to it that the pack has room for n bytes more. The appender is
+// rotate begins a new pack if the current one has no room for n bytes more. The appender is
 // locked.
 func (ps *packSet) rotate(n int64) error {
 	a := &ps.tail
@@ -146,7 +146,7 @@ func (ps *packSet) syncPack(p *pack, end int64) error {
 	}
 	switch {
 	case err != nil && ps.get(p.id) == nil:
-		return nil // gc has removed it since, after what lived in it was durable elsewhere
+		return nil // gc has removed it since, after its live objects were durable elsewhere
 	case err != nil && f != nil:
 		return ps.failed.set(err)
 	case err != nil:

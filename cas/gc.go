@@ -162,7 +162,7 @@ func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(*Kee
 	return s.res, nil
 }
 
-// A sweeper takes away what a collector did not keep.
+// A sweeper removes the objects that a collector did not keep.
 type sweeper struct {
 	*Store
 	c   *collector
@@ -175,7 +175,7 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 	if err := s.failed.err(); err != nil {
 		return err
 	}
-	if incomplete { // what a damaged index does not know would be taken for garbage
+	if incomplete { // objects that a damaged index lacks would be taken for garbage
 		if err := s.index.db.Check(); err != nil {
 			return err
 		}
@@ -260,9 +260,8 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 	return nil
 }
 
-// announce counts this collection in the manifest, then in the index. An index that
-// missed it, like one put back from a copy, has places that are no more; Open sees
-// that by the count.
+// announce counts this collection in the manifest, then in the index. An older copy of the index,
+// for example from a backup, has places of removed objects. Open detects it by the count.
 func (s *sweeper) announce() error {
 	n := collections(s.manifest) + 1
 	if err := s.commit([]MetaOp{{Key: keyCollections, Value: binary.LittleEndian.AppendUint64(nil, n)}}); err != nil {

@@ -25,8 +25,7 @@ func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// locate calls read with the place of an object, twice if need be: gc may move the
-// object meanwhile.
+// locate calls read with the place of an object, and once more if gc moved the object meanwhile.
 func (s *Store) locate(h Hash, read func(l loc) error) error {
 	if err := s.begin(false); err != nil {
 		return err
@@ -64,8 +63,8 @@ func (ps *packSet) packOf(l loc) (*pack, vfs.File, error) {
 	return p, f, err
 }
 
-// read returns the object at a place, if it is that object. The record's header
-// is not looked at: the index says the same and the hash says more.
+// read returns the object at a place, if its hash is right. It does not read the record's header:
+// the index has the same lengths, and the hash proves more.
 func (ps *packSet) read(c *codec, h Hash, l loc, dst []byte) ([]byte, error) {
 	p, f, err := ps.packOf(l)
 	if err != nil {
@@ -120,8 +119,8 @@ func (x *locator) damaged(h Hash, l loc, cause error) error {
 	return e
 }
 
-// A Stored is an object as it lies in a pack: compressed, if that paid. It can be
-// copied to another place that knows how to Expand it.
+// A Stored is an object as it is in a pack: compressed, if that saves space. A remote gets it in
+// this form, and readers Expand it.
 type Stored struct {
 	Kind  Kind
 	Flags uint8 // how the bytes are compressed, bit 0: FORMAT.md, "Record"

@@ -28,9 +28,8 @@ func Sum(b []byte) (h Hash) {
 	return h
 }
 
-// subtree returns the root of the tree over b, before which there are so many chunks.
-// The left half of a tree is as many whole groups as the largest power of two that
-// leaves something for the right one.
+// subtree returns the root of the tree over b, which begins after so many chunks. The left half
+// has the largest power of two of whole groups that leaves something for the right half.
 func subtree(b []byte, chunks uint64) guts.Node {
 	if len(b) <= groupSize {
 		return lastGroup(b, chunks)

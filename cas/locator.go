@@ -110,15 +110,15 @@ func (x *locator) uncount(l loc) {
 	}
 }
 
-// overfull reports whether what is in memory should go to the database.
+// overfull reports whether the overlay is so large that it should be written to the database.
 func (x *locator) overfull() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.fresh.objects) >= flushObjects || x.fresh.bytes >= flushBytes
 }
 
-// flushFull flushes if that is due. A disk too full for the database is no error as
-// long as memory holds what it cannot.
+// flushFull flushes if that is due. If the disk is too full for the database, that is not an error
+// while the overlay in memory is below its limit.
 func (x *locator) flushFull() error {
 	if !x.overfull() {
 		return nil
@@ -156,7 +156,7 @@ func (x *locator) flushLocked() error {
 		return nil
 	}
 	x.space.refill()
-	err := guard.Do(func() error { // what the database has not taken must not be forgotten
+	err := guard.Do(func() error { // after a panic, too, the overlay must stay
 		if err := x.packs.sync(); err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (x *locator) flushLocked() error {
 	return nil
 }
 
-// merge has few tables left in the index.
+// merge compacts the index to few tables.
 func (x *locator) merge() {
 	x.writing.Lock()
 	defer x.writing.Unlock()
@@ -212,8 +212,8 @@ func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 	return over, infos, dirty
 }
 
-// endFlush forgets the overlay that the database now holds, or takes back one that
-// it does not.
+// endFlush drops the overlay that was written to the database or, if that failed, merges it into
+// the fresh one.
 func (x *locator) endFlush(back overlay, dirty []*pack) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -21,7 +21,7 @@ func (x *locator) mark(h Hash, l loc) bool {
 	return true
 }
 
-// unmark takes the mark of an object away, if it has one. mu is held.
+// unmark removes the mark of an object, if it has one. mu is held.
 func (x *locator) unmark(h Hash) {
 	if _, ok := x.bad[h]; ok {
 		delete(x.bad, h)

@@ -38,7 +38,7 @@ func (s *Store) Commit(ops ...MetaOp) error {
 	if err := s.commit(ops); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
-	// The commit is done; that the index lags behind is for the next flush to tell.
+	// The commit is done. If the index could not be written, the next flush reports it.
 	if err := s.index.flushFull(); err != nil {
 		s.log.Warn("cannot write the index", "err", err)
 	}

@@ -64,7 +64,7 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 		return nil, guard.Do(func() error {
 			here, instead, err := s.has(h)
 			if err != nil {
-				// It is in doubt, not in the way: storing it again costs some space.
+				// It cannot be checked, so it is stored again, which costs some space.
 				s.log.Error("index lookup failed, object is stored again", "object", h, "err", err, guard.Stack(err))
 			}
 			if here {

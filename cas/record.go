@@ -94,7 +94,7 @@ func decodeHeader(b []byte, id uint64, off int64) (header, error) {
 	return h, nil
 }
 
-// checkLengths refuses what cannot be said of an object.
+// checkLengths refuses lengths that no object can have.
 func checkLengths(kind Kind, flags uint8, plain, stored uint32) error {
 	if kind != KindData && kind != KindTree {
 		return fmt.Errorf("unknown record kind %d", kind)

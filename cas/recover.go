@@ -100,9 +100,9 @@ func (s *recovery) short(p *pack, want int64) {
 	p.sealed = true
 }
 
-// recoverPack reads the records that the index does not hold. What was durable when
-// the last commit was made is believed; after that comes what a power cut may have
-// torn, which is checked and, if torn, made free.
+// recoverPack reads the records that the index does not have. Those that were durable at the last
+// commit are trusted. Later ones may have been torn by a power cut: they are checked, and torn
+// bytes are made free records.
 func (s *recovery) recoverPack(p *pack) error {
 	f, err := s.packs.use(p)
 	if err != nil {

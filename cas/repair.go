@@ -141,7 +141,7 @@ func (r *repairer) keep(p *pack, f vfs.File, it *item) error {
 	for off := it.off; off < it.off+it.length; off += int64(len(b)) {
 		n, err := readFull(f, b[:min(int64(len(b)), it.off+it.length-off)], off)
 		if err != nil {
-			// What the disk does not give cannot be kept.
+			// Bytes that the disk cannot read are left out.
 			r.s.log.Error("damaged bytes cannot be read", "pack", p.name(), "offset", off, "err", err)
 		}
 		if err := vfs.WriteFile(r.s.fs, filepath.Join(dir, fmt.Sprintf("%016x-%012x", p.id, off)), b[:n]); err != nil {

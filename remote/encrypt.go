@@ -131,8 +131,8 @@ func (r *Remote) fetch(o backend.Object, near bool) cache.Fetch {
 	}
 }
 
-// drop forgets what is cached of a part of an object. Of an encrypted one the
-// place of the ciphertext is only known to age, so all of it goes.
+// drop removes a part of an object from the cache. Of an encrypted object it removes all, because
+// only age knows where the ciphertext of a part is.
 func (r *Remote) drop(o backend.Object, encrypted bool, off, n int64) {
 	if encrypted {
 		r.readers.Delete(reader{o.Name, false})
@@ -148,8 +148,8 @@ type reader struct {
 	near   bool
 }
 
-// decrypter returns a decrypting reader of an object. It outlives the call that made
-// it, so its reads have no caller's context; they end by their timeout.
+// decrypter returns a decrypting reader of an object. Later calls use it, too, so its reads end
+// by their timeout, not with the context of a caller.
 func (r *Remote) decrypter(ctx context.Context, o backend.Object, near bool) (io.ReaderAt, error) {
 	keys, err := r.identities()
 	if err != nil {

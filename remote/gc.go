@@ -133,7 +133,7 @@ again:
 	}
 }
 
-// condemned returns the objects that a collection is about to remove, or may be.
+// condemned returns the objects that a collection may be about to remove.
 func (r *Remote) condemned(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
 	if r.b.Collects() {
@@ -148,7 +148,7 @@ func (r *Remote) condemned(ctx context.Context) (map[string]bool, error) {
 	return out, err
 }
 
-// readMarks also learns what time it is for the service.
+// readMarks also sets now, the time by the clock of the service.
 func (c *collection) readMarks(ctx context.Context) error {
 	key := "gc/now-" + uuid.NewString()
 	if err := c.r.b.Put(ctx, key, nil, backend.PutOptions{}); err != nil {
@@ -262,8 +262,8 @@ func (c *collection) has(stage, id string) bool {
 	return slices.ContainsFunc(c.marks, func(m mark) bool { return m.stage == stage && m.id == id })
 }
 
-// older reports whether more than d has passed since a time. A machine that slept has not
-// counted that on its monotonic clock, and the other one may be set.
+// older reports whether more than d has passed since a time, by one of the two clocks: the
+// monotonic clock stops while a machine sleeps, and the wall clock can be set.
 func older(than time.Time, d time.Duration) bool {
 	now := time.Now()
 	return now.Sub(than) > d || now.Round(0).Sub(than.Round(0)) > d

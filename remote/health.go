@@ -89,8 +89,8 @@ func (h *health) try(ctx context.Context, fn func(context.Context) error) error 
 
 var errClosed = fmt.Errorf("%w: the store is being closed", backend.ErrAway)
 
-// attempt waits while the remote is away, and calls fn once. What the end of here cut off
-// was not answered.
+// attempt waits while the remote is away, and calls fn once. A call that was cancelled because the
+// remote went away counts as not answered.
 func (h *health) attempt(ctx context.Context, fn func(context.Context) error) error {
 	h.mu.Lock()
 	here, back := h.here, h.back
@@ -117,7 +117,7 @@ func (h *health) attempt(ctx context.Context, fn func(context.Context) error) er
 	return err
 }
 
-// doubt has the remote asked whether it answers, if that is not being done.
+// doubt starts the goroutine that asks the remote, unless it runs.
 func (h *health) doubt() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

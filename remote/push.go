@@ -26,7 +26,7 @@ const (
 	uploads    = 4        // under way at once
 	attempts   = 8        // of a push that meets collections
 
-	// lookAgain is how old a look at the marks may be at the ref; see gc.go.
+	// lookAgain is how long before the ref is written the marks may have been read; see gc.go.
 	lookAgain = 6 * time.Hour
 
 	// settleTime is the wait before a ref without conditions is checked.
@@ -81,7 +81,7 @@ func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
 	return nil, fmt.Errorf("the push took so long that a collection came between; run it again: %w", backend.ErrChanged)
 }
 
-// attempt looks what is condemned, and sends what has to be sent.
+// attempt reads which objects are condemned, and sends the missing ones.
 func (u *pushing) attempt(ctx context.Context) error {
 	u.objects, u.indexes, u.entries, u.carried, u.missing = nil, nil, nil, nil, nil
 	u.looked, u.parts = time.Now(), 0
@@ -190,8 +190,8 @@ func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	return u.settle(ctx, done, err)
 }
 
-// settle finds out which snapshot has the name when the answer does not say: an answer that
-// was lost, a faster writer, or a service without conditions.
+// settle finds out which snapshot has the name if the answer to the write of the ref leaves it open:
+// the answer was lost, another writer was faster, or the service does not support conditions.
 func (u *pushing) settle(ctx context.Context, done *Pushed, cause error) (*Pushed, error) {
 	if cause == nil {
 		time.Sleep(settleTime)

@@ -47,8 +47,8 @@ func (u *pushing) plan(ctx context.Context) error {
 	return nil
 }
 
-// merge decides what of the base stays where it is: what lies in objects that are
-// large and at least half alive. The rest is sent again.
+// merge keeps objects of the base that are large and at least half in use. What is in the others
+// is sent again.
 func (u *pushing) merge(there []cas.Hash) {
 	base := u.base
 	alive := make([]int64, len(base.Ref.Objects))
@@ -128,7 +128,7 @@ func (u *pushing) place() int {
 	return len(u.objects) - 1
 }
 
-// head sends the last object, with the index. A push that brings nothing has none.
+// head sends the last object, with the index. A push without new objects sends none.
 func (u *pushing) head(ctx context.Context, data, pages *object.Pack) error {
 	base := u.base
 	merged := base == nil || len(base.Ref.Indexes) >= maxIndexes
@@ -156,7 +156,7 @@ func (u *pushing) upload(ctx context.Context, p *object.Pack, place int, head bo
 	}
 	o := backend.Named(encrypted)
 	if u.condemned[o.Name] {
-		// The same bytes would have the name that is about to be removed.
+		// With the same bytes it would have the name of an object that is about to be removed.
 		p.Bytes = append(p.Bytes, 0)
 		return u.upload(ctx, p, place, head)
 	}

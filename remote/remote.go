@@ -92,7 +92,7 @@ func Open(url string, o Options) (*Remote, error) {
 	return r, nil
 }
 
-// ask makes a small request on a new connection: the old ones may lead nowhere.
+// ask makes a small request on a new connection, since the old ones may hang.
 func (r *Remote) ask(ctx context.Context) error {
 	r.b.CloseIdleConnections()
 	_, err := r.b.Stat(ctx, "format")
@@ -142,7 +142,7 @@ func (r *Remote) decodeRef(raw []byte) (*object.Ref, error) {
 	}
 	ref, err := object.DecodeRef(raw)
 	if err == nil {
-		ref.Encrypted = secret // whatever it says
+		ref.Encrypted = secret // whatever the ref contains
 	}
 	return ref, err
 }
@@ -189,8 +189,8 @@ func (r *Remote) Find(ctx context.Context, name string) (*object.Ref, error) {
 	return found, err
 }
 
-// Remove removes snapshots from the remote, none if one of them is not there; what only
-// they need goes when the remote is collected. Errors: backend.ErrNotFound.
+// Remove removes snapshots from the remote, or none if one of them does not exist. The remote's gc
+// removes the objects that only they need. Errors: backend.ErrNotFound.
 func (r *Remote) Remove(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		// Of a tag it is read whether it is a snapshot's: the repository may hold images.

@@ -243,7 +243,7 @@ func (s *Snapshot) Hold(ctx context.Context, id string) error {
 	if r.b.Collects() {
 		return nil
 	}
-	// Nothing is written where no remote was set up, since the URL may be a stranger's.
+	// Without a remote at the URL nothing is written: somebody else may have chosen the URL.
 	if _, err := r.Format(ctx); err != nil {
 		return err
 	}

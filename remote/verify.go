@@ -96,8 +96,8 @@ func (r *Remote) verifySnapshot(ctx context.Context, ref *object.Ref, objects ma
 	return err
 }
 
-// isDamage reports whether an error proves that the remote does not have what it should.
-// Any other error proves nothing: it may be of this machine, or of the way to the remote.
+// isDamage reports whether an error proves that something is missing or damaged on the remote.
+// Other errors can come from this machine or the network.
 func isDamage(err error) bool {
 	return errors.Is(err, errs.Damaged) || errors.Is(err, object.ErrMalformed) ||
 		errors.Is(err, object.ErrNewer) || errors.Is(err, object.ErrOlder)

@@ -284,8 +284,8 @@ func (j *Joined) Close() {
 	}
 }
 
-// Leave gives the mount up, and waits up to wait milliseconds for the daemon's answer, which it
-// reports.
+// Leave tells the daemon that the program no longer uses the mount. It reports whether the daemon
+// ended within wait milliseconds.
 func (j *Joined) Leave(wait int) bool {
 	_ = unix.Shutdown(int(j.Conn.Fd()), unix.SHUT_WR)
 	return j.Ended(wait)

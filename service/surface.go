@@ -10,10 +10,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// This file has the ways to an operation besides HTTP. Its row in the table says which of
-// them it has.
+// This file has the interfaces of operations besides HTTP: MCP tools, commands and control
+// files. The row of an operation lists those that it has.
 
-// An Effect is what a call does to others. MCP clients decide by it whether they ask before a call.
+// An Effect is what a call changes. MCP clients use it to decide whether to ask the user first.
 type Effect int
 
 const (
@@ -47,7 +47,7 @@ type Tool struct {
 	Args string
 }
 
-// A Command is a command that asks for the operation and prints its result, and no more.
+// A Command is a command that only calls the operation and prints its result.
 type Command struct {
 	Use, Group, Short, Long, Example string
 	Aliases                          []string

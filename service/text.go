@@ -102,8 +102,8 @@ func Conflicts(result any) []string {
 	return nil
 }
 
-// ChangedText is what was done to a thing, or would be, and what that changed. inGit of the
-// paths are below .git and not listed.
+// ChangedText describes what an operation did to an object, or would do, and lists the paths that
+// it changed. inGit of the paths are below .git, and not listed.
 func ChangedText(did, would string, dry bool, to string, n int, paths []graft.PathChange, inGit int) string {
 	change := "changed"
 	if dry {

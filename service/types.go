@@ -162,7 +162,7 @@ type UndoneBy struct {
 
 type Actors struct{}
 
-// ActorList is the result of Actors, the last one to change something first.
+// ActorList is the result of Actors, the most recently active first.
 type ActorList struct {
 	Actors []ActorState `json:"actors"`
 }
@@ -313,8 +313,8 @@ type Conflict struct {
 	Path  naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
 }
 
-// Conflicting are the sides: ours is the workspace, theirs the fork. Of an actor, base is what it
-// left, and theirs that without its changes.
+// Conflicting are the sides of a conflict. In a merge, ours is the workspace and theirs the fork. In
+// the undo of an actor, base is the file as the actor left it, and theirs that without its changes.
 type Conflicting struct {
 	Of         string      `json:"of,omitempty" jsonschema:"a digest of the sides, for contents of merge and undo-by"`
 	Binary     bool        `json:"binary,omitempty" jsonschema:"there are no parts: a side is missing, is no file of UTF-8, is larger than 1 MiB, or is in conflict"`

@@ -47,7 +47,7 @@ func (s *Service) actors(_ context.Context, r *Request, _ Actors) (ActorList, er
 	return out, nil
 }
 
-// knownActor refuses an actor that nothing is known of.
+// knownActor refuses an actor without changes, unless it is the caller.
 func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 	if err := actors.Check(by); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *Service) pathsBy(ctx context.Context, r *Request, i snapshot.Interval, 
 	})
 }
 
-// A version is an interval after which a file was another one.
+// A version is an interval in which a file changed.
 type version struct {
 	snapshot.Interval
 	before, node *tree.Inode
@@ -316,8 +316,8 @@ func (s *Service) actorsOf(r *Request, i snapshot.Interval, nodes ...*tree.Inode
 	return slices.Compact(by), nil
 }
 
-// broughtBy describes a version: its actors, and the last command that made it, if the log
-// still has that.
+// broughtBy describes a version by its actors and, if the event log still has it, the last command
+// that changed the file.
 func (s *Service) broughtBy(r *Request, v version, changes []events.Event) (BlamedLine, error) {
 	l := BlamedLine{Snapshot: v.To.Name, Time: v.To.Created, Actors: []string{actors.Unknown}}
 	if v.Now() {

@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// Close seals and commits what there is, as far as CloseTime allows, and closes the
-// store. Everything acknowledged is on disk when it returns.
+// Close seals and commits what is not sealed, for CloseTime at most, and closes the store.
+// Everything acknowledged is on disk when it returns.
 //
 // It is ErrRemoved, and nothing is closed, if the store or its index was removed,
 // and cas.ErrStuck if the disk of the index takes no more writes: Badger would try
@@ -58,8 +58,8 @@ func (s closing) close() error {
 	return errors.Join(err, s.closeParts())
 }
 
-// lastSeal makes the checkpoint at the end, as far as there is time. The journal
-// has what is left out, and the next opening replays it.
+// lastSeal makes the checkpoint at the end. Changes that it has no time to seal stay in the
+// journal, which the next opening replays.
 func (s closing) lastSeal() {
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	if s.opt.CloseTime > 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// DiskUsage counts what deleting each of the named snapshots would give back, and all of
-// them together; without names that of all snapshots and forks of the workspace. It
+// DiskUsage counts the bytes that would be freed by deleting each of the named snapshots, and by
+// deleting all of them. Without names it counts all snapshots and forks of the workspace. It
 // seals what is not sealed yet.
 func (ss Snapshots) DiskUsage(ctx context.Context, names []string) (*info.Disk, error) {
 	s := ss.w.store

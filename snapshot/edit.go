@@ -29,7 +29,7 @@ type change struct {
 	before   CaptureOptions // the snapshot of the state before
 	after    *afterEdit     // that of the state after, nil for none
 	check    func() error   // asked with the lock held
-	leave    func()         // has gc wait no longer for what a plan put; may be called twice
+	leave    func()         // lets a gc go on that waits for the objects of a plan; may be called twice
 }
 
 // outcome is what a change has done, or would do.
@@ -67,8 +67,8 @@ func (c change) make(ctx context.Context) (out outcome, err error) {
 	return out, err
 }
 
-// report passes on to the kernel and the log what a change did: the capture before it, and each
-// path that it changed.
+// report notifies the kernel of a change, and writes the snapshot before it and each changed path
+// to the log.
 func (o *outcome) report(w *Workspace, from string, c actors.Caller) {
 	w.store.tell(o.inv)
 	if o.Undo == "" {

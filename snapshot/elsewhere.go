@@ -24,7 +24,7 @@ type Connecting struct {
 func (s *Store) Object(h cas.Hash, dst []byte) ([]byte, error) { return s.objects.Get(h, dst) }
 
 // A Start is the snapshot that a new store begins with, instead of an empty tree.
-// Its objects are elsewhere.
+// Its objects are on a remote.
 type Start struct {
 	ID   cas.Hash
 	Info Info // its name, message, labels and when it was made
@@ -49,9 +49,8 @@ func (s opening) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State
 	return st, (&trees{Tx: tx, s: s.Store}).apply(r)
 }
 
-// Pulled makes a snapshot of which all objects are in the store, on disk, or
-// elsewhere one of the workspace. The caller that put them holds Importing until it
-// returns.
+// Pulled adds a snapshot to the workspace. All its objects are on disk in the store, or on a
+// remote. The caller that put them holds Importing until Pulled returns.
 func (rs Remotes) Pulled(i Info, id cas.Hash, c actors.Caller) (Info, error) {
 	s := rs.w.store
 	st, highest, err := s.objects.Pushed(s.src, id)
@@ -77,8 +76,8 @@ func (rs Remotes) Pulled(i Info, id cas.Hash, c actors.Caller) (Info, error) {
 	return sn.Seen(), s.Sync()
 }
 
-// MayPull returns the error that Pulled would end with for what a snapshot is
-// called, before anything of it is brought here.
+// MayPull returns the error that Pulled would return for the name and description of a snapshot.
+// Callers ask before they fetch the snapshot.
 func (rs Remotes) MayPull(i Info) (err error) {
 	rs.w.read(func() { err = rs.w.ws.MayPull(i) })
 	return err

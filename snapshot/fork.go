@@ -29,8 +29,7 @@ func (i ForkInfo) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
 type ForkOptions struct {
 	Snapshot string // that it starts from; the present state when empty
 	Name     string
-	// TTL is how long it lives; then it ends as Forks.End ends it. 0: until it is
-	// ended.
+	// TTL is the time after which the fork ends, as by Forks.End. 0: never.
 	TTL    time.Duration
 	Caller actors.Caller
 
@@ -81,8 +80,8 @@ func (s *core) after(ttl time.Duration) *time.Time {
 	return &t
 }
 
-// BeganFrom is the name that the snapshot had which a fork began from; "" if it was a
-// present state.
+// BeganFrom is the name of the snapshot that a fork was made from, at that time; "" if the fork
+// was made from a present state.
 func (w *Workspace) BeganFrom() (name string) {
 	w.read(func() {
 		if o, ok := w.store.cat.Snapshots[w.ws.Base]; ok {

@@ -21,8 +21,8 @@ func (fs Forks) End(name string, c actors.Caller) (Info, error) {
 	})
 }
 
-// Discard removes a fork, with the forks in it, and keeps nothing of them. So a process that
-// has the fork cannot keep it: what may end is up to the policy of this workspace alone.
+// Discard removes a fork and the forks in it without a snapshot. The policy of this workspace
+// alone decides whether that is allowed, so a program in the fork cannot prevent it.
 func (fs Forks) Discard(name string, c actors.Caller) error {
 	_, err := fs.end(name, c, func(_ *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
 		return fs.w.store.cat.NewDiscard(fs.w.ws, f, c, fs.w.store.opt.Now())
@@ -30,8 +30,8 @@ func (fs Forks) Discard(name string, c actors.Caller) error {
 	return err
 }
 
-// expire ends the forks whose time is over, and returns when that of another one is, if it
-// is before next. One with forks of its own goes on until they have ended.
+// expire ends the forks whose time is over. It returns when the next fork expires, or next if that
+// is earlier. A fork with forks of its own ends after them.
 func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 	var over []string
 	fs.w.read(func() {
@@ -94,7 +94,7 @@ func (fs Forks) keepLast(tx *live.Tx, f *catalogue.Workspace, c actors.Caller) (
 	return fs.w.ws.NewEnd(tx, f, fs.fullState(f), last)
 }
 
-// fullState is the bookmark of a fork, nil if there is none with files in it.
+// fullState is the bookmark of a fork; nil if it has none, or one without files.
 func (fs Forks) fullState(f *catalogue.Workspace) *snap {
 	sn, ok := fs.w.store.cat.Snapshots[f.Before]
 	if !ok || sn.Files == 0 {

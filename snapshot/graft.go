@@ -22,7 +22,8 @@ type GraftOptions struct {
 	Tree   *tree.State // sealed; its root directory is merged into Path
 	Path   string      // a directory relative to the root, which must exist; "" is the root
 	Caller actors.Caller
-	// Image, if set, is what a snapshot of the state after says that it came of.
+	// Image, if set, is the image that the tree comes from. A snapshot is taken after the graft,
+	// which names it.
 	Image *Image
 	// Top gives the attributes of the tree's root directory to Path.
 	Top bool
@@ -39,8 +40,8 @@ type GraftResult struct {
 // Graft merges a tree into the workspace in one step. The state before is
 // captured first.
 //
-// The whole state is sealed before it is put in place: so a graft takes little memory,
-// whatever comes, and recovery has nothing to do but to load it.
+// The whole state is sealed before it is put in place. So a graft of any size takes little memory,
+// and recovery only has to load the state.
 func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, error) {
 	s := w.store
 	if _, ok := o.Tree.ID(); !ok {
@@ -141,8 +142,8 @@ func (w *Workspace) Begin(st *tree.State, c actors.Caller) error {
 	})
 }
 
-// owned refuses to read what a store names as its source for another user than its owner,
-// who could have named anything.
+// owned refuses to read the directory that a store names as its source for any user but the store's
+// owner: the owner could have named a directory that only the other user may read.
 func (s *core) owned() error {
 	uid, _, err := storedir.Owner(s.dir)
 	if err == nil && int(uid) != os.Geteuid() {

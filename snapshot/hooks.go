@@ -16,16 +16,16 @@ type hooks struct {
 
 type Event = events.Event
 
-// OnInvalidate sets what is called with changes from inside, without a lock held. It calls
-// told when the kernel knows of them, which may be later: after a crash before that, they are
-// in the inheritance of who takes the connection to the kernel over.
+// OnInvalidate sets the function that is called, without a lock held, with changes that were not
+// made through the mount. It calls told, perhaps later, when the kernel was notified. After a
+// crash before that, the daemon that takes the mount over gets them by live.Forest.Inherit.
 func (s *Store) OnInvalidate(fn func(inv live.Invalidation, told func())) {
 	s.hooks.invalidate.Store(&fn)
 }
 
-// OnEvent sets what is called with each event of a workspace as a whole, and with each path
-// that a restore, a merge or an import changed, without a lock held. Beside events.Actions
-// there is the action "ended", of a workspace that no longer exists.
+// OnEvent sets the function that is called, without a lock held, with each event of a workspace as
+// a whole, and with each path that a restore, a merge or an import changed. The action is one of
+// events.Actions, or "ended" for a workspace that no longer exists.
 func (s *Store) OnEvent(fn func(Event, actors.Caller)) { s.hooks.event.Store(&fn) }
 
 func (s *core) tell(inv live.Invalidation) {

@@ -47,8 +47,8 @@ type (
 	storedSnapshot = catalogue.SnapshotRecord
 )
 
-// What callers tell apart though it is the same kind. The text of an error that
-// wraps one of these is a sentence for the user.
+// Errors of the same kind that callers distinguish. The text of an error that wraps one of
+// these is a sentence for the user.
 var (
 	ErrNotFound = catalogue.ErrNotFound
 	ErrNoFork   = catalogue.ErrNoFork

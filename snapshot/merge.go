@@ -45,7 +45,7 @@ type PromoteResult struct {
 	MergeResult
 }
 
-// Merge brings what changed in a fork since its base into the workspace.
+// Merge makes the changes of a fork since its base in the workspace.
 // A path that changed on both sides in different ways, which do not merge, is a
 // conflict: nothing is touched then, unless the options decide.
 func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error) {

@@ -149,8 +149,8 @@ func (s opening) openJournal(begin int64) error {
 	return err
 }
 
-// firstOpening reports whether a store without a checkpoint can be one that was
-// just made: its journal has all that ever happened.
+// firstOpening reports whether a store without a checkpoint can be new: its journal
+// has all records since the first one.
 func (s opening) firstOpening() bool {
 	if s.log.End() == 0 {
 		return s.cas.Stats().Objects <= firstObjects
@@ -194,8 +194,8 @@ func (s opening) recover(at catalogue.StoreRecord) error {
 	return nil
 }
 
-// firstCheckpoint makes a new store one that can be missed when parts of it get
-// lost.
+// firstCheckpoint commits the checkpoint of a new store. From then on a later opening detects that
+// parts of the store are lost, and does not take it for a new one.
 func (s opening) firstCheckpoint() error {
 	s.created = true
 	if err := s.log.Begin(); err != nil {

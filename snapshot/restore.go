@@ -92,8 +92,8 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	return res, nil
 }
 
-// retryWithWholeBudget does what takes memory for each thing that differs. If others
-// leave it too little, it is done again when all of the budget is free; nothing is held
+// retryWithWholeBudget calls do, which takes memory of a budget for each difference. If other
+// callers leave too little, it calls do again once the whole budget is free. It holds no lock
 // meanwhile.
 func retryWithWholeBudget(ctx context.Context, list *budget.Charge, do func() (outcome, error)) (outcome, error) {
 	out, err := do()

@@ -18,9 +18,9 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 	}, progress)
 }
 
-// Check verifies a store that is not open. One that does not open is read as Repair would
-// leave it, and the report tells what that would lose. Nothing is changed but the
-// index, and what a kill or a power cut has torn is cut off.
+// Check verifies a store that is not open. If the store does not open, the report lists what Repair
+// would lose. Check changes nothing but the index, and torn ends of files after a kill or a power
+// cut, which it cuts off.
 func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*repair.Report, error) {
 	return repair.Check(ctx, func(salvage bool) (repair.Opened, error) {
 		o.Quiet, o.ReadOnly, o.Salvage = true, true, o.Salvage || salvage

@@ -42,8 +42,8 @@ type Options struct {
 	// Quiet turns off what happens automatically: seals but for those that are
 	// waited for, checkpoints but for the one at the end, captures, gc.
 	Quiet bool
-	// Salvage opens a damaged store with what can be read: of the journal what
-	// lies before the first damage, for what follows may build on what is lost.
+	// Salvage opens a damaged store with what can be read. Of the journal it uses the records
+	// before the first damage: later ones may depend on a lost one.
 	Salvage bool
 	// CloseTime is how long Close seals what is not sealed yet; what is left by then
 	// stays in the journal, from which the next opening has it. 0 is without limit.
@@ -53,8 +53,7 @@ type Options struct {
 	ManyChanges int
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
-	// Elapsed goes on evenly whatever becomes of Now. When nil it is CLOCK_BOOTTIME, or that
-	// of Now if there is one.
+	// Elapsed is a clock that is never set. When nil it is CLOCK_BOOTTIME or, if Now is set, Now.
 	Elapsed func() time.Duration
 	// Takeover keeps what a connection to the kernel needs that another process began: see
 	// live.Forest.Inherit and live.Forest.Done.
@@ -135,7 +134,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	return s
 }
 
-// FS returns the disk for what others keep in the store's directory.
+// FS returns the file system of the store's directory, for other packages that have files there.
 func (s *Store) FS() vfs.FS { return s.opt.FS }
 
 func (s *Store) Dir() string { return s.dir }
@@ -145,7 +144,7 @@ func (s *Store) Created() bool { return s.created }
 
 func (s *Store) Forest() *live.Forest { return s.forest }
 
-// Actors returns what finds the actors of processes.
+// Actors returns the registry of the actors of processes.
 func (s *Store) Actors() *actors.Registry { return s.actors }
 
 // within returns the views of a workspace and of those that it is in, main last.

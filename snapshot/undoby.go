@@ -36,7 +36,7 @@ type UndoByOptions struct {
 	List     *budget.Charge               `json:"-"`
 }
 
-// UndoByResult is what was taken back, or why nothing was.
+// UndoByResult is what was undone, or why nothing was.
 type UndoByResult struct {
 	Actor string `json:"actor"`
 	MergeResult
@@ -248,8 +248,8 @@ func (u *undoBy) close() {
 	u.open = nil
 }
 
-// SidesBy calls fn with what the actor left at the one path of UndoByOptions, and with what that
-// is without the actor's changes; nil for nothing.
+// SidesBy calls fn with two versions of the one path of UndoByOptions: as the actor left it, and
+// without the actor's changes. A version is nil if the path does not exist.
 func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, without *tree.Inode) error) error {
 	u, err := ss.newUndoBy(o)
 	if err != nil {

@@ -119,8 +119,8 @@ func (ss Snapshots) Head() (name string) {
 	return name
 }
 
-// A Listed is an entry of .snapshots or .forks. At grows from one to the next, and
-// stays what it is.
+// A Listed is an entry of .snapshots or .forks. At is larger for later entries, and never
+// changes.
 type Listed struct {
 	Name string
 	Root live.NodeID
@@ -190,8 +190,8 @@ type Quota struct{ w *Workspace }
 
 func (w *Workspace) Quota() Quota { return Quota{w} }
 
-// Admit refuses n bytes that there is no room for, or that are more than a fork may have. They
-// count until what the fork has is counted again.
+// Admit refuses n bytes if the disk has no room for them or they exceed the limit of a fork. They
+// count against the limit until the bytes of the fork are counted again.
 func (q Quota) Admit(n int64) error { return q.w.store.admit(q.w.ws.View, n) }
 
 // ChargeExport is engine.Meter.ChargeExport.

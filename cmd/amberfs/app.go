@@ -40,7 +40,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{stdin: stdin, stdout: out, out: out, stderr: newOutput(stderr, s), screen: s}
 }
 
-// cwd is the directory that says which workspace is meant, absolute.
+// cwd is the absolute path of the directory whose workspace the command is about.
 func (a *app) cwd() (string, error) { return a.abs(a.dir) }
 
 // abs makes a path outside of the workspace absolute. -C does not apply to it.
@@ -95,7 +95,7 @@ func (a *app) openHere(ctx context.Context) (p locate.Place, c *client.Client, e
 	return p, c, err
 }
 
-// ask asks for the operation of args in the workspace of a place, and shows the progress.
+// ask calls the operation of args in the workspace of a place, and shows the progress.
 func (a *app) ask(ctx context.Context, p locate.Place, args, result any) error {
 	bar := a.newProgress()
 	defer bar.done()

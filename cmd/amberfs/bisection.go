@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A verdict is what tests say of a state; "" if it was not tested.
+// A verdict is the result of the tests of a state; "" if it was not tested.
 type verdict string
 
 const (
@@ -19,7 +19,7 @@ const (
 )
 
 // A bisection finds the first bad one of several states, with several tests at once. It
-// knows nothing of snapshots: a state is a number. Jobs and Repeat are at least 1.
+// is independent of snapshots: a state is a number. Jobs and Repeat are at least 1.
 type bisection struct {
 	bisectArgs
 	test func(context.Context, int) (verdict, error)

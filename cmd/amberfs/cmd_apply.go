@@ -210,7 +210,7 @@ func (a *app) apply(ctx context.Context, ch *client.Changes, dir string, o gitbr
 	return runs.Write(ctx, ch, dir, o)
 }
 
-// printConflicts lists what stood against an apply, if that is why it failed.
+// printConflicts lists the conflicts of an apply, if it failed because of them.
 func (a *app) printConflicts(done *gitbridge.Applied, err error) error {
 	if done != nil && done.Partial && !a.json {
 		a.note("%s", strings.TrimSuffix(a.appliedLines(done), "\n"))
@@ -307,7 +307,7 @@ func (a *app) applyFrom(ctx context.Context, c *client.Client, name, dir string,
 	return done, q != nil && q.Left, err
 }
 
-// noteKept prints where what the program of a run did is kept, or the rest of it.
+// noteKept prints where the changes of a run are kept, or those that were not applied.
 func (a *app) noteKept(c sandbox.Config, dir string, left bool) {
 	what := "what " + c.Command[0] + " did"
 	if left {

@@ -82,7 +82,7 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 // errTaken is not a failure: the message has its snapshot.
 var errTaken = errors.New("the snapshot was taken already")
 
-// hookEnded has the user hear of a hook that failed: standard error is seen by nobody.
+// hookEnded reports a failed hook to the user through the agent, which does not show standard error.
 func (a *app) hookEnded(agent string, in hooks.Input, err error) {
 	f := hooks.StateFailures()
 	if err == nil {

@@ -51,7 +51,7 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 			if err != nil {
 				return err
 			}
-			umask := syscall.Umask(0) // to read it is to set it for an instant
+			umask := syscall.Umask(0) // it can only be read by setting it
 			syscall.Umask(umask)
 			i := &importer{a: a, place: p, bar: a.newProgress(), req: service.Import{Umask: uint32(umask), MaxFiles: maxFiles, MaxBytes: maxBytes}}
 			switch {

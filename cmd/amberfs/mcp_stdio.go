@@ -88,7 +88,7 @@ func passMessages(in *bufio.Reader, to, answers io.Writer) error {
 	}
 }
 
-// messageLine reads a line; of one that is too long only that it is.
+// messageLine reads a line, or reports that it is too long.
 func messageLine(in *bufio.Reader) (line []byte, long bool, err error) {
 	for {
 		part, err := in.ReadSlice('\n')

@@ -92,7 +92,7 @@ func (p *progress) clear() {
 	}
 }
 
-// done takes the bar off the screen, for good.
+// done removes the bar from the screen.
 func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// end says what the program did, and applies it if that is wanted. An error is that something
-// was not applied.
+// end prints what the program changed, and applies it if the user wants that. It returns an error
+// if something was not applied.
 func (k *kept) end() error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
@@ -96,7 +96,7 @@ func (k *kept) drop(ctx context.Context) error {
 	return main.Do(context.WithoutCancel(ctx), service.DeleteFork{Name: k.name, Discard: true, Force: true}, client.Exchange{}, nil)
 }
 
-// say prints what the program changed, and what can be done with it.
+// say prints what the program changed, and the commands to use next.
 func (k *kept) say(ctx context.Context, ch *client.Changes) error {
 	plan, err := k.a.apply(ctx, ch, k.dir, gitbridge.ApplyOptions{DryRun: true})
 	if plan == nil || err != nil && len(plan.Conflicts) == 0 {
@@ -130,7 +130,7 @@ type began struct {
 	changes *client.Changes
 }
 
-// begin looks at the workspace of a run in a store. What fails is only not counted at the end.
+// begin reads the state of the workspace of a run in a store. Without it, end counts no changes.
 func (a *app) begin(ctx context.Context, c sandbox.Config) *began {
 	b := &began{a: a, c: c}
 	ctx = context.WithoutCancel(ctx)
@@ -150,7 +150,7 @@ func (b *began) close() {
 	}
 }
 
-// end says what the program changed, and what becomes of it.
+// end prints what the program changed, and where it is kept.
 func (b *began) end(ctx context.Context) {
 	if b.changes == nil {
 		return

@@ -20,9 +20,9 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 )
 
-// output is the standard output or the standard error. It is the one writer for terminals:
-// whatever comes from a store, a terminal acts on nothing but newlines, tabs and the styles of
-// this program. What is not for a terminal or a pager passes through unchanged.
+// output is the standard output or the standard error. On a terminal or a pager it escapes all
+// control characters but newlines, tabs and the styles of this program, because text from a store
+// may contain others. Otherwise it writes text unchanged.
 type output struct {
 	io.Writer
 	person bool    // a person reads it
@@ -79,7 +79,7 @@ func (o *output) failed(err error) {
 	}
 }
 
-// flush writes what is left of a character that never became one.
+// flush writes the rest of an incomplete character.
 func (o *output) flush() {
 	if len(o.rest) > 0 {
 		_, err := io.WriteString(o.Writer, styles.ForTerminal(string(o.rest)))

@@ -153,12 +153,12 @@ test-release:
 ROUNDS ?= 1000
 crash:
 	@scripts/setup test
-	ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 0 -v ./tests/crash ./tests/survive
+	AMBERFS_TEST_LONG=1 ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 0 -v ./tests/crash ./tests/survive
 
 # ROUNDS power cuts at any write, with what the disk may have kept of them.
 powercut:
 	@scripts/setup test
-	ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 0 -v ./tests/powercut
+	AMBERFS_TEST_LONG=1 ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 0 -v ./tests/powercut
 
 # Real programs at work for LENGTH, with captures every second.
 LENGTH ?= 1h

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,26 +21,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(run(m))
-}
-
-// run builds the daemon, in its own module, unless the environment names one.
-func run(m *testing.M) int {
-	if os.Getenv("AMBERFS_TEST_BIN") == "" {
-		dir, err := os.MkdirTemp("", "amberfs-csi-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		bin := filepath.Join(dir, "amberfs")
-		if out, err := exec.Command("go", "build", "-C", "../..", "-o", bin, "./cmd/amberfs").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "building amberfs: %v\n%s", err, out)
-			return 1
-		}
-		os.Setenv("AMBERFS_TEST_BIN", bin)
-	}
-	return harness.Run(m)
+	os.Exit(harness.Run(m))
 }
 
 // A plugin is a driver in a process of its own, beside a daemon.

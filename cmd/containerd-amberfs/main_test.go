@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -26,26 +24,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(build(m))
-}
-
-// build builds the daemon, in its own module, unless the environment names one.
-func build(m *testing.M) int {
-	if os.Getenv("AMBERFS_TEST_BIN") == "" {
-		dir, err := os.MkdirTemp("", "containerd-amberfs-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		bin := filepath.Join(dir, "amberfs")
-		if out, err := exec.Command("go", "build", "-C", "../..", "-o", bin, "./cmd/amberfs").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "building amberfs: %v\n%s", err, out)
-			return 1
-		}
-		os.Setenv("AMBERFS_TEST_BIN", bin)
-	}
-	return harness.Run(m)
+	os.Exit(harness.Run(m))
 }
 
 // TestSuite: what the authors of containerd ask of every snapshotter.

@@ -112,8 +112,8 @@ func (x *exporter) conversions(items []item) ([]conversion, error) {
 	return convs, nil
 }
 
-// file puts one file into the commit. Small contents are sent unless git would
-// really change them; of large ones git finds out itself.
+// file puts one file into the commit. A small file is sent directly, unless git would convert it.
+// For a large file git decides that itself.
 func (x *exporter) file(it item, conv conversion) error {
 	if it.node.IsSymlink() {
 		return x.send(it, modeSymlink, strings.NewReader(it.node.Target), int64(len(it.node.Target)))
@@ -225,7 +225,7 @@ func (x *exporter) convertEach() ([]string, error) {
 	return ids, nil
 }
 
-// reduced reports what git cannot hold of a file that it takes.
+// reduced reports the properties of a file that a commit cannot represent.
 func (x *exporter) reduced(it item) {
 	var missing []string
 	if it.node.IsRegular() {

@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An update is what is looked at again after an earlier export.
+// An update lists the paths that must be compared again after an earlier export.
 type update struct {
 	paths map[string]bool // that changed, nested repositories, and the directories above
 	links map[string]bool // nested repositories of the earlier export
@@ -21,12 +21,11 @@ func (u *update) add(p string) {
 	}
 }
 
-// errFull says that a difference reaches further than the paths it is about, so
-// that everything has to be looked at.
+// errFull means that a change affects other paths, too, so that everything has to be compared.
 var errFull = errors.New("not incremental")
 
-// changes finds what differs from an earlier export, and takes what is gone out of
-// its tree. The answer is nil if that is not enough; nothing has been recorded then.
+// changes finds what differs from an earlier export, and removes deleted paths from its tree. It
+// returns nil, and has recorded nothing, if everything has to be compared.
 func (x *exporter) changes() (*update, error) {
 	u := &update{map[string]bool{"": true}, make(map[string]bool)}
 	var gone []string
@@ -66,7 +65,7 @@ func (x *exporter) changes() (*update, error) {
 	return u, nil
 }
 
-// unseen returns those reports of the earlier export that are about what was not looked at.
+// unseen returns the reports of the earlier export about paths that were not compared again.
 func (x *exporter) unseen(all []Omission) (kept []Omission) {
 	for _, l := range all {
 		seen := x.update.paths[l.Path]

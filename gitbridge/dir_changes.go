@@ -41,8 +41,8 @@ func changeTime(st *unix.Stat_t) int64 {
 	return at
 }
 
-// birthTime is when an open file was made, 0 if its file system does not know. Another file has
-// another one, even if its number was that of a file before.
+// birthTime is when an open file was created, 0 if its file system does not record it. It
+// distinguishes a file from an earlier one with the same inode number.
 func birthTime(fd int) int64 {
 	var st unix.Statx_t
 	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) != nil || st.Mask&unix.STATX_BTIME == 0 {
@@ -58,7 +58,7 @@ func unchanged(n *tree.Inode, fd int, st *unix.Stat_t) bool {
 		(!n.IsRegular() || n.Size() == st.Size) && n.Btime == cmp.Or(birthTime(fd), n.Mtime)
 }
 
-// beforeIn returns what a directory of the tree has by a name, nil for nothing.
+// beforeIn returns the entry of a directory of the tree by its name, nil if there is none.
 func (d *dirReader) beforeIn(dir *tree.Inode, name string) (*tree.Inode, error) {
 	if dir == nil || !dir.IsDir() {
 		return nil, nil

@@ -10,8 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
-// maxParts is how many parts of a file with holes are told apart. What comes behind is read as a
-// whole.
+// maxParts is how many parts of a file with holes are distinguished. The rest is read as one part.
 const maxParts = 1 << 16
 
 // partsFit reports whether the parts of a file are in order, and in it.

@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DirOptions say what of a directory is read.
+// DirOptions select what is read of a directory.
 type DirOptions struct {
 	ImportOptions
-	// Exclude are directories that are passed over wherever they are met, such
-	// as the store and the mount point. Those that do not exist are ignored.
+	// Exclude are directories that are not read, such as the store and the mount point. They
+	// may not exist.
 	Exclude []string
 	// Whole reads a git directory that is elsewhere as if it were in the directory, see gitLink, and
 	// what its owner may not read, see asOwner.
@@ -93,8 +93,8 @@ func (d *dirReader) root(dir string) error {
 		return reason(err)
 	}
 	defer f.Close()
-	// An apply that is under way is not read in its middle. What has the lock for longer is
-	// another program.
+	// Wait for the end of an apply, which would be read half done. A lock that is held for longer
+	// belongs to another program.
 	ctx, stop := context.WithTimeout(d.ctx, applyWait)
 	defer stop()
 	if _, err := lockDir(ctx, int(f.Fd()), unix.LOCK_SH, nil); err != nil && d.ctx.Err() != nil {

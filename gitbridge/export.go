@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Info is what a commit says of its snapshot.
+// Info describes the snapshot in a commit.
 type Info struct {
 	Name    string
 	ID      string // hex, "" if not sealed
@@ -34,7 +34,7 @@ type Base struct {
 	State  func() (*tree.State, error)
 }
 
-// ExportOptions say what is exported to where.
+// ExportOptions select what is exported, and where.
 type ExportOptions struct {
 	Source *tree.Source
 	State  *tree.State
@@ -51,8 +51,8 @@ type ExportOptions struct {
 	Gitignore bool   // leave out what git add would ignore
 	NoParent  bool   // make a commit without parent
 
-	// Bases are tried in order: the first that the repository has, and that was
-	// made by the same rules, is built upon. Without one, all is looked at.
+	// Bases are tried in order. The first that the repository has, and that was exported by the
+	// same rules, is used: only what differs from it is read. Without one everything is read.
 	Bases    []Base
 	CacheDir string // where to remember what exports left out; "" is nowhere
 
@@ -73,7 +73,7 @@ type Progress struct {
 	Bytes int64 // of contents that had to be read
 }
 
-// Omission is a path with something that git cannot hold.
+// Omission is a path with something that a commit cannot represent.
 type Omission struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
@@ -248,7 +248,7 @@ func (x *exporter) export() (res *Result, err error) {
 	m := &meter{admit: x.o.Admit, most: x.o.Most, look: func() (int64, error) { _, n, err := q.written(); return n, err }}
 	defer func() {
 		if err != nil {
-			_ = m.settle(0) // giving back is not refused
+			_ = m.settle(0) // Admit refuses no negative number
 		}
 	}()
 	w, err := newWriter(x.ctx, x.repo, q, m)

@@ -59,16 +59,15 @@ func isLocale(kv string) bool {
 	return strings.HasPrefix(kv, "LC_") || strings.HasPrefix(kv, "LANG=") || strings.HasPrefix(kv, "LANGUAGE=")
 }
 
-// userLocale takes the English back, for calls that run filters: these are the
-// user's programs.
+// userLocale restores the user's locale, for calls that run filters, which are the user's programs.
 func userLocale() []string {
 	set := slices.DeleteFunc(os.Environ(), func(kv string) bool { return !isLocale(kv) })
 	return append([]string{"LC_ALL="}, set...)
 }
 
 // fixed are the settings of every call. Hooks and the file system monitor are
-// programs of the repository that have no part in what is asked of git here. Objects
-// are compressed, so that no file that git writes is what a workspace chose.
+// programs of the repository, and not run. Objects are compressed, so that a workspace cannot
+// choose the bytes of a file that git writes.
 var fixed = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
 	"-c", "core.looseCompression=1", "-c", "pack.compression=-1",
 	"-c", "core.safecrlf=false", "-c", "safe.bareRepository=all", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.objectNameWarning=false"}
@@ -147,7 +146,7 @@ func exitCode(err error) int {
 	return -1
 }
 
-// process is a git command that is talked to while it runs.
+// process is a git command that reads requests and writes answers while it runs.
 type process struct {
 	ctx  context.Context
 	cmd  *exec.Cmd
@@ -184,8 +183,7 @@ func (p *process) wait() error {
 	return nil
 }
 
-// fail ends the command and returns why talking to it failed: its own words if
-// it died, else err.
+// fail ends the command and returns why it failed: its error output if it died, else err.
 func (p *process) fail(err error) error {
 	p.in.Close()
 	p.cmd.Process.Signal(syscall.SIGTERM)

@@ -26,8 +26,8 @@ type gitLink struct {
 // commonNames are what the working trees of a repository share.
 var commonNames = []string{"branches", "common", "config", "hooks", "info", "logs", "lost-found", "objects", "packed-refs", "refs", "remotes", "rr-cache", "shallow", "svn"}
 
-// notCopied are parts of a git directory that are about other working trees, or that the
-// copy has in another way.
+// notCopied are parts of a git directory that belong to other working trees, or that the copy
+// gets in another form.
 var notCopied = []string{"objects", "worktrees", "modules", "commondir", "gitdir", "locked"}
 
 // ownLog is of one working tree, in a directory that all share.

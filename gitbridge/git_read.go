@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/internal/scratch"
 )
 
-// GitSource says what of a repository is read.
+// GitSource selects what is read of a repository.
 type GitSource struct {
 	Repo string // root of a working tree, or a git directory
 	Rev  string // any revision: a commit, a tag, a tree
@@ -58,7 +58,7 @@ func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (i
 	return treeish, nil
 }
 
-// gitMeta is what a file of a given type and execute bit has.
+// gitMeta returns the attributes of a file with a type and execute bit.
 func (o ImportOptions) gitMeta(mode uint32, mtime int64) Meta {
 	m := Meta{Mode: mode & unix.S_IFMT, Atime: mtime, Mtime: mtime, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	switch {
@@ -142,8 +142,7 @@ func (r *repository) submodules(ctx context.Context, treeish string, c *checker)
 	}
 }
 
-// submodule hands over the directory of a submodule, with as much of a repository as names
-// the commit.
+// submodule feeds the directory of a submodule to sink, with a minimal `.git` that names the commit.
 func (o ImportOptions) submodule(dir Entry, commit string, sink Sink) error {
 	if o.Skip != nil {
 		o.Skip(dir.Path, fmt.Errorf("submodule at commit %s: its files are not in the repository", commit))

@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// LayerOptions say what a layer is of.
+// LayerOptions are the two states that a layer leads from and to.
 type LayerOptions struct {
 	Source    *tree.Source
 	Base, Now *tree.State
@@ -66,7 +66,7 @@ func (l *layerWriter) change(c tree.Change) error {
 	case n.IsDir() || n.Nlink < 2:
 		return l.put(l.entry(p, n, ""))
 	}
-	// All names come, so that they are one file in the image too.
+	// All names of a file are written, so that they are one file in the image, too.
 	l.linked[c.B.Ino] = true
 	names, err := l.Now.Paths(l.Source, c.B)
 	slices.Sort(names)

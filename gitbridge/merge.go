@@ -19,7 +19,7 @@ import (
 
 // A Merger merges files by lines. Its method Merge is a threeway.Merger.
 type Merger struct {
-	// Memory is what git's is taken from. A file that it does not hold does not merge. May be nil.
+	// Memory is charged with the memory of git. A file that exceeds it does not merge. May be nil.
 	Memory *budget.Budget
 	// Admit, if set, is asked before a merged file is stored, and may refuse that.
 	Admit func(bytes int64) error
@@ -50,7 +50,7 @@ const (
 )
 
 // mergeMarked merges files by lines, with conflict markers where the sides differ. What
-// merges clean, and to what, is git's own answer. Without git, or with one before 2.38,
+// merges cleanly, and the result, is decided by git. Without git, or with one before 2.38,
 // nothing merges.
 func mergeMarked(ctx context.Context, memory *budget.Budget, files []threeway.Input, each func(i int, conflict bool, size int64, r io.Reader) error) error {
 	if _, err := exec.LookPath("git"); err != nil {

@@ -10,7 +10,7 @@ import (
 // inFlight is how many bytes git has at the most that it was sent and has not written yet.
 const inFlight = 4 << 20
 
-// A meter charges what an export takes of the disk before it is there.
+// A meter charges the disk space of an export before the export uses it.
 type meter struct {
 	admit func(bytes int64) error // see ExportOptions
 	look  func() (int64, error)   // how many bytes git has written
@@ -56,10 +56,10 @@ func (m *meter) take() error {
 	return nil
 }
 
-// need is what there can be on the disk before it is looked again.
+// need is how many bytes can be on the disk before the next look.
 func (m *meter) need() int64 { return min(m.sent, m.written+m.unseen+inFlight) + m.scratch }
 
-// settle charges what there is in the end, and gives the rest back.
+// settle charges the bytes that were written in the end, and gives the rest back.
 func (m *meter) settle(bytes int64) error {
 	if m.admit == nil || bytes == m.taken {
 		return nil

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// nameRules says which paths git takes into an index: verify_path of
-// read-cache.c. Whatever a case-insensitive or Windows file system could take
-// for ".git" is refused on every platform, by default.
+// nameRules are the rules by which git accepts paths in an index: verify_path of
+// read-cache.c. By default it refuses, on every platform, names that a case-insensitive or
+// Windows file system could take for ".git".
 type nameRules struct {
 	ntfs bool // core.protectNTFS
 	hfs  bool // core.protectHFS
@@ -40,8 +40,8 @@ func (r nameRules) refuses(name string, symlink bool) bool {
 		(asTheyAre.has(name, symlink) || r.ntfs && onWindows.has(name, symlink) || r.hfs && asTheyAre.has(onHFS(name), symlink))
 }
 
-// onHFS is how HFS+ sees a name: without some characters that are not to be seen. Git takes
-// what is no UTF-8 for the end.
+// onHFS returns a name as HFS+ compares it: without invisible characters. As in git, the first byte
+// that is not UTF-8 ends it.
 func onHFS(name string) string {
 	name, _, _ = strings.Cut(strings.ToValidUTF8(name, "\x00"), "\x00")
 	return strings.Map(func(r rune) rune {

@@ -173,4 +173,8 @@ func (e *Edit) SetActors(s *actors.Set) {
 }
 
 // ForgetActor makes the next change journal its actor: recovery will begin there.
-func (tx attributions) ForgetActor() { tx.f.mu.journaled = actors.Unknown }
+// It does so for every actor: recovery begins further back if the checkpoint fails.
+func (tx attributions) ForgetActor() { tx.f.mu.journaled = noActor }
+
+// noActor is not the name of an actor.
+const noActor = "\x00"

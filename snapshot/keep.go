@@ -11,14 +11,30 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// toKeep looks at one workspace after the other. Before, it reports the snapshots that were
-// taken between two actors, with the lock held.
-func (s entries) toKeep() iter.Seq[policy.Workspace] {
+// changed returns the workspaces that may have changed since the last call.
+func (s entries) changed() (views []uint32) {
+	s.alter(func(tx *live.Tx) {
+		views = slices.AppendSeq(tx.TakeChanged(), maps.Keys(s.cat.Altered))
+		clear(s.cat.Altered)
+	})
+	return views
+}
+
+// toKeep looks at one workspace after the other, at all of them for nil. Before, it reports the
+// snapshots that were taken between two actors, with the lock held.
+func (s entries) toKeep(views []uint32) iter.Seq[policy.Workspace] {
 	var captured []Event
 	var all []*Workspace
 	s.alter(func(*live.Tx) {
 		captured, s.captured = s.captured, nil
-		all = slices.Collect(maps.Values(s.workspaces))
+		if views == nil {
+			all = slices.Collect(maps.Values(s.workspaces))
+		}
+		for _, view := range views {
+			if w, ok := s.workspaces[view]; ok {
+				all = append(all, w)
+			}
+		}
 	})
 	for _, e := range captured {
 		s.event(e, actors.Caller{})

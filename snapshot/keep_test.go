@@ -2,8 +2,11 @@ package snapshot
 
 import (
 	"errors"
+	"fmt"
+	"iter"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 // openAt opens a store whose time is what now is set to.
@@ -294,4 +298,55 @@ func TestForksOfAllDepthsEndInTime(t *testing.T) {
 	left(1, "after it")
 	pass(20 * time.Second)
 	left(0, "after the time of the outer one")
+}
+
+// TestRoundsLookAtWhatChanged: a round looks at workspaces that changed or of which the time of
+// something has come, however many there are.
+func TestRoundsLookAtWhatChanged(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := openAt(t, &now)
+	var forks []*Workspace
+	for i := range 20 {
+		forks = append(forks, forkNamed(t, s.Main(), fmt.Sprint("f", i)))
+	}
+	s.keep.Round()
+	var looked []string
+	all := s.keep.Workspaces
+	s.keep.Workspaces = func(views []uint32) iter.Seq[policy.Workspace] {
+		return func(yield func(policy.Workspace) bool) {
+			for w := range all(views) {
+				looked = append(looked, w.Name)
+				yield(w)
+			}
+		}
+	}
+	round := func(after time.Duration, want ...string) {
+		t.Helper()
+		now, looked = now.Add(after), nil
+		s.keep.Round()
+		slices.Sort(looked)
+		if !slices.Equal(looked, want) {
+			t.Errorf("looked at %q, want %q", looked, want)
+		}
+	}
+	round(time.Second)
+	_, err := s.forest.Create(forks[3].Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
+	mustBe(t, err)
+	round(time.Second, "f3")
+	capture(t, forks[4], CaptureOptions{Name: "a", Expires: new(now.Add(time.Minute))})
+	round(time.Second, "f4")
+	round(30 * time.Second)
+	round(time.Minute, "f4")
+	if n := len(forks[4].List()); n != 0 {
+		t.Errorf("%d snapshots are left", n)
+	}
+	round(time.Second, "f4") // it was removed
+	round(time.Hour, "f3")   // its state is captured
+	mustBe(t, s.Main().Forks().Discard("f5", actors.Caller{}))
+	round(time.Second, "f3", "main")
+	round(-time.Minute, slices.Sorted(func(yield func(string) bool) {
+		for _, w := range s.Workspaces() {
+			yield(w.Name())
+		}
+	})...) // the clock was set back
 }

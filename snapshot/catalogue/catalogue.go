@@ -24,13 +24,16 @@ type Catalogue struct {
 	// Dirty are the views of which the record changed since the last checkpoint, or was
 	// removed, by its key. A checkpoint writes these, and workspaces whose trees changed.
 	Dirty map[string]uint32
-	Bytes int64 // sum of the sizes of the snapshots' files
+	// Altered are the workspaces whose Changes or ForkChanges grew, or that ended, since the
+	// policies were last looked at.
+	Altered map[uint32]bool
+	Bytes   int64 // sum of the sizes of the snapshots' files
 	// Roots are trees that records since the last checkpoint refer to.
 	Roots []Root
 }
 
 func New() *Catalogue {
-	return &Catalogue{Workspaces: make(map[uint32]*Workspace), Snapshots: make(map[uint32]*Snapshot), Unsealed: make(map[uint32]*Snapshot), Dirty: make(map[string]uint32)}
+	return &Catalogue{Workspaces: make(map[uint32]*Workspace), Snapshots: make(map[uint32]*Snapshot), Unsealed: make(map[uint32]*Snapshot), Dirty: make(map[string]uint32), Altered: make(map[uint32]bool)}
 }
 
 // A Workspace is what the catalogue knows of a workspace.
@@ -193,15 +196,20 @@ func (c *Catalogue) Touch(view uint32) {
 	if sn, ok := c.Snapshots[view]; ok {
 		c.Dirty[Key(Snapshots, view)] = view
 		if w, ok := c.Workspaces[sn.WS]; ok {
-			w.Changes++
+			c.altered(w)
 		}
 	}
+}
+
+func (c *Catalogue) altered(w *Workspace) {
+	w.Changes++
+	c.Altered[w.View] = true
 }
 
 // TouchWorkspace notes that the record of a workspace changed.
 func (c *Catalogue) TouchWorkspace(w *Workspace) {
 	c.Dirty[Key(Workspaces, w.View)] = w.View
-	w.Changes++
+	c.altered(w)
 }
 
 // Add adds a snapshot, and reports whether it is to be sealed.

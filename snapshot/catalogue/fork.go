@@ -137,6 +137,7 @@ func (r *Lease) apply(a *applying) error {
 func (a *applying) touchForks(f *Workspace) {
 	for up := a.Parent(f); up != nil; up = a.Parent(up) {
 		up.ForkChanges++
+		a.Altered[up.View] = true
 	}
 }
 
@@ -278,6 +279,7 @@ func (r *EndFork) apply(a *applying) error {
 	a.DropView(f.View)
 	delete(a.Workspaces, f.View)
 	f.ended = true
+	a.Altered[f.View] = true
 	a.Removed = append(a.Removed, f.View)
 	a.touchForks(f)
 	if parent := a.Parent(f); parent != nil {

@@ -100,10 +100,10 @@ type view struct {
 	state   *tree.State
 	editor  tree.Editor // see edit
 	orphans orphans
-	changed uint64        // value of trees.mu.changes at the last change
-	touched atomic.Bool   // it is in trees.touched
-	edited  chan struct{} // closed by the end of an edit; nil when changes go on
-	before  []*tree.State // that edits have just replaced, see Edit.keepHeldInodes
+	changed uint64               // value of trees.mu.changes at the last change
+	touched [readers]atomic.Bool // it is in trees.touched
+	edited  chan struct{}        // closed by the end of an edit; nil when changes go on
+	before  []*tree.State        // that edits have just replaced, see Edit.keepHeldInodes
 
 	attribution attribution
 

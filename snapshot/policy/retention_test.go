@@ -25,9 +25,9 @@ func newHistory() *history {
 	p.IntervalSeconds = 0
 	h.keeper = &Keeper{
 		Now: func() time.Time { return h.now }, Elapsed: func() time.Duration { return h.elapsed }, Logger: slog.New(slog.DiscardHandler),
-		Workspaces: func() iter.Seq[Workspace] {
+		Workspaces: func([]uint32) iter.Seq[Workspace] {
 			return slices.Values([]Workspace{{
-				View: 1, Name: "main", Policy: p, Newest: slices.Values(slices.Clone(h.all)),
+				View: 1, Name: "main", Policy: p, Records: uint64(h.next), Newest: slices.Values(slices.Clone(h.all)),
 				Remove: func(_ Policy, gone []uint32, _ time.Time) error {
 					h.all = slices.DeleteFunc(h.all, func(i info.Info) bool { return slices.Contains(gone, i.View) })
 					return nil
@@ -127,9 +127,9 @@ func TestLooksWhenSomethingIsDue(t *testing.T) {
 	h.all = []info.Info{{View: 2, Created: h.now}, {View: 1, Created: h.now, Expires: &expires}}
 	records, changes, looks := uint64(1), uint64(0), 0
 	workspaces := h.keeper.Workspaces
-	h.keeper.Workspaces = func() iter.Seq[Workspace] {
+	h.keeper.Workspaces = func([]uint32) iter.Seq[Workspace] {
 		return func(yield func(Workspace) bool) {
-			for w := range workspaces() {
+			for w := range workspaces(nil) {
 				changes++
 				newest, remove := w.Newest, w.Remove
 				w.Records, w.Changes, w.Changed = records, changes, true

@@ -8,7 +8,7 @@ import (
 
 // maxLeaves is how many hashes a Keeper gathers, 32 bytes each, before it reads the index once
 // for all of them. To look a hash up alone takes as long as to read fifty places in order.
-const maxLeaves = 1 << 20
+const maxLeaves = 1 << 19
 
 // A Keeper is what mark names objects to. It is for one goroutine.
 type Keeper struct {

@@ -62,7 +62,7 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, limit int64) error {
 func (s *sweeper) survey(ctx context.Context, w *sweepPlan) error {
 	sc := &scan{r: w.f, id: w.p.id, from: packHeaderSize, to: w.limit}
 	return sc.run(ctx, func(it *item) error {
-		r := swept{hash: it.hash, off: it.off, length: it.length, free: it.kind == kindFree}
+		r := swept{hash: it.hash, off: it.off, length: it.length, plain: int64(it.plain), free: it.kind == kindFree}
 		if it.bad != "" {
 			w.damaged = true
 			if it.lost {
@@ -96,6 +96,11 @@ func (s *sweeper) decide(w *sweepPlan) error {
 		if r.free {
 			continue
 		}
+		if s.c.kept(place{w.p.id, r.off}) { // the index has it here
+			excess.subtract(packInfo{objects: 1, plain: r.plain, stored: r.length})
+			w.live += r.length
+			continue
+		}
 		l, ok, err := s.index.stored(r.hash)
 		if err != nil {
 			return err
@@ -103,10 +108,6 @@ func (s *sweeper) decide(w *sweepPlan) error {
 		here := ok && l.pack == w.p.id && l.off == r.off // else it is a second copy
 		if here {
 			excess.remove(l)
-		}
-		if s.c.kept(place{w.p.id, r.off}) {
-			w.live += r.length
-			continue
 		}
 		r.dead = true
 		w.dead++
@@ -257,8 +258,9 @@ type swept struct {
 	hash   Hash
 	off    int64
 	length int64
-	dead   bool // goes now
-	free   bool // went earlier
+	plain  int64 // bytes before compression
+	dead   bool  // goes now
+	free   bool  // went earlier
 }
 
 // A sweepPlan is the content of a pack, sorted into what stays and what goes.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -163,7 +164,38 @@ func growForks(c *curving) error {
 		c.five("snapshot of a fork", func(i int) error {
 			return unix.Mkdir(filepath.Join(fork(0), ".snapshots", fmt.Sprintf("s%d-%d", c.size, i)), 0o755)
 		}),
+		c.checkpoint(),
 		c.command("amberfs forks", "forks"))
+}
+
+// checkpoint notes how long the next checkpoint takes, after a change of one byte in main.
+func (c *curving) checkpoint() error {
+	made := func() (n int, took float64, err error) {
+		var status struct {
+			Metrics struct {
+				Checkpoints int     `json:"checkpoints"`
+				Took        float64 `json:"last_checkpoint_ms"`
+			} `json:"metrics"`
+		}
+		err = json.Unmarshal([]byte(fileText(filepath.Join(c.root(), ".snapshots", "status"))), &status)
+		return status.Metrics.Checkpoints, status.Metrics.Took, err
+	}
+	// What the forks changed goes first.
+	for range 2 {
+		before, _, err := made()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(c.root(), "byte"), []byte("x"), 0o644)
+		}
+		for n := before; err == nil && n == before; n, _, err = made() {
+			time.Sleep(time.Second)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, took, err := made()
+	c.note("checkpoint after a byte", "ms", took)
+	return err
 }
 
 func growFiles(c *curving) error {

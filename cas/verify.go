@@ -3,6 +3,7 @@ package cas
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/amberfs/amberfs/internal/vfs"
 )
@@ -24,7 +25,7 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64), ba
 		return VerifyResult{}, fmt.Errorf("verify: %w", err)
 	}
 	defer s.gc.running.Release(1)
-	v := &verifier{s: s, progress: progress, bad: bad, good: locSet{}, reported: map[Hash]struct{}{}, limits: map[uint64]int64{}}
+	v := &verifier{s: s, progress: progress, bad: bad, good: map[uint64][]uint32{}, reported: map[Hash]struct{}{}, limits: map[uint64]int64{}}
 	err := v.run(ctx)
 	if merr := s.index.saveMarks(); merr != nil { // the next flush writes them
 		s.log.Warn("cannot write down which objects are damaged", "err", merr)
@@ -40,9 +41,9 @@ type verifier struct {
 	progress func(done, total int64)
 	bad      func(Damage)
 	res      VerifyResult
-	good     locSet            // records that are as they should be
-	reported map[Hash]struct{} // objects already named as damaged
-	limits   map[uint64]int64  // how far each pack was read
+	good     map[uint64][]uint32 // by pack: records that are as they should be, in order
+	reported map[Hash]struct{}   // objects already named as damaged
+	limits   map[uint64]int64    // how far each pack was read
 	total    int64
 }
 
@@ -62,6 +63,7 @@ func (v *verifier) run(ctx context.Context) error {
 		if err := v.pack(ctx, p, v.limits[p.id]); err != nil {
 			return err
 		}
+		v.good[p.id] = slices.Clone(v.good[p.id]) // without what append has in reserve
 		v.res.Packs++
 	}
 	return v.index(ctx)
@@ -141,7 +143,7 @@ func (v *verifier) object(p *pack, it *item) {
 		return
 	}
 	here := it.loc(p.id, it.off)
-	v.good.add(here.place())
+	v.good[p.id] = append(v.good[p.id], here.place().number())
 	v.res.Objects++
 	v.s.index.healed(it.hash, here)
 	l, ok, err := v.s.index.find(it.hash)
@@ -191,7 +193,7 @@ func (v *verifier) index(ctx context.Context) error {
 
 // place checks a place that the index has.
 func (v *verifier) place(h Hash, l loc) {
-	if v.good.has(l.place()) {
+	if _, ok := slices.BinarySearch(v.good[l.pack], l.place().number()); ok {
 		return
 	}
 	p := v.s.packs.get(l.pack)

@@ -146,18 +146,25 @@ func (c *check) missing(h cas.Hash) bool {
 	return err != nil || !exists
 }
 
-// intact looks at every object that trees refer to once, whatever the number of trees that
-// share it.
+// maxSeen bounds how many objects intact remembers.
+const maxSeen = 1 << 20
+
+// intact looks at every object that trees refer to. Of what a tree shares with the one before it
+// nothing is looked at again, and of all else hardly anything.
 func (c *check) intact(ctx context.Context, trees []Tree) (bool, error) {
+	var before *tree.State
 	seen := make(map[cas.Hash]struct{})
 	found := false
 	for _, t := range trees {
 		if t.State == nil {
 			return false, nil
 		}
-		err := t.State.Mark(ctx, c.Source, nil, false, func(h cas.Hash) bool {
+		err := t.State.Mark(ctx, c.Source, before, false, func(h cas.Hash) bool {
 			if _, ok := seen[h]; ok {
 				return false
+			}
+			if len(seen) == maxSeen {
+				clear(seen)
 			}
 			seen[h] = struct{}{}
 			if !c.Objects.Here(h) {
@@ -174,6 +181,7 @@ func (c *check) intact(ctx context.Context, trees []Tree) (bool, error) {
 		case err != nil || found:
 			return false, nil
 		}
+		before = t.State
 	}
 	return true, nil
 }

@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/amberfs/amberfs/tests/harness"
 )
 
 // Required reports whether make test-remote runs the tests: a server that is not installed
@@ -33,10 +31,16 @@ func find(t testing.TB, name string) string {
 	return p
 }
 
-// own is where scripts/setup puts what it builds.
+// own is where scripts/setup puts what it builds: bin/ of a directory above this one, which has
+// modules of their own between.
 func own(name string) string {
-	root, _ := harness.ModuleRoot()
-	return filepath.Join(root, "bin", name)
+	for dir, _ := os.Getwd(); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		p := filepath.Join(dir, "bin", name)
+		if _, err := os.Stat(p); err == nil {
+			return p
+		}
+	}
+	return filepath.Join("bin", name)
 }
 
 // start runs a server until the test ends, waits until it accepts connections, and

@@ -6,8 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/amberfs/amberfs/tests/harness"
 )
@@ -63,11 +66,24 @@ func dials(network, address string) func() bool {
 	}
 }
 
-// TestContainerd: the containerd that is installed pulls an image of two layers, runs it, and goes on
-// after it and the snapshotter were killed. A container rewinds its own root directory. When the image
-// is deleted, nothing is left.
+// TestContainerd: the containerd that is installed, and the one that scripts/setup builds, pull an image
+// of two layers, run it, and go on after they and the snapshotter were killed. A container rewinds its
+// own root directory, and becomes an image's layer. When all is deleted, nothing is left.
 func TestContainerd(t *testing.T) {
 	harness.Needs(t, "containerd", "ctr", "runc", "docker-registry", "skopeo", "busybox")
+	t.Run("installed", containerd)
+	t.Run("current", func(t *testing.T) {
+		dir, err := filepath.Abs("../../bin/containerd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		harness.Needs(t, filepath.Join(dir, "containerd")) // scripts/setup cluster builds it
+		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+		containerd(t)
+	})
+}
+
+func containerd(t *testing.T) {
 	m := harness.New(t, "-o", "allow_other,dev,suid")
 	dir := filepath.Dir(m.Store)
 	socket, address := filepath.Join(dir, "amberfs.sock"), filepath.Join(dir, "containerd.sock")
@@ -81,9 +97,18 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 [proxy_plugins.amberfs]
   type = "snapshot"
   address = %q
-`, filepath.Join(dir, "root"), filepath.Join(dir, "state"), address, socket))
+[[plugins."io.containerd.transfer.v1.local".unpack_config]]
+  platform = "linux/%s"
+  snapshotter = "amberfs"
+`, filepath.Join(dir, "root"), filepath.Join(dir, "state"), address, socket, runtime.GOARCH))
 	ctr := func(args ...string) (string, error) {
-		out, err := exec.Command("ctr", append([]string{"-a", address}, args...)...).CombinedOutput()
+		cmd := exec.Command("ctr", append([]string{"-a", address}, args...)...)
+		var warnings strings.Builder
+		cmd.Stderr = &warnings
+		out, err := cmd.Output()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, &warnings)
+		}
 		return string(out), err
 	}
 	must := func(args ...string) string {
@@ -96,7 +121,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 	}
 	snapshotter := started(t, dials("unix", socket), []string{asSnapshotter + "=1"},
 		os.Args[0], "-store", m.Store, "-root", filepath.Join(dir, "meta"), "-socket", socket)
-	containerd := started(t, func() bool { _, err := ctr("version"); return err == nil }, nil,
+	daemon := started(t, func() bool { _, err := ctr("version"); return err == nil }, nil,
 		"containerd", "-c", filepath.Join(dir, "containerd.toml"))
 	image := registryWithImage(t, dir)
 
@@ -111,14 +136,21 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 		t.Errorf("the image has %q", got)
 	}
 	snapshotter.kill()
-	containerd.kill()
+	daemon.kill()
 	m.Crash()
 	snapshotter.start()
-	containerd.start()
+	daemon.start()
 	if got := run("busybox mv /.snapshots/restore /.snapshots/restore@v; busybox cat /etc/two"); got != "2" {
 		t.Errorf("after going back the file has %q", got)
 	}
+	run("busybox touch /etc/three")
 	must("task", "rm", "-f", "c")
+	must("snapshots", "--snapshotter", "amberfs", "commit", "saved", "c")
+	layer := must("snapshots", "--snapshotter", "amberfs", "diff", "--media-type", ocispec.MediaTypeImageLayer, "saved")
+	if !strings.Contains(layer, "etc/three") {
+		t.Errorf("the layer of a committed container lacks what was added to it:\n%q", layer)
+	}
+	must("snapshots", "--snapshotter", "amberfs", "rm", "saved")
 	must("containers", "rm", "c")
 	must("images", "rm", "--sync", image)
 	harness.Eventually(t, "no snapshot is left", func() bool {

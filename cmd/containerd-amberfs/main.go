@@ -31,6 +31,11 @@ configuration:
     type = "snapshot"
     address = "/run/containerd-amberfs.sock"
 
+  # containerd 2, to unpack what it pulls into it
+  [[plugins."io.containerd.transfer.v1.local".unpack_config]]
+    platform = "linux/amd64"
+    snapshotter = "amberfs"
+
 `
 
 func main() {

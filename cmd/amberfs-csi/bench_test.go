@@ -2,11 +2,17 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
 // BenchmarkVolumes makes and publishes as many volumes as -benchtime says, each a clone of one with a
@@ -52,6 +58,70 @@ func BenchmarkVolumes(b *testing.B) {
 	b.ReportMetric(took["restart"], "ms/restart")
 	b.ReportMetric(float64(grown)/float64(b.N), "KiB/volume")
 	b.ReportMetric(float64(driver), "KiB-of-the-driver")
+}
+
+// BenchmarkResume pushes a snapshot of 5,000 files, 50 MB, from one node to S3, and makes a volume of it
+// on as many others as -benchtime says, all at once. Each lists all files and reads 20:
+// go test -run - -bench Resume -benchtime 100x
+func BenchmarkResume(b *testing.B) {
+	one := start(b, "node0")
+	nodes := make([]*plugin, b.N)
+	for i := range nodes {
+		b.Setenv("XDG_CACHE_HOME", b.TempDir()) // else they share one
+		nodes[i] = start(b, fmt.Sprint("node", i+1))
+	}
+	b.Setenv("XDG_CACHE_HOME", b.TempDir())
+	s3 := remotetest.NewProxy(b, remotetest.S3(b))
+	class := map[string]string{remoteParameter: remotetest.S3Prefix(s3.URL, "x")}
+	keys := map[string]string{"AWS_ACCESS_KEY_ID": "testkey", "AWS_SECRET_ACCESS_KEY": "testsecret"}
+	create := func(p *plugin, from *csi.VolumeContentSource) (string, error) {
+		resp, err := p.controller().CreateVolume(b.Context(), &csi.CreateVolumeRequest{
+			Name: "a", VolumeCapabilities: []*csi.VolumeCapability{writer}, VolumeContentSource: from, Parameters: class, Secrets: keys,
+		})
+		return resp.GetVolume().GetVolumeId(), err
+	}
+	id := must[string](b)(create(one, nil))
+	at := one.publish(id, writer, nil)
+	random, file := rand.NewChaCha8([32]byte{}), make([]byte, 10_000)
+	for i := range 5000 {
+		dir := filepath.Join(at, fmt.Sprint(i/100))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			b.Fatal(err)
+		}
+		random.Read(file)
+		write(b, filepath.Join(dir, fmt.Sprint(i)), string(file))
+	}
+	s := one.snapshot("s", id)
+	pushed, requests, down := s3.BytesUp.Load(), s3.Requests.Load(), s3.BytesDown.Load()
+	b.ResetTimer()
+	var g errgroup.Group
+	for _, p := range nodes {
+		g.Go(func() error {
+			id, err := create(p, fromSnapshot(s))
+			if err != nil {
+				return err
+			}
+			at := p.Path(forkRoot(id))
+			all, err := filepath.Glob(at + "/*/*")
+			if err != nil || len(all) != 5000 {
+				return fmt.Errorf("there are %d files, %v", len(all), err)
+			}
+			for _, path := range all[:20] {
+				if b, err := os.ReadFile(path); err != nil || len(b) != len(file) {
+					return fmt.Errorf("%s: %d bytes, %v", path, len(b), err)
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(s3.Requests.Load()-requests)/float64(b.N), "requests/node")
+	b.ReportMetric(float64(s3.BytesDown.Load()-down)/float64(b.N)/1000, "kB/node")
+	b.ReportMetric(float64(pushed)/1e6, "MB-pushed")
+	b.ReportMetric(b.Elapsed().Seconds(), "s-until-all-have-read")
 }
 
 // memory is the resident memory of a process, in KiB.

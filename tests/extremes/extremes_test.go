@@ -76,7 +76,14 @@ func TestExtremes(t *testing.T) {
 	}
 	w.streams()
 	w.page()
-	w.within("the end of the fork", func() { _ = unix.Rmdir(fork) })
+	w.within("the end of the fork", func() {
+		inner, err := os.ReadDir(filepath.Join(fork, ".forks"))
+		must(t, err)
+		for _, e := range inner {
+			must(t, unix.Rmdir(filepath.Join(fork, ".forks", e.Name())))
+		}
+		must(t, unix.Rmdir(fork))
+	})
 	w.within("a snapshot of main", func() { must(t, os.Mkdir(w.Path(".snapshots", "last"), 0o755)) })
 }
 

@@ -95,7 +95,7 @@ func (a *app) refresh(ctx context.Context, c *client.Client, dir, store string, 
 	defer bar.done()
 	done, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show, exclude...)
 	bar.done()
-	if text := left.Of(quote(dir)); text != "" {
+	if text := left.Of(quote(dir)); text != "" && !req.DryRun { // else it was said when they were read
 		a.note("%s", text)
 	}
 	return done, err

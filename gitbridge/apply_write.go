@@ -44,6 +44,8 @@ func (a *applying) stage(s *applyStep) error {
 	switch {
 	case s.keep:
 		return a.mayChangeAttrs(s)
+	case c.B.IsDir() && c.A == nil && isForeign(c.B): // the program moved it
+		return fmt.Errorf("%q is another user's directory, which apply cannot move: move it yourself, and apply again: %w", c.Path.Short(), unix.EPERM)
 	case c.B.IsDir():
 		return a.stageDir(s, c.B.Mode&0o777|unfinished)
 	case a.inPlace(s):

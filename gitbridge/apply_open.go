@@ -44,7 +44,7 @@ func (a *applying) openUp(dir int, p *tree.Path) (bool, error) {
 		return false, err
 	}
 	left := st.Mode&openMode == openMode
-	if uid := os.Geteuid(); !left && (uid == 0 || st.Mode&unfinished == unfinished) || uid != 0 && st.Uid != uint32(uid) {
+	if !left && (os.Geteuid() == 0 || st.Mode&unfinished == unfinished) || !mayChmod(&st) {
 		return false, nil
 	}
 	mode, known := a.closedMode(p, st.Mode)
@@ -60,6 +60,12 @@ func (a *applying) openUp(dir int, p *tree.Path) (bool, error) {
 		return false, nil
 	}
 	return true, unix.Chmod(procPath(fd), mode&0o7777|openMode)
+}
+
+// mayChmod reports whether the user may change the mode of a file and give it back.
+func mayChmod(st *unix.Stat_t) bool {
+	uid := os.Geteuid()
+	return uid == 0 || st.Uid == uint32(uid) && (st.Mode&unix.S_ISGID == 0 || inGroup(int(st.Gid)))
 }
 
 // opening does something in a directory, which is opened if that is needed.

@@ -263,7 +263,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 // rights that this needs: then the file gets its mode back at once, and st is what it is like now.
 func (d *dirReader) asOwner(fd int, st *unix.Stat_t, needs uint32, do func() error) error {
 	err := do()
-	if !d.whole || !errors.Is(err, unix.EACCES) || unix.Fstat(fd, st) != nil || st.Uid != uint32(os.Geteuid()) {
+	if !d.whole || !errors.Is(err, unix.EACCES) || unix.Fstat(fd, st) != nil || !mayChmod(st) {
 		return err
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {

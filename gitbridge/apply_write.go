@@ -44,7 +44,7 @@ func (a *applying) stage(s *applyStep) error {
 	switch {
 	case s.keep:
 		return a.mayChangeAttrs(s)
-	case c.B.IsDir() && c.A == nil && isForeign(c.B): // the program moved it
+	case c.B.IsDir() && c.A == nil && isForeign(c.B) && a.isMoved(c.B):
 		return fmt.Errorf("%q is another user's directory, which apply cannot move: move it yourself, and apply again: %w", c.Path.Short(), unix.EPERM)
 	case c.B.IsDir():
 		return a.stageDir(s, c.B.Mode&0o777|unfinished)
@@ -62,6 +62,12 @@ func (a *applying) stage(s *applyStep) error {
 		return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
 	}
 	return nil
+}
+
+// isMoved reports whether the base has a directory by another name.
+func (a *applying) isMoved(n *tree.Inode) bool {
+	was, err := a.o.Base.Get(a.o.Source, n.Ino)
+	return err == nil && was.IsDir() && was.Btime == n.Btime
 }
 
 // beside returns where a path is written first: beside its place, or in its place in a

@@ -122,10 +122,10 @@ func (h *host) isNew(p *tree.Path) bool {
 
 // place is what a path of the host has.
 type place struct {
-	way    error // why the directory above cannot be reached: ENOENT, ENOTDIR
-	exists bool
-	open   bool // st is of a directory without what opened it
-	st     unix.Stat_t
+	unreachable error // of the directory above: ENOENT, ENOTDIR
+	exists      bool
+	open        bool // st is of a directory without what opened it
+	st          unix.Stat_t
 }
 
 func (p place) isDir() bool { return p.exists && p.st.Mode&unix.S_IFMT == unix.S_IFDIR }
@@ -155,7 +155,7 @@ func (h *host) look(p *tree.Path) (at place, err error) {
 	}
 	dir, err := h.dirOf(p)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return place{way: err}, nil
+		return place{unreachable: err}, nil
 	}
 	if err == nil {
 		err = h.opening(dir, above, func() error { return unix.Fstatat(dir, nameOf(p), &at.st, unix.AT_SYMLINK_NOFOLLOW) })

@@ -36,7 +36,7 @@ func (a *applying) plan(c tree.Change) error {
 				return err
 			}
 		}
-		if !a.conflict(s, at.way != nil && !errors.Is(at.way, unix.ENOENT)) {
+		if !a.conflict(s, at.unreachable != nil && !errors.Is(at.unreachable, unix.ENOENT)) {
 			a.kept[p] = true
 			return nil
 		}
@@ -60,7 +60,7 @@ func minor(c tree.Change) bool {
 // judge decides whether a path is applied, and reports a conflict.
 func (a *applying) judge(s *applyStep) (conflict bool, err error) {
 	c, at := s.change, s.seen
-	if at.way != nil {
+	if at.unreachable != nil {
 		// What is above it is not there, or is no directory.
 		switch {
 		case c.B == nil:

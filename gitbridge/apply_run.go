@@ -157,7 +157,7 @@ func (a *applying) applied(s *applyStep) {
 // check fails if a path is not what it was when it was planned. This run may have made or
 // removed another name of its file.
 func (a *applying) check(s *applyStep) error {
-	if s.seen.way != nil {
+	if s.seen.unreachable != nil {
 		return nil // what is above it is new
 	}
 	now, err := a.host.look(s.change.Path)

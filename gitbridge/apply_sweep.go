@@ -103,7 +103,7 @@ func (a *applying) sweepAbove(s *applyStep) error {
 			return err
 		}
 	}
-	if s.todo || s.seen.way != nil || s.change.Path == nil {
+	if s.todo || s.seen.unreachable != nil || s.change.Path == nil {
 		return nil
 	}
 	dir, err := a.host.dirOf(s.change.Path)

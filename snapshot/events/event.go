@@ -142,8 +142,8 @@ const (
 	commandMax = 4096
 )
 
-// commands knows the names of processes. A request carries the id of a thread;
-// its process is asked for while the thread still waits for the answer.
+// commands caches the names of processes. A request has the id of a thread, whose process is
+// looked up while the thread still waits for the answer.
 type commands struct {
 	mu   sync.Mutex
 	seen map[uint32]known

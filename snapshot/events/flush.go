@@ -44,8 +44,8 @@ func (l *Log) flush(all bool) error {
 	return err
 }
 
-// complete adds what is only known later. It is false for an event of a node that had
-// no path and has none now.
+// complete adds the path and size of the node. It reports false for an event without a path whose
+// node has none now.
 func (l *Log) complete(e *Event) bool {
 	if e.Node != 0 && l.opts.Resolve != nil && (e.Action == Created || e.Action == Modified) {
 		if path, size, ok := l.opts.Resolve(e.Workspace, e.Node); ok {

@@ -36,7 +36,7 @@ type entry struct {
 	done  bool      // it will not grow any more
 }
 
-// ongoing is what a process does to a node after an event about it was written.
+// ongoing collects further changes of a node by a process after an event about it was written.
 type ongoing struct {
 	v        *view
 	epoch    int

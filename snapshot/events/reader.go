@@ -47,7 +47,7 @@ func (r *Reader) Removed() int64 {
 	return removed
 }
 
-// ReadAt implements io.ReaderAt. What was removed since the Reader was made reads as
+// ReadAt implements io.ReaderAt. Lines that were removed since the Reader was made are read as
 // empty lines.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	segments, start := r.now()

@@ -11,14 +11,14 @@ func InGit(p string) (repo, rel string, ok bool) {
 	return before + "/.git", rel, ok
 }
 
-// A GitFile is what a file of a repository means to a merge.
+// A GitFile is how a merge treats a file of a repository.
 type GitFile int
 
 const (
 	AnyFile  GitFile = iota
 	IndexOf          // the index: git finds out itself what changed
 	Reflog           // a log: lines are added to it
-	OwnNotes         // what each side has of its own: messages, objects by their hash
+	OwnNotes         // of each side alone: messages, and objects, which are named by their hash
 	RefOf            // a branch, a tag, or HEAD
 )
 
@@ -40,7 +40,7 @@ func KindInGit(rel string) GitFile {
 // takeIndexes takes the indexes in conflict from theirs if the branches are taken from
 // there: an index belongs to the commit that HEAD names.
 func (p *Plan) takeIndexes() error {
-	for at := range p.at {
+	for at := range p.planned {
 		repo, rel, ok := InGit(at)
 		if !ok || KindInGit(rel) != RefOf && rel != "packed-refs" {
 			continue

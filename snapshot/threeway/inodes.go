@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// fileOf returns the file of the plan that a file of theirs is, and makes it if there is none.
+// fileOf returns the file of the plan that stands for a file of theirs, and makes it if there is none.
 func (t *taking) fileOf(x *theirFile) (*file, error) {
 	if x.file != nil {
 		return x.file, nil
@@ -28,7 +28,7 @@ func (t *taking) fileOf(x *theirFile) (*file, error) {
 	return x.file, nil
 }
 
-// inodes merges what the files of theirs are like.
+// inodes merges the attributes and contents of the files of theirs.
 func (t *taking) inodes(ctx context.Context) error {
 	for _, x := range t.files {
 		if err := turns.Yield(ctx); err != nil {
@@ -77,7 +77,7 @@ func (t *taking) inodes(ctx context.Context) error {
 	return t.copies()
 }
 
-// copies gives what theirs changed in files of the base to the copies that ours has of them.
+// copies makes the changes of theirs to files of the base in the copies that ours has of these files.
 func (t *taking) copies() error {
 	seen := make(map[*file]bool)
 	for _, c := range t.changes {
@@ -124,7 +124,7 @@ func (t *taking) copies() error {
 	return nil
 }
 
-// inode gives a file the difference from base to theirs, on top of what ours is like.
+// inode makes the changes from base to theirs in a file of ours.
 func (t *taking) inode(p string, names []string, into, ours *file, base, theirs *tree.Inode) error {
 	n, view, lines, ok, err := t.merged(p, ours, base, theirs)
 	if err != nil {
@@ -152,7 +152,7 @@ func (t *taking) inode(p string, names []string, into, ours *file, base, theirs 
 	return nil
 }
 
-// stage notes what a file will be like.
+// stage notes the new inode of a file.
 func (t *taking) stage(f *file, n *tree.Inode, view uint32) {
 	s := staged{f, n, view}
 	if t.done {
@@ -164,9 +164,9 @@ func (t *taking) stage(f *file, n *tree.Inode, view uint32) {
 
 func (s staged) make() { s.file.node, s.file.view, s.file.changed = s.node, s.view, true }
 
-// merged returns what a file is like with the difference from base to theirs, nil if it stays
-// as it is. With lines, lines have to be merged, or a decision about p taken. ok is false if
-// it is a conflict.
+// merged returns the inode of a file with the changes from base to theirs, nil if there are none.
+// lines reports that its lines have to be merged, or that a decision about p is to be used. ok is
+// false if the file is in conflict.
 func (t *taking) merged(p string, f *file, base, theirs *tree.Inode) (n *tree.Inode, view uint32, lines, ok bool, err error) {
 	ours := f.node
 	_, decided := t.Decided[p]

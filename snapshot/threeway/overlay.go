@@ -7,7 +7,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// after returns what the plan has at a path with what the interval changed, nil for nothing.
+// after returns the file of the plan at a path, with the changes of the interval; nil if there is none.
 func (t *taking) after(at string) (*file, error) {
 	if t.done {
 		return t.get(at)
@@ -62,7 +62,7 @@ func (t *taking) below(at string, dir *file, fn func(name string) bool) error {
 }
 
 func (t *taking) eachBelow(at string, dir *file, fn func(name string) bool) (more bool, err error) {
-	names := slices.Concat(t.in[at], t.into[at])
+	names := slices.Concat(t.addedNames[at], t.into[at])
 	if dir.present != nil {
 		if err := dir.present.Dir.List(t.Source, 0, func(e tree.Dirent, _ uint64) bool {
 			names = append(names, e.Name)
@@ -93,8 +93,8 @@ func (t *taking) eachBelow(at string, dir *file, fn func(name string) bool) (mor
 	return true, nil
 }
 
-// parents makes the directories above a path that are not there any more. It reports
-// whether there is a directory for the path.
+// parents creates the missing directories above a path. It reports whether the path has a
+// directory then.
 func (t *taking) parents(at string) (bool, error) {
 	dir := path.Dir(at)
 	if dir == "." {
@@ -130,7 +130,7 @@ func (t *taking) commit() {
 		}
 		if x.file != nil {
 			x.file.ino = x.node.Ino
-			t.was[x.node.Ino] = x.file
+			t.theirFiles[x.node.Ino] = x.file
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// oursOf returns the file of the plan that a file of the base is, nil for none.
+// oursOf returns the file of the plan that a file of the base has become, nil if it is gone.
 func (t *pairing) oursOf(b *baseFile) (*file, error) {
 	if b.asked[0] {
 		return b.ours, nil
@@ -63,7 +63,7 @@ func (t *pairing) moved(b *baseFile) (*file, error) {
 
 // numbered returns the file of the plan that has the number of a file of the base.
 func (t *pairing) numbered(b *baseFile) (*file, error) {
-	f := t.was[b.node.Ino]
+	f := t.theirFiles[b.node.Ino]
 	if f == nil {
 		n, err := t.Ours.Get(t.Source, b.node.Ino)
 		if errors.Is(err, tree.ErrNoInode) {

@@ -32,7 +32,7 @@ type Interval struct {
 	Disputed     map[string]bool // paths of Changes that are conflicts, as others changed them, too
 }
 
-// A Plan is a tree in the making. The fields down to ByPath are the caller's.
+// A Plan is a tree that is being planned. The caller sets the fields down to ByPath.
 type Plan struct {
 	Source  *tree.Source
 	Objects content.ObjectStore // where merged texts are stored
@@ -48,18 +48,18 @@ type Plan struct {
 
 	Conflicts []string // paths
 
-	stored  []*content.Content     // merged texts
-	refused map[string]bool        // those of Conflicts
-	ours    map[string]bool        // those of them that stay as they are
-	whole   map[string]bool        // those that are a directory on one side only
-	at      map[string]*file       // paths that the plan decided about; nil: nothing is there
-	found   map[string]*tree.Inode // see now
-	in      map[string][]string    // names that the plan put into directories
-	here    map[uint64]*file       // present files that the plan looked at, by inode number
-	was     map[uint64]*file       // files that the plan made, by the inode that they are in theirs
-	texts   []text
-	decided map[string]bool         // those of Decided that were taken
-	indexes map[string]func() error // indexes of git in conflict, and what makes them theirs
+	stored       []*content.Content     // merged texts
+	refused      map[string]bool        // those of Conflicts
+	ours         map[string]bool        // those of them that stay as they are
+	whole        map[string]bool        // those that are a directory on one side only
+	planned      map[string]*file       // paths that the plan decided about; nil: nothing is there
+	lookups      map[string]*tree.Inode // see now
+	addedNames   map[string][]string    // names that the plan put into directories
+	presentFiles map[uint64]*file       // present files that the plan looked at, by inode number
+	theirFiles   map[uint64]*file       // files that the plan made, by the inode that they are in theirs
+	texts        []text
+	decided      map[string]bool         // those of Decided that were taken
+	indexes      map[string]func() error // indexes of git in conflict, and what makes them theirs
 }
 
 // A file is a file or a directory of the planned tree.
@@ -86,13 +86,12 @@ func (p *Plan) Collect(ctx context.Context, i *Interval, c tree.Change) error {
 	return errors.Join(turns.Yield(ctx), p.List.Try(cost+int64(n)))
 }
 
-// Run plans with take, and again for as long as there are more conflicts in which ours
-// stays.
+// Run plans with take. If that finds new conflicts in which ours stays, it plans again.
 func (p *Plan) Run(take func() error) error {
 	p.refused, p.ours, p.whole, p.decided = make(map[string]bool), make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	for again := true; again; {
-		p.at, p.found, p.in = make(map[string]*file), make(map[string]*tree.Inode), make(map[string][]string)
-		p.here, p.was = make(map[uint64]*file), make(map[uint64]*file)
+		p.planned, p.lookups, p.addedNames = make(map[string]*file), make(map[string]*tree.Inode), make(map[string][]string)
+		p.presentFiles, p.theirFiles = make(map[uint64]*file), make(map[uint64]*file)
 		if err := take(); err != nil {
 			return err
 		}
@@ -148,13 +147,13 @@ func (p *Plan) conflict(at string, theirs func() error) error {
 	return nil
 }
 
-// get returns what the plan has at a path, nil for nothing.
+// get returns the file of the plan at a path, nil if there is none.
 func (p *Plan) get(at string) (*file, error) {
-	if f, ok := p.at[at]; ok {
+	if f, ok := p.planned[at]; ok {
 		return f, nil
 	}
 	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
-		if f, ok := p.at[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
+		if f, ok := p.planned[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
 			return nil, nil
 		}
 	}
@@ -177,18 +176,18 @@ func (p *Plan) At(at string) (ours, planned *tree.Inode, err error) {
 	return ours, planned, err
 }
 
-// now returns what is at a path at present, nil for nothing.
+// now returns the present inode at a path, nil if there is none.
 func (p *Plan) now(at string) (*tree.Inode, error) {
-	n, ok := p.found[at]
+	n, ok := p.lookups[at]
 	if ok {
 		return n, nil
 	}
 	n, err := p.resolve(p.Ours, at)
-	p.found[at] = n
+	p.lookups[at] = n
 	return n, err
 }
 
-// resolve returns what is at a path of a state, nil for nothing.
+// resolve returns the inode at a path of a state, nil if there is none.
 func (p *Plan) resolve(st *tree.State, at string) (*tree.Inode, error) {
 	n, err := st.Resolve(p.Source, at)
 	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
@@ -199,20 +198,20 @@ func (p *Plan) resolve(st *tree.State, at string) (*tree.Inode, error) {
 
 // file returns the file of a present inode.
 func (p *Plan) file(n *tree.Inode) *file {
-	f, ok := p.here[n.Ino]
+	f, ok := p.presentFiles[n.Ino]
 	if !ok {
 		f = &file{node: n, view: p.View, ino: n.Ino, present: n}
-		p.here[n.Ino] = f
+		p.presentFiles[n.Ino] = f
 	}
 	return f
 }
 
 // set puts a file at a path, or nothing.
 func (p *Plan) set(at string, f *file) {
-	p.at[at] = f
+	p.planned[at] = f
 	if f != nil && !slices.Contains(f.names, at) {
 		f.names = append(f.names, at)
-		p.in[path.Dir(at)] = append(p.in[path.Dir(at)], path.Base(at))
+		p.addedNames[path.Dir(at)] = append(p.addedNames[path.Dir(at)], path.Base(at))
 	}
 }
 

@@ -18,8 +18,8 @@ const firstLink = tree.MaxIno + 1
 // is in it.
 func (p *Plan) Steps() ([]graft.Step, error) {
 	s := stepper{Plan: p, paths: make(map[string]*tree.Path), links: make(map[*file]links)}
-	touched := slices.Collect(maps.Keys(p.at))
-	for _, f := range p.here {
+	touched := slices.Collect(maps.Keys(p.planned))
+	for _, f := range p.presentFiles {
 		if f.changed && !f.node.IsDir() {
 			names, err := p.namesOf(f, 0)
 			if err != nil {
@@ -111,7 +111,7 @@ func (s *stepper) unchanged(f *file, n *tree.Inode) (bool, error) {
 	return s.same(f, n)
 }
 
-// is reports whether the plan has a present inode as this file.
+// is reports whether this file is the present inode n.
 func (f *file) is(n *tree.Inode) bool { return f.present != nil && f.present.Ino == n.Ino }
 
 // linksOf decides how the names of a file are made one.

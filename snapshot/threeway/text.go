@@ -40,7 +40,7 @@ type Decision struct {
 	Text string `json:"text" jsonschema:"the contents of the file"`
 }
 
-// ErrMeanwhile is for a decision about sides that are not those of the conflict any more.
+// ErrMeanwhile is returned for a decision if the sides of the conflict have changed since.
 var ErrMeanwhile = errors.New("the conflict is another one now")
 
 // Digest is one of the contents of files.
@@ -55,7 +55,7 @@ func Digest(src *tree.Source, files ...*tree.Inode) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// AllDecided is an ErrMeanwhile if a decision is about no text that was merged.
+// AllDecided returns an ErrMeanwhile if a decision was not used.
 func (p *Plan) AllDecided() error {
 	for path := range p.Decided {
 		if !p.decided[path] {
@@ -86,7 +86,7 @@ func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
 	}
 	n := *f.node
 	n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
-	f.node, f.changed, p.at[at], p.stored = &n, true, f, append(p.stored, n.Content)
+	f.node, f.changed, p.planned[at], p.stored = &n, true, f, append(p.stored, n.Content)
 	return nil
 }
 
@@ -174,7 +174,7 @@ func AppendLog(in Input) (all []byte, ok bool, err error) {
 	return append(ours, theirs[len(base):]...), true, nil
 }
 
-// A Rule is what becomes of a path that changed on both sides.
+// A Rule decides the conflict of a path that changed on both sides.
 type Rule string
 
 const (
@@ -199,7 +199,7 @@ func RuleOf(ours, theirs bool) (Rule, error) {
 // ErrConflict is wrapped by the error of a merge that was refused.
 const ErrConflict = errs.Conflict
 
-// Refused is an ErrConflict if a path in conflict is to be refused.
+// Refused returns an ErrConflict if there are paths in conflict that no rule decides.
 func (p *Plan) Refused() error {
 	for _, at := range p.Conflicts {
 		if p.Rule(at) == RefuseConflicts {

@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // TestHalfDoneChangeIsNotCommitted: a change that failed half-way is in no
@@ -71,7 +72,7 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 	const nowhere = 99
 	s.alter(func(tx *live.Tx) {
 		s.cat.Workspaces[nowhere] = nil
-		tx.AddView(nowhere, tx.NewRoot(unix.S_IFDIR|0o755, 0, 0, 1))
+		tx.AddView(nowhere, tree.NewRoot(tx.Epoch(), unix.S_IFDIR|0o755, 0, 0, 1))
 	})
 	var p *guard.Panic
 	if err := guard.Do(func() error { return s.room.EnsureFree(1 << 60) }); !errors.As(err, &p) {

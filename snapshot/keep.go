@@ -14,7 +14,7 @@ import (
 // changed returns the workspaces that may have changed since the last call.
 func (s entries) changed() (views []uint32) {
 	s.alter(func(tx *live.Tx) {
-		views = slices.AppendSeq(tx.TakeChanged(), maps.Keys(s.cat.Altered))
+		views = slices.AppendSeq(tx.Changes().Take(live.ForPolicies), maps.Keys(s.cat.Altered))
 		clear(s.cat.Altered)
 	})
 	return views

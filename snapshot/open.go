@@ -227,5 +227,5 @@ func (s opening) firstTree(tx *live.Tx) error {
 }
 
 func (s opening) emptyTree(tx *live.Tx, now time.Time) *tree.State {
-	return tx.NewRoot(unix.S_IFDIR|s.opt.Mode&0o7777, s.opt.UID, s.opt.GID, now.UnixNano())
+	return tree.NewRoot(tx.Epoch(), unix.S_IFDIR|s.opt.Mode&0o7777, s.opt.UID, s.opt.GID, now.UnixNano())
 }

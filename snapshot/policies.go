@@ -30,11 +30,6 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 
 // refreshLimit takes the limits of bytes from the policies.
 func (s entries) refreshLimit() {
-	rules := s.cat.Workspaces[live.MainView].Policy
-	s.room.Limit.Store(rules.ByteLimit)
-	own := false
-	for _, ws := range s.cat.Workspaces {
-		own = own || ws.Policy.UnsharedBytes > 0
-	}
-	s.meter.SetLimit(rules.Forks.UnsharedBytes, own)
+	s.room.Limit.Store(s.cat.Workspaces[live.MainView].Policy.ByteLimit)
+	s.meter.RefreshLimits()
 }

@@ -69,7 +69,6 @@ type Views interface {
 	NewView() (uint32, error)
 	AddView(view uint32, st *tree.State)
 	DropView(view uint32)
-	UseView(view uint32)                    // notes a number that is in use
 	SetCounters(ino uint64, view uint32)    // raises the next numbers
 	Actors(view uint32) []*actors.Set       // of the present interval
 	ActorNames(view uint32) []string        // the same
@@ -143,7 +142,7 @@ func (a *applying) setBase(w *Workspace, st *tree.State, r SnapshotRecord) error
 
 // keep makes a frozen state a snapshot of the catalogue.
 func (a *applying) keep(r SnapshotRecord, st *tree.State, changes actors.Changes) error {
-	a.UseView(r.View)
+	a.SetCounters(0, r.View+1)
 	sn, err := r.Load()
 	if err != nil {
 		return err

@@ -196,20 +196,20 @@ func (c *Catalogue) Touch(view uint32) {
 	if sn, ok := c.Snapshots[view]; ok {
 		c.Dirty[Key(Snapshots, view)] = view
 		if w, ok := c.Workspaces[sn.WS]; ok {
-			c.altered(w)
+			w.alter(c.Altered)
 		}
 	}
 }
 
-func (c *Catalogue) altered(w *Workspace) {
+func (w *Workspace) alter(views map[uint32]bool) {
 	w.Changes++
-	c.Altered[w.View] = true
+	views[w.View] = true
 }
 
 // TouchWorkspace notes that the record of a workspace changed.
 func (c *Catalogue) TouchWorkspace(w *Workspace) {
 	c.Dirty[Key(Workspaces, w.View)] = w.View
-	c.altered(w)
+	w.alter(c.Altered)
 }
 
 // Add adds a snapshot, and reports whether it is to be sealed.

@@ -248,8 +248,7 @@ func (c *Catalogue) ToCompact(w *Workspace, names []string) (snaps []*Snapshot, 
 }
 
 func (r *Pull) apply(a *applying) error {
-	a.UseView(r.Snapshot.View)
-	a.SetCounters(r.NextIno, 0)
+	a.SetCounters(r.NextIno, r.Snapshot.View+1)
 	sn, err := r.Snapshot.Load()
 	if err != nil {
 		return err

@@ -95,7 +95,7 @@ func (r *Fork) apply(a *applying) error {
 		}
 		dir = sn.Dir
 	}
-	a.UseView(r.View)
+	a.SetCounters(0, r.View+1)
 	rules := parent.Policy
 	rules.UnsharedBytes = 0
 	w := a.AddWorkspace(WorkspaceRecord{
@@ -196,7 +196,7 @@ func (c *Catalogue) NewDiscard(w, f *Workspace, by actors.Caller, now time.Time)
 	var err error
 	f.Family(func(in *Workspace) {
 		if err == nil {
-			err = c.mayEnd(w, in, by, now)
+			err = w.mayEnd(in, c.Snapshots[in.Base], by, now)
 		}
 		if in != f {
 			r.Inside = append(r.Inside, in.View)
@@ -211,7 +211,7 @@ func (c *Catalogue) MayEnd(w, f *Workspace, by actors.Caller, now time.Time) err
 	if len(f.Forks) > 0 {
 		return errs.New(errs.Busy, "busy: fork %q has forks of its own; delete those first", f.Name)
 	}
-	return c.mayEnd(w, f, by, now)
+	return w.mayEnd(f, c.Snapshots[f.Base], by, now)
 }
 
 // NewEnd returns the record of the end of a fork of w. It keeps the last state, which last

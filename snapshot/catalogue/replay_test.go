@@ -44,15 +44,17 @@ func (v *views) Capture(view uint32) (*tree.State, error) {
 	}
 	return nil, errs.Stale
 }
-func (v *views) Changed(view uint32) uint64          { return v.changed[view] }
-func (v *views) NewView() (uint32, error)            { v.next++; return v.next - 1, nil }
-func (v *views) AddView(view uint32, st *tree.State) { v.trees[view] = st.Clone(); v.UseView(view) }
+func (v *views) Changed(view uint32) uint64 { return v.changed[view] }
+func (v *views) NewView() (uint32, error)   { v.next++; return v.next - 1, nil }
+func (v *views) AddView(view uint32, st *tree.State) {
+	v.trees[view] = st.Clone()
+	v.SetCounters(0, view+1)
+}
 func (v *views) DropView(view uint32) {
 	delete(v.trees, view)
 	delete(v.changed, view)
 	delete(v.actors, view)
 }
-func (v *views) UseView(view uint32) { v.next = max(v.next, view+1) }
 func (v *views) SetCounters(ino uint64, view uint32) {
 	v.inodes, v.next = max(v.inodes, ino), max(v.next, view)
 }

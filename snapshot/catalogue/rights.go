@@ -35,17 +35,17 @@ func (w *Workspace) oldEnough(sn *Snapshot, by actors.Caller, now time.Time) boo
 	return by.UID == 0 || now.Sub(sn.Created) >= w.minAge()
 }
 
-// mayEnd refuses the end of a fork with snapshots while the policy of w,
-// the parent, protects them. Pins in the fork, the fork's policy and new snapshots do
+// mayEnd refuses the end of a fork with snapshots while the policy of w, the parent,
+// protects them. The fork began as a snapshot, nil if that is gone. Pins in the fork, the fork's policy and new snapshots do
 // not count: otherwise a process in the fork could keep it forever.
-func (c *Catalogue) mayEnd(w, f *Workspace, by actors.Caller, now time.Time) error {
+func (w *Workspace) mayEnd(f *Workspace, began *Snapshot, by actors.Caller, now time.Time) error {
 	if f.Snapshots.Len() == 0 {
 		return nil
 	}
 	if err := w.mayRename(by); err != nil {
 		return fmt.Errorf("fork %s cannot be deleted: %w", f.Name, err)
 	}
-	if began, ok := c.Snapshots[f.Base]; ok && !w.oldEnough(began, by, now) {
+	if began != nil && !w.oldEnough(began, by, now) {
 		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy requires", f.Name, w.minAge())
 	}
 	return nil

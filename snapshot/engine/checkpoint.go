@@ -181,7 +181,7 @@ func (p *Checkpointer) Begin() (*Checkpoint, error) {
 		if err := tx.Failed(); err != nil {
 			return err // the journal makes it right, from the last checkpoint on
 		}
-		orphans, err := tx.Orphans(tx.Touched())
+		orphans, err := tx.Orphans(tx.Changes().For(live.ForCheckpoint))
 		if err == nil {
 			c = p.freezeChanged(tx)
 			c.orphans = orphans
@@ -210,7 +210,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 	}
 	tx.ForgetActor()
 	c.dirty, p.Catalogue.Dirty = p.Catalogue.Dirty, make(map[string]uint32)
-	for _, view := range tx.TakeTouched() {
+	for _, view := range tx.Changes().Take(live.ForCheckpoint) {
 		c.dirty[catalogue.Key(catalogue.Workspaces, view)] = view
 	}
 	for _, view := range c.dirty {
@@ -232,7 +232,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 func (c *Checkpoint) giveUp() {
 	c.Alter(func(tx *live.Tx) {
 		maps.Copy(c.Catalogue.Dirty, c.dirty)
-		tx.Touch(slices.Collect(maps.Keys(c.workspaces))...)
+		tx.Changes().Change(slices.Collect(maps.Keys(c.workspaces))...)
 		for _, sn := range c.snaps {
 			sn.Wanted = false
 		}
@@ -248,7 +248,7 @@ func (c *Checkpoint) Finish() error {
 		c.Catalogue.Roots = slices.Delete(c.Catalogue.Roots, 0, c.roots)
 		for view, w := range c.workspaces {
 			if w.record.Partly != nil || w.record.Orphans != nil && len(w.record.Orphans.Files) > 0 {
-				tx.Touch(view)
+				tx.Changes().Change(view)
 			}
 		}
 		for view := range c.partly {

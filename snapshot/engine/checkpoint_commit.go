@@ -161,7 +161,7 @@ func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 		var states []*tree.State
 		p.Alter(func(tx *live.Tx) {
 			states = p.unsealed()
-			for _, view := range tx.Touched() { // all others are sealed
+			for _, view := range tx.Changes().For(live.ForCheckpoint) { // all others are sealed
 				if st, err := tx.Capture(view); err == nil {
 					states = append(states, st)
 				}

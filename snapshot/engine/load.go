@@ -95,7 +95,7 @@ func (l *Loading) loadWorkspaces(tx *live.Tx) error {
 		tx.AddView(w.View, st)
 		l.rejoin(tx, w)
 		if stored {
-			tx.Untouch(w.View)
+			tx.Changes().Unchanged(live.ForCheckpoint, w.View)
 		}
 		if err := l.loadOrphans(tx, w); err != nil {
 			return fmt.Errorf("unlinked files of workspace %s: %w: %w", w.Name, errs.Damaged, err)

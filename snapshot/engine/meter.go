@@ -38,7 +38,7 @@ func NewMeter(p *Parts, r *Room) *Meter {
 	return &Meter{Parts: p, Room: r, forks: make(map[uint32]*forkUse)}
 }
 
-// Add adds a workspace. The lock is held, as for Remove, Exports and SetLimit.
+// Add adds a workspace. The lock is held, as for Remove, Exports and RefreshLimits.
 func (m *Meter) Add(ws *catalogue.Workspace) {
 	f := &forkUse{}
 	f.exports.Store(ws.Exports)
@@ -50,11 +50,15 @@ func (m *Meter) Remove(view uint32) { delete(m.forks, view) }
 // Exports is how many bytes a workspace has in the store's repository.
 func (m *Meter) Exports(view uint32) int64 { return m.forks[view].exports.Load() }
 
-// SetLimit takes the limit of each fork from the policy of main, and whether forks have limits of
-// their own.
-func (m *Meter) SetLimit(bytes int64, own bool) {
-	m.limit.Store(bytes)
-	if m.limited.Swap(own || bytes > 0) {
+// RefreshLimits takes the limit of each fork from the policy of main, and whether forks have
+// limits of their own.
+func (m *Meter) RefreshLimits() {
+	limit, own := m.Catalogue.Workspaces[live.MainView].Policy.Forks.UnsharedBytes, false
+	for _, ws := range m.Catalogue.Workspaces {
+		own = own || ws.Policy.UnsharedBytes > 0
+	}
+	m.limit.Store(limit)
+	if m.limited.Swap(own || limit > 0) {
 		return
 	}
 	for _, f := range m.forks {

@@ -126,18 +126,12 @@ func (tx attributions) attribution(view uint32) *attribution {
 	return &attribution{}
 }
 
-func (tx attributions) touch(view uint32) {
-	if v, ok := tx.f.mu.views[view]; ok {
-		v.touch()
-	}
-}
-
 // ActorNames are the actors in the sets of a view, in order.
 func (tx attributions) ActorNames(view uint32) []string { return tx.attribution(view).Names() }
 
 // NextInterval is Actors for a snapshot: what is changed from now on is in other sets.
 func (tx attributions) NextInterval(view uint32) []*actors.Set {
-	tx.touch(view)
+	tx.f.changed.Change(view)
 	a := tx.attribution(view)
 	a.vacated = nil
 	return a.Next()
@@ -145,7 +139,7 @@ func (tx attributions) NextInterval(view uint32) []*actors.Set {
 
 // ReturnActors adds sets of the interval before, whose snapshot was removed.
 func (tx attributions) ReturnActors(view uint32, sets []*actors.Set) {
-	tx.touch(view)
+	tx.f.changed.Change(view)
 	tx.attribution(view).Return(sets)
 }
 

@@ -13,7 +13,7 @@ import (
 
 // commit makes a change and journals it. The lock is held for writing.
 func (v *view) commit(r *record, data []byte) error {
-	v.touch()
+	v.touched.Change()
 	if err := v.attribute(r); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (v *view) attr(ino uint64) (Attr, error) {
 // apply makes the change that a record describes. It is the only way in which
 // a view changes, but for edits.
 func (v *view) apply(r *record) error {
-	v.touch()
+	v.touched.Change()
 	v.trees.mu.changes++
 	v.changed = v.trees.mu.changes
 	v.trees.mu.applying = true

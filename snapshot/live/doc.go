@@ -26,11 +26,6 @@
 // or, when they are many, in a record before it that is written without the
 // lock; the content of the file then refers to that place in the journal.
 //
-// A change of one name or file is made in place. To make it on a copy of the state
-// instead, and drop that on an error, would need no preparation; but a new file then
-// costs 21 µs and 7.7 KB instead of 2.6 µs and 0.5 KB (BenchmarkCreate of package
-// tree, with and without a new epoch each time).
-//
 // What changes a whole view (a restore, an import, a merge) is made on a copy: an
 // Edit. It works in an epoch of its own, without the lock, while changes of this one
 // view wait. Package graft makes its steps. They are written to the journal as they are
@@ -47,9 +42,7 @@
 // # Records
 //
 // A record is written by the operation that it describes, and read by one function for
-// each type (record.go); ../FORMAT.md has the fields. One description that serves for
-// both directions was tried: it took 323 lines in place of 300, since most fields are
-// an operation's arguments one way and an inode's fields the other.
+// each type (record.go); ../FORMAT.md has the fields.
 //
 // # Locks
 //

@@ -128,7 +128,7 @@ func (e *Edit) Depth() int { return e.to.State.Depth }
 // state before, which the caller keeps (snapshot.Store.Hold).
 func (tx *Tx) Apply(e *Edit) Invalidation {
 	f, v := tx.f, e.base
-	v.touch()
+	v.touched.Change()
 	f.mu.changes++
 	v.changed = f.mu.changes
 	if f.mu.replaying {

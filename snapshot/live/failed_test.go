@@ -33,7 +33,7 @@ func newForest(t testing.TB, log *journal.Journal) *Forest {
 		ReadView: func(uint32) (*tree.State, error) { return nil, errs.Stale },
 	})
 	if err := f.Update(true, func(tx *Tx) error {
-		tx.AddView(MainView, tx.NewRoot(unix.S_IFDIR|0o755, 0, 0, 1))
+		tx.AddView(MainView, tree.NewRoot(tx.Epoch(), unix.S_IFDIR|0o755, 0, 0, 1))
 		return nil
 	}); err != nil {
 		t.Fatal(err)

@@ -7,11 +7,18 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/amberfs/amberfs/internal/changed"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// Errors that say more than their kind.
+var (
+	ErrReadOnly = errs.New(errs.ReadOnly, "snapshots are read-only")
+	ErrFailed   = errs.New(errs.Failed, "a change failed half-way; unmount and mount again")
 )
 
 // Options says what a Forest stands on.
@@ -65,7 +72,7 @@ type trees struct {
 	held     atomic.Pointer[func(NodeID) bool]
 
 	mountPoints atomic.Pointer[func(view uint32) []string]
-	touched     touched
+	changed     *changed.Set[uint32]
 	overlap     func(view uint32, by string) // takes a snapshot between two actors
 	logger      *slog.Logger
 
@@ -100,10 +107,10 @@ type view struct {
 	state   *tree.State
 	editor  tree.Editor // see edit
 	orphans orphans
-	changed uint64               // value of trees.mu.changes at the last change
-	touched [readers]atomic.Bool // it is in trees.touched
-	edited  chan struct{}        // closed by the end of an edit; nil when changes go on
-	before  []*tree.State        // that edits have just replaced, see Edit.keepHeldInodes
+	changed uint64        // value of trees.mu.changes at the last change
+	touched *changed.Mark // of trees.changed
+	edited  chan struct{} // closed by the end of an edit; nil when changes go on
+	before  []*tree.State // that edits have just replaced, see Edit.keepHeldInodes
 
 	attribution attribution
 
@@ -120,6 +127,7 @@ func New(o Options) *Forest {
 		f.admit = func(uint32, int64) error { return nil }
 	}
 	f.mu.views = make(map[uint32]*view)
+	f.changed = changed.New[uint32](changedReaders)
 	f.requests.clear()
 	f.mu.inherited, f.mu.untold = newInherited(), make(map[uint32]int)
 	f.mu.epoch = 1
@@ -140,9 +148,9 @@ func New(o Options) *Forest {
 
 // newView returns a view with a state of its own.
 func (t *trees) newView(id uint32, s *tree.State) *view {
-	v := &view{trees: t, id: id, state: s, orphans: orphans{state: &tree.State{}}}
+	v := &view{trees: t, id: id, state: s, orphans: orphans{state: &tree.State{}}, touched: t.changed.Add(id)}
 	v.editor.Changed, v.editor.Unnamed = v.mark, v.keepUnnamed
-	v.orphans.touch = v.touch
+	v.orphans.touch = v.touched.Change
 	return v
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/amberfs/amberfs/internal/changed"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/journal"
@@ -102,10 +103,8 @@ func (tx *Tx) Changed(view uint32) uint64 {
 // AddView adds a writable view that starts as a frozen state.
 func (tx *Tx) AddView(id uint32, s *tree.State) {
 	tx.f.mu.epoch++
-	v := tx.f.newView(id, s.Clone())
-	v.touch()
-	tx.f.mu.views[id] = v
-	tx.UseView(id)
+	tx.f.mu.views[id] = tx.f.newView(id, s.Clone())
+	tx.SetCounters(0, id+1)
 }
 
 // AddOrphans adds inodes without a name to a view. The state must not be used any more.
@@ -115,7 +114,23 @@ func (tx *Tx) AddOrphans(view uint32, s *tree.State) {
 }
 
 // DropView removes a writable view; its nodes are stale from then on.
-func (tx *Tx) DropView(id uint32) { delete(tx.f.mu.views, id) }
+func (tx *Tx) DropView(id uint32) {
+	delete(tx.f.mu.views, id)
+	tx.f.changed.Remove(id)
+}
+
+// Readers of Changes.
+const (
+	// ForCheckpoint are views that may differ from what the last checkpoint stored: in their
+	// state, orphans, or actors. Every other view is sealed.
+	ForCheckpoint = iota
+	ForPolicies
+	changedReaders
+)
+
+// Changes are the views that may have changed since each reader looked. Changes of views take
+// turns with functions of Tx.
+func (tx *Tx) Changes() *changed.Set[uint32] { return tx.f.changed }
 
 // NewView returns a number for a new view: the next one, and after the last the first
 // that no view has any more and of which the kernel holds no root, and so no node.
@@ -142,22 +157,6 @@ func (tx *Tx) freeView(id uint32) bool {
 	return errors.Is(err, errs.Stale)
 }
 
-// UseView takes note of a view number that is in use.
-func (tx *Tx) UseView(id uint32) {
-	if id >= tx.f.mu.nextView {
-		tx.f.mu.nextView = id + 1
-	}
-}
-
-// NewRoot returns the root directory of an empty tree.
-func (tx *Tx) NewRoot(mode, uid, gid uint32, t int64) *tree.State {
-	root := &tree.Inode{
-		Ino: RootIno, Mode: mode, UID: uid, GID: gid, Nlink: 2,
-		Atime: t, Mtime: t, Ctime: t, Btime: t,
-	}
-	return tree.New(tx.f.mu.epoch, root)
-}
-
 // Epoch returns the present epoch, which AddView ends.
 func (tx *Tx) Epoch() uint64 { return tx.f.mu.epoch }
 
@@ -181,7 +180,7 @@ func (tx *Tx) Unjournaled() int64 { return tx.f.blobs.Lowest() }
 // EachContent calls fn for the contents of the present views that are not sealed, but for pages
 // that were seen, and of orphans.
 func (tx *Tx) EachContent(seen *tree.Unsealed, fn func(*content.Content)) {
-	for _, id := range tx.Touched() {
+	for _, id := range tx.f.changed.For(ForCheckpoint) {
 		v := tx.f.mu.views[id]
 		v.orphans.each(fn)
 		seen.Each(v.state, false, fn)

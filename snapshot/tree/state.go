@@ -36,6 +36,14 @@ func New(epoch uint64, root *Inode) *State {
 	return s
 }
 
+// NewRoot returns the state of an empty tree. Its root directory has all times t.
+func NewRoot(epoch uint64, mode, uid, gid uint32, t int64) *State {
+	return New(epoch, &Inode{
+		Ino: RootIno, Mode: mode, UID: uid, GID: gid, Nlink: 2,
+		Atime: t, Mtime: t, Ctime: t, Btime: t,
+	})
+}
+
 // Load returns the sealed state id. It reads one small object; everything else
 // is loaded when it is looked at.
 func Load(src *Source, id cas.Hash) (*State, error) {

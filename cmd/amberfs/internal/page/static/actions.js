@@ -62,10 +62,10 @@ async function perform(title, verb, op, args, options, done) {
   return true;
 }
 async function finish(result, done, options = {}) {
-  const undo = async () => finish(await call("restore", { name: result.undo }, options), "Undone");
-  message(`${done}: ${count(result.changed, "file")} changed.`, { action: result.undo && { label: "Undo", run: undo } });
+  const run = () => call("restore", { name: result.undo }, options).then((undone) => finish(undone, "Undone"));
+  message(`${done}: ${count(result.changed, "file")} changed.`, { action: result.undo && { label: "Undo", run } });
   if (result.later) message(`${result.actor} has changed more since; these changes stay.`);
-  await page.changed();
+  return page.changed();
 }
 export const restore = (name, file) => perform(`Restore ${visible(file ? file.path : titleOf(name))}?`, "Restore", "restore",
   { name, paths: file && [pathOf(file)] }, {}, file ? `Restored ${file.path} from ${name}` : `Restored ${titleOf(name)}`);
@@ -91,7 +91,7 @@ export const undoBy = (actor, ways = {}) => decided(() => perform(`Undo what ${v
   names: { base: `As ${visible(actor)} left it`, ours: "Now", theirs: `Without ${visible(actor)}` },
   go: async (sides, contents, all) => {
     const keep = Object.keys(sides).filter((path) => sides[path] === "ours");
-    if (await undoBy(actor, { ...ways, ...(all || { theirs: true, keep, contents }) })) page.show("changes");
+    if (await undoBy(actor, { ...ways, ...(all || { theirs: true, keep, contents }) })) page.show("changes", "changes", "conflicts");
   },
 });
 // form asks for some texts, and closes when act has taken them. It returns what done needs.
@@ -133,7 +133,7 @@ async function remove(name) {
 export const merge = (name, ways = {}) => decided(() => perform(`Merge ${visible(name)} into main?`, "Merge", "merge",
   { fork: name, ...ways }, main, `Merged ${name}`), {
   title: `Merge ${visible(name)} into main`, verb: "Merge", of: { fork: name }, options: main, names: { base: "Base", ours: "main", theirs: visible(name) },
-  go: async (resolve, contents, all) => { if (await merge(name, all || { resolve, contents })) page.show("changes"); },
+  go: async (resolve, contents, all) => { if (await merge(name, all || { resolve, contents })) page.show("changes", "changes", "conflicts"); },
 });
 // picked is the list of what an apply changes, with a box for each file and, once they are shown, for its parts.
 function picked(found, options) {

@@ -88,9 +88,10 @@ async function watch() {
   if (!document.hidden && store.forks.length) await forks().catch(() => {});
   setTimeout(watch, Math.min(10000, Math.max(700, 20 * (performance.now() - began))));
 }
-// show fills the pane with one of its views; where there is room for only one pane, that is the one that is seen.
-page.show = (name, pane = "changes") => {
-  if (name !== view && $("pane").contains(document.activeElement)) $("pane").focus();
+// show fills the pane with one of its views, if from is the one that is there still; where there is room for only one pane, that is the one that is seen.
+page.show = (name, pane = "changes", from = view) => {
+  if (from !== view) return;
+  if (name !== from && $("pane").contains(document.activeElement)) $("pane").focus();
   view = name;
   for (const v of ["changes", "file", "forks", "conflicts"]) $(v).hidden = v !== name;
   page.pane(pane);

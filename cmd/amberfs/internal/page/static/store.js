@@ -2,8 +2,7 @@
 import { call, currentWorkspace } from "./api.js";
 export const store = {
   writes: false, dir: "", runs: false, // the directory that the workspace was filled from, and whether forks are its runs
-  snapshots: [], names: new Map(), places: new Map(), forks: [], head: "", undo: "",
-  present: null, // how many files differ from the newest snapshot
+  snapshots: [], names: new Map(), places: new Map(), forks: [], head: "", undo: "", present: null, // how many files differ from the newest snapshot
 };
 // page has what the parts of the page ask of each other; app.js fills it in.
 export const page = {};

@@ -215,8 +215,21 @@ func TestActions(t *testing.T) {
 	says("#conflicts [role=status]", "All is decided")
 	before, err := os.ReadFile(m.Path("parts"))
 	must(t, err)
+	b.eval(`window.usual = fetch; window.open = new Promise((now) => { window.release = now; }); window.looks = 0;
+		fetch = async (...of) => {
+			if (of[0].includes("/list")) await open;
+			const answer = await usual(...of);
+			if (of[0].includes("/changes")) requestAnimationFrame(() => setTimeout(() => looks++));
+			return answer;
+		}`, nil)
 	b.click("#conflicts .actions button", "Merge")
 	b.answer("1 file will change", "Merge")
+	b.said("Merged try")
+	b.click("#forks-button", "Forks") // before the page has looked at what the merge changed
+	b.eval("looks = 0; release()", nil)
+	b.wait("looks > 0")
+	b.wait("!document.querySelector('#forks').hidden")
+	b.eval("fetch = usual", nil)
 	b.has("parts", textOf(60, map[int]string{2: "ours 2\n", 12: "theirs 12\n", 22: "ours 22\ntheirs 22\n", 42: "theirs 42\n", 52: "ours 52\n"}))
 	b.undo("Merged try")
 	b.has("parts", string(before))

@@ -12,7 +12,7 @@ PREFIX  ?= /usr/local
 export GOFLAGS += -buildvcs=false -trimpath
 
 .PHONY: build cross npm image install uninstall session licences run stop test fresh test-race test-long test-remote \
-	test-clients test-cluster test-kernels test-packages test-plugin test-release test-sandboxes snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
+	test-clients test-cluster test-kubernetes test-kernels test-packages test-plugin test-release test-sandboxes snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
 
 # Static, so that it runs in any container.
 build:
@@ -136,6 +136,11 @@ test-cluster: build
 	@scripts/setup cluster
 	@set -e; for module in amberfs-csi containerd-amberfs; do \
 		(cd cmd/$$module && $(GO) vet ./... && AMBERFS_TEST_REMOTE=1 AMBERFS_TEST_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 20m ./...); done
+
+# A cluster of two nodes on this machine, of which nothing is left.
+test-kubernetes: build
+	@scripts/setup kubernetes
+	@scripts/test-kubernetes
 
 # A release without publishing it, in dist/: goreleaser is built once into bin/.
 snapshot:

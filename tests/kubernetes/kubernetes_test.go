@@ -31,7 +31,7 @@ func TestCluster(t *testing.T) {
 	}
 	c := begin(t, dir)
 	c.kubectl("apply", "-k", "testdata/driver")
-	c.kubectl("-n", "amberfs", "rollout", "status", "daemonset/amberfs-csi", "--timeout=5m")
+	c.kubectl("-n", "amberfs", "wait", "daemonset/amberfs-csi", "--for=jsonpath={.status.numberReady}=2", "--timeout=5m")
 	c.apply("work.yaml")
 	c.ready("work-0")
 	c.writes("a new volume")
@@ -64,6 +64,11 @@ func TestCluster(t *testing.T) {
 	if n := c.kubectl("get", "pod", "work-0", "-o", "jsonpath={.status.containerStatuses[0].restartCount}"); n != "0" {
 		t.Errorf("the pod was restarted %s times", n)
 	}
+
+	c.kubectl("-n", "amberfs", "delete", "pod", c.driverOn("node1"))
+	c.kubectl("delete", "pod", "work-0")
+	c.ready("work-0")
+	c.writes("a pod that was deleted after that of the driver")
 
 	sum := c.sum("work-0")
 	c.kubectl("scale", "statefulset/work", "--replicas=0")

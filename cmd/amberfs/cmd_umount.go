@@ -14,9 +14,11 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/engine"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 func umountCommand(a *app) *cobra.Command {
@@ -53,15 +55,15 @@ type unmounted struct {
 }
 
 func (a *app) umount(ctx context.Context, point string, lazy bool) error {
-	mounts, err := locate.Mounts()
+	all, err := locate.Mounts()
 	if err != nil {
 		return err
 	}
-	point = locate.Resolve(mounts, point)
-	m, ok := locate.On(mounts, point)
+	point = locate.Resolve(all, point)
+	m, ok := locate.On(all, point)
 	if !ok {
 		// The store's name does as well, if it is mounted.
-		if ms := locate.OfStore(mounts, point); len(ms) > 0 {
+		if ms := locate.OfStore(all, point); len(ms) > 0 {
 			m, ok = ms[len(ms)-1], true
 		}
 	}
@@ -82,7 +84,11 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 			return fail.New(fail.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
 				WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Mountpoint)
 		}
-		if err := daemon.Detach(m.Mountpoint); err != nil {
+		var aborted error
+		if storedir.HolderIsDying(m.Source) { // and no keeper is left that would end its connection
+			aborted = mounts.Abort(m.Mountpoint, m.Source)
+		}
+		if err := errors.Join(aborted, daemon.Detach(m.Mountpoint)); err != nil {
 			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err)
 		}
 		done.Dead = true

@@ -157,6 +157,28 @@ func Helper() (string, error) {
 	return "", errors.New("mounting needs root, a user namespace (amberfs run) or fusermount3 of the package fuse3")
 }
 
+// Abort ends the connection of a FUSE mount although a dead daemon has the device: a thread of it
+// may wait for a lock of a program that waits for an answer. The mount stays, and fails with
+// ENOTCONN: without it programs would write to the directory below. It does nothing if the
+// topmost mount at the point has another source.
+func Abort(point, source string) error {
+	m, err := At(point)
+	if err != nil || m == nil || m.Source != source {
+		return err // it is gone
+	}
+	// umount(2) first ends the requests, and then finds the mount in use, as it is open here.
+	root, err := unix.Open(point, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	if err = unix.Unmount(point, unix.MNT_FORCE); errors.Is(err, unix.EBUSY) {
+		return nil
+	}
+	// A user that may not unmount owns this file.
+	return os.WriteFile(fmt.Sprintf("/sys/fs/fuse/connections/%d/abort", m.Minor), []byte("1"), 0)
+}
+
 // Unmount unmounts, with fusermount3 if this process may not. If lazy, the mount leaves the
 // directory tree now and ends when no program uses it; else a mount in use is EBUSY.
 func Unmount(point string, lazy bool) error {

@@ -50,7 +50,7 @@ func lockStore(disk *vfs.Beneath, dir string) (*os.File, error) {
 		return nil, err
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	for end := time.Now().Add(dyingTime); err == unix.EWOULDBLOCK && time.Now().Before(end) && holderIsDying(dir); {
+	for end := time.Now().Add(dyingTime); err == unix.EWOULDBLOCK && time.Now().Before(end) && HolderIsDying(dir); {
 		time.Sleep(20 * time.Millisecond)
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
@@ -88,10 +88,10 @@ func leadsTo(disk *vfs.Beneath, name string, f *os.File) bool {
 // files: the kernel closes them after it has freed its memory.
 const dyingTime = 10 * time.Second
 
-// holderIsDying reports whether the process in the lock file is on its way
+// HolderIsDying reports whether the process in the lock file is on its way
 // out, or gone while something inherited its lock for a moment. Its command
 // line is empty as soon as its memory is gone.
-func holderIsDying(dir string) bool {
+func HolderIsDying(dir string) bool {
 	h, err := ReadHolder(dir)
 	if err != nil || h.PID <= 0 {
 		return false

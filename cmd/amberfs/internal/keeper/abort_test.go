@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/tests/await"
 )
 
@@ -31,9 +33,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestGivesUpWhileStuck: a daemon that is killed in a notice, for a directory that a program has
-// locked, does not end. When no other daemon starts, the program gets an error all the same.
-func TestGivesUpWhileStuck(t *testing.T) {
+// stuckDaemon is a daemon that waits in a notice for a directory that a program has locked, which
+// waits for an answer. It does not end when it is killed.
+type stuckDaemon struct {
+	dir             string
+	keeper, program *exec.Cmd
+	pid             int
+	said            func() string // by keeper and daemon
+}
+
+func newStuckDaemon(t *testing.T) *stuckDaemon {
 	dir := t.TempDir()
 	fd, err := mountRaw(dir)
 	if err != nil {
@@ -46,46 +55,68 @@ func TestGivesUpWhileStuck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper := exec.Command(self, "keeper", dir)
+	d := &stuckDaemon{dir: dir, keeper: exec.Command(self, "keeper", dir), program: exec.Command("mkdir", filepath.Join(dir, "d", "x"))}
 	said := filepath.Join(t.TempDir(), "said")
-	if keeper.Stdout, err = os.Create(said); err != nil {
+	d.said = func() string { b, _ := os.ReadFile(said); return string(b) }
+	if d.keeper.Stdout, err = os.Create(said); err != nil {
 		t.Fatal(err)
 	}
-	keeper.Stderr = keeper.Stdout
-	if err := keeper.Start(); err != nil {
+	d.keeper.Stderr = d.keeper.Stdout
+	if err := d.keeper.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		_ = keeper.Process.Kill()
+	t.Cleanup(func() {
+		_ = d.keeper.Process.Kill()
 		_ = unix.Unmount(dir, unix.MNT_FORCE)
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
-	}()
-	says := func(text string) func() bool {
-		return func() bool { b, _ := os.ReadFile(said); return strings.Contains(string(b), text) }
-	}
-	await.True(t, "the daemon serves", says("serving"))
-	program := exec.Command("mkdir", filepath.Join(dir, "d", "x"))
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var daemon int
-	await.True(t, "the daemon is stuck", func() bool {
-		daemon = childOf(keeper.Process.Pid)
-		return daemon != 0 && writesNotice(daemon)
 	})
-	if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
+	await.True(t, "the daemon serves", func() bool { return strings.Contains(d.said(), "serving") })
+	if err := d.program.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 2)
-	go func() { ended <- program.Wait() }()
+	await.True(t, "the daemon is stuck", func() bool {
+		d.pid = childOf(d.keeper.Process.Pid)
+		return d.pid != 0 && writesNotice(d.pid)
+	})
+	return d
+}
+
+// fails waits for an error of the program.
+func (d *stuckDaemon) fails(t *testing.T) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- d.program.Wait() }()
 	if err := await.Receive(t, "the end of the program", ended); err == nil {
 		t.Error("the program got no error")
 	}
-	go func() { ended <- keeper.Wait() }()
-	if err := await.Receive(t, "the end of the keeper", ended); err != nil || !says("giving up")() {
-		b, _ := os.ReadFile(said)
-		t.Errorf("the keeper: %v\n%s", err, b)
+}
+
+// TestGivesUpWhileStuck: when such a daemon is killed and no other one starts, the program gets an
+// error all the same.
+func TestGivesUpWhileStuck(t *testing.T) {
+	d := newStuckDaemon(t)
+	if err := syscall.Kill(d.pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
 	}
+	d.fails(t)
+	ended := make(chan error, 1)
+	go func() { ended <- d.keeper.Wait() }()
+	if err := await.Receive(t, "the end of the keeper", ended); err != nil || !strings.Contains(d.said(), "giving up") {
+		t.Errorf("the keeper: %v\n%s", err, d.said())
+	}
+}
+
+// TestAbort: so it is when its keeper was killed as well, once the connection is ended.
+func TestAbort(t *testing.T) {
+	d := newStuckDaemon(t)
+	if err := errors.Join(d.keeper.Process.Kill(), syscall.Kill(d.pid, syscall.SIGKILL)); err != nil {
+		t.Fatal(err)
+	}
+	_ = d.keeper.Wait()
+	if err := mounts.Abort(d.dir, "store"); err != nil {
+		t.Fatal(err)
+	}
+	d.fails(t)
 }
 
 func childOf(pid int) (child int) {

@@ -13,6 +13,7 @@ import (
 	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/internal/process"
 )
 
@@ -98,7 +99,7 @@ func (k *keeper) mayRetry(err error) bool {
 
 func (k *keeper) gaveUp(reason, why string) {
 	k.Log(k.Connection.Store, "giving up: the mount ends, and programs get ENOTCONN", "reason", reason, "deaths", why)
-	if err := k.Connection.abort(); err != nil {
+	if err := mounts.Abort(k.Connection.Mountpoint, k.Connection.Store); err != nil {
 		k.Log(k.Connection.Store, "the mount could not be aborted: if programs hang, use umount -f", "mountpoint", k.Connection.Mountpoint, "err", err)
 	}
 }

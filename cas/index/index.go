@@ -110,6 +110,9 @@ func (x *DB) stopPool() {
 		return
 	}
 	x.quiet = true
+	// What made the last table has given its buffer back: its log was removed after that, under
+	// a lock that a look into the tables takes as well.
+	_ = x.db.View(func(txn *badger.Txn) error { _, err := txn.Get([]byte{0}); return err })
 	f := reflect.ValueOf(x.db).Elem().FieldByName("allocPool")
 	if !f.IsValid() || f.IsZero() {
 		return

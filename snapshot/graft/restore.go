@@ -46,9 +46,6 @@ func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, 
 	if err != nil && r.Like != nil && ctx.Err() == nil && !list.Full() { // whatever is wrong with it
 		all, err = Between(ctx, src, now, r.State, tree.DiffOptions{Paths: r.Paths}, list)
 	}
-	if len(r.Paths) > 0 {
-		all = slices.DeleteFunc(all, func(s Step) bool { return r.isSo(src, now, &s) })
-	}
 	if err == nil && len(r.Keep) > 0 {
 		all, r.Kept = Without(all, r.Keep)
 	}
@@ -56,20 +53,6 @@ func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, 
 		return all, err
 	}
 	return append(above, slices.DeleteFunc(all, func(s Step) bool { return seen[s.Path.String()] })...), nil
-}
-
-// isSo reports whether a step would change nothing but a time, which a restore of paths sets
-// to that of the restore.
-func (r *Restore) isSo(src *tree.Source, now *tree.State, s *Step) bool {
-	if s.A == 0 || s.B == 0 || s.What != tree.Mtime {
-		return false
-	}
-	a, errNow := now.Resolve(src, s.Path.String())
-	b, errThen := r.State.Resolve(src, s.Path.String())
-	if errNow != nil || errThen != nil {
-		return false
-	}
-	return a.IsDir() && b.IsDir() || a.IsRegular() && b.IsRegular() && a.Content.SurelyEqual(b.Content)
 }
 
 func (r *Restore) check(src *tree.Source, now *tree.State, p string) error {

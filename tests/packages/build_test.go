@@ -142,7 +142,7 @@ func TestGoInstall(t *testing.T) {
 	// Other modules come from the ones that are there.
 	proxy := "file://" + strings.TrimSpace(run(t, ".", "go", "env", "GOMODCACHE")) + "/cache/download"
 	cache := t.TempDir()
-	install := func() (v struct{ Version, Commit, Date, Sum, Go string }) {
+	install := func() (v struct{ Version, Go string }) {
 		bin := t.TempDir()
 		// The repository is here, whatever its address is.
 		runWith(t, bin, []string{
@@ -154,11 +154,11 @@ func TestGoInstall(t *testing.T) {
 		must(t, json.Unmarshal([]byte(run(t, bin, filepath.Join(bin, "amberfs"), "version", "--json")), &v))
 		return v
 	}
-	if v := install(); v.Commit == "" || !strings.HasPrefix(commit, v.Commit) || !strings.HasPrefix(v.Date, "20") || v.Go != runtime.Version() {
+	if v := install(); !strings.HasSuffix(v.Version, "-"+commit[:12]) || v.Go != runtime.Version() {
 		t.Errorf("without a tag: %+v of commit %s", v, commit)
 	}
 	run(t, dir, "git", "tag", "v0.1.0")
-	if v := install(); v.Version != "v0.1.0" || !strings.HasPrefix(v.Sum, "h1:") || v.Go != runtime.Version() {
+	if v := install(); v.Version != "v0.1.0" || v.Go != runtime.Version() {
 		t.Errorf("with a tag: %+v", v)
 	}
 }

@@ -67,29 +67,50 @@ func (b *Beneath) Path(name string) string {
 	return real + rest
 }
 
-// open opens what lies beneath the directory. The kernel refuses links and "..".
+// open opens what lies beneath the directory, one name after the other, so that no link is
+// followed. openat2(2) would do it at once, but systemd refuses that to a unit with
+// RestrictSUIDSGID=, and emulators do not have it.
 func (b *Beneath) open(op, name string, flag int, perm fs.FileMode) (fd int, err error) {
-	dir, rel, how := unix.AT_FDCWD, name, unix.OpenHow{Flags: uint64(flag | unix.O_CLOEXEC)}
+	dir, names := unix.AT_FDCWD, []string{name}
 	if b.root != nil {
-		dir, how.Resolve = int(b.root.Fd()), unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS
-		if rel, err = filepath.Rel(b.dir, name); err != nil || !filepath.IsLocal(rel) {
+		rel, err := filepath.Rel(b.dir, name)
+		if err != nil || !filepath.IsLocal(rel) {
 			return -1, &fs.PathError{Op: op, Path: name, Err: unix.EXDEV}
 		}
+		dir, names, flag = int(b.root.Fd()), strings.Split(rel, "/"), flag|unix.O_NOFOLLOW
 	}
-	if flag&os.O_CREATE != 0 {
-		how.Mode = uint64(perm.Perm())
+	for i, n := range names {
+		flags := flag
+		if i < len(names)-1 {
+			flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW
+		}
+		fd, err = openat(dir, n, flags, perm)
+		if i > 0 {
+			unix.Close(dir)
+		}
+		if err != nil {
+			return -1, &fs.PathError{Op: op, Path: name, Err: err}
+		}
+		dir = fd
 	}
+	return fd, nil
+}
+
+func openat(dir int, name string, flag int, perm fs.FileMode) (int, error) {
 	for {
-		fd, err := unix.Openat2(dir, rel, &how)
+		fd, err := unix.Openat(dir, name, flag|unix.O_CLOEXEC, uint32(perm.Perm()))
 		switch err {
-		case nil:
-			return fd, nil
-		case unix.EINTR, unix.EAGAIN:
+		case unix.EINTR:
 			continue
+		case unix.ENOTDIR:
+			var st unix.Stat_t
+			if flag&unix.O_NOFOLLOW != 0 && unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+				err = ErrNotRegular
+			}
 		case unix.ELOOP:
 			err = ErrNotRegular
 		}
-		return -1, &fs.PathError{Op: op, Path: name, Err: err}
+		return fd, err
 	}
 }
 

@@ -84,11 +84,10 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 			return fail.New(fail.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
 				WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Mountpoint)
 		}
-		var aborted error
 		if storedir.HolderIsDying(m.Source) { // and no keeper is left that would end its connection
-			aborted = mounts.Abort(m.Mountpoint, m.Source)
+			_ = mounts.Abort(m.Mountpoint, m.Source) // mostly it has ended, and a user may not everywhere
 		}
-		if err := errors.Join(aborted, daemon.Detach(m.Mountpoint)); err != nil {
+		if err := daemon.Detach(m.Mountpoint); err != nil {
 			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err)
 		}
 		done.Dead = true

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // BenchmarkPut stores objects that are all different and do not compress.
@@ -25,9 +27,7 @@ func BenchmarkPut(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			if err := s.Commit(); err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, s.Commit())
 		})
 	}
 }
@@ -37,9 +37,7 @@ func BenchmarkPutAgain(b *testing.B) {
 	s := openTest(b, b.TempDir(), Options{})
 	buf := blob(0, 64<<10)
 	put(b, s, buf)
-	if err := s.index.flush(); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, s.index.flush())
 	b.SetBytes(int64(len(buf)))
 	for b.Loop() {
 		put(b, s, buf)
@@ -53,9 +51,7 @@ func BenchmarkGet(b *testing.B) {
 	for i := range 500 {
 		list = append(list, put(b, s, blob(uint64(2*i), 64<<10)))
 	}
-	if err := s.index.flush(); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, s.index.flush())
 	var buf []byte
 	b.SetBytes(64 << 10)
 	for i := 0; b.Loop(); i++ {

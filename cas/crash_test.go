@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -20,9 +21,7 @@ func verifyClean(t testing.TB, s *Store) {
 	_, err := s.Verify(context.Background(), nil, func(d Damage) {
 		t.Errorf("damage: %s", d.Error())
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // copyDir copies the files of a directory, as a power cut would leave an index
@@ -30,38 +29,24 @@ func verifyClean(t testing.TB, s *Store) {
 func copyDir(t testing.TB, from string) string {
 	t.Helper()
 	to := filepath.Join(memDir(t), "copy")
-	if err := os.MkdirAll(to, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(to, 0o700))
 	ents, err := os.ReadDir(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, e := range ents {
 		in, err := vfs.OS.OpenFile(filepath.Join(from, e.Name()), os.O_RDONLY, 0)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		size, err := in.Size()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		out, err := vfs.Create(vfs.OS, filepath.Join(to, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := out.Truncate(size); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, out.Truncate(size))
 		buf := make([]byte, 1<<20)
 		for off := int64(0); off < size; off += int64(len(buf)) {
 			n, err := readFull(in, buf, off)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, c := range buf[:n] {
 				if c != 0 { // keep it sparse
 					if _, err := out.WriteAt(buf[:n], off); err != nil {
@@ -99,13 +84,11 @@ func (h *history) check(t *testing.T, s *Store) {
 	matches := func(m map[string]string) bool {
 		n := 0
 		ok := true
-		if err := s.ScanMeta("", func(k string, v []byte) error {
+		must.OK(t, s.ScanMeta("", func(k string, v []byte) error {
 			n++
 			ok = ok && m[k] == string(v)
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return ok && n == len(m)
 	}
 	after := map[string]string{}
@@ -190,9 +173,7 @@ func TestPowerCut(t *testing.T) {
 			o := memOptions(t, fsys)
 			h := newHistory()
 			s := openTest(t, dir, o)
-			if err := h.run(s, rnd, 60+rnd.IntN(300)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, h.run(s, rnd, 60+rnd.IntN(300)))
 			for _, keep := range []float64{0, 0.5, 1} {
 				after := Options{FS: fsys.CrashClone(keep, rnd), PackSize: o.PackSize}
 				after.indexDir = filepath.Join(memDir(t), "index") // lost
@@ -315,9 +296,7 @@ func TestFailedFlushForgetsNothing(t *testing.T) {
 		wantObject(t, s, b)
 		wantMeta(t, s, "a", "2")
 		wantMeta(t, s, "b", "1")
-		if err := s.index.flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.index.flush())
 	}
 	verifyClean(t, s)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -16,9 +17,7 @@ import (
 func packFiles(t testing.TB, fsys vfs.FS, dir string) []string {
 	t.Helper()
 	infos, err := fsys.ReadDir(filepath.Join(dir, "packs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var list []string
 	for _, i := range infos {
 		if _, ok := parsePackName(i.Name); ok {
@@ -32,9 +31,7 @@ func packFiles(t testing.TB, fsys vfs.FS, dir string) []string {
 func packBytes(t testing.TB, s *Store) int64 {
 	t.Helper()
 	infos, err := s.fs.ReadDir(s.packs.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n := int64(0)
 	for _, i := range infos {
 		if _, ok := parsePackName(i.Name); ok {
@@ -48,21 +45,15 @@ func packBytes(t testing.TB, s *Store) int64 {
 func change(t testing.TB, fsys vfs.FS, name string, off int64, fn func(b []byte), n int) {
 	t.Helper()
 	f, err := fsys.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	b := make([]byte, n)
-	if err := readExactly(f, b, off); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, readExactly(f, b, off))
 	fn(b)
 	if _, err := f.WriteAt(b, off); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Sync())
 }
 
 func flip(t testing.TB, fsys vfs.FS, name string, off int64, bit int) {
@@ -74,9 +65,7 @@ func damages(t testing.TB, s *Store) []Damage {
 	t.Helper()
 	var list []Damage
 	_, err := s.Verify(context.Background(), nil, func(d Damage) { list = append(list, d) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return list
 }
 
@@ -107,9 +96,7 @@ func collectAllBut(t testing.TB, s *Store, blobs [][]byte) GCResult {
 		}
 		return nil
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return res
 }
 
@@ -119,26 +106,20 @@ func recordRanges(t testing.TB, fsys vfs.FS, path string) (ranges [][2]int64) {
 	t.Helper()
 	id, _ := parsePackName(filepath.Base(path))
 	f, err := vfs.Open(fsys, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	size, err := f.Size()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ranges = append(ranges, [2]int64{0, packHeaderSize})
 	sc := &scan{r: f, id: id, from: packHeaderSize, to: size}
-	if err := sc.run(context.Background(), func(it *item) error {
+	must.OK(t, sc.run(context.Background(), func(it *item) error {
 		end := it.off + it.length
 		if it.kind == kindFree {
 			end = it.off + headerSize
 		}
 		ranges = append(ranges, [2]int64{it.off, end})
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return ranges
 }
 
@@ -189,13 +170,9 @@ func TestTruncatedPack(t *testing.T) {
 				}
 				for _, path := range packFiles(t, fsys, dir) {
 					f, err := fsys.OpenFile(path, os.O_RDWR, 0)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, err)
 					size, _ := f.Size()
-					if err := f.Truncate(max(size-cut, 0)); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, f.Truncate(max(size-cut, 0)))
 					f.Close()
 				}
 				if !whileOpen {
@@ -291,9 +268,7 @@ func TestMissingPackIsReported(t *testing.T) {
 	fsys, dir, o, blobs := damageStore(t)
 	for _, path := range packFiles(t, fsys, dir) {
 		if filepath.Ext(path) == ".pack" {
-			if err := fsys.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, fsys.Remove(path))
 		}
 	}
 	s := openTest(t, dir, o)

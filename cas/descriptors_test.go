@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestOpenPacks: however many packs there are, few stay open, and all can be read and written
@@ -18,14 +20,10 @@ func TestOpenPacks(t *testing.T) {
 		binary.LittleEndian.PutUint64(body[i*8:], rand.Uint64())
 		hashes[i] = put(t, s, body)
 		if i%50 == 0 {
-			if err := s.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Commit())
 		}
 	}
-	if err := s.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Commit())
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -105,9 +106,7 @@ func TestInterruptedGC(t *testing.T) {
 			t.Fatalf("operation %d", i)
 		}
 		if !faulty.Failed() {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return
 		}
 	}

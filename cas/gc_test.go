@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -70,9 +71,7 @@ func TestGCWithConcurrentPuts(t *testing.T) {
 		}, nil)
 		stop.Store(true)
 		wg.Wait()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n := 0
 		for _, h := range held {
 			n += len(h)
@@ -109,9 +108,7 @@ func TestGCTouchesWhatPutFinds(t *testing.T) {
 		}
 		return nil
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if res.Removed != 1 {
 		t.Errorf("result %+v", res)
 	}
@@ -306,9 +303,7 @@ func TestPanicBeforeACollection(t *testing.T) {
 		}
 		recorded <- err
 	}()
-	if err := await.Receive(t, "the next turn", recorded); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, await.Receive(t, "the next turn", recorded))
 	closeTest(t, s)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas/index"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // hostileStore makes a store on the real disk with an object, some metadata, and
@@ -37,26 +38,20 @@ func TestNothingIsDoneThroughLinks(t *testing.T) {
 				dir, _ := hostileStore(t)
 				outside := filepath.Join(t.TempDir(), "outside")
 				names, err := filepath.Glob(filepath.Join(dir, what))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if len(names) == 0 {
 					names = []string{filepath.Join(dir, what)}
 				}
 				if err = os.Rename(names[0], outside); errors.Is(err, os.ErrNotExist) {
 					err = os.WriteFile(outside, []byte("theirs"), 0o600)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if fifo {
 					err = unix.Mkfifo(names[0], 0o600)
 				} else {
 					err = os.Symlink(outside, names[0])
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				before := contents(t, outside)
 				done := make(chan struct{})
 				go func() {
@@ -99,9 +94,7 @@ func contents(t *testing.T, name string) string {
 		all = append(append(all, path...), b...)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return Sum(all).String()
 }
 
@@ -123,19 +116,13 @@ func TestIndexEntriesAreClaims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, b := hostileStore(t)
 			x, err := index.Open(filepath.Join(dir, "index"), slog.New(slog.DiscardHandler), false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			l := good
 			change(&l)
 			w := x.Batch(nil)
 			w.Put(objectKey(Sum(b)), encodeLoc(l))
-			if err := w.Commit(); err != nil {
-				t.Fatal(err)
-			}
-			if err := x.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Commit())
+			must.OK(t, x.Close())
 			s := openTest(t, dir, Options{})
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -163,20 +150,14 @@ func TestLargePackIsRefused(t *testing.T) {
 	if err != nil || len(names) == 0 {
 		t.Fatal(names, err)
 	}
-	if err := os.Truncate(names[0], 1<<40); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Truncate(names[0], 1<<40))
 	if _, err := Open(dir, Options{}); !errors.Is(err, ErrDamaged) {
 		t.Errorf("open: %v", err)
 	}
 	for _, name := range []string{"manifest", "manifest.copy"} {
-		if err := os.Truncate(filepath.Join(dir, name), 1<<40); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Truncate(filepath.Join(dir, name), 1<<40))
 	}
-	if err := os.Remove(names[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(names[0]))
 	if s, err := Open(dir, Options{}); err == nil {
 		_ = s.Close()
 		t.Error("a manifest of a terabyte is read")

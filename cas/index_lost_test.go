@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -19,12 +20,8 @@ func TestCloseOnADeadDisk(t *testing.T) {
 	b := blob(1, 1000)
 	put(t, s, b)
 	commit(t, s, MetaOp{Key: "k", Value: []byte("x")})
-	if err := s.index.flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(o.indexDir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.index.flush())
+	must.OK(t, os.RemoveAll(o.indexDir))
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
 	if err := await.Receive(t, "closing", closed); !errors.Is(err, ErrStuck) {
@@ -56,9 +53,7 @@ func TestFilesLostInUse(t *testing.T) {
 			t.Fatal(lost, names, err)
 		}
 		for _, name := range names {
-			if err := os.Remove(name); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Remove(name))
 		}
 		wantObject(t, s, blob(1, 1000))
 		damaged := false
@@ -86,9 +81,7 @@ func TestTablesCutInUse(t *testing.T) {
 		t.Fatal(names, err)
 	}
 	for _, name := range names {
-		if err := os.Truncate(name, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Truncate(name, 0))
 	}
 	if _, err := s.Get(Sum(blob(1, 1000)), nil); err == nil {
 		t.Error("an object is found in what is gone")
@@ -104,9 +97,7 @@ func TestTablesCutInUse(t *testing.T) {
 		t.Error(err)
 	}
 	again := t.TempDir() // Badger may still hold its lock, until the process ends
-	if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(again, os.DirFS(dir)))
 	s = openTest(t, again, Options{})
 	wantObject(t, s, blob(1, 1000))
 	wantMeta(t, s, "k", "x")

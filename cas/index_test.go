@@ -12,20 +12,17 @@ import (
 	"github.com/amberfs/amberfs/cas/index"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 func TestLostIndexComesBack(t *testing.T) {
 	breakages := map[string]func(t *testing.T, dir string){
 		"removed": func(t *testing.T, dir string) {
-			if err := os.RemoveAll(dir); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.RemoveAll(dir))
 		},
 		"manifest garbage": func(t *testing.T, dir string) {
-			if err := os.WriteFile(filepath.Join(dir, "MANIFEST"), bytes.Repeat([]byte("x"), 100), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(filepath.Join(dir, "MANIFEST"), bytes.Repeat([]byte("x"), 100), 0o600))
 		},
 		"tables removed": func(t *testing.T, dir string) {
 			names, err := filepath.Glob(filepath.Join(dir, "*.sst"))
@@ -33,29 +30,19 @@ func TestLostIndexComesBack(t *testing.T) {
 				t.Fatal("no tables", err)
 			}
 			for _, n := range names {
-				if err := os.Remove(n); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.Remove(n))
 			}
 		},
 		"opened by a process that died": func(t *testing.T, dir string) {
-			if err := os.WriteFile(filepath.Join(dir, "OPENING"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(filepath.Join(dir, "OPENING"), nil, 0o600))
 		},
 		"of another version": func(t *testing.T, dir string) {
 			x, err := index.Open(dir, slog.New(slog.DiscardHandler), false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			b := x.Batch(nil)
 			b.Put([]byte{keyHead}, []byte("amberfs index 99, 1"))
-			if err := b.Commit(); err != nil {
-				t.Fatal(err)
-			}
-			if err := x.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, b.Commit())
+			must.OK(t, x.Close())
 		},
 	}
 	for name, hurt := range breakages {
@@ -84,18 +71,14 @@ func TestIndexInUseIsLeftAlone(t *testing.T) {
 	put(t, s, b)
 	commit(t, s)
 	mark := filepath.Join(o.indexDir, "OPENING")
-	if err := os.WriteFile(mark, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(mark, nil, 0o600))
 	if _, err := Open(dir, o); !errors.Is(err, ErrInUse) {
 		t.Fatalf("second open: %v", err)
 	}
 	if _, err := Repair(dir, o); !errors.Is(err, ErrInUse) {
 		t.Fatalf("repair of an open store: %v", err)
 	}
-	if err := os.Remove(mark); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(mark))
 	wantObject(t, s, b)
 	closeTest(t, s)
 	s = openTest(t, dir, o)
@@ -142,9 +125,7 @@ func TestUnknownFormatIsRefusedUntouched(t *testing.T) {
 	id, _ := parsePackName(filepath.Base(path))
 	change(t, fsys, path, 0, func(b []byte) { copy(b, encodePackHeaderVersion(id, 99)) }, packHeaderSize)
 	before := snapshotDisk(t, fsys, dir)
-	if err := os.RemoveAll(o.indexDir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(o.indexDir))
 	for name, open := range map[string]func() error{
 		"open":   func() error { _, err := Open(dir, o); return err },
 		"repair": func() error { _, err := Repair(dir, o); return err },
@@ -167,14 +148,10 @@ func snapshotDisk(t *testing.T, fsys vfs.FS, dir string) string {
 	t.Helper()
 	var all []byte
 	infos, err := fsys.ReadDir(filepath.Join(dir, "packs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, i := range infos {
 		b, err := vfs.ReadFile(fsys, filepath.Join(dir, "packs", i.Name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all = append(append(all, i.Name...), b...)
 	}
 	return Sum(all).String()
@@ -190,9 +167,7 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 	put(t, s, b)
 	for _, path := range packFiles(t, fsys, dir) {
 		f, err := fsys.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		size, _ := f.Size()
 		if _, err := f.WriteAt([]byte("torn"), size); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestPutHeals: whatever has found an object damaged, also before a restart, the next Put of
@@ -25,9 +27,7 @@ func TestPutHeals(t *testing.T) {
 					h := Sum(b)
 					s := openTest(t, dir, o)
 					l, _, err := s.index.find(h)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, err)
 					flip(t, fsys, packFiles(t, fsys, dir)[0], l.off+at, 3)
 					find(t, s, h)
 					switch between {

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/cas/manifest"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -19,9 +20,7 @@ func records(t *testing.T, s *Store) map[Hash]int {
 	n := map[Hash]int{}
 	for _, p := range s.packs.all() {
 		f, err := s.packs.use(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer s.packs.done(p)
 		sc := &scan{r: f, id: p.id, from: packHeaderSize, to: p.end, bodies: true}
 		err = sc.run(context.Background(), func(it *item) error {
@@ -33,9 +32,7 @@ func records(t *testing.T, s *Store) map[Hash]int {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	return n
 }
@@ -73,9 +70,7 @@ func TestConcurrentPutsStoreOnce(t *testing.T) {
 	}
 	once()
 	// The same again after a flush, when the index answers.
-	if err := s.index.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.index.flush())
 	for i := range objects {
 		b := blob(uint64(i), 500+i*3)
 		put(t, s, b)

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -18,9 +19,7 @@ func TestRepairOfHeaders(t *testing.T) {
 		flip(t, fsys, path, int64(i*29)%packHeaderSize, i%8)
 	}
 	res, err := Repair(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if res.Mended != int64(len(packs)) || res.Quarantined != 0 || len(res.Damage) != len(packs) {
 		t.Errorf("%d wrong bits, result %+v", len(packs), res)
 	}
@@ -49,9 +48,7 @@ func TestRepairQuarantinesTheRest(t *testing.T) {
 	bigBody := ranges[len(ranges)-3]
 	change(t, fsys, victim, bigBody[0], zero, headerSize)
 	res, err := Repair(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if res.Quarantined != 2 || res.Mended != 0 {
 		t.Errorf("result %+v", res)
 	}
@@ -152,9 +149,7 @@ func TestIndexAndOneManifestLost(t *testing.T) {
 				closeTest(t, s)
 			}
 			after := Options{FS: fsys.CrashClone(1, rand.New(rand.NewPCG(0, 0))), PackSize: o.PackSize, indexDir: filepath.Join(memDir(t), "index")}
-			if err := after.FS.Remove(filepath.Join(dir, name)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, after.FS.Remove(filepath.Join(dir, name)))
 			s = openTest(t, dir, after)
 			verifyClean(t, s)
 			wantObject(t, s, b)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -37,18 +38,12 @@ func TestFullDisk(t *testing.T) {
 	commit(t, s, MetaOp{Key: "k", Value: []byte("v")})
 	// Others take what is left, to the last block.
 	other, err := vfs.Create(fsys, "/other")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	fill := func() {
 		free, err := fsys.Free("/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		size, _ := other.Size()
-		if err := other.Allocate(size, free); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, other.Allocate(size, free))
 	}
 	fill()
 	check := func() {
@@ -73,9 +68,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	blobs = rest
 	check()
-	if err := fsys.Remove("/other"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fsys.Remove("/other"))
 	closeTest(t, s)
 	s = openTest(t, dir, o)
 	put(t, s, blob(99, 300_000))
@@ -93,9 +86,7 @@ func TestReserve(t *testing.T) {
 	reserve := func() int64 {
 		t.Helper()
 		i, err := vfs.OS.Stat(filepath.Join(dir, "packs", "reserve"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if i.Allocated < i.Size {
 			t.Errorf("of a reserve of %d bytes, %d are there", i.Size, i.Allocated)
 		}
@@ -114,9 +105,7 @@ func TestReserve(t *testing.T) {
 	check("after a kill")
 	s = openTest(t, dir, o)
 	closeTest(t, s)
-	if err := os.Remove(filepath.Join(dir, "packs", "reserve")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(dir, "packs", "reserve")))
 	openTest(t, dir, o)
 	check("missing")
 }

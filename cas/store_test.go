@@ -12,15 +12,14 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // openTest opens a store on the real disk and closes it with the test.
 func openTest(t testing.TB, dir string, o Options) *Store {
 	t.Helper()
 	s, err := Open(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil && !errors.Is(err, errs.Closed) {
 			t.Errorf("close: %v", err)
@@ -31,9 +30,7 @@ func openTest(t testing.TB, dir string, o Options) *Store {
 
 func closeTest(t testing.TB, s *Store) {
 	t.Helper()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 }
 
 // memDir returns a directory that goes with the test, in memory if the machine
@@ -75,18 +72,14 @@ func blob(seed uint64, n int) []byte {
 func put(t testing.TB, s *Store, b []byte) Hash {
 	t.Helper()
 	h, err := s.Put(KindData, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return h
 }
 
 func wantObject(t testing.TB, s *Store, b []byte) {
 	t.Helper()
 	got, err := s.Get(Sum(b), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !bytes.Equal(got, b) {
 		t.Fatalf("got %d other bytes than the %d put", len(got), len(b))
 	}
@@ -115,9 +108,7 @@ func wantMeta(t testing.TB, s *Store, key, value string) {
 
 func commit(t testing.TB, s *Store, ops ...MetaOp) {
 	t.Helper()
-	if err := s.Commit(ops...); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Commit(ops...))
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -192,9 +183,7 @@ func TestGCRemovesWhatIsNotMarked(t *testing.T) {
 		}
 		return nil
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if res.Removed != int64(400-len(keep)) || res.FreedBytes <= 0 {
 		t.Errorf("result %+v", res)
 	}

@@ -7,28 +7,24 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // What Stored returns expands to the object, compressed or not.
 func TestStored(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	e := NewExpander()
 	defer e.Close()
 	text := []byte(strings.Repeat("a line that compresses well\n", 1000))
 	for _, body := range [][]byte{text, []byte("short")} {
 		h, err := s.Put(KindTree, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		rec, err := s.Stored(h)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, err := e.Expand(h, rec, nil)
 		if err != nil || !bytes.Equal(got, body) || rec.Kind != KindTree {
 			t.Fatalf("%d bytes of %d, kind %d, flags %d, %v", len(got), len(body), rec.Kind, rec.Flags, err)
@@ -49,26 +45,18 @@ func TestStored(t *testing.T) {
 func TestStoredDamaged(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	h, err := s.Put(KindData, []byte(strings.Repeat("x", 100)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	packs, err := filepath.Glob(filepath.Join(dir, "packs", "*.pack"))
 	if err != nil || len(packs) != 1 {
 		t.Fatal(packs, err)
 	}
 	b, err := os.ReadFile(packs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f, err := os.OpenFile(packs[0], os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	at := bytes.LastIndexByte(b, 'x')
 	if _, err := f.WriteAt([]byte{'y'}, int64(at)); err != nil {

@@ -3,6 +3,8 @@ package cas
 import (
 	"context"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestKillWithinDecide: a kill after some of the dead have left the index, and before the
@@ -12,9 +14,7 @@ func TestKillWithinDecide(t *testing.T) {
 	s := openTest(t, dir, o)
 	b := s.index.db.Batch(nil)
 	b.Delete(objectKey(Sum(blobs[5])))
-	if err := b.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Commit())
 	closeTest(t, s)
 	s = openTest(t, dir, o)
 	kept := append(blobs[:5:5], blobs[6])

@@ -14,6 +14,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // numbered is a text of so many lines, every n-th of which is another one for each n.
@@ -36,7 +37,7 @@ func TestBudget(t *testing.T) {
 	m := newMemory()
 	sa, sb := m.state(t, a), m.state(t, b)
 	var out bytes.Buffer
-	check(t, Write(context.Background(), &out, m.src, sa, sb, Options{Memory: budget.New(20_000)}))
+	must.OK(t, Write(context.Background(), &out, m.src, sa, sb, Options{Memory: budget.New(20_000)}))
 	if n := strings.Count(out.String(), "\n-"); n < 5000 || strings.Count(out.String(), "\n line ") > 100 {
 		t.Errorf("%d lines are deleted", n)
 	}
@@ -52,7 +53,7 @@ func TestBudget(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "gone")); err == nil {
 		t.Error("a file that was deleted is still there")
 	}
-	check(t, Stat(context.Background(), &out, m.src, sa, sb, Options{Memory: budget.New(20_000)}))
+	must.OK(t, Stat(context.Background(), &out, m.src, sa, sb, Options{Memory: budget.New(20_000)}))
 }
 
 // TestEffort: when comparing has taken as much work as a diff may take, the other files
@@ -71,7 +72,7 @@ func TestEffort(t *testing.T) {
 	m := newMemory()
 	sa, sb := m.state(t, a), m.state(t, b)
 	var out bytes.Buffer
-	check(t, Write(context.Background(), &out, m.src, sa, sb, Options{effort: &effort{context.Background(), 500_000}}))
+	must.OK(t, Write(context.Background(), &out, m.src, sa, sb, Options{effort: &effort{context.Background(), 500_000}}))
 	if n := strings.Count(out.String(), "@@ too different to compare by lines\n"); n == 0 || n == 10 {
 		t.Errorf("%d files are too different", n)
 	}
@@ -96,7 +97,7 @@ func TestWaitingForMemory(t *testing.T) {
 	sa, sb := m.state(t, spec{"f": file(numbered(100, 7))}), m.state(t, spec{"f": file(numbered(100, 11))})
 	o := Options{Memory: budget.New(1 << 20)}
 	release, err := o.Memory.Take(context.Background(), 1<<20)
-	check(t, err)
+	must.OK(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() {
@@ -125,7 +126,7 @@ func TestNewFileIsNotKept(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		var n counter
 		err := Write(context.Background(), &n, m.src, pair[0], pair[1], Options{})
-		check(t, err)
+		must.OK(t, err)
 		runtime.ReadMemStats(&after)
 		if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 || int(n) < len(text) {
 			t.Errorf("%d bytes of memory for a diff of %d", took, n)

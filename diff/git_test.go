@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
@@ -28,7 +29,7 @@ func patch(t testing.TB, m *memory, a, b *tree.State) string {
 	t.Helper()
 	var out bytes.Buffer
 	err := Write(context.Background(), &out, m.src, a, b, Options{Binary: true})
-	check(t, err)
+	must.OK(t, err)
 	return out.String()
 }
 
@@ -38,7 +39,7 @@ func patch(t testing.TB, m *memory, a, b *tree.State) string {
 func compareWithGit(t testing.TB, a, b spec) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "diff")
-	check(t, err)
+	must.OK(t, err)
 	defer os.RemoveAll(dir)
 	m := newMemory()
 	sa, sb := m.state(t, a), m.state(t, b)
@@ -47,7 +48,7 @@ func compareWithGit(t testing.TB, a, b spec) {
 	b.write(t, filepath.Join(dir, "b"))
 
 	files, err := Files(context.Background(), m.src, sa, sb, Options{})
-	check(t, err)
+	must.OK(t, err)
 	var ours strings.Builder
 	for _, f := range files {
 		switch f.Status {
@@ -274,7 +275,7 @@ func TestFormatsAgreeWithGit(t *testing.T) {
 			m := newMemory()
 			sa, sb := m.state(t, c.a), m.state(t, c.b)
 			var out bytes.Buffer
-			check(t, Stat(context.Background(), &out, m.src, sa, sb, Options{}))
+			must.OK(t, Stat(context.Background(), &out, m.src, sa, sb, Options{}))
 			// The layout is our own where something does not fit, and for renames.
 			own := slices.Contains([]string{"scaled", "long name", "renames", "subdir"}, name)
 			if want := git(t, dir, "", "--git-dir=r.git", "diff", "--stat", a, b); out.String() != want && !own {
@@ -286,13 +287,13 @@ func TestFormatsAgreeWithGit(t *testing.T) {
 				}
 			}
 			out.Reset()
-			check(t, NameStatus(context.Background(), &out, m.src, sa, sb, Options{}))
+			must.OK(t, NameStatus(context.Background(), &out, m.src, sa, sb, Options{}))
 			if want := git(t, dir, "", "--git-dir=r.git", "diff", "--name-status", a, b); out.String() != want {
 				t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 			}
 			out.Reset()
 			err := Write(context.Background(), &out, m.src, sa, sb, Options{})
-			check(t, err)
+			must.OK(t, err)
 			if want := git(t, dir, "", "--git-dir=r.git", "diff", "--abbrev=7", a, b); out.String() != want {
 				t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 			}
@@ -309,13 +310,13 @@ func TestPathsAndGitDirectories(t *testing.T) {
 		"M\ty/f\n": {Paths: []string{"y"}},
 	} {
 		var out bytes.Buffer
-		check(t, NameStatus(context.Background(), &out, m.src, a, b, o))
+		must.OK(t, NameStatus(context.Background(), &out, m.src, a, b, o))
 		if out.String() != want {
 			t.Errorf("%+v: got %q, want %q", o, out.String(), want)
 		}
 	}
 	var out bytes.Buffer
-	check(t, Write(context.Background(), &out, m.src, a, b, Options{}))
+	must.OK(t, Write(context.Background(), &out, m.src, a, b, Options{}))
 	if strings.Count(out.String(), "diff --git") != 2 || strings.Contains(out.String(), ".git/") {
 		t.Errorf("got\n%s", out.String())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // node is one file of a generated tree; directories come from the paths, or, when
@@ -88,9 +89,9 @@ func (m *memory) add(t testing.TB, st *tree.State, path string, n node) {
 	parts := strings.Split(path, "/")
 	for _, name := range parts[:len(parts)-1] {
 		dir, err := st.Get(m.src, parent)
-		check(t, err)
+		must.OK(t, err)
 		e, ok, err := dir.Dir.Lookup(m.src, name)
-		check(t, err)
+		must.OK(t, err)
 		if !ok {
 			e.Ino = m.insert(t, st, parent, name, node{mode: unix.S_IFDIR})
 		}
@@ -111,11 +112,11 @@ func (m *memory) insert(t testing.TB, st *tree.State, parent uint64, name string
 	default:
 		in.Content = m.content(t, n.data)
 	}
-	check(t, st.Put(m.src, testEpoch, in))
+	must.OK(t, st.Put(m.src, testEpoch, in))
 	dir, err := st.Own(m.src, testEpoch, parent)
-	check(t, err)
-	check(t, dir.Dir.Insert(m.src, testEpoch, tree.Dirent{Name: name, Ino: in.Ino, Type: in.Mode & unix.S_IFMT}))
-	check(t, st.Put(m.src, testEpoch, dir))
+	must.OK(t, err)
+	must.OK(t, dir.Dir.Insert(m.src, testEpoch, tree.Dirent{Name: name, Ino: in.Ino, Type: in.Mode & unix.S_IFMT}))
+	must.OK(t, st.Put(m.src, testEpoch, dir))
 	return in.Ino
 }
 
@@ -126,33 +127,26 @@ func (m *memory) content(t testing.TB, data string) *content.Content {
 	pos := int64(m.log.Len())
 	m.log.WriteString(data)
 	c := content.New(testEpoch)
-	check(t, c.Write(m.src.Files, 0, int64(len(data)), pos, 0))
+	must.OK(t, c.Write(m.src.Files, 0, int64(len(data)), pos, 0))
 	return c
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // write makes the files of s below dir.
 func (s spec) write(t testing.TB, dir string) {
 	t.Helper()
-	check(t, os.MkdirAll(dir, 0o755))
+	must.OK(t, os.MkdirAll(dir, 0o755))
 	for path, n := range s {
 		full := filepath.Join(dir, path)
-		check(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		must.OK(t, os.MkdirAll(filepath.Dir(full), 0o755))
 		switch n.mode {
 		case modeSymlink:
-			check(t, os.Symlink(n.data, full))
+			must.OK(t, os.Symlink(n.data, full))
 		case unix.S_IFDIR:
-			check(t, os.MkdirAll(full, 0o755))
+			must.OK(t, os.MkdirAll(full, 0o755))
 		case unix.S_IFIFO:
-			check(t, unix.Mkfifo(full, 0o644))
+			must.OK(t, unix.Mkfifo(full, 0o644))
 		default:
-			check(t, os.WriteFile(full, []byte(n.data), os.FileMode(n.mode&0o777)))
+			must.OK(t, os.WriteFile(full, []byte(n.data), os.FileMode(n.mode&0o777)))
 		}
 	}
 }
@@ -161,7 +155,7 @@ func (s spec) write(t testing.TB, dir string) {
 func load(t testing.TB, dir string) spec {
 	t.Helper()
 	s := spec{}
-	check(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

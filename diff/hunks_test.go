@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestFirst: it stops in time, and says whether there is more.
@@ -18,7 +20,7 @@ func TestFirst(t *testing.T) {
 	a, b := m.state(t, spec{}), m.state(t, some)
 	for n, want := range map[int]bool{1: true, 19: true, 20: false, 30: false} {
 		files, more, err := First(context.Background(), m.src, a, b, Options{}, n)
-		check(t, err)
+		must.OK(t, err)
 		if len(files) != min(n, 20) || more != want {
 			t.Errorf("of 20 files the first %d are %d, and that there are more is %v", n, len(files), more)
 		}
@@ -34,7 +36,7 @@ func TestTextOf(t *testing.T) {
 	b := m.state(t, spec{"new": file(after), "bin": file("\x00b")})
 	ctx := context.Background()
 	got, err := TextOf(ctx, m.src, a, b, "new", "old", Options{})
-	check(t, err)
+	must.OK(t, err)
 	want := Hunk{OldStart: 4, OldLines: 7, NewStart: 4, NewLines: 7, Section: "func f() {"}
 	if len(got.Hunks) != 1 || fmt.Sprint(got.Hunks[0].Lines) != "[{  3} {  4} {  5} {- 6} {+ six} {  7} {  8} {  9}]" {
 		t.Fatalf("%+v", got)
@@ -63,9 +65,9 @@ func TestPartOfText(t *testing.T) {
 	}
 	a, b := m.state(t, spec{"f": file(before.String())}), m.state(t, spec{"f": file(strings.ReplaceAll(before.String(), "5\n", "x\n"))})
 	all, err := TextOf(t.Context(), m.src, a, b, "f", "", Options{})
-	check(t, err)
+	must.OK(t, err)
 	part, err := TextOf(t.Context(), m.src, a, b, "f", "", Options{Skip: 20, Lines: 10})
-	check(t, err)
+	must.OK(t, err)
 	first := slices.IndexFunc(all.Hunks, func(h Hunk) bool { return h.ID == part.Hunks[0].ID })
 	if first != 2 || len(part.Hunks) != 2 || part.Skipped != 2*8 {
 		t.Errorf("from hunk %d on, %d of %d, %d lines skipped", first, len(part.Hunks), len(all.Hunks), part.Skipped)

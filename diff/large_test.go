@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // sparse returns a state with a file of holes for each name.
@@ -25,11 +26,11 @@ func (m *memory) sparse(t testing.TB, sizes map[string]int64) *tree.State {
 	st := m.state(t, s)
 	for path, size := range sizes {
 		n, err := st.Resolve(m.src, path)
-		check(t, err)
+		must.OK(t, err)
 		n, err = st.Own(m.src, testEpoch, n.Ino)
-		check(t, err)
+		must.OK(t, err)
 		n.Content = content.New(testEpoch)
-		check(t, n.Content.Truncate(m.src.Files, size))
+		must.OK(t, n.Content.Truncate(m.src.Files, size))
 	}
 	return st
 }
@@ -44,17 +45,17 @@ func TestLargeFiles(t *testing.T) {
 	for _, size := range []int64{maxText + 1, 3 << 30, 1 << 40, most} {
 		large, moved := m.sparse(t, map[string]int64{"grown": size}), m.sparse(t, map[string]int64{"moved": size})
 		n, err := moved.Resolve(m.src, "moved")
-		check(t, err)
+		must.OK(t, err)
 		was, err := large.Resolve(m.src, "grown")
-		check(t, err)
+		must.OK(t, err)
 		n.Content = was.Content
 		for _, pair := range [][2]*tree.State{{empty, large}, {large, empty}, {small, large}, {large, moved}} {
 			for _, o := range []Options{{}, {Width: 1}, {Width: most}} {
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
 				var out bytes.Buffer
-				check(t, Stat(context.Background(), &out, m.src, pair[0], pair[1], o))
-				check(t, Write(context.Background(), &out, m.src, pair[0], pair[1], o))
+				must.OK(t, Stat(context.Background(), &out, m.src, pair[0], pair[1], o))
+				must.OK(t, Write(context.Background(), &out, m.src, pair[0], pair[1], o))
 				runtime.ReadMemStats(&after)
 				if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 || out.Len() > 10_000 {
 					t.Errorf("size %d: %d bytes of memory for %d of output", size, took, out.Len())
@@ -84,7 +85,7 @@ func TestBlameIsChargedBefore(t *testing.T) {
 	st := m.state(t, spec{"many": file(strings.Repeat("\n", 4<<20)), "few": file(numbered(1000, 7)), "later": file(numbered(1000, 11))})
 	node := func(path string) *tree.Inode {
 		n, err := st.Resolve(m.src, path)
-		check(t, err)
+		must.OK(t, err)
 		return n
 	}
 	memory := budget.New(16 << 20).Charge()
@@ -101,10 +102,10 @@ func TestBlameIsChargedBefore(t *testing.T) {
 	}
 	memory.Release()
 	b = Blame{Source: m.src, Cache: new(BlameCache), Memory: memory}
-	check(t, b.Next(context.Background(), node("few"), 0))
-	check(t, b.Next(context.Background(), node("later"), 1))
+	must.OK(t, b.Next(context.Background(), node("few"), 0))
+	must.OK(t, b.Next(context.Background(), node("later"), 1))
 	lines, from, err := b.Lines(context.Background())
-	check(t, err)
+	must.OK(t, err)
 	if len(lines) != len(from) || len(lines) < 1000 || b.charged < 1000*(2*blamedLine+knownLine) {
 		t.Errorf("%d lines of %d versions, charged %d bytes", len(lines), len(from), b.charged)
 	}
@@ -130,6 +131,6 @@ func TestHunksOfManyLines(t *testing.T) {
 		t.Errorf("%d bytes of memory", took)
 	}
 	release, err := TakeMerge(context.Background(), o.Memory, []byte("a\nb\n"))
-	check(t, err)
+	must.OK(t, err)
 	release()
 }

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // apply rebuilds b from a and the edits.
@@ -51,9 +53,7 @@ func TestCompareTextIsShortestAndRight(t *testing.T) {
 		a := []byte(strings.Join(text.Draw(t, "a"), "\n"))
 		b := []byte(strings.Join(text.Draw(t, "b"), "\n"))
 		la, lb, edits, err := (&effort{context.Background(), diffCost}).compareText(a, b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := apply(la, lb, edits); !bytes.Equal(got, b) {
 			t.Fatalf("edits %v turn %q into %q, want %q", edits, a, got, b)
 		}
@@ -115,7 +115,7 @@ func TestHopelessFilesAreCheap(t *testing.T) {
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var r unix.Rusage
-	check(t, unix.Getrusage(unix.RUSAGE_SELF, &r))
+	must.OK(t, unix.Getrusage(unix.RUSAGE_SELF, &r))
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
@@ -123,7 +123,7 @@ func TestSlideShowsWholeFunctions(t *testing.T) {
 	const before = "func a() {\n\tx()\n}\n\nfunc c() {\n\tx()\n}\n"
 	const after = "func a() {\n\tx()\n}\n\nfunc b() {\n\tx()\n}\n\nfunc c() {\n\tx()\n}\n"
 	_, lb, edits, err := (&effort{context.Background(), diffCost}).compareText([]byte(before), []byte(after))
-	check(t, err)
+	must.OK(t, err)
 	if len(edits) != 1 {
 		t.Fatalf("edits %v, want one", edits)
 	}

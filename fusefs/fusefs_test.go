@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestLookups(t *testing.T) {
@@ -81,16 +82,12 @@ func TestInheritedLookups(t *testing.T) {
 // name "/" whether it is still that node.
 func TestLookupByNumber(t *testing.T) {
 	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	log := slog.New(slog.DiscardHandler)
 	fs := newFilesystem(Options{Store: s, Logger: log, Control: control.Options{Service: service.New(service.Config{Store: s, Log: log})}}, &kernel{})
 	f, err := s.Forest().Create(s.Main().Root(), "f", live.Create{Mode: unix.S_IFREG | 0o600})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, name := range []string{".", "/"} {
 		var out fuse.EntryOut
 		if st := fs.Lookup(nil, &fuse.InHeader{NodeId: uint64(f.ID)}, name, &out); st != fuse.OK || out.NodeId != uint64(f.ID) {
@@ -125,18 +122,14 @@ func TestSetAttr(t *testing.T) {
 
 func TestNotices(t *testing.T) {
 	pipe := make([]int, 2)
-	if err := unix.Pipe2(pipe, unix.O_DIRECT|unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Pipe2(pipe, unix.O_DIRECT|unix.O_CLOEXEC))
 	defer unix.Close(pipe[0])
 	n := &notifier{log: slog.New(slog.DiscardHandler), fd: pipe[1]}
 	n.mayEpoch = func() bool { return true }
 	read := func() []byte {
 		b := make([]byte, 4096)
 		got, err := unix.Read(pipe[0], b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return b[:got]
 	}
 	go n.invalidate(live.Invalidation{

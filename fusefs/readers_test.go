@@ -14,6 +14,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // slowFS answers GETATTR; that of node 2 waits.
@@ -42,17 +43,13 @@ type device struct {
 func newDevice(t *testing.T) (d *device, fd int) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		unix.Close(pair[0])
 		unix.Close(pair[1])
 	})
 	tv := unix.Timeval{Sec: 60}
-	if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
 	return &device{t, pair[0]}, pair[1]
 }
 
@@ -148,9 +145,7 @@ func TestReaders(t *testing.T) {
 		d.receive()
 		return r.total.Load() == 1
 	})
-	if err := unix.Shutdown(d.kernel, unix.SHUT_RDWR); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Shutdown(d.kernel, unix.SHUT_RDWR))
 	<-done
 }
 
@@ -169,9 +164,7 @@ func TestInPlace(t *testing.T) {
 // notifier.
 func TestPanicOfTheNotifier(t *testing.T) {
 	fd, err := unix.Open("/dev/null", unix.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n := &notifier{log: slog.New(slog.DiscardHandler), fd: fd}
 	n.mayEpoch = func() bool { panic("a fault") }
 	for range 2 {

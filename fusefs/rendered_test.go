@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // mountReady mounts a store with some snapshots, v1 and so on. ready is called before
@@ -26,9 +27,7 @@ func mountReady(t *testing.T, snapshots int, ready func(ctx context.Context) err
 	t.Helper()
 	dir := t.TempDir()
 	s, err := snapshot.Open(filepath.Join(dir, "store"), snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	uid := uint32(os.Getuid())
 	if _, err := s.Forest().SetAttr(s.Main().Root(), live.SetAttr{UID: &uid}); err != nil {
@@ -40,9 +39,7 @@ func mountReady(t *testing.T, snapshots int, ready func(ctx context.Context) err
 		}
 	}
 	point := filepath.Join(dir, "mount")
-	if err := os.Mkdir(point, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(point, 0o700))
 	asked := service.New(service.Config{
 		Store: s, Log: slog.New(slog.DiscardHandler), Ready: ready, ReadOnly: func() bool { return false },
 	})
@@ -52,14 +49,10 @@ func mountReady(t *testing.T, snapshots int, ready func(ctx context.Context) err
 		t.Fatal(err)
 	}
 	m, err := Mount(Options{Store: s, Mountpoint: point, Logger: slog.New(slog.DiscardHandler), Control: control.Options{Service: asked}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	go m.Serve()
 	t.Cleanup(func() {
-		if err := m.Unmount(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Unmount())
 		m.Wait()
 	})
 	return m
@@ -80,19 +73,13 @@ func TestInterruptedClient(t *testing.T) {
 	})
 	// A process never touches its own mount: os.WriteFile would ask to poll the file,
 	// and no thread would be left to answer.
-	if err := exec.Command("sh", "-c", `echo new > "$0"`, filepath.Join(m.Mountpoint(), "f")).Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, exec.Command("sh", "-c", `echo new > "$0"`, filepath.Join(m.Mountpoint(), "f")).Run())
 	var out bytes.Buffer
 	cmd := exec.Command("sh", "-c", `trap : USR1; exec 3< "$0"; cat <&3`, filepath.Join(m.Mountpoint(), ".snapshots", "diff@v1"))
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	<-began
-	if err := cmd.Process.Signal(unix.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Process.Signal(unix.SIGUSR1))
 	await.True(t, "the signal has come", func() bool { return m.readers.aside.count.Load() > 0 })
 	// Another request is answered after it.
 	if err := exec.Command("ls", m.Mountpoint()).Run(); err != nil {
@@ -109,13 +96,9 @@ func TestInterruptedClient(t *testing.T) {
 	<-ended
 
 	cmd = exec.Command("cat", filepath.Join(m.Mountpoint(), ".snapshots", "diff@v2"))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	<-began
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Process.Kill())
 	await.Receive(t, "the end of what a client that was killed waits for", ended)
 	_ = cmd.Wait() // killed
 }

@@ -11,23 +11,20 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestNamesOf: a name that a restore removed is dropped, one that it made, and the nodes of both.
 func TestNamesOf(t *testing.T) {
 	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	log := slog.New(slog.DiscardHandler)
 	fs := newFilesystem(Options{Store: s, Logger: log, Control: control.Options{Service: service.New(service.Config{Store: s, Log: log})}}, &kernel{})
 	f, root := s.Forest(), s.Main().Root()
 	make := func(dir live.NodeID, name string, mode uint32) live.NodeID {
 		a, err := f.Create(dir, name, live.Create{Mode: mode | 0o700})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return a.ID
 	}
 	dir := make(root, "dir", unix.S_IFDIR)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/object"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A clocked backend keeps keys in memory, with times of a clock that the test sets.
@@ -122,9 +123,7 @@ func on(t testing.TB, b backend.Backend, o Options) *Remote {
 func collect(t testing.TB, r *Remote) Collected {
 	t.Helper()
 	c, err := r.GC(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 
@@ -148,12 +147,8 @@ func TestGC(t *testing.T) {
 	if _, err := r.Push(t.Context(), w.push("v2", v2, s)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.check(t, r, "v2", v2).Hold(t.Context(), "reader"); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Remove(t.Context(), "v2"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.check(t, r, "v2", v2).Hold(t.Context(), "reader"))
+	must.OK(t, r.Remove(t.Context(), "v2"))
 	step := func(hours int, removed int) {
 		t.Helper()
 		b.now = b.now.Add(time.Duration(hours) * time.Hour)
@@ -482,9 +477,7 @@ func (m *model) finish() {
 func (m *model) checkAll() {
 	for _, key := range m.b.list("ref/") {
 		ref, err := m.reader.Ref(context.Background(), strings.TrimPrefix(key, "ref/"))
-		if err != nil {
-			m.Fatal(err)
-		}
+		must.OK(m, err)
 		for _, o := range ref.Objects {
 			if _, err := m.b.Stat(context.Background(), o.Key()); err != nil {
 				m.Fatalf("%s lacks an object: %v", key, err)

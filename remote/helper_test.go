@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/remote/cache"
 	"github.com/amberfs/amberfs/remote/object"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
@@ -129,9 +130,7 @@ func openRemote(t testing.TB, url string, o Options) *Remote {
 		o.Cache = newCache(t)
 	}
 	r, err := Open(url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { r.Close() })
 	return r
 }
@@ -161,9 +160,7 @@ func load(t testing.TB, r *Remote, name string) (*Snapshot, map[cas.Hash][]byte)
 	t.Helper()
 	ctx := context.Background()
 	ref, err := r.Ref(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := r.Snapshot(ref)
 	all := map[cas.Hash][]byte{}
 	get := func(h cas.Hash) ([]byte, error) { return s.Get(ctx, h, nil) }
@@ -175,9 +172,7 @@ func load(t testing.TB, r *Remote, name string) (*Snapshot, map[cas.Hash][]byte)
 		all[h] = b
 		return true
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s, all
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
@@ -47,9 +48,7 @@ func TestPush(t *testing.T) {
 		all[7] = []byte("changed")
 		v2 := w.tree(all)
 		done, err := elsewhere.Push(ctx, w.push("v2", v2, s))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if done.Objects != 1 || done.Bytes > 2000 {
 			t.Errorf("a push of one changed file sent %d objects, %d bytes", done.Objects, done.Bytes)
 		}
@@ -69,9 +68,7 @@ func TestPush(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.check(t, openRemote(t, url, Options{}), "v1", v2)
-		if err := r.Remove(ctx, "v2"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.Remove(ctx, "v2"))
 		if _, err := r.Ref(ctx, "v2"); !errors.Is(err, backend.ErrNotFound) {
 			t.Errorf("after it was removed: %v", err)
 		}
@@ -92,9 +89,7 @@ func TestPushRequests(t *testing.T) {
 	}
 	v1 := w.tree(all)
 	done, err := r.Push(t.Context(), w.push("v1", v1, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	count := func(what string, want int64, r *Remote, name string, id cas.Hash) {
 		before, base := p.Requests.Load(), r.Snapshot(done.Ref)
 		if done, err = r.Push(t.Context(), w.push(name, id, base)); err != nil {
@@ -123,9 +118,7 @@ func TestManyPushes(t *testing.T) {
 		all[i*7%500] = fmt.Append(nil, "change ", i)
 		name, id := fmt.Sprint("v", i), w.tree(all)
 		done, err := r.Push(t.Context(), w.push(name, id, s))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s = w.check(t, r, name, id)
 		if n := len(done.Ref.Indexes); n > maxIndexes {
 			t.Fatalf("%d indexes", n)
@@ -160,13 +153,9 @@ func TestPushesInRandomHistories(t *testing.T) {
 			var base *Snapshot
 			if name := names[rnd.IntN(len(names))]; name != "" {
 				ref, err := r.Ref(t.Context(), name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if base = r.Snapshot(ref); rnd.IntN(3) == 0 { // while it is built on, or before
-					if err := r.Remove(t.Context(), name); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, r.Remove(t.Context(), name))
 					delete(kept, name)
 				}
 			}
@@ -199,9 +188,7 @@ func TestLargePush(t *testing.T) {
 		}
 	}
 	done, err := r.Push(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, o := range done.Ref.Objects {
 		if o.Size > objectSize {
 			t.Errorf("an object of %d bytes", o.Size)
@@ -211,9 +198,7 @@ func TestLargePush(t *testing.T) {
 		t.Errorf("%+v, progress %d", done, progress)
 	}
 	w.check(t, r, "v1", id)
-	if err := r.Remove(t.Context(), "v1"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Remove(t.Context(), "v1"))
 	// What an earlier try has sent is not sent again.
 	if done, err = r.Push(t.Context(), w.push("v2", id, nil)); err != nil || done.Objects != 1 {
 		t.Errorf("once more: %+v, %v", done, err)
@@ -222,9 +207,7 @@ func TestLargePush(t *testing.T) {
 
 func TestEncrypted(t *testing.T) {
 	key, err := age.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := t.TempDir()
 	r := openRemote(t, "file://"+dir, Options{Identities: []age.Identity{key}})
 	initRemote(t, r, key.Recipient().String())
@@ -255,9 +238,7 @@ func TestEncrypted(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // Damage here is never published.
@@ -339,9 +320,7 @@ func TestPull(t *testing.T) {
 			},
 			Progress: func(d, all int64) { last, total = d, all },
 		}
-		if err := s.Pull(t.Context(), pull); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Pull(t.Context(), pull))
 		if len(here.objects) != len(w.objects) || last != total || total == 0 {
 			t.Errorf("%d objects of %d, %d bytes of %d", len(here.objects), len(w.objects), last, total)
 		}

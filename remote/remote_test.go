@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/remote/cache"
 	"github.com/amberfs/amberfs/remote/object"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
@@ -25,9 +26,7 @@ func TestInit(t *testing.T) {
 		var warned []string
 		warn := func(s string) { warned = append(warned, s) }
 		f, err := openRemote(t, url, Options{}).Init(t.Context(), nil, warn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if f.Conditional != (len(warned) == 0) || f.Conditional == strings.HasPrefix(url, "oci:") {
 			t.Errorf("%+v, warned %q", f, warned)
 		}
@@ -45,9 +44,7 @@ func TestLyingService(t *testing.T) {
 	r := openRemote(t, remotetest.S3Prefix(endpoint, "x"), Options{})
 	var warned []string
 	f, err := r.Init(t.Context(), nil, func(s string) { warned = append(warned, s) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if f.Conditional || len(warned) != 1 || !strings.Contains(warned[0], "8 of 8") {
 		t.Fatalf("%+v, warned %q", f, warned)
 	}
@@ -61,16 +58,12 @@ func TestLyingService(t *testing.T) {
 
 func TestForeignPlace(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "format"), []byte("PNG\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "format"), []byte("PNG\n"), 0o644))
 	r := openRemote(t, "file://"+dir, Options{})
 	if _, err := r.Init(t.Context(), nil, nil); !errors.Is(err, ErrForeign) {
 		t.Errorf("%v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "format"), []byte("amberfs remote 2\n{}"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "format"), []byte("amberfs remote 2\n{}"), 0o644))
 	if _, err := r.Init(t.Context(), nil, nil); !errors.Is(err, object.ErrNewer) {
 		t.Errorf("a newer remote: %v", err)
 	}
@@ -80,12 +73,8 @@ func TestForeignPlace(t *testing.T) {
 func TestForeignPrefix(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, backend.Named([]byte("theirs")).Key())
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte("theirs"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.OK(t, os.WriteFile(file, []byte("theirs"), 0o644))
 	r := openRemote(t, "file://"+dir, Options{})
 	if _, err := r.Init(t.Context(), nil, nil); !errors.Is(err, ErrForeign) {
 		t.Errorf("%v", err)
@@ -145,9 +134,7 @@ func FuzzMarks(f *testing.F) {
 	f.Fuzz(func(t *testing.T, marks, holds []byte) {
 		b := newClocked()
 		dir, err := os.MkdirTemp("", "fuzz") // t.TempDir has a # in its name, as no URL does
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer os.RemoveAll(dir)
 		r := openRemote(t, "file://"+dir, Options{})
 		r.b = b
@@ -158,9 +145,7 @@ func FuzzMarks(f *testing.F) {
 			t.Fatal(err)
 		}
 		for key, raw := range map[string][]byte{"gc/seen-x": marks, "gc/condemned-y": marks, "hold/z": holds} {
-			if err := b.Put(t.Context(), key, raw, backend.PutOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, b.Put(t.Context(), key, raw, backend.PutOptions{}))
 		}
 		for range 3 {
 			b.pass(25 * time.Hour)
@@ -217,9 +202,7 @@ func TestFlippedBytes(t *testing.T) {
 // else. No snapshot is called damaged for it.
 func TestLostCache(t *testing.T) {
 	key, err := age.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, recipients := range [][]string{nil, {key.Recipient().String()}} {
 		dir := filepath.Join(t.TempDir(), "cache")
 		url := "file://" + t.TempDir()
@@ -236,12 +219,8 @@ func TestLostCache(t *testing.T) {
 			blocks, _ := filepath.Glob(dir + "/??/*")
 			for _, b := range blocks {
 				fi, err := os.Stat(b)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(b, make([]byte, fi.Size()), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
+				must.OK(t, os.WriteFile(b, make([]byte, fi.Size()), 0o600))
 			}
 		}
 		for what, lose := range map[string]func(){
@@ -278,14 +257,10 @@ func TestAwayAndBack(t *testing.T) {
 	noted := make(chan bool, 100)
 	r := openRemote(t, url, Options{})
 	ref, err := r.Ref(t.Context(), "v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := r.Snapshot(ref)
 	b, err := s.Get(t.Context(), id, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p.SetAway(true)
 	again, err := s.Get(t.Context(), id, nil)
 	if err != nil || string(again) != string(b) {
@@ -351,27 +326,19 @@ func TestVerify(t *testing.T) {
 		t.Fatalf("damaged: %q", bad)
 	}
 	ref, err := r.Ref(t.Context(), "v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	file := filepath.Join(dir, ref.Objects[0].Key())
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b[1000] ^= 1
-	if err := os.WriteFile(file, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, b, 0o644))
 	if bad := verify(false); bad != nil {
 		t.Errorf("one flipped bit is not seen without reading: %q", bad)
 	}
 	if bad := verify(true); fmt.Sprint(bad) != "[v1]" {
 		t.Errorf("one flipped bit: %q", bad)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(file))
 	if bad := verify(false); fmt.Sprint(bad) != "[v1]" {
 		t.Errorf("an object that is gone: %q", bad)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // newService returns a service on a new store, and the directory of the store.
@@ -25,13 +26,9 @@ func newService(t *testing.T) (*Service, string) {
 	t.Helper()
 	dir := t.TempDir()
 	store, err := snapshot.Open(dir, snapshot.Options{Quiet: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Mode: 0o755})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	log, err := events.Open(dir+"/events", events.Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		log.Close()
 		if err := store.Close(); err != nil {
@@ -153,9 +150,7 @@ func TestCallRefuses(t *testing.T) {
 func TestCallInAFork(t *testing.T) {
 	s, dir := newService(t)
 	fork, err := s.Store.Main().Forks().New(snapshot.ForkOptions{Name: "try", Caller: me})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	line, err := answerTo(s, me, fork, `{"op":"status"}`)
 	if err != nil || strings.Contains(string(line), dir) || strings.Contains(string(line), "/mnt") {
 		t.Errorf("status: %s, %v", line, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // serve answers on the socket of a new store; ask sends a request as curl does.
@@ -24,9 +25,7 @@ func serve(t *testing.T) (s *Service, ask func(method, path, body string) (int, 
 	t.Helper()
 	s, dir := newService(t)
 	server, err := s.Listen(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, dir) }}
 	end = sync.OnceValue(server.Close)
 	t.Cleanup(func() {
@@ -38,18 +37,12 @@ func serve(t *testing.T) (s *Service, ask func(method, path, body string) (int, 
 	return s, func(method, path, body string) (int, string) {
 		t.Helper()
 		r, err := http.NewRequest(method, "http://amberfs"+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		resp, err := transport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer resp.Body.Close()
 		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return resp.StatusCode, string(b)
 	}, end
 }
@@ -155,9 +148,7 @@ func TestMisspelt(t *testing.T) {
 func TestEventsAreSSE(t *testing.T) {
 	s, _, _ := serve(t)
 	conn, err := Dial(context.Background(), s.Store.Dir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
 	fmt.Fprint(conn, "GET /v1/events?follow=true HTTP/1.1\r\nHost: amberfs\r\n\r\n")
 	for _, path := range []string{"a", "b"} {
@@ -186,17 +177,13 @@ func TestCloseWithStalledReader(t *testing.T) {
 	ask("POST", "/v1/snapshot", `{"name":"v1"}`)
 	for range 5 {
 		conn, err := Dial(context.Background(), s.Store.Dir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer conn.Close()
 		fmt.Fprint(conn, "GET /v1/tar?name=v1 HTTP/1.1\r\nHost: amberfs\r\n\r\n")
 	}
 	for _, begun := range []string{"", "GET /v1/sta", "POST /v1/import HTTP/1.1\r\nHost: amberfs\r\nContent-Length: 1000000\r\n\r\nx"} {
 		conn, err := Dial(context.Background(), s.Store.Dir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer conn.Close()
 		fmt.Fprint(conn, begun)
 	}
@@ -240,18 +227,12 @@ func TestSocketIsItsOwners(t *testing.T) {
 func TestSocketInADeepDirectory(t *testing.T) {
 	s, _ := newService(t)
 	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 40))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o755))
 	server, err := s.Listen(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer server.Close()
 	conn, err := Dial(context.Background(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	conn.Close()
 }
 
@@ -260,16 +241,12 @@ func TestProgress(t *testing.T) {
 	s, _, _ := serve(t)
 	write(t, s, s.Store.Main(), "f", "one\n")
 	conn, err := Dial(context.Background(), s.Store.Dir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
 	body := `{"name":"v1","wait":true}`
 	fmt.Fprintf(conn, "POST /v1/snapshot HTTP/1.1\r\nHost: amberfs\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n%s", Events, len(body), body)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || !regexp.MustCompile(`(?s)^event: progress\ndata: {"what":.*event: result\ndata: {"name":"v1".*}\n\n$`).Match(text) {
 		t.Errorf("%s, %v", text, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestReference compares the pages of docs/reference that are generated from the types
@@ -18,9 +19,7 @@ func TestReference(t *testing.T) {
 	for name, want := range map[string]string{"json.md": jsonPage(t), "http.md": httpPage()} {
 		file := "../docs/reference/" + name
 		if *update {
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(file, []byte(want), 0o644))
 		}
 		if got, err := os.ReadFile(file); err != nil || string(got) != want {
 			t.Errorf("%s differs from the code (%v): run go generate ./service", name, err)
@@ -31,9 +30,7 @@ func TestReference(t *testing.T) {
 // fields is the table of a type's JSON fields.
 func fields[T any](t *testing.T) string {
 	s, err := Schema(reflect.TypeFor[T]())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, plain := strings.Builder{}, []string{}
 	b.WriteString("|field|meaning|\n|---|---|\n")
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {

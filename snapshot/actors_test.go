@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // whose returns for each interval, newest first, which paths changed and by which actors.
@@ -25,15 +26,11 @@ func whose(t *testing.T, w *snapshot.Workspace) string {
 	for _, i := range w.Snapshots().Intervals() {
 		fmt.Fprintf(&b, "%s %v:", i.To.Name, i.Actors)
 		o, err := w.Snapshots().Open(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := o.Changes(context.Background(), tree.DiffOptions{}, func(c graft.ChangedBy) error {
+		must.OK(t, err)
+		must.OK(t, o.Changes(context.Background(), tree.DiffOptions{}, func(c graft.ChangedBy) error {
 			fmt.Fprintf(&b, " %s=%s", c.Path, strings.Join(c.By, "+"))
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		o.Close()
 		b.WriteString("\n")
 	}
@@ -57,9 +54,7 @@ func (a actor) at(path string) (dir live.NodeID, name string) {
 	parts := strings.Split(path, "/")
 	for _, p := range parts[:len(parts)-1] {
 		n, err := a.f.Lookup(dir, p)
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		must.OK(a.t, err)
 		dir = n.ID
 	}
 	return dir, parts[len(parts)-1]
@@ -67,9 +62,7 @@ func (a actor) at(path string) (dir live.NodeID, name string) {
 
 func (a actor) must(err error) {
 	a.t.Helper()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.OK(a.t, err)
 }
 
 func (a actor) write(path, content string) live.NodeID {
@@ -120,9 +113,7 @@ func quiet(t *testing.T) (*snapshot.Store, string) {
 	t.Helper()
 	dir := t.TempDir()
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s, dir
 }
@@ -139,9 +130,7 @@ func lasts(t *testing.T, s *snapshot.Store, dir, expected string) {
 	t.Helper()
 	want(t, "now", whose(t, s.Main()), expected)
 	want(t, "after a kill", whose(t, afterKill(t, s, dir).Main()), expected)
-	if err := s.Checkpoint(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Checkpoint(context.Background()))
 	want(t, "after a checkpoint", whose(t, s.Main()), expected)
 	want(t, "after a checkpoint and a kill", whose(t, afterKill(t, s, dir).Main()), expected)
 	if _, err := s.GC(context.Background(), nil); err != nil {
@@ -206,9 +195,7 @@ func TestActorsOfRestores(t *testing.T) {
 	b.remove("d/x")
 	b.write("g", "1")
 	res, err := w.Restore(context.Background(), snapshot.RestoreOptions{Name: "v1", Caller: actors.Caller{Actor: "r"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a.write("n", "1")
 	pre := res.Undo + " [b]: d/x=b f=b g=b\nv1 [a]: d=a d/x=a f=a\n"
 	lasts(t, s, dir, " [a r]: d/x=r f=r g=r n=a\n"+pre)
@@ -227,9 +214,7 @@ func TestActorsOfForks(t *testing.T) {
 	as(t, w, "a").write("z", "1")
 	capture(t, w, "v1")
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want(t, "a new fork", whose(t, f), " []:\n")
 	as(t, f, "b").write("f", "2")
 	as(t, f, "c").write("n", "2")
@@ -239,15 +224,11 @@ func TestActorsOfForks(t *testing.T) {
 	as(t, w, "a").write("own", "1")
 	want(t, "the fork", whose(t, f), " [b c]: d=c d/x=c e=c e/x=c z=b\nin [b c]: f=b n=c\n")
 	res, err := w.Forks().Merge(context.Background(), snapshot.MergeOptions{Fork: "f", Caller: actors.Caller{Actor: "m"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	expected := " [b c]: d=c d/x=c e=c e/x=c f=b n=c z=b\n" + res.Undo + " [a]: own=a\nv1 [a]: d=a d/x=a f=a z=a\n"
 	lasts(t, s, dir, expected)
 	last, err := w.Forks().End("f", actors.Caller{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !slices.Equal(last.Actors, []string{"b", "c"}) {
 		t.Errorf("what the fork left is by %v", last.Actors)
 	}
@@ -263,9 +244,7 @@ func TestActorsHandedOn(t *testing.T) {
 		as(t, w, who).write(fmt.Sprintf("f%02d", i), "1")
 		capture(t, w, fmt.Sprintf("v%d", i))
 		if i%5 == 0 {
-			if err := s.Checkpoint(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Checkpoint(context.Background()))
 		}
 	}
 	var gone []string
@@ -306,9 +285,7 @@ func TestActorsOfCompaction(t *testing.T) {
 		capture(t, w, "of-"+who)
 	}
 	made, err := w.Snapshots().Compact(context.Background(), snapshot.CompactOptions{Names: []string{"of-a", "of-b"}, Name: "one"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !slices.Equal(made.Actors, []string{"a", "b"}) {
 		t.Errorf("made of what %v did", made.Actors)
 	}
@@ -325,9 +302,7 @@ func TestBetweenActorsAfterRemount(t *testing.T) {
 	s := open(t, dir)
 	as(t, s.Main(), "a").write("f", "1")
 	as(t, s.Main(), "a").write("g", "1")
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	s = open(t, dir)
 	as(t, s.Main(), "b").write("f", "2")
 	if list := s.Main().List(); len(list) != 1 || list[0].Kind != snapshot.KindActor {
@@ -377,9 +352,7 @@ func TestBetweenActors(t *testing.T) {
 		"vacated":  func(a, b actor) { a.rename("own", "other"); b.write("new", "1"); b.rename("new", "own") },
 	} {
 		f, err := w.Forks().New(snapshot.ForkOptions{Name: name, Snapshot: "all"}) // which has its own second
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		before := len(f.List())
 		change(as(t, f, "a"), as(t, f, "b"))
 		if got := len(f.List()) - before; got != 1 {

@@ -6,30 +6,31 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestActorsAfterAFailedCheckpoint: recovery attributes what followed a checkpoint that failed
 // to the actors that changed it.
 func TestActorsAfterAFailedCheckpoint(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
-	mustBe(t, err)
+	must.OK(t, err)
 	defer s.Close()
 	file := fill(t, s, "file", 1, 'a')
 	_, err = s.Forest().As("somebody").Write(file, []byte("x"), 0, false)
-	mustBe(t, err)
+	must.OK(t, err)
 	_, err = s.Main().Capture(CaptureOptions{Name: "one"})
-	mustBe(t, err)
+	must.OK(t, err)
 	s.GCWithoutCheckpoint()
 	_, err = s.GC(t.Context(), nil)
-	mustBe(t, err)
+	must.OK(t, err)
 	if s.ckpt.Grown() == 0 {
 		t.Fatal("the checkpoint did not fail")
 	}
 	_, err = s.Forest().As(actors.Unknown).Write(file, []byte("y"), 0, false)
-	mustBe(t, err)
+	must.OK(t, err)
 	for _, s := range []*Store{s, killed(t, s)} {
 		i, err := s.Main().Capture(CaptureOptions{})
-		mustBe(t, err)
+		must.OK(t, err)
 		if !slices.Equal(i.Actors, []string{actors.Unknown}) {
 			t.Errorf("the change is by %q", i.Actors)
 		}

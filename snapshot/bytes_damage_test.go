@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/repair"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestBytesDamagedAfterKill: a bit that flips in the bytes of a file, or of a sector of them
@@ -29,13 +30,13 @@ func TestBytesDamagedAfterKill(t *testing.T) {
 			root := s.Main().Root()
 			write(t, s, root, "before", "this is right")
 			write(t, s, root, "bad", "this was wrote"+strings.Repeat("x", size))
-			must(t, s.Sync())
+			must.OK(t, s.Sync())
 			write(t, s, root, "after", "this is right as well")
 			capture(t, s.Main(), "v1")
 			write(t, s, root, "later", "this, too")
-			must(t, s.Sync())
+			must.OK(t, s.Sync())
 			killed := filepath.Join(t.TempDir(), "killed")
-			must(t, os.CopyFS(killed, os.DirFS(dir)))
+			must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
 			o := snapshot.Options{Quiet: true}
 			if how == "flipped" {
 				flipIn(t, filepath.Join(killed, "journal"), "this was wrote")
@@ -53,21 +54,21 @@ func TestBytesDamagedAfterKill(t *testing.T) {
 					want(t, when+": "+name, read(t, s, root, name), content)
 				}
 				a, err := s.Forest().Lookup(root, "bad")
-				must(t, err)
+				must.OK(t, err)
 				if _, err := s.Forest().ReadAt(a.ID, make([]byte, 9), 2); !errors.Is(err, errs.Damaged) {
 					t.Errorf("%d bytes, %s, %s: reading what is damaged: %v", size, how, when, err)
 				}
 				r, err := s.Verify(context.Background(), nil)
-				must(t, err)
+				must.OK(t, err)
 				named := []repair.Affected{{Workspace: "main", Path: "bad"}, {Workspace: "main", Snapshot: "v1", Path: "bad"}}
 				if !slices.Equal(r.Affected, named) {
 					t.Errorf("%d bytes, %s, %s: verify names %v", size, how, when, r.Affected)
 				}
 			}
 			check("after the kill")
-			must(t, s.Checkpoint(context.Background()))
+			must.OK(t, s.Checkpoint(context.Background()))
 			check("sealed")
-			must(t, s.Close())
+			must.OK(t, s.Close())
 			if how == "flipped" {
 				if _, err := snapshot.Repair(context.Background(), killed, snapshot.Options{}, nil); err != nil {
 					t.Fatal(err)
@@ -85,12 +86,12 @@ func TestRepairKeepsWhatFollowsBytes(t *testing.T) {
 	s, dir := quiet(t)
 	root := s.Main().Root()
 	write(t, s, root, "bad", "this was wrote")
-	must(t, s.Sync())
+	must.OK(t, s.Sync())
 	write(t, s, root, "after", "this is right")
 	capture(t, s.Main(), "v1")
-	must(t, s.Sync())
+	must.OK(t, s.Sync())
 	killed := filepath.Join(t.TempDir(), "killed")
-	must(t, os.CopyFS(killed, os.DirFS(dir)))
+	must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
 	flipIn(t, filepath.Join(killed, "journal"), "this was wrote")
 	r, err := snapshot.Repair(context.Background(), killed, snapshot.Options{}, nil)
 	if err != nil || r.LostChanges > 0 {
@@ -109,14 +110,14 @@ func TestSectorUnreadableInUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	disk := &unreadable{FS: vfs.OS}
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true, FS: disk})
-	must(t, err)
+	must.OK(t, err)
 	root := s.Main().Root()
 	write(t, s, root, "before", "this is right")
 	write(t, s, root, "bad", "this was wrote")
 	write(t, s, root, "after", "this is right as well")
 	write(t, s, root, "more", strings.Repeat("y", 3<<20)) // a segment that is given up
 	disk.at(t, dir, "this was wrote")
-	must(t, s.Checkpoint(context.Background()))
+	must.OK(t, s.Checkpoint(context.Background()))
 	s.ShrinkJournal()
 	if health := s.Main().Status().Health; health != "ok" {
 		t.Errorf("health: %s", health)
@@ -124,13 +125,13 @@ func TestSectorUnreadableInUse(t *testing.T) {
 	if kept, _ := filepath.Glob(filepath.Join(dir, "quarantine", "*.seg")); len(kept) != 1 {
 		t.Errorf("kept aside: %v", kept)
 	}
-	must(t, s.Close())
+	must.OK(t, s.Close())
 	s = open(t, dir)
 	root = s.Main().Root()
 	want(t, "before", read(t, s, root, "before"), "this is right")
 	want(t, "after", read(t, s, root, "after"), "this is right as well")
 	a, err := s.Forest().Lookup(root, "bad")
-	must(t, err)
+	must.OK(t, err)
 	if _, err := s.Forest().ReadAt(a.ID, make([]byte, 9), 2); !errors.Is(err, errs.Damaged) {
 		t.Errorf("reading what is lost: %v", err)
 	}
@@ -162,7 +163,7 @@ func (u *unreadable) at(t *testing.T, dir, what string) {
 		t.Fatal(names, err)
 	}
 	b, err := os.ReadFile(names[0])
-	must(t, err)
+	must.OK(t, err)
 	u.off.Store(int64(bytes.Index(b, []byte(what))) + 4)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestCatalogueLacksACommit: a store of whose catalogue both copies have lost the same
@@ -20,17 +21,17 @@ func TestCatalogueLacksACommit(t *testing.T) {
 	for _, name := range []string{"v1", "v2", "v3"} {
 		write(t, s, s.Main().Root(), "f", name)
 		capture(t, s.Main(), name)
-		must(t, s.Checkpoint(ctx))
+		must.OK(t, s.Checkpoint(ctx))
 	}
-	must(t, s.Close())
+	must.OK(t, s.Close())
 	for _, name := range []string{"manifest", "manifest.copy"} {
 		name = filepath.Join(dir, name)
 		b, err := os.ReadFile(name)
-		must(t, err)
+		must.OK(t, err)
 		last := bytes.LastIndex(b, []byte("amMF"))
 		second := bytes.LastIndex(b[:last], []byte("amMF"))
 		b[second+40] ^= 1
-		must(t, os.WriteFile(name, b, 0o600))
+		must.OK(t, os.WriteFile(name, b, 0o600))
 	}
 	if _, err := snapshot.Open(dir, snapshot.Options{}); !errors.Is(err, errs.Damaged) {
 		t.Fatalf("open: %v", err)
@@ -49,12 +50,5 @@ func TestCatalogueLacksACommit(t *testing.T) {
 		if found, _ := filepath.Glob(filepath.Join(dir, "quarantine", name+"-*")); len(found) != 1 {
 			t.Errorf("%s was not kept", name)
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

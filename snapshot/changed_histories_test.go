@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestCheckpointsOfHistories: after random histories the last checkpoint has every workspace as
@@ -21,7 +22,7 @@ func TestCheckpointsOfHistories(t *testing.T) {
 	held := make(map[live.NodeID]bool)
 	open := func() *snapshot.Store {
 		s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
-		must(t, err)
+		must.OK(t, err)
 		clear(held)
 		s.Forest().SetHeld(func(id live.NodeID) bool { return held[id] })
 		return s
@@ -57,11 +58,11 @@ func TestCheckpointsOfHistories(t *testing.T) {
 			}
 		}
 		if r.IntN(5) == 0 {
-			must(t, x.s.Close())
+			must.OK(t, x.s.Close())
 			x.s = open()
 		}
-		must(t, x.s.Checkpoint(ctx))
+		must.OK(t, x.s.Checkpoint(ctx))
 		x.s.SameAsStored(t)
 	}
-	must(t, x.s.Close())
+	must.OK(t, x.s.Close())
 }

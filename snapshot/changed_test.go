@@ -16,27 +16,28 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestCheckpointOfChangedWorkspaces: a checkpoint writes only workspaces that changed, however
 // many there are.
 func TestCheckpointOfChangedWorkspaces(t *testing.T) {
 	s, err := Open(t.TempDir(), Options{Quiet: true})
-	mustBe(t, err)
+	must.OK(t, err)
 	defer s.Close()
 	for i := range 100 {
 		forkNamed(t, s.Main(), fmt.Sprint("f", i))
 	}
-	mustBe(t, s.Checkpoint(t.Context()))
+	must.OK(t, s.Checkpoint(t.Context()))
 	written := func() int64 {
 		i, err := os.Stat(filepath.Join(s.Dir(), "manifest"))
-		mustBe(t, err)
+		must.OK(t, err)
 		return i.Size()
 	}
 	before := written()
 	_, err = s.Forest().Create(s.Main().Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644})
-	mustBe(t, err)
-	mustBe(t, s.Checkpoint(t.Context()))
+	must.OK(t, err)
+	must.OK(t, s.Checkpoint(t.Context()))
 	if n := written() - before; n <= 0 || n > 4<<10 {
 		t.Errorf("a checkpoint of one change wrote %d bytes of the catalogue", n)
 	}
@@ -48,7 +49,7 @@ func TestCheckpointOfChangedWorkspaces(t *testing.T) {
 func (s *Store) SameAsStored(t *testing.T) {
 	t.Helper()
 	stored := make(map[uint32]catalogue.WorkspaceRecord)
-	mustBe(t, catalogue.Scan(s.cas, catalogue.Workspaces, func(r catalogue.WorkspaceRecord) error {
+	must.OK(t, catalogue.Scan(s.cas, catalogue.Workspaces, func(r catalogue.WorkspaceRecord) error {
 		stored[r.View] = r
 		return nil
 	}))
@@ -63,12 +64,12 @@ func (s *Store) SameAsStored(t *testing.T) {
 		}
 		var err error
 		orphans, err = tx.Orphans(slices.Collect(maps.Keys(present)))
-		mustBe(t, err)
+		must.OK(t, err)
 	})
 	id := func(view uint32, st *tree.State) cas.Hash {
 		new(tree.Unsealed).Each(st, true, func(*content.Content) { t.Errorf("workspace %d has files that are not sealed", view) })
 		h, err := s.seal.InTurn(t.Context(), view, st)
-		mustBe(t, err)
+		must.OK(t, err)
 		return h
 	}
 	for view, r := range present {

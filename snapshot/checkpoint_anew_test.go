@@ -9,14 +9,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func forkNamed(t *testing.T, w *Workspace, name string) *Workspace {
 	t.Helper()
 	f, err := w.Forks().New(ForkOptions{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return f
 }
 
@@ -25,9 +24,7 @@ func forkNamed(t *testing.T, w *Workspace, name string) *Workspace {
 func TestCheckpointBeginsAnew(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { s.Close() }()
 	fork := forkNamed(t, s.Main(), "f")
 	for _, w := range []*Workspace{s.Main(), fork} {
@@ -44,29 +41,19 @@ func TestCheckpointBeginsAnew(t *testing.T) {
 	if _, err := fork.Capture(CaptureOptions{Name: "v1"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := fork.sealing.Acquire(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fork.sealing.Acquire(t.Context(), 1))
 	defer fork.sealing.Release(1)
 	done := make(chan error, 1)
 	go func() { done <- s.Checkpoint(context.Background()) }()
 	await.Blocked(t, 1, "(*Sealer).Wait")
-	if err := fork.Snapshots().Delete("v1", actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fork.Snapshots().Delete("v1", actors.Caller{}))
 	await.Blocked(t, 1, "(*Sealer).InTurn") // what the fork has now
-	if err := s.Main().Forks().Discard("f", actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := await.Receive(t, "the checkpoint", done); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Main().Forks().Discard("f", actors.Caller{}))
+	must.OK(t, await.Receive(t, "the checkpoint", done))
 	if st := s.Main().Status(); st.Health != "ok" || st.Metrics.CheckpointsFailed != 0 {
 		t.Errorf("health %s, %d failed", st.Health, st.Metrics.CheckpointsFailed)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	if s, err = Open(dir, Options{Quiet: true}); err != nil {
 		t.Fatal(err)
 	}

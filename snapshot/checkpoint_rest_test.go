@@ -6,15 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestCheckpointSealsTheRest: a snapshot that cannot be sealed at all keeps no other from
 // being sealed, and the journal from being dropped only as long as it lasts.
 func TestCheckpointSealsTheRest(t *testing.T) {
 	s, err := Open(t.TempDir(), Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	fork := forkNamed(t, s.Main(), "f")
 	for _, w := range []*Workspace{fork, s.Main()} { // that of the fork comes first
@@ -27,9 +26,7 @@ func TestCheckpointSealsTheRest(t *testing.T) {
 	}
 	snapshot := func(w *Workspace) *snap {
 		sn, err := s.cat.Find(w.ws, "v")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return sn
 	}
 	st := snapshot(fork).State.Swap(nil) // its seal panics

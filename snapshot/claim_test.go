@@ -13,6 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestManyClaims: of a hundred claims of twenty labels at once, all of one label get
@@ -39,9 +40,7 @@ func TestManyClaims(t *testing.T) {
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, g.Wait())
 	for label, v := range views {
 		if len(v) != 1 {
 			t.Errorf("%s is %d forks", label, len(v))
@@ -61,9 +60,7 @@ func TestClaimTiers(t *testing.T) {
 	reopen := func() {
 		t.Helper()
 		if s != nil {
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Close())
 		}
 		var err error
 		if s, err = Open(dir, Options{Quiet: true}); err != nil {
@@ -96,12 +93,8 @@ func TestClaimTiers(t *testing.T) {
 	if _, err := s.Forest().Lookup(f.Root(), "work"); err != nil {
 		t.Error("what was worked on is not there:", err)
 	}
-	if err := w.Forks().Discard("me", actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Snapshots().Delete(last.Name, actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Forks().Discard("me", actors.Caller{}))
+	must.OK(t, w.Snapshots().Delete(last.Name, actors.Caller{}))
 	before := len(w.List())
 	f = claim(FreshlyMade, "start").Fork
 	if _, err := s.Forest().Lookup(f.Root(), "work"); err == nil {
@@ -110,9 +103,7 @@ func TestClaimTiers(t *testing.T) {
 	if err := w.Forks().Discard("me", actors.Caller{}); err != nil || len(w.List()) != before || len(w.Forks().List()) != 0 {
 		t.Error("a fork that is discarded leaves something", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 }
 
 // TestForkTTL: a fork ends when its time is over, as EndFork ends it, unless it was
@@ -152,25 +143,17 @@ func TestForkTTL(t *testing.T) {
 // labelled.
 func TestClaimNotPlanted(t *testing.T) {
 	s, err := Open(t.TempDir(), Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	w := s.Main()
 	f, err := w.Forks().New(ForkOptions{Name: "attacker"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	planted := map[string]string{"claim": "victim"}
 	capture(t, f, CaptureOptions{Name: "state", Labels: planted})
 	info, err := f.Snapshots().WaitSealed(t.Context(), "state")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	st, err := f.StateOf("state")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	id, _ := st.ID()
 	info.Name, info.Claim = "pulled", "victim"
 	if _, err := w.Remotes().Pulled(info, id, actors.Caller{}); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestNobodyWaitsForADueGC: automatic captures go on while a gc has to wait, and
@@ -24,16 +25,12 @@ import (
 func TestNobodyWaitsForADueGC(t *testing.T) {
 	t.Parallel()
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	w := s.Main()
 	p := w.Policy()
 	p.IntervalSeconds = 1
-	if err := w.SetPolicy(p, actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.SetPolicy(p, actors.Caller{}))
 
 	done := sync.OnceFunc(s.Importing())
 	defer done()
@@ -65,16 +62,12 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 // checkpoints and verifications, and ends with its context.
 func TestNobodyWaitsForAGCThatWaits(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	done := sync.OnceFunc(s.Importing())
 	defer done()
 	orphan, err := s.CAS().Put(cas.KindData, []byte("what the import brings"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	within := func(what string, fn func(ctx context.Context) error) {
 		t.Helper()
 		ended := make(chan error, 1)
@@ -128,9 +121,7 @@ func TestSmallRemovalsAreGathered(t *testing.T) {
 	ctx := context.Background()
 	var clock time.Duration
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true, Elapsed: func() time.Duration { return clock }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	w, gcs := s.Main(), 0
 	file := func(name string, bytes int) {
@@ -142,23 +133,17 @@ func TestSmallRemovalsAreGathered(t *testing.T) {
 			}
 			_, err = s.Forest().Write(at.ID, content, 0, false)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	capture := func(name string) {
 		_, err := w.Capture(CaptureOptions{Name: name})
 		if err == nil {
 			_, err = w.Snapshots().WaitSealed(ctx, name)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	remove := func(name string) {
-		if err := w.Snapshots().Delete(name, actors.Caller{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Snapshots().Delete(name, actors.Caller{}))
 		clock += 5 * time.Minute
 		if s.gc.Due() {
 			gcs++
@@ -231,20 +216,20 @@ func (s *Store) WhileMarking(fn func()) {
 func TestCheckpointsDuringAGC(t *testing.T) {
 	ctx := t.Context()
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
-	mustBe(t, err)
+	must.OK(t, err)
 	defer s.Close()
 	file := fill(t, s, "file", 1, 'a')
 	_, err = s.Main().Capture(CaptureOptions{Name: "one"})
-	mustBe(t, err)
-	mustBe(t, s.Checkpoint(ctx))
+	must.OK(t, err)
+	must.OK(t, s.Checkpoint(ctx))
 	fill(t, s, "file", 1, 'b')
-	mustBe(t, s.Checkpoint(ctx))
-	mustBe(t, s.Main().Snapshots().Delete("one", actors.Caller{}))
+	must.OK(t, s.Checkpoint(ctx))
+	must.OK(t, s.Main().Snapshots().Delete("one", actors.Caller{}))
 	n, made := 0, map[string]int{}
 	try := func(during string) {
 		n++
 		_, err := s.forest.Write(file, fmt.Append(nil, n), int64(n), false)
-		mustBe(t, err)
+		must.OK(t, err)
 		if !s.ckpt.Try() || s.ckpt.Grown() > 0 {
 			t.Errorf("no checkpoint during the %s of a gc", during)
 		}
@@ -252,12 +237,12 @@ func TestCheckpointsDuringAGC(t *testing.T) {
 	}
 	s.WhileMarking(func() { try("mark") })
 	res, err := s.GC(ctx, func(int64, int64) { try("sweep") })
-	mustBe(t, err)
+	must.OK(t, err)
 	if res.Removed == 0 || made["mark"] == 0 || made["sweep"] == 0 {
 		t.Errorf("%+v, %v", res, made)
 	}
 	needed, err := s.Reachable(ctx)
-	mustBe(t, err)
+	must.OK(t, err)
 	for h := range needed {
 		if there, err := s.cas.Has(h); err != nil || !there {
 			t.Errorf("%s is needed and gone: %v", h, err)
@@ -268,31 +253,31 @@ func TestCheckpointsDuringAGC(t *testing.T) {
 // TestRemovalDuringAGC: what is removed during the checkpoint of a gc makes another one due.
 func TestRemovalDuringAGC(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
-	mustBe(t, err)
+	must.OK(t, err)
 	defer s.Close()
 	var file live.NodeID
 	for _, name := range []string{"one", "two"} {
 		file = fill(t, s, "file", 1, name[0])
 		_, err = s.Main().Capture(CaptureOptions{Name: name})
-		mustBe(t, err)
+		must.OK(t, err)
 	}
-	mustBe(t, s.Main().Snapshots().Delete("one", actors.Caller{}))
-	mustBe(t, s.Checkpoint(t.Context()))
+	must.OK(t, s.Main().Snapshots().Delete("one", actors.Caller{}))
+	must.OK(t, s.Checkpoint(t.Context()))
 	_, err = s.forest.Write(file, []byte("new"), 1<<19, false) // its seal reads what is around
-	mustBe(t, err)
+	must.OK(t, err)
 	n := 0
 	s.SealThrough(whileReading{s.objects, func() {
 		if n++; n == 1 {
-			mustBe(t, s.Main().Snapshots().Delete("two", actors.Caller{}))
+			must.OK(t, s.Main().Snapshots().Delete("two", actors.Caller{}))
 		}
 	}})
 	_, err = s.GC(t.Context(), nil)
-	mustBe(t, err)
+	must.OK(t, err)
 	if n == 0 || !s.gc.Any() {
 		t.Error("the removal is forgotten")
 	}
 	_, err = s.GC(t.Context(), nil)
-	mustBe(t, err)
+	must.OK(t, err)
 	if s.gc.Any() {
 		t.Error("what a gc took away is to be taken away again")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 var errNoRemote = errors.New("there is no such remote")
@@ -30,7 +31,7 @@ func TestFailedOpeningRemovesWhatItMade(t *testing.T) {
 	})
 	t.Run("an empty directory", func(t *testing.T) {
 		dir := t.TempDir()
-		mustDo(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
+		must.OK(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
 		if _, err := Open(dir, fails); !errors.Is(err, errNoRemote) {
 			t.Fatal(err)
 		}
@@ -40,8 +41,8 @@ func TestFailedOpeningRemovesWhatItMade(t *testing.T) {
 	})
 	t.Run("other things", func(t *testing.T) {
 		dir := t.TempDir()
-		mustDo(t, os.WriteFile(filepath.Join(dir, "diary"), nil, 0o600))
-		mustDo(t, os.WriteFile(filepath.Join(dir, "lock"), []byte("mine"), 0o600))
+		must.OK(t, os.WriteFile(filepath.Join(dir, "diary"), nil, 0o600))
+		must.OK(t, os.WriteFile(filepath.Join(dir, "lock"), []byte("mine"), 0o600))
 		if _, err := Open(dir, fails); err == nil {
 			t.Fatal("it opens")
 		}
@@ -52,8 +53,8 @@ func TestFailedOpeningRemovesWhatItMade(t *testing.T) {
 	t.Run("a store", func(t *testing.T) {
 		dir := t.TempDir()
 		s, err := Open(dir, Options{Quiet: true})
-		mustDo(t, err)
-		mustDo(t, s.Close())
+		must.OK(t, err)
+		must.OK(t, s.Close())
 		before := entryNames(t, dir)
 		if _, err := Open(dir, fails); !errors.Is(err, errNoRemote) {
 			t.Fatal(err)
@@ -62,18 +63,18 @@ func TestFailedOpeningRemovesWhatItMade(t *testing.T) {
 			t.Errorf("left: %v of %v", entryNames(t, dir), before)
 		}
 		s, err = Open(dir, Options{Quiet: true})
-		mustDo(t, err)
-		mustDo(t, s.Discard()) // it was there before
+		must.OK(t, err)
+		must.OK(t, s.Discard()) // it was there before
 		s, err = Open(dir, Options{Quiet: true})
-		mustDo(t, err)
-		mustDo(t, s.Close())
+		must.OK(t, err)
+		must.OK(t, s.Close())
 	})
 	t.Run("a store that another process makes", func(t *testing.T) {
 		dir := t.TempDir()
 		lock, err := os.Create(filepath.Join(dir, "lock"))
-		mustDo(t, err)
+		must.OK(t, err)
 		defer lock.Close()
-		mustDo(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+		must.OK(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 		var locked *storedir.LockedError
 		if _, err := Open(dir, fails); !errors.As(err, &locked) {
 			t.Errorf("it is %v, want a LockedError", err)
@@ -87,8 +88,8 @@ func TestFailedOpeningRemovesWhatItMade(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := Open(dir, Options{})
-	mustDo(t, err)
-	mustDo(t, s.Discard())
+	must.OK(t, err)
+	must.OK(t, s.Discard())
 	if left := entryNames(t, filepath.Dir(dir)); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -97,16 +98,9 @@ func TestDiscard(t *testing.T) {
 func entryNames(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	mustDo(t, err)
+	must.OK(t, err)
 	for _, e := range entries {
 		out = append(out, e.Name())
 	}
 	return out
-}
-
-func mustDo(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestCullMany: a policy that lets hundreds of thousands of snapshots go at once does so in
@@ -22,28 +23,20 @@ func TestCullMany(t *testing.T) {
 	s := openAt(t, &now)
 	w := s.Main()
 	first := capture(t, w, CaptureOptions{Name: "first", Kind: KindTurn})
-	if err := s.Checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Checkpoint(t.Context()))
 	s.alter(func(tx *live.Tx) {
 		sn, err := s.cat.Find(w.ws, "first")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i := range all {
 			view, err := tx.NewView()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			more := &snap{Info: sn.Info, WS: sn.WS, Hash: sn.Hash, Done: sn.Done}
 			more.State.Store(sn.State.Load())
 			more.View, more.Seq, more.Name = view, first.Seq+1+uint64(i), fmt.Sprint("turn-", i)
 			s.cat.Add(more)
 		}
 	})
-	if err := s.Checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Checkpoint(t.Context()))
 	s.keep.Round()
 	policy := fmt.Sprintf(`{"keep":{"turn":{"last":%d}}}`, all-gone)
 	if _, err := w.PatchPolicy([]byte(policy), actors.Caller{}); err != nil {
@@ -61,21 +54,13 @@ func TestCullMany(t *testing.T) {
 		t.Errorf("%d snapshots are left, want %d", n, all-gone)
 	}
 	capture(t, w, CaptureOptions{Name: "after"})
-	if err := s.Checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Checkpoint(t.Context()))
 	capture(t, w, CaptureOptions{Name: "again"})
-	if err := s.Checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Checkpoint(t.Context()))
 	dir := s.dir
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	s, err := Open(dir, Options{Quiet: true, Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	if n := len(s.Main().List()); n < all-gone+2 || n > all-gone+4 {
 		t.Errorf("%d snapshots are left after opening again, want %d", n, all-gone+2)

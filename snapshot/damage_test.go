@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestDamagedFileAlone: a file whose list of chunks is damaged cannot be read or
@@ -24,9 +25,7 @@ func TestDamagedFileAlone(t *testing.T) {
 	s := open(t, dir)
 	f, root := s.Forest(), s.Main().Root()
 	big, err := f.Create(root, "big", live.Create{Mode: unix.S_IFREG | 0o644})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for off := int64(0); off < 8<<20; off += 1 << 20 {
 		b := make([]byte, 1<<20)
@@ -41,9 +40,7 @@ func TestDamagedFileAlone(t *testing.T) {
 	if _, err := f.SetAttr(big.ID, live.SetAttr{Size: &hole}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	pack, b := onlyPack(t, dir)
 	n := 0
 	eachRecord(b, func(header, body []byte) {
@@ -56,9 +53,7 @@ func TestDamagedFileAlone(t *testing.T) {
 	if n == 0 {
 		t.Fatal("no list found")
 	}
-	if err := os.WriteFile(pack, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(pack, b, 0o600))
 	for range 2 {
 		s = open(t, dir)
 		f := s.Forest()
@@ -90,9 +85,7 @@ func TestDamagedFileAlone(t *testing.T) {
 			t.Fatalf("after a gc that needs a repair the health is %q", got)
 		}
 		// Closing makes a checkpoint around the damage.
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 	}
 	s = open(t, dir)
 	if _, err := s.Forest().Unlink(root, "big"); err != nil {
@@ -112,9 +105,7 @@ func TestDamagedChunk(t *testing.T) {
 		b[i] = byte(rnd.Uint32())
 	}
 	write(t, s, s.Main().Root(), "big", string(b))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	pack, raw := onlyPack(t, dir)
 	n := 0
 	eachRecord(raw, func(header, body []byte) {
@@ -125,15 +116,11 @@ func TestDamagedChunk(t *testing.T) {
 	if n < 20 {
 		t.Fatalf("only %d records", n)
 	}
-	if err := os.WriteFile(pack, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(pack, raw, 0o600))
 	s = open(t, dir)
 	f := s.Forest()
 	a, err := f.Lookup(s.Main().Root(), "big")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var bad []int64
 	for off := int64(0); off < int64(len(b)); off += 4096 {
 		if _, err := f.ReadAt(a.ID, make([]byte, 4096), off); errors.Is(err, errs.Damaged) {
@@ -144,9 +131,7 @@ func TestDamagedChunk(t *testing.T) {
 		t.Fatal("no damage found")
 	}
 	fork, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "side"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, off := range []int64{bad[0] - 8192, bad[len(bad)-1] + 8192, bad[len(bad)/2]} {
 		if _, err := f.Write(a.ID, []byte("x"), off, false); err != nil {
 			t.Fatal(err)
@@ -161,9 +146,7 @@ func TestDamagedChunk(t *testing.T) {
 				t.Fatalf("a snapshot after a write at %d: %v", off, err)
 			}
 			p, err := w.Remotes().Push(t.Context(), info.Name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			p.Release()
 		}
 		if _, err := f.ReadAt(a.ID, make([]byte, 1), off); err != nil && i < 2 {

@@ -19,6 +19,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestDamagedTreeObjects damages each object of a tree in turn. Whatever is asked
@@ -31,9 +32,7 @@ func TestDamagedTreeObjects(t *testing.T) {
 	file := live.Create{Mode: unix.S_IFREG | 0o644}
 	mkdir := func(parent live.NodeID, name string, entries int) live.NodeID {
 		d, err := f.Create(parent, name, live.Create{Mode: unix.S_IFDIR | 0o755})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i := range entries {
 			if _, err := f.Create(d.ID, fmt.Sprint("f", i), file); err != nil {
 				t.Fatal(err)
@@ -51,9 +50,7 @@ func TestDamagedTreeObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, s, root, "last", "some bytes")
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	pack, whole := onlyPack(t, dir)
 	objects := 0
 	eachRecord(whole, func(header, _ []byte) {
@@ -131,12 +128,8 @@ func TestDamagedTreeObjects(t *testing.T) {
 		// Each store begins with another step, for it knows more after each.
 		for _, first := range []int{i, i + len(steps)/2} {
 			copied := filepath.Join(t.TempDir(), "store")
-			if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(copied, "packs", filepath.Base(pack)), b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.CopyFS(copied, os.DirFS(dir)))
+			must.OK(t, os.WriteFile(filepath.Join(copied, "packs", filepath.Base(pack)), b, 0o600))
 			s, err := snapshot.Open(copied, snapshot.Options{Quiet: true})
 			if err != nil {
 				continue // there is no root

@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestDepth: directories cannot be nested so deep that a walk would end early, neither
@@ -59,9 +60,7 @@ func TestDepth(t *testing.T) {
 		t.Fatal(err)
 	}
 	st, err := w.StateOf("deep")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mkdir(t, s, w.Root(), "in")
 	_, err = w.Graft(t.Context(), snapshot.GraftOptions{Tree: st, Path: "in"})
 	tooDeep("an import", err)
@@ -77,9 +76,7 @@ func TestDepth(t *testing.T) {
 	}
 	s = afterKill(t, s, dir)
 	st, err = s.Main().State()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := st.Resolve(s.Source(), strings.Repeat("d/", most-1)+"d"); err != nil || st.Depth != most {
 		t.Errorf("after a kill: depth %d, found: %t", st.Depth, err == nil)
 	}

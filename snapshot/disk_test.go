@@ -20,6 +20,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -174,14 +175,10 @@ func TestPowerCutsOfTheWholeStore(t *testing.T) {
 				return nil
 			}
 			s, err := openOn(dir, hooked{mem, cut})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			s.SealThrough(&flaky{s.CAS(), rand.New(rand.NewPCG(uint64(seed), 11)), away})
 			keepAll(t, s)
-			if err := s.Sync(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Sync())
 			d := &diary{look: func(s *snapshot.Store) string { return digest(t, s) }}
 			d.note(digest(t, s))
 			x := &walker{t: t, r: rand.New(rand.NewPCG(uint64(seed), 10)), s: s}
@@ -189,16 +186,10 @@ func TestPowerCutsOfTheWholeStore(t *testing.T) {
 			at = ops.Load() + 1 + rnd.Int64N(250*int64(1+away))
 			before = func() { sure = d.sure }
 			for left == nil {
-				if err := randomSteps(t, x, d, 1); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, randomSteps(t, x, d, 1))
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.RemoveAll(filepath.Join(dir, "index")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Close())
+			must.OK(t, os.RemoveAll(filepath.Join(dir, "index")))
 			if rnd.IntN(2) == 0 { // or else it is lost
 				copyDir(t, index, filepath.Join(dir, "index"))
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestBytesBeforeACheckpointThatLaterRecordsNeed: the bytes of a large write
@@ -23,18 +24,14 @@ import (
 func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	ctx, dir := context.Background(), t.TempDir()
 	s, err := Open(filepath.Join(dir, "store"), Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	f, w := s.Forest(), s.Main()
 	const files = 80 // of 1 MiB: more than a segment of the journal
 	var ids [files]live.NodeID
 	for i := range ids {
 		a, err := f.Create(w.Root(), fmt.Sprint(i), live.Create{Mode: unix.S_IFREG | 0o644})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ids[i] = a.ID
 	}
 	content := func(i int) []byte { return bytes.Repeat([]byte{byte(i + 1)}, 1<<20) }
@@ -53,12 +50,8 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	// What a checkpoint does, with all the writes and a sealed capture between
 	// its beginning and its end.
 	c, err := s.ckpt.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, c.Commit(ctx))
 	f.Thaw()
 	wg.Wait()
 	if _, err := w.Capture(CaptureOptions{Name: "v"}); err != nil {
@@ -67,18 +60,14 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	if _, err := w.Snapshots().WaitSealed(ctx, "v"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Finish(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Finish())
 
 	dead := filepath.Join(dir, "dead")
 	if out, err := exec.Command("cp", "-a", "--sparse=always", s.dir, dead).CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
 	o, err := Open(dead, Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer o.Close()
 	got := make([]byte, 1<<20)
 	for i, id := range ids {
@@ -93,16 +82,12 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 func TestJournalOfAHeldState(t *testing.T) {
 	ctx := context.Background()
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	f, w := s.Forest(), s.Main()
 	const size = 80 << 20 // more than a segment of the journal
 	a, err := f.Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	for off := int64(0); off < size; off += int64(len(data)) {
 		if _, err := f.Write(a.ID, data, off, false); err != nil {
@@ -113,13 +98,9 @@ func TestJournalOfAHeldState(t *testing.T) {
 		t.Fatal(err)
 	}
 	st, err := w.StateOf("v")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	release := s.Hold(st)
-	if err := w.Snapshots().Delete("v", actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Snapshots().Delete("v", actors.Caller{}))
 	if _, err := f.Unlink(w.Root(), "file"); err != nil {
 		t.Fatal(err)
 	}
@@ -127,17 +108,13 @@ func TestJournalOfAHeldState(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, err := st.Get(s.Source(), a.ID.Ino())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got := make([]byte, len(data))
 	if _, err := n.Content.ReadAt(s.Source().Files, got, 0); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("reading a state that is held: %v", err)
 	}
 	release()
-	if err := s.Checkpoint(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Checkpoint(ctx))
 	if n := s.log.Size(); n > size {
 		t.Errorf("nobody reads it any more, and the journal keeps %d bytes", n)
 	}

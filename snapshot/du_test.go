@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // sources are real files to work on.
@@ -47,9 +48,7 @@ func sources(t *testing.T, dirs ...string) map[string]string {
 func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	ctx := context.Background()
 	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	w, f, root := s.Main(), s.Forest(), s.Main().Root()
 	files := sources(t, "net", "encoding")
@@ -90,18 +89,14 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 		}
 	}
 	fork, err := w.Forks().New(snapshot.ForkOptions{Name: "idea", Snapshot: "s5"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, name := range names[:len(names)/10] {
 		write(t, s, fork.Root(), name, strings.Repeat(name, 3000))
 	}
 	gc := func() int64 {
 		t.Helper()
 		done, err := s.GC(ctx, func(int64, int64) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return done.FreedBytes
 	}
 	close := func(what string, told, freed int64) {
@@ -116,9 +111,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	used := func(names ...string) *info.Disk {
 		t.Helper()
 		u, err := w.Snapshots().DiskUsage(ctx, names)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return u
 	}
 	gc() // of what is garbage already
@@ -128,9 +121,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	}
 	remove := func(names ...string) {
 		for _, name := range names {
-			if err := w.Snapshots().Delete(name, actors.Caller{}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Snapshots().Delete(name, actors.Caller{}))
 		}
 	}
 	remove("s4")
@@ -146,8 +137,6 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	remove("s5", "s6", "s7", "s8", "s9")
 	close("five snapshots", several.Together, gc())
 	told := used().Forks[0].Bytes
-	if err := w.Forks().Discard("idea", actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Forks().Discard("idea", actors.Caller{}))
 	close("a fork", told, gc())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A place is what is on a remote: objects that were copied there, with all that is
@@ -77,26 +78,20 @@ func (p *place) push(t *testing.T, w *snapshot.Workspace, name string) snapshot.
 	t.Helper()
 	ctx, s := context.Background(), w.Store()
 	x, err := w.Remotes().Push(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer x.Release()
 	err = x.State.Mark(ctx, s.Source(), nil, false, func(h cas.Hash) bool {
 		if ok, _ := p.Has(h); ok {
 			return false
 		}
 		b, err := s.Object(h, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p.mu.Lock()
 		p.objects[h] = b
 		p.mu.Unlock()
 		return true
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return x.Info
 }
 
@@ -109,9 +104,7 @@ func openWith(t *testing.T, dir string, p *place, start *snapshot.Start) *snapsh
 		p.fresh = false
 		return p, start, nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -119,18 +112,14 @@ func openWith(t *testing.T, dir string, p *place, start *snapshot.Start) *snapsh
 func startOf(t *testing.T, i snapshot.Info) *snapshot.Start {
 	t.Helper()
 	h, err := cas.ParseHash(i.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &snapshot.Start{ID: h, Info: i}
 }
 
 func stateDump(t *testing.T, w *snapshot.Workspace, name string) string {
 	t.Helper()
 	st, err := w.StateOf(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return dump(t, w.Store(), st)
 }
 
@@ -190,9 +179,7 @@ func TestStartElsewhere(t *testing.T) {
 		}
 		want(t, "f3", read(t, s, s.Main().Root(), "f3"), "mine")
 		check()
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 		s = openWith(t, dir, p, nil)
 	}
 	want(t, "new", read(t, s, s.Main().Root(), "new"), "also mine")
@@ -249,9 +236,7 @@ func TestListElsewhere(t *testing.T) {
 					return true
 				})
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 		}
 		return names, known
 	}
@@ -260,9 +245,7 @@ func TestListElsewhere(t *testing.T) {
 	}
 	for i := range 2000 {
 		err := cas.Await(t.Context(), func() error { _, err := f.Lookup(root, fmt.Sprint("f", i)); return err })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	if names, known := list(); names != 2000 || known != 2000 {
 		t.Errorf("%d names, %d with attributes", names, known)
@@ -290,9 +273,7 @@ func TestPulledStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.CAS().Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.CAS().Commit())
 	got, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{UID: 7})
 	done()
 	if err != nil || got.ID != info.ID || got.Kind != snapshot.KindPull || got.UID != 7 {
@@ -309,9 +290,7 @@ func TestPulledStays(t *testing.T) {
 		if stateDump(t, s.Main(), "v1") != stateDump(t, a.Main(), "v1") {
 			t.Error("another tree")
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 		s = openWith(t, dir, p, nil)
 	}
 }
@@ -395,14 +374,10 @@ func cross(t *testing.T, s *snapshot.Store, name string) {
 		t.Fatal(err)
 	}
 	f, err := w.Forks().Named("of-" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	write(t, s, f.Root(), "only-in-the-fork", name)
 	res, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got := lasting(presentDump(t, w)); got != there {
 		t.Fatalf("restored %s:\n%.2000s\nnot\n%.2000s", name, got, there)
 	}
@@ -425,9 +400,7 @@ func cross(t *testing.T, s *snapshot.Store, name string) {
 func presentDump(t *testing.T, w *snapshot.Workspace) string {
 	t.Helper()
 	st, err := w.State()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return dump(t, w.Store(), st)
 }
 

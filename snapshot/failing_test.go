@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/engine"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestFailingCheckpoint: a checkpoint that fails is in the status, in the metrics and, for the
@@ -21,7 +22,7 @@ func TestFailingCheckpoint(t *testing.T) {
 	disk := &noPacks{FS: vfs.OS}
 	o := snapshot.Options{Quiet: true, FS: disk}
 	s, err := snapshot.Open(dir, o)
-	must(t, err)
+	must.OK(t, err)
 	write(t, s, s.Main().Root(), "f", "content")
 	ctx := context.Background()
 	check := func(failing bool, times int64) {
@@ -46,19 +47,19 @@ func TestFailingCheckpoint(t *testing.T) {
 		check(true, n+1)
 	}
 	disk.fails.Store(false)
-	must(t, s.Checkpoint(ctx))
+	must.OK(t, s.Checkpoint(ctx))
 	check(false, 2)
 	write(t, s, s.Main().Root(), "f", "other content")
 	disk.fails.Store(true)
-	must(t, s.Close())
+	must.OK(t, s.Close())
 	if engine.CheckpointFailed(dir) == "" {
 		t.Error("the checkpoint at the end is not told")
 	}
 	disk.fails.Store(false)
 	s, err = snapshot.Open(dir, o)
-	must(t, err)
+	must.OK(t, err)
 	check(true, 0)
-	must(t, s.Close())
+	must.OK(t, s.Close())
 	if engine.CheckpointFailed(dir) != "" {
 		t.Error("it is told after one succeeded")
 	}

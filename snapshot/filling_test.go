@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot/storedir"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A store that was not filled to the end is a new one, and says what from.
@@ -12,20 +13,14 @@ func TestFilling(t *testing.T) {
 	for _, o := range []Options{{Filling: "/src"}, {}, {Filling: "/src"}} {
 		o.Quiet = true
 		s, err := Open(dir, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if from, err := storedir.Unfilled(dir); from != "/src" || err != nil || !s.Created() {
 			t.Errorf("it is to be filled from %q, %v, and is new: %v", from, err, s.Created())
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 	}
 	for range 2 {
-		if err := storedir.Filled(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, storedir.Filled(dir))
 	}
 	s, err := Open(dir, Options{Quiet: true})
 	if err != nil || s.Created() {

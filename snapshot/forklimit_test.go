@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestForkLimits: what the policy of main allows each fork holds, and a fork's own
@@ -26,9 +27,7 @@ func TestForkLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := f.PatchPolicy([]byte(`{"forks":{"snapshots":1000,"text_bytes":100000}}`), actors.Caller{}); err != nil {
 		t.Fatal(err)
 	}
@@ -40,16 +39,12 @@ func TestForkLimits(t *testing.T) {
 		t.Errorf("a message beyond the limit: %v", err)
 	}
 	for i := range 3 {
-		if err := capture(f, fmt.Sprintf("s%d", i), strings.Repeat("x", 30)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, capture(f, fmt.Sprintf("s%d", i), strings.Repeat("x", 30)))
 	}
 	if err := capture(f, "s3", ""); !errors.Is(err, errs.Quota) {
 		t.Errorf("a snapshot beyond the limit: %v", err)
 	}
-	if err := f.Snapshots().Delete("s0", actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Snapshots().Delete("s0", actors.Caller{}))
 	if err := capture(f, "s4", strings.Repeat("x", 40)); !errors.Is(err, errs.Quota) {
 		t.Errorf("messages that are too long together: %v", err)
 	}
@@ -86,9 +81,7 @@ func TestUnsharedLimit(t *testing.T) {
 	}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	refused := func(what string, err error) {
 		t.Helper()
@@ -181,13 +174,9 @@ func TestUnsharedRewritten(t *testing.T) {
 		return n
 	}
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "rewritten"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a, err := forest.Lookup(f.Root(), "file")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	write(a.ID, size)
 	if n := used(f); n < size || n > size+size/10 {
 		t.Errorf("a file of %d bytes that is written again counts %d", size, n)
@@ -209,9 +198,7 @@ func TestUnsharedRewritten(t *testing.T) {
 	if f, err = w.Forks().New(snapshot.ForkOptions{Name: "outside"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Quota().ChargeExport(60_000_000); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Quota().ChargeExport(60_000_000))
 	if _, err := forest.Create(f.Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
 		t.Error(err)
 	}
@@ -235,9 +222,7 @@ func TestWhatOthersHave(t *testing.T) {
 	put := func(w *snapshot.Workspace) int64 {
 		t.Helper()
 		a, err := forest.Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := forest.Write(a.ID, content, 0, false); err != nil {
 			t.Fatal(err)
 		}
@@ -245,17 +230,13 @@ func TestWhatOthersHave(t *testing.T) {
 			t.Fatal(err)
 		}
 		info, err := w.Snapshots().WaitSealed(t.Context(), "v")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return info.UniqueBytes
 	}
 	var told []int64
 	for i := range 3 { // the second and third put what the first has put
 		f, err := w.Forks().New(snapshot.ForkOptions{Name: fmt.Sprint("f", i)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		told = append(told, put(f))
 	}
 	// Times of creation differ, and so do trees by some bytes.
@@ -283,9 +264,7 @@ func TestForksInAForkDoNotKeepIt(t *testing.T) {
 	at := w
 	for _, name := range []string{"f", "g", "h"} {
 		f, err := at.Forks().New(snapshot.ForkOptions{Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := f.Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
 			t.Fatal(err)
 		}
@@ -297,9 +276,7 @@ func TestForksInAForkDoNotKeepIt(t *testing.T) {
 	if _, err := w.Forks().End("f", actors.Caller{}); !errors.Is(err, errs.Busy) {
 		t.Errorf("a fork that has forks ends, and the last states of these are lost: %v", err)
 	}
-	if err := w.Forks().Discard("f", actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Forks().Discard("f", actors.Caller{}))
 	again := afterKill(t, s, dir)
 	for _, s := range []*snapshot.Store{s, again} {
 		if n := len(s.Main().Forks().List()) + len(s.Main().List()); n != 0 {
@@ -326,9 +303,7 @@ func TestOwnLimit(t *testing.T) {
 	made := func(name string) *snapshot.Workspace {
 		t.Helper()
 		f, err := s.Main().Forks().New(snapshot.ForkOptions{Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return f
 	}
 	write := func(w *snapshot.Workspace, name string, n int) error {
@@ -363,9 +338,7 @@ func TestOwnLimit(t *testing.T) {
 	if err := write(inner, "d", 300_000); !errors.Is(err, errs.Quota) {
 		t.Errorf("a fork in it, beyond its limit: %v", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	s = open(t, dir)
 	if f, err = s.Main().Forks().Named("f"); err != nil {
 		t.Fatal(err)

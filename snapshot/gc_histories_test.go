@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // gcWorld is a store with a random history, and a gc at random points of it.
@@ -40,9 +41,9 @@ type pinned struct {
 func TestGCInHistories(t *testing.T) {
 	for seed := range fromEnv("SEEDS", 2) {
 		w := &gcWorld{dir: filepath.Join(t.TempDir(), "store")}
-		must(t, os.Mkdir(w.dir, 0o700))
+		must.OK(t, os.Mkdir(w.dir, 0o700))
 		disk, err := vfs.OpenBeneath(w.dir)
-		must(t, err)
+		must.OK(t, err)
 		defer disk.Close()
 		s, err := openOn(w.dir, hooked{disk, func() error {
 			if fn := w.ask.Load(); fn != nil {
@@ -50,7 +51,7 @@ func TestGCInHistories(t *testing.T) {
 			}
 			return nil
 		}})
-		must(t, err)
+		must.OK(t, err)
 		w.walker = &walker{t: t, r: rand.New(rand.NewPCG(uint64(seed), 45)), s: s, noGC: true}
 		if keepAll(t, s); seed%2 == 1 { // recovery begins far back
 			s.GCWithoutCheckpoint()
@@ -66,7 +67,7 @@ func TestGCInHistories(t *testing.T) {
 			}
 			w.check("after a gc", s)
 		}
-		must(t, s.Close())
+		must.OK(t, s.Close())
 	}
 }
 
@@ -132,7 +133,7 @@ func (w *gcWorld) killedGC() {
 	w.ask.Store(&kill)
 	_, err := w.s.GC(context.Background(), nil)
 	w.ask.Store(nil)
-	must(w.t, err)
+	must.OK(w.t, err)
 	if copied != "" {
 		w.opens(fmt.Sprintf("killed before operation %d of %d of a gc", left, n.Load()), copied, want)
 	}
@@ -152,7 +153,7 @@ func (w *gcWorld) gcBesideChanges() {
 			w.change()
 		}
 		if w.r.IntN(60) == 0 {
-			must(w.t, w.s.Checkpoint(context.Background()))
+			must.OK(w.t, w.s.Checkpoint(context.Background()))
 		}
 		if points == killAt {
 			want := portrait(w.t, w.s)
@@ -162,7 +163,7 @@ func (w *gcWorld) gcBesideChanges() {
 	w.s.WhileMarking(between)
 	_, err := w.s.GC(context.Background(), func(int64, int64) { between() })
 	w.s.WhileMarking(nil)
-	must(w.t, err)
+	must.OK(w.t, err)
 }
 
 func (w *gcWorld) copied() string {
@@ -182,17 +183,17 @@ func (w *gcWorld) opens(what, dir string, want map[string]string) {
 	}
 	compare(w.t, what, portrait(w.t, s), want)
 	_, err = s.GC(context.Background(), nil)
-	must(w.t, err)
+	must.OK(w.t, err)
 	compare(w.t, what+", after another gc", portrait(w.t, s), want)
 	w.whole(what, s)
-	must(w.t, s.Close())
-	must(w.t, os.RemoveAll(dir))
+	must.OK(w.t, s.Close())
+	must.OK(w.t, os.RemoveAll(dir))
 }
 
 // whole looks for every object that is needed.
 func (w *gcWorld) whole(what string, s *snapshot.Store) {
 	needed, err := s.Reachable(context.Background())
-	must(w.t, err)
+	must.OK(w.t, err)
 	for h := range needed {
 		if there, err := s.CAS().Has(h); err != nil || !there {
 			w.t.Fatalf("%s: %s is needed and gone: %v", what, h, err)

@@ -9,12 +9,13 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestGCMarksAsEachStateAlone(t *testing.T) {
 	ctx := context.Background()
 	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true})
-	must(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	keepAll(t, s)
 	x := &walker{t: t, r: rand.New(rand.NewPCG(5, 40)), s: s}
@@ -30,16 +31,16 @@ func TestGCMarksAsEachStateAlone(t *testing.T) {
 				}
 			}
 		}
-		must(t, s.Checkpoint(ctx))
+		must.OK(t, s.Checkpoint(ctx))
 		for removed := int64(1); removed > 0; { // what a checkpoint of a gc puts stays for the next
 			res, err := s.GC(ctx, nil)
-			must(t, err)
+			must.OK(t, err)
 			removed = res.Removed
 		}
 		needed, err := s.Reachable(ctx)
-		must(t, err)
+		must.OK(t, err)
 		there := map[cas.Hash]bool{}
-		must(t, s.CAS().Sizes(func(h cas.Hash, _ int64) { there[h] = true }))
+		must.OK(t, s.CAS().Sizes(func(h cas.Hash, _ int64) { there[h] = true }))
 		what := fmt.Sprintf("round %d: %d objects", round, len(there))
 		for h := range needed {
 			if !there[h] {

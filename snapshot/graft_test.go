@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestGraftOverOpenFiles: a program that has a file open that an import replaces keeps it, the other
@@ -29,9 +30,7 @@ func TestGraftOverOpenFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	st, err := w.StateOf("brought")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, name := range []string{"file", "linked", "closed"} {
 		if _, err := f.Unlink(in, name); err != nil {
 			t.Fatal(err)
@@ -52,9 +51,7 @@ func TestGraftOverOpenFiles(t *testing.T) {
 	look := func(s *snapshot.Store) {
 		t.Helper()
 		in, err := s.Forest().Lookup(s.Main().Root(), "in")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, name := range []string{"file", "linked", "closed"} {
 			if got := read(t, s, in.ID, name); got != "new "+name {
 				t.Errorf("%s is %q", name, got)

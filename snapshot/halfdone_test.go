@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestHalfDoneChangeIsNotCommitted: a change that failed half-way is in no
@@ -20,9 +21,7 @@ import (
 func TestHalfDoneChangeIsNotCommitted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := Open(dir, Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { s.Close() }()
 	if _, err := s.Main().Capture(CaptureOptions{Name: "v1"}); err != nil {
 		t.Fatal(err)
@@ -44,9 +43,7 @@ func TestHalfDoneChangeIsNotCommitted(t *testing.T) {
 	if err := s.Checkpoint(context.Background()); !errors.Is(err, live.ErrFailed) {
 		t.Errorf("checkpoint: %v", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	if s, err = Open(dir, Options{Quiet: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -58,14 +55,10 @@ func TestHalfDoneChangeIsNotCommitted(t *testing.T) {
 // TestPanicWhileMakingRoom leaves no lock held.
 func TestPanicWhileMakingRoom(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	n, err := s.forest.Create(s.Main().Root(), "f", live.Create{Mode: unix.S_IFREG | 0o644})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := s.forest.Write(n.ID, make([]byte, 4<<20), 0, false); err != nil {
 		t.Fatal(err)
 	}

@@ -19,28 +19,23 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // flipIn changes a bit of the first place in a folder's files that holds what.
 func flipIn(t *testing.T, folder, what string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, name := range files {
 		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		i := bytes.Index(b, []byte(what))
 		if i < 0 {
 			continue
 		}
 		f, err := os.OpenFile(name, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer f.Close()
 		if _, err := f.WriteAt([]byte{b[i] ^ 1}, int64(i)); err != nil {
 			t.Fatal(err)
@@ -55,9 +50,7 @@ func flipIn(t *testing.T, folder, what string) {
 func TestJournalDamagedInUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	root := s.Main().Root()
 	write(t, s, root, "before", "this is right")
 	bad := write(t, s, root, "bad", "this was wrote")
@@ -74,18 +67,14 @@ func TestJournalDamagedInUse(t *testing.T) {
 		}
 		for name, want := range map[string]string{"before": "this is right", "after": "this is right as well"} {
 			a, err := s.Forest().Lookup(root, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			p := make([]byte, 100)
 			if n, err := s.Forest().ReadAt(a.ID, p, 0); err != nil || string(p[:n]) != want {
 				t.Errorf("%s: %s holds %q, %v", when, name, p[:n], err)
 			}
 		}
 		r, err := s.Verify(context.Background(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want := []repair.Affected{{Workspace: "main", Path: "bad"}, {Workspace: "main", Snapshot: "v1", Path: "bad"}}
 		if !slices.Equal(r.Affected, want) {
 			t.Errorf("%s: verify names %v, want %v", when, r.Affected, want)
@@ -95,17 +84,11 @@ func TestJournalDamagedInUse(t *testing.T) {
 	if r, err := s.Verify(context.Background(), nil); err != nil || len(r.Damage) != 1 || r.Damage[0].Segment == "" {
 		t.Errorf("verify: %+v, %v", r, err)
 	}
-	if err := s.Checkpoint(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Checkpoint(context.Background()))
 	check(s, "sealed")
 	killed := filepath.Join(t.TempDir(), "killed")
-	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
+	must.OK(t, s.Close())
 	s = open(t, dir)
 	check(s, "opened again")
 	if _, err := s.GC(context.Background(), nil); err != nil {
@@ -121,9 +104,7 @@ func TestListingAroundDamage(t *testing.T) {
 	s := open(t, dir)
 	root := s.Main().Root()
 	d, err := s.Forest().Create(root, "d", live.Create{Mode: unix.S_IFDIR | 0o755})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	names := func(s *snapshot.Store) (got []string, bare int, err error) {
 		err = s.Forest().ReadDirPlus(d.ID, 0, func(e tree.Dirent, a *live.Attr, _ uint64) bool {
 			got = append(got, e.Name)
@@ -142,9 +123,7 @@ func TestListingAroundDamage(t *testing.T) {
 	if err != nil || len(want) != 300 {
 		t.Fatal(len(want), err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	pack, b := onlyPack(t, dir)
 	around := 0
 	eachRecord(b, func(header, body []byte) {
@@ -153,22 +132,16 @@ func TestListingAroundDamage(t *testing.T) {
 		}
 		body[len(body)/2] ^= 0xff
 		defer func() { body[len(body)/2] ^= 0xff }()
-		if err := os.WriteFile(pack, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(pack, b, 0o600))
 		s, err := snapshot.Open(dir, snapshot.Options{Quiet: true, Salvage: true, ReadOnly: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got, bare, err := names(s); err == nil && bare > 0 {
 			around++
 			if !slices.Equal(got, want) {
 				t.Errorf("%d names", len(got))
 			}
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 	})
 	if around == 0 {
 		t.Error("no page of inodes was found")
@@ -180,9 +153,7 @@ func TestListingAroundDamage(t *testing.T) {
 func TestJournalCutInUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	root := s.Main().Root()
 	write(t, s, root, "before", "this is right")
 	bad := write(t, s, root, "bad", string(bytes.Repeat([]byte("this was wrote"), 1000)))
@@ -191,18 +162,12 @@ func TestJournalCutInUse(t *testing.T) {
 		t.Fatal(segments, err)
 	}
 	b, err := os.ReadFile(segments[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(segments[0], int64(bytes.Index(b, []byte("this was wrote"))+5000)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.Truncate(segments[0], int64(bytes.Index(b, []byte("this was wrote"))+5000)))
 	if _, err := s.Forest().ReadAt(bad, make([]byte, 9), 2); !errors.Is(err, errs.Damaged) {
 		t.Errorf("reading what is lost: %v", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	s = open(t, dir)
 	want(t, "the file before", read(t, s, root, "before"), "this is right")
 	if _, err := s.Forest().ReadAt(bad, make([]byte, 9), 2); !errors.Is(err, errs.Damaged) {
@@ -217,16 +182,12 @@ func TestRestingJournalLost(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := open(t, dir)
 	write(t, s, s.Main().Root(), "file", string(make([]byte, 10_000)))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	segments, err := filepath.Glob(filepath.Join(dir, "journal", "*.seg"))
 	if err != nil || len(segments) != 1 {
 		t.Fatal(segments, err)
 	}
-	if err := os.WriteFile(segments[0], make([]byte, 160), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(segments[0], make([]byte, 160), 0o600))
 	for range 3 {
 		if r, err := snapshot.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || r.OK() {
 			t.Fatalf("a check says %+v, %v", r, err)
@@ -254,9 +215,7 @@ func loseCatalogue(t *testing.T, dir string) {
 		t.Fatal("no manifest", err)
 	}
 	for _, name := range names {
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(name))
 	}
 }
 
@@ -273,15 +232,11 @@ func TestCatalogueAndJournalLost(t *testing.T) {
 	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	loseCatalogue(t, dir)
 	files := func() string {
 		names, err := filepath.Glob(filepath.Join(dir, "journal", "*"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return strings.Join(names, " ")
 	}
 	before := files()

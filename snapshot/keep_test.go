@@ -17,15 +17,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // openAt opens a store whose time is what now is set to.
 func openAt(t *testing.T, now *time.Time) *Store {
 	t.Helper()
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true, Now: func() time.Time { return *now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -33,9 +32,7 @@ func openAt(t *testing.T, now *time.Time) *Store {
 func capture(t *testing.T, w *Workspace, o CaptureOptions) Info {
 	t.Helper()
 	i, err := w.Capture(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return i
 }
 
@@ -168,9 +165,7 @@ func TestNothingToRestore(t *testing.T) {
 	}
 	undo, n := r.Undo, len(w.List())
 	f, err := w.Forks().New(ForkOptions{Name: "f"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, o := range []RestoreOptions{{Name: "empty"}, {Name: "latest", Paths: []naming.BytePath{"file"}}, {Name: "empty", Paths: []naming.BytePath{"."}}} {
 		if o.Name == "latest" {
 			continue // it has the file
@@ -202,9 +197,7 @@ func TestIfChanged(t *testing.T) {
 	o := CaptureOptions{IfChanged: true}
 	for round := range 3 {
 		s, err := Open(dir, Options{Quiet: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		w := s.Main()
 		if round > 0 {
 			if i, err := w.Capture(o); !errors.Is(err, ErrUnchanged) || i.Seq != uint64(round) {
@@ -218,9 +211,7 @@ func TestIfChanged(t *testing.T) {
 		if i, err := w.Capture(o); !errors.Is(err, ErrUnchanged) || i.Name != made.Name {
 			t.Errorf("a second time: %+v, %v", i, err)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 	}
 }
 
@@ -275,9 +266,7 @@ func TestForksOfAllDepthsEndInTime(t *testing.T) {
 	claim := func(in *Workspace, label string, ttl time.Duration) *Workspace {
 		t.Helper()
 		got, err := in.Forks().Claim(ForkOptions{Name: label, TTL: ttl})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return got.Fork
 	}
 	pass(time.Second)
@@ -331,7 +320,7 @@ func TestRoundsLookAtWhatChanged(t *testing.T) {
 	}
 	round(time.Second)
 	_, err := s.forest.Create(forks[3].Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
-	mustBe(t, err)
+	must.OK(t, err)
 	round(time.Second, "f3")
 	capture(t, forks[4], CaptureOptions{Name: "a", Expires: new(now.Add(time.Minute))})
 	round(time.Second, "f4")
@@ -342,7 +331,7 @@ func TestRoundsLookAtWhatChanged(t *testing.T) {
 	}
 	round(time.Second, "f4") // it was removed
 	round(time.Hour, "f3")   // its state is captured
-	mustBe(t, s.Main().Forks().Discard("f5", actors.Caller{}))
+	must.OK(t, s.Main().Forks().Discard("f5", actors.Caller{}))
 	round(time.Second, "f3", "main")
 	round(-time.Minute, slices.Sorted(func(yield func(string) bool) {
 		for _, w := range s.Workspaces() {

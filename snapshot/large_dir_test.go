@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestRestoreOfALargeDirectory: a directory that goes or comes as a whole costs each of its
@@ -18,17 +19,13 @@ import (
 func TestRestoreOfALargeDirectory(t *testing.T) {
 	const names, seals = 20_000, 40
 	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true, ManyChanges: 2 * names / seals})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	f, ctx := s.Forest(), context.Background()
 	create := func(dir live.NodeID, name string, mode uint32) live.NodeID {
 		t.Helper()
 		a, err := f.Create(dir, name, live.Create{Mode: mode | 0o755})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return a.ID
 	}
 	dir := create(live.Node(live.MainView, live.RootIno), "dir", unix.S_IFDIR)
@@ -38,9 +35,7 @@ func TestRestoreOfALargeDirectory(t *testing.T) {
 	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Checkpoint(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Checkpoint(ctx))
 	pages := s.CAS().Stats().Objects
 	for _, name := range []string{"base", "v"} {
 		before := s.CAS().Stats().Objects

@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func openQuiet(t *testing.T, dir string, p *place, start *snapshot.Start) *snapshot.Store {
@@ -24,7 +25,7 @@ func openQuiet(t *testing.T, dir string, p *place, start *snapshot.Start) *snaps
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true, Connect: func(snapshot.Connecting) (tree.Elsewhere, *snapshot.Start, error) {
 		return p, start, nil
 	}})
-	must(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -48,14 +49,14 @@ func TestCheckpointLeavesOut(t *testing.T) {
 	a := open(t, t.TempDir())
 	write(t, a, a.Main().Root(), "big", big)
 	_, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
-	must(t, err)
+	must.OK(t, err)
 	start := startOf(t, p.push(t, a.Main(), "v1"))
 
 	dir := filepath.Join(t.TempDir(), "store")
 	s := openQuiet(t, dir, p, start)
 	fork, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "f"})
-	must(t, err)
-	must(t, s.Checkpoint(ctx))
+	must.OK(t, err)
+	must.OK(t, s.Checkpoint(ctx))
 	_ = read(t, s, fork.Root(), "note")
 	var node live.Attr
 	present(t, func() (err error) {
@@ -72,7 +73,7 @@ func TestCheckpointLeavesOut(t *testing.T) {
 	patch(500_000, "first")
 	write(t, s, fork.Root(), "note", "in the fork")
 	_, err = fork.Capture(snapshot.CaptureOptions{Name: "v"})
-	must(t, err)
+	must.OK(t, err)
 	then := big
 	patch(700_000, "second")
 	for i := range 100 {
@@ -107,17 +108,17 @@ func TestCheckpointLeavesOut(t *testing.T) {
 			}
 		}
 		n, err := s.Forest().Lookup(forkOf(t, s, "f").Root(), "big")
-		must(t, err)
+		must.OK(t, err)
 		got := make([]byte, 6)
 		_, err = s.Forest().ReadAt(n.ID, got, 700_000)
-		must(t, err)
+		must.OK(t, err)
 		want(t, what+": what was changed", string(got), "second")
 	}
 	for range 2 {
-		must(t, s.Checkpoint(ctx))
+		must.OK(t, s.Checkpoint(ctx))
 		check("away", s, false)
 		_, err = s.GC(ctx, nil)
-		must(t, err)
+		must.OK(t, err)
 		whole("away", s)
 	}
 	for range 2 { // a kill
@@ -130,24 +131,24 @@ func TestCheckpointLeavesOut(t *testing.T) {
 		if _, err := forkOf(t, s, "f").Snapshots().WaitSealed(ctx, "v"); err == nil {
 			t.Error("the snapshot is sealed")
 		}
-		must(t, s.Checkpoint(ctx))
+		must.OK(t, s.Checkpoint(ctx))
 		check("after a kill", s, false)
 		s.GCWithoutCheckpoint()
 		made := s.Main().Status().Metrics.Checkpoints
 		_, err = s.GC(ctx, nil)
-		must(t, err)
+		must.OK(t, err)
 		if n := s.Main().Status().Metrics.Checkpoints; n != made {
 			t.Error("gc made a checkpoint")
 		}
 		r, err := s.Verify(ctx, nil)
-		must(t, err)
+		must.OK(t, err)
 		if !r.OK() {
 			t.Errorf("away: %+v", r)
 		}
 	}
 
 	p.setAway(false)
-	must(t, s.Checkpoint(ctx))
+	must.OK(t, s.Checkpoint(ctx))
 	check("when it answers again", s, true)
 	whole("when it answers again", s)
 	f := forkOf(t, s, "f")
@@ -158,14 +159,14 @@ func TestCheckpointLeavesOut(t *testing.T) {
 	}
 	want(t, "the snapshot", fmt.Sprint(read(t, s, live.Node(sn.View, live.RootIno), "big") == then), "true")
 	_, err = s.GC(ctx, nil)
-	must(t, err)
+	must.OK(t, err)
 	r, err := s.Verify(ctx, nil)
-	must(t, err)
+	must.OK(t, err)
 	if !r.OK() {
 		t.Errorf("%+v", r)
 	}
-	must(t, f.Snapshots().Delete("v", actors.Caller{}))
-	must(t, s.Close())
+	must.OK(t, f.Snapshots().Delete("v", actors.Caller{}))
+	must.OK(t, s.Close())
 	s = openQuiet(t, s.Dir(), p, nil)
 	whole("at the end", s)
 	want(t, "the file at the end", fmt.Sprint(read(t, s, forkOf(t, s, "f").Root(), "big") == big), "true")
@@ -209,7 +210,7 @@ func TestHistoriesWithUnreadableFiles(t *testing.T) {
 	for seed := fromEnv("SEED", 0); seed < seeds; seed++ {
 		r := rand.New(rand.NewPCG(uint64(seed), 77))
 		s, err := openOn(filepath.Join(t.TempDir(), "store"), nil)
-		must(t, err)
+		must.OK(t, err)
 		keepAll(t, s)
 		u := &flaky{Store: s.CAS(), r: r}
 		s.SealThrough(u)
@@ -229,23 +230,23 @@ func TestHistoriesWithUnreadableFiles(t *testing.T) {
 				}
 			}
 			if r.IntN(4) > 0 {
-				must(t, s.Checkpoint(ctx))
+				must.OK(t, s.Checkpoint(ctx))
 			}
 			if r.IntN(3) == 0 {
 				s.GCWithoutCheckpoint()
 			}
 			if r.IntN(2) == 0 {
 				_, err := s.GC(ctx, nil)
-				must(t, err)
+				must.OK(t, err)
 			}
 			all := portrait(t, s)
 			failed += s.Main().Status().Metrics.CheckpointsFailed
 			dead := filepath.Join(t.TempDir(), "dead")
 			copyDir(t, s.Dir(), dead)
 			u.share = 0
-			must(t, s.Close())
+			must.OK(t, s.Close())
 			s, err = openOn(dead, nil)
-			must(t, err)
+			must.OK(t, err)
 			what := fmt.Sprintf("seed %d, round %d", seed, round)
 			compare(t, what, portrait(t, s), all)
 			if t.Failed() {
@@ -255,15 +256,15 @@ func TestHistoriesWithUnreadableFiles(t *testing.T) {
 			s.SealThrough(u)
 		}
 		t.Logf("seed %d: %d checkpoints failed for some files", seed, failed)
-		must(t, s.Checkpoint(ctx))
+		must.OK(t, s.Checkpoint(ctx))
 		if st := s.Main().Status(); st.Health != "ok" || failed == 0 {
 			t.Errorf("seed %d: health %s; %d checkpoints failed", seed, st.Health, failed)
 		}
 		rep, err := s.Verify(ctx, nil)
-		must(t, err)
+		must.OK(t, err)
 		if !rep.OK() {
 			t.Errorf("%+v", rep)
 		}
-		must(t, s.Close())
+		must.OK(t, s.Close())
 	}
 }

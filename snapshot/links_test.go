@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestFilesThatAreNone: what should be a file of the store and is a link, or a pipe,
@@ -23,19 +24,11 @@ func TestFilesThatAreNone(t *testing.T) {
 		for _, file := range []string{"lock", "format"} {
 			dir := filepath.Join(t.TempDir(), "store")
 			s := open(t, dir)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(outside, []byte("amberfs store 4\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Close())
+			must.OK(t, os.WriteFile(outside, []byte("amberfs store 4\n"), 0o600))
 			name := filepath.Join(dir, file)
-			if err := os.Remove(name); err != nil {
-				t.Fatal(err)
-			}
-			if err := place(name); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Remove(name))
+			must.OK(t, place(name))
 			done := make(chan error, 1)
 			go func() {
 				s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})

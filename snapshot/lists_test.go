@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestListsOfChanges: what a restore, its dry run and a promotion take for many changes
@@ -26,16 +27,12 @@ func TestListsOfChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const files = 12_000
 	dir := f.Root()
 	for range 16 {
 		a, err := forest.Create(dir, strings.Repeat("d", 250), live.Create{Mode: unix.S_IFDIR | 0o755})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		dir = a.ID
 	}
 	for i := range files {
@@ -69,9 +66,7 @@ func TestListsOfChanges(t *testing.T) {
 			return r.Changed, r.More, err
 		},
 	} {
-		if err := other.Add(context.Background(), 3<<20); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, other.Add(context.Background(), 3<<20))
 		ctx, stop := context.WithCancel(context.Background())
 		result := make(chan error, 1)
 		go func() {

@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestMuchToWriteDown: a checkpoint may have any number of snapshots to write down,
@@ -18,9 +19,7 @@ import (
 func TestMuchToWriteDown(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	long := strings.Repeat("x", naming.MaxDescription)
 	const many = 300
 	for i := range many {
@@ -39,9 +38,7 @@ func TestMuchToWriteDown(t *testing.T) {
 		if err := s.Checkpoint(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 		if s, err = snapshot.Open(dir, snapshot.Options{Quiet: true}); err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // linkSide changes files of a workspace by name.
@@ -61,11 +62,9 @@ func (l linkSide) do(what ...string) {
 func (l linkSide) files() string {
 	l.t.Helper()
 	st, err := l.w.State()
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, err)
 	names, inodes := map[uint64][]string{}, map[uint64]bool{}
-	if err := st.Walk(l.t.Context(), l.s.Source(), func(at *tree.Path, n *tree.Inode) error {
+	must.OK(l.t, st.Walk(l.t.Context(), l.s.Source(), func(at *tree.Path, n *tree.Inode) error {
 		if inodes[n.Ino] = true; n.IsDir() {
 			return nil
 		}
@@ -74,9 +73,7 @@ func (l linkSide) files() string {
 			l.t.Errorf("%s has %d links and %d names", at, n.Nlink, len(n.Links))
 		}
 		return nil
-	}); err != nil {
-		l.t.Fatal(err)
-	}
+	}))
 	if st.Inodes != int64(len(inodes)) {
 		l.t.Errorf("the state counts %d inodes, and %d have names", st.Inodes, len(inodes))
 	}
@@ -195,9 +192,7 @@ func TestMergeOfLinks(t *testing.T) {
 				main := linkSide{t, s, s.Main()}
 				main.do(c.base...)
 				f, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "f"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				main.do(c.main...)
 				linkSide{t, s, f}.do(c.fork...)
 				before := main.files()
@@ -212,9 +207,7 @@ func TestMergeOfLinks(t *testing.T) {
 						continue
 					}
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				expected := map[threeway.Rule]string{threeway.TakeTheirs: c.theirs, threeway.KeepOurs: c.ours}[rule]
 				if c.conflicts == "" {
 					expected = c.files
@@ -237,9 +230,7 @@ func TestMergeThatBringsNothing(t *testing.T) {
 		main.do("write u 1 2 3", "link u ul")
 		for _, name := range []string{"p", "q"} {
 			f, err := s.Main().Forks().New(snapshot.ForkOptions{Name: name})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if split {
 				linkSide{t, s, f}.do("split u")
 			}
@@ -247,9 +238,7 @@ func TestMergeThatBringsNothing(t *testing.T) {
 		}
 		for i, name := range []string{"p", "q"} {
 			res, err := s.Main().Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: name, Merge: mergeLines})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if (res.Changed > 0) != (i == 0) {
 				t.Errorf("merging %s changed %v", name, res.Paths)
 			}
@@ -269,22 +258,16 @@ func TestMergeKeepsADirectory(t *testing.T) {
 	d := mkdir(t, s, w.Root(), "d")
 	write(t, s, d, "a", "old")
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	write(t, s, d, "new", "ours")
 	there, err := s.Forest().Lookup(f.Root(), "d")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := s.Forest().Unlink(there.ID, "a"); err != nil {
 		t.Fatal(err)
 	}
 	linkSide{t, s, f}.do("rmdir d", "write d file")
 	res, err := w.Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Ours: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want(t, "conflicts", fmt.Sprint(res.Conflicts), "[d d/new]")
 	want(t, "files", linkSide{t, s, w}.tree(), "d/a d/new")
 }
@@ -297,9 +280,7 @@ func TestMergeKeeps(t *testing.T) {
 		w := linkSide{t, s, s.Main()}
 		w.do("write a 1", "write b 1", "write c 1")
 		f, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "f"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		d := mkdir(t, s, f.Root(), "d")
 		write(t, s, d, "new", "theirs")
 		linkSide{t, s, f}.do("write a 2", "write b 2", "write n 2")
@@ -307,9 +288,7 @@ func TestMergeKeeps(t *testing.T) {
 			w.do("write b 3")
 		}
 		res, err := s.Main().Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Keep: []naming.BytePath{"b", "d"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if res.Changed != 2 {
 			t.Errorf("changed %v", res.Paths)
 		}
@@ -330,18 +309,14 @@ func TestMergeOfSomeLines(t *testing.T) {
 		w.do("write a 1 2 3", "write b 1")
 		base := w.inode("a")
 		f, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "f"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		fork := linkSide{t, s, f}
 		fork.do("write a X 2 Y", "write n 2")
 		if changed {
 			w.do("write b 3")
 		}
 		of, err := threeway.Digest(s.Source(), base, w.inode("a"), fork.inode("a"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		o := snapshot.MergeOptions{Fork: "f", Contents: map[string]threeway.Decision{"a": {Of: of, Text: "1\n2\nY\n"}}}
 		if _, err := s.Main().Forks().Merge(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -356,13 +331,9 @@ func TestMergeOfSomeLines(t *testing.T) {
 func (l linkSide) inode(path string) *tree.Inode {
 	l.t.Helper()
 	st, err := l.w.State()
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, err)
 	n, err := st.Resolve(l.s.Source(), path)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, err)
 	return n
 }
 
@@ -370,17 +341,13 @@ func (l linkSide) inode(path string) *tree.Inode {
 func (l linkSide) tree() string {
 	l.t.Helper()
 	st, err := l.w.State()
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, err)
 	var all []string
-	if err := st.Walk(l.t.Context(), l.s.Source(), func(at *tree.Path, n *tree.Inode) error {
+	must.OK(l.t, st.Walk(l.t.Context(), l.s.Source(), func(at *tree.Path, n *tree.Inode) error {
 		if !n.IsDir() {
 			all = append(all, at.String())
 		}
 		return nil
-	}); err != nil {
-		l.t.Fatal(err)
-	}
+	}))
 	return strings.Join(all, " ")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // churn makes a store write to all of its files: journal segments, packs, index.
@@ -27,12 +28,8 @@ func churn(t *testing.T, s *snapshot.Store) {
 	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "churned"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Checkpoint(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Main().Snapshots().Delete("churned", actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Checkpoint(ctx))
+	must.OK(t, s.Main().Snapshots().Delete("churned", actors.Caller{}))
 	if _, err := s.GC(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -54,21 +51,15 @@ func TestMovedStore(t *testing.T) {
 	a := open(t, dir)
 	write(t, a, a.Main().Root(), "f", "a")
 	moved := dir + ".moved"
-	if err := os.Rename(dir, moved); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(dir, moved))
 	b := open(t, dir)
 	write(t, b, b.Main().Root(), "f", "b")
 	churn(t, a)
 	churn(t, b)
 	intact(t, a, "a")
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Close())
 	intact(t, b, "b")
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	intact(t, open(t, dir), "b")
 	intact(t, open(t, moved), "a")
 }
@@ -82,9 +73,7 @@ func TestRemovedStore(t *testing.T) {
 	if _, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(dir))
 	b := open(t, dir)
 	write(t, b, b.Main().Root(), "f", "b")
 	if err := a.Close(); !errors.Is(err, snapshot.ErrRemoved) {
@@ -92,9 +81,7 @@ func TestRemovedStore(t *testing.T) {
 	}
 	churn(t, b)
 	intact(t, b, "b")
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	intact(t, open(t, dir), "b")
 }
 
@@ -119,9 +106,7 @@ func TestLockRemoved(t *testing.T) {
 			return err
 		},
 	} {
-		if err := os.Remove(filepath.Join(dir, "lock")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(filepath.Join(dir, "lock")))
 		if err := fn(); !errors.Is(err, errs.Busy) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -138,18 +123,14 @@ func TestIndexRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := open(t, dir)
 	write(t, s, s.Main().Root(), "f", "a")
-	if err := os.RemoveAll(filepath.Join(dir, "index")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(filepath.Join(dir, "index")))
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
 	if err := await.Receive(t, "closing", closed); !errors.Is(err, snapshot.ErrRemoved) {
 		t.Errorf("closing: %v", err)
 	}
 	again := dir + ".copy" // the lock is held as long as this process lives
-	if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(again, os.DirFS(dir)))
 	s = open(t, again)
 	if r, err := s.Verify(context.Background(), nil); err != nil || !r.OK() {
 		t.Errorf("%+v, %v", r, err)
@@ -164,20 +145,14 @@ func TestCheckChangesNothing(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "store")
 	s := open(t, from)
 	write(t, s, s.Main().Root(), "f", "a")
-	if err := s.Checkpoint(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Checkpoint(ctx))
 	write(t, s, s.Main().Root(), "f", "b")
 	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Sync())
 	dir := filepath.Join(t.TempDir(), "killed")
-	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(dir, os.DirFS(from)))
 	sum := func() map[string]cas.Hash {
 		sums := make(map[string]cas.Hash)
 		for _, folder := range []string{"packs", "journal"} {
@@ -190,9 +165,7 @@ func TestCheckChangesNothing(t *testing.T) {
 					continue
 				}
 				b, err := os.ReadFile(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				sums[name] = cas.Sum(b)
 			}
 		}
@@ -213,16 +186,10 @@ func TestCheckChangesNothing(t *testing.T) {
 // the store's open directory.
 func TestErrorsOfTheIndex(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	if err := open(t, dir).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, open(t, dir).Close())
 	index := filepath.Join(dir, "index")
-	if err := os.RemoveAll(index); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(index, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(index))
+	must.OK(t, os.WriteFile(index, nil, 0o600))
 	s, err := snapshot.Open(dir, snapshot.Options{})
 	if err == nil {
 		_ = s.Close()

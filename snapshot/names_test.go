@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestPathsOfAnyBytesInTheJournal: paths are bytes, of which the records of restores,
@@ -20,16 +21,12 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "store")
 			s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer func() { s.Close() }()
 			ctx := context.Background()
 			w, root := s.Main(), s.Main().Root()
 			d, err := s.Forest().Create(root, odd, live.Create{Mode: unix.S_IFDIR | 0o755})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			write(t, s, d.ID, odd, "old")
 			if _, err := w.Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
 				t.Fatal(err)
@@ -44,13 +41,9 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 				}
 			case "promote":
 				f, err := w.Forks().New(snapshot.ForkOptions{Snapshot: "v1", Name: "side"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				there, err := s.Forest().Lookup(f.Root(), odd)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				write(t, s, there.ID, odd, "theirs")
 				write(t, s, d.ID, odd, "ours")
 				if _, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "side", Ours: true}); err != nil {
@@ -62,9 +55,7 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 					t.Fatal(err)
 				}
 				st, err := w.StateOf("v1")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if _, err := s.Forest().Create(d.ID, "in", live.Create{Mode: unix.S_IFDIR | 0o755}); err != nil {
 					t.Fatal(err)
 				}
@@ -87,17 +78,11 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 func readPath(t *testing.T, s *snapshot.Store, path string) string {
 	t.Helper()
 	st, err := s.Main().State()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n, err := st.Resolve(s.Source(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b := make([]byte, 100)
 	got, err := n.Content.ReadAt(s.Source().Files, b, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(b[:got])
 }

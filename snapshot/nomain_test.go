@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestCatalogueWithoutMain: a store whose catalogue has lost the workspace does not
@@ -15,26 +16,16 @@ import (
 func TestCatalogueWithoutMain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	write(t, s, s.Main().Root(), "file", "captured")
 	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	c, err := cas.Open(dir, cas.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Commit(cas.MetaOp{Key: "ws/00000000", Delete: true}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, c.Commit(cas.MetaOp{Key: "ws/00000000", Delete: true}))
+	must.OK(t, c.Close())
 	if s, err := snapshot.Open(dir, snapshot.Options{Quiet: true}); !errors.Is(err, cas.ErrDamaged) {
 		t.Errorf("it opens: %v", err)
 		if err == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestCompactIsOneRecord: a compaction is in the journal wholly or not at all.
@@ -16,12 +17,12 @@ func TestCompactIsOneRecord(t *testing.T) {
 	w := s.Main()
 	for _, name := range []string{"a", "b"} {
 		_, err := s.forest.Create(w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
-		mustBe(t, err)
+		must.OK(t, err)
 		capture(t, w, CaptureOptions{Name: name})
 	}
 	before := s.log.Records()
 	_, err := w.Snapshots().Compact(context.Background(), CompactOptions{Names: []string{"a", "b"}, Name: "both"})
-	mustBe(t, err)
+	must.OK(t, err)
 	if n := s.log.Records() - before; n != 1 {
 		t.Errorf("%d records", n)
 	}
@@ -43,10 +44,10 @@ func TestHeadRenamedWithinACheckpoint(t *testing.T) {
 	w := s.Main()
 	capture(t, w, CaptureOptions{Name: "old"})
 	c, err := s.ckpt.Begin()
-	mustBe(t, err)
-	mustBe(t, w.Snapshots().Rename("old", "new", actors.Caller{}))
-	mustBe(t, c.Commit(context.Background()))
-	mustBe(t, c.Finish())
+	must.OK(t, err)
+	must.OK(t, w.Snapshots().Rename("old", "new", actors.Caller{}))
+	must.OK(t, c.Commit(context.Background()))
+	must.OK(t, c.Finish())
 	if head := killed(t, s).Main().ws.Head; head != "new" {
 		t.Errorf("the head is %q", head)
 	}

@@ -10,25 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // orphanStore is a store of which the kernel holds every node of main.
 func orphanStore(t *testing.T) *Store {
 	t.Helper()
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	s.forest.SetHeld(func(id live.NodeID) bool { return id.View() == live.MainView })
 	return s
-}
-
-func mustBe(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // fill writes n MiB to a file of main, which is made if there is none.
@@ -39,10 +31,10 @@ func fill(t *testing.T, s *Store, name string, n int, b byte) live.NodeID {
 	if err != nil {
 		a, err = s.forest.Create(root, name, live.Create{Mode: unix.S_IFREG | 0o644})
 	}
-	mustBe(t, err)
+	must.OK(t, err)
 	for i := range n {
 		_, err := s.forest.Write(a.ID, bytes.Repeat([]byte{b, byte(i)}, 1<<19), int64(i)<<20, false)
-		mustBe(t, err)
+		must.OK(t, err)
 	}
 	return a.ID
 }
@@ -55,9 +47,7 @@ func killed(t *testing.T, s *Store) *Store {
 		t.Fatal(err, string(out))
 	}
 	o, err := Open(dead, Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { o.Close() })
 	return o
 }
@@ -79,29 +69,29 @@ func TestUnlinkedFileKeepsNoJournal(t *testing.T) {
 	id := fill(t, s, "open", 1, 'o')
 	content := bytes.Repeat([]byte{'o', 0}, 1<<19)
 	_, err := s.forest.Unlink(root, "open")
-	mustBe(t, err)
+	must.OK(t, err)
 	for round := range 3 {
 		fill(t, s, "other", 80, byte(round))
-		mustBe(t, s.Checkpoint(ctx))
+		must.OK(t, s.Checkpoint(ctx))
 		if n := s.log.Size(); n > 66<<20 {
 			t.Fatalf("round %d: the journal keeps %d bytes", round, n)
 		}
 		holds(t, s, id, content)
 		copy(content[round*100:], "written meanwhile")
 		_, err := s.forest.Write(id, []byte("written meanwhile"), int64(round*100), false)
-		mustBe(t, err)
+		must.OK(t, err)
 	}
 	_, err = s.GC(ctx, nil)
-	mustBe(t, err)
+	must.OK(t, err)
 	holds(t, s, id, content)
 	_, err = s.forest.Link(id, root, "back")
-	mustBe(t, err)
+	must.OK(t, err)
 	fill(t, s, "other", 80, 'x')
 	again := killed(t, s)
 	a, err := again.forest.Lookup(root, "back")
-	mustBe(t, err)
+	must.OK(t, err)
 	holds(t, again, a.ID, content)
-	mustBe(t, s.Checkpoint(ctx))
+	must.OK(t, s.Checkpoint(ctx))
 	again = killed(t, s)
 	holds(t, again, a.ID, content)
 }
@@ -117,26 +107,26 @@ func TestLinkedWithinACheckpoint(t *testing.T) {
 	content := bytes.Repeat([]byte{'s', 0}, 1<<19)
 	fill(t, s, "other", 80, 'x')
 	c, err := s.ckpt.Begin()
-	mustBe(t, err)
+	must.OK(t, err)
 	tmp, err := f.Tmpfile(root, live.Create{Mode: unix.S_IFREG | 0o600})
-	mustBe(t, err)
+	must.OK(t, err)
 	if n, err := f.CopyRange(src, 0, tmp.ID, 0, 1<<20); err != nil || n != 1<<20 {
 		t.Fatal(n, err)
 	}
 	_, err = f.Link(tmp.ID, root, "linked")
-	mustBe(t, err)
+	must.OK(t, err)
 	_, err = s.Main().Capture(CaptureOptions{Name: "v"})
-	mustBe(t, err)
+	must.OK(t, err)
 	_, err = s.Main().Snapshots().WaitSealed(ctx, "v")
-	mustBe(t, err)
-	mustBe(t, c.Commit(ctx))
-	mustBe(t, c.Finish())
+	must.OK(t, err)
+	must.OK(t, c.Commit(ctx))
+	must.OK(t, c.Finish())
 	again := killed(t, s)
 	a, err := again.forest.Lookup(root, "linked")
-	mustBe(t, err)
+	must.OK(t, err)
 	holds(t, again, a.ID, content)
-	mustBe(t, again.Checkpoint(ctx))
-	mustBe(t, s.Checkpoint(ctx))
+	must.OK(t, again.Checkpoint(ctx))
+	must.OK(t, s.Checkpoint(ctx))
 	if n := s.log.Size(); n > 66<<20 {
 		t.Errorf("the journal keeps %d bytes", n)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestRecordsOfTheCatalogueAreBounded: a policy, a message and an image have no more bytes than
@@ -47,9 +48,7 @@ func TestRecordsOfTheCatalogueAreBounded(t *testing.T) {
 	}
 	graft := func(n int) error {
 		st, release, err := w.SealPresent(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer release()
 		env := make([]string, n/12)
 		for i := range env {
@@ -67,9 +66,7 @@ func TestRecordsOfTheCatalogueAreBounded(t *testing.T) {
 	if _, err := w.Capture(snapshot.CaptureOptions{Name: "message", Message: strings.Repeat("<", naming.MaxDescription)}); err != nil {
 		t.Error("the greatest message:", err)
 	}
-	if err := s.Checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Checkpoint(t.Context()))
 	texts := func(w *snapshot.Workspace) (n []int) {
 		n = append(n, len(w.Policy().RestoreKeeps))
 		for _, i := range w.List() {
@@ -81,9 +78,7 @@ func TestRecordsOfTheCatalogueAreBounded(t *testing.T) {
 		return n
 	}
 	want := texts(w)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	s = open(t, dir)
 	if got := texts(s.Main()); !slices.Equal(got, want) {
 		t.Errorf("the lengths of texts are %d, were %d", got, want)

@@ -8,14 +8,13 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestFormatTellsOfEveryRecord: FORMAT.md has a row for each type that replay knows.
 func TestFormatTellsOfEveryRecord(t *testing.T) {
 	b, err := os.ReadFile("FORMAT.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for typ := live.FirstForeign; ; typ++ {
 		_, err := catalogue.Decode(catalogue.Type(typ), nil)
 		if err != nil && strings.Contains(err.Error(), "is unknown") {

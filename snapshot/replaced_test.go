@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestHeldTree: of a tree that a restore has replaced the kernel may hold every file. What
@@ -53,9 +54,7 @@ func TestHeldTree(t *testing.T) {
 	restore := func(name string) snapshot.RestoreResult {
 		t.Helper()
 		res, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return res
 	}
 	var gone []live.NodeID
@@ -65,16 +64,12 @@ func TestHeldTree(t *testing.T) {
 	}
 	for _, sn := range w.List() {
 		if sn.Name != "empty" {
-			if err := w.Snapshots().Delete(sn.Name, actors.Caller{}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Snapshots().Delete(sn.Name, actors.Caller{}))
 		}
 	}
 	keep := func() {
 		t.Helper()
-		if err := s.Checkpoint(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Checkpoint(ctx))
 		if _, err := s.GC(ctx, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -151,13 +146,9 @@ func TestRestoreOfVeryMany(t *testing.T) {
 	equal := func(s *snapshot.Store, name string) {
 		t.Helper()
 		now, err := s.Main().State()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		then, err := s.Main().StateOf(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if err := tree.Diff(ctx, s.Source(), now, then, tree.DiffOptions{}, func(c tree.Change) error {
 			return fmt.Errorf("%s differs: %x", c.Path, c.What)
 		}); err != nil {
@@ -169,14 +160,10 @@ func TestRestoreOfVeryMany(t *testing.T) {
 	}
 	for i, name := range []string{"one", "two", "one", "two", "one"} {
 		if i == 2 { // from now on of what is sealed
-			if err := s.Checkpoint(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Checkpoint(ctx))
 		}
 		res, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if res.Changed != files {
 			t.Errorf("restore %d changed %d files", i, res.Changed)
 		}

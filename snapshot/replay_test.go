@@ -28,6 +28,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // dump tells everything about a tree that a program could see.
@@ -56,9 +57,7 @@ func dump(t *testing.T, s *snapshot.Store, st *tree.State) string {
 			p, n.Ino, n.Mode, n.UID, n.Nlink, len(n.Links), n.Size(), n.Blocks(), n.Mtime, n.Ctime, n.Xattrs, n.Target, content)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if inodes != st.Inodes || bytes != st.Bytes {
 		t.Errorf("the tree has %d inodes and %d bytes, and counts %d and %d", inodes, bytes, st.Inodes, st.Bytes)
 	}
@@ -76,16 +75,12 @@ func portrait(t *testing.T, s *snapshot.Store) map[string]string {
 	out := map[string]string{}
 	for _, w := range s.Workspaces() {
 		st, err := w.State()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		out[w.Name()] = dump(t, s, st)
 		out["changes of "+w.Name()] = whose(t, w)
 		for _, i := range append(w.List(), mustFind(t, w, "base")) {
 			st, err := w.StateOf(i.Name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			out[fmt.Sprintf("%s@%s#%d", w.Name(), i.Name, i.Seq)] = dump(t, s, st)
 			if i.Files != st.Inodes-1 || i.Bytes != st.Bytes {
 				t.Errorf("%s has %d files and %d bytes, and is listed with %d and %d", i.Name, st.Inodes-1, st.Bytes, i.Files, i.Bytes)
@@ -103,9 +98,7 @@ func sizes(t *testing.T, s *snapshot.Store) map[string]int64 {
 	out := map[string]int64{}
 	for _, w := range s.Workspaces() {
 		st, err := w.State()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		total += st.Bytes
 		for _, i := range append(w.List(), mustFind(t, w, "base")) {
 			total += i.Bytes
@@ -123,9 +116,7 @@ func sizes(t *testing.T, s *snapshot.Store) map[string]int64 {
 func mustFind(t *testing.T, w *snapshot.Workspace, name string) snapshot.Info {
 	t.Helper()
 	i, err := w.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return i
 }
 
@@ -340,9 +331,7 @@ func keepAll(t *testing.T, s *snapshot.Store) {
 	t.Helper()
 	p := policy.Default()
 	p.Keep, p.IntervalSeconds, p.Forks.UnsharedBytes = policy.Keep{}, 0, 1<<40
-	if err := s.Main().SetPolicy(p, actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Main().SetPolicy(p, actors.Caller{}))
 }
 
 // TestRecoveryComesToTheSame kills a store at many moments (it copies the
@@ -357,9 +346,7 @@ func TestRecoveryComesToTheSame(t *testing.T) {
 		t.Run(fmt.Sprintf("%d,%d", seed, many), func(t *testing.T) {
 			dir := t.TempDir()
 			s, err := snapshot.Open(filepath.Join(dir, "store"), snapshot.Options{ManyChanges: many})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(func() { s.Close() })
 			keepAll(t, s)
 			x := &walker{t: t, r: rand.New(rand.NewPCG(uint64(seed), 7)), s: s}
@@ -382,9 +369,7 @@ func TestRecoveryComesToTheSame(t *testing.T) {
 					t.Fatal(err, string(out))
 				}
 				o, err := snapshot.Open(dead, snapshot.Options{Quiet: true})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				compare(t, fmt.Sprint("round ", round), portrait(t, o), want)
 				full := sizes(t, o) // counted for the first time
 				for name, n := range sizes(t, s) {
@@ -393,9 +378,7 @@ func TestRecoveryComesToTheSame(t *testing.T) {
 					}
 				}
 				await.True(t, "forks are counted as for the first time", func() bool { return maps.Equal(sizes(t, s), full) })
-				if err := o.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, o.Close())
 				if o, err = snapshot.Open(dead, snapshot.Options{Quiet: true}); err != nil {
 					t.Fatal(err)
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestToRedo: what a recovery replayed, and what a restore changed, counts for when a
@@ -20,9 +21,7 @@ func TestToRedo(t *testing.T) {
 	open := func() *Store {
 		t.Helper()
 		s, err := Open(dir, Options{Quiet: true, CloseTime: time.Nanosecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return s
 	}
 	s := open()
@@ -41,15 +40,11 @@ func TestToRedo(t *testing.T) {
 		}
 	}
 	check("before the end", 2*files, 3*files)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	s = open()
 	defer func() { s.Close() }()
 	check("after a recovery", 2*files, 3*files)
-	if err := s.Checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Checkpoint(t.Context()))
 	check("after a checkpoint", 0, 10)
 }
 
@@ -60,15 +55,11 @@ func Crowded(s *Store) bool { return s.room.JournalTooLarge() }
 func TestJournalAtRest(t *testing.T) {
 	s := quietStore(t)
 	a, err := s.forest.Create(s.Main().Root(), "a", live.Create{Mode: 0o100644})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := s.forest.Write(a.ID, make([]byte, 1<<20), 0, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Checkpoint(t.Context()))
 	go s.ckpt.AwaitChange()
 	await.Blocked(t, 1, "(*Checkpointer).awaitRecord")
 	segments, err := filepath.Glob(filepath.Join(s.dir, "journal", "*"))
@@ -85,9 +76,7 @@ func TestJournalAtRest(t *testing.T) {
 func quietStore(t *testing.T) *Store {
 	t.Helper()
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestRestoreKeeps: a restore of everything leaves the kept paths as they are, whether
@@ -80,9 +81,7 @@ func TestRestoreKeeps(t *testing.T) {
 	if a, err := f.Lookup(git, "HEAD"); err != nil || a.ID != head {
 		t.Errorf("a kept file has another inode: %v, %v", a.ID, err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	s = open(t, dir)
 	check(s)
 

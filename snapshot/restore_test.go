@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestRecoveryWithoutTheRemote: a restore from a snapshot whose objects are on a remote
@@ -43,26 +44,18 @@ func TestRecoveryWithoutTheRemote(t *testing.T) {
 	}
 	tell := func(s *snapshot.Store) string {
 		st, err := s.Main().State()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var b strings.Builder
-		if err := st.Walk(ctx, s.Source(), func(at *tree.Path, n *tree.Inode) error {
+		must.OK(t, st.Walk(ctx, s.Source(), func(at *tree.Path, n *tree.Inode) error {
 			fmt.Fprintln(&b, at, n.Ino, n.Mode, n.Nlink, n.Size(), n.Mtime)
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return b.String()
 	}
 	now := tell(s)
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Sync())
 	killed := filepath.Join(t.TempDir(), "store")
-	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
 	p.mu.Lock()
 	clear(p.near)
 	p.away = true
@@ -73,9 +66,7 @@ func TestRecoveryWithoutTheRemote(t *testing.T) {
 	p.away = false
 	p.mu.Unlock()
 	dirs, err := again.Forest().Lookup(again.Main().Root(), "in")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want(t, "with it", read(t, again, dirs.ID, "f7"), strings.Repeat("line 7\n", 200))
 }
 
@@ -100,9 +91,7 @@ func TestRestoreBelowASymlink(t *testing.T) {
 		if _, err := f.Rename(w.Root(), "d", w.Root(), "moved"+what, 0, actors.Caller{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := spoil(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, spoil())
 		res, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1", Paths: []naming.BytePath{"d/e/f"}})
 		if err != nil {
 			t.Fatalf("where d is %s: %v", what, err)

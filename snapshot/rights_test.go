@@ -7,6 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestEndOfFork: what is in a fork does not keep the fork from ending; the policy of the
@@ -18,14 +19,10 @@ func TestEndOfFork(t *testing.T) {
 	begin := func(name string) {
 		t.Helper()
 		f, err := w.Forks().New(ForkOptions{Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p := f.Policy()
 		p.Delete, p.MinAgeSeconds = "nobody", 3600
-		if err := f.SetPolicy(p, actors.Caller{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.SetPolicy(p, actors.Caller{}))
 		capture(t, f, CaptureOptions{Name: "v1", Pinned: true})
 	}
 	end := map[string]func(string, actors.Caller) error{
@@ -40,9 +37,7 @@ func TestEndOfFork(t *testing.T) {
 	}
 	p := w.Policy()
 	p.MinAgeSeconds = 60
-	if err := w.SetPolicy(p, actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.SetPolicy(p, actors.Caller{}))
 	for how, end := range end {
 		begin(how)
 		if err := end(how, user); !errors.Is(err, errs.Protected) {
@@ -56,9 +51,7 @@ func TestEndOfFork(t *testing.T) {
 		}
 	}
 	p.Delete = "nobody"
-	if err := w.SetPolicy(p, actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.SetPolicy(p, actors.Caller{}))
 	begin("kept")
 	now = now.Add(time.Hour)
 	if _, err := w.Forks().End("kept", user); !errors.Is(err, errs.Protected) {

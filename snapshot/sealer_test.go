@@ -6,15 +6,14 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestSealFails: a snapshot that cannot be sealed fails those who wait for it, and
 // no other.
 func TestSealFails(t *testing.T) {
 	s, err := Open(t.TempDir(), Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	for _, name := range []string{"broken", "whole"} {
 		if _, err := s.Main().Capture(CaptureOptions{Name: name}); err != nil {
@@ -38,25 +37,15 @@ func TestSealFails(t *testing.T) {
 // TestSealTurns: a tenant waits for its own seals alone.
 func TestSealTurns(t *testing.T) {
 	s, err := Open(t.TempDir(), Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	busy, err := s.Main().Forks().New(ForkOptions{Name: "busy"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	inside, err := busy.Forks().New(ForkOptions{Name: "inside"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	other, err := s.Main().Forks().New(ForkOptions{Name: "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := busy.sealing.Acquire(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, busy.sealing.Acquire(t.Context(), 1))
 	for _, test := range []struct {
 		w     *Workspace
 		waits bool

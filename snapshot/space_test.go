@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // nearlyFull is a disk that has only so much free as it is told, if anything.
@@ -37,9 +38,7 @@ func withJournal(t *testing.T, o snapshot.Options) (*snapshot.Store, *nearlyFull
 	disk := &nearlyFull{FS: vfs.OS}
 	o.FS = disk
 	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		disk.free.Store(0)
 		s.Close()

@@ -23,22 +23,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // afterKill opens a copy of what a store would leave on the disk if it were killed now.
 func afterKill(t *testing.T, s *snapshot.Store, dir string) *snapshot.Store {
 	t.Helper()
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Sync())
 	killed := filepath.Join(t.TempDir(), "store")
-	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
 	again, err := snapshot.Open(killed, snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { again.Close() })
 	return again
 }
@@ -46,9 +41,7 @@ func afterKill(t *testing.T, s *snapshot.Store, dir string) *snapshot.Store {
 func open(t *testing.T, dir string) *snapshot.Store {
 	t.Helper()
 	s, err := snapshot.Open(dir, snapshot.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -81,17 +74,13 @@ func write(t *testing.T, s *snapshot.Store, parent live.NodeID, name, content st
 // present does what must succeed, once what is elsewhere is here.
 func present(t *testing.T, fn func() error) {
 	t.Helper()
-	if err := cas.Await(t.Context(), fn); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cas.Await(t.Context(), fn))
 }
 
 func mkdir(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) live.NodeID {
 	t.Helper()
 	a, err := s.Forest().Create(parent, name, live.Create{Mode: unix.S_IFDIR | 0o755})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return a.ID
 }
 
@@ -110,9 +99,7 @@ func read(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) stri
 	if errors.Is(err, errs.NotExist) {
 		return "(none)"
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(b[:n])
 }
 
@@ -141,14 +128,10 @@ func TestCaptureRestoreRemount(t *testing.T) {
 		t.Fatal(err)
 	}
 	v1, err := w.Find("v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want(t, "view", read(t, s, live.Node(v1.View, src.Ino()), "a"), "one")
 	res, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want(t, "changes", listed(res.Paths), "[{gone created} {src/a modified} {src/new deleted}]")
 	check := func(s *snapshot.Store) {
 		t.Helper()
@@ -169,9 +152,7 @@ func TestCaptureRestoreRemount(t *testing.T) {
 	if _, err := w.Snapshots().WaitSealed(ctx, "v1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	s = open(t, dir)
 	check(s)
 	if _, err := s.Main().Restore(ctx, snapshot.RestoreOptions{Name: res.Undo}); err != nil {
@@ -198,25 +179,19 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	write(t, s, w.Root(), "ours", "base")
 	write(t, s, w.Root(), "theirs", "base")
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	write(t, s, f.Root(), "theirs", "fork")
 	write(t, s, w.Root(), "ours", "main")
 	want(t, "main sees the fork", read(t, s, w.Root(), "theirs"), "base")
 	want(t, "the fork sees main", read(t, s, f.Root(), "ours"), "base")
 	res, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "f1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want(t, "promoted", listed(res.Paths), "[{theirs modified}]")
 	want(t, "ours", read(t, s, w.Root(), "ours"), "main")
 	want(t, "theirs", read(t, s, w.Root(), "theirs"), "fork")
 	write(t, s, w.Root(), "theirs2", "base")
 	g, err := w.Forks().New(snapshot.ForkOptions{Name: "f2"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	write(t, s, w.Root(), "theirs2", "base") // touched, not changed
 	write(t, s, g.Root(), "theirs2", "fork")
 	if _, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "f2"}); err != nil {
@@ -261,9 +236,7 @@ func TestForkOfAFork(t *testing.T) {
 	s := open(t, dir)
 	forks := s.Main().Forks()
 	a, err := forks.New(snapshot.ForkOptions{Name: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	write(t, s, live.Node(a.View(), live.RootIno), "f", "one")
 	if _, err := a.Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
 		t.Fatal(err)
@@ -274,14 +247,10 @@ func TestForkOfAFork(t *testing.T) {
 		}
 	}
 	b, err := forks.New(snapshot.ForkOptions{Name: "b", Snapshot: "a/v"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want(t, "what it began from", b.BeganFrom(), "a/v")
 	write(t, s, live.Node(a.View(), live.RootIno), "f", "two")
-	if err := forks.Discard("a", actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, forks.Discard("a", actors.Caller{}))
 	s = afterKill(t, s, dir)
 	if b, err = s.Main().Forks().Named("b"); err != nil {
 		t.Fatal(err)
@@ -304,24 +273,18 @@ func TestGCKeepsWhatIsNeeded(t *testing.T) {
 	}
 	for i := range 40 {
 		if i%2 == 0 {
-			if err := w.Snapshots().Delete(fmt.Sprintf("s%d", i), actors.Caller{}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Snapshots().Delete(fmt.Sprintf("s%d", i), actors.Caller{}))
 		}
 	}
 	res, err := s.GC(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Logf("%+v", res)
 	for i := range 40 {
 		if i%2 == 0 {
 			continue
 		}
 		info, err := w.Find(fmt.Sprintf("s%d", i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got := read(t, s, live.Node(info.View, live.RootIno), fmt.Sprintf("f%d", i%10))
 		want(t, info.Name, got, string(bytes.Repeat([]byte{byte(i)}, 30000)))
 	}
@@ -334,18 +297,14 @@ func TestCreated(t *testing.T) {
 		if s.Created() != first {
 			t.Errorf("Created is %v", s.Created())
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 	}
 }
 
 func TestSecondOpenIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
-	if err := s.SetMountpoint("/somewhere"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.SetMountpoint("/somewhere"))
 	_, err := snapshot.Open(dir, snapshot.Options{})
 	var locked *storedir.LockedError
 	if !errors.As(err, &locked) || locked.Mountpoint != "/somewhere" || locked.PID == 0 {
@@ -380,14 +339,10 @@ func TestCloseTime(t *testing.T) {
 	}
 	finish := func(s *snapshot.Store) {
 		t.Helper()
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 	}
 	s, err := snapshot.Open(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	write(t, s, s.Main().Root(), "f", content[1:])
 	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
@@ -409,14 +364,10 @@ func TestCloseTime(t *testing.T) {
 	finish(s)
 	journal := int64(0)
 	names, err := filepath.Glob(filepath.Join(dir, "journal", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, name := range names {
 		var st unix.Stat_t
-		if err := unix.Stat(name, &st); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.Stat(name, &st))
 		journal += st.Blocks * 512
 	}
 	if journal > size/2 {
@@ -433,33 +384,23 @@ func TestInfoIsKept(t *testing.T) {
 		Name: "v1", Message: "a message", Labels: map[string]string{"k": "v"}, Expires: &expires, Pinned: true,
 		Caller: actors.Caller{UID: 7, PID: 8, Command: "make all"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if made.Command != "make all" {
 		t.Errorf("the command is %q", made.Command)
 	}
 	same := func(when string, s *snapshot.Store) {
 		t.Helper()
 		i, err := s.Main().Find("v1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		i.ID, i.Sealed, i.UniqueBytes = "", false, 0
 		got, err := json.Marshal(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		before, err := json.Marshal(made)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want(t, when, string(got), string(before))
 	}
 	same("after a kill", afterKill(t, s, dir))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	s = open(t, dir)
 	same("after a checkpoint", s)
 }

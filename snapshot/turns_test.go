@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // addLarge makes a file of so many MiB that share the bytes of the first.
@@ -25,9 +26,7 @@ func addLarge(t *testing.T, w *Workspace, mib int64) {
 	t.Helper()
 	f := w.Store().Forest()
 	a, err := f.Create(w.Root(), "large", live.Create{Mode: unix.S_IFREG | 0o644})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	data := make([]byte, 1<<20)
 	rand.NewChaCha8([32]byte{byte(w.View())}).Read(data)
 	if _, err := f.Write(a.ID, data, 0, false); err != nil {
@@ -51,9 +50,7 @@ func addText(t *testing.T, w *Workspace, text string) {
 	if err == nil {
 		_, err = f.Write(a.ID, []byte(text), 0, false)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // TestSealsGiveWay: while two forks have snapshots of large files sealed, and a checkpoint
@@ -63,9 +60,7 @@ func TestSealsGiveWay(t *testing.T) {
 	for what, shared := range map[string]bool{"a file each": false, "one file": true} {
 		t.Run(what, func(t *testing.T) {
 			s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer s.Close()
 			// Each chunk that is cut looks at the journal's end twice: the first waits until
 			// the others wait, and late ones until these have ended.
@@ -165,9 +160,7 @@ func TestEditsGiveWay(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true, ManyChanges: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if what == "merge" {
 				addText(t, s.Main(), "before")
 			}
@@ -184,9 +177,7 @@ func TestEditsGiveWay(t *testing.T) {
 				}
 			}
 			tree, release, err := from.SealPresent(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer release()
 			addLarge(t, s.Main(), mib)
 			if _, err := s.Main().Capture(CaptureOptions{Name: "v"}); err != nil {

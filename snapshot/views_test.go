@@ -6,6 +6,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestNumbersOfViewsAreGivenBack: after the last number of a view come those of what
@@ -13,17 +14,13 @@ import (
 func TestNumbersOfViewsAreGivenBack(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w := s.Main()
 	first := capture(t, w, CaptureOptions{Name: "first"})
 	gone := capture(t, w, CaptureOptions{Name: "gone"})
 	held := capture(t, w, CaptureOptions{Name: "held"})
 	for _, name := range []string{"gone", "held"} {
-		if err := w.Snapshots().Delete(name, actors.Caller{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Snapshots().Delete(name, actors.Caller{}))
 	}
 	s.forest.SetHeld(func(id live.NodeID) bool { return id == live.Node(held.View, live.RootIno) })
 	s.alter(func(tx *live.Tx) { tx.SetCounters(0, live.MaxView-1) })
@@ -33,9 +30,7 @@ func TestNumbersOfViewsAreGivenBack(t *testing.T) {
 		var views []uint32
 		if i%4 == 3 {
 			f, err := w.Forks().New(ForkOptions{Name: fmt.Sprint("f", i)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			views = []uint32{f.ws.View, f.ws.Base}
 		} else {
 			views = []uint32{capture(t, w, CaptureOptions{}).View}
@@ -51,9 +46,7 @@ func TestNumbersOfViewsAreGivenBack(t *testing.T) {
 	if !again {
 		t.Error("the number of what was removed is not given again")
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	if s, err = Open(dir, Options{Quiet: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestForkHoldsUpNobody: while a fork goes back to a snapshot from which it differs
@@ -50,9 +51,7 @@ func TestForkHoldsUpNobody(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			s := open(t, filepath.Join(t.TempDir(), "store"))
 			fork, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "side"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if _, err := fork.Capture(snapshot.CaptureOptions{Name: "before"}); err != nil {
 				t.Fatal(err)
 			}
@@ -106,8 +105,6 @@ func closed(c <-chan struct{}) bool {
 func mkfile(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) live.NodeID {
 	t.Helper()
 	a, err := s.Forest().Create(parent, name, live.Create{Mode: unix.S_IFREG | 0o644})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return a.ID
 }

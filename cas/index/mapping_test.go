@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestMappedFilesHaveBlocks: Badger's files have the blocks that are written through
@@ -16,9 +17,7 @@ import (
 func TestMappedFilesHaveBlocks(t *testing.T) {
 	dir := t.TempDir()
 	x, err := Open(dir, slog.New(slog.DiscardHandler), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	logs, err := filepath.Glob(filepath.Join(dir, "*.mem"))
 	if err != nil || len(logs) != 1 {
 		t.Fatal(logs, err)
@@ -30,23 +29,15 @@ func TestMappedFilesHaveBlocks(t *testing.T) {
 	unbacked.Add(1) // as if there had been no room for the next log
 	b := x.Batch(nil)
 	b.Put([]byte("k"), []byte("v"))
-	if err := b.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Commit())
 	again := t.TempDir()
-	if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(again, os.DirFS(dir)))
 	if _, err := Open(again, slog.New(slog.DiscardHandler), false); !errors.Is(err, ErrBroken) {
 		t.Errorf("after a kill it opens: %v", err)
 	}
-	if err := x.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, x.Close())
 	if x, err = Open(dir, slog.New(slog.DiscardHandler), false); err != nil {
 		t.Fatalf("after an orderly end: %v", err)
 	}
-	if err := x.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, x.Close())
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -30,9 +31,7 @@ func long() bool { return os.Getenv("AMBERFS_TEST_LONG") != "" }
 func newDisk(t testing.TB) *vfstest.Mem {
 	t.Helper()
 	fsys := vfstest.NewMem()
-	if err := fsys.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fsys.MkdirAll(dir, 0o700))
 	return fsys
 }
 
@@ -43,9 +42,7 @@ func options() Options {
 func open(t testing.TB, fsys vfs.FS, o Options) *Manifest {
 	t.Helper()
 	m, err := Open(fsys, dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = m.Close() })
 	return m
 }
@@ -58,24 +55,20 @@ func create(t testing.TB, fsys vfs.FS) *Manifest {
 
 func commit(t testing.TB, m *Manifest, ops ...Op) {
 	t.Helper()
-	if err := m.Commit(ops...); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Commit(ops...))
 }
 
 func all(t testing.TB, m *Manifest) map[string]string {
 	t.Helper()
 	got := map[string]string{}
 	last := ""
-	if err := m.Scan("", func(k string, v []byte) error {
+	must.OK(t, m.Scan("", func(k string, v []byte) error {
 		if k <= last {
 			t.Errorf("key %q after %q", k, last)
 		}
 		last, got[k] = k, string(v)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return got
 }
 
@@ -162,12 +155,8 @@ func TestSizeIsBounded(t *testing.T) {
 func change(t testing.TB, fsys vfs.FS, name string, fn func(b []byte) []byte) {
 	t.Helper()
 	b, err := vfs.ReadFile(fsys, dir+"/"+name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := vfs.WriteFile(fsys, dir+"/"+name, fn(b)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, vfs.WriteFile(fsys, dir+"/"+name, fn(b)))
 }
 
 // small makes a manifest of some records, and returns all states that it had.
@@ -179,9 +168,7 @@ func small(t testing.TB) (*vfstest.Mem, []map[string]string) {
 		commit(t, m, Op{Key: fmt.Sprint("k", i), Value: []byte(strings.Repeat(fmt.Sprint(i), 40))}, Op{Key: "last", Value: fmt.Append(nil, i)})
 		states = append(states, all(t, m))
 	}
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Close())
 	return fsys, states
 }
 
@@ -192,9 +179,7 @@ func readOnly(t testing.TB, fsys vfs.FS) (*Manifest, []damage) {
 	o.ReadOnly = true
 	m := open(t, fsys, o)
 	found, err := verify(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m, found
 }
 
@@ -225,9 +210,7 @@ func TestOneCopyDamaged(t *testing.T) {
 			want(t, open(t, c, options()), all(t, m))
 		}
 		try("removed", true, func(fsys vfs.FS) {
-			if err := fsys.Remove(dir + "/" + name); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, fsys.Remove(dir+"/"+name))
 		})
 		for off := 0; off < size; off += step {
 			try(fmt.Sprint("flipped at ", off), off < last, func(fsys vfs.FS) {
@@ -244,9 +227,7 @@ func TestOneCopyDamaged(t *testing.T) {
 func recordEnds(t testing.TB, fsys vfs.FS) (ends []int) {
 	t.Helper()
 	b, err := vfs.ReadFile(fsys, dir+"/"+names[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := &reading{size: int64(len(b))}
 	if err := c.scan(bytes.NewReader(b), 0); err != nil || c.end != c.size {
 		t.Fatal(c, err)
@@ -294,9 +275,7 @@ func TestBothCopiesDamaged(t *testing.T) {
 		}
 	}
 	for _, name := range names {
-		if err := fsys.Remove(dir + "/" + name); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fsys.Remove(dir+"/"+name))
 	}
 	if _, err := Open(fsys, dir, options()); !errors.Is(err, ErrLost) {
 		t.Errorf("without files: %v", err)
@@ -489,9 +468,7 @@ func TestNoRoom(t *testing.T) {
 		}
 		return nil
 	}
-	if err := fsys.Remove(dir + "/" + names[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fsys.Remove(dir+"/"+names[0]))
 	m := open(t, fsys, o)
 	want(t, m, last)
 	if err := m.Commit(Op{Key: "x", Value: []byte("y")}); !errors.Is(err, errs.NoSpace) {
@@ -518,9 +495,7 @@ func TestMemory(t *testing.T) {
 	o := options()
 	o.New = true
 	m, err := Open(vfs.OS, t.TempDir(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer m.Close()
 	ops := make([]Op, 8)
 	noise := rand.NewChaCha8([32]byte{3})
@@ -544,9 +519,7 @@ func TestWhatFitsIsRead(t *testing.T) {
 	o := options()
 	o.New = true
 	m, err := Open(vfs.OS, tmp, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	noise := rand.NewChaCha8([32]byte{1})
 	for i := range 34 {
 		v := make([]byte, MaxValue)
@@ -554,13 +527,9 @@ func TestWhatFitsIsRead(t *testing.T) {
 		commit(t, m, Op{Key: fmt.Sprint("k", i), Value: v})
 	}
 	entries := m.state.entries
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Close())
 	m, err = Open(vfs.OS, tmp, options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer m.Close()
 	if !maps.EqualFunc(entries, m.state.entries, bytes.Equal) {
 		t.Error("it has other entries")
@@ -600,12 +569,8 @@ func TestLargeCommit(t *testing.T) {
 	for i := range ops {
 		ops[i] = Op{Key: fmt.Sprintf("snapshot/%06d", i), Value: bytes.Repeat([]byte{byte(i)}, 450)}
 	}
-	if err := m.Commit(ops...); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Commit(ops...))
+	must.OK(t, m.Close())
 	n := 0
 	if err := open(t, fsys, options()).Scan("snapshot/", func(string, []byte) error { n++; return nil }); err != nil || n != len(ops) {
 		t.Errorf("%d of %d entries: %v", n, len(ops), err)
@@ -635,9 +600,7 @@ func TestDeletesAreNoAdditions(t *testing.T) {
 	}
 	commit(t, m, next...)
 	commit(t, m, Op{Key: "another", Value: []byte("v")})
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Close())
 	if n := len(all(t, open(t, fsys, options()))); n != maxEntries-gone+2 {
 		t.Errorf("%d entries", n)
 	}
@@ -674,9 +637,7 @@ func FuzzOps(f *testing.F) {
 func FuzzScan(f *testing.F) {
 	fsys, _ := small(f)
 	whole, err := vfs.ReadFile(fsys, dir+"/"+names[0])
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	f.Add(whole)
 	f.Add(whole[:len(whole)-20])
 	f.Add(whole[headerSize:])

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"github.com/amberfs/amberfs/internal/env"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestReferenceMan compares the man pages of packaging/man with the code.
@@ -39,9 +40,7 @@ func TestReferenceMan(t *testing.T) {
 		}
 	}
 	there, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, e := range there {
 		if _, ok := pages[e.Name()]; !ok && *update {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
@@ -52,9 +51,7 @@ func TestReferenceMan(t *testing.T) {
 	for name, want := range pages {
 		file := filepath.Join(dir, name)
 		if *update {
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(file, []byte(want), 0o644))
 		}
 		if got, err := os.ReadFile(file); err != nil || string(got) != want {
 			t.Errorf("%s differs from the help texts (%v): run go generate ./cmd/amberfs", name, err)
@@ -113,9 +110,7 @@ func addPages(t *testing.T, pages map[string]string, c *cobra.Command) {
 		}
 	}
 	var b strings.Builder
-	if err := doc.GenMan(c, &doc.GenManHeader{Section: "1", Date: &time.Time{}, Source: "amberfs", Manual: "amberfs"}, &b); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, doc.GenMan(c, &doc.GenManHeader{Section: "1", Date: &time.Time{}, Source: "amberfs", Manual: "amberfs"}, &b))
 	page := strings.NewReplacer(`"Jan 0001"`, `""`, ".SH EXAMPLE\n", ".SH EXAMPLES\n", "[=false]", "", `=""`, "").Replace(b.String())
 	page, also, found := strings.Cut(page, ".SH SEE ALSO")
 	page = strings.TrimRight(page, "\n") + "\n"
@@ -141,9 +136,7 @@ func addPages(t *testing.T, pages map[string]string, c *cobra.Command) {
 // a list: tables are too wide for a terminal, and links are no use on one.
 func pageOf(t *testing.T, page, title, about string) string {
 	b, err := os.ReadFile("../../docs/reference/" + page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, text, _ := strings.Cut(string(b), "\n")
 	var out strings.Builder
 	name, _, _ := strings.Cut(title, " ")

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestMCPMalformedLines: a line that is no message is answered with an error, and the session goes on.
@@ -15,9 +17,7 @@ func TestMCPMalformedLines(t *testing.T) {
 	a := newApp(nil, io.Discard, io.Discard)
 	a.dir = t.TempDir()
 	s, err := newMCPServer(a, "standard")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	in, lines := io.Pipe()
 	answers, out := io.Pipe()
 	ended := make(chan error, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // connect starts a server outside of a mount, and a client.
@@ -22,18 +23,12 @@ func connect(t *testing.T, set string) *mcp.ClientSession {
 	a := newApp(nil, &bytes.Buffer{}, &bytes.Buffer{})
 	a.dir = t.TempDir()
 	s, err := newMCPServer(a, set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	here, there := mcp.NewInMemoryTransports()
 	server, err := s.Connect(ctx, there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	client, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).Connect(ctx, here, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		client.Close()
 		server.Close()
@@ -51,9 +46,7 @@ func TestMCPTools(t *testing.T) {
 		"workspace:mine": "workspace__mine__branch workspace__mine__restore workspace__mine__snapshot",
 	} {
 		list, err := connect(t, set).ListTools(context.Background(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var got []string
 		for _, tool := range list.Tools {
 			got = append(got, tool.Name)
@@ -97,9 +90,7 @@ func TestMCPAnnotations(t *testing.T) {
 	}
 	for set, n := range map[string]int{"standard": len(want) - 2, "all": len(want)} {
 		list, err := connect(t, set).ListTools(context.Background(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		found := 0
 		for _, tool := range list.Tools {
 			a := tool.Annotations
@@ -120,9 +111,7 @@ func TestMCPAnnotations(t *testing.T) {
 // Outside of a mount a call fails, with the sentence that a person gets.
 func TestMCPWithoutMount(t *testing.T) {
 	r, err := connect(t, "all").CallTool(context.Background(), &mcp.CallToolParams{Name: "snapshot_list"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text, ok := r.Content[0].(*mcp.TextContent)
 	if !ok || !r.IsError || !strings.Contains(text.Text, "not inside an amberfs mount") {
 		t.Errorf("answer: %+v", r.Content[0])
@@ -158,15 +147,11 @@ func TestPages(t *testing.T) {
 func TestRelativeArguments(t *testing.T) {
 	mounts := []locate.Mount{{Mountpoint: "/", FSType: "ext4"}, {Mountpoint: "/no/ws", FSType: locate.FSType, Root: "/", Source: "/s"}}
 	p, err := locate.Find(mounts, "/no/ws/sub")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	blame := service.Blame{Path: "f"}
 	undo := service.UndoBy{Paths: []naming.BytePath{"a", "../b"}, Keep: []naming.BytePath{"c"}}
 	for _, args := range []any{&blame, &undo} {
-		if err := relative(p, reflect.ValueOf(args).Elem()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, relative(p, reflect.ValueOf(args).Elem()))
 	}
 	if blame.Path != "sub/f" || undo.Paths[0] != "sub/a" || undo.Paths[1] != "b" || undo.Keep[0] != "sub/c" {
 		t.Errorf("%+v, %+v", blame, undo)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 var update = flag.Bool("update", false, "write the generated pages of docs/reference and packaging/man")
@@ -27,9 +28,7 @@ func TestReference(t *testing.T) {
 	} {
 		file := "../../docs/reference/" + name
 		if *update {
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(file, []byte(want), 0o644))
 		}
 		if got, err := os.ReadFile(file); err != nil || string(got) != want {
 			t.Errorf("%s differs from the code (%v): run go generate ./cmd/amberfs", name, err)

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestSocketOfThePage: nobody else can connect to the socket of the page at any time.
@@ -29,9 +31,7 @@ func TestSocketOfThePage(t *testing.T) {
 			}
 		}()
 		l, err := uiListener("unix:" + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		st, err := os.Lstat(path)
 		close(stop)
 		if mode, bad := <-seen; bad || err != nil || st.Mode().Perm() != 0o600 {

@@ -25,6 +25,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // kernel is a Kernel that notes what it is asked for.
@@ -51,14 +52,10 @@ func newUser(t *testing.T) *user {
 	t.Helper()
 	dir := t.TempDir()
 	s, err := snapshot.Open(filepath.Join(dir, "store"), snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	logger := slog.New(slog.DiscardHandler)
 	log, err := events.Open(filepath.Join(dir, "store", "events"), events.Options{FS: vfs.OS, Logger: logger})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		log.Close()
 		s.Close()
@@ -140,17 +137,13 @@ func (u *user) names() (out []string) {
 		out = append(out, name)
 		return true
 	})
-	if err != nil {
-		u.Fatal(err)
-	}
+	must.OK(u, err)
 	return out
 }
 
 func (u *user) must(err error) {
 	u.Helper()
-	if err != nil {
-		u.Fatal(err)
-	}
+	must.OK(u, err)
 }
 
 func (u *user) result(name, want string) {

@@ -7,14 +7,8 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // waits fails the test unless take waits in the line, and ends when it is told to.
 func waits(t *testing.T, what string, p *pool, take func(ctx context.Context) error) {
@@ -36,7 +30,7 @@ func TestBudget(t *testing.T) {
 		t.Error("it does not hold what it should")
 	}
 	release, err := b.Take(context.Background(), 60)
-	must(t, err)
+	must.OK(t, err)
 	waits(t, "more than there is", b.pool, func(ctx context.Context) error { _, err := b.Take(ctx, 50); return err })
 	release()
 	if release, err = b.Take(context.Background(), 1000); err != nil {
@@ -57,7 +51,7 @@ func TestTenants(t *testing.T) {
 	b := New(64)
 	greedy, other := b.Of("greedy"), b.Of("other")
 	release, err := greedy.Take(context.Background(), 48)
-	must(t, err)
+	must.OK(t, err)
 	granted := make(chan string, 2)
 	wait := func(b *Budget, bytes int64, waiting int) {
 		go func() {
@@ -99,9 +93,9 @@ func TestCharge(t *testing.T) {
 	b := New(8 * step)
 	one, two := b.Charge(), b.Charge()
 	for range 50 {
-		must(t, one.Add(context.Background(), step/10))
+		must.OK(t, one.Add(context.Background(), step/10))
 	}
-	must(t, two.Add(context.Background(), 1))
+	must.OK(t, two.Add(context.Background(), 1))
 	if err := one.Add(context.Background(), step); !errors.Is(err, errs.Quota) {
 		t.Errorf("beyond the tenant's part: %v", err)
 	}
@@ -111,9 +105,9 @@ func TestCharge(t *testing.T) {
 	}
 	one.Release()
 	two.Release()
-	must(t, b.Charge().Add(context.Background(), 5*step))
+	must.OK(t, b.Charge().Add(context.Background(), 5*step))
 	var none *Budget
-	must(t, none.Charge().Add(context.Background(), 1<<40))
+	must.OK(t, none.Charge().Add(context.Background(), 1<<40))
 	none.Charge().Release()
 }
 
@@ -122,24 +116,24 @@ func TestCharge(t *testing.T) {
 func TestTry(t *testing.T) {
 	b := New(8 * step)
 	mine, others := b.Of("mine"), b.Of("others").Charge()
-	must(t, others.Add(context.Background(), 4*step))
+	must.OK(t, others.Add(context.Background(), 4*step))
 	second := mine.Charge()
-	must(t, second.Add(context.Background(), step))
+	must.OK(t, second.Add(context.Background(), step))
 	c := mine.Charge()
-	must(t, c.Try(2*step))
+	must.OK(t, c.Try(2*step))
 	if err := c.Try(3 * step); !errors.Is(err, errs.Quota) || !c.Full() {
 		t.Fatalf("beyond what others leave: %v", err)
 	}
-	must(t, mine.Charge().Try(step))
+	must.OK(t, mine.Charge().Try(step))
 	waits(t, "all, while another of the tenant has some", b.pool, c.All)
 	second.Release()
 	if err := c.All(context.Background()); err != nil || c.Full() {
 		t.Fatal(err)
 	}
-	must(t, c.Try(100*step))
+	must.OK(t, c.Try(100*step))
 	waits(t, "two without bounds", b.pool, others.All)
 	c.Release()
-	must(t, others.All(context.Background()))
+	must.OK(t, others.All(context.Background()))
 	others.Release()
 	var none *Charge
 	if err := none.Try(1 << 40); err != nil || none.Full() {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestLine: a request that waits to be without bounds holds up no other tenant.
@@ -14,9 +15,7 @@ func TestLine(t *testing.T) {
 	defer stop()
 	fork, main := b.Of("fork"), b.Of("main")
 	first := fork.Charge()
-	if err := first.All(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, first.All(ctx))
 	second := fork.Charge()
 	ended := make(chan error, 1)
 	go func() { ended <- second.All(ctx) }()

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/environment.md")
@@ -22,9 +24,7 @@ func TestReference(t *testing.T) {
 	}
 	const file = "../../docs/reference/environment.md"
 	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != b.String() {
 		t.Errorf("%s differs from the code (%v): run go generate ./internal/env", file, err)
@@ -54,7 +54,5 @@ func TestOneSource(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }

@@ -3,6 +3,8 @@ package filetime
 import (
 	"testing"
 	"time"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestTimes(t *testing.T) {
@@ -12,9 +14,7 @@ func TestTimes(t *testing.T) {
 		"2300-01-01T00:00:00.5Z", "2446-05-10T22:38:55Z", "2486-07-02T20:20:23.999999999Z",
 	} {
 		at, err := time.Parse(time.RFC3339Nano, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n, ok := Of(at.Unix(), int64(at.Nanosecond()))
 		if got := Time(n).UTC().Format(time.RFC3339Nano); !ok || got != text {
 			t.Errorf("%s comes back as %s, in range: %v", text, got, ok)

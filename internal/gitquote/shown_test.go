@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestShown(t *testing.T) {
@@ -35,9 +37,7 @@ func FuzzShown(f *testing.F) {
 			}
 		}
 		doc, err := json.Marshal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var before, after string
 		if json.Unmarshal(doc, &before) != nil || json.Unmarshal(JSON(doc), &after) != nil || before != after {
 			t.Errorf("%q becomes %q", before, after)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMountTable(t *testing.T) {
@@ -48,13 +49,9 @@ func TestManyTables(t *testing.T) {
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 	}
 	end, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := cmd.Start(); err != nil {
 		t.Skip(err) // this system forbids it
 	}
@@ -71,9 +68,7 @@ func TestManyTables(t *testing.T) {
 	asked, n, longest := time.Duration(0), 0, 0
 	await.True(t, "the table of this process comes first, whole", func() bool { // others may mount something
 		own, err := os.ReadFile("/proc/self/mountinfo")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		first := []byte(nil)
 		asked, n, longest = 0, 0, 0
 		pages := func() time.Time { asked++; return time.Unix(0, 0).Add(asked * time.Millisecond) } // each takes a millisecond
@@ -97,9 +92,7 @@ func TestManyTables(t *testing.T) {
 // TestAtOnce: callers that wait for an answer that is being made share the next one.
 func TestAtOnce(t *testing.T) {
 	var root unix.Stat_t
-	if err := unix.Stat("/", &root); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Stat("/", &root))
 	lastOn.Lock()
 	const callers = 8
 	answers := make(chan []string, callers)
@@ -118,9 +111,7 @@ func TestAtOnce(t *testing.T) {
 
 func makeMany(t *testing.T, dir string) {
 	try := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	at := filepath.Join(dir, "a")
 	try(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))

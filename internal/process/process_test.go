@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestKillPending(t *testing.T) {
@@ -32,9 +34,7 @@ func TestOurselves(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	if got := Command(cmd.Process.Pid); got != "sleep" {
 		t.Errorf("the command is %q", got)
 	}
@@ -47,9 +47,7 @@ func TestCommand(t *testing.T) {
 
 func TestInGroup(t *testing.T) {
 	groups, err := os.Getgroups()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, g := range groups {
 		if !InGroup(os.Getpid(), uint32(g)) {
 			t.Errorf("we are not in our group %d", g)

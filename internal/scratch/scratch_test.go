@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A directory of a process that has ended is removed, with what is in it; one that is in use,
@@ -22,15 +24,15 @@ func TestSweep(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("TMPDIR", base)
 	left, err := os.MkdirTemp("", Merge)
-	check(t, err)
-	check(t, os.MkdirAll(filepath.Join(left, "objects/pack"), 0o700))
-	check(t, os.WriteFile(filepath.Join(left, "objects/pack/tmp"), []byte("x"), 0o600))
+	must.OK(t, err)
+	must.OK(t, os.MkdirAll(filepath.Join(left, "objects/pack"), 0o700))
+	must.OK(t, os.WriteFile(filepath.Join(left, "objects/pack/tmp"), []byte("x"), 0o600))
 	file, link := filepath.Join(base, Merge+"file"), filepath.Join(base, Export+"link")
-	check(t, os.WriteFile(file, nil, 0o600))
+	must.OK(t, os.WriteFile(file, nil, 0o600))
 	target := t.TempDir()
-	check(t, os.Symlink(target, link))
+	must.OK(t, os.Symlink(target, link))
 	used, err := New(Export)
-	check(t, err)
+	must.OK(t, err)
 	if _, err := os.Lstat(left); !os.IsNotExist(err) {
 		t.Errorf("%s is still there: %v", left, err)
 	}
@@ -57,7 +59,7 @@ func TestSweep(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	check(t, used.Remove())
+	must.OK(t, used.Remove())
 	if found, _ := filepath.Glob(filepath.Join(base, "*")); len(found) != 2 {
 		t.Errorf("there are %q", found)
 	}
@@ -72,10 +74,10 @@ func another(t *testing.T, as string) (*exec.Cmd, io.WriteCloser, *bufio.Reader)
 	c.Env = append(os.Environ(), role+"="+as)
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
-	check(t, err)
+	must.OK(t, err)
 	out, err := c.StdoutPipe()
-	check(t, err)
-	check(t, c.Start())
+	must.OK(t, err)
+	must.OK(t, c.Start())
 	return c, in, bufio.NewReader(out)
 }
 
@@ -117,7 +119,7 @@ func TestProcesses(t *testing.T) {
 	c, in, out := another(t, "holds")
 	defer in.Close()
 	line, err := out.ReadString('\n')
-	check(t, err)
+	must.OK(t, err)
 	path := strings.TrimSuffix(line, "\n")
 	for range 50 {
 		Sweep()
@@ -125,7 +127,7 @@ func TestProcesses(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("in use by another process: %v", err)
 	}
-	check(t, c.Process.Kill())
+	must.OK(t, c.Process.Kill())
 	_ = c.Wait()
 	Sweep()
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
@@ -134,11 +136,11 @@ func TestProcesses(t *testing.T) {
 	var makers []*exec.Cmd
 	for range 3 {
 		c, in, _ := another(t, "makes")
-		check(t, in.Close())
+		must.OK(t, in.Close())
 		makers = append(makers, c)
 	}
 	for _, c := range makers {
-		check(t, c.Wait())
+		must.OK(t, c.Wait())
 	}
 }
 
@@ -149,8 +151,8 @@ func TestOwners(t *testing.T) {
 		t.Skip("only root can make files of another user")
 	}
 	base := t.TempDir()
-	check(t, os.Chmod(base, 0o777))
-	check(t, os.Chmod(filepath.Dir(base), 0o755))
+	must.OK(t, os.Chmod(base, 0o777))
+	must.OK(t, os.Chmod(filepath.Dir(base), 0o755))
 	t.Setenv("TMPDIR", base)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -167,7 +169,7 @@ func TestOwners(t *testing.T) {
 	}()
 	select {
 	case err := <-made:
-		check(t, err)
+		must.OK(t, err)
 	case <-ctx.Done():
 		t.Fatal("making a directory hangs")
 	}
@@ -175,12 +177,5 @@ func TestOwners(t *testing.T) {
 	Sweep()
 	if _, err := os.Stat(d.Path); err != nil {
 		t.Error(err)
-	}
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestYield: a long computation gives way to another, and ends with its context.
@@ -26,9 +27,7 @@ func TestYield(t *testing.T) {
 	}()
 	<-began
 	for range 3 {
-		if err := turns.Do(context.Background(), func(context.Context) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, turns.Do(context.Background(), func(context.Context) error { return nil }))
 	}
 	stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -47,9 +46,7 @@ func TestWaitingEnds(t *testing.T) {
 	turns := New(1)
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	must(turns.Do(context.Background(), func(context.Context) error {
 		ctx, stop := context.WithCancel(context.Background())

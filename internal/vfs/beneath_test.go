@@ -10,14 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func openBeneath(t *testing.T, dir string) *Beneath {
 	t.Helper()
 	b, err := OpenBeneath(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { b.Close() })
 	return b
 }
@@ -27,17 +26,11 @@ func openBeneath(t *testing.T, dir string) *Beneath {
 func TestBeneathFollowsNothing(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
 	secret := filepath.Join(outside, "secret")
-	if err := os.WriteFile(secret, []byte("theirs"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(secret, []byte("theirs"), 0o600))
 	for name, target := range map[string]string{"link": secret, "dangling": filepath.Join(outside, "new"), "way": outside} {
-		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
-	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 	b := openBeneath(t, dir)
 	done := make(chan struct{})
 	go func() {
@@ -95,26 +88,14 @@ func TestBeneathFollowsNothing(t *testing.T) {
 func TestBeneathMoved(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "store")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(dir, 0o700))
 	b := openBeneath(t, dir)
 	name := filepath.Join(dir, "sub", "file")
-	if err := b.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteFile(b, name, []byte("a")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(dir, dir+".moved"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteFile(b, name, []byte("b")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.MkdirAll(filepath.Dir(name), 0o700))
+	must.OK(t, WriteFile(b, name, []byte("a")))
+	must.OK(t, os.Rename(dir, dir+".moved"))
+	must.OK(t, os.Mkdir(dir, 0o700))
+	must.OK(t, WriteFile(b, name, []byte("b")))
 	for _, path := range []string{b.Path(name), filepath.Join(dir+".moved", "sub", "file")} {
 		if got, err := os.ReadFile(path); err != nil || string(got) != "b" {
 			t.Errorf("%s holds %q, %v", path, got, err)
@@ -133,14 +114,10 @@ func TestBeneathMoved(t *testing.T) {
 func TestBeneathHardLinks(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
 	theirs := filepath.Join(outside, "theirs")
-	if err := os.WriteFile(theirs, []byte("theirs"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(theirs, []byte("theirs"), 0o600))
 	names := []string{"lock", "made", "replaced", "replaced.tmp"}
 	for _, name := range names {
-		if err := os.Link(theirs, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Link(theirs, filepath.Join(dir, name)))
 	}
 	b := openBeneath(t, dir)
 	lock := filepath.Join(dir, "lock")
@@ -153,18 +130,12 @@ func TestBeneathHardLinks(t *testing.T) {
 		t.Errorf("reading a linked file: %q, %v", got, err)
 	}
 	f, err := Create(b, filepath.Join(dir, "made"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := f.WriteAt([]byte("ours"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteFile(b, filepath.Join(dir, "replaced"), []byte("ours")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Close())
+	must.OK(t, WriteFile(b, filepath.Join(dir, "replaced"), []byte("ours")))
 	if got, err := os.ReadFile(theirs); err != nil || string(got) != "theirs" {
 		t.Errorf("the file outside has %q, %v", got, err)
 	}

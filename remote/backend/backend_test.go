@@ -11,6 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
@@ -35,12 +36,8 @@ func TestDirectory(t *testing.T) {
 	dir := t.TempDir()
 	remotetest.Suite(t, perTest(func(name string) string {
 		url := "file://" + dir + "/" + name
-		if err := backend.MakeDir(url); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name, "format"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, backend.MakeDir(url))
+		must.OK(t, os.WriteFile(filepath.Join(dir, name, "format"), nil, 0o600))
 		return url
 	}))
 	missing := filepath.Join(dir, "missing")
@@ -56,35 +53,25 @@ func TestDirectory(t *testing.T) {
 func TestDirectoryAway(t *testing.T) {
 	dir, ctx := filepath.Join(t.TempDir(), "stick", "remote"), t.Context()
 	url := "file://" + dir
-	if err := backend.MakeDir(url); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, backend.MakeDir(url))
 	b, data := open(t, url), []byte("data")
 	key := backend.Named(data).Key()
 	for _, k := range []string{key, "format"} {
-		if err := b.Put(ctx, k, data, backend.PutOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.Put(ctx, k, data, backend.PutOptions{}))
 	}
 	for what, away := range map[string]string{"the directory": dir, "the disk": filepath.Dir(dir)} {
-		if err := os.Rename(away, away+".away"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Rename(away, away+".away"))
 		if _, err := b.GetRange(ctx, key, 0, 4); !errors.Is(err, backend.ErrAway) {
 			t.Errorf("%s is away: %v", what, err)
 		}
 		// The mount point of the disk is an empty directory then.
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(dir, 0o700))
 		for _, k := range []string{key, "format"} {
 			if _, err := b.Stat(ctx, k); !errors.Is(err, backend.ErrAway) {
 				t.Errorf("%s is away, its mount point there: %v", what, err)
 			}
 		}
-		if err := errors.Join(os.RemoveAll(away), os.Rename(away+".away", away)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(os.RemoveAll(away), os.Rename(away+".away", away)))
 		if got, err := b.GetRange(ctx, key, 0, 4); err != nil || string(got) != "data" {
 			t.Errorf("%s is back: %q, %v", what, got, err)
 		}
@@ -107,12 +94,8 @@ func TestDirectoryOfOthers(t *testing.T) {
 		for _, bad := range []string{"format", "ref/v1", key} {
 			t.Run(what+" as "+bad[:min(len(bad), 6)], func(t *testing.T) {
 				dir := t.TempDir()
-				if err := os.WriteFile(outside, []byte("theirs"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, bad)), 0o700), place(filepath.Join(dir, bad))); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(outside, []byte("theirs"), 0o600))
+				must.OK(t, errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, bad)), 0o700), place(filepath.Join(dir, bad))))
 				b, done := open(t, "file://"+dir), make(chan struct{})
 				go func() {
 					defer close(done)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestCredentialsFile: a file that the URL names is what requests are signed with, whatever the
@@ -37,9 +38,7 @@ func TestCredentialsFile(t *testing.T) {
 	} {
 		b := open(t, url)
 		for _, who := range []string{"YTpi", "Yzpk"} { // a:b and c:d, as a registry gets them
-			if err := os.WriteFile(file, []byte(form(who)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(file, []byte(form(who)), 0o600))
 			if _, err := backend.Get(t.Context(), b, "ref/v1"); !errors.Is(err, backend.ErrDenied) {
 				t.Errorf("%s: %v", url, err)
 			}

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A server that takes a request and does not answer is away. That the caller gave up is
@@ -25,9 +27,7 @@ func TestSilentServerIsAway(t *testing.T) {
 		tr := &http.Transport{ResponseHeaderTimeout: timeout}
 		defer tr.CloseIdleConnections()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		resp, err := (&http.Client{Transport: tr}).Do(req)
 		if err == nil {
 			_ = resp.Body.Close()

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A registry that wants a token for each repository gets one for ranges, too, and another
@@ -40,9 +42,7 @@ func TestRangeWithToken(t *testing.T) {
 	}))
 	defer s.Close()
 	b, err := Open("oci://" + strings.TrimPrefix(s.URL, "http://") + "/team/x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer b.CloseIdleConnections()
 	for range 5 {
 		if got, err := b.GetRange(t.Context(), blob.Key(), 2, 4); err != nil || string(got) != "2345" {

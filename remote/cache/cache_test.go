@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // source is an object of random bytes that counts how it is read.
@@ -87,14 +88,10 @@ func TestTornBlock(t *testing.T) {
 	s := newSource(BlockSize + 10)
 	c := New(t.TempDir(), 1<<30)
 	read(t, c, s, 0, s.Size, 0)
-	if err := os.Truncate(filepath.Join(c.dir, blockFile(s.Object, 0)), 5000); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Truncate(filepath.Join(c.dir, blockFile(s.Object, 0)), 5000))
 	read(t, c, s, 0, s.Size, 0)
 	// One of the right length and wrong bytes only its reader notices.
-	if err := os.WriteFile(filepath.Join(c.dir, blockFile(s.Object, 1)), make([]byte, 10), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(c.dir, blockFile(s.Object, 1)), make([]byte, 10), 0o600))
 	c.Drop(s.Object, BlockSize, 10)
 	read(t, c, s, 0, s.Size, 0)
 }
@@ -140,9 +137,7 @@ func TestRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	c := New(dir, 1<<30)
 	for i := range int64(20) {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.RemoveAll(dir))
 		read(t, c, s, i*1000, 2*BlockSize, 0)
 	}
 	if !c.Has(s.Object, 0, BlockSize) {
@@ -154,9 +149,7 @@ func TestRemoved(t *testing.T) {
 func TestNoDirectory(t *testing.T) {
 	s := newSource(2 * BlockSize)
 	parent := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(parent, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(parent, nil, 0o600))
 	c := New(filepath.Join(parent, "cache"), 1<<30)
 	read(t, c, s, 10, BlockSize, 0)
 	if b, err := c.ReadAt(t.Context(), s.Object, 10, BlockSize, 0, nil); err != nil || !bytes.Equal(b, s.data[10:10+BlockSize]) {

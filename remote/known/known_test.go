@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func open(t *testing.T, dir string) *Registry {
@@ -19,9 +20,7 @@ func open(t *testing.T, dir string) *Registry {
 		t.Setenv("XDG_STATE_HOME", t.TempDir())
 	}
 	k, err := Open(dir, Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { k.Close() })
 	return k
 }
@@ -30,9 +29,7 @@ func TestRemotesAreKept(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	dir, url := t.TempDir(), "file://"+t.TempDir()
 	k := open(t, dir)
-	if err := k.Add("origin", url); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, k.Add("origin", url))
 	if err := k.Add("origin", "s3://another"); !errors.Is(err, errs.Exist) {
 		t.Errorf("one name for two places: %v", err)
 	}
@@ -42,19 +39,13 @@ func TestRemotesAreKept(t *testing.T) {
 		}
 	}
 	r, err := k.Remote("origin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := k.SetBase(r, "v1"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, k.SetBase(r, "v1"))
 	k = open(t, dir)
 	if r, err = k.Remote("origin"); err != nil || r.URL() != url || k.Base(r) != "v1" {
 		t.Fatalf("after opening again: %v, %v", r, err)
 	}
-	if err := k.Remove("origin"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, k.Remove("origin"))
 	if _, err := k.Remote("origin"); !errors.Is(err, errs.NotExist) || len(open(t, dir).List()) != 0 {
 		t.Errorf("a removed remote: %v", err)
 	}
@@ -64,9 +55,7 @@ func TestRemotesAreKept(t *testing.T) {
 func TestMalformedFile(t *testing.T) {
 	for _, text := range []string{"", "x", "[]", `{"version":2}`, `{"version":1,"from":[{"url":"file:///x"}]}`, `{"version":1,"from":[{"ref":{"id":"x"}}]}`} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "remotes.json"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, "remotes.json"), []byte(text), 0o600))
 		if k, err := Open(dir, Options{FS: vfs.OS}); err == nil {
 			t.Errorf("%q is taken: %+v", text, k.file)
 		}
@@ -98,14 +87,10 @@ func TestTrust(t *testing.T) {
 	theirs, dir := t.TempDir(), t.TempDir()
 	url := "file://" + dir
 	text := `{"version":1,"remotes":{"origin":"` + url + `"}}`
-	if err := os.WriteFile(filepath.Join(theirs, "remotes.json"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(theirs, "remotes.json"), []byte(text), 0o600))
 	k := open(t, theirs)
 	r, err := k.Remote("origin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	init := func() error {
 		_, err := r.Init(t.Context(), nil, func(string) {})
 		return err

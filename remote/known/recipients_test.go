@@ -11,6 +11,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // What a remote is encrypted to is kept with the store: a service that takes a key out of the
@@ -21,17 +22,13 @@ func TestRecipientsAreKept(t *testing.T) {
 	url, keys := "file://"+at, [2]string{}
 	for i := range keys {
 		id, err := age.GenerateX25519Identity()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		keys[i] = id.Recipient().String()
 	}
 	format := func(k *Registry) ([]string, error) {
 		t.Helper()
 		r, err := k.Remote(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		f, err := r.Format(ctx)
 		if err != nil {
 			return nil, err
@@ -46,14 +43,10 @@ func TestRecipientsAreKept(t *testing.T) {
 	if err == nil {
 		err = k.Add("box", url)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	file := filepath.Join(at, "format")
 	was, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, now := range map[string]string{
 		"none":     strings.Replace(string(was), `["`+keys[0]+`"]`, `[]`, 1),
 		"no field": strings.Replace(string(was), `"recipients"`, `"x"`, 1),
@@ -72,18 +65,12 @@ func TestRecipientsAreKept(t *testing.T) {
 	if _, err := format(k); err == nil {
 		t.Error("no error the second time")
 	}
-	if err := k.Remove("box"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, k.Remove("box"))
 	if _, err := format(k); err != nil {
 		t.Errorf("after it was removed: %v", err)
 	}
-	if err := k.Add("box", url); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, was, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, k.Add("box", url))
+	must.OK(t, os.WriteFile(file, was, 0o600))
 	if _, err := format(open(t, dir)); !errors.Is(err, errs.Perm) {
 		t.Errorf("what was agreed to is not kept: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // sample returns a pack of n records with its index, the ref's list of objects,
@@ -34,9 +35,7 @@ func sample(n int) (p *Pack, s Section, objects []backend.Object, hashes []cas.H
 func TestIndex(t *testing.T) {
 	p, s, objects, hashes := sample(300)
 	var x Index
-	if err := x.Add(p.Bytes[s.Offset:], s, objects); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, x.Add(p.Bytes[s.Offset:], s, objects))
 	for i, h := range hashes {
 		e, ok := x.Find(h)
 		if !ok || string(p.Bytes[e.Offset:e.End()]) != fmt.Sprint("record ", i) {
@@ -73,9 +72,7 @@ func sampleRef() *Ref {
 
 func TestRef(t *testing.T) {
 	raw, err := sampleRef().Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got, err := DecodeRef(raw)
 	if err != nil || !reflect.DeepEqual(got, sampleRef()) {
 		t.Errorf("%+v, %v", got, err)
@@ -123,9 +120,7 @@ func FuzzRef(f *testing.F) {
 			t.Skip("times that JSON cannot hold")
 		}
 		r2, err := DecodeRef(again)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if third, err := r2.Encode(); err != nil || !bytes.Equal(again, third) {
 			t.Fatalf("not the same once more: %v", err)
 		}

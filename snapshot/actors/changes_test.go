@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 type objects map[cas.Hash][]byte
@@ -33,9 +34,7 @@ func TestSetBeyondAnObject(t *testing.T) {
 	}
 	o := objects{}
 	h, err := PutSet(o, &set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got, err := Decode(o[h])
 	if err != nil || !slices.Equal(got.Actors(), set.Actors()) || !slices.Equal(got.Rest(), set.Actors()) {
 		t.Errorf("it has %v, all by %v: %v", got.Actors(), got.Rest(), err)

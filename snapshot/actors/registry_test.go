@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // forks is a registry in which 1 is a fork of main and 2 a fork in it.
@@ -33,12 +34,8 @@ func shell(t *testing.T, session bool) (parent, child uint32) {
 	cmd := exec.Command("sh", "-c", "sleep 100 & echo $!; wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: session, Setpgid: !session}
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
@@ -59,9 +56,7 @@ func TestRegistry(t *testing.T) {
 	}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	p1, c1 := shell(t, true)
 	p2, c2 := shell(t, true)
@@ -112,9 +107,7 @@ func TestKeep(t *testing.T) {
 	p1, c1 := shell(t, true)
 	p2, _ := shell(t, true)
 	for id, name := range map[uint32]string{p1: "a", p2: "b"} {
-		if err := r.Register(id, 7, 0, name); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.Register(id, 7, 0, name))
 	}
 	other := strings.Replace(string(saved), `"start":`, `"start":1`, 1) // one of them is another process
 	again := 0
@@ -136,9 +129,7 @@ func TestKeep(t *testing.T) {
 // TestThreads: a request has the id of a thread, whose process may have the name.
 func TestThreads(t *testing.T) {
 	r := forks()
-	if err := r.Register(uint32(os.Getpid()), 7, 0, "me"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Register(uint32(os.Getpid()), 7, 0, "me"))
 	done := make(chan struct{})
 	for range 4 {
 		go func() {
@@ -157,9 +148,7 @@ func TestThreads(t *testing.T) {
 func TestReuse(t *testing.T) {
 	r := forks()
 	p, c := shell(t, true)
-	if err := r.Register(p, 7, 0, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Register(p, 7, 0, "a"))
 	r.Of(c, 7, 0)
 	for _, id := range []uint32{p, c} { // as if they had been others
 		key := inView{int(id), 0}
@@ -181,13 +170,9 @@ func TestReuse(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	r := forks()
 	p, c := shell(t, true)
-	if err := r.Register(p, 7, 0, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Register(p, 7, 0, "a"))
 	r.Of(c, 7, 0)
-	if err := syscall.Kill(int(p), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(int(p), syscall.SIGKILL))
 	await.True(t, "it has another parent", func() bool {
 		st, err := process.StatOf(int(c))
 		return err == nil && st.Parent != int(p)
@@ -223,21 +208,13 @@ func TestGateway(t *testing.T) {
 	r := forks()
 	program := filepath.Join(t.TempDir(), "virtiofsd")
 	sleep, err := exec.LookPath("sleep")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(sleep, program); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.Symlink(sleep, program))
 	cmd := exec.Command("sh", "-c", program+" 1000 & echo $!; wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
@@ -263,9 +240,7 @@ func TestGateway(t *testing.T) {
 	want(child, 2, "inner")
 	want(child, 0, own)
 	want(uint32(cmd.Process.Pid), 1, own)
-	if err := r.Register(0, 0, 1, "agent"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Register(0, 0, 1, "agent"))
 	again := forks()
 	var saved []byte
 	r.Keep(nil, func(b []byte) error { saved = b; return nil })
@@ -274,8 +249,6 @@ func TestGateway(t *testing.T) {
 	r = again
 	want(child, 1, "agent")
 	want(uint32(cmd.Process.Pid), 1, own)
-	if err := r.Register(uint32(cmd.Process.Pid), 0, 1, "named"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Register(uint32(cmd.Process.Pid), 0, 1, "named"))
 	want(child, 1, "named")
 }

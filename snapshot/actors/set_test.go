@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestSet compares a set with a plain map, after a round through its object and a union.
@@ -28,9 +29,7 @@ func TestSet(t *testing.T) {
 	}
 	all := Union(sets...)
 	got, err := Decode(all.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for ino := range uint64(3100) {
 		for _, ino := range []uint64{ino, ino + 1<<35} {
 			want := model[ino]

@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // views are trees without files: a change of one is a number more of inodes.
@@ -126,9 +127,7 @@ func newStore(t *testing.T) *store {
 	s.AddView(w.View, treeOf(1))
 	view, _ := s.NewView()
 	e, err := s.SetBase(s.views, w, treeOf(1), SnapshotRecord{View: view, Info: info.Info{Name: "base", Kind: info.KindImport, Created: birth}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.note(e)
 	return s
 }
@@ -150,9 +149,7 @@ func (s *store) replay(t *testing.T, log []entry) {
 			continue
 		}
 		r, err := Decode(e.typ, e.payload)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s.apply(t, r)
 	}
 }
@@ -169,9 +166,7 @@ func (s *store) stored(t *testing.T) *store {
 	}
 	for _, view := range slices.Sorted(maps.Keys(s.Catalogue.Snapshots)) {
 		sn, err := ptr(recoded(t, s.Catalogue.Snapshots[view].Record())).Load()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		sn.State.Store(s.Catalogue.Snapshots[view].State.Load())
 		sn.Changes.Sets = s.Catalogue.Snapshots[view].Changes.Sets // the store puts them, and has Stored
 		again.Add(sn)
@@ -188,9 +183,7 @@ func recoded[T any](t *testing.T, v T) (out T) {
 	if err == nil {
 		err = json.Unmarshal(b, &out)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -323,9 +316,7 @@ func TestReplay(t *testing.T) {
 				continue // refused
 			}
 			b, err := json.Marshal(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			log = append(log, entry{typ: r.Type(), payload: b})
 			seen[r.Type()] = true
 			s.apply(t, r)

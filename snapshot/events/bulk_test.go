@@ -7,15 +7,14 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestVeryMany: of very many events few are in memory, and all are written, in files
 // that are not much larger than they should be.
 func TestVeryMany(t *testing.T) {
 	l, err := Open(t.TempDir(), Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler), Quiet: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	const n = 5*maxWaiting + 1
 	for i := range n {
@@ -27,9 +26,7 @@ func TestVeryMany(t *testing.T) {
 			t.Fatalf("%d events wait", waiting)
 		}
 	}
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Flush())
 	next := uint64(1)
 	if err := l.Read(1, 0, func(e Event) error {
 		if e.Seq != next || e.Path != fmt.Sprint("file", next-1) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -31,9 +32,7 @@ func record(t testing.TB, l *Log, n int) {
 
 func flush(t testing.TB, l *Log) {
 	t.Helper()
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Flush())
 }
 
 func content(t testing.TB, r *Reader) string {
@@ -57,12 +56,8 @@ func TestHostileFiles(t *testing.T) {
 		"0000000000000001.jsonl.x": []byte("{}\n"),
 	} {
 		fs := vfstest.NewMem()
-		if err := fs.MkdirAll("/events/1", 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := vfs.WriteFile(fs, filepath.Join("/events/1", name), b); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fs.MkdirAll("/events/1", 0o700))
+		must.OK(t, vfs.WriteFile(fs, filepath.Join("/events/1", name), b))
 		l := mustOpen(t, fs, Options{})
 		if size := l.Reader(1, 0).Size(); size > maxSegment {
 			t.Errorf("%s: %d bytes", name, size)
@@ -78,9 +73,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 	for _, first := range []uint64{1, 5} {
 		dir := t.TempDir()
-		if err := os.MkdirAll(filepath.Join(dir, "1"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Join(dir, "1"), 0o700))
 		for _, n := range []uint64{first, first + 10} { // sparse ones
 			path := filepath.Join(dir, "1", segmentName(n))
 			if err := errors.Join(os.WriteFile(path, []byte("x"), 0o600), os.Truncate(path, 1<<40)); err != nil {
@@ -88,9 +81,7 @@ func TestHostileFiles(t *testing.T) {
 			}
 		}
 		l, err := Open(dir, Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler), Quiet: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		record(t, l, 1)
 		if es := all(t, l, 1); len(es) != 1 || l.Reader(1, 0).Size() > 3*maxSegment {
 			t.Errorf("%d events in %d bytes", len(es), l.Reader(1, 0).Size())

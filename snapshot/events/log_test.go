@@ -20,6 +20,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -30,18 +31,14 @@ func mustOpen(t testing.TB, fs vfs.FS, o Options) *Log {
 		o.Quiet = time.Hour // only Flush writes
 	}
 	l, err := Open("/events", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return l
 }
 
 func all(t testing.TB, l *Log, view uint32) []Event {
 	t.Helper()
 	var es []Event
-	if err := l.Read(view, 0, func(e Event) error { es = append(es, e); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Read(view, 0, func(e Event) error { es = append(es, e); return nil }))
 	return es
 }
 
@@ -108,9 +105,7 @@ func TestRecordAndRead(t *testing.T) {
 		}
 	}
 	check(l)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close())
 	l.Record(Event{Workspace: 1, Action: Deleted, Path: "late"})
 	check(mustOpen(t, fs, o))
 }
@@ -120,9 +115,7 @@ func TestReadFromAndStop(t *testing.T) {
 	for i := range 50 {
 		l.Record(Event{Workspace: 1, Action: Created, Path: fmt.Sprint(i)})
 		if i%3 == 0 {
-			if err := l.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.Flush())
 		}
 	}
 	for after := range uint64(51) {
@@ -161,9 +154,7 @@ func TestCapturedCountsSinceTheOneBefore(t *testing.T) {
 	l.Record(Event{Workspace: 2, Action: Created, Path: "p"})
 	// Closing and opening changes nothing, wherever the capture lies.
 	for range 3 {
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Close())
 		l = mustOpen(t, fs, o)
 		add(Created)
 	}
@@ -196,9 +187,7 @@ func TestSpansAreWhatTheLogHas(t *testing.T) {
 			case n == 3:
 				l.Flush()
 			case n == 4:
-				if err := l.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, l.Close())
 				l = mustOpen(t, fs, o)
 			default:
 				l.Record(Event{Workspace: view, Node: rnd.Uint64N(8), PID: rnd.Uint32N(2), Action: actions[rnd.IntN(len(actions))], Path: "p", From: "q"})
@@ -223,9 +212,7 @@ func TestSpansAreWhatTheLogHas(t *testing.T) {
 				next = s.Last + 1
 			}
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Close())
 	}
 }
 
@@ -239,13 +226,9 @@ func TestTornEnd(t *testing.T) {
 		for range 3 {
 			l.Record(Event{Workspace: 1, Action: Created, Path: "p"})
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Close())
 		f, err := fs.OpenFile("/events/1/"+segmentName(1), os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		size, _ := f.Size()
 		if _, err := f.WriteAt([]byte(rest), size); err != nil {
 			t.Fatal(err)
@@ -270,9 +253,7 @@ func TestLimit(t *testing.T) {
 	fill := func(view uint32, n int) {
 		for range n {
 			l.Record(Event{Workspace: view, Action: Created, Path: "some/path"})
-			if err := l.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.Flush())
 		}
 	}
 	size := func() (n int64) {
@@ -304,9 +285,7 @@ func TestLimit(t *testing.T) {
 	if s := size(); s > 4000 {
 		t.Errorf("the log has %d bytes", s)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close())
 	if l = mustOpen(t, fs, o); l.LastSeq(1) != 200 || l.LastSeq(2) != 400 {
 		t.Errorf("numbers after opening: %d, %d", l.LastSeq(1), l.LastSeq(2))
 	}
@@ -317,9 +296,7 @@ func TestLimit(t *testing.T) {
 	if r.Removed() == 0 {
 		t.Error("the reader does not know that it is stale")
 	}
-	if err := l.Remove(2); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Remove(2))
 	if infos, _ := fs.ReadDir("/events"); len(infos) != 21 {
 		t.Errorf("left in the directory: %+v", infos)
 	}
@@ -334,9 +311,7 @@ func TestChainOfDirectories(t *testing.T) {
 		path = strings.TrimPrefix(path+"/d", "/")
 		l.Record(Event{Workspace: 1, Action: Created, Path: path})
 	}
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Flush())
 	if n := l.size(); n > 4838*1200 {
 		t.Errorf("%d bytes", n)
 	}
@@ -356,9 +331,7 @@ func TestReaderOffsetsAreStable(t *testing.T) {
 	var seen []byte
 	for i := range 150 {
 		l.Record(Event{Workspace: 1, Action: Created, Path: fmt.Sprint("file", i)})
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Flush())
 		// As tail -f does: whatever is new.
 		more := make([]byte, r.Size()-int64(len(seen)))
 		if n, err := r.ReadAt(more, int64(len(seen))); err != nil || n != len(more) {
@@ -406,25 +379,17 @@ func TestFollow(t *testing.T) {
 		l.Record(Event{Workspace: 1, Action: Created, Path: fmt.Sprint(i + 1)})
 	}
 	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, <-done)
 	go func() { done <- l.Follow(context.Background(), 1, 0, func(Event) error { return nil }) }()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close())
+	must.OK(t, <-done)
 }
 
 func TestFullDisk(t *testing.T) {
 	fs := vfstest.NewMem()
 	l := mustOpen(t, fs, Options{})
 	l.Record(Event{Workspace: 1, Action: Created, Path: "a"})
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Flush())
 	fs.SetCapacity(fs.Used())
 	l.Record(Event{Workspace: 2, Action: Created, Path: strings.Repeat("x", 5000)})
 	if err := l.Flush(); !errors.Is(err, syscall.ENOSPC) {
@@ -447,9 +412,7 @@ func TestCommandOfAProcess(t *testing.T) {
 		t.Skip(err)
 	}
 	l.Record(Event{Workspace: 1, Action: Created, Path: "a", PID: uint32(cmd.Process.Pid)})
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait() // killed
 	l.Record(Event{Workspace: 1, Action: Created, Path: "b", PID: uint32(syscall.Gettid())})
 	es := all(t, l, 1)
@@ -488,9 +451,7 @@ func TestConcurrent(t *testing.T) {
 			t.Errorf("last number is %d", l.LastSeq(view))
 		}
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close())
 }
 
 func FuzzHead(f *testing.F) {
@@ -506,9 +467,7 @@ func FuzzHead(f *testing.F) {
 
 func BenchmarkRecord(b *testing.B) {
 	l, err := Open(b.TempDir(), Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	defer l.Close()
 	pid := uint32(os.Getpid())
 	b.Run("same", func(b *testing.B) {

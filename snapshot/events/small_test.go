@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -12,18 +13,12 @@ func TestSmallDisk(t *testing.T) {
 	for _, c := range []struct{ disk, limit int64 }{{32 << 20, minLimit}, {128 << 20, 2 << 20}, {1 << 40, DefaultLimit}} {
 		fs := vfstest.NewMem()
 		fs.SetCapacity(c.disk)
-		if err := fs.MkdirAll("/store", 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fs.MkdirAll("/store", 0o700))
 		l, err := Open("/store/events", Options{FS: fs, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if l.opts.Limit != c.limit || l.opts.SegmentSize > c.limit/4 {
 			t.Errorf("on a disk of %d bytes the limit is %d, and that of a file %d", c.disk, l.opts.Limit, l.opts.SegmentSize)
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Close())
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // none is an object store without objects: nothing is sealed here.
@@ -58,9 +59,7 @@ func (w *world) Numbers(_ *tree.Editor, n uint64) (uint64, error) {
 
 func (w *world) check(err error) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 }
 
 // An entry is what a model has at a path. Names of one file have one entry.

@@ -3,15 +3,15 @@ package journal
 import (
 	"fmt"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{100, 4096, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			j, err := Open(b.TempDir(), Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, err)
 			defer j.Close()
 			data := make([]byte, size)
 			head := make([]byte, 24)
@@ -21,9 +21,7 @@ func BenchmarkAppend(b *testing.B) {
 				if _, err := j.Append(1, head, data); err != nil {
 					b.Fatal(err)
 				}
-				if err := j.DropBefore(j.End() - 256<<20); err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, j.DropBefore(j.End()-256<<20))
 			}
 		})
 	}
@@ -31,17 +29,13 @@ func BenchmarkAppend(b *testing.B) {
 
 func BenchmarkAppendSync(b *testing.B) {
 	j, err := Open(b.TempDir(), Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	defer j.Close()
 	data := make([]byte, 4096)
 	for b.Loop() {
 		if _, err := j.Append(1, nil, data); err != nil {
 			b.Fatal(err)
 		}
-		if err := j.Sync(); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, j.Sync())
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -69,17 +70,13 @@ func TestConcurrent(t *testing.T) {
 		seen[w] = i
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for w := range byte(writers) {
 		if last, ok := seen[w]; ok && last != each-1 { // else all of it was dropped
 			t.Errorf("writer %d: the last record is %d", w, last)
 		}
 	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Close())
 }
 
 // countingFS counts fdatasync on files, and makes it wait for a gate.
@@ -150,9 +147,7 @@ func TestDropWhileReading(t *testing.T) {
 	fs := vfstest.NewMem()
 	j := mustOpen(t, memOptions(fs))
 	pos, err := j.Append(1, nil, []byte("first"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for len(j.segments()) < 3 {
 		if _, err := j.Append(1, nil, make([]byte, 3000)); err != nil {
 			t.Fatal(err)
@@ -179,9 +174,7 @@ func TestDropWhileReading(t *testing.T) {
 	if _, err := first.readRecord(make([]byte, 5), pos, pos); !errors.Is(err, ErrPosition) {
 		t.Errorf("reading in a dropped segment: %v", err)
 	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Close())
 }
 
 // A journal is verified while it is appended to and dropped: nothing is wrong.
@@ -205,9 +198,7 @@ func TestVerifyInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%20 == 0 {
-			if err := j.DropBefore(j.End()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, j.DropBefore(j.End()))
 		}
 	}
 	stop.Store(true)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -35,34 +36,24 @@ func (w *world) step() {
 	switch n := w.rnd.IntN(100); {
 	case n < 80:
 		it, err := appendItem(w.j, w.rnd, w.next, []int{1, 100, 3000, 20000}[w.rnd.IntN(4)])
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.OK(w.t, err)
 		w.next++
 		w.items = append(w.items, it)
 	case n < 92:
-		if err := w.j.Sync(); err != nil {
-			w.t.Fatal(err)
-		}
+		must.OK(w.t, w.j.Sync())
 		w.synced = len(w.items)
 	case n < 96 && w.synced > 0:
 		// As after a checkpoint: what lies before it is not needed any more.
 		k := w.rnd.IntN(w.synced) + 1
 		pos := w.items[k-1].end
-		if err := w.j.DropBefore(pos); err != nil {
-			w.t.Fatal(err)
-		}
+		must.OK(w.t, w.j.DropBefore(pos))
 		w.from, w.items, w.synced = pos, w.items[k:], w.synced-k
 	case n == 96:
 		pos := w.j.End()
-		if err := w.j.Shrink(pos); err != nil {
-			w.t.Fatal(err)
-		}
+		must.OK(w.t, w.j.Shrink(pos))
 		w.from, w.items, w.synced = pos, nil, 0
 	case n < 98:
-		if err := w.j.Close(); err != nil {
-			w.t.Fatal(err)
-		}
+		must.OK(w.t, w.j.Close())
 		w.synced = len(w.items)
 		w.open()
 	}
@@ -130,9 +121,7 @@ func TestFailingDisk(t *testing.T) {
 			if _, err := j.Append(1, nil, []byte("on")); err != nil {
 				t.Fatal(err)
 			}
-			if err := j.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, j.Close())
 			if !faulty.Failed() {
 				break
 			}
@@ -175,9 +164,7 @@ func TestFailedSyncSticks(t *testing.T) {
 	faulty := vfstest.FailAt(mem, before, syscall.EIO)
 	j = mustOpen(t, memOptions(faulty))
 	pos, err := j.Append(1, nil, []byte("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for range 2 {
 		if err := j.Sync(); !isFailed(err) {
 			t.Fatalf("sync: %v", err)

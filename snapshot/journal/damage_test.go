@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -16,9 +17,7 @@ func flip(t *testing.T, fs vfs.FS, segs []*segment, pos int64) {
 	t.Helper()
 	s := segs[locate(segs, pos)]
 	f, err := fs.OpenFile(testDir+"/"+s.name, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	b := make([]byte, 1)
 	if _, err := f.ReadAt(b, pos-s.base); err != nil {
@@ -39,18 +38,14 @@ func written(t *testing.T) (*vfstest.Mem, []item, []*segment) {
 	var items []item
 	for i := range 40 {
 		it, err := appendItem(j, rnd, uint64(i), 4000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		items = append(items, it)
 	}
 	segs := j.segments()
 	if len(segs) < 4 {
 		t.Fatalf("only %d segments", len(segs))
 	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Close())
 	return fs, items, segs
 }
 
@@ -101,9 +96,7 @@ func TestDamageIsReportedAndSalvaged(t *testing.T) {
 			if _, err := j.Append(1, nil, []byte("more")); err != nil {
 				t.Fatal(err)
 			}
-			if err := j.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, j.Close())
 		}
 	}
 }
@@ -139,14 +132,10 @@ func TestGapAfterCrashIsTheEnd(t *testing.T) {
 	var items []item
 	for i := range 6 {
 		it, err := appendItem(j, rnd, uint64(i), 500)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		items = append(items, it)
 		if i == 2 {
-			if err := j.Sync(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, j.Sync())
 		}
 	}
 	flip(t, fs, j.segments(), items[4].dataPos)
@@ -185,9 +174,7 @@ func FuzzScan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fs := vfstest.NewMem()
 		file, err := vfs.Create(fs, "/s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := file.WriteAt(append(h.encode(), b...), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -228,22 +215,16 @@ func TestDamageBeforeBegin(t *testing.T) {
 	var items []item
 	for i := range 10 {
 		it, err := appendItem(j, rnd, uint64(i), 500)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		items = append(items, it)
 	}
-	if err := j.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Sync())
 	o.Begin = j.End()
 	segs := j.segments()
 	flip(t, fs, segs, items[4].dataPos)
 	flip(t, fs, segs, items[6].dataPos-int64(items[6].headLen)-1)
 	j, err := Open(testDir, o) // after a power cut
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if j.End() != o.Begin || len(j.Damage()) == 0 {
 		t.Errorf("it ends at %d, not at %d, with %v", j.End(), o.Begin, j.Damage())
 	}

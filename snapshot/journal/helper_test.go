@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 const testDir = "/journal"
@@ -37,17 +38,13 @@ func memOptions(fs vfs.FS) Options { return Options{FS: fs, SegmentSize: 16 << 1
 func mustOpen(t testing.TB, o Options) *Journal {
 	t.Helper()
 	j, err := Open(testDir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return j
 }
 
 func mustSync(t testing.TB, j *Journal) {
 	t.Helper()
-	if err := j.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Sync())
 }
 
 // randomItem makes a payload that names its number, so that order shows.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -21,16 +22,12 @@ func TestAppendReplayReopen(t *testing.T) {
 			var items []item
 			for round := range 4 {
 				j, err := Open(dir, o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				for range 60 {
 					// Some are larger than a segment.
 					maxLen := []int{10, 3000, 50000}[rnd.IntN(3)]
 					it, err := appendItem(j, rnd, uint64(len(items)), maxLen)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, err)
 					items = append(items, it)
 				}
 				readBack(t, j, items)
@@ -39,15 +36,11 @@ func TestAppendReplayReopen(t *testing.T) {
 					t.Fatalf("round %d: %d records, want %d: %v", round, len(got), len(items), err)
 				}
 				samePrefix(t, got, items)
-				if err := j.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, j.Close())
 			}
 			// From any End.
 			j, err := Open(dir, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer j.Close()
 			for i, it := range items {
 				got, err := collect(j, it.end)
@@ -62,15 +55,11 @@ func TestAppendReplayReopen(t *testing.T) {
 
 func TestLargestRecord(t *testing.T) {
 	j, err := Open(t.TempDir(), Options{SegmentSize: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer j.Close()
 	big := bytes.Repeat([]byte("0123456789abcde"), MaxPayload/15+1)[:MaxPayload-5]
 	pos, err := j.Append(3, []byte("head!"), big)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := make([]byte, 100)
 	if err := j.ReadAt(p, pos+int64(len(big))-100, pos-5); err != nil || !bytes.Equal(p, big[len(big)-100:]) {
 		t.Fatalf("end of a large record: %v", err)
@@ -95,25 +84,19 @@ func TestEmptyAndClosed(t *testing.T) {
 	if got, err := collect(j, 0); err != nil || len(got) != 0 {
 		t.Fatalf("replay of nothing: %d, %v", len(got), err)
 	}
-	if err := j.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Sync())
 	if err := j.ReadAt(make([]byte, 1), 200, 200); !errors.Is(err, ErrPosition) {
 		t.Fatalf("read in an empty journal: %v", err)
 	}
 	pos, err := j.Append(1, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := j.ReadAt(make([]byte, 1), pos, pos); !errors.Is(err, ErrPosition) {
 		t.Fatalf("read behind the end: %v", err)
 	}
 	if _, err := collect(j, j.End()+8); !errors.Is(err, ErrPosition) {
 		t.Fatalf("replay from behind the end: %v", err)
 	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Close())
 	if _, err := j.Append(1, nil, nil); !errors.Is(err, errs.Closed) {
 		t.Fatalf("append after close: %v", err)
 	}
@@ -147,9 +130,7 @@ func TestClosedJournalTakesNoSpaceAhead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := j.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, j.Close())
 	}
 	if fs.Used() > blockSize {
 		t.Fatalf("one small record takes %d bytes", fs.Used())
@@ -163,13 +144,9 @@ func TestUnknownVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := j.disk.path(j.cur.name)
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Close())
 	f, err := fs.OpenFile(name, 2, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b := make([]byte, segmentHeader)
 	if _, err := f.ReadAt(b, 0); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -13,34 +14,24 @@ import (
 // is left.
 var spoil = map[string]func(t *testing.T, fs vfs.FS, name string){
 	"removed": func(t *testing.T, fs vfs.FS, name string) {
-		if err := fs.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fs.Remove(name))
 	},
 	"emptied": func(t *testing.T, fs vfs.FS, name string) { truncate(t, fs, name, 0) },
 	"cut":     func(t *testing.T, fs vfs.FS, name string) { truncate(t, fs, name, 100) },
 	"zeroed": func(t *testing.T, fs vfs.FS, name string) {
 		f, err := vfs.Create(fs, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer f.Close()
-		if err := f.Truncate(16 << 10); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Truncate(16<<10))
 	},
 }
 
 func truncate(t *testing.T, fs vfs.FS, name string, n int64) {
 	t.Helper()
 	f, err := fs.OpenFile(name, 2, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
-	if err := f.Truncate(n); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Truncate(n))
 }
 
 // A journal of one segment that its owner knows to begin there is damaged when
@@ -55,9 +46,7 @@ func TestOnlySegmentIsMissed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := j.Shrink(j.End()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, j.Shrink(j.End()))
 		pos := j.segments()[0].base
 		if pos == 0 || len(j.segments()) != 1 {
 			t.Fatalf("%d segments from %d on", len(j.segments()), pos)

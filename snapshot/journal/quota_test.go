@@ -6,6 +6,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -14,13 +15,9 @@ import (
 func TestQuota(t *testing.T) {
 	mem := vfstest.NewMem()
 	disk := vfstest.Quota(mem)
-	if err := vfs.WriteSynced(disk, "/reserve", make([]byte, 1<<20)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, vfs.WriteSynced(disk, "/reserve", make([]byte, 1<<20)))
 	j, err := Open("/journal", Options{FS: disk, SegmentSize: 8 << 20, GiveUp: func() { _ = disk.Remove("/reserve") }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer j.Close()
 	mem.SetCapacity(mem.Used() + 20<<20)
 	for err == nil {

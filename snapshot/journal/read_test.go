@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -25,9 +26,7 @@ func TestReadChecks(t *testing.T) {
 				mustSync(t, j) // so that no power cut can have taken those before
 			}
 			it, err := appendItem(j, rnd, uint64(i), size)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			items = append(items, it)
 		}
 		readBack(t, j, items)
@@ -57,15 +56,11 @@ func TestReadChecks(t *testing.T) {
 					}
 				}
 				var found []int64
-				if err := fresh.Verify(func(d *DamageError, end int64) { found = append(found, d.Pos, end) }); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, fresh.Verify(func(d *DamageError, end int64) { found = append(found, d.Pos, end) }))
 				if len(found) != 2 || found[0] != start || found[1] != it.end {
 					t.Fatalf("%s of record %d at %d to %d changed; Verify found %v", what, i, start, it.end, found)
 				}
-				if err := fresh.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, fresh.Close())
 				flip(t, o.FS, j.segments(), pos)
 			}
 		}
@@ -96,9 +91,7 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 		if _, err := j.Append(1, nil, []byte("no")); !errors.Is(err, errs.ReadOnly) {
 			t.Fatalf("append: %v", err)
 		}
-		if err := j.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, j.Close())
 		if !bytes.Equal(before, dirBytes(t, fs)) {
 			t.Fatalf("record %d damaged: the files have changed", i)
 		}
@@ -109,15 +102,11 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 func dirBytes(t *testing.T, fs vfs.FS) []byte {
 	t.Helper()
 	infos, err := fs.ReadDir(testDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var all []byte
 	for _, i := range infos {
 		b, err := vfs.ReadFile(fs, testDir+"/"+i.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all = append(append(append(all, i.Name...), 0), b...)
 	}
 	return all

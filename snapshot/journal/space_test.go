@@ -9,6 +9,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -38,12 +39,8 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("only %d records fit", len(items))
 	}
 	readBack(t, j, items)
-	if err := j.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Sync())
+	must.OK(t, j.Close())
 	j = mustOpen(t, memOptions(fs))
 	got, err := collect(j, 0)
 	if err != nil || len(got) != len(items) {
@@ -51,17 +48,13 @@ func TestFullDisk(t *testing.T) {
 	}
 	samePrefix(t, got, items)
 	// Space makes it go on.
-	if err := j.DropBefore(items[len(items)-1].end); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.DropBefore(items[len(items)-1].end))
 	for range 10 {
 		if _, err := appendItem(j, rnd, 1, 5000); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Close())
 }
 
 // On a disk without room for a whole segment a smaller one does.
@@ -125,9 +118,7 @@ func TestShrinkOnFullDisk(t *testing.T) {
 		}
 	}
 	full = true
-	if err := j.Shrink(j.End()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Shrink(j.End()))
 	if n := j.Size(); n > 1<<10 {
 		t.Errorf("the journal still has %d bytes", n)
 	}
@@ -144,21 +135,15 @@ func TestDropBefore(t *testing.T) {
 	high := int64(0)
 	for i := range 400 {
 		it, err := appendItem(j, rnd, uint64(i), 3000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		items = append(items, it)
 		if i%10 == 9 {
 			keep := len(items) - 5
-			if err := j.DropBefore(items[keep].end); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, j.DropBefore(items[keep].end))
 			items = items[keep+1:]
 			readBack(t, j, items)
 			got, err := collect(j, items[0].dataPos-int64(items[0].headLen)-recordHeader)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			samePrefix(t, got, items)
 		}
 		high = max(high, fs.Used())
@@ -172,13 +157,9 @@ func TestDropBefore(t *testing.T) {
 	if _, err := collect(j, 0); !errors.Is(err, ErrPosition) {
 		t.Fatalf("replay of what was dropped: %v", err)
 	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Close())
 	infos, err := fs.ReadDir(testDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, i := range infos {
 		if _, ok := parseSegmentName(i.Name); !ok {
 			t.Errorf("%s is left behind", i.Name)
@@ -208,9 +189,7 @@ func TestAppendWhileDropping(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := j.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Sync())
 	dropping := false
 	fs.before = func() {
 		done := make(chan error, 1)
@@ -223,16 +202,12 @@ func TestAppendWhileDropping(t *testing.T) {
 		}
 		dropping = true
 	}
-	if err := j.DropBefore(j.End()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.DropBefore(j.End()))
 	if !dropping {
 		t.Error("nothing was dropped")
 	}
 	fs.before = func() {}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Close())
 }
 
 // stubborn is a disk on which one file keeps its name.
@@ -267,9 +242,7 @@ func TestSegmentThatStays(t *testing.T) {
 		var items []item
 		for len(j.segments()) < 10 {
 			it, err := appendItem(j, rnd, uint64(len(items)), 5000)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			items = append(items, it)
 		}
 		segs := j.segments()
@@ -285,26 +258,18 @@ func TestSegmentThatStays(t *testing.T) {
 			t.Fatalf("segment %d stays, but the first is now %s", stays, first.name)
 		}
 		got, err := collect(j, segs[stays].base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		samePrefix(t, got, left)
-		if err := j.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, j.Close())
 		fs.name = ""
 		j = mustOpen(t, memOptions(fs))
 		if got, err = collect(j, segs[stays].base); err != nil || len(got) != len(left) {
 			t.Fatalf("%d of %d records after segment %d stayed: %v", len(got), len(left), stays, err)
 		}
-		if err := j.DropBefore(j.End()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, j.DropBefore(j.End()))
 		if n := len(j.segments()); n != 1 {
 			t.Errorf("%d segments are left", n)
 		}
-		if err := j.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, j.Close())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestAlternation: between two programs that append to one log there are few snapshots, not
@@ -38,9 +39,7 @@ func TestAlternation(t *testing.T) {
 	}
 	m.Amberfs("snapshot", "last")
 	var info struct{ Actors []string }
-	if err := json.Unmarshal([]byte(m.Amberfs("show", "last", "--json")), &info); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(m.Amberfs("show", "last", "--json")), &info))
 	if len(info.Actors) < 1 {
 		t.Errorf("the actors of the log are %v", info.Actors)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // write makes a version of a file.
@@ -32,17 +33,11 @@ func (e editor) write(t testing.TB, name string, text []byte) *tree.Inode {
 	for at := 0; err == nil && at < len(text); at += 1 << 20 {
 		_, err = f.Write(a.ID, text[at:min(at+1<<20, len(text))], int64(at), false)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	st, err := e.w.State()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n, err := st.Resolve(e.s.Source(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n
 }
 
@@ -69,9 +64,7 @@ func TestBlameAgainstGit(t *testing.T) {
 	})
 	names = names[:min(30, len(names))]
 	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	lines, different := 0, 0
 	for i, name := range names {
@@ -84,9 +77,7 @@ func TestBlameAgainstGit(t *testing.T) {
 		for n, all := range h.changes {
 			all[0].to, all[0].from = "f", "f"
 			h.stream(&stream, n+1, all)
-			if err := b.Next(t.Context(), e.write(t, fmt.Sprint("f", i), h.blobs[all[0].blob]), n); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, b.Next(t.Context(), e.write(t, fmt.Sprint("f", i), h.blobs[all[0].blob]), n))
 			e.captureAs(t, "")
 		}
 		if _, err := r.try(&stream, "fast-import", "--quiet"); err != nil {
@@ -97,9 +88,7 @@ func TestBlameAgainstGit(t *testing.T) {
 			number[c] = n
 		}
 		_, got, err := b.Lines(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var want []int
 		for line := range strings.Lines(r.git(t, "blame", "--line-porcelain", "main", "--", "f")) {
 			if f := strings.Fields(line); len(f) > 0 && len(f[0]) == 40 && !strings.HasPrefix(line, "\t") {
@@ -128,9 +117,7 @@ func TestBlameAgainstGit(t *testing.T) {
 // BenchmarkBlame follows a file of 5,000 lines through 1,000 versions.
 func BenchmarkBlame(b *testing.B) {
 	s, err := snapshot.Open(b.TempDir(), snapshot.Options{Quiet: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	defer s.Close()
 	e := editor{s: s, w: s.Main()}
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -166,9 +153,7 @@ func BenchmarkBlame(b *testing.B) {
 				}
 				x := diff.Blame{Source: s.Source(), Cache: cache}
 				for n, v := range versions {
-					if err := x.Next(context.Background(), v, n); err != nil {
-						b.Fatal(err)
-					}
+					must.OK(b, x.Next(context.Background(), v, n))
 				}
 				if _, _, err := x.Lines(context.Background()); err != nil {
 					b.Fatal(err)

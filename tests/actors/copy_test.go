@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestCopyBetweenForks: what a copy into a fork changes is by the actor of that fork, and so is
@@ -28,9 +29,7 @@ func TestCopyBetweenForks(t *testing.T) {
 		if err == nil {
 			err = f.Chmod(mode)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { f.Close() })
 		return f
 	}
@@ -50,9 +49,7 @@ func TestCopyBetweenForks(t *testing.T) {
 		_, err := unix.CopyFileRange(int(from.Fd()), &at, int(to.Fd()), &into, 5, 0)
 		copied <- err
 	}()
-	if err := <-copied; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, <-copied)
 	if st, err := to.Stat(); err != nil || st.Mode()&os.ModeSetuid != 0 {
 		t.Errorf("the file has the mode %v: %v", st.Mode(), err)
 	}

@@ -13,15 +13,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestUndoByOfFastActors: two actors alternate as fast as they can. An undo of one keeps what
 // the other did, or it is a conflict that touches nothing.
 func TestUndoByOfFastActors(t *testing.T) {
 	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	files := []string{"a", "b", "c"}
 	clean, conflicts := 0, 0
@@ -41,16 +40,12 @@ func TestUndoByOfFastActors(t *testing.T) {
 			if err == nil {
 				_, err = f.Write(a.ID, []byte(strings.Join(lines, "\n")+"\n"), 0, false)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 		}
 		for _, name := range files {
 			full[name] = strings.Split(strings.Repeat("0", 20), "")
 			without[name] = slices.Clone(full[name])
-			if err := e.make(name, strings.Join(full[name], "\n")+"\n"); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.make(name, strings.Join(full[name], "\n")+"\n"))
 		}
 		e.captureAs(t, "begin")
 		by := map[string]map[string]bool{}
@@ -107,9 +102,7 @@ func TestUndoByOfFastActors(t *testing.T) {
 			clean++
 			check("undone", without, nil)
 		}
-		if err := s.Main().Forks().Discard("h", actors.Caller{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Main().Forks().Discard("h", actors.Caller{}))
 	}
 	if clean == 0 || conflicts == 0 {
 		t.Errorf("%d undone, %d in conflict", clean, conflicts)

@@ -26,6 +26,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A repo is a clone with git, whose settings are its own.
@@ -47,9 +48,7 @@ func (r repo) try(stdin io.Reader, args ...string) (string, error) {
 func (r repo) git(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := r.try(nil, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -116,15 +115,11 @@ func deletes(c change) int {
 // load reads blobs.
 func (h *history) load(t testing.TB, ids []string) {
 	out, err := h.repo.try(strings.NewReader(strings.Join(ids, "\n")+"\n"), "cat-file", "--batch")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	in := bufio.NewReader(strings.NewReader(out))
 	for range ids {
 		line, err := in.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		f := strings.Fields(line)
 		if len(f) < 3 {
 			continue // of a deletion
@@ -185,9 +180,7 @@ func (e editor) replay(t testing.TB, h *history, all []change) {
 	f := e.forest()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	for _, c := range all {
 		if c.status != 'D' {
@@ -261,9 +254,7 @@ func (e editor) files(t testing.TB) map[string]string {
 			return nil
 		})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -281,9 +272,7 @@ func TestUndoByAgainstGit(t *testing.T) {
 	}
 	commits = commits[:1000] // no later commit chooses others
 	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	rnd := rand.New(rand.NewPCG(7, 28))
 	clean, conflicts := 0, 0
@@ -332,9 +321,7 @@ func TestUndoByAgainstGit(t *testing.T) {
 		}
 		r.git(t, "reset", "-q", "--hard", "main")
 		b, err := os.ReadFile(marks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ids := map[string]string{}
 		for line := range strings.Lines(string(b)) {
 			f := strings.Fields(line)
@@ -375,9 +362,7 @@ func TestUndoByAgainstGit(t *testing.T) {
 				info, p, ok := strings.Cut(line, "\t")
 				if ok {
 					b, err := os.ReadFile(path.Join(string(r), p))
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, err)
 					want[p] = fmt.Sprintf("%v %s", strings.HasPrefix(info, "100755"), b)
 				}
 			}
@@ -388,18 +373,14 @@ func TestUndoByAgainstGit(t *testing.T) {
 				}
 			}
 		}
-		if err := s.Main().Forks().Discard(name, actors.Caller{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Main().Forks().Discard(name, actors.Caller{}))
 	}
 	t.Logf("%d clean, %d with conflicts", clean, conflicts)
 }
 
 func (e *editor) forkAs(t testing.TB, name string) {
 	w, err := e.s.Main().Forks().New(snapshot.ForkOptions{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	e.w = w
 }
 

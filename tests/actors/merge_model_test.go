@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A flat is a directory of files: the inode that each name leads to, and what inodes are like.
@@ -270,10 +271,8 @@ func (f flat) String() string {
 func (e editor) flat(t testing.TB) flat {
 	f := flat{map[string]int{}, map[int]value{}}
 	st, err := e.w.State()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := st.Walk(context.Background(), e.s.Source(), func(at *tree.Path, n *tree.Inode) error {
+	must.OK(t, err)
+	must.OK(t, st.Walk(context.Background(), e.s.Source(), func(at *tree.Path, n *tree.Inode) error {
 		if at == nil || n.IsDir() {
 			return nil // a directory is there for what is in it
 		}
@@ -286,9 +285,7 @@ func (e editor) flat(t testing.TB) flat {
 		}
 		f.names[at.String()], f.nodes[int(n.Ino)] = int(n.Ino), value{n.Mode & 0o7777, string(b)}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return f
 }
 
@@ -321,9 +318,7 @@ func TestMergesAgainstModel(t *testing.T) {
 		histories = 10_000
 	}
 	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	total := map[string]int{}
 	for seed := range histories {
@@ -424,9 +419,7 @@ func TestMergesAgainstModel(t *testing.T) {
 		if t.Failed() {
 			break
 		}
-		if err := s.Main().Forks().Discard("h", actors.Caller{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Main().Forks().Discard("h", actors.Caller{}))
 	}
 	t.Log(total)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestUndoByAgain undoes an actor several times in random histories, some of them after the
@@ -20,15 +21,11 @@ import (
 // after a restore of an older state there may be conflicts.
 func TestUndoByAgain(t *testing.T) {
 	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	main := editor{s: s, w: s.Main()}
 	for i, p := range []string{"a0", "a1", "b0", "b1", "t"} {
-		if err := main.do(edit{"start", []string{"binary", "text"}[i/4], p, "", i}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, main.do(edit{"start", []string{"binary", "text"}[i/4], p, "", i}))
 	}
 	main.capture(t, "start")
 	again, restored := 0, 0
@@ -101,9 +98,7 @@ func TestUndoByAgain(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"with", "without"} {
-			if err := s.Main().Forks().Discard(name, actors.Caller{}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Main().Forks().Discard(name, actors.Caller{}))
 		}
 	}
 	if again == 0 || restored == 0 {

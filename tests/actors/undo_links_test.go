@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestUndoByKeepsLinks: what others did, and which names are one file, stays in an undo.
@@ -67,9 +68,7 @@ func TestUndoByKeepsLinks(t *testing.T) {
 	}} {
 		t.Run(c.what, func(t *testing.T) {
 			s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer s.Close()
 			e := editor{s: s, w: s.Main()}
 			by := "bob"
@@ -98,9 +97,7 @@ func TestUndoByKeepsLinks(t *testing.T) {
 			for _, dry := range []bool{true, false} {
 				o.DryRun = dry
 				done, err := e.w.Snapshots().UndoBy(t.Context(), o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				var changed []string
 				for _, p := range done.Paths {
 					changed = append(changed, p.Path)

@@ -25,6 +25,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // An edit is what an actor does with one call of a program.
@@ -209,9 +210,7 @@ func (e editor) lines(t rapid.TB, st *tree.State) map[string]string {
 		out[at.String()] = line
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, g := range groups {
 		for _, p := range g {
 			out[p] += fmt.Sprint(" ", g)
@@ -222,15 +221,13 @@ func (e editor) lines(t rapid.TB, st *tree.State) map[string]string {
 
 func (e editor) state(t rapid.TB) *tree.State {
 	st, err := e.w.State()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return st
 }
 
 // differing are the paths that two states differ in, and those above them.
 func (e editor) differing(t rapid.TB, a, b *tree.State, into map[string]bool, files ...map[string]bool) {
-	if err := tree.Diff(context.Background(), e.s.Source(), a, b, tree.DiffOptions{}, func(c tree.Change) error {
+	must.OK(t, tree.Diff(context.Background(), e.s.Source(), a, b, tree.DiffOptions{}, func(c tree.Change) error {
 		if len(files) > 0 && c.B != nil && !c.B.IsDir() {
 			files[0][c.Path.String()] = true
 		}
@@ -241,17 +238,13 @@ func (e editor) differing(t rapid.TB, a, b *tree.State, into map[string]bool, fi
 			into[p] = true
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // fork goes on in a fork.
 func (e *editor) fork(t rapid.TB, name, from string) {
 	w, err := e.w.Forks().New(snapshot.ForkOptions{Name: name, Snapshot: from})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	e.w = w
 }
 
@@ -274,27 +267,19 @@ func TestUndoByAgainstModel(t *testing.T) {
 	}
 	name := rapid.OneOf(rapid.SampledFrom(names[:10]), rapid.SampledFrom(names))
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		if err := flag.Set("rapid.checks", "2000"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, flag.Set("rapid.checks", "2000"))
 	}
 	total := map[string]int{}
 	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	main := editor{s: s, w: s.Main()}
 	for _, dir := range []string{"d", "d/e", "g"} {
-		if err := main.do(edit{what: "mkdir", path: dir}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, main.do(edit{what: "mkdir", path: dir}))
 	}
 	for i, p := range names {
 		if p != "d" && p != "d/e" && p != "f" && p != "f/a" {
-			if err := main.do(edit{what: []string{"text", "text", "binary", "symlink"}[i%4], path: p}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, main.do(edit{what: []string{"text", "text", "binary", "symlink"}[i%4], path: p}))
 		}
 	}
 	main.capture(t, "full")
@@ -307,9 +292,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 		for i, name := range []string{"full", "without"} {
 			eds[i].fork(rt, name, from)
 			defer func() {
-				if err := s.Main().Forks().Discard(name, actors.Caller{}); err != nil {
-					rt.Fatal(err)
-				}
+				must.OK(rt, s.Main().Forks().Discard(name, actors.Caller{}))
 			}()
 		}
 		full := &eds[0]
@@ -431,9 +414,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 			o.Ours = true
 			done, err = full.w.Snapshots().UndoBy(context.Background(), o)
 		}
-		if err != nil {
-			rt.Fatal(err)
-		}
+		must.OK(rt, err)
 		got, without := full.lines(rt, full.state(rt)), eds[1].lines(rt, eds[1].state(rt))
 		for p := range union(got, was, without) {
 			any := func(line string, is func(q string) bool) bool { // of the names of the file
@@ -491,9 +472,7 @@ func TestUndoByOfAReplacement(t *testing.T) {
 		{[]edit{{"a", "rm", "a", "", 0}, {"a", "rm", "d/e/a", "", 0}, {"a", "create", "d/e/a", "", 0}, {"b", "mv", "d", "a", 0}}, []string{"d/b", "d/c"}},
 	} {
 		s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer s.Close()
 		e := editor{s: s, w: s.Main()}
 		do := func(edits []edit) {
@@ -546,9 +525,7 @@ func blocked(p string, files map[string]bool) bool {
 // BenchmarkUndoBy undoes changes of 100,000 files, which is to take no more than 2 s.
 func BenchmarkUndoBy(b *testing.B) {
 	s, err := snapshot.Open(b.TempDir(), snapshot.Options{Quiet: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	defer s.Close()
 	e := editor{s: s, w: s.Main(), actor: "start"}
 	var ids []live.NodeID
@@ -561,9 +538,7 @@ func BenchmarkUndoBy(b *testing.B) {
 				_, err = e.forest().Write(a.ID, []byte("before\n"), 0, false)
 			}
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 	}
 	e.captureAs(b, "before")
 	e.actor = "a"
@@ -599,9 +574,7 @@ func TestUndoByAfterKill(t *testing.T) {
 	for range 10 {
 		dir := t.TempDir()
 		s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer s.Close()
 		e := editor{s: s, w: s.Main()}
 		for n := range 40 {
@@ -609,22 +582,14 @@ func TestUndoByAfterKill(t *testing.T) {
 			e.captureAs(t, fmt.Sprint("s", n))
 		}
 		done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{By: "a", Theirs: true, Merge: gitbridge.Merger{}.Merge})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		changed += done.Changed
 		want := fmt.Sprint(linesOf(t, e))
-		if err := s.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Sync())
 		killed := path.Join(t.TempDir(), "store")
-		if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
 		again, err := snapshot.Open(killed, snapshot.Options{Quiet: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer again.Close()
 		if got := fmt.Sprint(linesOf(t, editor{s: again, w: again.Main()})); got != want {
 			t.Errorf("after recovery:\n%s\nand not\n%s", got, want)
@@ -637,8 +602,6 @@ func TestUndoByAfterKill(t *testing.T) {
 
 func linesOf(t *testing.T, e editor) (lines map[string]string) {
 	st, err := e.w.State()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return e.lines(t, st)
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // program is set for the process that does histories.
@@ -89,21 +90,21 @@ type batch struct {
 func newBatch(t *testing.T, w world, seeds []uint64) *batch {
 	t.Helper()
 	base, err := os.MkdirTemp("", "alike-")
-	check(t, err)
-	t.Cleanup(func() { check(t, os.RemoveAll(base)) })
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, os.RemoveAll(base)) })
 	b := &batch{t, w, seeds, base, filepath.Join(base, "plain"), filepath.Join(base, "dir"), time.Now().Add(-time.Second), "", map[string]bool{}}
-	check(t, os.Chmod(base, 0o777))
+	must.OK(t, os.Chmod(base, 0o777))
 	for _, dir := range []string{b.plain, b.dir} {
-		check(t, os.Mkdir(dir, 0o755))
-		check(t, os.Chown(dir, w.UID, w.GID))
+		must.OK(t, os.Mkdir(dir, 0o755))
+		must.OK(t, os.Chown(dir, w.UID, w.GID))
 		for i, seed := range seeds {
-			check(t, os.Mkdir(filepath.Join(dir, strconv.Itoa(i)), 0o755))
-			check(t, start(filepath.Join(dir, strconv.Itoa(i)), seed, w))
+			must.OK(t, os.Mkdir(filepath.Join(dir, strconv.Itoa(i)), 0o755))
+			must.OK(t, start(filepath.Join(dir, strconv.Itoa(i)), seed, w))
 		}
 	}
 	self, err := os.Executable()
-	check(t, err)
-	check(t, copyFile(self, b.program()))
+	must.OK(t, err)
+	must.OK(t, copyFile(self, b.program()))
 	return b
 }
 
@@ -125,7 +126,7 @@ func copyFile(from, to string) error {
 func (b *batch) command(dir string, round int, log string, argv ...string) {
 	b.t.Helper()
 	text, err := json.Marshal(task{b.world, b.seeds, round, steps, filepath.Join(b.base, log)})
-	check(b.t, err)
+	must.OK(b.t, err)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), program+"="+string(text), "HOME="+b.base, "AMBERFS_RUNS="+filepath.Join(b.base, "runs"),
@@ -139,13 +140,6 @@ func (b *batch) command(dir string, round int, log string, argv ...string) {
 func tail(b []byte) []byte { return b[max(0, len(b)-4000):] }
 
 const steps = 25
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // round does histories in both places, and applies those of the run.
 func (b *batch) round(n int, argv ...string) {
@@ -163,9 +157,9 @@ func (b *batch) elsewhere() {
 	for _, dir := range []string{b.plain, b.dir} {
 		for i := range b.seeds {
 			at := filepath.Join(dir, strconv.Itoa(i), "elsewhere")
-			check(b.t, os.Mkdir(at, 0o755))
-			check(b.t, os.WriteFile(filepath.Join(at, "f"), []byte("f"), 0o644))
-			check(b.t, os.Link(filepath.Join(at, "f"), filepath.Join(at, "g")))
+			must.OK(b.t, os.Mkdir(at, 0o755))
+			must.OK(b.t, os.WriteFile(filepath.Join(at, "f"), []byte("f"), 0o644))
+			must.OK(b.t, os.Link(filepath.Join(at, "f"), filepath.Join(at, "g")))
 		}
 	}
 }
@@ -178,7 +172,7 @@ func (b *batch) compareLogs(n int) {
 	var logs [2]string
 	for i, name := range []string{"plain", "run"} {
 		text, err := os.ReadFile(filepath.Join(b.base, fmt.Sprint(name, ".", n)))
-		check(b.t, err)
+		must.OK(b.t, err)
 		logs[i] = string(text)
 	}
 	b.log += logs[0]
@@ -227,7 +221,7 @@ func of(log, number string) string {
 func (b *batch) top(dir string) harness.Tree {
 	b.t.Helper()
 	var st unix.Stat_t
-	check(b.t, unix.Lstat(dir, &st))
+	must.OK(b.t, unix.Lstat(dir, &st))
 	top := harness.Tree{".": fmt.Sprintf("%o %d:%d", st.Mode, st.Uid, st.Gid)}
 	for _, name := range []string{"user.k", "system.posix_acl_default"} {
 		value := make([]byte, 1000)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -44,13 +45,9 @@ type operation struct {
 func read(t *testing.T) *page {
 	t.Helper()
 	b, err := os.ReadFile("../../docs/api/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := new(page)
-	if err := yaml.Unmarshal(b, p); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal(b, p))
 	return p
 }
 
@@ -76,17 +73,11 @@ func (p *page) check(t *testing.T, what string, schema map[string]any, value []b
 	t.Helper()
 	strict(p.Components.Schemas)
 	whole, err := json.Marshal(map[string]any{"$defs": p.Components.Schemas, "allOf": []any{schema}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var s jsonschema.Schema
-	if err := json.Unmarshal(bytes.ReplaceAll(whole, []byte("#/components/schemas/"), []byte("#/$defs/")), &s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(bytes.ReplaceAll(whole, []byte("#/components/schemas/"), []byte("#/$defs/")), &s))
 	resolved, err := s.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var v any
 	if err := json.Unmarshal(value, &v); err != nil {
 		t.Errorf("%s: %q: %v", what, value, err)
@@ -144,9 +135,7 @@ func TestAnswers(t *testing.T) {
 	}
 	c := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	archive, err := exec.Command("tar", "-c", "-C", "/etc", "hostname").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	asked, hunk := map[string]bool{}, ""
 	for _, r := range requests("file://"+filepath.Join(t.TempDir(), "remote"), string(archive)) {
 		asked[r.op] = true
@@ -178,9 +167,7 @@ func TestAnswers(t *testing.T) {
 
 func change(t *testing.T, m *harness.Mount, text string) {
 	t.Helper()
-	if err := os.WriteFile(m.Path("f"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(m.Path("f"), []byte(text), 0o644))
 }
 
 // ask compares one answer with the page, and the arguments of a request too.
@@ -223,9 +210,7 @@ func (p *page) ask(t *testing.T, c *http.Client, r request) []byte {
 func (p *page) first(t *testing.T, c *http.Client, op, body string) {
 	t.Helper()
 	resp, err := c.Post("http://amberfs/v1/"+op, "", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer resp.Body.Close()
 	var line string
 	if _, err := fmt.Fscanf(resp.Body, "data: %s\n", &line); err != nil || resp.Header.Get("Content-Type") != "text/event-stream" {
@@ -243,9 +228,7 @@ func TestFailures(t *testing.T) {
 	c := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	for path := range p.Paths {
 		resp, err := c.Post("http://amberfs"+path+"?worksapce=x", "", strings.NewReader(`{}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		b, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != http.StatusBadRequest {

@@ -10,6 +10,7 @@ import (
 	through "github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestFollowNewThroughMount: where the socket cannot be reached, too, events from now on are
@@ -24,9 +25,7 @@ func TestFollowNewThroughMount(t *testing.T) {
 	}
 	mkdir("before")
 	c, err := through.Open(t.Context(), through.Target{Store: t.TempDir(), Root: m.Dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

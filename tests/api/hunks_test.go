@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A client asks a daemon on its socket.
@@ -51,9 +52,7 @@ func (c *client) ask(status int, op string, args any, into any) {
 
 func (c *client) must(err error) {
 	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 }
 
 func (c *client) put(path, text string) {

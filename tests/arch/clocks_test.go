@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // mayUseClocks are the tests, and what they are built on, that use the clock, and for what.
@@ -43,9 +45,7 @@ func TestNoClocks(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join("..", "..", s.file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		use := clock.Find(text)
 		used[s.file] = use != nil
 		if use != nil && mayUseClocks[s.file] == "" {

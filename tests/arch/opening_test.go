@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // What another party may have made (a store, a remote, a repository, a quarantine) is
@@ -79,9 +81,7 @@ func TestOpeningOfOthersFiles(t *testing.T) {
 func openings(t *testing.T, file string) (calls []string) {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", file), nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		sel, ok := n.(*ast.SelectorExpr)
 		if !ok {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/arch"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
@@ -19,20 +20,14 @@ func TestSkipsAreOfTests(t *testing.T) {
 		pkg, test, _ := strings.Cut(name, " ")
 		test, _, _ = strings.Cut(test, "/")
 		files, err := filepath.Glob(filepath.Join("..", "..", pkg, "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		found := false
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, match := range testFunction.FindAllSubmatch(text, -1) {
 				ok, err := path.Match(test, string(match[1]))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				found = found || ok
 			}
 		}

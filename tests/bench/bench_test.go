@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestRowsHaveNames(t *testing.T) {
@@ -52,9 +54,7 @@ func TestQuantile(t *testing.T) {
 func TestDocs(t *testing.T) {
 	top := filepath.Join("..", "..")
 	pages, err := docs(top)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, want := range pages {
 		if got, err := os.ReadFile(filepath.Join(top, name)); err != nil || string(got) != want {
 			t.Errorf("%s differs from %s (%v): go run ./tests/bench -docs", name, current, err)

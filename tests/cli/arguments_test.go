@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // commandsWithDirectories are those that take a directory, a store or a repository. X
@@ -84,39 +85,39 @@ var arguments = map[string]func(t *testing.T, dir, store string) (x, cwd string)
 	},
 	"a link to a directory": func(t *testing.T, dir, _ string) (string, string) {
 		withMarker(t, dir+"/there")
-		check(t, os.Symlink("there", dir+"/x"))
+		must.OK(t, os.Symlink("there", dir+"/x"))
 		return dir + "/x", dir
 	},
 	"a link to nothing": func(t *testing.T, dir, _ string) (string, string) {
-		check(t, os.Symlink("nothing", dir+"/x"))
+		must.OK(t, os.Symlink("nothing", dir+"/x"))
 		return dir + "/x", dir
 	},
 	"an empty directory": func(t *testing.T, dir, _ string) (string, string) {
-		check(t, os.Mkdir(dir+"/x", 0o755))
+		must.OK(t, os.Mkdir(dir+"/x", 0o755))
 		return dir + "/x", dir
 	},
 	"a store": func(t *testing.T, dir, store string) (string, string) {
-		check(t, os.CopyFS(dir+"/x", os.DirFS(store)))
+		must.OK(t, os.CopyFS(dir+"/x", os.DirFS(store)))
 		return dir + "/x", dir
 	},
 	"a store in use": func(t *testing.T, dir, store string) (string, string) {
-		check(t, os.CopyFS(dir+"/x", os.DirFS(store)))
+		must.OK(t, os.CopyFS(dir+"/x", os.DirFS(store)))
 		hold(t, dir+"/x/lock")
 		return dir + "/x", dir
 	},
 	"a store that is being made": func(t *testing.T, dir, _ string) (string, string) {
-		check(t, os.Mkdir(dir+"/x", 0o755))
+		must.OK(t, os.Mkdir(dir+"/x", 0o755))
 		hold(t, dir+"/x/lock")
 		return dir + "/x", dir
 	},
 	"a store of another user": func(t *testing.T, dir, store string) (string, string) {
-		check(t, os.CopyFS(dir+"/x", os.DirFS(store)))
+		must.OK(t, os.CopyFS(dir+"/x", os.DirFS(store)))
 		if os.Getuid() != 0 {
-			check(t, os.Chmod(dir+"/x", 0)) // all that an ordinary user can do
+			must.OK(t, os.Chmod(dir+"/x", 0)) // all that an ordinary user can do
 			t.Cleanup(func() { _ = os.Chmod(dir+"/x", 0o700) })
 			return dir + "/x", dir
 		}
-		check(t, filepath.WalkDir(dir+"/x", func(p string, _ os.DirEntry, err error) error {
+		must.OK(t, filepath.WalkDir(dir+"/x", func(p string, _ os.DirEntry, err error) error {
 			return errors.Join(err, os.Chown(p, 65534, 65534))
 		}))
 		return dir + "/x", dir
@@ -128,7 +129,7 @@ func withMarker(t *testing.T, dir string) string {
 	write(t, dir+"/marker", "marker")
 	write(t, dir+"/.git/config", "[core]\n")
 	write(t, dir+"/sub/marker", "marker")
-	check(t, os.Mkdir(dir+"/nothing", 0o755))
+	must.OK(t, os.Mkdir(dir+"/nothing", 0o755))
 	return dir
 }
 
@@ -136,11 +137,11 @@ func withMarker(t *testing.T, dir string) string {
 func hold(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	check(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { f.Close() })
 	_, err = fmt.Fprintf(f, "{\"pid\":%d}\n", os.Getpid())
-	check(t, err)
-	check(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	must.OK(t, err)
+	must.OK(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
 }
 
 // TestArgumentsSurvive: whatever is named, no command removes or changes a file that
@@ -221,7 +222,7 @@ func aStore(t *testing.T) string {
 func tryLine(t *testing.T, workspace, line, x, cwd string, limit time.Duration) string {
 	t.Helper()
 	scratch := t.TempDir()
-	check(t, os.Mkdir(scratch+"/mnt", 0o755))
+	must.OK(t, os.Mkdir(scratch+"/mnt", 0o755))
 	write(t, scratch+"/dir/f", "text")
 	url := x
 	if x == "." {
@@ -270,11 +271,11 @@ func survey(t *testing.T, dir, kind string) map[string]string {
 	all := map[string]string{}
 	if kind == "a store of another user" && os.Getuid() != 0 {
 		var st syscall.Stat_t
-		check(t, syscall.Stat(dir+"/x", &st))
+		must.OK(t, syscall.Stat(dir+"/x", &st))
 		return map[string]string{"x": fmt.Sprint(st.Nlink)}
 	}
 	ofStore := strings.Contains(kind, "store") && !strings.Contains(kind, "name")
-	check(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -327,13 +328,6 @@ func wantInStore(t *testing.T, line, store string) {
 
 func write(t *testing.T, name, text string) {
 	t.Helper()
-	check(t, os.MkdirAll(filepath.Dir(name), 0o755))
-	check(t, os.WriteFile(name, []byte(text), 0o644))
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must.OK(t, os.WriteFile(name, []byte(text), 0o644))
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestBisectThousands searches 1,000 snapshots for the one in which a test breaks.
@@ -26,7 +27,7 @@ func TestBisectThousands(t *testing.T) {
 		if i == first {
 			write(t, m.Path("broken"), "")
 		}
-		check(t, os.Mkdir(m.Path(".snapshots", fmt.Sprint("r", i)), 0o755))
+		must.OK(t, os.Mkdir(m.Path(".snapshots", fmt.Sprint("r", i)), 0o755))
 		_ = os.Remove(m.Path("skip"))
 	}
 	counter := filepath.Join(t.TempDir(), "runs")
@@ -48,7 +49,7 @@ func TestBisectThousands(t *testing.T) {
 			Rounds   int
 			Runs     int
 		}
-		check(t, json.Unmarshal([]byte(lines[len(lines)-1]), &got))
+		must.OK(t, json.Unmarshal([]byte(lines[len(lines)-1]), &got))
 		if got.FirstBad.Name != fmt.Sprint("r", first) || c.rounds > 0 && got.Rounds > c.rounds {
 			t.Errorf("%s: %+v\n%s", c.args, got, out)
 		}
@@ -60,22 +61,22 @@ func TestBisectThousands(t *testing.T) {
 // TestSearchLeavesNothing ends bisect and explore while their programs run.
 func TestSearchLeavesNothing(t *testing.T) {
 	m := harness.New(t)
-	check(t, os.Mkdir(m.Path(".snapshots/v1"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".snapshots/v1"), 0o755))
 	write(t, m.Path("f"), "x")
-	check(t, os.Mkdir(m.Path(".snapshots/v2"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".snapshots/v2"), 0o755))
 	// A program with a child that left its session.
 	never := filepath.Join(t.TempDir(), "never-ends")
 	write(t, never, "#!/bin/sh\ntrap '' TERM INT\nsetsid sh -c 'while :; do sleep 1; done' "+never+" &\nwhile :; do sleep 1; done\n")
-	check(t, os.Chmod(never, 0o755))
+	must.OK(t, os.Chmod(never, 0o755))
 	for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
 		for _, args := range [][]string{
 			{"bisect", "v1", "--trust-ends", "-j", "2", "--", never},
 			{"explore", "3", "--merge", "first", "--log", t.TempDir(), "--", never},
 		} {
 			cmd := exec.Command(harness.Binary(t), append([]string{"-C", m.Dir}, args...)...)
-			check(t, cmd.Start())
+			must.OK(t, cmd.Start())
 			harness.Eventually(t, "the program runs", func() bool { return len(processes(never)) >= 2 })
-			check(t, cmd.Process.Signal(signal))
+			must.OK(t, cmd.Process.Signal(signal))
 			_ = cmd.Wait() // it was killed
 			wantNothingLeft(t, m, never)
 		}
@@ -86,7 +87,7 @@ func wantNothingLeft(t *testing.T, m *harness.Mount, program string) {
 	t.Helper()
 	harness.Eventually(t, "forks and processes are gone", func() bool {
 		forks, err := os.ReadDir(m.Path(".forks"))
-		check(t, err)
+		must.OK(t, err)
 		return len(forks) == 0 && len(processes(program)) == 0
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestUmountOfManyFiles: the kernel takes seconds to drop a million inodes, and umount is
@@ -18,15 +19,15 @@ func TestUmountOfManyFiles(t *testing.T) {
 	m := harness.New(t)
 	imports := exec.Command(harness.Binary(t), "-C", m.Path(), "import", "--tar", "-")
 	in, err := imports.StdinPipe()
-	check(t, err)
-	check(t, imports.Start())
+	must.OK(t, err)
+	must.OK(t, imports.Start())
 	w := tar.NewWriter(in)
 	for i := range 1_000_000 {
-		check(t, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d/%d", i/1000, i), Mode: 0o644}))
+		must.OK(t, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d/%d", i/1000, i), Mode: 0o644}))
 	}
-	check(t, w.Close())
-	check(t, in.Close())
-	check(t, imports.Wait())
-	check(t, exec.Command("find", m.Path(), "-size", "+1M").Run())
+	must.OK(t, w.Close())
+	must.OK(t, in.Close())
+	must.OK(t, imports.Wait())
+	must.OK(t, exec.Command("find", m.Path(), "-size", "+1M").Run())
 	m.Stop()
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -49,9 +50,7 @@ func withMount(t *testing.T, test func(t *testing.T, env []string)) {
 			}
 			if way == "call" {
 				socket := filepath.Join(m.Store, "socket")
-				if err := os.Rename(socket, socket+".away"); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.Rename(socket, socket+".away"))
 				defer func() {
 					if err := os.Rename(socket+".away", socket); err != nil {
 						t.Error(err)
@@ -81,9 +80,7 @@ func TestPackages(t *testing.T) {
 	harness.Needs(t, "npm", "node", "python3")
 	dir := t.TempDir()
 	pack, err := filepath.Abs("../../packaging/clients")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	run(t, ".", []string{"npm_config_cache=" + filepath.Join(dir, "cache"), "npm_config_update_notifier=false", "npm_config_offline=true"}, pack, "v1.2.3", dir)
 	for file, use := range map[string][]string{
 		"npm/amberfs-client-1.2.3.tgz":        {"sh", "-euc", `mkdir -p node_modules/@amberfs/client; tar -xzf "$0" -C node_modules/@amberfs/client --strip-components 1; cd node_modules/@amberfs/client; test -f LICENSE; test -f types/index.d.ts; test -f types/adapters/langgraph.d.ts; cd ../../..; node --input-type=module -e 'import { Workspace } from "@amberfs/client"; console.log(Workspace.name)'`},
@@ -103,14 +100,10 @@ func TestExamples(t *testing.T) {
 		t.Skip("make test-clients runs it")
 	}
 	modules, err := filepath.Abs("../../bin/clients/node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m, dir := harness.New(t), t.TempDir()
 	tsc := fromNPM(t, ".bin/tsc")
-	if err := errors.Join(os.CopyFS(dir, os.DirFS(filepath.Join(clients, "typescript"))), os.Symlink(modules, filepath.Join(dir, "node_modules"))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.CopyFS(dir, os.DirFS(filepath.Join(clients, "typescript"))), os.Symlink(modules, filepath.Join(dir, "node_modules"))))
 	for name, want := range map[string]string{
 		"openai-agents.js": "I wrote result.txt.\ndiff --git a/result.txt b/result.txt\n",
 		"langgraph.js":     "one\ntwo\n\nthen: one\n\nagain: one\ntwo\n",
@@ -126,9 +119,7 @@ func TestExamples(t *testing.T) {
 func fromNPM(t *testing.T, name string) string {
 	t.Helper()
 	file, err := filepath.Abs(filepath.Join("../../bin/node_modules", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return file
 }
 
@@ -147,9 +138,7 @@ func TestReferences(t *testing.T) {
 		m.Amberfs("remote", "add", "there", url)
 	}
 	write := func(text string) {
-		if err := os.WriteFile(here.Path("f"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(here.Path("f"), []byte(text), 0o644))
 	}
 	write("then")
 	ref := script(here, `console.log(JSON.stringify(await s.snapshot()))`)
@@ -178,14 +167,10 @@ func TestDeclarations(t *testing.T) {
 	}
 	for _, file := range files {
 		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		to := filepath.Join(clients, "typescript/types", filepath.Base(file))
 		if *update {
-			if err := os.WriteFile(to, want, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(to, want, 0o644))
 		}
 		if got, err := os.ReadFile(to); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s differs from its source (%v): run go test ./tests/clients -run TestDeclarations -update", to, err)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // `amberfs run --from DIR`, its daemon and the program are killed all at once: what the
@@ -48,16 +49,16 @@ func runAndKill(t *testing.T, rng *rand.Rand) {
 		}
 		name := fmt.Sprintf("%d/%d", i%7, i)
 		p := filepath.Join(src, name)
-		check(t, os.MkdirAll(filepath.Dir(p), 0o755))
-		check(t, os.WriteFile(p, b, 0o644))
+		must.OK(t, os.MkdirAll(filepath.Dir(p), 0o755))
+		must.OK(t, os.WriteFile(p, b, 0o644))
 		files[name] = b
 	}
 	log, err := os.Create(told)
-	check(t, err)
+	must.OK(t, err)
 	cmd := exec.Command(harness.Binary(t), "run", "--from", src, "--", "sh", "-c", keepsWriting)
 	cmd.Env = append(os.Environ(), "AMBERFS_RUNS="+tmp)
 	cmd.Stdout = log
-	check(t, cmd.Start())
+	must.OK(t, cmd.Start())
 	harness.Eventually(t, "the program writes", func() bool {
 		st, err := log.Stat()
 		return err == nil && st.Size() > 0
@@ -70,22 +71,22 @@ func runAndKill(t *testing.T, rng *rand.Rand) {
 		}
 	}
 	_ = cmd.Wait()
-	check(t, log.Close())
+	must.OK(t, log.Close())
 
 	stores, err := filepath.Glob(filepath.Join(tmp, "src-*"))
-	if check(t, err); len(stores) != 1 {
+	if must.OK(t, err); len(stores) != 1 {
 		t.Fatalf("stores: %q", stores)
 	}
 	harness.Eventually(t, "all have ended", func() bool { return len(harness.Processes(tmp)) == 0 })
-	check(t, os.WriteFile(filepath.Join(src, "0/7"), []byte("other"), 0o644)) // which is no longer read
+	must.OK(t, os.WriteFile(filepath.Join(src, "0/7"), []byte("other"), 0o644)) // which is no longer read
 	m := harness.At(t, stores[0])
 	m.Start()
 	lines, err := os.ReadFile(told)
-	check(t, err)
+	must.OK(t, err)
 	written := map[string]string{}
 	for line := range strings.Lines(string(lines)) {
 		i, err := strconv.Atoi(strings.TrimSpace(line))
-		check(t, err)
+		must.OK(t, err)
 		p := fmt.Sprintf("own/%d", i)
 		if i%3 == 0 {
 			p = fmt.Sprintf("%d/%d", i%7, i)
@@ -123,11 +124,4 @@ func descendants(pid int) (all []int) {
 		}
 	}
 	return append(all, pid)
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

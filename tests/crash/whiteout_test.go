@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestWhiteoutsSurviveKills: a rename with RENAME_WHITEOUT that kill -9 hits has left
@@ -22,9 +23,7 @@ func TestWhiteoutsSurviveKills(t *testing.T) {
 	for round := range rounds {
 		old, moved := fmt.Sprintf("old%d", round), fmt.Sprintf("new%d", round)
 		for _, dir := range []string{old, moved} {
-			if err := os.Mkdir(m.Path(dir), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Mkdir(m.Path(dir), 0o755))
 		}
 		const most = 20_000
 		var created, renamed atomic.Int64

@@ -14,6 +14,7 @@ import (
 
 	"github.com/amberfs/amberfs/tests/fsmodel"
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 const writers = 4
@@ -72,9 +73,7 @@ func newWorld(t *testing.T, m *harness.Mount, seed uint64) *world {
 	w := &world{t: t, m: m, seed: seed, snaps: map[string]state{}, done: map[string]int{}}
 	for i := range w.now {
 		w.now[i] = fsmodel.New()
-		if err := os.Mkdir(w.dir("", i), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(w.dir("", i), 0o755))
 	}
 	return w
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -68,9 +69,7 @@ func draw(t *testing.T, rng *rand.Rand, store string) injury {
 	t.Helper()
 	part := []string{"packs/*", "packs/*", "manifest*", "journal/*", "index/*"}[rng.IntN(5)]
 	all, err := filepath.Glob(filepath.Join(store, part))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var files []string
 	for _, name := range all {
 		if base := filepath.Base(name); base == "reserve" || base == "LOCK" {
@@ -81,9 +80,7 @@ func draw(t *testing.T, rng *rand.Rand, store string) injury {
 		}
 	}
 	file, err := filepath.Rel(store, files[rng.IntN(len(files))])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	d := injury{file: file}
 	// What lies beyond the data of a file that was preallocated is of no interest.
 	end := dataEnd(t, filepath.Join(store, d.file))
@@ -97,9 +94,7 @@ func draw(t *testing.T, rng *rand.Rand, store string) injury {
 func dataEnd(t *testing.T, path string) int64 {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return int64(len(strings.TrimRight(string(b), "\x00")))
 }
 
@@ -108,9 +103,7 @@ func (d injury) do(t *testing.T, store string, rng *rand.Rand) {
 	path := filepath.Join(store, d.file)
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	if d.index {
 		must(os.RemoveAll(filepath.Join(store, "index")))

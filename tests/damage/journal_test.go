@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // killedStore is a store whose daemon died right after these changes, of which the
@@ -18,16 +19,16 @@ import (
 func killedStore(t *testing.T) *harness.Mount {
 	t.Helper()
 	m := harness.New(t)
-	put := func(name, content string) { must(t, os.WriteFile(m.Path(name), []byte(content), 0o644)) }
+	put := func(name, content string) { must.OK(t, os.WriteFile(m.Path(name), []byte(content), 0o644)) }
 	put("a", "the first")
-	must(t, os.Mkdir(m.Path(".snapshots", "v1"), 0o755))
-	must(t, os.Mkdir(m.Path("d"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "v1"), 0o755))
+	must.OK(t, os.Mkdir(m.Path("d"), 0o755))
 	put("d/victim", "to be damaged")
 	f, err := os.Open(m.Path("d/victim"))
-	must(t, err)
-	must(t, errors.Join(f.Sync(), f.Close()))
+	must.OK(t, err)
+	must.OK(t, errors.Join(f.Sync(), f.Close()))
 	put("c", "the last")
-	must(t, os.Mkdir(m.Path(".snapshots", "v2"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "v2"), 0o755))
 	m.Kill()
 	return m
 }
@@ -41,13 +42,13 @@ func damageJournal(t *testing.T, m *harness.Mount, at string) (name string, b []
 		t.Fatal(segments, err)
 	}
 	b, err = os.ReadFile(segments[0])
-	must(t, err)
+	must.OK(t, err)
 	i := bytes.Index(b, []byte(at))
 	if i < 0 {
 		t.Fatalf("%q is not in the journal", at)
 	}
 	b[i] ^= 4
-	must(t, os.WriteFile(segments[0], b, 0o600))
+	must.OK(t, os.WriteFile(segments[0], b, 0o600))
 	return segments[0], b
 }
 
@@ -116,7 +117,7 @@ func TestJournalNamesFiles(t *testing.T) {
 // its last checkpoint, and repair says so of every workspace.
 func TestJournalGone(t *testing.T) {
 	m := killedStore(t)
-	must(t, os.RemoveAll(filepath.Join(m.Store, "journal")))
+	must.OK(t, os.RemoveAll(filepath.Join(m.Store, "journal")))
 	for _, args := range [][]string{{m.Store}, {"--repair", m.Store}} {
 		code, r, out := verify(t, args...)
 		if code != 7 || !slices.Contains(r.Affected, affected{Workspace: "main"}) {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // An original is a store in good health and all that a program can see of it.
@@ -29,13 +30,6 @@ type view struct {
 	files               map[string]string // content, target or "dir" by path
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // makeOriginal makes a store with files of all sizes, a dozen snapshots, forks
 // with snapshots of their own, holes left by gc, and changes that no snapshot
 // has. With killed its daemon dies of kill -9.
@@ -50,8 +44,8 @@ func makeOriginal(t *testing.T, killed bool) *original {
 		for i := range b {
 			b[i] = byte(rng.Uint32())
 		}
-		must(t, os.MkdirAll(filepath.Dir(m.Path(at, name)), 0o755))
-		must(t, os.WriteFile(m.Path(at, name), b, 0o644))
+		must.OK(t, os.MkdirAll(filepath.Dir(m.Path(at, name)), 0o755))
+		must.OK(t, os.WriteFile(m.Path(at, name), b, 0o644))
 		if o.written[name] == nil {
 			o.written[name] = map[string]bool{"": true}
 		}
@@ -63,14 +57,14 @@ func makeOriginal(t *testing.T, killed bool) *original {
 		}
 	}
 	for i := range 100 {
-		must(t, os.MkdirAll(m.Path("many"), 0o755))
-		must(t, os.WriteFile(m.Path("many", fmt.Sprint("small", i)), fmt.Appendf(nil, "small %d", i), 0o644))
+		must.OK(t, os.MkdirAll(m.Path("many"), 0o755))
+		must.OK(t, os.WriteFile(m.Path("many", fmt.Sprint("small", i)), fmt.Appendf(nil, "small %d", i), 0o644))
 	}
 	for i := range 12 {
 		change("", 12)
-		must(t, os.WriteFile(m.Path("link"), nil, 0o644))
-		must(t, os.Remove(m.Path("link")))
-		must(t, os.Symlink(fmt.Sprint("target", i), m.Path("link")))
+		must.OK(t, os.WriteFile(m.Path("link"), nil, 0o644))
+		must.OK(t, os.Remove(m.Path("link")))
+		must.OK(t, os.Symlink(fmt.Sprint("target", i), m.Path("link")))
 		m.Amberfs("snapshot", fmt.Sprint("s", i))
 	}
 	for i := 0; i < 12; i += 3 {
@@ -80,23 +74,23 @@ func makeOriginal(t *testing.T, killed bool) *original {
 		m.Amberfs("fork", "s4", fork)
 		at := filepath.Join(".forks", fork)
 		change(at, 10)
-		must(t, os.Mkdir(m.Path(at, ".snapshots", "mine"), 0o755))
+		must.OK(t, os.Mkdir(m.Path(at, ".snapshots", "mine"), 0o755))
 		change(at, 5)
 	}
 	m.Amberfs("gc")
 	change("", 10)
 	m.Amberfs("snapshot", "late")
 	change("", 20)
-	must(t, os.Mkdir(m.Path(".snapshots", "last"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "last"), 0o755))
 	for i := range 20 {
 		write("", fmt.Sprint("new", i))
 	}
 	fd, err := unix.Open(m.Path("new0"), unix.O_RDONLY, 0)
-	must(t, err)
-	must(t, unix.Fsync(fd))
+	must.OK(t, err)
+	must.OK(t, unix.Fsync(fd))
 	unix.Close(fd)
 	// The last record but one of a journal is known to have been on disk.
-	must(t, os.WriteFile(m.Path("end"), []byte("end"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("end"), []byte("end"), 0o644))
 
 	o.views[""] = view{workspace: "main"}
 	for _, ws := range []string{"main", "f1", "f2"} {
@@ -107,7 +101,7 @@ func makeOriginal(t *testing.T, killed bool) *original {
 		}
 		names := []string{"base"}
 		list, err := os.ReadFile(m.Path(at, ".snapshots", "list"))
-		must(t, err)
+		must.OK(t, err)
 		for line := range bytes.Lines(list) {
 			name, _, _ := bytes.Cut(line, []byte("\t"))
 			names = append(names, string(name))

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A report is what `amberfs verify --json` prints.
@@ -209,9 +210,9 @@ func (o *original) suffer(t *testing.T, d injury) {
 // worksOn uses a store: writes, a capture, a restore, gc.
 func (o *original) worksOn(t *testing.T, m *harness.Mount) {
 	t.Helper()
-	must(t, os.WriteFile(m.Path("after"), []byte("after"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("after"), []byte("after"), 0o644))
 	m.Amberfs("snapshot", "after")
-	must(t, os.WriteFile(m.Path("after"), []byte("later"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("after"), []byte("later"), 0o644))
 	m.Amberfs("restore", "after")
 	if b, err := os.ReadFile(m.Path("after")); err != nil || string(b) != "after" {
 		t.Errorf("restored: %q, %v", b, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/tests/harness"
 	"github.com/amberfs/amberfs/tests/harness/console"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestSessions executes the commands of the pages and compares what they print with the
@@ -22,17 +23,13 @@ func TestSessions(t *testing.T) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			file := filepath.Join(root, name)
 			page, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			commands := console.Commands(string(page))
 			printed := perform(t, name, commands, console.Matches)
 			if os.Getenv("AMBERFS_UPDATE_DOCS") == "" || t.Failed() {
 				return
 			}
-			if err := os.WriteFile(file, []byte(console.Update(string(page), commands, printed, console.Matches)), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(file, []byte(console.Update(string(page), commands, printed, console.Matches)), 0o644))
 		})
 	}
 }
@@ -48,9 +45,7 @@ func TestPicture(t *testing.T) {
 func picture(t *testing.T, name string) {
 	text, picture := filepath.Join(root, "docs", name+".txt"), filepath.Join(root, "docs", name+".svg")
 	b, err := os.ReadFile(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	session := string(b)
 	if os.Getenv("AMBERFS_TEST_PACKAGES") != "" {
 		commands := console.Session(session)
@@ -62,9 +57,7 @@ func picture(t *testing.T, name string) {
 	svg := console.SVG(session, "A terminal session with amberfs; its text is docs/"+name+".txt")
 	if os.Getenv("AMBERFS_UPDATE_DOCS") != "" && !t.Failed() {
 		for file, content := range map[string]string{text: session, picture: svg} {
-			if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(file, []byte(content), 0o644))
 		}
 	}
 	if b, err := os.ReadFile(picture); err != nil || string(b) != svg {
@@ -78,14 +71,10 @@ func perform(t *testing.T, name string, commands []console.Command, match consol
 	home := t.TempDir()
 	t.Cleanup(func() { unmount(t, home) })
 	shell, err := console.Start(home, environment(t, home))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer shell.Close()
 	examples, err := filepath.Abs(filepath.Join(root, "examples"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if out, status, err := shell.Run("set -e; EXAMPLES="+examples+"\n"+project+"set +e", harness.Timeout); err != nil || status != 0 {
 		t.Fatalf("making the project: %v, status %d\n%s", err, status, out)
 	}

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 var (
@@ -34,9 +36,7 @@ func TestWhereAChangeGoes(t *testing.T) {
 			}
 			declared, _, _ := strings.Cut(rest, ")")
 			code, err := os.ReadFile(filepath.Join(root, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, of := range namedCode.FindAllStringSubmatch(declared, -1) {
 				if !regexp.MustCompile(`(?m)^(func|type|const|var) (\([^)]*\) )?` + of[1] + `\b`).Match(code) {
 					t.Errorf("CONTRIBUTING.md: %s does not declare %s", name, of[1])
@@ -77,9 +77,7 @@ func TestWordsInAll(t *testing.T) {
 	words := 0
 	add := func(name string) {
 		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		words += len(strings.Fields(string(b)))
 	}
 	add(filepath.Join(root, "README.md"))
@@ -94,9 +92,7 @@ func TestWordsInAll(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if words < maxWords/2 || words > maxWords {
 		t.Errorf("README.md and docs/ have %d words, at most %d are wanted: delete before you add", words, maxWords)
 	}

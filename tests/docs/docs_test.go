@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -24,18 +25,12 @@ func pages(t *testing.T) map[string]string {
 	out := map[string]string{}
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "*/FORMAT.md", "*/*/FORMAT.md", "examples/*.md", "examples/*/*.md"} {
 		names, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, name := range names {
 			b, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			rel, err := filepath.Rel(root, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			out[rel] = string(b)
 		}
 	}
@@ -111,9 +106,7 @@ func TestTestsExist(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, page := range pages(t) {
 		for _, test := range testName.FindAllString(page, -1) {
 			if !there[test] {

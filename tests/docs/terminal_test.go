@@ -12,6 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/tests/harness"
 	"github.com/amberfs/amberfs/tests/harness/console"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestTenMinutes replays what a person does in ten minutes, in a pseudo-terminal: what is typed in
@@ -19,9 +20,7 @@ import (
 func TestTenMinutes(t *testing.T) {
 	const file = "testdata/ten-minutes.txt"
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text := string(b)
 	p := newPerson(t)
 	if !p.group { // the last part is about a second group
@@ -29,9 +28,7 @@ func TestTenMinutes(t *testing.T) {
 	}
 	recorded := p.replay(t, text)
 	if os.Getenv("AMBERFS_UPDATE_DOCS") != "" && p.group {
-		if err := os.WriteFile(file, []byte(recorded), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(recorded), 0o644))
 	}
 }
 
@@ -50,9 +47,7 @@ const (
 
 func newPerson(t *testing.T) *person {
 	home, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := &person{home: home}
 	p.env = append(environment(t, home), "PS1=$ ", "TERM=dumb", "PAGER=cat", "AMBERFS_PAGER=cat", "HISTFILE=",
 		"PATH="+filepath.Join(home, "bin")+":"+os.Getenv("PATH"))
@@ -103,9 +98,7 @@ func (p *person) open(t *testing.T) *console.Terminal {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = p.home, p.env
 	term, err := console.Open(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return term
 }
 

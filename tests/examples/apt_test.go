@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // debian makes a root directory of this machine's packages that apt needs, and a new package.
@@ -47,7 +48,7 @@ func TestApt(t *testing.T) {
 	}
 	harness.Needs(t, "apt-cache", "dpkg-deb")
 	root := filepath.Join(t.TempDir(), "root")
-	must(t, os.Mkdir(root, 0o755))
+	must.OK(t, os.Mkdir(root, 0o755))
 	run(t, "/", "sh", "-ec", debian, "sh", root)
 	options := []string{"--from", root}
 	if os.Getuid() == 0 {

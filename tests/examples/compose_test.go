@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 const composeFile = `services:
@@ -40,20 +41,20 @@ func TestCompose(t *testing.T) {
 		podmanOfItsOwn(t)
 	}
 	state, err := os.MkdirTemp("/tmp", "podman") // with a path of 50 bytes at most
-	must(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if os.Getuid() != 0 {
 			run(t, "/", "podman", "unshare", "rm", "-rf", state)
 		}
-		must(t, os.RemoveAll(state))
+		must.OK(t, os.RemoveAll(state))
 	})
 	conf := filepath.Join(dir, "storage.conf")
 	write(t, conf, "[storage]\ndriver=\"vfs\"\ngraphroot=\""+state+"/graph\"\nrunroot=\""+state+"/run\"\n")
 	t.Setenv("CONTAINERS_STORAGE_CONF", conf)
 	podman, err := exec.LookPath("podman")
-	must(t, err)
+	must.OK(t, err)
 	write(t, filepath.Join(dir, "bin/podman"), strings.Replace(noNetwork, "PODMAN", podman, 1))
-	must(t, os.Chmod(filepath.Join(dir, "bin/podman"), 0o755))
+	must.OK(t, os.Chmod(filepath.Join(dir, "bin/podman"), 0o755))
 	t.Setenv("PATH", filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
 	project := filepath.Join(dir, "project")
 	write(t, filepath.Join(project, "src/f"), "of the project\n")

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // inContainer is run by root of a container: it takes a snapshot, changes its root directory
@@ -90,7 +91,7 @@ func TestContainers(t *testing.T) {
 // discardUsed: a fork that is the root directory of a container is neither discarded nor removed.
 func discardUsed(t *testing.T, m *harness.Mount, cmd *exec.Cmd) {
 	t.Helper()
-	must(t, cmd.Start())
+	must.OK(t, cmd.Start())
 	harness.Eventually(t, "the container has started", func() bool {
 		_, err := os.Stat(m.Path(".forks/c/started"))
 		return err == nil
@@ -105,8 +106,8 @@ func discardUsed(t *testing.T, m *harness.Mount, cmd *exec.Cmd) {
 	if why, err := os.ReadFile(m.Path(".snapshots/fork")); err != nil || !strings.Contains(string(why), "have the fork c as root") {
 		t.Errorf("the reason is %q, %v", why, err)
 	}
-	must(t, os.Remove(m.Path(".forks/c/started")))
-	must(t, cmd.Wait())
+	must.OK(t, os.Remove(m.Path(".forks/c/started")))
+	must.OK(t, cmd.Wait())
 	harness.Eventually(t, "the last process of the container has ended", func() bool { return os.Remove(m.Path(".forks/c")) == nil })
 }
 
@@ -148,8 +149,8 @@ func TestContainersWithoutRights(t *testing.T) {
 	m, bin := harness.New(t, "--from", system(t)), t.TempDir() // without the engines
 	for _, tool := range []string{"sh", "id", "mkdir", "realpath", "env", "python3"} {
 		path, err := exec.LookPath(tool)
-		must(t, err)
-		must(t, os.Symlink(path, filepath.Join(bin, tool)))
+		must.OK(t, err)
+		must.OK(t, os.Symlink(path, filepath.Join(bin, tool)))
 	}
 	for engine, says := range map[string]string{
 		"bubblewrap": "only root exists", "runc": "only root exists", "podman": "only root can use the fork", "systemd-nspawn": "only root can start it",
@@ -169,18 +170,18 @@ func TestContainersWithoutRights(t *testing.T) {
 // process that it leaves.
 func podmanOfItsOwn(t *testing.T) {
 	state, err := os.MkdirTemp("/tmp", "podman") // with a path of 50 bytes at most
-	must(t, err)
+	must.OK(t, err)
 	t.Setenv("HOME", state)
 	t.Setenv("XDG_RUNTIME_DIR", state)
 	t.Cleanup(func() {
 		run(t, "/", "podman", "unshare", "true") // the process that it leaves is there now
 		b, err := os.ReadFile(filepath.Join(state, "libpod/tmp/pause.pid"))
-		must(t, err)
+		must.OK(t, err)
 		pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-		must(t, err)
+		must.OK(t, err)
 		run(t, "/", "podman", "unshare", "rm", "-rf", state)
-		must(t, os.RemoveAll(state)) // what podman made meanwhile
-		must(t, syscall.Kill(pid, syscall.SIGKILL))
+		must.OK(t, os.RemoveAll(state)) // what podman made meanwhile
+		must.OK(t, syscall.Kill(pid, syscall.SIGKILL))
 	})
 }
 
@@ -210,8 +211,8 @@ func TestMissingEngines(t *testing.T) {
 	t.Setenv("PATH", "/usr/bin:/bin") // for a real python3
 	for _, tool := range []string{"sh", "id", "mkdir", "realpath", "env", "python3"} {
 		path, err := exec.LookPath(tool)
-		must(t, err)
-		must(t, os.Symlink(path, filepath.Join(bin, tool)))
+		must.OK(t, err)
+		must.OK(t, os.Symlink(path, filepath.Join(bin, tool)))
 	}
 	for engine, says := range map[string]string{
 		"containers/bubblewrap": "package bubblewrap", "containers/podman": "package podman", "containers/runc": "package runc",

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -19,19 +20,12 @@ func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 func example(t *testing.T, elem ...string) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../examples")
-	must(t, err)
+	must.OK(t, err)
 	if _, err := os.Stat(dir); err != nil {
 		dir, err = filepath.Abs("examples") // beside the test's binary
-		must(t, err)
+		must.OK(t, err)
 	}
 	return filepath.Join(append([]string{dir}, elem...)...)
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // command is a command that finds the daemon under test as amberfs.
@@ -57,8 +51,8 @@ func run(t *testing.T, dir, name string, args ...string) string {
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(t, os.WriteFile(path, []byte(content), 0o644))
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.OK(t, os.WriteFile(path, []byte(content), 0o644))
 }
 
 func wantFile(t *testing.T, path, want string) {
@@ -90,7 +84,7 @@ func TestSandboxes(t *testing.T) {
 			}
 			m := harness.New(t)
 			write(t, m.Path("f"), "main's\n")
-			must(t, os.Mkdir(m.Path(".forks/other"), 0o755))
+			must.OK(t, os.Mkdir(m.Path(".forks/other"), 0o755))
 			write(t, m.Path(".forks/other/secret"), "the other's\n")
 			sandbox := example(t, "sandboxes", name)
 			run(t, "/", sandbox, m.Dir, "try", "sh", "-ec", "echo changed > f; mkdir .snapshots/inside; rm f; mv .snapshots/restore .snapshots/restore@inside")
@@ -158,14 +152,14 @@ func TestPrograms(t *testing.T) {
 // fork that is the container's workspace.
 func TestDevcontainer(t *testing.T) {
 	b, err := os.ReadFile(example(t, "devcontainer/.devcontainer/devcontainer.json"))
-	must(t, err)
+	must.OK(t, err)
 	var c struct{ Image, RemoteUser, PostStartCommand string }
-	must(t, json.Unmarshal(regexp.MustCompile(`(?m)^\s*//.*$`).ReplaceAll(b, nil), &c))
+	must.OK(t, json.Unmarshal(regexp.MustCompile(`(?m)^\s*//.*$`).ReplaceAll(b, nil), &c))
 	if c.Image == "" || c.RemoteUser == "" {
 		t.Errorf("it is %+v", c)
 	}
 	m := harness.New(t)
-	must(t, os.Mkdir(m.Path(".forks/dev"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".forks/dev"), 0o755))
 	run(t, m.Path(".forks/dev"), "sh", "-c", c.PostStartCommand)
 	if out := run(t, m.Path(".forks/dev"), "sh", "-c", "amberfs list"); !strings.HasPrefix(out, "cp-") {
 		t.Errorf("the list is %q", out)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 const (
@@ -74,7 +75,7 @@ func TestPostgres(t *testing.T) {
 	var log bytes.Buffer
 	load := command(t, "/", example(t, "containers/runc"), m.Dir, "db", "/bin/sh", "-c", pgLoad)
 	load.Stdout, load.Stderr = &log, &log
-	must(t, load.Start())
+	must.OK(t, load.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- load.Wait() }()
 	harness.Eventually(t, "the database is under load", func() bool {
@@ -88,7 +89,7 @@ func TestPostgres(t *testing.T) {
 	})
 	for i := range harness.Count(t, "ROUNDS", 1, 20) {
 		name := fmt.Sprint("copy", i)
-		must(t, os.Mkdir(filepath.Join(db, ".forks", name), 0o755))
+		must.OK(t, os.Mkdir(filepath.Join(db, ".forks", name), 0o755))
 		if out := run(t, "/", example(t, "containers/runc"), db, name, "/bin/sh", "-c", pgCheck); !strings.Contains(out, "t|t|t\n") {
 			t.Errorf("round %d: %s", i, out)
 		}

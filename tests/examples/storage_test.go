@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // storage uses an engine, whose command is $engine, with its storage in $mount.
@@ -86,7 +87,7 @@ func TestStorage(t *testing.T) {
 			}
 			m := harness.New(t, "-o", "allow_other,dev,suid")
 			dir, err := os.MkdirTemp("/tmp", "engine") // sockets have short paths
-			must(t, err)
+			must.OK(t, err)
 			t.Cleanup(func() { os.RemoveAll(dir) })
 			cmd := command(t, dir, "sh", "-xc", script+storage)
 			cmd.Env = append(cmd.Env, "mount="+m.Dir)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A command is what an operation is part of that needs a client. $D is a directory.
@@ -72,21 +73,21 @@ func (w *world) run(dir string, all []command) {
 
 // directory makes inputs outside of the mount, or changes them.
 func (w *world) directory(dir string, second bool) {
-	must(w.t, os.MkdirAll(dir, 0o755))
+	must.OK(w.t, os.MkdirAll(dir, 0o755))
 	for name, piece := range map[string]string{"newlines": "\n", "line": "x"} {
 		text := strings.Repeat(piece, harness.Count(w.t, "BYTES", 1_000_000, 40_000_000))
 		if second {
 			text = "second\n" + text
 		}
-		must(w.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		must.OK(w.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	f, err := os.Create(filepath.Join(dir, "holes"))
-	must(w.t, err)
+	must.OK(w.t, err)
 	_, err = f.WriteAt([]byte(fmt.Sprint(second)), int64(harness.Count(w.t, "HOLE", 1<<30, 1<<36)))
-	must(w.t, errors.Join(err, f.Close()))
-	must(w.t, os.MkdirAll(filepath.Join(dir, "names"), 0o755))
+	must.OK(w.t, errors.Join(err, f.Close()))
+	must.OK(w.t, os.MkdirAll(filepath.Join(dir, "names"), 0o755))
 	for i := range harness.Count(w.t, "NAMES", 150, 100_000) {
-		must(w.t, os.WriteFile(filepath.Join(dir, "names", fmt.Sprintf("%0100d", i)), []byte(fmt.Sprint(second)), 0o644))
+		must.OK(w.t, os.WriteFile(filepath.Join(dir, "names", fmt.Sprintf("%0100d", i)), []byte(fmt.Sprint(second)), 0o644))
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 // call makes a request to the control file call of a workspace and reads the answer.
 func (w *world) call(ws string, request map[string]any) {
 	text, err := json.Marshal(request)
-	must(w.t, err)
+	must.OK(w.t, err)
 	name := filepath.Join(ws, ".snapshots", "call.x")
 	w.within(fmt.Sprintf("%.200s in %s", text, filepath.Base(ws)), func() {
 		_ = os.WriteFile(name, append(text, '\n'), 0o644) // many are refused
@@ -40,13 +41,13 @@ func (w *world) call(ws string, request map[string]any) {
 func TestExtremes(t *testing.T) {
 	harness.Needs(t, "git")
 	w := newWorld(t)
-	must(t, os.WriteFile(w.Path(".snapshots", "policy"), []byte(fmt.Sprintf(`{"forks":{"unshared_bytes":%d}}`, quota)), 0o644))
+	must.OK(t, os.WriteFile(w.Path(".snapshots", "policy"), []byte(fmt.Sprintf(`{"forks":{"unshared_bytes":%d}}`, quota)), 0o644))
 	fork := w.Path(".forks", "f")
-	must(t, os.Mkdir(fork, 0o755))
+	must.OK(t, os.Mkdir(fork, 0o755))
 	for _, ws := range []string{fork, w.Dir} {
 		w.inputs(ws)
 		inner := filepath.Join(ws, ".forks", "inner")
-		w.within("a fork", func() { must(t, os.Mkdir(inner, 0o755)) })
+		w.within("a fork", func() { must.OK(t, os.Mkdir(inner, 0o755)) })
 		for _, name := range []string{"holes", "5GiB", "newlines", "line"} {
 			w.within("changing "+name, func() {
 				for i, at := range []string{ws, inner} {
@@ -78,13 +79,13 @@ func TestExtremes(t *testing.T) {
 	w.page()
 	w.within("the end of the fork", func() {
 		inner, err := os.ReadDir(filepath.Join(fork, ".forks"))
-		must(t, err)
+		must.OK(t, err)
 		for _, e := range inner {
-			must(t, unix.Rmdir(filepath.Join(fork, ".forks", e.Name())))
+			must.OK(t, unix.Rmdir(filepath.Join(fork, ".forks", e.Name())))
 		}
-		must(t, unix.Rmdir(fork))
+		must.OK(t, unix.Rmdir(fork))
 	})
-	w.within("a snapshot of main", func() { must(t, os.Mkdir(w.Path(".snapshots", "last"), 0o755)) })
+	w.within("a snapshot of main", func() { must.OK(t, os.Mkdir(w.Path(".snapshots", "last"), 0o755)) })
 }
 
 // controls uses each control file.
@@ -122,7 +123,7 @@ func (w *world) streams() {
 					method, body, at = http.MethodPost, strings.NewReader(query), "http://amberfs/v1/"+op+"?workspace="+ws
 				}
 				req, err := http.NewRequest(method, at, body)
-				must(w.t, err)
+				must.OK(w.t, err)
 				resp, err := w.http.Do(req)
 				if err != nil {
 					w.t.Errorf("%s of %q: %v", op, ws, err)
@@ -149,8 +150,8 @@ func (w *world) streams() {
 func (w *world) page() {
 	cmd := exec.Command(harness.Binary(w.t), "ui", "-C", w.Dir)
 	out, err := cmd.StdoutPipe()
-	must(w.t, err)
-	must(w.t, cmd.Start())
+	must.OK(w.t, err)
+	must.OK(w.t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	buf := make([]byte, 4096)
 	n, _ := out.Read(buf)
@@ -161,7 +162,7 @@ func (w *world) page() {
 	key := ""
 	ask := func(method, path, body string) (answer []byte) {
 		req, err := http.NewRequest(method, "http://127.0.0.1:"+found[2]+path, strings.NewReader(body))
-		must(w.t, err)
+		must.OK(w.t, err)
 		req.Host = found[1]
 		req.Header.Set("Amberfs-Session", key)
 		req.Header.Set("Content-Type", "application/json")
@@ -178,7 +179,7 @@ func (w *world) page() {
 		return answer
 	}
 	var session struct{ Key string }
-	must(w.t, json.Unmarshal(ask(http.MethodPost, "/session", fmt.Sprintf(`{"token":%q}`, found[3])), &session))
+	must.OK(w.t, json.Unmarshal(ask(http.MethodPost, "/session", fmt.Sprintf(`{"token":%q}`, found[3])), &session))
 	key = session.Key
 	for _, ws := range []string{"", "f"} {
 		for i, path := range paths[:5] {
@@ -196,17 +197,17 @@ func (w *world) page() {
 					break
 				}
 				text, err := json.Marshal(args)
-				must(w.t, err)
+				must.OK(w.t, err)
 				w.within(op+" of the page", func() { ask(http.MethodPost, "/api/v1/"+op+"?workspace="+ws, string(text)) })
 			}
 		}
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
-	must(w.t, err)
+	must.OK(w.t, err)
 	var kib int64
 	_, rest, _ := strings.Cut(string(status), "VmHWM:")
 	_, err = fmt.Sscan(rest, &kib)
-	must(w.t, err)
+	must.OK(w.t, err)
 	if kib<<10 > memory {
 		w.t.Errorf("the page took %d MiB", kib>>10)
 	}

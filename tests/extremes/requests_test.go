@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 var paths = []string{"holes", "5GiB", "extents", "newlines", "line", "names", "."}
@@ -70,7 +72,7 @@ var apart = map[string]string{"tar": "name=second", "layer": "name=second", "obj
 // TestEveryOperationIsTried: an operation that is added is added here.
 func TestEveryOperationIsTried(t *testing.T) {
 	b, err := os.ReadFile("../../docs/api/openapi.yaml")
-	must(t, err)
+	must.OK(t, err)
 	tried := requests()
 	ops := map[string]bool{"umount": true} // by the harness
 	for _, c := range slices.Concat(commands, ofDirectory, ofRuns) {

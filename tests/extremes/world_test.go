@@ -15,19 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 const (
 	memory = 512 << 20
 	quota  = 100_000_000
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // A world is a mount, with the inputs in main and in a fork.
 type world struct {
@@ -142,7 +136,7 @@ func (w *world) change(ws string, second bool) {
 	text("line", "x", size)
 	file(".gitattributes", func(f *os.File) error { _, err := f.WriteString("newlines text\n"); return err })
 	names := harness.Count(t, "NAMES", 150, 100_000)
-	must(t, os.MkdirAll(filepath.Join(ws, "names"), 0o755))
+	must.OK(t, os.MkdirAll(filepath.Join(ws, "names"), 0o755))
 	w.within("creating names", func() {
 		for i := range names {
 			if second && i%10 > 0 {

@@ -26,6 +26,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 var update = flag.String("update", "", "make the store and the remotes of this `RELEASE` anew")
@@ -48,7 +49,7 @@ var pushed = []string{"first", "merged", "both"}
 func releases(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob("testdata/[0-9]*.tar.gz")
-	must(t, err)
+	must.OK(t, err)
 	if len(all) == 0 {
 		t.Fatal("there is no release")
 	}
@@ -60,46 +61,46 @@ func releases(t *testing.T) []string {
 func makeRelease(t *testing.T) {
 	t.Helper()
 	key, err := filepath.Abs("testdata/key.txt")
-	must(t, err)
+	must.OK(t, err)
 	t.Setenv(identity, key)
 	t.Setenv("RECIPIENT", recipient)
 	dir := t.TempDir()
 	m := harness.At(t, filepath.Join(dir, "store"), "-o", "acl")
 	m.Start()
-	must(t, os.Mkdir(filepath.Join(dir, "remote"), 0o755))
-	must(t, os.Mkdir(filepath.Join(dir, "encrypted"), 0o755))
+	must.OK(t, os.Mkdir(filepath.Join(dir, "remote"), 0o755))
+	must.OK(t, os.Mkdir(filepath.Join(dir, "encrypted"), 0o755))
 	script(t, m, "fill", filepath.Join(dir, "remote"), filepath.Join(dir, "encrypted"))
 	m.Stop()
 	m.Start()
 	script(t, m, "journal")
 	orphan, err := os.Create(m.Path("orphan"))
-	must(t, err)
+	must.OK(t, err)
 	_, err = orphan.WriteString("no name")
-	must(t, err)
-	must(t, os.Remove(m.Path("orphan")))
-	must(t, orphan.Sync())
+	must.OK(t, err)
+	must.OK(t, os.Remove(m.Path("orphan")))
+	must.OK(t, orphan.Sync())
 	m.Kill()
 	orphan.Close()
 	// The index is made again, and the rest is not of the store's format.
 	for _, name := range []string{"index", "socket", "lock", "amberfs.log", "packs/reserve"} {
-		must(t, os.RemoveAll(filepath.Join(dir, "store", name)))
+		must.OK(t, os.RemoveAll(filepath.Join(dir, "store", name)))
 	}
 	archive, err := filepath.Abs("testdata/" + *update + ".tar.gz")
-	must(t, err)
+	must.OK(t, err)
 	tar(t, "-C", dir, "-czSf", archive, "store", "remote", "encrypted")
 	s := open(t, filepath.Join(dir, "store"))
-	must(t, os.WriteFile(filepath.Join(dir, "states"), []byte(states(t, s)), 0o644))
-	must(t, s.Close())
+	must.OK(t, os.WriteFile(filepath.Join(dir, "states"), []byte(states(t, s)), 0o644))
+	must.OK(t, s.Close())
 	whole := t.TempDir()
 	tar(t, "-C", whole, "-xzf", archive)
-	must(t, os.Rename(filepath.Join(dir, "states"), filepath.Join(whole, "states")))
+	must.OK(t, os.Rename(filepath.Join(dir, "states"), filepath.Join(whole, "states")))
 	tar(t, "-C", whole, "-czSf", archive, "store", "remote", "encrypted", "states")
 }
 
 func script(t *testing.T, m *harness.Mount, name string, args ...string) {
 	t.Helper()
 	path, err := filepath.Abs("testdata/" + name)
-	must(t, err)
+	must.OK(t, err)
 	cmd := exec.Command(path, append([]string{harness.Binary(t)}, args...)...)
 	cmd.Dir = m.Dir
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -110,7 +111,7 @@ func script(t *testing.T, m *harness.Mount, name string, args ...string) {
 // TestReleases: every release that CHANGELOG has is here.
 func TestReleases(t *testing.T) {
 	b, err := os.ReadFile("../../CHANGELOG.md")
-	must(t, err)
+	must.OK(t, err)
 	found := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)`).FindAllStringSubmatch(string(b), -1)
 	if len(found) == 0 {
 		t.Fatal("CHANGELOG.md has no release")
@@ -136,19 +137,19 @@ func TestStores(t *testing.T) {
 			verify(t, s)
 
 			_, err := s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "first"})
-			must(t, err)
+			must.OK(t, err)
 			now, first := listing(t, s, s.Main(), ""), listing(t, s, s.Main(), "first")
 			compare(t, first, now)
 			a, err := s.Forest().Create(s.Main().Root(), "new", live.Create{Mode: unix.S_IFREG | 0o644})
-			must(t, err)
+			must.OK(t, err)
 			_, err = s.Forest().Write(a.ID, []byte("new\n"), 0, false)
-			must(t, err)
+			must.OK(t, err)
 			_, err = s.Main().Capture(snapshot.CaptureOptions{Name: "here"})
-			must(t, err)
-			must(t, s.Checkpoint(t.Context()))
+			must.OK(t, err)
+			must.OK(t, s.Checkpoint(t.Context()))
 			_, err = s.GC(t.Context(), nil)
-			must(t, err)
-			must(t, s.Close())
+			must.OK(t, err)
+			must.OK(t, s.Close())
 
 			s = open(t, filepath.Join(dir, "store"))
 			verify(t, s)
@@ -156,7 +157,7 @@ func TestStores(t *testing.T) {
 				t.Error("what was written is not there again")
 			}
 			compare(t, section(want, "main/second"), listing(t, s, s.Main(), "second"))
-			must(t, s.Close())
+			must.OK(t, s.Close())
 		})
 	}
 }
@@ -165,7 +166,7 @@ func TestStores(t *testing.T) {
 // pushes to it.
 func TestRemotes(t *testing.T) {
 	key, err := filepath.Abs("testdata/key.txt")
-	must(t, err)
+	must.OK(t, err)
 	t.Setenv(identity, key)
 	all := releases(t)
 	want := read(t, filepath.Join(unpack(t, all[0]), "states"))
@@ -177,7 +178,7 @@ func TestRemotes(t *testing.T) {
 				m.Amberfs("remote", "add", "r", "file://"+filepath.Join(dir, remote))
 				m.Amberfs("remote", "verify", "r", "--deep")
 				m.Amberfs(append([]string{"pull", "r"}, pushed...)...)
-				must(t, os.WriteFile(m.Path("new"), []byte("new\n"), 0o644))
+				must.OK(t, os.WriteFile(m.Path("new"), []byte("new\n"), 0o644))
 				m.Amberfs("snapshot", "new")
 				m.Amberfs("push", "r", "new")
 				m.Amberfs("remote", "verify", "r", "--deep")
@@ -201,7 +202,7 @@ func TestUnknownFormatIsRefused(t *testing.T) {
 		{"amberfs store 99", "; use the version of amberfs that created it"},
 	} {
 		if c[0] != "amberfs store 3" { // which it has
-			must(t, os.WriteFile(filepath.Join(store, "format"), []byte(c[0]+"\n"), 0o600))
+			must.OK(t, os.WriteFile(filepath.Join(store, "format"), []byte(c[0]+"\n"), 0o600))
 		}
 		before := harness.ReadTree(t, store)
 		_, err := snapshot.Open(store, snapshot.Options{})
@@ -219,14 +220,14 @@ func TestUnknownFormatIsRefused(t *testing.T) {
 func open(t *testing.T, dir string) *snapshot.Store {
 	t.Helper()
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
-	must(t, err)
+	must.OK(t, err)
 	return s
 }
 
 func verify(t *testing.T, s *snapshot.Store) {
 	t.Helper()
 	r, err := s.Verify(t.Context(), nil)
-	must(t, err)
+	must.OK(t, err)
 	if !r.OK() || r.LostChanges > 0 {
 		t.Errorf("the store is damaged: %+v", r)
 	}
@@ -237,7 +238,7 @@ func states(t *testing.T, s *snapshot.Store) string {
 	t.Helper()
 	var b strings.Builder
 	side, err := s.Main().Forks().Named("side")
-	must(t, err)
+	must.OK(t, err)
 	for _, w := range []*snapshot.Workspace{s.Main(), side} {
 		fmt.Fprintf(&b, "== %s/\n%s", w.Name(), listing(t, s, w, ""))
 		for _, i := range w.List() {
@@ -261,9 +262,9 @@ func listing(t *testing.T, s *snapshot.Store, w *snapshot.Workspace, name string
 	if name != "" {
 		st, err = w.StateOf(name)
 	}
-	must(t, err)
+	must.OK(t, err)
 	var b strings.Builder
-	must(t, st.Walk(context.Background(), s.Source(), func(path *tree.Path, n *tree.Inode) error {
+	must.OK(t, st.Walk(context.Background(), s.Source(), func(path *tree.Path, n *tree.Inode) error {
 		fmt.Fprintf(&b, "%q %o %d:%d nlink=%d rdev=%d target=%q", path.String(), n.Mode, n.UID, n.GID, n.Nlink, n.Rdev, n.Target)
 		for _, x := range n.Xattrs {
 			fmt.Fprintf(&b, " %s=%q", x.Name, x.Value)
@@ -312,13 +313,6 @@ func tar(t *testing.T, args ...string) {
 func read(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(name)
-	must(t, err)
+	must.OK(t, err)
 	return string(b)
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

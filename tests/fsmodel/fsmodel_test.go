@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/fsmodel"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // The model agrees with the filesystem that the temporary directory is on;
@@ -34,9 +35,7 @@ func TestAgreesWithARealFilesystem(t *testing.T) {
 				continue
 			}
 			list, err := fsmodel.Observe(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if d := fsmodel.Compare(fs.List(), list); d != "" {
 				t.Fatalf("seed %d, step %d:\n%s", seed, i, d)
 			}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestApplyOnAFullDisk has others take the disk of a directory to the last block while a run is
@@ -25,10 +26,10 @@ func TestApplyOnAFullDisk(t *testing.T) {
 	for name, disk := range map[string]func(*testing.T, string, int64){"tmpfs": tmpfs, "ext4": ext4} {
 		t.Run(name, func(t *testing.T) {
 			base := filepath.Join(t.TempDir(), "disk")
-			must(t, os.Mkdir(base, 0o755))
+			must.OK(t, os.Mkdir(base, 0o755))
 			disk(t, base, 32<<20)
 			dir, root := filepath.Join(base, "dir"), filepath.Join(t.TempDir(), "runs")
-			must(t, os.Mkdir(dir, 0o755))
+			must.OK(t, os.Mkdir(dir, 0o755))
 			harness.Rewrite(dir, seed)
 			r := rand.New(rand.NewPCG(seed, 2))
 			refused := 0

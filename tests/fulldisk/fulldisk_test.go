@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -46,9 +47,9 @@ func ext4(t *testing.T, dir string, size int64) {
 	t.Helper()
 	image := dir + ".img"
 	f, err := os.Create(image)
-	must(t, err)
-	must(t, f.Truncate(size))
-	must(t, f.Close())
+	must.OK(t, err)
+	must.OK(t, f.Truncate(size))
+	must.OK(t, f.Close())
 	t.Cleanup(func() { os.Remove(image) })
 	if out, err := exec.Command("mkfs.ext4", "-q", "-m", "0", image).CombinedOutput(); err != nil {
 		t.Skipf("mkfs.ext4: %v: %s", err, out)
@@ -57,13 +58,6 @@ func ext4(t *testing.T, dir string, size int64) {
 		t.Skipf("no loop device can be mounted here: %v: %s", err, out)
 	}
 	t.Cleanup(func() { unmount(t, dir) })
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestFullDisk(t *testing.T) {
@@ -79,7 +73,7 @@ func TestFullDisk(t *testing.T) {
 			t.Run(fmt.Sprintf("%s of %d MiB", name, size>>20), func(t *testing.T) {
 				t.Parallel()
 				dir := filepath.Join(t.TempDir(), "disk")
-				must(t, os.Mkdir(dir, 0o755))
+				must.OK(t, os.Mkdir(dir, 0o755))
 				disk(t, dir, size)
 				fill(t, harness.At(t, filepath.Join(dir, "store")), size)
 			})
@@ -95,7 +89,7 @@ func TestManySmallFiles(t *testing.T) {
 		t.Skip("needs root, to mount a small disk")
 	}
 	dir := filepath.Join(t.TempDir(), "disk")
-	must(t, os.Mkdir(dir, 0o755))
+	must.OK(t, os.Mkdir(dir, 0o755))
 	ext4(t, dir, 48<<20)
 	m := harness.At(t, filepath.Join(dir, "store"))
 	m.Start()
@@ -108,7 +102,7 @@ func TestManySmallFiles(t *testing.T) {
 			if err := os.Mkdir(m.Path(fmt.Sprint("d", n/1000)), 0o755); err != nil {
 				break
 			}
-			must(t, os.Mkdir(m.Path(".snapshots", fmt.Sprint("s", snaps)), 0o755))
+			must.OK(t, os.Mkdir(m.Path(".snapshots", fmt.Sprint("s", snaps)), 0o755))
 			snaps++
 		}
 		err := os.WriteFile(m.Path(name(n)), content(n), 0o644)
@@ -142,16 +136,16 @@ func TestManySmallFiles(t *testing.T) {
 	m.Start()
 	check("", n)
 	for i := range snaps {
-		must(t, unix.Rmdir(m.Path(".snapshots", fmt.Sprint("s", i))))
+		must.OK(t, unix.Rmdir(m.Path(".snapshots", fmt.Sprint("s", i))))
 	}
 	for i := n / 2000; i*1000 < n; i++ {
-		must(t, os.RemoveAll(m.Path(fmt.Sprint("d", i))))
+		must.OK(t, os.RemoveAll(m.Path(fmt.Sprint("d", i))))
 	}
 	m.Amberfs("gc")
-	must(t, os.WriteFile(m.Path("probe"), make([]byte, 8<<20), 0o644))
-	must(t, os.Remove(m.Path("probe")))
+	must.OK(t, os.WriteFile(m.Path("probe"), make([]byte, 8<<20), 0o644))
+	must.OK(t, os.Remove(m.Path("probe")))
 	for i := range 4000 {
-		must(t, os.WriteFile(m.Path(fmt.Sprint("after", i)), content(n+i), 0o644))
+		must.OK(t, os.WriteFile(m.Path(fmt.Sprint("after", i)), content(n+i), 0o644))
 	}
 	check("", n/2000*1000)
 	m.Stop()
@@ -162,13 +156,13 @@ func TestManySmallFiles(t *testing.T) {
 
 func fill(t *testing.T, m *harness.Mount, size int64) {
 	m.Start()
-	must(t, os.Mkdir(m.Path("d"), 0o755))
-	must(t, os.WriteFile(m.Path("d/before"), []byte("written before"), 0o644))
+	must.OK(t, os.Mkdir(m.Path("d"), 0o755))
+	must.OK(t, os.WriteFile(m.Path("d/before"), []byte("written before"), 0o644))
 	written := write(t, m, "big", size)
 	if written < size*2/5 {
 		t.Errorf("a disk of %d MiB was full after %d MiB", size>>20, written>>20)
 	}
-	must(t, os.Mkdir(m.Path(".snapshots", "v1"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "v1"), 0o755))
 	more := write(t, m, "more", size)
 	t.Logf("%d MiB fitted, and after a snapshot %d MiB", written>>20, more>>20)
 
@@ -192,11 +186,11 @@ func fill(t *testing.T, m *harness.Mount, size int64) {
 	check("mounted while full after a kill")
 
 	// Removing files and snapshots frees space, though the disk is full.
-	must(t, os.Remove(m.Path("big")))
-	must(t, os.Remove(m.Path("more")))
-	must(t, unix.Rmdir(m.Path(".snapshots", "v1")))
+	must.OK(t, os.Remove(m.Path("big")))
+	must.OK(t, os.Remove(m.Path("more")))
+	must.OK(t, unix.Rmdir(m.Path(".snapshots", "v1")))
 	m.Amberfs("gc")
-	must(t, os.WriteFile(m.Path("after"), make([]byte, 4<<20), 0o644))
+	must.OK(t, os.WriteFile(m.Path("after"), make([]byte, 4<<20), 0o644))
 	if got, err := os.ReadFile(m.Path("d/before")); err != nil || string(got) != "written before" {
 		t.Errorf("at the end: %q, %v", got, err)
 	}
@@ -214,7 +208,7 @@ func write(t *testing.T, m *harness.Mount, name string, size int64) int64 {
 	if errors.Is(err, unix.ENOSPC) {
 		return 0
 	}
-	must(t, err)
+	must.OK(t, err)
 	defer f.Close()
 	var n int64
 	for {
@@ -253,7 +247,7 @@ func noise(seed int64, n int) []byte {
 func verify(t *testing.T, path string, size int64) {
 	t.Helper()
 	f, err := os.Open(path)
-	must(t, err)
+	must.OK(t, err)
 	defer f.Close()
 	buf := make([]byte, step)
 	for off := int64(0); off < size; off += step {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestImportThatDoesNotFit brings nothing, and leaves the room that there was.
@@ -19,7 +20,7 @@ func TestImportThatDoesNotFit(t *testing.T) {
 		t.Skip("needs root, to mount a small disk")
 	}
 	dir := filepath.Join(t.TempDir(), "disk")
-	must(t, os.Mkdir(dir, 0o755))
+	must.OK(t, os.Mkdir(dir, 0o755))
 	const size = 128 << 20
 	tmpfs(t, dir, size)
 	m := harness.At(t, filepath.Join(dir, "store"))
@@ -28,7 +29,7 @@ func TestImportThatDoesNotFit(t *testing.T) {
 	var data []byte
 	for i := range size >> 20 {
 		data = noise(int64(i), 1<<20)
-		must(t, os.WriteFile(filepath.Join(source, string(rune('a'+i%26))+string(rune('a'+i/26))), data, 0o644))
+		must.OK(t, os.WriteFile(filepath.Join(source, string(rune('a'+i%26))+string(rune('a'+i/26))), data, 0o644))
 	}
 	cmd := exec.Command(harness.Binary(t), "-C", m.Dir, "import", source, "in")
 	out, err := cmd.CombinedOutput()
@@ -39,9 +40,9 @@ func TestImportThatDoesNotFit(t *testing.T) {
 	if _, err := os.Lstat(m.Path("in")); !os.IsNotExist(err) {
 		t.Errorf("in: %v", err)
 	}
-	must(t, os.WriteFile(m.Path("f"), data, 0o644))
+	must.OK(t, os.WriteFile(m.Path("f"), data, 0o644))
 	for range 10 {
-		must(t, os.WriteFile(m.Path("g"), data, 0o644))
+		must.OK(t, os.WriteFile(m.Path("g"), data, 0o644))
 	}
 }
 
@@ -53,20 +54,20 @@ func TestImageThatDoesNotFit(t *testing.T) {
 	}
 	from := harness.New(t)
 	dir := filepath.Join(t.TempDir(), "disk")
-	must(t, os.Mkdir(dir, 0o755))
+	must.OK(t, os.Mkdir(dir, 0o755))
 	ext4(t, dir, 192<<20)
 	m := harness.At(t, filepath.Join(dir, "store"))
 	m.Start()
 	free := func() int64 {
 		var st unix.Statfs_t
-		must(t, unix.Statfs(dir, &st))
+		must.OK(t, unix.Statfs(dir, &st))
 		return int64(st.Bavail) * st.Bsize >> 20
 	}
 	before := free()
 	n := 0
 	for _, mega := range []int{110, 200} {
 		for ; n < mega; n++ {
-			must(t, os.WriteFile(from.Path(fmt.Sprint(n)), noise(int64(n), 1<<20), 0o644))
+			must.OK(t, os.WriteFile(from.Path(fmt.Sprint(n)), noise(int64(n), 1<<20), 0o644))
 		}
 		name := fmt.Sprint("v", mega)
 		from.Amberfs("snapshot", name)
@@ -91,5 +92,5 @@ func TestImageThatDoesNotFit(t *testing.T) {
 			t.Errorf("%d MB: %d MiB are free of %d", mega, after, before)
 		}
 	}
-	must(t, os.WriteFile(m.Path("f"), noise(1, 1<<20), 0o644))
+	must.OK(t, os.WriteFile(m.Path("f"), noise(1, 1<<20), 0o644))
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestOthersFillTheDisk has others take the disk of a small store to the last block,
@@ -23,7 +24,7 @@ func TestOthersFillTheDisk(t *testing.T) {
 		for _, when := range []string{"mounted", "killed", "unmounted"} {
 			t.Run(fmt.Sprintf("%d files, %s", files, when), func(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "disk")
-				must(t, os.Mkdir(dir, 0o755))
+				must.OK(t, os.Mkdir(dir, 0o755))
 				ext4(t, dir, 256<<20)
 				othersFill(t, harness.At(t, filepath.Join(dir, "store")), dir, files, when)
 			})
@@ -37,23 +38,23 @@ func othersFill(t *testing.T, m *harness.Mount, dir string, files int, when stri
 	name := func(i int) string { return m.Path(fmt.Sprintf("d%d/f%d", i/1000, i)) }
 	for i := range files {
 		if i%1000 == 0 {
-			must(t, os.Mkdir(m.Path(fmt.Sprint("d", i/1000)), 0o755))
+			must.OK(t, os.Mkdir(m.Path(fmt.Sprint("d", i/1000)), 0o755))
 		}
-		must(t, os.WriteFile(name(i), content(i), 0o644))
+		must.OK(t, os.WriteFile(name(i), content(i), 0o644))
 	}
-	must(t, os.WriteFile(m.Path("large"), noise(-1, 3<<20), 0o644))
-	must(t, unix.Mkdir(m.Path(".snapshots/all"), 0o755))
-	must(t, os.Remove(m.Path("large")))
+	must.OK(t, os.WriteFile(m.Path("large"), noise(-1, 3<<20), 0o644))
+	must.OK(t, unix.Mkdir(m.Path(".snapshots/all"), 0o755))
+	must.OK(t, os.Remove(m.Path("large")))
 	for i := range files / 2 {
-		must(t, os.Remove(name(i)))
+		must.OK(t, os.Remove(name(i)))
 	}
-	must(t, unix.Mkdir(m.Path(".snapshots/half"), 0o755))
+	must.OK(t, unix.Mkdir(m.Path(".snapshots/half"), 0o755))
 	m.Stop() // everything is sealed
 	if when != "unmounted" {
 		m.Start()
 	}
 	if when == "killed" {
-		must(t, os.WriteFile(m.Path("later"), content(-2), 0o644))
+		must.OK(t, os.WriteFile(m.Path("later"), content(-2), 0o644))
 	}
 	takeAll(t, filepath.Join(dir, "others"))
 	switch when {
@@ -72,7 +73,7 @@ func othersFill(t *testing.T, m *harness.Mount, dir string, files int, when stri
 		}
 	}
 	check()
-	must(t, unix.Rmdir(m.Path(".snapshots/all")))
+	must.OK(t, unix.Rmdir(m.Path(".snapshots/all")))
 	m.Amberfs("gc")
 	if free := freeOn(t, dir); free < 2<<20 {
 		t.Errorf("%d bytes free after a gc", free)
@@ -90,7 +91,7 @@ func othersFill(t *testing.T, m *harness.Mount, dir string, files int, when stri
 func freeOn(t *testing.T, dir string) int64 {
 	t.Helper()
 	var st unix.Statfs_t
-	must(t, unix.Statfs(dir, &st))
+	must.OK(t, unix.Statfs(dir, &st))
 	return int64(st.Bavail) * st.Bsize
 }
 
@@ -98,7 +99,7 @@ func freeOn(t *testing.T, dir string) int64 {
 func takeAll(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)
-	must(t, err)
+	must.OK(t, err)
 	defer f.Close()
 	off := int64(0)
 	for _, n := range []int64{1 << 20, 64 << 10, 4 << 10} {
@@ -106,7 +107,7 @@ func takeAll(t *testing.T, path string) {
 			if err := unix.Fallocate(int(f.Fd()), 0, off, n); errors.Is(err, unix.ENOSPC) {
 				break
 			} else {
-				must(t, err)
+				must.OK(t, err)
 			}
 			off += n
 		}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestOthersFillTheDiskAgainAndAgain has another program take the disk to the last block
@@ -25,11 +26,11 @@ func TestOthersFillTheDiskAgainAndAgain(t *testing.T) {
 	}
 	rounds := harness.Count(t, "ROUNDS", 5, 200)
 	dir := filepath.Join(t.TempDir(), "disk")
-	must(t, os.Mkdir(dir, 0o755))
+	must.OK(t, os.Mkdir(dir, 0o755))
 	ext4(t, dir, 192<<20)
 	m := harness.At(t, filepath.Join(dir, "store"))
 	m.Start()
-	must(t, os.WriteFile(m.Path("kept"), noise(-1, 1<<20), 0o644))
+	must.OK(t, os.WriteFile(m.Path("kept"), noise(-1, 1<<20), 0o644))
 
 	stop := make(chan struct{})
 	stopped := func() bool {
@@ -44,7 +45,7 @@ func TestOthersFillTheDiskAgainAndAgain(t *testing.T) {
 	var collected atomic.Int64
 	written := make([][]int, 2) // by writer: the files that were written to the end
 	for w := range written {
-		must(t, os.Mkdir(m.Path(fmt.Sprint(w)), 0o755))
+		must.OK(t, os.Mkdir(m.Path(fmt.Sprint(w)), 0o755))
 		all.Go(func() {
 			for i := 0; !stopped(); i++ {
 				written[w] = writeSome(t, m, w, i, written[w])
@@ -75,7 +76,7 @@ func TestOthersFillTheDiskAgainAndAgain(t *testing.T) {
 				break // gc may make room meanwhile
 			}
 		}
-		must(t, os.Remove(others))
+		must.OK(t, os.Remove(others))
 		harness.Eventually(t, "there is room again", func() bool { return !full(t, os.WriteFile(m.Path("probe"), noise(1, 1<<20), 0o644)) || t.Failed() })
 		if t.Failed() {
 			break

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -125,9 +126,7 @@ func TestWorktrees(t *testing.T) {
 		for i, rev := range revisions(t, repo, harness.Count(t, "GIT_REVS", 1, 2)) {
 			for _, crlf := range []string{"", "true", "input"} {
 				name := fmt.Sprintf("w%d%s", i, crlf)
-				if err := os.RemoveAll(work); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.RemoveAll(work))
 				git(t, "/", "clone", "-q", "--shared", "--no-checkout", repo, work)
 				if crlf != "" {
 					git(t, work, "config", "core.autocrlf", crlf)
@@ -166,15 +165,11 @@ func litter(t *testing.T, work string) {
 		if _, err := os.Lstat(name); err == nil {
 			return
 		}
-		if err := os.WriteFile(name, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(name, []byte(text), mode))
 	}
 	write(".git/info/exclude", "", 0o644)
 	exclude := "*.excluded\n/only-top\n!kept.excluded\nsome*dir/\n"
-	if err := os.WriteFile(filepath.Join(work, ".git/info/exclude"), []byte(exclude), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(work, ".git/info/exclude"), []byte(exclude), 0o644))
 	for i := 0; i < len(dirs); i += 1 + len(dirs)/20 {
 		d := dirs[i]
 		for _, name := range []string{"x.o", "x.excluded", "kept.excluded", "only-top", "x~", ".x.swp", "build/x", "somedir/x"} {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // scratch holds what belongs to the whole test process: the binary, and the
@@ -28,12 +30,8 @@ const raceOptions = "atexit_sleep_ms=20"
 // environment names none.
 func Binary(t testing.TB) string {
 	t.Helper()
-	if err := prepare(); err != nil {
-		t.Fatal(err)
-	}
-	if err := sources(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, prepare())
+	must.OK(t, sources())
 	return scratch.bin
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // InTheMiddle runs a command, and calls do after so many names came or went in the directories of
@@ -19,13 +21,9 @@ func InTheMiddle(t testing.TB, cmd *exec.Cmd, dir string, many int, do func()) e
 			_, err = unix.InotifyAddWatch(fd, filepath.Join(dir, d), unix.IN_CREATE|unix.IN_MOVE|unix.IN_DELETE|unix.IN_ONLYDIR)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer unix.Close(fd)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	ended := make(chan struct{})
 	counted := make(chan struct{})
 	go func() {

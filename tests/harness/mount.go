@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // Timeout is how long anything is waited for before a test gives up. It is
@@ -55,9 +57,7 @@ func At(t testing.TB, store string, args ...string) *Mount {
 	t.Helper()
 	Binary(t)
 	base, err := os.MkdirTemp(scratch.dir, "mount-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if store == "" {
 		store = filepath.Join(base, "store")
 	}
@@ -68,12 +68,8 @@ func At(t testing.TB, store string, args ...string) *Mount {
 		args:    args,
 		logFile: filepath.Join(base, "daemon.log"),
 	}
-	if err := os.Mkdir(m.Dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(base, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(m.Dir, 0o755))
+	must.OK(t, os.Chmod(base, 0o711))
 	var hangs *time.Timer
 	if !Long() {
 		hangs = time.AfterFunc(10*Timeout, func() { t.Errorf("%s still runs after %v", t.Name(), 10*Timeout); showHung(t) })
@@ -336,15 +332,11 @@ func showHung(t testing.TB) {
 func (m *Mount) KillWhileStarting(after time.Duration) {
 	m.t.Helper()
 	log, err := os.OpenFile(m.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, err)
 	defer log.Close()
 	cmd := exec.Command(scratch.bin, append(append([]string{"mount", "-f"}, m.args...), m.Store, m.Dir)...)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, cmd.Start())
 	time.Sleep(after)
 	killKept(cmd.Process.Pid, m.Dir)
 	_ = cmd.Wait()

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // NPM returns a directory that has copies of files, package.json among them, and what
@@ -15,9 +17,7 @@ func NPM(t testing.TB, name string, files ...string) string {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	Needs(t, "node", "npm")
 	cache, err := os.UserCacheDir()

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // rewriteSeed is set for a test program that is to call Rewrite in its working directory.
@@ -67,9 +69,7 @@ func Rewrite(dir string, seed uint64) {
 func RewriteInRun(t testing.TB, root, dir, name string, seed uint64) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cmd := exec.Command(Binary(t), "run", "--from", dir, "--name", name, "--", self)
 	cmd.Env = append(os.Environ(), "AMBERFS_RUNS="+root, rewriteSeed+"="+strconv.FormatUint(seed, 10))
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestSameNameAgain: a fork or a snapshot that went by the command line, and came again
@@ -31,7 +32,7 @@ func TestSameNameAgain(t *testing.T) {
 	}
 	for i := range 4 {
 		want := fmt.Sprint("round ", i)
-		must(t, os.WriteFile(file, []byte(want), 0o644))
+		must.OK(t, os.WriteFile(file, []byte(want), 0o644))
 		m.Amberfs("fork", "f")
 		m.Amberfs("snapshot", "s", "--no-wait")
 		for range 2 {
@@ -64,12 +65,12 @@ func TestForkRenamedOverTheSocket(t *testing.T) {
 	}
 	c := http.Client{Transport: &http.Transport{DialContext: over, DisableKeepAlives: true}}
 	m.Amberfs("fork", "a")
-	must(t, os.WriteFile(m.Path(".forks", "a", "file"), []byte("x"), 0o644))
+	must.OK(t, os.WriteFile(m.Path(".forks", "a", "file"), []byte("x"), 0o644))
 	if _, err := os.Stat(m.Path(".forks", "b")); err == nil {
 		t.Fatal("there is a fork b already")
 	}
 	res, err := c.Post("http://amberfs/v1/rename-fork", "application/json", strings.NewReader(`{"from":"a","to":"b"}`))
-	must(t, err)
+	must.OK(t, err)
 	res.Body.Close()
 	if _, err := os.Stat(m.Path(".forks", "a", "file")); res.StatusCode != http.StatusOK || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s, and the old name: %v", res.Status, err)
@@ -93,20 +94,20 @@ func TestTimesOfDirectories(t *testing.T) {
 	m := harness.New(t)
 	touch := func(dir string) {
 		t.Helper()
-		must(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o644))
-		must(t, os.Remove(filepath.Join(dir, "x")))
+		must.OK(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o644))
+		must.OK(t, os.Remove(filepath.Join(dir, "x")))
 	}
 	mtime := func(dir string) time.Time {
 		t.Helper()
 		info, err := os.Stat(dir)
-		must(t, err)
+		must.OK(t, err)
 		return info.ModTime()
 	}
 	d := m.Path("d")
-	must(t, os.Mkdir(d, 0o755))
+	must.OK(t, os.Mkdir(d, 0o755))
 	m.Amberfs("snapshot", "v1")
 	before := mtime(d)
-	must(t, os.WriteFile(filepath.Join(d, "file"), nil, 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(d, "file"), nil, 0o644))
 	m.Amberfs("restore", "v1")
 	touch(d)
 	if mtime(d).Equal(before) {
@@ -114,7 +115,7 @@ func TestTimesOfDirectories(t *testing.T) {
 	}
 	list := func() string {
 		names, err := os.ReadDir(m.Path(".snapshots"))
-		must(t, err)
+		must.OK(t, err)
 		return fmt.Sprint(names)
 	}
 	names := list()

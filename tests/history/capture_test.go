@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A view shows all that the tree had, before and after the seal, and after
@@ -23,10 +24,10 @@ func TestViewIsAPerfectCopy(t *testing.T) {
 	view := m.Path(".snapshots", "v1")
 	harness.Same(t, "view", want, harness.ReadTree(t, view))
 
-	must(t, os.RemoveAll(m.Path("a")))
+	must.OK(t, os.RemoveAll(m.Path("a")))
 	write(t, m.Path("file"), "changed, and longer than before\n")
-	must(t, os.Truncate(m.Path("large"), 1000))
-	must(t, unix.Removexattr(m.Path("file"), "user.note"))
+	must.OK(t, os.Truncate(m.Path("large"), 1000))
+	must.OK(t, unix.Removexattr(m.Path("file"), "user.note"))
 	harness.Same(t, "view after changes", want, harness.ReadTree(t, view))
 
 	sealed(t, m, "v1")
@@ -43,7 +44,7 @@ func TestCaptureIsKept(t *testing.T) {
 	m := harness.New(t)
 	for i := range harness.Count(t, "ROUNDS", 4, 30) {
 		dir := m.Path(fmt.Sprintf("d%d", i))
-		must(t, os.Mkdir(dir, 0o755))
+		must.OK(t, os.Mkdir(dir, 0o755))
 		if i == 0 {
 			everything(t, dir)
 		}
@@ -72,11 +73,11 @@ func TestCapturesArePointsInTime(t *testing.T) {
 	var wg sync.WaitGroup
 	for w := range writers {
 		first, err := os.Create(m.Path(fmt.Sprintf("first-%d", w)))
-		must(t, err)
+		must.OK(t, err)
 		defer first.Close()
-		must(t, os.Mkdir(m.Path(fmt.Sprintf("dir-%d", w)), 0o755))
+		must.OK(t, os.Mkdir(m.Path(fmt.Sprintf("dir-%d", w)), 0o755))
 		second, err := os.Create(m.Path(fmt.Sprintf("dir-%d/second", w)))
-		must(t, err)
+		must.OK(t, err)
 		defer second.Close()
 		wg.Go(func() {
 			for n := 1; ; n++ {
@@ -99,12 +100,12 @@ func TestCapturesArePointsInTime(t *testing.T) {
 	}
 	number := func(path string) int {
 		data, err := os.ReadFile(path)
-		must(t, err)
+		must.OK(t, err)
 		if len(data) == 0 {
 			return 0
 		}
 		n, err := strconv.Atoi(string(data))
-		must(t, err)
+		must.OK(t, err)
 		return n
 	}
 	at := func(w int) int {
@@ -159,7 +160,7 @@ func TestCapturesDuringCreation(t *testing.T) {
 		name := fmt.Sprintf("v%d", i)
 		capture(t, m, name)
 		entries, err := os.ReadDir(m.Path(".snapshots", name))
-		must(t, err)
+		must.OK(t, err)
 		for j, e := range entries {
 			if e.Name() != fmt.Sprintf("f%06d", j) {
 				t.Fatalf("%s: entry %d is %s", name, j, e.Name())

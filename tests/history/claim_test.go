@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 const (
@@ -54,7 +55,7 @@ func claimAll(t *testing.T, m *harness.Mount, mayFail bool) map[string]map[strin
 func one(t *testing.T, m *harness.Mount, tiers map[string]map[string]int, first func(i int) string) {
 	t.Helper()
 	var forks []struct{ Name string }
-	must(t, json.Unmarshal([]byte(m.Amberfs("forks", "--json")), &forks))
+	must.OK(t, json.Unmarshal([]byte(m.Amberfs("forks", "--json")), &forks))
 	if len(forks) != labels {
 		t.Errorf("%d labels have %d forks", labels, len(forks))
 	}
@@ -95,7 +96,7 @@ func TestClaimsAtOnce(t *testing.T) {
 
 	// Half of them end; what they were is what the next claim goes on from.
 	for i := range labels / 2 {
-		must(t, os.Remove(m.Path(".forks", label(i))))
+		must.OK(t, os.Remove(m.Path(".forks", label(i))))
 	}
 	m.Stop()
 	m.Start()
@@ -111,7 +112,7 @@ func TestClaimsAtOnce(t *testing.T) {
 
 	// All end, and the daemon is killed while they are claimed.
 	for i := range labels {
-		must(t, os.Remove(m.Path(".forks", label(i))))
+		must.OK(t, os.Remove(m.Path(".forks", label(i))))
 	}
 	done := make(chan struct{})
 	go func() {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) {
@@ -20,33 +21,26 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Run(m))
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func write(t testing.TB, path, data string) {
 	t.Helper()
-	must(t, os.WriteFile(path, []byte(data), 0o644))
+	must.OK(t, os.WriteFile(path, []byte(data), 0o644))
 }
 
 func read(t testing.TB, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	must(t, err)
+	must.OK(t, err)
 	return string(data)
 }
 
 func capture(t testing.TB, m *harness.Mount, name string) {
 	t.Helper()
-	must(t, os.Mkdir(m.Path(".snapshots", name), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", name), 0o755))
 }
 
 func restore(t testing.TB, m *harness.Mount, name string) {
 	t.Helper()
-	must(t, os.Rename(m.Path(".snapshots", "restore"), m.Path(".snapshots", "restore@"+name)))
+	must.OK(t, os.Rename(m.Path(".snapshots", "restore"), m.Path(".snapshots", "restore@"+name)))
 }
 
 var sealedJSON = regexp.MustCompile(`"id": ?"[0-9a-f]{64}"`)
@@ -66,48 +60,48 @@ func everything(t testing.TB, dir string) {
 	write(t, filepath.Join(dir, "file"), "contents\n")
 	write(t, filepath.Join(dir, "empty"), "")
 	write(t, filepath.Join(dir, "name with\nnewline \xff"), "odd")
-	must(t, os.Chmod(filepath.Join(dir, "file"), 0o640))
-	must(t, os.MkdirAll(filepath.Join(dir, "a/b/c"), 0o755))
-	must(t, os.Mkdir(filepath.Join(dir, "empty-dir"), 0o700))
-	must(t, os.Symlink("../nowhere", filepath.Join(dir, "a/dangling")))
-	must(t, os.Symlink("file", filepath.Join(dir, "link")))
-	must(t, os.Link(filepath.Join(dir, "file"), filepath.Join(dir, "a/b/hard")))
-	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
-	must(t, unix.Mknod(filepath.Join(dir, "socket"), unix.S_IFSOCK|0o600, 0))
+	must.OK(t, os.Chmod(filepath.Join(dir, "file"), 0o640))
+	must.OK(t, os.MkdirAll(filepath.Join(dir, "a/b/c"), 0o755))
+	must.OK(t, os.Mkdir(filepath.Join(dir, "empty-dir"), 0o700))
+	must.OK(t, os.Symlink("../nowhere", filepath.Join(dir, "a/dangling")))
+	must.OK(t, os.Symlink("file", filepath.Join(dir, "link")))
+	must.OK(t, os.Link(filepath.Join(dir, "file"), filepath.Join(dir, "a/b/hard")))
+	must.OK(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	must.OK(t, unix.Mknod(filepath.Join(dir, "socket"), unix.S_IFSOCK|0o600, 0))
 	if os.Getuid() == 0 {
-		must(t, unix.Mknod(filepath.Join(dir, "device"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
-		must(t, os.Lchown(filepath.Join(dir, "a"), 4242, 4343))
-		must(t, unix.Chmod(filepath.Join(dir, "a"), 0o2775))
+		must.OK(t, unix.Mknod(filepath.Join(dir, "device"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
+		must.OK(t, os.Lchown(filepath.Join(dir, "a"), 4242, 4343))
+		must.OK(t, unix.Chmod(filepath.Join(dir, "a"), 0o2775))
 	}
-	must(t, unix.Setxattr(filepath.Join(dir, "file"), "user.note", []byte("\x00binary\xff"), 0))
-	must(t, unix.Setxattr(filepath.Join(dir, "a"), "user.dir", []byte("on a directory"), 0))
+	must.OK(t, unix.Setxattr(filepath.Join(dir, "file"), "user.note", []byte("\x00binary\xff"), 0))
+	must.OK(t, unix.Setxattr(filepath.Join(dir, "a"), "user.dir", []byte("on a directory"), 0))
 
 	// Sparse: data, a hole, data, a hole at the end.
 	f, err := os.Create(filepath.Join(dir, "sparse"))
-	must(t, err)
+	must.OK(t, err)
 	defer f.Close()
 	for _, off := range []int64{0, 4 << 20, 9 << 20} {
 		_, err = f.WriteAt(make128k(byte(off>>20)), off)
-		must(t, err)
+		must.OK(t, err)
 	}
-	must(t, f.Truncate(16<<20))
+	must.OK(t, f.Truncate(16<<20))
 
 	// Large enough for several chunks, and two files with the same contents.
 	for _, name := range []string{"large", "a/large-too"} {
 		g, err := os.Create(filepath.Join(dir, name))
-		must(t, err)
+		must.OK(t, err)
 		for i := range 40 {
 			_, err = g.Write(make128k(byte(i)))
-			must(t, err)
+			must.OK(t, err)
 		}
-		must(t, g.Close())
+		must.OK(t, g.Close())
 	}
 	for i := range 300 {
 		write(t, filepath.Join(dir, fmt.Sprintf("a/b/c/file-%03d", i)), fmt.Sprint(i))
 	}
 	old := unix.Timespec{Sec: 981173106, Nsec: 123456789}
 	for _, path := range []string{"file", "link", "pipe", "a/b/c"} {
-		must(t, unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(dir, path), []unix.Timespec{old, old}, unix.AT_SYMLINK_NOFOLLOW))
+		must.OK(t, unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(dir, path), []unix.Timespec{old, old}, unix.AT_SYMLINK_NOFOLLOW))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // container is a mount namespace in which the directory $1 has what containers have: a file
@@ -29,16 +30,16 @@ done`
 func TestRestoreBeneathMounts(t *testing.T) {
 	harness.Needs(t, "unshare")
 	m := harness.New(t)
-	must(t, os.Mkdir(m.Path(".forks", "c"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".forks", "c"), 0o755))
 	fork := &harness.Mount{Dir: m.Path(".forks", "c")}
 	for _, dir := range []string{"etc", "dev", "run", "many"} {
-		must(t, os.Mkdir(filepath.Join(fork.Dir, dir), 0o755))
+		must.OK(t, os.Mkdir(filepath.Join(fork.Dir, dir), 0o755))
 	}
 	write(t, fork.Path("etc/hosts"), "one\n")
 	write(t, fork.Path("etc/passwd"), "root\n")
 	capture(t, fork, "before")
 	before := harness.ReadTree(t, fork.Dir)
-	must(t, os.Mkdir(fork.Path("run/x"), 0o755))
+	must.OK(t, os.Mkdir(fork.Path("run/x"), 0o755))
 	write(t, fork.Path("etc/hosts"), "two\n")
 	for i := range 4500 { // so many that the kernel would forget all names at once
 		write(t, fork.Path("many", fmt.Sprint(i)), "")
@@ -55,10 +56,10 @@ func TestRestoreBeneathMounts(t *testing.T) {
 	cmd := exec.Command("unshare", args...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	must(t, err)
+	must.OK(t, err)
 	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	answers := bufio.NewReader(out)
 	inside := func(when string) {
 		t.Helper()
@@ -72,7 +73,7 @@ func TestRestoreBeneathMounts(t *testing.T) {
 	inside("at first")
 
 	write(t, fork.Path("etc/hosts"), "three\n")
-	must(t, os.Remove(fork.Path("etc/passwd")))
+	must.OK(t, os.Remove(fork.Path("etc/passwd")))
 	restore(t, fork, "mounted")
 	harness.Same(t, "a changed file", mounted, harness.ReadTree(t, fork.Dir))
 	inside("a changed file")
@@ -86,7 +87,7 @@ func TestRestoreBeneathMounts(t *testing.T) {
 	}
 	crash()
 
-	must(t, os.Chmod(fork.Path("etc/hosts"), 0o600))
+	must.OK(t, os.Chmod(fork.Path("etc/hosts"), 0o600))
 	restore(t, fork, "before")
 	harness.Same(t, "mount points that were not there", before, harness.ReadTree(t, fork.Dir))
 	inside("mount points that were not there")
@@ -95,9 +96,9 @@ func TestRestoreBeneathMounts(t *testing.T) {
 	inside("they are again")
 	crash()
 
-	must(t, os.Rename(fork.Path("etc"), fork.Path("etc.old")))
-	must(t, os.Mkdir(fork.Path("etc"), 0o700))
-	must(t, os.Mkdir(fork.Path("etc/hosts"), 0o755))
+	must.OK(t, os.Rename(fork.Path("etc"), fork.Path("etc.old")))
+	must.OK(t, os.Mkdir(fork.Path("etc"), 0o700))
+	must.OK(t, os.Mkdir(fork.Path("etc/hosts"), 0o755))
 	write(t, fork.Path("etc/passwd"), "other\n")
 	restore(t, fork, "mounted")
 	harness.Same(t, "a directory that was replaced", mounted, harness.ReadTree(t, fork.Dir))
@@ -110,8 +111,8 @@ func TestRestoreBeneathMounts(t *testing.T) {
 			t.Errorf("the replaced directory: %q, %v; want %q", got, err, want)
 		}
 	}
-	must(t, in.Close())
-	must(t, cmd.Wait())
+	must.OK(t, in.Close())
+	must.OK(t, cmd.Wait())
 	harness.Eventually(t, "the removed names are gone", func() bool {
 		_, err := os.Lstat(fork.Path("etc.old"))
 		return os.IsNotExist(err)

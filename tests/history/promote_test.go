@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // side is what a merge looks at of a tree: one line a path, without times.
@@ -25,7 +26,7 @@ type side map[string]string
 func readSide(t testing.TB, dir string) side {
 	t.Helper()
 	s := side{}
-	must(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || p == dir {
 			return err
 		}
@@ -131,12 +132,12 @@ func TestPromoteIsAThreeWayMerge(t *testing.T) {
 
 func promoteRound(t *testing.T, m *harness.Mount, r *rand.Rand, fork string) {
 	entries, err := os.ReadDir(m.Dir)
-	must(t, err)
+	must.OK(t, err)
 	for _, e := range entries {
-		must(t, os.RemoveAll(m.Path(e.Name())))
+		must.OK(t, os.RemoveAll(m.Path(e.Name())))
 	}
 	scramble(t, r, m.Dir, 18)
-	must(t, os.Mkdir(m.Path(".forks", fork), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".forks", fork), 0o755))
 	dir := m.Path(".forks", fork)
 	base := readSide(t, m.Dir)
 	alone := r.IntN(4) == 0

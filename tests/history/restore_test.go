@@ -12,12 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func inode(t *testing.T, path string) uint64 {
 	t.Helper()
 	var st unix.Stat_t
-	must(t, unix.Lstat(path, &st))
+	must.OK(t, unix.Lstat(path, &st))
 	return st.Ino
 }
 
@@ -29,19 +30,19 @@ func TestRestoreAndUndo(t *testing.T) {
 	before := harness.ReadTree(t, m.Dir)
 	capture(t, m, "v1")
 
-	must(t, os.RemoveAll(m.Path("a/b")))
-	must(t, os.Remove(m.Path("link")))
-	must(t, os.Mkdir(m.Path("link"), 0o755))
+	must.OK(t, os.RemoveAll(m.Path("a/b")))
+	must.OK(t, os.Remove(m.Path("link")))
+	must.OK(t, os.Mkdir(m.Path("link"), 0o755))
 	write(t, m.Path("link/inside"), "a directory where a link was")
-	must(t, os.Rename(m.Path("large"), m.Path("moved")))
-	must(t, os.Remove(m.Path("empty-dir")))
+	must.OK(t, os.Rename(m.Path("large"), m.Path("moved")))
+	must.OK(t, os.Remove(m.Path("empty-dir")))
 	write(t, m.Path("empty-dir"), "a file where a directory was")
-	must(t, os.Chmod(m.Path("file"), 0o600))
+	must.OK(t, os.Chmod(m.Path("file"), 0o600))
 	f, err := os.OpenFile(m.Path("sparse"), os.O_WRONLY, 0)
-	must(t, err)
+	must.OK(t, err)
 	_, err = f.WriteAt([]byte("into the hole"), 2<<20)
-	must(t, err)
-	must(t, f.Close())
+	must.OK(t, err)
+	must.OK(t, f.Close())
 	write(t, m.Path("later"), "came later")
 	after := harness.ReadTree(t, m.Dir)
 
@@ -75,13 +76,13 @@ func TestOpenFilesAcrossARestore(t *testing.T) {
 
 	openRW := func(name string) *os.File {
 		f, err := os.OpenFile(m.Path(name), os.O_RDWR, 0)
-		must(t, err)
+		must.OK(t, err)
 		t.Cleanup(func() { f.Close() })
 		return f
 	}
 	changed, same, fresh, mapped := openRW("changed"), openRW("same"), openRW("new"), openRW("mapped")
 	mapping, err := unix.Mmap(int(mapped.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	must(t, err)
+	must.OK(t, err)
 	defer unix.Munmap(mapping)
 	sameIno, changedIno := inode(t, m.Path("same")), inode(t, m.Path("changed"))
 
@@ -99,16 +100,16 @@ func TestOpenFilesAcrossARestore(t *testing.T) {
 	}
 	for _, f := range []*os.File{changed, fresh} {
 		_, err := f.WriteAt([]byte("late write"), 0)
-		must(t, err)
+		must.OK(t, err)
 		n, _ := f.ReadAt(buf, 0)
 		if !strings.HasPrefix(string(buf[:n]), "late write") {
 			t.Errorf("%s: reads %q after a write", f.Name(), buf[:n])
 		}
 	}
 	copy(mapping, "late store")
-	must(t, unix.Msync(mapping, unix.MS_SYNC))
+	must.OK(t, unix.Msync(mapping, unix.MS_SYNC))
 	_, err = same.WriteAt([]byte("SAME"), 0)
-	must(t, err)
+	must.OK(t, err)
 
 	for name, want := range map[string]string{"changed": "captured", "same": "SAME", "mapped": strings.Repeat("c", 4096)} {
 		if got := read(t, m.Path(name)); got != want {
@@ -127,20 +128,20 @@ func TestSharedMappingsAndSnapshots(t *testing.T) {
 	const size = 64 << 10
 	write(t, m.Path("f"), strings.Repeat("a", size))
 	f, err := os.OpenFile(m.Path("f"), os.O_RDWR, 0)
-	must(t, err)
+	must.OK(t, err)
 	defer f.Close()
 	mapping, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	must(t, err)
+	must.OK(t, err)
 	defer unix.Munmap(mapping)
 	store := func(c string) { copy(mapping, strings.Repeat(c, size)) }
 	in := func(snapshot string) string { return read(t, m.Path(".snapshots/"+snapshot+"/f")) }
 
 	store("b")
-	must(t, unix.Msync(mapping, unix.MS_SYNC))
+	must.OK(t, unix.Msync(mapping, unix.MS_SYNC))
 	capture(t, m, "b")
 	store("c")
 	capture(t, m, "between")
-	must(t, unix.Msync(mapping, unix.MS_SYNC))
+	must.OK(t, unix.Msync(mapping, unix.MS_SYNC))
 	capture(t, m, "c")
 	store("d")
 
@@ -159,7 +160,7 @@ func TestSharedMappingsAndSnapshots(t *testing.T) {
 // in it.
 func TestWorkingDirectoryAcrossARestore(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.MkdirAll(m.Path("d/e"), 0o755))
+	must.OK(t, os.MkdirAll(m.Path("d/e"), 0o755))
 	write(t, m.Path("d/e/f"), "one")
 	capture(t, m, "v1")
 	write(t, m.Path("d/e/f"), "two")
@@ -168,20 +169,20 @@ func TestWorkingDirectoryAcrossARestore(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "read line; cat f; read line; cat f; pwd -P")
 	cmd.Dir = m.Path("d/e")
 	in, err := cmd.StdinPipe()
-	must(t, err)
+	must.OK(t, err)
 	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	restore(t, m, "v1")
 	fmt.Fprintln(in, "go")
 	first := make([]byte, 3)
 	_, err = io.ReadFull(out, first)
-	must(t, err)
+	must.OK(t, err)
 	restore(t, m, "undo")
 	fmt.Fprintln(in, "go")
 	rest, err := io.ReadAll(out)
-	must(t, err)
-	must(t, cmd.Wait())
+	must.OK(t, err)
+	must.OK(t, cmd.Wait())
 	if got, want := string(first)+string(rest), "onetwo"+m.Path("d/e")+"\n"; got != want {
 		t.Errorf("the shell printed %q, want %q", got, want)
 	}
@@ -195,7 +196,7 @@ func TestRestoreOfManyChanges(t *testing.T) {
 	m := harness.New(t)
 	const dirs, files = 40, 60
 	for d := range dirs {
-		must(t, os.Mkdir(m.Path(fmt.Sprintf("d%02d", d)), 0o755))
+		must.OK(t, os.Mkdir(m.Path(fmt.Sprintf("d%02d", d)), 0o755))
 		for f := range files {
 			write(t, m.Path(fmt.Sprintf("d%02d/f%02d", d, f)), fmt.Sprintf("%d %d", d, f))
 		}
@@ -205,13 +206,13 @@ func TestRestoreOfManyChanges(t *testing.T) {
 	for d := range dirs {
 		switch d % 4 {
 		case 0:
-			must(t, os.RemoveAll(m.Path(fmt.Sprintf("d%02d", d))))
+			must.OK(t, os.RemoveAll(m.Path(fmt.Sprintf("d%02d", d))))
 		case 1:
 			for f := range files {
 				write(t, m.Path(fmt.Sprintf("d%02d/f%02d", d, f)), "overwritten")
 			}
 		case 2:
-			must(t, os.Rename(m.Path(fmt.Sprintf("d%02d", d)), m.Path(fmt.Sprintf("renamed%02d", d))))
+			must.OK(t, os.Rename(m.Path(fmt.Sprintf("d%02d", d)), m.Path(fmt.Sprintf("renamed%02d", d))))
 		}
 	}
 	after := harness.ReadTree(t, m.Dir)
@@ -221,7 +222,7 @@ func TestRestoreOfManyChanges(t *testing.T) {
 	harness.Same(t, "undone", after, harness.ReadTree(t, m.Dir))
 	restore(t, m, "base")
 	entries, err := os.ReadDir(m.Dir)
-	must(t, err)
+	must.OK(t, err)
 	if len(entries) != 0 {
 		t.Errorf("origin was empty, and now there are %d entries", len(entries))
 	}
@@ -231,7 +232,7 @@ func TestRestoreOfManyChanges(t *testing.T) {
 // get from a file that was removed, and every state a whole one.
 func TestRestoreWithWritersRunning(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.Mkdir(m.Path("d"), 0o755))
+	must.OK(t, os.Mkdir(m.Path("d"), 0o755))
 	write(t, m.Path("d/f"), "captured")
 	capture(t, m, "v1")
 	stop, done := make(chan struct{}), make(chan error, 1)
@@ -257,13 +258,13 @@ func TestRestoreWithWritersRunning(t *testing.T) {
 		restore(t, m, "v1")
 	}
 	close(stop)
-	must(t, <-done)
+	must.OK(t, <-done)
 	restore(t, m, "v1")
 	if got := read(t, m.Path("d/f")); got != "captured" {
 		t.Errorf("d/f has %q", got)
 	}
 	entries, err := os.ReadDir(m.Path("d"))
-	must(t, err)
+	must.OK(t, err)
 	if len(entries) != 1 {
 		t.Errorf("%d entries", len(entries))
 	}

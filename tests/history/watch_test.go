@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A watch hears what inotify(7) says about some paths.
@@ -23,12 +24,12 @@ type watch struct {
 func newWatch(t *testing.T, m *harness.Mount, paths ...string) *watch {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	must(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	w := &watch{fd: fd, names: map[int32]string{}}
 	for _, p := range paths {
 		wd, err := unix.InotifyAddWatch(fd, m.Path(p), unix.IN_MODIFY|unix.IN_DELETE_SELF|unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVE)
-		must(t, err)
+		must.OK(t, err)
 		w.names[int32(wd)] = p
 	}
 	return w
@@ -80,21 +81,21 @@ func TestWatchersHearOfARestore(t *testing.T) {
 	m := harness.New(t)
 	write(t, m.Path("changed"), "one")
 	write(t, m.Path("deleted"), "one")
-	must(t, os.Mkdir(m.Path("sub"), 0o755))
+	must.OK(t, os.Mkdir(m.Path("sub"), 0o755))
 	write(t, m.Path("sub", "f"), "one")
 	write(t, m.Path("sub", "same"), "one")
 
-	must(t, os.Mkdir(m.Path("olddir"), 0o755))
-	must(t, os.Symlink("changed", m.Path("link")))
+	must.OK(t, os.Mkdir(m.Path("olddir"), 0o755))
+	must.OK(t, os.Symlink("changed", m.Path("link")))
 	before := harness.ReadTree(t, m.Dir)
 	capture(t, m, "v1")
-	must(t, os.Remove(m.Path("olddir")))
-	must(t, os.Remove(m.Path("link")))
+	must.OK(t, os.Remove(m.Path("olddir")))
+	must.OK(t, os.Remove(m.Path("link")))
 	write(t, m.Path("changed"), "two")
 	write(t, m.Path("sub", "f"), "two")
-	must(t, os.Remove(m.Path("deleted")))
+	must.OK(t, os.Remove(m.Path("deleted")))
 	write(t, m.Path("new"), "new")
-	must(t, os.MkdirAll(m.Path("newdir", "below"), 0o755))
+	must.OK(t, os.MkdirAll(m.Path("newdir", "below"), 0o755))
 	write(t, m.Path("newdir", "below", "f"), "new")
 	w := newWatch(t, m, ".", "sub", "new", "newdir", "newdir/below", "changed")
 
@@ -111,7 +112,7 @@ func TestWatchersHearOfARestore(t *testing.T) {
 	harness.Eventually(t, "the log is complete", func() bool {
 		return strings.Contains(read(t, m.Path(".snapshots", "log")), `"marker"`)
 	})
-	must(t, os.Remove(m.Path("marker")))
+	must.OK(t, os.Remove(m.Path("marker")))
 	for line := range strings.Lines(read(t, m.Path(".snapshots", "log"))) {
 		if strings.Contains(line, `"modified"`) && strings.Contains(line, "nudge") {
 			t.Errorf("telling the watchers is in the event log: %s", line)
@@ -122,10 +123,10 @@ func TestWatchersHearOfARestore(t *testing.T) {
 	}
 
 	// Some paths of a fork, at its own place.
-	must(t, os.Mkdir(m.Path(".forks", "idea"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".forks", "idea"), 0o755))
 	write(t, m.Path(".forks", "idea", "sub", "f"), "three")
 	w = newWatch(t, m, ".forks/idea/sub", "sub")
-	must(t, os.WriteFile(m.Path(".forks", "idea", ".snapshots", "restore"), []byte("base sub/f\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path(".forks", "idea", ".snapshots", "restore"), []byte("base sub/f\n"), 0o644))
 	harness.Eventually(t, "watchers in a fork hear of it", func() bool { return w.has(".forks/idea/sub/f:modify") })
 	if slices.Contains(w.heard, "sub/f:modify") {
 		t.Error("watchers of the parent heard of a restore of the fork")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // mostMemory is what an import may take, of the command and of the daemon, in MiB.
@@ -54,7 +55,7 @@ func measured(t *testing.T, m *harness.Mount, what string, cmd *exec.Cmd) (out [
 	t.Helper()
 	var all bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &all, &all
-	must(t, cmd.Start())
+	must.OK(t, cmd.Start())
 	command, daemon := most(cmd.Process.Pid), most(m.Pid())
 	err = cmd.Wait()
 	c, d := command(), daemon()
@@ -70,14 +71,14 @@ func archive(t *testing.T, add func(w *tar.Writer) error) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "bomb.tar.zst")
 	f, err := os.Create(name)
-	must(t, err)
+	must.OK(t, err)
 	z, err := zstd.NewWriter(f)
-	must(t, err)
+	must.OK(t, err)
 	w := tar.NewWriter(z)
-	must(t, add(w))
-	must(t, w.Close())
-	must(t, z.Close())
-	must(t, f.Close())
+	must.OK(t, add(w))
+	must.OK(t, w.Close())
+	must.OK(t, z.Close())
+	must.OK(t, f.Close())
 	return name
 }
 
@@ -154,7 +155,7 @@ func git(t *testing.T, repo, in string, args ...string) string {
 	cmd := exec.Command("git", append([]string{"-C", repo}, args...)...)
 	cmd.Stdin = strings.NewReader(in)
 	out, err := cmd.Output()
-	must(t, err)
+	must.OK(t, err)
 	return strings.TrimSpace(string(out))
 }
 
@@ -187,8 +188,8 @@ func TestRepositoriesThatBecomeLarge(t *testing.T) {
 	}
 	nothingLeft(t, m)
 	zero := filepath.Join(t.TempDir(), "zero")
-	must(t, os.WriteFile(zero, nil, 0o644))
-	must(t, os.Truncate(zero, int64(n)<<11))
+	must.OK(t, os.WriteFile(zero, nil, 0o644))
+	must.OK(t, os.Truncate(zero, int64(n)<<11))
 	tree = git(t, repo, "100644 blob "+git(t, repo, "", "hash-object", "-w", "--no-filters", zero)+"\tzeros\n", "mktree")
 	if out, err := measured(t, m, "zeros", exec.Command(harness.Binary(t), "-C", m.Dir, "import", "--git", repo, tree, "zeros")); err != nil {
 		t.Errorf("%s, %v", out, err)
@@ -220,7 +221,7 @@ func TestInterruptedImport(t *testing.T) {
 		fed := startWithPart(t, cmd, name, float64(i+1)/4)
 		command, daemon := most(cmd.Process.Pid), most(m.Pid())
 		<-fed
-		must(t, unix.Kill(cmd.Process.Pid, unix.SIGINT))
+		must.OK(t, unix.Kill(cmd.Process.Pid, unix.SIGINT))
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
 		err := await.Receive(t, "the end of the import", ended)
@@ -241,14 +242,14 @@ func TestInterruptedImport(t *testing.T) {
 func startWithPart(t *testing.T, cmd *exec.Cmd, name string, part float64) (fed <-chan struct{}) {
 	t.Helper()
 	all, err := os.ReadFile(name)
-	must(t, err)
+	must.OK(t, err)
 	r, w, err := os.Pipe()
-	must(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { w.Close() })
 	_, err = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
-	must(t, err)
+	must.OK(t, err)
 	cmd.Stdin = r
-	must(t, cmd.Start())
+	must.OK(t, cmd.Start())
 	r.Close()
 	done := make(chan struct{})
 	go func() {

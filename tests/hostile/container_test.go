@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // The last argument of this program in a container, and in a user namespace in it.
@@ -43,17 +44,17 @@ var attacks = []struct {
 	{"quota", false, func(t *testing.T, ws string) { quota(t, ws, containerBytes) }},
 	{"links", false, func(t *testing.T, ws string) {
 		host, err := os.ReadFile(filepath.Join(ws, "host"))
-		must(t, err)
+		must.OK(t, err)
 		plantLinks(t, ws, string(host))
 	}},
 	{"names", false, func(t *testing.T, ws string) {
-		must(t, os.Mkdir(filepath.Join(ws, "names"), 0o755))
+		must.OK(t, os.Mkdir(filepath.Join(ws, "names"), 0o755))
 		everyByte(t, filepath.Join(ws, "names"))
 	}},
 	{"terminal", false, forTerminals},
 	{"refs", false, func(t *testing.T, ws string) {
-		must(t, os.Mkdir(filepath.Join(ws, ".snapshots/exported"), 0o755))
-		must(t, export(ws, "exported"))
+		must.OK(t, os.Mkdir(filepath.Join(ws, ".snapshots/exported"), 0o755))
+		must.OK(t, export(ws, "exported"))
 		foreignRefs(t, ws, "exported", ownRefs(t, ws, "exported"))
 	}},
 	{"garbage", false, func(t *testing.T, ws string) { garbage(t, ws, rand.New(rand.NewPCG(1, 2))) }},
@@ -177,9 +178,9 @@ func write(path string) error {
 func static(t *testing.T) []byte {
 	t.Helper()
 	name, err := os.Executable()
-	must(t, err)
+	must.OK(t, err)
 	program, err := elf.Open(name)
-	must(t, err)
+	must.OK(t, err)
 	defer program.Close()
 	if slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
 		if _, err := exec.LookPath("go"); err != nil && os.Getuid() != 0 {
@@ -193,7 +194,7 @@ func static(t *testing.T) []byte {
 		}
 	}
 	b, err := os.ReadFile(name)
-	must(t, err)
+	must.OK(t, err)
 	return b
 }
 
@@ -224,30 +225,30 @@ func contain(t *testing.T, engine string, program []byte) {
 	}
 	m := harness.New(t, options...)
 	host := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(host, "file"), []byte("the host's"), 0o644))
-	must(t, os.Mkdir(m.Path(".forks", "other"), 0o755))
-	must(t, os.WriteFile(m.Path(".snapshots", "policy"), fmt.Appendf(nil, `{"forks":{"unshared_bytes":%d}}`, containerBytes), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(host, "file"), []byte("the host's"), 0o644))
+	must.OK(t, os.Mkdir(m.Path(".forks", "other"), 0o755))
+	must.OK(t, os.WriteFile(m.Path(".snapshots", "policy"), fmt.Appendf(nil, `{"forks":{"unshared_bytes":%d}}`, containerBytes), 0o644))
 	fork := m.Path(".forks", "c")
-	must(t, os.Mkdir(fork, 0o755))
-	must(t, os.WriteFile(m.Path("secret"), []byte("a secret"), 0o600))
-	must(t, os.WriteFile(filepath.Join(fork, "attack"), program, 0o755))
-	must(t, os.WriteFile(filepath.Join(fork, "host"), []byte(host), 0o644))
+	must.OK(t, os.Mkdir(fork, 0o755))
+	must.OK(t, os.WriteFile(m.Path("secret"), []byte("a secret"), 0o600))
+	must.OK(t, os.WriteFile(filepath.Join(fork, "attack"), program, 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(fork, "host"), []byte(host), 0o644))
 	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, m.Path("secret"), 0)
-	must(t, err)
+	must.OK(t, err)
 	if os.Getuid() == 0 { // it would be opened with the capability
 		dir, err := os.Open(fork)
-		must(t, err)
+		must.OK(t, err)
 		defer dir.Close()
 		fd, err := unix.OpenByHandleAt(int(dir.Fd()), handle, unix.O_RDONLY)
-		must(t, err)
+		must.OK(t, err)
 		unix.Close(fd)
 	}
-	must(t, os.WriteFile(filepath.Join(fork, "handle"), fmt.Appendf(nil, "%d %x", handle.Type(), handle.Bytes()), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(fork, "handle"), fmt.Appendf(nil, "%d %x", handle.Type(), handle.Bytes()), 0o644))
 	before := harness.ReadTree(t, m.Dir)
 	cmd := exec.Command(harness.Binary(t), "-C", m.Dir, "run", "--fork", "c", "--root", "--", "/attack")
 	if engine != "amberfs" {
 		script, err := filepath.Abs("../../examples/containers/" + engine)
-		must(t, err)
+		must.OK(t, err)
 		harness.Needs(t, map[string][]string{"runc": {"runc", "python3"}, "bubblewrap": {"bwrap"}}[engine]...)
 		cmd = exec.Command(script, m.Dir, "c", "/attack")
 	}
@@ -265,7 +266,7 @@ func contain(t *testing.T, engine string, program []byte) {
 	notFollowed(t, host)
 	harness.Same(t, "main", before, harness.ReadTree(t, m.Dir))
 	all, err := os.ReadDir(m.Path(".forks"))
-	must(t, err)
+	must.OK(t, err)
 	if len(all) != 2 {
 		t.Errorf("main has the forks %v", all)
 	}
@@ -273,7 +274,7 @@ func contain(t *testing.T, engine string, program []byte) {
 		t.Errorf("main has the snapshots %q, %v", list, err)
 	}
 	refs, err := exec.Command("git", "-c", "safe.directory=*", "-C", filepath.Join(m.Store, "git"), "for-each-ref", "--format=%(refname)").Output()
-	must(t, err)
+	must.OK(t, err)
 	for ref := range strings.Lines(string(refs)) {
 		if !strings.HasPrefix(ref, "refs/forks/") {
 			t.Errorf("there is a ref %s", ref)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // controlMemory is what the daemon may have beside a hostile tenant, in MiB.
@@ -183,8 +184,8 @@ func TestHostileControlFiles(t *testing.T) {
 	kills, _ := harness.LimitMemory(t, m, controlMemory<<20)
 	m.Start()
 	memory := most(m.Pid())
-	must(t, os.WriteFile(m.Path(".snapshots", "policy"), []byte(`{"forks":{"unshared_bytes":100000000}}`), 0o644))
-	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
+	must.OK(t, os.WriteFile(m.Path(".snapshots", "policy"), []byte(`{"forks":{"unshared_bytes":100000000}}`), 0o644))
+	must.OK(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	stop := make(chan struct{})
@@ -193,10 +194,10 @@ func TestHostileControlFiles(t *testing.T) {
 	wait := tenants(m.Path(".forks", "f"), seed, &done, stop)
 	for i := range harness.Count(t, "WRITES", 500, 100_000) {
 		before := done.Load()
-		must(t, os.WriteFile(m.Path("file"), fmt.Append(nil, i), 0o644))
+		must.OK(t, os.WriteFile(m.Path("file"), fmt.Append(nil, i), 0o644))
 		passed = max(passed, done.Load()-before)
 		b, err := os.ReadFile(m.Path("file"))
-		if must(t, err); string(b) != fmt.Sprint(i) {
+		if must.OK(t, err); string(b) != fmt.Sprint(i) {
 			t.Fatalf("the file has %q instead of %d", b, i)
 		}
 	}
@@ -213,7 +214,7 @@ func TestHostileControlFiles(t *testing.T) {
 	if passed > maxPassed {
 		t.Errorf("the tenants did %d things during one write in main", passed)
 	}
-	must(t, os.Mkdir(m.Path(".snapshots", "after"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "after"), 0o755))
 	if b, err := os.ReadFile(m.Path(".snapshots", "list")); err != nil || !strings.HasPrefix(string(b), "after\t") {
 		t.Errorf("%q, %v", b, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func export(ws, line string) error {
@@ -25,8 +26,8 @@ func ownRefs(t *testing.T, ws, snapshot string) string {
 	t.Helper()
 	var done struct{ Ref string }
 	b, err := os.ReadFile(filepath.Join(ws, ".snapshots", "export"))
-	must(t, err)
-	must(t, json.Unmarshal(b, &done))
+	must.OK(t, err)
+	must.OK(t, json.Unmarshal(b, &done))
 	if !strings.HasSuffix(done.Ref, "/snapshots/"+snapshot) || !strings.HasPrefix(done.Ref, "refs/forks/") {
 		t.Fatalf("an export from %s says %s", ws, b)
 	}
@@ -55,16 +56,16 @@ func TestExportFromAFork(t *testing.T) {
 	inner := filepath.Join(fork, ".forks", "g")
 	for i, ws := range []string{m.Dir, fork, inner} {
 		if i > 0 {
-			must(t, os.Mkdir(ws, 0o755))
+			must.OK(t, os.Mkdir(ws, 0o755))
 		}
-		must(t, os.WriteFile(filepath.Join(ws, "file"), []byte(ws), 0o644))
-		must(t, os.Mkdir(filepath.Join(ws, ".snapshots", "v"), 0o755))
-		must(t, export(ws, "v"))
+		must.OK(t, os.WriteFile(filepath.Join(ws, "file"), []byte(ws), 0o644))
+		must.OK(t, os.Mkdir(filepath.Join(ws, ".snapshots", "v"), 0o755))
+		must.OK(t, export(ws, "v"))
 	}
 	refs := func() string {
 		t.Helper()
 		out, err := exec.Command("git", "-c", "safe.directory=*", "-C", filepath.Join(m.Store, "git"), "for-each-ref", "--format=%(refname) %(objectname)").Output()
-		must(t, err)
+		must.OK(t, err)
 		return string(out)
 	}
 	ofFork, ofInner := ownRefs(t, fork, "v"), ownRefs(t, inner, "v")
@@ -105,10 +106,10 @@ func TestExportsEndWithTheirFork(t *testing.T) {
 	fork := m.Path(".forks", "f")
 	export := func(text string) string {
 		t.Helper()
-		must(t, os.Mkdir(fork, 0o755))
-		must(t, os.WriteFile(filepath.Join(fork, "file"), []byte(text), 0o644))
-		must(t, os.Mkdir(filepath.Join(fork, ".snapshots", "v"), 0o755))
-		must(t, os.WriteFile(filepath.Join(fork, ".snapshots", "export"), []byte("v\n"), 0o644))
+		must.OK(t, os.Mkdir(fork, 0o755))
+		must.OK(t, os.WriteFile(filepath.Join(fork, "file"), []byte(text), 0o644))
+		must.OK(t, os.Mkdir(filepath.Join(fork, ".snapshots", "v"), 0o755))
+		must.OK(t, os.WriteFile(filepath.Join(fork, ".snapshots", "export"), []byte("v\n"), 0o644))
 		return git("for-each-ref", "--format=%(refname)")
 	}
 	first := export("a secret of the first")
@@ -131,12 +132,12 @@ func TestExportsEndWithTheirFork(t *testing.T) {
 func TestExportsDoNotWaitForEachOther(t *testing.T) {
 	m := harness.New(t)
 	fork, other := m.Path(".forks", "f"), m.Path(".forks", "g")
-	must(t, os.Mkdir(fork, 0o755))
-	must(t, os.WriteFile(filepath.Join(fork, "holes"), nil, 0o644))
-	must(t, os.Truncate(filepath.Join(fork, "holes"), 900<<30))
-	must(t, os.WriteFile(filepath.Join(fork, "more holes"), nil, 0o644))
-	must(t, os.Truncate(filepath.Join(fork, "more holes"), 1<<62-1))
-	must(t, os.Mkdir(filepath.Join(fork, ".snapshots", "v"), 0o755))
+	must.OK(t, os.Mkdir(fork, 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(fork, "holes"), nil, 0o644))
+	must.OK(t, os.Truncate(filepath.Join(fork, "holes"), 900<<30))
+	must.OK(t, os.WriteFile(filepath.Join(fork, "more holes"), nil, 0o644))
+	must.OK(t, os.Truncate(filepath.Join(fork, "more holes"), 1<<62-1))
+	must.OK(t, os.Mkdir(filepath.Join(fork, ".snapshots", "v"), 0o755))
 	running := func() bool {
 		names, _ := filepath.Glob(filepath.Join(m.Store, "git/objects/tmp_objdir-amberfs-*"))
 		return len(names) > 0
@@ -147,16 +148,16 @@ func TestExportsDoNotWaitForEachOther(t *testing.T) {
 	}
 	begin := func() *exec.Cmd {
 		cmd := exec.Command("sh", "-c", `exec echo v > "$0"`, filepath.Join(fork, ".snapshots", "export"))
-		must(t, cmd.Start())
+		must.OK(t, cmd.Start())
 		wait("the export begins", true)
 		return cmd
 	}
 	cmd := begin()
-	must(t, os.Mkdir(other, 0o755))
-	must(t, os.Remove(other))
-	must(t, os.WriteFile(m.Path("file"), []byte("main"), 0o644))
-	must(t, os.Mkdir(m.Path(".snapshots", "v"), 0o755))
-	must(t, export(m.Dir, "v"))
+	must.OK(t, os.Mkdir(other, 0o755))
+	must.OK(t, os.Remove(other))
+	must.OK(t, os.WriteFile(m.Path("file"), []byte("main"), 0o644))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "v"), 0o755))
+	must.OK(t, export(m.Dir, "v"))
 	if !running() {
 		t.Error("the fork's export has ended: nothing was tried")
 	}
@@ -176,12 +177,12 @@ func TestExportsDoNotWaitForEachOther(t *testing.T) {
 // files, and an export of them ends where the fork's limit does.
 func TestExportStopsAtTheLimit(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.WriteFile(m.Path(".snapshots", "policy"), []byte(`{"forks":{"unshared_bytes":20000000}}`), 0o644))
+	must.OK(t, os.WriteFile(m.Path(".snapshots", "policy"), []byte(`{"forks":{"unshared_bytes":20000000}}`), 0o644))
 	fork := m.Path(".forks", "f")
-	must(t, os.Mkdir(fork, 0o755))
+	must.OK(t, os.Mkdir(fork, 0o755))
 	content := make([]byte, 8<<20)
 	_, _ = rand.New(rand.NewSource(1)).Read(content) // how it is cut into chunks decides what a changed byte takes
-	must(t, os.WriteFile(filepath.Join(fork, "0"), content, 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(fork, "0"), content, 0o644))
 	for i := 1; i < 20; i++ {
 		name := filepath.Join(fork, strconv.Itoa(i))
 		out, err := exec.Command("cp", filepath.Join(fork, "0"), name).CombinedOutput()
@@ -189,11 +190,11 @@ func TestExportStopsAtTheLimit(t *testing.T) {
 			t.Fatalf("%s", out)
 		}
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
-		must(t, err)
+		must.OK(t, err)
 		_, err = f.WriteAt([]byte{byte(i)}, 0)
-		must(t, errors.Join(err, f.Close()))
+		must.OK(t, errors.Join(err, f.Close()))
 	}
-	must(t, os.Mkdir(filepath.Join(fork, ".snapshots", "v"), 0o755))
+	must.OK(t, os.Mkdir(filepath.Join(fork, ".snapshots", "v"), 0o755))
 	if err := export(fork, "v"); !errors.Is(err, unix.EDQUOT) {
 		t.Errorf("160 MiB in a fork of 20 MiB: %v", err)
 	}
@@ -205,6 +206,6 @@ func TestExportStopsAtTheLimit(t *testing.T) {
 func statfs(t *testing.T, dir string) int64 {
 	t.Helper()
 	var s unix.Statfs_t
-	must(t, unix.Statfs(dir, &s))
+	must.OK(t, unix.Statfs(dir, &s))
 	return int64(s.Bavail) * s.Frsize
 }

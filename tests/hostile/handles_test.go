@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestHandles: nodes are opened by their numbers only if that is switched on. Before
@@ -17,9 +18,9 @@ func TestHandles(t *testing.T) {
 	}
 	for _, options := range [][]string{nil, {"-o", "handles"}} {
 		m := harness.New(t, options...)
-		must(t, os.WriteFile(m.Path("f"), []byte("x"), 0o600))
+		must.OK(t, os.WriteFile(m.Path("f"), []byte("x"), 0o600))
 		mount, err := os.Open(m.Dir)
-		must(t, err)
+		must.OK(t, err)
 		defer mount.Close()
 		handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, m.Path("f"), 0)
 		if err == nil {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) {
@@ -30,13 +31,6 @@ func TestMain(m *testing.M) {
 		os.Exit(leave(inUserNS))
 	}
 	os.Exit(harness.Run(m))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // stranger runs a shell script as a user without rights.
@@ -58,10 +52,10 @@ func TestAnotherUser(t *testing.T) {
 	for _, options := range [][]string{nil, {"-o", "allow_other"}} {
 		t.Run(strings.Join(options, " "), func(t *testing.T) {
 			m := harness.New(t, options...)
-			must(t, os.Chmod(m.Dir, 0o700))
-			must(t, os.WriteFile(m.Path("secret"), []byte("a secret"), 0o666))
-			must(t, os.Mkdir(m.Path(".snapshots", "hidden"), 0o755))
-			must(t, os.WriteFile(m.Path(".snapshots", "fork"), []byte("hidden side\n"), 0o644))
+			must.OK(t, os.Chmod(m.Dir, 0o700))
+			must.OK(t, os.WriteFile(m.Path("secret"), []byte("a secret"), 0o666))
+			must.OK(t, os.Mkdir(m.Path(".snapshots", "hidden"), 0o755))
+			must.OK(t, os.WriteFile(m.Path(".snapshots", "fork"), []byte("hidden side\n"), 0o644))
 			for _, script := range []string{
 				"ls %s", "cat %s/secret", "echo x > %s/secret", "echo x > %s/new", "rm %s/secret",
 				"ls %s/.snapshots", "cat %s/.snapshots/list", "cat %s/.snapshots/log", "cat %s/.snapshots/status",
@@ -85,7 +79,7 @@ func TestAnotherUser(t *testing.T) {
 				t.Errorf("the file is %q, %v", got, err)
 			}
 			list, err := os.ReadFile(m.Path(".snapshots", "list"))
-			must(t, err)
+			must.OK(t, err)
 			if strings.Count(string(list), "\n") != 1 || !strings.HasPrefix(string(list), "hidden\t") {
 				t.Errorf("the snapshots are %q", list)
 			}
@@ -100,9 +94,9 @@ func TestAnotherUserWhoMayRead(t *testing.T) {
 		t.Skip("needs root, to be another user")
 	}
 	m := harness.New(t, "-o", "allow_other")
-	must(t, os.WriteFile(m.Path("open"), []byte("open"), 0o644))
-	must(t, os.WriteFile(m.Path("closed"), []byte("closed"), 0o600))
-	must(t, os.Mkdir(m.Path(".snapshots", "v"), 0o755))
+	must.OK(t, os.WriteFile(m.Path("open"), []byte("open"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("closed"), []byte("closed"), 0o600))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "v"), 0o755))
 	if out, err := stranger("cat " + m.Path("open")); err != nil || out != "open" {
 		t.Errorf("what all may read: %q, %v", out, err)
 	}
@@ -136,7 +130,7 @@ func TestAnotherUserWhoMayRead(t *testing.T) {
 // private looks at what lies in the store, and asks its socket as a stranger.
 func private(t *testing.T, m *harness.Mount) {
 	t.Helper()
-	must(t, filepath.WalkDir(m.Store, func(path string, e fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(m.Store, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -161,14 +155,14 @@ func private(t *testing.T, m *harness.Mount) {
 func plantLinks(t *testing.T, ws, host string) {
 	t.Helper()
 	at := func(elem ...string) string { return filepath.Join(append([]string{ws}, elem...)...) }
-	must(t, os.MkdirAll(at("l/e"), 0o755))
-	must(t, os.WriteFile(at("l/file"), []byte("ours"), 0o644))
-	must(t, os.WriteFile(at("l/e/file"), []byte("ours"), 0o644))
-	must(t, os.Mkdir(at(".snapshots/real"), 0o755))
-	must(t, os.RemoveAll(at("l")))
-	must(t, os.Symlink(host, at("l")))
-	must(t, os.Symlink("/etc/passwd", at("p")))
-	must(t, os.Mkdir(at(".snapshots/links"), 0o755))
+	must.OK(t, os.MkdirAll(at("l/e"), 0o755))
+	must.OK(t, os.WriteFile(at("l/file"), []byte("ours"), 0o644))
+	must.OK(t, os.WriteFile(at("l/e/file"), []byte("ours"), 0o644))
+	must.OK(t, os.Mkdir(at(".snapshots/real"), 0o755))
+	must.OK(t, os.RemoveAll(at("l")))
+	must.OK(t, os.Symlink(host, at("l")))
+	must.OK(t, os.Symlink("/etc/passwd", at("p")))
+	must.OK(t, os.Mkdir(at(".snapshots/links"), 0o755))
 	for _, request := range []string{"real l/file", "real l/e", "real", "links", "real l"} {
 		_ = os.WriteFile(at(".snapshots/restore"), []byte(request+"\n"), 0o644) // may fail, must not follow
 	}
@@ -189,7 +183,7 @@ func notFollowed(t *testing.T, host string) {
 func TestPlantedLinks(t *testing.T) {
 	m := harness.New(t)
 	host := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(host, "file"), []byte("the host's"), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(host, "file"), []byte("the host's"), 0o644))
 	plantLinks(t, m.Dir, host)
 	notFollowed(t, host)
 	for _, command := range [][]string{{"diff", "links", "real"}, {"export", "links", "--tar", filepath.Join(t.TempDir(), "t")}, {"history", "p"}} {
@@ -206,7 +200,7 @@ func TestGarbage(t *testing.T) {
 	garbage(t, m.Dir, rnd)
 	for range 50 {
 		c, err := net.Dial("unix", filepath.Join(m.Store, "socket"))
-		must(t, err)
+		must.OK(t, err)
 		b := make([]byte, rnd.IntN(5000))
 		for k := range b {
 			b[k] = byte(rnd.Uint32())
@@ -221,9 +215,9 @@ func TestGarbage(t *testing.T) {
 func garbage(t *testing.T, ws string, rnd *rand.Rand) {
 	t.Helper()
 	snapshots := filepath.Join(ws, ".snapshots")
-	must(t, os.Mkdir(filepath.Join(ws, "d"), 0o755))
-	must(t, os.WriteFile(filepath.Join(ws, "d/file"), []byte("content"), 0o644))
-	must(t, os.Mkdir(filepath.Join(snapshots, "garbage"), 0o755))
+	must.OK(t, os.Mkdir(filepath.Join(ws, "d"), 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(ws, "d/file"), []byte("content"), 0o644))
+	must.OK(t, os.Mkdir(filepath.Join(snapshots, "garbage"), 0o755))
 	before := harness.ReadTree(t, filepath.Join(snapshots, "garbage/d"))
 	for i := range 400 {
 		b := make([]byte, 1+rnd.IntN([]int{8, 300, 5000, 200_000}[i%4]))
@@ -244,7 +238,7 @@ func garbage(t *testing.T, ws string, rnd *rand.Rand) {
 func TestThousandsOfCapturesAtOnce(t *testing.T) {
 	n := harness.Count(t, "CAPTURES", 1000, 20_000)
 	m := harness.New(t)
-	must(t, os.WriteFile(m.Path("file"), []byte("content"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("file"), []byte("content"), 0o644))
 	var wg sync.WaitGroup
 	for w := range 100 {
 		wg.Go(func() {
@@ -257,7 +251,7 @@ func TestThousandsOfCapturesAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	list, err := os.ReadFile(m.Path(".snapshots", "list"))
-	must(t, err)
+	must.OK(t, err)
 	if got := bytes.Count(list, []byte("\n")); got != n {
 		t.Errorf("%d snapshots of %d", got, n)
 	}
@@ -285,7 +279,7 @@ func everyByte(t *testing.T, dir string) map[string]bool {
 			if name == "." {
 				continue
 			}
-			must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644))
+			must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644))
 			want[name] = true
 		}
 	}
@@ -295,12 +289,12 @@ func everyByte(t *testing.T, dir string) map[string]bool {
 func TestNamesOfEveryByte(t *testing.T) {
 	m := harness.New(t)
 	want := everyByte(t, m.Dir)
-	must(t, os.Mkdir(m.Path(".snapshots", "v"), 0o755))
-	must(t, os.WriteFile(m.Path("x"), []byte("more"), 0o644))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "v"), 0o755))
+	must.OK(t, os.WriteFile(m.Path("x"), []byte("more"), 0o644))
 	look := func(dir string) {
 		t.Helper()
 		all, err := os.ReadDir(dir)
-		must(t, err)
+		must.OK(t, err)
 		for _, e := range all {
 			if want[e.Name()] {
 				if got, err := os.ReadFile(filepath.Join(dir, e.Name())); err != nil || e.Name() != "x" && string(got) != e.Name() {
@@ -323,13 +317,13 @@ func TestNamesOfEveryByte(t *testing.T) {
 
 	// One of them at a time, also by the one that replays the journal.
 	for _, name := range []string{"x\xffy", "x\ny", "x\"y", "x<y", "x\\y"} {
-		must(t, os.WriteFile(m.Path(name), []byte("changed"), 0o644))
+		must.OK(t, os.WriteFile(m.Path(name), []byte("changed"), 0o644))
 		if out := m.Amberfs("diff", "v", "--", m.Path(name)); !strings.Contains(out, "+changed") {
 			t.Errorf("the diff of %q is %q", name, out)
 		}
 		m.Amberfs("history", m.Path(name))
 		m.Amberfs("restore", "v", m.Path(name))
-		must(t, os.WriteFile(m.Path(name), []byte("again"), 0o644))
+		must.OK(t, os.WriteFile(m.Path(name), []byte("again"), 0o644))
 		m.Amberfs("revert", m.Path(name), "v")
 	}
 	m.Kill()
@@ -344,7 +338,7 @@ func TestClientsStoppedAndKilled(t *testing.T) {
 	for i := range 8 {
 		c := exec.Command("sh", "-c", fmt.Sprintf("while :; do dd if=/dev/zero of=%s bs=1M count=4 2>/dev/null; cat %s >/dev/null; done", m.Path(fmt.Sprint("f", i)), m.Path(fmt.Sprint("f", i))))
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		must(t, c.Start())
+		must.OK(t, c.Start())
 		clients = append(clients, c)
 	}
 	harness.Eventually(t, "each is in the middle of its work", func() bool {
@@ -360,11 +354,11 @@ func TestClientsStoppedAndKilled(t *testing.T) {
 		if i%2 == 0 {
 			sig = unix.SIGKILL
 		}
-		must(t, unix.Kill(-c.Process.Pid, sig))
+		must.OK(t, unix.Kill(-c.Process.Pid, sig))
 	}
 	for i := range 20 {
-		must(t, os.WriteFile(m.Path(fmt.Sprint("other", i)), []byte("x"), 0o644))
-		must(t, os.Mkdir(m.Path(".snapshots", fmt.Sprint("s", i)), 0o755))
+		must.OK(t, os.WriteFile(m.Path(fmt.Sprint("other", i)), []byte("x"), 0o644))
+		must.OK(t, os.Mkdir(m.Path(".snapshots", fmt.Sprint("s", i)), 0o755))
 	}
 	m.Amberfs("restore", "s0")
 	for _, c := range clients {
@@ -380,27 +374,27 @@ func TestSnapshotDeletedUnderReaders(t *testing.T) {
 	m := harness.New(t)
 	content := func(n int) []byte { return bytes.Repeat([]byte(fmt.Sprintf("%07d\n", n)), 20_000) }
 	for n := range 25 {
-		must(t, os.WriteFile(m.Path("file"), content(n), 0o644))
+		must.OK(t, os.WriteFile(m.Path("file"), content(n), 0o644))
 		name := fmt.Sprint("s", n)
 		m.Amberfs("snapshot", name)
 		at := m.Path(".snapshots", name)
 		f, err := os.Open(filepath.Join(at, "file"))
-		must(t, err)
+		must.OK(t, err)
 		d, err := os.Open(at)
-		must(t, err)
+		must.OK(t, err)
 		inside := exec.Command("sh", "-c", "read go; cat file; ls; echo done")
 		inside.Dir = at
 		in, err := inside.StdinPipe()
-		must(t, err)
+		must.OK(t, err)
 		var out bytes.Buffer
 		inside.Stdout = &out
-		must(t, inside.Start())
+		must.OK(t, inside.Start())
 		half := make([]byte, 1000)
 		_, err = f.ReadAt(half, 0)
-		must(t, err)
+		must.OK(t, err)
 
-		must(t, unix.Rmdir(at))
-		must(t, os.WriteFile(m.Path("file"), content(n+1000), 0o644))
+		must.OK(t, unix.Rmdir(at))
+		must.OK(t, os.WriteFile(m.Path("file"), content(n+1000), 0o644))
 		m.Amberfs("gc")
 		fmt.Fprintln(in, "go")
 		in.Close()

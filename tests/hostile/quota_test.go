@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // forkStatus is what a fork is told of itself.
@@ -26,12 +27,12 @@ type forkStatus struct {
 // df there say why, and what is removed can be written again.
 func TestQuotaOfAFork(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
-	must(t, os.WriteFile(m.Path(".snapshots", "policy"), []byte(`{"forks":{"unshared_bytes":3000000}}`), 0o644))
+	must.OK(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
+	must.OK(t, os.WriteFile(m.Path(".snapshots", "policy"), []byte(`{"forks":{"unshared_bytes":3000000}}`), 0o644))
 	quota(t, m.Path(".forks", "f"), 3_000_000)
-	must(t, os.WriteFile(m.Path("c"), block, 0o644))
+	must.OK(t, os.WriteFile(m.Path("c"), block, 0o644))
 	var host unix.Statfs_t
-	must(t, unix.Statfs(m.Dir, &host))
+	must.OK(t, unix.Statfs(m.Dir, &host))
 	if host.Bavail < 1000 {
 		t.Errorf("main has %+v", host)
 	}
@@ -52,17 +53,17 @@ func quota(t *testing.T, fork string, limit int64) {
 	}
 	var st forkStatus
 	b, err := os.ReadFile(fork + "/.snapshots/status")
-	must(t, err)
-	must(t, json.Unmarshal(b, &st))
+	must.OK(t, err)
+	must.OK(t, json.Unmarshal(b, &st))
 	if st.UnsharedLimit != limit || st.UnsharedBytes < limit-1<<20 || st.PID != 0 || st.Store != "" {
 		t.Errorf("the fork is told %s", b)
 	}
 	var df unix.Statfs_t
-	must(t, unix.Statfs(fork, &df))
+	must.OK(t, unix.Statfs(fork, &df))
 	if left := int64(df.Bavail) * df.Bsize; left > 1<<20 || df.Files != 0 {
 		t.Errorf("%d bytes are left in the fork: %+v", left, df)
 	}
-	must(t, os.Remove(fork+"/q0"))
+	must.OK(t, os.Remove(fork+"/q0"))
 	harness.Eventually(t, "room", func() bool { return os.WriteFile(fork+"/q0", block, 0o644) == nil })
 	for i := range n {
 		_ = os.Remove(fmt.Sprint(fork, "/q", i))

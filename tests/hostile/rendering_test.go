@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 var peakLine = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
@@ -26,9 +27,9 @@ var peakLine = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 func peak(t *testing.T, m *harness.Mount) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.Pid()))
-	must(t, err)
+	must.OK(t, err)
 	n, err := strconv.Atoi(string(peakLine.FindSubmatch(b)[1]))
-	must(t, err)
+	must.OK(t, err)
 	return n >> 10
 }
 
@@ -45,7 +46,7 @@ func text(size int, of string) []byte {
 // that is not shows all of it; while the daemon renders them it stays small.
 func TestLargeDiffsInAFork(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
 	largeDiffs(t, m.Path(".forks", "f"))
 	if got := peak(t, m); got > 230 {
 		t.Errorf("the daemon took %d MiB", got)
@@ -55,31 +56,31 @@ func TestLargeDiffsInAFork(t *testing.T) {
 func largeDiffs(t *testing.T, ws string) {
 	t.Helper()
 	fork := func(elem ...string) string { return filepath.Join(append([]string{ws}, elem...)...) }
-	must(t, os.WriteFile(fork("big"), text(50<<20, "one"), 0o644))
-	must(t, os.Mkdir(fork(".snapshots", "large"), 0o755))
+	must.OK(t, os.WriteFile(fork("big"), text(50<<20, "one"), 0o644))
+	must.OK(t, os.Mkdir(fork(".snapshots", "large"), 0o755))
 	if _, err := os.ReadFile(fork(".snapshots", "diff@base..large")); !errors.Is(err, unix.EFBIG) {
 		t.Errorf("50 MiB: %v", err)
 	}
-	must(t, os.WriteFile(fork("big"), text(5<<20, "two"), 0o644))
-	must(t, os.Mkdir(fork(".snapshots", "larger"), 0o755))
+	must.OK(t, os.WriteFile(fork("big"), text(5<<20, "two"), 0o644))
+	must.OK(t, os.Mkdir(fork(".snapshots", "larger"), 0o755))
 	var id string
 	harness.Eventually(t, "the seal", func() bool {
 		var info struct{ ID string }
 		b, err := os.ReadFile(fork(".snapshots", "info@larger"))
-		must(t, err)
-		must(t, json.Unmarshal(b, &info))
+		must.OK(t, err)
+		must.OK(t, json.Unmarshal(b, &info))
 		id = info.ID
 		return id != ""
 	})
 	for n := 8; n < 64; n++ {
 		f, err := os.Open(fork(".snapshots", "diff@base.."+id[:n]))
-		must(t, err)
+		must.OK(t, err)
 		defer f.Close()
 		if _, err := f.Read(make([]byte, 4096)); err != nil {
 			t.Error(err)
 		}
 	}
-	must(t, os.WriteFile(fork("big"), text(2<<20, "three"), 0o644))
+	must.OK(t, os.WriteFile(fork("big"), text(2<<20, "three"), 0o644))
 	if b, err := os.ReadFile(fork(".snapshots", "diff@base")); err != nil || len(b) < 2<<20 {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
@@ -89,7 +90,7 @@ func largeDiffs(t *testing.T, ws string) {
 // end does not keep main from being written. The row "beside" of the benchmarks has how fast.
 func TestManyRenderingsInAFork(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
 	stop := make(chan struct{})
 	asked, wait := renderings(t, m.Path(".forks", "f"), stop)
 	defer wait()
@@ -97,7 +98,7 @@ func TestManyRenderingsInAFork(t *testing.T) {
 	harness.Eventually(t, "all have asked", func() bool { return asked.Load() > 320 })
 	for range 20 {
 		before := asked.Load()
-		must(t, os.WriteFile(m.Path("file"), []byte("x"), 0o644))
+		must.OK(t, os.WriteFile(m.Path("file"), []byte("x"), 0o644))
 		harness.Eventually(t, "more renderings begin", func() bool { return asked.Load() > before })
 	}
 }
@@ -105,10 +106,10 @@ func TestManyRenderingsInAFork(t *testing.T) {
 // renderings asks for diffs in a fork, 320 at a time, until stop is closed.
 func renderings(t *testing.T, fork string, stop <-chan struct{}) (asked *atomic.Int64, wait func()) {
 	t.Helper()
-	must(t, os.WriteFile(filepath.Join(fork, "big"), text(1<<20, "one"), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(fork, "big"), text(1<<20, "one"), 0o644))
 	for i := range 20 {
-		must(t, os.Mkdir(filepath.Join(fork, ".snapshots", fmt.Sprintf("r%d", i)), 0o755))
-		must(t, os.WriteFile(filepath.Join(fork, "big"), text(1<<20, fmt.Sprint(i)), 0o644))
+		must.OK(t, os.Mkdir(filepath.Join(fork, ".snapshots", fmt.Sprintf("r%d", i)), 0o755))
+		must.OK(t, os.WriteFile(filepath.Join(fork, "big"), text(1<<20, fmt.Sprint(i)), 0o644))
 	}
 	var askers sync.WaitGroup
 	asked = new(atomic.Int64)
@@ -139,7 +140,7 @@ func renderings(t *testing.T, fork string, stop <-chan struct{}) (asked *atomic.
 // neither a large daemon nor a slow one.
 func TestManyListsInAFork(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
 	manyFiles(t, m.Path(".forks", "f"), harness.Count(t, "FILES", 10_000, 100_000))
 	before := peak(t, m)
 	manyLists(t, m.Path(".forks", "f"))
@@ -151,11 +152,11 @@ func TestManyListsInAFork(t *testing.T) {
 // manyFiles have long names. A snapshot lacks them.
 func manyFiles(t *testing.T, fork string, files int) {
 	t.Helper()
-	must(t, os.Mkdir(filepath.Join(fork, ".snapshots", "empty"), 0o755))
+	must.OK(t, os.Mkdir(filepath.Join(fork, ".snapshots", "empty"), 0o755))
 	dir := filepath.Join(fork, strings.Repeat(strings.Repeat("d", 200)+"/", 10))
-	must(t, os.MkdirAll(dir, 0o755))
+	must.OK(t, os.MkdirAll(dir, 0o755))
 	for i := range files {
-		must(t, os.WriteFile(fmt.Sprintf("%s/%d", dir, i), nil, 0o644))
+		must.OK(t, os.WriteFile(fmt.Sprintf("%s/%d", dir, i), nil, 0o644))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // The callers of TestRights: two users beside root, which mounted with allow_other.
@@ -154,12 +155,12 @@ func TestRights(t *testing.T) {
 					numbered := func(s string) string { return strings.ReplaceAll(s, "%d", fmt.Sprint(number)) }
 					for _, s := range snapshotsFor {
 						if strings.Contains(r.script, s) {
-							must(t, os.Mkdir(m.Path(".snapshots", numbered(s)), 0o755))
+							must.OK(t, os.Mkdir(m.Path(".snapshots", numbered(s)), 0o755))
 						}
 					}
 					for _, s := range forksFor {
 						if strings.Contains(r.script, s) {
-							must(t, os.Mkdir(m.Path(".forks", numbered(s)), 0o755))
+							must.OK(t, os.Mkdir(m.Path(".forks", numbered(s)), 0o755))
 						}
 					}
 					may := false

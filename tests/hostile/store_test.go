@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // namesOfAStore are those that a daemon opens.
@@ -28,20 +29,20 @@ var sample = map[string]string{
 
 // plant is what an attacker may have put in the place of a name.
 var plant = map[string]func(t *testing.T, name, victim string){
-	"a link to a file":      func(t *testing.T, name, victim string) { must(t, os.Symlink(victim+"/file", name)) },
-	"a link to a directory": func(t *testing.T, name, victim string) { must(t, os.Symlink(victim+"/dir", name)) },
-	"a link to nothing":     func(t *testing.T, name, victim string) { must(t, os.Symlink(victim+"/new", name)) },
-	"a FIFO":                func(t *testing.T, name, _ string) { must(t, unix.Mkfifo(name, 0o600)) },
-	"a link to /dev/zero":   func(t *testing.T, name, _ string) { must(t, os.Symlink("/dev/zero", name)) },
+	"a link to a file":      func(t *testing.T, name, victim string) { must.OK(t, os.Symlink(victim+"/file", name)) },
+	"a link to a directory": func(t *testing.T, name, victim string) { must.OK(t, os.Symlink(victim+"/dir", name)) },
+	"a link to nothing":     func(t *testing.T, name, victim string) { must.OK(t, os.Symlink(victim+"/new", name)) },
+	"a FIFO":                func(t *testing.T, name, _ string) { must.OK(t, unix.Mkfifo(name, 0o600)) },
+	"a link to /dev/zero":   func(t *testing.T, name, _ string) { must.OK(t, os.Symlink("/dev/zero", name)) },
 }
 
 // TestPlantedNames: whatever lies in the place of a name of a store, nothing outside of
 // it changes, and nothing hangs or panics; the store is refused, or works.
 func TestPlantedNames(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.WriteFile(m.Path("f"), []byte("content"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("f"), []byte("content"), 0o644))
 	m.Amberfs("snapshot", "v")
-	must(t, os.WriteFile(m.Path(".snapshots", "export"), []byte("v\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path(".snapshots", "export"), []byte("v\n"), 0o644))
 	m.Stop()
 	for _, name := range namesOfAStore {
 		for kind := range plant {
@@ -51,12 +52,12 @@ func TestPlantedNames(t *testing.T) {
 			t.Run(name+" is "+kind, func(t *testing.T) {
 				dir := t.TempDir()
 				store, victim, point := filepath.Join(dir, "store"), filepath.Join(dir, "victim"), filepath.Join(dir, "mnt")
-				must(t, os.CopyFS(store, os.DirFS(m.Store)))
-				must(t, os.Chmod(store, 0o700))
-				must(t, os.MkdirAll(victim+"/dir", 0o755))
-				must(t, os.WriteFile(victim+"/file", []byte("a victim"), 0o644))
-				must(t, os.Mkdir(point, 0o755))
-				must(t, os.RemoveAll(filepath.Join(store, name)))
+				must.OK(t, os.CopyFS(store, os.DirFS(m.Store)))
+				must.OK(t, os.Chmod(store, 0o700))
+				must.OK(t, os.MkdirAll(victim+"/dir", 0o755))
+				must.OK(t, os.WriteFile(victim+"/file", []byte("a victim"), 0o644))
+				must.OK(t, os.Mkdir(point, 0o755))
+				must.OK(t, os.RemoveAll(filepath.Join(store, name)))
 				plant[kind](t, filepath.Join(store, name), victim)
 				before := harness.ReadTree(t, victim)
 				useStore(t, store, point)

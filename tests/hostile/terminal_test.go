@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // acts is what a terminal does something with: C0, C1, and what changes the direction
@@ -24,12 +25,12 @@ var evil = []string{"esc\x1b]0;title\x07", "c1\u009b31m", "bidi\u202eabc\u2066",
 func forTerminals(t *testing.T, ws string) {
 	t.Helper()
 	for _, name := range evil {
-		must(t, os.WriteFile(filepath.Join(ws, name), []byte(name), 0o644))
+		must.OK(t, os.WriteFile(filepath.Join(ws, name), []byte(name), 0o644))
 	}
 	request, err := json.Marshal(map[string]any{"name": "v", "message": evil[0] + evil[1] + evil[2], "labels": map[string]string{evil[0]: evil[2]}})
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(ws, ".snapshots/create"), request, 0o644))
-	must(t, os.WriteFile(filepath.Join(ws, ".snapshots/create"), []byte("w raw "+evil[0]+evil[3]+"\n"), 0o644))
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(filepath.Join(ws, ".snapshots/create"), request, 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(ws, ".snapshots/create"), []byte("w raw "+evil[0]+evil[3]+"\n"), 0o644))
 }
 
 // TestTextForTerminals: names, messages and labels that a program chose do nothing to
@@ -37,10 +38,10 @@ func forTerminals(t *testing.T, ws string) {
 func TestTextForTerminals(t *testing.T) {
 	m := harness.New(t)
 	forTerminals(t, m.Dir)
-	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
 	for _, dir := range []string{m.Dir, m.Path(".forks", "f")} {
 		for _, name := range evil {
-			must(t, os.WriteFile(dir+"/"+name, []byte(dir), 0o644))
+			must.OK(t, os.WriteFile(dir+"/"+name, []byte(dir), 0o644))
 		}
 	}
 	commands := [][]string{
@@ -62,7 +63,7 @@ func TestTextForTerminals(t *testing.T) {
 	}
 	for _, name := range []string{"list", "log", "info@v", "info@w", "create", "stat@v"} {
 		out, err := os.ReadFile(m.Path(".snapshots", name))
-		must(t, err)
+		must.OK(t, err)
 		shown(name, out)
 	}
 }
@@ -85,12 +86,12 @@ var styles = regexp.MustCompile("\x1b\\[(1|3[126])?m")
 func TestTerminals(t *testing.T) {
 	m := harness.New(t)
 	forTerminals(t, m.Dir)
-	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
 	for _, name := range evil {
-		must(t, os.WriteFile(m.Path(name), []byte(name+"\nmore\n"+name), 0o644))
-		must(t, os.WriteFile(m.Path(".forks", "f", name), []byte("fork"), 0o644))
+		must.OK(t, os.WriteFile(m.Path(name), []byte(name+"\nmore\n"+name), 0o644))
+		must.OK(t, os.WriteFile(m.Path(".forks", "f", name), []byte("fork"), 0o644))
 	}
-	must(t, os.Mkdir(m.Path(".snapshots", "x"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "x"), 0o755))
 	commands := [][]string{
 		{"list"}, {"list", "--long"}, {"show", "v"}, {"show", "w", "--json"}, {"log"}, {"log", "--json"}, {"history", m.Path(evil[0])},
 		{"diff", "v"}, {"diff", "v", "--stat"}, {"diff", "v", "--name-status"}, {"diff", "--fork", "f"}, {"restore", "v", "--dry-run"}, {"forks"},
@@ -124,7 +125,7 @@ func TestTerminals(t *testing.T) {
 // TestPagers: what a command prints appears, also where the pager does not exist or fails.
 func TestPagers(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.Mkdir(m.Path(".snapshots", "v-first"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "v-first"), 0o755))
 	for name, env := range map[string][]string{
 		"no less":        {"PATH_OF_COMMAND=" + t.TempDir(), "AMBERFS_PAGER=less"},
 		"no such pager":  {"AMBERFS_PAGER=no-such-pager -x"},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestPodmanAndSkopeo: both take what is exported, with its digest and its tree. The layer has
@@ -20,9 +21,7 @@ func TestPodmanAndSkopeo(t *testing.T) {
 	}
 	harness.Needs(t, "podman", "skopeo", "setfattr")
 	storage, err := os.MkdirTemp("", "p") // podman takes 50 characters
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(storage) })
 	run := func(name string, args ...string) string {
 		t.Helper()

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // system is an image to change.
@@ -66,9 +67,7 @@ func read(t testing.TB, file string, into any) {
 	if err == nil {
 		err = json.Unmarshal(b, into)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 func show(t testing.TB, m *harness.Mount, name string) (s snapshot) {
@@ -93,9 +92,7 @@ func TestExport(t *testing.T) {
 		!slices.Equal(i.Entrypoint, []string{"/bin/sh"}) || !slices.Equal(i.Cmd, []string{"-c", "true"}) || !slices.Equal(i.Env, []string{"A=b"}) {
 		t.Errorf("the snapshot says %+v", *i)
 	}
-	if err := os.RemoveAll(l.dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(l.dir))
 	m.Amberfs("fork", "f")
 	change(t, m.Path(".forks", "f"))
 	m.Amberfs("-C", m.Path(".forks", "f"), "snapshot", "one")
@@ -127,9 +124,7 @@ func TestExport(t *testing.T) {
 	if d := last(m.Amberfs("-C", fork, "export", "one", "--image", "docker-archive:"+file)); d != digest {
 		t.Errorf("the archive has %s", d)
 	}
-	if err := exec.Command("gzip", "-k", file).Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, exec.Command("gzip", "-k", file).Run())
 	r := newRegistry(t)
 	docker := t.TempDir()
 	auth := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, r.host, base64.StdEncoding.EncodeToString([]byte("me:secret")))
@@ -138,21 +133,15 @@ func TestExport(t *testing.T) {
 	if out, err := m.TryAmberfs("-C", fork, "export", "one", "--image", place); err == nil || !strings.Contains(out+err.Error(), "docker login") {
 		t.Errorf("without credentials: %v %s", err, out)
 	}
-	if err := os.WriteFile(docker+"/config.json", []byte(auth), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(docker+"/config.json", []byte(auth), 0o600))
 	if d := last(m.Amberfs("-C", fork, "export", "one", "--image", place)); d != digest {
 		t.Errorf("the registry has %s", d)
 	}
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	podman := filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "containers")
-	if err := os.MkdirAll(podman, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(podman+"/auth.json", []byte(strings.Replace(auth, r.host, r.host+"/some", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(podman, 0o700))
+	must.OK(t, os.WriteFile(podman+"/auth.json", []byte(strings.Replace(auth, r.host, r.host+"/some", 1)), 0o600))
 	for i, ref := range []string{"oci:" + to + "/out:v1", "oci:" + to + "/again", "docker-archive:" + file, place, place + "@" + digest, r.host + "/some/thing@" + digest} {
 		dir := fmt.Sprint("back", i)
 		m.Amberfs("import", "--platform", "linux/amd64", "--image", ref, dir)
@@ -194,9 +183,7 @@ func TestExport(t *testing.T) {
 // that was merged into other files is none.
 func TestExportAll(t *testing.T) {
 	m := harness.New(t)
-	if err := os.WriteFile(m.Path("f"), []byte("1"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(m.Path("f"), []byte("1"), 0o644))
 	m.Amberfs("snapshot", "one")
 	to := t.TempDir()
 	m.Amberfs("export", "one", "--image", "oci:"+to+"/out")
@@ -311,9 +298,7 @@ func TestDockerSave(t *testing.T) {
 	manifest, _ := json.Marshal([]object{{"Config": "c.json", "RepoTags": []string{"x:1"}, "Layers": []string{"1/layer.tar", "2/layer.tar", "3/layer.tar"}}})
 	file := filepath.Join(t.TempDir(), "saved.tar")
 	saved := archive(t, dir("1"), text("1/layer.tar", string(one)), text("2/layer.tar", string(two)), link("3/layer.tar", "../1/layer.tar"), text("c.json", string(config)), text("manifest.json", string(manifest)))
-	if err := os.WriteFile(file, saved, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, saved, 0o644))
 	m.Amberfs("import", "--platform", "linux/amd64", "--image", "docker-archive:"+file, "d")
 	same(t, "d", []string{"f", "g"}, []string{strings.Fields(dump(t, m.Path("d"))[1])[0], strings.Fields(dump(t, m.Path("d"))[2])[0]})
 	if layers := show(t, m, "latest").Image.Layers; len(layers) != 3 || layers[0] != layers[2] {

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -72,18 +73,14 @@ func archive(t testing.TB, files ...file) []byte {
 		} else {
 			h.Linkname = f.data
 		}
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.WriteHeader(h))
 		if f.kind == tar.TypeReg {
 			if _, err := w.Write([]byte(f.data)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 	return b.Bytes()
 }
 
@@ -100,18 +97,14 @@ type layout struct {
 func newLayout(t testing.TB) *layout {
 	t.Helper()
 	l := &layout{t: t, dir: t.TempDir()}
-	if err := os.MkdirAll(filepath.Join(l.dir, "blobs", "sha256"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Join(l.dir, "blobs", "sha256"), 0o755))
 	l.write("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
 	return l
 }
 
 func (l *layout) write(name string, b []byte) {
 	l.t.Helper()
-	if err := os.WriteFile(filepath.Join(l.dir, name), b, 0o644); err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, os.WriteFile(filepath.Join(l.dir, name), b, 0o644))
 }
 
 type object = map[string]any
@@ -125,9 +118,7 @@ func (l *layout) blob(kind string, b []byte) object {
 func (l *layout) json(kind string, v any) object {
 	l.t.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, err)
 	return l.blob(kind, b)
 }
 
@@ -175,9 +166,7 @@ func (l *layout) tag(name string, d object) string {
 	d["annotations"] = object{"org.opencontainers.image.ref.name": name}
 	l.entries = append(l.entries, d)
 	b, err := json.Marshal(object{"schemaVersion": 2, "manifests": l.entries})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, err)
 	l.write("index.json", b)
 	return "oci:" + l.dir + ":" + name
 }
@@ -231,9 +220,7 @@ func dump(t testing.TB, root string) (lines []string) {
 		lines = append(lines, line)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return lines
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 var capability = string([]byte{1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
@@ -139,9 +140,7 @@ func checkClean(t *testing.T, m *harness.Mount) {
 	t.Helper()
 	named := map[string]bool{}
 	var list []snapshot
-	if err := json.Unmarshal([]byte(m.Amberfs("list", "--all", "--json")), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(m.Amberfs("list", "--all", "--json")), &list))
 	for _, s := range list {
 		if s.Image != nil {
 			for _, d := range append(s.Image.Layers, s.Image.Digest, s.Image.Config) {
@@ -164,9 +163,7 @@ func checkClean(t *testing.T, m *harness.Mount) {
 // TestRefused: nothing of these is imported, and nothing is left behind.
 func TestRefused(t *testing.T) {
 	m := harness.New(t)
-	if err := os.WriteFile(m.Path("mine"), []byte("1"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(m.Path("mine"), []byte("1"), 0o644))
 	l := newLayout(t)
 	base := archive(t, text("f", "1"))
 	good := l.image("amd64", base)
@@ -177,9 +174,7 @@ func TestRefused(t *testing.T) {
 	changed := l.image("amd64", archive(t, text("changed", "1")))
 	l.write("blobs/sha256/"+sum(archive(t, text("changed", "1"))), archive(t, text("changed", "2")))
 	lost := l.image("amd64", archive(t, text("lost", "1")))
-	if err := os.Remove(filepath.Join(l.dir, "blobs/sha256", sum(archive(t, text("lost", "1"))))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(l.dir, "blobs/sha256", sum(archive(t, text("lost", "1"))))))
 	other := l.blob(layerType, archive(t, text("other", "1")))
 	config := l.json(configType, object{"architecture": "amd64", "os": "linux", "rootfs": object{"diff_ids": []string{"sha256:" + sum(base)}}})
 	wrong := l.json(manifestType, object{"schemaVersion": 2, "mediaType": manifestType, "config": config, "layers": []any{other}})
@@ -285,9 +280,7 @@ func TestDebootstrap(t *testing.T) {
 		t.Fatalf("debootstrap: %v\n%s", err, out)
 	}
 	layer, err := exec.Command("tar", "-c", "--xattrs", "--xattrs-include=*", "--numeric-owner", "-C", root, ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m, l := harness.New(t), newLayout(t)
 	m.Amberfs("import", "--platform", "linux/amd64", "--image", l.tag("v", l.image("amd64", layer)))
 	same(t, "umoci", unpack(t, l.dir), dump(t, m.Dir))

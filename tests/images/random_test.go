@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestRandom: random layers are refused, or what umoci makes of them. Where the order of
@@ -71,9 +72,7 @@ func TestRandom(t *testing.T) {
 					t.Logf("image %d: umoci only: %s", n, out)
 				}
 			}
-			if err := os.RemoveAll(m.Path("d")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.RemoveAll(m.Path("d")))
 		} else if compare && os.Getenv("SHOW") != "" {
 			if exec.Command("umoci", "unpack", "--image", l.dir+":v", filepath.Join(t.TempDir(), "bundle")).Run() == nil {
 				t.Logf("image %d: we only: %s", n, out)

@@ -15,6 +15,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // The releases of the sidecars that the manifests name.
@@ -26,9 +27,7 @@ const (
 // writeImages writes archives of images with one program each.
 func writeImages(t *testing.T, dir, programs string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o755))
 	for _, i := range []struct {
 		name, program string
 		command       []string
@@ -48,9 +47,7 @@ func writeImages(t *testing.T, dir, programs string) {
 func writeImage(t *testing.T, file, name, program string, command []string) {
 	t.Helper()
 	text, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	layer := archive(t, map[string][]byte{command[0][1:]: text})
 	files := map[string][]byte{ocispec.ImageLayoutFile: encoded(t, ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion})}
 	blob := func(kind string, b []byte) ocispec.Descriptor {
@@ -70,9 +67,7 @@ func writeImage(t *testing.T, file, name, program string, command []string) {
 	}))
 	manifest.Annotations = map[string]string{"io.containerd.image.name": name}
 	files[ocispec.ImageIndexFile] = encoded(t, ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, Manifests: []ocispec.Descriptor{manifest}})
-	if err := os.WriteFile(file, archive(t, files), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, archive(t, files), 0o644))
 }
 
 func archive(t *testing.T, files map[string][]byte) []byte {
@@ -80,42 +75,30 @@ func archive(t *testing.T, files map[string][]byte) []byte {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for name, text := range files {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))}))
 		if _, err := w.Write(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 	return out.Bytes()
 }
 
 func encoded(t *testing.T, v any) []byte {
 	t.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }
 
 func copied(t *testing.T, from, to string) {
 	t.Helper()
 	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer in.Close()
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(to), 0o755))
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer out.Close()
 	if _, err := io.Copy(out, in); err != nil {
 		t.Fatal(err)

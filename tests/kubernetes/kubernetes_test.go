@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // programs is where scripts/setup kubernetes puts what it builds.
@@ -49,9 +50,7 @@ func TestCluster(t *testing.T) {
 	c.writes("a pod that came back")
 
 	daemon := c.daemon("node1")
-	if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(daemon, syscall.SIGKILL))
 	harness.Eventually(t, "another daemon runs", func() bool { pid := c.daemon("node1"); return pid != 0 && pid != daemon })
 	c.writes("a pod whose node's daemon was killed")
 
@@ -96,13 +95,9 @@ const large = 32 << 20
 func begin(t *testing.T, dir string) *cluster {
 	c := &cluster{t: t, dir: dir}
 	path, err := filepath.Abs(programs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	bucket := filepath.Join(dir, "s3")
-	if err := os.MkdirAll(filepath.Join(bucket, "amber"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Join(bucket, "amber"), 0o755))
 	t.Setenv("PATH", path+":"+os.Getenv("PATH"))
 	t.Setenv("KUBECACHEDIR", filepath.Join(dir, "cache"))
 	t.Setenv("KUBECONFIG", filepath.Join(dir, "admin.conf"))
@@ -129,15 +124,11 @@ func begin(t *testing.T, dir string) *cluster {
 func (c *cluster) start(program string, args ...string) {
 	c.t.Helper()
 	log, err := os.OpenFile(filepath.Join(c.dir, filepath.Base(program)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	defer log.Close()
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, cmd.Start())
 }
 
 // ready waits until a pod runs.
@@ -163,9 +154,7 @@ func (c *cluster) kubectl(args ...string) string {
 func (c *cluster) apply(name string, words ...string) {
 	c.t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	cmd := exec.Command("kubectl", "apply", "-f", "-")
 	cmd.Stdin = strings.NewReader(strings.NewReplacer(words...).Replace(string(text)))
 	if out, err := cmd.CombinedOutput(); err != nil {

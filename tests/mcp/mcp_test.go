@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -16,13 +17,9 @@ func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 func TestSDK(t *testing.T) {
 	dir, bin := harness.NPM(t, "mcp", "package.json", "client.mjs"), harness.Binary(t)
 	top, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ws := filepath.Join(top, "ws")
-	if err := os.Mkdir(ws, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(ws, 0o755))
 	client := func(dirOf, mode string) {
 		t.Helper()
 		cmd := exec.Command("node", "client.mjs", dirOf, mode)

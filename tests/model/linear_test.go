@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 const (
@@ -35,13 +36,6 @@ func clock() int64 {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail
 	return ts.Nano()
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // asProcess is the main function of the processes of the test below. It
@@ -105,7 +99,7 @@ func useRegisters(dir string, id int) error {
 func TestEightProcesses(t *testing.T) {
 	m := harness.New(t)
 	for i := range registers {
-		check(t, os.WriteFile(m.Path(fmt.Sprint("r", i)), make([]byte, 8), 0o644))
+		must.OK(t, os.WriteFile(m.Path(fmt.Sprint("r", i)), make([]byte, 8), 0o644))
 	}
 	outs := make([][]byte, processes)
 	errs := make(chan error, processes)
@@ -122,17 +116,17 @@ func TestEightProcesses(t *testing.T) {
 	for n, running := 0, processes; running > 0; n++ {
 		select {
 		case err := <-errs:
-			check(t, err)
+			must.OK(t, err)
 			running--
 		case <-time.After(20 * time.Millisecond):
-			check(t, os.Mkdir(m.Path(".snapshots", fmt.Sprint("s", n)), 0o755))
+			must.OK(t, os.Mkdir(m.Path(".snapshots", fmt.Sprint("s", n)), 0o755))
 		}
 	}
 	var all [registers][]call
 	total := 0
 	for _, out := range outs {
 		var done []call
-		check(t, json.Unmarshal(out, &done))
+		must.OK(t, json.Unmarshal(out, &done))
 		for _, c := range done {
 			all[c.File] = append(all[c.File], c)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/amberfs/amberfs/tests/fsmodel"
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 var limits = fsmodel.Limits{Files: 30, Size: 100 << 10}
@@ -94,9 +95,9 @@ func (w *world) capture(t *rapid.T) {
 	at, ws := w.pick(t)
 	name := w.newName("v")
 	if rapid.Bool().Draw(t, "by mkdir") {
-		must(t, os.Mkdir(w.control(at, name), 0o755))
+		must.OK(t, os.Mkdir(w.control(at, name), 0o755))
 	} else {
-		must(t, os.WriteFile(w.control(at, "create"), []byte(name+" a message\n"), 0o644))
+		must.OK(t, os.WriteFile(w.control(at, "create"), []byte(name+" a message\n"), 0o644))
 	}
 	ws.snaps[name] = w.now(t, at)
 }
@@ -116,9 +117,9 @@ func (w *world) restore(t *rapid.T) {
 	at, ws, name, c := w.pickSnap(t)
 	before := w.now(t, at)
 	if rapid.Bool().Draw(t, "by renaming") {
-		must(t, os.Rename(w.control(at, "restore"), w.control(at, "restore@"+name)))
+		must.OK(t, os.Rename(w.control(at, "restore"), w.control(at, "restore@"+name)))
 	} else {
-		must(t, os.WriteFile(w.control(at, "restore"), []byte(name+"\n"), 0o644))
+		must.OK(t, os.WriteFile(w.control(at, "restore"), []byte(name+"\n"), 0o644))
 	}
 	ws.fs = c.fs.Clone()
 	same(t, "after restoring "+name, c.tree, walk(t, w.dir(at)))
@@ -151,8 +152,8 @@ func (w *world) undo(t *rapid.T) {
 	if !unlike(before.tree, c.tree) {
 		return // undo would undo an earlier restore
 	}
-	must(t, os.WriteFile(w.control(at, "restore"), []byte(name+"\n"), 0o644))
-	must(t, os.Rename(w.control(at, "restore"), w.control(at, "restore@undo")))
+	must.OK(t, os.WriteFile(w.control(at, "restore"), []byte(name+"\n"), 0o644))
+	must.OK(t, os.Rename(w.control(at, "restore"), w.control(at, "restore@undo")))
 	same(t, "after undoing the restore of "+name, before.tree, walk(t, w.dir(at)))
 }
 
@@ -178,21 +179,21 @@ func (w *world) restorePath(t *rapid.T) {
 	}
 	slices.Sort(top)
 	path := key(t, "path", top)
-	must(t, os.WriteFile(w.control(at, "restore"), []byte(name+" "+path+"\n"), 0o644))
+	must.OK(t, os.WriteFile(w.control(at, "restore"), []byte(name+" "+path+"\n"), 0o644))
 	ws.fs.Replace(path, c.fs)
 }
 
 func (w *world) renameCapture(t *rapid.T) {
 	at, ws, name, c := w.pickSnap(t)
 	to := w.newName("r")
-	must(t, os.Rename(w.control(at, name), w.control(at, to)))
+	must.OK(t, os.Rename(w.control(at, name), w.control(at, to)))
 	delete(ws.snaps, name)
 	ws.snaps[to] = c
 }
 
 func (w *world) deleteCapture(t *rapid.T) {
 	at, ws, name, _ := w.pickSnap(t)
-	must(t, unix.Rmdir(w.control(at, name)))
+	must.OK(t, unix.Rmdir(w.control(at, name)))
 	delete(ws.snaps, name)
 	if _, err := os.Lstat(w.control(at, name)); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("%s is still there: %v", name, err)
@@ -208,11 +209,11 @@ func (w *world) fork(t *rapid.T) {
 	start := &captured{fs: main.fs.Clone()}
 	if snaps := slices.Sorted(maps.Keys(main.snaps)); len(snaps) > 0 && rapid.Bool().Draw(t, "of a snapshot") {
 		from := key(t, "snapshot", snaps)
-		must(t, os.WriteFile(w.control("", "fork"), []byte(from+" "+name+"\n"), 0o644))
+		must.OK(t, os.WriteFile(w.control("", "fork"), []byte(from+" "+name+"\n"), 0o644))
 		start = main.snaps[from]
 	} else {
 		start.tree = walk(t, w.dir(""))
-		must(t, os.Mkdir(w.dir(at), 0o755))
+		must.OK(t, os.Mkdir(w.dir(at), 0o755))
 	}
 	w.workspaces[at] = &workspace{fs: start.fs.Clone(), snaps: map[string]*captured{}}
 	same(t, "a new fork", start.tree, walk(t, w.dir(at)))
@@ -230,7 +231,7 @@ func (w *world) endFork(t *rapid.T) {
 	slices.Sort(forks)
 	at := key(t, "fork", forks)
 	last := w.now(t, at)
-	must(t, unix.Rmdir(w.dir(at)))
+	must.OK(t, unix.Rmdir(w.dir(at)))
 	delete(w.workspaces, at)
 	same(t, "the last state of a fork", last.tree, walk(t, w.control("", "latest")+"/"))
 }
@@ -271,7 +272,7 @@ func (w *world) again(t *rapid.T, end func()) {
 func (w *world) inodes(t *rapid.T, at string, into map[string]uint64) {
 	for path := range w.workspaces[at].fs.List() {
 		var st unix.Stat_t
-		must(t, unix.Lstat(filepath.Join(w.dir(at), path), &st))
+		must.OK(t, unix.Lstat(filepath.Join(w.dir(at), path), &st))
 		into[filepath.Join(at, path)] = st.Ino
 	}
 }
@@ -280,22 +281,16 @@ func (w *world) inodes(t *rapid.T, at string, into map[string]uint64) {
 func (w *world) check(t *rapid.T) {
 	for _, at := range slices.Sorted(maps.Keys(w.workspaces)) {
 		got, err := fsmodel.Observe(w.dir(at))
-		must(t, err)
+		must.OK(t, err)
 		if d := fsmodel.Compare(w.workspaces[at].fs.List(), got); d != "" {
 			t.Fatalf("workspace %q:\n%s", at, d)
 		}
 	}
 }
 
-func must(t *rapid.T, err error) {
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func walk(t *rapid.T, dir string) harness.Tree {
 	tree, err := harness.Walk(dir)
-	must(t, err)
+	must.OK(t, err)
 	return tree
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // static is the program as it is released for a processor.
@@ -63,11 +64,11 @@ func TestArchitectures(t *testing.T) {
 			}
 			dir := t.TempDir()
 			point, store := filepath.Join(dir, "ws"), filepath.Join(dir, "store")
-			must(t, os.Mkdir(point, 0o755))
+			must.OK(t, os.Mkdir(point, 0o755))
 			daemon := exec.Command(qemu, program, "mount", "-f", store, point)
 			var log bytes.Buffer
 			daemon.Stderr = &log
-			must(t, daemon.Start())
+			must.OK(t, daemon.Start())
 			t.Cleanup(func() {
 				_ = daemon.Process.Kill()
 				_ = daemon.Wait()
@@ -81,7 +82,7 @@ func TestArchitectures(t *testing.T) {
 			if out, err := use.CombinedOutput(); err != nil || string(out) != "one\n" {
 				t.Fatalf("%v: %s\n%s", err, out, log.String())
 			}
-			must(t, daemon.Wait())
+			must.OK(t, daemon.Wait())
 			// What one processor wrote another one reads.
 			run(t, ".", harness.Binary(t), "verify", store)
 		})
@@ -109,7 +110,7 @@ func TestReproducible(t *testing.T) {
 
 func contents(t *testing.T, dir string) map[string]string {
 	out := map[string]string{}
-	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -151,7 +152,7 @@ func TestGoInstall(t *testing.T) {
 			"GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=url." + dir + ".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/amberfs/amberfs",
 			"GIT_CONFIG_KEY_1=safe.directory", "GIT_CONFIG_VALUE_1=*",
 		}, "go", "install", "github.com/amberfs/amberfs/cmd/amberfs@latest")
-		must(t, json.Unmarshal([]byte(run(t, bin, filepath.Join(bin, "amberfs"), "version", "--json")), &v))
+		must.OK(t, json.Unmarshal([]byte(run(t, bin, filepath.Join(bin, "amberfs"), "version", "--json")), &v))
 		return v
 	}
 	if v := install(); !strings.HasSuffix(v.Version, "-"+commit[:12]) || v.Go != runtime.Version() {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestKubernetes holds the manifests of examples/ against the schemas of
@@ -13,7 +15,7 @@ import (
 func TestKubernetes(t *testing.T) {
 	wanted(t)
 	files, err := filepath.Glob(filepath.Join(top(t), "examples/kubernetes/*.yaml"))
-	must(t, err)
+	must.OK(t, err)
 	if len(files) != 3 {
 		t.Fatalf("there are %d manifests", len(files))
 	}
@@ -24,10 +26,10 @@ func TestKubernetes(t *testing.T) {
 	}
 	// It would find what is wrong.
 	b, err := os.ReadFile(files[0])
-	must(t, err)
+	must.OK(t, err)
 	for _, change := range [][2]string{{"mountPropagation:", "mountPropagations:"}, {"privileged: true", "privileged: 3"}, {"name: amberfs", "nome: amberfs"}} {
 		bad := filepath.Join(t.TempDir(), "bad.yaml")
-		must(t, os.WriteFile(bad, []byte(strings.ReplaceAll(string(b), change[0], change[1])), 0o644))
+		must.OK(t, os.WriteFile(bad, []byte(strings.ReplaceAll(string(b), change[0], change[1])), 0o644))
 		cmd := append(check, bad)
 		if status := exitStatus(cmd); status != 1 {
 			t.Errorf("kubeconform takes %q for %q: status %d", change[1], change[0], status)
@@ -39,13 +41,13 @@ func TestKubernetes(t *testing.T) {
 // wants them: the definitions of Kubernetes, in which unknown fields are wrong.
 func schemas(t *testing.T) string {
 	var module struct{ Dir string }
-	must(t, json.Unmarshal([]byte(run(t, t.TempDir(), "go", "mod", "download", "-json", "k8s.io/kubernetes@"+kubernetes)), &module))
+	must.OK(t, json.Unmarshal([]byte(run(t, t.TempDir(), "go", "mod", "download", "-json", "k8s.io/kubernetes@"+kubernetes)), &module))
 	b, err := os.ReadFile(filepath.Join(module.Dir, "api/openapi-spec/swagger.json"))
-	must(t, err)
+	must.OK(t, err)
 	var api struct {
 		Definitions map[string]map[string]any `json:"definitions"`
 	}
-	must(t, json.Unmarshal(b, &api))
+	must.OK(t, json.Unmarshal(b, &api))
 	for _, d := range api.Definitions {
 		if d["properties"] != nil {
 			d["additionalProperties"] = false
@@ -59,8 +61,8 @@ func schemas(t *testing.T) string {
 		"daemonset-apps-v1": "apps.v1.DaemonSet", "job-batch-v1": "batch.v1.Job",
 	} {
 		b, err := json.Marshal(map[string]any{"$ref": "#/definitions/io.k8s.api." + name, "definitions": api.Definitions})
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(out, file+".json"), b, 0o644))
+		must.OK(t, err)
+		must.OK(t, os.WriteFile(filepath.Join(out, file+".json"), b, 0o644))
 	}
 	return out
 }
@@ -72,7 +74,7 @@ const kubernetes = "v1.36.3"
 func TestWorkflows(t *testing.T) {
 	wanted(t)
 	files, err := filepath.Glob(filepath.Join(top(t), ".github/workflows/*.yml"))
-	must(t, err)
+	must.OK(t, err)
 	if len(files) < 3 {
 		t.Fatalf("there are %d workflows", len(files))
 	}

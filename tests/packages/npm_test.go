@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // released is the program for a processor that the packages of this test run have.
@@ -25,7 +26,7 @@ func released(t *testing.T, arch string) string {
 		return static(t, arch)
 	}
 	files, err := filepath.Glob(filepath.Join(dist, "amberfs_linux_"+arch+"*/amberfs"))
-	must(t, err)
+	must.OK(t, err)
 	if len(files) != 1 {
 		t.Fatalf("%s has %d programs for %s", dist, len(files), arch)
 	}
@@ -37,18 +38,18 @@ func TestNPM(t *testing.T) {
 	wanted(t)
 	program := released(t, runtime.GOARCH)
 	b, err := os.ReadFile(program)
-	must(t, err)
+	must.OK(t, err)
 	inDeb, err := exec.Command("sh", "-c", `dpkg-deb --fsys-tarfile "$0" | tar -xO ./usr/bin/amberfs`, mine(t, "deb")).Output()
-	must(t, err)
+	must.OK(t, err)
 	if !bytes.Equal(b, inDeb) {
 		t.Error("the package for Debian has another program")
 	}
 
 	dir := t.TempDir()
 	first := filepath.Join(dir, "program")
-	must(t, os.WriteFile(first, b, 0o755))
+	must.OK(t, os.WriteFile(first, b, 0o755))
 	next := filepath.Join(dir, "program-0.9.1") // another program that works
-	must(t, os.WriteFile(next, append(b, '\n'), 0o755))
+	must.OK(t, os.WriteFile(next, append(b, '\n'), 0o755))
 	programs := map[string]string{"amd64": first, "arm64": first}
 	for arch := range programs {
 		if arch != runtime.GOARCH {
@@ -60,16 +61,16 @@ func TestNPM(t *testing.T) {
 	programs[runtime.GOARCH] = next
 	run(t, dir, pack, "v0.9.1", dir+"/0.9.1", programs["amd64"], programs["arm64"])
 	run(t, dir, "sh", "-c", `mv "$(npm pack --silent "$0")" pnpm.tgz`, filepath.Join(top(t), "bin/registry/node_modules/pnpm"))
-	must(t, os.WriteFile(filepath.Join(dir, "registry"), []byte(registry(t)), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "registry"), []byte(registry(t)), 0o644))
 	plain, err := txtar.ParseFile("../cli/testdata/cmd_run_plain.txtar")
-	must(t, err)
+	must.OK(t, err)
 	for _, f := range plain.Files {
 		if f.Name == "forbid.py" {
-			must(t, os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644))
+			must.OK(t, os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644))
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "0.9.?/*.tgz"))
-	must(t, err)
+	must.OK(t, err)
 	for _, name := range []string{"program", "program-0.9.1", "pnpm.tgz", "registry", "forbid.py"} {
 		files = append(files, filepath.Join(dir, name))
 	}
@@ -80,17 +81,17 @@ func TestNPM(t *testing.T) {
 func registry(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.OK(t, err)
 	address := l.Addr().String()
-	must(t, l.Close())
+	must.OK(t, l.Close())
 	dir := t.TempDir()
 	config := "storage: " + dir + "/storage\nuplinks: {}\nmax_body_size: 100mb\nlog: {type: stdout, format: pretty, level: warn}\n" +
 		"packages:\n  '**': {access: $all, publish: $all}\n"
-	must(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o644))
 	server := exec.Command(filepath.Join(top(t), "bin/registry/node_modules/.bin/verdaccio"), "--config", dir+"/config.yaml", "--listen", address)
 	var log bytes.Buffer
 	server.Stdout, server.Stderr = &log, &log
-	must(t, server.Start())
+	must.OK(t, server.Start())
 	t.Cleanup(func() {
 		_ = server.Process.Kill()
 		_ = server.Wait()
@@ -113,21 +114,21 @@ func registry(t *testing.T) string {
 func TestServerJSON(t *testing.T) {
 	wanted(t)
 	var module struct{ Dir string }
-	must(t, json.Unmarshal([]byte(run(t, t.TempDir(), "go", "mod", "download", "-json", "github.com/modelcontextprotocol/registry@v1.8.9")), &module))
+	must.OK(t, json.Unmarshal([]byte(run(t, t.TempDir(), "go", "mod", "download", "-json", "github.com/modelcontextprotocol/registry@v1.8.9")), &module))
 	b, err := os.ReadFile(filepath.Join(module.Dir, "internal/validators/schemas/2025-12-11.json"))
-	must(t, err)
+	must.OK(t, err)
 	var schema jsonschema.Schema
-	must(t, json.Unmarshal(b, &schema))
+	must.OK(t, json.Unmarshal(b, &schema))
 	resolved, err := schema.Resolve(nil)
-	must(t, err)
+	must.OK(t, err)
 	b, err = os.ReadFile(filepath.Join(top(t), "packaging/npm/server.json"))
-	must(t, err)
+	must.OK(t, err)
 	check := func(b []byte) error {
 		var v any
-		must(t, json.Unmarshal(b, &v))
+		must.OK(t, json.Unmarshal(b, &v))
 		return resolved.Validate(v)
 	}
-	must(t, check(b))
+	must.OK(t, check(b))
 	// It would find what is wrong.
 	for _, change := range [][2]string{{`"stdio"`, `"pipe"`}, {`"version": "0.0.0",`, ``}, {`"io.github.amberfs/amberfs"`, `"amberfs"`}, {`"value": "mcp"`, `"valve": "mcp"`}} {
 		if bad := bytes.Replace(b, []byte(change[0]), []byte(change[1]), 1); bytes.Equal(bad, b) || check(bad) == nil {
@@ -147,8 +148,8 @@ func TestFeature(t *testing.T) {
 		Features []struct{ ID, Version string }
 	}
 	b, err := os.ReadFile(filepath.Join(out, "devcontainer-collection.json"))
-	must(t, err)
-	must(t, json.Unmarshal(b, &collection))
+	must.OK(t, err)
+	must.OK(t, json.Unmarshal(b, &collection))
 	if len(collection.Features) != 1 || collection.Features[0].ID != "amberfs" || collection.Features[0].Version != "0.9.0" {
 		t.Errorf("it is packaged as %+v", collection)
 	}

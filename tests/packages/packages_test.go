@@ -23,6 +23,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) {
@@ -42,18 +43,11 @@ func wanted(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // top is this repository.
 func top(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../..")
-	must(t, err)
+	must.OK(t, err)
 	return dir
 }
 
@@ -121,7 +115,7 @@ func packages(t *testing.T) string {
 	}
 	if made.dir == "" {
 		dir, err := os.MkdirTemp("", "amberfs-packages-")
-		must(t, err)
+		must.OK(t, err)
 		made.dir = build(t, top(t), dir)
 	}
 	return made.dir
@@ -135,12 +129,12 @@ func build(t *testing.T, source, out string) string {
 	t.Helper()
 	run(t, source, "packaging/stage")
 	b, err := os.ReadFile(filepath.Join(source, ".goreleaser.yaml"))
-	must(t, err)
+	must.OK(t, err)
 	date := strings.TrimSpace(runWith(t, source, []string{"TZ=UTC"}, "git", "-c", "safe.directory=*", "log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd"))
 	var release struct {
 		NFPMs []map[string]any `yaml:"nfpms"`
 	}
-	must(t, yaml.Unmarshal(bytes.ReplaceAll(b, []byte("{{.CommitDate}}"), []byte(date)), &release))
+	must.OK(t, yaml.Unmarshal(bytes.ReplaceAll(b, []byte("{{.CommitDate}}"), []byte(date)), &release))
 	if len(release.NFPMs) != 1 {
 		t.Fatalf(".goreleaser.yaml has %d nfpms", len(release.NFPMs))
 	}
@@ -153,9 +147,9 @@ func build(t *testing.T, source, out string) string {
 		"src": "bin/amberfs", "dst": "/usr/bin/amberfs", "file_info": map[string]any{"mode": 0o755},
 	})
 	config, err := yaml.Marshal(c)
-	must(t, err)
+	must.OK(t, err)
 	file := filepath.Join(t.TempDir(), "nfpm.yaml")
-	must(t, os.WriteFile(file, config, 0o644))
+	must.OK(t, os.WriteFile(file, config, 0o644))
 	for _, format := range formats {
 		run(t, source, tool(t, "nfpm"), "package", "--config", file, "--packager", format.(string), "--target", out)
 	}
@@ -169,7 +163,7 @@ func mine(t *testing.T, format string) string {
 	var found []string
 	for _, arch := range []string{runtime.GOARCH, map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]} {
 		files, err := filepath.Glob(filepath.Join(dir, "*"+arch+"."+format))
-		must(t, err)
+		must.OK(t, err)
 		found = append(found, files...)
 	}
 	if len(found) != 1 {

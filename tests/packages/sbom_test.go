@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // cyclonedx is where the schema of the format comes from.
@@ -24,11 +26,11 @@ func TestSBOM(t *testing.T) {
 	wanted(t)
 	program := static(t, runtime.GOARCH)
 	b, err := os.ReadFile(filepath.Join(top(t), ".goreleaser.yaml"))
-	must(t, err)
+	must.OK(t, err)
 	var release struct {
 		SBOMs []struct{ Args []string } `yaml:"sboms"`
 	}
-	must(t, yaml.Unmarshal(b, &release))
+	must.OK(t, yaml.Unmarshal(b, &release))
 	write := func() []byte {
 		file := filepath.Join(t.TempDir(), "sbom.json")
 		args := []string{"go"}
@@ -37,7 +39,7 @@ func TestSBOM(t *testing.T) {
 		}
 		run(t, t.TempDir(), args...)
 		b, err := os.ReadFile(file)
-		must(t, err)
+		must.OK(t, err)
 		return b
 	}
 	text := write()
@@ -45,8 +47,8 @@ func TestSBOM(t *testing.T) {
 		t.Error("a second time it is another")
 	}
 	var document any
-	must(t, json.Unmarshal(text, &document))
-	must(t, schema(t, "bom-1.6.schema.json").Validate(document))
+	must.OK(t, json.Unmarshal(text, &document))
+	must.OK(t, schema(t, "bom-1.6.schema.json").Validate(document))
 	document.(map[string]any)["components"].([]any)[0].(map[string]any)["type"] = "nonsense"
 	if schema(t, "bom-1.6.schema.json").Validate(document) == nil {
 		t.Error("the schema takes anything")
@@ -58,7 +60,7 @@ func TestSBOM(t *testing.T) {
 			Licenses      []any
 		}
 	}
-	must(t, json.Unmarshal(text, &bom))
+	must.OK(t, json.Unmarshal(text, &bom))
 	var have []string
 	licensed := 0
 	for _, c := range bom.Components {
@@ -87,7 +89,7 @@ func TestSBOM(t *testing.T) {
 // schema is one of the schemas of CycloneDX, with those it refers to.
 func schema(t *testing.T, name string) *jsonschema.Resolved {
 	var module struct{ Dir string }
-	must(t, json.Unmarshal([]byte(run(t, t.TempDir(), "go", "mod", "download", "-json", cyclonedx)), &module))
+	must.OK(t, json.Unmarshal([]byte(run(t, t.TempDir(), "go", "mod", "download", "-json", cyclonedx)), &module))
 	read := func(name string) (*jsonschema.Schema, error) {
 		if strings.HasPrefix(name, "jsf-") { // of signatures, which are not used
 			return &jsonschema.Schema{Definitions: map[string]*jsonschema.Schema{"signature": {}}}, nil
@@ -101,11 +103,11 @@ func schema(t *testing.T, name string) *jsonschema.Resolved {
 		return &s, err
 	}
 	s, err := read(name)
-	must(t, err)
+	must.OK(t, err)
 	r, err := s.Resolve(&jsonschema.ResolveOptions{
 		BaseURI: "http://cyclonedx.org/schema/" + name,
 		Loader:  func(u *url.URL) (*jsonschema.Schema, error) { return read(path.Base(u.Path)) },
 	})
-	must(t, err)
+	must.OK(t, err)
 	return r
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestFeature checks what the schema of features for dev containers demands: these fields
@@ -16,9 +18,9 @@ import (
 func TestFeature(t *testing.T) {
 	dir := filepath.Join(root, "packaging/devcontainer/amberfs")
 	b, err := os.ReadFile(filepath.Join(dir, "devcontainer-feature.json"))
-	must(t, err)
+	must.OK(t, err)
 	var feature map[string]any
-	must(t, json.Unmarshal(b, &feature))
+	must.OK(t, json.Unmarshal(b, &feature))
 	texts := []string{"id", "version", "name", "description", "documentationURL", "licenseURL"}
 	lists := []string{"keywords", "capAdd", "securityOpt"}
 	for name, v := range feature {
@@ -40,13 +42,13 @@ func TestFeature(t *testing.T) {
 // nothing of the Mac.
 func TestLima(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(root, "packaging/lima.yaml"))
-	must(t, err)
+	must.OK(t, err)
 	var machine struct {
 		Base      string
 		Mounts    []any
 		Provision []struct{ Mode, Script string }
 	}
-	must(t, yaml.Unmarshal(b, &machine))
+	must.OK(t, yaml.Unmarshal(b, &machine))
 	if machine.Base == "" || machine.Mounts == nil || len(machine.Mounts) > 0 || len(machine.Provision) != 1 {
 		t.Fatalf("%+v", machine)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // standIn is packed instead of amberfs: it is small, and shows what it is started with.
@@ -39,7 +40,7 @@ func npmPackages(t *testing.T) (packed, shim, program string) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "program")
-	must(t, os.WriteFile(file, []byte(standIn), 0o755))
+	must.OK(t, os.WriteFile(file, []byte(standIn), 0o755))
 	packed = filepath.Join(dir, "packed")
 	settings := []string{"npm_config_cache=" + filepath.Join(dir, "cache"), "npm_config_update_notifier=false", "npm_config_offline=true"}
 	npm := func(name string, args ...string) {
@@ -86,9 +87,9 @@ func TestNPM(t *testing.T) {
 
 	// One sentence where there is no program.
 	elsewhere := filepath.Join(packed, "elsewhere.js")
-	must(t, os.WriteFile(elsewhere, []byte("Object.defineProperty(process, 'platform', { value: 'darwin' });"), 0o644))
+	must.OK(t, os.WriteFile(elsewhere, []byte("Object.defineProperty(process, 'platform', { value: 'darwin' });"), 0o644))
 	sentence(t, exec.Command("node", "-r", elsewhere, shim), `for Linux on x64 and arm64, not for darwin on \w+; see https://\S+/install\.md\n$`)
-	must(t, os.Remove(program))
+	must.OK(t, os.Remove(program))
 	sentence(t, exec.Command("node", shim), `the package @amberfs/linux-\w+ is missing: install amberfs again, with optional dependencies\n$`)
 }
 
@@ -115,11 +116,11 @@ func signalled(t *testing.T, shim string, send func(pid int) error) syscall.Wait
 	cmd := exec.Command(shim)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe() // the program ends with it at the latest
-	must(t, err)
+	must.OK(t, err)
 	defer in.Close()
 	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Errorf("the program does not run: %v", err)
 	}
@@ -164,8 +165,8 @@ func TestServerJSON(t *testing.T) {
 	}
 	for name, v := range map[string]any{"server.json": &server, "amberfs/package.json": &npm} {
 		b, err := os.ReadFile(filepath.Join(root, "packaging/npm", name))
-		must(t, err)
-		must(t, json.Unmarshal(b, v))
+		must.OK(t, err)
+		must.OK(t, json.Unmarshal(b, v))
 	}
 	if server.Schema != "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json" ||
 		!regexp.MustCompile(`^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$`).MatchString(server.Name) ||
@@ -195,13 +196,13 @@ func TestServerJSON(t *testing.T) {
 // called amberfs.
 func TestArchivesAreFound(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(root, ".goreleaser.yaml"))
-	must(t, err)
+	must.OK(t, err)
 	if !strings.Contains(string(b), `name_template: "{{.ProjectName}}-{{.Version}}-{{.Os}}-{{.Arch}}"`+"\n    formats: [tar.gz]\n") {
 		t.Error("archives have other names than amberfs-VERSION-linux-amd64.tar.gz")
 	}
 	dest := t.TempDir()
 	install(t, dest)
-	must(t, filepath.WalkDir(dest, func(path string, d fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(dest, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && d.Name() == "amberfs" && !strings.HasSuffix(path, "/bin/amberfs") {
 			t.Errorf("%s is taken for the program", path)
 		}

@@ -12,24 +12,18 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 
 const root = "../.."
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // files lists what is below dir, without directories.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	var out []string
-	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -55,7 +49,7 @@ func TestLicencesAreTheSame(t *testing.T) {
 		cmd := exec.Command("packaging/licences", "-texts")
 		cmd.Dir = root
 		out, err := cmd.Output()
-		must(t, err)
+		must.OK(t, err)
 		return string(out)
 	}
 	if first := texts(); first != texts() || !strings.Contains(first, "| Apache-2.0 |") {
@@ -84,7 +78,7 @@ func TestInstall(t *testing.T) {
 	}
 	for _, page := range []string{"man7/amberfs-files.7", "man5/amberfs-policy.5"} {
 		b, err := os.ReadFile(filepath.Join(dest, "usr/share/man", page))
-		must(t, err)
+		must.OK(t, err)
 		if !strings.Contains(string(b), ".TH") || !strings.Contains(string(b), ".SH") || strings.Contains(string(b), "](") || strings.Contains(string(b), ".TS") {
 			t.Errorf("%s is no man page: %.300s", page, b)
 		}

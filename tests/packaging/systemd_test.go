@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestUnits asks systemd what it thinks of the units.
@@ -31,13 +32,13 @@ func verifyUnit(t *testing.T, dest, kind string) {
 	}
 	file := filepath.Join(dest, "usr/lib/systemd", kind, "amberfs@.service")
 	b, err := os.ReadFile(file)
-	must(t, err)
+	must.OK(t, err)
 	// It looks for the program, and for the man page with man(1).
 	text := strings.ReplaceAll(string(b), "/usr/bin/amberfs", filepath.Join(dest, "usr/bin/amberfs"))
 	if strings.Count(text, dest) != 2 || !strings.Contains(text, "\nType=notify\n") {
 		t.Errorf("%s does not run /usr/bin/amberfs and wait for its word", file)
 	}
-	must(t, os.WriteFile(file, []byte(text), 0o644))
+	must.OK(t, os.WriteFile(file, []byte(text), 0o644))
 	cmd := exec.Command("systemd-analyze", "--"+kind, "--man=no", "verify", file)
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dest)
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "amberfs@") {
@@ -50,11 +51,11 @@ func TestNotify(t *testing.T) {
 	dir := t.TempDir()
 	address := filepath.Join(dir, "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
-	must(t, err)
+	must.OK(t, err)
 	defer socket.Close()
-	must(t, socket.SetReadDeadline(time.Now().Add(harness.Timeout)))
+	must.OK(t, socket.SetReadDeadline(time.Now().Add(harness.Timeout)))
 	point := filepath.Join(dir, "ws")
-	must(t, os.Mkdir(point, 0o755))
+	must.OK(t, os.Mkdir(point, 0o755))
 	command := func(args ...string) *exec.Cmd {
 		cmd := exec.Command(harness.Binary(t), args...)
 		cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+address)
@@ -67,7 +68,7 @@ func TestNotify(t *testing.T) {
 		}
 	}
 	daemon := command("mount", "-f", filepath.Join(dir, "store"), point)
-	must(t, daemon.Start())
+	must.OK(t, daemon.Start())
 	t.Cleanup(func() {
 		_ = daemon.Process.Signal(unix.SIGTERM)
 		_ = daemon.Wait()
@@ -84,9 +85,9 @@ func TestNotify(t *testing.T) {
 	if !slices.Contains(harness.Mounts(dir), point) {
 		t.Error("it is not mounted when the daemon says so")
 	}
-	must(t, daemon.Process.Signal(unix.SIGTERM))
+	must.OK(t, daemon.Process.Signal(unix.SIGTERM))
 	says("STOPPING=1")
-	must(t, daemon.Wait())
+	must.OK(t, daemon.Wait())
 	if m := harness.Mounts(dir); len(m) > 0 {
 		t.Errorf("left mounted: %v", m)
 	}

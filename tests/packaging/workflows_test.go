@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // pinned is an action at a commit: a tag can be moved.
@@ -32,9 +34,7 @@ func workflows(t *testing.T) map[string]workflow {
 	out := map[string]workflow{}
 	for _, file := range files {
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var w workflow
 		if err := yaml.Unmarshal(b, &w); err != nil {
 			t.Fatalf("%s: %v", file, err)

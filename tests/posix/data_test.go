@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // Appends of several writers do not overwrite each other, whichever
@@ -32,7 +34,7 @@ func appendInOrder(t *testing.T, dir string) {
 	}
 	wg.Wait()
 	data, err := os.ReadFile(path)
-	must(t, err)
+	must.OK(t, err)
 	next := make([]int, writers)
 	for line := range strings.Lines(string(data)) {
 		var w, i int
@@ -66,17 +68,17 @@ func writesThroughFds(t *testing.T, dir string) {
 			w, r = b, a
 		}
 		_, err := w.WriteAt(p, int64(off))
-		must(t, err)
+		must.OK(t, err)
 		copy(want[off:], p)
 		got := make([]byte, len(p))
 		_, err = r.ReadAt(got, int64(off))
-		must(t, err)
+		must.OK(t, err)
 		if !bytes.Equal(got, p) {
 			t.Fatalf("write %d at %d: other bytes are read", i, off)
 		}
 	}
 	got, err := os.ReadFile(path)
-	must(t, err)
+	must.OK(t, err)
 	if !bytes.Equal(got, want[:len(got)]) {
 		t.Error("the file is not what was written")
 	}
@@ -98,16 +100,16 @@ func openTruncate(t *testing.T, dir string) {
 
 func truncateBothWays(t *testing.T, dir string) {
 	path := write(t, dir+"/f", "0123456789")
-	must(t, os.Truncate(path, 4))
+	must.OK(t, os.Truncate(path, 4))
 	wantData(t, path, "0123")
 	// What comes back is zero, not what was there.
-	must(t, os.Truncate(path, 8))
+	must.OK(t, os.Truncate(path, 8))
 	wantData(t, path, "0123\x00\x00\x00\x00")
 	f := open(t, path, os.O_WRONLY)
 	_, err := f.WriteAt([]byte("x"), 10)
-	must(t, err)
+	must.OK(t, err)
 	wantData(t, path, "0123\x00\x00\x00\x00\x00\x00x")
-	must(t, os.Truncate(path, 0))
+	must.OK(t, os.Truncate(path, 0))
 	wantData(t, path, "")
 	if st := stat(t, path); st.Blocks != 0 {
 		t.Errorf("an empty file has %d blocks", st.Blocks)
@@ -123,7 +125,7 @@ func largeFile(t *testing.T, dir string) {
 	for _, off := range []int64{0, 1<<31 - 2, 1<<32 - 2, 5 << 30, 1 << 40} {
 		data := fmt.Sprintf("at %d", off)
 		_, err := f.WriteAt([]byte(data), off)
-		must(t, err)
+		must.OK(t, err)
 		buf := make([]byte, len(data)+4)
 		n, err := f.ReadAt(buf, off)
 		if err != nil && err != io.EOF {
@@ -145,23 +147,23 @@ func largeFile(t *testing.T, dir string) {
 func openUnlinked(t *testing.T, dir string) {
 	path := write(t, dir+"/f", "still here")
 	f := open(t, path, os.O_RDWR)
-	must(t, os.Remove(path))
+	must.OK(t, os.Remove(path))
 	var st unix.Stat_t
-	must(t, unix.Fstat(int(f.Fd()), &st))
+	must.OK(t, unix.Fstat(int(f.Fd()), &st))
 	if st.Nlink != 0 {
 		t.Errorf("nlink %d", st.Nlink)
 	}
 	_, err := f.WriteAt([]byte("STILL"), 0)
-	must(t, err)
+	must.OK(t, err)
 	buf := make([]byte, 10)
 	_, err = f.ReadAt(buf, 0)
-	must(t, err)
+	must.OK(t, err)
 	if string(buf) != "STILL here" {
 		t.Errorf("reads %q", buf)
 	}
-	must(t, f.Truncate(2))
-	must(t, f.Chmod(0o600))
-	must(t, f.Sync())
+	must.OK(t, f.Truncate(2))
+	must.OK(t, f.Chmod(0o600))
+	must.OK(t, f.Sync())
 	// Its name is free at once.
 	write(t, path, "another")
 	wantData(t, path, "another")
@@ -172,17 +174,17 @@ func openUnlinked(t *testing.T, dir string) {
 
 func tmpfile(t *testing.T, dir string) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR, 0o640)
-	must(t, err)
+	must.OK(t, err)
 	f := os.NewFile(uintptr(fd), "tmpfile")
 	defer f.Close()
 	_, err = f.WriteString("unnamed")
-	must(t, err)
+	must.OK(t, err)
 	entries, err := os.ReadDir(dir)
-	must(t, err)
+	must.OK(t, err)
 	if len(entries) != 0 {
 		t.Errorf("listed: %v", entries)
 	}
-	must(t, unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, dir+"/named", unix.AT_SYMLINK_FOLLOW))
+	must.OK(t, unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, dir+"/named", unix.AT_SYMLINK_FOLLOW))
 	wantData(t, dir+"/named", "unnamed")
 	if st := stat(t, dir+"/named"); st.Nlink != 1 || st.Mode&0o7777 != 0o640 {
 		t.Errorf("nlink %d, mode %o", st.Nlink, st.Mode)
@@ -193,23 +195,23 @@ func mmapShared(t *testing.T, dir string) {
 	path := write(t, dir+"/f", strings.Repeat("-", 3*4096))
 	f := open(t, path, os.O_RDWR)
 	m, err := unix.Mmap(int(f.Fd()), 0, 3*4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	must(t, err)
+	must.OK(t, err)
 	copy(m[4090:], "across a page")
-	must(t, unix.Msync(m, unix.MS_SYNC))
+	must.OK(t, unix.Msync(m, unix.MS_SYNC))
 	buf := make([]byte, 13)
 	_, err = f.ReadAt(buf, 4090)
-	must(t, err)
+	must.OK(t, err)
 	if string(buf) != "across a page" {
 		t.Errorf("reads %q", buf)
 	}
 	_, err = f.WriteAt([]byte("written"), 100)
-	must(t, err)
+	must.OK(t, err)
 	if got := string(m[100:107]); got != "written" {
 		t.Errorf("the mapping has %q", got)
 	}
-	must(t, unix.Munmap(m))
+	must.OK(t, unix.Munmap(m))
 	data, err := os.ReadFile(path)
-	must(t, err)
+	must.OK(t, err)
 	if len(data) != 3*4096 || string(data[4090:4103]) != "across a page" {
 		t.Error("the file lacks what was stored through the mapping")
 	}
@@ -219,8 +221,8 @@ func mmapPrivate(t *testing.T, dir string) {
 	path := write(t, dir+"/f", strings.Repeat("-", 4096))
 	f := open(t, path, os.O_RDWR)
 	m, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE)
-	must(t, err)
+	must.OK(t, err)
 	copy(m, "mine")
 	wantData(t, path, strings.Repeat("-", 4096))
-	must(t, unix.Munmap(m))
+	must.OK(t, unix.Munmap(m))
 }

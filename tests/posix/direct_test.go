@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // iocb is struct iocb of io_submit(2) on little-endian machines.
@@ -30,9 +32,9 @@ func directAsync(t *testing.T, dir string) {
 	const size, rounds = 512 << 10, 60
 	path := dir + "/f"
 	w, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_DIRECT, 0o644)
-	must(t, err)
+	must.OK(t, err)
 	defer w.Close()
-	must(t, w.Truncate(size))
+	must.OK(t, w.Truncate(size))
 	r := open(t, path, os.O_RDONLY)
 
 	var ctx uintptr
@@ -41,7 +43,7 @@ func directAsync(t *testing.T, dir string) {
 	}
 	defer unix.Syscall(unix.SYS_IO_DESTROY, ctx, 0, 0)
 	buf, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	must(t, err)
+	must.OK(t, err)
 	defer unix.Munmap(buf)
 
 	var over atomic.Bool

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // Names are any 255 bytes but "/" and NUL.
@@ -23,7 +25,7 @@ func names(t *testing.T, dir string) {
 		write(t, filepath.Join(dir, name), name)
 	}
 	entries, err := os.ReadDir(dir)
-	must(t, err)
+	must.OK(t, err)
 	if len(entries) != len(all) {
 		t.Errorf("%d names listed, %d made", len(entries), len(all))
 	}
@@ -42,7 +44,7 @@ func longPaths(t *testing.T, dir string) {
 	path := dir
 	for len(path)+1+len(part) < unix.PathMax-10 {
 		path += "/" + part
-		must(t, os.Mkdir(path, 0o755))
+		must.OK(t, os.Mkdir(path, 0o755))
 	}
 	path += "/" + strings.Repeat("f", unix.PathMax-2-len(path))
 	if len(path) != unix.PathMax-1 {
@@ -54,17 +56,17 @@ func longPaths(t *testing.T, dir string) {
 	wantErr(t, err, unix.ENAMETOOLONG)
 
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	must(t, err)
+	must.OK(t, err)
 	for range 40 {
 		err := unix.Mkdirat(fd, "s"+part, 0o755)
-		must(t, err)
+		must.OK(t, err)
 		next, err := unix.Openat(fd, "s"+part, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		must(t, err)
+		must.OK(t, err)
 		unix.Close(fd)
 		fd = next
 	}
 	unix.Close(fd)
-	must(t, os.RemoveAll(dir+"/s"+part))
+	must.OK(t, os.RemoveAll(dir+"/s"+part))
 }
 
 func nlinkOfDirectories(t *testing.T, dir string) {
@@ -75,17 +77,17 @@ func nlinkOfDirectories(t *testing.T, dir string) {
 		}
 	}
 	want(2)
-	must(t, os.Mkdir(dir+"/a", 0o755))
-	must(t, os.Mkdir(dir+"/b", 0o755))
+	must.OK(t, os.Mkdir(dir+"/a", 0o755))
+	must.OK(t, os.Mkdir(dir+"/b", 0o755))
 	write(t, dir+"/file", "")
 	want(4)
-	must(t, os.Mkdir(dir+"/a/c", 0o755))
-	must(t, unix.Rename(dir+"/a/c", dir+"/c"))
+	must.OK(t, os.Mkdir(dir+"/a/c", 0o755))
+	must.OK(t, unix.Rename(dir+"/a/c", dir+"/c"))
 	want(5)
-	must(t, unix.Rename(dir+"/c", dir+"/b"))
+	must.OK(t, unix.Rename(dir+"/c", dir+"/b"))
 	want(4)
-	must(t, os.Remove(dir+"/a"))
-	must(t, os.Remove(dir+"/b"))
+	must.OK(t, os.Remove(dir+"/a"))
+	must.OK(t, os.Remove(dir+"/b"))
 	want(2)
 }
 
@@ -93,20 +95,20 @@ func nlinkOfDirectories(t *testing.T, dir string) {
 // empty and takes nothing new.
 func unlinkedDirectory(t *testing.T, dir string) {
 	sub := dir + "/sub"
-	must(t, os.Mkdir(sub, 0o755))
+	must.OK(t, os.Mkdir(sub, 0o755))
 	fd, err := unix.Open(sub, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	must(t, err)
+	must.OK(t, err)
 	defer unix.Close(fd)
-	must(t, os.Remove(sub))
+	must.OK(t, os.Remove(sub))
 	var st unix.Stat_t
-	must(t, unix.Fstat(fd, &st))
+	must.OK(t, unix.Fstat(fd, &st))
 	if st.Nlink != 0 {
 		t.Errorf("nlink of a removed directory is %d", st.Nlink)
 	}
 	_, err = unix.Openat(fd, "new", unix.O_CREAT|unix.O_WRONLY, 0o644)
 	wantErr(t, err, unix.ENOENT)
 	wantErr(t, unix.Mkdirat(fd, "new", 0o755), unix.ENOENT)
-	must(t, os.Mkdir(sub, 0o755))
+	must.OK(t, os.Mkdir(sub, 0o755))
 	wantErr(t, unix.Unlink(sub), unix.EISDIR)
 	write(t, sub+"/f", "")
 	wantErr(t, unix.Rmdir(sub), unix.ENOTEMPTY)
@@ -116,10 +118,10 @@ func unlinkedDirectory(t *testing.T, dir string) {
 func bigDirectory(t *testing.T, dir string) {
 	const n = 5000
 	for i := range n {
-		must(t, os.Symlink("x", fmt.Sprintf("%s/entry-%05d", dir, i)))
+		must.OK(t, os.Symlink("x", fmt.Sprintf("%s/entry-%05d", dir, i)))
 	}
 	entries, err := os.ReadDir(dir)
-	must(t, err)
+	must.OK(t, err)
 	if len(entries) != n {
 		t.Fatalf("%d entries listed, %d made", len(entries), n)
 	}
@@ -128,8 +130,8 @@ func bigDirectory(t *testing.T, dir string) {
 			t.Fatalf("entry %d is %q", i, e.Name())
 		}
 	}
-	must(t, os.RemoveAll(dir))
-	must(t, os.Mkdir(dir, 0o755))
+	must.OK(t, os.RemoveAll(dir))
+	must.OK(t, os.Mkdir(dir, 0o755))
 }
 
 // While a directory changes, a listing has every entry that was there all the
@@ -137,7 +139,7 @@ func bigDirectory(t *testing.T, dir string) {
 func listWhileChanging(t *testing.T, dir string) {
 	const n = 2000
 	for i := range n {
-		must(t, os.Symlink("x", fmt.Sprintf("%s/stays-%05d", dir, i)))
+		must.OK(t, os.Symlink("x", fmt.Sprintf("%s/stays-%05d", dir, i)))
 	}
 	stop, stopped := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -162,7 +164,7 @@ func listWhileChanging(t *testing.T, dir string) {
 	}()
 	for range 20 {
 		f, err := os.Open(dir)
-		must(t, err)
+		must.OK(t, err)
 		seen := map[string]int{}
 		for {
 			list, err := f.Readdirnames(100)
@@ -184,15 +186,15 @@ func listWhileChanging(t *testing.T, dir string) {
 		}
 	}
 	close(stop)
-	must(t, <-stopped)
+	must.OK(t, <-stopped)
 }
 
 func setgidDirectory(t *testing.T, dir string) {
 	needRoot(t)
-	must(t, os.Chown(dir, 0, 4242))
-	must(t, unix.Chmod(dir, 0o2775))
+	must.OK(t, os.Chown(dir, 0, 4242))
+	must.OK(t, unix.Chmod(dir, 0o2775))
 	write(t, dir+"/f", "")
-	must(t, os.Mkdir(dir+"/d", 0o755))
+	must.OK(t, os.Mkdir(dir+"/d", 0o755))
 	if st := stat(t, dir+"/f"); st.Gid != 4242 {
 		t.Errorf("a file in a setgid directory has group %d", st.Gid)
 	}

@@ -7,14 +7,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-)
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/amberfs/amberfs/tests/must"
+)
 
 func wantErr(t *testing.T, err error, want unix.Errno) {
 	t.Helper()
@@ -25,7 +20,7 @@ func wantErr(t *testing.T, err error, want unix.Errno) {
 
 func write(t *testing.T, path, data string) string {
 	t.Helper()
-	must(t, os.WriteFile(path, []byte(data), 0o644))
+	must.OK(t, os.WriteFile(path, []byte(data), 0o644))
 	return path
 }
 
@@ -60,7 +55,7 @@ func stat(t *testing.T, path string) unix.Stat_t {
 func open(t *testing.T, path string, flags int) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(path, flags, 0o644)
-	must(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }

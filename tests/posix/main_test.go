@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 var reference = flag.String("reference", "", "run the cases in this directory, not on a mount")
@@ -37,9 +38,7 @@ func target(t *testing.T, options ...string) string {
 		return harness.New(t, options...).Dir
 	}
 	dir, err := os.MkdirTemp(*reference, "posix-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -51,9 +50,7 @@ func inEach(t *testing.T, cases map[string]func(*testing.T, string)) {
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(root, name)
-			if err := os.Mkdir(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Mkdir(dir, 0o755))
 			cases[name](t, dir)
 		})
 	}

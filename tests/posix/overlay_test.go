@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // An overlay is one with its layers in given directories.
@@ -25,19 +26,19 @@ func newOverlay(t *testing.T, lower, upper, options string) *overlay {
 	}
 	o := &overlay{filepath.Join(lower, "lower"), filepath.Join(upper, "upper"), filepath.Join(upper, "work"), t.TempDir(), options}
 	for _, dir := range []string{o.lower, o.upper, o.work} {
-		must(t, os.MkdirAll(dir, 0o755))
+		must.OK(t, os.MkdirAll(dir, 0o755))
 	}
 	for _, dir := range []string{"dir/sub", "gone"} {
-		must(t, os.MkdirAll(filepath.Join(o.lower, dir), 0o755))
+		must.OK(t, os.MkdirAll(filepath.Join(o.lower, dir), 0o755))
 	}
 	for _, file := range []string{"file", "mode", "deleted", "dir/file", "dir/sub/file", "gone/file"} {
 		write(t, filepath.Join(o.lower, file), "lower")
 	}
 	for _, file := range []string{"touched", "chowned"} { // what makes them run with other rights
 		path := write(t, filepath.Join(o.lower, file), "lower")
-		must(t, os.Chown(path, 1, 2))
-		must(t, unix.Chmod(path, 0o6755))
-		must(t, unix.Setxattr(path, "security.capability", netRaw, 0))
+		must.OK(t, os.Chown(path, 1, 2))
+		must.OK(t, unix.Chmod(path, 0o6755))
+		must.OK(t, unix.Setxattr(path, "security.capability", netRaw, 0))
 	}
 	return o
 }
@@ -55,14 +56,14 @@ func (o *overlay) mount(t *testing.T) {
 		err = unix.Mount("overlay", o.merged, "overlay", 0, data)
 		return err != unix.EBUSY
 	})
-	must(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { _ = unix.Unmount(o.merged, 0) })
 }
 
 func (o *overlay) unmount(t *testing.T) {
 	t.Helper()
-	must(t, unix.Unmount(o.merged, 0))
-	must(t, os.RemoveAll(filepath.Join(o.work, "work", "incompat"))) // of volatile
+	must.OK(t, unix.Unmount(o.merged, 0))
+	must.OK(t, os.RemoveAll(filepath.Join(o.work, "work", "incompat"))) // of volatile
 	dropCaches(t)
 }
 
@@ -76,19 +77,19 @@ var netRaw = []byte{1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 func (o *overlay) change(t *testing.T) {
 	t.Helper()
 	f, err := os.OpenFile(o.at("file"), os.O_WRONLY|os.O_APPEND, 0)
-	must(t, err)
+	must.OK(t, err)
 	_, err = f.WriteString(" and upper")
-	must(t, err)
-	must(t, f.Close())
-	must(t, os.Chmod(o.at("mode"), 0o600))
-	must(t, os.Chtimes(o.at("touched"), time.Now(), time.Now()))
-	must(t, os.Chown(o.at("chowned"), 3, 4))
-	must(t, os.Remove(o.at("deleted")))
-	must(t, os.Rename(o.at("dir/file"), o.at("dir/moved")))
-	must(t, os.RemoveAll(o.at("gone")))
-	must(t, os.Mkdir(o.at("gone"), 0o755))
+	must.OK(t, err)
+	must.OK(t, f.Close())
+	must.OK(t, os.Chmod(o.at("mode"), 0o600))
+	must.OK(t, os.Chtimes(o.at("touched"), time.Now(), time.Now()))
+	must.OK(t, os.Chown(o.at("chowned"), 3, 4))
+	must.OK(t, os.Remove(o.at("deleted")))
+	must.OK(t, os.Rename(o.at("dir/file"), o.at("dir/moved")))
+	must.OK(t, os.RemoveAll(o.at("gone")))
+	must.OK(t, os.Mkdir(o.at("gone"), 0o755))
 	if strings.Contains(o.options, "redirect_dir=on") {
-		must(t, unix.Rename(o.at("dir/sub"), o.at("sub")))
+		must.OK(t, unix.Rename(o.at("dir/sub"), o.at("sub")))
 	} else {
 		wantErr(t, unix.Rename(o.at("dir/sub"), o.at("sub")), unix.EXDEV)
 	}
@@ -135,8 +136,8 @@ func TestOverlay(t *testing.T) {
 	}
 	m := harness.New(t)
 	other := t.TempDir()
-	must(t, unix.Mount("tmpfs", other, "tmpfs", 0, "")) // an upper layer cannot be on just any disk
-	t.Cleanup(func() { must(t, unix.Unmount(other, 0)) })
+	must.OK(t, unix.Mount("tmpfs", other, "tmpfs", 0, "")) // an upper layer cannot be on just any disk
+	t.Cleanup(func() { must.OK(t, unix.Unmount(other, 0)) })
 	var all []*overlay
 	for i, options := range []string{"", "redirect_dir=on", "metacopy=on,redirect_dir=on", "index=on", "userxattr", "volatile", "xino=on"} {
 		for where, dirs := range map[string][2]string{"all": {m.Dir, m.Dir}, "upper": {other, m.Dir}, "lower": {m.Dir, other}} {
@@ -199,15 +200,15 @@ func TestLargeRestoreBesideOverlay(t *testing.T) {
 		name, upper := fmt.Sprint("of", lower), m.Dir
 		if lower {
 			upper = t.TempDir()
-			must(t, unix.Mount("tmpfs", upper, "tmpfs", 0, ""))
-			t.Cleanup(func() { must(t, unix.Unmount(upper, 0)) })
+			must.OK(t, unix.Mount("tmpfs", upper, "tmpfs", 0, ""))
+			t.Cleanup(func() { must.OK(t, unix.Unmount(upper, 0)) })
 		}
 		o := newOverlay(t, m.Path(name), filepath.Join(upper, name), "")
 		o.mount(t)
 		o.change(t)
 		m.Amberfs("snapshot", name)
 		for i := range 4100 {
-			must(t, os.Mkdir(m.Path(fmt.Sprint("d", i)), 0o755))
+			must.OK(t, os.Mkdir(m.Path(fmt.Sprint("d", i)), 0o755))
 		}
 		m.Amberfs("restore", name, "-q")
 		o.check(t)

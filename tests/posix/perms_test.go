@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // as runs a line of sh as another user, one with no name and no groups, and
@@ -29,12 +30,12 @@ func as(t *testing.T, uid uint32, dir, line string) (string, error) {
 func TestPermissionsOfOthers(t *testing.T) {
 	needRoot(t)
 	m := harness.New(t, "-o", "allow_other,suid,dev")
-	must(t, os.Chmod(m.Dir, 0o755))
+	must.OK(t, os.Chmod(m.Dir, 0o755))
 	write(t, m.Path("public"), "public")
 	write(t, m.Path("secret"), "secret")
-	must(t, os.Chmod(m.Path("secret"), 0o600))
-	must(t, os.Mkdir(m.Path("shared"), 0o755))
-	must(t, unix.Chmod(m.Path("shared"), 0o1777))
+	must.OK(t, os.Chmod(m.Path("secret"), 0o600))
+	must.OK(t, os.Mkdir(m.Path("shared"), 0o755))
+	must.OK(t, unix.Chmod(m.Path("shared"), 0o1777))
 	write(t, m.Path("shared/roots"), "x")
 
 	for _, c := range []struct{ line, want string }{
@@ -74,15 +75,15 @@ func TestPermissionsOfOthers(t *testing.T) {
 
 	// A write by a process without CAP_FSETID takes suid and sgid away.
 	tool := write(t, m.Path("shared/tool"), "#!/bin/sh\n")
-	must(t, os.Chown(tool, 4242, 4242))
-	must(t, unix.Chmod(tool, 0o6755))
+	must.OK(t, os.Chown(tool, 4242, 4242))
+	must.OK(t, unix.Chmod(tool, 0o6755))
 	if out, err := as(t, 4242, m.Dir, "echo true >> shared/tool"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if mode := stat(t, tool).Mode & 0o7777; mode != 0o755 {
 		t.Errorf("after a write the mode is %o", mode)
 	}
-	must(t, unix.Chmod(tool, 0o6755))
+	must.OK(t, unix.Chmod(tool, 0o6755))
 	if out, err := as(t, 4242, m.Dir, "truncate -s 3 shared/tool"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -104,8 +105,8 @@ func TestPermissionsOfOthers(t *testing.T) {
 		{4243, "echo y >> shared/locked", 0o2666},
 		{4243, "truncate -s 1 shared/locked", 0o2666},
 	} {
-		must(t, os.Chown(locked, 0, 4243))
-		must(t, unix.Chmod(locked, 0o2666))
+		must.OK(t, os.Chown(locked, 0, 4243))
+		must.OK(t, unix.Chmod(locked, 0o2666))
 		if out, err := as(t, c.uid, m.Dir, c.line); err != nil {
 			t.Fatalf("%s: %v: %s", c.line, err, out)
 		}
@@ -115,10 +116,10 @@ func TestPermissionsOfOthers(t *testing.T) {
 	}
 
 	// A device node is one, with -o dev.
-	must(t, unix.Mknod(m.Path("null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
-	must(t, os.Chmod(m.Path("null"), 0o666))
+	must.OK(t, unix.Mknod(m.Path("null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+	must.OK(t, os.Chmod(m.Path("null"), 0o666))
 	f, err := os.OpenFile(m.Path("null"), os.O_WRONLY, 0)
-	must(t, err)
+	must.OK(t, err)
 	if _, err := f.WriteString("gone"); err != nil {
 		t.Error(err)
 	}
@@ -129,7 +130,7 @@ func TestPermissionsOfOthers(t *testing.T) {
 func TestOthersStayOut(t *testing.T) {
 	needRoot(t)
 	m := harness.New(t)
-	must(t, os.Chmod(m.Dir, 0o777))
+	must.OK(t, os.Chmod(m.Dir, 0o777))
 	out, err := as(t, 4242, filepath.Dir(m.Dir), "ls "+m.Dir)
 	if err == nil || !strings.Contains(out, "Permission denied") {
 		t.Errorf("%v: %s", err, out)

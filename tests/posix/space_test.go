@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func fallocateModes(t *testing.T, dir string) {
@@ -17,11 +19,11 @@ func fallocateModes(t *testing.T, dir string) {
 	fd := int(f.Fd())
 	want := bytes.Repeat([]byte("x"), 4*block)
 	_, err := f.Write(want)
-	must(t, err)
+	must.OK(t, err)
 	check := func(what string, blocks int64) {
 		t.Helper()
 		got, err := os.ReadFile(path)
-		must(t, err)
+		must.OK(t, err)
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s: wrong contents", what)
 		}
@@ -29,13 +31,13 @@ func fallocateModes(t *testing.T, dir string) {
 			t.Errorf("%s: %d blocks, want %d", what, st.Blocks, blocks/512)
 		}
 	}
-	must(t, unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, block, block))
+	must.OK(t, unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, block, block))
 	clear(want[block : 2*block])
 	check("punch hole", 3*block)
-	must(t, unix.Fallocate(fd, unix.FALLOC_FL_ZERO_RANGE, 2*block, block))
+	must.OK(t, unix.Fallocate(fd, unix.FALLOC_FL_ZERO_RANGE, 2*block, block))
 	clear(want[2*block : 3*block])
 	check("zero range", 3*block)
-	must(t, unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 4*block, 2*block))
+	must.OK(t, unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 4*block, 2*block))
 	// The mount reserves nothing behind the end of a file: there is no block
 	// to hold.
 	behind := int64(0)
@@ -43,7 +45,7 @@ func fallocateModes(t *testing.T, dir string) {
 		behind = 2 * block
 	}
 	check("keep size", 3*block+behind)
-	must(t, unix.Fallocate(fd, 0, 4*block, block))
+	must.OK(t, unix.Fallocate(fd, 0, 4*block, block))
 	want = append(want, make([]byte, block)...)
 	check("allocate", 4*block+max(0, behind-block))
 	for _, mode := range []uint32{unix.FALLOC_FL_COLLAPSE_RANGE, unix.FALLOC_FL_INSERT_RANGE} {
@@ -56,7 +58,7 @@ func fallocateModes(t *testing.T, dir string) {
 		}
 	}
 	got, err := os.ReadFile(path)
-	must(t, err)
+	must.OK(t, err)
 	if !bytes.Equal(got, want) {
 		t.Error("collapse and insert: wrong contents")
 	}
@@ -66,8 +68,8 @@ func seekDataAndHole(t *testing.T, dir string) {
 	const block = 1 << 20
 	f := open(t, dir+"/f", os.O_CREATE|os.O_RDWR)
 	_, err := f.WriteAt(bytes.Repeat([]byte("a"), block), block)
-	must(t, err)
-	must(t, f.Truncate(4*block))
+	must.OK(t, err)
+	must.OK(t, f.Truncate(4*block))
 	for _, c := range []struct {
 		off    int64
 		whence int
@@ -97,9 +99,9 @@ func seekDataAndHole(t *testing.T, dir string) {
 	g := open(t, dir+"/g", os.O_CREATE|os.O_RDWR)
 	for _, off := range []int64{5000, 12_287, 20_480} {
 		_, err := g.WriteAt([]byte("a"), off)
-		must(t, err)
+		must.OK(t, err)
 	}
-	must(t, g.Truncate(25_000))
+	must.OK(t, g.Truncate(25_000))
 	for _, c := range []struct {
 		off    int64
 		whence int
@@ -127,7 +129,7 @@ func copyRange(t *testing.T, dir string) {
 	roff, woff := int64(1000), int64(500)
 	for left := 600_000; left > 0; {
 		n, err := unix.CopyFileRange(int(src.Fd()), &roff, int(dst.Fd()), &woff, left, 0)
-		must(t, err)
+		must.OK(t, err)
 		if n == 0 {
 			t.Fatal("copied nothing")
 		}
@@ -137,15 +139,15 @@ func copyRange(t *testing.T, dir string) {
 	wantData(t, dir+"/dst", want)
 	// They are two files: each changes alone.
 	_, err := src.WriteAt([]byte("CHANGED"), 2000)
-	must(t, err)
+	must.OK(t, err)
 	wantData(t, dir+"/dst", want)
 	_, err = dst.WriteAt([]byte("ALSO"), 10_000)
-	must(t, err)
+	must.OK(t, err)
 	wantData(t, dir+"/src", data[:2000]+"CHANGED"+data[2007:])
 	// Within one file, and past its end.
 	roff, woff = 0, 700_000
 	n, err := unix.CopyFileRange(int(src.Fd()), &roff, int(src.Fd()), &woff, 16, 0)
-	must(t, err)
+	must.OK(t, err)
 	if n != 16 || stat(t, dir+"/src").Size != 700_016 {
 		t.Errorf("copied %d, size %d", n, stat(t, dir+"/src").Size)
 	}
@@ -160,7 +162,7 @@ func copyRange(t *testing.T, dir string) {
 
 func statfs(t *testing.T, dir string) {
 	var s unix.Statfs_t
-	must(t, unix.Statfs(dir, &s))
+	must.OK(t, unix.Statfs(dir, &s))
 	if s.Bsize <= 0 || s.Blocks == 0 || s.Bavail > s.Bfree || s.Bfree > s.Blocks || s.Bfree == 0 {
 		t.Errorf("bsize %d blocks %d bfree %d bavail %d", s.Bsize, s.Blocks, s.Bfree, s.Bavail)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestPowerCutInApply cuts the disk of a directory while a run is applied to it: each path is old
@@ -26,7 +27,7 @@ func TestPowerCutInApply(t *testing.T) {
 				c.root = filepath.Join(d.dir, "runs")
 			}
 			t.Cleanup(c.killAll)
-			must(t, os.Mkdir(c.dir, 0o755))
+			must.OK(t, os.Mkdir(c.dir, 0o755))
 			harness.Rewrite(c.dir, seed)
 			harness.Rewrite(c.dir, seed+1)
 			middle := 0
@@ -65,7 +66,7 @@ func (c *cutApply) round(t *testing.T, name string, seed uint64) bool {
 	if c.d.options = ",dirsync"; c.r.IntN(4) == 0 {
 		c.d.options = ""
 	}
-	must(t, c.d.mount())
+	must.OK(t, c.d.mount())
 
 	_, changes, _ := harness.OldOrNew(was, now, was)
 	at := c.r.IntN(3*changes + 1) // the names are given after about as many events as there are changes
@@ -80,7 +81,7 @@ func (c *cutApply) round(t *testing.T, name string, seed uint64) bool {
 	c.killAll()
 	c.d.cut()
 	c.d.unmount()
-	must(t, c.d.mount())
+	must.OK(t, c.d.mount())
 
 	got := harness.ReadTimeless(t, c.dir)
 	for p := range got {

@@ -20,16 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // A disk is an ext4 in a file.
 type disk struct {
@@ -45,9 +39,9 @@ func newDisk(t *testing.T) *disk {
 		t.Skip("needs root, to mount a disk")
 	}
 	d := &disk{t: t, image: filepath.Join(t.TempDir(), "image"), dir: filepath.Join(t.TempDir(), "disk")}
-	must(t, os.Mkdir(d.dir, 0o755))
-	must(t, os.WriteFile(d.image, nil, 0o600))
-	must(t, os.Truncate(d.image, 1<<30))
+	must.OK(t, os.Mkdir(d.dir, 0o755))
+	must.OK(t, os.WriteFile(d.image, nil, 0o600))
+	must.OK(t, os.Truncate(d.image, 1<<30))
 	if out, err := exec.Command("mkfs.ext4", "-q", "-m", "0", d.image).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.ext4: %v: %s", err, out)
 	}
@@ -103,7 +97,7 @@ func (d *disk) unmount() {
 func (d *disk) cut() {
 	const shutdown, noLogFlush = 0x8004587d, uint32(2)
 	f, err := os.Open(d.dir)
-	must(d.t, err)
+	must.OK(d.t, err)
 	defer f.Close()
 	flags := noLogFlush
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&flags))); errno != 0 {
@@ -151,7 +145,7 @@ func (w *writer) run() {
 func (w *writer) check(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(w.dir)
-	must(t, err)
+	must.OK(t, err)
 	if len(entries) < w.sure {
 		t.Fatalf("%s: %d files are left, %d were synced", w.dir, len(entries), w.sure)
 	}
@@ -172,7 +166,7 @@ func (w *writer) check(t *testing.T) {
 	}
 	if n := len(entries); n > 0 {
 		// The last one may be there without its bytes.
-		must(t, os.WriteFile(filepath.Join(w.dir, strconv.Itoa(n-1)), content(n-1), 0o644))
+		must.OK(t, os.WriteFile(filepath.Join(w.dir, strconv.Itoa(n-1)), content(n-1), 0o644))
 	}
 	w.made = len(entries)
 	w.synced.Store(0)
@@ -186,7 +180,7 @@ func TestPowerCut(t *testing.T) {
 	var ws []*writer
 	for i := range writers {
 		w := &writer{dir: m.Path(fmt.Sprintf("w%d", i))}
-		must(t, os.Mkdir(w.dir, 0o755))
+		must.OK(t, os.Mkdir(w.dir, 0o755))
 		ws = append(ws, w)
 	}
 	m.Amberfs("-C", m.Dir, "snapshot", "begin")
@@ -209,7 +203,7 @@ func TestPowerCut(t *testing.T) {
 		wg.Wait()
 		m.Kill()
 		d.unmount()
-		must(t, d.mount())
+		must.OK(t, d.mount())
 		m.Start()
 		for _, w := range ws {
 			w.check(t)

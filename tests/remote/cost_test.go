@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
@@ -24,9 +25,9 @@ func TestCost(t *testing.T) {
 	for i := range files {
 		dir := a.Path(fmt.Sprintf("d%d/d%d", i/1000, i/10%100))
 		if i%10 == 0 {
-			must(t, os.MkdirAll(dir, 0o755))
+			must.OK(t, os.MkdirAll(dir, 0o755))
 		}
-		must(t, os.WriteFile(fmt.Sprintf("%s/f%d", dir, i), remotetest.Bytes(uint64(i), 200+i%4000), 0o644))
+		must.OK(t, os.WriteFile(fmt.Sprintf("%s/f%d", dir, i), remotetest.Bytes(uint64(i), 200+i%4000), 0o644))
 	}
 	a.Amberfs("snapshot", "v1")
 	a.Amberfs("remote", "add", "origin", url)
@@ -77,15 +78,15 @@ func TestCost(t *testing.T) {
 		ownCache(t)
 		b = harness.New(t, "-o", "prefetch=none", "--from", url+"@"+name)
 		_, err := os.ReadDir(b.Dir)
-		must(t, err)
+		must.OK(t, err)
 	})
 	cost("one file", 8, 8, 1, func() {
 		_, err := os.ReadFile(b.Path("d0/d0/f0"))
-		must(t, err)
+		must.OK(t, err)
 	})
 	cost("find", 10+int64(files)/5000, 10+files/5000, 1, func() {
 		out, err := exec.Command("find", b.Dir, "-type", "f", "-size", "-1").Output()
-		must(t, err)
+		must.OK(t, err)
 		_ = out
 	})
 	cost("reading all", 20+int64(files)/1000, 20+files/1000, 1, func() {
@@ -113,7 +114,7 @@ func TestClaims(t *testing.T) {
 	claim := func(n int) {
 		t.Helper()
 		call := b.Path(".snapshots", "call.test")
-		must(t, os.WriteFile(call, fmt.Appendf(nil, `{"op":"claim","label":"box-%d","from":"origin@start"}`, n), 0o600))
+		must.OK(t, os.WriteFile(call, fmt.Appendf(nil, `{"op":"claim","label":"box-%d","from":"origin@start"}`, n), 0o600))
 		fork := b.Path(".forks", fmt.Sprint("box-", n))
 		text, err := os.ReadFile(filepath.Join(fork, "d0/d0/f7"))
 		if err != nil || string(text) != "content 7" {
@@ -121,7 +122,7 @@ func TestClaims(t *testing.T) {
 		}
 		write(t, filepath.Join(fork, "mine"), fmt.Sprint(n))
 		_, err = os.ReadDir(fork)
-		must(t, err)
+		must.OK(t, err)
 	}
 	claim(0)
 	memory := resident(t, b.Pid())
@@ -143,11 +144,11 @@ func TestClaims(t *testing.T) {
 func resident(t *testing.T, pid int) (n int64) {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	must(t, err)
+	must.OK(t, err)
 	for line := range strings.Lines(string(raw)) {
 		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			_, err := fmt.Sscanf(rest, "%d kB", &n)
-			must(t, err)
+			must.OK(t, err)
 		}
 	}
 	return n << 10

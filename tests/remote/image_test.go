@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
@@ -25,13 +26,13 @@ func TestImage(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	t.Setenv("PATH", docker+":"+os.Getenv("PATH"))
 	login := func(config string) {
-		must(t, os.WriteFile(filepath.Join(docker, "config.json"), []byte(config), 0o600))
+		must.OK(t, os.WriteFile(filepath.Join(docker, "config.json"), []byte(config), 0o600))
 	}
 	password := func(p string) string {
 		return fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, host, base64.StdEncoding.EncodeToString([]byte("me:"+p)))
 	}
 	helper := "#!/bin/sh\nread host\ntest \"$1 $host\" = 'get " + host + "' && echo '{\"ServerURL\":\"\",\"Username\":\"me\",\"Secret\":\"secret\"}'\n"
-	must(t, os.WriteFile(filepath.Join(docker, "docker-credential-amber"), []byte(helper), 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(docker, "docker-credential-amber"), []byte(helper), 0o755))
 
 	a, ref := harness.New(t), host+"/team/image:v1"
 	fill(t, a.Dir)

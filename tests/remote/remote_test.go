@@ -20,22 +20,16 @@ import (
 
 	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func write(t testing.TB, name, text string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(name), 0o755))
-	must(t, os.WriteFile(name, []byte(text), 0o644))
+	must.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must.OK(t, os.WriteFile(name, []byte(text), 0o644))
 }
 
 // fill makes files of every sort.
@@ -44,12 +38,12 @@ func fill(t testing.TB, dir string) {
 	for i := range 300 {
 		write(t, filepath.Join(dir, fmt.Sprintf("d%d/f%d", i%17, i)), fmt.Sprint("content ", i))
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "large"), remotetest.Bytes(1, 3<<20), 0o600))
-	must(t, os.Symlink("large", filepath.Join(dir, "link")))
-	must(t, os.Link(filepath.Join(dir, "large"), filepath.Join(dir, "hard")))
-	must(t, unix.Setxattr(filepath.Join(dir, "large"), "user.note", []byte("kept"), 0))
-	must(t, os.WriteFile(filepath.Join(dir, "sparse"), nil, 0o644))
-	must(t, os.Truncate(filepath.Join(dir, "sparse"), 10<<20))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "large"), remotetest.Bytes(1, 3<<20), 0o600))
+	must.OK(t, os.Symlink("large", filepath.Join(dir, "link")))
+	must.OK(t, os.Link(filepath.Join(dir, "large"), filepath.Join(dir, "hard")))
+	must.OK(t, unix.Setxattr(filepath.Join(dir, "large"), "user.note", []byte("kept"), 0))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "sparse"), nil, 0o644))
+	must.OK(t, os.Truncate(filepath.Join(dir, "sparse"), 10<<20))
 }
 
 // ownCache gives the daemons that are started next a cache of their own, as those of
@@ -89,7 +83,7 @@ func TestThereAndBack(t *testing.T) {
 		b := harness.New(t, "--from", url+"@v1")
 		harness.Same(t, "mounted elsewhere", want, harness.ReadTree(t, b.Dir))
 		write(t, b.Path("d3/f3"), "changed there")
-		must(t, os.RemoveAll(b.Path("d5")))
+		must.OK(t, os.RemoveAll(b.Path("d5")))
 		b.Amberfs("snapshot", "v2")
 		b.Amberfs("push", url, "v2")
 		b.Amberfs("gc")
@@ -119,7 +113,7 @@ func TestKilledPush(t *testing.T) {
 	m.Amberfs("remote", "add", "origin", url)
 	for round := range harness.Count(t, "ROUNDS", 4, 200) {
 		name := fmt.Sprint("v", round)
-		must(t, os.WriteFile(m.Path(fmt.Sprint("f", round)), remotetest.Bytes(uint64(round+1), 5<<20+rand.IntN(35<<20)), 0o644))
+		must.OK(t, os.WriteFile(m.Path(fmt.Sprint("f", round)), remotetest.Bytes(uint64(round+1), 5<<20+rand.IntN(35<<20)), 0o644))
 		m.Amberfs("snapshot", name)
 		done := make(chan string, 1)
 		go func() {
@@ -137,7 +131,7 @@ func TestKilledPush(t *testing.T) {
 		if !strings.Contains(list, name+" ") {
 			t.Fatalf("%s is not there:\n%s", name, list)
 		}
-		must(t, os.Remove(m.Path(fmt.Sprint("f", round))))
+		must.OK(t, os.Remove(m.Path(fmt.Sprint("f", round))))
 		if round > 0 { // else each round would read what all before have sent
 			m.Amberfs("remote", "rm", "origin", fmt.Sprint("v", round-1))
 		}
@@ -152,7 +146,7 @@ func lazily(t *testing.T, args ...string) (*remotetest.Proxy, *harness.Mount, *h
 	ownCache(t)
 	a := harness.New(t)
 	for i := range 8 {
-		must(t, os.WriteFile(a.Path(fmt.Sprint("big", i)), remotetest.Bytes(uint64(i+1), 12<<20), 0o644))
+		must.OK(t, os.WriteFile(a.Path(fmt.Sprint("big", i)), remotetest.Bytes(uint64(i+1), 12<<20), 0o644))
 	}
 	a.Amberfs("snapshot", "v1")
 	a.Amberfs("remote", "add", "origin", url)
@@ -166,14 +160,14 @@ func lazily(t *testing.T, args ...string) (*remotetest.Proxy, *harness.Mount, *h
 func TestNetworkAway(t *testing.T) {
 	p, a, b := lazily(t, "-o", "timeout=10s")
 	read, err := os.ReadFile(b.Path("big0"))
-	must(t, err)
+	must.OK(t, err)
 	p.SetAway(true)
 	if again, err := os.ReadFile(b.Path("big0")); err != nil || string(again) != string(read) {
 		t.Errorf("what was read: %v", err)
 	}
 	// Once it has been away for the ten seconds, a read fails at once.
 	cat := exec.Command("cat", b.Path("big6"))
-	must(t, cat.Start())
+	must.OK(t, cat.Start())
 	harness.Eventually(t, "cat has opened the file", func() bool {
 		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", cat.Process.Pid))
 		return slices.ContainsFunc(fds, func(fd string) bool {
@@ -181,7 +175,7 @@ func TestNetworkAway(t *testing.T) {
 			return to == b.Path("big6")
 		})
 	})
-	must(t, cat.Process.Kill())
+	must.OK(t, cat.Process.Kill())
 	ended := make(chan error, 1)
 	go func() { ended <- cat.Wait() }()
 	await.Receive(t, "the end of a reader that was killed", ended)
@@ -204,7 +198,7 @@ func TestNetworkAway(t *testing.T) {
 		_, err := os.ReadFile(b.Path("big5"))
 		return err == nil
 	})
-	must(t, os.Remove(b.Path("mine")))
+	must.OK(t, os.Remove(b.Path("mine")))
 	harness.Same(t, "all of it", harness.ReadTree(t, a.Dir), harness.ReadTree(t, b.Dir))
 }
 
@@ -218,13 +212,13 @@ func TestHard(t *testing.T) {
 func hard(t *testing.T, setAway func(*remotetest.Proxy, bool)) {
 	p, a, b := lazily(t, "-o", "hard,prefetch=none")
 	read, err := os.ReadFile(b.Path("big0"))
-	must(t, err)
+	must.OK(t, err)
 	setAway(p, true)
 	var readers []*exec.Cmd
 	ended := make(chan error, 8)
 	for i := range 8 {
 		c := exec.Command("cat", b.Path(fmt.Sprint("big", 4+i%4)))
-		must(t, c.Start())
+		must.OK(t, c.Start())
 		readers = append(readers, c)
 		go func() { ended <- c.Wait() }()
 	}
@@ -245,17 +239,17 @@ func hard(t *testing.T, setAway func(*remotetest.Proxy, bool)) {
 		t.Fatalf("a reader did not wait: %v", err)
 	default:
 	}
-	must(t, readers[0].Process.Kill())
+	must.OK(t, readers[0].Process.Kill())
 	await.Receive(t, "the end of a reader that was killed", ended)
 	setAway(p, false)
 	back := time.Now()
 	for range readers[1:] {
-		must(t, await.Receive(t, "a reader that goes on", ended))
+		must.OK(t, await.Receive(t, "a reader that goes on", ended))
 	}
-	must(t, os.Remove(b.Path("mine")))
+	must.OK(t, os.Remove(b.Path("mine")))
 	harness.Same(t, "all of it", harness.ReadTree(t, a.Dir), harness.ReadTree(t, b.Dir))
 	log, err := os.ReadFile(filepath.Join(b.Store, "amberfs.log"))
-	must(t, err)
+	must.OK(t, err)
 	// Once for each time that it is away, whatever reads; a busy machine may take a slow
 	// answer for another one.
 	if n := strings.Count(string(log), "does not answer"); n < 1 || n > 2 {
@@ -274,7 +268,7 @@ func TestBackup(t *testing.T) {
 	a := harness.New(t)
 	write(t, a.Path("f"), "one")
 	a.Amberfs("remote", "add", "origin", url)
-	must(t, os.WriteFile(a.Path(".snapshots", "policy"), []byte(`{"push":{"remote":"origin","interval_seconds":1}}`), 0))
+	must.OK(t, os.WriteFile(a.Path(".snapshots", "policy"), []byte(`{"push":{"remote":"origin","interval_seconds":1}}`), 0))
 	there := func(n int) {
 		t.Helper()
 		harness.Eventually(t, fmt.Sprint(n, " snapshots are there"), func() bool {
@@ -283,16 +277,16 @@ func TestBackup(t *testing.T) {
 		// The remote has it before the daemon has noted that.
 		harness.Eventually(t, "the daemon knows that it is there", func() bool {
 			var s struct{ Push struct{ Snapshot string } }
-			must(t, json.Unmarshal([]byte(a.Amberfs("status", "--json")), &s))
+			must.OK(t, json.Unmarshal([]byte(a.Amberfs("status", "--json")), &s))
 			newest, _, _ := strings.Cut(a.Amberfs("list"), "\t")
 			return s.Push.Snapshot == newest && !strings.Contains(a.Amberfs("status"), "the last attempt failed")
 		})
 	}
 	there(1)
-	must(t, os.Mkdir(a.Path("two"), 0o755)) // one change: between two there may be a backup
+	must.OK(t, os.Mkdir(a.Path("two"), 0o755)) // one change: between two there may be a backup
 	there(2)
 	p.SetAway(true)
-	must(t, os.Mkdir(a.Path("three"), 0o755))
+	must.OK(t, os.Mkdir(a.Path("three"), 0o755))
 	harness.Eventually(t, "status tells that it fails", func() bool {
 		return strings.Contains(a.Amberfs("status"), "the last attempt failed")
 	})
@@ -300,7 +294,7 @@ func TestBackup(t *testing.T) {
 	there(3)
 	a.Kill()
 	a.Start()
-	must(t, os.Mkdir(a.Path("four"), 0o755))
+	must.OK(t, os.Mkdir(a.Path("four"), 0o755))
 	there(4)
 }
 

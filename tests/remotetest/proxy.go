@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A Proxy stands before a server and disturbs what goes through, when it is told to.
@@ -75,9 +77,7 @@ const (
 // NewProxy returns a proxy before the server at target, until the test ends.
 func NewProxy(t testing.TB, target string) *Proxy {
 	p, err := Start(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(p.Stop)
 	return p
 }

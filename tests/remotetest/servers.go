@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // Required reports whether make test-remote runs the tests: a server that is not installed
@@ -53,13 +55,9 @@ func start(t testing.TB, server func(addr string) *exec.Cmd) (addr string) {
 		cmd := server(addr)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		cmd.Stdout, cmd.Stderr = log, log
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cmd.Start())
 		ended := make(chan struct{})
 		go func() {
 			_ = cmd.Wait()
@@ -98,9 +96,7 @@ func listens(addr string, ended <-chan struct{}) bool {
 
 func freeAddr(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -110,9 +106,7 @@ func freeAddr(t testing.TB) string {
 func S3(t testing.TB) (endpoint string) {
 	bin := find(t, "versitygw")
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "amber"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(filepath.Join(dir, "amber"), 0o755))
 	addr := start(t, func(addr string) *exec.Cmd {
 		return exec.Command(bin, "--port", addr, "--access", "testkey", "--secret", "testsecret",
 			"--keep-alive", "--quiet", "posix", dir)
@@ -136,14 +130,10 @@ func Registry(t testing.TB, htpasswd ...string) (addr string) {
 		text := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage:\n  filesystem: {rootdirectory: %s}\n  delete: {enabled: true}\nhttp: {addr: %s}\n", dir, addr)
 		if len(htpasswd) > 0 {
 			users := filepath.Join(dir, "htpasswd")
-			if err := os.WriteFile(users, []byte(strings.Join(htpasswd, "\n")), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(users, []byte(strings.Join(htpasswd, "\n")), 0o644))
 			text += fmt.Sprintf("auth:\n  htpasswd: {realm: test, path: %s}\n", users)
 		}
-		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(config, []byte(text), 0o644))
 		return exec.Command(bin, "serve", config)
 	})
 }

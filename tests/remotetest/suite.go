@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // Suite is what every backend passes. open returns one that is empty, or another
@@ -42,9 +43,7 @@ func testObjects(t *testing.T, b backend.Backend) {
 		t.Fatalf("read of an absent object: %v", err)
 	}
 	for range 2 { // a second time changes nothing
-		if err := b.Put(ctx, key, data, backend.PutOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.Put(ctx, key, data, backend.PutOptions{}))
 	}
 	if info, err := b.Stat(ctx, key); err != nil || info.Size != int64(len(data)) {
 		t.Fatalf("stat: %+v, %v", info, err)
@@ -64,9 +63,7 @@ func testObjects(t *testing.T, b backend.Backend) {
 		t.Errorf("listed %q", keys)
 	}
 	for range 2 {
-		if err := b.Delete(ctx, key); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.Delete(ctx, key))
 	}
 	if _, err := b.Stat(ctx, key); !errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("stat of a deleted object: %v", err)
@@ -75,9 +72,7 @@ func testObjects(t *testing.T, b backend.Backend) {
 
 func list(t *testing.T, b backend.Backend, prefix string) (keys []string) {
 	t.Helper()
-	if err := b.List(t.Context(), prefix, func(i backend.Info) error { keys = append(keys, i.Key); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.List(t.Context(), prefix, func(i backend.Info) error { keys = append(keys, i.Key); return nil }))
 	slices.Sort(keys)
 	return keys
 }
@@ -85,30 +80,22 @@ func list(t *testing.T, b backend.Backend, prefix string) (keys []string) {
 func testRefs(t *testing.T, b backend.Backend) {
 	ctx := t.Context()
 	absent := backend.PutOptions{IfAbsent: true}
-	if err := b.Put(ctx, "ref/v1", []byte("one"), absent); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Put(ctx, "ref/v1", []byte("one"), absent))
 	if err := b.Put(ctx, "ref/v1", []byte("two"), absent); !errors.Is(err, backend.ErrChanged) {
 		t.Fatalf("a second put if absent: %v", err)
 	}
 	if data, err := backend.Get(ctx, b, "ref/v1"); err != nil || string(data) != "one" {
 		t.Fatalf("%q, %v", data, err)
 	}
-	if err := b.Put(ctx, "ref/v1", []byte("two"), backend.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Put(ctx, "ref/v1", []byte("two"), backend.PutOptions{}))
 	if data, err := backend.Get(ctx, b, "ref/v1"); err != nil || string(data) != "two" {
 		t.Fatalf("%q, %v", data, err)
 	}
-	if err := b.Put(ctx, "ref/a.b-c_D", []byte("x"), backend.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Put(ctx, "ref/a.b-c_D", []byte("x"), backend.PutOptions{}))
 	if keys := list(t, b, "ref/"); !slices.Equal(keys, []string{"ref/a.b-c_D", "ref/v1"}) {
 		t.Errorf("listed %q", keys)
 	}
-	if err := b.Delete(ctx, "ref/v1"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Delete(ctx, "ref/v1"))
 	if _, err := backend.Get(ctx, b, "ref/v1"); !errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("deleted ref: %v", err)
 	}

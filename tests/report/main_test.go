@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 const events = `{"Action":"start","Package":"github.com/amberfs/amberfs/a"}
@@ -32,9 +34,7 @@ go: a message of its own
 // TestPrinted: of tests only those are printed that failed or did not end.
 func TestPrinted(t *testing.T) {
 	var out, results bytes.Buffer
-	if err := printed(strings.NewReader(events), &out, &results); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, printed(strings.NewReader(events), &out, &results))
 	want := `    a_test.go:2: a mistake
 --- FAIL: TestBad (0.00s)
 FAIL	github.com/amberfs/amberfs/a	0.1s
@@ -59,16 +59,12 @@ func TestSkips(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results")
 	write := func(lines string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(lines), 0o600))
 	}
 	summarize := func() (string, error) {
 		t.Helper()
 		skipped, failed, err := results([]string{file})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var out strings.Builder
 		err = summary(&out, skipped, failed, true)
 		return out.String(), err

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // operations is the program that works in a fork.
@@ -68,9 +69,7 @@ func TestSandboxes(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	write(t, secret, "outside\n")
 	other := m.Path(".forks/other")
-	if err := os.Mkdir(other, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(other, 0o755))
 	native := exec.Command("python3", "-c", operations, "/nowhere/secret", "/nowhere/fork")
 	native.Dir = newFork(t, m, "native")
 	want := output(t, native)
@@ -127,17 +126,13 @@ func checkActors(t *testing.T, m *harness.Mount, name string) {
 func newFork(t *testing.T, m *harness.Mount, name string) string {
 	t.Helper()
 	fork := m.Path(".forks", name)
-	if err := os.Mkdir(fork, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(fork, 0o755))
 	return fork
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), 0o666))
 }
 
 // output runs a command and returns the lines of its standard output.

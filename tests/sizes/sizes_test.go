@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) {
@@ -43,7 +44,7 @@ func TestSizes(t *testing.T) {
 			t.Parallel()
 			w := &work{sample: s, t: t}
 			w.before = filepath.Join(w.memory(), "before")
-			must(t, os.Mkdir(w.before, 0o755))
+			must.OK(t, os.Mkdir(w.before, 0o755))
 			s.make(t, w.before)
 			w.after = w.copied(w.before)
 			sh(t, w.after, s.change)
@@ -112,7 +113,7 @@ func (w *work) mounted() {
 
 	m.Amberfs("restore", "old")
 	w.compare("restore", read(t, w.before), read(t, m.Dir))
-	must(t, os.Mkdir(m.Path(".forks/f"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".forks/f"), 0o755))
 	sh(t, m.Path(".forks/f"), w.again)
 	m.Amberfs("merge", "f")
 	w.same("merge", m.Dir)
@@ -194,7 +195,7 @@ func (w *work) archives(m *harness.Mount) {
 	sh(t, "/", "git init -q -b trunk "+repo+"; git -C "+repo+" config core.compression 0")
 	m.Amberfs("export", "new", "--git", repo, "--ref", "refs/snapshots/new")
 	sh(t, repo, "git checkout -q -f refs/snapshots/new")
-	must(t, os.RemoveAll(filepath.Join(repo, ".git/index")))
+	must.OK(t, os.RemoveAll(filepath.Join(repo, ".git/index")))
 	checkedOut := read(t, repo)
 	maps.DeleteFunc(checkedOut, func(path, _ string) bool { return path == ".git" || strings.HasPrefix(path, ".git/") })
 	w.compare("export --git", contents(w.want), contents(checkedOut))
@@ -250,7 +251,7 @@ func (w *work) onlyTheMount() {
 		$amberfs merge f >/dev/null`, "sh", harness.Binary(t), out, w.again)
 	output(t, inside, "/")
 	list, err := os.ReadFile(filepath.Join(out, "changes"))
-	must(t, err)
+	must.OK(t, err)
 	w.changes("diff, the mount alone", string(list))
 	w.same("tar, the mount alone", filepath.Join(out, "tar"))
 	w.same("cp, the mount alone", filepath.Join(out, "cp"))

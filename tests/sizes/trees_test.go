@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A sample is a tree of the size of real work, and what a program does to it.
@@ -50,15 +51,8 @@ var samples = []sample{
 
 func write(t *testing.T, path string, data []byte) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(t, os.WriteFile(path, data, 0o644))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.OK(t, os.WriteFile(path, data, 0o644))
 }
 
 func smallFiles(t *testing.T, dir string) {
@@ -79,11 +73,11 @@ func largeFiles(t *testing.T, dir string) {
 }
 
 func hardLinks(t *testing.T, dir string) {
-	must(t, os.Mkdir(filepath.Join(dir, "e"), 0o755))
+	must.OK(t, os.Mkdir(filepath.Join(dir, "e"), 0o755))
 	for i := range 1000 {
 		file := filepath.Join(dir, fmt.Sprintf("d/%d", i))
 		write(t, file, fmt.Appendf(nil, "content %d\n", i))
-		must(t, os.Link(file, filepath.Join(dir, fmt.Sprintf("e/%d", i))))
+		must.OK(t, os.Link(file, filepath.Join(dir, fmt.Sprintf("e/%d", i))))
 	}
 }
 
@@ -138,8 +132,8 @@ func (w *work) memory() string {
 		return w.t.TempDir()
 	}
 	dir, err := os.MkdirTemp(below, "")
-	must(w.t, err)
-	w.t.Cleanup(func() { must(w.t, os.RemoveAll(dir)) })
+	must.OK(w.t, err)
+	w.t.Cleanup(func() { must.OK(w.t, os.RemoveAll(dir)) })
 	return dir
 }
 
@@ -157,7 +151,7 @@ func (w *work) copied(tree string) string {
 func read(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out, first := map[string]string{}, map[uint64]string{}
-	must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return err
 		}

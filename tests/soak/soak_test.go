@@ -28,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -113,9 +114,7 @@ func TestSoak(t *testing.T) {
 		length, long = d, true
 	}
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := jobs
 	if fsx := os.Getenv("FSX"); fsx != "" {
 		all = append(all, job{"fsx", []string{fsx}, fsx + ` -q -N 20000 -l 500000 -S "$1" file >/dev/null`})
@@ -131,9 +130,7 @@ func TestSoak(t *testing.T) {
 			continue
 		}
 		dir := m.Path(j.name)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(dir, 0o755))
 		wg.Go(func() {
 			for n := 1; ctx.Err() == nil; n++ {
 				if err := j.run(ctx, dir, n, root); err != nil {
@@ -237,18 +234,14 @@ func look(t *testing.T, pid int) load {
 	t.Helper()
 	var l load
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for line := range strings.Lines(string(status)) {
 		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
 			l.anon, _ = strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 		}
 	}
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l.fds = len(fds)
 	return l
 }

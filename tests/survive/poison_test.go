@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestPoison: a request that three daemons have died of fails with EIO, and nothing else does.
@@ -20,12 +21,12 @@ func TestPoison(t *testing.T) {
 	dir := t.TempDir()
 	begun := filepath.Join(dir, "begun")
 	git, err := exec.LookPath("git")
-	must(t, err)
+	must.OK(t, err)
 	script := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *check-ref-format*) echo >> %[1]q; while [ -e %[1]q ]; do sleep 0.05; done;; esac\nexec %[2]q \"$@\"\n", begun, git)
-	must(t, os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	m := newMount(t)
-	must(t, os.WriteFile(m.Path("f"), []byte("0"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("f"), []byte("0"), 0o644))
 	m.Amberfs("snapshot", "v1")
 
 	deadly := make(chan error, 1)
@@ -44,7 +45,7 @@ func TestPoison(t *testing.T) {
 		if b, err := os.ReadFile(m.Path("f")); string(b) != fmt.Sprint(death) {
 			t.Errorf("a file: %q, %v", b, err)
 		}
-		must(t, os.WriteFile(m.Path("f"), []byte(fmt.Sprint(death+1)), 0o644))
+		must.OK(t, os.WriteFile(m.Path("f"), []byte(fmt.Sprint(death+1)), 0o644))
 	}
 	if err := <-deadly; !errors.Is(err, syscall.EIO) {
 		t.Errorf("the request: %v", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestRestore: a restore whose daemon dies before the kernel knows of all that it changed is
@@ -17,12 +18,12 @@ func TestRestore(t *testing.T) {
 	m := newMount(t)
 	for _, state := range []string{"a", "b"} {
 		for i := range 100 {
-			must(t, os.WriteFile(m.Path(fmt.Sprint("both", i)), []byte(state), 0o644))
-			must(t, os.WriteFile(m.Path(fmt.Sprint(state, i)), []byte(state), 0o644))
+			must.OK(t, os.WriteFile(m.Path(fmt.Sprint("both", i)), []byte(state), 0o644))
+			must.OK(t, os.WriteFile(m.Path(fmt.Sprint(state, i)), []byte(state), 0o644))
 		}
 		m.Amberfs("snapshot", state)
 		for i := range 100 {
-			must(t, os.Remove(m.Path(fmt.Sprint(state, i))))
+			must.OK(t, os.Remove(m.Path(fmt.Sprint(state, i))))
 		}
 	}
 	differ := func(state string) error { // which the kernel has in its caches then
@@ -38,7 +39,7 @@ func TestRestore(t *testing.T) {
 	}
 	journaled := func() (last time.Time) {
 		files, err := filepath.Glob(filepath.Join(m.Store, "journal", "*"))
-		must(t, err)
+		must.OK(t, err)
 		for _, file := range files {
 			if st, err := os.Stat(file); err == nil && st.ModTime().After(last) {
 				last = st.ModTime()
@@ -53,8 +54,8 @@ func TestRestore(t *testing.T) {
 		go func() { done <- os.WriteFile(m.Path(".snapshots/restore"), []byte(state+"\n"), 0) }()
 		for journaled().Equal(before) && len(done) == 0 { // it takes less than a poll
 		}
-		must(t, syscall.Kill(pid, syscall.SIGKILL))
-		must(t, <-done)
+		must.OK(t, syscall.Kill(pid, syscall.SIGKILL))
+		must.OK(t, <-done)
 		var why error
 		if !harness.Poll(func() bool { why = differ(state); return why == nil }) {
 			t.Fatal(why)

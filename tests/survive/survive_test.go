@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -34,41 +35,34 @@ func newMount(t *testing.T, args ...string) *harness.Mount {
 	return m
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestHeld: what programs have open, stand in and have locked is theirs after a crash.
 func TestHeld(t *testing.T) {
 	m := newMount(t)
 	file, err := os.Create(m.Path("unlinked"))
-	must(t, err)
+	must.OK(t, err)
 	defer file.Close()
 	_, err = file.WriteString("before ")
-	must(t, err)
-	must(t, os.Remove(m.Path("unlinked")))
-	must(t, os.Mkdir(m.Path("gone"), 0o700))
+	must.OK(t, err)
+	must.OK(t, os.Remove(m.Path("unlinked")))
+	must.OK(t, os.Mkdir(m.Path("gone"), 0o700))
 	dir, err := os.Open(m.Path("gone"))
-	must(t, err)
+	must.OK(t, err)
 	defer dir.Close()
-	must(t, os.Remove(m.Path("gone")))
+	must.OK(t, os.Remove(m.Path("gone")))
 	nameless, err := unix.Open(m.Dir, unix.O_TMPFILE|unix.O_RDWR, 0o600)
-	must(t, err)
+	must.OK(t, err)
 	defer unix.Close(nameless)
 	_, err = unix.Write(nameless, []byte("no name"))
-	must(t, err)
+	must.OK(t, err)
 	locked, err := os.Create(m.Path("locked"))
-	must(t, err)
+	must.OK(t, err)
 	defer locked.Close()
-	must(t, unix.Flock(int(locked.Fd()), unix.LOCK_EX))
+	must.OK(t, unix.Flock(int(locked.Fd()), unix.LOCK_EX))
 
 	for range 3 {
 		m.Crash()
 		_, err = file.WriteString("after ")
-		must(t, err)
+		must.OK(t, err)
 	}
 	b := make([]byte, 100)
 	if n, err := file.ReadAt(b, 0); string(b[:n]) != "before after after after " {
@@ -81,7 +75,7 @@ func TestHeld(t *testing.T) {
 		t.Errorf("the file without a name has %q (%v)", b[:n], err)
 	}
 	other, err := os.Open(m.Path("locked"))
-	must(t, err)
+	must.OK(t, err)
 	defer other.Close()
 	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != unix.EWOULDBLOCK {
 		t.Errorf("the lock is gone: %v", err)
@@ -125,14 +119,14 @@ func whileWorking(t *testing.T, m *harness.Mount, fn func()) {
 	var said []*bytes.Buffer
 	for i := range 3 {
 		dir := m.Path(fmt.Sprint("own", i))
-		must(t, os.Mkdir(dir, 0o755))
+		must.OK(t, os.Mkdir(dir, 0o755))
 		cmd, out := exec.Command("python3", "-c", script, dir), new(bytes.Buffer)
 		cmd.Stdout, cmd.Stderr = out, out
-		must(t, cmd.Start())
+		must.OK(t, cmd.Start())
 		programs, said = append(programs, cmd), append(said, out)
 	}
 	fn()
-	must(t, os.WriteFile(m.Path("stop"), nil, 0o644))
+	must.OK(t, os.WriteFile(m.Path("stop"), nil, 0o644))
 	for i, cmd := range programs {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v: %s", err, said[i])
@@ -173,8 +167,8 @@ func TestUpgrades(t *testing.T) {
 // TestUmountWhileAway: a mount can be taken away while no daemon runs.
 func TestUmountWhileAway(t *testing.T) {
 	m := newMount(t)
-	must(t, os.WriteFile(m.Path("f"), []byte("kept"), 0o644))
-	must(t, syscall.Kill(m.Pid(), syscall.SIGKILL))
+	must.OK(t, os.WriteFile(m.Path("f"), []byte("kept"), 0o644))
+	must.OK(t, syscall.Kill(m.Pid(), syscall.SIGKILL))
 	m.Stop()
 	m.Start()
 	if b, err := os.ReadFile(m.Path("f")); string(b) != "kept" {
@@ -187,8 +181,8 @@ func TestGivesUp(t *testing.T) {
 	m := newMount(t)
 	keep := filepath.Join(m.Store, "format")
 	text, err := os.ReadFile(keep)
-	must(t, err)
-	must(t, os.WriteFile(keep, []byte("amberfs store 0\n"), 0o600))
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(keep, []byte("amberfs store 0\n"), 0o600))
 	m.Signal(syscall.SIGABRT)
 	n := 0
 	harness.Eventually(t, "ENOTCONN", func() bool {
@@ -196,9 +190,9 @@ func TestGivesUp(t *testing.T) {
 		_, err := os.Stat(m.Path(fmt.Sprint("f", n))) // that an earlier one is not there, the kernel knows
 		return err != nil && strings.Contains(err.Error(), "not connected")
 	})
-	must(t, os.WriteFile(keep, text, 0o600))
+	must.OK(t, os.WriteFile(keep, text, 0o600))
 	log, err := os.ReadFile(filepath.Join(m.Store, "amberfs.log"))
-	if must(t, err); !bytes.Contains(log, []byte("giving up")) {
+	if must.OK(t, err); !bytes.Contains(log, []byte("giving up")) {
 		t.Errorf("the log does not say why:\n%s", log)
 	}
 	m.Killed()
@@ -211,15 +205,15 @@ func TestUpgrade(t *testing.T) {
 	bin, dir := harness.Binary(t), t.TempDir()
 	program := func(name, script string) string {
 		path := filepath.Join(dir, name)
-		must(t, os.WriteFile(path, []byte("#!/bin/sh\n"+strings.ReplaceAll(script, "BIN", bin)), 0o755))
+		must.OK(t, os.WriteFile(path, []byte("#!/bin/sh\n"+strings.ReplaceAll(script, "BIN", bin)), 0o755))
 		return path
 	}
 	file, err := os.Create(m.Path("f"))
-	must(t, err)
+	must.OK(t, err)
 	defer file.Close()
 	before := m.Pid()
 	named := filepath.Join(dir, "newer")
-	must(t, os.Symlink(bin, named))
+	must.OK(t, os.Symlink(bin, named))
 	if out := m.Amberfs("upgrade", named); !strings.Contains(out, "upgraded to") || m.Pid() == before {
 		t.Errorf("%s", out)
 	}
@@ -259,7 +253,7 @@ func TestRun(t *testing.T) {
 	run := func(name, script string) (*exec.Cmd, *bytes.Buffer) {
 		cmd, out := exec.Command(harness.Binary(t), "run", store, "--", "sh", "-c", script), new(bytes.Buffer)
 		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
-		must(t, cmd.Start())
+		must.OK(t, cmd.Start())
 		harness.Eventually(t, name+" runs", func() bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil })
 		return cmd, out
 	}
@@ -282,7 +276,7 @@ func TestRun(t *testing.T) {
 		harness.Eventually(t, "one keeper and one daemon", func() bool { before = daemons(); return len(before) == 2 })
 		for _, pid := range before {
 			if harness.Parent(pid) == before[0] || harness.Parent(pid) == before[1] {
-				must(t, syscall.Kill(pid, syscall.SIGKILL))
+				must.OK(t, syscall.Kill(pid, syscall.SIGKILL))
 			}
 		}
 		harness.Eventually(t, "another daemon runs", func() bool {
@@ -291,7 +285,7 @@ func TestRun(t *testing.T) {
 		})
 	}
 	end := func(name string, cmd *exec.Cmd, said *bytes.Buffer) {
-		must(t, os.WriteFile(filepath.Join(dir, "end-"+name), nil, 0o644))
+		must.OK(t, os.WriteFile(filepath.Join(dir, "end-"+name), nil, 0o644))
 		if err := cmd.Wait(); err != nil || !strings.Contains(said.String(), "ended "+name) {
 			t.Errorf("%s: %v: %s", name, err, said)
 		}
@@ -309,7 +303,7 @@ func TestLock(t *testing.T) {
 	m := newMount(t)
 	other := t.TempDir()
 	for range 5 {
-		must(t, syscall.Kill(m.Pid(), syscall.SIGKILL))
+		must.OK(t, syscall.Kill(m.Pid(), syscall.SIGKILL))
 		if out, err := harness.Command("mount", "-f", m.Store, other); err == nil || !strings.Contains(out, "in use") {
 			t.Errorf("a second mount: %v, %s", err, out)
 		}
@@ -322,24 +316,24 @@ func TestLock(t *testing.T) {
 func TestControlFiles(t *testing.T) {
 	m := newMount(t)
 	m.Amberfs("snapshot", "empty")
-	must(t, os.WriteFile(m.Path("text"), bytes.Repeat([]byte("a line of text\n"), 200_000), 0o644))
+	must.OK(t, os.WriteFile(m.Path("text"), bytes.Repeat([]byte("a line of text\n"), 200_000), 0o644))
 	diff, err := os.Open(m.Path(".snapshots/diff@empty"))
-	must(t, err)
+	must.OK(t, err)
 	defer diff.Close()
 	first := make([]byte, 1000)
 	_, err = io.ReadFull(diff, first)
-	must(t, err)
-	must(t, os.WriteFile(m.Path("before"), nil, 0o644))
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(m.Path("before"), nil, 0o644))
 	log, err := os.Open(m.Path(".snapshots/log"))
-	must(t, err)
+	must.OK(t, err)
 	defer log.Close()
 	status, err := os.Open(m.Path(".snapshots/status"))
-	must(t, err)
+	must.OK(t, err)
 	defer status.Close()
 	shown := ""
 	for i := range 3 {
 		create, err := os.OpenFile(m.Path(".snapshots/create"), os.O_WRONLY|os.O_TRUNC, 0)
-		must(t, err)
+		must.OK(t, err)
 		m.Crash()
 		if _, err := fmt.Fprintf(create, "v%d\n", i); err != nil {
 			t.Error(err)
@@ -348,7 +342,7 @@ func TestControlFiles(t *testing.T) {
 		want := fmt.Sprintf(`"from":"v%d"`, i)
 		harness.Eventually(t, "the open log has the snapshot", func() bool {
 			b, err := io.ReadAll(log)
-			must(t, err)
+			must.OK(t, err)
 			shown += string(b)
 			return strings.Contains(shown, want)
 		})

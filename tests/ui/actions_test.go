@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // textOf returns the lines 1 to n, some of them with another text.
@@ -45,13 +46,13 @@ func as(t *testing.T, m *harness.Mount, actor, commands string) {
 func damage(t *testing.T, store, content string) {
 	t.Helper()
 	packs, err := filepath.Glob(filepath.Join(store, "packs", "*"))
-	must(t, err)
+	must.OK(t, err)
 	for _, pack := range packs {
 		b, err := os.ReadFile(pack)
-		must(t, err)
+		must.OK(t, err)
 		if i := bytes.Index(b, []byte(content)); i >= 0 {
 			b[i] ^= 4
-			must(t, os.WriteFile(pack, b, 0o600))
+			must.OK(t, os.WriteFile(pack, b, 0o600))
 			return
 		}
 	}
@@ -125,7 +126,7 @@ func (b *browser) chosen(title string) {
 // the files in the mount afterwards.
 func TestActions(t *testing.T) {
 	m := harness.New(t)
-	put := func(path, content string) { t.Helper(); must(t, os.WriteFile(m.Path(path), []byte(content), 0o644)) }
+	put := func(path, content string) { t.Helper(); must.OK(t, os.WriteFile(m.Path(path), []byte(content), 0o644)) }
 	put("damaged", "Vq7#x")
 	put("text", textOf(60, nil))
 	put("parts", textOf(60, nil))
@@ -201,7 +202,7 @@ func TestActions(t *testing.T) {
 	m.Amberfs("fork", "try")
 	put(".forks/try/parts", textOf(60, map[int]string{2: "theirs 2\n", 12: "theirs 12\n", 22: "theirs 22\n", 32: "theirs 32\n", 42: "theirs 42\n"}))
 	put("parts", textOf(60, map[int]string{2: "ours 2\n", 12: "ours 12\n", 22: "ours 22\n", 32: "ours 32\n", 52: "ours 52\n"}))
-	must(t, os.Remove(m.Path(".forks/try/note")))
+	must.OK(t, os.Remove(m.Path(".forks/try/note")))
 	put("note", "of main\n")
 	b.click("#workspaces [role=tab]", "try")
 	b.click("#actions button", "Merge")
@@ -214,7 +215,7 @@ func TestActions(t *testing.T) {
 	}
 	says("#conflicts [role=status]", "All is decided")
 	before, err := os.ReadFile(m.Path("parts"))
-	must(t, err)
+	must.OK(t, err)
 	b.eval(`window.usual = fetch; window.open = new Promise((now) => { window.release = now; }); window.looks = 0;
 		fetch = async (...of) => {
 			if (of[0].includes("/list")) await open;
@@ -300,9 +301,9 @@ func TestActions(t *testing.T) {
 // TestKeyboard restores, undoes and looks at a file with keys alone.
 func TestKeyboard(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
 	m.Amberfs("snapshot", "first")
-	must(t, os.WriteFile(m.Path("a"), []byte("two\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("a"), []byte("two\n"), 0o644))
 	b := open(t, m, "--write")
 	press := func(key string, until string) {
 		t.Helper()
@@ -342,11 +343,11 @@ func TestKeyboard(t *testing.T) {
 // TestNarrow: on a screen of 400 pixels one pane is seen at a time, and each leads back.
 func TestNarrow(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
 	m.Amberfs("snapshot", "first")
 	m.Amberfs("fork", "try")
-	must(t, os.WriteFile(m.Path(".forks/try/a"), []byte("three\n"), 0o644))
-	must(t, os.WriteFile(m.Path("a"), []byte("two\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path(".forks/try/a"), []byte("three\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("a"), []byte("two\n"), 0o644))
 	b := open(t, m, "--write")
 	b.look("light", 400)
 	seen := func(id string) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // take takes n snapshots over the store's socket.
@@ -24,9 +25,9 @@ func take(t *testing.T, m *harness.Mount, n int) {
 	defer c.CloseIdleConnections()
 	for i := range n {
 		resp, err := c.Post("http://amberfs/v1/snapshot", "application/json", strings.NewReader(fmt.Sprintf(`{"name":"s%d","message":"step %d"}`, i, i)))
-		must(t, err)
+		must.OK(t, err)
 		_, err = io.Copy(io.Discard, resp.Body)
-		must(t, errors.Join(err, resp.Body.Close()))
+		must.OK(t, errors.Join(err, resp.Body.Close()))
 	}
 }
 
@@ -43,12 +44,12 @@ func TestLarge(t *testing.T) {
 	for i := range length {
 		text = fmt.Appendf(text, "line %d of a text that was not there before\n", i)
 	}
-	must(t, os.WriteFile(m.Path("a-text"), text, 0o644))
+	must.OK(t, os.WriteFile(m.Path("a-text"), text, 0o644))
 	for i := range files {
 		if i%1000 == 0 {
-			must(t, os.Mkdir(m.Path(fmt.Sprintf("d%d", i/1000)), 0o755))
+			must.OK(t, os.Mkdir(m.Path(fmt.Sprintf("d%d", i/1000)), 0o755))
 		}
-		must(t, os.WriteFile(m.Path(fmt.Sprintf("d%d/f%d", i/1000, i)), nil, 0o644))
+		must.OK(t, os.WriteFile(m.Path(fmt.Sprintf("d%d/f%d", i/1000, i)), nil, 0o644))
 	}
 	m.Amberfs("-C", m.Path(), "snapshot", "large", "--no-wait")
 	b := open(t, m)

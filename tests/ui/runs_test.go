@@ -8,15 +8,16 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestRuns looks at the runs of a directory, and applies one of them: some of it, then the rest.
 func TestRuns(t *testing.T) {
 	tmp, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	must.OK(t, err)
 	t.Setenv("AMBERFS_RUNS", filepath.Join(tmp, "runs"))
 	dir, far := filepath.Join(tmp, "project"), filepath.Join(tmp, "far")
-	put := func(path, content string) { t.Helper(); must(t, os.WriteFile(path, []byte(content), 0o644)) }
+	put := func(path, content string) { t.Helper(); must.OK(t, os.WriteFile(path, []byte(content), 0o644)) }
 	run := func(dir, commands string) {
 		t.Helper()
 		if out, err := exec.Command(harness.Binary(t), "run", "--from", dir, "--", "sh", "-c", commands).CombinedOutput(); err != nil {
@@ -24,7 +25,7 @@ func TestRuns(t *testing.T) {
 		}
 	}
 	for _, d := range []string{dir, far} {
-		must(t, os.Mkdir(d, 0o755))
+		must.OK(t, os.Mkdir(d, 0o755))
 		put(filepath.Join(d, "text"), textOf(60, nil))
 		put(filepath.Join(d, "gone"), "gone\n")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // hold keeps back the answers to an operation until the page calls release.
@@ -59,7 +60,7 @@ func (b *browser) selected(title string) {
 // selected.
 func TestChosenWhileLoading(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
 	m.Amberfs("snapshot", "first", "-m", "A person's")
 	m.Amberfs("fork", "try")
 	b := open(t, m)
@@ -108,17 +109,17 @@ func TestBrokenConnection(t *testing.T) {
 	b.wait("document.querySelector('#banner').innerText.includes('does not answer')")
 	b.eval(`sessionStorage.clear()`, nil)
 	b.wait(all)
-	must(t, os.WriteFile(m.Path(".forks/try/new"), nil, 0o644))
+	must.OK(t, os.WriteFile(m.Path(".forks/try/new"), nil, 0o644))
 	b.wait(`document.querySelector('#snapshots').innerText.includes('1 file')`)
 }
 
 // TestLastChange: the button that undoes the last change says what that was.
 func TestLastChange(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
 	m.Amberfs("snapshot", "first")
 	m.Amberfs("fork", "try")
-	must(t, os.WriteFile(m.Path(".forks/try/a"), []byte("two\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path(".forks/try/a"), []byte("two\n"), 0o644))
 	m.Amberfs("merge", "try")
 	b := open(t, m, "--write")
 	b.wait(`document.querySelector('#actions').innerText.includes('Undo the last merge')`)
@@ -150,7 +151,7 @@ func TestColours(t *testing.T) {
 // TestProgress: while the daemon computes what an operation changes, the page says so.
 func TestProgress(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
 	m.Amberfs("snapshot", "first")
 	as(t, m, "robot/1", `echo 2 > a; amberfs snapshot --turn -q -m "a turn"`)
 	b := open(t, m, "--write")

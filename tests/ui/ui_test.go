@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -38,15 +39,15 @@ func serve(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(harness.Binary(t), append([]string{"-C", dir, "ui"}, args...)...)
 	out, err := cmd.StdoutPipe()
-	must(t, err)
+	must.OK(t, err)
 	cmd.Stderr = os.Stderr
-	must(t, cmd.Start())
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(os.Interrupt)
 		_ = cmd.Wait()
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
-	must(t, err)
+	must.OK(t, err)
 	return strings.TrimSpace(line)
 }
 
@@ -74,7 +75,7 @@ func openIn(t *testing.T, dir string, args ...string) *browser {
 	}
 	b := &browser{t: t, url: serve(t, dir, args...)}
 	profile, err := os.MkdirTemp("", "browser-")
-	must(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(profile) }) // the browser's processes may still write
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(name), chromedp.NoSandbox,
 		chromedp.UserDataDir(profile), chromedp.WindowSize(1440, 900), chromedp.WSURLReadTimeout(harness.Timeout))
@@ -93,7 +94,7 @@ func openIn(t *testing.T, dir string, args ...string) *browser {
 			t.Errorf("the page opened a dialog: %s", e.Message)
 		}
 	})
-	must(t, chromedp.Run(ctx)) // starts the browser, which lives as long as this context
+	must.OK(t, chromedp.Run(ctx)) // starts the browser, which lives as long as this context
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
 		_, err := page.AddScriptToEvaluateOnNewDocument(patient).Do(ctx)
 		return err
@@ -109,7 +110,7 @@ func (b *browser) do(actions ...chromedp.Action) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, harness.Timeout)
 	defer cancel()
-	must(b.t, chromedp.Run(ctx, actions...))
+	must.OK(b.t, chromedp.Run(ctx, actions...))
 }
 
 func (b *browser) eval(js string, out any) {
@@ -155,8 +156,8 @@ func (b *browser) key(key string) {
 
 func (b *browser) write(path, content string) {
 	b.t.Helper()
-	must(b.t, os.MkdirAll(filepath.Dir(b.m.Path(path)), 0o755))
-	must(b.t, os.WriteFile(b.m.Path(path), []byte(content), 0o644))
+	must.OK(b.t, os.MkdirAll(filepath.Dir(b.m.Path(path)), 0o755))
+	must.OK(b.t, os.WriteFile(b.m.Path(path), []byte(content), 0o644))
 }
 
 func (b *browser) has(path, content string) {
@@ -167,18 +168,11 @@ func (b *browser) has(path, content string) {
 	})
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestLookRestoreUndo(t *testing.T) {
 	m := harness.New(t)
-	put := func(path, content string) { must(t, os.WriteFile(m.Path(path), []byte(content), 0o644)) }
+	put := func(path, content string) { must.OK(t, os.WriteFile(m.Path(path), []byte(content), 0o644)) }
 	put("a.go", "package a\n\nfunc one() {}\n")
-	must(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
 	b := open(t, m, "--write")
 	b.wait(`document.body.innerText.includes('first')`)
 
@@ -209,7 +203,7 @@ func TestLookRestoreUndo(t *testing.T) {
 	b.write("note", "one")
 	m.Amberfs("-C", m.Path(), "snapshot", "third")
 	b.write("log", "kept too")
-	must(t, os.WriteFile(m.Path(".snapshots", "policy"), []byte(`{"restore_keeps":["log","none"]}`), 0o644))
+	must.OK(t, os.WriteFile(m.Path(".snapshots", "policy"), []byte(`{"restore_keeps":["log","none"]}`), 0o644))
 	b.click("#snapshots [role=option]", "third")
 	b.click("#actions button", "Restore")
 	b.wait(`document.querySelector('#messages').innerText.includes('Kept as it is: log')`)
@@ -224,8 +218,8 @@ func TestLookRestoreUndo(t *testing.T) {
 // A request that is given up while its answer comes changes nothing in the page.
 func TestGivenUp(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
-	must(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
+	must.OK(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
 	b := open(t, m)
 	b.eval(`{
 		const real = window.fetch;
@@ -252,9 +246,9 @@ func TestGivenUp(t *testing.T) {
 // Empty lines that are gone count as lines, side by side too.
 func TestSideBySide(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.WriteFile(m.Path("text"), []byte("one\n\n\ntwo\n"), 0o644))
-	must(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
-	must(t, os.WriteFile(m.Path("text"), []byte("one\ntwo\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("text"), []byte("one\n\n\ntwo\n"), 0o644))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
+	must.OK(t, os.WriteFile(m.Path("text"), []byte("one\ntwo\n"), 0o644))
 	b := open(t, m)
 	b.click("#files [role=treeitem]", "text")
 	b.wait(`document.querySelector('#diffs tr.del')`)
@@ -264,7 +258,7 @@ func TestSideBySide(t *testing.T) {
 
 func TestPromoteWithConflict(t *testing.T) {
 	m := harness.New(t)
-	put := func(path, content string) { must(t, os.WriteFile(m.Path(path), []byte(content), 0o644)) }
+	put := func(path, content string) { must.OK(t, os.WriteFile(m.Path(path), []byte(content), 0o644)) }
 	put("same", "base\n")
 	put("other", "base\n")
 	m.Amberfs("-C", m.Path(), "fork", "try")
@@ -292,9 +286,9 @@ func TestHostile(t *testing.T) {
 		if i == 2 {
 			content = strings.Repeat("x", 1<<20)
 		}
-		must(t, os.WriteFile(m.Path(name), []byte(content), 0o644))
+		must.OK(t, os.WriteFile(m.Path(name), []byte(content), 0o644))
 	}
-	must(t, os.WriteFile(m.Path("page.html"), []byte("<script>alert(1)</script>\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("page.html"), []byte("<script>alert(1)</script>\n"), 0o644))
 	m.Amberfs("-C", m.Path(), "snapshot", "s", "-m", "<b onmouseover=alert(1)>\u202emessage")
 	b := open(t, m)
 	b.click("#snapshots [role=option]", "<b onmouseover")
@@ -333,12 +327,12 @@ func TestRefused(t *testing.T) {
 	}}}
 	ask := func(method, path string, set func(*http.Request)) int {
 		r, err := http.NewRequest(method, address+path, strings.NewReader("{}"))
-		must(t, err)
+		must.OK(t, err)
 		if set != nil {
 			set(r)
 		}
 		resp, err := client.Do(r)
-		must(t, err)
+		must.OK(t, err)
 		resp.Body.Close()
 		return resp.StatusCode
 	}
@@ -365,7 +359,7 @@ func TestRefused(t *testing.T) {
 // nothing of the page.
 func TestEarlierServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.OK(t, err)
 	earlier := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", map[bool]string{true: "text/javascript", false: "text/html"}[r.URL.Path == "/worker.js"])
 		if r.URL.Path == "/worker.js" {
@@ -379,7 +373,7 @@ func TestEarlierServer(t *testing.T) {
 	b := open(t, m)
 	title := func(address, want string) {
 		t.Helper()
-		must(t, chromedp.Run(b.ctx, chromedp.Navigate(address)))
+		must.OK(t, chromedp.Run(b.ctx, chromedp.Navigate(address)))
 		b.wait("document.title === " + strconv.Quote(want))
 	}
 	at := "http://" + l.Addr().String() + "/"
@@ -398,7 +392,7 @@ func TestOpen(t *testing.T) {
 	m := harness.New(t)
 	bin, seen := t.TempDir(), filepath.Join(t.TempDir(), "seen")
 	script := "#!/bin/sh\n{ echo \"$#\"; stat -c %a \"$1\"; echo \"$1\"; cat \"$1\"; } > " + seen + ".new; mv " + seen + ".new " + seen + "\n"
-	must(t, os.WriteFile(filepath.Join(bin, "xdg-open"), []byte(script), 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(bin, "xdg-open"), []byte(script), 0o755))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	address := serve(t, m.Path(), "--open")
 	var got []byte
@@ -416,8 +410,8 @@ func TestOpen(t *testing.T) {
 // TestDialog: Enter makes the snapshot, and a refused name stays to be corrected.
 func TestDialog(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
-	must(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
+	must.OK(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
 	b := open(t, m, "--write")
 	b.click("#snapshot-button", "")
 	b.do(chromedp.SendKeys("#new-name", "first"), chromedp.SendKeys("#new-message", "a text\r"))
@@ -435,14 +429,14 @@ func TestDialog(t *testing.T) {
 func TestNow(t *testing.T) {
 	m := harness.New(t)
 	for _, name := range []string{"a", "b", "c"} {
-		must(t, os.WriteFile(m.Path(name), []byte("one\n"), 0o644))
+		must.OK(t, os.WriteFile(m.Path(name), []byte("one\n"), 0o644))
 	}
-	must(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
 	for _, name := range []string{"a", "b", "c"} {
-		must(t, os.WriteFile(m.Path(name), []byte("two\n"), 0o644))
+		must.OK(t, os.WriteFile(m.Path(name), []byte("two\n"), 0o644))
 	}
-	must(t, os.Mkdir(m.Path(".snapshots", "second"), 0o755))
-	must(t, os.WriteFile(m.Path("a"), []byte("three\n"), 0o644))
+	must.OK(t, os.Mkdir(m.Path(".snapshots", "second"), 0o755))
+	must.OK(t, os.WriteFile(m.Path("a"), []byte("three\n"), 0o644))
 	b := open(t, m, "--write")
 	b.wait(`document.querySelector('#snapshots').innerText.includes('1 changed file')`)
 	b.click("#snapshots [role=option]", "first")
@@ -473,12 +467,12 @@ func TestAccessible(t *testing.T) {
 		t.Fatalf("%v; scripts/setup test installs it", err)
 	}
 	m := harness.New(t)
-	must(t, os.WriteFile(m.Path("a.go"), []byte("package a\n"), 0o644))
-	must(t, os.Mkdir(m.Path("d"), 0o755))
-	must(t, os.WriteFile(m.Path("d", "b.txt"), []byte("b\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("a.go"), []byte("package a\n"), 0o644))
+	must.OK(t, os.Mkdir(m.Path("d"), 0o755))
+	must.OK(t, os.WriteFile(m.Path("d", "b.txt"), []byte("b\n"), 0o644))
 	m.Amberfs("-C", m.Path(), "snapshot", "s", "-m", "first", "--label", "k=v")
 	m.Amberfs("-C", m.Path(), "fork", "try")
-	must(t, os.WriteFile(m.Path("a.go"), []byte("package b\n"), 0o644))
+	must.OK(t, os.WriteFile(m.Path("a.go"), []byte("package b\n"), 0o644))
 	b := open(t, m, "--write")
 	b.do(page.SetBypassCSP(true))
 	b.do(chromedp.Navigate(strings.Split(b.url, "#")[0]))

@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // work is a repository that a person, two agents and two forks changed.
@@ -60,7 +61,7 @@ as claude/ab12 'for f in ledger/diff/*.go; do echo "// checked" >> $f; done'
 func ledger(t *testing.T) *harness.Mount {
 	t.Helper()
 	source, err := filepath.Abs("../..")
-	must(t, err)
+	must.OK(t, err)
 	pictures := t.TempDir()
 	for name, blue := range map[string]uint8{"before": 90, "after": 220} {
 		logo := image.NewRGBA(image.Rect(0, 0, 240, 160))
@@ -70,8 +71,8 @@ func ledger(t *testing.T) *harness.Mount {
 			}
 		}
 		var b bytes.Buffer
-		must(t, png.Encode(&b, logo))
-		must(t, os.WriteFile(filepath.Join(pictures, name+".png"), b.Bytes(), 0o644))
+		must.OK(t, png.Encode(&b, logo))
+		must.OK(t, os.WriteFile(filepath.Join(pictures, name+".png"), b.Bytes(), 0o644))
 	}
 	m := harness.New(t)
 	cmd := exec.Command("bash", "-c", work)
@@ -199,7 +200,7 @@ func (b *browser) screenshot(file string) {
 	var shot []byte
 	b.do(chromedp.CaptureScreenshot(&shot))
 	full, err := png.Decode(bytes.NewReader(shot))
-	must(b.t, err)
+	must.OK(b.t, err)
 	often := map[color.RGBA]int{}
 	for y := range full.Bounds().Dy() {
 		for x := range full.Bounds().Dx() {
@@ -229,8 +230,8 @@ func (b *browser) screenshot(file string) {
 		}
 	}
 	var out bytes.Buffer
-	must(b.t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, small))
-	must(b.t, os.WriteFile(file, out.Bytes(), 0o644))
+	must.OK(b.t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, small))
+	must.OK(b.t, os.WriteFile(file, out.Bytes(), 0o644))
 }
 
 // apart is how far two colours are from each other.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestConformance runs the same calls on every implementation.
@@ -20,9 +21,7 @@ func TestConformance(t *testing.T) {
 	t.Run("Beneath", func(t *testing.T) {
 		dir := t.TempDir()
 		b, err := vfs.OpenBeneath(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer b.Close()
 		conformance(t, b, dir)
 	})
@@ -42,9 +41,7 @@ func exists(fsys vfs.FS, name string) (bool, error) {
 func conformance(t *testing.T, fsys vfs.FS, dir string) {
 	no := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	sub := filepath.Join(dir, "a", "b")
 	no(fsys.MkdirAll(sub, 0o700))
@@ -139,26 +136,18 @@ func conformance(t *testing.T, fsys vfs.FS, dir string) {
 
 func TestCrashKeepsWhatWasSynced(t *testing.T) {
 	m := NewMem()
-	if err := m.MkdirAll("/d", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.MkdirAll("/d", 0o700))
 	mk := func(name, content string, sync, syncDir bool) vfs.File {
 		f, err := vfs.Create(m, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := f.WriteAt([]byte(content), 0); err != nil {
 			t.Fatal(err)
 		}
 		if sync {
-			if err := f.Sync(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, f.Sync())
 		}
 		if syncDir {
-			if err := m.SyncDir("/d"); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, m.SyncDir("/d"))
 		}
 		return f
 	}
@@ -196,9 +185,7 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 
 func TestCrashRenameIsAtomic(t *testing.T) {
 	m := NewMem()
-	if err := vfs.WriteFile(m, "/f", []byte("old")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, vfs.WriteFile(m, "/f", []byte("old")))
 	for seed := range uint64(100) {
 		c := m.CrashClone(0, rand.New(rand.NewPCG(seed, 0)))
 		err := vfs.WriteFile(FailAt(c, int64(seed%8), syscall.EIO), "/f", []byte("new"))
@@ -215,9 +202,7 @@ func TestCapacity(t *testing.T) {
 	m := NewMem()
 	m.SetCapacity(3 * 4096)
 	f, err := vfs.Create(m, "/f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := f.WriteAt(make([]byte, 3*4096), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -227,15 +212,11 @@ func TestCapacity(t *testing.T) {
 	if err := f.Allocate(3*4096, 1); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("allocate on a full disk: %v", err)
 	}
-	if err := f.Punch(4096, 4096); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Punch(4096, 4096))
 	if free, _ := m.Free("/"); free != 4096 {
 		t.Fatalf("%d bytes free after a hole of one block", free)
 	}
-	if err := m.Remove("/f"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Remove("/f"))
 	if m.Used() != 0 {
 		t.Fatalf("%d bytes used by a removed file", m.Used())
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
@@ -56,11 +57,11 @@ func (h *heard) wait(t *testing.T, what string, want ...string) {
 func start(t *testing.T, cmd *exec.Cmd) (*heard, io.Closer) {
 	t.Helper()
 	in, err := cmd.StdinPipe()
-	must(t, err)
+	must.OK(t, err)
 	out, err := cmd.StdoutPipe()
-	must(t, err)
+	must.OK(t, err)
 	cmd.Stderr = cmd.Stdout
-	must(t, cmd.Start())
+	must.OK(t, cmd.Start())
 	h := &heard{}
 	read := make(chan struct{})
 	go func() {
@@ -73,13 +74,6 @@ func start(t *testing.T, cmd *exec.Cmd) (*heard, io.Closer) {
 		_ = cmd.Wait()
 	})
 	return h, in
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func shell(t *testing.T, dir, script string) {
@@ -134,7 +128,7 @@ func TestNode(t *testing.T) {
 			h.mu.Unlock()
 			shell(t, m.Dir, "mv .snapshots/restore .snapshots/restore@undo")
 			h.wait(t, "its undoing", want.undone...)
-			must(t, in.Close())
+			must.OK(t, in.Close())
 			h.wait(t, "the end of watching", "ended")
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A file that is read again keeps its number, with all of its names; another one that has one of
@@ -31,15 +32,11 @@ func TestReadAgain(t *testing.T) {
 	} {
 		id, _ := base.ID()
 		b, err := Over(context.Background(), s.Source(), s.CAS(), At{Top: true}, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		now := made(t, s, b, again...)
 		number := func(st *tree.State, p string) uint64 {
 			n, err := st.Resolve(s.Source(), p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return n.Ino
 		}
 		for _, p := range []string{"a", "b", "c", "d"} {
@@ -57,9 +54,7 @@ func TestReadAgain(t *testing.T) {
 func made(t *testing.T, s *snapshot.Store, b *Builder, entries ...gitbridge.Entry) *tree.State {
 	t.Helper()
 	for _, e := range entries {
-		if err := b.Add(e); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.Add(e))
 	}
 	return finish(t, s, b)
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func archive(t *testing.T, w io.Writer, entries func(add func(kind byte, name, link, data string))) {
@@ -27,16 +28,12 @@ func archive(t *testing.T, w io.Writer, entries func(add func(kind byte, name, l
 	a := tar.NewWriter(w)
 	entries(func(kind byte, name, link, data string) {
 		h := &tar.Header{Typeflag: kind, Name: name, Linkname: link, Mode: 0o755, Size: int64(len(data))}
-		if err := a.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.WriteHeader(h))
 		if _, err := io.WriteString(a, data); err != nil {
 			t.Fatal(err)
 		}
 	})
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Close())
 }
 
 func TestStructureThatMakesNoSense(t *testing.T) {
@@ -91,9 +88,7 @@ func TestSealedOnTheWay(t *testing.T) {
 					t.Fatal(err)
 				}
 			case rnd.IntN(10) == 0:
-				if err := b.Add(gitbridge.Entry{Path: fmt.Sprintf("d%d", rnd.IntN(5)), Meta: meta(unix.S_IFDIR | unix.S_IFDIR | 0o700)}); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, b.Add(gitbridge.Entry{Path: fmt.Sprintf("d%d", rnd.IntN(5)), Meta: meta(unix.S_IFDIR | unix.S_IFDIR | 0o700)}))
 			default:
 				addFile(t, b, p, []byte(strings.Repeat("x", rnd.IntN(100))))
 			}
@@ -160,9 +155,7 @@ func TestABombTakesBoundedMemory(t *testing.T) {
 					_, err = b.Finish()
 				}
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Logf("%d MiB", most>>20)
 			if most > limit {
 				t.Errorf("%d MiB of memory", most>>20)

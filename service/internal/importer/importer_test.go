@@ -19,14 +19,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func store(t *testing.T) *snapshot.Store {
 	t.Helper()
 	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -47,9 +46,7 @@ func meta(mode uint32) gitbridge.Meta {
 
 func addFile(t *testing.T, b *Builder, p string, data []byte) {
 	t.Helper()
-	if err := addTo(b, p, meta(unix.S_IFREG|0o640), int64(len(data)), bytes.NewReader(data)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, addTo(b, p, meta(unix.S_IFREG|0o640), int64(len(data)), bytes.NewReader(data)))
 }
 
 // addTo adds a file.
@@ -63,17 +60,13 @@ func linkTo(b *Builder, p, old string) error { return b.Add(gitbridge.Entry{Path
 func finish(t *testing.T, s *snapshot.Store, b *Builder) *tree.State {
 	t.Helper()
 	built, err := b.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	id, ok := built.ID()
 	if !ok {
 		t.Fatal("the tree is not sealed")
 	}
 	st, err := tree.Load(s.Source(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return st
 }
 
@@ -97,9 +90,7 @@ func TestBuildsWhatItIsTold(t *testing.T) {
 	for i := range big {
 		big[i] = byte(rand.Uint32())
 	}
-	if err := b.Add(gitbridge.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o750)}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Add(gitbridge.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o750)}))
 	want := map[string][]byte{"big": big, "empty": {}}
 	for i := range 200 {
 		want[fmt.Sprintf("d/f%d", i)] = bytes.Repeat([]byte{byte(i)}, i*100)
@@ -107,16 +98,10 @@ func TestBuildsWhatItIsTold(t *testing.T) {
 	for p, data := range want {
 		addFile(t, b, p, data)
 	}
-	if err := b.Add(gitbridge.Entry{Path: "link", Target: "d/f1", Meta: meta(unix.S_IFLNK | 0o777)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := linkTo(b, "hard", "d/f5"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Add(gitbridge.Entry{Path: "link", Target: "d/f1", Meta: meta(unix.S_IFLNK | 0o777)}))
+	must.OK(t, linkTo(b, "hard", "d/f5"))
 	want["hard"] = want["d/f5"]
-	if err := b.Add(gitbridge.Entry{Path: "pipe", Meta: meta(unix.S_IFIFO | 0o600)}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Add(gitbridge.Entry{Path: "pipe", Meta: meta(unix.S_IFIFO | 0o600)}))
 	st := finish(t, s, b)
 	var bytesIn int64
 	for p, data := range want {
@@ -163,19 +148,11 @@ func TestLaterEntriesReplaceEarlier(t *testing.T) {
 	b := builder(t, s)
 	addFile(t, b, "f", []byte("first"))
 	addFile(t, b, "f", []byte("second, longer"))
-	if err := b.Add(gitbridge.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o700)}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Add(gitbridge.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o700)}))
 	addFile(t, b, "d/g", []byte("kept"))
-	if err := b.Add(gitbridge.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o711)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := linkTo(b, "h", "d/g"); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Add(gitbridge.Entry{Path: "h", Target: "elsewhere", Meta: meta(unix.S_IFLNK | 0o777)}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Add(gitbridge.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o711)}))
+	must.OK(t, linkTo(b, "h", "d/g"))
+	must.OK(t, b.Add(gitbridge.Entry{Path: "h", Target: "elsewhere", Meta: meta(unix.S_IFLNK | 0o777)}))
 	st := finish(t, s, b)
 	if got := string(contents(t, s, st, "f")); got != "second, longer" {
 		t.Errorf("f = %q", got)
@@ -209,24 +186,16 @@ func TestHolesStay(t *testing.T) {
 	data := make([]byte, 5<<20)
 	copy(data[1<<20:], "an island")
 	copy(data[3<<20:], strings.Repeat("another ", 1000))
-	if err := addTo(b, "sparse", meta(unix.S_IFREG|0o600), int64(len(data)), bytes.NewReader(data)); err != nil {
-		t.Fatal(err)
-	}
-	if err := addTo(b, "hole", meta(unix.S_IFREG|0o600), 1<<30, zeroReader{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := addTo(b, "small", meta(unix.S_IFREG|0o600), 100_000, zeroReader{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, addTo(b, "sparse", meta(unix.S_IFREG|0o600), int64(len(data)), bytes.NewReader(data)))
+	must.OK(t, addTo(b, "hole", meta(unix.S_IFREG|0o600), 1<<30, zeroReader{}))
+	must.OK(t, addTo(b, "small", meta(unix.S_IFREG|0o600), 100_000, zeroReader{}))
 	st := finish(t, s, b)
 	if got := contents(t, s, st, "sparse"); !bytes.Equal(got, data) {
 		t.Error("the contents changed")
 	}
 	for p, limit := range map[string]int64{"sparse": 64 << 10, "hole": 0, "small": 0} {
 		n, err := st.Resolve(s.Source(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := n.Blocks() * 512; got > limit {
 			t.Errorf("%s takes %d bytes", p, got)
 		}
@@ -269,13 +238,9 @@ func TestCancel(t *testing.T) {
 func TestBelow(t *testing.T) {
 	s := store(t)
 	b := New(t.Context(), s.Source(), s.CAS(), At{Dir: "a/b", Made: gitbridge.Meta{Mode: 0o755}})
-	if err := b.Add(gitbridge.Entry{Path: ".", Meta: meta(unix.S_IFDIR | 0o705)}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Add(gitbridge.Entry{Path: ".", Meta: meta(unix.S_IFDIR | 0o705)}))
 	addFile(t, b, "f", []byte("x"))
-	if err := linkTo(b, "g", "f"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, linkTo(b, "g", "f"))
 	st := finish(t, s, b)
 	if got := string(contents(t, s, st, "a/b/g")); got != "x" {
 		t.Errorf("a/b/g = %q", got)

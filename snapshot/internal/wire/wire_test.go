@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestRoundTrip(t *testing.T) {
@@ -50,9 +52,7 @@ func TestRoundTrip(t *testing.T) {
 	if got := d.String(); got != "string" {
 		t.Errorf("String = %q", got)
 	}
-	if err := d.Finish(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Finish())
 }
 
 func TestRefused(t *testing.T) {

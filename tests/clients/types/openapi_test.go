@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // A schema is one of the page: that of a JSON value.
@@ -78,16 +80,12 @@ var streams = map[string]string{
 func read(t *testing.T) *page {
 	t.Helper()
 	b, err := os.ReadFile("../../../docs/api/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var file struct {
 		Paths      map[string]map[string]operation
 		Components struct{ Schemas map[string]*schema }
 	}
-	if err := yaml.Unmarshal(b, &file); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal(b, &file))
 	p := &page{schemas: file.Components.Schemas, kinds: file.Components.Schemas["Error"].Properties["kind"].Enum}
 	for _, url := range slices.Sorted(maps.Keys(file.Paths)) {
 		o := file.Paths[url]["post"]

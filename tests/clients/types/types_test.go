@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 var update = flag.Bool("update", false, "write the files of the clients")
@@ -18,9 +20,7 @@ const clients = "../../../clients"
 func TestGenerated(t *testing.T) {
 	p := read(t)
 	source, err := os.ReadFile(filepath.Join(clients, "python/amberfs/aio.py"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, want := range map[string]string{
 		"typescript/types/api.d.ts":   typescript(p),
 		"typescript/src/generated.js": javascript(p),
@@ -29,9 +29,7 @@ func TestGenerated(t *testing.T) {
 	} {
 		file := filepath.Join(clients, name)
 		if *update {
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(file, []byte(want), 0o644))
 		}
 		if got, err := os.ReadFile(file); err != nil || string(got) != want {
 			t.Errorf("clients/%s differs from docs/api/openapi.yaml or its source (%v): run go generate ./service", name, err)

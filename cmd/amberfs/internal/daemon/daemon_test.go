@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestLogIsHeldThenBounded(t *testing.T) {
@@ -25,9 +26,7 @@ func TestLogIsHeldThenBounded(t *testing.T) {
 	if _, err := l.Write([]byte("early\n")); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.open(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.open(dir))
 	for range 50 {
 		if n, err := l.Write(line); err != nil || n != len(line) {
 			t.Fatal(n, err)
@@ -37,9 +36,7 @@ func TestLogIsHeldThenBounded(t *testing.T) {
 	var total int64
 	for _, name := range []string{LogName, LogName + ".1"} {
 		st, err := os.Stat(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if st.Mode().Perm() != 0o600 {
 			t.Errorf("%s has mode %v", name, st.Mode())
 		}
@@ -59,9 +56,7 @@ func TestLogKeepsWhatCameBefore(t *testing.T) {
 	if _, err := l.Write([]byte("early\n")); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.open(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.open(dir))
 	l.close()
 	if b, err := os.ReadFile(filepath.Join(dir, LogName)); err != nil || string(b) != "early\n" {
 		t.Errorf("log = %q, %v", b, err)
@@ -71,12 +66,8 @@ func TestLogKeepsWhatCameBefore(t *testing.T) {
 // TestLogIsNoLink: text of another user's choosing goes to no other file.
 func TestLogIsNoLink(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "bashrc")
-	if err := os.WriteFile(outside, []byte("mine\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(outside, filepath.Join(dir, LogName)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(outside, []byte("mine\n"), 0o600))
+	must.OK(t, os.Symlink(outside, filepath.Join(dir, LogName)))
 	l := newLog(&bytes.Buffer{})
 	if err := l.open(dir); err == nil {
 		t.Error("a link is opened")
@@ -101,9 +92,7 @@ func TestReadinessPipe(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, w, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer r.Close()
 			p := pipeStarter(w)
 			p.note("cleaned up")
@@ -130,19 +119,13 @@ func TestReadinessPipe(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	path := func(name string) string { return filepath.Join(dir, name) }
 	for _, d := range []string{"mnt", "full", "around/inside", "reserved/.snapshots", "tree"} {
-		if err := os.MkdirAll(path(d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(path(d), 0o755))
 	}
 	for _, f := range []string{"file", "full/diary"} {
-		if err := os.WriteFile(path(f), []byte("x"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path(f), []byte("x"), 0o644))
 	}
 	for _, c := range []struct {
 		name              string
@@ -188,16 +171,10 @@ func TestVerifyWithoutPermission(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := snapshot.Open(dir, snapshot.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, s.Close())
 	packs := filepath.Join(dir, "packs")
-	if err := os.Chmod(packs, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(packs, 0))
 	defer os.Chmod(packs, 0o700)
 	_, err = VerifyStore(context.Background(), dir, false, func(service.Progress) {})
 	if fail.KindOf(err) == fail.Damage || !errors.Is(err, os.ErrPermission) {
@@ -212,12 +189,8 @@ func TestVerifyReadOnlyDisk(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := snapshot.Open(dir, snapshot.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, s.Close())
 	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
 		t.Skip("binding:", err)
 	}
@@ -226,9 +199,7 @@ func TestVerifyReadOnlyDisk(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	_, err = VerifyStore(context.Background(), dir, false, func(service.Progress) {})
 	if !errors.Is(err, unix.EROFS) || fail.KindOf(err) == fail.Damage {
 		t.Errorf("verify says %v", err)
@@ -242,12 +213,8 @@ func TestRootVerifiesOnlyItsOwn(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := snapshot.Open(dir, snapshot.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(s.Close(), os.Lchown(dir, 65533, 65532)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, errors.Join(s.Close(), os.Lchown(dir, 65533, 65532)))
 	if _, err := VerifyStore(context.Background(), dir, true, nil); fail.KindOf(err) != fail.Denied {
 		t.Errorf("verify says %v", err)
 	}

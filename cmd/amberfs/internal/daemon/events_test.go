@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestUnreadableEventLog: it does not keep programs from mounting.
@@ -16,16 +17,12 @@ func TestUnreadableEventLog(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "events")
 		o := events.Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler)}
 		if what == "." {
-			if err := os.WriteFile(dir, []byte("x"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(dir, []byte("x"), 0o600))
 		} else if err := os.MkdirAll(filepath.Join(dir, what), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		l, err := openLog(dir, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		l.Record(events.Event{Action: events.Captured, Path: "."})
 		if err := l.Close(); err != nil {
 			t.Error(err)

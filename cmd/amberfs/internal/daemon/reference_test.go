@@ -14,6 +14,7 @@ import (
 
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/metrics.md")
@@ -52,9 +53,7 @@ func TestMetricsPage(t *testing.T) {
 	}
 	const file = "../../../../docs/reference/metrics.md"
 	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != b.String() {
 		t.Errorf("%s differs from the code (%v): run go generate ./cmd/amberfs/internal/daemon", file, err)

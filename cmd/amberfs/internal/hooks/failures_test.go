@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestFailures: each failure is in the log, and is warned about once in a session. Where nothing can be
@@ -36,9 +38,7 @@ func TestFailures(t *testing.T) {
 		t.Error("without a session: no warning on the next day")
 	}
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, nil, 0o600))
 	for range 2 {
 		if warn, log := (Failures{filepath.Join(file, "x")}).Failed("claude", "s1", "/w", "y", now); !warn || log != "" {
 			t.Errorf("where nothing can be written: %v, %q", warn, log)
@@ -49,9 +49,7 @@ func TestFailures(t *testing.T) {
 func TestLogIsBounded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	for range 5 {
-		if err := appendTo(file, strings.Repeat("x", maxFile)+"\n"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, appendTo(file, strings.Repeat("x", maxFile)+"\n"))
 	}
 	all, err := filepath.Glob(file + "*")
 	if err != nil || len(all) != 2 {
@@ -69,13 +67,9 @@ func TestEarlierHook(t *testing.T) {
 	earlier := `{"hooks":{"UserPromptSubmit":[{"hooks":[{"type":"command","command":"amberfs hook codex 2>/dev/null || true","timeout":10}]},{"hooks":[{"type":"command","command":"mine"}]}]}}`
 	for _, remove := range []bool{false, true} {
 		dir := t.TempDir()
-		if err := os.Mkdir(filepath.Join(dir, ".codex"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(filepath.Join(dir, ".codex"), 0o755))
 		file := filepath.Join(dir, ".codex/hooks.json")
-		if err := os.WriteFile(file, []byte(earlier), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(earlier), 0o600))
 		change(t, dir, "codex", remove)
 		b, err := os.ReadFile(file)
 		text := string(b)

@@ -6,19 +6,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func change(t *testing.T, dir, agent string, remove bool) (changed bool, diff string) {
 	t.Helper()
 	s, err := Plan(dir, agent, remove)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if s.Changed {
 		diff = s.Diff()
-		if err := s.Write(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Write())
 	}
 	return s.Changed, diff
 }
@@ -37,12 +35,8 @@ func TestInstall(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, ".claude/settings.json")
 			if before != "" {
-				if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.Mkdir(filepath.Dir(file), 0o755))
+				must.OK(t, os.WriteFile(file, []byte(before), 0o600))
 			}
 			changed, diff := change(t, dir, "claude", false)
 			b, err := os.ReadFile(file)
@@ -79,13 +73,9 @@ func TestRefused(t *testing.T) {
 	}
 	for _, bad := range []string{"{", "[]", `{"hooks":[]}`, `{"hooks":{"BeforeAgent":{}}}`} {
 		dir := t.TempDir()
-		if err := os.MkdirAll(filepath.Join(dir, ".gemini"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Join(dir, ".gemini"), 0o755))
 		file := filepath.Join(dir, ".gemini/settings.json")
-		if err := os.WriteFile(file, []byte(bad), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(bad), 0o600))
 		if _, err := Plan(dir, "gemini", false); err == nil {
 			t.Errorf("installed into %s", bad)
 		}

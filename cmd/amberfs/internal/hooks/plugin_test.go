@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 const plugin = "../../../../plugin"
@@ -18,9 +20,7 @@ func readJSON(t *testing.T, into any, elem ...string) {
 	if err == nil {
 		err = json.Unmarshal(b, into)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // TestPluginManifests checks what the agents' own programs check (`make test-plugin` asks those): a name, a
@@ -110,18 +110,12 @@ func TestPluginHooks(t *testing.T) {
 // TestMissing: where there is no amberfs, an agent's user hears of it once, and no turn is blocked.
 func TestMissing(t *testing.T) {
 	sh, err := exec.LookPath("sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	bin := t.TempDir()
 	for _, tool := range []string{"mkdir"} {
 		path, err := exec.LookPath(tool)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(path, filepath.Join(bin, tool)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, os.Symlink(path, filepath.Join(bin, tool)))
 	}
 	for _, agent := range []string{"claude", "codex", "gemini", "cursor"} {
 		home := t.TempDir()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // The test binary is also a keeper, and its daemon.
@@ -52,9 +53,7 @@ func newStuckDaemon(t *testing.T) *stuckDaemon {
 	unix.Close(fd)
 
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	d := &stuckDaemon{dir: dir, keeper: exec.Command(self, "keeper", dir), program: exec.Command("mkdir", filepath.Join(dir, "d", "x"))}
 	said := filepath.Join(t.TempDir(), "said")
 	d.said = func() string { b, _ := os.ReadFile(said); return string(b) }
@@ -62,18 +61,14 @@ func newStuckDaemon(t *testing.T) *stuckDaemon {
 		t.Fatal(err)
 	}
 	d.keeper.Stderr = d.keeper.Stdout
-	if err := d.keeper.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.keeper.Start())
 	t.Cleanup(func() {
 		_ = d.keeper.Process.Kill()
 		_ = unix.Unmount(dir, unix.MNT_FORCE)
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
 	})
 	await.True(t, "the daemon serves", func() bool { return strings.Contains(d.said(), "serving") })
-	if err := d.program.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.program.Start())
 	await.True(t, "the daemon is stuck", func() bool {
 		d.pid = childOf(d.keeper.Process.Pid)
 		return d.pid != 0 && writesNotice(d.pid)
@@ -95,9 +90,7 @@ func (d *stuckDaemon) fails(t *testing.T) {
 // error all the same.
 func TestGivesUpWhileStuck(t *testing.T) {
 	d := newStuckDaemon(t)
-	if err := syscall.Kill(d.pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(d.pid, syscall.SIGKILL))
 	d.fails(t)
 	ended := make(chan error, 1)
 	go func() { ended <- d.keeper.Wait() }()
@@ -109,13 +102,9 @@ func TestGivesUpWhileStuck(t *testing.T) {
 // TestAbort: so it is when its keeper was killed as well, once the connection is ended.
 func TestAbort(t *testing.T) {
 	d := newStuckDaemon(t)
-	if err := errors.Join(d.keeper.Process.Kill(), syscall.Kill(d.pid, syscall.SIGKILL)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(d.keeper.Process.Kill(), syscall.Kill(d.pid, syscall.SIGKILL)))
 	_ = d.keeper.Wait()
-	if err := mounts.Abort(d.dir, "store"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, mounts.Abort(d.dir, "store"))
 	d.fails(t)
 }
 

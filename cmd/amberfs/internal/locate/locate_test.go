@@ -12,6 +12,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 const table = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -28,9 +30,7 @@ const table = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 func rows(t *testing.T) []Mount {
 	t.Helper()
 	m, err := mountinfo.GetMountsFromReader(strings.NewReader(table), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 
@@ -81,18 +81,14 @@ func TestRel(t *testing.T) {
 		{"/src/pkg", "x", "src/pkg/x"},
 	} {
 		p, err := Find(ms, c.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, err := p.Rel(c.arg)
 		if err != nil || got != c.want {
 			t.Errorf("in %s, Rel(%q) = %q, %v; want %q", c.dir, c.arg, got, err, c.want)
 		}
 	}
 	p, err := Find(ms, "/home/ann/ws/a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, arg := range []string{"../..", "/etc/passwd", "../.snapshots", "../.snapshots/v1", "../.snapshots/v1/d", "../.forks/try/x", "../build/x", "/old/x"} {
 		if got, err := p.Rel(arg); !errors.Is(err, ErrOutside) {
 			t.Errorf("Rel(%q) = %q, %v; want ErrOutside", arg, got, err)
@@ -102,20 +98,12 @@ func TestRel(t *testing.T) {
 
 func TestResolveStopsAtTheMount(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	point := filepath.Join(dir, "real", "ws")
-	if err := os.MkdirAll(point, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("real", filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(point, 0o755))
+	must.OK(t, os.Symlink("real", filepath.Join(dir, "link")))
 	// A link below the mount point must not be followed: that would ask the mount.
-	if err := os.Symlink("/etc", filepath.Join(point, "inner")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink("/etc", filepath.Join(point, "inner")))
 	ms := []Mount{{Mountpoint: "/", FSType: "ext4"}, {Mountpoint: point, FSType: FSType, Root: "/", Source: "/s"}}
 	if got, want := Resolve(ms, filepath.Join(dir, "link/ws/inner/x")), filepath.Join(point, "inner/x"); got != want {
 		t.Errorf("Resolve = %q, want %q", got, want)
@@ -127,26 +115,18 @@ func TestResolveStopsAtTheMount(t *testing.T) {
 
 func TestResolveLoop(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Symlink("b", filepath.Join(dir, "a")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("a", filepath.Join(dir, "b")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink("b", filepath.Join(dir, "a")))
+	must.OK(t, os.Symlink("a", filepath.Join(dir, "b")))
 	Resolve(nil, filepath.Join(dir, "a", "x")) // must end
 }
 
 func TestUsers(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	var of, in unix.Stat_t
-	if err := errors.Join(unix.Stat(dir, &of), unix.Stat(other, &in)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(unix.Stat(dir, &of), unix.Stat(other, &in)))
 	cmd := exec.Command("sleep", "100")
 	cmd.Dir = dir
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	m := &mountinfo.Info{Major: int(unix.Major(of.Dev)), Minor: int(unix.Minor(of.Dev))}
 	users := func(what []string, ino uint64) (pids []int) {

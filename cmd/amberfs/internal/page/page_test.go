@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // daemon stands for the socket: it notes what reaches it.
@@ -97,15 +99,11 @@ func TestAnswersBeforeTheEnd(t *testing.T) {
 	server := httptest.NewServer(v.h)
 	defer server.Close()
 	r, err := http.NewRequest("POST", server.URL+"/api/v1/list", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.Host = v.host
 	r.Header.Set(sessionHeader, v.key)
 	resp, err := server.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer resp.Body.Close()
 	if b, err := io.ReadAll(resp.Body); err != nil || len(b) != 64<<10 {
 		t.Errorf("%d bytes: %v", len(b), err)
@@ -261,9 +259,7 @@ func TestContentsStayText(t *testing.T) {
 			t.Fatalf("%s is served as %s", path, kind)
 		}
 		var l listing
-		if err := json.Unmarshal(w.Body.Bytes(), &l); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(w.Body.Bytes(), &l))
 		return l
 	}
 	text := func(l listing) string {
@@ -308,15 +304,11 @@ func TestImages(t *testing.T) {
 // TestSmall: a person can read all that runs in the browser.
 func TestSmall(t *testing.T) {
 	files, err := static.ReadDir("static")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	lines := 0
 	for _, f := range files {
 		b, err := static.ReadFile("static/" + f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if strings.HasSuffix(f.Name(), ".js") || strings.HasSuffix(f.Name(), ".css") {
 			for line := range strings.Lines(string(b)) {
 				if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {

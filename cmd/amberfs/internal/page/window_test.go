@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestWindow: a part of a text has the lines that all of it has, and takes memory for the part.
@@ -26,9 +28,7 @@ func TestWindow(t *testing.T) {
 		}
 		for _, from := range []int{0, 1, 500, len(all) - 1, len(all), len(all) + 5} {
 			part, err := window(bufio.NewReader(strings.NewReader(text)), max(from, 0), 100)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			total, got := part.Total, part.Lines
 			want := all[min(max(from, 0), len(all)):]
 			want = want[:min(100, len(want))]

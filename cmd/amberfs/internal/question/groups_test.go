@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // planned is a plan of "A path", "D path/", "M path" and "T path", a file that was a directory.
@@ -17,9 +18,7 @@ func planned(t *testing.T, lines ...string) (plan []gitbridge.Planned) {
 	for _, l := range lines {
 		letter, name, _ := strings.Cut(l, " ")
 		p, err := tree.ParsePath(strings.TrimSuffix(name, "/"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n := &tree.Inode{Mode: unix.S_IFREG | 0o644}
 		if strings.HasSuffix(name, "/") {
 			n = &tree.Inode{Mode: unix.S_IFDIR | 0o755}

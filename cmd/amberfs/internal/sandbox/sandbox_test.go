@@ -9,14 +9,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestConfigTravelsWithAnyLength(t *testing.T) {
 	c := Config{Store: "/s", Mountpoint: "/not\xffUTF-8", Command: []string{"sh", "-c", strings.Repeat("echo 'a b'\n", 1<<20)}, UserNS: true}
 	f, err := c.file()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got, err := inherited(f)
 	if err != nil || got.Command[2] != c.Command[2] || !got.UserNS || got.Store != "/s" || got.Mountpoint != c.Mountpoint {
 		t.Errorf("inherited = %d bytes of command, %v, %s, %q, %v", len(got.Command[2]), got.UserNS, got.Store, got.Mountpoint, err)
@@ -58,29 +58,19 @@ func TestTemporaryStoresAreSwept(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("TMPDIR", base)
 	live, err := Temp()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer live.lock.Close()
 	dead, err := Temp()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(dead.file("store/packs"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.MkdirAll(dead.file("store/packs"), 0o700))
 	// Directories of the user's that look like ours: one has a lock of its own, one is
 	// a copy.
 	mine, copied := filepath.Join(base, tempPrefix+"mine"), filepath.Join(base, tempPrefix+"copy")
 	for dir, lock := range map[string]string{mine: "lock", copied: dead.name} {
 		for _, name := range []string{lock, "store/diary"} {
 			name = filepath.Join(dir, name)
-			if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(name, []byte("dear diary"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.MkdirAll(filepath.Dir(name), 0o700))
+			must.OK(t, os.WriteFile(name, []byte("dear diary"), 0o600))
 		}
 	}
 	dead.lock.Close() // as when all its processes are killed at once
@@ -118,13 +108,9 @@ func TestSweepLeavesWhatIsBeingMade(t *testing.T) {
 
 func TestReapRest(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "trap '' TERM; while :; do sleep 1; done")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	spared := exec.Command("sleep", "60")
-	if err := spared.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, spared.Start())
 	reapRest(spared.Process.Pid)
 	if err := unix.Kill(cmd.Process.Pid, 0); err != unix.ESRCH {
 		t.Errorf("a child that ignores SIGTERM is left: %v", err)

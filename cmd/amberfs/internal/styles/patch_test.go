@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func TestPatch(t *testing.T) {
@@ -15,9 +17,7 @@ func TestPatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := d.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Flush())
 	var colors []string
 	for _, l := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
 		c := ""

@@ -136,7 +136,7 @@ func TestCallRefuses(t *testing.T) {
 		`{"op":"show","name":"x"}`:            fail.NotFound,
 		`{"op":"snapshot","name":"a/b"}`:      fail.Usage,
 		`{"op":"umount"}`:                     fail.Denied,
-		`{"op":"objects"}`:                    fail.Denied,
+		`{"op":"objects","hashes":[]}`:        fail.Denied,
 		`{"op":"set-policy","patch":{"a":1}}`: fail.Usage,
 	} {
 		a, err := call(t, s, me, s.Store.Main(), request)

@@ -181,7 +181,7 @@ func TestCloseWithStalledReader(t *testing.T) {
 		defer conn.Close()
 		fmt.Fprint(conn, "GET /v1/tar?name=v1 HTTP/1.1\r\nHost: amberfs\r\n\r\n")
 	}
-	for _, begun := range []string{"", "GET /v1/sta", "POST /v1/import HTTP/1.1\r\nHost: amberfs\r\nContent-Length: 1000000\r\n\r\nx"} {
+	for _, begun := range []string{"", "GET /v1/sta", "POST /v1/import?from=tar HTTP/1.1\r\nHost: amberfs\r\nContent-Length: 1000000\r\n\r\nx"} {
 		conn, err := Dial(context.Background(), s.Store.Dir())
 		must.OK(t, err)
 		defer conn.Close()

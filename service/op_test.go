@@ -1,10 +1,14 @@
 package service
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot/events"
 )
 
@@ -58,6 +62,44 @@ func TestRows(t *testing.T) {
 				result = &[]events.Event{}
 			}
 			o.Text.Text(result)
+		}
+	}
+}
+
+// TestRequired: a request without an argument that its description requires, or with null in place
+// of it, is refused.
+func TestRequired(t *testing.T) {
+	for _, o := range ops {
+		schema, err := Schema(o.Args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := map[string]any{"op": o.Name}
+		for _, name := range schema.Required {
+			whole[name] = map[string]any{"string": "x", "boolean": false, "array": []string{"x"}, "object": map[string]any{}}[schema.Properties[name].Type]
+		}
+		ask := func(without, null string) error {
+			args := maps.Clone(whole)
+			delete(args, without)
+			if null != "" {
+				args[null] = nil
+			}
+			request, err := json.Marshal(args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = ParseCall(request)
+			return err
+		}
+		if err := ask("", ""); err != nil {
+			t.Errorf("%s with all that is required: %v", o.Name, err)
+		}
+		for _, name := range schema.Required {
+			for _, err := range []error{ask(name, ""), ask("", name)} {
+				if fail.KindOf(err) != fail.Usage || !strings.Contains(fmt.Sprint(err), name) {
+					t.Errorf("%s without %s: %v", o.Name, name, err)
+				}
+			}
 		}
 	}
 }

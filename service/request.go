@@ -113,7 +113,35 @@ func (o *Op) decode(object []byte) (any, error) {
 	if err := strictjson.Decode(object, args.Interface()); err != nil {
 		return nil, fail.New(fail.Usage, "%s: %w", o.Name, err)
 	}
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(object, &given); err != nil {
+		return nil, fail.New(fail.Usage, "%s: %w", o.Name, err)
+	}
+	if name := Missing(given, required(o.Args)); name != "" {
+		return nil, fail.New(fail.Usage, "%s: the argument %s is missing", o.Name, name)
+	}
 	return args.Elem().Interface(), nil
+}
+
+// Missing returns the first of the required arguments that is not given, or null; "" if all are.
+func Missing(given map[string]json.RawMessage, required []string) string {
+	for _, name := range required {
+		if v := given[name]; v == nil || string(v) == "null" {
+			return name
+		}
+	}
+	return ""
+}
+
+// required lists the fields that Schema says are required.
+func required(args reflect.Type) (out []string) {
+	for _, f := range reflect.VisibleFields(args) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.IsExported() && !f.Anonymous && name != "-" && !strings.Contains(options, "omit") {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 func jsonName(f reflect.StructField) string {

@@ -148,10 +148,8 @@ func checkArguments(args arguments, in *jsonschema.Schema) error {
 			return e
 		}
 	}
-	for _, name := range in.Required {
-		if _, ok := args[name]; !ok {
-			return fail.New(fail.Usage, "the argument %s is missing: %s", name, in.Properties[name].Description)
-		}
+	if name := service.Missing(args, in.Required); name != "" {
+		return fail.New(fail.Usage, "the argument %s is missing: %s", name, in.Properties[name].Description)
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ var rights = []right{
 	{asked(`{"op":"claim","label":"from%d","from":"there@v"}`), onlyRoot},
 	// Only over the socket.
 	{asked(`{"op":"umount"}`), nobody},
-	{asked(`{"op":"import"}`), nobody},
+	{asked(`{"op":"import","from":"tar"}`), nobody},
 	{asked(`{"op":"tar","name":"v"}`), nobody},
 	{asked(`{"op":"open","name":"v"}`), nobody},
 	{asked(`{"op":"exported","name":"v"}`), nobody},

@@ -26,7 +26,8 @@ import (
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 
 // call makes a request to the control file call of a workspace and reads the answer.
-func (w *world) call(ws string, request map[string]any) {
+func (w *world) call(ws, op string, request map[string]any) {
+	request["op"] = op
 	text, err := json.Marshal(request)
 	must.OK(w.t, err)
 	name := filepath.Join(ws, ".snapshots", "call.x")
@@ -69,14 +70,16 @@ func TestExtremes(t *testing.T) {
 				if other := ws == fork; !harness.Long() && i%3 > 0 && (i%3 == 1) != other {
 					continue
 				}
-				args["op"] = op
-				w.call(ws, args)
+				w.call(ws, op, args)
 			}
 		}
 		w.controls(ws)
 	}
 	w.streams()
 	w.page()
+	for _, ws := range []string{fork, w.Dir} {
+		w.call(ws, "compact", requests()["compact"][0])
+	}
 	w.within("the end of the fork", func() {
 		inner, err := os.ReadDir(filepath.Join(fork, ".forks"))
 		must.OK(t, err)

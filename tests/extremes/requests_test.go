@@ -1,12 +1,15 @@
 package extremes_test
 
 import (
+	"encoding/json"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
@@ -43,12 +46,12 @@ func requests() map[string][]map[string]any {
 	add("restore", args{"name": "first", "dry_run": true}, args{"name": "first"}, args{"name": "second"})
 	add("undo-by", args{"by": "unknown", "dry_run": true}, args{"by": "root", "dry_run": true})
 	add("merge", args{"fork": "inner", "dry_run": true})
-	add("compact", args{"names": []string{"first", "second"}, "dry_run": true})
+	add("compact", args{"names": []string{"first", "second"}, "name": "both"}) // at last: it deletes them
 	add("events", args{"limit": 10000})
 	add("export", args{"name": "second"})
 	add("snapshot", args{"name": "third"})
 	add("rename", args{"from": "third", "to": "fourth"})
-	add("pin", args{"names": []string{"fourth"}})
+	add("pin", args{"names": []string{"empty"}, "pinned": true})
 	add("fork", args{"name": "other", "snapshot": "second"})
 	add("claim", args{"label": "other"})
 	add("rename-fork", args{"from": "other", "to": "another"})
@@ -58,8 +61,8 @@ func requests() map[string][]map[string]any {
 	add("set-policy", args{"patch": args{}})
 	add("exported", args{"name": "second", "repo": "/r", "ref": "r", "commit": strings.Repeat("0", 40)})
 	add("push", args{"snapshots": []string{"second"}})
-	add("pull", args{"remote": "none"})
-	add("freeze", args{"seconds": 1})
+	add("pull", args{"remote": "none", "snapshots": []string{"second"}})
+	add("freeze", args{"for": "1s"})
 	add("thaw", args{})
 	add("gc", args{})
 	add("verify", args{})
@@ -75,6 +78,17 @@ func TestEveryOperationIsTried(t *testing.T) {
 	must.OK(t, err)
 	tried := requests()
 	ops := map[string]bool{"umount": true} // by the harness
+	for op, all := range tried {
+		for _, args := range all {
+			request := maps.Clone(args)
+			request["op"] = op
+			text, err := json.Marshal(request)
+			must.OK(t, err)
+			if _, err := service.ParseCall(text); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 	for _, c := range slices.Concat(commands, ofDirectory, ofRuns) {
 		for _, op := range strings.Fields(c.ops) {
 			ops[op] = true
@@ -92,7 +106,7 @@ func order(tried map[string][]map[string]any) []string {
 	var reads, changes []string
 	for op := range tried {
 		switch op {
-		case "snapshot", "rename", "pin", "fork", "claim", "rename-fork", "delete-fork", "remove", "restore", "revert", "export", "gc", "verify":
+		case "compact", "snapshot", "rename", "pin", "fork", "claim", "rename-fork", "delete-fork", "remove", "restore", "revert", "export", "gc", "verify":
 		default:
 			reads = append(reads, op)
 		}

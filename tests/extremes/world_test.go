@@ -172,6 +172,6 @@ func (w *world) inputs(ws string) {
 		if i > 0 {
 			w.change(ws, i == 2)
 		}
-		w.call(ws, map[string]any{"op": "snapshot", "name": name, "message": message})
+		w.call(ws, "snapshot", map[string]any{"name": name, "message": message})
 	}
 }

@@ -2,20 +2,17 @@ package kubernetes
 
 import (
 	"archive/tar"
-	"bytes"
-	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
-	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/amberfs/amberfs/tests/harness"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/ociimage"
 )
 
 // The releases of the sidecars that the manifests name.
@@ -48,47 +45,10 @@ func writeImage(t *testing.T, file, name, program string, command []string) {
 	t.Helper()
 	text, err := os.ReadFile(program)
 	must.OK(t, err)
-	layer := archive(t, map[string][]byte{command[0][1:]: text})
-	files := map[string][]byte{ocispec.ImageLayoutFile: encoded(t, ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion})}
-	blob := func(kind string, b []byte) ocispec.Descriptor {
-		d := ocispec.Descriptor{MediaType: kind, Digest: digest.FromBytes(b), Size: int64(len(b))}
-		files["blobs/sha256/"+d.Digest.Encoded()] = b
-		return d
-	}
-	config := ocispec.Image{
-		Platform: ocispec.Platform{OS: "linux", Architecture: runtime.GOARCH},
-		Config:   ocispec.ImageConfig{Env: []string{"PATH=/usr/bin"}, Entrypoint: command},
-		RootFS:   ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.FromBytes(layer)}},
-	}
-	manifest := blob(ocispec.MediaTypeImageManifest, encoded(t, ocispec.Manifest{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
-		Config: blob(ocispec.MediaTypeImageConfig, encoded(t, config)),
-		Layers: []ocispec.Descriptor{blob(ocispec.MediaTypeImageLayer, layer)},
-	}))
-	manifest.Annotations = map[string]string{"io.containerd.image.name": name}
-	files[ocispec.ImageIndexFile] = encoded(t, ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, Manifests: []ocispec.Descriptor{manifest}})
-	must.OK(t, os.WriteFile(file, archive(t, files), 0o644))
-}
-
-func archive(t *testing.T, files map[string][]byte) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	for name, text := range files {
-		must.OK(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))}))
-		if _, err := w.Write(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	must.OK(t, w.Close())
-	return out.Bytes()
-}
-
-func encoded(t *testing.T, v any) []byte {
-	t.Helper()
-	b, err := json.Marshal(v)
-	must.OK(t, err)
-	return b
+	layer := ociimage.Tar(t, ociimage.File{Header: tar.Header{Name: command[0][1:], Mode: 0o755}, Data: text})
+	config := ocispec.ImageConfig{Env: []string{"PATH=/usr/bin"}, Entrypoint: command}
+	image := ociimage.Layout(t, map[string]string{"io.containerd.image.name": name}, config, layer)
+	must.OK(t, os.WriteFile(file, ociimage.Archive(t, image), 0o644))
 }
 
 func copied(t *testing.T, from, to string) {

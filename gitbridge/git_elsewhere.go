@@ -30,7 +30,7 @@ var commonNames = []string{"branches", "common", "config", "hooks", "info", "log
 // gets in another form.
 var notCopied = []string{"objects", "worktrees", "modules", "commondir", "gitdir", "locked"}
 
-// ownLog is of one working tree, in a directory that all share.
+// ownLog is the log of HEAD: each working tree has its own, although they share the other logs.
 const ownLog = "logs/HEAD"
 
 // source is the directory that has an entry of the git directory.

@@ -10,8 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// nested answers questions about repositories inside of a snapshot. It reads
-// them in the snapshot, never on the host.
+// nested reads repositories inside of a snapshot: in the snapshot, never on the host.
 type nested struct {
 	src   *tree.Source
 	state *tree.State

@@ -86,7 +86,7 @@ func isObject(name string) bool {
 	return !strings.HasPrefix(name, "tmp_") && !strings.HasSuffix(name, ".keep")
 }
 
-// gone passes over files that git has renamed or removed meanwhile.
+// gone ignores the error for a file that git has renamed or removed meanwhile.
 func gone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

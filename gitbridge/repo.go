@@ -32,8 +32,8 @@ var (
 	ErrNoRevision = errs.New(errs.NotExist, "no such revision")
 )
 
-// trust says what of a repository's own configuration counts. What it names may
-// have been chosen by the author of the files that are exported.
+// trust is how much of a repository's own configuration is used. What it names may have been
+// chosen by the author of the files that are exported.
 type trust int
 
 const (
@@ -203,12 +203,12 @@ func (r *repository) git(ctx context.Context, env []string, args ...string) (str
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// ask is git with an input.
+// ask is git with a standard input.
 func (r *repository) ask(ctx context.Context, env []string, stdin io.Reader, args ...string) ([]byte, error) {
 	return run(ctx, r.gitDir, slices.Concat(r.trust.env(), env), stdin, append([]string{"--git-dir=" + r.gitDir}, args...)...)
 }
 
-// start begins a call of git that is talked to.
+// start starts a git command that reads requests and writes answers.
 func (r *repository) start(ctx context.Context, env []string, args ...string) (*process, error) {
 	return start(ctx, r.gitDir, slices.Concat(r.trust.env(), env), append([]string{"--git-dir=" + r.gitDir}, args...)...)
 }

@@ -217,7 +217,7 @@ func (l *LeftOut) Add(_ string, reason error) {
 	}
 }
 
-// Of says what of a directory was left out, "" for nothing.
+// Of describes what was left out of a directory, "" for nothing.
 func (l *LeftOut) Of(dir string) string {
 	if l.n == 0 {
 		return ""

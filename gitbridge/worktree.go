@@ -170,8 +170,8 @@ const (
 	converted              // $Id$, a filter, another encoding
 )
 
-// conversionOf judges a path by the values of attributeNames. Where in doubt it
-// says that there is one: git then decides.
+// conversionOf returns the conversion of a path with these values of attributeNames. If it is
+// uncertain, it returns one, and git decides.
 func conversionOf(values []string, auto bool) conversion {
 	given := func(v string) bool { return v != "unspecified" && v != "unset" }
 	text, crlf, eol := values[0], values[1], values[2]

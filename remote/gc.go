@@ -18,7 +18,7 @@ import (
 )
 
 // grace is the time from seen to condemned and from condemned to deleted. It has to be longer
-// than lookAgain and the time from there to the ref.
+// than maxMarkAge and the time from there to the ref.
 const grace = 24 * time.Hour
 
 // runTime is how long after its beginning a collection may remove objects.
@@ -37,7 +37,7 @@ const expiryMargin = 24 * time.Hour
 //	push   reads gc/condemned-* and gc/removed-* while its objects are sent, before it
 //	       writes its ref. If it needs an object in them, it starts again without it:
 //	       on a base that does not need it, and with another name for equal bytes.
-//	       It also starts again if it takes longer than lookAgain.
+//	       It also starts again if it takes longer than maxMarkAge.
 //
 // So a ref never names a deleted object X. The ref was written either
 //

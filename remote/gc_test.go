@@ -378,7 +378,7 @@ func newModel(tb rapid.TB, draw *rapid.T, t *testing.T, o Options) *model {
 // remote shares what is costly to make with all others.
 func (m *model) remote(b backend.Backend, o Options) *Remote {
 	r := &Remote{b: b, o: o}
-	r.health = health{ask: r.ask, note: func(bool, time.Time) {}}
+	r.health = health{probe: r.probe, note: func(bool, time.Time) {}}
 	r.health.init()
 	if m.reader != nil {
 		r.expand, r.o = m.reader.expand, m.reader.o

@@ -13,39 +13,39 @@ import (
 const (
 	// slowAfter is how long a read takes before the remote is probed.
 	slowAfter = 3 * time.Second
-	// probeTime bounds one such question, and probeEvery is the pause to the next.
+	// probeTime bounds one probe, and probeEvery is the pause before the next one.
 	probeTime  = 2 * time.Second
 	probeEvery = time.Second
 	// awayAfter is the number of probes without an answer until the remote is away.
 	awayAfter = 3
-	// tryAgain is the pause after a read that got no answer.
-	tryAgain = 200 * time.Millisecond
+	// retryDelay is the pause before a read that got no answer is repeated.
+	retryDelay = 200 * time.Millisecond
 )
 
 // health finds out whether a remote answers.
 //
-// A read without an answer starts one goroutine that asks the remote every second. After
-// three questions without an answer the remote is away: reads under way are cancelled, and
+// A read without an answer starts one goroutine that probes the remote every second. After
+// three probes without an answer the remote is away: reads under way are cancelled, and
 // all reads wait until the goroutine gets an answer. So an outage costs one request a
 // second, and waiting reads continue within seconds of its end.
 type health struct {
-	ask     func(ctx context.Context) error // a small request
+	probe   func(ctx context.Context) error // a small request
 	timeout time.Duration                   // of a read; 0: none
 	note    func(away bool, since time.Time)
 
-	mu     sync.Mutex
-	asking bool
-	since  time.Time          // when it went away; zero while it answers
-	back   chan struct{}      // closed when it answers again, nil while it does
-	here   context.Context    // of reads under way: ends when it goes away
-	gone   context.CancelFunc // ends here
-	closed context.Context    // ends when the remote is closed
-	close  context.CancelFunc
+	mu          sync.Mutex
+	probing     bool
+	since       time.Time          // when it went away; zero while it answers
+	recovered   chan struct{}      // closed when it answers again, nil while it does
+	reachable   context.Context    // of reads under way: ends when it goes away
+	cancelReads context.CancelFunc // ends reachable
+	closed      context.Context    // ends when the remote is closed
+	close       context.CancelFunc
 }
 
 func (h *health) init() {
 	h.closed, h.close = context.WithCancel(context.Background())
-	h.here, h.gone = context.WithCancel(h.closed)
+	h.reachable, h.cancelReads = context.WithCancel(h.closed)
 }
 
 func (r *Remote) Away() time.Time {
@@ -80,8 +80,8 @@ func (h *health) try(ctx context.Context, fn func(context.Context) error) error 
 		case ctx.Err() == nil && (!errors.Is(err, backend.ErrAway) || errors.Is(err, backend.ErrUntrusted)):
 			return err
 		}
-		h.doubt()
-		if pause(ctx, tryAgain) != nil && caller.Err() == nil {
+		h.startProbing()
+		if pause(ctx, retryDelay) != nil && caller.Err() == nil {
 			return fmt.Errorf("%w for %v", backend.ErrAway, h.timeout)
 		}
 	}
@@ -93,11 +93,11 @@ var errClosed = fmt.Errorf("%w: the store is being closed", backend.ErrAway)
 // remote went away counts as not answered.
 func (h *health) attempt(ctx context.Context, fn func(context.Context) error) error {
 	h.mu.Lock()
-	here, back := h.here, h.back
+	reachable, recovered := h.reachable, h.recovered
 	h.mu.Unlock()
-	if back != nil {
+	if recovered != nil {
 		select {
-		case <-back:
+		case <-recovered:
 			return h.attempt(ctx, fn)
 		case <-h.closed.Done():
 			return errClosed
@@ -107,31 +107,31 @@ func (h *health) attempt(ctx context.Context, fn func(context.Context) error) er
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(here, cancel)()
-	slow := time.AfterFunc(slowAfter, h.doubt)
+	defer context.AfterFunc(reachable, cancel)()
+	slow := time.AfterFunc(slowAfter, h.startProbing)
 	defer slow.Stop()
 	err := fn(ctx)
-	if err != nil && here.Err() != nil {
+	if err != nil && reachable.Err() != nil {
 		return backend.ErrAway
 	}
 	return err
 }
 
-// doubt starts the goroutine that asks the remote, unless it runs.
-func (h *health) doubt() {
+// startProbing starts the goroutine that probes the remote, unless it runs.
+func (h *health) startProbing() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.asking && h.closed.Err() == nil {
-		h.asking = true
-		go h.keepAsking()
+	if !h.probing && h.closed.Err() == nil {
+		h.probing = true
+		go h.probeUntilAnswered()
 	}
 }
 
-func (h *health) keepAsking() {
+func (h *health) probeUntilAnswered() {
 	began := time.Now()
 	for n := 1; ; n++ {
 		ctx, cancel := context.WithTimeout(h.closed, probeTime)
-		err := h.ask(ctx)
+		err := h.probe(ctx)
 		late := ctx.Err() != nil
 		cancel()
 		if h.closed.Err() != nil {
@@ -152,22 +152,22 @@ func (h *health) keepAsking() {
 
 func (h *health) away(since time.Time) {
 	h.mu.Lock()
-	h.since, h.back = since, make(chan struct{})
-	h.gone()
+	h.since, h.recovered = since, make(chan struct{})
+	h.cancelReads()
 	h.mu.Unlock()
 	h.note(true, since)
 }
 
 func (h *health) answered() {
 	h.mu.Lock()
-	since, back := h.since, h.back
-	h.asking, h.since, h.back = false, time.Time{}, nil
-	if back != nil {
-		h.here, h.gone = context.WithCancel(h.closed)
-		close(back)
+	since, recovered := h.since, h.recovered
+	h.probing, h.since, h.recovered = false, time.Time{}, nil
+	if recovered != nil {
+		h.reachable, h.cancelReads = context.WithCancel(h.closed)
+		close(recovered)
 	}
 	h.mu.Unlock()
-	if back != nil {
+	if recovered != nil {
 		h.note(false, since)
 	}
 }

@@ -26,8 +26,8 @@ const (
 	uploads    = 4        // under way at once
 	attempts   = 8        // of a push that meets collections
 
-	// lookAgain is how long before the ref is written the marks may have been read; see gc.go.
-	lookAgain = 6 * time.Hour
+	// maxMarkAge is how old the marks may be that a push has read when it writes its ref; see gc.go.
+	maxMarkAge = 6 * time.Hour
 
 	// settleTime is the wait before a ref without conditions is checked.
 	settleTime = time.Second
@@ -74,7 +74,7 @@ func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
 		if err != nil {
 			return nil, err
 		}
-		if u.free(u.objects) && !older(u.looked, lookAgain) {
+		if u.free(u.objects) && !older(u.marksRead, maxMarkAge) {
 			return u.publish(ctx)
 		}
 	}
@@ -84,7 +84,7 @@ func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
 // attempt reads which objects are condemned, and sends the missing ones.
 func (u *pushing) attempt(ctx context.Context) error {
 	u.objects, u.indexes, u.entries, u.carried, u.missing = nil, nil, nil, nil, nil
-	u.looked, u.parts = time.Now(), 0
+	u.marksRead, u.parts = time.Now(), 0
 	if u.base != nil && !u.free(u.base.Ref.Objects) {
 		u.base = nil
 	}
@@ -115,7 +115,7 @@ type pushing struct {
 	format *Format
 
 	condemned map[string]bool
-	looked    time.Time
+	marksRead time.Time
 
 	missing []cas.Hash     // what has to be sent, in the order of the walk
 	carried []object.Entry // of a merge: what stays where it is

@@ -87,13 +87,13 @@ func Open(url string, o Options) (*Remote, error) {
 		o.Note = func(bool, time.Time) {}
 	}
 	r := &Remote{b: b, o: o, expand: cas.NewExpander()}
-	r.health = health{ask: r.ask, timeout: max(o.Timeout, 0), note: o.Note}
+	r.health = health{probe: r.probe, timeout: max(o.Timeout, 0), note: o.Note}
 	r.health.init()
 	return r, nil
 }
 
-// ask makes a small request on a new connection, since the old ones may hang.
-func (r *Remote) ask(ctx context.Context) error {
+// probe makes a small request on a new connection, since the old ones may hang.
+func (r *Remote) probe(ctx context.Context) error {
 	r.b.CloseIdleConnections()
 	_, err := r.b.Stat(ctx, "format")
 	return err
@@ -105,8 +105,8 @@ func (r *Remote) Close() {
 	r.b.CloseIdleConnections()
 }
 
-// Ask finds out in the background whether the remote answers, for Away.
-func (r *Remote) Ask() { r.health.doubt() }
+// Probe finds out in the background whether the remote answers, for Away.
+func (r *Remote) Probe() { r.health.startProbing() }
 
 // URL is how Open finds the remote again.
 func (r *Remote) URL() string { return r.b.URL() }

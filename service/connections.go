@@ -258,7 +258,7 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 	held := map[string]time.Time{}
 	first := time.Now().Add(holdAfter)
 	if c.mounted {
-		c.Remotes.Ask()
+		c.Remotes.Probe()
 	}
 	for ctx.Err() == nil {
 		err := c.Remotes.Prefetch(ctx, prefetch)

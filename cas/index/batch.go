@@ -55,7 +55,7 @@ func (b *Batch) write() error {
 			return err
 		}
 	}
-	if err := b.x.markUnbacked(); err != nil {
+	if err := b.x.markLogsInMemory(); err != nil {
 		return errs.Full(err)
 	}
 	return b.txn.Commit()

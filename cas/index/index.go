@@ -21,12 +21,12 @@ import (
 
 // A DB is opened once and closed once.
 type DB struct {
-	dir      string // "" in memory
-	db       *badger.DB
-	failed   chan struct{} // Badger could not write a table, and tries again
-	unbacked int64         // value of the global counter that the mark accounts for
-	marked   bool          // because of unbacked
-	quiet    bool          // Badger's pool of buffers is gone
+	dir        string // "" in memory
+	db         *badger.DB
+	failed     chan struct{} // Badger could not write a table, and tries again
+	markedLogs int64         // value of logsInMemory when the mark was last made
+	marked     bool          // because of a log in memory
+	quiet      bool          // Badger's pool of buffers is gone
 }
 
 var (
@@ -55,7 +55,7 @@ func Create(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 // Open opens or creates the index in dir; dir "" makes one in memory. With takeover, another
 // process may still have it open, which writes nothing any more.
 func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
-	x := &DB{dir: dir, failed: make(chan struct{}, stuckTries), unbacked: unbacked.Load()}
+	x := &DB{dir: dir, failed: make(chan struct{}, stuckTries), markedLogs: logsInMemory.Load()}
 	o := badger.DefaultOptions(dir).
 		WithBypassLockGuard(takeover).
 		WithLogger(badgerLog{log, x.failed}).
@@ -191,16 +191,16 @@ func (x *DB) Unreadable(err error) error {
 	return fmt.Errorf("%w: %w", ErrRead, err)
 }
 
-// markUnbacked leaves the mark if a log of Badger's is not on the disk.
-func (x *DB) markUnbacked() error {
-	n := unbacked.Load()
-	if x.dir == "" || n == x.unbacked {
+// markLogsInMemory leaves the mark if a log of Badger's is not on the disk.
+func (x *DB) markLogsInMemory() error {
+	n := logsInMemory.Load()
+	if x.dir == "" || n == x.markedLogs {
 		return nil
 	}
 	if err := mark(x.dir); err != nil {
 		return err
 	}
-	x.unbacked, x.marked = n, true
+	x.markedLogs, x.marked = n, true
 	return nil
 }
 

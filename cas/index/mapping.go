@@ -17,7 +17,7 @@ import (
 // Badger gives a file its full size without blocks and then writes to it through a
 // mapping, on goroutines of its own. On a full disk such a write is a SIGBUS, which
 // ends the process, and Badger has no option to allocate the blocks first. Badger maps
-// through unix.Mmap, so mapBacked takes the place of the system call there.
+// through unix.Mmap, so mapAllocated takes the place of the system call there.
 //
 // mmapper is laid out as the type of unix.mapper. TestMappedFilesHaveBlocks fails if
 // that changes.
@@ -32,10 +32,10 @@ var mapper *mmapper
 
 var mapFile = mapper.mmap
 
-func init() { mapper.mmap = mapBacked }
+func init() { mapper.mmap = mapAllocated }
 
-// unbacked counts the files for which the disk had no blocks, see mapBacked.
-var unbacked atomic.Int64
+// logsInMemory counts the logs that were mapped without a file, see mapAllocated.
+var logsInMemory atomic.Int64
 
 // logRoom is how many bytes a new log leaves of the disk, for the manifest and the journal.
 const logRoom = 1 << 20
@@ -43,14 +43,14 @@ const logRoom = 1 << 20
 // largestMapped is more than Badger ever makes a file.
 const largestMapped = 128 << 20
 
-// mapBacked is mmap, but the blocks of a file that is to be written through the mapping
+// mapAllocated is mmap, but the blocks of a file that is to be written through the mapping
 // are allocated first. If the disk is full:
 //
 //   - A table of Badger's fails with ENOSPC. Badger tries again later.
 //   - A new log is mapped without its file: Badger cannot go on without a log. Its
 //     content reaches the disk in a table. A batch leaves the mark first, so that after
 //     a kill the index is rebuilt.
-func mapBacked(addr, length uintptr, prot, flags, fd int, offset int64) (uintptr, error) {
+func mapAllocated(addr, length uintptr, prot, flags, fd int, offset int64) (uintptr, error) {
 	if flags != unix.MAP_SHARED || prot&unix.PROT_WRITE == 0 {
 		return mapFile(addr, length, prot, flags, fd, offset)
 	}
@@ -83,7 +83,7 @@ func mapBacked(addr, length uintptr, prot, flags, fd int, offset int64) (uintptr
 		return 0, err
 	default:
 		_ = unix.Ftruncate(fd, 0) // gives back what was allocated of it
-		unbacked.Add(1)
+		logsInMemory.Add(1)
 		flags, fd = unix.MAP_SHARED|unix.MAP_ANONYMOUS, -1
 	}
 	return mapFile(addr, length, prot, flags, fd, offset)

@@ -26,7 +26,7 @@ func TestMappedFilesHaveBlocks(t *testing.T) {
 	if err != nil || i.Allocated < i.Size || i.Size < Memtable {
 		t.Fatalf("of a log of %d bytes, %d are on the disk; %v", i.Size, i.Allocated, err)
 	}
-	unbacked.Add(1) // as if there had been no room for the next log
+	logsInMemory.Add(1) // as if there had been no room for the next log
 	b := x.Batch(nil)
 	b.Put([]byte("k"), []byte("v"))
 	must.OK(t, b.Commit())

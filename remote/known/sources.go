@@ -153,13 +153,13 @@ func (k *Registry) Load() error {
 	return nil
 }
 
-// Ask finds out in the background which remotes answer, for Away.
-func (k *Registry) Ask() {
+// Probe finds out in the background which remotes answer, for Away.
+func (k *Registry) Probe() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, f := range k.file.From {
 		if r := k.open[f.URL]; r != nil && k.trust.has(r.URL()) {
-			r.Ask()
+			r.Probe()
 		}
 	}
 }

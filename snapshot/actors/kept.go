@@ -20,8 +20,8 @@ type keptName struct {
 	Name  string `json:"name"`
 }
 
-// Keep registers the names in b again, of processes that still run, and from then on hands
-// save what keeps the names over the end of this process.
+// Keep registers the names in b again for processes that still run. From then on it calls save
+// when the names change, so that they outlive this process.
 func (r *Registry) Keep(b []byte, save func([]byte) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -95,7 +95,7 @@ func (r *Registry) Of(id, uid, view uint32) string {
 	st, err := process.StatOf(int(id))
 	switch {
 	case err != nil && k != nil:
-		return k.actor // it is about to be gone
+		return k.actor // it is about to exit
 	case err != nil:
 		return r.unseen(uid, view)
 	case k != nil && k.start == st.Start:

@@ -113,8 +113,7 @@ func (c *Content) Sealed() *ChunkMap {
 
 var emptyChunkMap = &ChunkMap{}
 
-// InLog reports whether any part of c that is in the journal, n bytes at pos, is
-// one for which is answers true.
+// InLog reports whether is returns true for any part of c that is in the journal, n bytes at pos.
 func (c *Content) InLog(is func(pos, n int64) bool) (found bool) {
 	if c == nil {
 		return false
@@ -192,7 +191,7 @@ func (l *layout) eachChunkMap(fn func(b *ChunkMap) error) (err error) {
 }
 
 // EachObject calls fn for every object that c needs: lists come before what they
-// name, and below a list for which fn answers false nothing is visited.
+// name, and below a list for which fn returns false nothing is visited.
 func (c *Content) EachObject(src *Source, fn func(h cas.Hash, isList bool) (descend bool, err error)) error {
 	return c.eachChunkMap(func(b *ChunkMap) error { return b.eachHash(src, fn) })
 }

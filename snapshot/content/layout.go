@@ -25,14 +25,14 @@ func baseLayout(b *ChunkMap) *layout {
 	return l
 }
 
-// clone returns a layout of its own that says the same.
+// clone returns a copy that can be changed independently.
 func (l *layout) clone() *layout {
 	c := *l
 	c.ext = l.ext.clone()
 	return &c
 }
 
-// plain returns the ChunkMap that says all, nil if there is more to l.
+// plain returns the ChunkMap if it is the whole layout, else nil.
 func (l *layout) plain() *ChunkMap {
 	if l.base != nil && l.ext.count() == 0 && l.baseLen == l.size && l.base.n == l.size {
 		return l.base
@@ -65,7 +65,7 @@ func (l *layout) gap(off, end int64) extent {
 }
 
 // runs calls fn for the runs of [off, end), clipped to it and to size, in order
-// and without gaps, until it answers false.
+// and without gaps, until it returns false.
 func (l *layout) runs(off, end int64, fn func(off int64, e extent) bool) {
 	end = min(end, l.size)
 	gaps := func(upto int64) bool {
@@ -97,7 +97,7 @@ func (l *layout) runs(off, end int64, fn func(off int64, e extent) bool) {
 }
 
 // sideBySide calls fn for the pieces of two layouts that are in one run of each,
-// up to the end of the shorter one, until it answers false.
+// up to the end of the shorter one, until it returns false.
 func sideBySide(a, b *layout, fn func(off int64, x, y extent) bool) {
 	next, stop := iter.Pull2(func(yield func(int64, extent) bool) { b.runs(0, b.size, yield) })
 	defer stop()
@@ -118,7 +118,7 @@ func sideBySide(a, b *layout, fn func(off int64, x, y extent) bool) {
 }
 
 // kinds calls fn for the data, holes and reservations of [off, end), in order, until it
-// answers false. An item is of one kind, or, with lists, may be a list of chunks that
+// returns false. An item is of one kind, or, with lists, may be a list of chunks that
 // lies within. It has no hash. Other lists of one kind are not loaded.
 func (l *layout) kinds(src *Source, off, end int64, lists bool, fn func(off int64, it item) bool) (err error) {
 	l.runs(off, end, func(off int64, e extent) (more bool) {

@@ -41,7 +41,7 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	c.sealing.Lock()
 	defer c.sealing.Unlock()
 	if b := c.Sealed(); b != nil {
-		return b, nil // another sealer was at it
+		return b, nil // another sealer has sealed it
 	}
 	b, err := z.cut(ctx, c)
 	if err != nil {

@@ -39,8 +39,8 @@ const sealForks = 2
 // turnBytes is how much work a seal does before it gives way to others that wait.
 const turnBytes = 8 << 20
 
-// lookAgain is how often it is looked whether a snapshot that is being sealed was removed.
-const lookAgain = 100 * time.Millisecond
+// removedCheckInterval is how often a seal checks whether its snapshot was removed.
+const removedCheckInterval = 100 * time.Millisecond
 
 // retrySeal is how long a seal that failed is left alone, unless it is waited for.
 const retrySeal = 5 * time.Second
@@ -257,13 +257,13 @@ func (q *Sealer) whileNeeded(ctx context.Context, sn *catalogue.Snapshot) (seali
 	sealing, stop = context.WithCancel(ctx)
 	go func() {
 		defer stop()
-		look := time.NewTicker(lookAgain)
-		defer look.Stop()
+		check := time.NewTicker(removedCheckInterval)
+		defer check.Stop()
 		for {
 			select {
 			case <-sealing.Done():
 				return
-			case <-look.C:
+			case <-check.C:
 				if _, needed := q.Catalogue.Needed(sn); !needed {
 					return
 				}

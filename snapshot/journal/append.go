@@ -7,8 +7,8 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// bufferMax is the largest record in bytes that is copied together before it is
-// written. Of larger ones the data is written apart.
+// bufferMax is the largest record, in bytes, that is assembled in one buffer. The data of a larger
+// one is written separately.
 const bufferMax = 32 << 10
 
 // Append adds one record, whose payload is head followed by data, and returns
@@ -94,8 +94,8 @@ func (j *Journal) write(t Type, head, data []byte) error {
 		_, err = j.cur.f.WriteAt(data, at+int64(len(b)))
 	}
 	if full(err) {
-		// Only where space cannot be reserved. The part of the record that was written is
-		// written over by the next one and has no valid checksum until then.
+		// This happens only where space cannot be reserved. The next record overwrites the written
+		// part, which has no valid checksum.
 		return fmt.Errorf("%w: %w", errs.NoSpace, err)
 	}
 	if err != nil {
@@ -114,7 +114,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 
 const (
 	aheadSize   = 256 << 10 // bytes of zeros written at a time
-	smallCommit = 64 << 10  // bytes between two syncs that count as few
+	smallCommit = 64 << 10  // fewer bytes between two syncs are a small commit
 )
 
 var aheadZeros [aheadSize]byte
@@ -140,7 +140,8 @@ func (j *Journal) ahead(size int64) {
 	if n <= 0 {
 		return
 	}
-	// Only for speed: if the disk fails, the record will tell.
+	// An error is ignored: this write is for speed, and the write of the record reports a failing
+	// disk.
 	if _, err := j.cur.f.WriteAt(aheadZeros[:n], from); err == nil {
 		j.zeroed = from + n
 	}

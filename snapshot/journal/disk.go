@@ -11,22 +11,22 @@ import (
 
 // disk is the directory of the segments, and how much of its disk they may take.
 type disk struct {
-	dir     string
-	aside   string // folder for segments that could not be read wholly, or empty
-	fs      vfs.FS
-	segSize int64
-	reserve func() int64 // bytes that writers leave
-	giveUp  func()       // frees space for what must not fail; may be nil
+	dir        string
+	quarantine string // folder for segments that could not be read completely, "" for none
+	fs         vfs.FS
+	segSize    int64
+	reserve    func() int64 // bytes that ordinary writers must leave free
+	giveUp     func()       // frees space for what must not fail; may be nil
 }
 
-// drop removes a segment, or sets it aside.
+// drop removes a segment, or moves it to the quarantine.
 func (d *disk) drop(s *segment) error {
-	if d.aside == "" || !s.unread.Load() {
+	if d.quarantine == "" || !s.unread.Load() {
 		return d.fs.Remove(d.path(s.name))
 	}
-	err := d.fs.MkdirAll(d.aside, 0o700)
+	err := d.fs.MkdirAll(d.quarantine, 0o700)
 	if err == nil {
-		err = d.fs.Rename(d.path(s.name), filepath.Join(d.aside, s.name))
+		err = d.fs.Rename(d.path(s.name), filepath.Join(d.quarantine, s.name))
 	}
 	return err
 }
@@ -76,7 +76,7 @@ func (d *disk) create(name string, size, reserve int64) (vfs.File, error) {
 	return f, nil
 }
 
-// room is ENOSPC when the disk has no n bytes beyond what must stay free.
+// room returns ENOSPC if fewer than n bytes are free beyond the reserve.
 func (d *disk) room(n, reserve int64) error {
 	free, err := d.fs.Free(d.dir)
 	if err != nil {
@@ -92,8 +92,8 @@ func (d *disk) room(n, reserve int64) error {
 // rest is the size of a segment that is begun while the log rests.
 func (d *disk) rest() int64 { return min(minSegment, d.segSize) }
 
-// extend preallocates a little behind the end of a segment, for what gives space back
-// once others have filled the disk. On a full disk the segment stays as it is.
+// extend preallocates a little space behind the end of a segment, for records that free space when
+// other programs have filled the disk. On a full disk the segment stays as it is.
 func (d *disk) extend(s *segment) error {
 	n := d.rest()
 	if d.room(n, d.reserve()) != nil {

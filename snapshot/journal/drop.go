@@ -13,8 +13,8 @@ func (j *Journal) DropBefore(pos int64) error {
 	if segs := j.segments(); len(segs) < 2 || segs[1].base > pos {
 		return nil
 	}
-	// The journal must never begin, after a power cut, with a segment that did
-	// not reach the disk: it would forget its position.
+	// After a power cut the journal must not begin with a segment that did not reach the disk: its
+	// position would be lost.
 	if err := j.Sync(); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (j *Journal) dropFirst(pos int64) error {
 	var err error
 	for len(first) > 0 {
 		if err = j.disk.drop(first[0]); err != nil {
-			// A later one that goes would leave a gap, which is damage.
+			// If a later segment were removed before this one, the gap would count as damage.
 			err = fmt.Errorf("drop journal segment %s: %w", first[0].name, err)
 			break
 		}
@@ -65,8 +65,8 @@ func (j *Journal) dropFirst(pos int64) error {
 	return err
 }
 
-// Shrink gives up, besides what DropBefore does, the last segment for a small one, if
-// nothing from pos on was appended. It is for when the log is going to rest.
+// Shrink does what DropBefore does. If nothing was appended from pos on, it also replaces the last
+// segment by a small one. Callers use it when they expect no more writes.
 func (j *Journal) Shrink(pos int64) error {
 	if err := j.DropBefore(pos); err != nil {
 		return err
@@ -76,8 +76,8 @@ func (j *Journal) Shrink(pos int64) error {
 	}
 	j.drop.Lock()
 	defer j.drop.Unlock()
-	// The position must not be forgotten: a segment goes only once the next one
-	// is on disk, with a record.
+	// A segment is removed only when the next one is on disk, with a record: otherwise the
+	// position would be lost.
 	if err := j.restartAt(pos); err != nil {
 		return err
 	}
@@ -104,8 +104,8 @@ func (j *Journal) restartAt(pos int64) error {
 	return j.restart()
 }
 
-// Begin gives an empty journal its first segment, on disk, so that the journal
-// can be missed if it gets lost.
+// Begin writes the first segment of an empty journal to disk, so that a later Open detects that
+// the journal is missing.
 func (j *Journal) Begin() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -115,8 +115,8 @@ func (j *Journal) Begin() error {
 	return j.restart()
 }
 
-// restart begins a small segment, and has it on disk: also on a full disk, for this
-// gives the old one back. j.mu is held.
+// restart begins a small segment and makes it durable. It works on a full disk, because it frees
+// the space of the old segment. j.mu is held.
 func (j *Journal) restart() error {
 	if err := j.newSegment(j.disk.rest(), recordHeader, true); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (j *Journal) restart() error {
 	return j.mark()
 }
 
-// mark appends a mark, and has the log on disk. j.mu is held.
+// mark appends a mark and makes the log durable. j.mu is held.
 func (j *Journal) mark() error {
 	if err := j.write(typeMark, nil, nil); err != nil {
 		return err

@@ -52,8 +52,8 @@ func (e *DamageError) Unwrap() []error {
 	return []error{errs.Damaged, e.Err}
 }
 
-// Lost reports that the bytes are gone, as opposed to a file that cannot be read at the
-// moment, for example because too many are open.
+// Lost reports whether the bytes are gone. Otherwise the file cannot be read at the moment, for
+// example because too many files are open.
 func (e *DamageError) Lost() bool { return e.Err == nil || vfs.IsDamage(e.Err) }
 
 // damages are the places that Open and Replay skipped.
@@ -75,7 +75,7 @@ func (d *damages) Damage() []*DamageError {
 	return slices.Clone(d.found.list)
 }
 
-// skip notes damage in a salvage, and returns it otherwise.
+// skip records damage during a salvage. Otherwise it returns the damage.
 func (d *damages) skip(e *DamageError) error {
 	if !d.salvage {
 		return e

@@ -44,8 +44,8 @@ func putRecordHead(b []byte, h recordHead, seed uint32) {
 	binary.LittleEndian.PutUint32(b[28:], crc32.Update(seed, castagnoli, b[:28]))
 }
 
-// peekRecordHead decodes b without looking at its checksum. It is false for
-// what can be no header at position pos, whatever its checksum.
+// peekRecordHead decodes b without checking its checksum. It reports false if b cannot be a header
+// at position pos.
 func peekRecordHead(b []byte, pos int64) (recordHead, bool) {
 	if len(b) < recordHeader {
 		return recordHead{}, false
@@ -103,8 +103,7 @@ func (h header) encode() []byte {
 	return b
 }
 
-// decodeHeader is false for what is no header, and an error for one of a
-// version that is not known.
+// decodeHeader reports false if b is not a header. It returns an error for an unknown version.
 func decodeHeader(b []byte) (header, bool, error) {
 	if len(b) < segmentHeader || string(b[:8]) != headerMagic {
 		return header{}, false, nil

@@ -20,21 +20,21 @@ type Options struct {
 	Logger      *slog.Logger
 	// Reserve returns the bytes of disk that a new segment must leave free.
 	Reserve func() int64
-	// GiveUp frees space that is kept for when the disk is full, or a quota of it. It is
-	// called if AppendUrgent finds none. It may be nil.
+	// GiveUp frees space that is reserved for a full disk or an exhausted quota. AppendUrgent
+	// calls it if there is no other space. It may be nil.
 	GiveUp func()
-	// Begin is where the log begins when there is none. One that ends before it
-	// is damaged: its owner knows of a later position. What is damaged before it
-	// is no reason not to open.
+	// Begin is where the log begins if the directory has none. If the log ends before it, it is
+	// damaged, because its owner knows a later position. Damage before it does not keep Open from
+	// succeeding.
 	Begin int64
 	// Salvage makes Open and Replay skip what is damaged instead of failing.
 	// Each place is logged and kept for Damage.
 	Salvage bool
 	// ReadOnly changes nothing on disk; Append and Sync are errs.ReadOnly.
 	ReadOnly bool
-	// Bytes reports whether a record counts although its payload is damaged: all but bytes
-	// of one file is whole. Then Open and Replay go on behind it, and the bytes are damaged
-	// where they are read. No record does if it is nil.
+	// Bytes reports whether a record stays valid although its payload is damaged: only bytes of
+	// one file are lost. Open and Replay continue behind such a record, and reading the bytes
+	// returns the damage. If it is nil, no record stays valid.
 	Bytes func(t Type, payload []byte) bool
 	// Quarantine is the folder to which a segment goes, instead of being removed, if the disk
 	// could not read all of it. Segments are removed if it is empty.
@@ -49,7 +49,7 @@ type Journal struct {
 	disk  disk
 	log   *slog.Logger
 	bytes func(t Type, payload []byte) bool
-	reads bool // and nothing else
+	reads bool // read-only
 	begin int64
 
 	end     atomic.Int64 // position after the last record
@@ -135,13 +135,13 @@ func (j *Journal) Close() error {
 	return err
 }
 
-// closeWriter leaves a mark that says that all was durable, and trims the last
-// segment. Neither is needed for what the log holds, so a full disk is no error.
+// closeWriter appends a mark that all records are durable, and trims the last segment. The log is
+// complete without either, so a full disk is not an error.
 func (j *Journal) closeWriter() error {
 	if j.cur == nil || j.closed || j.Failed() != nil {
 		return j.Failed()
 	}
-	// Someone may have appended since.
+	// Another goroutine may have appended since.
 	if err := j.syncTo(j.end.Load()); err != nil {
 		return err
 	}

@@ -51,11 +51,11 @@ type checkedPayload struct {
 	b   []byte
 }
 
-// recentMin is from how many bytes on a payload is kept whose parts are usually read
-// one after the other.
+// recentMin is the size in bytes from which on a payload is kept after a read, because its parts
+// are usually read one after the other.
 const recentMin = 128 << 10
 
-// readTries is how often more a read is tried that the disk fails.
+// readTries is how often a failed read is repeated.
 const readTries = 2
 
 // readBuffers hold records while their checksums are computed.

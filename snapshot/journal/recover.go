@@ -19,7 +19,7 @@ import (
 // Damage among that is a *DamageError, unless Options.Salvage is set.
 func Open(dir string, o Options) (*Journal, error) {
 	j := &Journal{
-		disk: disk{dir: dir, aside: o.Quarantine, fs: o.FS, segSize: o.SegmentSize, reserve: o.Reserve, giveUp: o.GiveUp},
+		disk: disk{dir: dir, quarantine: o.Quarantine, fs: o.FS, segSize: o.SegmentSize, reserve: o.Reserve, giveUp: o.GiveUp},
 		log:  o.Logger, bytes: o.Bytes, reads: o.ReadOnly, begin: o.Begin, seq: 1,
 	}
 	if j.disk.fs == nil {
@@ -91,12 +91,11 @@ func (o opening) open() error {
 
 var errReadOnly error = errs.ReadOnly
 
-// atLeast sees to it that the log does not end before a position that its owner
-// knows of.
+// atLeast ensures that the log does not end before a position that its owner knows.
 func (o opening) atLeast(pos int64) error {
 	if end := o.end.Load(); end >= pos {
 		if !o.reads && end > 0 && len(o.segments()) == 0 {
-			return o.restart() // or the position would be forgotten
+			return o.restart() // otherwise the position would be lost
 		}
 		return nil
 	}
@@ -121,8 +120,8 @@ func (o opening) atLeast(pos int64) error {
 	return o.restart()
 }
 
-// openSegment adds a segment to the list. One whose header is no good is added
-// too: recover decides what that means.
+// openSegment adds a segment to the list, also one with an invalid header: recover decides what
+// that means.
 func (o opening) openSegment(base int64, name string) error {
 	f, err := o.disk.fs.OpenFile(o.disk.path(name), os.O_RDWR, 0)
 	if err != nil {
@@ -217,11 +216,11 @@ func (o opening) scanTail(segs []*segment) (tail, error) {
 			return t, nil
 		}
 		if h.err != nil && h.rec == nil && !o.salvage && h.pos >= o.begin {
-			// A disk that cannot be read is no reason to cut.
+			// A read error does not prove that the log ends here.
 			return t, h.damage()
 		}
-		// A gap. It is the end, unless a record behind it or the owner knows that
-		// what is missing was durable: then nothing but damage can have taken it.
+		// This gap is the end of the log, unless a record behind it or the owner knows that the
+		// missing part was durable. Then it is damage.
 		if (h.err == nil || h.rec == nil) && max(t.durable, claimBehind(sc, h), o.begin) <= h.pos {
 			return t, nil
 		}
@@ -259,9 +258,9 @@ func claimBehind(sc *scanner, h *hole) (claim int64) {
 	return claim
 }
 
-// recoverEmpty begins a log of which no segment has a header: a new one, or one
-// whose first segment did not reach the disk. That cannot be once its owner knows
-// of a position: a segment goes only when the next one is on disk.
+// recoverEmpty begins a log without any valid segment header: a new log, or one whose first
+// segment did not reach the disk. It is damage if the owner knows a position, because a segment is
+// removed only when the next one is on disk.
 func (o opening) recoverEmpty(segs []*segment) error {
 	found := len(o.Damage())
 	for _, s := range segs {
@@ -306,16 +305,15 @@ func (o opening) discardAll(gone, kept []*segment) error {
 		}
 	}
 	if err == nil && len(gone) > 0 && !o.reads {
-		// Before something is appended: otherwise they could come back in the
-		// middle of the log.
+		// This comes before the first append: otherwise the segments could reappear in the middle
+		// of the log.
 		err = o.disk.fs.SyncDir(o.disk.dir)
 	}
 	return err
 }
 
-// resume makes the last segment the current one and erases what follows the end:
-// records there, valid but behind a gap, must not be met again once the gap is
-// filled.
+// resume makes the last segment the current one and erases what follows the end: valid records
+// behind a gap must not be found again once the gap is filled.
 func (o opening) resume(t tail) error {
 	o.end.Store(t.end)
 	o.durable.Store(min(t.durable, t.end))

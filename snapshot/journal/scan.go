@@ -135,8 +135,8 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 	return nil, h
 }
 
-// resync looks behind a hole for the next good record and goes there. It is
-// false when there is none, and then the scan is over.
+// resync searches behind a hole for the next good record and continues there. It reports false if
+// there is none, which ends the scan.
 func (s *scanner) resync(h *hole) bool {
 	pos := max(h.next, h.pos+recordAlign, s.segs[s.i].base+segmentHeader)
 	for {

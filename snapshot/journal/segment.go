@@ -14,8 +14,8 @@ import (
 
 const (
 	segmentSuffix = ".seg"
-	minSegment    = 1 << 20  // of a log at rest; what is tried before a disk counts as full
-	urgentSegment = 64 << 10 // what is then taken for what gives space back
+	minSegment    = 1 << 20  // of an idle log, and the smallest that is tried on a full disk
+	urgentSegment = 64 << 10 // the smallest for AppendUrgent
 	blockSize     = 4096
 )
 
@@ -86,8 +86,8 @@ func (j *Journal) newSegment(size, need int64, urgent bool) error {
 func (j *Journal) makeSegment(size, need int64, urgent bool) (*segment, error) {
 	base := j.end.Load()
 	h := header{base: base, firstSeq: j.seq, durable: j.durable.Load(), id: j.id, nonce: rand.Uint64()}
-	// The header goes out with the first record, in one sector: where it is
-	// missing after a crash, no record can be there.
+	// The header is written with the first record, in one sector: a crash that loses the header
+	// also loses the record.
 	s := &segment{base: base, name: segmentName(base), hdr: h, seed: h.seed()}
 	s.end.Store(base)
 	f, size, err := j.disk.takeFile(s.name, size, need, urgent)

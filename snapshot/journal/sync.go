@@ -61,7 +61,7 @@ func (j *Journal) syncAll() error {
 		if s.base >= end {
 			continue // later than what is asked for
 		}
-		// It is open: only what is durable is dropped.
+		// The file is open, because only durable segments are dropped.
 		if err := s.f.Sync(); err != nil {
 			return j.fail(j.log, fmt.Sprintf("syncing segment %s", s.name), err)
 		}
@@ -76,9 +76,8 @@ func (j *Journal) syncAll() error {
 	return nil
 }
 
-// syncBehind is how much of the log, in bytes, may be there without being durable before
-// that is made up for: the next opening reads it all to find the end, and a caller that asks for a
-// Sync waits for it.
+// syncBehind is how many bytes of the log may be not durable before a background sync starts. The
+// next Open reads all of them to find the end, and a caller of Sync waits for them.
 const syncBehind = 128 << 20
 
 // syncFarBehind syncs the log in the background if much of it is not durable. j.mu is

@@ -13,13 +13,13 @@ type Unreferenced struct {
 	open map[int64]int
 }
 
-// NewUnreferenced returns none.
+// NewUnreferenced returns an empty set.
 func NewUnreferenced(log *Journal) *Unreferenced {
 	return &Unreferenced{log: log, open: make(map[int64]int)}
 }
 
-// Write appends a record of bytes alone. done is called when a record refers to them, or none ever
-// will. Urgent bytes may use the space that is held back on a full disk.
+// Write appends a record that only has bytes. The caller calls done when a record refers to them,
+// or none ever will. Urgent bytes may use the space that is reserved for a full disk.
 func (b *Unreferenced) Write(t Type, p []byte, urgent bool) (pos int64, done func(), err error) {
 	b.mu.Lock()
 	floor := b.log.End() // the bytes will lie at or after it

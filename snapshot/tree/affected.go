@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
-// Damage says what of that which states refer to is missing or damaged.
+// Damage reports which objects and which bytes of the journal are missing or damaged.
 type Damage struct {
 	Object func(h cas.Hash) bool
 	Log    func(pos, n int64) bool // any of n bytes at a journal position
@@ -22,8 +22,8 @@ type Damage struct {
 // What lies below a directory that cannot be listed has no path any more; the
 // directory stands for it.
 func (s *State) Affected(ctx context.Context, src *Source, bad Damage, fn func(path string)) error {
-	// Bad objects may still load, from a cache if nothing else; nothing that came
-	// from them is to be believed.
+	// A damaged object may still be in a cache. This source refuses it, so that nothing decoded
+	// from it is used.
 	src = NewSource(goodStore{src.objects, bad.Object}, nil, 16<<20)
 	c := checker{ctx: ctx, s: s, src: src, bad: bad, fn: fn, files: make(map[uint64]*checkedFile)}
 	n, err := s.Get(src, RootIno)
@@ -51,7 +51,7 @@ func (g goodStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return g.ObjectStore.Get(h, dst)
 }
 
-// notDamage returns err, nil if it says that an object is missing or wrong.
+// notDamage returns err, or nil if err means that an object is missing or malformed.
 func notDamage(err error) error {
 	if errors.Is(err, cas.ErrNotFound) || errors.Is(err, errs.Damaged) || errors.Is(err, ErrNoInode) {
 		return nil
@@ -59,7 +59,7 @@ func notDamage(err error) error {
 	return err
 }
 
-// checker is one Affected under way.
+// checker is the state of one call of Affected.
 type checker struct {
 	ctx   context.Context
 	s     *State
@@ -69,7 +69,7 @@ type checker struct {
 	files map[uint64]*checkedFile // those with several names
 }
 
-// checkedFile is what is known of a file with several names.
+// checkedFile is the result for a file with several names.
 type checkedFile struct {
 	names map[Link]bool
 	good  bool
@@ -91,7 +91,7 @@ func (c *checker) dir(path *Path, n *Inode) error {
 	slices.SortFunc(ents, byName)
 	for _, e := range ents {
 		at, err := path.At(e.Name)
-		if err != nil { // a ring, or a tree that others made
+		if err != nil { // a cycle, or a malformed tree
 			c.fn(path.Short())
 			return nil
 		}

@@ -13,7 +13,7 @@ func (s *State) Beyond(src *Source, other *State, fn func(n *Inode)) error {
 	return nil
 }
 
-// raised is a page of a table as it were if the table was higher.
+// raised is a page of a table, seen as part of a higher table.
 type raised struct {
 	page *page
 	by   int

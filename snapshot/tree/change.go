@@ -78,8 +78,8 @@ func SameData(src *Source, a, b *Inode) (bool, error) {
 
 func equalXattr(a, b Xattr) bool { return a.Name == b.Name && string(a.Value) == string(b.Value) }
 
-// surelySame reports whether two versions of one inode are known to be equal in all
-// that Diff looks at. It loads nothing; not being sure costs a closer look later.
+// surelySame reports whether two versions of one inode are known to be equal in all that Diff
+// compares. It loads nothing. If it returns false, they are compared later.
 func surelySame(a, b *Inode) bool {
 	if a == b {
 		return true

@@ -327,7 +327,7 @@ func collect(src *Source, p *page, at pos, to *entries) error {
 }
 
 // List calls fn for every entry whose cookie is above after, in order of cookies,
-// until fn answers false. A cookie is at least 16 and below 2^63, and an entry
+// until fn returns false. A cookie is at least 16 and below 2^63, and an entry
 // keeps it as long as it lives; so a listing that goes on later from a cookie
 // meets each entry that was there all the time exactly once, whatever came and
 // went. An after of 0 begins at the start.

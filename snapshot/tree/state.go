@@ -201,10 +201,9 @@ func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 // once. The zero value is ready.
 type Unsealed struct{ seen map[*page]struct{} }
 
-// Each calls fn for the content of every file that is in memory on a page not yet
-// sealed and that no frozen state shares that Each was called for before. The contents
-// themselves may be older than the page, and sealed. It needs the lock of the
-// state's owner unless the state is frozen, and says so.
+// Each calls fn for the content of every file that is in memory on a page not yet sealed, except
+// on pages of frozen states that it has already visited. The contents themselves may be older than
+// the page, and sealed. The caller holds the lock of the state's owner, unless frozen is set.
 func (u *Unsealed) Each(s *State, frozen bool, fn func(c *content.Content)) {
 	if frozen && u.seen == nil {
 		u.seen = make(map[*page]struct{})

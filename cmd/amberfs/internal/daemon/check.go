@@ -128,7 +128,7 @@ func Answers(path string) error {
 // Detach unmounts a mount point lazily.
 func Detach(point string) error { return mounts.Unmount(point, true) }
 
-// checkMountpoint wants a directory that we may mount on.
+// checkMountpoint checks that the mount point is a directory on which this user may mount.
 func checkMountpoint(cfg *Config) error {
 	err := Answers(cfg.Mountpoint)
 	var st unix.Stat_t
@@ -175,7 +175,7 @@ func checkMountpoint(cfg *Config) error {
 	return nil
 }
 
-// checkFrom wants a directory that can be read and does not hold the store.
+// checkFrom checks that From is a readable directory that does not contain the store.
 func checkFrom(cfg *Config, mounts []locate.Mount) error {
 	if cfg.From == "" {
 		return nil

@@ -50,11 +50,11 @@ type Daemon struct {
 	shared     shared
 	// up is closed when the mount answers.
 	up chan struct{}
-	// alone is why a crash would end the mount, "" if it would not, and pause how long that
-	// before this daemon took.
+	// alone is why a crash would end the mount, "" if it would not. pause is how long programs
+	// waited for this daemon to take over.
 	alone atomic.Pointer[string]
 	pause time.Duration
-	// memory is what the next daemon gets after a crash.
+	// memory is a file in memory that the next daemon inherits after a crash.
 	memory *os.File
 	// unmounted is closed when the kernel has ended the mount. gone is closed by end when
 	// the mount has left the directory tree, but a copy remains.
@@ -250,7 +250,7 @@ func (d *Daemon) close() error {
 	d.metrics.close()
 	err := d.socket.Close()
 	if eerr := d.events.Close(); eerr != nil {
-		d.log.Warn("closing the event log", "error", eerr) // it is no part of what was acknowledged
+		d.log.Warn("closing the event log", "error", eerr) // it is not part of the acknowledged data
 	}
 	d.hangUp()
 	d.background.Wait()

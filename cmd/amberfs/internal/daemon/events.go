@@ -20,7 +20,7 @@ import (
 
 const eventsDir = "events"
 
-// eventPath is how long a path is made for an event, which has no longer one.
+// eventPath is the longest path that is built for an event: no event has a longer one.
 const eventPath = events.MaxPath + 1
 
 func (d *Daemon) openEvents() error {
@@ -139,7 +139,7 @@ func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 	d.later("counting events", func() { d.countEvents(e.Workspace, e.From, span) })
 }
 
-// forgetName has the kernel forget the name of what no longer exists.
+// forgetName removes the name of what no longer exists from the kernel's cache.
 func (d *Daemon) forgetName(e events.Event, direct bool) {
 	select {
 	case <-d.up:

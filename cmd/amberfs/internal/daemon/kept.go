@@ -139,7 +139,7 @@ func withFD(c syscall.Conn, fn func(fd int) error) error {
 	return errors.Join(err, ferr)
 }
 
-// made tells the keeper what is to be removed at the end. The lock of shared is held.
+// made sends the keeper the list of directories to remove at the end. The lock of shared is held.
 func (d *Daemon) made() {
 	if l := d.cfg.Keeper; l != nil {
 		l.Send(keeper.Message{Made: d.shared.made})
@@ -194,14 +194,14 @@ func (d *Daemon) resumed() {
 	}
 }
 
-// ready tells the keeper that the mount answers.
+// ready reports to the keeper that the mount answers.
 func (d *Daemon) ready() {
 	if l := d.cfg.Keeper; l != nil {
 		l.Send(keeper.Message{Ready: true})
 	}
 }
 
-// ends tells the keeper that the end of this daemon is that of the mount.
+// ends reports to the keeper that the end of this daemon is the end of the mount.
 func (d *Daemon) ends() {
 	if l := d.cfg.Keeper; l != nil {
 		l.Send(keeper.Message{Ending: true})

@@ -82,7 +82,7 @@ func (m *metrics) close() {
 	}
 }
 
-// Describe is empty: Collect decides what there is.
+// Describe sends nothing: which metrics there are is known only in Collect.
 func (*metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect reads the metrics of the store when they are requested.

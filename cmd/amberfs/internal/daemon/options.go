@@ -110,8 +110,8 @@ const maxShare = 256 << 20
 // memoryShare is the memory for all diffs and imports, less in a small control group.
 func memoryShare() int64 { return min(maxShare, groupMemory()/4) }
 
-// limitMemory has garbage collected more often before the daemon has all the memory of its
-// control group, of which git needs some.
+// limitMemory makes the garbage collector run more often as the daemon nears the memory limit of
+// its control group, of which git needs a part.
 func limitMemory() {
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // else GOMEMLIMIT says it
 		debug.SetMemoryLimit(groupMemory() / 10 * 7)

@@ -46,7 +46,7 @@ func (d *Daemon) join(options string) (*os.File, error) {
 		return nil, fail.New(fail.Exists, "the store %s is in use with other options: %q", d.cfg.Store, has).
 			WithHint("use the same options, or none")
 	}
-	// For a user that has no other place for it.
+	// A mount point for a user that has no other one.
 	d.makePoint(RunMountpoint(d.cfg.Store))
 	var tree *os.File
 	fd, err := unix.OpenTree(unix.AT_FDCWD, d.cfg.Mountpoint, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)

@@ -27,7 +27,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// args is the command line of the daemon, which reads well in ps(1). It must end up in Run.
+// Args returns the command line of the daemon, which is readable in ps(1). The command must end up
+// in Run.
 func (cfg Config) Args() []string {
 	out := []string{"mount", "-f"}
 	if cfg.Shared {
@@ -135,7 +136,7 @@ func (s Starter) progress(p service.Progress) { s(Message{Progress: &p}) }
 
 func (s Starter) note(text string) { s(Message{Note: text}) }
 
-// ReadyPipe gives the pipe of a process that Spawn started, or nil.
+// ReadyPipe returns the pipe of a process that Spawn started, or nil.
 func ReadyPipe() *os.File {
 	fd, err := strconv.Atoi(os.Getenv(ReadyEnv))
 	if err != nil {
@@ -146,7 +147,7 @@ func ReadyPipe() *os.File {
 	return os.NewFile(uintptr(fd), "readiness pipe")
 }
 
-// StarterOn gives the Starter of a daemon with a pipe, or nil.
+// StarterOn returns the Starter of a daemon with a pipe, or nil.
 func StarterOn(pipe *os.File) Starter {
 	if pipe == nil {
 		return nil

@@ -52,7 +52,7 @@ func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
 	return made, err
 }
 
-// usedAgain is for --from with a store that exists. One that was filled from the same
+// usedAgain checks --from with an existing store. One that was filled from the same
 // directory is used as it is.
 func usedAgain(cfg Config, note func(string)) error {
 	if cfg.From == "" {

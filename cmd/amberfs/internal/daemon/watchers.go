@@ -47,8 +47,8 @@ const (
 	// for many restores in a row; nudgeRest is the shortest time between two.
 	nudgeSoon = 20 * time.Millisecond
 	nudgeRest = 200 * time.Millisecond
-	// nudgeShare is how much longer than a process worked the rest after it is: restores
-	// without end take a twentieth of a processor for it.
+	// nudgeShare is how many times longer the pause is than a process worked before it: continuous
+	// restores use a twentieth of a processor for it.
 	nudgeShare = 20
 	// maxNudged bounds the paths that are touched; beyond, only directories are.
 	maxNudged = 10_000
@@ -59,12 +59,12 @@ const (
 )
 
 func newWatchers(d *Daemon) *watchers {
-	// Some time in the next century that no clock shows.
+	// A time in the next century, which no real file has.
 	const from, span = 4_000_000_000, 2_000_000_000
 	return &watchers{d: d, time: (from+rand.Int64N(span))*1e9 + rand.Int64N(1e9)}
 }
 
-// changed notes names that now lead elsewhere. It returns at once.
+// changed queues directory entries that a restore changed. It does not block.
 func (w *watchers) changed(entries []live.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,7 +126,7 @@ func (w *watchers) run(ctx context.Context) {
 	}
 }
 
-// paths are what is touched, relative to the mount point.
+// paths returns the paths to touch, relative to the mount point.
 func (w *watchers) paths(entries []live.Entry) (paths []string) {
 	forest := w.d.store.Forest()
 	dirs, seen := make(map[live.NodeID]string), make(map[string]bool)
@@ -156,7 +156,7 @@ func (w *watchers) paths(entries []live.Entry) (paths []string) {
 	return paths
 }
 
-// path is where a directory is below the mount point, "" if it has no name any more.
+// path returns the path of a directory below the mount point, "" if it has no name any more.
 func (w *watchers) path(dir live.NodeID) string {
 	p, err := w.d.store.Forest().Path(dir, unix.PathMax-1)
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/amberfs/amberfs/internal/env"
 )
 
-// Failures is where hooks write down why they did nothing: an agent shows to nobody what they
-// print on standard error.
+// Failures is the log of failed hooks. Agents do not show what hooks print on standard error.
 type Failures struct {
 	dir string // "" for a user without a home
 }
@@ -44,14 +43,14 @@ func StateFailures() Failures {
 	return Failures{filepath.Join(state, "amberfs")}
 }
 
-// Worked has the shell warn again when amberfs is missing later.
+// Worked resets the shell's warning about a missing amberfs.
 func (f Failures) Worked() {
 	if f.dir != "" {
 		_ = os.Remove(filepath.Join(f.dir, missingFile)) // mostly there is none
 	}
 }
 
-// Failed writes a failure to the log, and reports whether its user is to hear of it: once in each
+// Failed writes a failure to the log, and reports whether to show it to the user: once in each
 // session for each reason. It returns the name of the log, "" if nothing can be written.
 func (f Failures) Failed(agent, session, dir, why string, now time.Time) (warn bool, log string) {
 	if f.dir == "" || os.MkdirAll(f.dir, 0o700) != nil {

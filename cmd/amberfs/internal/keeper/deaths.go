@@ -66,7 +66,7 @@ func (d *deaths) add(ws unix.WaitStatus, ready bool, begun map[uint64]bool) []ui
 	return d.Poison
 }
 
-// forget is for a request that was answered.
+// forget ends the suspicion of a request that was answered.
 func (d *deaths) forget(unique uint64) { delete(d.Requests, unique) }
 
 // tooMany says why no other daemon is started, "" if one is.

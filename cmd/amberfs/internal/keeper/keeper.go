@@ -82,7 +82,7 @@ func (k *keeper) loop() (status int, err error) {
 // retryTime is the time between two tries to start a process.
 const retryTime = 200 * time.Millisecond
 
-// mayRetry reports whether another process may be started although one could not.
+// mayRetry reports whether to try again after a process could not be started.
 func (k *keeper) mayRetry(err error) bool {
 	if k.trying != "" { // our own program may be
 		k.Refused, k.Upgraded, k.trying = err.Error(), false, ""
@@ -126,7 +126,7 @@ func (k *keeper) forward() (stop func()) {
 	return func() { signal.Stop(ch) }
 }
 
-// start starts a daemon, and sends it what there is.
+// start starts a daemon and sends it a Start.
 func (k *keeper) start() error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -229,8 +229,8 @@ type received struct {
 	err   error
 }
 
-// read reads the next message when it is told to: an upgrade leaves those that follow to the
-// new program.
+// read reads one message for each value of next: after an upgrade the new program reads the later
+// ones.
 func read(link int, next <-chan struct{}, messages chan<- received) {
 	for range next {
 		var r received
@@ -244,7 +244,7 @@ func read(link int, next <-chan struct{}, messages chan<- received) {
 
 func (k *keeper) wait() unix.WaitStatus { return reap(k.Child) }
 
-// abandon leaves a daemon to itself that is dying and stuck, and returns its status.
+// abandon stops waiting for a daemon that is dying and stuck, and returns its status.
 func (k *keeper) abandon() unix.WaitStatus {
 	s, err := process.StatOf(k.Child)
 	if err != nil {
@@ -273,7 +273,7 @@ func exitStatus(ws unix.WaitStatus) int {
 	return ws.ExitStatus()
 }
 
-// take does what a daemon asks for.
+// take handles a message of the daemon.
 func (k *keeper) take(m Message, files []int) {
 	switch {
 	case m.Connection != nil && len(files) == maxFiles:

@@ -88,7 +88,7 @@ func (l *Link) Hold(c *Connection, device, lock, socket, memory int) error {
 	}
 }
 
-// Send sends a message. A keeper that is gone needs none.
+// Send sends a message. It does nothing if the keeper is gone.
 func (l *Link) Send(m Message) { _ = l.send(m) }
 
 // Add has the keeper hold the connection of a user.

@@ -59,7 +59,7 @@ type Start struct {
 	Refused  string `json:"refused,omitempty"`
 }
 
-// A Message is what a daemon tells its keeper. One field is set.
+// A Message is sent by a daemon to its keeper. One field is set.
 type Message struct {
 	Connection *Connection `json:"connection,omitempty"` // with the device, the lock, the socket and the memory
 	Ready      bool        `json:"ready,omitempty"`

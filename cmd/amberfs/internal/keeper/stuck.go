@@ -17,8 +17,8 @@ import (
 // daemon gives it. Such a daemon writes nothing any more: all that is left of it are threads
 // in write(2) to the device.
 
-// It is looked whether a daemon is dying each slowTick, and each fastTick once its first thread
-// has ended. That one may be in a notice, too.
+// The keeper checks every slowTick whether the daemon is dying, and every fastTick once its first
+// thread has ended. That thread may be writing a notice, too.
 const (
 	slowTick = 500 * time.Millisecond
 	fastTick = 5 * time.Millisecond

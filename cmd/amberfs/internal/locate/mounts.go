@@ -69,7 +69,7 @@ type User struct {
 
 const maxUsers = 20
 
-// What a process can use of a mount.
+// The links below /proc/PID by which a process uses a mount.
 var (
 	Everything = []string{"cwd", "root", "exe", "fd/*"}
 	Places     = []string{"cwd", "root"}

@@ -62,8 +62,8 @@ type Page struct {
 }
 
 func New(o Options) *Page {
-	// Whatever an earlier server on the same port left in the browser, such as a service worker,
-	// belongs to its origin. Nobody had this one before.
+	// No earlier server had this origin: what one left in the browser, such as a service worker,
+	// does not apply here.
 	host := strings.ToLower(rand.Text()) + ".localhost"
 	return &Page{o: o, guard: guard{host: host, token: secret(), key: secret()}}
 }
@@ -143,7 +143,7 @@ func secret() string {
 	return hex.EncodeToString(b[:])
 }
 
-// answer sends JSON. Whether the browser is still there is its affair.
+// answer sends JSON. It ignores that the browser may be gone.
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -166,10 +166,10 @@ type guard struct {
 // host, also to a server of another user.
 const sessionHeader = "Amberfs-Session"
 
-// policy lets nothing into the page that is not of this server.
+// policy is the content security policy: the page loads nothing from elsewhere.
 const policy = "default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
-// protect refuses what comes by another name or from another site.
+// protect refuses requests with another Host or from another site.
 func (g *guard) protect(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// A group is what the question has in one line: a path, or a directory with many.
+// A group is one line of the question: a path, or a directory with many changes.
 type group struct {
 	dir     string // of many
 	whole   bool   // it is not divided: a repository, or a path whose type changes

@@ -40,7 +40,7 @@ type Terminal struct {
 // A Question shows what an apply changes, and asks what of it is wanted.
 type Question struct {
 	Removable bool // it is about a run that can be removed
-	Left      bool // something is left
+	Left      bool // some changes were not applied
 	Discard   bool // the run is to be removed
 
 	t       Terminal
@@ -54,7 +54,7 @@ type Question struct {
 	choices map[string]gitbridge.Choice // by path, for all below it too
 	some    bool                        // what has no choice is left
 	quit    bool
-	search  string // what is asked for next has this in its name or its lines
+	search  string // only changes with this text in their path or lines are asked for
 }
 
 // errNotApplied ends a question without an answer.

@@ -76,8 +76,9 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o gitbridge.Appl
 	return done, err
 }
 
-// Applied is after an apply of a run to its directory: the run goes on from what that has now, and
-// is marked as applied if nothing is left. What both changed is for the next refresh to say.
+// Applied records that a run was applied to its directory. The run continues from the directory's
+// present state, and is marked as applied if nothing is left. The next refresh reports what both
+// changed.
 func (r *Run) Applied(ctx context.Context, c *client.Client, user string, all bool, show func(service.Progress)) error {
 	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, show)
 	if fail.KindOf(err) == fail.Conflict {

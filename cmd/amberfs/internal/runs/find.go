@@ -25,7 +25,7 @@ func (f *Finder) All(ctx context.Context) ([]Run, error) {
 	return all, err
 }
 
-// look returns the runs in all stores, and the stores that could be looked at.
+// look returns the runs in all stores, and the stores that could be read.
 func (f *Finder) look(ctx context.Context) (out []Run, seen []string, err error) {
 	root, err := Root()
 	if err != nil {

@@ -93,7 +93,7 @@ const (
 	keptRemoved = 24 * time.Hour
 )
 
-// expired reports whether a run goes without a question.
+// expired reports whether a run is removed without asking.
 func (r *Run) expired(now time.Time) bool {
 	age := now.Sub(r.Used)
 	switch r.State {

@@ -182,7 +182,7 @@ func Serve(ctx context.Context, store string, s daemon.Starter, fn func() error)
 	return fn()
 }
 
-// leave gives up a mount, and waits for the daemon to notice.
+// leave closes a mount, and waits until the daemon has noticed.
 func leave(j *service.Joined, s daemon.Starter) {
 	j.Tree.Close() // a mount stays in use as long as it is open
 	if !j.Leave(int(leaveTime.Milliseconds())) {
@@ -315,7 +315,7 @@ func ofOthers(dir string) bool {
 	return other(dir) || slices.ContainsFunc(names, func(e os.DirEntry) bool { return other(filepath.Join(dir, e.Name())) })
 }
 
-// attach puts a copy of the daemon's mount in the place where this run wants it.
+// attach mounts the copy of the daemon's mount at the mount point of this run.
 func attach(c Config) error {
 	tree := treeFD
 	if !c.Tree { // the daemon may not copy it

@@ -148,7 +148,8 @@ func (c *Config) enter(note func(string)) error {
 	return os.Chdir("/")
 }
 
-// furnish mounts what is not the fork's own. No symbolic link of the fork leads out of it.
+// furnish mounts what a program expects besides the fork: /proc, /dev, /sys and files of the host.
+// Symbolic links in the fork are not followed out of it.
 func furnish(root int, note func(string)) error {
 	proc, err := newMount(root, "proc", "proc")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package styles has what this program makes a terminal do: colours, and lines that are drawn
-// again. All else that a terminal would act on is escaped.
+// Package styles writes escape sequences to a terminal: colours, and lines that are redrawn. All
+// other control characters in a text are escaped.
 package styles
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// mark begins what this program has a terminal do. Other texts cannot contain it: it is
-// another one in each process.
+// mark precedes each escape sequence of this program. Other texts cannot contain it, because it is
+// random in each process.
 var mark = "\x1b" + rand.Text()
 
-// ForTerminal makes escapes of all that a terminal would act on, but for styles.
+// ForTerminal escapes all control characters in a text except the sequences of this package.
 func ForTerminal(text string) string {
 	parts := strings.Split(text, mark)
 	for i, p := range parts {

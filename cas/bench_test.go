@@ -23,9 +23,8 @@ func BenchmarkPut(b *testing.B) {
 			b.ReportAllocs()
 			for i := uint64(0); b.Loop(); i++ {
 				binary.LittleEndian.PutUint64(buf, i)
-				if _, err := s.Put(KindData, buf); err != nil {
-					b.Fatal(err)
-				}
+				_, err := s.Put(KindData, buf)
+				must.OK(b, err)
 			}
 			must.OK(b, s.Commit())
 		})

@@ -49,9 +49,8 @@ func copyDir(t testing.TB, from string) string {
 			must.OK(t, err)
 			for _, c := range buf[:n] {
 				if c != 0 { // keep it sparse
-					if _, err := out.WriteAt(buf[:n], off); err != nil {
-						t.Fatal(err)
-					}
+					_, err = out.WriteAt(buf[:n], off)
+					must.OK(t, err)
 					break
 				}
 			}

@@ -50,9 +50,8 @@ func change(t testing.TB, fsys vfs.FS, name string, off int64, fn func(b []byte)
 	b := make([]byte, n)
 	must.OK(t, readExactly(f, b, off))
 	fn(b)
-	if _, err := f.WriteAt(b, off); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.WriteAt(b, off)
+	must.OK(t, err)
 	must.OK(t, f.Sync())
 }
 
@@ -217,9 +216,8 @@ func TestTruncatedPack(t *testing.T) {
 					wantObject(t, s, b)
 				}
 				closeTest(t, s)
-				if _, err := Repair(dir, o); err != nil {
-					t.Fatal(err)
-				}
+				_, err := Repair(dir, o)
+				must.OK(t, err)
 				s = openTest(t, dir, o)
 				verifyClean(t, s)
 				for _, b := range blobs {

@@ -169,9 +169,8 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 		f, err := fsys.OpenFile(path, os.O_RDWR, 0)
 		must.OK(t, err)
 		size, _ := f.Size()
-		if _, err := f.WriteAt([]byte("torn"), size); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.WriteAt([]byte("torn"), size)
+		must.OK(t, err)
 		f.Close()
 	}
 	before := snapshotDisk(t, fsys, dir)

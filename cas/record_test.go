@@ -7,6 +7,8 @@ import (
 
 	"lukechampine.com/blake3"
 	"lukechampine.com/blake3/guts"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // FuzzScan gives a pack of arbitrary bytes to the scanner and what it finds to
@@ -67,9 +69,8 @@ func TestRecordsOfAnotherPlaceAreNoRecords(t *testing.T) {
 	h := header{kind: KindData, plain: 5, stored: 5}
 	b := make([]byte, headerSize)
 	h.encode(b, 7, 640)
-	if _, err := decodeHeader(b, 7, 640); err != nil {
-		t.Fatal(err)
-	}
+	_, err := decodeHeader(b, 7, 640)
+	must.OK(t, err)
 	if _, err := decodeHeader(b, 7, 704); err == nil {
 		t.Error("accepted at another offset")
 	}

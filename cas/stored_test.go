@@ -59,9 +59,8 @@ func TestStoredDamaged(t *testing.T) {
 	must.OK(t, err)
 	defer f.Close()
 	at := bytes.LastIndexByte(b, 'x')
-	if _, err := f.WriteAt([]byte{'y'}, int64(at)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.WriteAt([]byte{'y'}, int64(at))
+	must.OK(t, err)
 	if _, err := s.Stored(h); !errors.Is(err, ErrDamaged) {
 		t.Errorf("%v", err)
 	}

@@ -64,9 +64,8 @@ func (d *device) send(op uint32, unique, node uint64, body ...uint32) {
 	for _, v := range body {
 		b = binary.NativeEndian.AppendUint32(b, v)
 	}
-	if _, err := unix.Write(d.kernel, b); err != nil {
-		d.t.Fatal(err)
-	}
+	_, err := unix.Write(d.kernel, b)
+	must.OK(d.t, err)
 }
 
 // receive returns the unique and the error of the next answer.
@@ -113,9 +112,8 @@ func TestReaders(t *testing.T) {
 	opts := &fuse.MountOptions{Logger: log.New(&panics, "", 0)}
 	r := newReaders(fd, fuse.NewProtocolServer(fs, opts), slog.New(slog.DiscardHandler))
 	d.init(needed)
-	if _, err := r.connect(nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.connect(nil)
+	must.OK(t, err)
 	d.receive()
 	done := make(chan struct{})
 	go func() { r.run(); close(done) }()

@@ -30,13 +30,11 @@ func mountReady(t *testing.T, snapshots int, ready func(ctx context.Context) err
 	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	uid := uint32(os.Getuid())
-	if _, err := s.Forest().SetAttr(s.Main().Root(), live.SetAttr{UID: &uid}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Forest().SetAttr(s.Main().Root(), live.SetAttr{UID: &uid})
+	must.OK(t, err)
 	for i := range snapshots {
-		if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: fmt.Sprintf("v%d", i+1)}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = s.Main().Capture(snapshot.CaptureOptions{Name: fmt.Sprintf("v%d", i+1)})
+		must.OK(t, err)
 	}
 	point := filepath.Join(dir, "mount")
 	must.OK(t, os.Mkdir(point, 0o700))

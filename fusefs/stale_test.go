@@ -29,16 +29,13 @@ func TestNamesOf(t *testing.T) {
 	}
 	dir := make(root, "dir", unix.S_IFDIR)
 	make(dir, "old", unix.S_IFREG)
-	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Unlink(dir, "old"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
+	_, err = f.Unlink(dir, "old")
+	must.OK(t, err)
 	made := make(dir, "new", unix.S_IFREG)
-	if _, err := s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "v1"})
+	must.OK(t, err)
 	names, nodes := map[live.Entry]bool{}, map[live.NodeID]bool{}
 	fs.namesOf(live.MainView, func(inv live.Invalidation) {
 		for _, e := range inv.Entries {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // edited is a later version of a state.
@@ -25,9 +26,9 @@ func (a *applied) edited(st *tree.State, edit func(now *tree.State)) *tree.State
 func (a *applied) own(st *tree.State, p string) *tree.Inode {
 	a.t.Helper()
 	n, err := st.Resolve(a.m.src, p)
-	check(a.t, err)
+	must.OK(a.t, err)
 	n, err = st.Own(a.m.src, a.m.epoch, n.Ino)
-	check(a.t, err)
+	must.OK(a.t, err)
 	return n
 }
 
@@ -41,12 +42,12 @@ func (a *applied) unlink(st *tree.State, p string) {
 	n := a.own(st, p)
 	at, name := a.m.parent(a.t, st, p)
 	dir, err := st.Own(a.m.src, a.m.epoch, at)
-	check(a.t, err)
+	must.OK(a.t, err)
 	err = dir.Dir.Remove(a.m.src, a.m.epoch, name)
-	check(a.t, err)
+	must.OK(a.t, err)
 	n.RemoveLink(tree.Link{Parent: at, Name: name})
 	if n.Nlink--; n.Nlink == 0 {
-		check(a.t, st.Delete(a.m.src, a.m.epoch, n.Ino))
+		must.OK(a.t, st.Delete(a.m.src, a.m.epoch, n.Ino))
 	}
 }
 
@@ -59,7 +60,7 @@ func (a *applied) rename(st *tree.State, old, name string) {
 func (a *applied) ino(p string) uint64 {
 	a.t.Helper()
 	var st unix.Stat_t
-	check(a.t, unix.Lstat(filepath.Join(a.dir, p), &st))
+	must.OK(a.t, unix.Lstat(filepath.Join(a.dir, p), &st))
 	return st.Ino
 }
 
@@ -113,9 +114,7 @@ func TestApplyMovesNames(t *testing.T) {
 			now := a.edited(base, func(now *tree.State) { test.edit(a, now) })
 			for range 2 {
 				res, err := a.apply(base, now, ApplyOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				for p, old := range test.want {
 					if old == "" && slices.Contains([]uint64{was["h1"], was["f"], was["g"]}, a.ino(p)) || old != "" && a.ino(p) != was[old] {
 						t.Errorf("%s is not what %q was", p, old)
@@ -148,11 +147,10 @@ func TestApplyMovesOntoEqualBytes(t *testing.T) {
 	} {
 		a := newApplied(t)
 		base := a.start(spec{"a": exe("1"), "b": file("2")})
-		if _, err := a.apply(base, a.edited(base, func(now *tree.State) { edit(a, now) }), ApplyOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := a.apply(base, a.edited(base, func(now *tree.State) { edit(a, now) }), ApplyOptions{})
+		must.OK(t, err)
 		st, err := os.Lstat(filepath.Join(a.dir, "b"))
-		check(t, err)
+		must.OK(t, err)
 		if st.Mode() != 0o755 {
 			t.Errorf("%s: its mode is %v", name, st.Mode())
 		}
@@ -168,9 +166,9 @@ func TestApplyAttributes(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(spec{"a": file("1"), "b": file("1"), "d": dir(), "l": link("a")})
 	for p, owner := range map[string]int{"a": 7, "b": 8} { // which the base does not know
-		check(t, unix.Lchown(filepath.Join(a.dir, p), owner, owner))
+		must.OK(t, unix.Lchown(filepath.Join(a.dir, p), owner, owner))
 	}
-	check(t, unix.Setxattr(filepath.Join(a.dir, "b"), "user.here", []byte("h"), 0))
+	must.OK(t, unix.Setxattr(filepath.Join(a.dir, "b"), "user.here", []byte("h"), 0))
 	now := a.edited(base, func(now *tree.State) {
 		a.own(now, "a").Xattrs = []tree.Xattr{{Name: "user.k", Value: []byte{}}}
 		a.own(now, "d").GID = 5
@@ -183,7 +181,7 @@ func TestApplyAttributes(t *testing.T) {
 	}
 	for p, want := range map[string][2]uint32{"a": {7, 7}, "b": {8, 8}, "d": {0, 5}, "l": {5, 0}} {
 		var st unix.Stat_t
-		check(t, unix.Lstat(filepath.Join(a.dir, p), &st))
+		must.OK(t, unix.Lstat(filepath.Join(a.dir, p), &st))
 		if st.Uid != want[0] || st.Gid != want[1] {
 			t.Errorf("%s belongs to %d:%d, want %v", p, st.Uid, st.Gid, want)
 		}
@@ -196,7 +194,7 @@ func TestApplyAttributes(t *testing.T) {
 	if res, err := a.apply(base, now, ApplyOptions{}); err != nil || res.Changed != 0 {
 		t.Errorf("once more: %+v, %v", res, err)
 	}
-	check(t, unix.Chmod(filepath.Join(a.dir, "a"), 0o600))
+	must.OK(t, unix.Chmod(filepath.Join(a.dir, "a"), 0o600))
 	next := a.edited(now, func(now *tree.State) { a.own(now, "a").Mode = unix.S_IFREG | 0o640 })
 	if res, err := a.apply(now, next, ApplyOptions{}); !errors.Is(err, ErrApplyConflict) || len(res.Conflicts) != 1 {
 		t.Errorf("two other modes: %+v, %v", res, err)
@@ -217,7 +215,7 @@ func TestApplyLooksFirst(t *testing.T) {
 		"an immutable file": func(a *applied, _, now *tree.State) {
 			a.own(now, "m").Content = a.m.content(a.t, "2")
 			f, err := os.Open(filepath.Join(a.dir, "m"))
-			check(a.t, err)
+			must.OK(a.t, err)
 			flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
 			if err == nil {
 				err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|unix.STATX_ATTR_IMMUTABLE)
@@ -227,7 +225,7 @@ func TestApplyLooksFirst(t *testing.T) {
 				a.t.Skipf("no file can be made immutable: %v", err)
 			}
 			a.t.Cleanup(func() {
-				check(a.t, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags))
+				must.OK(a.t, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags))
 				f.Close()
 			})
 		},
@@ -258,7 +256,7 @@ func TestApplyUnreadable(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(spec{"a": file("1")})
 	a.write("secret", "1")
-	check(t, os.Chmod(filepath.Join(a.dir, "secret"), 0))
+	must.OK(t, os.Chmod(filepath.Join(a.dir, "secret"), 0))
 	now := a.edited(base, func(now *tree.State) { a.m.add(t, now, "secret", node{mode: unix.S_IFREG, data: "2"}) })
 	if res, err := a.apply(base, now, ApplyOptions{}); !errors.Is(err, ErrApplyConflict) || !slices.Equal(res.Conflicts, []string{"secret"}) {
 		t.Errorf("%+v, %v", res, err)

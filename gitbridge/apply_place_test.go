@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // Two applies to one directory begin at once. The directory becomes what one of them applies,
@@ -70,9 +71,9 @@ func TestApplyWaits(t *testing.T) {
 	base := a.start(spec{"f": file("1")})
 	now := a.m.state(t, spec{"f": file("2")})
 	other, err := openHost(a.dir)
-	check(t, err)
+	must.OK(t, err)
 	defer other.close()
-	check(t, unix.Flock(other.root, unix.LOCK_EX))
+	must.OK(t, unix.Flock(other.root, unix.LOCK_EX))
 	for _, dry := range []bool{false, true} {
 		ctx, stop := context.WithCancel(context.Background())
 		o := ApplyOptions{Source: a.m.src, Base: base, Now: now, DryRun: dry, Waiting: stop}
@@ -83,7 +84,7 @@ func TestApplyWaits(t *testing.T) {
 	said := 0
 	o := ApplyOptions{Waiting: func() {
 		said++
-		check(t, unix.Flock(other.root, unix.LOCK_UN))
+		must.OK(t, unix.Flock(other.root, unix.LOCK_UN))
 	}}
 	if res, err := a.apply(base, now, o); err != nil || res.Changed != 1 || said != 1 {
 		t.Errorf("after the other: %+v, %v, said %d times", res, err, said)
@@ -95,14 +96,14 @@ func TestReadDirWaitsForApply(t *testing.T) {
 	dir := t.TempDir()
 	write := func(data string) {
 		for i := range 300 {
-			check(t, os.WriteFile(filepath.Join(dir, fmt.Sprint("f", i)), []byte(data), 0o644))
+			must.OK(t, os.WriteFile(filepath.Join(dir, fmt.Sprint("f", i)), []byte(data), 0o644))
 		}
 	}
 	write("old")
 	h, err := openHost(dir)
-	check(t, err)
+	must.OK(t, err)
 	defer h.close()
-	check(t, unix.Flock(h.root, unix.LOCK_EX))
+	must.OK(t, unix.Flock(h.root, unix.LOCK_EX))
 	read := map[string]int{}
 	done := make(chan error)
 	go func() {
@@ -116,8 +117,8 @@ func TestReadDirWaitsForApply(t *testing.T) {
 		}, DirOptions{})
 	}()
 	write("new")
-	check(t, unix.Flock(h.root, unix.LOCK_UN))
-	check(t, <-done)
+	must.OK(t, unix.Flock(h.root, unix.LOCK_UN))
+	must.OK(t, <-done)
 	if read["new"] != 300 || len(read) != 1 {
 		t.Errorf("read %v", read)
 	}
@@ -128,25 +129,25 @@ func saved(t *testing.T, how string) (a *applying, s *applyStep, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	h, err := openHost(dir)
-	check(t, err)
+	must.OK(t, err)
 	t.Cleanup(h.close)
 	f := filepath.Join(dir, "f")
-	check(t, os.WriteFile(f, []byte("old"), 0o644))
-	check(t, os.WriteFile(filepath.Join(dir, "staged"), []byte("new"), 0o644))
+	must.OK(t, os.WriteFile(f, []byte("old"), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "staged"), []byte("new"), 0o644))
 	a = &applying{host: h, touched: map[uint64]bool{}}
 	s = &applyStep{change: tree.Change{Path: (*tree.Path)(nil).Entry("f")}, temp: "staged"}
 	s.seen, err = h.look(s.change.Path)
-	check(t, err)
-	check(t, a.begin(s))
+	must.OK(t, err)
+	must.OK(t, a.begin(s))
 	switch how {
 	case "not":
 	case "in place":
-		check(t, os.WriteFile(f, []byte("saved"), 0o644))
+		must.OK(t, os.WriteFile(f, []byte("saved"), 0o644))
 	case "renamed":
-		check(t, os.WriteFile(f+"~", []byte("saved"), 0o644))
-		check(t, os.Rename(f+"~", f))
+		must.OK(t, os.WriteFile(f+"~", []byte("saved"), 0o644))
+		must.OK(t, os.Rename(f+"~", f))
 	case "gone":
-		check(t, os.Remove(f))
+		must.OK(t, os.Remove(f))
 	}
 	return a, s, dir
 }
@@ -197,15 +198,15 @@ func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 			"takeAway": func(a *applying, dir int, s *applyStep) error { _, err := a.takeOut(dir, s); return err },
 		} {
 			a, s, dir := saved(t, how)
-			check(t, take(a, a.host.root, s)) // nothing comes after it
+			must.OK(t, take(a, a.host.root, s)) // nothing comes after it
 			var kept []Omission
 			for range 2 {
 				next := &applying{host: a.host, locked: true, swept: map[string]bool{}}
-				check(t, next.sweep(nil))
+				must.OK(t, next.sweep(nil))
 				kept = append(kept, next.res.Skipped...)
 			}
 			left, err := filepath.Glob(filepath.Join(dir, ".amberfs*"))
-			check(t, err)
+			must.OK(t, err)
 			if how == "not" {
 				if len(left)+len(kept) > 0 {
 					t.Errorf("%s: left %v, kept %v", name, left, kept)
@@ -225,10 +226,10 @@ func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
 	a, s, dir := saved(t, "in place")
 	temp, err := a.takeOut(a.host.root, s)
-	check(t, err)
+	must.OK(t, err)
 	err = a.keptAs(a.host.root, temp, s, unix.EEXIST)
 	next := &applying{host: a.host, locked: true, swept: map[string]bool{}}
-	check(t, next.sweep(nil))
+	must.OK(t, next.sweep(nil))
 	left, gerr := filepath.Glob(filepath.Join(dir, ".amberfs-kept-*"))
 	if gerr != nil || len(left) != 1 || !strings.Contains(err.Error(), filepath.Base(left[0])) || len(next.res.Skipped) > 0 {
 		t.Errorf("left %v, %v; error %v; the next apply says %v", left, gerr, err, next.res.Skipped)
@@ -258,18 +259,17 @@ func TestApplySweeps(t *testing.T) {
 	now := a.m.state(t, spec{"d/f": file("2"), "is": file("a file"), "new/f": file("2")})
 	a.write("new/f", "2") // it got its name
 	h, err := openHost(a.dir)
-	check(t, err)
+	must.OK(t, err)
 	below, err := openHost(filepath.Join(a.dir, "d"))
-	check(t, err)
+	must.OK(t, err)
 	h.close()
 	below.close()
 	a.write("d/"+below.temps+"x", "of another")
 	for _, p := range []string{"d/", "gone/", "is/", "new/", "d/" + h.temps + "dir/"} {
 		a.write(p+h.temps+"x", "left")
 	}
-	if _, err := a.apply(base, now, ApplyOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = a.apply(base, now, ApplyOptions{})
+	must.OK(t, err)
 	got := has(t, a.dir)
 	if len(got) != 6 || got["d/"+below.temps+"x"] == "" || !strings.HasSuffix(got["is"], "a file") || !strings.HasSuffix(got["d/f"], "2") {
 		t.Errorf("the directory has %v", got)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // applied is a directory and the states that are applied to it.
@@ -34,9 +35,8 @@ func newApplied(t *testing.T) *applied {
 func (a *applied) start(s spec) *tree.State {
 	a.t.Helper()
 	empty, base := a.m.state(a.t, spec{}), a.m.state(a.t, s)
-	if _, err := a.apply(empty, base, ApplyOptions{}); err != nil {
-		a.t.Fatal(err)
-	}
+	_, err := a.apply(empty, base, ApplyOptions{})
+	must.OK(a.t, err)
 	return base
 }
 
@@ -47,15 +47,15 @@ func (a *applied) apply(base, now *tree.State, o ApplyOptions) (*Applied, error)
 
 func (a *applied) write(p, data string) {
 	a.t.Helper()
-	check(a.t, os.MkdirAll(filepath.Dir(filepath.Join(a.dir, p)), 0o755))
-	check(a.t, os.WriteFile(filepath.Join(a.dir, p), []byte(data), 0o644))
+	must.OK(a.t, os.MkdirAll(filepath.Dir(filepath.Join(a.dir, p)), 0o755))
+	must.OK(a.t, os.WriteFile(filepath.Join(a.dir, p), []byte(data), 0o644))
 }
 
 // has is what a directory holds: type, permissions and contents by path.
 func has(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := make(map[string]string)
-	check(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || p == dir {
 			return err
 		}
@@ -176,9 +176,9 @@ func TestApplyConflicts(t *testing.T) {
 		a.write("both", "mine")
 		a.write("here", "mine")
 		a.write("dir/mine", "mine")
-		check(t, os.Remove(filepath.Join(a.dir, "gone")))
-		check(t, os.RemoveAll(filepath.Join(a.dir, "dir2")))
-		check(t, os.Symlink("/etc", filepath.Join(a.dir, "dir2")))
+		must.OK(t, os.Remove(filepath.Join(a.dir, "gone")))
+		must.OK(t, os.RemoveAll(filepath.Join(a.dir, "dir2")))
+		must.OK(t, os.Symlink("/etc", filepath.Join(a.dir, "dir2")))
 		return a, base, a.m.state(t, to)
 	}
 	t.Run("refused", func(t *testing.T) {
@@ -194,9 +194,8 @@ func TestApplyConflicts(t *testing.T) {
 	t.Run("ours", func(t *testing.T) {
 		a, base, now := prepare(t)
 		want := has(t, a.dir)
-		if _, err := a.apply(base, now, ApplyOptions{Conflicts: threeway.KeepOurs}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := a.apply(base, now, ApplyOptions{Conflicts: threeway.KeepOurs})
+		must.OK(t, err)
 		got := has(t, a.dir)
 		if !strings.HasSuffix(got["same"], " 2") || got["link"] != "both" {
 			t.Errorf("what is in no conflict was not carried: %v", got)
@@ -214,11 +213,10 @@ func TestApplyConflicts(t *testing.T) {
 			t.Errorf("%v, %v", res.Conflicts, err)
 		}
 		wantSame(t, "theirs refused", has(t, a.dir), before)
-		check(t, os.Remove(filepath.Join(a.dir, "dir", "mine")))
-		check(t, os.Remove(filepath.Join(a.dir, "dir2")))
-		if _, err := a.apply(base, now, ApplyOptions{Conflicts: threeway.TakeTheirs}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(filepath.Join(a.dir, "dir", "mine")))
+		must.OK(t, os.Remove(filepath.Join(a.dir, "dir2")))
+		_, err = a.apply(base, now, ApplyOptions{Conflicts: threeway.TakeTheirs})
+		must.OK(t, err)
 		got := has(t, a.dir)
 		for p, data := range map[string]string{"same": "2", "both": "2", "gone": "2", "dir": "now a file", "dir2/new": "n", "here": "mine"} {
 			if !strings.HasSuffix(got[p], " "+data) {
@@ -231,14 +229,14 @@ func TestApplyConflicts(t *testing.T) {
 // No link in the directory leads anywhere, neither in place of a file nor above it.
 func TestApplyFollowsNoLink(t *testing.T) {
 	outside := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(outside, "f"), []byte("1"), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(outside, "f"), []byte("1"), 0o644))
 	for _, rule := range []threeway.Rule{threeway.RefuseConflicts, threeway.KeepOurs, threeway.TakeTheirs} {
 		a := newApplied(t)
 		base := a.start(spec{"d/f": file("1"), "f": file("1")})
-		check(t, os.RemoveAll(filepath.Join(a.dir, "d")))
-		check(t, os.Symlink(outside, filepath.Join(a.dir, "d")))
-		check(t, os.Remove(filepath.Join(a.dir, "f")))
-		check(t, os.Symlink(filepath.Join(outside, "f"), filepath.Join(a.dir, "f")))
+		must.OK(t, os.RemoveAll(filepath.Join(a.dir, "d")))
+		must.OK(t, os.Symlink(outside, filepath.Join(a.dir, "d")))
+		must.OK(t, os.Remove(filepath.Join(a.dir, "f")))
+		must.OK(t, os.Symlink(filepath.Join(outside, "f"), filepath.Join(a.dir, "f")))
 		now := a.m.state(t, spec{"d/f": file("evil"), "d/new": file("evil"), "f": exe("evil")})
 		_, err := a.apply(base, now, ApplyOptions{Conflicts: rule})
 		if (err == nil) != (rule == threeway.KeepOurs) {
@@ -257,12 +255,11 @@ func TestApplyHardLinks(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(spec{"x": file("1")})
 	now := a.m.state(t, spec{"a": file("2"), "b": {hard: "a"}, "x": file("1"), "y": {hard: "x"}})
-	if _, err := a.apply(base, now, ApplyOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := a.apply(base, now, ApplyOptions{})
+	must.OK(t, err)
 	ino := func(p string) uint64 {
 		var st unix.Stat_t
-		check(t, unix.Stat(filepath.Join(a.dir, p), &st))
+		must.OK(t, unix.Stat(filepath.Join(a.dir, p), &st))
 		return st.Ino
 	}
 	if ino("a") != ino("b") || ino("x") != ino("y") || ino("a") == ino("x") {
@@ -283,12 +280,11 @@ func TestApplyChangedHardLinks(t *testing.T) {
 			a, want := newApplied(t), newApplied(t)
 			want.start(to)
 			base := a.start(from)
-			if _, err := a.apply(base, a.m.state(t, to), ApplyOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := a.apply(base, a.m.state(t, to), ApplyOptions{})
+			must.OK(t, err)
 			wantSame(t, name, has(t, a.dir), has(t, want.dir))
 			x, err := os.Stat(filepath.Join(a.dir, "f"))
-			check(t, err)
+			must.OK(t, err)
 			for _, p := range []string{"p/g", "h"} {
 				if y, err := os.Stat(filepath.Join(a.dir, p)); err == nil && !os.SameFile(x, y) {
 					t.Errorf("f and %s are two files", p)
@@ -304,7 +300,7 @@ func TestApplyAllOrNothing(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(spec{"a": file("1"), "b/c": file("1"), "d": file("1"), "e": file("1")})
 	now := a.m.state(t, spec{"a": file("2"), "b/c": file("2"), "d/new/x": file("2"), "n/n/n": file("2"), "z": link("a")})
-	o := ApplyOptions{Progress: func(Progress) { check(t, os.WriteFile(filepath.Join(a.dir, "b/c"), []byte("mine"), 0o644)) }}
+	o := ApplyOptions{Progress: func(Progress) { must.OK(t, os.WriteFile(filepath.Join(a.dir, "b/c"), []byte("mine"), 0o644)) }}
 	before := has(t, a.dir)
 	_, err := a.apply(base, now, o)
 	if err == nil || !strings.Contains(err.Error(), "changed") {
@@ -324,13 +320,13 @@ func TestApplyWithoutRights(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(spec{"a": file("1"), "d/x": file("1"), "z": file("1")})
 	now := a.m.state(t, spec{"a": file("2"), "z": file("2")})
-	check(t, os.Chmod(filepath.Join(a.dir, "d"), 0o555))
+	must.OK(t, os.Chmod(filepath.Join(a.dir, "d"), 0o555))
 	before := has(t, a.dir)
 	if _, err := a.apply(base, now, ApplyOptions{}); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("error %v", err)
 	}
 	wantSame(t, "refused", has(t, a.dir), before)
-	check(t, os.Chmod(filepath.Join(a.dir, "d"), 0o755))
+	must.OK(t, os.Chmod(filepath.Join(a.dir, "d"), 0o755))
 }
 
 // A directory that a killed apply left open gets its mode back.
@@ -349,19 +345,18 @@ func TestApplyClosesWhatAKilledOneOpened(t *testing.T) {
 	})
 	a.write("d/x", "2")
 	for p, mode := range map[string]uint32{"": 0o4755, "d": 0o4755, "made": 0o4711} {
-		check(t, os.MkdirAll(filepath.Join(a.dir, p), 0o755))
-		check(t, unix.Chmod(filepath.Join(a.dir, p), mode))
+		must.OK(t, os.MkdirAll(filepath.Join(a.dir, p), 0o755))
+		must.OK(t, unix.Chmod(filepath.Join(a.dir, p), mode))
 	}
-	if _, err := a.apply(base, now, ApplyOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := a.apply(base, now, ApplyOptions{})
+	must.OK(t, err)
 	for p, want := range map[string]uint32{"": 0o555, "d": 0o555, "made": 0o111} {
 		var st unix.Stat_t
-		check(t, unix.Stat(filepath.Join(a.dir, p), &st))
+		must.OK(t, unix.Stat(filepath.Join(a.dir, p), &st))
 		if st.Mode&0o7777 != want {
 			t.Errorf("%q has the mode %o, want %o", p, st.Mode, want)
 		}
-		check(t, os.Chmod(filepath.Join(a.dir, p), 0o755))
+		must.OK(t, os.Chmod(filepath.Join(a.dir, p), 0o755))
 	}
 }
 
@@ -394,9 +389,8 @@ func TestApplyChoices(t *testing.T) {
 		"f": {Text: []byte(lines("2\n", "1\n"))}, "gone/a": {Leave: true}, "was": {Leave: true}, "new/b": {Leave: true},
 		"text": {Markers: true}, "both": {Markers: true}, "bin": {Leave: true}, "theirs": {Conflicts: threeway.TakeTheirs}, "ours": {Conflicts: threeway.KeepOurs},
 	}
-	if _, err := a.apply(base, now, ApplyOptions{Choose: func(p string) Choice { return choices[p] }}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = a.apply(base, now, ApplyOptions{Choose: func(p string) Choice { return choices[p] }})
+	must.OK(t, err)
 	got := has(t, a.dir)
 	const marked = "<<<<<<< ours\ndirectory\n=======\n%s>>>>>>> theirs\n"
 	for p, want := range map[string]string{"f": lines("2\n", "1\n"), "gone/a": "a", "was/x": "x", "new/a": "a", "text": fmt.Sprintf(marked, "workspace\n"),
@@ -408,9 +402,8 @@ func TestApplyChoices(t *testing.T) {
 	if _, ok := got["new/b"]; ok || !strings.HasPrefix(got["f"], "100755 ") {
 		t.Errorf("new/b is %q, f %q", got["new/b"], got["f"])
 	}
-	if _, err := a.apply(base, now, ApplyOptions{Conflicts: threeway.TakeTheirs}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = a.apply(base, now, ApplyOptions{Conflicts: threeway.TakeTheirs})
+	must.OK(t, err)
 	want := newApplied(t)
 	want.start(to)
 	now2, then := has(t, a.dir), has(t, want.dir)

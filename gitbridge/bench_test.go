@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // manyFiles is a tree of n small files, 50 a directory.
@@ -27,11 +29,11 @@ func BenchmarkExport(b *testing.B) {
 	for i := range 10 {
 		p := fmt.Sprintf("dir%03d/sub00/file%d.txt", i, i*5000)
 		n, err := second.Resolve(m.src, p)
-		check(b, err)
+		must.OK(b, err)
 		n, err = second.Own(m.src, m.epoch, n.Ino)
-		check(b, err)
+		must.OK(b, err)
 		n.Content = m.content(b, "changed\n")
-		check(b, second.Put(m.src, m.epoch, n))
+		must.OK(b, second.Put(m.src, m.epoch, n))
 	}
 	m.seal(b, second)
 	cacheDir := b.TempDir()

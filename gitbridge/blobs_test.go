@@ -5,6 +5,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestPrefetchAsksOnce: what files share is asked for once.
@@ -14,12 +15,12 @@ func TestPrefetchAsksOnce(t *testing.T) {
 	var files []*tree.Inode
 	for _, name := range []string{"a", "b"} {
 		p, err := st.Resolve(m.src, name)
-		check(t, err)
+		must.OK(t, err)
 		files = append(files, p)
 	}
 	var asked []cas.Hash
 	_, err := prefetch(func(h []cas.Hash) error { asked = append(asked, h...); return nil }, m.src, 0, 2, func(i int) *tree.Inode { return files[i] })
-	check(t, err)
+	must.OK(t, err)
 	if len(asked) != 1 {
 		t.Errorf("%d objects were asked for", len(asked))
 	}

@@ -8,19 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestUnchanged: another file with the same size, owner, permissions and times is read again.
 func TestUnchanged(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Fstat(int(f.Fd()), &st))
 	born := birthTime(int(f.Fd()))
 	if born == 0 {
 		t.Skip("this file system has no times of birth")

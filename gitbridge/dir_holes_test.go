@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // Of a file with holes only the data is read and sent, as much as it is, and where it is.
@@ -14,23 +16,23 @@ func TestReadDirPassesOverHoles(t *testing.T) {
 	dir := t.TempDir()
 	const size = 1 << 40
 	f, err := os.Create(filepath.Join(dir, "f"))
-	check(t, err)
+	must.OK(t, err)
 	_, err = f.WriteAt([]byte("data"), size/2)
-	check(t, err)
-	check(t, f.Truncate(size-1))
-	check(t, f.Close())
-	check(t, os.WriteFile(filepath.Join(dir, "none"), nil, 0o600))
-	check(t, os.Truncate(filepath.Join(dir, "none"), size-1))
+	must.OK(t, err)
+	must.OK(t, f.Truncate(size-1))
+	must.OK(t, f.Close())
+	must.OK(t, os.WriteFile(filepath.Join(dir, "none"), nil, 0o600))
+	must.OK(t, os.Truncate(filepath.Join(dir, "none"), size-1))
 	var sent bytes.Buffer
 	out := NewStreamSink(&sent)
 	limits := ImportOptions{Limits: Limits{Bytes: 2 * size}}
-	check(t, ReadDir(context.Background(), dir, out.Add, DirOptions{ImportOptions: limits}))
-	check(t, out.Close())
+	must.OK(t, ReadDir(context.Background(), dir, out.Add, DirOptions{ImportOptions: limits}))
+	must.OK(t, out.Close())
 	if sent.Len() > 1<<20 {
 		t.Errorf("%d bytes were sent", sent.Len())
 	}
 	got := map[string]string{}
-	check(t, ReadStream(context.Background(), &sent, func(e Entry) error {
+	must.OK(t, ReadStream(context.Background(), &sent, func(e Entry) error {
 		if e.Data == nil {
 			return nil
 		}

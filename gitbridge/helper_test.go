@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // node is one file of a generated tree.
@@ -98,7 +99,7 @@ func (m *memory) seal(t testing.TB, st *tree.State) *tree.State {
 	t.Helper()
 	m.epoch++
 	_, err := tree.Seal(context.Background(), m.src, &content.Sealer{Src: m.src.Files, Objects: m}, st)
-	check(t, err)
+	must.OK(t, err)
 	return st
 }
 
@@ -118,9 +119,9 @@ func (m *memory) parent(t testing.TB, st *tree.State, p string) (uint64, string)
 	parts := strings.Split(p, "/")
 	for _, name := range parts[:len(parts)-1] {
 		d, err := st.Get(m.src, at)
-		check(t, err)
+		must.OK(t, err)
 		e, ok, err := d.Dir.Lookup(m.src, name)
-		check(t, err)
+		must.OK(t, err)
 		if !ok {
 			e.Ino = m.insert(t, st, at, name, dir())
 		}
@@ -139,12 +140,12 @@ func (m *memory) insert(t testing.TB, st *tree.State, parent uint64, name string
 	t.Helper()
 	if n.hard != "" {
 		old, err := st.Resolve(m.src, n.hard)
-		check(t, err)
+		must.OK(t, err)
 		old, err = st.Own(m.src, m.epoch, old.Ino)
-		check(t, err)
+		must.OK(t, err)
 		old.Nlink++
 		old.Links = append(slices.Clone(old.Links), tree.Link{Parent: parent, Name: name})
-		check(t, st.Put(m.src, m.epoch, old))
+		must.OK(t, st.Put(m.src, m.epoch, old))
 		m.enter(t, st, parent, name, old)
 		return old.Ino
 	}
@@ -160,7 +161,7 @@ func (m *memory) insert(t testing.TB, st *tree.State, parent uint64, name string
 	case in.IsRegular():
 		in.Content = m.content(t, n.data)
 	}
-	check(t, st.Put(m.src, m.epoch, in))
+	must.OK(t, st.Put(m.src, m.epoch, in))
 	m.enter(t, st, parent, name, in)
 	return in.Ino
 }
@@ -168,9 +169,9 @@ func (m *memory) insert(t testing.TB, st *tree.State, parent uint64, name string
 func (m *memory) enter(t testing.TB, st *tree.State, parent uint64, name string, in *tree.Inode) {
 	t.Helper()
 	d, err := st.Own(m.src, m.epoch, parent)
-	check(t, err)
-	check(t, d.Dir.Insert(m.src, m.epoch, tree.Dirent{Name: name, Ino: in.Ino, Type: in.Mode & unix.S_IFMT}))
-	check(t, st.Put(m.src, m.epoch, d))
+	must.OK(t, err)
+	must.OK(t, d.Dir.Insert(m.src, m.epoch, tree.Dirent{Name: name, Ino: in.Ino, Type: in.Mode & unix.S_IFMT}))
+	must.OK(t, st.Put(m.src, m.epoch, d))
 }
 
 // content writes data with a hole for every whole run of zeros of 64 KiB.
@@ -188,39 +189,32 @@ func (m *memory) content(t testing.TB, data string) *content.Content {
 		}
 		pos := int64(m.log.Len())
 		m.log.WriteString(part)
-		check(t, c.Write(m.src.Files, int64(off), int64(len(part)), pos, 0))
+		must.OK(t, c.Write(m.src.Files, int64(off), int64(len(part)), pos, 0))
 	}
-	check(t, c.Truncate(m.src.Files, int64(len(data))))
+	must.OK(t, c.Truncate(m.src.Files, int64(len(data))))
 	return c
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // write makes the files of s below root.
 func (s spec) write(t testing.TB, root string) {
 	t.Helper()
-	check(t, os.MkdirAll(root, 0o755))
+	must.OK(t, os.MkdirAll(root, 0o755))
 	for _, p := range sorted(s) {
 		n := s[p]
 		full := filepath.Join(root, p)
-		check(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		must.OK(t, os.MkdirAll(filepath.Dir(full), 0o755))
 		switch {
 		case n.hard != "":
-			check(t, os.Link(filepath.Join(root, n.hard), full))
+			must.OK(t, os.Link(filepath.Join(root, n.hard), full))
 		case n.mode&unix.S_IFMT == unix.S_IFLNK:
-			check(t, os.Symlink(n.data, full))
+			must.OK(t, os.Symlink(n.data, full))
 		case n.mode&unix.S_IFMT == unix.S_IFDIR:
-			check(t, os.MkdirAll(full, 0o755))
+			must.OK(t, os.MkdirAll(full, 0o755))
 		case n.mode&unix.S_IFMT == unix.S_IFREG:
-			check(t, os.WriteFile(full, []byte(n.data), 0o600))
-			check(t, os.Chmod(full, os.FileMode(n.mode&0o777)))
+			must.OK(t, os.WriteFile(full, []byte(n.data), 0o600))
+			must.OK(t, os.Chmod(full, os.FileMode(n.mode&0o777)))
 		default:
-			check(t, unix.Mknod(full, n.mode, int(n.rdev)))
+			must.OK(t, unix.Mknod(full, n.mode, int(n.rdev)))
 		}
 	}
 }
@@ -252,7 +246,7 @@ func isolate(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
-	check(t, os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(
+	must.OK(t, os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(
 		"[user]\n\tname = A U Thor\n\temail = author@example.com\n[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n"), 0o600))
 }
 
@@ -274,7 +268,7 @@ func addAll(t testing.TB, repo, work string, gitignore bool) string {
 func bareRepo(t testing.TB, args ...string) string {
 	t.Helper()
 	repo := filepath.Join(t.TempDir(), "repo.git")
-	check(t, os.MkdirAll(repo, 0o755))
+	must.OK(t, os.MkdirAll(repo, 0o755))
 	git(t, repo, append([]string{"init", "-q", "--bare"}, args...)...)
 	return repo
 }
@@ -284,4 +278,9 @@ var testInfo = Info{Name: "v1", ID: strings.Repeat("ab", 32), Message: "first\n\
 // base is an export to build upon.
 func base(st *tree.State, res *Result) Base {
 	return Base{Commit: res.Commit, State: func() (*tree.State, error) { return st, nil }}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	must.OK(t, err)
 }

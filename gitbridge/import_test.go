@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,21 +33,21 @@ func TestReadDirCarriesEverything(t *testing.T) {
 	delete(s, "x")
 	s["s"] = node{mode: unix.S_IFSOCK | 0o755}
 	s.write(t, root)
-	check(t, os.WriteFile(filepath.Join(root, "x"), []byte("attr"), 0o644))
-	check(t, unix.Setxattr(filepath.Join(root, "x"), "user.a", []byte("1\x00"), 0))
-	check(t, unix.Setxattr(filepath.Join(root, "x"), "user.big", make([]byte, 2000), 0))
-	check(t, os.Chmod(filepath.Join(root, "d/dir"), 0o777|os.ModeSticky))
-	check(t, os.Chmod(filepath.Join(root, "suid"), 0o755|os.ModeSetuid|os.ModeSetgid))
-	check(t, os.Lchown(filepath.Join(root, "l"), 11, 12))
+	must.OK(t, os.WriteFile(filepath.Join(root, "x"), []byte("attr"), 0o644))
+	must.OK(t, unix.Setxattr(filepath.Join(root, "x"), "user.a", []byte("1\x00"), 0))
+	must.OK(t, unix.Setxattr(filepath.Join(root, "x"), "user.big", make([]byte, 2000), 0))
+	must.OK(t, os.Chmod(filepath.Join(root, "d/dir"), 0o777|os.ModeSticky))
+	must.OK(t, os.Chmod(filepath.Join(root, "suid"), 0o755|os.ModeSetuid|os.ModeSetgid))
+	must.OK(t, os.Lchown(filepath.Join(root, "l"), 11, 12))
 	for p, n := range s {
-		check(t, unix.Lutimes(filepath.Join(root, p), []unix.Timeval{{}, {Sec: someTime / 1e9}}))
+		must.OK(t, unix.Lutimes(filepath.Join(root, p), []unix.Timeval{{}, {Sec: someTime / 1e9}}))
 		if n.mode&unix.S_IFMT == unix.S_IFREG && len(n.data) > mega/2 {
 			punch(t, filepath.Join(root, p), n.data)
 		}
 	}
 	s["x"] = node{mode: unix.S_IFREG | 0o644, data: "attr", xattrs: []tree.Xattr{{Name: "user.a", Value: []byte("1\x00")}, {Name: "user.big", Value: make([]byte, 2000)}}}
 	sink := newMapSink(t)
-	check(t, ReadDir(context.Background(), root, sink.add, DirOptions{}))
+	must.OK(t, ReadDir(context.Background(), root, sink.add, DirOptions{}))
 	expect := want(s)
 	for p, n := range sink.files {
 		w := expect[p]
@@ -68,14 +69,14 @@ func TestReadDirCarriesEverything(t *testing.T) {
 func punch(t *testing.T, name, data string) {
 	t.Helper()
 	f, err := os.Create(name)
-	check(t, err)
+	must.OK(t, err)
 	defer f.Close()
-	check(t, f.Truncate(int64(len(data))))
+	must.OK(t, f.Truncate(int64(len(data))))
 	const page = 64 << 10
 	for off := 0; off < len(data); off += page {
 		if part := data[off:min(off+page, len(data))]; strings.Trim(part, "\x00") != "" {
 			_, err := f.WriteAt([]byte(part), int64(off))
-			check(t, err)
+			must.OK(t, err)
 		}
 	}
 }
@@ -83,7 +84,7 @@ func punch(t *testing.T, name, data string) {
 func TestReadDirExcludesAndSkips(t *testing.T) {
 	root := t.TempDir()
 	spec{"a": file("1"), "store/x": file("2"), "d/mount/y": file("3"), "secret": {mode: unix.S_IFREG}, "locked/z": file("4")}.write(t, root)
-	check(t, os.Chmod(filepath.Join(root, "locked"), 0))
+	must.OK(t, os.Chmod(filepath.Join(root, "locked"), 0))
 	defer os.Chmod(filepath.Join(root, "locked"), 0o755)
 	read := func(o DirOptions) (string, error) {
 		sink := newMapSink(t)
@@ -113,15 +114,15 @@ func TestReadDirAsAnOrdinaryUser(t *testing.T) {
 		t.Skip("the other test does it")
 	}
 	exe, err := os.Executable()
-	check(t, err)
+	must.OK(t, err)
 	// The test binary's own directory is closed to others.
 	open := t.TempDir()
-	check(t, os.Chmod(filepath.Dir(open), 0o755))
-	check(t, os.Chmod(open, 0o777))
+	must.OK(t, os.Chmod(filepath.Dir(open), 0o755))
+	must.OK(t, os.Chmod(open, 0o777))
 	data, err := os.ReadFile(exe)
-	check(t, err)
+	must.OK(t, err)
 	copied := filepath.Join(open, "test")
-	check(t, os.WriteFile(copied, data, 0o755))
+	must.OK(t, os.WriteFile(copied, data, 0o755))
 	cmd := exec.Command(copied, "-test.run=^TestReadDirExcludesAndSkips$")
 	cmd.Dir = open
 	cmd.Env = append(os.Environ(), "TMPDIR="+open)
@@ -153,7 +154,7 @@ func TestGitRoundTrip(t *testing.T) {
 		for _, rev := range []string{"refs/sandbox/snapshots/v1", first.Commit, first.Tree, "refs/sandbox/snapshots/v1^{tree}", first.Commit[:12]} {
 			sink := newMapSink(t)
 			_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: rev}, sink.add, ImportOptions{})
-			check(t, err)
+			must.OK(t, err)
 			if got := sink.plain(); !reflect.DeepEqual(got, s) {
 				t.Errorf("%s came back as %v", rev, sorted(got))
 			}
@@ -167,7 +168,7 @@ func TestGitRoundTrip(t *testing.T) {
 		}
 		sink := newMapSink(t)
 		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: first.Commit + ":b"}, sink.add, ImportOptions{Umask: 0o027, Owner: &Owner{5, 6}})
-		check(t, err)
+		must.OK(t, err)
 		if got := fmt.Sprint(sorted(sink.plain())); got != "[c l]" {
 			t.Errorf("the directory has %s", got)
 		}
@@ -181,7 +182,7 @@ func TestGitRoundTrip(t *testing.T) {
 func sourceRepo(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "source")
-	check(t, os.Mkdir(dir, 0o755))
+	must.OK(t, os.Mkdir(dir, 0o755))
 	git(t, dir, "init", "-q", "--object-format=sha1")
 	spec{"a": file("1\n"), "d/b": exe("2\n"), "d/l": link("../a"), "e": file(""), "n\nl": file("3\n"), "crlf.txt": file("x\ny\n"), "id.c": file("$Id$\n"),
 		"u.utf16": file("h\x00i\x00\n\x00"), ".gitattributes": file("*.txt text eol=crlf\n*.c ident\n*.utf16 working-tree-encoding=UTF-16LE\n")}.write(t, dir)
@@ -200,7 +201,7 @@ func TestSubmodulesComeBack(t *testing.T) {
 	var told []string
 	_, err := ReadGit(context.Background(), GitSource{Repo: source, Rev: "HEAD"}, sink.add, ImportOptions{
 		Umask: 0o022, Skip: func(p string, _ error) { told = append(told, p) }})
-	check(t, err)
+	must.OK(t, err)
 	if fmt.Sprint(told) != "[sub]" {
 		t.Errorf("told of %v", told)
 	}
@@ -275,6 +276,6 @@ func TestReadGitRefusals(t *testing.T) {
 func hashObject(t *testing.T, repo, kind string, data []byte) string {
 	t.Helper()
 	out, err := run(context.Background(), repo, nil, strings.NewReader(string(data)), "hash-object", "-w", "--stdin", "--literally", "-t", kind)
-	check(t, err)
+	must.OK(t, err)
 	return strings.TrimSpace(string(out))
 }

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // tb is a testing.TB whose failures rapid can shrink.
@@ -35,7 +37,7 @@ func fewer(t *testing.T, n int) {
 	if f.Value.String() != f.DefValue {
 		return
 	}
-	check(t, f.Value.Set(strconv.Itoa(n)))
+	must.OK(t, f.Value.Set(strconv.Itoa(n)))
 	t.Cleanup(func() { f.Value.Set(f.DefValue) })
 }
 
@@ -129,7 +131,7 @@ func TestRandomChainsOfExports(t *testing.T) {
 			s, st, res = next, after, got
 		}
 		work, err := os.MkdirTemp("", "work")
-		check(t, err)
+		must.OK(t, err)
 		defer os.RemoveAll(work)
 		maps.DeleteFunc(s, func(p string, _ node) bool { return strings.Contains(p, ".GIT") })
 		s.write(t, work)
@@ -163,7 +165,7 @@ func TestRandomRules(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		t := tb{t, rt}
 		work, err := os.MkdirTemp("", "work")
-		check(t, err)
+		must.OK(t, err)
 		defer os.RemoveAll(work)
 		m, s := newMemory(), spec{}
 		change := func(names ...string) {
@@ -200,9 +202,9 @@ func TestRandomRules(t *testing.T) {
 				o.CacheDir, o.Bases = cacheDir, bases
 			})
 			all := export(t, m, st, repo, whole)
-			check(t, os.RemoveAll(work))
+			must.OK(t, os.RemoveAll(work))
 			s.write(t, work)
-			check(t, os.MkdirAll(work, 0o755))
+			must.OK(t, os.MkdirAll(work, 0o755))
 			want := addAll(t, repo, work, gitignore)
 			if got.Tree != want || all.Tree != want || got.Files != all.Files {
 				t.Fatalf("step %d, ignoring %v, %v:\n%s\nall of it:\n%s\ngit:\n%s", step, gitignore, s,
@@ -233,21 +235,23 @@ func TestNestedRepositoriesThatMove(t *testing.T) {
 	}{
 		{"commit in a clone", func() { git(t, filepath.Join(work, "clone"), "commit", "-q", "--allow-empty", "-m", "two") }},
 		{"commit in a submodule", func() { git(t, filepath.Join(work, "module"), "commit", "-q", "--allow-empty", "-m", "two") }},
-		{"files in a nested repository", func() { check(t, os.WriteFile(filepath.Join(work, "clone/new"), nil, 0o644)) }},
-		{"a repository that goes", func() { check(t, os.RemoveAll(filepath.Join(work, "detached"))) }},
-		{"a repository that becomes a directory", func() { check(t, os.RemoveAll(filepath.Join(work, "packed/.git"))) }},
+		{"files in a nested repository", func() { must.OK(t, os.WriteFile(filepath.Join(work, "clone/new"), nil, 0o644)) }},
+		{"a repository that goes", func() { must.OK(t, os.RemoveAll(filepath.Join(work, "detached"))) }},
+		{"a repository that becomes a directory", func() { must.OK(t, os.RemoveAll(filepath.Join(work, "packed/.git"))) }},
 		{"a directory with what is left out", func() {
-			check(t, os.MkdirAll(filepath.Join(work, "odd/deep/empty"), 0o755))
-			check(t, unix.Mkfifo(filepath.Join(work, "odd/deep/fifo"), 0o644))
-			check(t, os.WriteFile(filepath.Join(work, "odd/deep/private"), nil, 0o600))
+			must.OK(t, os.MkdirAll(filepath.Join(work, "odd/deep/empty"), 0o755))
+			must.OK(t, unix.Mkfifo(filepath.Join(work, "odd/deep/fifo"), 0o644))
+			must.OK(t, os.WriteFile(filepath.Join(work, "odd/deep/private"), nil, 0o600))
 		}},
-		{"that becomes a repository", func() { check(t, os.CopyFS(filepath.Join(work, "odd"), os.DirFS(filepath.Join(work, "clone")))) }},
-		{"and a directory again", func() { check(t, os.RemoveAll(filepath.Join(work, "odd/.git"))) }},
+		{"that becomes a repository", func() { must.OK(t, os.CopyFS(filepath.Join(work, "odd"), os.DirFS(filepath.Join(work, "clone")))) }},
+		{"and a directory again", func() { must.OK(t, os.RemoveAll(filepath.Join(work, "odd/.git"))) }},
 		{"a repository that comes", func() { git(t, work, "clone", "-q", filepath.Join(work, "bare"), "come") }},
-		{"a directory that becomes one", func() { check(t, os.WriteFile(filepath.Join(work, "almost/.git"), []byte("gitdir: ../bare\n"), 0o644)) }},
+		{"a directory that becomes one", func() {
+			must.OK(t, os.WriteFile(filepath.Join(work, "almost/.git"), []byte("gitdir: ../bare\n"), 0o644))
+		}},
 	} {
 		if i == 9 {
-			check(t, os.RemoveAll(filepath.Join(work, "almost/.git")))
+			must.OK(t, os.RemoveAll(filepath.Join(work, "almost/.git")))
 		}
 		step.do()
 		after := m.seal(t, m.state(t, loadSpec(t, work)))
@@ -296,23 +300,23 @@ func TestRecordsSurviveWhatHappensToThem(t *testing.T) {
 	do("whole", true)
 	record := filepath.Join(dir, first.Commit)
 	data, err := os.ReadFile(record)
-	check(t, err)
-	check(t, os.WriteFile(record, data[:len(data)/2], 0o600))
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(record, data[:len(data)/2], 0o600))
 	do("torn", false)
-	check(t, os.WriteFile(record, data, 0o600))
+	must.OK(t, os.WriteFile(record, data, 0o600))
 	git(t, repo, "update-ref", "-d", "refs/sandbox/snapshots/v1")
 	git(t, repo, "gc", "--quiet", "--prune=now")
 	do("after gc threw everything away", false)
 	outside := t.TempDir()
-	check(t, os.RemoveAll(dir))
-	check(t, os.Symlink(outside, dir))
+	must.OK(t, os.RemoveAll(dir))
+	must.OK(t, os.Symlink(outside, dir))
 	do("a link out of the store", false)
 	if names, _ := filepath.Glob(filepath.Join(outside, "*")); names != nil {
 		t.Errorf("written outside: %v", names)
 	}
-	check(t, os.Remove(dir))
+	must.OK(t, os.Remove(dir))
 	for i := range maxRecords + 10 {
-		check(t, keep.save(fmt.Sprint(i), exported{}))
+		must.OK(t, keep.save(fmt.Sprint(i), exported{}))
 	}
 	if names, _ := filepath.Glob(filepath.Join(dir, "*")); len(names) > maxRecords {
 		t.Errorf("%d records are kept", len(names))

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func section(text string) *io.SectionReader {
@@ -24,7 +25,7 @@ func mergeAll(t *testing.T, files [][3]string) map[int]string {
 		in = append(in, threeway.Input{Base: section(f[0]), Ours: section(f[1]), Theirs: section(f[2])})
 	}
 	out := make(map[int]string)
-	check(t, Merger{}.Merge(context.Background(), in, func(i int, size int64, r io.Reader) error {
+	must.OK(t, Merger{}.Merge(context.Background(), in, func(i int, size int64, r io.Reader) error {
 		data, err := io.ReadAll(r)
 		if int64(len(data)) != size {
 			t.Errorf("%d: %d bytes of %d", i, len(data), size)
@@ -37,8 +38,8 @@ func mergeAll(t *testing.T, files [][3]string) map[int]string {
 
 func TestMerge(t *testing.T) {
 	isolate(t)
-	check(t, os.MkdirAll(filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "git"), 0o755))
-	check(t, os.WriteFile(filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "git/attributes"), []byte("* merge=union\n"), 0o644))
+	must.OK(t, os.MkdirAll(filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "git"), 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "git/attributes"), []byte("* merge=union\n"), 0o644))
 	got := mergeAll(t, [][3]string{
 		{"a\nb\nc\nd\ne\n", "A\nb\nc\nd\ne\n", "a\nb\nc\nd\nE"},
 		{"a\n", "b\n", "c\n"},
@@ -89,7 +90,7 @@ func TestMergeIsGitMerge(t *testing.T) {
 				git(t, work, "checkout", "-q", "-b", name, "base")
 			}
 			for i, f := range files {
-				check(t, os.WriteFile(filepath.Join(work, fmt.Sprint("f", i)), []byte(f[side]), 0o644))
+				must.OK(t, os.WriteFile(filepath.Join(work, fmt.Sprint("f", i)), []byte(f[side]), 0o644))
 			}
 			git(t, work, "add", ".")
 			git(t, work, "commit", "-q", "--allow-empty", "-m", name)
@@ -117,7 +118,7 @@ func TestMergeOfRealHistory(t *testing.T) {
 		rounds = 200
 	}
 	top, err := filepath.Abs("..")
-	check(t, err)
+	must.OK(t, err)
 	env := []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
 	revisions := strings.Fields(gitEnv(t, top, env, "rev-list", "--first-parent", "HEAD"))
 	if len(revisions) < 1000 {
@@ -126,7 +127,7 @@ func TestMergeOfRealHistory(t *testing.T) {
 	revisions = revisions[len(revisions)-1000:] // no later one chooses others
 	repo := bareRepo(t)
 	objects := gitEnv(t, top, env, "rev-parse", "--path-format=absolute", "--git-path", "objects")
-	check(t, os.WriteFile(filepath.Join(repo, "objects/info/alternates"), []byte(objects+"\n"), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(repo, "objects/info/alternates"), []byte(objects+"\n"), 0o644))
 	rnd := rand.New(rand.NewPCG(3, 4))
 	tried, clean := 0, 0
 	for range rounds {
@@ -136,11 +137,11 @@ func TestMergeOfRealHistory(t *testing.T) {
 		ours := git(t, repo, "commit-tree", "-m", "ours", "-p", base, sides[1]+"^{tree}")
 		theirs := git(t, repo, "commit-tree", "-m", "theirs", "-p", base, sides[2]+"^{tree}")
 		r, err := openRepository(context.Background(), repo, trustData)
-		check(t, err)
-		check(t, r.updateRef(context.Background(), "refs/heads/ours", r.head("ours"), ours, "test"))
-		check(t, r.updateRef(context.Background(), "refs/heads/theirs", r.head("theirs"), theirs, "test"))
+		must.OK(t, err)
+		must.OK(t, r.updateRef(context.Background(), "refs/heads/ours", r.head("ours"), ours, "test"))
+		must.OK(t, r.updateRef(context.Background(), "refs/heads/theirs", r.head("theirs"), theirs, "test"))
 		want, conflicts, err := r.mergeTree(context.Background())
-		check(t, err)
+		must.OK(t, err)
 		var paths []string
 		var files [][3]string
 		for _, p := range strings.Split(git(t, repo, "diff", "--name-only", "--no-renames", "-z", "--diff-filter=M", base, ours), "\x00") {
@@ -178,6 +179,6 @@ func (r *repository) head(name string) string {
 func blobOf(t *testing.T, repo, rev, path string) string {
 	t.Helper()
 	out, err := run(context.Background(), repo, nil, nil, "cat-file", "blob", rev+":"+path)
-	check(t, err)
+	must.OK(t, err)
 	return string(out)
 }

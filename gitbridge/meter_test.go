@@ -13,11 +13,12 @@ import (
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func treeBytes(t *testing.T, dir string) (bytes int64) {
 	t.Helper()
-	check(t, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return gone(err)
 		}
@@ -71,7 +72,7 @@ func TestExportIsChargedBefore(t *testing.T) {
 		})
 		switch {
 		case limit == 1<<40:
-			check(t, err)
+			must.OK(t, err)
 			whole = admitted
 			if there := treeBytes(t, filepath.Join(repo, "objects")); there > whole || whole > there+there/10 {
 				t.Errorf("%d bytes are charged for %d", whole, there)
@@ -95,12 +96,12 @@ func TestMostBytes(t *testing.T) {
 	st := m.state(t, spec{"small": file("x"), "holes": file("y"), ".gitignore": file("z")})
 	for _, name := range []string{"holes", ".gitignore"} {
 		n, err := st.Resolve(m.src, name)
-		check(t, err)
-		check(t, n.Content.Truncate(m.src.Files, 1<<62-1))
+		must.OK(t, err)
+		must.OK(t, n.Content.Truncate(m.src.Files, 1<<62-1))
 	}
 	o := ExportOptions{Source: m.src, State: st, Info: testInfo, Repo: filepath.Join(t.TempDir(), "git"), Create: true, Most: 1 << 20}
 	done, err := Export(context.Background(), o)
-	check(t, err)
+	must.OK(t, err)
 	if done.Files != 1 || len(done.Skipped) != 2 || !strings.Contains(done.Skipped[0].Reason, "holes") {
 		t.Errorf("%+v", done)
 	}
@@ -139,12 +140,12 @@ func TestMergeInParts(t *testing.T) {
 		}
 		return err
 	}
-	check(t, Merger{}.Merge(context.Background(), files(), clean))
+	must.OK(t, Merger{}.Merge(context.Background(), files(), clean))
 	if merged != 3 || most != 1 || dirsMade < 2 {
 		t.Errorf("%d files merged, in %d directories", merged, most)
 	}
 	merged = 0
-	check(t, Merger{Memory: budget.New(64 << 20)}.Merge(context.Background(), files(), clean))
+	must.OK(t, Merger{Memory: budget.New(64 << 20)}.Merge(context.Background(), files(), clean))
 	if merged != 1 {
 		t.Errorf("%d files merge in little memory", merged)
 	}
@@ -161,11 +162,11 @@ func TestTarLeavesOutHoles(t *testing.T) {
 	m := newMemory()
 	st := m.state(t, spec{"small": file("x"), "holes": file("y")})
 	n, err := st.Resolve(m.src, "holes")
-	check(t, err)
-	check(t, n.Content.Truncate(m.src.Files, 1<<62-1))
+	must.OK(t, err)
+	must.OK(t, n.Content.Truncate(m.src.Files, 1<<62-1))
 	var out strings.Builder
 	done, err := WriteTar(context.Background(), &out, m.src, st)
-	check(t, err)
+	must.OK(t, err)
 	if out.Len() > 64<<10 || done.Files != 2 || len(done.Skipped) != 1 || !strings.Contains(done.Skipped[0].Reason, "cp --sparse") {
 		t.Errorf("%d bytes, %+v", out.Len(), done)
 	}

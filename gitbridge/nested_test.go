@@ -8,13 +8,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // loadSpec reads a directory of the host, with everything in it.
 func loadSpec(t testing.TB, root string) spec {
 	t.Helper()
 	s := spec{}
-	check(t, filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || p == root {
 			return err
 		}
@@ -45,13 +47,13 @@ func loadSpec(t testing.TB, root string) spec {
 func nestedRepos(t testing.TB, work string) {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), "source")
-	check(t, os.Mkdir(source, 0o755))
+	must.OK(t, os.Mkdir(source, 0o755))
 	git(t, source, "init", "-q")
-	check(t, os.WriteFile(filepath.Join(source, "f"), []byte("1\n"), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(source, "f"), []byte("1\n"), 0o644))
 	git(t, source, "add", ".")
 	git(t, source, "commit", "-qm", "one")
 
-	check(t, os.MkdirAll(work, 0o755))
+	must.OK(t, os.MkdirAll(work, 0o755))
 	git(t, work, "init", "-q")
 	git(t, work, "clone", "-q", source, "clone")
 	git(t, work, "clone", "-q", source, "detached")
@@ -62,13 +64,13 @@ func nestedRepos(t testing.TB, work string) {
 	git(t, work, "submodule", "--quiet", "add", source, "module")
 	git(t, work, "clone", "-q", "--bare", source, "bare")
 	git(t, work, "clone", "-q", source, "ignored")
-	check(t, os.WriteFile(filepath.Join(work, ".gitignore"), []byte("/ignored/\n"), 0o644))
-	check(t, os.WriteFile(filepath.Join(work, "f"), []byte("f\n"), 0o644))
-	check(t, os.MkdirAll(filepath.Join(work, "almost/.git/objects"), 0o755))
-	check(t, os.WriteFile(filepath.Join(work, "almost/.git/HEAD"), []byte("ref: refs/heads/main\n"), 0o644))
-	check(t, os.WriteFile(filepath.Join(work, "almost/f"), []byte("f\n"), 0o644))
-	check(t, os.Rename(filepath.Join(work, "deep/down/.git"), filepath.Join(work, "deep/elsewhere")))
-	check(t, os.Symlink("../elsewhere", filepath.Join(work, "deep/down/.git")))
+	must.OK(t, os.WriteFile(filepath.Join(work, ".gitignore"), []byte("/ignored/\n"), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(work, "f"), []byte("f\n"), 0o644))
+	must.OK(t, os.MkdirAll(filepath.Join(work, "almost/.git/objects"), 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(work, "almost/.git/HEAD"), []byte("ref: refs/heads/main\n"), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(work, "almost/f"), []byte("f\n"), 0o644))
+	must.OK(t, os.Rename(filepath.Join(work, "deep/down/.git"), filepath.Join(work, "deep/elsewhere")))
+	must.OK(t, os.Symlink("../elsewhere", filepath.Join(work, "deep/down/.git")))
 }
 
 func TestNestedRepositoriesAsGitHasThem(t *testing.T) {
@@ -94,15 +96,15 @@ func TestNestedRepositoriesAsGitHasThem(t *testing.T) {
 func TestNestedRepositoriesThatGitRefuses(t *testing.T) {
 	isolate(t)
 	work := filepath.Join(t.TempDir(), "work")
-	check(t, os.MkdirAll(filepath.Join(work, "unborn"), 0o755))
+	must.OK(t, os.MkdirAll(filepath.Join(work, "unborn"), 0o755))
 	git(t, filepath.Join(work, "unborn"), "init", "-q")
-	check(t, os.WriteFile(filepath.Join(work, "unborn/f"), []byte("1\n"), 0o644))
-	check(t, os.MkdirAll(filepath.Join(work, "outside"), 0o755))
-	check(t, os.WriteFile(filepath.Join(work, "outside/.git"), []byte("gitdir: /somewhere/else\n"), 0o644))
-	check(t, os.WriteFile(filepath.Join(work, "outside/f"), []byte("1\n"), 0o644))
-	check(t, os.MkdirAll(filepath.Join(work, "upwards"), 0o755))
-	check(t, os.Symlink("../../../etc", filepath.Join(work, "upwards/.git")))
-	check(t, os.WriteFile(filepath.Join(work, "f"), []byte("1\n"), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(work, "unborn/f"), []byte("1\n"), 0o644))
+	must.OK(t, os.MkdirAll(filepath.Join(work, "outside"), 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(work, "outside/.git"), []byte("gitdir: /somewhere/else\n"), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(work, "outside/f"), []byte("1\n"), 0o644))
+	must.OK(t, os.MkdirAll(filepath.Join(work, "upwards"), 0o755))
+	must.OK(t, os.Symlink("../../../etc", filepath.Join(work, "upwards/.git")))
+	must.OK(t, os.WriteFile(filepath.Join(work, "f"), []byte("1\n"), 0o644))
 	m := newMemory()
 	repo := bareRepo(t)
 	res := export(t, m, m.state(t, loadSpec(t, work)), repo, nil)

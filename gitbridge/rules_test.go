@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestFilesThatNeverEnd: a repository in which git would wait for a FIFO, or read a device or
@@ -17,22 +19,22 @@ import (
 func TestFilesThatNeverEnd(t *testing.T) {
 	isolate(t)
 	pipe, huge := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "huge")
-	check(t, unix.Mkfifo(pipe, 0o600))
-	check(t, os.WriteFile(huge, nil, 0o600))
-	check(t, os.Truncate(huge, 1<<40))
+	must.OK(t, unix.Mkfifo(pipe, 0o600))
+	must.OK(t, os.WriteFile(huge, nil, 0o600))
+	must.OK(t, os.Truncate(huge, 1<<40))
 	config := func(key, value string) func(string) {
 		return func(repo string) { git(t, repo, "config", key, value) }
 	}
 	at := func(name string) func(string) {
 		return func(repo string) {
-			check(t, os.MkdirAll(filepath.Dir(filepath.Join(repo, name)), 0o755))
-			check(t, os.RemoveAll(filepath.Join(repo, name)))
-			check(t, os.Symlink(pipe, filepath.Join(repo, name)))
+			must.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(repo, name)), 0o755))
+			must.OK(t, os.RemoveAll(filepath.Join(repo, name)))
+			must.OK(t, os.Symlink(pipe, filepath.Join(repo, name)))
 		}
 	}
 	lists := func(name string) func(string) { // in a file of configuration that another one includes
 		return func(repo string) {
-			check(t, os.WriteFile(filepath.Join(repo, "more"), []byte("[include]\n\tpath = "+name+"\n"), 0o600))
+			must.OK(t, os.WriteFile(filepath.Join(repo, "more"), []byte("[include]\n\tpath = "+name+"\n"), 0o600))
 			git(t, repo, "config", "include.path", "more")
 		}
 	}
@@ -58,9 +60,9 @@ func TestFilesThatNeverEnd(t *testing.T) {
 		"a log":                   at("logs/refs/amberfs/x"),
 		"an object of another repository": func(repo string) {
 			other := bareRepo(t)
-			check(t, os.Mkdir(filepath.Join(other, "objects/00"), 0o755))
-			check(t, unix.Mkfifo(filepath.Join(other, "objects/00/00000000000000000000000000000000000000"), 0o600))
-			check(t, os.WriteFile(filepath.Join(repo, alternatesPath), []byte("# one\n"+other+"/objects\n"), 0o600))
+			must.OK(t, os.Mkdir(filepath.Join(other, "objects/00"), 0o755))
+			must.OK(t, unix.Mkfifo(filepath.Join(other, "objects/00/00000000000000000000000000000000000000"), 0o600))
+			must.OK(t, os.WriteFile(filepath.Join(repo, alternatesPath), []byte("# one\n"+other+"/objects\n"), 0o600))
 		},
 		"null":                    config("core.attributesFile", os.DevNull),
 		"null as a configuration": lists(os.DevNull),
@@ -91,9 +93,9 @@ func TestFilesThatNeverEnd(t *testing.T) {
 func TestTheUsersFilesOfRules(t *testing.T) {
 	isolate(t)
 	home, _ := os.UserHomeDir()
-	check(t, os.WriteFile(filepath.Join(home, "own"), []byte("secret\n"), 0o600))
-	check(t, os.MkdirAll(filepath.Join(home, ".config/git"), 0o700))
-	check(t, os.WriteFile(filepath.Join(home, ".config/git/ignore"), []byte("other\n"), 0o600))
+	must.OK(t, os.WriteFile(filepath.Join(home, "own"), []byte("secret\n"), 0o600))
+	must.OK(t, os.MkdirAll(filepath.Join(home, ".config/git"), 0o700))
+	must.OK(t, os.WriteFile(filepath.Join(home, ".config/git/ignore"), []byte("other\n"), 0o600))
 	for value, want := range map[string]string{"": "other", "~/own": "secret", filepath.Join(home, "own"): "secret", os.DevNull: ""} {
 		repo, m := bareRepo(t), newMemory()
 		if value != "" {
@@ -118,8 +120,8 @@ func TestReadingPipes(t *testing.T) {
 	repo, m := bareRepo(t), newMemory()
 	res := export(t, m, m.state(t, attributed), repo, nil)
 	object := filepath.Join(repo, "objects", res.Tree[:2], res.Tree[2:])
-	check(t, os.Remove(object))
-	check(t, unix.Mkfifo(object, 0o600))
+	must.OK(t, os.Remove(object))
+	must.OK(t, unix.Mkfifo(object, 0o600))
 	_, err := ReadGit(ctx, GitSource{Repo: repo, Rev: res.Commit}, discard, ImportOptions{})
 	if !errors.Is(err, ErrNotRegular) {
 		t.Errorf("an object in a pipe: error %v", err)
@@ -128,8 +130,8 @@ func TestReadingPipes(t *testing.T) {
 	repo = bareRepo(t)
 	res = export(t, m, m.state(t, attributed), repo, nil)
 	git(t, repo, "worktree", "add", "-q", "--detach", work, res.Commit)
-	check(t, os.Remove(filepath.Join(repo, "config")))
-	check(t, unix.Mkfifo(filepath.Join(repo, "config"), 0o600))
+	must.OK(t, os.Remove(filepath.Join(repo, "config")))
+	must.OK(t, unix.Mkfifo(filepath.Join(repo, "config"), 0o600))
 	done := make(chan error, 1)
 	go func() { done <- ReadDir(ctx, work, discard, DirOptions{Whole: true}) }()
 	select {
@@ -148,7 +150,7 @@ func TestTheUsersFilesThatNeverEnd(t *testing.T) {
 	isolate(t)
 	home, _ := os.UserHomeDir()
 	pipe := filepath.Join(home, "pipe")
-	check(t, unix.Mkfifo(pipe, 0o600))
+	must.OK(t, unix.Mkfifo(pipe, 0o600))
 	for text, want := range map[string]string{
 		"[include]\n\tpath = " + pipe:                  "include.path in ",
 		"[includeIf \"gitdir:/\"]\n\tpath = /dev/zero": "includeif.gitdir:/.path in ",
@@ -156,10 +158,10 @@ func TestTheUsersFilesThatNeverEnd(t *testing.T) {
 		"[core]\n\texcludesFile = ~/pipe":              "core.excludesfile: " + pipe,
 	} {
 		for _, name := range []string{".gitconfig", ".config/git/config"} {
-			check(t, os.MkdirAll(filepath.Join(home, ".config/git"), 0o700))
-			check(t, os.WriteFile(filepath.Join(home, name), []byte(text+"\n"), 0o600))
+			must.OK(t, os.MkdirAll(filepath.Join(home, ".config/git"), 0o700))
+			must.OK(t, os.WriteFile(filepath.Join(home, name), []byte(text+"\n"), 0o600))
 			repo, m := filepath.Join(t.TempDir(), "repo"), newMemory()
-			check(t, initBare(t.Context(), repo, "sha1"))
+			must.OK(t, initBare(t.Context(), repo, "sha1"))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			_, err := Export(ctx, ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: repo, Ref: "refs/amberfs/x", Gitignore: true})
 			if !errors.Is(err, ErrNotRegular) || !strings.Contains(err.Error(), want) {
@@ -169,7 +171,7 @@ func TestTheUsersFilesThatNeverEnd(t *testing.T) {
 				t.Fatalf("%s with %s: git hangs", name, text)
 			}
 			cancel()
-			check(t, os.Remove(filepath.Join(home, name)))
+			must.OK(t, os.Remove(filepath.Join(home, name)))
 		}
 	}
 }

@@ -10,19 +10,21 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // makeSparse makes a file with parts of 4 KiB and holes between them.
 func makeSparse(t *testing.T, name string, parts int) {
 	t.Helper()
 	f, err := os.Create(name)
-	check(t, err)
+	must.OK(t, err)
 	defer f.Close()
 	for i := range parts {
 		_, err := f.WriteAt(bytes.Repeat([]byte{byte('a' + i%26)}, 4096), int64(i)*64<<10+16<<10)
-		check(t, err)
+		must.OK(t, err)
 	}
-	check(t, f.Truncate(int64(parts)*64<<10+10))
+	must.OK(t, f.Truncate(int64(parts)*64<<10+10))
 }
 
 // TestHolesOfEveryFormat reads what GNU tar and bsdtar make of sparse files.
@@ -33,8 +35,8 @@ func TestHolesOfEveryFormat(t *testing.T) {
 	makeSparse(t, filepath.Join(dir, "many"), 500)
 	makeSparse(t, filepath.Join(dir, long), 30)
 	makeSparse(t, filepath.Join(dir, "none"), 0)
-	check(t, os.Truncate(filepath.Join(dir, "none"), 1<<26))
-	check(t, os.WriteFile(filepath.Join(dir, "plain"), []byte("plain"), 0o644))
+	must.OK(t, os.Truncate(filepath.Join(dir, "none"), 1<<26))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "plain"), []byte("plain"), 0o644))
 	for name, args := range map[string][]string{
 		"old GNU":    {"tar", "--format=gnu", "-S"},
 		"PAX 0.0":    {"tar", "--format=pax", "-S", "--sparse-version=0.0"},
@@ -48,20 +50,20 @@ func TestHolesOfEveryFormat(t *testing.T) {
 			}
 			cmd := exec.Command(args[0], append(args[1:], "-cf", "-", "-C", dir, ".")...)
 			data, err := cmd.Output()
-			check(t, err)
+			must.OK(t, err)
 			root := t.TempDir()
-			check(t, ReadTar(context.Background(), bytes.NewReader(data), diskSink{root}.add, ImportOptions{}))
+			must.OK(t, ReadTar(context.Background(), bytes.NewReader(data), diskSink{root}.add, ImportOptions{}))
 			for _, f := range []string{"few", "many", long, "plain"} {
 				want, err := os.ReadFile(filepath.Join(dir, f))
-				check(t, err)
+				must.OK(t, err)
 				got, err := os.ReadFile(filepath.Join(root, f))
-				check(t, err)
+				must.OK(t, err)
 				if !bytes.Equal(got, want) {
 					t.Errorf("%s changed", f)
 				}
 			}
 			var st unix.Stat_t
-			check(t, unix.Stat(filepath.Join(root, "none"), &st))
+			must.OK(t, unix.Stat(filepath.Join(root, "none"), &st))
 			if st.Size != 1<<26 {
 				t.Errorf("none is %d bytes long", st.Size)
 			}

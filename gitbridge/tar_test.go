@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +27,7 @@ func archive(t testing.TB, m *memory, s spec) ([]byte, *TarResult) {
 	t.Helper()
 	var out bytes.Buffer
 	res, err := WriteTar(context.Background(), &out, m.src, m.state(t, s))
-	check(t, err)
+	must.OK(t, err)
 	return out.Bytes(), res
 }
 
@@ -114,12 +115,12 @@ func TestTarRoundTrip(t *testing.T) {
 	z.Close()
 	compressed["gzip"] = gz.Bytes()
 	enc, err := zstd.NewWriter(nil)
-	check(t, err)
+	must.OK(t, err)
 	compressed["zstd"] = enc.EncodeAll(data, nil)
 	for name, data := range compressed {
 		t.Run(name, func(t *testing.T) {
 			sink := newMapSink(t)
-			check(t, ReadTar(context.Background(), bytes.NewReader(data), sink.add, ImportOptions{}))
+			must.OK(t, ReadTar(context.Background(), bytes.NewReader(data), sink.add, ImportOptions{}))
 			sameSpec(t, sink.files, want(tarTree()))
 		})
 	}
@@ -133,7 +134,7 @@ func TestTarIsReproducible(t *testing.T) {
 	m.seal(t, st)
 	var b bytes.Buffer
 	_, err := WriteTar(context.Background(), &b, m.src, st)
-	check(t, err)
+	must.OK(t, err)
 	if !bytes.Equal(a, b.Bytes()) {
 		t.Error("the same tree made other bytes")
 	}
@@ -165,7 +166,7 @@ func TestTarProgramsTakeIt(t *testing.T) {
 		}
 	}
 	sink := newMapSink(t)
-	check(t, ReadDir(context.Background(), dir, sink.add, DirOptions{}))
+	must.OK(t, ReadDir(context.Background(), dir, sink.add, DirOptions{}))
 	sameSpec(t, sink.files, want(tarTree()))
 }
 
@@ -185,11 +186,11 @@ func headers(t testing.TB, hs ...tar.Header) []byte {
 		if h.Mode == 0 && h.Typeflag != tar.TypeXGlobalHeader {
 			h.Mode = 0o644
 		}
-		check(t, w.WriteHeader(&h))
+		must.OK(t, w.WriteHeader(&h))
 		_, err := w.Write(bytes.Repeat([]byte{'x'}, int(h.Size)))
-		check(t, err)
+		must.OK(t, err)
 	}
-	check(t, w.Close())
+	must.OK(t, w.Close())
 	return out.Bytes()
 }
 
@@ -274,7 +275,7 @@ func TestOddTarsAreTaken(t *testing.T) {
 		tar.Header{Typeflag: tar.TypeDir, Name: "d/", Mode: 0o700}, reg("d/f"), tar.Header{Typeflag: tar.TypeDir, Name: "d/", Mode: 0o711},
 		tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "/etc/passwd"}, tar.Header{Typeflag: tar.TypeLink, Name: "k", Linkname: "./l"})
 	sink := newMapSink(t)
-	check(t, ReadTar(context.Background(), bytes.NewReader(data), sink.add, ImportOptions{Owner: &Owner{7, 8}}))
+	must.OK(t, ReadTar(context.Background(), bytes.NewReader(data), sink.add, ImportOptions{Owner: &Owner{7, 8}}))
 	if sink.files["f"].data != "xxxxx" || sink.meta["d"].Mode != unix.S_IFDIR|0o711 || sink.files["g"].data != "xxx" || sink.files["k"].hard != "l" {
 		t.Errorf("got %+v", sink.files)
 	}
@@ -303,10 +304,10 @@ func TestTarReadsToTheEnd(t *testing.T) {
 	plain, _ := archive(t, newMemory(), spec{"a": file(strings.Repeat("text\n", 10_000))})
 	var gz, zs bytes.Buffer
 	g := gzip.NewWriter(&gz)
-	check(t, errors.Join(second(g.Write(plain)), g.Close()))
+	must.OK(t, errors.Join(second(g.Write(plain)), g.Close()))
 	z, err := zstd.NewWriter(&zs)
-	check(t, err)
-	check(t, errors.Join(second(z.Write(plain)), z.Close()))
+	must.OK(t, err)
+	must.OK(t, errors.Join(second(z.Write(plain)), z.Close()))
 	spoilt := func(b []byte) []byte {
 		b = bytes.Clone(b)
 		b[len(b)-1] ^= 1

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // booby makes a program that leaves a file when it is run, and returns a
@@ -16,7 +18,7 @@ func booby(t *testing.T) (program string, ran func() bool) {
 	t.Helper()
 	dir := t.TempDir()
 	program, left := filepath.Join(dir, "program"), filepath.Join(dir, "ran")
-	check(t, os.WriteFile(program, []byte("#!/bin/sh\ntouch "+left+"\ncat\n"), 0o755))
+	must.OK(t, os.WriteFile(program, []byte("#!/bin/sh\ntouch "+left+"\ncat\n"), 0o755))
 	return program, func() bool {
 		_, err := os.Stat(left)
 		return err == nil
@@ -34,13 +36,13 @@ func arm(t *testing.T, gitDir, program string) {
 	} {
 		git(t, gitDir, "--git-dir="+gitDir, "config", key, value)
 	}
-	check(t, os.MkdirAll(filepath.Join(gitDir, "info"), 0o755))
-	check(t, os.WriteFile(filepath.Join(gitDir, "info/attributes"), []byte("* filter=x diff=x\n"), 0o644))
+	must.OK(t, os.MkdirAll(filepath.Join(gitDir, "info"), 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(gitDir, "info/attributes"), []byte("* filter=x diff=x\n"), 0o644))
 	hooks := filepath.Join(gitDir, "hooks")
-	check(t, os.MkdirAll(hooks, 0o755))
+	must.OK(t, os.MkdirAll(hooks, 0o755))
 	for _, hook := range []string{"reference-transaction", "post-index-change", "update", "pre-commit", "fsmonitor-watchman"} {
 		_ = os.Remove(filepath.Join(hooks, hook))
-		check(t, os.Symlink(program, filepath.Join(hooks, hook)))
+		must.OK(t, os.Symlink(program, filepath.Join(hooks, hook)))
 	}
 }
 
@@ -69,9 +71,9 @@ func TestARepositorysProgramsAreNotRun(t *testing.T) {
 			t.Errorf("own %v: a is %q", own, got)
 		}
 		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: res.Commit}, discard, ImportOptions{})
-		check(t, err)
+		must.OK(t, err)
 		blob := git(t, repo, "rev-parse", res.Tree+":a") // what is missing, a promisor has
-		check(t, os.Remove(filepath.Join(repo, "objects", blob[:2], blob[2:])))
+		must.OK(t, os.Remove(filepath.Join(repo, "objects", blob[:2], blob[2:])))
 		if _, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: res.Commit}, discard, ImportOptions{}); err == nil {
 			t.Error("read without objects")
 		}
@@ -104,18 +106,18 @@ func TestTheStoresOwnRepositoryIsItsOwn(t *testing.T) {
 		t.Error("a filter of the user was run")
 	}
 	theirs := filepath.Join(t.TempDir(), "theirs")
-	check(t, os.WriteFile(theirs, []byte("theirs"), 0o600))
-	check(t, os.MkdirAll(filepath.Join(repo, "logs"), 0o700))
+	must.OK(t, os.WriteFile(theirs, []byte("theirs"), 0o600))
+	must.OK(t, os.MkdirAll(filepath.Join(repo, "logs"), 0o700))
 	for _, name := range []string{"logs/HEAD", "config.new"} {
-		check(t, os.Link(theirs, filepath.Join(repo, name)))
+		must.OK(t, os.Link(theirs, filepath.Join(repo, name)))
 		_, err := Export(context.Background(), ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: repo, Create: true})
 		if text, rerr := os.ReadFile(theirs); !errors.Is(err, ErrForeign) || rerr != nil || string(text) != "theirs" {
 			t.Errorf("a hard link %s: error %v, the file has %q", name, err, text)
 		}
-		check(t, os.Remove(filepath.Join(repo, name)))
+		must.OK(t, os.Remove(filepath.Join(repo, name)))
 	}
-	check(t, os.RemoveAll(repo))
-	check(t, os.Symlink(t.TempDir(), repo))
+	must.OK(t, os.RemoveAll(repo))
+	must.OK(t, os.Symlink(t.TempDir(), repo))
 	_, err := Export(context.Background(), ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: repo, Create: true})
 	if !errors.Is(err, ErrForeign) {
 		t.Errorf("a link in its place: error %v", err)
@@ -126,22 +128,22 @@ func TestRepositoriesThatLeadElsewhere(t *testing.T) {
 	isolate(t)
 	for name, lead := range map[string]func(work, other string){
 		"a .git file": func(work, other string) {
-			check(t, os.RemoveAll(filepath.Join(work, ".git")))
-			check(t, os.WriteFile(filepath.Join(work, ".git"), []byte("gitdir: "+other+"/.git\n"), 0o644))
+			must.OK(t, os.RemoveAll(filepath.Join(work, ".git")))
+			must.OK(t, os.WriteFile(filepath.Join(work, ".git"), []byte("gitdir: "+other+"/.git\n"), 0o644))
 		},
 		"a .git link": func(work, other string) {
-			check(t, os.RemoveAll(filepath.Join(work, ".git")))
-			check(t, os.Symlink(other+"/.git", filepath.Join(work, ".git")))
+			must.OK(t, os.RemoveAll(filepath.Join(work, ".git")))
+			must.OK(t, os.Symlink(other+"/.git", filepath.Join(work, ".git")))
 		},
 		"a common directory": func(work, other string) {
-			check(t, os.WriteFile(filepath.Join(work, ".git/commondir"), []byte(other+"/.git\n"), 0o644))
+			must.OK(t, os.WriteFile(filepath.Join(work, ".git/commondir"), []byte(other+"/.git\n"), 0o644))
 		},
 		"objects": func(work, other string) {
-			check(t, os.RemoveAll(filepath.Join(work, ".git/objects")))
-			check(t, os.Symlink(other+"/.git/objects", filepath.Join(work, ".git/objects")))
+			must.OK(t, os.RemoveAll(filepath.Join(work, ".git/objects")))
+			must.OK(t, os.Symlink(other+"/.git/objects", filepath.Join(work, ".git/objects")))
 		},
 		"refs": func(work, other string) {
-			check(t, os.Symlink(other+"/.git/refs", filepath.Join(work, ".git/refs/sandbox")))
+			must.OK(t, os.Symlink(other+"/.git/refs", filepath.Join(work, ".git/refs/sandbox")))
 		},
 	} {
 		work, other, m := filepath.Join(t.TempDir(), "work"), filepath.Join(t.TempDir(), "other"), newMemory()
@@ -158,7 +160,7 @@ func TestRepositoriesThatLeadElsewhere(t *testing.T) {
 		}
 		o.TrustConfig = true
 		_, err := Export(context.Background(), o)
-		check(t, err)
+		must.OK(t, err)
 	}
 }
 
@@ -170,8 +172,8 @@ func TestObjectsBehindLinks(t *testing.T) {
 		git(t, "/", "init", "-q", work)
 		for i := range 256 {
 			name := fmt.Sprintf("%02x", i)
-			check(t, os.Mkdir(filepath.Join(other, name), 0o755))
-			check(t, os.Symlink(filepath.Join(other, name), filepath.Join(work, ".git/objects", name)))
+			must.OK(t, os.Mkdir(filepath.Join(other, name), 0o755))
+			must.OK(t, os.Symlink(filepath.Join(other, name), filepath.Join(work, ".git/objects", name)))
 		}
 		o := ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: work, TrustConfig: trusted}
 		if _, err := Export(context.Background(), o); !errors.Is(err, ErrForeign) {
@@ -197,7 +199,7 @@ func TestObjectsAreCompressed(t *testing.T) {
 	}
 	text := strings.Repeat("echo a command of a shell\n", 100)
 	export(t, m, m.seal(t, m.state(t, spec{"f": file(text)})), repo, nil)
-	check(t, filepath.WalkDir(filepath.Join(repo, "objects"), func(p string, d os.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(filepath.Join(repo, "objects"), func(p string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

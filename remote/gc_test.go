@@ -136,17 +136,15 @@ func TestGC(t *testing.T) {
 	w := newWorld()
 	all := files(1, 100)
 	v1 := w.tree(all)
-	if _, err := r.Push(t.Context(), w.push("v1", v1, nil)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.Push(t.Context(), w.push("v1", v1, nil))
+	must.OK(t, err)
 	s := w.check(t, r, "v1", v1)
 	for i := range all[:50] {
 		all[i] = fmt.Append(nil, "new ", i)
 	}
 	v2 := w.tree(all)
-	if _, err := r.Push(t.Context(), w.push("v2", v2, s)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = r.Push(t.Context(), w.push("v2", v2, s))
+	must.OK(t, err)
 	must.OK(t, w.check(t, r, "v2", v2).Hold(t.Context(), "reader"))
 	must.OK(t, r.Remove(t.Context(), "v2"))
 	step := func(hours int, removed int) {
@@ -180,9 +178,8 @@ func TestExpiry(t *testing.T) {
 	for name, expires := range map[string]time.Time{"over": time.Now().Add(-30 * time.Hour), "soon": time.Now().Add(-time.Hour), "never": {}} {
 		p := w.push(name, w.tree([][]byte{[]byte(name)}), nil)
 		p.Ref.Expires = expires
-		if _, err := r.Push(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		_, err := r.Push(t.Context(), p)
+		must.OK(t, err)
 	}
 	if c := collect(t, r); c.Expired != 1 || c.Snapshots != 2 {
 		t.Errorf("%+v", c)

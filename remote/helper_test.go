@@ -150,9 +150,8 @@ func newRemote(t testing.TB, recipients ...string) *Remote {
 
 func initRemote(t testing.TB, r *Remote, recipients ...string) {
 	t.Helper()
-	if _, err := r.Init(context.Background(), recipients, func(s string) { t.Log(s) }); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.Init(context.Background(), recipients, func(s string) { t.Log(s) })
+	must.OK(t, err)
 }
 
 // load reads a snapshot and all of its content.

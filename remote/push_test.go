@@ -39,9 +39,8 @@ func TestPush(t *testing.T) {
 			t.Fatalf("push to a place that is no remote: %v", err)
 		}
 		initRemote(t, r)
-		if _, err := r.Push(ctx, w.push("v1", v1, nil)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := r.Push(ctx, w.push("v1", v1, nil))
+		must.OK(t, err)
 		elsewhere := openRemote(t, url, Options{})
 		s := w.check(t, elsewhere, "v1", v1)
 
@@ -64,9 +63,8 @@ func TestPush(t *testing.T) {
 		w.check(t, openRemote(t, url, Options{}), "v1", v1)
 		p := w.push("v1", v2, nil)
 		p.Force = true
-		if _, err := r.Push(ctx, p); err != nil {
-			t.Fatal(err)
-		}
+		_, err = r.Push(ctx, p)
+		must.OK(t, err)
 		w.check(t, openRemote(t, url, Options{}), "v1", v2)
 		must.OK(t, r.Remove(ctx, "v2"))
 		if _, err := r.Ref(ctx, "v2"); !errors.Is(err, backend.ErrNotFound) {
@@ -215,15 +213,13 @@ func TestEncrypted(t *testing.T) {
 	const secret = "a line that nobody else may read"
 	all := append(files(3, 100), []byte(strings.Repeat(secret, 100)))
 	v1 := w.tree(all)
-	if _, err := r.Push(t.Context(), w.push("v1", v1, nil)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = r.Push(t.Context(), w.push("v1", v1, nil))
+	must.OK(t, err)
 	s := w.check(t, openRemote(t, r.URL(), Options{Identities: []age.Identity{key}}), "v1", v1)
 	all[0] = []byte("changed")
 	v2 := w.tree(all)
-	if _, err := r.Push(t.Context(), w.push("v2", v2, s)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = r.Push(t.Context(), w.push("v2", v2, s))
+	must.OK(t, err)
 	w.check(t, openRemote(t, r.URL(), Options{Identities: []age.Identity{key}}), "v2", v2)
 	if _, err := openRemote(t, r.URL(), Options{}).Ref(t.Context(), "v1"); !errors.Is(err, errs.Perm) {
 		t.Errorf("without the key: %v", err)
@@ -296,9 +292,8 @@ func TestPull(t *testing.T) {
 		w := newWorld()
 		all := files(6, 400)
 		id := w.tree(all)
-		if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := r.Push(t.Context(), w.push("v1", id, nil))
+		must.OK(t, err)
 		s := w.check(t, openRemote(t, url, Options{}), "v1", id)
 		here := newWorld()
 		// Garbage: a page without what is below it.

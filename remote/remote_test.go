@@ -50,9 +50,8 @@ func TestLyingService(t *testing.T) {
 	}
 	w := newWorld()
 	id := w.tree(files(1, 50))
-	if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = r.Push(t.Context(), w.push("v1", id, nil))
+	must.OK(t, err)
 	w.check(t, r, "v1", id)
 }
 
@@ -91,9 +90,8 @@ func TestCaseInsensitive(t *testing.T) {
 	initRemote(t, r)
 	w := newWorld()
 	one, two := w.tree(files(1, 3)), w.tree(files(2, 3))
-	if _, err := r.Push(t.Context(), w.push("v1", one, nil)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.Push(t.Context(), w.push("v1", one, nil))
+	must.OK(t, err)
 	for _, force := range []bool{false, true} {
 		p := w.push("V1", two, nil)
 		p.Force = force
@@ -141,9 +139,8 @@ func FuzzMarks(f *testing.F) {
 		initRemote(t, r)
 		w := newWorld()
 		id := w.tree(files(1, 3))
-		if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
-			t.Fatal(err)
-		}
+		_, err = r.Push(t.Context(), w.push("v1", id, nil))
+		must.OK(t, err)
 		for key, raw := range map[string][]byte{"gc/seen-x": marks, "gc/condemned-y": marks, "hold/z": holds} {
 			must.OK(t, b.Put(t.Context(), key, raw, backend.PutOptions{}))
 		}
@@ -163,9 +160,8 @@ func pushed(t *testing.T) (*remotetest.Proxy, string, *world, cas.Hash) {
 	initRemote(t, r)
 	w := newWorld()
 	id := w.tree(files(9, 100))
-	if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.Push(t.Context(), w.push("v1", id, nil))
+	must.OK(t, err)
 	return p, url, w, id
 }
 
@@ -212,9 +208,8 @@ func TestLostCache(t *testing.T) {
 		r, w := remote(), newWorld()
 		initRemote(t, r, recipients...)
 		id := w.tree(files(1, 500))
-		if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
-			t.Fatal(err)
-		}
+		_, err = r.Push(t.Context(), w.push("v1", id, nil))
+		must.OK(t, err)
 		zero := func() {
 			blocks, _ := filepath.Glob(dir + "/??/*")
 			for _, b := range blocks {
@@ -304,9 +299,8 @@ func TestVerify(t *testing.T) {
 	w := newWorld()
 	for i := range 3 {
 		id := w.tree(files(uint64(20+i), 50))
-		if _, err := r.Push(t.Context(), w.push(fmt.Sprint("v", i), id, nil)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := r.Push(t.Context(), w.push(fmt.Sprint("v", i), id, nil))
+		must.OK(t, err)
 	}
 	verify := func(deep bool) (bad []string) {
 		t.Helper()

@@ -120,9 +120,8 @@ func quiet(t *testing.T) (*snapshot.Store, string) {
 
 func capture(t *testing.T, w *snapshot.Workspace, name string) {
 	t.Helper()
-	if _, err := w.Capture(snapshot.CaptureOptions{Name: name}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Capture(snapshot.CaptureOptions{Name: name})
+	must.OK(t, err)
 }
 
 // lasts checks what is known of the actors now, after a kill, and after a checkpoint and a kill.
@@ -133,9 +132,8 @@ func lasts(t *testing.T, s *snapshot.Store, dir, expected string) {
 	must.OK(t, s.Checkpoint(context.Background()))
 	want(t, "after a checkpoint", whose(t, s.Main()), expected)
 	want(t, "after a checkpoint and a kill", whose(t, afterKill(t, s, dir).Main()), expected)
-	if _, err := s.GC(context.Background(), nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.GC(context.Background(), nil)
+	must.OK(t, err)
 	want(t, "after a gc", whose(t, s.Main()), expected)
 }
 
@@ -252,24 +250,21 @@ func TestActorsHandedOn(t *testing.T) {
 		gone = append(gone, fmt.Sprintf("v%d", i))
 	}
 	for _, names := range [][]string{gone[3:4], gone[:3], gone[4:20], gone[20:30], gone[30:]} {
-		if _, err := w.Snapshots().DeleteAll(names, actors.Caller{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.Snapshots().DeleteAll(names, actors.Caller{})
+		must.OK(t, err)
 	}
 	all := ""
 	for i := range 40 {
 		all += fmt.Sprintf(" f%02d=a/%d", i, i%3)
 	}
 	lasts(t, s, dir, " []:\nv39 [a/0 a/1 a/2]:"+all+"\n")
-	if _, err := w.Snapshots().DeleteAll([]string{"v39"}, actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Snapshots().DeleteAll([]string{"v39"}, actors.Caller{})
+	must.OK(t, err)
 	lasts(t, s, dir, " [a/0 a/1 a/2]:"+all+"\n")
 	as(t, w, "b").write("f00", "2")
 	capture(t, w, "fresh") // not stored yet
-	if _, err := w.Snapshots().DeleteAll([]string{"fresh"}, actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Snapshots().DeleteAll([]string{"fresh"}, actors.Caller{})
+	must.OK(t, err)
 	lasts(t, s, dir, " [a/0 a/1 a/2 b]:"+strings.Replace(all, "f00=a/0", "f00=a/0+b", 1)+"\n")
 	capture(t, w, "last")
 	lasts(t, s, dir, " []:\nlast [a/0 a/1 a/2 b]:"+strings.Replace(all, "f00=a/0", "f00=a/0+b", 1)+"\n")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestCheckpointsSleep while there is nothing to write down.
@@ -19,8 +20,7 @@ func TestCheckpointsSleep(t *testing.T) {
 	await.Blocked(t, 1, "(*Checkpointer).awaitRecord")
 	s.ckpt.Ask()
 	await.Receive(t, "it was asked, and wakes up", woken)
-	if _, err := s.forest.Create(live.Node(live.MainView, live.RootIno), "a", live.Create{Mode: 0o100644}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.forest.Create(live.Node(live.MainView, live.RootIno), "a", live.Create{Mode: 0o100644})
+	must.OK(t, err)
 	s.ckpt.AwaitChange() // it returns
 }

@@ -70,9 +70,8 @@ func TestBytesDamagedAfterKill(t *testing.T) {
 			check("sealed")
 			must.OK(t, s.Close())
 			if how == "flipped" {
-				if _, err := snapshot.Repair(context.Background(), killed, snapshot.Options{}, nil); err != nil {
-					t.Fatal(err)
-				}
+				_, err = snapshot.Repair(context.Background(), killed, snapshot.Options{}, nil)
+				must.OK(t, err)
 			}
 			s = open(t, killed)
 			check("opened again")

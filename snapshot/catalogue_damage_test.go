@@ -39,9 +39,8 @@ func TestCatalogueLacksACommit(t *testing.T) {
 	if r, err := snapshot.Check(ctx, dir, snapshot.Options{}, nil); err != nil || r.OK() {
 		t.Fatalf("check: %+v, %v", r, err)
 	}
-	if _, err := snapshot.Repair(ctx, dir, snapshot.Options{}, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err := snapshot.Repair(ctx, dir, snapshot.Options{}, nil)
+	must.OK(t, err)
 	s = open(t, dir)
 	if _, err := s.Main().Find("v1"); err != nil {
 		t.Error(err)

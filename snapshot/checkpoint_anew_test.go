@@ -28,19 +28,16 @@ func TestCheckpointBeginsAnew(t *testing.T) {
 	defer func() { s.Close() }()
 	fork := forkNamed(t, s.Main(), "f")
 	for _, w := range []*Workspace{s.Main(), fork} {
-		if _, err := s.Forest().Create(w.Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = s.Forest().Create(w.Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644})
+		must.OK(t, err)
 	}
 	if err := s.Checkpoint(t.Context()); err != nil { // the base of the fork is sealed
 		t.Fatal(err)
 	}
-	if _, err := s.Forest().Create(fork.Root(), "y", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fork.Capture(CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Forest().Create(fork.Root(), "y", live.Create{Mode: unix.S_IFREG | 0o644})
+	must.OK(t, err)
+	_, err = fork.Capture(CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	must.OK(t, fork.sealing.Acquire(t.Context(), 1))
 	defer fork.sealing.Release(1)
 	done := make(chan error, 1)

@@ -17,12 +17,10 @@ func TestCheckpointSealsTheRest(t *testing.T) {
 	defer s.Close()
 	fork := forkNamed(t, s.Main(), "f")
 	for _, w := range []*Workspace{fork, s.Main()} { // that of the fork comes first
-		if _, err := s.Forest().Create(w.Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Capture(CaptureOptions{Name: "v"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = s.Forest().Create(w.Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644})
+		must.OK(t, err)
+		_, err = w.Capture(CaptureOptions{Name: "v"})
+		must.OK(t, err)
 	}
 	snapshot := func(w *Workspace) *snap {
 		sn, err := s.cat.Find(w.ws, "v")

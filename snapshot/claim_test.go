@@ -79,9 +79,8 @@ func TestClaimTiers(t *testing.T) {
 	reopen()
 	capture(t, w, CaptureOptions{Name: "start"})
 	f := claim(FreshlyMade, "start").Fork
-	if _, err := s.Forest().Create(f.Root(), "work", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Forest().Create(f.Root(), "work", live.Create{Mode: unix.S_IFREG | 0o644})
+	must.OK(t, err)
 	reopen()
 	claim(Resumed, "")
 	last, err := w.Forks().End("me", actors.Caller{})
@@ -115,18 +114,15 @@ func TestForkTTL(t *testing.T) {
 	var said []string
 	s.OnEvent(func(e Event, _ actors.Caller) { said = append(said, e.Action+" "+e.From+e.Detail) })
 	for _, label := range []string{"a", "b"} {
-		if _, err := w.Forks().Claim(ForkOptions{Name: label, TTL: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.Forks().Claim(ForkOptions{Name: label, TTL: time.Hour})
+		must.OK(t, err)
 	}
 	now = now.Add(50 * time.Minute)
-	if _, err := w.Forks().Claim(ForkOptions{Name: "b", TTL: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Forks().Claim(ForkOptions{Name: "b", TTL: time.Hour})
+	must.OK(t, err)
 	now = now.Add(50 * time.Minute)
-	if _, err := w.Forks().expire(now, now); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Forks().expire(now, now)
+	must.OK(t, err)
 	forks := w.Forks().List()
 	if len(forks) != 1 || forks[0].Name != "b" || !forks[0].Expires.Equal(now.Add(10*time.Minute)) {
 		t.Errorf("the forks are %+v", forks)
@@ -156,13 +152,11 @@ func TestClaimNotPlanted(t *testing.T) {
 	must.OK(t, err)
 	id, _ := st.ID()
 	info.Name, info.Claim = "pulled", "victim"
-	if _, err := w.Remotes().Pulled(info, id, actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Remotes().Pulled(info, id, actors.Caller{})
+	must.OK(t, err)
 	capture(t, w, CaptureOptions{Name: "labelled", Labels: planted})
-	if _, err := w.Forks().End("attacker", actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Forks().End("attacker", actors.Caller{})
+	must.OK(t, err)
 	if c, err := w.Forks().Claim(ForkOptions{Name: "victim"}); err != nil || c.Tier != FreshlyMade {
 		t.Errorf("%+v, %v", c, err)
 	}

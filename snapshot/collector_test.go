@@ -48,9 +48,8 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 	done()
 	await.Blocked(t, 1, "(*Collector).collect")
 	before := len(w.List())
-	if _, err := s.Forest().Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Forest().Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
+	must.OK(t, err)
 	await.True(t, "an automatic capture while a gc waits", func() bool { return len(w.List()) > before })
 	unlock()
 	if _, err := s.GC(context.Background(), nil); err != nil {
@@ -147,9 +146,8 @@ func TestSmallRemovalsAreGathered(t *testing.T) {
 		clock += 5 * time.Minute
 		if s.gc.Due() {
 			gcs++
-			if _, err := s.GC(ctx, nil); err != nil {
-				t.Fatal(err)
-			}
+			_, err := s.GC(ctx, nil)
+			must.OK(t, err)
 		}
 	}
 	file("kept", 4<<20)
@@ -159,12 +157,10 @@ func TestSmallRemovalsAreGathered(t *testing.T) {
 		t.Fatal(err)
 	}
 	capture("large")
-	if _, err := s.Forest().Unlink(w.Root(), "large"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.GC(ctx, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Forest().Unlink(w.Root(), "large")
+	must.OK(t, err)
+	_, err = s.GC(ctx, nil)
+	must.OK(t, err)
 	for i := range 48 {
 		name := fmt.Sprint("small", i)
 		file(name, 100)

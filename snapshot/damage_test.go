@@ -32,14 +32,12 @@ func TestDamagedFileAlone(t *testing.T) {
 		for i := range b {
 			b[i] = byte(rnd.Uint32())
 		}
-		if _, err := f.Write(big.ID, b, off, false); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.Write(big.ID, b, off, false)
+		must.OK(t, err)
 	}
 	hole := int64(100 << 20) // so that what is allocated is not known without the list
-	if _, err := f.SetAttr(big.ID, live.SetAttr{Size: &hole}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.SetAttr(big.ID, live.SetAttr{Size: &hole})
+	must.OK(t, err)
 	must.OK(t, s.Close())
 	pack, b := onlyPack(t, dir)
 	n := 0
@@ -75,9 +73,8 @@ func TestDamagedFileAlone(t *testing.T) {
 		if err != nil {
 			t.Fatalf("another file: %v", err)
 		}
-		if _, err := f.Unlink(root, name); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.Unlink(root, name)
+		must.OK(t, err)
 		if _, err := s.GC(t.Context(), nil); !errors.Is(err, errs.Damaged) {
 			t.Fatalf("gc: %v", err)
 		}
@@ -133,9 +130,8 @@ func TestDamagedChunk(t *testing.T) {
 	fork, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "side"})
 	must.OK(t, err)
 	for i, off := range []int64{bad[0] - 8192, bad[len(bad)-1] + 8192, bad[len(bad)/2]} {
-		if _, err := f.Write(a.ID, []byte("x"), off, false); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.Write(a.ID, []byte("x"), off, false)
+		must.OK(t, err)
 		for _, w := range []*snapshot.Workspace{s.Main(), fork} {
 			write(t, s, w.Root(), "other", fmt.Sprint(i))
 			info, err := w.Capture(snapshot.CaptureOptions{})

@@ -34,21 +34,18 @@ func TestDamagedTreeObjects(t *testing.T) {
 		d, err := f.Create(parent, name, live.Create{Mode: unix.S_IFDIR | 0o755})
 		must.OK(t, err)
 		for i := range entries {
-			if _, err := f.Create(d.ID, fmt.Sprint("f", i), file); err != nil {
-				t.Fatal(err)
-			}
+			_, err = f.Create(d.ID, fmt.Sprint("f", i), file)
+			must.OK(t, err)
 		}
 		return d.ID
 	}
 	// Of 129 entries on a directory has more than one page.
 	full, over := mkdir(root, "full", 129), mkdir(root, "over", 130)
 	mkdir(root, "little", 3)
-	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Unlink(over, "f7"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
+	_, err = f.Unlink(over, "f7")
+	must.OK(t, err)
 	write(t, s, root, "last", "some bytes")
 	must.OK(t, s.Close())
 	pack, whole := onlyPack(t, dir)

@@ -53,12 +53,10 @@ func TestDepth(t *testing.T) {
 	// b is at the end now, and what was there at the top.
 	_, err = f.Rename(w.Root(), "b", bs[0], "b", 0, actors.Caller{})
 	tooDeep("an exchanged chain", err)
-	if _, err := w.Capture(snapshot.CaptureOptions{Name: "deep"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Snapshots().WaitSealed(t.Context(), "deep"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Capture(snapshot.CaptureOptions{Name: "deep"})
+	must.OK(t, err)
+	_, err = w.Snapshots().WaitSealed(t.Context(), "deep")
+	must.OK(t, err)
 	st, err := w.StateOf("deep")
 	must.OK(t, err)
 	mkdir(t, s, w.Root(), "in")
@@ -71,9 +69,8 @@ func TestDepth(t *testing.T) {
 	}
 	// What is known of the depth is there after a kill.
 	mkdir(t, s, w.Root(), "z")
-	if _, err := w.Restore(t.Context(), snapshot.RestoreOptions{Name: "deep"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Restore(t.Context(), snapshot.RestoreOptions{Name: "deep"})
+	must.OK(t, err)
 	s = afterKill(t, s, dir)
 	st, err = s.Main().State()
 	must.OK(t, err)

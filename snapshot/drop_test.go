@@ -54,12 +54,10 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	must.OK(t, c.Commit(ctx))
 	f.Thaw()
 	wg.Wait()
-	if _, err := w.Capture(CaptureOptions{Name: "v"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Snapshots().WaitSealed(ctx, "v"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Capture(CaptureOptions{Name: "v"})
+	must.OK(t, err)
+	_, err = w.Snapshots().WaitSealed(ctx, "v")
+	must.OK(t, err)
 	must.OK(t, c.Finish())
 
 	dead := filepath.Join(dir, "dead")
@@ -90,23 +88,19 @@ func TestJournalOfAHeldState(t *testing.T) {
 	must.OK(t, err)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	for off := int64(0); off < size; off += int64(len(data)) {
-		if _, err := f.Write(a.ID, data, off, false); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.Write(a.ID, data, off, false)
+		must.OK(t, err)
 	}
-	if _, err := w.Capture(CaptureOptions{Name: "v"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Capture(CaptureOptions{Name: "v"})
+	must.OK(t, err)
 	st, err := w.StateOf("v")
 	must.OK(t, err)
 	release := s.Hold(st)
 	must.OK(t, w.Snapshots().Delete("v", actors.Caller{}))
-	if _, err := f.Unlink(w.Root(), "file"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.GC(ctx, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.Unlink(w.Root(), "file")
+	must.OK(t, err)
+	_, err = s.GC(ctx, nil)
+	must.OK(t, err)
 	n, err := st.Get(s.Source(), a.ID.Ino())
 	must.OK(t, err)
 	got := make([]byte, len(data))

@@ -59,12 +59,10 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	capture := func(name string) {
 		t.Helper()
-		if _, err := w.Capture(snapshot.CaptureOptions{Name: name}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Snapshots().WaitSealed(ctx, name); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.Capture(snapshot.CaptureOptions{Name: name})
+		must.OK(t, err)
+		_, err = w.Snapshots().WaitSealed(ctx, name)
+		must.OK(t, err)
 	}
 	const count = 11
 	for i := range count {
@@ -83,9 +81,8 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 			}
 		}
 		if i == 7 {
-			if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "s3"}); err != nil {
-				t.Fatal(err)
-			}
+			_, err = w.Restore(ctx, snapshot.RestoreOptions{Name: "s3"})
+			must.OK(t, err)
 		}
 	}
 	fork, err := w.Forks().New(snapshot.ForkOptions{Name: "idea", Snapshot: "s5"})

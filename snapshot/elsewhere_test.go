@@ -131,9 +131,8 @@ func TestStartElsewhere(t *testing.T) {
 	for i := range 300 {
 		write(t, a, a.Main().Root(), fmt.Sprint("f", i), strings.Repeat(fmt.Sprint("line ", i, "\n"), 200))
 	}
-	if _, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1", Message: "hello"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1", Message: "hello"})
+	must.OK(t, err)
 	info := p.push(t, a.Main(), "v1")
 	all := stateDump(t, a.Main(), "v1")
 
@@ -156,16 +155,13 @@ func TestStartElsewhere(t *testing.T) {
 	want(t, "info", fmt.Sprintf("%v %s %s %d", i.ID == info.ID, i.Message, i.Kind, i.Files), "true hello pull 300")
 	write(t, s, s.Main().Root(), "f3", "mine")
 	write(t, s, s.Main().Root(), "new", "also mine")
-	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v2"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Main().Snapshots().WaitSealed(ctx, "v2"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Main().Capture(snapshot.CaptureOptions{Name: "v2"})
+	must.OK(t, err)
+	_, err = s.Main().Snapshots().WaitSealed(ctx, "v2")
+	must.OK(t, err)
 	for range 2 {
-		if _, err := s.GC(ctx, nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.GC(ctx, nil)
+		must.OK(t, err)
 		before := p.gets
 		r, err := s.Verify(ctx, nil)
 		if err != nil || !r.OK() {
@@ -188,9 +184,8 @@ func TestStartElsewhere(t *testing.T) {
 // What another party wrote down of a snapshot is refused where nothing here can be so.
 func TestStartRefused(t *testing.T) {
 	p, a := newPlace(), open(t, t.TempDir())
-	if _, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	info := p.push(t, a.Main(), "v1")
 	for what, spoil := range map[string]func(*snapshot.Info){
 		"path":     func(i *snapshot.Info) { i.Name = "../../x" },
@@ -218,9 +213,8 @@ func TestListElsewhere(t *testing.T) {
 	for i := range 2000 {
 		write(t, a, a.Main().Root(), fmt.Sprint("f", i), "")
 	}
-	if _, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	s := openWith(t, t.TempDir(), p, startOf(t, p.push(t, a.Main(), "v1")))
 	f, root := s.Forest(), s.Main().Root()
 	list := func() (names, known int) {
@@ -260,18 +254,16 @@ func TestPulledStays(t *testing.T) {
 	for i := range 200 {
 		write(t, a, a.Main().Root(), fmt.Sprint("f", i), fmt.Sprint("content ", i))
 	}
-	if _, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	info := p.push(t, a.Main(), "v1")
 	dir := t.TempDir()
 	p.fresh = true
 	s := openWith(t, dir, p, nil)
 	done := s.Importing()
 	for _, b := range p.objects {
-		if _, err := s.CAS().Put(cas.KindTree, b); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.CAS().Put(cas.KindTree, b)
+		must.OK(t, err)
 	}
 	must.OK(t, s.CAS().Commit())
 	got, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{UID: 7})
@@ -284,9 +276,8 @@ func TestPulledStays(t *testing.T) {
 	}
 	p.away = true
 	for range 2 {
-		if _, err := s.GC(ctx, nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err = s.GC(ctx, nil)
+		must.OK(t, err)
 		if stateDump(t, s.Main(), "v1") != stateDump(t, a.Main(), "v1") {
 			t.Error("another tree")
 		}
@@ -319,9 +310,8 @@ func diverged(t *testing.T, seed uint64) {
 		}
 	}
 	work(x, 100)
-	if _, err := base.Main().Capture(snapshot.CaptureOptions{Name: "start"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := base.Main().Capture(snapshot.CaptureOptions{Name: "start"})
+	must.OK(t, err)
 	info := p.push(t, base.Main(), "start")
 	var stores [2]*walker
 	for i := range stores {
@@ -333,14 +323,12 @@ func diverged(t *testing.T, seed uint64) {
 		for i, x := range stores {
 			work(x, 40)
 			name := fmt.Sprintf("s%d-%d", i, round)
-			if _, err := x.s.Main().Capture(snapshot.CaptureOptions{Name: name}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := x.s.Main().Capture(snapshot.CaptureOptions{Name: name})
+			must.OK(t, err)
 			info := p.push(t, x.s.Main(), name)
 			other := stores[1-i].s
-			if _, err := other.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{}); err != nil {
-				t.Fatal(err)
-			}
+			_, err = other.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{})
+			must.OK(t, err)
 			if stateDump(t, other.Main(), name) != stateDump(t, x.s.Main(), name) {
 				t.Fatalf("%s is another tree after it was pulled", name)
 			}
@@ -370,9 +358,8 @@ func cross(t *testing.T, s *snapshot.Store, name string) {
 	t.Helper()
 	ctx, w := context.Background(), s.Main()
 	there := lasting(stateDump(t, w, name))
-	if _, err := w.Forks().New(snapshot.ForkOptions{Snapshot: name, Name: "of-" + name}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Forks().New(snapshot.ForkOptions{Snapshot: name, Name: "of-" + name})
+	must.OK(t, err)
 	f, err := w.Forks().Named("of-" + name)
 	must.OK(t, err)
 	write(t, s, f.Root(), "only-in-the-fork", name)
@@ -381,19 +368,16 @@ func cross(t *testing.T, s *snapshot.Store, name string) {
 	if got := lasting(presentDump(t, w)); got != there {
 		t.Fatalf("restored %s:\n%.2000s\nnot\n%.2000s", name, got, there)
 	}
-	if _, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "of-" + name, Theirs: true}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "of-" + name, Theirs: true})
+	must.OK(t, err)
 	if got, want := names(presentDump(t, w)), names(presentDump(t, f)); got != want {
 		t.Fatalf("promoted %s:\n%s\nnot\n%s", name, got, want)
 	}
-	if _, err := w.Forks().End("of-"+name, actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Forks().End("of-"+name, actors.Caller{})
+	must.OK(t, err)
 	if res.Undo != "" {
-		if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: res.Undo}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = w.Restore(ctx, snapshot.RestoreOptions{Name: res.Undo})
+		must.OK(t, err)
 	}
 }
 

@@ -23,14 +23,12 @@ import (
 func TestForkLimits(t *testing.T) {
 	s := open(t, t.TempDir())
 	w := s.Main()
-	if _, err := w.PatchPolicy([]byte(`{"forks":{"snapshots":3,"text_bytes":100}}`), actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.PatchPolicy([]byte(`{"forks":{"snapshots":3,"text_bytes":100}}`), actors.Caller{})
+	must.OK(t, err)
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
 	must.OK(t, err)
-	if _, err := f.PatchPolicy([]byte(`{"forks":{"snapshots":1000,"text_bytes":100000}}`), actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.PatchPolicy([]byte(`{"forks":{"snapshots":1000,"text_bytes":100000}}`), actors.Caller{})
+	must.OK(t, err)
 	capture := func(w *snapshot.Workspace, name, message string) error {
 		_, err := w.Capture(snapshot.CaptureOptions{Name: name, Message: message, Labels: map[string]string{"k": "v"}})
 		return err
@@ -146,30 +144,24 @@ func TestUnsharedRewritten(t *testing.T) {
 		for off := 0; off < n; off += 1 << 20 {
 			p := make([]byte, min(1<<20, n-off))
 			rnd.Read(p)
-			if _, err := forest.Write(id, p, int64(off), false); err != nil {
-				t.Fatal(err)
-			}
+			_, err := forest.Write(id, p, int64(off), false)
+			must.OK(t, err)
 		}
 	}
 	const size = 4 << 20
 	write(mkfile(t, s, w.Root(), "file"), size)
-	if _, err := w.Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Snapshots().WaitSealed(t.Context(), "v"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.PatchPolicy([]byte(`{"forks":{"unshared_bytes":100000000}}`), actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Capture(snapshot.CaptureOptions{Name: "v"})
+	must.OK(t, err)
+	_, err = w.Snapshots().WaitSealed(t.Context(), "v")
+	must.OK(t, err)
+	_, err = w.PatchPolicy([]byte(`{"forks":{"unshared_bytes":100000000}}`), actors.Caller{})
+	must.OK(t, err)
 	used := func(f *snapshot.Workspace) int64 {
 		t.Helper()
-		if _, err := f.Capture(snapshot.CaptureOptions{Name: "now"}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.Snapshots().WaitSealed(t.Context(), "now"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.Capture(snapshot.CaptureOptions{Name: "now"})
+		must.OK(t, err)
+		_, err = f.Snapshots().WaitSealed(t.Context(), "now")
+		must.OK(t, err)
 		n, _ := f.Quota().Usage()
 		return n
 	}
@@ -188,9 +180,8 @@ func TestUnsharedRewritten(t *testing.T) {
 	parts, whole := mkfile(t, s, f.Root(), "parts"), mkfile(t, s, f.Root(), "whole")
 	write(whole, size)
 	for off := int64(0); off < size; off += 16 << 10 {
-		if _, err := forest.CopyRange(whole, off, parts, off, 4096); err != nil {
-			t.Fatal(err)
-		}
+		_, err = forest.CopyRange(whole, off, parts, off, 4096)
+		must.OK(t, err)
 	}
 	if n := used(f); n < size {
 		t.Errorf("%d bytes, a part of them in two files, count %d", size, n)
@@ -223,12 +214,10 @@ func TestWhatOthersHave(t *testing.T) {
 		t.Helper()
 		a, err := forest.Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
 		must.OK(t, err)
-		if _, err := forest.Write(a.ID, content, 0, false); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = forest.Write(a.ID, content, 0, false)
+		must.OK(t, err)
+		_, err = w.Capture(snapshot.CaptureOptions{Name: "v"})
+		must.OK(t, err)
 		info, err := w.Snapshots().WaitSealed(t.Context(), "v")
 		must.OK(t, err)
 		return info.UniqueBytes
@@ -265,12 +254,10 @@ func TestForksInAForkDoNotKeepIt(t *testing.T) {
 	for _, name := range []string{"f", "g", "h"} {
 		f, err := at.Forks().New(snapshot.ForkOptions{Name: name})
 		must.OK(t, err)
-		if _, err := f.Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.PatchPolicy([]byte(`{"delete":"nobody","protect":true}`), actors.Caller{Direct: true}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.Capture(snapshot.CaptureOptions{Name: "v"})
+		must.OK(t, err)
+		_, err = f.PatchPolicy([]byte(`{"delete":"nobody","protect":true}`), actors.Caller{Direct: true})
+		must.OK(t, err)
 		at = f
 	}
 	if _, err := w.Forks().End("f", actors.Caller{}); !errors.Is(err, errs.Busy) {

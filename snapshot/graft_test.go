@@ -23,31 +23,26 @@ func TestGraftOverOpenFiles(t *testing.T) {
 	for _, name := range []string{"file", "linked", "closed"} {
 		write(t, s, in, name, "new "+name)
 	}
-	if _, err := w.Capture(snapshot.CaptureOptions{Name: "brought"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Snapshots().WaitSealed(context.Background(), "brought"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Capture(snapshot.CaptureOptions{Name: "brought"})
+	must.OK(t, err)
+	_, err = w.Snapshots().WaitSealed(context.Background(), "brought")
+	must.OK(t, err)
 	st, err := w.StateOf("brought")
 	must.OK(t, err)
 	for _, name := range []string{"file", "linked", "closed"} {
-		if _, err := f.Unlink(in, name); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.Unlink(in, name)
+		must.OK(t, err)
 	}
 	file, linked := write(t, s, in, "file", "old file"), write(t, s, in, "linked", "old linked")
 	write(t, s, in, "closed", "old closed")
-	if _, err := f.Link(linked, root, "other"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.Link(linked, root, "other")
+	must.OK(t, err)
 	f.SetHeld(func(id live.NodeID) bool { return id == file })
 	var gone []live.NodeID
 	s.OnInvalidate(func(inv live.Invalidation, _ func()) { gone = append(gone, goneOf(inv)...) })
 
-	if _, err := w.Graft(context.Background(), snapshot.GraftOptions{Tree: st}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Graft(context.Background(), snapshot.GraftOptions{Tree: st})
+	must.OK(t, err)
 	look := func(s *snapshot.Store) {
 		t.Helper()
 		in, err := s.Forest().Lookup(s.Main().Root(), "in")
@@ -65,9 +60,8 @@ func TestGraftOverOpenFiles(t *testing.T) {
 	if !slices.Equal(gone, []live.NodeID{file}) {
 		t.Errorf("the kernel is told that %v went, and has %v", gone, file)
 	}
-	if _, err := f.Write(file, []byte("OLD"), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.Write(file, []byte("OLD"), 0, false)
+	must.OK(t, err)
 	b := make([]byte, 8)
 	if _, err := f.ReadAt(file, b, 0); err != nil || string(b) != "OLD file" {
 		t.Errorf("who has it open reads %q, %v", b, err)
@@ -96,25 +90,19 @@ func TestGraftOverOpenFiles(t *testing.T) {
 func TestNumberThatIsNotUsed(t *testing.T) {
 	s := open(t, t.TempDir())
 	w, f := s.Main(), s.Forest()
-	if _, err := w.Capture(snapshot.CaptureOptions{Name: "empty"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Capture(snapshot.CaptureOptions{Name: "empty"})
+	must.OK(t, err)
 	for ino := uint64(0); ino%64 != 63; {
 		ino = write(t, s, w.Root(), "file", "x").Ino()
-		if _, err := f.Unlink(w.Root(), "file"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.Unlink(w.Root(), "file")
+		must.OK(t, err)
 	}
-	if _, err := f.SetAttr(w.Root(), live.SetAttr{Mode: new(uint32)}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Restore(context.Background(), snapshot.RestoreOptions{Name: "empty"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Capture(snapshot.CaptureOptions{Name: "after"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Snapshots().WaitSealed(context.Background(), "after"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.SetAttr(w.Root(), live.SetAttr{Mode: new(uint32)})
+	must.OK(t, err)
+	_, err = w.Restore(context.Background(), snapshot.RestoreOptions{Name: "empty"})
+	must.OK(t, err)
+	_, err = w.Capture(snapshot.CaptureOptions{Name: "after"})
+	must.OK(t, err)
+	_, err = w.Snapshots().WaitSealed(context.Background(), "after")
+	must.OK(t, err)
 }

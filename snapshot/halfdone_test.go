@@ -23,9 +23,8 @@ func TestHalfDoneChangeIsNotCommitted(t *testing.T) {
 	s, err := Open(dir, Options{Quiet: true})
 	must.OK(t, err)
 	defer func() { s.Close() }()
-	if _, err := s.Main().Capture(CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Main().Capture(CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	failed := errors.New("half-way")
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		sn, err := s.cat.Find(s.cat.Workspaces[live.MainView], "v1")
@@ -59,9 +58,8 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 	defer s.Close()
 	n, err := s.forest.Create(s.Main().Root(), "f", live.Create{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
-	if _, err := s.forest.Write(n.ID, make([]byte, 4<<20), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.forest.Write(n.ID, make([]byte, 4<<20), 0, false)
+	must.OK(t, err)
 	const nowhere = 99
 	s.alter(func(tx *live.Tx) {
 		s.cat.Workspaces[nowhere] = nil

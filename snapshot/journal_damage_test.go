@@ -37,9 +37,8 @@ func flipIn(t *testing.T, folder, what string) {
 		f, err := os.OpenFile(name, os.O_RDWR, 0)
 		must.OK(t, err)
 		defer f.Close()
-		if _, err := f.WriteAt([]byte{b[i] ^ 1}, int64(i)); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.WriteAt([]byte{b[i] ^ 1}, int64(i))
+		must.OK(t, err)
 		return
 	}
 	t.Fatalf("%q is nowhere in %s", what, folder)
@@ -55,9 +54,8 @@ func TestJournalDamagedInUse(t *testing.T) {
 	write(t, s, root, "before", "this is right")
 	bad := write(t, s, root, "bad", "this was wrote")
 	write(t, s, root, "after", "this is right as well")
-	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	flipIn(t, filepath.Join(dir, "journal"), "this was wrote")
 
 	check := func(s *snapshot.Store, when string) {
@@ -197,9 +195,8 @@ func TestRestingJournalLost(t *testing.T) {
 		t.Error("it opens")
 		_ = s.Close()
 	}
-	if _, err := snapshot.Repair(context.Background(), dir, snapshot.Options{}, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err = snapshot.Repair(context.Background(), dir, snapshot.Options{}, nil)
+	must.OK(t, err)
 	if r, err := snapshot.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || !r.OK() {
 		t.Fatalf("a check after the repair says %+v, %v", r, err)
 	}
@@ -229,9 +226,8 @@ func TestCatalogueAndJournalLost(t *testing.T) {
 	for i := range 50 {
 		write(t, s, s.Main().Root(), fmt.Sprint(i), strings.Repeat(fmt.Sprint(i), 100))
 	}
-	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	must.OK(t, s.Close())
 	loseCatalogue(t, dir)
 	files := func() string {

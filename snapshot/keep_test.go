@@ -42,9 +42,8 @@ func TestAYearOfSnapshots(t *testing.T) {
 	now := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := openAt(t, &now)
 	w := s.Main()
-	if _, err := w.PatchPolicy([]byte(`{"keep":{"auto":{"last":3,"hourly":6,"daily":7,"weekly":4,"monthly":12}}}`), actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.PatchPolicy([]byte(`{"keep":{"auto":{"last":3,"hourly":6,"daily":7,"weekly":4,"monthly":12}}}`), actors.Caller{})
+	must.OK(t, err)
 	capture(t, w, CaptureOptions{Name: "mine"})
 	capture(t, w, CaptureOptions{Name: "pinned", Kind: KindAuto, Pinned: true})
 	for hour := range 365 * 24 {
@@ -97,19 +96,16 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 	s := openAt(t, &now)
 	w := s.Main()
 	for _, name := range []string{"early", "late"} {
-		if _, err := w.Forks().New(ForkOptions{Name: name}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.Forks().New(ForkOptions{Name: name})
+		must.OK(t, err)
 	}
 	capture(t, w, CaptureOptions{Name: "expires", Expires: ptr(now.Add(time.Hour))})
-	if _, err := w.Forks().End("early", actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Forks().End("early", actors.Caller{})
+	must.OK(t, err)
 	s.keep.Round()
 	now = now.Add(40 * 24 * time.Hour)
-	if _, err := w.Forks().End("late", actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Forks().End("late", actors.Caller{})
+	must.OK(t, err)
 	var gone []string
 	s.OnEvent(func(e Event, _ actors.Caller) {
 		if e.Action == "expired" {
@@ -134,9 +130,8 @@ func ptr[T any](v T) *T { return &v }
 func TestRefusedPatchChangesNothing(t *testing.T) {
 	now := time.Now()
 	w := openAt(t, &now).Main()
-	if _, err := w.PatchPolicy([]byte(`{"protect":true}`), actors.Caller{Direct: true}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.PatchPolicy([]byte(`{"protect":true}`), actors.Caller{Direct: true})
+	must.OK(t, err)
 	before := w.Policy()
 	if _, err := w.PatchPolicy([]byte(`{"protect":false,"delete":"me"}`), actors.Caller{Direct: true}); err == nil {
 		t.Error("it is taken")
@@ -153,9 +148,8 @@ func TestNothingToRestore(t *testing.T) {
 	s := openAt(t, &now)
 	w, ctx := s.Main(), t.Context()
 	touch := func(w *Workspace, name string) {
-		if _, err := s.Forest().Create(w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Forest().Create(w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
+		must.OK(t, err)
 	}
 	capture(t, w, CaptureOptions{Name: "empty"})
 	touch(w, "file")
@@ -204,9 +198,8 @@ func TestIfChanged(t *testing.T) {
 				t.Errorf("opened anew: %+v, %v", i, err)
 			}
 		}
-		if _, err := s.Forest().Create(w.Root(), string(rune('a'+round)), live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = s.Forest().Create(w.Root(), string(rune('a'+round)), live.Create{Mode: unix.S_IFREG | 0o644})
+		must.OK(t, err)
 		made := capture(t, w, o)
 		if i, err := w.Capture(o); !errors.Is(err, ErrUnchanged) || i.Name != made.Name {
 			t.Errorf("a second time: %+v, %v", i, err)
@@ -228,18 +221,16 @@ func TestKeepSleeps(t *testing.T) {
 	}
 	policy := func(p string) {
 		t.Helper()
-		if _, err := w.PatchPolicy([]byte(p), actors.Caller{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.PatchPolicy([]byte(p), actors.Caller{})
+		must.OK(t, err)
 	}
 	sleeps("a new store", time.Minute)
 	capture(t, w, CaptureOptions{Name: "a", Expires: new(now.Add(20 * time.Second))})
 	now = now.Add(2 * time.Second)
 	sleeps("a snapshot that expires", 18*time.Second)
 	policy(`{"interval_seconds":5}`)
-	if _, err := s.forest.Create(w.Root(), "f", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.forest.Create(w.Root(), "f", live.Create{Mode: unix.S_IFREG | 0o644})
+	must.OK(t, err)
 	now = now.Add(2 * time.Second)
 	sleeps("a change, with an interval", time.Second)
 	now = now.Add(time.Second)

@@ -32,16 +32,14 @@ func TestRestoreOfALargeDirectory(t *testing.T) {
 	for i := range names {
 		create(dir, fmt.Sprintf("f%07d", i), unix.S_IFREG)
 	}
-	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Main().Capture(snapshot.CaptureOptions{Name: "v"})
+	must.OK(t, err)
 	must.OK(t, s.Checkpoint(ctx))
 	pages := s.CAS().Stats().Objects
 	for _, name := range []string{"base", "v"} {
 		before := s.CAS().Stats().Objects
-		if _, err := s.Main().Restore(ctx, snapshot.RestoreOptions{Name: name}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = s.Main().Restore(ctx, snapshot.RestoreOptions{Name: name})
+		must.OK(t, err)
 		if n := s.CAS().Stats().Objects - before; n > 2*pages {
 			t.Errorf("restoring %s wrote %d objects, where %d hold all", name, n, pages)
 		}

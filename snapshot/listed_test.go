@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestListedFrom: a listing in parts has what a whole one has, and a part of a few names
@@ -15,9 +16,8 @@ func TestListedFrom(t *testing.T) {
 	s := open(t, t.TempDir())
 	w := s.Main()
 	for i := range snapshots {
-		if _, err := w.Capture(snapshot.CaptureOptions{Name: fmt.Sprint("s", i)}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.Capture(snapshot.CaptureOptions{Name: fmt.Sprint("s", i)})
+		must.OK(t, err)
 	}
 	var names []string
 	for _, i := range slices.Backward(w.List()) {
@@ -45,9 +45,8 @@ func TestListedFrom(t *testing.T) {
 	names = nil
 	for i := range forks {
 		names = append(names, fmt.Sprint("f", forks-i))
-		if _, err := w.Forks().New(snapshot.ForkOptions{Name: names[i]}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.Forks().New(snapshot.ForkOptions{Name: names[i]})
+		must.OK(t, err)
 	}
 	inParts(t, names, w.Forks().From)
 }

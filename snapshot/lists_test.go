@@ -23,9 +23,8 @@ import (
 func TestListsOfChanges(t *testing.T) {
 	s := open(t, t.TempDir())
 	w, forest := s.Main(), s.Forest()
-	if _, err := w.Capture(snapshot.CaptureOptions{Name: "empty"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Capture(snapshot.CaptureOptions{Name: "empty"})
+	must.OK(t, err)
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
 	must.OK(t, err)
 	const files = 12_000
@@ -36,13 +35,11 @@ func TestListsOfChanges(t *testing.T) {
 		dir = a.ID
 	}
 	for i := range files {
-		if _, err := forest.Create(dir, fmt.Sprint(i), live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = forest.Create(dir, fmt.Sprint(i), live.Create{Mode: unix.S_IFREG | 0o644})
+		must.OK(t, err)
 	}
-	if _, err := f.Capture(snapshot.CaptureOptions{Name: "full"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.Capture(snapshot.CaptureOptions{Name: "full"})
+	must.OK(t, err)
 
 	b := budget.New(4 << 20)
 	other := b.Charge()

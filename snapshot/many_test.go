@@ -23,9 +23,8 @@ func TestMuchToWriteDown(t *testing.T) {
 	long := strings.Repeat("x", naming.MaxDescription)
 	const many = 300
 	for i := range many {
-		if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: fmt.Sprint("s", i), Message: long}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = s.Main().Capture(snapshot.CaptureOptions{Name: fmt.Sprint("s", i), Message: long})
+		must.OK(t, err)
 	}
 	for _, o := range []snapshot.CaptureOptions{
 		{Message: long + "x"}, {Labels: map[string]string{"k": long}}, {Message: long[1:], Labels: map[string]string{"k": "v"}},

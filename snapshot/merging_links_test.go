@@ -243,9 +243,8 @@ func TestMergeThatBringsNothing(t *testing.T) {
 				t.Errorf("merging %s changed %v", name, res.Paths)
 			}
 		}
-		if _, err := s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "undo"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "undo"})
+		must.OK(t, err)
 		want(t, "undone", main.files(), "u=ul:1,2,3")
 	}
 }
@@ -262,9 +261,8 @@ func TestMergeKeepsADirectory(t *testing.T) {
 	write(t, s, d, "new", "ours")
 	there, err := s.Forest().Lookup(f.Root(), "d")
 	must.OK(t, err)
-	if _, err := s.Forest().Unlink(there.ID, "a"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Forest().Unlink(there.ID, "a")
+	must.OK(t, err)
 	linkSide{t, s, f}.do("rmdir d", "write d file")
 	res, err := w.Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Ours: true})
 	must.OK(t, err)
@@ -294,9 +292,8 @@ func TestMergeKeeps(t *testing.T) {
 		}
 		want(t, "kept", w.files(), map[bool]string{false: "a:2 b:1 c:1 n:2", true: "a:2 b:3 c:1 n:2"}[changed])
 		want(t, "files", w.tree(), "a b c n")
-		if _, err := s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "undo"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "undo"})
+		must.OK(t, err)
 		want(t, "undone", w.tree(), "a b c")
 	}
 }
@@ -318,9 +315,8 @@ func TestMergeOfSomeLines(t *testing.T) {
 		of, err := threeway.Digest(s.Source(), base, w.inode("a"), fork.inode("a"))
 		must.OK(t, err)
 		o := snapshot.MergeOptions{Fork: "f", Contents: map[string]threeway.Decision{"a": {Of: of, Text: "1\n2\nY\n"}}}
-		if _, err := s.Main().Forks().Merge(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		_, err = s.Main().Forks().Merge(t.Context(), o)
+		must.OK(t, err)
 		want(t, "files", w.files(), map[bool]string{false: "a:1,2,Y b:1 n:2", true: "a:1,2,Y b:3 n:2"}[changed])
 		if _, err := s.Main().Forks().Merge(t.Context(), o); !errors.Is(err, threeway.ErrMeanwhile) {
 			t.Errorf("a decision about another text: %v", err)

@@ -25,14 +25,12 @@ func churn(t *testing.T, s *snapshot.Store) {
 	for i := range 80 { // more than a segment
 		write(t, s, s.Main().Root(), "big", big[i:])
 	}
-	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "churned"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Main().Capture(snapshot.CaptureOptions{Name: "churned"})
+	must.OK(t, err)
 	must.OK(t, s.Checkpoint(ctx))
 	must.OK(t, s.Main().Snapshots().Delete("churned", actors.Caller{}))
-	if _, err := s.GC(ctx, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.GC(ctx, nil)
+	must.OK(t, err)
 }
 
 func intact(t *testing.T, s *snapshot.Store, content string) {
@@ -70,9 +68,8 @@ func TestRemovedStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	a := open(t, dir)
 	write(t, a, a.Main().Root(), "f", "a")
-	if _, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	must.OK(t, os.RemoveAll(dir))
 	b := open(t, dir)
 	write(t, b, b.Main().Root(), "f", "b")
@@ -147,9 +144,8 @@ func TestCheckChangesNothing(t *testing.T) {
 	write(t, s, s.Main().Root(), "f", "a")
 	must.OK(t, s.Checkpoint(ctx))
 	write(t, s, s.Main().Root(), "f", "b")
-	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	must.OK(t, s.Sync())
 	dir := filepath.Join(t.TempDir(), "killed")
 	must.OK(t, os.CopyFS(dir, os.DirFS(from)))

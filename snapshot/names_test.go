@@ -28,9 +28,8 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 			d, err := s.Forest().Create(root, odd, live.Create{Mode: unix.S_IFDIR | 0o755})
 			must.OK(t, err)
 			write(t, s, d.ID, odd, "old")
-			if _, err := w.Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-				t.Fatal(err)
-			}
+			_, err = w.Capture(snapshot.CaptureOptions{Name: "v1"})
+			must.OK(t, err)
 			want := "old"
 			switch what {
 			case "restore":
@@ -46,22 +45,18 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 				must.OK(t, err)
 				write(t, s, there.ID, odd, "theirs")
 				write(t, s, d.ID, odd, "ours")
-				if _, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "side", Ours: true}); err != nil {
-					t.Fatal(err)
-				}
+				_, err = w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "side", Ours: true})
+				must.OK(t, err)
 				want = "ours"
 			case "import":
-				if _, err := w.Snapshots().WaitSealed(ctx, "v1"); err != nil {
-					t.Fatal(err)
-				}
+				_, err = w.Snapshots().WaitSealed(ctx, "v1")
+				must.OK(t, err)
 				st, err := w.StateOf("v1")
 				must.OK(t, err)
-				if _, err := s.Forest().Create(d.ID, "in", live.Create{Mode: unix.S_IFDIR | 0o755}); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := w.Graft(ctx, snapshot.GraftOptions{Tree: st, Path: odd + "/in"}); err != nil {
-					t.Fatal(err)
-				}
+				_, err = s.Forest().Create(d.ID, "in", live.Create{Mode: unix.S_IFDIR | 0o755})
+				must.OK(t, err)
+				_, err = w.Graft(ctx, snapshot.GraftOptions{Tree: st, Path: odd + "/in"})
+				must.OK(t, err)
 			}
 			again := afterKill(t, s, dir)
 			path := odd + "/" + odd

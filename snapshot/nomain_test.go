@@ -18,9 +18,8 @@ func TestCatalogueWithoutMain(t *testing.T) {
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
 	must.OK(t, err)
 	write(t, s, s.Main().Root(), "file", "captured")
-	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	must.OK(t, s.Close())
 	c, err := cas.Open(dir, cas.Options{})
 	must.OK(t, err)
@@ -32,9 +31,8 @@ func TestCatalogueWithoutMain(t *testing.T) {
 			s.Close()
 		}
 	}
-	if _, err := snapshot.Repair(context.Background(), dir, snapshot.Options{}, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err = snapshot.Repair(context.Background(), dir, snapshot.Options{}, nil)
+	must.OK(t, err)
 	if s, err = snapshot.Open(dir, snapshot.Options{Quiet: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -42,9 +42,8 @@ func TestRecordsOfTheCatalogueAreBounded(t *testing.T) {
 		actors[i] = fmt.Sprintf("%0128d", i)
 	}
 	for i, name := range actors {
-		if _, err := s.Forest().As(name).Create(w.Root(), fmt.Sprint("f", i), live.Create{Mode: 0o100644}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Forest().As(name).Create(w.Root(), fmt.Sprint("f", i), live.Create{Mode: 0o100644})
+		must.OK(t, err)
 	}
 	graft := func(n int) error {
 		st, release, err := w.SealPresent(t.Context())

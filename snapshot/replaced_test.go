@@ -23,18 +23,16 @@ func TestHeldTree(t *testing.T) {
 	w, f := s.Main(), s.Forest()
 	ctx := context.Background()
 	root := w.Root()
-	if _, err := w.Capture(snapshot.CaptureOptions{Name: "empty"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Capture(snapshot.CaptureOptions{Name: "empty"})
+	must.OK(t, err)
 	text := func(i int) string { return fmt.Sprintf("content of file %d", i) }
 	ids := make([]live.NodeID, files)
 	in := mkdir(t, s, root, "in")
 	for i := range ids {
 		ids[i] = write(t, s, in, fmt.Sprint(i), text(i))
 	}
-	if _, err := w.Capture(snapshot.CaptureOptions{Name: "full"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Capture(snapshot.CaptureOptions{Name: "full"})
+	must.OK(t, err)
 	var mu sync.Mutex
 	held := map[live.NodeID]bool{in: true}
 	for _, id := range ids {
@@ -70,9 +68,8 @@ func TestHeldTree(t *testing.T) {
 	keep := func() {
 		t.Helper()
 		must.OK(t, s.Checkpoint(ctx))
-		if _, err := s.GC(ctx, nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.GC(ctx, nil)
+		must.OK(t, err)
 	}
 	look := func(from, to int) {
 		t.Helper()
@@ -86,9 +83,8 @@ func TestHeldTree(t *testing.T) {
 	}
 	keep()
 	look(files-10, files)
-	if _, err := f.Write(ids[0], []byte("CONTENT"), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.Write(ids[0], []byte("CONTENT"), 0, false)
+	must.OK(t, err)
 	for i := 10; i < files-30; i++ {
 		forget(ids[i])
 	}
@@ -102,9 +98,8 @@ func TestHeldTree(t *testing.T) {
 	if _, err := f.GetAttr(ids[10]); err == nil {
 		t.Error("a forgotten file is there")
 	}
-	if _, err := f.Link(ids[1], root, "again"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.Link(ids[1], root, "again")
+	must.OK(t, err)
 	if a, err := f.GetAttr(ids[1]); err != nil || a.Nlink != 1 {
 		t.Errorf("the file that was linked has %+v, %v", a, err)
 	}
@@ -133,15 +128,13 @@ func TestRestoreOfVeryMany(t *testing.T) {
 	for _, v := range []string{"one", "two"} {
 		for i := range files {
 			if v == "two" {
-				if _, err := f.Unlink(in, fmt.Sprint(i)); err != nil {
-					t.Fatal(err)
-				}
+				_, err := f.Unlink(in, fmt.Sprint(i))
+				must.OK(t, err)
 			}
 			write(t, s, in, fmt.Sprint(i), fmt.Sprintf("%s of %d", v, i))
 		}
-		if _, err := w.Capture(snapshot.CaptureOptions{Name: v}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.Capture(snapshot.CaptureOptions{Name: v})
+		must.OK(t, err)
 	}
 	equal := func(s *snapshot.Store, name string) {
 		t.Helper()

@@ -26,13 +26,11 @@ func TestToRedo(t *testing.T) {
 	}
 	s := open()
 	for i := range files {
-		if _, err := s.forest.Create(s.Main().Root(), fmt.Sprint(i), live.Create{Mode: 0o100644}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.forest.Create(s.Main().Root(), fmt.Sprint(i), live.Create{Mode: 0o100644})
+		must.OK(t, err)
 	}
-	if _, err := s.Main().Restore(t.Context(), RestoreOptions{Name: "base"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Main().Restore(t.Context(), RestoreOptions{Name: "base"})
+	must.OK(t, err)
 	check := func(when string, least, most int64) {
 		t.Helper()
 		if n := s.ckpt.ToRedo(); n < least || n > most {
@@ -56,9 +54,8 @@ func TestJournalAtRest(t *testing.T) {
 	s := quietStore(t)
 	a, err := s.forest.Create(s.Main().Root(), "a", live.Create{Mode: 0o100644})
 	must.OK(t, err)
-	if _, err := s.forest.Write(a.ID, make([]byte, 1<<20), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.forest.Write(a.ID, make([]byte, 1<<20), 0, false)
+	must.OK(t, err)
 	must.OK(t, s.Checkpoint(t.Context()))
 	go s.ckpt.AwaitChange()
 	await.Blocked(t, 1, "(*Checkpointer).awaitRecord")

@@ -32,17 +32,14 @@ func TestRestoreKeeps(t *testing.T) {
 	for i := range 1000 {
 		write(t, s, git, fmt.Sprint("o", i), "object")
 	}
-	if _, err := w.Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	head := write(t, s, git, "HEAD", "new")
 	write(t, s, git, "index", "new")
-	if _, err := f.Unlink(git, "lost"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Unlink(root, "gone"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.Unlink(git, "lost")
+	must.OK(t, err)
+	_, err = f.Unlink(root, "gone")
+	must.OK(t, err)
 	write(t, s, root, "a", "new")
 	deep := mkdir(t, s, mkdir(t, s, root, "only"), "now")
 	write(t, s, deep, "db", "rows")
@@ -87,9 +84,8 @@ func TestRestoreKeeps(t *testing.T) {
 
 	// The policy keeps for every restore, and a restore of paths keeps nothing.
 	w = s.Main()
-	if _, err := w.PatchPolicy([]byte(`{"restore_keeps":[".git"]}`), actors.Caller{Direct: true}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.PatchPolicy([]byte(`{"restore_keeps":[".git"]}`), actors.Caller{Direct: true})
+	must.OK(t, err)
 	if done, err = w.Restore(t.Context(), snapshot.RestoreOptions{Name: "v1"}); err != nil || !slices.Equal(done.Kept, []string{".git"}) {
 		t.Errorf("%+v, %v", done, err)
 	}

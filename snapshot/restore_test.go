@@ -27,18 +27,16 @@ func TestRecoveryWithoutTheRemote(t *testing.T) {
 	for i := range 300 {
 		write(t, a, in, fmt.Sprint("f", i), strings.Repeat(fmt.Sprint("line ", i, "\n"), 200))
 	}
-	if _, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	info := p.push(t, a.Main(), "v1")
 
 	dir := t.TempDir()
 	p.fresh = true
 	s := openWith(t, dir, p, nil)
 	write(t, s, s.Main().Root(), "mine", "mine")
-	if _, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{})
+	must.OK(t, err)
 	if res, err := s.Main().Restore(ctx, snapshot.RestoreOptions{Name: "v1"}); err != nil || res.Changed != 302 {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -80,17 +78,15 @@ func TestRestoreBelowASymlink(t *testing.T) {
 	e := mkdir(t, s, d, "e")
 	write(t, s, e, "f", "one")
 	write(t, s, e, "g", "two")
-	if _, err := w.Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	link := live.Create{Mode: unix.S_IFLNK | 0o777, Target: "elsewhere"}
 	for what, spoil := range map[string]func() error{
 		"a symlink": func() error { _, err := f.Create(w.Root(), "d", link); return err },
 		"a file":    func() error { _, err := f.Create(w.Root(), "d", live.Create{Mode: unix.S_IFREG | 0o644}); return err },
 	} {
-		if _, err := f.Rename(w.Root(), "d", w.Root(), "moved"+what, 0, actors.Caller{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.Rename(w.Root(), "d", w.Root(), "moved"+what, 0, actors.Caller{})
+		must.OK(t, err)
 		must.OK(t, spoil())
 		res, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1", Paths: []naming.BytePath{"d/e/f"}})
 		if err != nil {
@@ -102,9 +98,8 @@ func TestRestoreBelowASymlink(t *testing.T) {
 			t.Errorf("d is %+v, %v", names, err)
 		}
 	}
-	if _, err := f.Create(w.Root(), "to", link); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.Create(w.Root(), "to", link)
+	must.OK(t, err)
 	if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1", Paths: []naming.BytePath{"to/f"}}); err == nil || !strings.Contains(err.Error(), "name its target") {
 		t.Errorf("a path through a symlink that the snapshot does not have: %v", err)
 	}

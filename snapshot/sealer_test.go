@@ -16,9 +16,8 @@ func TestSealFails(t *testing.T) {
 	must.OK(t, err)
 	defer s.Close()
 	for _, name := range []string{"broken", "whole"} {
-		if _, err := s.Main().Capture(CaptureOptions{Name: name}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = s.Main().Capture(CaptureOptions{Name: name})
+		must.OK(t, err)
 	}
 	sn := s.Main().ws.Snapshots.Named("broken")
 	st := sn.State.Swap(nil)
@@ -50,9 +49,8 @@ func TestSealTurns(t *testing.T) {
 		w     *Workspace
 		waits bool
 	}{{s.Main(), false}, {other, false}, {busy, true}, {inside, true}} {
-		if _, err := test.w.Capture(CaptureOptions{Name: "v1"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = test.w.Capture(CaptureOptions{Name: "v1"})
+		must.OK(t, err)
 		c, cancel := context.WithCancel(t.Context())
 		sealed := make(chan error, 1)
 		go func() {

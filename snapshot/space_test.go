@@ -140,9 +140,8 @@ func TestSealDoesNotWaitForGC(t *testing.T) {
 		gc <- err
 	}()
 	await.Blocked(t, 1, "(*Barrier).Wait")
-	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v"})
+	must.OK(t, err)
 	sealed := make(chan error, 1)
 	go func() {
 		_, err := s.Main().Snapshots().WaitSealed(context.Background(), "v")

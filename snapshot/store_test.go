@@ -118,15 +118,13 @@ func TestCaptureRestoreRemount(t *testing.T) {
 	src := mkdir(t, s, w.Root(), "src")
 	write(t, s, src, "a", "one")
 	write(t, s, w.Root(), "gone", "soon")
-	if _, err := w.Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	old, _ := s.Forest().Lookup(src, "a")
 	write(t, s, src, "a", "two, longer")
 	write(t, s, src, "new", "later")
-	if _, err := s.Forest().Unlink(w.Root(), "gone"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Forest().Unlink(w.Root(), "gone")
+	must.OK(t, err)
 	v1, err := w.Find("v1")
 	must.OK(t, err)
 	want(t, "view", read(t, s, live.Node(v1.View, src.Ino()), "a"), "one")
@@ -149,15 +147,13 @@ func TestCaptureRestoreRemount(t *testing.T) {
 	if err != nil || again.Changed != 0 {
 		t.Errorf("restoring the same again: %+v, %v", again, err)
 	}
-	if _, err := w.Snapshots().WaitSealed(ctx, "v1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Snapshots().WaitSealed(ctx, "v1")
+	must.OK(t, err)
 	must.OK(t, s.Close())
 	s = open(t, dir)
 	check(s)
-	if _, err := s.Main().Restore(ctx, snapshot.RestoreOptions{Name: res.Undo}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Main().Restore(ctx, snapshot.RestoreOptions{Name: res.Undo})
+	must.OK(t, err)
 	want(t, "undone", read(t, s, src, "a"), "two, longer")
 	want(t, "undone", read(t, s, src, "new"), "later")
 }
@@ -204,9 +200,8 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 		t.Fatalf("a conflict was not refused: %+v, %v", res, err)
 	}
 	want(t, "after refusal", read(t, s, w.Root(), "both"), "main")
-	if _, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "f1", Theirs: true}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "f1", Theirs: true})
+	must.OK(t, err)
 	want(t, "after --theirs", read(t, s, w.Root(), "both"), "fork")
 	write(t, s, w.Root(), "both", "main again")
 	write(t, s, w.Root(), "theirs2", "main again")
@@ -217,14 +212,12 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 		t.Fatalf("a conflict that nobody decided was not refused: %v", err)
 	}
 	one.Resolve["theirs2"] = threeway.TakeTheirs
-	if _, err := w.Forks().Merge(ctx, one); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Forks().Merge(ctx, one)
+	must.OK(t, err)
 	want(t, "decided for ours", read(t, s, w.Root(), "both"), "main again")
 	want(t, "decided for theirs", read(t, s, w.Root(), "theirs2"), "fork again")
-	if _, err := w.Forks().End("f1", actors.Caller{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Forks().End("f1", actors.Caller{})
+	must.OK(t, err)
 	if _, err := w.Find("f1"); err != nil {
 		t.Error("the last state of a fork that ended is not among the snapshots:", err)
 	}
@@ -238,9 +231,8 @@ func TestForkOfAFork(t *testing.T) {
 	a, err := forks.New(snapshot.ForkOptions{Name: "a"})
 	must.OK(t, err)
 	write(t, s, live.Node(a.View(), live.RootIno), "f", "one")
-	if _, err := a.Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = a.Capture(snapshot.CaptureOptions{Name: "v"})
+	must.OK(t, err)
 	for _, name := range []string{"a/w", "b/v", "a/v/v", "/v"} {
 		if _, err := forks.New(snapshot.ForkOptions{Name: "b", Snapshot: name}); !errors.Is(err, errs.NotExist) {
 			t.Errorf("a fork of %s: %v", name, err)
@@ -264,13 +256,11 @@ func TestGCKeepsWhatIsNeeded(t *testing.T) {
 	w := s.Main()
 	for i := range 40 {
 		write(t, s, w.Root(), fmt.Sprintf("f%d", i%10), string(bytes.Repeat([]byte{byte(i)}, 30000)))
-		if _, err := w.Capture(snapshot.CaptureOptions{Name: fmt.Sprintf("s%d", i)}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.Capture(snapshot.CaptureOptions{Name: fmt.Sprintf("s%d", i)})
+		must.OK(t, err)
 	}
-	if _, err := w.Snapshots().WaitSealed(ctx, "latest"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Snapshots().WaitSealed(ctx, "latest")
+	must.OK(t, err)
 	for i := range 40 {
 		if i%2 == 0 {
 			must.OK(t, w.Snapshots().Delete(fmt.Sprintf("s%d", i), actors.Caller{}))
@@ -317,9 +307,8 @@ func TestCloseTime(t *testing.T) {
 	dir := t.TempDir()
 	const size = 64 << 20
 	b := make([]byte, size)
-	if _, err := rand.NewChaCha8([32]byte{}).Read(b); err != nil {
-		t.Fatal(err)
-	}
+	_, err := rand.NewChaCha8([32]byte{}).Read(b)
+	must.OK(t, err)
 	content := string(b)
 	o := snapshot.Options{Quiet: true, CloseTime: time.Millisecond}
 	again := func(after string) *snapshot.Store {
@@ -345,9 +334,8 @@ func TestCloseTime(t *testing.T) {
 	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	write(t, s, s.Main().Root(), "f", content[1:])
-	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
+	must.OK(t, err)
 	write(t, s, s.Main().Root(), "f", content)
 	finish(s)
 

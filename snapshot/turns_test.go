@@ -29,13 +29,11 @@ func addLarge(t *testing.T, w *Workspace, mib int64) {
 	must.OK(t, err)
 	data := make([]byte, 1<<20)
 	rand.NewChaCha8([32]byte{byte(w.View())}).Read(data)
-	if _, err := f.Write(a.ID, data, 0, false); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.Write(a.ID, data, 0, false)
+	must.OK(t, err)
 	for n := int64(1); n < mib; n *= 2 {
-		if _, err := f.CopyRange(a.ID, 0, a.ID, n<<20, n<<20); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.CopyRange(a.ID, 0, a.ID, n<<20, n<<20)
+		must.OK(t, err)
 	}
 }
 
@@ -94,9 +92,8 @@ func TestSealsGiveWay(t *testing.T) {
 				if !shared && w != other {
 					addLarge(t, w, mib)
 				}
-				if _, err := w.Capture(CaptureOptions{Name: "v"}); err != nil {
-					t.Fatal(err)
-				}
+				_, err = w.Capture(CaptureOptions{Name: "v"})
+				must.OK(t, err)
 			}
 			for _, w := range large {
 				go wait(w)
@@ -172,21 +169,18 @@ func TestEditsGiveWay(t *testing.T) {
 				addText(t, s.Main(), "ours")
 			}
 			for i := range 3 {
-				if _, err := s.Forest().Create(from.Root(), string(rune('a'+i)), live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
-					t.Fatal(err)
-				}
+				_, err = s.Forest().Create(from.Root(), string(rune('a'+i)), live.Create{Mode: unix.S_IFREG | 0o644})
+				must.OK(t, err)
 			}
 			tree, release, err := from.SealPresent(t.Context())
 			must.OK(t, err)
 			defer release()
 			addLarge(t, s.Main(), mib)
-			if _, err := s.Main().Capture(CaptureOptions{Name: "v"}); err != nil {
-				t.Fatal(err)
-			}
+			_, err = s.Main().Capture(CaptureOptions{Name: "v"})
+			must.OK(t, err)
 			for _, name := range []string{"x", "y", "z"} {
-				if _, err := s.Forest().Create(s.Main().Root(), name, live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
-					t.Fatal(err)
-				}
+				_, err = s.Forest().Create(s.Main().Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
+				must.OK(t, err)
 			}
 			var looks atomic.Int64
 			begin, waits, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -42,9 +42,8 @@ func TestForkHoldsUpNobody(t *testing.T) {
 		"links of one inode": func(t *testing.T, s *snapshot.Store, root live.NodeID) {
 			first := mkfile(t, s, root, "first")
 			for i := range 64_000 / share {
-				if _, err := s.Forest().Link(first, root, fmt.Sprint("link", i)); err != nil {
-					t.Fatal(err)
-				}
+				_, err := s.Forest().Link(first, root, fmt.Sprint("link", i))
+				must.OK(t, err)
 			}
 		},
 	} {
@@ -52,13 +51,11 @@ func TestForkHoldsUpNobody(t *testing.T) {
 			s := open(t, filepath.Join(t.TempDir(), "store"))
 			fork, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "side"})
 			must.OK(t, err)
-			if _, err := fork.Capture(snapshot.CaptureOptions{Name: "before"}); err != nil {
-				t.Fatal(err)
-			}
+			_, err = fork.Capture(snapshot.CaptureOptions{Name: "before"})
+			must.OK(t, err)
 			alter(t, s, fork.Root())
-			if _, err := fork.Capture(snapshot.CaptureOptions{Name: "after"}); err != nil {
-				t.Fatal(err)
-			}
+			_, err = fork.Capture(snapshot.CaptureOptions{Name: "after"})
+			must.OK(t, err)
 			here, states := mkfile(t, s, s.Main().Root(), "here"), []string{"after", "before"}
 			await.True(t, "a write in main, made while one in the fork waits for a restore", func() bool {
 				slices.Reverse(states)

@@ -399,9 +399,8 @@ func TestPowerCut(t *testing.T) {
 		}
 		// A commit that is not synced when the power goes.
 		unacknowledged := []Op{{Key: "n", Value: []byte("unacknowledged")}}
-		if _, err := m.write(m.inUse(), m.state.seq+1, 1, slices.Values(unacknowledged)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := m.write(m.inUse(), m.state.seq+1, 1, slices.Values(unacknowledged))
+		must.OK(t, err)
 		after := maps.Clone(states[len(states)-1])
 		after["n"] = "unacknowledged"
 		for _, keep := range []float64{0, 0.3, 0.7, 1} {

@@ -44,9 +44,8 @@ func TestMCPMalformedLines(t *testing.T) {
 	if id, code := ask(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`); id != 1.0 || code != 0 {
 		t.Fatal(id, code)
 	}
-	if _, err := io.WriteString(lines, "\n\r\n"+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = io.WriteString(lines, "\n\r\n"+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
+	must.OK(t, err)
 	for i, c := range []struct {
 		line string
 		id   any

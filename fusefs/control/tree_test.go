@@ -173,9 +173,8 @@ func TestSnapshotsByFiles(t *testing.T) {
 	u := newUser(t)
 	u.must(u.write(createName, "v1 the first\n"))
 	u.result(createName, `"ok":true,"name":"v1","seq":1`)
-	if _, err := u.tree.Mkdir(u.dir, "v2", Request{Caller: u.who}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := u.tree.Mkdir(u.dir, "v2", Request{Caller: u.who})
+	must.OK(t, err)
 	if _, err := u.tree.Mkdir(u.dir, "v2", Request{Caller: u.who}); !errors.Is(err, errs.Exist) {
 		t.Errorf("the same name again: %v", err)
 	}
@@ -208,9 +207,8 @@ func TestForksByFiles(t *testing.T) {
 	u.must(u.write(createName, "v1\n"))
 	u.must(u.write(forkName, "v1 side\n"))
 	u.dir = forksID(live.MainView)
-	if _, err := u.tree.Mkdir(u.dir, "now", Request{Caller: u.who}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := u.tree.Mkdir(u.dir, "now", Request{Caller: u.who})
+	must.OK(t, err)
 	u.must(u.tree.Rename(u.dir, "now", u.dir, "later", 0, Request{Caller: u.who}))
 	if got := u.names(); !slices.Equal(got, []string{".", "..", "side", "later"}) {
 		t.Errorf("the forks are %q", got)
@@ -337,9 +335,8 @@ func TestManyEntries(t *testing.T) {
 	u.must(u.write(createName, "a\n"))
 	for i := range 3000 {
 		from, to := "ab"[i%2:i%2+1], "ba"[i%2:i%2+1]
-		if _, err := u.tree.Lookup(u.dir, "info@"+from, Request{Caller: u.who}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := u.tree.Lookup(u.dir, "info@"+from, Request{Caller: u.who})
+		must.OK(t, err)
 		u.must(u.tree.Rename(u.dir, from, u.dir, to, 0, Request{Caller: u.who}))
 	}
 	if n := len(u.tree.mu.nodes); n > maxEntries {
@@ -365,9 +362,8 @@ func TestAllTenants(t *testing.T) {
 	for i := range 4 {
 		u.must(u.write("call.x", fmt.Sprintf(`{"op":"snapshot","name":"n%d"}`, i)))
 		w := u.tree.newContent(fork)
-		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
-			t.Fatal(err)
-		}
+		_, err = w.Write(make([]byte, 1<<20))
+		must.OK(t, err)
 		u.tree.publish(fork, fmt.Sprintf("info@n%d", i), typeFile|0o444, w, source{})
 		u.accounts()
 	}
@@ -606,9 +602,8 @@ func TestAnswerAfterUnlink(t *testing.T) {
 		e, err := u.tree.Create(u.dir, "call.x", 0o644, u.who)
 		u.must(err)
 		u.must(u.tree.Unlink(u.dir, "call.x"))
-		if _, err := u.tree.Write(e.Attr.ID, []byte(`{"op":"diff","a":"base"}`), 0, Request{Caller: u.who}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = u.tree.Write(e.Attr.ID, []byte(`{"op":"diff","a":"base"}`), 0, Request{Caller: u.who})
+		must.OK(t, err)
 		a, err := u.tree.GetAttr(e.Attr.ID)
 		if err != nil || a.Size == 0 {
 			t.Errorf("the answer has %d bytes, %v", a.Size, err)
@@ -632,9 +627,8 @@ func TestRequestInPieces(t *testing.T) {
 	one, two := actors.Caller{UID: 1, PID: 1}, actors.Caller{UID: 2, PID: 2}
 	write := func(who actors.Caller, text string) {
 		t.Helper()
-		if _, err := u.tree.Write(a.ID, []byte(text), 0, Request{Caller: who}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := u.tree.Write(a.ID, []byte(text), 0, Request{Caller: who})
+		must.OK(t, err)
 	}
 	write(one, request[:4096])
 	write(two, `{"op":"fork`)
@@ -665,12 +659,10 @@ func TestLinesOfTwo(t *testing.T) {
 	u.must(err)
 	a := e.Attr
 	half := "mine " + strings.Repeat("a", 1019)
-	if _, err := u.tree.Write(a.ID, []byte(half), 0, Request{Caller: actors.Caller{UID: 1, PID: 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := u.tree.Write(a.ID, []byte("theirs\n"), 0, Request{Caller: actors.Caller{UID: 2, PID: 2}}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = u.tree.Write(a.ID, []byte(half), 0, Request{Caller: actors.Caller{UID: 1, PID: 1}})
+	must.OK(t, err)
+	_, err = u.tree.Write(a.ID, []byte("theirs\n"), 0, Request{Caller: actors.Caller{UID: 2, PID: 2}})
+	must.OK(t, err)
 	if info, err := u.tree.store.Main().Find("theirs"); err != nil || info.UID != 2 {
 		t.Errorf("the whole line: %+v, %v", info, err)
 	}

@@ -131,9 +131,8 @@ func TestBeneathHardLinks(t *testing.T) {
 	}
 	f, err := Create(b, filepath.Join(dir, "made"))
 	must.OK(t, err)
-	if _, err := f.WriteAt([]byte("ours"), 0); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.WriteAt([]byte("ours"), 0)
+	must.OK(t, err)
 	must.OK(t, f.Close())
 	must.OK(t, WriteFile(b, filepath.Join(dir, "replaced"), []byte("ours")))
 	if got, err := os.ReadFile(theirs); err != nil || string(got) != "theirs" {

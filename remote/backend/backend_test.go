@@ -17,9 +17,8 @@ import (
 
 func open(t *testing.T, url string) backend.Backend {
 	t.Helper()
-	if _, err := backend.Open(url); err != nil {
-		t.Fatal(err)
-	}
+	_, err := backend.Open(url)
+	must.OK(t, err)
 	b := backend.Later(url, nil)
 	t.Cleanup(func() { b.CloseIdleConnections() })
 	return b

@@ -40,9 +40,8 @@ func shell(t *testing.T, session bool) (parent, child uint32) {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 	})
-	if _, err := fmt.Fscan(out, &child); err != nil {
-		t.Fatal(err)
-	}
+	_, err = fmt.Fscan(out, &child)
+	must.OK(t, err)
 	return uint32(cmd.Process.Pid), child
 }
 
@@ -220,9 +219,8 @@ func TestGateway(t *testing.T) {
 		_ = cmd.Wait()
 	})
 	var child uint32
-	if _, err := fmt.Fscan(out, &child); err != nil {
-		t.Fatal(err)
-	}
+	_, err = fmt.Fscan(out, &child)
+	must.OK(t, err)
 	for process.Command(int(child)) != "virtiofsd" {
 		runtime.Gosched() // until the child has become the program
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // hashingStore hashes and forgets: what remains is the cost of cutting.
@@ -46,28 +47,21 @@ func BenchmarkSeal(b *testing.B) {
 						done := func() error { return nil }
 						if kind == "store" {
 							s, err := cas.Open(b.TempDir(), cas.Options{})
-							if err != nil {
-								b.Fatal(err)
-							}
+							must.OK(b, err)
 							objects, done = s, s.Close
 						}
 						tb.log = &byteLog{b: make([]byte, 0, size+size/piece*50)}
 						src := NewSource(objects, tb.log, 64<<20)
 						c := New(1)
 						for off := 0; off < size; off += piece {
-							if err := c.Write(src, int64(off), int64(piece), tb.log.add(p[off:off+piece], 40), 0); err != nil {
-								b.Fatal(err)
-							}
+							must.OK(b, c.Write(src, int64(off), int64(piece), tb.log.add(p[off:off+piece], 40), 0))
 						}
 						z := &Sealer{Src: src, Objects: objects}
 						b.StartTimer()
-						if _, err := z.Seal(context.Background(), c); err != nil {
-							b.Fatal(err)
-						}
+						_, err := z.Seal(context.Background(), c)
+						must.OK(b, err)
 						b.StopTimer()
-						if err := done(); err != nil {
-							b.Fatal(err)
-						}
+						must.OK(b, done())
 						b.StartTimer()
 					}
 				})
@@ -87,12 +81,9 @@ func BenchmarkSealSmallFile(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c := New(1)
-		if err := c.Write(src, 0, 4096, pos, 0); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := z.Seal(context.Background(), c); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, c.Write(src, 0, 4096, pos, 0))
+		_, err := z.Seal(context.Background(), c)
+		must.OK(b, err)
 	}
 }
 
@@ -101,9 +92,7 @@ func BenchmarkAppend(b *testing.B) {
 	c := New(1)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := c.Write(nil, c.Size(), 4096, c.Size()*2, 0); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, c.Write(nil, c.Size(), 4096, c.Size()*2, 0))
 	}
 }
 
@@ -114,9 +103,7 @@ func BenchmarkOverwrite(b *testing.B) {
 	c := New(1)
 	const pages = 1 << 18
 	for i := range int64(pages) {
-		if err := c.Write(nil, i<<12, 4096, i*5000, 0); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, c.Write(nil, i<<12, 4096, i*5000, 0))
 	}
 	pos, epoch := int64(pages*5000), uint64(1)
 	b.ReportAllocs()
@@ -125,9 +112,7 @@ func BenchmarkOverwrite(b *testing.B) {
 			epoch++
 			c = c.Own(epoch)
 		}
-		if err := c.Write(nil, tb.rnd.Int64N(pages)<<12, 4096, pos, 0); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, c.Write(nil, tb.rnd.Int64N(pages)<<12, 4096, pos, 0))
 	}
 }
 

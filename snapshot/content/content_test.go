@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestNilContent: a nil *Content is an empty file.
@@ -84,9 +85,7 @@ func TestAppend(t *testing.T) {
 	c := New(1)
 	const page, pages = 4096, 50_000
 	for i := range int64(pages) {
-		if err := c.Write(b.src, i*page, page, i*(page+40), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Write(b.src, i*page, page, i*(page+40), 0))
 	}
 	if c.Size() != pages*page || c.Allocated() != pages*page || c.MinPos() != 0 {
 		t.Errorf("size %d, allocated %d, lowest position %d", c.Size(), c.Allocated(), c.MinPos())
@@ -96,17 +95,13 @@ func TestAppend(t *testing.T) {
 	}
 	m := New(1)
 	for i := range int64(pages) {
-		if err := m.Write(b.src, i*page, page, 100+i*page, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Write(b.src, i*page, page, 100+i*page, 0))
 	}
 	if n := m.layout.Load().ext.count(); n != 1 {
 		t.Errorf("%d extents where the journal goes on without a gap, want 1", n)
 	}
 	allocs := testing.AllocsPerRun(1000, func() {
-		if err := c.Write(b.src, c.Size(), page, c.Size()*2, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Write(b.src, c.Size(), page, c.Size()*2, 0))
 	})
 	if allocs > 0.5 {
 		t.Errorf("%.1f allocations an append", allocs)
@@ -120,9 +115,7 @@ func TestSmallFile(t *testing.T) {
 	var c *Content
 	allocs := testing.AllocsPerRun(100, func() {
 		c = New(1)
-		if err := c.Write(b.src, 0, 4096, 77, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Write(b.src, 0, 4096, 77, 0))
 	})
 	if allocs > 2 {
 		t.Errorf("%.0f allocations for a new file", allocs)
@@ -141,9 +134,7 @@ func TestTruncateUnderRebase(t *testing.T) {
 	b.write(t, old, 0, data)
 	c := old.Own(2)
 	for _, size := range []int64{100 << 10, 250 << 10} {
-		if err := c.Truncate(b.src, size); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Truncate(b.src, size))
 	}
 	b.write(t, c, 200<<10, []byte("tail"))
 	want := append(bytes.Clone(data[:100<<10]), make([]byte, 150<<10)...)
@@ -226,9 +217,7 @@ func TestMarkBeforeRebase(t *testing.T) {
 			kept[h] = true
 			return true, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for h := range b.store.objects {
 			if !kept[h] {
 				t.Errorf("object %x of the version before is not kept", h[:4])
@@ -246,9 +235,7 @@ func TestCloneWhole(t *testing.T) {
 	copy(data[1<<20:], "change")
 	d := New(2)
 	before := b.store.read + b.log.reads
-	if err := d.CloneRange(b.src, 0, c, 0, c.Size()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.CloneRange(b.src, 0, c, 0, c.Size()))
 	if n := b.store.read + b.log.reads - before; n > 0 {
 		t.Errorf("read %d bytes", n)
 	}
@@ -265,9 +252,7 @@ func TestCloneKeepsChunks(t *testing.T) {
 	b := newBench()
 	c := b.file(t, b.noise(8<<20))
 	d := b.file(t, b.noise(1<<20)).Own(2)
-	if err := d.CloneRange(b.src, 300_001, c, 123_456, 7<<20); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.CloneRange(b.src, 300_001, c, 123_456, 7<<20))
 	read, put := b.store.read, b.store.putNew
 	b.seal(t, d)
 	if n := b.store.read - read; n > 6*maxChunk {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // rotten is a log of which some bytes are damaged.
@@ -96,9 +97,7 @@ func TestSealBesideDamage(t *testing.T) {
 			data := b.noise(20 << 20)
 			old := b.file(t, data).Sealed()
 			c := old.cursor(b.src)
-			if err := c.seek(10 << 20); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.seek(10<<20))
 			from, bad := c.off, c.cur.hash
 			if test.list {
 				c = old.cursor(b.src)
@@ -107,9 +106,7 @@ func TestSealBesideDamage(t *testing.T) {
 					if c.end() > 10<<20 {
 						step = c.enter
 					}
-					if err := step(); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, step())
 				}
 				from, bad = c.off, c.cur.hash
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestEqualByHash: sealed files are told apart by their hashes, and nothing is read.
@@ -14,9 +15,7 @@ func TestEqualByHash(t *testing.T) {
 	b := newBench()
 	sealed := func(s string) *Content {
 		m, err := FromReader(context.Background(), b.z, bytes.NewReader([]byte(s)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return Of(m)
 	}
 	src := NewSource(b.store, b.log, 8<<20)
@@ -37,9 +36,7 @@ func TestEqualWithHoles(t *testing.T) {
 	const size = 1<<62 - 1
 	sparse := func(b *bench, sealed bool, offs ...int64) *Content {
 		c := New(1)
-		if err := c.Truncate(b.src, size); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Truncate(b.src, size))
 		for _, off := range offs {
 			b.write(t, c, off, []byte("data"))
 		}
@@ -105,9 +102,7 @@ func TestEqualAsBytes(t *testing.T) {
 		var files [2]*Content
 		var texts [2][]byte
 		files[0], texts[0] = New(1), make([]byte, size)
-		if err := files[0].Truncate(b.src, size); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, files[0].Truncate(b.src, size))
 		put := func(i int) {
 			off := r.Int64N(size - 200<<10)
 			p := bytes.Repeat([]byte{byte(r.IntN(2))}, 1+r.IntN([]int{4, 5000, 200 << 10}[r.IntN(3)]))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // byteStore is an object store in memory that counts bytes.
@@ -122,17 +123,13 @@ func fillNoise(r *rand.Rand, p []byte) {
 
 func (b *bench) write(t testing.TB, c *Content, off int64, p []byte) {
 	t.Helper()
-	if err := c.Write(b.src, off, int64(len(p)), b.log.add(p, 9), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Write(b.src, off, int64(len(p)), b.log.add(p, 9), 0))
 }
 
 func (b *bench) seal(t testing.TB, c *Content) *ChunkMap {
 	t.Helper()
 	base, err := b.z.Seal(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return base
 }
 
@@ -140,9 +137,7 @@ func (b *bench) seal(t testing.TB, c *Content) *ChunkMap {
 func (b *bench) file(t testing.TB, p []byte) *Content {
 	t.Helper()
 	base, err := FromReader(context.Background(), b.z, bytes.NewReader(p))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return Of(base)
 }
 
@@ -150,9 +145,7 @@ func (b *bench) wantBytes(t testing.TB, c *Content, want []byte) {
 	t.Helper()
 	got := make([]byte, len(want)+1)
 	n, err := c.ReadAt(b.src, got, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !bytes.Equal(got[:n], want) {
 		i := 0
 		for i < min(n, len(want)) && got[i] == want[i] {

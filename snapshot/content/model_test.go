@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 func (w *world) all() []version { return append(append([]version(nil), w.files...), w.frozen...) }
@@ -27,9 +29,7 @@ func (w *world) verify(v version) {
 		w.t.Fatal("bytes differ")
 	}
 	for _, unit := range []int64{1, SeekBlock} {
-		if err := checkSeek(w.src, v, unit); err != nil {
-			w.t.Fatal(err)
-		}
+		must.OK(w.t, checkSeek(w.src, v, unit))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestReadsSideBySide reads a file in large pieces, several at a time, as the kernel
@@ -21,9 +22,7 @@ func TestReadsSideBySide(t *testing.T) {
 	store := newByteStore()
 	src := NewSource(store, &byteLog{}, 64<<20)
 	b, err := FromReader(context.Background(), &Sealer{Src: src, Objects: store}, bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := Of(b)
 	got := make([]byte, size)
 	var readers sync.WaitGroup
@@ -45,16 +44,14 @@ func TestReadsSideBySide(t *testing.T) {
 
 	var second cas.Hash
 	i := 0
-	if err := b.eachHash(src, func(h cas.Hash, isList bool) (bool, error) {
+	must.OK(t, b.eachHash(src, func(h cas.Hash, isList bool) (bool, error) {
 		if !isList {
 			if i++; i == 2 {
 				second = h
 			}
 		}
 		return true, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	delete(store.objects, second)
 	fresh := NewSource(store, &byteLog{}, 64<<20)
 	if _, err := c.ReadAt(fresh, got, 0); !errors.Is(err, cas.ErrNotFound) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestChunkBoundaries pins where data is cut: other cuts would make all that is
@@ -25,15 +26,11 @@ func TestChunkBoundaries(t *testing.T) {
 	var got []int64
 	for c := base.cursor(b.src); !c.done(); {
 		if c.level > 0 {
-			if err := c.enter(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.enter())
 			continue
 		}
 		got = append(got, c.cur.n)
-		if err := c.next(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.next())
 	}
 	want := []int64{94533, 68052, 91086, 71380, 80694, 69698, 72697, 97244, 69124, 262144, 71924}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -50,9 +47,7 @@ func TestCut(t *testing.T) {
 	data := append(b.noise(5<<20), make([]byte, 1<<20)...)
 	o := &chunkers.ChunkerOpts{MinSize: minChunk, NormalSize: avgChunk, MaxSize: maxChunk}
 	c, err := chunkers.NewChunker("fastcdc-v1.0.0", bytes.NewReader(data), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for len(data) > 0 {
 		want, err := c.Next()
 		if err != nil && err != io.EOF {
@@ -88,9 +83,7 @@ func TestSealSizes(t *testing.T) {
 			"error with data": iotest.DataErrReader(bytes.NewReader(data)),
 		} {
 			read, err := FromReader(context.Background(), b.z, r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if !read.equal(base) {
 				t.Errorf("%d bytes: %s makes other chunks than the journal", n, name)
 			}
@@ -174,17 +167,11 @@ func TestSealHuge(t *testing.T) {
 	for range chunks {
 		p := b.noise(1)
 		h, err := b.store.Put(cas.KindData, append(p, b.noise(8)...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(l.add(item{n: 9, hash: h}), l.add(item{n: step - 9, holes: step - 9})); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, errors.Join(l.add(item{n: 9, hash: h}), l.add(item{n: step - 9, holes: step - 9})))
 	}
 	base, err := l.finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if base.n != chunks*step || base.n-base.holes != chunks*9 || base.depth < 3 {
 		t.Fatalf("base %+v", base)
 	}
@@ -220,9 +207,7 @@ func TestSealHuge(t *testing.T) {
 		t.Errorf("Equal read %d bytes", n)
 	}
 	read = b.store.read
-	if err := c.Own(99).Truncate(b.src, chunks/3*step); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Own(99).Truncate(b.src, chunks/3*step))
 	if n := b.store.read - read; n > 100<<10 {
 		t.Errorf("Truncate read %d bytes", n)
 	}
@@ -237,9 +222,7 @@ func TestSealHoleBeforeList(t *testing.T) {
 	for range runs {
 		p := b.noise(9)
 		h, err := b.store.Put(cas.KindData, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		items = append(items, item{n: 9, hash: h}, item{n: step - 9, holes: step - 9})
 	}
 	build := func(without int64) *ChunkMap {
@@ -248,14 +231,10 @@ func TestSealHoleBeforeList(t *testing.T) {
 			if int64(i/2) == without {
 				it.holes, it.hash = it.n, cas.Hash{}
 			}
-			if err := l.add(it); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.add(it))
 		}
 		base, err := l.finish()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return base
 	}
 	base := build(-1)
@@ -267,18 +246,14 @@ func TestSealHoleBeforeList(t *testing.T) {
 			if run := c.off / step; c.off%step == 9 {
 				tried++
 				f := Of(base).Own(1)
-				if err := f.Punch(b.src, c.off-9, 9); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, f.Punch(b.src, c.off-9, 9))
 				if got, want := b.seal(t, f), build(run); !got.equal(want) {
 					t.Errorf("hole at %d: sealed as %+v, want %+v", c.off-9, got, want)
 				}
 			}
 			move = c.next
 		}
-		if err := move(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, move())
 	}
 	if tried == 0 {
 		t.Fatal("no list begins with a hole")
@@ -343,12 +318,10 @@ func TestDamage(t *testing.T) {
 	} {
 		c := b.file(t, data)
 		var hashes []cas.Hash
-		if err := c.EachObject(b.src, func(h cas.Hash, _ bool) (bool, error) {
+		must.OK(t, c.EachObject(b.src, func(h cas.Hash, _ bool) (bool, error) {
 			hashes = append(hashes, h)
 			return true, nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		for _, h := range hashes {
 			src := NewSource(b.store, b.log, 0)
 			saved := b.store.objects[h]
@@ -372,9 +345,7 @@ func TestSealBesideListWithoutData(t *testing.T) {
 	b := newBench()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	c := New(1)
 	for i := range int64(150) {
@@ -409,9 +380,7 @@ func TestSealInTurns(t *testing.T) {
 		if i%2 == 1 {
 			from = base // its chunks are taken over
 		}
-		if err := c.CloneRange(b.src, (i+1)*piece, from, 0, piece); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.CloneRange(b.src, (i+1)*piece, from, 0, piece))
 	}
 	reads, turns := b.log.reads, 0
 	for c.Sealed() == nil {
@@ -445,16 +414,14 @@ func collect(t *testing.T, b *bench, needed ...*Content) {
 	t.Helper()
 	kept := make(map[cas.Hash]bool)
 	for _, c := range needed {
-		if err := c.EachObject(b.src, func(h cas.Hash, _ bool) (bool, error) {
+		must.OK(t, c.EachObject(b.src, func(h cas.Hash, _ bool) (bool, error) {
 			if b.store.objects[h] == nil {
 				t.Fatalf("object %s is gone", h)
 			}
 			first := !kept[h]
 			kept[h] = true
 			return first, nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	for h := range b.store.objects {
 		if !kept[h] {

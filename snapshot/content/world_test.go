@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // version is a Content with what it should hold.
@@ -61,9 +62,7 @@ func (w *world) own(v *version) *Content {
 }
 
 func (w *world) must(err error) {
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 }
 
 func (w *world) Write(t *rapid.T) {

@@ -7,15 +7,14 @@ import (
 
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/journal"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestCheckpointAwaitsRest: what is written and removed again by busy writers is not
 // sealed, unless the journal needs it.
 func TestCheckpointAwaitsRest(t *testing.T) {
 	log, err := journal.Open(t.TempDir(), journal.Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler), SegmentSize: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer log.Close()
 	p := NewCheckpointer(&Parts{Log: log})
 	for _, c := range []struct {

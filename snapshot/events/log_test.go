@@ -230,9 +230,8 @@ func TestTornEnd(t *testing.T) {
 		f, err := fs.OpenFile("/events/1/"+segmentName(1), os.O_RDWR, 0)
 		must.OK(t, err)
 		size, _ := f.Size()
-		if _, err := f.WriteAt([]byte(rest), size); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.WriteAt([]byte(rest), size)
+		must.OK(t, err)
 		l = mustOpen(t, fs, Options{})
 		if n := l.LastSeq(1); n != 3 {
 			t.Errorf("%s: last number %d", name, n)

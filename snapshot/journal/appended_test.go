@@ -3,6 +3,7 @@ package journal
 import (
 	"testing"
 
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -20,9 +21,8 @@ func TestAppended(t *testing.T) {
 	}
 	add := func() {
 		t.Helper()
-		if _, err := j.Append(1, []byte("x"), nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err := j.Append(1, []byte("x"), nil)
+		must.OK(t, err)
 	}
 	add()
 	c := j.Appended()

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -14,9 +15,8 @@ func TestSyncFarBehind(t *testing.T) {
 	defer j.Close()
 	add := func() {
 		t.Helper()
-		if _, err := j.Append(1, make([]byte, 4<<10), nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err := j.Append(1, make([]byte, 4<<10), nil)
+		must.OK(t, err)
 	}
 	for range 100 {
 		add()

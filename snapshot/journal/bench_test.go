@@ -18,9 +18,8 @@ func BenchmarkAppend(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := j.Append(1, head, data); err != nil {
-					b.Fatal(err)
-				}
+				_, err = j.Append(1, head, data)
+				must.OK(b, err)
 				must.OK(b, j.DropBefore(j.End()-256<<20))
 			}
 		})
@@ -33,9 +32,8 @@ func BenchmarkAppendSync(b *testing.B) {
 	defer j.Close()
 	data := make([]byte, 4096)
 	for b.Loop() {
-		if _, err := j.Append(1, nil, data); err != nil {
-			b.Fatal(err)
-		}
+		_, err = j.Append(1, nil, data)
+		must.OK(b, err)
 		must.OK(b, j.Sync())
 	}
 }

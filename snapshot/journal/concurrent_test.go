@@ -149,9 +149,8 @@ func TestDropWhileReading(t *testing.T) {
 	pos, err := j.Append(1, nil, []byte("first"))
 	must.OK(t, err)
 	for len(j.segments()) < 3 {
-		if _, err := j.Append(1, nil, make([]byte, 3000)); err != nil {
-			t.Fatal(err)
-		}
+		_, err = j.Append(1, nil, make([]byte, 3000))
+		must.OK(t, err)
 	}
 	first := j.segments()[0]
 	var dropped sync.WaitGroup
@@ -194,9 +193,8 @@ func TestVerifyInUse(t *testing.T) {
 		})
 	}
 	for i := range 30_000 {
-		if _, err := j.Append(1, nil, make([]byte, 1000)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := j.Append(1, nil, make([]byte, 1000))
+		must.OK(t, err)
 		if i%20 == 0 {
 			must.OK(t, j.DropBefore(j.End()))
 		}

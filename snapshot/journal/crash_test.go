@@ -118,9 +118,8 @@ func TestFailingDisk(t *testing.T) {
 			if len(got) < len(items) {
 				t.Fatalf("operation %d failed with %v: %d of %d acknowledged records are there", n, cause, len(got), len(items))
 			}
-			if _, err := j.Append(1, nil, []byte("on")); err != nil {
-				t.Fatal(err)
-			}
+			_, err = j.Append(1, nil, []byte("on"))
+			must.OK(t, err)
 			must.OK(t, j.Close())
 			if !faulty.Failed() {
 				break
@@ -156,9 +155,8 @@ func TestFailedSyncSticks(t *testing.T) {
 	mem := vfstest.NewMem()
 	probe := vfstest.FailAt(mem, 1<<60, nil)
 	j := mustOpen(t, memOptions(probe))
-	if _, err := j.Append(1, nil, []byte("a")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := j.Append(1, nil, []byte("a"))
+	must.OK(t, err)
 	before := probe.Count()
 	mem = vfstest.NewMem()
 	faulty := vfstest.FailAt(mem, before, syscall.EIO)

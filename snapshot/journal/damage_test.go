@@ -20,13 +20,11 @@ func flip(t *testing.T, fs vfs.FS, segs []*segment, pos int64) {
 	must.OK(t, err)
 	defer f.Close()
 	b := make([]byte, 1)
-	if _, err := f.ReadAt(b, pos-s.base); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.ReadAt(b, pos-s.base)
+	must.OK(t, err)
 	b[0] ^= 0x40
-	if _, err := f.WriteAt(b, pos-s.base); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.WriteAt(b, pos-s.base)
+	must.OK(t, err)
 }
 
 // written returns a closed journal of many records in several segments.
@@ -93,9 +91,8 @@ func TestDamageIsReportedAndSalvaged(t *testing.T) {
 			if len(j.Damage()) == 0 {
 				t.Fatal("what was skipped is not told")
 			}
-			if _, err := j.Append(1, nil, []byte("more")); err != nil {
-				t.Fatal(err)
-			}
+			_, err = j.Append(1, nil, []byte("more"))
+			must.OK(t, err)
 			must.OK(t, j.Close())
 		}
 	}
@@ -146,9 +143,8 @@ func TestGapAfterCrashIsTheEnd(t *testing.T) {
 	}
 	// The same number of bytes in the gap: the record behind it must not come back.
 	size := len(items[4].payload)
-	if _, err := j.Append(items[4].typ, nil, make([]byte, size)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = j.Append(items[4].typ, nil, make([]byte, size))
+	must.OK(t, err)
 	j = mustOpen(t, memOptions(fs))
 	if got, err = collect(j, 0); err != nil || len(got) != 5 {
 		t.Fatalf("%d records after the gap was filled, %v", len(got), err)
@@ -175,9 +171,8 @@ func FuzzScan(f *testing.F) {
 		fs := vfstest.NewMem()
 		file, err := vfs.Create(fs, "/s")
 		must.OK(t, err)
-		if _, err := file.WriteAt(append(h.encode(), b...), 0); err != nil {
-			t.Fatal(err)
-		}
+		_, err = file.WriteAt(append(h.encode(), b...), 0)
+		must.OK(t, err)
 		s := &segment{f: file, hdr: h, seed: h.seed(), good: true, name: "s"}
 		limit := int64(segmentHeader + len(b))
 		sc := new(Journal).newScanner([]*segment{s}, 0, limit, false)
@@ -228,9 +223,8 @@ func TestDamageBeforeBegin(t *testing.T) {
 	if j.End() != o.Begin || len(j.Damage()) == 0 {
 		t.Errorf("it ends at %d, not at %d, with %v", j.End(), o.Begin, j.Damage())
 	}
-	if _, err := appendItem(j, rnd, 10, 500); err != nil {
-		t.Fatal(err)
-	}
+	_, err = appendItem(j, rnd, 10, 500)
+	must.OK(t, err)
 	if got, err := collect(j, o.Begin); err != nil || len(got) != 1 {
 		t.Errorf("%d records behind: %v", len(got), err)
 	}

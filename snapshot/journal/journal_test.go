@@ -109,9 +109,8 @@ func TestReplayStopsWithCallersError(t *testing.T) {
 	j := mustOpen(t, memOptions(vfstest.NewMem()))
 	defer j.Close()
 	for range 3 {
-		if _, err := j.Append(1, nil, []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := j.Append(1, nil, []byte("x"))
+		must.OK(t, err)
 	}
 	stop := errors.New("stop")
 	n := 0
@@ -126,9 +125,8 @@ func TestClosedJournalTakesNoSpaceAhead(t *testing.T) {
 	for range 5 { // opening and closing adds nothing, either
 		j := mustOpen(t, Options{FS: fs})
 		if j.End() == 0 {
-			if _, err := j.Append(1, nil, []byte("x")); err != nil {
-				t.Fatal(err)
-			}
+			_, err := j.Append(1, nil, []byte("x"))
+			must.OK(t, err)
 		}
 		must.OK(t, j.Close())
 	}
@@ -140,22 +138,19 @@ func TestClosedJournalTakesNoSpaceAhead(t *testing.T) {
 func TestUnknownVersion(t *testing.T) {
 	fs := vfstest.NewMem()
 	j := mustOpen(t, memOptions(fs))
-	if _, err := j.Append(1, nil, []byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := j.Append(1, nil, []byte("x"))
+	must.OK(t, err)
 	name := j.disk.path(j.cur.name)
 	must.OK(t, j.Close())
 	f, err := fs.OpenFile(name, 2, 0)
 	must.OK(t, err)
 	b := make([]byte, segmentHeader)
-	if _, err := f.ReadAt(b, 0); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.ReadAt(b, 0)
+	must.OK(t, err)
 	b[8] = 9
 	putCRC(b)
-	if _, err := f.WriteAt(b, 0); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.WriteAt(b, 0)
+	must.OK(t, err)
 	if _, err := Open(testDir, memOptions(fs)); !errors.Is(err, errs.Format) {
 		t.Fatalf("a segment of version 9: %v", err)
 	}

@@ -42,18 +42,16 @@ func TestOnlySegmentIsMissed(t *testing.T) {
 		o := memOptions(fs)
 		j := mustOpen(t, o)
 		for range 100 {
-			if _, err := j.Append(1, nil, make([]byte, 300)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := j.Append(1, nil, make([]byte, 300))
+			must.OK(t, err)
 		}
 		must.OK(t, j.Shrink(j.End()))
 		pos := j.segments()[0].base
 		if pos == 0 || len(j.segments()) != 1 {
 			t.Fatalf("%d segments from %d on", len(j.segments()), pos)
 		}
-		if _, err := j.Append(1, nil, []byte("lost")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := j.Append(1, nil, []byte("lost"))
+		must.OK(t, err)
 		do(t, fs, testDir+"/"+j.segments()[0].name)
 		o.Begin = pos
 		if _, err := Open(testDir, o); !errors.Is(err, errs.Damaged) {

@@ -50,9 +50,8 @@ func TestFullDisk(t *testing.T) {
 	// Space makes it go on.
 	must.OK(t, j.DropBefore(items[len(items)-1].end))
 	for range 10 {
-		if _, err := appendItem(j, rnd, 1, 5000); err != nil {
-			t.Fatal(err)
-		}
+		_, err = appendItem(j, rnd, 1, 5000)
+		must.OK(t, err)
 	}
 	must.OK(t, j.Close())
 }
@@ -95,9 +94,8 @@ func TestReserve(t *testing.T) {
 		t.Fatalf("%d bytes are free, %d were to be kept", free, reserve)
 	}
 	reserve = 0
-	if _, err := j.Append(1, nil, make([]byte, 4000)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := j.Append(1, nil, make([]byte, 4000))
+	must.OK(t, err)
 }
 
 // A journal that no process needs any more gives its segment back also when writers
@@ -113,9 +111,8 @@ func TestShrinkOnFullDisk(t *testing.T) {
 		return 0
 	}})
 	for range 8 {
-		if _, err := j.Append(1, nil, make([]byte, 1<<20)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := j.Append(1, nil, make([]byte, 1<<20))
+		must.OK(t, err)
 	}
 	full = true
 	must.OK(t, j.Shrink(j.End()))
@@ -185,9 +182,8 @@ func TestAppendWhileDropping(t *testing.T) {
 	o.FS = fs
 	j := mustOpen(t, o)
 	for range 100 {
-		if _, err := j.Append(1, nil, make([]byte, 3000)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := j.Append(1, nil, make([]byte, 3000))
+		must.OK(t, err)
 	}
 	must.OK(t, j.Sync())
 	dropping := false

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // BenchmarkCreateAndWrite makes small files, a hundred in a directory.
@@ -21,18 +22,14 @@ func BenchmarkCreateAndWrite(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		if i%len(names) == 0 {
 			a, err := f.Create(root, fmt.Sprintf("d%05d", i), Create{Mode: unix.S_IFDIR | 0o755})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, err)
 			dir = a.ID
 		}
 		a, err := f.Create(dir, names[i%len(names)], Create{Mode: unix.S_IFREG | 0o644})
 		if err == nil {
 			_, err = f.Write(a.ID, data, 0, true)
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 	}
 }
 
@@ -47,15 +44,12 @@ func BenchmarkReplay(b *testing.B) {
 		if err == nil {
 			_, err = f.Write(a.ID, []byte("a small file\n"), 0, true)
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 	}
 	for b.Loop() {
 		again := newForest(b, f.log)
-		if _, err := again.Replay(0, false, nil); err != nil {
-			b.Fatal(err)
-		}
+		_, err := again.Replay(0, false, nil)
+		must.OK(b, err)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/files/2, "ns/record")
 }

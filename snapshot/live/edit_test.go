@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // names returns what the root directory of main has: name, inode number, links, mode and
@@ -22,9 +23,7 @@ func names(t *testing.T, f *Forest) (all []string) {
 		all = append(all, fmt.Sprintln(e.Name, a.ID.Ino(), a.Nlink, a.Mode, a.Size))
 		return true
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	slices.Sort(all)
 	return all
 }
@@ -41,45 +40,33 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 			if err == nil {
 				_, err = f.Write(a.ID, fmt.Appendf(nil, "content %d", i), 0, false)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 		}
-		if _, err := f.Create(root, "link", Create{Mode: unix.S_IFLNK | 0o777, Target: "file0"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.Create(root, "link", Create{Mode: unix.S_IFLNK | 0o777, Target: "file0"})
+		must.OK(t, err)
 		var then *tree.State
-		if err := f.Update(true, func(tx *Tx) (err error) {
+		must.OK(t, f.Update(true, func(tx *Tx) (err error) {
 			then, err = tx.Capture(MainView)
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		for i := range 3 { // their contents stay in the view, where recovery finds them
-			if _, err := f.Link(Node(MainView, uint64(i)+2), root, fmt.Sprint("other", i)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := f.Link(Node(MainView, uint64(i)+2), root, fmt.Sprint("other", i))
+			must.OK(t, err)
 		}
 
 		e, err := f.Edit(t.Context(), MainView)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var steps []graft.Step
-		if err := tree.Diff(t.Context(), f.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
+		must.OK(t, tree.Diff(t.Context(), f.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
 			if c.B != nil && !c.B.IsDir() {
 				s := graft.StepOf(c)
 				s.What = tree.Data // so that a new inode comes
 				steps = append(steps, s)
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		link, err := then.Resolve(f.src, "link")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		steps = append(steps, graft.StepOf(tree.Change{Path: (*tree.Path)(nil).Entry("link"), A: link, B: link, What: tree.Target}))
 		if len(steps) != len(order) {
 			t.Fatalf("%d steps", len(steps))
@@ -88,30 +75,22 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 		for _, i := range order {
 			turned = append(turned, steps[i])
 		}
-		if err := e.Graft(t.Context(), turned, Graft{Options: graft.Options{Source: then, View: MainView, Now: 5}, Record: true}); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Update(false, func(tx *Tx) error {
+		must.OK(t, e.Graft(t.Context(), turned, Graft{Options: graft.Options{Source: then, View: MainView, Now: 5}, Record: true}))
+		must.OK(t, f.Update(false, func(tx *Tx) error {
 			b, err := json.Marshal(e.Steps())
 			if err == nil {
 				err = tx.Append(FirstForeign, b)
 			}
 			tx.Apply(e)
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		e.End()
-		if err := create(f, "after"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, create(f, "after"))
 		want := names(t, f)
-		if err := f.log.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.log.Close())
 
 		again := testForestIn(t, vfs.OS, dir)
-		if _, err := again.Replay(0, false, func(tx *Tx, _ journal.Type, payload []byte) error {
+		_, err = again.Replay(0, false, func(tx *Tx, _ journal.Type, payload []byte) error {
 			e, err := tx.Edit(MainView)
 			if err != nil {
 				return err
@@ -123,17 +102,14 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 			err = e.Redo(spans, 5, 0)
 			tx.Apply(e)
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
+		must.OK(t, err)
 		if got := names(t, again); !slices.Equal(got, want) {
 			t.Errorf("in order %v there is, after a recovery, %v, and was %v", order, got, want)
 		}
 		for i := range 3 {
 			a, err := again.Lookup(root, fmt.Sprint("file", i))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			b := make([]byte, 100)
 			if n, err := again.ReadAt(a.ID, b, 0); err != nil || string(b[:n]) != fmt.Sprintf("content %d", i) {
 				t.Errorf("file%d has %q, %v", i, b[:n], err)

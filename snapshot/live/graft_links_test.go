@@ -8,6 +8,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestGraftJoinsTheUnchangedName: of two names of one file in the source, one is
@@ -18,9 +19,7 @@ func TestGraftJoinsTheUnchangedName(t *testing.T) {
 	root := Node(MainView, RootIno)
 	time := int64(7)
 	try := func(a Attr, err error) Attr {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return a
 	}
 	make := func(name string) Attr {
@@ -30,36 +29,25 @@ func TestGraftJoinsTheUnchangedName(t *testing.T) {
 	a := make("a")
 	try(f.Link(a.ID, root, "b"))
 	var then *tree.State
-	if err := f.Update(true, func(tx *Tx) (err error) {
+	must.OK(t, f.Update(true, func(tx *Tx) (err error) {
 		then, err = tx.Capture(MainView)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Unlink(root, "b"); err != nil {
-		t.Fatal(err)
-	}
+	}))
+	_, err := f.Unlink(root, "b")
+	must.OK(t, err)
 	make("b")
 	try(f.Link(a.ID, root, "c"))
 
 	e, err := f.Edit(t.Context(), MainView)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer e.End()
 	var steps []graft.Step
-	if err := tree.Diff(t.Context(), f.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
+	must.OK(t, tree.Diff(t.Context(), f.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
 		steps = append(steps, graft.StepOf(c))
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Graft(t.Context(), steps, Graft{Options: graft.Options{Source: then, View: MainView, Now: 9}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Update(false, func(tx *Tx) error { tx.Apply(e); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	}))
+	must.OK(t, e.Graft(t.Context(), steps, Graft{Options: graft.Options{Source: then, View: MainView, Now: 9}}))
+	must.OK(t, f.Update(false, func(tx *Tx) error { tx.Apply(e); return nil }))
 	for _, name := range []string{"a", "b"} {
 		if n := try(f.Lookup(root, name)); n.ID != a.ID || n.Nlink != 2 {
 			t.Errorf("%s is inode %d with %d links, not %d with 2", name, n.ID.Ino(), n.Nlink, a.ID.Ino())

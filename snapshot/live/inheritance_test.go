@@ -7,6 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -18,9 +19,7 @@ func TestOrphansOfAnEdit(t *testing.T) {
 	var empty *tree.State
 	ok := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	ok(f.Update(true, func(tx *Tx) (err error) {
 		empty, err = tx.Capture(MainView)

@@ -19,6 +19,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -40,9 +41,7 @@ func indexDir(t testing.TB) string {
 		return t.TempDir()
 	}
 	dir, err := os.MkdirTemp(below, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // stepsEach is how many steps a history has on average. Each history begins with
@@ -35,23 +36,18 @@ func TestForestAgainstModel(t *testing.T) {
 		steps = 1_000_000
 	}
 	if s := os.Getenv("STEPS"); s != "" {
-		if _, err := fmt.Sscan(s, &steps); err != nil {
-			t.Fatal(err)
-		}
+		_, err := fmt.Sscan(s, &steps)
+		must.OK(t, err)
 	}
 	for name, value := range map[string]int{"rapid.checks": max(1, steps/stepsEach), "rapid.steps": stepsEach} {
 		was := flag.Lookup(name).Value.String()
-		if err := flag.Set(name, fmt.Sprint(value)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, flag.Set(name, fmt.Sprint(value)))
 		defer flag.Set(name, was)
 	}
 	total := map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		y, err := newSystem(t)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		w := &world{y: y, tb: t, t: rt, trees: map[string]*node{"": newDir(0o755)}, snaps: map[string]map[string]*captured{"": {}}, sent: map[uint64]outcome{}}
 		defer func() {
 			if err := w.y.close(); err != nil {
@@ -170,9 +166,7 @@ var skipped = new(int)
 func (w *world) skip() { panic(skipped) }
 
 func (w *world) must(err error) {
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 }
 
 // agree ends the test unless the forest's error is of the expected kind. It

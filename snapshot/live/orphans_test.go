@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestOrphansThroughCrashes: files and directories without a name stay what they are through
@@ -17,17 +18,17 @@ import (
 // journal is not needed for them.
 func TestOrphansThroughCrashes(t *testing.T) {
 	y, err := newSystem(t)
-	must(t, err)
-	t.Cleanup(func() { must(t, y.close()) })
-	must(t, y.f.Connect())
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, y.close()) })
+	must.OK(t, y.f.Connect())
 	root := y.s.Main().Root()
 	create := func(name string, mode uint32) live.NodeID {
 		a, err := y.f.Create(root, name, live.Create{Mode: mode | 0o700})
-		must(t, err)
+		must.OK(t, err)
 		y.hold(a.ID)
 		return a.ID
 	}
-	must(t, y.capture("", "empty", 0))
+	must.OK(t, y.capture("", "empty", 0))
 	all := map[string]live.NodeID{}
 	for _, name := range []string{"unlinked", "replaced", "restored"} {
 		all[name] = create(name, unix.S_IFREG)
@@ -37,30 +38,30 @@ func TestOrphansThroughCrashes(t *testing.T) {
 	content := map[live.NodeID][]byte{}
 	write := func(y *system, id live.NodeID, b []byte, off int64) {
 		_, err := y.f.Write(id, b, off, false)
-		must(t, err)
+		must.OK(t, err)
 		content[id] = splice(content[id], off, b)
 	}
 	for name, id := range all {
 		write(y, id, bytes.Repeat([]byte(name), 20_000), 0)
 	}
 	_, err = y.f.Unlink(root, "unlinked")
-	must(t, err)
+	must.OK(t, err)
 	_, err = y.f.Rename(root, "other", root, "replaced", 0, live.Create{}.Caller)
-	must(t, err)
+	must.OK(t, err)
 	_, err = y.f.Rmdir(root, "dir")
-	must(t, err)
+	must.OK(t, err)
 	tmp, err := y.f.Tmpfile(root, live.Create{Mode: unix.S_IFREG | 0o600})
-	must(t, err)
+	must.OK(t, err)
 	y.hold(tmp.ID)
 	all["tmpfile"] = tmp.ID
-	must(t, y.restore("", "empty"))
+	must.OK(t, y.restore("", "empty"))
 	all["other"] = other
 
 	check := func(y *system) {
 		t.Helper()
 		for name, id := range all {
 			got, err := y.read(id)
-			must(t, err)
+			must.OK(t, err)
 			if !bytes.Equal(got, content[id]) {
 				t.Fatalf("%s has %d bytes that are not its own", name, len(got))
 			}
@@ -80,8 +81,8 @@ func TestOrphansThroughCrashes(t *testing.T) {
 			write(k, id, []byte("in each round"), int64(round*10_000))
 		}
 		if round > 0 {
-			must(t, k.checkpoint())
-			must(t, k.gc())
+			must.OK(t, k.checkpoint())
+			must.OK(t, k.gc())
 		}
 		check(k)
 		y = k
@@ -89,12 +90,12 @@ func TestOrphansThroughCrashes(t *testing.T) {
 
 	// One gets its name back, with all that it has.
 	_, err = y.f.Link(tmp.ID, root, "named")
-	must(t, err)
+	must.OK(t, err)
 	delete(all, "tmpfile")
 	k := y.takenOver(t)
 	check(k)
 	a, err := k.f.Lookup(root, "named")
-	must(t, err)
+	must.OK(t, err)
 	if got, err := k.read(a.ID); err != nil || a.ID != tmp.ID || a.Nlink != 1 || !bytes.Equal(got, content[tmp.ID]) {
 		t.Fatalf("named is %+v, %d bytes, %v", a, len(got), err)
 	}
@@ -102,7 +103,7 @@ func TestOrphansThroughCrashes(t *testing.T) {
 	// What the kernel does not hold is gone after it was asked.
 	clear(k.held)
 	in, err := k.f.Inherit()
-	must(t, err)
+	must.OK(t, err)
 	for _, id := range all {
 		if !slices.Contains(in.Orphans, id) {
 			t.Errorf("%x is not inherited", id)
@@ -115,7 +116,7 @@ func TestOrphansThroughCrashes(t *testing.T) {
 		t.Fatalf("%x, %v", in.Orphans, err)
 	}
 	before := k.takenOver(t) // recovery does not know what was forgotten since the checkpoint
-	must(t, k.checkpoint())
+	must.OK(t, k.checkpoint())
 	after := k.takenOver(t)
 	for _, id := range all {
 		if _, err := before.f.GetAttr(id); err != nil {
@@ -131,24 +132,24 @@ func TestOrphansThroughCrashes(t *testing.T) {
 // checkpoint after a crash, so that the journal is short again.
 func TestOrphansLeaveTheJournal(t *testing.T) {
 	y, err := newSystem(t)
-	must(t, err)
-	t.Cleanup(func() { must(t, y.close()) })
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, y.close()) })
 	root := y.s.Main().Root()
 	a, err := y.f.Create(root, "f", live.Create{Mode: unix.S_IFREG | 0o600})
-	must(t, err)
+	must.OK(t, err)
 	y.hold(a.ID)
 	_, err = y.f.Write(a.ID, bytes.Repeat([]byte("bytes"), 100_000), 0, false)
-	must(t, err)
+	must.OK(t, err)
 	_, err = y.f.Unlink(root, "f")
-	must(t, err)
+	must.OK(t, err)
 	k := y.takenOver(t)
 	b, err := k.f.Create(root, "other", live.Create{Mode: unix.S_IFREG | 0o600})
-	must(t, err)
+	must.OK(t, err)
 	for i := range int64(80) {
 		_, err = k.f.Write(b.ID, bytes.Repeat([]byte{byte(i)}, 1<<20), i<<20, false)
-		must(t, err)
+		must.OK(t, err)
 	}
-	must(t, k.checkpoint())
+	must.OK(t, k.checkpoint())
 	if n := k.s.Main().Status().JournalBytes; n > 66<<20 {
 		t.Errorf("the journal keeps %d bytes", n)
 	}
@@ -161,29 +162,29 @@ func TestOrphansLeaveTheJournal(t *testing.T) {
 // told.
 func TestNoticesAfterACrash(t *testing.T) {
 	y, err := newSystem(t)
-	must(t, err)
-	t.Cleanup(func() { must(t, y.close()) })
-	must(t, y.f.Connect())
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, y.close()) })
+	must.OK(t, y.f.Connect())
 	root := y.s.Main().Root()
 	create := func(name string) live.NodeID {
 		a, err := y.f.Create(root, name, live.Create{Mode: unix.S_IFREG | 0o600})
-		must(t, err)
+		must.OK(t, err)
 		return a.ID
 	}
 	back := create("back")
-	must(t, y.capture("", "first", 0))
+	must.OK(t, y.capture("", "first", 0))
 	_, err = y.f.Unlink(root, "back")
-	must(t, err)
+	must.OK(t, err)
 	gone := create("gone")
 	y.hold(gone)
 	var told func()
 	y.s.OnInvalidate(func(_ live.Invalidation, done func()) { told = done })
-	must(t, y.restore("", "first"))
+	must.OK(t, y.restore("", "first"))
 
 	inherited := func(y *system, when string, notices, stale int) live.Inheritance {
 		t.Helper()
 		in, err := y.f.Inherit()
-		must(t, err)
+		must.OK(t, err)
 		if len(in.Notices) != notices || len(in.Stale) != stale {
 			t.Fatalf("%s: %d notices, %d stale views; want %d and %d", when, len(in.Notices), len(in.Stale), notices, stale)
 		}
@@ -207,20 +208,20 @@ func TestNoticesAfterACrash(t *testing.T) {
 	if a, err := k.f.Lookup(root, "back"); err != nil || a.ID == back {
 		t.Errorf("%+v, %v", a, err)
 	}
-	must(t, k.checkpoint())
+	must.OK(t, k.checkpoint())
 	again := k.takenOver(t)
 	inherited(again, "killed again before them, after a checkpoint", 0, 1)
 	again.f.Told()
-	must(t, again.checkpoint())
+	must.OK(t, again.checkpoint())
 	inherited(again.takenOver(t), "killed after them", 0, 0)
 
-	must(t, y.checkpoint())
+	must.OK(t, y.checkpoint())
 	inherited(y.takenOver(t), "killed before the notices, after a checkpoint", 0, 1)
 	told()
-	must(t, y.checkpoint())
+	must.OK(t, y.checkpoint())
 	inherited(y.takenOver(t), "killed after they were sent", 0, 0)
 	k, err = y.killed(t, false)
-	must(t, err)
+	must.OK(t, err)
 	inherited(k, "nobody took over", 0, 0)
-	must(t, k.close())
+	must.OK(t, k.close())
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 const resent = 1 << 40 // the number of a request
@@ -102,7 +103,7 @@ func changes(t *testing.T) []changing {
 func everything(t *testing.T, y *system) (all []string) {
 	t.Helper()
 	seen, err := y.look(y.s.Main().Root())
-	must(t, err)
+	must.OK(t, err)
 	for name, e := range seen.exact {
 		all = append(all, name+": "+e)
 	}
@@ -118,19 +119,12 @@ func everything(t *testing.T, y *system) (all []string) {
 	return all
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // takenOver is the next daemon if this one is killed now.
 func (y *system) takenOver(t *testing.T) *system {
 	t.Helper()
 	k, err := y.killed(t, true)
-	must(t, err)
-	t.Cleanup(func() { must(t, k.close()) })
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, k.close()) })
 	return k
 }
 
@@ -139,21 +133,21 @@ func (y *system) takenOver(t *testing.T) *system {
 // carried out is not taken for done.
 func TestCarriedOutOnce(t *testing.T) {
 	y, err := newSystem(t)
-	must(t, err)
-	t.Cleanup(func() { must(t, y.close()) })
-	must(t, y.f.Connect())
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, y.close()) })
+	must.OK(t, y.f.Connect())
 	root := y.s.Main().Root()
 	for name, mode := range map[string]uint32{"old": unix.S_IFREG, "other": unix.S_IFREG, "marked": unix.S_IFREG, "empty": unix.S_IFDIR} {
 		a, err := y.f.Create(root, name, live.Create{Mode: mode | 0o755})
-		must(t, err)
+		must.OK(t, err)
 		if name == "marked" {
-			must(t, y.f.SetXattr(a.ID, "user.x", []byte("v"), 0, false))
+			must.OK(t, y.f.SetXattr(a.ID, "user.x", []byte("v"), 0, false))
 		}
 	}
-	must(t, y.capture("", "first", 0))
+	must.OK(t, y.capture("", "first", 0))
 	_, err = y.f.Create(root, "later", live.Create{Mode: unix.S_IFREG | 0o644})
-	must(t, err)
-	must(t, y.fork("side", ""))
+	must.OK(t, err)
+	must.OK(t, y.fork("side", ""))
 	for _, c := range changes(t) {
 		t.Run(c.name, func(t *testing.T) { carriedOutOnce(t, y.takenOver(t), c) })
 	}
@@ -164,7 +158,7 @@ func carriedOutOnce(t *testing.T, y *system, c changing) {
 		t.Fatal("done before it was asked for")
 	}
 	want, err := c.do(y.s, y.f.For("", resent), actors.Caller{Request: resent})
-	must(t, err)
+	must.OK(t, err)
 	after := everything(t, y)
 	check := func(when string, y *system) {
 		t.Helper()
@@ -176,7 +170,7 @@ func carriedOutOnce(t *testing.T, y *system, c changing) {
 		}
 		if want != 0 {
 			_, err := y.f.GetAttr(want)
-			must(t, err)
+			must.OK(t, err)
 		}
 	}
 	once := y.takenOver(t)
@@ -184,30 +178,30 @@ func carriedOutOnce(t *testing.T, y *system, c changing) {
 	once.f.Settled()
 	check("killed and settled", once)
 	check("killed twice", once.takenOver(t))
-	must(t, once.checkpoint())
+	must.OK(t, once.checkpoint())
 	twice := once.takenOver(t)
 	check("killed twice, with a checkpoint in between", twice)
-	must(t, twice.checkpoint())
-	must(t, twice.checkpoint())
+	must.OK(t, twice.checkpoint())
+	must.OK(t, twice.checkpoint())
 	last := twice.takenOver(t)
 	check("after more checkpoints", last)
 
 	last.f.Answered(resent)
 	last.f.Settled()
-	must(t, last.checkpoint())
+	must.OK(t, last.checkpoint())
 	if _, done := last.takenOver(t).f.Done(resent); done {
 		t.Error("an answered request is kept")
 	}
-	must(t, once.f.Connect())
+	must.OK(t, once.f.Connect())
 	for when, y := range map[string]*system{"after a new connection": once, "after a crash of that": once.takenOver(t)} {
 		if _, done := y.f.Done(resent); done {
 			t.Errorf("done, %s", when)
 		}
 	}
 	alone, err := y.killed(t, false)
-	must(t, err)
+	must.OK(t, err)
 	if _, done := alone.f.Done(resent); done {
 		t.Error("done, though nobody took the connection over")
 	}
-	must(t, alone.close())
+	must.OK(t, alone.close())
 }

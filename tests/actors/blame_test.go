@@ -80,9 +80,8 @@ func TestBlameAgainstGit(t *testing.T) {
 			must.OK(t, b.Next(t.Context(), e.write(t, fmt.Sprint("f", i), h.blobs[all[0].blob]), n))
 			e.captureAs(t, "")
 		}
-		if _, err := r.try(&stream, "fast-import", "--quiet"); err != nil {
-			t.Fatal(err)
-		}
+		_, err = r.try(&stream, "fast-import", "--quiet")
+		must.OK(t, err)
 		number := map[string]int{}
 		for n, c := range strings.Fields(r.git(t, "rev-list", "--reverse", "main")) {
 			number[c] = n
@@ -141,9 +140,8 @@ func BenchmarkBlame(b *testing.B) {
 		versions = append(versions, e.write(b, "f", []byte(strings.Join(lines, ""))))
 		e.captureAs(b, fmt.Sprint("v", i))
 	}
-	if _, err := s.Main().Snapshots().WaitSealed(context.Background(), "v999"); err != nil {
-		b.Fatal(err)
-	}
+	_, err = s.Main().Snapshots().WaitSealed(context.Background(), "v999")
+	must.OK(b, err)
 	cache := new(diff.BlameCache)
 	for _, run := range []string{"first", "again"} {
 		b.Run(run, func(b *testing.B) {
@@ -155,9 +153,8 @@ func BenchmarkBlame(b *testing.B) {
 				for n, v := range versions {
 					must.OK(b, x.Next(context.Background(), v, n))
 				}
-				if _, _, err := x.Lines(context.Background()); err != nil {
-					b.Fatal(err)
-				}
+				_, _, err := x.Lines(context.Background())
+				must.OK(b, err)
 			}
 		})
 	}

@@ -127,9 +127,8 @@ func (h *history) load(t testing.TB, ids []string) {
 		var n int
 		fmt.Sscan(f[2], &n)
 		b := make([]byte, n+1)
-		if _, err := io.ReadFull(in, b); err != nil {
-			t.Fatal(err)
-		}
+		_, err = io.ReadFull(in, b)
+		must.OK(t, err)
 		h.blobs[f[0]] = b[:n]
 	}
 }
@@ -316,9 +315,8 @@ func TestUndoByAgainstGit(t *testing.T) {
 			e.captureAs(t, fmt.Sprint("s", i))
 		}
 		marks := path.Join(string(r), "marks")
-		if _, err := r.try(&stream, "fast-import", "--quiet", "--export-marks="+marks); err != nil {
-			t.Fatal(err)
-		}
+		_, err = r.try(&stream, "fast-import", "--quiet", "--export-marks="+marks)
+		must.OK(t, err)
 		r.git(t, "reset", "-q", "--hard", "main")
 		b, err := os.ReadFile(marks)
 		must.OK(t, err)
@@ -385,7 +383,6 @@ func (e *editor) forkAs(t testing.TB, name string) {
 }
 
 func (e editor) captureAs(t testing.TB, name string) {
-	if _, err := e.w.Capture(snapshot.CaptureOptions{Name: name}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := e.w.Capture(snapshot.CaptureOptions{Name: name})
+	must.OK(t, err)
 }

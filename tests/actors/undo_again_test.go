@@ -85,15 +85,13 @@ func TestUndoByAgain(t *testing.T) {
 			case older && what == 0 && made > 0:
 				name := fmt.Sprint("s", rnd.IntN(made))
 				for _, e := range eds {
-					if _, err := e.w.Restore(context.Background(), snapshot.RestoreOptions{Name: name}); err != nil {
-						t.Fatal(err)
-					}
+					_, err = e.w.Restore(context.Background(), snapshot.RestoreOptions{Name: name})
+					must.OK(t, err)
 				}
 				restored += undo().Changed
 			case what < 2 && done.Undo != "":
-				if _, err := eds[0].w.Restore(context.Background(), snapshot.RestoreOptions{Name: done.Undo}); err != nil {
-					t.Fatal(err)
-				}
+				_, err = eds[0].w.Restore(context.Background(), snapshot.RestoreOptions{Name: done.Undo})
+				must.OK(t, err)
 				again += undo().Changed
 			}
 		}

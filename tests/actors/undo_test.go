@@ -249,9 +249,8 @@ func (e *editor) fork(t rapid.TB, name, from string) {
 }
 
 func (e editor) capture(t rapid.TB, name string) {
-	if _, err := e.w.Capture(snapshot.CaptureOptions{Name: name}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := e.w.Capture(snapshot.CaptureOptions{Name: name})
+	must.OK(t, err)
 }
 
 // TestUndoByAgainstModel compares an undo of one actor with the same history without it.
@@ -447,9 +446,8 @@ func TestUndoByAgainstModel(t *testing.T) {
 				rt.Logf("a second undo changed %v", again.Paths)
 				total["second"]++
 			}
-			if _, err := full.w.Restore(context.Background(), snapshot.RestoreOptions{Name: done.Undo}); err != nil {
-				rt.Fatal(err)
-			}
+			_, err = full.w.Restore(context.Background(), snapshot.RestoreOptions{Name: done.Undo})
+			must.OK(rt, err)
 		} else if _, err := full.w.Restore(context.Background(), snapshot.RestoreOptions{Name: "undo"}); err != nil {
 			rt.Fatal(err)
 		}
@@ -543,23 +541,20 @@ func BenchmarkUndoBy(b *testing.B) {
 	e.captureAs(b, "before")
 	e.actor = "a"
 	for _, id := range ids {
-		if _, err := e.forest().Write(id, []byte("after\n"), 0, false); err != nil {
-			b.Fatal(err)
-		}
+		_, err = e.forest().Write(id, []byte("after\n"), 0, false)
+		must.OK(b, err)
 	}
 	e.captureAs(b, "after")
-	if _, err := e.w.Snapshots().WaitSealed(context.Background(), "after"); err != nil {
-		b.Fatal(err)
-	}
+	_, err = e.w.Snapshots().WaitSealed(context.Background(), "after")
+	must.OK(b, err)
 	for b.Loop() {
 		done, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Merge: gitbridge.Merger{}.Merge})
 		if err != nil || done.Changed != len(ids) {
 			b.Fatal(done.Changed, err)
 		}
 		b.StopTimer()
-		if _, err := e.w.Restore(context.Background(), snapshot.RestoreOptions{Name: done.Undo}); err != nil {
-			b.Fatal(err)
-		}
+		_, err = e.w.Restore(context.Background(), snapshot.RestoreOptions{Name: done.Undo})
+		must.OK(b, err)
 		b.StartTimer()
 	}
 }

@@ -75,9 +75,8 @@ func archive(t testing.TB, files ...file) []byte {
 		}
 		must.OK(t, w.WriteHeader(h))
 		if f.kind == tar.TypeReg {
-			if _, err := w.Write([]byte(f.data)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := w.Write([]byte(f.data))
+			must.OK(t, err)
 		}
 	}
 	must.OK(t, w.Close())

@@ -60,7 +60,6 @@ func copied(t *testing.T, from, to string) {
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
 	must.OK(t, err)
 	defer out.Close()
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
-	}
+	_, err = io.Copy(out, in)
+	must.OK(t, err)
 }

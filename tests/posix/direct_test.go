@@ -77,9 +77,8 @@ func directAsync(t *testing.T, dir string) {
 		if event[2] != size {
 			t.Fatalf("round %d: wrote %d", k, int64(event[2]))
 		}
-		if _, err := r.ReadAt(got, 0); err != nil {
-			t.Fatal(err)
-		}
+		_, err = r.ReadAt(got, 0)
+		must.OK(t, err)
 		if !bytes.Equal(got, buf) {
 			i := 0
 			for got[i] == buf[i] {

@@ -140,9 +140,8 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 	mk := func(name, content string, sync, syncDir bool) vfs.File {
 		f, err := vfs.Create(m, name)
 		must.OK(t, err)
-		if _, err := f.WriteAt([]byte(content), 0); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.WriteAt([]byte(content), 0)
+		must.OK(t, err)
 		if sync {
 			must.OK(t, f.Sync())
 		}
@@ -152,9 +151,8 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 		return f
 	}
 	safe := mk("/d/safe", "safe", true, true)
-	if _, err := safe.WriteAt([]byte("lost"), 4); err != nil {
-		t.Fatal(err)
-	}
+	_, err := safe.WriteAt([]byte("lost"), 4)
+	must.OK(t, err)
 	mk("/d/empty", "content", false, true)
 	mk("/d/noname", "content", true, false)
 	for seed := range uint64(200) {
@@ -203,9 +201,8 @@ func TestCapacity(t *testing.T) {
 	m.SetCapacity(3 * 4096)
 	f, err := vfs.Create(m, "/f")
 	must.OK(t, err)
-	if _, err := f.WriteAt(make([]byte, 3*4096), 0); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.WriteAt(make([]byte, 3*4096), 0)
+	must.OK(t, err)
 	if _, err := f.WriteAt([]byte{1}, 3*4096); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("write to a full disk: %v", err)
 	}

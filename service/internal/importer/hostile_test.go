@@ -29,9 +29,8 @@ func archive(t *testing.T, w io.Writer, entries func(add func(kind byte, name, l
 	entries(func(kind byte, name, link, data string) {
 		h := &tar.Header{Typeflag: kind, Name: name, Linkname: link, Mode: 0o755, Size: int64(len(data))}
 		must.OK(t, a.WriteHeader(h))
-		if _, err := io.WriteString(a, data); err != nil {
-			t.Fatal(err)
-		}
+		_, err := io.WriteString(a, data)
+		must.OK(t, err)
 	})
 	must.OK(t, a.Close())
 }

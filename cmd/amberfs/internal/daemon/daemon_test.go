@@ -23,9 +23,8 @@ func TestLogIsHeldThenBounded(t *testing.T) {
 	l := newLog(&also)
 	l.max = 1000
 	line := []byte(strings.Repeat("x", 99) + "\n")
-	if _, err := l.Write([]byte("early\n")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := l.Write([]byte("early\n"))
+	must.OK(t, err)
 	must.OK(t, l.open(dir))
 	for range 50 {
 		if n, err := l.Write(line); err != nil || n != len(line) {
@@ -53,9 +52,8 @@ func TestLogIsHeldThenBounded(t *testing.T) {
 func TestLogKeepsWhatCameBefore(t *testing.T) {
 	dir := t.TempDir()
 	l := newLog(&bytes.Buffer{})
-	if _, err := l.Write([]byte("early\n")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := l.Write([]byte("early\n"))
+	must.OK(t, err)
 	must.OK(t, l.open(dir))
 	l.close()
 	if b, err := os.ReadFile(filepath.Join(dir, LogName)); err != nil || string(b) != "early\n" {

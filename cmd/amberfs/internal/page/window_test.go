@@ -41,9 +41,8 @@ func TestWindow(t *testing.T) {
 	text := bufio.NewReader(bytes.NewReader(bytes.Repeat([]byte{'\n'}, 33_000_000)))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := window(text, 1000, 2000); err != nil {
-		t.Fatal(err)
-	}
+	_, err := window(text, 1000, 2000)
+	must.OK(t, err)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
 		t.Errorf("%d bytes of memory for 2,000 lines", took)

@@ -13,9 +13,8 @@ func TestPatch(t *testing.T) {
 	d := &Patch{W: &out}
 	patch := "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n--- x\n+++ y\n same\ndiff --git a/g b/g\n--- a/g\n"
 	for _, part := range []string{patch[:30], patch[30:31], patch[31:]} {
-		if _, err := d.Write([]byte(part)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := d.Write([]byte(part))
+		must.OK(t, err)
 	}
 	must.OK(t, d.Flush())
 	var colors []string

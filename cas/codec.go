@@ -90,8 +90,6 @@ func (c *codec) release(bp *[]byte) {
 	}
 }
 
-var errLength = errors.New("length does not match the header")
-
 // expand appends the plain bytes of a record to dst[:0].
 func (c *codec) expand(flags uint8, plain uint32, stored, dst []byte) ([]byte, error) {
 	if flags&flagZstd == 0 {
@@ -107,7 +105,7 @@ func (c *codec) expand(flags uint8, plain uint32, stored, dst []byte) ([]byte, e
 		}
 	}
 	if len(dst) != int(plain) {
-		return dst, errLength
+		return dst, errors.New("length does not match the header")
 	}
 	return dst, nil
 }

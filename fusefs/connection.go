@@ -32,9 +32,6 @@ func (c *Connection) minor() uint32 { return binary.NativeEndian.Uint32(c.Init[i
 // minInit is the length of INIT up to flags2.
 const minInit = inHeader + 20
 
-// ErrTerms is returned by TakeOver if this program would have answered INIT differently.
-var ErrTerms = errors.New("the kernel was promised other terms")
-
 // TakeOver is Mount for a mount whose daemon is gone: fd is its device. What the daemon had
 // read and not answered, the kernel sends again.
 func TakeOver(o Options, fd int, c Connection) (*Server, error) {
@@ -89,7 +86,7 @@ func (r *readers) connect(before *Connection) (*Connection, error) {
 	}
 	if before != nil {
 		if !bytes.Equal(c.Answer, before.Answer) {
-			return nil, ErrTerms
+			return nil, errors.New("this program would have answered INIT differently: the kernel was promised other terms")
 		}
 		return c, nil
 	}

@@ -187,18 +187,14 @@ func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string
 }
 
 // changedSince reports whether a workspace may differ from a snapshot.
-func (s *Service) changedSince(ctx context.Context, ws *snapshot.Workspace, name string) bool {
+func (s *Service) changedSince(ctx context.Context, ws *snapshot.Workspace, name string) (changed bool) {
 	err := s.compare(&Request{Workspace: ws}, name, "", func(from, to *tree.State) error {
 		files, _, err := diff.First(ctx, s.Store.Source(), from, to, diff.Options{}, 1)
-		if err == nil && len(files) > 0 {
-			err = errChanged
-		}
+		changed = len(files) > 0
 		return err
 	})
-	return err != nil
+	return changed || err != nil
 }
-
-var errChanged = errors.New("it changed")
 
 // lastActor is the actor of the newest event in a workspace, or its program.
 func (s *Service) lastActor(ws *snapshot.Workspace) (name string) {

@@ -42,11 +42,7 @@ const (
 	KindActor      = info.KindActor
 )
 
-// The catalogue's records, and snapshots in memory.
-type (
-	snap           = catalogue.Snapshot
-	storedSnapshot = catalogue.SnapshotRecord
-)
+type snap = catalogue.Snapshot
 
 // Errors of the same kind that callers distinguish. The text of an error that wraps one of
 // these is a sentence for the user.

@@ -209,7 +209,7 @@ func (s opening) firstTree(tx *live.Tx) error {
 	now := s.opt.Now()
 	st := s.emptyTree(tx, now)
 	w := entries{s.Store}.connect(s.cat.AddMain())
-	base := storedSnapshot{Info: Info{Name: "base", Kind: KindImport, Created: now, UID: s.opt.UID}}
+	base := catalogue.SnapshotRecord{Info: Info{Name: "base", Kind: KindImport, Created: now, UID: s.opt.UID}}
 	var err error
 	if start := s.start; start != nil {
 		if st, err = s.beginWith(tx, start, w); err != nil {

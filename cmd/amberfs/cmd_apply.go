@@ -19,7 +19,6 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/graft"
-	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
@@ -52,21 +51,16 @@ wait. Run an interrupted apply again to complete it.`,
   amberfs apply ~/project before-lunch --theirs`,
 		Args: args(0, 2, "perhaps a DIR and a SNAPSHOT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			o := gitbridge.ApplyOptions{DryRun: dryRun}
-			switch {
-			case ours && theirs:
-				return fail.New(fail.Usage, "--ours and --theirs cannot be used together")
-			case ours:
-				o.Conflicts = threeway.KeepOurs
-			case theirs:
-				o.Conflicts = threeway.TakeTheirs
+			rule, err := threeway.RuleOf(ours, theirs)
+			if err != nil {
+				return err
 			}
+			o := gitbridge.ApplyOptions{DryRun: dryRun, Conflicts: rule}
 			ask := askInApply
 			if yes || dryRun {
 				ask = askNever
 			}
 			name, dir := "", ""
-			var err error
 			if len(argv) > 1 {
 				name = argv[1]
 			}
@@ -81,8 +75,8 @@ wait. Run an interrupted apply again to complete it.`,
 				return a.applyKept(ctx, run, name, dir, ask, o)
 			}
 			if dir == "" {
-				if dir, err = storedir.FilledFrom(p.Store); err != nil || dir == "" {
-					return fail.New(fail.Usage, "the workspace was not filled from a directory").WithHint("name the DIR")
+				if dir, err = filledFrom(p); err != nil {
+					return err
 				}
 			}
 			if err := notItself(p, dir); err != nil {

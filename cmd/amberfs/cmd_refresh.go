@@ -40,8 +40,8 @@ changed. "amberfs undo" undoes the refresh.`,
 			defer c.Close()
 			dir := strings.Join(argv, "")
 			if dir == "" {
-				if dir, err = storedir.FilledFrom(p.Store); err != nil || dir == "" {
-					return fail.New(fail.Usage, "the workspace was not filled from a directory").WithHint("name the DIR")
+				if dir, err = filledFrom(p); err != nil {
+					return err
 				}
 			} else if dir, err = a.abs(dir); err != nil {
 				return err
@@ -57,6 +57,15 @@ changed. "amberfs undo" undoes the refresh.`,
 	cmd.Flags().BoolVar(&req.Theirs, "theirs", false, "take DIR's version of conflicting paths")
 	cmd.Flags().BoolVarP(&req.DryRun, "dry-run", "n", false, "only list what would change")
 	return cmd
+}
+
+// filledFrom returns the directory that a workspace was copied from.
+func filledFrom(p locate.Place) (string, error) {
+	dir, err := storedir.FilledFrom(p.Store)
+	if err != nil || dir == "" {
+		return "", fail.New(fail.Usage, "the workspace was not filled from a directory").WithHint("name the DIR")
+	}
+	return dir, nil
 }
 
 // notItself refuses a directory that is in the workspace.

@@ -105,7 +105,7 @@ func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int6
 		part = part[:min(int64(len(part)), blockLen(o, block)-within)]
 		if !c.load(o, block, within, part) {
 			if fetch == nil {
-				return nil, errNotHere
+				return nil, errors.New("the block is not in the cache")
 			}
 			wanted := (end+ahead-1)/BlockSize - block + 1
 			b, err := c.fetch(ctx, o, block, min(wanted, maxRun), fetch)
@@ -172,8 +172,6 @@ func (c *Cache) load(o backend.Object, block, off int64, p []byte) bool {
 	}
 	return false
 }
-
-var errNotHere = errors.New("the block is not in the cache")
 
 // fetch returns a block that is not there, fetched together with up to run-1 behind
 // it. Of several readers of a block at once, one asks the remote.

@@ -86,9 +86,6 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	return d.pair(nil, x, y, z, only)
 }
 
-// errNotRenumbered means a mistake in the caller.
-var errNotRenumbered = errors.New("what is given as the renumbered state has other paths")
-
 type differ struct {
 	ctx        context.Context
 	src        *Source
@@ -221,7 +218,7 @@ func (d *differ) alike(dir *Inode, name string, m *Inode) (*Inode, error) {
 	case err != nil:
 		return nil, err
 	case ok != (m != nil) || ok && e.Type != m.Type():
-		return nil, errNotRenumbered
+		return nil, errors.New("what is given as the renumbered state has other paths") // by the caller
 	case !ok || !m.IsDir():
 		return m, nil
 	}

@@ -56,9 +56,8 @@ type ExportOptions struct {
 	Bases    []Base
 	CacheDir string // where to remember what exports left out; "" is nowhere
 
-	// Admit, if set, is asked before bytes are written, and may refuse them. It is asked for 0
-	// bytes while git writes less than it is sent. A negative number gives bytes back. In the
-	// end it has admitted the new objects.
+	// Admit, if set, is asked before bytes are written, and may refuse them. A negative number
+	// gives bytes back. In the end it has admitted the new objects.
 	Admit func(bytes int64) error
 	Most  int64 // bytes of contents that are read; 0 is without a limit
 	// Prefetch, if set, is called with objects that Source will be asked for next. It may

@@ -5,15 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/amberfs/amberfs/snapshot/tree"
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/await"
 )
 
 func export(t testing.TB, m *memory, st *tree.State, repo string, change func(*ExportOptions)) *Result {
@@ -412,5 +416,47 @@ func TestFullDiskLeavesNothing(t *testing.T) {
 	}
 	if after := contents(t, repo); !reflect.DeepEqual(before, after) {
 		t.Error("the repository changed")
+	}
+}
+
+// TestLastStepEnds: git fast-import starts another git that unpacks a small pack. It ends with
+// the export.
+func TestLastStepEnds(t *testing.T) {
+	isolate(t)
+	git, err := exec.LookPath("git")
+	check(t, err)
+	repo, bin := bareRepo(t), t.TempDir()
+	running := filepath.Join(bin, "running")
+	check(t, unix.Mkfifo(running, 0o600))
+	check(t, os.WriteFile(filepath.Join(bin, "git"), fmt.Appendf(nil,
+		"#!/bin/sh\n[ $1 != unpack-objects ] || exec sleep 1000 >%s\nexec %s \"$@\"\n", running, git), 0o755))
+	t.Setenv("GIT_EXEC_PATH", bin)
+	m := newMemory()
+	st := m.seal(t, m.state(t, spec{"a": file("1")}))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := Export(ctx, ExportOptions{Source: m.src, State: st, Info: testInfo, Repo: repo})
+		done <- err
+	}()
+	open := make(chan *os.File, 1)
+	go func() {
+		f, err := os.Open(running) // waits until the other git runs
+		if err != nil {
+			t.Error(err)
+		}
+		open <- f
+	}()
+	f := await.Receive(t, "the last step begins", open)
+	defer f.Close()
+	cancel()
+	if err := await.Receive(t, "the export ends", done); !errors.Is(err, context.Canceled) {
+		t.Errorf("an export that was cancelled: %v", err)
+	}
+	ended := make(chan error, 1)
+	go func() { _, err := f.Read(make([]byte, 1)); ended <- err }()
+	if err := await.Receive(t, "the last step ends", ended); err != io.EOF {
+		t.Error(err)
 	}
 }

@@ -146,7 +146,9 @@ func exitCode(err error) int {
 	return -1
 }
 
-// process is a git command that reads requests and writes answers while it runs.
+// process is a git command that reads requests and writes answers while it runs. It is the first of
+// a process group, and ends with those that it has started: fast-import leaves the last step to
+// another git.
 type process struct {
 	ctx  context.Context
 	cmd  *exec.Cmd
@@ -159,6 +161,8 @@ type process struct {
 func start(ctx context.Context, dir string, env []string, args ...string) (p *process, err error) {
 	p = &process{ctx: ctx, cmd: command(ctx, dir, env, args...), args: args}
 	p.cmd.Stderr = &p.errs
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.Cancel = p.terminate
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
 		p.in, err = p.cmd.StdinPipe()
@@ -171,6 +175,14 @@ func start(ctx context.Context, dir string, env []string, args ...string) (p *pr
 		return nil, gitError(ctx, args, "", err)
 	}
 	return p, nil
+}
+
+func (p *process) terminate() error {
+	err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
+	if errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
 }
 
 // wait closes the command's input and waits for its end.
@@ -186,7 +198,7 @@ func (p *process) wait() error {
 // fail ends the command and returns why it failed: its error output if it died, else err.
 func (p *process) fail(err error) error {
 	p.in.Close()
-	p.cmd.Process.Signal(syscall.SIGTERM)
+	_ = p.terminate() // it may have ended
 	_, _ = io.Copy(io.Discard, p.out)
 	waitErr := p.cmd.Wait()
 	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errTorn)

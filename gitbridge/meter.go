@@ -48,7 +48,10 @@ func (m *meter) take() error {
 		return err
 	}
 	m.unseen = 0
-	more := max(0, m.need()-m.taken)
+	more := m.need() - m.taken
+	if more <= 0 {
+		return nil
+	}
 	if err := m.admit(more); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
@@ -27,6 +28,16 @@ const (
 // export writes to the store's own repository, which never lies in a mount of this daemon. To
 // other repositories the client writes, as its user.
 func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone, error) {
+	ctx, stop := s.whileAlive(ctx, r.Workspace)
+	defer stop()
+	done, err := s.exportTo(ctx, r, a)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return done, err
+}
+
+func (s *Service) exportTo(ctx context.Context, r *Request, a Export) (ExportDone, error) {
 	ref, err := refOf(r.Workspace, a)
 	if err != nil {
 		return ExportDone{}, err
@@ -50,29 +61,17 @@ func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone,
 	if r.Workspace.IsFork() {
 		most = maxExport
 	}
-	ended := func() error {
-		if !r.Workspace.IsFork() || s.alive(r.Workspace.View()) {
-			return nil
-		}
-		return fail.New(fail.NotFound, "the fork ended during the export")
-	}
-	admit := func(n int64) error {
-		if err := ended(); err != nil && n >= 0 {
-			return err
-		}
-		return r.Workspace.Quota().ChargeExport(n)
-	}
 	done, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
 		Repo: filepath.Join(s.Store.Dir(), gitDir), Create: true, Ref: ref, CacheDir: filepath.Join(s.Store.Dir(), GitCache),
 		Source: s.Store.Source(), State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
-		Admit: admit, Most: most,
+		Admit: r.Workspace.Quota().ChargeExport, Most: most,
 	})
 	if err != nil {
 		return ExportDone{}, err
 	}
-	if err := ended(); err != nil { // and its refs may have been removed before
+	if r.Workspace.IsFork() && !s.alive(r.Workspace.View()) { // its refs may have been removed before
 		s.pruning.Store(true)
-		return ExportDone{}, err
+		return ExportDone{}, errForkEnded
 	}
 	_, err = s.exported(ctx, r, Exported{Name: e.info.Name, Repo: filepath.Join(s.Store.Dir(), gitDir), Ref: done.Ref, Commit: done.Commit})
 	return ExportDone{Name: a.Name, Commit: done.Commit, Ref: done.Ref, Skipped: len(done.Skipped)}, err
@@ -140,6 +139,29 @@ func (s *Service) DropExports(ctx context.Context) error {
 	defer s.exporting.Release(allExports)
 	s.pruning.Store(false)
 	return gitbridge.Prune(ctx, repo)
+}
+
+var errForkEnded = fail.New(fail.NotFound, "the fork ended during the export")
+
+// whileAlive returns a context that also ends when the workspace does.
+func (s *Service) whileAlive(ctx context.Context, ws *snapshot.Workspace) (alive context.Context, stop func()) {
+	if !ws.IsFork() {
+		return ctx, func() {}
+	}
+	alive, cancel := context.WithCancelCause(ctx)
+	go func() {
+		look := time.NewTicker(100 * time.Millisecond)
+		defer look.Stop()
+		for s.alive(ws.View()) {
+			select {
+			case <-alive.Done():
+				return
+			case <-look.C:
+			}
+		}
+		cancel(errForkEnded)
+	}()
+	return alive, func() { cancel(nil) }
 }
 
 func (s *Service) alive(view uint32) bool {

@@ -419,6 +419,33 @@ func TestFullDiskLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestLargeDirectory: the files of one directory are not given to fast-import one by one, which compares
+// each with all others, but as the tree that they are.
+func TestLargeDirectory(t *testing.T) {
+	isolate(t)
+	for _, dir := range []string{"", "d/many/"} {
+		s := spec{".gitattributes": file("*.txt text\n"), dir + "sub/f": file("1"), dir + "a.txt": file("a\r\n"), dir + "x": exe("x"), dir + "new\nline": link("x"), dir + "p": fifo(), "z": file("z")}
+		for i := range largeDir {
+			s[fmt.Sprintf("%sfile%d", dir, i)] = file(fmt.Sprint(i % 100))
+		}
+		sameAsGit(t, bareRepo(t), s)
+		m, repo := newMemory(), bareRepo(t)
+		export(t, m, m.state(t, s), repo, nil)
+		loose, err := filepath.Glob(filepath.Join(repo, "objects/??/*"))
+		check(t, err)
+		trees := 0
+		for _, name := range loose {
+			id := filepath.Base(filepath.Dir(name)) + filepath.Base(name)
+			if git(t, repo, "cat-file", "-t", id) == "tree" && strings.Count(git(t, repo, "ls-tree", id), "\n") > largeDir {
+				trees++
+			}
+		}
+		if trees == 0 {
+			t.Errorf("the tree of %q was not made at once", dir)
+		}
+	}
+}
+
 // TestLastStepEnds: git fast-import starts another git that unpacks a small pack. It ends with
 // the export.
 func TestLastStepEnds(t *testing.T) {

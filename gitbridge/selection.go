@@ -73,16 +73,14 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 	if items, err = x.notIgnored(items); err != nil {
 		return err
 	}
-	var files []item
+	var files, dirs []item
 	for _, it := range items {
 		name := path.Base(it.path)
 		switch {
 		case x.set.names.refuses(name, it.node.IsSymlink()):
 			x.leaveOut(it.path, "git refuses this name, because some systems read it as .git")
 		case it.node.IsDir():
-			if err := x.subdir(it); err != nil {
-				return err
-			}
+			dirs = append(dirs, it)
 		case it.node.IsRegular(), it.node.IsSymlink():
 			files = append(files, it)
 		default:
@@ -90,7 +88,17 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 			x.leaveOut(it.path, "git has no "+cmp.Or(kind, "devices"))
 		}
 	}
-	return x.files(files)
+	if x.update == nil && len(files) >= largeDir {
+		err = x.w.tree(dir, func() error { return x.files(files) })
+	} else {
+		err = x.files(files)
+	}
+	for _, it := range dirs {
+		if err == nil {
+			err = x.subdir(it)
+		}
+	}
+	return err
 }
 
 // hasRules reports whether git reads rules for a directory from a file of this name in it.

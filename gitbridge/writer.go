@@ -2,11 +2,14 @@ package gitbridge
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,6 +28,7 @@ type writer struct {
 	meter *meter
 	spool *os.File
 	lines *bufio.Writer // to spool
+	files *[]entry      // of the directory that tree makes, nil if none
 
 	written int
 	bytes   int64
@@ -89,13 +93,64 @@ func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
 }
 
 // set puts a path into the commit: an object, by its mark or id.
-func (w *writer) set(mode uint32, object, path string) {
-	fmt.Fprintf(w.lines, "M %06o %s %s\n", mode, object, gitquote.Name(path))
+func (w *writer) set(mode uint32, object, name string) {
+	if w.files != nil {
+		*w.files = append(*w.files, entry{mode, object, path.Base(name)})
+		return
+	}
+	fmt.Fprintf(w.lines, "M %06o %s %s\n", mode, object, gitquote.Name(name))
+}
+
+// entry is a file of a directory.
+type entry struct {
+	mode       uint32
+	mark, name string
+}
+
+// largeDir is from how many files on git mktree makes the tree of a directory. fast-import compares
+// each name with all others of its directory.
+const largeDir = 1000
+
+// tree puts a directory into the commit, with the files that fill sets. What else is in the
+// directory is set later.
+func (w *writer) tree(dir string, fill func() error) error {
+	var files []entry
+	w.files = &files
+	err := fill()
+	w.files = nil
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	sent := make(chan error, 1)
+	go func() { // git answers while it reads
+		for _, f := range files {
+			fmt.Fprintf(w.in, "get-mark %s\n", f.mark)
+		}
+		sent <- w.in.Flush()
+	}()
+	var list bytes.Buffer
+	for _, f := range files {
+		id, err := w.p.out.ReadString('\n')
+		if err != nil {
+			return errors.Join(w.fail(err), <-sent)
+		}
+		fmt.Fprintf(&list, "%06o blob %s\t%s\x00", f.mode, strings.TrimSpace(id), f.name)
+	}
+	if err := <-sent; err != nil {
+		return w.fail(err)
+	}
+	// The contents are in a pack that is not finished.
+	id, err := w.repo.ask(w.p.ctx, w.env, &list, "mktree", "-z", "--missing")
+	if err != nil {
+		return fmt.Errorf("making the tree of %q: %w", dir, err)
+	}
+	fmt.Fprintf(w.lines, "M 040000 %s %s\n", bytes.TrimSpace(id), cmp.Or(gitquote.Name(dir), `""`))
+	return nil
 }
 
 // remove takes a path, and all below it, out of the commit.
-func (w *writer) remove(path string) {
-	fmt.Fprintf(w.lines, "D %s\n", gitquote.Name(path))
+func (w *writer) remove(name string) {
+	fmt.Fprintf(w.lines, "D %s\n", gitquote.Name(name))
 }
 
 // commit describes the commit to make.

@@ -162,6 +162,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	}
 	undo = append(undo, func() { d.events.Close() })
 	d.service = service.New(d.serviceConfig())
+	d.store.OnEvent(d.storeEvent) // it needs the service: a fork's time may be over
 	if d.metrics, err = d.serveMetrics(); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,6 @@ func (d *Daemon) openEvents() error {
 			d.removeEvents(view)
 		}
 	}
-	d.store.OnEvent(d.storeEvent)
 	return nil
 }
 

@@ -128,7 +128,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s.ckpt.Meter = s.meter
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, s.ckpt, o.Quiet
 	s.keep = policy.Keeper{
-		Workspaces: entries{s}.toKeep, Changed: entries{s}.changed, Now: o.Now, Elapsed: o.Elapsed, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
+		Workspaces: entries{s}.toKeep, Changed: entries{s}.changed, Now: o.Now, Elapsed: o.Elapsed, Hold: p.Hold, Held: p.Held, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
 	}
 	c.actors = actors.NewRegistry(c.within, c.forkName)
 	return s

@@ -3,9 +3,11 @@ package engine
 import (
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/loops"
@@ -51,6 +53,24 @@ func (p *Parts) Alter(fn func(tx *live.Tx)) {
 		fn(tx)
 		return nil
 	})
+}
+
+// heldName is the file in the store that says until when nothing is removed.
+const heldName = "held"
+
+// Hold writes down, after the clock jumped, until when nothing is removed.
+func (p *Parts) Hold(until time.Time) {
+	if err := vfs.WriteFile(p.FS, filepath.Join(p.Dir, heldName), []byte(until.Format(time.RFC3339))); err != nil {
+		p.Logger.Warn("cannot write down that the clock jumped", "err", err)
+	}
+}
+
+// Held returns what Hold wrote last; the zero time if it wrote nothing.
+func (p *Parts) Held() (until time.Time) {
+	if b, err := vfs.ReadFile(p.FS, filepath.Join(p.Dir, heldName)); err == nil {
+		until, _ = time.Parse(time.RFC3339, string(b))
+	}
+	return until
 }
 
 // Union joins the sets of an interval.

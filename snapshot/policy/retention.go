@@ -59,6 +59,8 @@ type Keeper struct {
 	Changed  func() []uint32
 	Now      func() time.Time
 	Elapsed  func() time.Duration   // goes on evenly whatever becomes of Now
+	Hold     func(until time.Time)  // remembers, after the clock jumped, until when nothing is removed
+	Held     func() time.Time       // what Hold was told last, also before a restart
 	Appended func() <-chan struct{} // closed by the next change of anything
 	Signal   loops.Wake
 	Loops    *loops.Group
@@ -229,8 +231,12 @@ func (k *Keeper) holds(now time.Time) bool {
 		if newest := k.newest(); !newest.IsZero() && now.Sub(newest).Abs() > jumpHold {
 			k.heldUntil = elapsed + startHold
 		}
+		if left := k.Held().Sub(now); left <= jumpHold {
+			k.heldUntil = max(k.heldUntil, elapsed+left)
+		}
 	} else if jump := now.Sub(k.last) - (elapsed - k.elapsed); jump.Abs() > maxJump {
 		k.heldUntil = elapsed + jumpHold
+		k.Hold(now.Add(jumpHold))
 		k.Logger.Warn("the clock has jumped; no snapshot or fork is removed for a day", "by", jump.Round(time.Second))
 	}
 	k.last, k.elapsed = now, elapsed

@@ -14,6 +14,7 @@ import (
 type history struct {
 	now     time.Time
 	elapsed time.Duration
+	held    time.Time
 	all     []info.Info // newest first
 	next    uint32
 	keeper  *Keeper
@@ -21,10 +22,17 @@ type history struct {
 
 func newHistory() *history {
 	h := &history{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	h.open()
+	return h
+}
+
+// open begins with a new keeper.
+func (h *history) open() {
 	p := Default()
 	p.IntervalSeconds = 0
 	h.keeper = &Keeper{
 		Now: func() time.Time { return h.now }, Elapsed: func() time.Duration { return h.elapsed }, Logger: slog.New(slog.DiscardHandler),
+		Hold: func(until time.Time) { h.held = until }, Held: func() time.Time { return h.held },
 		Workspaces: func([]uint32) iter.Seq[Workspace] {
 			return slices.Values([]Workspace{{
 				View: 1, Name: "main", Policy: p, Records: uint64(h.next), Newest: slices.Values(slices.Clone(h.all)),
@@ -36,7 +44,6 @@ func newHistory() *history {
 			}})
 		},
 	}
-	return h
 }
 
 // pass lets time go on, in rounds of an hour.
@@ -81,9 +88,9 @@ func TestWithinCountsFromTheNewest(t *testing.T) {
 }
 
 // TestClockJumps: a clock that is wrong for a while removes nothing, also not when it is right
-// again, whatever was taken meanwhile.
+// again, whatever was taken meanwhile, and also if the store is opened again meanwhile.
 func TestClockJumps(t *testing.T) {
-	for _, jump := range []time.Duration{31 * day, -31 * day} {
+	for i, jump := range []time.Duration{31 * day, -31 * day, 31 * day, -31 * day} {
 		h := newHistory()
 		h.take("fork")
 		h.pass(10 * day)
@@ -93,6 +100,9 @@ func TestClockJumps(t *testing.T) {
 		h.keeper.Round()
 		h.take("fork") // by a clock that is wrong
 		h.take("manual")
+		if i >= 2 {
+			h.open()
+		}
 		h.pass(2 * time.Hour)
 		h.now = h.now.Add(-jump)
 		h.pass(3 * day)

@@ -3,6 +3,7 @@ package content
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
@@ -47,30 +48,72 @@ func (c *Content) ReadAt(src *Source, p []byte, off int64) (int, error) {
 	}
 }
 
-func (l *layout) readAt(src *Source, p []byte, off int64) (int, error) {
-	if off < 0 || off >= l.size {
+func (l *layout) readAt(src *Source, p []byte, off int64) (n int, err error) {
+	if off < 0 {
 		return 0, nil
 	}
-	p = p[:min(int64(len(p)), l.size-off)]
-	var err error
-	l.runs(off, off+int64(len(p)), func(at int64, e extent) bool {
-		dst := p[at-off : at-off+e.n]
-		switch {
-		case e.inBase():
-			err = e.base.readAt(src, dst, e.pos)
-		case e.inJournal():
-			if err = src.log.ReadAt(dst, e.pos, e.payload); err != nil {
-				err = fmt.Errorf("read %d bytes at journal position %d: %w", len(dst), e.pos, err)
-			}
-		default:
-			clear(dst)
-		}
+	l.runs(off, off+int64(len(p)), func(_ int64, e extent) bool {
+		err = e.read(src, p[n:n+int(e.n)])
+		n += int(e.n)
 		return err == nil
 	})
 	if err != nil {
 		return 0, err
 	}
-	return len(p), nil
+	return n, nil
+}
+
+// Runs are where the bytes of a part of a file are. They do not change, so they are read
+// without the lock that guards the file, as it was when they were taken. Bytes that have gone
+// from the journal or the chunk store by then are an error without a kind.
+type Runs []extent
+
+// RunsOf returns the runs of n bytes at off, of fewer at the end of the file, and at most so
+// many.
+func RunsOf(c *Content, off int64, n, most int) (r Runs) {
+	if c == nil || off < 0 {
+		return nil
+	}
+	c.layout.Load().runs(off, off+int64(n), func(_ int64, e extent) bool {
+		r = append(r, e)
+		return len(r) < most
+	})
+	return r
+}
+
+// Equal reports whether the bytes of both are in the same places.
+func (r Runs) Equal(o Runs) bool {
+	return slices.EqualFunc(r, o, func(a, b extent) bool {
+		same := a.base == b.base || a.inBase() && b.inBase() && a.base.equal(b.base)
+		a.base, b.base = nil, nil
+		return same && a == b
+	})
+}
+
+// Read fills p with the bytes, and returns how many there are.
+func (r Runs) Read(src *Source, p []byte) (n int, err error) {
+	for _, e := range r {
+		if err := e.read(src, p[n:n+int(e.n)]); err != nil {
+			return 0, err
+		}
+		n += int(e.n)
+	}
+	return n, nil
+}
+
+// read fills p with all bytes of e.
+func (e extent) read(src *Source, p []byte) error {
+	switch {
+	case e.inBase():
+		return e.base.readAt(src, p, e.pos)
+	case e.inJournal():
+		if err := src.log.ReadAt(p, e.pos, e.payload); err != nil {
+			return fmt.Errorf("read %d bytes at journal position %d: %w", len(p), e.pos, err)
+		}
+	default:
+		clear(p)
+	}
+	return nil
 }
 
 // readAt fills p with the bytes at off, all of which must be within the size.

@@ -16,43 +16,34 @@ const (
 	// blobSize is the length from which on bytes are journaled before the lock
 	// is taken, so that a large write does not hold up small ones.
 	blobSize = 64 << 10
-	// maxRuns is how many runs of a file are changed while the lock is held, so that other
-	// views wait for one step of a change, not for all of it.
+	// maxRuns is how many runs of a file are changed or copied while the lock is held, so that
+	// other views wait for one step, not for all of it.
 	maxRuns = 4096
 )
 
 // ReadAt reads from a file. It returns fewer bytes than asked for only at the
-// end of the file.
-func (f *Reader) ReadAt(id NodeID, p []byte, off int64) (int, error) {
-	c, got, err := f.readShared(id, p, off)
-	if c == nil {
-		return got, err
+// end of the file. Those of more than maxRuns runs need not be of one moment.
+func (f *Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
+	var last content.Runs
+	for {
+		runs, err := look(f, id, func(node *tree.Inode) (content.Runs, error) {
+			if !node.IsRegular() {
+				return nil, errs.Invalid
+			}
+			return content.RunsOf(node.Content, off+int64(n), len(p)-n, maxRuns), nil
+		})
+		if err != nil {
+			return 0, err
+		}
+		got, err := runs.Read(f.src.Files, p[n:])
+		if n += got; err == nil && len(runs) < maxRuns {
+			return n, nil
+		}
+		if err != nil && (errs.Of(err) != "" || runs.Equal(last)) {
+			return 0, tree.LoadError(err)
+		}
+		last = runs // after an error they may have been sealed or written over, and removed
 	}
-	got, err = c.ReadAt(f.src.Files, p, off)
-	if err != nil && errs.Of(err) != errs.Away {
-		// It may have been sealed, and its journal dropped, on the way.
-		got, err = c.ReadAt(f.src.Files, p, off)
-	}
-	return got, tree.LoadError(err)
-}
-
-// readShared reads with the lock held; or it returns the content, if no writer
-// can change that any more, to be read without.
-func (f *Reader) readShared(id NodeID, p []byte, off int64) (frozen *content.Content, got int, err error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	n, _, err := f.inode(id)
-	if err != nil {
-		return nil, 0, err
-	}
-	if !n.IsRegular() {
-		return nil, 0, errs.Invalid
-	}
-	if n.Content.Frozen(f.mu.epoch) {
-		return n.Content, 0, nil
-	}
-	got, err = n.Content.ReadAt(f.src.Files, p, off)
-	return nil, got, tree.LoadError(err)
 }
 
 // file returns a regular file for a change of its bytes. The lock is held.

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
@@ -57,6 +58,15 @@ func TestManyExtents(t *testing.T) {
 	}
 	if err := f.Fallocate(id, 1, 1, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE); err != nil && !errors.Is(err, errs.TooBig) {
 		t.Error(err)
+	}
+	got, want := make([]byte, 3*maxRuns), make([]byte, 3*maxRuns)
+	for off := 0; off < len(want); off += maxRuns / 2 {
+		if _, err := f.ReadAt(id, want[off:off+maxRuns/2], int64(off)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := f.ReadAt(id, got, 0); err != nil || n != len(got) || !bytes.Equal(got, want) || !bytes.Equal(got[:4], []byte{1, 0, 1, 0}) {
+		t.Errorf("%d bytes: %v", n, err)
 	}
 	steps := func(what string, want int, fn func() error) {
 		t.Helper()

@@ -171,10 +171,10 @@ func (s entries) Sealed(sn *snap, id cas.Hash, added int64) {
 
 // readView finds the state of a snapshot's view. The lock of the forest is
 // held at least for reading.
-func (s *core) readView(view uint32) (*tree.State, error) {
+func (s *core) readView(src *tree.Source, view uint32) (*tree.State, error) {
 	sn, ok := s.cat.Snapshots[view]
 	if !ok {
 		return nil, errs.Stale
 	}
-	return sn.Tree(s.src)
+	return sn.Tree(src)
 }

@@ -119,9 +119,7 @@ func (s opening) open() error {
 	if err := s.recover(at); err != nil {
 		return fmt.Errorf("recovering: %w", err)
 	}
-	if s.objects.Elsewhere != nil {
-		s.forest.SetSource(s.src.With(s.objects.Near()))
-	}
+	s.forest.SetSource(s.src.With(s.objects.Near()))
 	s.room.Stored.Store(s.cas.Stats().Stored)
 	if !s.opt.Quiet {
 		s.loops.Start("sealing", s.seal.Loop)

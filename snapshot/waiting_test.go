@@ -76,11 +76,11 @@ func TestForkHoldsUpNobody(t *testing.T) {
 				}()
 				overtook := false
 				for !overtook && !closed(restored) {
-					waits := await.Waiting("chan receive", "live.(*trees).lock") > 0
+					waits := await.Waiting("select", "live.(*trees).lockUnless") > 0
 					if _, err := s.Forest().Write(here, []byte("x"), 0, false); err != nil {
 						t.Error(err)
 					}
-					overtook = waits && await.Waiting("chan receive", "live.(*trees).lock") > 0
+					overtook = waits && await.Waiting("select", "live.(*trees).lockUnless") > 0
 				}
 				await.Receive(t, "the restore", restored)
 				await.Receive(t, "the last change in the fork", written)

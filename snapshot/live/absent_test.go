@@ -64,7 +64,7 @@ func TestCloneOfWhatWentAway(t *testing.T) {
 	}
 	away := false
 	f.SetSource(tree.NewSource(objects{store.all, &away}, f.log, 0))
-	f.readView = func(uint32) (*tree.State, error) {
+	f.readView = func(*tree.Source, uint32) (*tree.State, error) {
 		away = f.mu.applying
 		return tree.Load(f.waiting, id)
 	}

@@ -84,7 +84,7 @@ func (v *view) overlaps(r *record, by string) bool {
 	if a.OnlyBy(by) {
 		return false
 	}
-	if _, ok := v.unnamed(r.ino); ok && r.kind != recLink {
+	if n, err := v.inode(r.ino); err == nil && n.Nlink == 0 && r.kind != recLink {
 		return false // no snapshot has it
 	}
 	entry := func(parent uint64, name string) bool {

@@ -137,14 +137,6 @@ func (r *record) frees() bool {
 	return false
 }
 
-func (v *view) attr(ino uint64) (Attr, error) {
-	n, err := v.inode(ino)
-	if err != nil {
-		return Attr{}, err
-	}
-	return attrOf(v.id, n), nil
-}
-
 // apply makes the change that a record describes. It is the only way in which
 // a view changes, but for edits.
 func (v *view) apply(r *record) error {
@@ -188,8 +180,8 @@ func (v *view) edit(now int64) *tree.Editor {
 
 // link gives an inode one more name, or its first.
 func (v *view) link(e *tree.Editor, r *record) {
-	orphan, ok := v.unnamed(r.ino)
-	if !ok {
+	orphan, err := v.inode(r.ino)
+	if err != nil || orphan.Nlink > 0 {
 		e.Link(r.parent, r.name, r.ino)
 		return
 	}

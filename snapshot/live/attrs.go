@@ -19,13 +19,14 @@ func (f *Reader) GetAttr(id NodeID) (Attr, error) {
 
 // look returns what fn finds out about an inode. The lock is held for reading meanwhile.
 func look[T any](f *Reader, id NodeID, fn func(n *tree.Inode) (T, error)) (found T, err error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	n, _, err := f.inode(id)
-	if err != nil {
-		return found, err
-	}
-	return fn(n)
+	err = f.reading(func() error {
+		n, _, err := f.inode(id)
+		if err == nil {
+			found, err = fn(n)
+		}
+		return err
+	})
+	return found, err
 }
 
 // SetAttr changes attributes and returns them all.
@@ -59,10 +60,7 @@ func (f *Forest) setAttr(id NodeID, s SetAttr) (a Attr, last int64, err error) {
 			last = 0
 		}
 		r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: s}
-		if err := v.commit(&r, nil); err != nil {
-			return err
-		}
-		a, err = v.attr(id.Ino())
+		a, err = v.attrAfter(&r)
 		return err
 	})
 	return a, last, err
@@ -70,13 +68,13 @@ func (f *Forest) setAttr(id NodeID, s SetAttr) (a Attr, last int64, err error) {
 
 // changing calls fn for an inode that is to be changed, with the lock held.
 func (f *Forest) changing(id NodeID, fn func(v *view, n *tree.Inode) error) error {
-	f.lock(id.View())
-	defer f.mu.Unlock()
-	v, n, err := f.changeable(id)
-	if err != nil {
-		return err
-	}
-	return fn(v, n)
+	return f.change(id, func() error {
+		v, n, err := f.changeable(id)
+		if err != nil {
+			return err
+		}
+		return fn(v, n)
+	})
 }
 
 // Readlink returns where a symlink points.

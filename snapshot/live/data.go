@@ -35,7 +35,7 @@ func (f *Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		got, err := runs.Read(f.src.Files, p[n:])
+		got, err := runs.Read(f.near.Files, p[n:])
 		if n += got; err == nil && len(runs) < maxRuns {
 			return n, nil
 		}
@@ -79,14 +79,14 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 		defer done()
 		r.kind, r.pos, r.payload, data = recWriteAt, pos, pos, nil
 	}
-	f.lock(id.View())
-	defer f.mu.Unlock()
-	v, _, err := f.file(id)
-	if err != nil {
-		return 0, err
-	}
-	r.time = now()
-	if err := v.commit(&r, data); err != nil {
+	if err := f.change(id, func() error {
+		v, _, err := f.file(id)
+		if err != nil {
+			return err
+		}
+		r.time = now()
+		return v.commit(&r, data)
+	}); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -128,23 +128,24 @@ func (f *Forest) fallocate(id NodeID, off, end int64, mode uint32, reserved int6
 	if err := f.admit(id.View(), reserved+2*content.ExtentBytes); err != nil {
 		return 0, err
 	}
-	f.lock(id.View())
-	defer f.mu.Unlock()
-	v, node, err := f.file(id)
-	if err != nil {
-		return 0, err
-	}
-	to, runs := node.Content.Reach(off, end, maxRuns)
-	if to >= node.Size() {
-		to = end
-	}
-	// Runs between the first and the last become one, unless blocks are reserved in each hole.
-	adds := runs < 4 || mode&^unix.FALLOC_FL_KEEP_SIZE == 0
-	if adds && node.Content.Extents() >= content.MaxExtents {
-		return 0, fmt.Errorf("%w: the file would have more than %d parts", errs.TooBig, content.MaxExtents)
-	}
-	r := record{kind: recFallocate, view: v.id, time: now(), ino: id.Ino(), off: off, n: to - off, flags: mode}
-	return to, v.commit(&r, nil)
+	err = f.change(id, func() error {
+		v, node, err := f.file(id)
+		if err != nil {
+			return err
+		}
+		var runs int
+		if to, runs = node.Content.Reach(off, end, maxRuns); to >= node.Size() {
+			to = end
+		}
+		// Runs between the first and the last become one, unless blocks are reserved in each hole.
+		adds := runs < 4 || mode&^unix.FALLOC_FL_KEEP_SIZE == 0
+		if adds && node.Content.Extents() >= content.MaxExtents {
+			return fmt.Errorf("%w: the file would have more than %d parts", errs.TooBig, content.MaxExtents)
+		}
+		r := record{kind: recFallocate, view: v.id, time: now(), ino: id.Ino(), off: off, n: to - off, flags: mode}
+		return v.commit(&r, nil)
+	})
+	return to, err
 }
 
 // Seek finds the next data or hole at or after off; whence is SEEK_DATA or
@@ -181,58 +182,62 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 	if err := f.admit(dst.View(), cost); err != nil {
 		return 0, err
 	}
-	f.lock(dst.View())
-	defer f.mu.Unlock()
-	from, _, err := f.inode(src)
-	if err != nil {
-		return 0, err
-	}
-	v, to, err := f.file(dst)
-	if err != nil {
-		return 0, err
-	}
-	if !from.IsRegular() {
-		return 0, errs.Invalid
-	}
-	if n = min(n, from.Size()-soff); n <= 0 {
-		return 0, nil
-	}
-	end, runs := from.Content.Reach(soff, soff+n, maxRuns)
-	n = end - soff
-	if to.Content.Extents()+runs > content.MaxExtents {
-		return 0, errs.CrossDevice
-	}
-	r := record{kind: recClone, view: v.id, time: now(), ino: dst.Ino(), off: doff, view2: src.View(), ino2: src.Ino(), off2: soff, n: n}
-	return n, v.commit(&r, nil)
+	err = f.change(dst, func() error {
+		from, _, err := f.inode(src)
+		if err != nil {
+			return err
+		}
+		v, to, err := f.file(dst)
+		if err != nil {
+			return err
+		}
+		if !from.IsRegular() {
+			return errs.Invalid
+		}
+		if n = min(n, from.Size()-soff); n <= 0 {
+			n = 0
+			return nil
+		}
+		end, runs := from.Content.Reach(soff, soff+n, maxRuns)
+		n = end - soff
+		if to.Content.Extents()+runs > content.MaxExtents {
+			return errs.CrossDevice
+		}
+		r := record{kind: recClone, view: v.id, time: now(), ino: dst.Ino(), off: doff, view2: src.View(), ino2: src.Ino(), off2: soff, n: n}
+		return v.commit(&r, nil)
+	})
+	return n, err
 }
 
 // copied returns how many bytes CopyRange takes at a time, and what they cost: what more
 // extents than one take in memory.
 func (f *Forest) copied(src NodeID, soff int64, dst NodeID, doff, n int64) (bytes, cost int64, err error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	from, _, err := f.inode(src)
-	if err != nil {
-		return 0, 0, err
-	}
-	to, _, err := f.inode(dst)
-	if err != nil {
-		return 0, 0, err
-	}
-	if n = min(n, from.Size()-soff); n <= 0 || !from.IsRegular() {
-		return 0, 0, nil // CopyRange finds out
-	}
-	if doff+n > MaxFileSize || doff+n < 0 {
-		return 0, 0, errs.TooBig
-	}
-	if src == dst && soff < doff+n && doff < soff+n {
-		return 0, 0, errs.Invalid
-	}
-	if end, _ := to.Content.Reach(doff, doff+n, maxRuns); end < to.Size() {
-		n = end - doff
-	}
-	end, runs := from.Content.Reach(soff, soff+n, maxRuns)
-	return end - soff, content.ExtentBytes * int64(runs-1), nil
+	err = f.reading(func() error {
+		from, _, err := f.inode(src)
+		if err != nil {
+			return err
+		}
+		to, _, err := f.inode(dst)
+		if err != nil {
+			return err
+		}
+		if n = min(n, from.Size()-soff); n <= 0 || !from.IsRegular() {
+			return nil // CopyRange finds out
+		}
+		if doff+n > MaxFileSize || doff+n < 0 {
+			return errs.TooBig
+		}
+		if src == dst && soff < doff+n && doff < soff+n {
+			return errs.Invalid
+		}
+		if end, _ := to.Content.Reach(doff, doff+n, maxRuns); end < to.Size() {
+			n = end - doff
+		}
+		end, runs := from.Content.Reach(soff, soff+n, maxRuns)
+		bytes, cost = end-soff, content.ExtentBytes*int64(runs-1)
+		return nil
+	})
+	return bytes, cost, err
 }
 
 // setData applies the records that change the bytes of a file.

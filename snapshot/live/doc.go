@@ -52,9 +52,7 @@
 //	  orphans.mu         inside, of one view
 //	journal.Unreferenced positions of bytes written but not yet referred to; never held with another
 //
-// Forest.mu may be held while a page of the tree is read from a pack, which
-// happens once for a page that is not in memory. It is never held while data
-// is synced, hashed, compressed or sent to the kernel, nor while something is fetched
-// over a network: what is on another machine is a cas.Absent error, and the call is
-// made again when it is here (cas.Await).
+// A request reads no disk with Forest.mu held: it takes where the bytes of a file are. A page
+// that is not in memory is a tree.Unread error, and a cas.Absent one if it is on another machine.
+// The request begins again when the page is here (tree.Again, cas.Await).
 package live

@@ -42,20 +42,11 @@ type Edit struct {
 // for it wait until End; others go on.
 func (f *Forest) Edit(ctx context.Context, id uint32, reads ...uint32) (*Edit, error) {
 	views := append(reads, id)
-	for {
-		f.mu.Lock()
-		wait := f.heldBack(views)
-		if wait == nil {
-			defer f.mu.Unlock()
-			return f.edit(id, views)
-		}
-		f.mu.Unlock()
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if !f.lockUnless(ctx.Done(), views) {
+		return nil, ctx.Err()
 	}
+	defer f.mu.Unlock()
+	return f.edit(id, views)
 }
 
 // edit is Edit with f.mu held, after the edit before it has ended.
@@ -170,16 +161,18 @@ func (e *Edit) keepHeldInodes() {
 	e.replaced = nil
 }
 
-func (e *Edit) keepHeld(id NodeID) bool {
-	e.f.mu.RLock()
-	defer e.f.mu.RUnlock()
-	if !e.f.Held(id) {
-		return false
-	}
-	_, ok := e.base.orphan(id.Ino())
-	if ok && !e.f.Held(id) { // forgotten meanwhile
-		e.base.orphans.remove(e.f.src, e.f.mu.epoch, id.Ino())
-		return false
-	}
-	return ok
+func (e *Edit) keepHeld(id NodeID) (kept bool) {
+	_ = e.f.reading(func() error {
+		if !e.f.Held(id) {
+			return nil
+		}
+		n, err := e.base.inode(id.Ino())
+		kept = err == nil && n.Nlink == 0
+		if kept && !e.f.Held(id) { // forgotten meanwhile
+			e.base.orphans.remove(e.f.waiting, e.f.mu.epoch, id.Ino())
+			kept = false
+		}
+		return err
+	})
+	return kept
 }

@@ -90,10 +90,12 @@ func (t *trees) ownEpoch() uint64 {
 }
 
 // Numbers returns the first of n numbers for new inodes.
-func (t *trees) Numbers(e *tree.Editor, n uint64) (first uint64, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.newInos(e, n)
+func (f *Forest) Numbers(e *tree.Editor, n uint64) (first uint64, err error) {
+	next, _ := f.Counters()
+	_ = e.OwnSlot(next) // reads the page now rather than with the lock
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.newInos(e, n)
 }
 
 // stepsBlob is about how many bytes of steps are written together.

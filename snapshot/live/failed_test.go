@@ -30,7 +30,7 @@ func newForest(t testing.TB, log *journal.Journal) *Forest {
 	t.Helper()
 	f := New(Options{
 		Source: tree.NewSource(nil, log, 1<<20), Log: log, Logger: slog.New(slog.DiscardHandler),
-		ReadView: func(uint32) (*tree.State, error) { return nil, errs.Stale },
+		ReadView: func(*tree.Source, uint32) (*tree.State, error) { return nil, errs.Stale },
 	})
 	if err := f.Update(true, func(tx *Tx) error {
 		tx.AddView(MainView, tree.NewRoot(tx.Epoch(), unix.S_IFDIR|0o755, 0, 0, 1))
@@ -112,7 +112,7 @@ func TestHalfDoneChange(t *testing.T) {
 // TestPanicWhileReading: a reader that panics leaves no lock either.
 func TestPanicWhileReading(t *testing.T) {
 	f := testForest(t, vfstest.NewMem())
-	f.readView = func(uint32) (*tree.State, error) { panic("view") }
+	f.readView = func(*tree.Source, uint32) (*tree.State, error) { panic("view") }
 	elsewhere := Node(MainView+7, RootIno)
 	for name, read := range map[string]func(){
 		"read": func() { _, _ = f.ReadAt(elsewhere, make([]byte, 1), 0) },

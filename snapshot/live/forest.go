@@ -1,6 +1,7 @@
 package live
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -28,7 +29,7 @@ type Options struct {
 	// ReadView finds the state of a view that the forest does not hold: that
 	// of a snapshot. It is called with the lock of the forest held at least
 	// for reading. errs.Stale when there is none.
-	ReadView func(view uint32) (*tree.State, error)
+	ReadView func(src *tree.Source, view uint32) (*tree.State, error)
 	// Admit is asked, without a lock, before n bytes are written in a view, and
 	// with 0 before a name is created: it may wait, or refuse with errs.Quota or
 	// errs.NoSpace.
@@ -64,11 +65,12 @@ type Reader struct{ *trees }
 // trees are the views with the lock that guards them, the journal that their changes are
 // written to, and what their pages are read through.
 type trees struct {
-	src      *tree.Source // gives Absent errors; see source
+	src      *tree.Source // what is in memory; see source
+	near     *tree.Source // gives Absent errors
 	waiting  *tree.Source
 	log      *journal.Journal
 	requests requests
-	readView func(view uint32) (*tree.State, error)
+	readView func(src *tree.Source, view uint32) (*tree.State, error)
 	held     atomic.Pointer[func(NodeID) bool]
 
 	mountPoints atomic.Pointer[func(view uint32) []string]
@@ -122,7 +124,8 @@ type view struct {
 func New(o Options) *Forest {
 	f := &Forest{forest: &forest{admit: o.Admit, salvage: o.Salvage, blobs: journal.NewUnreferenced(o.Log)}}
 	f.Reader.trees, f.Takeover.trees = &f.trees, &f.trees
-	f.src, f.waiting, f.log, f.readView, f.logger = o.Source, o.Source, o.Log, o.ReadView, o.Logger
+	f.src, f.near, f.waiting = o.Source, o.Source, o.Source
+	f.log, f.readView, f.logger = o.Log, o.ReadView, o.Logger
 	if f.admit == nil {
 		f.admit = func(uint32, int64) error { return nil }
 	}
@@ -166,7 +169,7 @@ func (t *trees) Held(id NodeID) bool {
 }
 
 // Counters returns the next inode number, and the next view.
-func (f *Forest) Counters() (ino uint64, view uint32) {
+func (f *Reader) Counters() (ino uint64, view uint32) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.mu.nextIno, f.mu.nextView
@@ -183,16 +186,42 @@ func (f *Forest) lock(views ...uint32) {
 	f.mu.by, f.mu.request = f.by, f.request
 }
 
-func (t *trees) lock(views ...uint32) {
+func (t *trees) lock(views ...uint32) { t.lockUnless(nil, views) }
+
+// lockUnless is lock, or reports false if done is closed first.
+func (t *trees) lockUnless(done <-chan struct{}, views []uint32) bool {
 	for {
 		t.mu.Lock()
 		wait := t.heldBack(views)
 		if wait == nil {
-			return
+			return true
 		}
 		t.mu.Unlock()
-		<-wait
+		select {
+		case <-wait:
+		case <-done:
+			return false
+		}
 	}
+}
+
+// change calls fn with the lock held for a change of a node's view, see lock. What fn lacks is
+// read without the lock, and fn begins again.
+func (f *Forest) change(id NodeID, fn func() error) error {
+	return tree.Again(func() error {
+		f.lock(id.View())
+		defer f.mu.Unlock()
+		return fn()
+	})
+}
+
+// reading is change with the lock held for reading.
+func (t *trees) reading(fn func() error) error {
+	return tree.Again(func() error {
+		t.mu.RLock()
+		defer t.mu.RUnlock()
+		return fn()
+	})
 }
 
 // heldBack returns what is closed when changes of the views may go on, nil if
@@ -219,22 +248,18 @@ func (t *trees) Freeze(d time.Duration) bool {
 	}
 	ch := make(chan struct{})
 	t.mu.frozen = ch
-	time.AfterFunc(d, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if t.mu.frozen == ch {
-			t.mu.frozen = nil
-			close(ch)
-		}
-	})
+	time.AfterFunc(d, func() { t.thaw(ch) })
 	return true
 }
 
 // Thaw lets changes go on. It reports false when none were held back.
-func (t *trees) Thaw() bool {
+func (t *trees) Thaw() bool { return t.thaw(nil) }
+
+// thaw is Thaw for the Freeze that made ch, or for any.
+func (t *trees) thaw(ch chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.frozen == nil {
+	if t.mu.frozen == nil || ch != nil && ch != t.mu.frozen {
 		return false
 	}
 	close(t.mu.frozen)
@@ -258,7 +283,7 @@ func (t *trees) writable(id NodeID) (*view, error) {
 	if v, ok := t.mu.views[id.View()]; ok {
 		return v, nil
 	}
-	if _, err := t.readView(id.View()); err != nil {
+	if _, err := t.readView(t.src, id.View()); err != nil {
 		return nil, err
 	}
 	return nil, ErrReadOnly
@@ -279,7 +304,7 @@ func (t *trees) changeable(id NodeID) (*view, *tree.Inode, error) {
 func (t *trees) inode(id NodeID) (*tree.Inode, *view, error) {
 	v, ok := t.mu.views[id.View()]
 	if !ok {
-		s, err := t.readView(id.View())
+		s, err := t.readView(t.source(), id.View())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -292,13 +317,10 @@ func (t *trees) inode(id NodeID) (*tree.Inode, *view, error) {
 
 func (v *view) inode(ino uint64) (*tree.Inode, error) {
 	n, err := v.state.Get(v.source(), ino)
-	if err == nil {
-		return n, nil
+	if errors.Is(err, tree.ErrNoInode) {
+		n, err = v.orphan(ino)
 	}
-	if o, ok := v.orphan(ino); ok {
-		return o, nil
-	}
-	return nil, tree.LoadError(err)
+	return n, tree.LoadError(err)
 }
 
 // stateOf returns the state that a node is looked up in. The lock is held.
@@ -306,19 +328,18 @@ func (t *trees) stateOf(id NodeID) (*tree.State, error) {
 	if v, ok := t.mu.views[id.View()]; ok {
 		return v.state, nil
 	}
-	return t.readView(id.View())
+	return t.readView(t.src, id.View())
 }
 
 // own returns the inode for changing it; its page is of this epoch then.
 func (v *view) own(ino uint64) (*tree.Inode, error) {
 	n, err := v.state.Own(v.source(), v.trees.mu.epoch, ino)
-	if err == nil {
-		return n, nil
+	if errors.Is(err, tree.ErrNoInode) {
+		if _, err = v.orphan(ino); err == nil {
+			n, err = v.orphans.own(v.source(), v.trees.mu.epoch, ino)
+		}
 	}
-	if o, ok := v.ownOrphan(ino); ok {
-		return o, nil
-	}
-	return nil, tree.LoadError(err)
+	return n, tree.LoadError(err)
 }
 
 // newIno returns a number for a new inode. The lock is held.
@@ -351,12 +372,12 @@ func (t *trees) sawIno(ino uint64) {
 	}
 }
 
-// SetSource makes all that is looked up with the lock held come from a source that
-// gives Absent errors. It is called before another goroutine has the forest.
-func (t *trees) SetSource(src *tree.Source) { t.src = src }
+// SetSource makes the forest read from a source that gives Absent errors, and without the lock.
+// It is called before another goroutine has the forest.
+func (t *trees) SetSource(near *tree.Source) { t.near, t.src = near, near.Resident() }
 
-// source is what a view is read through. What is journaled must be carried out: there it is
-// waited for.
+// source is what a view is read through, with the lock held. What is journaled must be carried
+// out: there it is waited for.
 func (t *trees) source() *tree.Source {
 	if t.mu.applying {
 		return t.waiting

@@ -32,7 +32,7 @@ func (f *Takeover) Inherit() (Inheritance, error) {
 	defer f.mu.RUnlock()
 	in := Inheritance{Notices: f.mu.inherited.notices, Stale: slices.Sorted(maps.Keys(f.mu.inherited.stale))}
 	for id, v := range f.mu.views {
-		inos, err := v.orphans.all(f.src)
+		inos, err := v.orphans.all(f.waiting)
 		if err != nil {
 			return in, tree.LoadError(err)
 		}

@@ -1,6 +1,8 @@
 package live
 
 import (
+	"cmp"
+	"errors"
 	"slices"
 	"strings"
 
@@ -12,7 +14,7 @@ import (
 // given cookie on (0: from the start), until fn returns false. Entries that
 // are there all the while are listed once, whatever comes and goes meanwhile.
 func (f *Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
-	return f.list(id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) bool { return fn(e, cookie) })
+	return f.list(id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) (bool, error) { return fn(e, cookie), nil })
 }
 
 // ReadDirPlus is ReadDir with the attributes of each entry, nil for an entry
@@ -20,36 +22,50 @@ func (f *Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie 
 // fetches it. So a program that wants the names alone waits for nothing else.
 func (f *Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *Attr, cookie uint64) bool) error {
 	var a Attr
-	return f.list(id, after, func(s *tree.State, e tree.Dirent, cookie uint64) bool {
+	return f.list(id, after, func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error) {
 		n, err := s.Get(f.src, e.Ino)
+		if _, lacks := errors.AsType[*tree.Unread](err); lacks {
+			return false, err
+		}
 		if err != nil {
-			return fn(e, nil, cookie)
+			return fn(e, nil, cookie), nil
 		}
 		a = attrOf(id.View(), n)
-		return fn(e, &a, cookie)
+		return fn(e, &a, cookie), nil
 	})
 }
 
-func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dirent, cookie uint64) bool) error {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	dir, _, err := f.inode(id)
-	if err != nil {
-		return err
+func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error)) (err error) {
+	begin := after
+	for more := true; more; {
+		from, tries := after, 0
+		err = f.reading(func() error {
+			tries++
+			if more = tries > tree.MaxHeld && after > from; more {
+				return nil // what was lacked until here is not needed any more
+			}
+			dir, _, err := f.inode(id)
+			if err != nil {
+				return err
+			}
+			if !dir.IsDir() {
+				return errs.NotDir
+			}
+			s, err := f.stateOf(id)
+			if err != nil {
+				return err
+			}
+			var lacks error
+			err = dir.Dir.List(f.src, after, func(e tree.Dirent, cookie uint64) (more bool) {
+				if more, lacks = fn(s, e, cookie); lacks == nil {
+					after = cookie
+				}
+				return more
+			})
+			return cmp.Or(err, lacks)
+		})
 	}
-	if !dir.IsDir() {
-		return errs.NotDir
-	}
-	s, err := f.stateOf(id)
-	if err != nil {
-		return err
-	}
-	listed := false
-	err = dir.Dir.List(f.src, after, func(e tree.Dirent, cookie uint64) bool {
-		listed = true
-		return fn(s, e, cookie)
-	})
-	if listed && errs.Of(err) == errs.Away {
+	if after > begin && errs.Of(err) == errs.Away {
 		return nil // the rest is listed by the next call
 	}
 	return tree.LoadError(err)
@@ -69,19 +85,23 @@ func (f *Reader) Parent(id NodeID) (NodeID, error) {
 // itself; of one that is longer than so many bytes only the end. No program can use one
 // of PATH_MAX. errs.NotExist for what has no name any more.
 func (f *Reader) Path(id NodeID, most int) (string, error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
 	var names []string
-	for ino, length := id.Ino(), 0; ino != RootIno && length <= most; {
-		n, _, err := f.inode(Node(id.View(), ino))
-		if err != nil {
-			return "", err
+	if err := f.reading(func() error {
+		names = nil
+		for ino, length := id.Ino(), 0; ino != RootIno && length <= most; {
+			n, _, err := f.inode(Node(id.View(), ino))
+			if err != nil {
+				return err
+			}
+			if len(n.Links) == 0 {
+				return errs.NotExist
+			}
+			l := n.Links[0]
+			names, ino, length = append(names, l.Name), l.Parent, length+len(l.Name)+1
 		}
-		if len(n.Links) == 0 {
-			return "", errs.NotExist
-		}
-		l := n.Links[0]
-		names, ino, length = append(names, l.Name), l.Parent, length+len(l.Name)+1
+		return nil
+	}); err != nil {
+		return "", err
 	}
 	slices.Reverse(names)
 	p := strings.Join(names, "/")
@@ -93,6 +113,6 @@ func (f *Takeover) Forget(id NodeID) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if v, ok := f.mu.views[id.View()]; ok && !f.Held(id) {
-		v.orphans.remove(f.src, f.mu.epoch, id.Ino())
+		v.orphans.remove(f.waiting, f.mu.epoch, id.Ino())
 	}
 }

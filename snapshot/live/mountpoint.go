@@ -26,13 +26,13 @@ func (e *Edit) askMounted() {
 	}
 	e.mounted = make(map[tree.Link]bool)
 	for _, path := range (*ask)(e.base.id) {
-		n, err := e.base.state.Get(e.f.src, tree.RootIno)
+		n, err := e.base.state.Get(e.f.waiting, tree.RootIno)
 		for _, name := range strings.Split(path, "/") {
 			if err != nil || !n.IsDir() {
 				break
 			}
 			e.mounted[tree.Link{Parent: n.Ino, Name: name}] = true
-			n, err = e.base.state.Lookup(e.f.src, n, name)
+			n, err = e.base.state.Lookup(e.f.waiting, n, name)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func (e *Edit) beneath(at tree.Link, like *tree.Inode) uint64 {
 	if e.askMounted(); len(e.mounted) == 0 {
 		return 0
 	}
-	if n, ok := e.base.orphans.get(e.f.src, ino); !ok || n.Type() != like.Type() {
+	if n, err := e.base.orphans.get(e.f.waiting, ino); err != nil || n.Type() != like.Type() {
 		return 0
 	}
 	return ino

@@ -28,43 +28,33 @@ func (f *Reader) Lookup(parent NodeID, name string) (Attr, error) {
 	if len(name) > 255 {
 		return Attr{}, errs.NameTooLong
 	}
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	dir, _, err := f.inode(parent)
-	if err != nil {
-		return Attr{}, err
-	}
-	if !dir.IsDir() {
-		return Attr{}, errs.NotDir
-	}
-	s, err := f.stateOf(parent)
-	if err != nil {
-		return Attr{}, err
-	}
-	n, err := s.Lookup(f.src, dir, name)
-	if err != nil {
-		return Attr{}, tree.LoadError(err)
-	}
-	return attrOf(parent.View(), n), nil
+	return look(f, parent, func(dir *tree.Inode) (Attr, error) {
+		if !dir.IsDir() {
+			return Attr{}, errs.NotDir
+		}
+		s, err := f.stateOf(parent)
+		if err != nil {
+			return Attr{}, err
+		}
+		n, err := s.Lookup(f.src, dir, name)
+		if err != nil {
+			return Attr{}, tree.LoadError(err)
+		}
+		return attrOf(parent.View(), n), nil
+	})
 }
 
 // directory returns a directory that may get entries. The lock is held.
 func (t *trees) directory(id NodeID) (*view, *tree.Inode, error) {
-	v, err := t.writable(id)
-	if err != nil {
-		return nil, nil, err
+	v, n, err := t.changeable(id)
+	switch {
+	case err != nil:
+	case n.Nlink == 0:
+		err = errs.NotExist // a removed directory that is a working directory
+	case !n.IsDir():
+		err = errs.NotDir
 	}
-	n, err := v.state.Get(t.src, id.Ino())
-	if err != nil {
-		if _, ok := v.orphan(id.Ino()); ok {
-			return nil, nil, errs.NotExist // a removed directory that is a working directory
-		}
-		return nil, nil, tree.LoadError(err)
-	}
-	if !n.IsDir() {
-		return nil, nil, errs.NotDir
-	}
-	return v, n, nil
+	return v, n, err
 }
 
 // vacant is directory for a name that must not exist.
@@ -125,37 +115,39 @@ func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
 }
 
 // create makes a node in the directory that find returns.
-func (f *Forest) create(parent NodeID, name string, c Create, find func(NodeID, string) (*view, *tree.Inode, error)) (Attr, error) {
+func (f *Forest) create(parent NodeID, name string, c Create, find func(NodeID, string) (*view, *tree.Inode, error)) (a Attr, err error) {
 	if err := f.admit(parent.View(), 0); err != nil {
 		return Attr{}, err
 	}
-	f.lock(parent.View())
-	defer f.mu.Unlock()
-	v, dir, err := find(parent, name)
-	if err != nil {
-		return Attr{}, err
-	}
-	var depth int
-	switch c.Mode & unix.S_IFMT {
-	case unix.S_IFLNK:
-		if c.Target == "" || len(c.Target) > 4095 {
-			return Attr{}, errs.NameTooLong
+	err = f.change(parent, func() error {
+		v, dir, err := find(parent, name)
+		if err != nil {
+			return err
 		}
-	case unix.S_IFDIR:
-		if dir.Nlink >= maxLinks {
-			return Attr{}, errs.TooManyLinks
+		c, depth := c, 0
+		switch c.Mode & unix.S_IFMT {
+		case unix.S_IFLNK:
+			if c.Target == "" || len(c.Target) > 4095 {
+				return errs.NameTooLong
+			}
+		case unix.S_IFDIR:
+			if dir.Nlink >= maxLinks {
+				return errs.TooManyLinks
+			}
+			if depth, err = v.state.DepthWith(f.src, parent.Ino(), 0); err != nil {
+				return err
+			}
 		}
-		if depth, err = v.state.DepthWith(f.src, parent.Ino(), 0); err != nil {
-			return Attr{}, err
+		inherit(dir, &c)
+		ino, err := v.newIno()
+		if err != nil {
+			return err
 		}
-	}
-	inherit(dir, &c)
-	ino, err := v.newIno()
-	if err != nil {
-		return Attr{}, err
-	}
-	r := record{kind: recCreate, view: v.id, time: now(), parent: parent.Ino(), name: name, ino: ino, create: c, depth: depth}
-	return v.attrAfter(&r)
+		r := record{kind: recCreate, view: v.id, time: now(), parent: parent.Ino(), name: name, ino: ino, create: c, depth: depth}
+		a, err = v.attrAfter(&r)
+		return err
+	})
+	return a, err
 }
 
 func newInode(ino uint64, c *Create, t int64) *tree.Inode {
@@ -170,31 +162,33 @@ func newInode(ino uint64, c *Create, t int64) *tree.Inode {
 }
 
 // Link gives a file another name.
-func (f *Forest) Link(id, newParent NodeID, name string) (Attr, error) {
+func (f *Forest) Link(id, newParent NodeID, name string) (a Attr, err error) {
 	if id.View() != newParent.View() {
 		return Attr{}, errs.CrossDevice
 	}
 	if err := f.admit(id.View(), 0); err != nil {
 		return Attr{}, err
 	}
-	f.lock(id.View())
-	defer f.mu.Unlock()
-	v, _, err := f.vacant(newParent, name)
-	if err != nil {
-		return Attr{}, err
-	}
-	n, err := v.inode(id.Ino())
-	if err != nil {
-		return Attr{}, err
-	}
-	if n.IsDir() {
-		return Attr{}, errs.Perm
-	}
-	if n.Nlink >= maxLinks {
-		return Attr{}, errs.TooManyLinks
-	}
-	r := record{kind: recLink, view: v.id, time: now(), ino: n.Ino, parent: newParent.Ino(), name: name}
-	return v.attrAfter(&r)
+	err = f.change(id, func() error {
+		v, _, err := f.vacant(newParent, name)
+		if err != nil {
+			return err
+		}
+		n, err := v.inode(id.Ino())
+		if err != nil {
+			return err
+		}
+		if n.IsDir() {
+			return errs.Perm
+		}
+		if n.Nlink >= maxLinks {
+			return errs.TooManyLinks
+		}
+		r := record{kind: recLink, view: v.id, time: now(), ino: n.Ino, parent: newParent.Ino(), name: name}
+		a, err = v.attrAfter(&r)
+		return err
+	})
+	return a, err
 }
 
 // attrAfter makes a change, and returns the attributes of its inode then.
@@ -202,7 +196,13 @@ func (v *view) attrAfter(r *record) (Attr, error) {
 	if err := v.commit(r, nil); err != nil {
 		return Attr{}, err
 	}
-	return v.attr(r.ino)
+	v.trees.mu.applying = true // the change is not made again for what is lacked
+	defer func() { v.trees.mu.applying = false }()
+	n, err := v.inode(r.ino)
+	if err != nil {
+		return Attr{}, err
+	}
+	return attrOf(v.id, n), nil
 }
 
 // Unlink removes a name that is no directory's, and returns the node it led to.
@@ -215,29 +215,31 @@ func (f *Forest) Rmdir(parent NodeID, name string) (NodeID, error) {
 	return f.remove(parent, name, true)
 }
 
-func (f *Forest) remove(parent NodeID, name string, dir bool) (NodeID, error) {
-	f.lock(parent.View())
-	defer f.mu.Unlock()
-	v, _, n, err := f.occupied(parent, name)
-	if err != nil {
-		return 0, err
-	}
-	switch {
-	case !dir && n.IsDir():
-		return 0, errs.IsDir
-	case dir && !n.IsDir():
-		return 0, errs.NotDir
-	case dir && n.Dir.Len() > 0:
-		return 0, errs.NotEmpty
-	}
-	r := record{kind: recUnlink, view: v.id, time: now(), parent: parent.Ino(), name: name}
-	return Node(v.id, n.Ino), v.commit(&r, nil)
+func (f *Forest) remove(parent NodeID, name string, dir bool) (gone NodeID, err error) {
+	err = f.change(parent, func() error {
+		v, _, n, err := f.occupied(parent, name)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !dir && n.IsDir():
+			return errs.IsDir
+		case dir && !n.IsDir():
+			return errs.NotDir
+		case dir && n.Dir.Len() > 0:
+			return errs.NotEmpty
+		}
+		gone = Node(v.id, n.Ino)
+		r := record{kind: recUnlink, view: v.id, time: now(), parent: parent.Ino(), name: name}
+		return v.commit(&r, nil)
+	})
+	return gone, err
 }
 
 // Rename moves a name. flags are those of renameat2(2). With RENAME_WHITEOUT a
 // character device 0:0 of the caller takes the old place: overlayfs reads it as a
 // deleted name. Rename returns the node that was replaced, if any.
-func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32, c actors.Caller) (NodeID, error) {
+func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32, c actors.Caller) (replaced NodeID, err error) {
 	const exchange, whiteout = unix.RENAME_EXCHANGE, unix.RENAME_WHITEOUT
 	if flags&^(unix.RENAME_NOREPLACE|exchange|whiteout) != 0 || flags&exchange != 0 && flags != exchange {
 		return 0, errs.Invalid
@@ -250,42 +252,43 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 			return 0, err
 		}
 	}
-	f.lock(op.View())
-	defer f.mu.Unlock()
-	v, oldDir, n, err := f.occupied(op, on)
-	if err != nil {
-		return 0, err
-	}
-	if err := tree.CheckName(nn); err != nil {
-		return 0, err
-	}
-	_, newDir, err := f.directory(np)
-	if err != nil {
-		return 0, err
-	}
-	old, err := v.state.Lookup(f.src, newDir, nn)
-	if err = tree.LoadError(err); errors.Is(err, errs.NotExist) {
-		old = nil
-	} else if err != nil {
-		return 0, err
-	}
-	same, depth, err := v.state.CheckRename(f.src, n, old, op.Ino(), np.Ino(), flags)
-	if err != nil || same {
-		return 0, err
-	}
-	r := record{kind: recRename, view: v.id, time: now(), parent: op.Ino(), name: on, parent2: np.Ino(), name2: nn, flags: flags, depth: depth}
-	if flags&whiteout != 0 {
-		r.create = Create{Mode: unix.S_IFCHR, Caller: c}
-		inherit(oldDir, &r.create)
-		if r.ino, err = v.newIno(); err != nil {
-			return 0, err
+	err = f.change(op, func() error {
+		v, oldDir, n, err := f.occupied(op, on)
+		if err != nil {
+			return err
 		}
-	}
-	if err := v.commit(&r, nil); err != nil {
-		return 0, err
-	}
-	if old == nil || flags&exchange != 0 {
-		return 0, nil
-	}
-	return Node(v.id, old.Ino), nil
+		if err := tree.CheckName(nn); err != nil {
+			return err
+		}
+		_, newDir, err := f.directory(np)
+		if err != nil {
+			return err
+		}
+		old, err := v.state.Lookup(f.src, newDir, nn)
+		if err = tree.LoadError(err); errors.Is(err, errs.NotExist) {
+			old = nil
+		} else if err != nil {
+			return err
+		}
+		same, depth, err := v.state.CheckRename(f.src, n, old, op.Ino(), np.Ino(), flags)
+		if err != nil || same {
+			return err
+		}
+		r := record{kind: recRename, view: v.id, time: now(), parent: op.Ino(), name: on, parent2: np.Ino(), name2: nn, flags: flags, depth: depth}
+		if flags&whiteout != 0 {
+			r.create = Create{Mode: unix.S_IFCHR, Caller: c}
+			inherit(oldDir, &r.create)
+			if r.ino, err = v.newIno(); err != nil {
+				return err
+			}
+		}
+		if err := v.commit(&r, nil); err != nil {
+			return err
+		}
+		if old != nil && flags&exchange == 0 {
+			replaced = Node(v.id, old.Ino)
+		}
+		return nil
+	})
+	return replaced, err
 }

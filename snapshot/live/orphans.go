@@ -1,6 +1,7 @@
 package live
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/amberfs/amberfs/snapshot/content"
@@ -16,20 +17,18 @@ type orphans struct {
 	touch func()      // called after each change
 }
 
-func (o *orphans) get(src *tree.Source, ino uint64) (*tree.Inode, bool) {
+func (o *orphans) get(src *tree.Source, ino uint64) (*tree.Inode, error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	n, err := o.state.Get(src, ino)
-	return n, err == nil
+	return o.state.Get(src, ino)
 }
 
 // own is get for changing the inode in an epoch.
-func (o *orphans) own(src *tree.Source, epoch, ino uint64) (*tree.Inode, bool) {
+func (o *orphans) own(src *tree.Source, epoch, ino uint64) (*tree.Inode, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n, err := o.state.Own(src, epoch, ino)
 	o.touch()
-	return n, err == nil
+	return o.state.Own(src, epoch, ino)
 }
 
 // put adds an inode of the view's state, without its names. It fails only if the page that
@@ -103,58 +102,35 @@ func (v *view) ownOrphanSlot(ino uint64) error {
 	return tree.LoadError(v.orphans.ownSlot(v.source(), v.trees.mu.epoch, ino))
 }
 
-// unnamed returns an inode that has no name. The lock is held.
-func (v *view) unnamed(ino uint64) (*tree.Inode, bool) {
-	if _, err := v.state.Get(v.source(), ino); err == nil {
-		return nil, false
-	}
-	return v.orphan(ino)
-}
-
-// orphan returns an unlinked inode of a view. The lock is held at least for reading.
-func (v *view) orphan(ino uint64) (*tree.Inode, bool) {
-	if n, ok := v.orphans.get(v.trees.src, ino); ok {
-		return n, true
-	}
-	if !v.keepReplaced(ino) {
-		return nil, false
-	}
-	return v.orphans.get(v.trees.src, ino)
-}
-
-// ownOrphan is orphan for changing the inode. The lock is held.
-func (v *view) ownOrphan(ino uint64) (*tree.Inode, bool) {
-	if _, ok := v.orphan(ino); !ok {
-		return nil, false
-	}
-	return v.orphans.own(v.trees.src, v.trees.mu.epoch, ino)
-}
-
-// keepReplaced makes an inode of a state that an edit has just replaced an orphan, unless
-// the view still has it. It reports whether there was one. The lock is held at least for
-// reading.
-func (v *view) keepReplaced(ino uint64) bool {
-	if len(v.before) == 0 {
-		return false
-	}
-	if _, err := v.state.Get(v.trees.src, ino); err == nil {
-		return false
-	}
-	for _, st := range v.before {
-		if n, err := st.Get(v.trees.src, ino); err == nil {
-			v.orphans.put(v.trees.src, v.trees.mu.epoch, n)
-			return true
+// orphan returns an unlinked inode of a view, which is not in the view's state. The lock is
+// held at least for reading.
+func (v *view) orphan(ino uint64) (*tree.Inode, error) {
+	n, err := v.orphans.get(v.source(), ino)
+	for i := 0; errors.Is(err, tree.ErrNoInode) && i < len(v.before); i++ {
+		if n, err = v.before[i].Get(v.source(), ino); err == nil {
+			n, err = v.keepReplaced(n)
 		}
 	}
-	return false
+	return n, err
 }
 
-// keepAllReplaced is keepReplaced for all inodes that the kernel holds. The lock is held.
+// keepReplaced makes an inode of a state that an edit has just replaced an orphan.
+func (v *view) keepReplaced(n *tree.Inode) (*tree.Inode, error) {
+	if err := v.orphans.ownSlot(v.source(), v.trees.mu.epoch, n.Ino); err != nil {
+		return nil, err
+	}
+	v.orphans.put(v.source(), v.trees.mu.epoch, n)
+	return v.orphans.get(v.source(), n.Ino)
+}
+
+// keepAllReplaced makes all those inodes orphans that the kernel holds. The lock is held.
 func (v *view) keepAllReplaced() error {
+	v.trees.mu.applying = true
+	defer func() { v.trees.mu.applying = false }()
 	for _, st := range v.before {
-		if err := st.Beyond(v.trees.src, v.state, func(n *tree.Inode) {
+		if err := st.Beyond(v.source(), v.state, func(n *tree.Inode) {
 			if v.trees.Held(Node(v.id, n.Ino)) {
-				v.orphan(n.Ino)
+				_, _ = v.orphan(n.Ino)
 			}
 		}); err != nil {
 			return err

@@ -153,7 +153,7 @@ func (tx *Tx) freeView(id uint32) bool {
 	if _, ok := tx.f.mu.views[id]; ok || tx.f.Held(Node(id, RootIno)) {
 		return false
 	}
-	_, err := tx.f.readView(id)
+	_, err := tx.f.readView(tx.f.waiting, id)
 	return errors.Is(err, errs.Stale)
 }
 

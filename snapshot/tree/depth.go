@@ -1,6 +1,9 @@
 package tree
 
 import (
+	"cmp"
+	"errors"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -52,7 +55,10 @@ func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
 	if !n.IsDir() || len(n.Links) == 1 && n.Links[0].Parent == dir {
 		return s.Depth, nil
 	}
-	height, known := s.heightOf(src, n)
+	height, known, err := s.heightOf(src, n)
+	if err != nil {
+		return 0, err
+	}
 	if !known {
 		depth, err := s.DepthOf(src, n.Ino, 0)
 		if err != nil {
@@ -67,8 +73,8 @@ func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
 const heightMost = MaxDepth
 
 // heightOf returns how deep the directories below n are nested, if there is little to
-// look at and all of it can be read.
-func (s *State) heightOf(src *Source, n *Inode) (height int, known bool) {
+// look at and all of it can be read. The error is an Unread one.
+func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err error) {
 	seen := 0
 	for level := []*Inode{n}; ; height++ {
 		var next []*Inode
@@ -87,12 +93,15 @@ func (s *State) heightOf(src *Source, n *Inode) (height int, known bool) {
 				seen++
 				return failed == nil && seen < heightMost
 			})
-			if err != nil || failed != nil || seen >= heightMost {
-				return 0, false
+			if err = cmp.Or(err, failed); err != nil || seen >= heightMost {
+				if _, lacks := errors.AsType[*Unread](err); lacks {
+					return 0, false, err
+				}
+				return 0, false, nil
 			}
 		}
 		if len(next) == 0 {
-			return height, true
+			return height, true, nil
 		}
 		level = next
 	}

@@ -58,8 +58,9 @@
 //
 // # Locking
 //
-// There is no lock in here but those inside the caches and one that keeps two
-// sealers off one content. A state of the current epoch belongs to the one that holds
+// There is no lock in here but those inside the caches, one that keeps two
+// sealers off one content, and one of calls that lack many objects, which is taken before the
+// owner's lock (Again). A state of the current epoch belongs to the one that holds
 // the owner's lock. A frozen state may be used by any number of goroutines at
 // once, among them sealers, and also while states that share pages with it change
 // in a later epoch: all that ever happens to a frozen page or content is that it

@@ -17,6 +17,7 @@ const (
 	minBasenameScore = minScore + (maxScore-minScore)/2 // 75 %
 	renameLimit      = 1000                             // diff.renameLimit
 	tooManyIdentical = 100                              // then any of them does
+	candidates       = 4                                // sources that are kept for each addition
 )
 
 // joined is the status of a deletion that became a part of a rename.
@@ -182,8 +183,12 @@ func (r *renamer) best() error {
 		return nil
 	}
 	type pair struct{ from, to, score, base int }
+	order := func(a, b pair) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.base, a.base))
+	}
 	var pairs []pair
 	for _, j := range r.to {
+		var kept []pair
 		for _, i := range r.from {
 			p := pair{from: i, to: j}
 			var err error
@@ -193,17 +198,27 @@ func (r *renamer) best() error {
 			if r.base(i) == r.base(j) {
 				p.base = 1
 			}
-			if p.score >= minScore {
-				pairs = append(pairs, p)
+			if len(kept) < candidates {
+				kept = append(kept, p)
+				continue
+			}
+			// Its place decides which of equal ones comes first.
+			worst := 0
+			for k := range kept {
+				if order(kept[k], kept[worst]) > 0 {
+					worst = k
+				}
+			}
+			if order(kept[worst], p) > 0 {
+				kept[worst] = p
 			}
 		}
+		pairs = append(pairs, kept...)
 		delete(r.spans, j)
 	}
-	slices.SortStableFunc(pairs, func(a, b pair) int {
-		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.base, a.base))
-	})
+	slices.SortStableFunc(pairs, order)
 	for _, p := range pairs {
-		if r.files[p.from].Status != joined && r.files[p.to].Status != Renamed {
+		if p.score >= minScore && r.files[p.from].Status != joined && r.files[p.to].Status != Renamed {
 			r.join(p.from, p.to, p.score)
 		}
 	}

@@ -176,7 +176,7 @@ func TestPowerCutsOfTheWholeStore(t *testing.T) {
 			}
 			s, err := openOn(dir, hooked{mem, cut})
 			must.OK(t, err)
-			s.SealThrough(&flaky{s.CAS(), rand.New(rand.NewPCG(uint64(seed), 11)), away})
+			s.SealThrough(&flaky{Store: s.CAS(), r: rand.New(rand.NewPCG(uint64(seed), 11)), share: away})
 			keepAll(t, s)
 			must.OK(t, s.Sync())
 			d := &diary{look: func(s *snapshot.Store) string { return digest(t, s) }}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/amberfs/amberfs/cas"
@@ -185,15 +186,28 @@ func forkOf(t *testing.T, s *snapshot.Store, name string) *snapshot.Workspace {
 
 var errAway = errors.New("it does not answer")
 
-// flaky are objects that a seal cannot read, or only some of them.
+// flaky are objects that a seal cannot read, or only some of them. Seals run in the background.
 type flaky struct {
 	*cas.Store
+	mu    sync.Mutex
 	r     *rand.Rand
 	share int // one in so many is read; 0: all
 }
 
+func (u *flaky) reads(share int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.share = share
+}
+
+func (u *flaky) away() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.share > 0 && u.r.IntN(u.share) > 0
+}
+
 func (u *flaky) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	if u.share > 0 && u.r.IntN(u.share) > 0 {
+	if u.away() {
 		return dst[:0], errAway
 	}
 	return u.Store.Get(h, dst)
@@ -212,12 +226,12 @@ func TestHistoriesWithUnreadableFiles(t *testing.T) {
 		s, err := openOn(filepath.Join(t.TempDir(), "store"), nil)
 		must.OK(t, err)
 		keepAll(t, s)
-		u := &flaky{Store: s.CAS(), r: r}
+		u := &flaky{Store: s.CAS(), r: rand.New(rand.NewPCG(uint64(seed), 14))}
 		s.SealThrough(u)
 		x := &walker{t: t, r: r, s: s}
 		failed := int64(0)
 		for round := range rounds {
-			u.share = []int{0, 2, 10}[r.IntN(3)]
+			u.reads([]int{0, 3, 100}[r.IntN(3)])
 			for range 40 {
 				ws := s.Workspaces()
 				sort.Slice(ws, func(i, j int) bool { return ws[i].View() < ws[j].View() })
@@ -243,7 +257,7 @@ func TestHistoriesWithUnreadableFiles(t *testing.T) {
 			failed += s.Main().Status().Metrics.CheckpointsFailed
 			dead := filepath.Join(t.TempDir(), "dead")
 			copyDir(t, s.Dir(), dead)
-			u.share = 0
+			u.reads(0)
 			must.OK(t, s.Close())
 			s, err = openOn(dead, nil)
 			must.OK(t, err)

@@ -1,4 +1,4 @@
-// Command report makes what go test prints from its events, and remembers which
+// Package main is the command report, which makes what go test prints from its events, and remembers which
 // tests failed or were skipped and why.
 //
 //	go test -json ./... | report FILE   prints it, and appends results to FILE

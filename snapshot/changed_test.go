@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -41,6 +42,24 @@ func TestCheckpointOfChangedWorkspaces(t *testing.T) {
 	if n := written() - before; n <= 0 || n > 4<<10 {
 		t.Errorf("a checkpoint of one change wrote %d bytes of the catalogue", n)
 	}
+	s.SameAsStored(t)
+}
+
+// TestCheckpointOfAChangedRecord: a checkpoint that writes a workspace for its record alone keeps
+// the unlinked files that a program has open.
+func TestCheckpointOfAChangedRecord(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{Quiet: true})
+	must.OK(t, err)
+	defer s.Close()
+	s.Forest().SetHeld(func(live.NodeID) bool { return true })
+	_, err = s.Forest().Create(s.Main().Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644})
+	must.OK(t, err)
+	_, err = s.Forest().Unlink(s.Main().Root(), "x")
+	must.OK(t, err)
+	must.OK(t, s.Checkpoint(t.Context()))
+	_, err = s.Main().PatchPolicy([]byte(`{"expire_seconds":55}`), actors.Caller{})
+	must.OK(t, err)
+	must.OK(t, s.Checkpoint(t.Context()))
 	s.SameAsStored(t)
 }
 

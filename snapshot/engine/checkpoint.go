@@ -181,7 +181,8 @@ func (p *Checkpointer) Begin() (*Checkpoint, error) {
 		if err := tx.Failed(); err != nil {
 			return err // the journal makes it right, from the last checkpoint on
 		}
-		orphans, err := tx.Orphans(tx.Changes().For(live.ForCheckpoint))
+		views := slices.AppendSeq(tx.Changes().For(live.ForCheckpoint), maps.Values(p.Catalogue.Dirty))
+		orphans, err := tx.Orphans(views)
 		if err == nil {
 			c = p.freezeChanged(tx)
 			c.orphans = orphans

@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-func forkNamed(t *testing.T, w *Workspace, name string) *Workspace {
+func forkNamed(t testing.TB, w *Workspace, name string) *Workspace {
 	t.Helper()
 	f, err := w.Forks().New(ForkOptions{Name: name})
 	must.OK(t, err)

@@ -21,7 +21,7 @@ import (
 )
 
 // openAt opens a store whose time is what now is set to.
-func openAt(t *testing.T, now *time.Time) *Store {
+func openAt(t testing.TB, now *time.Time) *Store {
 	t.Helper()
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true, Now: func() time.Time { return *now }})
 	must.OK(t, err)
@@ -29,7 +29,7 @@ func openAt(t *testing.T, now *time.Time) *Store {
 	return s
 }
 
-func capture(t *testing.T, w *Workspace, o CaptureOptions) Info {
+func capture(t testing.TB, w *Workspace, o CaptureOptions) Info {
 	t.Helper()
 	i, err := w.Capture(o)
 	must.OK(t, err)

@@ -33,8 +33,13 @@ func run() error {
 	out := flag.String("o", "", "append the results to this file as JSON lines")
 	list := flag.Bool("list", false, "list the rows")
 	writes := flag.Bool("docs", false, "write the tables of the documentation from "+current)
+	rounds := flag.String("rounds", "", "work in this directory, as a process of the row curves-many does")
+	pace := flag.Duration("pace", 0, "how often such a process takes a snapshot")
 	flag.Parse()
 
+	if *rounds != "" {
+		return makeRounds(*rounds, *pace)
+	}
 	if *list {
 		for _, r := range rows {
 			mark := " "

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// curveRows are the five costs that grow. Each builds one store up, size by size, and
+// curveRows are the costs that grow. Each builds one store up, size by size, and
 // measures at each size; what can be repeated there is the median of five times.
 var curveRows = []row{
 	{name: "curves-snapshots", what: "snapshots of a tree of 1,000 files, one file changed before each", unit: "", where: onlyAmber, named: true, alone: true, run: curve(1000, snapshotSizes, growSnapshots)},
@@ -20,6 +19,10 @@ var curveRows = []row{
 	{name: "curves-files", what: "files of 15 bytes, 100 in a directory", unit: "", where: onlyAmber, named: true, alone: true, run: curve(0, fileSizes, growFiles)},
 	{name: "curves-history", what: "versions of a file of 100 lines, a snapshot of each", unit: "", where: onlyAmber, named: true, alone: true, run: curve(1000, versionSizes, growVersions)},
 	{name: "curves-bytes", what: "GB in files of 1 MiB that do not compress", unit: "", where: onlyAmber, named: true, alone: true, run: curve(0, gigabytes, growBytes)},
+	{name: "curves-directory", what: "empty files in one directory, made in the order of the listing and in another", unit: "", where: onlyAmber, named: true, alone: true, reach: "the other ≤ 2 × in order", run: curve(0, nameSizes, growDirectory)},
+	{name: "curves-import", what: "files of 4 KiB in a directory of the disk, 100 in each below it", unit: "", where: onlyAmber, named: true, alone: true, reach: "100,000 in ≤ 5 s", run: curve(0, importSizes, growImport(100, 4<<10))},
+	{name: "curves-large", what: "files of 512 MiB in a directory of the disk", unit: "", where: onlyAmber, named: true, alone: true, reach: "4 in ≤ 2.5 s", run: curve(0, largeSizes, growImport(1, 512<<20))},
+	{name: "curves-many", what: "processes at once, each in a fork of its own: create, write 4 KiB, read, rename, every second time unlink", unit: "", where: onlyAmber, named: true, alone: true, reach: "the slowest ≥ 50 % of the mean", run: curve(0, processes, growMany)},
 }
 
 var (
@@ -28,6 +31,10 @@ var (
 	fileSizes     = []int{1_000, 10_000, 100_000, 1_000_000}
 	versionSizes  = []int{100, 1_000, 10_000}
 	gigabytes     = []int{1, 4, 16}
+	nameSizes     = []int{10_000, 100_000, 1_000_000}
+	importSizes   = []int{1_000, 10_000, 100_000}
+	largeSizes    = []int{1, 4}
+	processes     = []int{1, 2, 8, 64}
 )
 
 // A curving is a store that grows.
@@ -85,10 +92,10 @@ func (c *curving) command(what string, args ...string) error {
 	return c.five(what, func(int) error { return c.run(args...) })
 }
 
-// rest is what every curve has: a mount, memory after it, and the disk when nothing is left
-// to store.
+// rest is what every curve has when nothing is left to store: a gc, the disk, a check of all, a
+// mount without an index, one with it, and memory after that.
 func (c *curving) rest() error {
-	if err := c.run("gc"); err != nil {
+	if err := c.work("amberfs gc", func() error { return c.run("gc") }); err != nil {
 		return err
 	}
 	unix.Sync()
@@ -97,20 +104,68 @@ func (c *curving) rest() error {
 		return err
 	}
 	c.note("disk", "MB", kib*1024/1e6)
+	if err := c.work("amberfs verify", func() error { return c.run("verify") }); err != nil {
+		return err
+	}
+	figures, err := c.place.counters()
+	if err != nil {
+		return err
+	}
+	c.note("objects", "", figures["amberfs_objects"])
+	if err := errors.Join(c.place.close(), os.RemoveAll(filepath.Join(c.store, "index"))); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := c.b.mount(&c.place, c.store); err != nil {
+		return err
+	}
+	c.note("mount without an index", "s", time.Since(start).Seconds())
 	took, err := c.reopen()
 	if err != nil {
 		return err
 	}
 	c.note("mount", "ms", ms(took))
-	memory, err := c.memory()
+	memory, err := c.memory("VmRSS")
 	c.note("memory after a mount", "MB", memory)
 	return err
 }
 
-// memory is the daemon's resident set, in MB.
-func (c *curving) memory() (kib float64, err error) {
-	pid := output("pgrep", "-f", "mount -f .* "+c.root()+"$")
-	_, rest, _ := strings.Cut(fileText("/proc/"+pid+"/status"), "VmRSS:")
+// work notes what something takes that the daemon does: time, its processors and memory.
+func (c *curving) work(what string, do func() error) error {
+	pid, err := c.daemon()
+	if err == nil {
+		err = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0) // VmHWM begins anew
+	}
+	if err != nil {
+		return err
+	}
+	before, err := c.place.counters()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := do(); err != nil {
+		return err
+	}
+	c.note(what, "s", time.Since(start).Seconds())
+	after, err := c.place.counters()
+	if err != nil {
+		return err
+	}
+	const cpu = "process_cpu_seconds_total"
+	c.note(what+", processors", "s", after[cpu]-before[cpu])
+	memory, err := c.memory("VmHWM")
+	c.note(what+", memory at most", "MB", memory)
+	return err
+}
+
+// memory is a figure of the daemon's memory, in MB.
+func (c *curving) memory(field string) (kib float64, err error) {
+	pid, err := c.daemon()
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(fileText(fmt.Sprintf("/proc/%d/status", pid)), field+":")
 	_, err = fmt.Sscan(rest, &kib)
 	return kib * 1024 / 1e6, err
 }
@@ -144,8 +199,7 @@ func growSnapshots(c *curving) error {
 	return errors.Join(
 		c.five("restore of 1 file", func(i int) error { return c.restoreCall(fmt.Sprintf("s%d", c.size-2-i%2)) }),
 		c.command("amberfs list -n 20", "list", "-n", "20"),
-		c.command("amberfs list --all", "list", "--all"),
-		c.command("amberfs gc", "gc"))
+		c.command("amberfs list --all", "list", "--all"))
 }
 
 // stored notes how long the daemon still worked until all snapshots had their ids.
@@ -164,38 +218,7 @@ func growForks(c *curving) error {
 		c.five("snapshot of a fork", func(i int) error {
 			return unix.Mkdir(filepath.Join(fork(0), ".snapshots", fmt.Sprintf("s%d-%d", c.size, i)), 0o755)
 		}),
-		c.checkpoint(),
 		c.command("amberfs forks", "forks"))
-}
-
-// checkpoint notes how long the next checkpoint takes, after a change of one byte in main.
-func (c *curving) checkpoint() error {
-	made := func() (n int, took float64, err error) {
-		var status struct {
-			Metrics struct {
-				Checkpoints int     `json:"checkpoints"`
-				Took        float64 `json:"last_checkpoint_ms"`
-			} `json:"metrics"`
-		}
-		err = json.Unmarshal([]byte(fileText(filepath.Join(c.root(), ".snapshots", "status"))), &status)
-		return status.Metrics.Checkpoints, status.Metrics.Took, err
-	}
-	// What the forks changed goes first.
-	for range 2 {
-		before, _, err := made()
-		if err == nil {
-			err = os.WriteFile(filepath.Join(c.root(), "byte"), []byte("x"), 0o644)
-		}
-		for n := before; err == nil && n == before; n, _, err = made() {
-			time.Sleep(time.Second)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	_, took, err := made()
-	c.note("checkpoint after a byte", "ms", took)
-	return err
 }
 
 func growFiles(c *curving) error {
@@ -226,13 +249,22 @@ func growFiles(c *curving) error {
 	if _, err := c.reopen(); err != nil {
 		return err
 	}
+	before, err := c.memory("VmRSS")
+	if err != nil {
+		return err
+	}
 	start = time.Now()
 	if err := command("find", c.root(), "-size", "+1M"); err != nil {
 		return err
 	}
 	c.note("find after a mount", "s", time.Since(start).Seconds())
-	memory, err := c.memory()
-	c.note("memory after that", "MB", memory)
+	return c.inodes("memory of an inode that the kernel knows", before, c.size)
+}
+
+// inodes notes the memory that each of n inodes takes.
+func (c *curving) inodes(what string, before float64, n int) error {
+	memory, err := c.memory("VmRSS")
+	c.note(what, "bytes", (memory-before)*1e6/float64(n))
 	return err
 }
 
@@ -261,7 +293,7 @@ func growBytes(c *curving) error {
 	if err := c.stored(); err != nil {
 		return err
 	}
-	memory, err := c.memory()
+	memory, err := c.memory("VmRSS")
 	c.note("memory after that", "MB", memory)
 	return err
 }
@@ -274,4 +306,81 @@ func newData(dir string, n int) error {
 		}
 	}
 	return nil
+}
+
+// growDirectory lists names in the order that they were made in and in another, with the
+// attributes of each. A listing's order is that of the names' hashes, and inodes lie in the order
+// in which they were made.
+func growDirectory(c *curving) error {
+	made := func(dir string, names []string) error {
+		before, err := c.memory("VmRSS")
+		if err := errors.Join(err, os.Mkdir(dir, 0o755)); err != nil {
+			return err
+		}
+		if err := c.b.loop(len(names), func(i int) error { return unix.Mknod(filepath.Join(dir, names[i]), unix.S_IFREG|0o644, 0) }); err != nil {
+			return err
+		}
+		return c.inodes("memory of a new inode, "+filepath.Base(dir)[:2], before, len(names))
+	}
+	names := make([]string, c.size)
+	for i := range names {
+		names[i] = fmt.Sprintf("f%07d", i)
+	}
+	other, inOrder := filepath.Join(c.root(), fmt.Sprint("other", c.size)), filepath.Join(c.root(), fmt.Sprint("in-order", c.size))
+	if err := made(other, names); err != nil {
+		return err
+	}
+	listed, err := os.Open(other)
+	if err != nil {
+		return err
+	}
+	names, err = listed.Readdirnames(-1)
+	if err := errors.Join(err, listed.Close(), made(inOrder, names), c.stored()); err != nil {
+		return err
+	}
+	for what, dir := range map[string]string{"in order": inOrder, "in another": other} {
+		if _, err := c.reopen(); err != nil {
+			return err
+		}
+		for _, m := range []struct{ when, drops string }{{"cold", "3"}, {"warm", "2"}} {
+			unix.Sync()
+			if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte(m.drops), 0); err != nil {
+				return &leftOut{err.Error()}
+			}
+			if err := c.work("find of names made "+what+", "+m.when, func() error { return command("find", dir, "-size", "+1M") }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// growImport imports files of so many bytes, so many in a directory.
+func growImport(each, size int) func(c *curving) error {
+	return func(c *curving) error {
+		dir := filepath.Join(c.b.base, fmt.Sprintf("imported-%d-%d", size, c.size))
+		for i := range c.size {
+			path := name(filepath.Join(dir, fmt.Sprintf("d%05d", i/each)), i)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, noise(size), 0o644)); err != nil {
+				return err
+			}
+		}
+		defer os.RemoveAll(dir)
+		for _, m := range []struct {
+			what string
+			argv []string
+		}{
+			{"cp -a", []string{"cp", "-a", dir, dir + "-copy"}},
+			{"amberfs run --from DIR", []string{c.b.bin, "run", "--from", dir, dir + "-store", "--", "true"}},
+			{"amberfs import DIR", []string{c.b.bin, "-C", c.root(), "import", dir}},
+		} {
+			unix.Sync()
+			start := time.Now()
+			if err := command(m.argv[0], m.argv[1:]...); err != nil {
+				return err
+			}
+			c.note(m.what, "s", time.Since(start).Seconds())
+		}
+		return errors.Join(os.RemoveAll(dir+"-copy"), os.RemoveAll(dir+"-store"))
+	}
 }

@@ -58,21 +58,23 @@ func readWarm(w *work) (float64, error) {
 		return 0, err
 	}
 	buf := make([]byte, len(block))
-	one := func(i int) error {
-		fd, err := unix.Open(name(w.dir, i%n), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		if _, err := unix.Read(fd, buf); err != nil {
-			unix.Close(fd)
-			return err
-		}
-		return unix.Close(fd)
-	}
+	one := func(i int) error { return readOne(name(w.dir, i%n), buf) }
 	if err := w.b.loop(n, one); err != nil {
 		return 0, err
 	}
 	return w.each(60*n, one)
+}
+
+func readOne(path string, buf []byte) error {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := unix.Read(fd, buf); err != nil {
+		unix.Close(fd)
+		return err
+	}
+	return unix.Close(fd)
 }
 
 func statWarm(w *work) (float64, error) {

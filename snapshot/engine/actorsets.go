@@ -10,32 +10,32 @@ import (
 )
 
 const (
-	// maxStored is how many objects the changes of an interval have after a checkpoint.
+	// maxStored bounds the objects with the changes of one interval after a checkpoint.
 	maxStored = 16
-	// maxKept is how many bytes the sets of a workspace take in memory after a checkpoint.
-	// Of what is only on disk an actor changes more without a snapshot before.
+	// maxKept bounds the bytes that the sets of a workspace take in memory after a checkpoint.
+	// An actor who changes a path that only a set on disk has gets no snapshot first.
 	maxKept = 1 << 20
 )
 
 // StoreChanges writes the sets of a snapshot as one object, and joins objects if there are
 // many. The caller is in Collector.Puts.
 func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
-	var was actors.Changes
-	p.Look(func(*live.Tx) { was = sn.Changes })
-	if len(was.Sets) == 0 && len(was.Stored) <= maxStored {
+	var taken actors.Changes
+	p.Look(func(*live.Tx) { taken = sn.Changes })
+	if len(taken.Sets) == 0 && len(taken.Stored) <= maxStored {
 		return nil
 	}
-	if len(was.Stored) <= maxStored {
-		was.Stored = nil
+	if len(taken.Stored) <= maxStored {
+		taken.Stored = nil
 	}
-	h, err := actors.PutSet(p.CAS, p.Union(was))
+	h, err := actors.PutSet(p.CAS, p.Union(taken))
 	if err != nil {
 		return err
 	}
 	p.Alter(func(*live.Tx) {
 		c := &sn.Changes
-		n, m := len(was.Stored), len(was.Sets)
-		if len(c.Stored) < n || len(c.Sets) < m || !slices.Equal(c.Stored[:n], was.Stored) || !slices.Equal(c.Sets[:m], was.Sets) {
+		n, m := len(taken.Stored), len(taken.Sets)
+		if len(c.Stored) < n || len(c.Sets) < m || !slices.Equal(c.Stored[:n], taken.Stored) || !slices.Equal(c.Sets[:m], taken.Sets) {
 			return // stored meanwhile
 		}
 		stored := slices.Clone(c.Stored[n:])
@@ -82,30 +82,30 @@ func (c *Checkpoint) storeActors() error {
 	return nil
 }
 
-// joinStored makes one object of those that have the changes of a workspace before the
-// present ones, if there are many.
+// joinStored joins the objects with the earlier changes of a workspace into one, if there are
+// many.
 func (c *Checkpoint) joinStored(view uint32, w *frozen) error {
-	was := w.record.ActorSets
-	if len(was) <= maxStored {
+	stored := w.record.ActorSets
+	if len(stored) <= maxStored {
 		return nil
 	}
-	h, err := actors.PutSet(c.CAS, c.Union(actors.Changes{Stored: was}))
+	h, err := actors.PutSet(c.CAS, c.Union(actors.Changes{Stored: stored}))
 	if err != nil {
 		return err
 	}
 	joined := slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
 	w.record.ActorSets = joined
 	c.Alter(func(*live.Tx) {
-		if w, ok := c.Catalogue.Workspaces[view]; ok && slices.Equal(w.Early.Stored, was) {
+		if w, ok := c.Catalogue.Workspaces[view]; ok && slices.Equal(w.Early.Stored, stored) {
 			w.Early.Stored = joined
 		}
 	})
 	return nil
 }
 
-// rejoin has the set of the last checkpoint in memory again, where an actor that changes
-// what another one changed is found. The lock is held.
-func (l *Loading) rejoin(tx *live.Tx, w *catalogue.Workspace) {
+// loadActors loads the newest stored set of a workspace: only sets in memory show that an actor
+// changes a path that another one changed. The lock is held.
+func (l *Loading) loadActors(tx *live.Tx, w *catalogue.Workspace) {
 	early := &w.Early
 	n := len(early.Stored) - 1
 	if n < 0 {

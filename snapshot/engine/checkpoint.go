@@ -28,16 +28,16 @@ type Checkpointer struct {
 	Collector *Collector
 	Room      *Room
 	Meter     *Meter
-	GCWork    int64 // so much is sealed at most while a gc waits, see WithLimit
+	GCWork    int64 // limit of the seals while a gc waits, see WithLimit
 
-	At      atomic.Int64  // journal position of the last
-	Records atomic.Uint64 // that the journal had by then
-	Changes atomic.Int64  // by restores and promotions since
+	At      atomic.Int64  // journal position of the last checkpoint
+	Records atomic.Uint64 // records of the journal before At
+	Changes atomic.Int64  // steps of edits since, see Edited
 
 	mu      *semaphore.Weighted // one checkpoint or gc at a time
 	gcWaits gcWaits
 	signal  loops.Wake   // asks for one soon
-	needed  atomic.Int64 // from there on something of the journal is needed
+	needed  atomic.Int64 // the first position of the journal that is needed
 	failing atomic.Pointer[string]
 	running atomic.Pointer[running]
 }
@@ -45,11 +45,11 @@ type Checkpointer struct {
 // NewCheckpointer returns one that has made none. Its parts may be set later.
 func NewCheckpointer(p *Parts) *Checkpointer {
 	return &Checkpointer{
-		Parts: p, GCWork: gcWork, mu: semaphore.NewWeighted(1), gcWaits: gcWaits{came: make(chan struct{})}, signal: loops.NewWake(),
+		Parts: p, GCWork: gcWork, mu: semaphore.NewWeighted(1), gcWaits: gcWaits{waiting: make(chan struct{})}, signal: loops.NewWake(),
 	}
 }
 
-// Resume takes over what the last checkpoint before this opening noted.
+// Resume begins with the record of the last checkpoint of a store that is opened.
 func (p *Checkpointer) Resume(at catalogue.StoreRecord) {
 	p.Collector.Base.Store(at.Collected)
 	if at.Garbage {
@@ -71,8 +71,8 @@ type Checkpoint struct {
 	workspaces map[uint32]*frozen // of which the trees or the records changed
 	snaps      map[uint32]*catalogue.Snapshot
 	dirty      map[string]uint32
-	roots      int   // of the roots of the catalogue
-	changes    int64 // by restores and promotions before it
+	roots      int   // how many of Catalogue.Roots it has
+	changes    int64 // Checkpointer.Changes when it began
 	floor      int64 // lowest position of bytes that records after it may refer to
 	orphans    map[uint32]*tree.State
 
@@ -174,12 +174,12 @@ func (p *Checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
 	return c.left, nil
 }
 
-// Begin takes note of all that a checkpoint has to commit.
+// Begin freezes all that a checkpoint has to commit.
 func (p *Checkpointer) Begin() (*Checkpoint, error) {
 	var c *Checkpoint
 	err := p.Forest.Update(true, func(tx *live.Tx) error {
 		if err := tx.Failed(); err != nil {
-			return err // the journal makes it right, from the last checkpoint on
+			return err // opening the store replays the journal from the last checkpoint
 		}
 		views := slices.AppendSeq(tx.Changes().For(live.ForCheckpoint), maps.Values(p.Catalogue.Dirty))
 		orphans, err := tx.Orphans(views)
@@ -229,7 +229,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 	return c
 }
 
-// giveUp gives back what a checkpoint that failed took from the catalogue.
+// giveUp marks as changed again what a failed checkpoint was to commit.
 func (c *Checkpoint) giveUp() {
 	c.Alter(func(tx *live.Tx) {
 		maps.Copy(c.Catalogue.Dirty, c.dirty)
@@ -240,7 +240,7 @@ func (c *Checkpoint) giveUp() {
 	})
 }
 
-// Finish releases what a checkpoint has made needless.
+// Finish releases what is not needed after a committed checkpoint.
 func (c *Checkpoint) Finish() error {
 	c.At.Store(c.at.Position)
 	c.Records.Store(c.at.Records)

@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// beginAnew is how often a checkpoint begins at most. The last one seals all that it has, also
-// what is removed meanwhile.
-const beginAnew = 8
+// maxBegins is how often a checkpoint begins at most. The last time it also seals what is removed
+// meanwhile.
+const maxBegins = 8
 
 var errRemoved = errors.New("what was being sealed was removed")
 
-// running is a checkpoint that seals what it has.
+// running is a checkpoint under way.
 type running struct {
 	*Checkpoint
 	once  sync.Once
-	ended chan struct{} // closed when something that it has no id of was removed
+	ended chan struct{} // closed when something that it has yet to seal was removed
 }
 
-// committed returns a checkpoint that was committed.
+// committed commits a checkpoint and returns it.
 func (p *Checkpointer) committed(ctx context.Context) (*Checkpoint, error) {
 	defer p.running.Store(nil)
 	for begun := 1; ; begun++ {
@@ -27,7 +27,7 @@ func (p *Checkpointer) committed(ctx context.Context) (*Checkpoint, error) {
 		if err != nil {
 			return nil, err
 		}
-		sealing, stop := p.running.Load().whileNeeded(ctx, begun < beginAnew, p.gcWaits.waits())
+		sealing, stop := p.running.Load().whileNeeded(ctx, begun < maxBegins, p.gcWaits.channel())
 		err = func() error {
 			done := false
 			defer func() {
@@ -52,27 +52,27 @@ func (p *Checkpointer) committed(ctx context.Context) (*Checkpoint, error) {
 	}
 }
 
-// Removed ends the checkpoint under way if it has yet to seal what was removed: the journal
-// behind it may still refer to that, so it cannot be left out. The checkpoint begins anew, and
-// does not have it. The lock is held.
+// Removed has the checkpoint under way begin again if it has yet to seal what was removed. That
+// cannot simply be left out: records of the journal after the checkpoint may refer to it. The
+// lock is held.
 func (p *Checkpointer) Removed(view uint32) {
 	r := p.running.Load()
 	if r == nil {
 		return
 	}
 	sn, ok := r.snaps[view]
-	needless := ok && !sn.Sealed
+	unneeded := ok && !sn.Sealed
 	if w, ok := r.workspaces[view]; ok {
 		_, sealed := w.state.ID()
-		needless = needless || !sealed
+		unneeded = unneeded || !sealed
 	}
-	if needless {
+	if unneeded {
 		r.once.Do(func() { close(r.ended) })
 	}
 }
 
-// whileNeeded returns the context of the seals, which ends with the checkpoint's, when a gc
-// waits, or, if it may begin anew, when one of them is needless.
+// whileNeeded returns the context of the seals. It ends with ctx, when a gc waits and, with anew,
+// when something that the checkpoint has yet to seal was removed.
 func (r *running) whileNeeded(ctx context.Context, anew bool, gcWaits <-chan struct{}) (sealing context.Context, stop func()) {
 	sealing, cancel := context.WithCancelCause(ctx)
 	ended := r.ended
@@ -91,37 +91,37 @@ func (r *running) whileNeeded(ctx context.Context, anew bool, gcWaits <-chan str
 	return sealing, func() { cancel(nil) }
 }
 
-// gcWork is how much a checkpoint before a gc seals at most: as much as is journaled until one
-// is made beside writers. Files that share bytes may take any time.
+// gcWork limits the seals of a checkpoint before a gc. Files that share bytes could take much
+// longer than the journal's size suggests.
 const gcWork = checkpointMost
 
-// gcWaits is whether a gc waits for the checkpoint under way. There is one gc at a time.
+// gcWaits shows whether a gc waits for the checkpoint under way. There is one gc at a time.
 type gcWaits struct {
-	mu   sync.Mutex
-	came chan struct{} // closed while one waits
+	mu      sync.Mutex
+	waiting chan struct{} // closed while one waits
 }
 
-func (g *gcWaits) waits() <-chan struct{} {
+func (g *gcWaits) channel() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.came
+	return g.waiting
 }
 
-func (g *gcWaits) come() { close(g.came) }
+func (g *gcWaits) begin() { close(g.waiting) }
 
-func (g *gcWaits) gone() {
+func (g *gcWaits) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.came = make(chan struct{})
+	g.waiting = make(chan struct{})
 }
 
-// Hold makes a checkpoint for a gc, and calls fn before the next one can begin. A checkpoint
-// under way gives way; its next one goes on from there. full is why there is none:
-// ErrNoCheckpoint if this one, too, would have to seal very much.
+// Hold makes a checkpoint for a gc, and calls fn before the next one can begin. It ends a
+// checkpoint under way, whose work is not lost. full is why there is no checkpoint:
+// ErrNoCheckpoint if that would have to seal more than GCWork.
 func (p *Checkpointer) Hold(ctx context.Context, fn func() error) (full, err error) {
-	p.gcWaits.come()
+	p.gcWaits.begin()
 	err = p.mu.Acquire(ctx, 1)
-	p.gcWaits.gone()
+	p.gcWaits.end()
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (p *Checkpointer) Hold(ctx context.Context, fn func() error) (full, err err
 	return full, fn()
 }
 
-// checkpointSoon is checkpoint with an end in sight.
+// checkpointSoon is checkpoint within GCWork.
 func (p *Checkpointer) checkpointSoon(ctx context.Context) error {
 	limited, stop := WithLimit(ctx, p.GCWork, ErrNoCheckpoint)
 	defer stop()

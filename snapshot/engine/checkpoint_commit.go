@@ -16,8 +16,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Commit seals what a checkpoint has and makes it durable. A state that fails as a whole keeps
-// no other from being sealed.
+// Commit seals what a checkpoint has and makes it durable. When a state cannot be sealed at all,
+// the others are sealed nevertheless.
 func (c *Checkpoint) Commit(ctx context.Context) error {
 	var failed error
 	note := func(err error) error {
@@ -50,13 +50,12 @@ func (c *Checkpoint) Commit(ctx context.Context) error {
 	if err := c.storeActors(); err != nil {
 		return err
 	}
-	c.at.Incomplete = c.Incomplete.Load() // a seal may have found out
+	c.at.Incomplete = c.Incomplete.Load() // a seal may have found that bytes are lost
 	ops, err := c.metaOps()
 	if err != nil {
 		return err
 	}
-	// A position of the journal is only of use when the journal up to it is
-	// on disk.
+	// The record refers to a position of the journal, which must be on disk before.
 	if err := c.Log.Sync(); err != nil {
 		return err
 	}
@@ -127,8 +126,8 @@ func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State)
 	return err
 }
 
-// orPartly calls seal, which seals a state. What cannot be sealed of it is left out, and
-// returned: it holds up nothing else.
+// orPartly calls seal, which seals a state. If that fails, the state is sealed without the files
+// that cannot be, and returned with a description of these.
 func (c *Checkpoint) orPartly(ctx context.Context, ws uint32, st *tree.State, seal func() error) (*catalogue.Partly, error) {
 	cause := seal()
 	if cause == nil || ctx.Err() != nil || st == nil {
@@ -139,7 +138,7 @@ func (c *Checkpoint) orPartly(ctx context.Context, ws uint32, st *tree.State, se
 	case err != nil:
 		return nil, cause
 	case partly == nil:
-		return nil, seal() // what failed does so no more
+		return nil, seal() // every file could be sealed this time
 	}
 	c.Logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
 	c.floor, c.left = min(c.floor, low), errors.Join(c.left, cause)
@@ -152,12 +151,11 @@ func sortedSnaps(m map[uint32]*catalogue.Snapshot) []*catalogue.Snapshot {
 	return out
 }
 
-// dropJournal drops the journal before a checkpoint, as far as nothing that
-// is not sealed lies there.
+// dropJournal drops the journal before a checkpoint, as far as no unsealed state needs it.
 func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 	position := min(c.at.Position, c.floor)
 	needed := &needed{low: live.NoPos}
-	for range 2 { // the second looks at what was made during the first, which may take long
+	for range 2 { // the second pass visits what changed during the first, which may take long
 		var states []*tree.State
 		p.Alter(func(tx *live.Tx) {
 			states = p.unsealed()
@@ -188,7 +186,7 @@ func (p *Checkpointer) unsealed() []*tree.State {
 	return states
 }
 
-// ShrinkJournal gives back what the journal occupies without need.
+// ShrinkJournal frees the part of the journal's files that is not needed.
 func (p *Checkpointer) ShrinkJournal() {
 	if err := p.Log.Shrink(p.needed.Load()); err != nil {
 		p.Logger.Warn("the journal keeps its size", "err", err)

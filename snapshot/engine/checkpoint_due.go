@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// So much journal, or any change for so long, makes a checkpoint due as soon as
-	// the writers rest: what they remove again until then is never sealed.
+	// While writers rest, a checkpoint is due after this many bytes of journal, or this long
+	// after the last one if anything changed. What writers remove before is never sealed.
 	checkpointBytes = 256 << 20
 	checkpointTime  = 30 * time.Second
-	// They rest when they have written less than restfulBytes a second for calmTime.
+	// Writers rest when they have written less than restfulBytes a second for calmTime.
 	restfulBytes = 4 << 20
 	calmTime     = 3 * time.Second
-	// So much journal, or so many records of it, are sealed while they go on: the
-	// one takes space, the other time to replay. Each step of a restore, a merge or an
-	// import counts as a record.
+	// While writers are active, a checkpoint is due after this many bytes of journal, which take
+	// space, or records, which take time to replay. Each step of a restore, a merge or an import
+	// counts as a record.
 	checkpointMost    = JournalMost
 	checkpointRecords = 150_000
 )
@@ -34,26 +34,26 @@ func (p *Checkpointer) Loop() {
 			busy = time.Now()
 		}
 		seen = end
-		crowded := p.Room.JournalTooLarge()
-		if !crowded && !p.Due(time.Since(busy) >= calmTime, time.Since(last)) {
+		tooLarge := p.Room.JournalTooLarge()
+		if !tooLarge && !p.Due(time.Since(busy) >= calmTime, time.Since(last)) {
 			continue
 		}
 		if err := p.Checkpoint(p.Loops.Context); err != nil && p.Loops.Context.Err() == nil {
 			p.Logger.Warn("checkpoint", "err", err, guard.Stack(err))
 			p.Loops.Pause(5 * time.Second)
-		} else if crowded {
+		} else if tooLarge {
 			p.ShrinkJournal()
 		}
 		last = time.Now()
 	}
 }
 
-// AwaitChange returns after a second, or at once when a checkpoint is asked for. If there is
-// nothing that a checkpoint would have to write down, it waits until there is.
+// AwaitChange returns after a second, or at once when a checkpoint is asked for. If nothing changed
+// since the last one, it waits for a change first.
 func (p *Checkpointer) AwaitChange() {
 	appended := p.Log.Appended()
 	if p.Log.End() == p.At.Load() {
-		p.ShrinkJournal() // its mark is nothing to write down
+		p.ShrinkJournal() // the mark that it appends is not a change
 		if !p.awaitRecord(appended) {
 			return
 		}
@@ -66,7 +66,7 @@ func (p *Checkpointer) awaitRecord(appended <-chan struct{}) bool {
 	return p.Loops.Await(p.signal, appended, loops.Forever)
 }
 
-// Due reports whether it is time for a checkpoint, so long after the last.
+// Due reports whether a checkpoint is due. since is the time since the last one.
 func (p *Checkpointer) Due(calm bool, since time.Duration) bool {
 	if calm {
 		grown := p.Grown()
@@ -78,7 +78,7 @@ func (p *Checkpointer) Due(calm bool, since time.Duration) bool {
 // Grown is how many bytes were journaled since the last checkpoint.
 func (p *Checkpointer) Grown() int64 { return p.Log.End() - p.At.Load() }
 
-// Outgrown reports whether that is so much that it takes a checkpoint also beside writers.
+// Outgrown reports whether that is so much that a checkpoint is due while writers are active.
 func (p *Checkpointer) Outgrown() bool { return p.Grown() >= checkpointMost }
 
 // Edited notes how many steps a restore, a merge or an import made.
@@ -103,7 +103,7 @@ func (p *Checkpointer) Try() (tried bool) {
 	return true
 }
 
-// ToRedo is how many records a recovery would replay, and what takes as long.
+// ToRedo is how many records, and steps of edits, a recovery would replay.
 func (p *Checkpointer) ToRedo() int64 {
 	return int64(p.Log.Records()-p.Records.Load()) + p.Changes.Load()
 }

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// delay is how long after a removal a gc begins. What is removed until then goes with
-	// it. If that is less than a twentieth of the store, the gc waits for rarely.
+	// A gc begins delay after the first removal, or rarely after it if what was removed is less
+	// than the store's size divided by unused.
 	delay  = 2 * time.Minute
-	unused = 20 // the store's bytes by this
+	unused = 20
 	rarely = 24 * time.Hour
 	// unknown is the size of what was removed before the store was opened: it makes a gc due.
 	unknown = 1 << 60
@@ -65,7 +65,7 @@ type Checkpoints interface {
 	ShrinkJournal()
 }
 
-// A Collector decides when a gc pays, and waits for what must not be collected.
+// A Collector decides when a gc is worth its work, and runs it.
 type Collector struct {
 	CollectorParts
 	Signal loops.Wake    // something was removed, or more is stored
@@ -77,13 +77,13 @@ type Collector struct {
 	damage  atomic.Pointer[string]
 }
 
-// garbage is what was removed and that no gc took away.
+// garbage describes the removals since the last gc.
 type garbage struct {
 	mu sync.Mutex
 	weight
 }
 
-// A weight is that of removals, at a time.
+// A weight is an estimate of how much a gc would free.
 type weight struct {
 	removals int
 	own      int64         // about how many bytes only what was removed had
@@ -106,14 +106,14 @@ func (g *garbage) add(own int64, now time.Duration) {
 	g.own += own
 }
 
-// now returns the weight before a gc, which takes at least that away.
+// now returns the weight before a gc, which frees at least that.
 func (g *garbage) now(now time.Duration) weight {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return weight{g.removals, g.own, now}
 }
 
-// collected notes that a gc took a weight away; or, if only some of it, when.
+// collected subtracts what a gc freed. With some, the gc freed a part, and only its time is noted.
 func (g *garbage) collected(w weight, some bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -206,8 +206,8 @@ func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (
 // collect is one round of a gc. It reports whether there was no room for the
 // checkpoint.
 func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
-	// Callers that put objects before they were recorded are waited for: what they made is
-	// referred to when they are done. An import may take as long as it likes.
+	// This waits for callers that put objects before the recording began: when they are done, a
+	// root refers to these. It waits for imports, too.
 	gc, err := g.Objects.Record(ctx, g.Puts.Wait)
 	if err != nil {
 		return false, err

@@ -13,8 +13,8 @@ type limit struct {
 	end  func()
 }
 
-// WithLimit returns a context that ends, with a cause, when its seals have done as much work
-// as it takes to cut so many bytes.
+// WithLimit returns a context that ends with a cause when its seals have processed this many
+// bytes.
 func WithLimit(ctx context.Context, bytes int64, cause error) (limited context.Context, stop func()) {
 	limited, cancel := context.WithCancelCause(ctx)
 	l := &limit{end: func() { cancel(cause) }}

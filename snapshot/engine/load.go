@@ -33,10 +33,10 @@ func LastCheckpoint(c *cas.Store) (at catalogue.StoreRecord, err error) {
 type Loading struct {
 	*Parts
 	Sealer  *Sealer
-	Salvage bool                          // what cannot be read is left out
-	Empty   func(tx *live.Tx) *tree.State // what a workspace becomes of which nothing can be read
+	Salvage bool                          // leave out what cannot be read
+	Empty   func(tx *live.Tx) *tree.State // returns the state of a workspace that is lost
 
-	Replaced []string // workspaces that go on from another state than their last
+	Replaced []string // workspaces that continue from an older state than their last
 }
 
 // Load reads the catalogue and the states of the workspaces.
@@ -93,7 +93,7 @@ func (l *Loading) loadWorkspaces(tx *live.Tx) error {
 			return fmt.Errorf("workspace %s: %w: %w", w.Name, errs.Damaged, err)
 		}
 		tx.AddView(w.View, st)
-		l.rejoin(tx, w)
+		l.loadActors(tx, w)
 		if stored {
 			tx.Changes().Unchanged(live.ForCheckpoint, w.View)
 		}
@@ -141,9 +141,8 @@ func (l *Loading) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, e
 	return st, err
 }
 
-// readableState is the newest state of a workspace that can still be read, when
-// its last one cannot; a fork falls back on what it came from, and at last
-// there is an empty tree.
+// readableState returns the newest state of a workspace that can be read when its last one
+// cannot. A fork falls back to its parent, and at last to an empty tree.
 func (l *Loading) readableState(tx *live.Tx, w *catalogue.Workspace, cause error) *tree.State {
 	l.Replaced = append(l.Replaced, w.Name)
 	w.Changes++

@@ -16,10 +16,9 @@ import (
 )
 
 const (
-	// CreateBytes are what a new name is taken for until it is counted.
+	// CreateBytes is charged for a new name until the fork is counted.
 	CreateBytes = 576
-	// countShare is the part of the time that is spent counting at the most: one
-	// in so many.
+	// Counting takes at most one part in countShare of the time.
 	countShare = 10
 )
 
@@ -179,10 +178,10 @@ type forkUse struct {
 	next time.Time  // before that, what was counted last holds
 }
 
-// used is what there is at the most, in bytes.
+// used is an upper bound, in bytes.
 func (f *forkUse) used() int64 { return f.counted.Load() + f.since.Load() + f.exports.Load() }
 
-// admit takes n bytes, or after a count, if that is not beyond the limit.
+// admit takes n bytes if that is within the limit, which may need a new count.
 func (f *forkUse) admit(n, limit int64, count func() error) (ok bool, err error) {
 	if f.take(n, limit) {
 		return true, nil

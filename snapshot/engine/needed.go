@@ -8,13 +8,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// needed finds out from which position on the journal is still referred to. On
-// the way it lets the contents that were changed since they were last sealed
-// refer to the sealed chunks.
+// needed finds the lowest position of the journal that unsealed contents refer to. Before, it has
+// contents refer to sealed chunks where they can.
 //
-// There may be a million of them, so nearly all are looked at without the lock:
-// first the present states, frozen for the purpose, and those of snapshots that
-// are not sealed; then, with the lock, what came about meanwhile.
+// There may be a million of them, so nearly all are visited without the lock: the frozen present
+// states, and the states of unsealed snapshots. What changed meanwhile is visited with the lock.
 type needed struct {
 	seen tree.Unsealed
 	low  int64
@@ -23,7 +21,7 @@ type needed struct {
 // yieldEvery is after how many files the search lets other goroutines run.
 const yieldEvery = 256
 
-// frozen looks at a frozen state. It needs no lock.
+// frozen visits a frozen state. It needs no lock.
 func (d *needed) frozen(s *tree.State) {
 	n := 0
 	d.seen.Each(s, true, func(c *content.Content) {

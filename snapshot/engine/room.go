@@ -12,28 +12,27 @@ import (
 )
 
 const (
-	// JournalMost is how much journal is sealed while writers go on: it takes space.
+	// JournalMost is the size of the journal at which it is sealed although writers are active.
 	JournalMost = 1 << 30
 
 	// maxReserve is what writers leave of a large disk beside the headroom of the
 	// chunk store, so that seals and gc can go on when they are refused.
 	maxReserve = 32 << 20
-	// largeRequest is more than one write(2) can bring: only fallocate(2) asks
-	// for it, and is to fail at once when there is no room.
+	// largeRequest is more than one write(2) has. Only fallocate(2) asks for it, and fails at
+	// once when there is no room.
 	largeRequest = 16 << 20
-	// journalSoft is the size of the journal from which on writers wait: what makes a
-	// checkpoint due, and as much again while it is under way.
+	// journalSoft is the size of the journal from which on writers are slowed down: JournalMost,
+	// and as much again while a checkpoint is under way.
 	journalSoft = 2 * JournalMost
 	// throttle is how long a write waits when the journal is twice that.
 	throttle = 20 * time.Millisecond
-	// step is how many bytes are written between two looks at the disk. In a journal of
-	// that size nothing can be gained.
+	// step is how many bytes are written at most before the free space is read again. Sealing a
+	// journal of that size frees nothing.
 	step = 2 << 20
-	// patience is how long a writer waits for a checkpoint or gc that is under way
-	// to make room, which may in turn wait for what the writer is to do next.
+	// patience is how long a writer waits for a checkpoint or gc that is under way to make room.
+	// It ends because they may wait for what the writer does next.
 	patience = 5 * time.Second
-	// retry is how long it is not tried again to make room where there was
-	// none, as long as nothing changes.
+	// retry is the time before making room is tried again after it failed, if nothing changed.
 	retry = time.Second
 )
 
@@ -48,15 +47,14 @@ type Room struct {
 
 	Reserve int64        // bytes that writers leave for seals and gc
 	Limit   atomic.Int64 // bytes the store may take; 0: no limit
-	Stored  atomic.Int64 // bytes it took lately
+	Stored  atomic.Int64 // bytes of packs, as last read
 
-	one     sync.Mutex   // one writer at a time makes room
+	mu      sync.Mutex   // one writer at a time makes room
 	checked atomic.Int64 // end of the journal up to which there was enough
 
-	// When it was last found that no room can be made, and the end of the journal
-	// then; guarded by one.
-	none time.Time
-	end  int64
+	// When no room could be made last, and the end of the journal then; guarded by mu.
+	failed    time.Time
+	failedEnd int64
 }
 
 // SetTotal sets the reserve for a disk of so many bytes.
@@ -124,12 +122,12 @@ func (r *Room) EnsureFree(n int64) error {
 	if r.enough(n) {
 		return nil
 	}
-	r.one.Lock()
-	defer r.one.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.enough(n) {
 		return nil
 	}
-	if r.Log.Size() <= step || r.Quiet || r.end == r.Log.End() && time.Since(r.none) < retry {
+	if r.Log.Size() <= step || r.Quiet || r.failedEnd == r.Log.End() && time.Since(r.failed) < retry {
 		return errs.NoSpace
 	}
 	for until := time.Now().Add(patience); !r.Checkpoints.Try() && time.Now().Before(until); time.Sleep(time.Millisecond) {
@@ -141,16 +139,16 @@ func (r *Room) EnsureFree(n int64) error {
 	if r.enough(n) {
 		return nil
 	}
-	r.none, r.end = time.Now(), r.Log.End()
+	r.failed, r.failedEnd = time.Now(), r.Log.End()
 	return errs.NoSpace
 }
 
 func (r *Room) enough(n int64) bool {
 	free, err := r.Free()
-	if err == nil && free < n+step { // of a disk that cannot tell, the write fails
+	if err == nil && free < n+step { // after an error the write itself fails, if there is no space
 		return false
 	}
-	// Where there is plenty, less often.
+	// The more space there is, the more is written before the next look.
 	r.checked.Store(r.Log.End() + n + min(max(step/4, (free-n)/64), step))
 	return true
 }

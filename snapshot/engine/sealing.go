@@ -26,10 +26,9 @@ import (
 const (
 	// sealWorkers is how many goroutines cut and hash file contents.
 	sealWorkers = 2
-	// sealDelay is how long after a capture its seal begins in the background,
-	// so that the caller that took it has its answer first: the workers would take the
-	// processors that the answer and the program need. A caller that waits for the seal
-	// does not wait for this.
+	// sealDelay is how long after a capture its seal begins in the background. Before, the
+	// workers would take the processors that the answer to the caller needs. A caller that
+	// waits for the seal does not wait for this.
 	sealDelay = 10 * time.Millisecond
 )
 
@@ -68,9 +67,9 @@ type Catalogue interface {
 	Sealed(sn *catalogue.Snapshot, id cas.Hash, added int64)
 }
 
-// A Sealer has the snapshots that have no id yet, oldest first. One seal at a time goes
-// on in main, and one in each fork of main with the forks in it: there each builds on
-// the one before, and none waits for other tenants.
+// A Sealer seals snapshots, oldest first. In main, and in each fork of main with the forks in it,
+// one seal at a time is under way: each builds on the one before. Seals of different forks do not
+// wait for each other, up to sealForks.
 type Sealer struct {
 	SealerParts
 
@@ -107,7 +106,7 @@ func (q *Sealer) sealTurn(ctx context.Context, ws uint32) (end func(), err error
 	}, nil
 }
 
-// Push has a snapshot sealed, unless it is.
+// Push queues a snapshot, unless it is sealed.
 func (q *Sealer) Push(sn *catalogue.Snapshot) {
 	if sn.Sealed {
 		return
@@ -139,14 +138,14 @@ func (q *Sealer) next(loop int, upTo *catalogue.Snapshot) *catalogue.Snapshot {
 	return upTo
 }
 
-// failed leaves a snapshot alone for a while.
+// failed has the loops skip a snapshot for retrySeal.
 func (q *Sealer) failed(sn *catalogue.Snapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	sn.Retry = time.Now().Add(retrySeal)
 }
 
-// gaveWay puts the snapshots of a workspace behind those of others, in their order.
+// gaveWay moves the snapshots of a workspace behind those of others.
 func (q *Sealer) gaveWay(sn *catalogue.Snapshot, added int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -162,8 +161,8 @@ func (q *Sealer) gaveWay(sn *catalogue.Snapshot, added int64) {
 	})
 }
 
-// done takes a snapshot off the queue and ends the waiting for it. Two callers may have
-// sealed it at once: those of a fork that has ended have no common turn.
+// done removes a snapshot from the queue and wakes its waiters. Two callers may have sealed it at
+// once: after the end of its fork they have no common turn.
 func (q *Sealer) done(sn *catalogue.Snapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -223,8 +222,8 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 		return nil
 	default:
 	}
-	// Held from before the look on: gc must not mark in between, without a
-	// snapshot that is removed just then, what its seal takes over.
+	// Entered before the check: else a gc could begin in between, without the snapshot if that is
+	// removed then, and collect what its seal refers to.
 	defer q.Puts.Enter()()
 	name, needed := q.Catalogue.Needed(sn)
 	if !needed {
@@ -251,8 +250,8 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 	return nil
 }
 
-// whileNeeded returns a context that ends when a snapshot is removed: what is left of its
-// seal would keep others waiting for nothing.
+// whileNeeded returns a context that ends when a snapshot is removed, so that others need not wait
+// for the rest of its seal.
 func (q *Sealer) whileNeeded(ctx context.Context, sn *catalogue.Snapshot) (sealing context.Context, stop context.CancelFunc) {
 	sealing, stop = context.WithCancel(ctx)
 	go func() {
@@ -273,8 +272,8 @@ func (q *Sealer) whileNeeded(ctx context.Context, sn *catalogue.Snapshot) (seali
 	return sealing, stop
 }
 
-// InTurn is sealState of what is no snapshot, whenever its workspace has its turn. A gc that
-// marks meanwhile must find the state (see Store.Hold).
+// InTurn seals a state that is not a snapshot's when its workspace has its turn. The caller makes
+// sure that a gc meanwhile finds the state (see Pins.Hold).
 func (q *Sealer) InTurn(ctx context.Context, ws uint32, st *tree.State) (id cas.Hash, err error) {
 	err = q.turns(ctx, ws, func() error {
 		id, _, err = q.sealState(ctx, ws, st)
@@ -290,7 +289,7 @@ func (q *Sealer) Without(ctx context.Context, ws uint32, st *tree.State) (p *cat
 	low = live.NoPos
 	err = q.turns(ctx, ws, func() error {
 		objects := q.Pacer.Objects(q.Objects)
-		id, left, err := tree.SealWithout(ctx, q.Source, q.inTurn(ctx, objects), st)
+		id, left, err := tree.SealWithout(ctx, q.Source, q.turnSealer(ctx, objects), st)
 		if err != nil || len(left) == 0 {
 			return err
 		}
@@ -307,7 +306,7 @@ func (q *Sealer) Without(ctx context.Context, ws uint32, st *tree.State) (p *cat
 	return p, low, err
 }
 
-// turns calls fn when a workspace has its turn, again and again until it has not given way.
+// turns calls fn when a workspace has its turn, and again if it gave way.
 func (q *Sealer) turns(ctx context.Context, ws uint32, fn func() error) error {
 	for {
 		end, err := q.sealTurn(ctx, ws)
@@ -332,7 +331,7 @@ func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.
 	start := time.Now()
 	var added atomic.Int64
 	objects := cas.Counting{Store: q.Objects, Bytes: &added, Apart: ws != live.MainView}
-	id, err := q.to(ctx, q.inTurn(ctx, q.Pacer.Objects(objects)), st)
+	id, err := q.sealTo(ctx, q.turnSealer(ctx, q.Pacer.Objects(objects)), st)
 	if err != nil {
 		return id, added.Load(), err
 	}
@@ -340,17 +339,17 @@ func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.
 	return id, added.Load(), nil
 }
 
-// Edited is InTurn for the state of an edit, whose workspace waits for it: it leaves no
-// processor to writers.
+// Edited is InTurn for the state of an edit. Its workspace waits for that, so it does not give way
+// to writers.
 func (q *Sealer) Edited(ctx context.Context, ws uint32, st *tree.State) (id cas.Hash, err error) {
 	err = q.turns(ctx, ws, func() error {
-		id, err = q.to(ctx, q.inTurn(ctx, q.Objects), st)
+		id, err = q.sealTo(ctx, q.turnSealer(ctx, q.Objects), st)
 		return err
 	})
 	return id, err
 }
 
-func (q *Sealer) to(ctx context.Context, z *content.Sealer, st *tree.State) (id cas.Hash, err error) {
+func (q *Sealer) sealTo(ctx context.Context, z *content.Sealer, st *tree.State) (id cas.Hash, err error) {
 	err = guard.Do(func() error {
 		id, err = tree.Seal(ctx, q.Source, z, st)
 		return err
@@ -365,8 +364,8 @@ func (q *Sealer) sealer(objects content.ObjectStore) *content.Sealer {
 	}}
 }
 
-// inTurn returns what seals until a turn is over.
-func (q *Sealer) inTurn(ctx context.Context, objects content.ObjectStore) *content.Sealer {
+// turnSealer returns a sealer that fails with content.ErrTurnOver after turnBytes if others wait.
+func (q *Sealer) turnSealer(ctx context.Context, objects content.ObjectStore) *content.Sealer {
 	z, spent, limit := q.sealer(objects), new(atomic.Int64), limitOf(ctx)
 	z.Spend = func(n int64) bool {
 		limit.spend(n)

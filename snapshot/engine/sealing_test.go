@@ -106,7 +106,7 @@ func TestLimit(t *testing.T) {
 	defer stop()
 	q := New(SealerParts{Puts: new(loops.Barrier), Pacer: new(Pacer), Source: new(tree.Source)})
 	for i, over := range []bool{false, false, true} {
-		q.inTurn(ctx, nil).Spend(50)
+		q.turnSealer(ctx, nil).Spend(50)
 		if got := errors.Is(context.Cause(ctx), cause); got != over {
 			t.Errorf("after %d: %v", i+1, got)
 		}

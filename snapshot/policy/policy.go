@@ -1,5 +1,5 @@
-// Package policy has what a workspace keeps for how long, and its limits: the JSON
-// document that users read and write, the rules that select snapshots, and the keeper that
+// Package policy defines what a workspace keeps, for how long, and its limits. It has the JSON
+// document that users read and write, the rules that select snapshots, and the [Keeper], which
 // takes snapshots automatically and removes those that no rule keeps.
 package policy
 
@@ -89,14 +89,14 @@ func Default() Policy {
 	return Policy{
 		IntervalSeconds: 300, Keep: keep, Delete: "anyone",
 		RestoreKeeps: []string{},
-		// The list of a fork's snapshots fits into what the control tree keeps for a fork, and
-		// the texts of some hundred forks into the catalogue.
+		// With these limits the list of a fork's snapshots fits into the control tree's memory
+		// for one fork, and the texts of some hundred forks fit into the catalogue.
 		Forks: ForkLimits{Snapshots: 10_000, TextBytes: 1 << 20, Renderings: 4},
 		Push:  Push{IntervalSeconds: 300, Only: PushAll},
 	}
 }
 
-// MaxBytes is the size of the greatest policy, as JSON. It is a part of a record of a workspace.
+// MaxBytes is the maximum size of a policy as JSON. The record of its workspace contains it.
 const MaxBytes = 1 << 20
 
 // maxSeconds is what a time.Duration can represent, rounded down.

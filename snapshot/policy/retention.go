@@ -12,86 +12,83 @@ import (
 )
 
 const (
-	// tick is how exactly the times of a policy are kept, and quietTick the end of a
-	// quiet time.
+	// tick is the shortest time between two rounds; quietTick, if a policy has a quiet time.
 	tick      = time.Second
 	quietTick = 50 * time.Millisecond
-	// longestSleep is how late something may be whose time came while the machine
-	// slept, or whose clock was set.
+	// longestSleep is the longest time between two rounds. A timer does not notice that the
+	// machine was suspended or that its clock was set.
 	longestSleep = time.Minute
-	// far is when something is due that has no time.
+	// far is the due time, from now, of what has none.
 	far = 365 * 24 * time.Hour
-	// maxJump is how far the clock may go differently from one that goes on evenly.
-	// Beyond it nothing is removed for jumpHold, and after an opening for startHold if the
-	// clock is so far from the newest snapshot: the machine may have begun with a wrong time.
+	// If the wall clock and the monotonic clock diverge by more than maxJump, nothing is removed
+	// for jumpHold. If the newest snapshot is more than jumpHold from the present time when a
+	// store is opened, nothing is removed for startHold: the clock may be wrong.
 	maxJump   = 10 * time.Minute
 	jumpHold  = 24 * time.Hour
 	startHold = time.Hour
-	// batch is how many snapshots are removed in one step. Other operations go between the
-	// steps.
+	// batch is how many snapshots are removed at a time. Other operations run in between.
 	batch = 1000
 )
 
-// A Workspace is what one look sees of a workspace.
+// A Workspace is a workspace as a round of the Keeper finds it.
 type Workspace struct {
 	View    uint32
 	Name    string
 	Policy  Policy
 	Undo    uint32 // view of the snapshot
 	Changes uint64 // live.Tx.Changed
-	Records uint64 // grows with each change of what Policy, Undo, Newest and EndForks are of
+	Records uint64 // grows when Policy, Undo, the snapshots or the forks change
 	Changed bool   // since the last snapshot
 	Newest  iter.Seq[info.Info]
-	// Capture takes a snapshot.
 	Capture func() error
-	// Remove removes those of some snapshots for which what a look found still holds.
+	// Remove removes the given snapshots, except those that the rules keep by now.
 	Remove func(rules Policy, snapshots []uint32, now time.Time) error
-	// EndForks ends the forks whose time is over. It returns when that of another one is, or
-	// next if that is earlier.
+	// EndForks ends the forks that have expired. It returns when the next fork expires, or next
+	// if that is earlier.
 	EndForks func(now, next time.Time) (time.Time, error)
 }
 
-// A Keeper does what the policies ask for. The fields down to Logger are the caller's.
+// A Keeper takes and removes snapshots as policies say. The caller sets the exported fields.
 type Keeper struct {
-	Workspaces func(views []uint32) iter.Seq[Workspace] // those that there are; nil: all
-	// Changed returns the workspaces in which any of Changes and Records may have grown, or that
-	// ended, since the last call.
+	Workspaces func(views []uint32) iter.Seq[Workspace] // those of views that exist; nil: all
+	// Changed returns the workspaces that ended, or whose Changes or Records may have grown, since
+	// the last call.
 	Changed  func() []uint32
 	Now      func() time.Time
-	Elapsed  func() time.Duration   // goes on evenly whatever becomes of Now
-	Hold     func(until time.Time)  // remembers, after the clock jumped, until when nothing is removed
-	Held     func() time.Time       // what Hold was told last, also before a restart
+	Elapsed  func() time.Duration   // a monotonic clock
+	Hold     func(until time.Time)  // stores, after the clock jumped, until when nothing is removed
+	Held     func() time.Time       // returns what Hold stored last, also by an earlier process
 	Appended func() <-chan struct{} // closed by the next change of anything
 	Signal   loops.Wake
 	Loops    *loops.Group
 	Logger   *slog.Logger
 
 	seen   map[uint32]lastSeen // by view
-	due    dueTimes            // of all that were seen
-	quiet  int                 // how many of them have a quiet time
-	culled time.Time
-	tick   time.Duration // between two rounds while something changes
+	due    dueTimes            // of the workspaces in seen
+	quiet  int                 // workspaces in seen that have a quiet time
+	culled time.Time           // the last round in which snapshots were removed
+	tick   time.Duration       // between two rounds while something changes
 
-	// When the last round was, by both clocks, and from when on something is removed.
+	// The last round by Now and by Elapsed; heldUntil is by Elapsed, too.
 	last      time.Time
 	elapsed   time.Duration
 	heldUntil time.Duration
 }
 
-// lastSeen is what was known of a workspace in the last round.
+// lastSeen is a workspace as its last round left it.
 type lastSeen struct {
-	captured time.Time // automatically
-	changes  uint64
-	changed  time.Time // when changes was seen to grow
-	records  uint64    // when it was looked for what to remove
-	culled   time.Time // then
-	next     time.Time // before which there is nothing, as long as the records are the same
-	due      time.Time // when it is looked at again if nothing changes
+	captured time.Time // the last automatic snapshot
+	changes  uint64    // Workspace.Changes
+	changed  time.Time // when a round found that changes had grown
+	records  uint64    // Workspace.Records at the last cull
+	culled   time.Time // when that was
+	next     time.Time // the next cull, if records does not grow
+	due      time.Time // the next round that looks at it, if nothing changes
 	quiet    bool      // it has a quiet time
 }
 
-// dueTimes has the workspaces in the order in which they are due. Those that were looked at since
-// are in it more than once, of which lastSeen.due counts. It is a heap.
+// dueTimes is a heap of workspaces, the first due on top. A workspace may be in it several times:
+// only the entry that is equal to lastSeen.due counts.
 type dueTimes []dueTime
 
 type dueTime struct {
@@ -110,7 +107,7 @@ func (d *dueTimes) Pop() any {
 	return last
 }
 
-// Loop makes rounds. It sleeps until a time comes that counts, or something changes.
+// Loop makes a round whenever something is due or has changed.
 func (k *Keeper) Loop() {
 	for k.Loops.Context.Err() == nil {
 		changed := k.Appended()
@@ -121,8 +118,8 @@ func (k *Keeper) Loop() {
 	}
 }
 
-// Round does what is due, and returns when something will be if nothing changes. It looks at
-// workspaces that changed, and at those whose time has come.
+// Round does what is due in the workspaces that changed or whose time has come. It returns when
+// something is due next if nothing changes.
 func (k *Keeper) Round() time.Time {
 	now := k.Now()
 	views := k.toLookAt(now)
@@ -135,13 +132,13 @@ func (k *Keeper) Round() time.Time {
 	}
 	held := k.holds(now)
 	cull = !held && cull
-	again := k.culled.Add(tick) // if it could not be removed now
+	again := k.culled.Add(tick) // for a workspace that this round does not cull
 	if held {
 		again = now.Add(longestSleep)
 	}
-	was := k.forget(views)
+	previous := k.forget(views)
 	for w := range k.Workspaces(views) {
-		last, known := was[w.View]
+		last, known := previous[w.View]
 		if !known {
 			last.captured = now
 		}
@@ -194,7 +191,6 @@ func (k *Keeper) toLookAt(now time.Time) []uint32 {
 	return slices.Compact(views)
 }
 
-// first returns what is due first.
 func (k *Keeper) first() (d dueTime, ok bool) {
 	for ; len(k.due) > 0; heap.Pop(&k.due) {
 		if d = k.due[0]; k.seen[d.view].due.Equal(d.at) {
@@ -204,27 +200,27 @@ func (k *Keeper) first() (d dueTime, ok bool) {
 	return d, false
 }
 
-// forget takes workspaces out of what was seen, and returns what was known of them.
+// forget removes workspaces from k.seen and returns them as they were there.
 func (k *Keeper) forget(views []uint32) map[uint32]lastSeen {
-	was := k.seen
+	previous := k.seen
 	if views == nil {
 		k.seen, k.due, k.quiet = make(map[uint32]lastSeen), nil, 0
-		return was
+		return previous
 	}
-	was = make(map[uint32]lastSeen, len(views))
+	previous = make(map[uint32]lastSeen, len(views))
 	for _, view := range views {
 		if last, ok := k.seen[view]; ok {
-			was[view] = last
+			previous[view] = last
 			delete(k.seen, view)
 			if last.quiet {
 				k.quiet--
 			}
 		}
 	}
-	return was
+	return previous
 }
 
-// holds reports whether nothing is removed because the clock may be wrong.
+// holds reports whether the clock may be wrong, so that nothing is removed.
 func (k *Keeper) holds(now time.Time) bool {
 	elapsed := k.Elapsed()
 	if k.last.IsZero() {
@@ -283,11 +279,11 @@ func (w *Workspace) captureDue(last *lastSeen, now time.Time) time.Time {
 	return due
 }
 
-// cull removes the snapshots and ends the forks whose time is over, and returns when that
-// of the next may be.
+// cull removes the snapshots that are not kept and ends the forks that have expired. It returns
+// when there may be another one.
 func (k *Keeper) cull(w Workspace, now time.Time) time.Time {
-	gone, due := w.over(now)
-	for some := range slices.Chunk(gone, batch) {
+	remove, due := w.toRemove(now)
+	for some := range slices.Chunk(remove, batch) {
 		if err := w.Remove(w.Policy, some, now); err != nil {
 			k.Logger.Warn("removing old snapshots", "workspace", w.Name, "err", err)
 			due = earlier(due, now.Add(longestSleep))
@@ -302,10 +298,9 @@ func (k *Keeper) cull(w Workspace, now time.Time) time.Time {
 	return due
 }
 
-// over returns the views, oldest first, of the snapshots that expired, or that the rule of
-// their kind does not keep. due is when the next one may have to go: far in the future if
-// none has a time.
-func (w *Workspace) over(now time.Time) (gone []uint32, due time.Time) {
+// toRemove returns the views, oldest first, of the snapshots that expired or that the rule of their
+// kind does not keep. due is when there may be another one, far in the future if never.
+func (w *Workspace) toRemove(now time.Time) (remove []uint32, due time.Time) {
 	due = now.Add(far)
 	rules := w.Policy.Keep.Rules()
 	selections := make(map[string]*Selection)
@@ -332,9 +327,9 @@ func (w *Workspace) over(now time.Time) (gone []uint32, due time.Time) {
 			due = earlier(due, *i.Expires)
 		}
 		if !i.Pinned && i.View != w.Undo && (i.Expired(now) || !kept && now.Sub(i.Created) >= minAge) {
-			gone = append(gone, i.View)
+			remove = append(remove, i.View)
 		}
 	}
-	slices.Reverse(gone)
-	return gone, due
+	slices.Reverse(remove)
+	return remove, due
 }

@@ -65,25 +65,25 @@ func (k *Keep) check() error {
 type Selection struct {
 	rule    Rule
 	now     time.Time
-	newest  time.Time // of those seen, without those that the clock says are yet to come
+	newest  time.Time // of the snapshots so far, apart from those of the future
 	seen    int
 	periods []period
 }
 
 // A period is a part of a rule that keeps one snapshot for each hour, day, week or month.
 type period struct {
-	left int
-	of   func(time.Time) string
-	last string
+	left int                    // how many more it keeps
+	name func(time.Time) string // of the hour, day, week or month
+	last string                 // the name of the last one it kept a snapshot of
 }
 
 // Select begins a selection at the time now.
 func (r Rule) Select(now time.Time) *Selection {
 	return &Selection{rule: r, now: now, periods: []period{
-		{left: r.Hourly, of: func(t time.Time) string { return t.Format("2006-01-02 15") }},
-		{left: r.Daily, of: func(t time.Time) string { return t.Format("2006-01-02") }},
-		{left: r.Weekly, of: func(t time.Time) string { y, w := t.ISOWeek(); return fmt.Sprint(y, w) }},
-		{left: r.Monthly, of: func(t time.Time) string { return t.Format("2006-01") }},
+		{left: r.Hourly, name: func(t time.Time) string { return t.Format("2006-01-02 15") }},
+		{left: r.Daily, name: func(t time.Time) string { return t.Format("2006-01-02") }},
+		{left: r.Weekly, name: func(t time.Time) string { y, w := t.ISOWeek(); return fmt.Sprint(y, w) }},
+		{left: r.Monthly, name: func(t time.Time) string { return t.Format("2006-01") }},
 	}}
 }
 
@@ -102,7 +102,7 @@ func (k *Selection) Keeps(t time.Time) bool {
 		if p.left == 0 {
 			continue
 		}
-		if name := p.of(t); name != p.last {
+		if name := p.name(t); name != p.last {
 			p.last = name
 			p.left--
 			keep = true

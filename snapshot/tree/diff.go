@@ -62,7 +62,7 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	// Inodes that only one of them has need no mark: the entry that names such an inode
 	// is different or missing in the other tree, so its directory differs, or has no
 	// match either.
-	w := pairWalk{ctx: ctx, src: src, fn: func(x, y *Inode) error {
+	w := pairWalk{ctx: ctx, src: src, changed: true, fn: func(x, y *Inode) error {
 		if surelySame(x, y) {
 			return nil
 		}

@@ -1,15 +1,31 @@
 package tree
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
-// A pairWalk goes through two tables together and calls fn for the inodes of one number
-// that are not known to be the same. With added, it also calls fn for inodes that only b
-// has; a's is nil then.
+// A pairWalk compares the tables of two states by inode number. It calls fn for inodes that are
+// not known to be the same if changed is set, and for those that only b has, with a nil a, if added
+// is set.
 type pairWalk struct {
-	ctx   context.Context
-	src   *Source
-	added bool
-	fn    func(a, b *Inode) error
+	ctx            context.Context
+	src            *Source
+	changed, added bool
+	fn             func(a, b *Inode) error
+}
+
+// Beyond calls fn for each inode that the state has and another one does not. What both share
+// is not read.
+func (s *State) Beyond(src *Source, other *State, fn func(n *Inode)) error {
+	w := pairWalk{ctx: context.Background(), src: src, added: true, fn: func(_, n *Inode) error {
+		fn(n)
+		return nil
+	}}
+	if err := w.tables(other.root, other.height, s.root, s.height, 0); err != nil {
+		return fmt.Errorf("compare tables of inodes: %w", err)
+	}
+	return nil
 }
 
 // tables looks at two pages, of the heights ha and hb, whose first inode number is base.
@@ -55,7 +71,8 @@ func (w *pairWalk) load(p *page, hp, h int, base uint64) (*body, error) {
 
 func (w *pairWalk) leaves(x, y *tableLeaf, base uint64) error {
 	for i := range tableFan {
-		if !y.has(i) || !x.has(i) && !w.added || x.has(i) && x.sameRecord(y, i) {
+		switch both := x.has(i); {
+		case !y.has(i), !both && !w.added, both && (!w.changed || x.sameRecord(y, i)):
 			continue
 		}
 		n, err := x.get(w.src, i, base+uint64(i))

@@ -61,7 +61,17 @@ func (r *sealRun) state(ctx context.Context, s *State) (cas.Hash, error) {
 	for i := range max(1, r.z.Workers) {
 		g.Go(func() error { return r.work(gctx, jobs, i > 0) })
 	}
-	err := r.inodes(gctx, jobs, s.root)
+	err := eachUnsealed(s.root, nil, func(n *Inode) error {
+		if n.Dir.root.unsealed() == nil && n.Content.Sealed() != nil {
+			return gctx.Err()
+		}
+		select {
+		case jobs <- n:
+			return nil
+		case <-gctx.Done():
+			return gctx.Err()
+		}
+	})
 	close(jobs)
 	// The first failure cancels gctx, so Wait's error is the cause of the other.
 	if werr := g.Wait(); werr != nil {
@@ -134,18 +144,23 @@ func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, second bool) err
 	return nil
 }
 
-// inodes hands out the sealing of all contents and directories that pages in
-// memory refer to.
-func (r *sealRun) inodes(ctx context.Context, jobs chan<- *Inode, p *page) error {
-	b := p.unsealed()
-	if b == nil {
+// unsealed returns the body of a page that is in memory and not sealed yet.
+func (p *page) unsealed() *body {
+	if p == nil || p.isSealed() {
 		return nil
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	return p.mem.Load() // nil if another sealer was faster
+}
+
+// eachUnsealed calls fn for the inodes in memory on pages that are not sealed. skip, if set, reports
+// whether to leave out a page and those below it.
+func eachUnsealed(p *page, skip func(p *page) bool, fn func(n *Inode) error) error {
+	b := p.unsealed()
+	if b == nil || skip != nil && skip(p) {
+		return nil
 	}
 	for _, k := range b.kids {
-		if err := r.inodes(ctx, jobs, k); err != nil {
+		if err := eachUnsealed(k, skip, fn); err != nil {
 			return err
 		}
 	}
@@ -153,25 +168,13 @@ func (r *sealRun) inodes(ctx context.Context, jobs chan<- *Inode, p *page) error
 		return nil
 	}
 	for i := range tableFan {
-		n := b.leaf.cell(i)
-		if n == nil || n.Dir.root.unsealed() == nil && n.Content.Sealed() != nil {
-			continue
-		}
-		select {
-		case jobs <- n:
-		case <-ctx.Done():
-			return ctx.Err()
+		if n := b.leaf.cell(i); n != nil {
+			if err := fn(n); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-// unsealed returns the body of a page that is in memory and not sealed yet.
-func (p *page) unsealed() *body {
-	if p == nil || p.isSealed() {
-		return nil
-	}
-	return p.mem.Load() // nil if another sealer was faster
 }
 
 // inode seals the entries of a directory, or the content of a file.

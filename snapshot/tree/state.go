@@ -197,8 +197,8 @@ func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 	return n, nil
 }
 
-// Unsealed looks at what several states hold in memory, at what they share only
-// once. The zero value is ready.
+// Unsealed visits what several states have in memory, and what they share only once. The zero
+// value is ready.
 type Unsealed struct{ seen map[*page]struct{} }
 
 // Each calls fn for the content of every file that is in memory on a page not yet sealed, except
@@ -208,29 +208,16 @@ func (u *Unsealed) Each(s *State, frozen bool, fn func(c *content.Content)) {
 	if frozen && u.seen == nil {
 		u.seen = make(map[*page]struct{})
 	}
-	u.each(s.root, frozen, fn)
-}
-
-func (u *Unsealed) each(p *page, frozen bool, fn func(c *content.Content)) {
-	b := p.unsealed()
-	if b == nil {
-		return
-	}
-	if _, ok := u.seen[p]; ok {
-		return
-	}
-	if frozen {
-		u.seen[p] = struct{}{}
-	}
-	for _, k := range b.kids {
-		u.each(k, frozen, fn)
-	}
-	if b.leaf == nil {
-		return
-	}
-	for i := range tableFan {
-		if n := b.leaf.cell(i); n != nil && n.Content != nil {
+	_ = eachUnsealed(s.root, func(p *page) bool {
+		_, seen := u.seen[p]
+		if frozen {
+			u.seen[p] = struct{}{}
+		}
+		return seen
+	}, func(n *Inode) error {
+		if n.Content != nil {
 			fn(n.Content)
 		}
-	}
+		return nil
+	})
 }

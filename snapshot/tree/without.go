@@ -22,7 +22,7 @@ const epochWithout = math.MaxUint64
 // returns these by inode. In the state whose id it returns they are empty.
 func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) (id cas.Hash, left map[uint64]*content.Content, err error) {
 	left = make(map[uint64]*content.Content)
-	err = eachUnsealed(s.root, func(n *Inode) error {
+	err = eachUnsealed(s.root, nil, func(n *Inode) error {
 		if n.Content.Sealed() != nil {
 			return nil
 		}
@@ -49,30 +49,6 @@ func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) 
 	}
 	id, err = Seal(ctx, src, z, rest)
 	return id, left, err
-}
-
-// eachUnsealed calls fn for the inodes in memory on pages that are not sealed.
-func eachUnsealed(p *page, fn func(n *Inode) error) error {
-	b := p.unsealed()
-	if b == nil {
-		return nil
-	}
-	for _, k := range b.kids {
-		if err := eachUnsealed(k, fn); err != nil {
-			return err
-		}
-	}
-	if b.leaf == nil {
-		return nil
-	}
-	for i := range tableFan {
-		if n := b.leaf.cell(i); n != nil {
-			if err := fn(n); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // PutContents writes objects that describe contents which SealWithout left out, by inode, and

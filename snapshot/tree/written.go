@@ -18,7 +18,7 @@ const (
 // files, and for each inode that is new or has grown a piece without a key. It costs
 // what the states differ in.
 func Written(ctx context.Context, src *Source, a, b *State, fn func(content.Piece)) error {
-	w := pairWalk{ctx: ctx, src: src, added: true, fn: func(before, n *Inode) error {
+	w := pairWalk{ctx: ctx, src: src, changed: true, added: true, fn: func(before, n *Inode) error {
 		if before == nil {
 			before = &Inode{}
 		}

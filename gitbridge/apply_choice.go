@@ -3,6 +3,7 @@ package gitbridge
 import (
 	"bytes"
 	"cmp"
+	"path"
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -15,6 +16,24 @@ type Choice struct {
 	Text      []byte        // if not nil, a file gets these bytes: a part of its change
 	Conflicts threeway.Rule // in place of that of ApplyOptions, if it is one that decides
 	Markers   bool          // lines that changed on both sides get conflict markers
+}
+
+// ChooseDirs adds the choices for the directories of a plan to those for what is in them: a new
+// directory comes with what is applied in it, and one that is gone goes if nothing in it is left.
+func ChooseDirs(choices map[string]Choice, plan []Planned) {
+	applied, left := make(map[string]bool), make(map[string]bool)
+	for name, c := range choices {
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			applied[dir] = applied[dir] || !c.Leave
+			left[dir] = left[dir] || c.Leave
+		}
+	}
+	for _, p := range plan {
+		name := p.Path.String()
+		if _, chosen := choices[name]; !chosen {
+			choices[name] = Choice{Leave: left[name] && (p.B == nil || p.A == nil && !applied[name])}
+		}
+	}
 }
 
 // Planned is a path that is to change.

@@ -79,7 +79,18 @@ var remoteOps = []*Op{
 		Text:  Lines(pushedLines),
 		Line:  &Line{File: "push", Args: "snapshots [remote]", Usage: `a snapshot, and perhaps a remote, as in: echo "SNAPSHOT [REMOTE]" > push`},
 		Tools: []Tool{{Names: [3]string{"snapshot_push"}, Title: "Push a snapshot",
-			About: "Send a snapshot to a remote that the owner of the store added.", Args: "name=snapshots remote as"}}}, (*Service).push),
+			About: "Send a snapshot to a remote that the owner of the store added.", Args: "name=snapshots remote as"}},
+		Commands: []Command{{Group: "Remotes:", Use: "push REMOTE SNAPSHOT... [--as NAME] [--force] [--full]", Short: "Send snapshots to a remote",
+			Long: `Sends snapshots to REMOTE, a name from "amberfs remote add" or a URL. Only missing data
+is sent. An interrupted push continues when it is run again.
+
+If the name is in use there for another snapshot, push exits with status 4.`,
+			Example: "  amberfs push team v1\n  amberfs push team latest --as nightly --force", Args: "remote snapshots...",
+			Flags: []Flag{
+				{"as", "", "use `NAME` as its name there"},
+				{"force", "", "replace a snapshot with that name"},
+				{"full", "", "send everything again"},
+			}}}}, (*Service).push),
 	op(Op{Name: "pull", Effect: Adds, Cost: Cheap, Access: Govern, Mutates: true,
 		About: "Copies snapshots of a remote into the store."}, (*Service).pull),
 	op(Op{Name: "remotes", Cost: Cheap, Access: Govern,

@@ -193,29 +193,6 @@ snapshots are deleted too. A registry frees untagged data itself.`,
 	}
 }
 
-func pushCommand(a *app) *cobra.Command {
-	var req service.Push
-	cmd := &cobra.Command{
-		Use:   "push REMOTE SNAPSHOT... [--as NAME] [--force] [--full]",
-		Short: "Send snapshots to a remote",
-		Long: `Sends snapshots to REMOTE, a name from "amberfs remote add" or a URL. Only missing data
-is sent. An interrupted push continues when it is run again.
-
-If the name is in use there for another snapshot, push exits with status 4.`,
-		Example: `  amberfs push team v1
-  amberfs push team latest --as nightly --force`,
-		Args: args(2, -1, "a REMOTE and at least one SNAPSHOT"),
-		RunE: func(cmd *cobra.Command, argv []string) error {
-			req.Remote, req.Snapshots = argv[0], argv[1:]
-			return a.showOp(cmd, req)
-		},
-	}
-	cmd.Flags().StringVar(&req.As, "as", "", "use `NAME` as its name there")
-	cmd.Flags().BoolVar(&req.Force, "force", false, "replace a snapshot with that name")
-	cmd.Flags().BoolVar(&req.Full, "full", false, "send everything again")
-	return cmd
-}
-
 func pullCommand(a *app) *cobra.Command {
 	var req service.Pull
 	cmd := &cobra.Command{

@@ -192,21 +192,3 @@ nothing is changed. PATHs limit the undo.`,
 	f.BoolVar(&req.Theirs, "theirs", false, "make paths in conflict what they were before ACTOR")
 	return cmd
 }
-
-func revertCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "revert PATH [NAME]",
-		Short: "Restore one path from the newest snapshot in which it differs",
-		Long: `Restores PATH from the snapshot NAME, or from the newest snapshot in which it differs. If
-PATH did not exist then, it is removed.`,
-		Example: `  amberfs revert src/parse.go`,
-		Args:    args(1, 2, "a PATH and perhaps a NAME"),
-		RunE: func(cmd *cobra.Command, argv []string) error {
-			p, paths, err := a.paths(argv[0])
-			if err != nil {
-				return err
-			}
-			return a.showOpAt(cmd.Context(), p, service.Revert{Path: paths[0], Name: strings.Join(argv[1:], "")}, false)
-		},
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
@@ -73,27 +72,4 @@ func renameCommand(a *app) *cobra.Command {
 			return show(a, cmd, req, func(info snapshot.Info) { a.printf("snapshot %s renamed to %s\n", req.From, req.To) })
 		},
 	}
-}
-
-func compactCommand(a *app) *cobra.Command {
-	var req service.Compact
-	cmd := &cobra.Command{
-		Use:   "compact NAME NAME... --name NAME [-m MESSAGE]",
-		Short: "Make one snapshot of several",
-		Long: `Makes one snapshot that contains all files of the named snapshots, each in its newest
-version, and deletes those that are not pinned. If the policy protects one, nothing
-changes.`,
-		Example: `  amberfs compact mon tue wed --name first-half`,
-		Args:    args(2, -1, "two NAMEs or more"),
-		RunE: func(cmd *cobra.Command, argv []string) error {
-			if req.Name == "" {
-				return fail.New(fail.Usage, "the new snapshot needs a name").WithHint("give it with --name")
-			}
-			req.Names = argv
-			return a.showOp(cmd, req)
-		},
-	}
-	cmd.Flags().StringVar(&req.Name, "name", "", "`NAME` of the new snapshot")
-	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "`MESSAGE` of the new snapshot")
-	return cmd
 }

@@ -16,15 +16,15 @@ import (
 )
 
 // completions are the kinds of the arguments of each command, the last of which repeats
-// before "...", and of its flags. Other arguments are files.
+// before "...", and of its flags. Other arguments are files. opCommand adds the commands of rows.
 var completions = map[string]string{
-	"--by": "actor", "actor": "actor none", "apply": "file snapshot none", "run --as": "actor", "claim": "fork none", "claim --from": "snapshot", "bisect": "snapshot snapshot none", "compact": "snapshot ...", "diff": "snapshot snapshot file ...",
-	"diff --fork": "fork", "du": "snapshot ...", "export": "snapshot none", "fork": "snapshot none", "fork --delete": "fork none", "fork --discard": "fork none",
-	"merge": "fork none", "pin": "snapshot ...", "pull": "remote none", "push": "remote snapshot ...", "remote gc": "remote none",
+	"--by": "actor", "actor": "actor none", "apply": "file snapshot none", "run --as": "actor", "claim --from": "snapshot", "bisect": "snapshot snapshot none", "diff": "snapshot snapshot file ...",
+	"diff --fork": "fork", "export": "snapshot none", "fork": "snapshot none", "fork --delete": "fork none", "fork --discard": "fork none",
+	"pull": "remote none", "remote gc": "remote none",
 	"remote remove": "remote none", "remote rm": "remote none", "remote snapshots": "remote none", "remote trust": "remote none", "remote verify": "remote none",
-	"rename": "snapshot none", "restore": "snapshot file ...", "revert": "file snapshot none", "rm": "snapshot ...", "run --fork": "fork",
+	"rename": "snapshot none", "restore": "snapshot file ...", "run --fork": "fork",
 	"apply --run": "run", "refresh --run": "run", "runs diff": "run none", "runs rm": "run ...", "runs restore": "run none",
-	"show": "snapshot none", "snapshot": "none", "unpin": "snapshot ...", "worktree list": "none", "worktree remove": "fork none",
+	"snapshot": "none", "worktree list": "none", "worktree remove": "fork none",
 }
 
 // names returns the names of a kind.

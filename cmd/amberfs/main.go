@@ -192,12 +192,12 @@ run work from inside a mount, or with -C DIR.`,
 	}{
 		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), upgradeCommand(a), runCommand(a), runsCommand(a), mcpCommand(a), hookCommand(a), actorCommand(a)}},
 		{"Snapshots:", []*cobra.Command{
-			snapshotCommand(a), listCommand(a), renameCommand(a), compactCommand(a), restoreCommand(a), undoCommand(a), revertCommand(a),
+			snapshotCommand(a), listCommand(a), renameCommand(a), restoreCommand(a), undoCommand(a),
 			diffCommand(a), bisectCommand(a), logCommand(a), uiCommand(a),
 		}},
 		{"Forks:", []*cobra.Command{forkCommand(a), forksCommand(a), worktreeCommand(a), exploreCommand(a)}},
 		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a), refreshCommand(a)}},
-		{"Remotes:", []*cobra.Command{pushCommand(a), pullCommand(a), remoteCommand(a)}},
+		{"Remotes:", []*cobra.Command{pullCommand(a), remoteCommand(a)}},
 		{"The store:", []*cobra.Command{policyCommand(a), verifyCommand(a)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})

@@ -77,8 +77,10 @@ func (l *pathList) Set(path string) error {
 func completionOf(words service.Positional) (kinds string) {
 	for _, w := range words.Words() {
 		switch w.Field {
-		case "name", "names", "from", "snapshot":
+		case "name", "names", "from", "snapshot", "snapshots":
 			kinds += "snapshot "
+		case "remote":
+			kinds += "remote "
 		case "fork", "label":
 			kinds += "fork "
 		default:

@@ -46,22 +46,13 @@ func (q *Question) chooseSome(ctx context.Context) error {
 		}
 		past = append(past, now)
 	}
-	// New directories come with what is chosen in them, and those that are gone go if
-	// nothing in them is left.
-	taken, left := map[string]bool{}, map[string]bool{}
-	for p, c := range q.choices {
-		for ; p != "."; p = path.Dir(p) {
-			map[bool]map[string]bool{false: taken, true: left}[c.Leave][p] = true
+	for _, c := range q.choices {
+		if !c.Leave {
+			gitbridge.ChooseDirs(q.choices, q.dirs)
+			return nil
 		}
 	}
-	if len(taken) == 0 {
-		return errNotApplied
-	}
-	for _, d := range q.dirs {
-		p := d.Path.String()
-		q.choices[p] = gitbridge.Choice{Leave: d.A == nil && !taken[p] || d.B == nil && left[p]}
-	}
-	return nil
+	return errNotApplied
 }
 
 // askGroup asks for a group and records the choice, unless the answer is to split it or to go

@@ -94,17 +94,15 @@ func (r *Run) Applied(ctx context.Context, c *client.Client, user string, all bo
 	return err
 }
 
-// choices returns what becomes of each path of a plan. New directories come with what is taken in
-// them, and those that are gone go if nothing in them is left.
+// choices returns what becomes of each path of a plan.
 func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []gitbridge.Planned) (func(string) gitbridge.Choice, error) {
 	choices := make(map[string]gitbridge.Choice)
-	taken, left := make(map[string]bool), make(map[string]bool)
 	for _, p := range plan {
 		name := p.Path.String()
-		if (p.A == nil || p.A.IsDir()) && (p.B == nil || p.B.IsDir()) {
+		choice := gitbridge.Choice{Leave: a.leaves(name)}
+		if !choice.Leave && (p.A == nil || p.A.IsDir()) && (p.B == nil || p.B.IsDir()) {
 			continue
 		}
-		choice := gitbridge.Choice{Leave: a.leaves(name)}
 		if ids, ok := a.Hunks[name]; ok && !choice.Leave {
 			var err error
 			if choice, err = someHunks(ctx, ch, p, ids); err != nil {
@@ -112,17 +110,8 @@ func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []gitbridge
 			}
 		}
 		choices[name] = choice
-		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-			taken[dir] = taken[dir] || !choice.Leave
-			left[dir] = left[dir] || choice.Leave
-		}
 	}
-	for _, p := range plan {
-		name := p.Path.String()
-		if _, ok := choices[name]; !ok {
-			choices[name] = gitbridge.Choice{Leave: a.leaves(name) || p.A == nil && left[name] && !taken[name] || p.B == nil && left[name]}
-		}
-	}
+	gitbridge.ChooseDirs(choices, plan)
 	return func(name string) gitbridge.Choice {
 		if c, ok := choices[name]; ok {
 			return c

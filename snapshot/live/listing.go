@@ -41,7 +41,7 @@ func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 		from, tries := after, 0
 		err = f.reading(func() error {
 			tries++
-			if more = tries > tree.MaxHeld && after > from; more {
+			if more = tries > tree.MaxFetched && after > from; more {
 				return nil // what was lacked until here is not needed any more
 			}
 			dir, _, err := f.inode(id)

@@ -197,7 +197,7 @@ func coldState(t *testing.T, f *Forest, store objects) cas.Hash {
 	other := must(f.Create(root, "other", Create{Mode: unix.S_IFDIR | 0o755}))
 	for i := range 300 {
 		must(f.Create(dir, fmt.Sprint("file", i), file))
-		for j := range 20 { // so that the files are on more pages than tree.MaxHeld
+		for j := range 20 { // so that the files are on more pages than tree.MaxFetched
 			must(f.Create(other, fmt.Sprint(i, ".", j), file))
 		}
 	}
@@ -254,7 +254,7 @@ func TestNoReadWithTheLock(t *testing.T) {
 				return true
 			})
 			slices.Sort(names)
-			if len(d.reads) <= tree.MaxHeld && d.doing == "readdirplus" {
+			if len(d.reads) <= tree.MaxFetched && d.doing == "readdirplus" {
 				t.Errorf("a listing reads %d pages", len(d.reads))
 			}
 			if all := len(slices.Compact(names)); err == nil && (all != len(names) || all != 301) {

@@ -16,11 +16,9 @@ type Damage struct {
 	Log    func(pos, n int64) bool // any of n bytes at a journal position
 }
 
-// Affected calls fn, in path order, with every path of s that cannot be read
-// completely because its inode, a page of its directory or a part of its content
-// is damaged, or makes no sense: it is missing, or leads elsewhere than it should.
-// What lies below a directory that cannot be listed has no path any more; the
-// directory stands for it.
+// Affected calls fn, in path order, with every path of s that cannot be read completely: its
+// inode, a page of its directory or a part of its content is missing, damaged or malformed.
+// For paths below a directory that cannot be listed, it calls fn with the directory.
 func (s *State) Affected(ctx context.Context, src *Source, bad Damage, fn func(path string)) error {
 	// A damaged object may still be in a cache. This source refuses it, so that nothing decoded
 	// from it is used.
@@ -75,7 +73,6 @@ type checkedFile struct {
 	good  bool
 }
 
-// dir checks a directory and what is below it.
 func (c *checker) dir(path *Path, n *Inode) error {
 	if err := c.ctx.Err(); err != nil {
 		return err

@@ -106,7 +106,7 @@ func decodeBody(raw []byte) (*body, error) {
 		}
 	case wire.KindDirLeaf:
 		n := d.Count(3)
-		b.tiny = d.Remaining() <= maxText
+		b.fitsInline = d.Remaining() <= maxInline
 		b.ents = decodeEntries(d, n)
 	default:
 		d.Fail("kind %d is no page", b.kind)
@@ -145,8 +145,8 @@ func decodeKids(d *wire.Decoder, m uint64, fan int, counts bool) []*page {
 	return kids
 }
 
-// decodeText reads the n entries of a directory that an inode's record has.
-func decodeText(text string, n int) (*body, error) {
+// decodeInline reads the n inline entries of a directory.
+func decodeInline(text string, n int) (*body, error) {
 	d := wire.NewDecoder([]byte(text))
 	b := &body{kind: wire.KindDirLeaf, ents: decodeEntries(d, n)}
 	return b, d.Finish()

@@ -16,13 +16,13 @@ const (
 	hasTarget
 	hasEntries
 	hasContent
-	hasText // the entries are in the record
-	hasAll  = 1<<iota - 1
+	hasInline // the entries are in the record
+	hasAll    = 1<<iota - 1
 )
 
-// encodeInode writes an inode whose directory or content is sealed. Times are written
-// as their distance from another that is mostly near: a file that was copied keeps the
-// mtime of what it was copied from, but was changed when it was made.
+// encodeInode writes an inode whose directory or content is sealed. Each time but mtime is written
+// as the difference from another one to which it is mostly close: a copy may keep its source's
+// mtime, but its ctime is close to its btime.
 func encodeInode(e *wire.Encoder, n *Inode) {
 	base := n.Content.Sealed()
 	var flags byte
@@ -36,7 +36,7 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 	set(hasTarget, n.IsSymlink())
 	set(hasEntries, n.IsDir() && n.Dir.Len() > 0)
 	set(hasContent, n.IsRegular() && n.Content.Size() > 0)
-	set(hasText, flags&hasEntries != 0 && n.Dir.root.text.Load() != nil)
+	set(hasInline, flags&hasEntries != 0 && n.Dir.root.inline.Load() != nil)
 
 	e.Byte(flags)
 	e.Uvarint(uint64(n.Mode))
@@ -64,7 +64,7 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 	}
 	if flags&hasEntries != 0 {
 		e.Uvarint(uint64(n.Dir.Len()))
-		if text := n.Dir.root.text.Load(); text != nil {
+		if text := n.Dir.root.inline.Load(); text != nil {
 			e.String(*text)
 		} else {
 			h, _ := n.Dir.root.id()
@@ -76,8 +76,8 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 	}
 }
 
-// canonicalLinks returns links in order of parent and name: the order in which
-// they came about must not show in a state's id.
+// canonicalLinks returns links in order of parent and name, so that the id of a state does not
+// depend on the order in which they were made.
 func canonicalLinks(links []Link) []Link {
 	if slices.IsSortedFunc(links, compareLinks) {
 		return links
@@ -106,7 +106,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 	n.Btime = n.Ctime + d.Varint()
 	if flags&hasTarget != 0 != n.IsSymlink() ||
 		flags&hasEntries != 0 && !n.IsDir() ||
-		flags&(hasEntries|hasText) == hasText ||
+		flags&(hasEntries|hasInline) == hasInline ||
 		flags&hasContent != 0 && !n.IsRegular() {
 		d.Fail("inode of mode %o with flags %#x", n.Mode, flags)
 	}
@@ -154,7 +154,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 		n.Target = d.String()
 	}
 	if flags&hasEntries != 0 {
-		n.Dir.root = decodeDir(d, flags&hasText != 0)
+		n.Dir.root = decodeDir(d, flags&hasInline != 0)
 	}
 	if flags&hasContent != 0 {
 		n.Content = content.DecodeSealed(d)
@@ -165,8 +165,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 	return n, nil
 }
 
-// decodeDir reads where the entries of a directory are. Those that the record has are
-// read when they are asked for.
+// decodeDir reads where the entries of a directory are. Inline entries are decoded later.
 func decodeDir(d *wire.Decoder, inRecord bool) *page {
 	n := int(d.Uint(maxEntries))
 	if n == 0 {
@@ -176,10 +175,10 @@ func decodeDir(d *wire.Decoder, inRecord bool) *page {
 		return sealedPage(decodeHash(d), n)
 	}
 	text := d.String()
-	if len(text) > maxText {
+	if len(text) > maxInline {
 		d.Fail("directory of %d bytes in the record of its inode", len(text))
 	}
 	p := &page{n: n}
-	p.text.Store(&text)
+	p.inline.Store(&text)
 	return p
 }

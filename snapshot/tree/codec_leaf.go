@@ -11,12 +11,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// An inode with tens of thousands of names or megabytes of extended attributes
-// makes a record that no leaf should carry around, and that an object store may
-// not take. It is cut into pieces with objects of their own, and the leaf holds
-// their hashes.
+// The record of an inode with tens of thousands of names or megabytes of extended attributes is too
+// large for a leaf, which is read for the other inodes too, and perhaps for one object. It is cut
+// into pieces, which are objects, and the leaf has their hashes.
 const (
-	maxRecord = 4 << 10 // a longer record stands alone
+	maxRecord = 4 << 10 // a longer record is not in the leaf
 	maxPiece  = 1 << 20 // bytes of a record in one object
 )
 
@@ -84,8 +83,8 @@ func putRecord(rec []byte, objects content.ObjectStore) ([]byte, error) {
 	return hashes, nil
 }
 
-// loadInode returns the inode of a record whose pieces have these hashes. It stays in
-// a cache: a directory may lead to it by tens of thousands of names.
+// loadInode returns the inode of a record whose pieces have these hashes, and caches it: a
+// directory may have tens of thousands of names of it.
 func loadInode(src *Source, ino uint64, hashes []byte) (*Inode, error) {
 	key := cas.Sum(hashes)
 	if n, ok := src.inodes.Get(key); ok && n.Ino == ino {
@@ -123,7 +122,7 @@ func loadRecord(src *Source, hashes []byte) ([]byte, error) {
 	return rec, nil
 }
 
-// pieces returns the objects that hold the record of slot i, if it stands alone.
+// pieces returns the objects with the record of slot i, if it is not in the leaf.
 func (l *tableLeaf) pieces(i int) (hs []cas.Hash) {
 	if l.long&(1<<i) != 0 {
 		hs = splitHashes(l.record(i))

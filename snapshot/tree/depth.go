@@ -9,13 +9,12 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// Directories are nested less than MaxDepth deep, so that every walk ends, and a
-// recursive one takes a bounded stack. Each state has an upper bound of its depth: to
-// move a directory means to know how deep the ones below it are nested, and to count
-// that could mean to read the whole tree.
+// Directories are nested less than MaxDepth deep, so that every walk ends and recursion is bounded.
+// State.Depth is an upper bound, because moving a directory needs the depth of those below it, and
+// to count that could mean reading the whole tree.
 
-// DepthOf returns how many names the path of a directory has. It is errs.Invalid if the
-// directory is, or lies below, another one; 0 stands for none.
+// DepthOf returns how many names the path of a directory has. The error is errs.Invalid if the
+// directory is top or below it. A top of 0 is no directory.
 func (s *State) DepthOf(src *Source, dir, top uint64) (int, error) {
 	for depth := range MaxDepth {
 		switch dir {
@@ -69,11 +68,11 @@ func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
 	return s.DepthWith(src, dir, height)
 }
 
-// heightMost is how many entries heightOf looks at.
+// heightMost is how many entries heightOf reads at most.
 const heightMost = MaxDepth
 
-// heightOf returns how deep the directories below n are nested, if there is little to
-// look at and all of it can be read. The error is an Unread one.
+// heightOf returns how deep the directories below n are nested, if they have few entries and all
+// can be read. The error is an Unread one.
 func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err error) {
 	seen := 0
 	for level := []*Inode{n}; ; height++ {

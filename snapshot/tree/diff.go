@@ -19,11 +19,10 @@ type DiffOptions struct {
 	SkipData bool
 }
 
-// Diff calls fn for every path at which b differs from a: in order of bytes by
-// component, a directory before what it holds. A path whose type changed from or
-// to a directory is followed by the paths that went or came with it; an added or
-// removed directory by every path below it. It costs what the states differ in,
-// not what they hold.
+// Diff calls fn for every path at which b differs from a: in order of bytes by component, a
+// directory before its entries. An added or removed directory, also one whose type changed, is
+// followed by every path below it. The cost depends on the differences, not on the sizes of the
+// states.
 //
 // Paths are compared, not inodes: a file that was replaced by an equal one of
 // another inode number is no change. Hard links are compared as follows. Where a
@@ -48,20 +47,18 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 			return nil
 		}
 	}
-	// First the tables say which inodes differ, whatever their paths are; these
-	// and the directories above them are marked in a's tree. Then both trees are
-	// walked together, and at each pair of directories only the entries that differ
-	// and those that are marked are looked at. That misses nothing: as long as the
-	// entries on the way down a path are equal, it is the same way in both trees, so
-	// a's marks lead to where it ends or where the entries part. What is the same
-	// in a and the renumbered b needs no look, so that stands in for b there.
+	// First, the tables are compared by inode number. Inodes that differ, and the directories
+	// above them, are marked in a's tree. Then both trees are walked together. At each pair of
+	// directories only marked entries and entries that differ are visited. That is complete: while
+	// the entries on a path are equal, the path leads to the same inodes in both trees, so a's marks
+	// lead to its end or to the first entry that differs. Where the renumbered b shares pages with
+	// a nothing differs, so it is compared in place of b.
 	like := b
 	if o.Renumbered != nil {
 		like = o.Renumbered
 	}
-	// Inodes that only one of them has need no mark: the entry that names such an inode
-	// is different or missing in the other tree, so its directory differs, or has no
-	// match either.
+	// Inodes that only one table has need no mark: in the other tree their entry is different or
+	// missing, or there is no such directory.
 	w := pairWalk{ctx: ctx, src: src, changed: true, fn: func(x, y *Inode) error {
 		if surelySame(x, y) {
 			return nil
@@ -195,7 +192,7 @@ func (d *differ) entry(dir *Path, name string, x, y, z *Inode, only filter) erro
 	}
 	o := m
 	if d.renumbered != nil {
-		if o, err = d.alike(z, name, m); err != nil {
+		if o, err = d.renumberedDir(z, name, m); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
@@ -210,9 +207,9 @@ func (d *differ) entry(dir *Path, name string, x, y, z *Inode, only filter) erro
 	return nil
 }
 
-// alike returns the directory that the renumbered b has where b has m; any other inode
-// stands for itself, as nothing of it is looked at.
-func (d *differ) alike(dir *Inode, name string, m *Inode) (*Inode, error) {
+// renumberedDir returns the directory of the renumbered b where b has the directory m, and m itself
+// if that is another inode, of which the walk reads nothing.
+func (d *differ) renumberedDir(dir *Inode, name string, m *Inode) (*Inode, error) {
 	e, ok, err := dir.Dir.Lookup(d.src, name)
 	switch {
 	case err != nil:
@@ -225,7 +222,7 @@ func (d *differ) alike(dir *Inode, name string, m *Inode) (*Inode, error) {
 	return d.renumbered.child(d.src, dir, e)
 }
 
-// below reports what only one state has below a path, and with top the path itself.
+// below reports all paths of one state below a path, and with top the path itself.
 func (d *differ) below(s *State, path *Path, n *Inode, w What, only filter, top bool) error {
 	if err := d.ctx.Err(); err != nil {
 		return err

@@ -1,7 +1,7 @@
 package tree
 
-// trie is a part of a directory while two are compared: a page, or entries from
-// a leaf of one directory that stand beside an inner page of the other.
+// trie is a part of a directory that is compared with the same part of another one. If one has an
+// inner page there and the other one leaf, the leaf's entries are split like the page.
 type trie struct {
 	page *page
 	ents entries
@@ -55,8 +55,8 @@ func compareDirs(src *Source, a, b trie, at pos, fn func(name string)) error {
 	return nil
 }
 
-// compareEntries merges two lists of entries by hash. Within one hash the slots
-// tell nothing: they follow from the order in which the names came.
+// compareEntries merges two lists of entries by hash. Names with the same hash are compared without
+// their slots, which depend on the order in which the names were added.
 func compareEntries(x, y entries, fn func(name string)) {
 	for i, j := 0, 0; i < len(x) || j < len(y); {
 		var hash uint64

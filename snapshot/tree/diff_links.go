@@ -86,8 +86,7 @@ func (d *differ) linksDiffer(x, y *Inode) (bool, error) {
 	return v, nil
 }
 
-// isOther reports whether some path of n is, on the other side, a file other than
-// ino.
+// isOther reports whether the other state has a file other than ino at one of n's paths.
 func isOther(p *Pairing, n *Inode, ino uint64) (bool, error) {
 	for _, l := range n.Links {
 		m, err := p.File(l)

@@ -26,10 +26,9 @@ const (
 	firstCookie   = 16
 	maxEntries    = math.MaxInt32 // of a directory
 
-	// maxText is how many bytes the entries of a directory take at most that has no
-	// page: its inode's record has them. Most directories are that small, and a page
-	// of its own would take a multiple of it.
-	maxText = 512
+	// The entries of a directory are inline, in the record of its inode, if they take at most
+	// maxInline bytes. Most directories are that small, and a page would take a multiple.
+	maxInline = 512
 )
 
 // Dir holds the entries of a directory. Its zero value is empty. Copying a Dir
@@ -59,9 +58,9 @@ func (at pos) towards(hash uint64) pos { return at.down(nibble(hash, at.depth)) 
 // holds reports whether a hash belongs below.
 func (at pos) holds(hash uint64) bool { return hash>>(nameBits-dirBits*at.depth) == at.bits }
 
-// loadDir returns the body of a directory page. What was decoded is checked: it has
-// as many entries as is said above, and they are in their place. So nothing is met
-// twice in a directory, whatever an attacker made of it.
+// loadDir returns the body of a directory page. It checks that a sealed page has as many entries as
+// the page above says, with the hashes that belong there. So no name is found twice in a directory,
+// even in a forged one.
 func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 	orKind := byte(wire.KindDirInner)
 	if at.depth >= maxDirDepth {
@@ -71,7 +70,7 @@ func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 	if err != nil || !p.isSealed() {
 		return b, err
 	}
-	if b.tiny && at.depth == 0 && p.text.Load() == nil {
+	if b.fitsInline && at.depth == 0 && p.inline.Load() == nil {
 		return nil, fmt.Errorf("%w: directory page of %d entries, which its inode has room for", ErrMalformed, len(b.ents))
 	}
 	ents := b.ents
@@ -115,9 +114,8 @@ func (d *Dir) Lookup(src *Source, name string) (Dirent, bool, error) {
 	return Dirent{}, false, nil
 }
 
-// Insert adds an entry, or points the entry of that name elsewhere. The
-// directory must belong to an inode that epoch owns. A page has no room for what
-// CheckName refuses, which a journal from elsewhere may have.
+// Insert adds an entry, or replaces the one of that name. The directory must belong to an inode
+// that epoch owns. The name is checked because it may come from another user's journal.
 func (d *Dir) Insert(src *Source, epoch uint64, e Dirent) error {
 	if err := CheckName(e.Name); err != nil {
 		return err
@@ -137,8 +135,8 @@ func (d *Dir) Remove(src *Source, epoch uint64, name string) error {
 	return removeBelow(src, epoch, &d.root, pos{}, hashName(name), name)
 }
 
-// OwnEntry makes every page epoch's own that Insert or Remove of a name changes, so
-// that these read nothing and do not fail. It changes nothing visible.
+// OwnEntry copies every page that Insert or Remove of a name changes, unless epoch owns it, so
+// that these read nothing and do not fail. The entries stay the same.
 // ErrDirFull if the name cannot be inserted. The directory must belong to an inode
 // that epoch owns.
 func (d *Dir) OwnEntry(src *Source, epoch uint64, name string) error {
@@ -207,8 +205,7 @@ func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) 
 	return n, c, nil
 }
 
-// buildDir returns the page, of the one shape that there is, for entries in
-// order. It keeps ents.
+// buildDir returns the page for entries in order. Its shape depends on them alone. It keeps ents.
 func buildDir(epoch uint64, ents entries, depth int) *page {
 	var p *page
 	if len(ents) <= maxDirLeaf || depth >= maxDirDepth {
@@ -281,7 +278,6 @@ func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Di
 	return true, nil
 }
 
-// removeBelow takes out an entry that is known to be there.
 func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name string) error {
 	p, b, err := ownDir(src, epoch, pp, at)
 	if err != nil {
@@ -309,7 +305,7 @@ func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name
 	return nil
 }
 
-// collect adds everything below p, which is in order, to entries before it.
+// collect appends all entries below p, in order.
 func collect(src *Source, p *page, at pos, to *entries) error {
 	b, err := p.loadDir(src, at, true)
 	if err != nil {
@@ -328,9 +324,9 @@ func collect(src *Source, p *page, at pos, to *entries) error {
 
 // List calls fn for every entry whose cookie is above after, in order of cookies,
 // until fn returns false. A cookie is at least 16 and below 2^63, and an entry
-// keeps it as long as it lives; so a listing that goes on later from a cookie
-// meets each entry that was there all the time exactly once, whatever came and
-// went. An after of 0 begins at the start.
+// keeps it for life. So a listing that continues later from a cookie has each
+// entry that existed all the time exactly once, whatever was added or removed.
+// An after of 0 begins at the start.
 func (d *Dir) List(src *Source, after uint64, fn func(e Dirent, cookie uint64) bool) error {
 	if d.root == nil {
 		return nil

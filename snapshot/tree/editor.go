@@ -1,8 +1,7 @@
 package tree
 
-// An Editor makes changes of the names in a state, all in one epoch and at one time. After
-// an error its methods do nothing more, and Err has it. It needs the lock of the state's
-// owner.
+// An Editor changes the names in a state, in one epoch and with one time. After an error its
+// methods do nothing, and Err returns it. The caller holds the lock of the state's owner.
 type Editor struct {
 	State  *State
 	Source *Source
@@ -10,10 +9,10 @@ type Editor struct {
 	Time   int64 // of the changes, in nanoseconds since 1970
 
 	// Changed, if set, is called for each inode that is made, gets or loses a name, or is
-	// changed otherwise; not for a directory whose entries change.
+	// changed otherwise, but not for a directory whose entries change.
 	Changed func(ino uint64)
-	// Unnamed, if set, is called with an inode that has lost its last name, and so is not in
-	// the state any more, as it was before.
+	// Unnamed, if set, is called with each inode that was removed with its last name, as it was
+	// before.
 	Unnamed func(n *Inode)
 
 	err error
@@ -30,19 +29,18 @@ func (e *Editor) ok(err error) bool {
 	return e.err == nil
 }
 
-// Touched calls Changed.
 func (e *Editor) Touched(ino uint64) {
 	if e.Changed != nil {
 		e.Changed(ino)
 	}
 }
 
-// OwnSlot prepares the place of an inode in the table.
+// OwnSlot is State.OwnSlot.
 func (e *Editor) OwnSlot(ino uint64) error {
 	return LoadError(e.State.OwnSlot(e.Source, e.Epoch, ino))
 }
 
-// Own returns an inode for changing it; after an error one that is in no state.
+// Own returns an inode that may be changed. After an error that is one outside of the state.
 func (e *Editor) Own(ino uint64) *Inode {
 	if e.err == nil {
 		n, err := e.State.Own(e.Source, e.Epoch, ino)
@@ -62,25 +60,25 @@ func (e *Editor) lookup(dir *Inode, name string) (d Dirent, found bool) {
 	return d, found
 }
 
-// enter makes a name in a directory lead to n.
-func (e *Editor) enter(dir *Inode, name string, n *Inode) {
+// setEntry makes n the inode of a name in a directory.
+func (e *Editor) setEntry(dir *Inode, name string, n *Inode) {
 	if e.err == nil {
 		e.ok(dir.Dir.Insert(e.Source, e.Epoch, Dirent{Name: name, Ino: n.Ino, Type: n.Type()}))
 		dir.Mtime, dir.Ctime = e.Time, e.Time
 	}
 }
 
-func (e *Editor) leave(dir *Inode, name string) {
+func (e *Editor) removeEntry(dir *Inode, name string) {
 	if e.err == nil {
 		e.ok(dir.Dir.Remove(e.Source, e.Epoch, name))
 		dir.Mtime, dir.Ctime = e.Time, e.Time
 	}
 }
 
-// Add puts a new inode into the state, under a name that is not there.
+// Add adds an inode to the state, with a name that is not in use.
 func (e *Editor) Add(parent uint64, name string, n *Inode) {
 	dir := e.Own(parent)
-	e.enter(dir, name, n)
+	e.setEntry(dir, name, n)
 	n.Links = []Link{{Parent: parent, Name: name}}
 	if e.err != nil || !e.ok(e.State.Put(e.Source, e.Epoch, n)) {
 		return
@@ -95,7 +93,7 @@ func (e *Editor) Add(parent uint64, name string, n *Inode) {
 // Link gives an inode of the state one more name.
 func (e *Editor) Link(parent uint64, name string, ino uint64) {
 	n, dir := e.Own(ino), e.Own(parent)
-	if e.enter(dir, name, n); e.err != nil {
+	if e.setEntry(dir, name, n); e.err != nil {
 		return
 	}
 	e.Touched(n.Ino)
@@ -104,7 +102,7 @@ func (e *Editor) Link(parent uint64, name string, ino uint64) {
 	n.Ctime = e.Time
 }
 
-// Remove removes a name, and the inode with its last one: it is returned as it was then.
+// Remove removes a name, and with its last name the inode, which is returned as it was before.
 func (e *Editor) Remove(parent uint64, name string) (n *Inode, last bool) {
 	dir := e.Own(parent)
 	d, found := e.lookup(dir, name)
@@ -112,13 +110,13 @@ func (e *Editor) Remove(parent uint64, name string) (n *Inode, last bool) {
 		e.ok(ErrNotExist)
 	}
 	n, last = e.unlink(d.Ino, Link{Parent: parent, Name: name})
-	if e.leave(dir, name); e.err == nil && n.IsDir() {
+	if e.removeEntry(dir, name); e.err == nil && n.IsDir() {
 		dir.Nlink--
 	}
 	return n, last
 }
 
-// unlink is Remove but for the directory.
+// unlink is Remove without the directory.
 func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 	if e.err != nil {
 		return &Inode{}, false
@@ -142,10 +140,10 @@ func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 	return n, true
 }
 
-// Rename moves a name to a place in which nothing is that cannot be replaced.
+// Rename moves a name. What has the new name is removed.
 func (e *Editor) Rename(from, to Link) { e.rename(from, to, nil) }
 
-// Whiteout is Rename, and puts a new inode into the old place.
+// Whiteout is Rename, and gives the old name to a new inode.
 func (e *Editor) Whiteout(from, to Link, n *Inode) { e.rename(from, to, n) }
 
 func (e *Editor) rename(from, to Link, whiteout *Inode) {
@@ -163,7 +161,7 @@ func (e *Editor) rename(from, to Link, whiteout *Inode) {
 	}
 	e.Touched(n.Ino)
 	if whiteout == nil {
-		e.leave(dir, from.Name)
+		e.removeEntry(dir, from.Name)
 	}
 	e.move(newDir, n, from, to.Name)
 	if whiteout != nil {
@@ -199,9 +197,9 @@ func (e *Editor) Exchange(a, b Link) {
 	}
 }
 
-// move makes name in dir lead to n, which had another name until now.
+// move gives n the name in dir in place of its old one.
 func (e *Editor) move(dir, n *Inode, old Link, name string) {
-	if e.enter(dir, name, n); e.err != nil {
+	if e.setEntry(dir, name, n); e.err != nil {
 		return
 	}
 	n.RemoveLink(old)

@@ -17,7 +17,8 @@ func (e *Editor) RemoveAll(parent uint64, name string, removed RemovedFunc) {
 	}
 }
 
-// empty removes what is in a directory, whose own entries stay: it goes itself.
+// empty removes what is in a directory. The directory itself is removed next, so its entries need
+// not be.
 func (e *Editor) empty(dir *Inode, removed RemovedFunc) {
 	var names []string
 	if e.err == nil {
@@ -50,7 +51,7 @@ func (e *Editor) child(dir *Inode, name string) *Inode {
 	return &Inode{}
 }
 
-// Like makes an inode without a name that is like another.
+// Like returns a new inode, without a name, that is like another one.
 func Like(from *Inode, ino uint64, now int64) *Inode {
 	n := &Inode{
 		Ino: ino, Mode: from.Mode, Nlink: 1, Rdev: from.Rdev, Target: from.Target, Content: from.Content, Btime: now,

@@ -21,9 +21,8 @@ type Elsewhere interface {
 	Near(h cas.Hash, dst []byte) ([]byte, error)
 }
 
-// Objects are those of a store together with those that it need not have: those of
-// snapshots on a remote. Nothing that is read elsewhere is put into the store: caching is
-// the business of that place, and what is sealed in the store is complete without.
+// Objects are the objects of a store and of an Elsewhere, such as the snapshots on a remote. Objects
+// that are read elsewhere are not put into the store: Elsewhere caches them.
 type Objects struct {
 	*cas.Store
 	Elsewhere Elsewhere // nil if there is nothing elsewhere
@@ -59,9 +58,9 @@ func (o Objects) Exists(h cas.Hash) (bool, error) {
 	return o.Elsewhere.Has(h)
 }
 
-// Here reports whether an object can be in the store. What is below one that is only elsewhere
-// is only there too, since what is sealed here goes into the store with all its parents. An
-// error is left to the caller to find again.
+// Here reports whether an object may be in the store. If it is not, nothing that it refers to is
+// needed in the store: what is sealed here has all objects above it in the store, too. After an
+// error it is true, and the caller's next access fails.
 func (o Objects) Here(h cas.Hash) bool {
 	if o.Elsewhere == nil || !o.Elsewhere.Any() {
 		return true
@@ -73,9 +72,8 @@ func (o Objects) Here(h cas.Hash) bool {
 	return !only || err != nil
 }
 
-// Pushed loads a state that was made elsewhere, and finds the highest number of its
-// inodes: those made here are above it. It puts the pages with the root into the store, so
-// that mounting needs no network.
+// Pushed loads a state that was made elsewhere, and returns its highest inode number: new inodes
+// get higher ones. It stores the pages with the root, so that mounting needs no network.
 func (o Objects) Pushed(src *Source, id cas.Hash) (st *State, highest uint64, err error) {
 	if st, err = Load(src, id); err == nil {
 		highest, err = st.Highest(src)

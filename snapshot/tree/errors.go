@@ -18,8 +18,8 @@ var (
 	ErrSymlink = errs.New(errs.Invalid, "path goes through a symbolic link")
 	// ErrBadPath means that a path is absolute, or not in its shortest form.
 	ErrBadPath = errs.New(errs.Invalid, "path is not a relative path in its shortest form")
-	// ErrDirFull means that a directory has MaxCollisions names of the very same
-	// hash. It takes an attacker that looks for such names.
+	// ErrDirFull means that a directory has maxCollisions names with the same hash. Only names
+	// that were chosen for it collide so often.
 	ErrDirFull = errs.New(errs.NoSpace, "too many names of equal hash in one directory")
 	// ErrTooDeep means that a path has more than MaxDepth names, or that directories
 	// lie in a ring.
@@ -29,8 +29,8 @@ var (
 	ErrMalformed = wire.ErrMalformed
 )
 
-// LoadError is the answer to a program for an error in reading a tree. What has no kind,
-// such as an object that is missing, is damage: callers hold names that exist.
+// LoadError gives an error of reading a tree a kind. Without one, as for a missing object, it is
+// damage: callers read only what should exist.
 func LoadError(err error) error {
 	if err == nil || errs.Of(err) != "" {
 		return err

@@ -98,16 +98,16 @@ func (n *Inode) Blocks() int64 {
 	return 0
 }
 
-// AddLink notes one more name. The epoch must own n.
+// AddLink adds a name. The epoch must own n.
 func (n *Inode) AddLink(l Link) {
 	n.ownLinks()
 	n.Links = append(n.Links, l)
 }
 
-// RemoveLink takes a name back. The epoch must own n.
+// RemoveLink removes a name. The epoch must own n.
 func (n *Inode) RemoveLink(l Link) {
 	n.ownLinks()
-	for i, have := range slices.Backward(n.Links) { // what came last often goes first
+	for i, have := range slices.Backward(n.Links) { // the newest name is often removed first
 		if have == l {
 			end := len(n.Links) - 1
 			n.Links[i], n.Links[end] = n.Links[end], Link{}

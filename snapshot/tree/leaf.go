@@ -8,10 +8,10 @@ type tableLeaf struct {
 	cells  *[tableFan]*Inode
 	raw    []byte
 	lo, hi [tableFan]uint32 // record i is raw[lo[i]:hi[i]]; hi[i] is 0 when there is none
-	long   uint64           // bit i: record i only names the objects that hold the real one
+	long   uint64           // bit i: record i is the hashes of the pieces of a long record
 }
 
-// cell returns the inode of slot i if it is in memory as such.
+// cell returns the inode of slot i if it is decoded.
 func (l *tableLeaf) cell(i int) *Inode {
 	if l.cells == nil {
 		return nil
@@ -54,7 +54,7 @@ func (l *tableLeaf) sameRecord(o *tableLeaf, i int) bool {
 	return (l.long^o.long)&(1<<i) == 0 && string(l.record(i)) == string(o.record(i))
 }
 
-// sameStored is sameRecord for what is not in memory as an inode.
+// sameStored is sameRecord for inodes that are not decoded.
 func (l *tableLeaf) sameStored(o *tableLeaf, i int) bool {
 	return l.cell(i) == nil && o.cell(i) == nil && l.sameRecord(o, i)
 }

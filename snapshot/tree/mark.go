@@ -7,8 +7,8 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
-// A Keeper is what a collection keeps. Keep reports whether an object is met for the first time.
-// KeepLeaf is for objects that refer to no others.
+// A Keeper collects the objects that a gc keeps. Keep adds one and reports whether it is new.
+// KeepLeaf adds an object that refers to no others.
 type Keeper interface {
 	Keep(h cas.Hash) (first bool)
 	KeepLeaf(h cas.Hash)
@@ -26,19 +26,17 @@ func (s *State) Mark(ctx context.Context, src *Source, like *State, incomplete b
 	return s.MarkFor(ctx, src, like, incomplete, keep(fn))
 }
 
-// MarkFor names every object that s needs to a Keeper, sealed or not: the objects
-// below an object are visited only when Keep answers that it met it for the
-// first time. So marking many states costs their number and what they differ in.
+// MarkFor calls k with every object that s needs. The objects below an object are visited only
+// if Keep reports that it is new. So the cost of marking many states depends on their number and
+// on their differences.
 //
-// With incomplete, an object that is not in the store (cas.ErrNotFound) is passed
-// over: what hung below it is lost.
+// With incomplete, a missing object (cas.ErrNotFound) is skipped: what is below it is lost.
 //
-// A collection has to mark every state that is in memory besides the stored ones:
-// pages that a Seal cut short has sealed are stored, and referred to from there
-// only. What a Seal writes meanwhile is for the store to keep.
+// A gc has to mark also the states in memory: pages that were stored by a Seal which was
+// interrupted are referred to only there. The store keeps what a Seal writes meanwhile.
 //
-// like is a state that was marked already for the same Keeper, or nil. What s is known to
-// share with it is not visited or named: of a page of inodes, those that changed are.
+// like is a state that was marked before for the same Keeper, or nil. Pages and inodes that s is
+// known to share with it are skipped.
 func (s *State) MarkFor(ctx context.Context, src *Source, like *State, incomplete bool, k Keeper) error {
 	if id, ok := s.ID(); ok && !k.Keep(id) {
 		return nil
@@ -59,23 +57,23 @@ type marker struct {
 	incomplete bool
 }
 
-// passed is nil for an object that may be missing.
-func (m *marker) passed(err error) error {
+// orMissing returns err, or nil if it means that an object is missing which may be.
+func (m *marker) orMissing(err error) error {
 	if m.incomplete && errors.Is(err, cas.ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-// first marks a page, and says whether to go on below it. A page without a hash
-// is in memory only, but what it refers to may be stored.
+// first marks a page, and reports whether to visit what is below it. A page without a hash is only
+// in memory, but what it refers to may be stored.
 func (m *marker) first(p *page) bool {
 	id, ok := p.id()
 	return !ok || m.Keep(id)
 }
 
-// marked reports whether a page is stored, and is also in the state that was marked before.
-// Of what is in memory only, anything may have been stored since.
+// marked reports whether a page is stored, and the state that was marked before has it too. What is
+// below a page in memory may have been stored since.
 func marked(p, like *page) bool {
 	if like == nil {
 		return false
@@ -85,8 +83,8 @@ func marked(p, like *page) bool {
 	return ok && also && id == other
 }
 
-// table visits a table page whose first inode number is base. like has its place in the state
-// that was marked before, and may be nil.
+// table visits a table page whose first inode number is base. like is the page at the same place in
+// the state that was marked before, or nil.
 func (m *marker) table(p, like *page, height int, base uint64) error {
 	if p == nil || marked(p, like) || !m.first(p) {
 		return nil
@@ -96,18 +94,18 @@ func (m *marker) table(p, like *page, height int, base uint64) error {
 	}
 	b, err := p.loadTable(m.src, height, base, like != nil)
 	if err != nil {
-		return m.passed(err)
+		return m.orMissing(err)
 	}
-	was := &body{}
+	before := &body{}
 	if like != nil {
 		if other, err := like.loadTable(m.src, height, base, true); err == nil { // else nothing is known to be shared
-			was = other
+			before = other
 		}
 	}
 	for i, k := range b.kids {
 		var other *page
-		if was.kids != nil {
-			other = was.kids[i]
+		if before.kids != nil {
+			other = before.kids[i]
 		}
 		if err := m.table(k, other, height-1, base+uint64(i)<<(tableBits*(height-1))); err != nil {
 			return err
@@ -117,14 +115,14 @@ func (m *marker) table(p, like *page, height int, base uint64) error {
 		return nil
 	}
 	for i := range tableFan {
-		if was.leaf != nil && b.leaf.sameStored(was.leaf, i) {
+		if before.leaf != nil && b.leaf.sameStored(before.leaf, i) {
 			continue
 		}
 		for _, h := range b.leaf.pieces(i) {
 			m.KeepLeaf(h)
 		}
 		n, err := b.leaf.get(m.src, i, base+uint64(i))
-		if err = m.passed(err); err != nil {
+		if err = m.orMissing(err); err != nil {
 			return err
 		}
 		if n != nil {
@@ -166,7 +164,7 @@ func (m *marker) dir(p *page, at pos) error {
 	}
 	b, err := p.loadDir(m.src, at, false)
 	if err != nil {
-		return m.passed(err)
+		return m.orMissing(err)
 	}
 	for i, k := range b.kids {
 		if err := m.dir(k, at.down(i)); err != nil {

@@ -16,21 +16,21 @@ import (
 // atomic fields and in this order: a sealer sets the hash or the text, then drops
 // the body. So a reader that finds no body finds one of them, and loads by it.
 type page struct {
-	epoch uint64
-	n     int // directory pages: the number of entries beneath
-	hash  atomic.Pointer[cas.Hash]
-	text  atomic.Pointer[string] // the encoded entries of a directory so small that its inode's record has them
-	mem   atomic.Pointer[body]
+	epoch  uint64
+	n      int // directory pages: the number of entries beneath
+	hash   atomic.Pointer[cas.Hash]
+	inline atomic.Pointer[string] // the encoded entries of a directory so small that its inode's record has them
+	mem    atomic.Pointer[body]
 }
 
-// body is what a page says. Exactly one of the three is set; a frozen page's
-// body never changes.
+// body is the contents of a page. Exactly one of kids, leaf and ents is set. The body of a frozen
+// page never changes.
 type body struct {
-	kind byte
-	tiny bool       // a loaded directory leaf so small that an inode's record could have it
-	kids []*page    // inner pages: fanout items, nil where nothing is
-	leaf *tableLeaf // table leaves
-	ents entries    // directory leaves
+	kind       byte
+	fitsInline bool       // a loaded directory leaf so small that an inode's record could have it
+	kids       []*page    // inner pages: fanout items, nil where nothing is
+	leaf       *tableLeaf // table leaves
+	ents       entries    // directory leaves
 }
 
 // newPage returns a page in memory that epoch may change.
@@ -55,15 +55,15 @@ func (p *page) id() (cas.Hash, bool) {
 	return cas.Hash{}, false
 }
 
-// seal records the hash and lets the body go.
+// seal records the hash and drops the body.
 func (p *page) seal(h cas.Hash) {
 	p.hash.Store(&h)
 	p.mem.Store(nil)
 }
 
-// sealText is seal for a page that is no object of its own.
-func (p *page) sealText(entries string) {
-	p.text.Store(&entries)
+// sealInline is seal for a page whose entries are inline.
+func (p *page) sealInline(entries string) {
+	p.inline.Store(&entries)
 	p.mem.Store(nil)
 }
 
@@ -71,16 +71,16 @@ func (p *page) sealText(entries string) {
 // the cache may come from an epoch of the same number: each owner of a state has its own count.
 func (p *page) owned(epoch uint64) bool { return p.epoch == epoch && !p.isSealed() }
 
-// isSealed reports whether a page has what it is found by.
-func (p *page) isSealed() bool { return p.hash.Load() != nil || p.text.Load() != nil }
+// isSealed reports whether a page can be loaded again: it has a hash, or inline entries.
+func (p *page) isSealed() bool { return p.hash.Load() != nil || p.inline.Load() != nil }
 
 // load returns the body of a page that must be of one of two kinds.
 func (p *page) load(src *Source, keep bool, kind, orKind byte) (*body, error) {
 	b := p.mem.Load()
 	if b == nil {
 		var err error
-		if text := p.text.Load(); text != nil {
-			b, err = decodeText(*text, p.n)
+		if text := p.inline.Load(); text != nil {
+			b, err = decodeInline(*text, p.n)
 		} else {
 			b, err = src.body(*p.hash.Load(), keep)
 		}
@@ -94,8 +94,7 @@ func (p *page) load(src *Source, keep bool, kind, orKind byte) (*body, error) {
 	return b, nil
 }
 
-// samePage reports whether two pages are known to hold the same. Not being known is
-// no proof of a difference.
+// samePage reports whether two pages are known to be equal. Equal pages need not be known to be.
 func samePage(a, b *page) bool {
 	if a == b {
 		return true
@@ -103,7 +102,7 @@ func samePage(a, b *page) bool {
 	if a == nil || b == nil {
 		return false
 	}
-	if ta, tb := a.text.Load(), b.text.Load(); ta != nil && tb != nil {
+	if ta, tb := a.inline.Load(), b.inline.Load(); ta != nil && tb != nil {
 		return *ta == *tb
 	}
 	ha, hb := a.hash.Load(), b.hash.Load()

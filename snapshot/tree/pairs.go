@@ -59,7 +59,7 @@ func (w *pairWalk) tables(a *page, ha int, b *page, hb int, base uint64) error {
 	return nil
 }
 
-// load returns what a page of height hp says, as one of height h would.
+// load returns the body of a page of height hp; if h is more, that of a page above it.
 func (w *pairWalk) load(p *page, hp, h int, base uint64) (*body, error) {
 	if hp == h {
 		return p.loadTable(w.src, h, base, true)

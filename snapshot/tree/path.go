@@ -91,7 +91,7 @@ func (p *Path) At(name string) (*Path, error) {
 	return p.Entry(name), nil
 }
 
-// Entry is At for an entry that was met before.
+// Entry is At without the limit, for a path whose depth was checked before.
 func (p *Path) Entry(name string) *Path {
 	if p == nil {
 		return &Path{Name: name, depth: 1, length: len(name)}

@@ -6,9 +6,9 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// CheckRename reports whether n, which is in the directory from, may take the place of old (nil:
-// nothing there) in the directory to. flags are those of renameat2(2). depth is the bound of how
-// deep the state is nested afterwards. same: both are one file, and nothing is to be done.
+// CheckRename checks whether n in the directory from may replace old, or nothing if old is nil, in
+// the directory to. flags are those of renameat2(2). depth is State.Depth afterwards. If same is
+// set, both are the same file, and the rename does nothing.
 func (s *State) CheckRename(src *Source, n, old *Inode, from, to uint64, flags uint32) (same bool, depth int, err error) {
 	exchange := flags&unix.RENAME_EXCHANGE != 0
 	switch {

@@ -9,24 +9,24 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
-// Resident returns a source with the same caches for callers that hold a lock: it reads no disk.
-// What is in none of them is an Unread error, for which Again reads it.
+// Resident returns a source for callers that hold a lock. It has the same caches, and reads no
+// disk: an object that is in no cache is an Unread error. Again reads it.
 func (s *Source) Resident() *Source {
-	return s.With(&resident{ObjectStore: s.objects, held: make(map[cas.Hash]*heldObject)})
+	return s.With(&resident{ObjectStore: s.objects, fetched: make(map[cas.Hash]*fetchedObject)})
 }
 
 // resident are the objects that were read for calls under way.
 type resident struct {
 	content.ObjectStore // where they are read
 	mu                  sync.Mutex
-	held                map[cas.Hash]*heldObject
-	many                sync.Mutex // held by the one call that has more than MaxHeld
+	fetched             map[cas.Hash]*fetchedObject
+	unbounded           sync.Mutex // of the one call that may have more than MaxFetched
 }
 
-// MaxHeld is how many objects each of many calls may lack: they stay in memory meanwhile.
-const MaxHeld = 64
+// MaxFetched is how many objects a call may have in memory at the same time as other calls.
+const MaxFetched = 64
 
-type heldObject struct {
+type fetchedObject struct {
 	raw   []byte
 	err   error
 	calls int
@@ -35,14 +35,14 @@ type heldObject struct {
 func (r *resident) Get(h cas.Hash, _ []byte) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o := r.held[h]; o != nil {
+	if o := r.fetched[h]; o != nil {
 		return o.raw, o.err
 	}
 	return nil, &Unread{r, h}
 }
 
-// An Unread error reports that an object is not in memory. The call that needed it has changed
-// nothing that anybody sees.
+// An Unread error means that an object is not in memory. The call that needed it has had no
+// effect.
 type Unread struct {
 	objects *resident
 	hash    cas.Hash
@@ -50,7 +50,7 @@ type Unread struct {
 
 func (u *Unread) Error() string { return "it is not in memory" }
 
-// Unwrap gives it the kind of what is not damaged.
+// Unwrap returns errs.Away: the object is not damaged.
 func (u *Unread) Unwrap() error { return errs.Away }
 
 // read reads the object, or finds out why it cannot be read, for the next call.
@@ -58,27 +58,27 @@ func (u *Unread) read() {
 	raw, err := u.objects.ObjectStore.Get(u.hash, nil)
 	u.objects.mu.Lock()
 	defer u.objects.mu.Unlock()
-	o := u.objects.held[u.hash]
+	o := u.objects.fetched[u.hash]
 	if o == nil {
-		o = &heldObject{raw: raw, err: err}
-		u.objects.held[u.hash] = o
+		o = &fetchedObject{raw: raw, err: err}
+		u.objects.fetched[u.hash] = o
 	}
 	o.calls++
 }
 
-// release is called for each read, when the object is not needed again or is in a cache.
+// release ends the use of an object that read read.
 func (u *Unread) release() {
 	u.objects.mu.Lock()
 	defer u.objects.mu.Unlock()
-	o := u.objects.held[u.hash]
+	o := u.objects.fetched[u.hash]
 	if o.calls--; o.calls == 0 {
-		delete(u.objects.held, u.hash)
+		delete(u.objects.fetched, u.hash)
 	}
 }
 
-// Again calls fn, which takes and releases a lock, and calls it again each time after an object
-// that it lacked was read without the lock. Until Again returns, no object is lacked twice,
-// whatever the caches drop, so it ends.
+// Again calls fn, which takes and releases a lock. If fn returns an Unread error, Again reads the
+// object without the lock and calls fn again. It ends, because what it has read stays in memory
+// until it returns.
 func Again(fn func() error) error {
 	var all []*Unread
 	defer func() {
@@ -92,9 +92,9 @@ func Again(fn func() error) error {
 		if !lacks {
 			return err
 		}
-		if len(all) == MaxHeld {
-			u.objects.many.Lock()
-			defer u.objects.many.Unlock()
+		if len(all) == MaxFetched {
+			u.objects.unbounded.Lock()
+			defer u.objects.unbounded.Unlock()
 		}
 		u.read()
 		all = append(all, u)

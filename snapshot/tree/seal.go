@@ -17,15 +17,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// Seal writes everything that s holds and that was not sealed before, bottom-up:
-// contents and directories by several workers, then the table, then the state
-// object, whose hash it returns. z says where to, and how files are cut into
-// chunks; as many files and directories as it has workers are sealed at a time.
+// Seal writes everything of s that is not sealed, bottom-up: contents and directories, then the
+// table, then the state object, whose hash it returns. z has the destination and the parameters of
+// chunking. Each of its workers seals one file or directory at a time.
 //
-// The state must be frozen; it can be read all the while, and so can the states
-// that share pages with it. What is sealed leaves memory for the page cache. A
-// Seal that was cut short by ctx, by z.Spend or by an error has only done a part of the
-// work, and the next one goes on from there.
+// The state must be frozen. It can be read meanwhile, as can states that share pages with it.
+// Sealed pages move from memory to the page cache. A Seal that was interrupted by ctx, by z.Spend
+// or by an error has done a part of the work, and the next one continues there.
 func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Hash, error) {
 	r := &sealRun{src: src, z: z}
 	r.buffers.New = func() any { return new(wire.Encoder) }
@@ -38,8 +36,8 @@ func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Ha
 
 const (
 	maxJobs = 64 // that wait for a worker
-	// secondRest is how long the second worker rests before each chunk or inode while
-	// the first is to be alone.
+	// secondRest is how long the second worker rests before each chunk or inode while writers
+	// are active.
 	secondRest = 50 * time.Millisecond
 )
 
@@ -73,7 +71,7 @@ func (r *sealRun) state(ctx context.Context, s *State) (cas.Hash, error) {
 		}
 	})
 	close(jobs)
-	// The first failure cancels gctx, so Wait's error is the cause of the other.
+	// The first failure cancels gctx, so Wait's error is the cause of err.
 	if werr := g.Wait(); werr != nil {
 		err = werr
 	}
@@ -121,13 +119,13 @@ func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, second bool) err
 	}
 	defer keep(false)
 	z.Pace = func() bool {
-		alone := r.z.Pace != nil && r.z.Pace()
-		rests := alone && second && !r.firstEnded.Load()
-		keep(alone && !rests)
+		throttled := r.z.Pace != nil && r.z.Pace()
+		rests := throttled && second && !r.firstEnded.Load()
+		keep(throttled && !rests)
 		if rests {
 			time.Sleep(secondRest)
 		}
-		return alone
+		return throttled
 	}
 	if !second {
 		defer r.firstEnded.Store(true)
@@ -202,8 +200,8 @@ func (r *sealRun) dir(ctx context.Context, p *page) error {
 	if b.kind == wire.KindDirLeaf {
 		e := r.encoder()
 		defer r.buffers.Put(e)
-		if encodeEntries(e, b.ents); e.Len() <= maxText {
-			p.sealText(string(e.Out()))
+		if encodeEntries(e, b.ents); e.Len() <= maxInline {
+			p.sealInline(string(e.Out()))
 			return nil
 		}
 	}
@@ -246,8 +244,8 @@ func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 		return cas.Hash{}, fmt.Errorf("write a page: %w", err)
 	}
 	if b.leaf != nil {
-		// The inodes in memory hold on to journal positions and to older contents,
-		// so the cache gets what a load would give.
+		// The inodes in memory refer to journal positions and older contents, so the cache gets
+		// the page as it is loaded.
 		if b, err = decodeBody(append([]byte(nil), e.Out()...)); err != nil {
 			return cas.Hash{}, fmt.Errorf("read back a page: %w", err)
 		}

@@ -18,7 +18,7 @@ type SetAttr struct {
 	KillPriv bool
 }
 
-// Marks reports whether a change is more than one of the time of access.
+// Marks reports whether anything but the access and change times changes.
 func (s *SetAttr) Marks() bool {
 	return s.Mode != nil || s.UID != nil || s.GID != nil || s.Size != nil || s.Mtime != nil || s.KillPriv
 }
@@ -68,7 +68,6 @@ const (
 	setKill
 )
 
-// Encode writes a change.
 func (s *SetAttr) Encode(e *wire.Encoder) {
 	var bits uint64
 	bit := func(set bool, b uint64) {

@@ -18,7 +18,7 @@ type Source struct {
 	copied  *atomic.Int64          // see Counting
 }
 
-// longBytes is room for one inode with the most names that there can be.
+// longBytes is the size of the cache of long records. One with the maximum of names fits.
 const longBytes = 32 << 20
 
 // NewSource returns a source whose caches hold about cacheBytes bytes, half of
@@ -38,9 +38,8 @@ func (s *Source) CacheBytes() int64 {
 	return s.pages.Weight() + s.inodes.Weight() + s.Files.CacheBytes()
 }
 
-// body returns the decoded page h. With keep it stays in the cache; a caller
-// that looks at every page once passes false, so as not to drive out what
-// others use.
+// body returns the decoded page h. With keep it is cached. A caller that reads every page once
+// passes false, so that the pages that others use stay cached.
 func (s *Source) body(h cas.Hash, keep bool) (*body, error) {
 	if b, ok := s.pages.Get(h); ok {
 		return b, nil
@@ -59,16 +58,15 @@ func (s *Source) body(h cas.Hash, keep bool) (*body, error) {
 	return b, nil
 }
 
-// With returns a source with the same caches that reads what is in none from other
-// objects.
+// With returns a source with the same caches that reads from other objects.
 func (s *Source) With(o content.ObjectStore) *Source {
 	c := *s
 	c.objects, c.Files = o, s.Files.With(o)
 	return &c
 }
 
-// Counting returns the same source for a caller that needs to know how many bytes of memory
-// the pages take, about, that were copied because an epoch changes them.
+// Counting returns a source that adds to n about how many bytes of pages were copied in order to
+// change them.
 func (s *Source) Counting(n *atomic.Int64) *Source {
 	c := *s
 	c.copied = n

@@ -44,8 +44,8 @@ func NewRoot(epoch uint64, mode, uid, gid uint32, t int64) *State {
 	})
 }
 
-// Load returns the sealed state id. It reads one small object; everything else
-// is loaded when it is looked at.
+// Load returns the sealed state id. It reads one small object. The pages are loaded when they are
+// used.
 func Load(src *Source, id cas.Hash) (*State, error) {
 	raw, err := src.objects.Get(id, nil)
 	if err != nil {
@@ -135,9 +135,9 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	return nil
 }
 
-// OwnSlot makes the page epoch's own that an inode of that number belongs on, if there is
-// one, so that Put reads nothing and does not fail. It changes nothing visible:
-// a page that is not there yet is left to Put, since none may be sealed without an inode.
+// OwnSlot copies the page that an inode number belongs on, unless epoch owns it, so that Put reads
+// nothing and does not fail. The inodes stay the same. A missing page is left to Put, because no
+// page may be sealed without an inode.
 func (s *State) OwnSlot(src *Source, epoch, ino uint64) error {
 	_, err := s.ownLeaf(src, epoch, ino, false)
 	return err
@@ -183,9 +183,9 @@ func (s *State) find(src *Source, dir *Inode, name string) (*Inode, error) {
 	return s.child(src, dir, e)
 }
 
-// child returns the inode of an entry, once it is known to fit: of the type that the
-// entry says, not without a name, and a directory has this one name. So no directory is met twice on the
-// way down from the root, whatever an attacker made of the tree.
+// child returns the inode of an entry after checking it: it has the entry's type and a name, and a
+// directory has only this name. So no directory is found twice on the way down from the root, even
+// in a forged tree.
 func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 	n, err := s.Get(src, e.Ino)
 	if err != nil {

@@ -14,8 +14,8 @@ const (
 	tableFan  = 1 << tableBits
 )
 
-// PageInodes is how many inodes have a page of the table to themselves: those of
-// which the number divided by it is the same.
+// PageInodes is how many inode numbers share a leaf of the table: those with the same quotient by
+// it.
 const PageInodes = tableFan
 
 // slot returns ino's place in a table page of the given height.
@@ -36,8 +36,8 @@ func tableKind(height int) byte {
 	return wire.KindTableInner
 }
 
-// loadTable returns the body of the page of the table that an inode number belongs
-// on. A leaf says itself which one it is, so that it is at one place only.
+// loadTable returns the body of a page of the table that an inode number belongs on. A leaf has its
+// first number, so that it cannot be at two places.
 func (p *page) loadTable(src *Source, height int, ino uint64, keep bool) (*body, error) {
 	k := tableKind(height)
 	b, err := p.load(src, keep, k, k)
@@ -153,8 +153,8 @@ func removeFrom(src *Source, epoch uint64, pp **page, height int, ino uint64) er
 	return nil
 }
 
-// shrink lowers a table whose upper numbers are gone, so that equal tables have
-// equal pages whatever happened to them before. One that cannot be read stays.
+// shrink lowers a table after its highest numbers were removed, so that equal tables have equal
+// pages. A table whose root cannot be read keeps its height.
 func (s *State) shrink(src *Source) {
 	for s.height > 1 && s.root != nil {
 		b, err := s.root.loadTable(src, s.height, 0, true)

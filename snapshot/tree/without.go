@@ -15,11 +15,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// epochWithout is that of pages that only SealWithout has.
+// epochWithout is the epoch of pages that only SealWithout uses.
 const epochWithout = math.MaxUint64
 
-// SealWithout seals a frozen state without the contents of files that cannot be sealed, and
-// returns these by inode. In the state whose id it returns they are empty.
+// SealWithout seals a frozen state in which files that cannot be sealed are empty. It returns their
+// contents by inode.
 func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) (id cas.Hash, left map[uint64]*content.Content, err error) {
 	left = make(map[uint64]*content.Content)
 	err = eachUnsealed(s.root, nil, func(n *Inode) error {
@@ -63,8 +63,8 @@ func PutContents(objects content.ObjectStore, contents map[uint64]*content.Conte
 	return splitHashes(hashes), err
 }
 
-// Fill gives files of a loaded state the contents that PutContents wrote to these objects. An
-// epoch that is past when the state is used owns them.
+// Fill gives files of a loaded state the contents that PutContents wrote to these objects. epoch,
+// which owns them, must be over when the state is used.
 func (s *State) Fill(src *Source, epoch uint64, objects []cas.Hash) error {
 	var hashes []byte
 	for _, h := range objects {

@@ -14,9 +14,8 @@ const (
 	linkBytes  = 64
 )
 
-// Written calls fn for what b has and a has not in the same inode: the pieces of
-// files, and for each inode that is new or has grown a piece without a key. It costs
-// what the states differ in.
+// Written calls fn for what b has, and a does not have in the same inode: the pieces of files, and a
+// piece without a key for each inode that is new or has grown. The cost depends on the differences.
 func Written(ctx context.Context, src *Source, a, b *State, fn func(content.Piece)) error {
 	w := pairWalk{ctx: ctx, src: src, changed: true, added: true, fn: func(before, n *Inode) error {
 		if before == nil {

@@ -40,9 +40,9 @@ func (n *Inode) RemoveXattr(name string) {
 	}
 }
 
-// ClearPriv takes away what makes a file run with other rights than those of its caller. The
-// set-group-ID bit without group execution means mandatory locking and stays
-// (setattr_should_drop_sgid in the kernel).
+// ClearPriv removes the set-user-ID and set-group-ID bits and the capabilities of a file. As in the
+// kernel (setattr_should_drop_sgid), set-group-ID stays without group execution, where it means
+// mandatory locking.
 func (n *Inode) ClearPriv() {
 	if n.IsDir() {
 		return
@@ -54,7 +54,6 @@ func (n *Inode) ClearPriv() {
 	n.RemoveXattr("security.capability")
 }
 
-// EncodeXattrs writes extended attributes.
 func EncodeXattrs(e *wire.Encoder, xs []Xattr) {
 	e.Uvarint(uint64(len(xs)))
 	for i := range xs {

@@ -17,7 +17,7 @@ import (
 func TestSmallDirectoryHasNoPage(t *testing.T) {
 	f := newTestFS()
 	d := f.create(RootIno, "d", unix.S_IFDIR|0o755)
-	text := func() *string { return must(f.s.Get(f.src, d)).Dir.root.text.Load() }
+	text := func() *string { return must(f.s.Get(f.src, d)).Dir.root.inline.Load() }
 	f.seal(t, f.freeze())
 	n := 0
 	for ; n < 1000; n++ {
@@ -27,7 +27,7 @@ func TestSmallDirectoryHasNoPage(t *testing.T) {
 			break
 		}
 	}
-	if size := (n + 1) * len("name0000"); size < maxText/2 || size > maxText {
+	if size := (n + 1) * len("name0000"); size < maxInline/2 || size > maxInline {
 		t.Errorf("the first page is of %d names", n+1)
 	}
 	large := f.freeze()
@@ -60,9 +60,9 @@ func TestDirectoryHasOneEncoding(t *testing.T) {
 		t.Errorf("a page of one entry: %v", err)
 	}
 	n := &Inode{Ino: RootIno, Mode: unix.S_IFDIR | 0o755, Nlink: 2}
-	for size, fits := range map[int]bool{maxText: true, maxText + 1: false} {
+	for size, fits := range map[int]bool{maxInline: true, maxInline + 1: false} {
 		n.Dir.root = &page{n: 1}
-		n.Dir.root.sealText(strings.Repeat("x", size))
+		n.Dir.root.sealInline(strings.Repeat("x", size))
 		e.Reset()
 		encodeInode(&e, n)
 		got, err := decodeInode(RootIno, e.Out())

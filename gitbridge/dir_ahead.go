@@ -80,8 +80,9 @@ func (d *dirReader) addFile(e Entry, f *os.File) error {
 		d.readers <- struct{}{}
 		go func() {
 			defer func() { <-d.readers; close(a.ready) }()
-			b, err := io.ReadAll(e.Data)
-			if a.Data = bytes.NewReader(b); err != nil {
+			b := make([]byte, e.dataSize())
+			n, err := io.ReadFull(e.Data, b)
+			if a.Data = bytes.NewReader(b[:n]); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 				a.Data = io.MultiReader(a.Data, failing{err})
 			}
 		}()

@@ -234,7 +234,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 	var xattrs []tree.Xattr
 	err = d.asOwner(fd, st, unix.S_IRUSR, func() (err error) {
 		if xattrs, err = readXattrs(procPath(fd), d.buf[:]); err == nil && (kind == unix.S_IFDIR || kind == unix.S_IFREG) {
-			f, err = os.Open(procPath(fd))
+			f, err = openFile(procPath(fd))
 		}
 		return err
 	})
@@ -257,6 +257,19 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 		}
 	}
 	return e, f, err
+}
+
+// openFile is os.Open without its five calls that find out that the file cannot be polled.
+func openFile(name string) (*os.File, error) {
+	for {
+		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			return os.NewFile(uintptr(fd), name), nil
+		}
+		if err != unix.EINTR {
+			return nil, err
+		}
+	}
 }
 
 // asOwner does something with a file, of which fd has the path. Its owner may give himself the

@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 
 	"github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/guard"
 )
 
 // Where data is cut into chunks depends on the data only: FastCDC looks for a
@@ -62,7 +64,22 @@ type chunkWriter struct {
 
 	buf      *[bufferSize]byte // nil until needed
 	from, to int64             // the part of the file that is in it
+
+	beside  chan struct{} // see Sealer.Beside
+	waiting []*waiting    // in order
 }
+
+// waiting is a chunk that is being stored, or what follows such a chunk.
+type waiting struct {
+	item
+	stored chan struct{} // closed when the chunk is stored; nil for a hole
+	err    error
+}
+
+// maxWaiting bounds what waits for one chunk that takes long to be stored.
+const maxWaiting = 64
+
+var chunks = sync.Pool{New: func() any { return new([maxChunk]byte) }}
 
 func newChunkWriter(ctx context.Context, z *Sealer) *chunkWriter {
 	return &chunkWriter{ctx: ctx, z: z, list: listBuilder{objects: z.Objects}}
@@ -102,12 +119,52 @@ func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) err
 
 // store stores a chunk and adds it.
 func (w *chunkWriter) store(data []byte) error {
-	h, err := w.z.Objects.Put(cas.KindData, data)
-	if err != nil {
-		w.list.failed = true
-		return fmt.Errorf("write a chunk: %w", err)
+	c := &waiting{item: item{n: int64(len(data))}}
+	if w.beside == nil {
+		c.hash, c.err = w.z.Objects.Put(cas.KindData, data)
+		return w.add(c)
 	}
-	return w.list.add(item{n: int64(len(data)), hash: h})
+	c.stored = make(chan struct{})
+	w.beside <- struct{}{}
+	b := chunks.Get().(*[maxChunk]byte)
+	n := copy(b[:], data)
+	go func() {
+		defer func() { <-w.beside }()
+		defer chunks.Put(b)
+		defer close(c.stored)
+		c.err = guard.Do(func() (err error) {
+			c.hash, err = w.z.Objects.Put(cas.KindData, b[:n])
+			return err
+		})
+	}()
+	return w.add(c)
+}
+
+// add adds a chunk or a hole behind those that are waiting.
+func (w *chunkWriter) add(c *waiting) error {
+	w.waiting = append(w.waiting, c)
+	if w.beside == nil {
+		return w.await(0)
+	}
+	return w.await(maxWaiting)
+}
+
+// await returns when no more than most are waiting.
+func (w *chunkWriter) await(most int) error {
+	for len(w.waiting) > most {
+		c := w.waiting[0]
+		if w.waiting = w.waiting[1:]; c.stored != nil {
+			<-c.stored
+		}
+		if c.err != nil {
+			w.list.failed = true
+			return fmt.Errorf("write a chunk: %w", c.err)
+		}
+		if err := w.list.add(c.item); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const (
@@ -142,28 +199,43 @@ func untilHole(data []byte, p int64) (before, n int) {
 // FromReader stores what r returns as the content of a file, and has no more than a few
 // chunks of it in memory. Any number of calls may run at a time.
 func FromReader(ctx context.Context, z *Sealer, r io.Reader) (*ChunkMap, error) {
-	w := newChunkWriter(ctx, z)
-	defer w.close()
-	if _, err := w.readAll(r, 0); err != nil {
+	s, err := Begin(ctx, z, r, math.MaxInt64, []Part{{0, math.MaxInt64}})
+	if err != nil {
 		return nil, err
 	}
-	return w.list.finish()
+	return s.Finish()
 }
 
 // A Part is where a file with holes has data.
 type Part struct{ Off, N int64 }
 
-// FromParts is FromReader for a file of some size of which r returns only the parts. They are in
-// order. If r ends early, the file is shorter.
-func FromParts(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []Part) (*ChunkMap, error) {
+// A Storing is a file that was read. Of its chunks some may still be on their way to the store.
+type Storing struct {
+	Size int64 // of the file
+	w    *chunkWriter
+}
+
+// Finish returns the content when all is stored.
+func (s *Storing) Finish() (*ChunkMap, error) {
+	if err := s.w.await(0); err != nil {
+		return nil, err
+	}
+	return s.w.list.finish()
+}
+
+// Begin is FromReader for a file of some size of which r returns only the parts. They are in
+// order. If r ends early, the file is shorter. Begin returns when all is read.
+func Begin(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []Part) (*Storing, error) {
 	w := newChunkWriter(ctx, z)
+	w.beside = z.Beside
 	defer w.close()
 	at, whole := int64(0), true
-	hole := func(to int64) error {
-		if to == at || !whole {
-			return nil
+	hole := func(to int64) (err error) {
+		if to > at && whole {
+			err = w.add(&waiting{item: item{n: to - at, holes: to - at}})
+			at = to
 		}
-		return w.list.add(item{n: to - at, holes: to - at})
+		return err
 	}
 	for _, p := range parts {
 		if err := hole(p.Off); err != nil {
@@ -181,7 +253,7 @@ func FromParts(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []
 	if err := hole(size); err != nil {
 		return nil, err
 	}
-	return w.list.finish()
+	return &Storing{at, w}, nil
 }
 
 // readAll stores what r returns from p on, and returns where it ends.
@@ -217,7 +289,7 @@ func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
 		}
 		if before == 0 && hole > 0 {
 			p += int64(hole)
-			if err := w.list.add(item{n: int64(hole), holes: int64(hole)}); err != nil {
+			if err := w.add(&waiting{item: item{n: int64(hole), holes: int64(hole)}}); err != nil {
 				return 0, err
 			}
 		} else {

@@ -58,3 +58,56 @@ func TestReadsSideBySide(t *testing.T) {
 		t.Errorf("without its second chunk: %v", err)
 	}
 }
+
+// TestStoredBeside: chunks that are stored while the file is read on end up in their order,
+// whichever is stored first, and an error of one is that of the file.
+func TestStoredBeside(t *testing.T) {
+	data := make([]byte, 4<<20)
+	rand.NewChaCha8([32]byte{8}).Read(data)
+	clear(data[1<<20 : 2<<20])
+	store := newByteStore()
+	z := &Sealer{Src: NewSource(store, &byteLog{}, 0), Objects: store, FindHoles: true}
+	want, err := FromReader(t.Context(), z, bytes.NewReader(data))
+	must.OK(t, err)
+	late := &lateStore{ObjectStore: store, all: make(chan struct{})}
+	z.Objects, z.Beside = late, make(chan struct{}, lateChunks)
+	got, err := FromReader(t.Context(), z, bytes.NewReader(data))
+	must.OK(t, err)
+	if !got.equal(want) {
+		t.Error("the chunks are others")
+	}
+	late.err = errors.New("disk on fire")
+	if _, err := FromReader(t.Context(), z, bytes.NewReader(data)); !errors.Is(err, late.err) {
+		t.Errorf("error %v", err)
+	}
+}
+
+const lateChunks = 4
+
+// lateStore stores the first chunk when others are waiting behind it. It fails with err.
+type lateStore struct {
+	ObjectStore
+	mu    sync.Mutex
+	count int
+	all   chan struct{}
+	err   error
+}
+
+func (s *lateStore) Put(k cas.Kind, b []byte) (cas.Hash, error) {
+	s.mu.Lock()
+	s.count++
+	n := s.count
+	s.mu.Unlock()
+	if n == lateChunks {
+		close(s.all)
+	}
+	if n == 1 {
+		<-s.all
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return cas.Hash{}, s.err
+	}
+	return s.ObjectStore.Put(k, b)
+}

@@ -21,6 +21,9 @@ type Sealer struct {
 	Workers   int                 // files and directories that tree.Seal seals at a time; 0 is 1
 	Pace      func() (alone bool) // called before each chunk of a file; may wait. alone: tree.Seal is to use one worker; may be nil
 	OnDamage  func(bytes int64)   // called for bytes that are damaged and cannot be sealed; may be nil
+	// Beside has a place for each chunk that FromReader and Begin store while they go on reading.
+	// If it is nil, they store one at a time.
+	Beside chan struct{}
 	// Spend is called with the work that was done, in bytes. It reports whether the turn is
 	// over: Seal then returns ErrTurnOver. It may be nil.
 	Spend func(bytes int64) (over bool)

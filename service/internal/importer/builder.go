@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -61,17 +60,28 @@ type Builder struct {
 	copied   atomic.Int64      // the same, of pages that are changed again
 	dirs     map[string]uint64 // inodes of directories that were used lately, by path
 
-	epoch uint64
-	state *tree.State
-	read  map[uint64]bool // files with several names that came again; nil if it did not begin with a tree
+	epoch   uint64
+	state   *tree.State
+	storing []*storing      // files of the state
+	read    map[uint64]bool // files with several names that came again; nil if it did not begin with a tree
 }
+
+// storing is a file whose contents are being stored.
+type storing struct {
+	*content.Storing
+	path string
+	node *tree.Inode
+}
+
+// maxStoring is how many files of the source are read before the first of them is stored.
+const maxStoring = 64
 
 // New begins an empty tree.
 func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, at At) *Builder {
 	at.Dir, at.Made.Mode = path.Clean(at.Dir), unix.S_IFDIR|at.Made.Mode&0o7777
 	b := &Builder{
 		ctx:    ctx,
-		sealer: &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers, FindHoles: true},
+		sealer: &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers, Beside: make(chan struct{}, maxWorkers), FindHoles: true},
 		at:     at,
 		next:   tree.RootIno,
 		limit:  maxUnsealed,
@@ -144,11 +154,11 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 	}
 	n.Target, n.Rdev = e.Target, e.Rdev
 	if n.IsRegular() && e.Size > 0 {
-		if err := b.chunk(p, n, e); err != nil {
+		if err := b.store(p, n, e); err != nil {
 			return err
 		}
 	}
-	return b.put(n)
+	return b.state.Put(b.src, b.epoch, n)
 }
 
 // isAgain reports whether a file is the one that had its path before: that keeps its number. If it
@@ -176,18 +186,33 @@ func (b *Builder) again(ino uint64, m gitbridge.Meta) (*tree.Inode, error) {
 	return n, nil
 }
 
-func (b *Builder) chunk(p string, n *tree.Inode, e gitbridge.Entry) (err error) {
-	var base *content.ChunkMap
-	if size := e.Size; !e.Sparse {
-		base, err = content.FromReader(b.ctx, b.sealer, io.LimitReader(e.Data, size))
-	} else {
-		base, err = content.FromParts(b.ctx, b.sealer, e.Data, size, e.Parts)
+// store begins to store the contents of a file. stored makes them part of it.
+func (b *Builder) store(p string, n *tree.Inode, e gitbridge.Entry) error {
+	if !e.Sparse {
+		e.Parts = []content.Part{{N: e.Size}}
 	}
+	s, err := content.Begin(b.ctx, b.sealer, e.Data, e.Size, e.Parts)
 	if err != nil {
 		return fmt.Errorf("storing %s: %w", p, err)
 	}
-	if n.Content = content.Of(base); n.Content.Size() != e.Size {
+	if s.Size != e.Size {
 		return fmt.Errorf("reading %s: it became shorter while it was read", p)
+	}
+	b.storing = append(b.storing, &storing{s, p, n})
+	return b.stored(maxStoring)
+}
+
+// stored returns when no more than most files are still being stored.
+func (b *Builder) stored(most int) error {
+	for len(b.storing) > most {
+		s := b.storing[0]
+		b.storing = b.storing[1:]
+		base, err := s.Finish()
+		if err != nil {
+			return fmt.Errorf("storing %s: %w", s.path, err)
+		}
+		s.node.Content = content.Of(base)
+		b.state.Bytes += s.Size
 	}
 	return nil
 }
@@ -200,7 +225,7 @@ func (b *Builder) room(n int) error {
 	if b.unsealed += inodeSize + n; b.unsealed < b.limit && b.copied.Load() < maxCopied {
 		return nil
 	}
-	if _, err := tree.Seal(b.ctx, b.src, b.sealer, b.state); err != nil {
+	if err := b.seal(); err != nil {
 		return err
 	}
 	b.epoch++
@@ -208,6 +233,14 @@ func (b *Builder) room(n int) error {
 	b.copied.Store(0)
 	clear(b.dirs)
 	return nil
+}
+
+func (b *Builder) seal() error {
+	err := b.stored(0)
+	if err == nil {
+		_, err = tree.Seal(b.ctx, b.src, b.sealer, b.state)
+	}
+	return err
 }
 
 func metaSize(m gitbridge.Meta) (n int) {
@@ -250,7 +283,7 @@ func (b *Builder) dir(p string) (uint64, error) {
 		n := b.node(b.at.Made)
 		n.Nlink, e.Ino = 2, n.Ino
 		if err = b.link(parent, path.Base(p), n); err == nil {
-			err = b.put(n)
+			err = b.state.Put(b.src, b.epoch, n)
 		}
 	case e.Type != unix.S_IFDIR:
 		err = fmt.Errorf("%w: %q is not a directory, but is used as one", gitbridge.ErrHostile, p)
@@ -310,6 +343,9 @@ func (b *Builder) link(parent uint64, name string, n *tree.Inode) error {
 
 // unlink takes one name from an inode, and the inode away with its last. A directory is empty.
 func (b *Builder) unlink(ino, parent uint64, name string) error {
+	if err := b.stored(0); err != nil {
+		return err
+	}
 	n, err := b.state.Own(b.src, b.epoch, ino)
 	if err != nil {
 		return err
@@ -331,11 +367,6 @@ func (b *Builder) unlink(ino, parent uint64, name string) error {
 	return b.state.Delete(b.src, b.epoch, n.Ino)
 }
 
-func (b *Builder) put(n *tree.Inode) error {
-	b.state.Bytes += contentSize(n)
-	return b.state.Put(b.src, b.epoch, n)
-}
-
 func contentSize(n *tree.Inode) int64 {
 	if n.IsRegular() {
 		return n.Content.Size()
@@ -347,10 +378,7 @@ func (b *Builder) Finish() (*tree.State, error) {
 	if _, err := b.dir(b.at.Dir); err != nil { // it may be empty
 		return nil, err
 	}
-	if _, err := tree.Seal(b.ctx, b.src, b.sealer, b.state); err != nil {
-		return nil, err
-	}
-	return b.state, nil
+	return b.state, b.seal()
 }
 
 func (b *Builder) hardlink(p, old string) error {

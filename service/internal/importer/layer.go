@@ -85,6 +85,9 @@ func (b *Builder) find(p string) (*tree.Inode, error) {
 	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
 		return nil, nil
 	}
+	if err == nil && n.IsRegular() {
+		err = b.stored(0) // what it has may be on its way
+	}
 	return n, err
 }
 

@@ -120,7 +120,10 @@ func TestMergeOfRealHistory(t *testing.T) {
 	top, err := filepath.Abs("..")
 	must.OK(t, err)
 	env := []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
-	revisions := strings.Fields(gitEnv(t, top, env, "rev-list", "--first-parent", "HEAD"))
+	var revisions []string
+	if _, err := os.Stat(filepath.Join(top, ".git")); err == nil {
+		revisions = strings.Fields(gitEnv(t, top, env, "rev-list", "--first-parent", "HEAD"))
+	}
 	if len(revisions) < 1000 {
 		t.Skip("this is no clone with history")
 	}

@@ -18,8 +18,7 @@ import (
 // ApplyOptions are the options of ApplyDir.
 type ApplyOptions struct {
 	Source *tree.Source
-	// Base is the state that the directory had, Now the one whose changes since
-	// then it is to get.
+	// Base is the state that the directory had, and Now the state that it is to get.
 	Base, Now *tree.State
 	Conflicts threeway.Rule // of paths that changed in the directory, too
 	// Choose returns what becomes of single paths, nil for all of them.
@@ -50,17 +49,16 @@ type Applied struct {
 // ErrApplyConflict is wrapped by the error of an ApplyDir that was refused.
 var ErrApplyConflict = errors.New("changed in the directory, too")
 
-// ApplyDir applies to a directory of the host what differs from o.Base to o.Now:
-// contents, modes, owners, modification times, links and extended attributes. What did not
-// change in between stays as the directory has it. A path at which the directory has neither
-// what the base has nor what it is to get is a conflict: nothing is touched then, unless the
-// rule decides.
+// ApplyDir applies the differences from o.Base to o.Now to a directory of the host: contents,
+// modes, owners, modification times, links and extended attributes. What is equal in both stays as
+// the directory has it. A path that changed, and at which the directory has neither version, is a
+// conflict. Then nothing is changed, unless the rule decides.
 //
-// One apply at a time changes a directory; the others wait, and plan when it has ended.
-// All happens beneath the directory: no symbolic link in it is followed, not even
-// one that a program puts there meanwhile. Everything is written beside and renamed at
-// the end: an error before that, or an interruption, leaves the directory as it was.
-// If the end fails, Applied says what was applied, and another run does the rest.
+// One apply at a time changes a directory. Others wait, and plan after it has ended. All paths are
+// opened beneath the directory without following symbolic links, even if a program replaces one
+// meanwhile. Everything is written under temporary names and renamed at the end: an error before
+// that, or an interruption, leaves the directory as it was. If a rename fails, Applied has what was
+// applied, and another run does the rest.
 func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	host, err := openHost(dir)
 	if err != nil {
@@ -77,7 +75,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	}
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun},
-		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile), lost: make(map[fileKind][]*tree.Inode),
+		willBeDir: make(map[string]bool), excluded: make(map[string]bool), removals: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile), lost: make(map[fileKind][]*tree.Inode),
 		touched: make(map[uint64]bool), written: make(map[uint64]bool), swept: make(map[string]bool), opened: make(map[uint64]*openedDir),
 	}
 	if err := a.lock(); err != nil {
@@ -152,8 +150,8 @@ func inGitOrder(p string) int {
 	return 0
 }
 
-// errBlocked is for what no rule decides: something of the directory's own would
-// have to go that the snapshot does not know of.
+// errBlocked means that files would have to be removed that only the directory has. No rule
+// decides that.
 var errBlocked = errors.New("these changes would delete files that exist only there; move those first")
 
 // applying is one ApplyDir under way.
@@ -163,22 +161,22 @@ type applying struct {
 	host *host
 	res  Applied
 
-	steps   []*applyStep // in the order of paths, a directory before what it holds
-	made    map[string]bool
-	kept    map[string]bool // paths that stay as they are, with all below them
-	gone    map[string]bool // paths that are to go
-	blocked []string
-	refused bool                 // a conflict is not decided
-	files   map[uint64]*hostFile // by the workspace's inode
-	lost    map[fileKind][]*tree.Inode
-	linked  map[uint64]*applyStep // that writes an inode with several names
-	touched map[uint64]bool       // inodes of the directory to which this run made or removed a name
-	written map[uint64]bool       // those that it has overwritten
-	staged  []*applyStep          // what was made beside, in that order
-	times   []dirTime             // of directories in which this run makes or removes names
-	locked  bool                  // no other apply changes the directory
-	swept   map[string]bool       // directories in which nothing of an earlier run is left
-	opened  map[uint64]*openedDir // by their inodes
+	steps     []*applyStep    // in the order of paths, a directory before its entries
+	willBeDir map[string]bool // paths that are a directory after the apply
+	excluded  map[string]bool // paths that stay as they are, with all below them
+	removals  map[string]bool // paths that are removed
+	blocked   []string
+	refused   bool                       // a conflict is not decided
+	files     map[uint64]*hostFile       // by the workspace's inode
+	lost      map[fileKind][]*tree.Inode // see findLost
+	linked    map[uint64]*applyStep      // by inode: the first step that writes it, to which others link
+	touched   map[uint64]bool            // inodes of the directory of which this run made or removed a name
+	written   map[uint64]bool            // inodes of the directory that this run has overwritten
+	staged    []*applyStep               // what has a temporary name, in the order of its creation
+	times     []dirTime                  // of directories in which this run makes or removes names
+	locked    bool                       // no other apply changes the directory
+	swept     map[string]bool            // directories that were cleaned up after earlier runs
+	opened    map[uint64]*openedDir      // by their inodes
 
 	// What changed on both sides.
 	texts      []threeway.Input
@@ -189,24 +187,24 @@ type applying struct {
 
 // applyStep is one path that differs.
 type applyStep struct {
-	change tree.Change
-	choice Choice
-	seen   place
-	todo   bool       // it is applied, not only its time
-	keep   bool       // the name has its file already, which only gets other attributes
-	from   *tree.Path // it is renamed from there, see linkKept
-	goes   *applyStep // of that name
-	moved  bool       // another step renames what has the name
-	over   bool       // the file is overwritten, see overwrite
-	forced bool       // over what the directory has
-	// merged is the content that both sides' changes make, nil if only one changed it.
-	merged []byte
-	marked []byte // the same with conflict markers
-	text   []byte // in place of what the workspace has, see Choice
-	drop   bool   // it stays as the directory has it
-	temp   string // the name of what was staged, until it has its own
-	ready  bool   // it is staged
-	done   bool
+	change     tree.Change
+	choice     Choice
+	seen       place      // what the directory had at the path when it was planned
+	todo       bool       // more than the time changes
+	attrsOnly  bool       // the path has its file already, and only attributes change
+	from       *tree.Path // the file is renamed from there, see linkKept
+	source     *applyStep // the step of the path from
+	moved      bool       // another step renames the file at the path
+	overwrites bool       // the file is overwritten, see overwrite
+	forced     bool       // it replaces what the directory changed
+	// merged is the content with the changes of both sides, nil if only one changed it.
+	merged   []byte
+	marked   []byte // the same with conflict markers
+	text     []byte // the content in place of the workspace's, see Choice
+	left     bool   // the directory keeps what it has
+	temp     string // the temporary name of what was staged
+	isStaged bool
+	done     bool
 }
 
 // ApplyError explains an error of ApplyDir to a person.

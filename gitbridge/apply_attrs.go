@@ -15,8 +15,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// judgeAttrs decides about the attributes of a file that stays: each that changed since was is
-// applied, if the directory has it as it was. was is nil if it is not known.
+// judgeAttrs plans the attributes of a file that stays. Each one that changed since was is applied
+// if the directory still has it as in was, which is nil if it is not known.
 func (a *applying) judgeAttrs(s *applyStep, was *tree.Inode) (conflict bool, err error) {
 	n, st := s.change.B, s.seen.st
 	if was == nil || was.Type() != n.Type() {
@@ -41,7 +41,7 @@ func (a *applying) judgeAttrs(s *applyStep, was *tree.Inode) (conflict bool, err
 	return conflict, err
 }
 
-// changedXattrs returns the names of extended attributes that two inodes do not have alike.
+// changedXattrs returns the names of the extended attributes that differ between two inodes.
 func changedXattrs(x, y *tree.Inode) (names []string) {
 	for _, have := range slices.Concat(x.Xattrs, y.Xattrs) {
 		if !sameXattr(xattr(x.Xattrs, have.Name), xattr(y.Xattrs, have.Name)) && !slices.Contains(names, have.Name) {
@@ -78,13 +78,13 @@ func (h *host) xattrs(p *tree.Path) ([]tree.Xattr, error) {
 
 func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// mayChangeAttrs fails if a user who is not root cannot give a file that stays what it is to get.
+// mayChangeAttrs fails if an ordinary user cannot give a file that stays its new attributes.
 func (a *applying) mayChangeAttrs(s *applyStep) error {
 	n, st, uid := s.change.B, s.seen.st, os.Geteuid()
 	if uid == 0 {
 		return nil
 	}
-	was := a.wasOf(s)
+	was := a.baseOf(s)
 	owner := was != nil && was.UID != n.UID && st.Uid != n.UID
 	group := was != nil && was.GID != n.GID && st.Gid != n.GID && !inGroup(int(n.GID))
 	if !owner && !group && (st.Uid == uint32(uid) || a.onlyUserXattrs(s, was)) {
@@ -93,8 +93,8 @@ func (a *applying) mayChangeAttrs(s *applyStep) error {
 	return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM)
 }
 
-// onlyUserXattrs reports whether only such extended attributes change as who may write a file may
-// change.
+// onlyUserXattrs reports whether only extended attributes change that need no more than the right
+// to write the file.
 func (a *applying) onlyUserXattrs(s *applyStep, was *tree.Inode) bool {
 	if was == nil || was.Mode != s.change.B.Mode || slices.ContainsFunc(changedXattrs(was, s.change.B), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
 		return false
@@ -108,11 +108,11 @@ func inGroup(gid int) bool {
 	return gid == os.Getegid() || err == nil && slices.Contains(groups, gid)
 }
 
-// wasOf returns what the base has of the file of a step, nil for a new file.
-func (a *applying) wasOf(s *applyStep) *tree.Inode {
+// baseOf returns what the base has of the file of a step, nil for a new file.
+func (a *applying) baseOf(s *applyStep) *tree.Inode {
 	n, was := s.change.B, s.change.A
 	if f := a.files[n.Ino]; f != nil && !n.IsDir() {
-		if was = f.was; was == nil && s.keep {
+		if was = f.was; was == nil && s.attrsOnly {
 			was = s.change.A // other numbers, after a refresh
 		}
 	}
@@ -122,10 +122,10 @@ func (a *applying) wasOf(s *applyStep) *tree.Inode {
 	return was
 }
 
-// setAttrs gives a file its owner, extended attributes, permissions and time. Where the file
-// goes on, only what changed; was is nil for a new file.
+// setAttrs gives a file its owner, extended attributes, permissions and time: all of them if was is
+// nil, for a new file, else those that changed since was.
 func (a *applying) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode) error {
-	has, err := lookIn(dir, name)
+	has, err := statAt(dir, name)
 	if err == nil {
 		err = own(dir, name, was, n, has)
 	}
@@ -144,7 +144,7 @@ func (a *applying) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Ino
 	if err := a.setXattrs(proc, p, was, n, has); err != nil {
 		return err
 	}
-	if now, err := lookIn(dir, name); !n.IsSymlink() && (err != nil || now.st.Mode&0o7777 != mode) {
+	if now, err := statAt(dir, name); !n.IsSymlink() && (err != nil || now.st.Mode&0o7777 != mode) {
 		if err := unix.Chmod(proc, mode); err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (a *applying) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Ino
 	return setMtime(dir, name, n.Mtime)
 }
 
-// chmodIn changes the permissions of what is no symbolic link.
+// chmodIn changes the permissions of a file other than a symbolic link.
 func chmodIn(dir int, name string, mode uint32) error {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -165,7 +165,7 @@ func chmodIn(dir int, name string, mode uint32) error {
 	return unix.Chmod(procPath(fd), mode)
 }
 
-// own gives a file its owner and group. A new file of a user who is not root is the user's.
+// own gives a file its owner and group. A new file of an ordinary user belongs to that user.
 func own(dir int, name string, was, n *tree.Inode, has place) error {
 	uid, gid, root := -1, -1, os.Geteuid() == 0
 	if (root || was != nil) && n.UID != has.st.Uid && (was == nil || was.UID != n.UID) {
@@ -179,27 +179,27 @@ func own(dir int, name string, was, n *tree.Inode, has place) error {
 	}
 	err := unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
 	if !root && was == nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL)) {
-		return nil // the directory has given it a group
+		return nil // it keeps the group that the directory gave it
 	}
 	return err
 }
 
-// setXattrs makes the extended attributes those of the workspace, as far as the directory's
-// file system takes them.
+// setXattrs sets the extended attributes of the workspace. Those that the directory's file system
+// refuses are reported.
 func (a *applying) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has place) error {
 	if was == nil {
 		here, err := readXattrs(proc, make([]byte, 64<<10))
 		if err != nil && !errors.Is(err, unix.EACCES) {
 			return err
 		}
-		// The system gives a new file a label, which stays, and perhaps an ACL of the directory.
+		// A new file has a security label, which stays, and perhaps an ACL from its directory.
 		was = &tree.Inode{Xattrs: slices.DeleteFunc(here, func(x tree.Xattr) bool {
 			return !strings.HasPrefix(x.Name, "system.posix_acl") && xattr(n.Xattrs, x.Name) == nil
 		})}
 	}
 	names := changedXattrs(was, n)
 	if len(names) > 0 && !n.IsSymlink() && has.st.Mode&0o600 != 0o600 && os.Geteuid() != 0 {
-		_ = unix.Chmod(proc, has.st.Mode&0o7777|0o600) // else the next error tells
+		_ = unix.Chmod(proc, has.st.Mode&0o7777|0o600) // if it fails, the next call does
 	}
 	for _, name := range names {
 		var err error
@@ -215,11 +215,11 @@ func (a *applying) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has 
 	return nil
 }
 
-// rewritten is what a file is like that replaces the one of the same inode: what did not
-// change is as the directory has it. It is n for a new file.
+// rewritten returns the attributes of a file that replaces the one of the same inode: those that did
+// not change are the directory's. again is false, and n the workspace's inode, for a new file.
 func (a *applying) rewritten(s *applyStep) (n *tree.Inode, again bool, err error) {
 	n = s.change.B
-	was := a.wasOf(s)
+	was := a.baseOf(s)
 	if was == nil || s.change.A == nil || s.change.A.Ino != was.Ino || !s.seen.exists || s.seen.st.Mode&unix.S_IFMT != n.Type() {
 		return n, false, nil
 	}
@@ -244,7 +244,8 @@ func (a *applying) rewritten(s *applyStep) (n *tree.Inode, again bool, err error
 	return &c, true, nil
 }
 
-// setMtime sets the time of a file. Another user's gets the time of now, if it may be written.
+// setMtime sets the time of a file. A file of another user gets the present time, if it may be
+// written.
 func setMtime(dir int, name string, mtime int64) error {
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, filetime.Timespec(mtime)}
 	err := unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW)
@@ -270,7 +271,7 @@ func (a *applying) setTime(s *applyStep) error {
 
 // changeAttrs changes the attributes of a file that stays, once for all of its names.
 func (a *applying) changeAttrs(s *applyStep) error {
-	was := a.wasOf(s)
+	was := a.baseOf(s)
 	if was == nil && !s.forced {
 		return nil
 	}

@@ -21,8 +21,8 @@ const (
 	maxMerges = 128 << 20
 )
 
-// bothChanged is a file that changed on both sides. It decides, as far as it can, what
-// becomes of it without a conflict, and reports whether it did.
+// bothChanged plans a file that changed on both sides. It reports whether there may be no conflict:
+// a text is merged later.
 func (a *applying) bothChanged(s *applyStep) (decided bool, err error) {
 	p, kind := s.change.Path.String(), threeway.AnyFile
 	if _, rel, ok := threeway.InGit(p); ok {
@@ -33,7 +33,7 @@ func (a *applying) bothChanged(s *applyStep) (decided bool, err error) {
 		a.indexes, a.steps = append(a.indexes, s), append(a.steps, s)
 		return true, nil
 	case threeway.OwnNotes:
-		a.kept[p] = true
+		a.excluded[p] = true
 		return true, nil
 	case threeway.RefOf:
 		return false, nil
@@ -55,8 +55,8 @@ func (a *applying) bothChanged(s *applyStep) (decided bool, err error) {
 	return true, nil
 }
 
-// threeSides reads a regular file as it was, as the directory has it and as the
-// workspace has it. ok is false if the bytes alone do not decide.
+// threeSides reads the versions of a regular file in the base, the directory and the workspace. ok
+// is false if the bytes cannot be merged, or something else is in conflict.
 func (a *applying) threeSides(s *applyStep) (in threeway.Input, ok bool, err error) {
 	c, st := s.change, s.seen.st
 	if c.B == nil || !c.B.IsRegular() || c.A != nil && !c.A.IsRegular() || !s.seen.exists || st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -93,8 +93,8 @@ func (a *applying) threeSides(s *applyStep) (in threeway.Input, ok bool, err err
 	return threeway.Input{Base: section(sides[0]), Ours: section(sides[1]), Theirs: section(sides[2])}, true, nil
 }
 
-// modeOfBoth is the permissions of a file that both sides changed; false if both changed
-// those, too.
+// modeOfBoth returns the permissions of a file that both sides changed. ok is false if both changed
+// the permissions.
 func modeOfBoth(c tree.Change, has uint32) (mode uint32, ok bool) {
 	has &= 0o7777
 	switch was, now := c.A.Mode&0o7777, c.B.Mode&0o7777; {
@@ -106,7 +106,7 @@ func modeOfBoth(c tree.Change, has uint32) (mode uint32, ok bool) {
 	return 0, false
 }
 
-// merge has a step write what both sides' changes make of a file.
+// merge has a step write a merged text.
 func (a *applying) merge(s *applyStep, text []byte) {
 	n := *s.change.B
 	if s.change.A != nil {
@@ -142,15 +142,15 @@ func (a *applying) mergeTexts() error {
 	}
 	for _, s := range a.textSteps {
 		if s.merged == nil {
-			s.drop = !a.conflict(s, false)
+			s.left = !a.conflict(s, false)
 		}
 	}
 	return nil
 }
 
-// settleIndexes decides about indexes that changed on both sides. Git compares an index
-// with the files itself, but it must belong to the commit that HEAD names: it is the
-// workspace's if that has moved a branch, else the directory's.
+// settleIndexes decides about indexes that changed on both sides. Git updates an index from the
+// files, but it must belong to the commit that HEAD names. So it is the workspace's if the
+// workspace has moved a branch, and otherwise the directory's.
 func (a *applying) settleIndexes() {
 	moved := map[string]bool{}
 	for _, s := range a.steps {
@@ -160,6 +160,6 @@ func (a *applying) settleIndexes() {
 	}
 	for _, s := range a.indexes {
 		repo, _, _ := threeway.InGit(s.change.Path.String())
-		s.todo, s.forced, s.drop = moved[repo], true, !moved[repo]
+		s.todo, s.forced, s.left = moved[repo], true, !moved[repo]
 	}
 }

@@ -53,7 +53,7 @@ func (a *applying) choose(s *applyStep) (leave bool) {
 	c := &s.change
 	s.choice = a.o.Choose(c.Path.String())
 	if s.choice.Leave && c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir() {
-		a.kept[c.Path.String()] = true // with all below
+		a.excluded[c.Path.String()] = true // with all below
 	}
 	if s.choice.Text != nil && c.B != nil {
 		n := *c.B
@@ -63,8 +63,8 @@ func (a *applying) choose(s *applyStep) (leave bool) {
 	return s.choice.Leave
 }
 
-// isSo reports whether the directory has already what a step would give it.
-func (a *applying) isSo(s *applyStep) (bool, error) {
+// isApplied reports whether the directory already has what a step would apply.
+func (a *applying) isApplied(s *applyStep) (bool, error) {
 	c, at := s.change, s.seen
 	if s.text == nil {
 		return a.host.same(a.o.Source, c.Path, at, c.B)
@@ -76,8 +76,8 @@ func (a *applying) isSo(s *applyStep) (bool, error) {
 	return bytes.Equal(has, s.text), err
 }
 
-// conflict lists a path that changed on both sides. It reports whether the path is
-// written all the same. Blocked is one that no rule replaces.
+// conflict records a conflict, and reports whether the path is written nevertheless. blocked means
+// that no rule may replace what the directory has.
 func (a *applying) conflict(s *applyStep, blocked bool) (written bool) {
 	p := cmp.Or(s.change.Path.Short(), ".")
 	a.res.Conflicts = append(a.res.Conflicts, p)

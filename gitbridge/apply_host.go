@@ -17,25 +17,24 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// host is a directory of this machine. Whatever it does happens beneath that
-// directory and follows no symbolic link.
+// host is a directory of this machine. Its methods stay beneath that directory and follow no
+// symbolic link.
 type host struct {
 	root int
-	// dir is the directory that was used last, which is not the root, and its
-	// path.
+	// dir is the directory below the root that was used last, -1 for none, and at its path.
 	dir int
 	at  string
-	// temps begins the first names of what is applied here. An apply to a directory that is
-	// above or below this one has others.
+	// temps is the prefix of temporary names. An apply to a directory above or below this one has
+	// another.
 	temps string
-	// alias has the names of new directories that have not got their own yet, by path.
+	// alias has the temporary names of new directories, by path.
 	alias map[string]string
 	// See linkAt.
 	path    string
 	linkOf  func(p *tree.Path) string // the alternates that the base has for a link
 	links   map[string]*gitLink
 	gitDirs map[string]int
-	// A directory may be opened to look into it, see openUp.
+	// See applying.openUp and applying.closedMode.
 	openUp     func(dir int, p *tree.Path) (bool, error)
 	closedMode func(p *tree.Path, mode uint32) (closed uint32, known bool)
 }
@@ -120,17 +119,17 @@ func (h *host) isNew(p *tree.Path) bool {
 	return false
 }
 
-// place is what a path of the host has.
+// place is what the host has at a path.
 type place struct {
 	unreachable error // of the directory above: ENOENT, ENOTDIR
 	exists      bool
-	open        bool // st is of a directory without what opened it
+	open        bool // it is a directory with openMode, which st.Mode does not have
 	st          unix.Stat_t
 }
 
 func (p place) isDir() bool { return p.exists && p.st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-// changed reports whether something happened to a path since it was looked at.
+// changed reports whether the file at a path changed since it was looked at.
 func (p place) changed(now place) bool {
 	if p.exists != now.exists {
 		return true
@@ -174,8 +173,8 @@ func (h *host) look(p *tree.Path) (at place, err error) {
 	return at, nil
 }
 
-// same reports whether a path has what an inode is: type, permissions, bytes. Of
-// directories only the type counts, and no time does. nil is what does not exist.
+// same reports whether a path has a file with the type, permissions and bytes of an inode. Of
+// directories only the type counts. A nil inode is the same as no file.
 func (h *host) same(src *tree.Source, p *tree.Path, at place, n *tree.Inode) (bool, error) {
 	if n == nil || !at.exists {
 		return n == nil && !at.exists, nil
@@ -272,7 +271,7 @@ func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, e
 			return false, nil
 		}
 		if k := fail.KindOf(jerr); k == fail.NotFound || k == fail.Damage {
-			return false, nil // it changed here before the import had read it
+			return false, nil // the file changed before the import had read it
 		}
 		for _, err := range []error{ierr, jerr} {
 			if err != nil && !errors.Is(err, io.EOF) {
@@ -286,7 +285,7 @@ func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, e
 	}
 }
 
-// nextData returns where a file or an inode has data, at off or behind it.
+// nextData returns where a file or an inode has data, at off or after it.
 func (h *host) nextData(src *tree.Source, f *os.File, n *tree.Inode, off int64) (int64, error) {
 	here, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {
@@ -301,7 +300,7 @@ func (h *host) nextData(src *tree.Source, f *os.File, n *tree.Inode, off int64) 
 	return min(here, then), err
 }
 
-// holdsMore reports whether a directory holds anything but the paths of a set.
+// holdsMore reports whether a directory contains anything but the paths of a set.
 func (h *host) holdsMore(p *tree.Path, known map[string]bool) (bool, error) {
 	fd, err := h.open(p)
 	if err == nil {

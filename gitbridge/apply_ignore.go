@@ -27,7 +27,7 @@ func (a *applying) leftOut(changes []tree.Change) (map[string]bool, error) {
 	left := make(map[string]bool)
 	var folders []tree.Change
 	forks := forkEntries(changes)
-	holds := make(map[string]bool) // directories with something that is applied
+	holds := make(map[string]bool) // directories of which something is applied
 	for _, c := range changes {
 		p := c.Path.String()
 		switch {
@@ -59,8 +59,8 @@ func (a *applying) leftOut(changes []tree.Change) (map[string]bool, error) {
 	return left, ignored(a.ctx, text, changes, left)
 }
 
-// forkEntries matches what git knows of the worktrees that are forks: they are not in the directory.
-// `amberfs worktree add` marks them with a file.
+// forkEntries matches git's records of worktrees that are forks, which are not in the directory.
+// `amberfs worktree add` marks these records with a file.
 func forkEntries(changes []tree.Change) *regexp.Regexp {
 	none := `$.`
 	all := []string{none}

@@ -11,12 +11,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A hostFile is a file that gets a name, or that changes, and what the directory has of it.
-// Names and files are applied apart, as in a directory of Unix: a file whose bytes stay keeps
-// its inode, and names come and go as links to it.
+// A hostFile is a file that gets a name or changes, and its counterpart in the directory. Names and
+// files are applied separately, as they are separate in Unix: a file whose bytes stay keeps its
+// inode, and names are links to it.
 type hostFile struct {
-	was *tree.Inode // what the base has of it; nil for a new file
-	at  *tree.Path  // a name that it has in the directory; nil: it is written anew
+	was *tree.Inode // its version in the base; nil for a new file
+	at  *tree.Path  // a path that it has in the directory; nil: it is written anew
 	id  fileID
 	set bool // it has its attributes
 }
@@ -85,9 +85,10 @@ func (a *applying) findKept(f *hostFile, _ *tree.Path, n *tree.Inode) (bool, err
 	return a.findAt(f, names, was)
 }
 
-// inBase returns what the base has of a file, nil for a new one. A refresh gives what it reads
-// again another number: then it is an equal file of the same name, or one whose name goes, or
-// another version of that name, if the workspace has that no more.
+// inBase returns the version of a file in the base, nil for a new file. A refresh gives a file that
+// it reads again another number. Then it is, in this order, an equal file with the same name, an
+// equal file that loses its name, or another version with the same name that the workspace does not
+// have any more.
 func (a *applying) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
 	was, err := a.o.Base.Get(a.o.Source, n.Ino)
 	if err == nil && was.Type() == n.Type() && was.Btime == n.Btime {
@@ -100,7 +101,7 @@ func (a *applying) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
 	for _, name := range names {
 		was, err := a.o.Base.Resolve(a.o.Source, name)
 		switch {
-		case errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink):
+		case noSuchPath(err):
 			continue
 		case err != nil:
 			return nil, err
@@ -129,10 +130,16 @@ func (a *applying) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
 	return version, nil
 }
 
-// isForeign reports whether a file is another user's, and so none that is new: only root makes such.
+// noSuchPath reports whether an error of Resolve means that a state does not have the path.
+func noSuchPath(err error) bool {
+	return errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink)
+}
+
+// isForeign reports whether a file belongs to another user. It is not new then, as only root can
+// make such a file.
 func isForeign(n *tree.Inode) bool { return os.Geteuid() != 0 && n.UID != uint32(os.Geteuid()) }
 
-// A fileKind is what a file and its former self have alike after a refresh.
+// A fileKind is what the versions of a file before and after a refresh have in common.
 type fileKind struct {
 	kind, uid, gid uint32
 	size, mtime    int64
@@ -146,8 +153,8 @@ func kindOf(n *tree.Inode, withData bool) fileKind {
 	return k
 }
 
-// findLost finds the files of the base that lose a name, and of which the workspace has none by
-// that number.
+// findLost finds the files of the base that lose a name and whose number the workspace does not
+// have.
 func (a *applying) findLost(changes []tree.Change) error {
 	for _, c := range changes {
 		if c.A == nil || c.A.IsDir() || c.B != nil && (c.B.Ino == c.A.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) == 0) {
@@ -164,7 +171,8 @@ func (a *applying) findLost(changes []tree.Change) error {
 	return nil
 }
 
-// findEqual looks for what an earlier apply, or somebody else, wrote by one of the file's names.
+// findEqual looks for an equal file, of an earlier apply or another program, at one of the file's
+// names.
 func (a *applying) findEqual(f *hostFile, p *tree.Path, n *tree.Inode) (bool, error) {
 	names := []string{p.String()}
 	if len(n.Links) > 1 {
@@ -181,13 +189,13 @@ func (a *applying) findEqual(f *hostFile, p *tree.Path, n *tree.Inode) (bool, er
 	if err == nil && there.Ino != f.was.Ino {
 		f.was = nil // another file with these bytes, which gets all attributes
 	}
-	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
+	if noSuchPath(err) {
 		err = nil
 	}
 	return true, err
 }
 
-// findAt looks for a file with the bytes of an inode by some names.
+// findAt looks for a file with the bytes of an inode at some names.
 func (a *applying) findAt(f *hostFile, names []string, n *tree.Inode) (bool, error) {
 	for _, name := range names {
 		p, err := tree.ParsePath(name)
@@ -209,7 +217,7 @@ func (a *applying) findAt(f *hostFile, names []string, n *tree.Inode) (bool, err
 	return false, nil
 }
 
-// fileOf returns the file that a step makes a name of; nil for one that gets bytes of its own.
+// fileOf returns the file of a step, nil for one whose bytes are not the workspace's.
 func (a *applying) fileOf(s *applyStep) *hostFile {
 	if s.change.B == nil || s.change.B.IsDir() || s.text != nil || s.merged != nil {
 		return nil
@@ -217,8 +225,8 @@ func (a *applying) fileOf(s *applyStep) *hostFile {
 	return a.files[s.change.B.Ino]
 }
 
-// linkKept makes the name tmp for a file that the directory has. Where there can be no second
-// link, such as to another user's file, a name that goes is renamed later.
+// linkKept makes the name tmp a link to a file of the directory. Where that is not allowed, as for
+// another user's file, a name that the file loses is renamed later.
 func (a *applying) linkKept(dir int, tmp string, s *applyStep, f *hostFile) (done bool, err error) {
 	from, err := a.host.walk(f.at.Dir)
 	if err != nil {
@@ -239,8 +247,8 @@ func (a *applying) linkKept(dir int, tmp string, s *applyStep, f *hostFile) (don
 	}
 	names, err := a.o.Base.Paths(a.o.Source, f.was)
 	for _, name := range names {
-		if goes := a.leaving(name, f); goes != nil && err == nil {
-			goes.moved, s.goes, s.from = true, goes, goes.change.Path
+		if source := a.leaving(name, f); source != nil && err == nil {
+			source.moved, s.source, s.from = true, source, source.change.Path
 			a.moveLater(s)
 			return true, nil
 		}
@@ -248,26 +256,27 @@ func (a *applying) linkKept(dir int, tmp string, s *applyStep, f *hostFile) (don
 	return false, err
 }
 
-// cannotLink reports whether a file can have no second link there. Without room, say, it can later.
+// cannotLink reports whether a link is not possible there. Other errors, such as a full disk, may
+// pass.
 func cannotLink(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// leaving is the step after which a name no longer has the file that it has.
+// leaving returns the step that takes a name from a file, nil if there is none.
 func (a *applying) leaving(name string, f *hostFile) *applyStep {
 	for _, s := range a.steps {
-		if s.todo && !s.keep && !s.moved && s.seen.exists && s.seen.id() == f.id && s.change.Path.String() == name {
+		if s.todo && !s.attrsOnly && !s.moved && s.seen.exists && s.seen.id() == f.id && s.change.Path.String() == name {
 			return s
 		}
 	}
 	return nil
 }
 
-// moveAll renames files that can have no second link, before their names get others. Those that
-// go to new directories follow these, but where something else takes their place.
+// moveAll renames files that cannot be linked, before other files get their old names. Those whose
+// new directory has a temporary name are renamed after it, unless their old name is needed.
 func (a *applying) moveAll(replaced map[string]bool) error {
 	for _, s := range a.staged {
-		if s.from != nil && (!a.host.isNew(s.change.Path.Dir) || inSet(s.from, replaced) || s.goes.change.B != nil) {
+		if s.from != nil && (!a.host.isNew(s.change.Path.Dir) || inSet(s.from, replaced) || s.source.change.B != nil) {
 			if err := a.rename(s); err != nil {
 				return err
 			}
@@ -276,12 +285,12 @@ func (a *applying) moveAll(replaced map[string]bool) error {
 	return nil
 }
 
-// move renames a file that can have no second link. If the new name has another such file, the
-// two change places, and that one goes on from there.
+// move renames a file that cannot be linked. If another such file has the new name, the two are
+// exchanged, and the other one is renamed from there.
 func (a *applying) move(s *applyStep) error {
-	goes := s.goes
-	if goes.seen.exists && !goes.done {
-		if err := a.begin(goes); err != nil {
+	source := s.source
+	if source.seen.exists && !source.done {
+		if err := a.begin(source); err != nil {
 			return err
 		}
 	}
@@ -299,11 +308,11 @@ func (a *applying) move(s *applyStep) error {
 		other.from = s.from
 	}
 	switch {
-	case goes.change.B == nil:
-		a.applied(goes)
+	case source.change.B == nil:
+		a.applied(source)
 	case other == nil:
-		goes.seen = place{}
-	case other == goes:
+		source.seen = place{}
+	case other == source:
 		a.files[other.change.B.Ino].at = other.change.Path
 		a.applied(other)
 	}
@@ -324,7 +333,7 @@ func (a *applying) moveTo(s *applyStep, exchange bool) error {
 	case exchange:
 		err = unix.Renameat2(from, s.from.Name, to, name, unix.RENAME_EXCHANGE)
 	case s.seen.isDir():
-		temp := a.takenName("", "") // it is never swept
+		temp := a.replacedName("", "") // it is never swept
 		if err = unix.Renameat(from, s.from.Name, to, temp); err == nil {
 			s.temp, s.from = temp, nil
 		}

@@ -9,23 +9,22 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A program can give itself the right to change a directory that it owns, change what is in it,
-// and take the right away again. An apply does the same: such a directory is open while names
-// in it are looked at and change. Its mode then has a bit that means nothing for a directory, by
-// which the next apply finds and closes it if this one is killed.
+// A program can give itself permission to change a directory that it owns, change its entries, and
+// restore the mode. An apply does the same while it reads and changes such a directory, which is
+// called open then. The mode of an open directory has S_ISUID, which has no meaning for
+// directories, so that the next apply can close it if this one is killed.
 
-// openMode is in the mode of a directory that is open for a while.
+// openMode is added to the mode of a directory to open it.
 const openMode = unfinished | unix.S_ISUID
 
-// An openedDir is a directory that is open for a while.
 type openedDir struct {
-	fd   int // of a path alone
-	mode uint32
-	set  bool // it has got the mode that the workspace has
+	fd   int    // O_PATH
+	mode uint32 // to restore
+	set  bool   // it has the mode of the workspace already
 }
 
-// closedMode returns the mode of a directory without what an apply adds to open it. known
-// reports that the base or the workspace has the directory closed, with that mode.
+// closedMode returns the mode of a directory without openMode. known reports whether the base or
+// the workspace has the directory with that mode, which denies its owner something.
 func (a *applying) closedMode(p *tree.Path, mode uint32) (closed uint32, known bool) {
 	for _, st := range []*tree.State{a.o.Base, a.o.Now} {
 		n, err := st.Resolve(a.o.Source, p.String())
@@ -36,8 +35,8 @@ func (a *applying) closedMode(p *tree.Path, mode uint32) (closed uint32, known b
 	return mode, false
 }
 
-// openUp opens a directory that has the path p, if the program found or left it closed. What was
-// closed later stays so. It reports whether it changed the mode.
+// openUp opens the directory with the path p, if the base or the workspace has it closed. It reports
+// whether it changed the mode.
 func (a *applying) openUp(dir int, p *tree.Path) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil || a.opened[st.Ino] != nil {
@@ -49,7 +48,7 @@ func (a *applying) openUp(dir int, p *tree.Path) (bool, error) {
 	}
 	mode, known := a.closedMode(p, st.Mode)
 	if !known {
-		return false, nil // the next error tells
+		return false, nil // the next access fails
 	}
 	fd, err := unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -68,7 +67,7 @@ func mayChmod(st *unix.Stat_t) bool {
 	return uid == 0 || st.Uid == uint32(uid) && (st.Mode&unix.S_ISGID == 0 || inGroup(int(st.Gid)))
 }
 
-// opening does something in a directory, which is opened if that is needed.
+// opening calls do, which uses a directory, and again after opening that, if it is closed.
 func (h *host) opening(dir int, p *tree.Path, do func() error) error {
 	err := do()
 	if !errors.Is(err, unix.EACCES) {
@@ -80,7 +79,7 @@ func (h *host) opening(dir int, p *tree.Path, do func() error) error {
 	return do()
 }
 
-// openDir opens the directory of a step, if it is closed, or notes that it is open.
+// openDir opens the directory of a step if it is closed. One that is open is closed at the end.
 func (a *applying) openDir(s *applyStep) error {
 	dir, err := a.host.walk(s.change.Path)
 	if err == nil {
@@ -90,7 +89,7 @@ func (a *applying) openDir(s *applyStep) error {
 	return err
 }
 
-// closeUp gives the directories their modes.
+// closeUp restores the modes of the open directories.
 func (a *applying) closeUp() (err error) {
 	for _, o := range a.opened {
 		if !o.set {

@@ -11,13 +11,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A file of another user, or of a group that is not the user's, would be the user's if a new one
-// took its place. It is overwritten instead, as the program in the workspace did. That is not
-// atomic: the next apply finds a file in which each byte is the old or the new one, and goes on.
+// If a new file replaced one of another user, or of a group that the user is not in, it would have
+// another owner. Such a file is overwritten instead, as the program in the workspace did. That is
+// not atomic. If it is interrupted, each byte is the old or the new one, which the next apply
+// recognizes (halfWritten).
 
-// keepOwner decides whether what was written beside can take the place of a file, which is like n.
+// keepOwner has a file overwritten if what was staged for it has another owner or group than n.
 func (a *applying) keepOwner(dir int, tmp string, s *applyStep, n *tree.Inode) error {
-	has, err := lookIn(dir, tmp)
+	has, err := statAt(dir, tmp)
 	if err != nil || has.st.Uid == n.UID && has.st.Gid == n.GID || os.Geteuid() == 0 {
 		return err
 	}
@@ -31,13 +32,13 @@ func (a *applying) keepOwner(dir int, tmp string, s *applyStep, n *tree.Inode) e
 	if err != nil {
 		return fmt.Errorf("it is another user's: %w", err)
 	}
-	a.over(s)
+	a.markOverwrite(s)
 	return nil
 }
 
-// over notes that a file is overwritten, and keeps its other names.
-func (a *applying) over(s *applyStep) {
-	s.over = true
+// markOverwrite has a file overwritten. Its other names stay links to it.
+func (a *applying) markOverwrite(s *applyStep) {
+	s.overwrites = true
 	if f := a.fileOf(s); f != nil {
 		f.at, f.id = s.change.Path, s.seen.id()
 	}
@@ -62,8 +63,8 @@ func lockedDir(dir int) bool {
 	return errors.Is(unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS), unix.EACCES)
 }
 
-// whole returns a file with what a step writes: that beside, or one without a name.
-func (a *applying) whole(dir int, s *applyStep) (*os.File, error) {
+// newContent returns a file with the content that a step writes: the staged one, or one without a name.
+func (a *applying) newContent(dir int, s *applyStep) (*os.File, error) {
 	if s.temp != "" {
 		return openIn(dir, s.temp, unix.O_RDONLY)
 	}
@@ -82,9 +83,9 @@ func (a *applying) whole(dir int, s *applyStep) (*os.File, error) {
 	return f, nil
 }
 
-// overwrite copies what was written into the file that stays.
+// overwrite copies the new content into the file that stays.
 func (a *applying) overwrite(dir int, s *applyStep) error {
-	from, err := a.whole(dir, s)
+	from, err := a.newContent(dir, s)
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func copyOver(to, from *os.File) error {
 	if err := to.Truncate(st.Size()); err != nil {
 		return err
 	}
-	if at < st.Size() { // a hole at the end: its last block, too
+	if at < st.Size() { // a hole at the end: beyond the size, so that its last block is freed too
 		const block = 64 << 10
 		if err := errors.Join(punchHole(to, at, st.Size()-at+block), to.Truncate(st.Size())); err != nil {
 			return err
@@ -138,7 +139,6 @@ func copyOver(to, from *os.File) error {
 	return to.Sync()
 }
 
-// punchHole makes a hole.
 func punchHole(f *os.File, at, n int64) error {
 	if n == 0 {
 		return nil
@@ -150,7 +150,7 @@ func punchHole(f *os.File, at, n int64) error {
 	return err
 }
 
-// halfWritten reports whether an apply was stopped while it overwrote a file.
+// halfWritten reports whether an apply was interrupted while it overwrote a file.
 func (a *applying) halfWritten(s *applyStep) (bool, error) {
 	c, st := s.change, s.seen.st
 	if os.Geteuid() == 0 || c.A == nil || c.B == nil || c.A.Ino != c.B.Ino || !c.B.IsRegular() || !s.seen.exists || s.text != nil ||

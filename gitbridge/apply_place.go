@@ -13,12 +13,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// lockPoll is how often a lock that another apply has is asked for again.
+// lockPoll is the time between two attempts to take a lock.
 const lockPoll = 20 * time.Millisecond
 
-// lock has one apply at a time change the directory. A dry run only keeps those away that
-// change it. It is released when the host is closed. A file system without such locks has none: then
-// what changes meanwhile is found when a path gets its name.
+// lock lets one apply at a time change the directory, until the host is closed. A dry run takes a
+// shared lock. A file system without locks has none: then a change by another apply is noticed when
+// a path gets its name.
 func (a *applying) lock() (err error) {
 	how := unix.LOCK_EX
 	if a.o.DryRun {
@@ -53,28 +53,28 @@ func lockDir(ctx context.Context, fd, how int, waiting func()) (bool, error) {
 	}
 }
 
-// dirTime is the time that a directory had. It gets it back after names were made and removed in
-// it, unless the workspace has another one.
+// dirTime is the time of a directory before names were made and removed in it. It is restored,
+// unless the workspace has another one.
 type dirTime struct {
 	path *tree.Path
 	time unix.Timespec
 }
 
-// restoreTimes is before the times of the workspace are set.
+// restoreTimes is called before the times of the workspace are set.
 func (a *applying) restoreTimes() {
 	for _, t := range a.times {
 		dir, err := a.host.open(t.path)
 		if err != nil {
 			continue
 		}
-		if at, err := lookIn(dir, "."); err != nil || at.st.Mtim != t.time {
+		if at, err := statAt(dir, "."); err != nil || at.st.Mtim != t.time {
 			_ = unix.UtimesNanoAt(dir, ".", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t.time}, 0) // it may be another user's
 		}
 	}
 }
 
-// put gives what is staged its name. What has the name must be what was planned for, and goes.
-// Whatever else has it by then, such as a file that an editor saves in this moment, stays.
+// put gives what is staged its name. It removes the file that had the name when the step was
+// planned. Another file, such as one that an editor has just saved, stays.
 func (a *applying) put(dir int, s *applyStep) error {
 	name := s.change.Path.Name
 	if !s.seen.exists {
@@ -96,37 +96,37 @@ func (a *applying) put(dir int, s *applyStep) error {
 	case err != nil:
 		return err
 	}
-	out, err := lookIn(dir, s.temp)
+	out, err := statAt(dir, s.temp)
 	if err == nil && a.isSeen(s, out) {
 		if err = unlink(dir, s.temp, out); !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
-		err = nil // it has a new file
+		err = nil // a file was created in it meanwhile
 	}
 	if err == nil {
 		err = unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_EXCHANGE)
 	}
 	if err == nil {
-		out, err = lookIn(dir, s.temp)
+		out, err = statAt(dir, s.temp)
 	}
 	if err == nil && out.key() == ours.key() {
 		return a.changedMeanwhile(s)
 	}
-	if err == nil { // it was written or replaced once more: the newer one gets the name
+	if err == nil { // another program replaced the name again: the newest file gets it
 		err = unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_EXCHANGE)
 	}
 	kept := s.temp
-	s.temp = "" // it is not ours to remove
-	return a.keptAs(dir, kept, s, err)
+	s.temp = "" // another program's file has that name, and must not be removed
+	return a.keptError(dir, kept, s, err)
 }
 
-// exchange gives what is staged its name, and what has that name the temporary one, by which
-// sweep tells both from anything else.
+// exchange exchanges what is staged with what has its name. The temporary name identifies both, for
+// sweep.
 func (a *applying) exchange(dir int, s *applyStep) (ours place, err error) {
-	if ours, err = lookIn(dir, s.temp); err != nil {
+	if ours, err = statAt(dir, s.temp); err != nil {
 		return ours, err
 	}
-	temp := a.takenName(ours.key(), s.seen.key())
+	temp := a.replacedName(ours.key(), s.seen.key())
 	if err := unix.Renameat(dir, s.temp, dir, temp); err != nil {
 		return ours, err
 	}
@@ -147,7 +147,7 @@ func (a *applying) putOver(dir int, s *applyStep) error {
 	if err := unix.Renameat(dir, s.temp, dir, s.change.Path.Name); err != nil {
 		return err
 	}
-	// After a rename onto another name of the same file both are still there.
+	// A rename onto another name of the same file does nothing.
 	return ignore(unix.Unlinkat(dir, s.temp, 0), unix.ENOENT)
 }
 
@@ -159,10 +159,10 @@ func unlink(dir int, name string, what place) error {
 	return unix.Unlinkat(dir, name, 0)
 }
 
-// takeAway removes a file that was planned to go. Whatever else has its name by then stays.
-func (a *applying) takeAway(dir int, s *applyStep) error {
+// removeSeen removes a file. If another file has its name by now, that stays.
+func (a *applying) removeSeen(dir int, s *applyStep) error {
 	name := s.change.Path.Name
-	temp, err := a.takeOut(dir, s)
+	temp, err := a.moveOut(dir, s)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return a.changedMeanwhile(s)
@@ -171,7 +171,7 @@ func (a *applying) takeAway(dir int, s *applyStep) error {
 	case err != nil:
 		return err
 	}
-	out, err := lookIn(dir, temp)
+	out, err := statAt(dir, temp)
 	if err == nil && a.isSeen(s, out) {
 		return unix.Unlinkat(dir, temp, 0)
 	}
@@ -181,18 +181,18 @@ func (a *applying) takeAway(dir int, s *applyStep) error {
 	if err == nil {
 		return a.changedMeanwhile(s)
 	}
-	return a.keptAs(dir, temp, s, err)
+	return a.keptError(dir, temp, s, err)
 }
 
-// takeOut gives a file that is to go a temporary name.
-func (a *applying) takeOut(dir int, s *applyStep) (temp string, err error) {
-	temp = a.takenName("", s.seen.key())
+// moveOut gives a file that is to be removed a temporary name.
+func (a *applying) moveOut(dir int, s *applyStep) (temp string, err error) {
+	temp = a.replacedName("", s.seen.key())
 	return temp, unix.Renameat2(dir, s.change.Path.Name, dir, temp, unix.RENAME_NOREPLACE)
 }
 
-// keptAs is the error of a step that could not give back what it took from its place.
-func (a *applying) keptAs(dir int, temp string, s *applyStep, err error) error {
-	kept, kerr := keep(dir, temp)
+// keptError returns the error for a file of another program that could not get its name back.
+func (a *applying) keptError(dir int, temp string, s *applyStep, err error) error {
+	kept, kerr := setAside(dir, temp)
 	text := fmt.Errorf("%w; what was there is kept as %q", a.changedMeanwhile(s), s.change.Path.Dir.Entry(kept).Short())
 	if err = cmp.Or(err, kerr); err != nil {
 		return fmt.Errorf("%w: %w", text, err)
@@ -200,8 +200,7 @@ func (a *applying) keptAs(dir int, temp string, s *applyStep, err error) error {
 	return text
 }
 
-// cannotRename2 reports whether a file system knows no rename that exchanges or replaces
-// nothing.
+// cannotRename2 reports whether a file system does not support the flags of renameat2(2).
 func cannotRename2(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP)
 }
@@ -213,7 +212,7 @@ func ignore(err, target error) error {
 	return err
 }
 
-func lookIn(dir int, name string) (at place, err error) {
+func statAt(dir int, name string) (at place, err error) {
 	err = unix.Fstatat(dir, name, &at.st, unix.AT_SYMLINK_NOFOLLOW)
 	at.exists = err == nil
 	return at, err
@@ -224,8 +223,8 @@ func (p place) isFile(q place) bool {
 	return p.exists && q.exists && p.st.Dev == q.st.Dev && p.st.Ino == q.st.Ino
 }
 
-// isSeen reports whether what was taken from its name is what a step was planned for. The
-// rename itself changes its ctime.
+// isSeen reports whether a file that was renamed, which changes its ctime, is the one that a step was
+// planned for.
 func (a *applying) isSeen(s *applyStep, out place) bool {
 	out.st.Ctim = s.seen.st.Ctim
 	return !a.differs(s, out)
@@ -235,7 +234,7 @@ func (a *applying) changedMeanwhile(s *applyStep) error {
 	return fmt.Errorf("%q changed in %s meanwhile", s.change.Path.Short(), a.res.Dir)
 }
 
-// mayTouch fails if the system would refuse to replace, to change or to remove what a path has.
+// mayTouch fails if the system would refuse to replace, change or remove what is at a path.
 func (a *applying) mayTouch(s *applyStep) error {
 	if !s.seen.exists {
 		return nil
@@ -253,7 +252,7 @@ func (a *applying) mayTouch(s *applyStep) error {
 		return fmt.Errorf("looking at what has %q: %w", p.Short(), err)
 	}
 	const fixed = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
-	if x.Attributes&fixed != 0 || !s.keep && above.Attributes&fixed != 0 {
+	if x.Attributes&fixed != 0 || !s.attrsOnly && above.Attributes&fixed != 0 {
 		return fmt.Errorf("%q cannot be changed: lsattr shows why, and chattr -ia ends it: %w", p.Short(), unix.EPERM)
 	}
 	uid := uint32(os.Geteuid())

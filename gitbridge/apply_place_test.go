@@ -155,14 +155,14 @@ func saved(t *testing.T, how string) (a *applying, s *applyStep, dir string) {
 // What an editor saves between the check of a file and its rename or removal stays.
 func TestApplyKeepsWhatIsSaved(t *testing.T) {
 	for _, how := range []string{"not", "in place", "renamed", "gone"} {
-		for name, do := range map[string]func(*applying, int, *applyStep) error{"put": (*applying).put, "takeAway": (*applying).takeAway} {
+		for name, do := range map[string]func(*applying, int, *applyStep) error{"put": (*applying).put, "removeSeen": (*applying).removeSeen} {
 			a, s, dir := saved(t, how)
 			err := do(a, a.host.root, s)
 			a.staged = append(a.staged, s)
 			a.discard()
 			b, rerr := os.ReadFile(filepath.Join(dir, "f"))
 			switch {
-			case how == "not" && (err != nil || name == "put" && string(b) != "new" || name == "takeAway" && rerr == nil):
+			case how == "not" && (err != nil || name == "put" && string(b) != "new" || name == "removeSeen" && rerr == nil):
 				t.Errorf("%s: %q, %v", name, b, err)
 			case how == "not":
 			case err == nil || !strings.Contains(err.Error(), "changed in"):
@@ -194,8 +194,8 @@ func TestApplyKeepsWhatIsNew(t *testing.T) {
 func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 	for _, how := range []string{"not", "in place", "renamed"} {
 		for name, take := range map[string]func(*applying, int, *applyStep) error{
-			"put":      func(a *applying, dir int, s *applyStep) error { _, err := a.exchange(dir, s); return err },
-			"takeAway": func(a *applying, dir int, s *applyStep) error { _, err := a.takeOut(dir, s); return err },
+			"put":        func(a *applying, dir int, s *applyStep) error { _, err := a.exchange(dir, s); return err },
+			"removeSeen": func(a *applying, dir int, s *applyStep) error { _, err := a.moveOut(dir, s); return err },
 		} {
 			a, s, dir := saved(t, how)
 			must.OK(t, take(a, a.host.root, s)) // nothing comes after it
@@ -225,9 +225,9 @@ func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 // What cannot be given back has a name that no apply sweeps, and the error says it.
 func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
 	a, s, dir := saved(t, "in place")
-	temp, err := a.takeOut(a.host.root, s)
+	temp, err := a.moveOut(a.host.root, s)
 	must.OK(t, err)
-	err = a.keptAs(a.host.root, temp, s, unix.EEXIST)
+	err = a.keptError(a.host.root, temp, s, unix.EEXIST)
 	next := &applying{host: a.host, locked: true, swept: map[string]bool{}}
 	must.OK(t, next.sweep(nil))
 	left, gerr := filepath.Glob(filepath.Join(dir, ".amberfs-kept-*"))

@@ -9,9 +9,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// plan decides about one path. It is called for a directory before what it holds.
+// plan plans one path. It is called for a directory before its entries.
 func (a *applying) plan(c tree.Change) error {
-	if inSet(c.Path, a.kept) || c.B != nil && c.B.Mode&unix.S_IFMT == unix.S_IFSOCK && a.isSocket(c) {
+	if inSet(c.Path, a.excluded) || c.B != nil && c.B.Mode&unix.S_IFMT == unix.S_IFSOCK && a.isSocket(c) {
 		return nil
 	}
 	at, err := a.host.look(c.Path)
@@ -31,27 +31,27 @@ func (a *applying) plan(c tree.Change) error {
 		return nil
 	}
 	if conflict {
-		if !s.keep {
+		if !s.attrsOnly {
 			if decided, err := a.bothChanged(s); decided || err != nil {
 				return err
 			}
 		}
 		if !a.conflict(s, at.unreachable != nil && !errors.Is(at.unreachable, unix.ENOENT)) {
-			a.kept[p] = true
+			a.excluded[p] = true
 			return nil
 		}
 	}
 	switch {
 	case c.B == nil:
-		a.gone[p] = s.todo
+		a.removals[p] = s.todo
 	case c.B.IsDir():
-		a.made[p] = true
+		a.willBeDir[p] = true
 	}
 	a.steps = append(a.steps, s)
 	return nil
 }
 
-// minor reports whether a file is the same in the workspace, but for its time and its other names.
+// minor reports whether only the time and other names of a file differ.
 func minor(c tree.Change) bool {
 	return c.A != nil && c.B != nil && c.What&^(tree.Mtime|tree.Links) == 0 &&
 		(c.A.Ino == c.B.Ino || len(c.A.Links) < 2 && len(c.B.Links) < 2)
@@ -61,30 +61,30 @@ func minor(c tree.Change) bool {
 func (a *applying) judge(s *applyStep) (conflict bool, err error) {
 	c, at := s.change, s.seen
 	if at.unreachable != nil {
-		// What is above it is not there, or is no directory.
+		// The path above it does not exist, or is not a directory.
 		switch {
 		case c.B == nil:
 			return false, nil
-		case a.made[c.Path.Dir.String()]:
+		case a.willBeDir[c.Path.Dir.String()]:
 			s.todo = true
 			return false, nil
 		}
 		return true, nil
 	}
 	if c.A != nil && c.A.IsDir() && c.B != nil && c.B.IsDir() && at.isDir() {
-		s.keep = true
+		s.attrsOnly = true
 		return a.judgeAttrs(s, c.A)
 	}
 	if f := a.fileOf(s); f != nil && f.at != nil && at.exists && at.id() == f.id {
-		s.keep = true
+		s.attrsOnly = true
 		return a.judgeAttrs(s, cmp.Or(f.was, c.A))
 	}
-	if is, err := a.isSo(s); err != nil || is {
-		s.todo = is && a.fileOf(s) != nil // these bytes, but another file
+	if is, err := a.isApplied(s); err != nil || is {
+		s.todo = is && a.fileOf(s) != nil // another file with the same bytes
 		return false, err
 	}
 	if c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir() && !at.exists {
-		s.todo = true // a run that was stopped took away what was there
+		s.todo = true // an interrupted run removed what was there
 		return false, nil
 	}
 	was, err := a.host.same(a.o.Source, c.Path, at, c.A)
@@ -95,29 +95,29 @@ func (a *applying) judge(s *applyStep) (conflict bool, err error) {
 	return !was, err
 }
 
-// isSocket notes that a socket is not applied: without its program it is nothing.
+// isSocket reports that a socket is skipped: it is useless without its program.
 func (a *applying) isSocket(c tree.Change) bool {
 	a.skip(c.Path, "sockets are not applied")
 	return true
 }
 
-// planReplaced looks into the directories that a file replaces: all that they hold
-// must be known, and go.
+// planReplaced checks the directories that a file replaces: everything in them must be removed by a
+// step.
 func (a *applying) planReplaced() error {
 	steps := a.steps
 	a.steps = nil
 	for _, s := range steps {
 		c := s.change
-		if s.drop || inSet(c.Path, a.kept) {
+		if s.left || inSet(c.Path, a.excluded) {
 			continue
 		}
 		if s.todo && s.seen.isDir() && c.B != nil && !c.B.IsDir() {
-			more, err := a.host.holdsMore(c.Path, a.gone)
+			more, err := a.host.holdsMore(c.Path, a.removals)
 			if err != nil {
 				return err
 			}
 			if more && !a.conflict(s, true) {
-				a.kept[c.Path.String()] = true
+				a.excluded[c.Path.String()] = true
 				continue
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// run writes everything beside what it replaces, and then gives it its names. It
-// returns when that is on disk. Until the last file is written, nothing has changed.
+// run writes everything under temporary names, and then renames it. It returns when that is on disk.
+// Until the last file is written, nothing has changed.
 func (a *applying) run() error {
 	defer a.discard()
 	if err := a.stageAll(); err != nil {
@@ -25,7 +25,7 @@ func (a *applying) run() error {
 			}
 		}
 	}
-	// A name must never come to the disk before its file.
+	// A file must be on disk before its name.
 	if err := unix.Syncfs(a.host.root); err != nil {
 		return fmt.Errorf("writing %s to disk: %w", a.res.Dir, err)
 	}
@@ -93,8 +93,8 @@ func (a *applying) stageAll() error {
 	return a.ctx.Err()
 }
 
-// commit gives what is staged its names. It is not interrupted. A name that a file loses goes
-// after the one that it gets has come, but where that has no room.
+// commit gives what is staged its names. It is not interrupted. A file loses its old name after it
+// has the new one, except where the old name is in the way.
 func (a *applying) commit() error {
 	room := make(map[string]bool) // directories that something else replaces
 	for _, s := range a.steps {
@@ -134,7 +134,7 @@ func (a *applying) commit() error {
 				return err
 			}
 			a.applied(s)
-		case s.todo: // a file may have been renamed into it
+		case s.todo: // a rename into it may have changed its time
 			if err := a.setTime(s); err != nil {
 				return err
 			}
@@ -193,7 +193,6 @@ func (a *applying) begin(s *applyStep) error {
 	return err
 }
 
-// remove takes away what goes.
 func (a *applying) remove(s *applyStep) error {
 	c := s.change
 	if !s.todo || s.done || !s.seen.exists || c.B != nil {
@@ -209,10 +208,10 @@ func (a *applying) remove(s *applyStep) error {
 	if s.seen.isDir() {
 		err = unix.Unlinkat(dir, c.Path.Name, unix.AT_REMOVEDIR)
 	} else {
-		err = a.takeAway(dir, s)
+		err = a.removeSeen(dir, s)
 	}
 	if errors.Is(err, unix.ENOTEMPTY) {
-		return nil // what only the directory has stays
+		return nil // it has files that only the directory has
 	}
 	if err != nil {
 		return fmt.Errorf("removing %q: %w", c.Path.Short(), err)
@@ -236,9 +235,9 @@ func (a *applying) rename(s *applyStep) error {
 	case err != nil:
 	case s.from != nil:
 		if err = a.move(s); err == nil && s.temp != "" {
-			return nil // until what is in the directory of that name is gone
+			return nil // it gets its name after the directory there was removed
 		}
-	case s.over:
+	case s.overwrites:
 		if err = a.overwrite(dir, s); err == nil {
 			a.written[s.seen.st.Ino] = true
 			err = a.changeAttrs(s)
@@ -256,15 +255,14 @@ func (a *applying) rename(s *applyStep) error {
 	return nil
 }
 
-// change does what needs no other file: attributes and times. What came in a new directory
-// is there by now.
+// change sets attributes and times of files that are at their places.
 func (a *applying) change(s *applyStep) error {
 	c := s.change
 	if c.B == nil || c.B.IsDir() && s.seen.isDir() {
 		return nil
 	}
 	f := a.fileOf(s)
-	switch known := f != nil && f.at != nil && !s.over; {
+	switch known := f != nil && f.at != nil && !s.overwrites; {
 	case f != nil && f.set:
 	case !s.todo:
 		if !known || c.B.IsDir() || c.A == nil || c.A.Mtime == c.B.Mtime {
@@ -272,7 +270,7 @@ func (a *applying) change(s *applyStep) error {
 		}
 		f.set = true
 		return a.setTime(s) // it is the same but for the time
-	case s.keep:
+	case s.attrsOnly:
 		if err := a.begin(s); err != nil {
 			return err
 		}
@@ -286,7 +284,7 @@ func (a *applying) change(s *applyStep) error {
 	return nil
 }
 
-// discard removes what this run made that did not get its name.
+// discard removes what was staged and has not got its name.
 func (a *applying) discard() {
 	for _, s := range slices.Backward(a.staged) {
 		if dir, err := a.host.dirOf(s.change.Path); err == nil && s.temp != "" {

@@ -16,13 +16,14 @@ import (
 // tempName is a name that nothing has, for what this apply makes.
 func (a *applying) tempName() string { return a.host.temps + strings.ToLower(rand.Text()) }
 
-// takenName is such a name for what is taken from its place. By the keys of what is staged and of
-// what the place is to have, sweep finds whether it is one of the two.
-func (a *applying) takenName(ours, seen string) string {
+// replacedName is a temporary name for a file that another one replaces. It has the keys of the staged
+// file and of the one that was seen at the place, so that sweep can tell whether a file is one of the
+// two.
+func (a *applying) replacedName(ours, seen string) string {
 	return a.host.temps + ours + "." + seen + "." + strings.ToLower(rand.Text())
 }
 
-// key tells a file from others, and from itself after a change.
+// key identifies a file in its present version.
 func (p place) key() string {
 	if !p.exists || p.isDir() {
 		return fmt.Sprintf("%x", p.st.Ino)
@@ -30,8 +31,8 @@ func (p place) key() string {
 	return fmt.Sprintf("%x_%x_%x", p.st.Ino, p.st.Size, p.st.Mtim.Nano())
 }
 
-// sweep removes from a directory what an apply left there that was killed. Only with the lock is
-// it certain that none is under way.
+// sweep removes from a directory what a killed apply left there. Only with the lock it is certain
+// that no other apply is under way.
 func (a *applying) sweep(p *tree.Path) error {
 	key := p.String()
 	if a.swept[key] {
@@ -42,7 +43,7 @@ func (a *applying) sweep(p *tree.Path) error {
 	if err != nil {
 		return err
 	}
-	if at, err := lookIn(dir, "."); err == nil {
+	if at, err := statAt(dir, "."); err == nil {
 		a.times = append(a.times, dirTime{p, at.st.Mtim})
 	}
 	if !a.locked {
@@ -75,10 +76,10 @@ func (a *applying) sweep(p *tree.Path) error {
 	}
 }
 
-// sweepOne removes what an apply made, or took from its place as it was planned. Anything else is
-// another program's: an apply was killed before it gave that back. It is kept.
+// sweepOne removes what an apply staged or replaced. Anything else is another program's file, whose
+// name an apply took before it was killed. It is kept.
 func (a *applying) sweepOne(p *tree.Path, dir int, name, rest string) error {
-	at, err := lookIn(dir, name)
+	at, err := statAt(dir, name)
 	if err != nil {
 		return err
 	}
@@ -90,13 +91,13 @@ func (a *applying) sweepOne(p *tree.Path, dir int, name, rest string) error {
 			return err
 		}
 	}
-	kept, err := keep(dir, name)
+	kept, err := setAside(dir, name)
 	a.skip(p.Entry(kept), "an apply that was interrupted took it from its place: it is another program's")
 	return err
 }
 
-// sweepAbove sweeps where a path is that needs nothing more: it got its name, what it replaced
-// may still be there, and the directory open.
+// sweepAbove cleans up around a path at which nothing is left to do: a killed apply may have renamed
+// its file, but neither removed what it replaced nor closed the directory.
 func (a *applying) sweepAbove(s *applyStep) error {
 	if s.seen.open {
 		if err := a.openDir(s); err != nil {
@@ -116,8 +117,8 @@ func (a *applying) sweepAbove(s *applyStep) error {
 	return a.sweep(s.change.Path.Dir)
 }
 
-// keep gives a file a name that no apply removes.
-func keep(dir int, temp string) (string, error) {
+// setAside renames a file so that no apply removes it.
+func setAside(dir int, temp string) (string, error) {
 	kept := ".amberfs-kept-" + strings.ToLower(rand.Text())
 	if err := unix.Renameat(dir, temp, dir, kept); err != nil {
 		return temp, err

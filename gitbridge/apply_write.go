@@ -15,16 +15,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// unfinished is in the mode of a directory that is being filled.
+// unfinished are the permissions that a directory has at least until its entries are complete.
 const unfinished = 0o700
 
-// stage writes what comes beside the place where it belongs.
+// stage creates what a step needs under a temporary name.
 func (a *applying) stage(s *applyStep) error {
 	c := s.change
-	if !s.todo || s.ready {
+	if !s.todo || s.isStaged {
 		return nil
 	}
-	s.ready = true
+	s.isStaged = true
 	if err := a.mayTouch(s); err != nil {
 		return err
 	}
@@ -42,14 +42,14 @@ func (a *applying) stage(s *applyStep) error {
 		}
 	}
 	switch {
-	case s.keep:
+	case s.attrsOnly:
 		return a.mayChangeAttrs(s)
 	case c.B.IsDir() && c.A == nil && isForeign(c.B) && a.isMoved(c.B):
 		return fmt.Errorf("%q is another user's directory, which apply cannot move: move it yourself, and apply again: %w", c.Path.Short(), unix.EPERM)
 	case c.B.IsDir():
 		return a.stageDir(s, c.B.Mode&0o777|unfinished)
 	case a.inPlace(s):
-		a.over(s)
+		a.markOverwrite(s)
 		a.linked[c.B.Ino] = s
 		a.staged = append(a.staged, s)
 		return nil
@@ -64,14 +64,14 @@ func (a *applying) stage(s *applyStep) error {
 	return nil
 }
 
-// isMoved reports whether the base has a directory by another name.
+// isMoved reports whether a new directory exists in the base, with another name.
 func (a *applying) isMoved(n *tree.Inode) bool {
 	was, err := a.o.Base.Get(a.o.Source, n.Ino)
 	return err == nil && was.IsDir() && was.Btime == n.Btime
 }
 
-// beside returns where a path is written first: beside its place, or in its place in a
-// directory that is new itself.
+// beside returns where a path is written first: under a temporary name in its directory or, if that
+// is new itself, under its own name.
 func (a *applying) beside(s *applyStep) (dir int, name string, err error) {
 	p := s.change.Path
 	if dir, err = a.host.dirOf(p); err != nil || a.host.isNew(p.Dir) {
@@ -88,13 +88,13 @@ func (a *applying) beside(s *applyStep) (dir int, name string, err error) {
 	return dir, s.temp, nil
 }
 
-// unstage takes back that something is written beside.
+// unstage undoes beside.
 func (a *applying) unstage(s *applyStep) {
 	s.temp = ""
 	a.staged = slices.DeleteFunc(a.staged, func(x *applyStep) bool { return x == s })
 }
 
-// moveLater is for a file that comes to its name by a rename.
+// moveLater has commit rename a file to its name.
 func (a *applying) moveLater(s *applyStep) {
 	a.unstage(s)
 	a.staged = append(a.staged, s)
@@ -111,8 +111,8 @@ func (a *applying) stageDir(s *applyStep, mode uint32) error {
 	if err == nil {
 		err = unix.Mkdirat(dir, name, mode)
 	}
-	if at, lerr := lookIn(dir, name); err == nil && lerr == nil && at.st.Mode&unfinished != unfinished {
-		err = chmodIn(dir, name, mode) // a list of access control took some of it
+	if at, lerr := statAt(dir, name); err == nil && lerr == nil && at.st.Mode&unfinished != unfinished {
+		err = chmodIn(dir, name, mode) // a default ACL removed a part of it
 	}
 	if err != nil {
 		return fmt.Errorf("making the directory %q: %w", s.change.Path.Short(), err)
@@ -123,7 +123,7 @@ func (a *applying) stageDir(s *applyStep, mode uint32) error {
 	return nil
 }
 
-// stageParents makes the directories above a path that are gone.
+// stageParents makes the directories above a path that are missing.
 func (a *applying) stageParents(p *tree.Path) error {
 	if p == nil {
 		return nil
@@ -178,14 +178,14 @@ func (a *applying) skip(p *tree.Path, why string) {
 	a.res.Skipped = append(a.res.Skipped, Omission{p.Short(), why})
 }
 
-// write makes the file under its first name, with all that it has.
+// write creates the file of a step under its first name, with its content and attributes.
 func (a *applying) write(dir int, tmp string, s *applyStep) error {
 	c := s.change
 	n := c.B
 	f := a.fileOf(s)
 	if f != nil && f.at != nil {
 		if f.id == s.seen.id() && s.seen.exists {
-			s.keep = true // another name of it was overwritten
+			s.attrsOnly = true // another name of it was overwritten
 			a.unstage(s)
 			return nil
 		}
@@ -237,7 +237,7 @@ func (a *applying) writeFile(dir int, tmp string, s *applyStep) error {
 	return errors.Join(reason(a.fill(f, s)), f.Close())
 }
 
-// fill writes what a step brings into a new file.
+// fill writes the content of a step into a new file.
 func (a *applying) fill(f *os.File, s *applyStep) error {
 	if s.merged != nil {
 		_, err := f.Write(s.merged)
@@ -246,7 +246,8 @@ func (a *applying) fill(f *os.File, s *applyStep) error {
 	return a.copyData(f, s.change.B.Content)
 }
 
-// copyData writes what of a file are no holes, in blocks: a file may have millions of smaller ones.
+// copyData writes the data of a file, without holes that are smaller than a block, of which there may
+// be millions.
 func (a *applying) copyData(f *os.File, c *content.Content) error {
 	src := a.o.Source.Files
 	r := c.Reader(src)
@@ -268,7 +269,7 @@ func (a *applying) copyData(f *os.File, c *content.Content) error {
 	return f.Truncate(c.Size())
 }
 
-// finishDir gives a directory its rights and time, when all that it holds is there.
+// finishDir sets the attributes and time of a directory whose entries are complete.
 func (a *applying) finishDir(s *applyStep) error {
 	c := s.change
 	if !s.todo {
@@ -278,12 +279,12 @@ func (a *applying) finishDir(s *applyStep) error {
 		return a.setTime(s)
 	}
 	var was *tree.Inode
-	if s.keep {
-		was = a.wasOf(s)
+	if s.attrsOnly {
+		was = a.baseOf(s)
 	}
 	n := *c.B
 	if !s.seen.isDir() && n.Mode&unfinished != unfinished {
-		n.Mode |= openMode // what is in it may get its names later
+		n.Mode |= openMode // files in it may get their names later
 	}
 	dir, name, err := a.entry(s)
 	if err == nil {

@@ -20,14 +20,14 @@ const (
 // An ahead is an entry on its way to the sink.
 type ahead struct {
 	Entry
-	file  *os.File      // closed behind the sink
+	file  *os.File      // closed after the sink has read it
 	ready chan struct{} // closed when Data can be read; nil: at once
 }
 
 // delivery passes entries to the sink.
 type delivery struct {
 	queue   chan *ahead
-	readers chan struct{} // a place for each that may read
+	readers chan struct{} // a semaphore of maxReaders
 	err     atomic.Pointer[error]
 	ended   chan struct{}
 }

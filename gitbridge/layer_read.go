@@ -26,8 +26,8 @@ func NewLayers(sink Sink, o ImportOptions) Layers {
 	return Layers{c}
 }
 
-// Read reads one layer, which is not compressed: its whiteouts only, or all else. Whiteouts
-// concern the layers below, so those of a layer are to be read first, wherever they stand.
+// Read reads one layer, which is not compressed: only its whiteouts, or everything else. Whiteouts
+// are about the layers below, so those of a layer are read first, wherever they are in it.
 func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
 	c := *l.checker
 	c.sink = func(e Entry) error {
@@ -43,8 +43,8 @@ func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
 	return err
 }
 
-// whiteout passes on what a name with the prefix stands for. Aufs keeps files of its own
-// under such names, which are left out.
+// whiteout feeds what a name with the prefix stands for. Aufs uses such names for files of its own,
+// which are left out.
 func (c *checker) whiteout(name string) error {
 	dir, base := path.Split(name)
 	gone, ok := strings.CutPrefix(base, whiteoutPrefix)
@@ -59,7 +59,7 @@ func (c *checker) whiteout(name string) error {
 	return c.add(Entry{Path: path.Join(dir, gone), Whiteout: true})
 }
 
-// isWhiteout reports whether a name, or one above it, is kept for whiteouts.
+// isWhiteout reports whether a name, or one above it, is reserved for whiteouts.
 func isWhiteout(name string) bool { return strings.Contains("/"+name, "/"+whiteoutPrefix) }
 
 // clean is the function clean, for a layer after ".." and a slash at the beginning are gone.

@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// LayerOptions are the two states that a layer leads from and to.
+// LayerOptions have the states before and after a layer.
 type LayerOptions struct {
 	Source    *tree.Source
 	Base, Now *tree.State
@@ -23,9 +23,9 @@ type LayerOptions struct {
 	Owner *Owner
 }
 
-// WriteLayer writes a layer of an image: what makes Now of Base, as an archive whose bytes
-// depend on the two only. It has whole files, the directories above them, and whiteouts;
-// opaque directories are never needed, as all paths are compared.
+// WriteLayer writes the layer that turns Base into Now, as an archive whose bytes depend only on the
+// two. It has whole files, the directories above them, and whiteouts. Opaque directories are never
+// needed, as all paths are compared.
 func WriteLayer(ctx context.Context, w io.Writer, o LayerOptions) (*TarResult, error) {
 	l := &layerWriter{LayerOptions: o, tarWriter: tarWriter{NewTarSink(w), ctx, o.Source, o.Owner}, written: map[string]bool{".": true}, linked: make(map[uint64]bool)}
 	var only []string

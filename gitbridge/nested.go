@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// nested reads repositories inside of a snapshot: in the snapshot, never on the host.
+// nested reads repositories inside of a snapshot, without following links out of it.
 type nested struct {
 	src   *tree.Source
 	state *tree.State
@@ -19,8 +19,8 @@ type nested struct {
 // errOutside means that a path points outside the snapshot.
 var errOutside = errors.New("points outside the snapshot")
 
-// lookup resolves a path and follows symbolic links, also the last one. Nil
-// means that there is nothing.
+// lookup resolves a path and follows symbolic links, also the last one. The inode is nil if there
+// is none.
 func (n *nested) lookup(name string) (*tree.Inode, error) {
 	root, err := n.state.Resolve(n.src, "")
 	if err != nil {
@@ -115,7 +115,7 @@ func (n *nested) gitDir(dir string) (string, error) {
 	return at, nil
 }
 
-// head returns what HEAD has, if that is a ref or an object id, else "".
+// head returns the text of HEAD, "" if it is neither a ref nor an object id.
 func (n *nested) head(dir string) (string, error) {
 	text, err := n.read(dir+"/HEAD", 256)
 	if target, ok := symref(text); !ok && objectID(text) == "" || ok && !strings.HasPrefix(target, "refs/") {
@@ -140,8 +140,7 @@ func (n *nested) commonDir(dir string) (string, error) {
 	return dir + "/" + text, nil
 }
 
-// commit returns the object that HEAD of a git directory stands for, "" if
-// there is none yet.
+// commit returns the commit that HEAD of a git directory names, "" if there is none yet.
 func (n *nested) commit(dir string) (string, error) {
 	common, err := n.commonDir(dir)
 	if err != nil {

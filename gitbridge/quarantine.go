@@ -14,10 +14,9 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// quarantine is an object directory inside of a repository's. What git wrote there joins
-// the repository when everything has gone well. A crash leaves a directory whose name
-// `git gc` knows as one to remove. Objects move beneath a directory that is opened once, so
-// a link that leads out of it is never followed.
+// quarantine is a temporary directory in the object directory of a repository. Git writes objects
+// to it, which move to the repository after all has succeeded. `git gc` removes one that a crash
+// left. Objects are moved beneath a directory that is opened once, so no link out of it is followed.
 type quarantine struct {
 	objects *os.Root // the repository's
 	name    string   // of this directory in there, which newQuarantine made
@@ -86,14 +85,6 @@ func isObject(name string) bool {
 	return !strings.HasPrefix(name, "tmp_") && !strings.HasSuffix(name, ".keep")
 }
 
-// gone ignores the error for a file that git has renamed or removed meanwhile.
-func gone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
 // move puts one file into the repository. A directory made for it gets the
 // permissions of the object directory, which a shared repository has set.
 func (q *quarantine) move(rel string) error {
@@ -117,8 +108,7 @@ func (q *quarantine) move(rel string) error {
 	return q.objects.Rename(q.name+"/"+rel, rel)
 }
 
-// noSpace makes errors.Is(err, syscall.ENOSPC) true for what git says about a
-// full disk.
+// noSpace adds syscall.ENOSPC to git's error for a full disk.
 func noSpace(err error) error {
 	var g *GitError
 	if errors.As(err, &g) && (strings.Contains(g.Stderr, "No space left on device") || strings.Contains(g.Stderr, "Out of diskspace")) {

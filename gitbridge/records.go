@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// exported is what has to be known of an export to build the next one on it.
+// exported describes an export, so that the next one can start from it.
 type exported struct {
 	Fingerprint string
 	Tree        string
@@ -21,8 +21,8 @@ type exported struct {
 	Reduced     []Omission
 }
 
-// records is a directory with a file for each export, named by its commit. It
-// can be deleted at any time: the next export then looks at everything.
+// records is a directory with a file for each export, named by its commit. It can be deleted at any
+// time: then the next export reads everything.
 type records struct{ dir string }
 
 const (
@@ -30,8 +30,7 @@ const (
 	maxRecord  = 64 << 20 // bytes
 )
 
-// load returns what is known of an exported commit. Links and what is no regular file lead
-// nowhere.
+// load returns the record of an exported commit. It follows no links and reads only regular files.
 func (r records) load(commit string) (e exported, ok bool) {
 	if r.dir == "" {
 		return e, false
@@ -50,7 +49,6 @@ func (r records) load(commit string) (e exported, ok bool) {
 	return e, err == nil
 }
 
-// save keeps what is known of an exported commit.
 func (r records) save(commit string, e exported) error {
 	if r.dir == "" {
 		return nil
@@ -63,7 +61,7 @@ func (r records) save(commit string, e exported) error {
 	if err := above.MkdirAll(r.dir, 0o700); err != nil {
 		return err
 	}
-	// An export builds on the one before it as a rule, so all others go at once.
+	// An export mostly starts from the one before it, so all older records are removed at once.
 	if old, err := above.ReadDir(r.dir); err == nil && len(old) >= maxRecords {
 		for _, e := range old {
 			_ = above.Remove(filepath.Join(r.dir, e.Name))

@@ -25,12 +25,12 @@ func DefaultRef(name string, ownStore bool) string {
 	return userRefs + name
 }
 
-// taken are the name spaces that git's commands show or move. An export never
-// writes there.
+// taken are the name spaces of refs that git's commands show or move. An export does not write
+// there.
 var taken = []string{"refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/", "refs/bisect/",
 	"refs/rewritten/", "refs/worktree/", "refs/replace/", "refs/prefetch/", "refs/stash"}
 
-// checkRef refuses names that git refuses, and those that are not ours to move.
+// checkRef refuses names that git refuses, and those in taken.
 func (r *repository) checkRef(ctx context.Context, ref string) error {
 	if !strings.HasPrefix(ref, "refs/") {
 		return fmt.Errorf("%w: %q: give the whole name, such as %sNAME", ErrBadRef, ref, userRefs)

@@ -96,8 +96,8 @@ func configs() []string {
 	return files
 }
 
-// fingerprint stands for everything outside of the tree that decides what git
-// add makes of it. An earlier export is built upon only if it had the same.
+// fingerprint is a hash of everything outside of the tree on which the result of git add depends. A
+// new export can start from an earlier one only if that had the same fingerprint.
 func (r *repository) fingerprint(s *settings, gitignore bool) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%v %v %q\n", r.trust, gitignore, s.all)
@@ -145,8 +145,8 @@ var (
 	walked = []string{"refs", "logs", "reftable"}
 )
 
-// checkFiles refuses a repository at abs with a file on which git would hang. A repository
-// that changes meanwhile is not found out.
+// checkFiles refuses a repository at abs with a file on which git would hang. Later changes of the
+// repository are not noticed.
 func checkFiles(ctx context.Context, abs string, t trust) error {
 	dirs := []string{abs}
 	if info, err := os.Stat(filepath.Join(abs, ".git")); err == nil {

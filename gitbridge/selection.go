@@ -26,7 +26,7 @@ type item struct {
 	node *tree.Inode
 }
 
-// dir selects what is in a directory.
+// dir puts the contents of a directory into the commit.
 func (x *exporter) dir(dir string, n *tree.Inode) error {
 	if err := x.ctx.Err(); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 			return fmt.Errorf("reading %q: %w", items[i].path, err)
 		}
 	}
-	// git sees the rules before it is asked. Those that did not change since an earlier
+	// git needs the rules before it is asked about files. Rules that did not change since an earlier
 	// export apply to files that did. git does not follow links to rules.
 	for _, it := range items {
 		if hasRules(path.Base(it.path)) && it.node.IsRegular() && it.node.Size() <= largestRules {
@@ -101,11 +101,11 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 	return err
 }
 
-// hasRules reports whether git reads rules for a directory from a file of this name in it.
+// hasRules reports whether git reads rules from files of this name.
 func hasRules(name string) bool { return name == ".gitattributes" || name == ".gitignore" }
 
-// subdir selects a directory: what is in it, or a link to the repository that
-// it is.
+// subdir puts a directory into the commit: its contents or, for a nested repository, a link to its
+// commit.
 func (x *exporter) subdir(it item) error {
 	gitDir, err := x.nested.gitDir(it.path)
 	commit := ""
@@ -114,7 +114,7 @@ func (x *exporter) subdir(it item) error {
 	}
 	if gitDir != "" || errors.Is(err, errOutside) {
 		x.links[it.path] = true
-		x.w.remove(it.path) // files that it had when it was none
+		x.w.remove(it.path) // files of the earlier export, when it was not a repository
 	}
 	switch {
 	case errors.Is(err, errOutside):

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// settings are what a repository's configuration makes git add do.
+// settings are the configuration of a repository that git add depends on.
 type settings struct {
 	all               string            // as git lists them
 	rules             map[string]string // text of the files outside of the tree, by the names of ruleFiles

@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Meta is what a file of any type has.
+// Meta is the attributes that files of all types have.
 type Meta struct {
 	Mode     uint32 // S_IFMT and permission bits, as st_mode
 	UID, GID uint32
@@ -49,14 +49,13 @@ type Entry struct {
 	Whiteout, Opaque bool
 }
 
-// A Sink takes a tree, in the order of the source. Paths are relative, with "/" between
-// names and no ".", ".." or empty ones.
+// A Sink receives the entries of a tree, in the order of the source. Paths are relative, with "/"
+// between names and no ".", ".." or empty ones.
 //
-// A path may come twice: a directory then only gets new attributes, anything
-// else is replaced. A directory that an archive left out is made. A Sink refuses with
-// ErrHostile a path below something that is no directory, a directory that was something
-// else, or the other way round, and a hard link to what did not come before. An error
-// ends the import.
+// A path may come twice: a directory then gets new attributes, and anything else is replaced. A
+// directory that an archive leaves out is made. A Sink returns ErrHostile for a path below something
+// other than a directory, for a path that is a directory only one of two times, and for a hard link
+// to a path that did not come before. An error ends the import.
 type Sink func(Entry) error
 
 // Errors of sources that are not what they should be.
@@ -82,8 +81,8 @@ const (
 	noID     = 1<<32 - 1
 )
 
-// clean returns name in the form that a Sink takes, or refuses it. "./" before
-// it, double slashes and a slash at the end mean nothing.
+// clean returns name in the form that a Sink takes, or an error. It removes "./" at the beginning,
+// double slashes, and a slash at the end.
 func clean(name string) (string, error) {
 	if strings.HasPrefix(name, "/") {
 		return "", fmt.Errorf("%w: %q is an absolute path", ErrHostile, name)
@@ -106,8 +105,7 @@ func clean(name string) (string, error) {
 	return p, nil
 }
 
-// A checker stands between a source and its sink. It refuses what makes no sense, and
-// counts.
+// A checker passes entries from a source to its sink. It checks them, and enforces the limits.
 type checker struct {
 	ImportOptions
 	sink  Sink

@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadTar feeds a tar archive to sink: ustar, PAX or GNU, plain or compressed
-// by gzip, zstd or bzip2. Names that are absolute or lead upwards are refused, and
-// so is what Limits do not allow; the sink has then got a part of the archive.
+// ReadTar feeds a tar archive to sink: ustar, PAX or GNU, plain or compressed by gzip, zstd or bzip2.
+// It fails for names that are absolute or contain "..", and beyond the Limits. The sink has received
+// a part of the archive then.
 func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error {
 	plain, err := decompress.Reader(&contextReader{ctx, r})
 	if err != nil {
@@ -62,9 +62,8 @@ func (c *checker) archive(ctx context.Context, plain io.Reader) error {
 
 const block = 512 // bytes; an archive consists of such blocks
 
-// endMark looks for the block of zeros that POSIX wants at the end of an
-// archive. Without it archive/tar takes an archive that was cut between two
-// files for a whole one.
+// endMark looks for the block of zeros that POSIX requires at the end of an archive. archive/tar
+// does not: an archive that was cut between two files would be taken for a whole one.
 type endMark struct {
 	r     io.Reader
 	zeros int  // that were read last
@@ -85,9 +84,8 @@ func (m *endMark) Read(p []byte) (int, error) {
 // seen reports whether the end was marked. An empty file is an empty archive.
 func (m *endMark) seen() bool { return m.zeros >= block || !m.began }
 
-// drain reads what follows the archive, within reason: the checksums of what is
-// compressed stand there, and the writer of a pipe gets SIGPIPE unless all is read.
-// Anything else may follow, as for tar.
+// drain reads up to 1 GiB after the archive: the checksum of a compressed one is there, and the
+// writer of a pipe would get SIGPIPE. As with tar, anything else may follow.
 func drain(r io.Reader) error {
 	const reason = 1 << 30
 	_, err := io.CopyN(io.Discard, r, reason)

@@ -23,8 +23,7 @@ type TarResult struct {
 	Skipped []Omission `json:"skipped"` // what tar cannot represent
 }
 
-// WriteTar writes a snapshot as a TarSink does. The bytes depend on the snapshot
-// only.
+// WriteTar writes a snapshot to a TarSink. The bytes depend only on the snapshot.
 func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State) (*TarResult, error) {
 	t := tarWriter{NewTarSink(w), ctx, src, nil}
 	first := make(map[uint64]string) // names of inodes with several
@@ -91,7 +90,7 @@ func NewTarSink(w io.Writer) *TarSink {
 
 func (t *TarSink) skip(path, reason string) { t.Skipped = append(t.Skipped, Omission{path, reason}) }
 
-// Close ends the archive: what was written is the whole tree.
+// Close ends the archive.
 func (t *TarSink) Close() error {
 	if err := t.tar.Close(); err != nil {
 		return err

@@ -15,11 +15,10 @@ import (
 	"github.com/amberfs/amberfs/internal/scratch"
 )
 
-// attrWorktree is a working tree with only the files that git itself must see: the
-// .gitignore and .gitattributes of the snapshot, the directories that they
-// stand in, and the files that a filter has to convert. It lies in a temporary
-// directory, and git is asked about it with the repository's settings, as far as
-// these are trusted.
+// attrWorktree is a working tree with only the files that git itself must read: the .gitignore and
+// .gitattributes of the snapshot, the directories that contain them, and files that a filter has to
+// convert. It is in a temporary directory. git uses the repository's settings there, as far as they
+// are trusted.
 type attrWorktree struct {
 	dir    string // has "tree", "git", and the index that does not exist
 	temp   *scratch.Dir
@@ -64,8 +63,8 @@ func (s *attrWorktree) prepare(ctx context.Context, r *repository, set *settings
 	return err
 }
 
-// plainKeys are settings that matter to what git makes of a file, and that name
-// neither a program nor a file.
+// plainKeys are settings on which the conversion of files depends and that name neither a program
+// nor a file.
 var plainKeys = []string{"core.autocrlf", "core.eol", "core.ignorecase", "core.checkroundtripencoding", "core.sharedrepository"}
 
 // copySettings makes a git directory that has only the plain settings and rules
@@ -103,7 +102,7 @@ func (s *attrWorktree) mkdir(dir string) error {
 	return nil
 }
 
-// write puts a file there. It is charged twice: for the copy, and for what git makes of it.
+// write creates a file. It is charged twice: for this copy and for git's object.
 func (s *attrWorktree) write(name string, r io.Reader) error {
 	if err := s.mkdir(path.Dir(name)); err != nil {
 		return err

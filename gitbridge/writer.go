@@ -18,8 +18,8 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// writer feeds one git fast-import: first blobs, as they are met, then one
-// commit. What the commit contains is kept in a file until then.
+// writer feeds one git fast-import: first the blobs, then one commit. A temporary file has the
+// entries of the commit until then.
 type writer struct {
 	repo  *repository
 	env   []string // of git calls that write objects
@@ -36,15 +36,15 @@ type writer struct {
 }
 
 func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*writer, error) {
-	// Not in the repository: that may lie in a mount of this very process, which
-	// should hold no file open there while it starts another.
+	// Not in the repository: that may be in a mount of this process, which must not have a file
+	// there open while it starts another process.
 	spool, err := os.CreateTemp("", "amberfs-export-")
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary file: %w", err)
 	}
 	os.Remove(spool.Name())
-	// Deltas are not looked for: git gc does that better, and an export should
-	// be quick. Above the threshold git has no whole file in memory.
+	// Without deltas an export is fast, and git gc makes better ones. Above the threshold git does
+	// not have a whole file in memory.
 	p, err := r.start(ctx, q.env(), "-c", "pack.compression=1", "-c", "core.compression=1", "-c", "core.bigFileThreshold=1m",
 		"fast-import", "--quiet", "--done", "--depth=0")
 	if err != nil {
@@ -55,14 +55,13 @@ func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*wr
 	return &writer{repo: r, env: q.env(), p: p, meter: m, spool: spool, in: in, lines: bufio.NewWriterSize(spooled{spool, m}, 64<<10)}, nil
 }
 
-// close ends what is left of a failed export.
 func (w *writer) close() {
 	w.spool.Close()
 	if !w.ended {
 		_ = w.p.fail(context.Canceled)
 		w.ended = true
 	}
-	// git leaves a report of its death in the repository.
+	// git writes a crash report to the repository.
 	os.Remove(filepath.Join(w.repo.gitDir, "fast_import_crash_"+strconv.Itoa(w.p.cmd.Process.Pid)))
 }
 
@@ -75,7 +74,7 @@ func (w *writer) fail(err error) error {
 // commitMark is what fast-import calls the commit; contents come after it.
 const commitMark = 1
 
-// blob sends size bytes of r and returns what fast-import calls them.
+// blob sends size bytes of r and returns their mark in fast-import.
 func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
 	w.written++
 	w.bytes += size
@@ -111,8 +110,8 @@ type entry struct {
 // each name with all others of its directory.
 const largeDir = 1000
 
-// tree puts a directory into the commit, with the files that fill sets. What else is in the
-// directory is set later.
+// tree puts a directory into the commit with the files that fill sets. Its other entries are set
+// later.
 func (w *writer) tree(dir string, fill func() error) error {
 	var files []entry
 	w.files = &files

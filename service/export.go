@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/loops"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -148,20 +149,7 @@ func (s *Service) whileAlive(ctx context.Context, ws *snapshot.Workspace) (alive
 	if !ws.IsFork() {
 		return ctx, func() {}
 	}
-	alive, cancel := context.WithCancelCause(ctx)
-	go func() {
-		look := time.NewTicker(100 * time.Millisecond)
-		defer look.Stop()
-		for s.alive(ws.View()) {
-			select {
-			case <-alive.Done():
-				return
-			case <-look.C:
-			}
-		}
-		cancel(errForkEnded)
-	}()
-	return alive, func() { cancel(nil) }
+	return loops.While(ctx, 100*time.Millisecond, errForkEnded, func() bool { return s.alive(ws.View()) })
 }
 
 func (s *Service) alive(view uint32) bool {

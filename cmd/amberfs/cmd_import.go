@@ -260,7 +260,7 @@ func (a *app) printImported(done service.Imported) error {
 		if done.Snapshot != "" {
 			to += ": snapshot " + done.Snapshot
 		}
-		a.printf("imported %s, %s%s\n", plural(int(done.Files), "file", "files"), bytesText(done.Bytes), to)
+		a.printf("imported %s, %s%s\n", plural(int(done.Files), "file", "files"), service.BytesText(done.Bytes), to)
 	})
 }
 

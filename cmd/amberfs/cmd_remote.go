@@ -169,7 +169,7 @@ something is missing or damaged, it lists the snapshots and exits with status 7.
 				for _, d := range done.Damage {
 					a.printf("%s: %s\n", d.Snapshot, d.Problem)
 				}
-				a.printf("%s, %s, %s\n", plural(done.Snapshots, "snapshot", "snapshots"), plural(done.Objects, "object", "objects"), bytesText(done.Bytes))
+				a.printf("%s, %s, %s\n", plural(done.Snapshots, "snapshot", "snapshots"), plural(done.Objects, "object", "objects"), service.BytesText(done.Bytes))
 			})
 		},
 	}
@@ -187,7 +187,7 @@ snapshots are deleted too. A registry frees untagged data itself.`,
 		Args: args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			return show(a, cmd, service.GCRemote{Remote: argv[0]}, func(done remote.Collected) {
-				a.printf("freed %s (%d objects); %d more wait for later runs\n", bytesText(done.Bytes), done.Removed, done.Waiting)
+				a.printf("freed %s (%d objects); %d more wait for later runs\n", service.BytesText(done.Bytes), done.Removed, done.Waiting)
 			})
 		},
 	}
@@ -207,7 +207,7 @@ when it is run again. The workspace does not change.`,
 			req.Remote, req.Snapshots = argv[0], argv[1:]
 			return show(a, cmd, req, func(done service.PulledList) {
 				for _, i := range done.Pulled {
-					a.printf("snapshot %s pulled from %s: %s, %s\n", i.Name, req.Remote, plural(int(i.Files), "file", "files"), bytesText(i.Bytes))
+					a.printf("snapshot %s pulled from %s: %s, %s\n", i.Name, req.Remote, plural(int(i.Files), "file", "files"), service.BytesText(i.Bytes))
 				}
 			})
 		},

@@ -70,7 +70,7 @@ func runRows(all []runs.Run) [][]string {
 		if r.Gone {
 			dir += " (gone)"
 		}
-		out = append(out, []string{r.Name, dir, humanize.Time(r.Used), r.State, changed, bytesText(r.Bytes)})
+		out = append(out, []string{r.Name, dir, humanize.Time(r.Used), r.State, changed, service.BytesText(r.Bytes)})
 	}
 	return out
 }
@@ -242,9 +242,9 @@ func prunedText(p runs.Pruned) string {
 	if p.DryRun {
 		did, freed = "to remove:", "to free"
 	}
-	text := fmt.Sprintf("%s %s and %s, %s %s\n", did, plural(len(p.Runs), "run", "runs"), plural(len(p.Stores), "copy", "copies"), bytesText(p.Bytes), freed)
+	text := fmt.Sprintf("%s %s and %s, %s %s\n", did, plural(len(p.Runs), "run", "runs"), plural(len(p.Stores), "copy", "copies"), service.BytesText(p.Bytes), freed)
 	for _, r := range p.Runs {
-		text += r.Name + "\t" + quote(r.Dir) + "\t" + r.State + "\t" + bytesText(r.Bytes) + "\n"
+		text += r.Name + "\t" + quote(r.Dir) + "\t" + r.State + "\t" + service.BytesText(r.Bytes) + "\n"
 	}
 	for _, s := range p.Stores {
 		text += "copy\t" + quote(s) + "\n"

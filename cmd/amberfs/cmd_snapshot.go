@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/service"
@@ -57,8 +56,6 @@ func labelFlag(cmd *cobra.Command, labels *map[string]string, usage string) {
 		return nil
 	})
 }
-
-func bytesText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
 func renameCommand(a *app) *cobra.Command {
 	return &cobra.Command{

@@ -109,5 +109,5 @@ func (a *app) printReport(r *repair.Report) {
 	if m := r.Repaired; m != nil {
 		a.printf("repaired: %d objects, %d restored, %d set aside\n", m.Objects, m.Mended, m.Quarantined)
 	}
-	a.printf("verified %d objects, %s: %s\n", r.Objects, bytesText(r.Bytes), state)
+	a.printf("verified %d objects, %s: %s\n", r.Objects, service.BytesText(r.Bytes), state)
 }

@@ -79,7 +79,7 @@ func (p *progress) show(m service.Progress) {
 		p.bar.ChangeMax64(m.Total)
 	}
 	if m.Unit != "bytes" && m.Bytes > 0 {
-		p.bar.Describe(m.What + " " + bytesText(m.Bytes) + ", " + m.Unit)
+		p.bar.Describe(m.What + " " + service.BytesText(m.Bytes) + ", " + m.Unit)
 	}
 	// An error here means that the terminal is gone; the work goes on.
 	_ = p.bar.Set64(m.Done)

@@ -38,7 +38,7 @@ func (k *kept) end() error {
 		return err
 	}
 	defer ch.Close()
-	if same, err := unchanged(ctx, ch); err != nil {
+	if same, err := gitbridge.Unchanged(ctx, ch.Source, ch.Base, ch.Now); err != nil {
 		return err
 	} else if same {
 		return k.goes(ctx)

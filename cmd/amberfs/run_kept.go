@@ -14,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
-	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
@@ -199,7 +198,7 @@ func (k *kept) noteEarlier(ctx context.Context, main *client.Client, all []runs.
 	if n == 1 {
 		are = "run is"
 	}
-	k.a.note("%d earlier %s not applied, %s: amberfs runs", n, are, bytesText(bytes))
+	k.a.note("%d earlier %s not applied, %s: amberfs runs", n, are, service.BytesText(bytes))
 }
 
 // mark takes a snapshot of the run that says in which state it is.
@@ -214,11 +213,6 @@ func (k *kept) commandText() string {
 		text = strings.ToValidUTF8(text[:longest], "") + "…"
 	}
 	return text
-}
-
-// unchanged reports whether nothing differs but times of directories.
-func unchanged(ctx context.Context, ch *client.Changes) (bool, error) {
-	return gitbridge.Unchanged(ctx, ch.Source, ch.Base, ch.Now)
 }
 
 // resumeRun goes on with a run. Its name may be the one argument before "--".

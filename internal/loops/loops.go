@@ -62,6 +62,26 @@ func (b *Group) Stop() { b.cancel() }
 // Wait returns when they have ended.
 func (b *Group) Wait() { b.group.Wait() }
 
+// While returns a context that ends with cause when needed reports false. It is called at intervals.
+func While(ctx context.Context, interval time.Duration, cause error, needed func() bool) (while context.Context, stop func()) {
+	while, cancel := context.WithCancelCause(ctx)
+	go func() {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-while.Done():
+				return
+			case <-tick.C:
+			}
+			if !needed() {
+				cancel(cause)
+			}
+		}
+	}()
+	return while, func() { cancel(nil) }
+}
+
 // A Wake is a signal to a loop. Signals that come while it works are one.
 type Wake chan struct{}
 

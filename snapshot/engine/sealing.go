@@ -252,24 +252,11 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 
 // whileNeeded returns a context that ends when a snapshot is removed, so that others need not wait
 // for the rest of its seal.
-func (q *Sealer) whileNeeded(ctx context.Context, sn *catalogue.Snapshot) (sealing context.Context, stop context.CancelFunc) {
-	sealing, stop = context.WithCancel(ctx)
-	go func() {
-		defer stop()
-		check := time.NewTicker(removedCheckInterval)
-		defer check.Stop()
-		for {
-			select {
-			case <-sealing.Done():
-				return
-			case <-check.C:
-				if _, needed := q.Catalogue.Needed(sn); !needed {
-					return
-				}
-			}
-		}
-	}()
-	return sealing, stop
+func (q *Sealer) whileNeeded(ctx context.Context, sn *catalogue.Snapshot) (sealing context.Context, stop func()) {
+	return loops.While(ctx, removedCheckInterval, context.Canceled, func() bool {
+		_, needed := q.Catalogue.Needed(sn)
+		return needed
+	})
 }
 
 // InTurn seals a state that is not a snapshot's when its workspace has its turn. The caller makes

@@ -99,12 +99,12 @@ func (a *applying) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
 	}
 	var version *tree.Inode
 	for _, name := range names {
-		was, err := a.o.Base.Resolve(a.o.Source, name)
-		switch {
-		case noSuchPath(err):
-			continue
-		case err != nil:
+		was, err := a.o.Base.At(a.o.Source, name)
+		if err != nil {
 			return nil, err
+		}
+		if was == nil {
+			continue
 		}
 		now, err := a.o.Now.Get(a.o.Source, was.Ino)
 		if err != nil && !errors.Is(err, tree.ErrNoInode) {
@@ -128,11 +128,6 @@ func (a *applying) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
 		}
 	}
 	return version, nil
-}
-
-// noSuchPath reports whether an error of Resolve means that a state does not have the path.
-func noSuchPath(err error) bool {
-	return errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink)
 }
 
 // isForeign reports whether a file belongs to another user. It is not new then, as only root can
@@ -185,12 +180,9 @@ func (a *applying) findEqual(f *hostFile, p *tree.Path, n *tree.Inode) (bool, er
 	if !found || err != nil || f.was == nil {
 		return found, err
 	}
-	there, err := a.o.Base.Resolve(a.o.Source, f.at.String())
-	if err == nil && there.Ino != f.was.Ino {
+	there, err := a.o.Base.At(a.o.Source, f.at.String())
+	if there != nil && there.Ino != f.was.Ino {
 		f.was = nil // another file with these bytes, which gets all attributes
-	}
-	if noSuchPath(err) {
-		err = nil
 	}
 	return true, err
 }

@@ -236,7 +236,7 @@ func (s *Service) notWorktree(ws *snapshot.Workspace, name string) error {
 			return nil, err
 		}
 		defer s.Store.Hold(st)()
-		return s.resolve(st, ".git")
+		return st.At(s.Store.Source(), ".git")
 	}
 	ours, err := git(ws)
 	if err != nil || ours == nil || !ours.IsDir() {
@@ -265,7 +265,7 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 		return out, err
 	}
 	defer s.Store.Hold(now)()
-	ours, err := s.resolve(now, string(a.Path))
+	ours, err := now.At(s.Store.Source(), string(a.Path))
 	if err != nil {
 		return out, err
 	}
@@ -288,11 +288,11 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 		return out, err
 	}
 	err = s.compare(&Request{Workspace: f}, snapshotBase, "", func(from, to *tree.State) error {
-		base, err := s.resolve(from, string(a.Path))
+		base, err := from.At(s.Store.Source(), string(a.Path))
 		if err != nil {
 			return err
 		}
-		theirs, err := s.resolve(to, string(a.Path))
+		theirs, err := to.At(s.Store.Source(), string(a.Path))
 		if err == nil && base == nil && ours == nil && theirs == nil {
 			err = nowhere(string(a.Path))
 		}

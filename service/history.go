@@ -149,14 +149,14 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 	if err != nil {
 		return h, err
 	}
-	node, err := s.resolve(before, h.Path)
+	node, err := before.At(s.Store.Source(), h.Path)
 	if err != nil {
 		return h, err
 	}
 	found, intervals := node != nil, r.Workspace.Snapshots().Intervals()
 	step := func(state *tree.State, e HistoryEntry) error {
 		was := node
-		if node, err = s.resolve(state, h.Path); err != nil {
+		if node, err = state.At(s.Store.Source(), h.Path); err != nil {
 			return err
 		}
 		switch {
@@ -220,13 +220,4 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 	}
 	slices.Reverse(h.Entries)
 	return h, err
-}
-
-// resolve gives the inode at path, or nil when there is none.
-func (s *Service) resolve(st *tree.State, path string) (*tree.Inode, error) {
-	n, err := st.Resolve(s.Store.Source(), path)
-	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
-		return nil, nil
-	}
-	return n, err
 }

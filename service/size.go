@@ -32,7 +32,7 @@ func (s *Service) size(ctx context.Context, r *Request, a Size) (out Sized, err 
 	if a.Path == "" || a.Path == "." {
 		return Sized{Files: st.Inodes - 1, Bytes: st.Bytes}, nil
 	}
-	n, err := s.resolve(st, string(a.Path))
+	n, err := st.At(s.Store.Source(), string(a.Path))
 	switch {
 	case err != nil:
 		return out, err

@@ -297,12 +297,12 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 	if err != nil {
 		return "", err
 	}
-	if n, err := s.resolve(then, path); err == nil && n != nil && n.Ino != tree.RootIno {
+	if n, err := then.At(s.Store.Source(), path); err == nil && n != nil && n.Ino != tree.RootIno {
 		if differs, err := s.differs(ctx, then, now, path); err != nil || differs {
 			return snapshotBase, err
 		}
 	}
-	if n, _ := s.resolve(now, path); n == nil {
+	if n, _ := now.At(s.Store.Source(), path); n == nil {
 		return "", nowhere(path)
 	}
 	return "", fail.New(fail.NotFound, "%s is the same in every snapshot", path).

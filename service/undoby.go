@@ -185,7 +185,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		return out, err
 	}
 	defer s.Store.Hold(now)()
-	node, err := s.resolve(now, string(a.Path))
+	node, err := now.At(s.Store.Source(), string(a.Path))
 	switch {
 	case err != nil:
 		return out, err
@@ -246,7 +246,7 @@ func (s *Service) versions(ctx context.Context, r *Request, path string, node *t
 		if err != nil {
 			return nil, nil, err
 		}
-		before, err := s.resolve(older, path)
+		before, err := older.At(s.Store.Source(), path)
 		if err != nil {
 			return nil, nil, err
 		}

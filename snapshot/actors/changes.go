@@ -75,19 +75,10 @@ func (c Changes) Union(objects content.ObjectStore, logger *slog.Logger) *Set {
 // maxSet is the largest object of a set. Tests set it lower.
 var maxSet = cas.MaxObject
 
-// PutSet writes the object of a set, none of an empty one. In a set that is larger than an
-// object, each actor changed everything.
+// PutSet writes the object of a set, none for an empty set.
 func PutSet(objects content.ObjectStore, set *Set) (cas.Hash, error) {
 	if set.Empty() {
 		return cas.Hash{}, nil
 	}
-	b := set.Encode()
-	if len(b) > maxSet {
-		var all Set
-		for _, name := range set.Actors() {
-			all.AddRest(name)
-		}
-		b = all.Encode()
-	}
-	return objects.Put(cas.KindTree, b)
+	return objects.Put(cas.KindTree, set.EncodeWithin(maxSet))
 }

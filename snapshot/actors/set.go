@@ -158,6 +158,20 @@ func (s *Set) Encode() []byte {
 	return e.Out()
 }
 
+// EncodeWithin is Encode with a limit in bytes. Of a larger set it writes only that each actor
+// changed inodes, not which.
+func (s *Set) EncodeWithin(limit int) []byte {
+	b := s.Encode()
+	if len(b) <= limit {
+		return b
+	}
+	var rest Set
+	for _, name := range s.Actors() {
+		rest.AddRest(name)
+	}
+	return rest.Encode()
+}
+
 // Decode reads the object of a set.
 func Decode(b []byte) (*Set, error) {
 	d := wire.NewDecoder(b)

@@ -40,19 +40,12 @@ type Edit struct {
 
 func (*Edit) Type() Type { return TypeEdit }
 
-// maxActors is how many bytes the set of a record has. Beyond it each actor of the edit
-// changed everything.
+// maxActors bounds the bytes of the set in a record.
 const maxActors = 4 << 20
 
 // SetActors notes who changed what the edit changed.
 func (r *Edit) SetActors(set *actors.Set) {
-	if r.Actors = set.Encode(); len(r.Actors) > maxActors {
-		var rest actors.Set
-		for _, by := range set.Actors() {
-			rest.AddRest(by)
-		}
-		r.Actors = rest.Encode()
-	}
+	r.Actors = set.EncodeWithin(maxActors)
 }
 
 // Describe says what the snapshots of the states before and after an edit are called; without

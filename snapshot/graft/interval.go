@@ -76,11 +76,9 @@ func (o *States) movedWith(side int, dir *tree.Path) ([]string, error) {
 		return by, nil
 	}
 	var by []string
-	n, err := [2]*tree.State{o.Before, o.After}[side].Resolve(o.Source, dir.String())
-	if err == nil {
+	n, err := [2]*tree.State{o.Before, o.After}[side].At(o.Source, dir.String())
+	if n != nil { // a merge is into another tree
 		by, err = o.movesOf(side, n, 0)
-	} else if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
-		err = nil // of a merge into another tree
 	}
 	if o.resolved[side] == nil {
 		o.resolved[side] = make(map[*tree.Path][]string)

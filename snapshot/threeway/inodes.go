@@ -104,7 +104,7 @@ func (t *taking) copies() error {
 		if err != nil {
 			return err
 		}
-		slices.SortFunc(all, comparePaths)
+		slices.SortFunc(all, tree.ComparePaths)
 		b, err := t.firstGone(all, func(*baseFile) (bool, error) { return true, nil })
 		if err != nil {
 			return err

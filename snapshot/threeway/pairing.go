@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -178,7 +177,7 @@ func (t *pairing) keptInTheirs(b *baseFile) (bool, error) {
 			}
 			continue
 		}
-		n, err := t.resolve(t.Theirs, p)
+		n, err := t.Theirs.At(t.Source, p)
 		if err != nil || n != nil && n.Ino == b.node.Ino {
 			return err == nil, err
 		}
@@ -299,7 +298,7 @@ func (t *pairing) baseFile(ino uint64) (*baseFile, error) {
 	}
 	names, err := t.Base.Paths(t.Source, n)
 	if err == nil {
-		slices.SortFunc(names, comparePaths)
+		slices.SortFunc(names, tree.ComparePaths)
 		b = &baseFile{node: n, names: names}
 		t.base[ino] = b
 	}
@@ -313,7 +312,7 @@ func (t *pairing) baseAt(p string) (*baseFile, error) {
 		n = c.B
 	} else {
 		var err error
-		if n, err = t.resolve(t.Base, p); err != nil {
+		if n, err = t.Base.At(t.Source, p); err != nil {
 			return nil, err
 		}
 	}
@@ -324,9 +323,4 @@ func (t *pairing) baseAt(p string) (*baseFile, error) {
 		t.base[n.Ino] = &baseFile{node: n, names: []string{p}}
 	}
 	return t.baseFile(n.Ino)
-}
-
-// comparePaths orders paths by their components.
-func comparePaths(a, b string) int {
-	return strings.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
 }

@@ -116,7 +116,7 @@ func (t *pairing) inPlaceOf(f *file) (*baseFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(names, comparePaths)
+	slices.SortFunc(names, tree.ComparePaths)
 	return t.firstGone(names, func(b *baseFile) (bool, error) {
 		is, err := t.kept(b)
 		return is == nil, err

@@ -182,17 +182,8 @@ func (p *Plan) now(at string) (*tree.Inode, error) {
 	if ok {
 		return n, nil
 	}
-	n, err := p.resolve(p.Ours, at)
+	n, err := p.Ours.At(p.Source, at)
 	p.lookups[at] = n
-	return n, err
-}
-
-// resolve returns the inode at a path of a state, nil if there is none.
-func (p *Plan) resolve(st *tree.State, at string) (*tree.Inode, error) {
-	n, err := st.Resolve(p.Source, at)
-	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
-		return nil, nil
-	}
 	return n, err
 }
 

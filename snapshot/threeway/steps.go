@@ -4,7 +4,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -28,14 +27,10 @@ func (p *Plan) Steps() ([]graft.Step, error) {
 			touched = append(touched, names...)
 		}
 	}
-	// A path sorts by its components.
-	for i, at := range touched {
-		touched[i] = strings.ReplaceAll(at, "/", "\x00")
-	}
-	slices.Sort(touched)
+	slices.SortFunc(touched, tree.ComparePaths)
 	var all []graft.Step
 	for _, at := range slices.Compact(touched) {
-		step, ok, err := s.step(strings.ReplaceAll(at, "\x00", "/"))
+		step, ok, err := s.step(at)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,8 @@
 package tree
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -26,6 +28,23 @@ func splitPath(path string) ([]string, error) {
 	return names, nil
 }
 
+// ComparePaths orders paths by their components: a directory comes before its entries, and these
+// before what follows the directory.
+func ComparePaths(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		switch x, y := a[i], b[i]; {
+		case x == y:
+		case x == '/':
+			return -1
+		case y == '/':
+			return 1
+		default:
+			return cmp.Compare(x, y)
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
 // Resolve returns the inode at a path relative to the root; "" and "." are the
 // root. Symbolic links are never followed: a path that leads through one fails
 // with ErrSymlink. Other errors are ErrNotExist, ErrNotDir and ErrBadPath.
@@ -46,6 +65,15 @@ func (s *State) Resolve(src *Source, path string) (*Inode, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return n, nil
+}
+
+// At is Resolve, but returns nil if there is no such path.
+func (s *State) At(src *Source, path string) (*Inode, error) {
+	n, err := s.Resolve(src, path)
+	if errors.Is(err, ErrNotExist) || errors.Is(err, ErrNotDir) || errors.Is(err, ErrSymlink) {
+		return nil, nil
+	}
+	return n, err
 }
 
 // Paths returns the paths of an inode other than the root, in no order.

@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -81,11 +80,8 @@ func (b *Builder) follow(p string) (string, error) {
 
 // find returns what is at a path, in which no link is followed; nil if there is nothing.
 func (b *Builder) find(p string) (*tree.Inode, error) {
-	n, err := b.state.Resolve(b.src, p)
-	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
-		return nil, nil
-	}
-	if err == nil && n.IsRegular() {
+	n, err := b.state.At(b.src, p)
+	if n != nil && n.IsRegular() {
 		err = b.stored(0) // what it has may be on its way
 	}
 	return n, err

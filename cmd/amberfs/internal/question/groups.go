@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // A group is one line of the question: a path, or a directory with many changes.
@@ -26,8 +27,7 @@ type group struct {
 // repositories, and apart from these the directories that come or go with what is in them.
 func grouped(plan []gitbridge.Planned) (groups []group, dirs []gitbridge.Planned) {
 	var repos, others []group
-	order := func(c gitbridge.Planned) string { return strings.ReplaceAll(c.Path.String(), "/", "\x00") }
-	slices.SortFunc(plan, func(a, b gitbridge.Planned) int { return strings.Compare(order(a), order(b)) })
+	slices.SortFunc(plan, func(a, b gitbridge.Planned) int { return tree.ComparePaths(a.Path.String(), b.Path.String()) })
 	rest := slices.DeleteFunc(slices.Clone(plan), func(c gitbridge.Planned) bool { return c.Conflict })
 	for _, c := range plan {
 		if c.Conflict {

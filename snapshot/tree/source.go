@@ -21,13 +21,14 @@ type Source struct {
 // longBytes is the size of the cache of long records. One with the maximum of names fits.
 const longBytes = 32 << 20
 
-// NewSource returns a source whose caches hold about cacheBytes bytes, half of
-// them decoded pages and half of them plain file data.
+// NewSource returns a source whose caches hold about cacheBytes bytes, an eighth of
+// them file data, which the kernel keeps too, and the rest decoded pages: a listing of a large
+// directory with attributes needs all of the inodes' pages again and again.
 func NewSource(o content.ObjectStore, l content.Log, cacheBytes int64) *Source {
 	return &Source{
-		Files:   content.NewSource(o, l, cacheBytes/2),
+		Files:   content.NewSource(o, l, cacheBytes/8),
 		objects: o,
-		pages:   content.NewCache[*body](cacheBytes / 2),
+		pages:   content.NewCache[*body](cacheBytes - cacheBytes/8),
 		inodes:  content.NewCache[*Inode](longBytes),
 		copied:  new(atomic.Int64),
 	}

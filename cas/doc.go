@@ -45,7 +45,7 @@
 //
 // Packs and manifest have all that the index has, so an index that does not open is made
 // again from them. Package index says what Badger needs. No compaction runs in the
-// background: a flush merges the tables when there are many, and so does gc.
+// background: a flush merges the levels that are over their size, and gc merges all.
 //
 // Objects are refused while Headroom bytes are still free. The reserve is given up for
 // opening, for commits and for gc.

@@ -18,7 +18,8 @@
 //   - It tries forever to write a table, and tells only its log. A closing that finds three
 //     such lines gives up with ErrStuck (badgerLog).
 //   - Its pool of buffers wakes up every two seconds. stopPool takes it away by reflection.
-//   - Its compactors look for work all the time. There are none; Flush does their work.
+//   - Its compactors look for work all the time. There are none; Flush does their work, through
+//     a method of Badger's by go:linkname (compact.go).
 //   - Values in its value log can come back empty. All values are in tables, where a block with
 //     a wrong checksum is an error for Check, and for a lookup a missing key.
 //   - It follows links. Open refuses a directory with one.

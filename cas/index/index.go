@@ -75,6 +75,8 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 		// requests: Flush does their work when it is due.
 		WithNumCompactors(0).
 		WithNumLevelZeroTablesStall(math.MaxInt).
+		WithNumLevelZeroTables(freshTables).
+		WithBaseLevelSize(baseLevel).
 		WithMetricsEnabled(false).
 		// Values in the value log can come back empty without an error, and
 		// its space is hard to get back: keep every value in the tables.
@@ -236,39 +238,6 @@ func (x *DB) Check() error {
 		return x.Unreadable(err)
 	}
 	return nil
-}
-
-// levels returns how many tables there are that were not merged with others yet, and
-// the bytes of these and of all others.
-func (x *DB) levels() (n int, fresh, rest int64) {
-	for _, l := range x.db.Levels() {
-		if l.Level == 0 {
-			n, fresh = l.NumTables, l.Size
-		} else {
-			rest += l.Size
-		}
-	}
-	return n, fresh, rest
-}
-
-// freshTables is the least number of fresh tables that Flush merges with the others.
-// It waits until they are half as large as these, so that each place is written
-// logarithmically often.
-const freshTables = 8
-
-// Flush is called after a batch. It merges the tables, which takes room for all of them
-// once more, if there are many fresh ones, or any and all are asked for: each lookup asks
-// every fresh one. No other goroutine writes meanwhile.
-func (x *DB) Flush(all bool, room func(bytes int64) error) error {
-	x.stopPool()
-	n, fresh, rest := x.levels()
-	if (n < freshTables || fresh < rest/2) && (n < 2 || !all) {
-		return nil
-	}
-	if err := room(fresh + rest); err != nil {
-		return err
-	}
-	return guard.Do(func() error { return x.db.Flatten(1) })
 }
 
 // Close is ErrStuck if the index cannot be written: Badger tries forever.

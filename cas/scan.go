@@ -49,10 +49,9 @@ type scan struct {
 	start int64 // offset of buf[0]
 }
 
-const (
-	scanHeaders = 16 << 10 // bytes read at a time when only headers are wanted
-	scanBodies  = 1 << 20  // when bodies are
-)
+// scanBytes are read at a time, also when only headers are wanted: reading on costs less than
+// going to the next header of chunks.
+const scanBytes = 1 << 20
 
 // window returns [off, off+n) of the pack, shorter where the range ends.
 func (s *scan) window(off, n int64) ([]byte, error) {
@@ -63,11 +62,7 @@ func (s *scan) window(off, n int64) ([]byte, error) {
 	if off >= s.start && off+n <= s.start+int64(len(s.buf)) {
 		return s.buf[off-s.start:][:n], nil
 	}
-	ahead := int64(scanHeaders)
-	if s.bodies {
-		ahead = scanBodies
-	}
-	want := min(max(n, ahead), s.to-off)
+	want := min(max(n, scanBytes), s.to-off)
 	if int64(cap(s.buf)) < want {
 		s.buf = make([]byte, want)
 	}

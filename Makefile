@@ -93,7 +93,7 @@ bench: build
 	@scripts/setup bench
 	$(GO) run ./tests/bench -bin $(BIN) -rows "$(ROWS)" -o "$(SAMPLES)"
 
-# A day that is bound by the disk, what grows, and containers: in 20 minutes or less each.
+# A day that is bound by the disk, what grows, and containers: in half an hour or less each.
 bench-disk bench-curves bench-containers: build
 	@scripts/setup bench
 	$(GO) run ./tests/bench -bin $(BIN) -rows $(patsubst bench-%,%,$@) -o "$(SAMPLES)"

@@ -90,11 +90,13 @@ func BenchmarkForks(b *testing.B) {
 		work := func(name string, do func()) {
 			do()
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				start := processors(b)
 				for b.Loop() {
 					_, err := s.forest.Write(a.ID, []byte("x"), 0, false)
 					must.OK(b, err)
 					do()
 				}
+				b.ReportMetric(float64((processors(b)-start).Microseconds())/float64(b.N), "cpu-µs/op")
 			})
 		}
 		work("checkpoint", func() { must.OK(b, s.Checkpoint(b.Context())) })

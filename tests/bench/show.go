@@ -256,7 +256,7 @@ func curves(lines []line) string {
 			if !ok || row != c.name {
 				continue
 			}
-			name += ", " + l.Unit
+			name = strings.TrimSuffix(name+", "+l.Unit, ", ")
 			if !slices.Contains(sizes, size) {
 				sizes = append(sizes, size)
 			}
@@ -268,7 +268,11 @@ func curves(lines []line) string {
 		if sizes == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "\n|%s|%s|\n|---|%s\n", c.what, strings.Join(sizes, "|"), strings.Repeat("---|", len(sizes)))
+		what := c.what
+		if c.reach != "" {
+			what += " (" + c.reach + ")"
+		}
+		fmt.Fprintf(&b, "\n|%s|%s|\n|---|%s\n", what, strings.Join(sizes, "|"), strings.Repeat("---|", len(sizes)))
 		for _, f := range figures {
 			fmt.Fprintf(&b, "|%s|", f)
 			for _, size := range sizes {

@@ -25,7 +25,7 @@ type survey struct {
 
 const noID = "0000000000000000000000000000000000000000"
 
-// surveyPiece is how many bytes of a side are in memory at a time, in bytes.
+// surveyPiece is how many bytes of a side are in memory at a time.
 const surveyPiece = 256 << 10
 
 // surveyOf reads all the bytes that git would store for n, if they are not more than a limit.

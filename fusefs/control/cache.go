@@ -2,7 +2,6 @@ package control
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
@@ -158,7 +157,7 @@ func (t *Tree) dropEndedLocked() {
 	if len(t.mu.dirs) == before {
 		return
 	}
-	for _, n := range slices.Collect(maps.Values(t.mu.nodes)) {
+	for _, n := range t.mu.nodes {
 		if t.mu.dirs[n.dir.ws.View()] != n.dir {
 			t.removeLocked(n)
 		}

@@ -79,8 +79,8 @@ func isCommand(name string) bool {
 	return ok && f.mode&0o200 != 0
 }
 
-// isShared reports whether users that may change the root directory may write to a
-// file: to all that run something but what speaks for the owner.
+// isShared reports whether users that may change the root directory may write to a file.
+// The policy and call are for the owner only.
 func isShared(name string) bool {
 	return isCommand(name) && name != policyName && name != callName
 }

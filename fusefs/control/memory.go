@@ -2,9 +2,11 @@ package control
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"slices"
 
@@ -127,12 +129,7 @@ func (m *memory) empty() error {
 
 // nodesLocked are all nodes, the oldest first.
 func (t *Tree) nodesLocked() []*node {
-	var all []*node
-	for _, n := range t.mu.nodes {
-		all = append(all, n)
-	}
-	slices.SortFunc(all, func(a, b *node) int { return int(int64(a.id) - int64(b.id)) })
-	return all
+	return slices.SortedFunc(maps.Values(t.mu.nodes), func(a, b *node) int { return cmp.Compare(a.id, b.id) })
 }
 
 // The head has the number of the newest node, which is never used again, and the region in use.

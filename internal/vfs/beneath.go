@@ -268,10 +268,9 @@ func infoAt(dir int, base string) (Info, error) {
 	if err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return Info{}, err
 	}
-	kind := st.Mode & unix.S_IFMT
 	return Info{
 		Name: base, Size: st.Size, Allocated: st.Blocks * 512, Modified: time.Unix(st.Mtim.Unix()),
-		Dir: kind == unix.S_IFDIR, Special: kind != unix.S_IFDIR && kind != unix.S_IFREG,
+		Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR,
 	}, nil
 }
 

@@ -38,7 +38,6 @@ type Info struct {
 	Size      int64  // bytes
 	Allocated int64  // bytes of disk that it occupies
 	Dir       bool
-	Special   bool // neither a directory nor a regular file: a link, a FIFO, a device
 	Modified  time.Time
 }
 

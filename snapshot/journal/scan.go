@@ -9,7 +9,6 @@ import (
 // A record as it was read. The payload is good until the next one is read.
 type record struct {
 	recordHead
-	seg     *segment
 	pos     int64 // of the header
 	payload []byte
 }
@@ -115,7 +114,7 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 	if !ok {
 		return bad(noHeader, nil)
 	}
-	r := &record{recordHead: head, seg: seg, pos: pos}
+	r := &record{recordHead: head, pos: pos}
 	if r.end() > s.stop() {
 		return bad("the record does not fit into its segment", nil)
 	}

@@ -79,7 +79,7 @@ func (v *view) prepare(r *record) error {
 	if err := n.Content.Preload(v.source().Files, r.off, r.n); err != nil || r.kind != recClone {
 		return tree.LoadError(err)
 	}
-	from, _, err := v.trees.inode(Node(r.view2, r.ino2))
+	from, err := v.trees.inode(Node(r.view2, r.ino2))
 	if err != nil {
 		return err
 	}

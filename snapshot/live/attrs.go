@@ -20,7 +20,7 @@ func (f *Reader) GetAttr(id NodeID) (Attr, error) {
 // look returns what fn finds out about an inode. The lock is held for reading meanwhile.
 func look[T any](f *Reader, id NodeID, fn func(n *tree.Inode) (T, error)) (found T, err error) {
 	err = f.reading(func() error {
-		n, _, err := f.inode(id)
+		n, err := f.inode(id)
 		if err == nil {
 			found, err = fn(n)
 		}

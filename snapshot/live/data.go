@@ -183,7 +183,7 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 		return 0, err
 	}
 	err = f.change(dst, func() error {
-		from, _, err := f.inode(src)
+		from, err := f.inode(src)
 		if err != nil {
 			return err
 		}
@@ -213,11 +213,11 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 // extents than one take in memory.
 func (f *Forest) copied(src NodeID, soff int64, dst NodeID, doff, n int64) (bytes, cost int64, err error) {
 	err = f.reading(func() error {
-		from, _, err := f.inode(src)
+		from, err := f.inode(src)
 		if err != nil {
 			return err
 		}
-		to, _, err := f.inode(dst)
+		to, err := f.inode(dst)
 		if err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ func (v *view) setData(n *tree.Inode, r *record) (err error) {
 		err = fallocate(v.source().Files, c, r)
 	case recClone:
 		var from *tree.Inode
-		if from, _, err = v.trees.inode(Node(r.view2, r.ino2)); err == nil {
+		if from, err = v.trees.inode(Node(r.view2, r.ino2)); err == nil {
 			err = c.CloneRange(v.source().Files, r.off, from.Content, r.off2, r.n)
 		}
 	}

@@ -139,7 +139,7 @@ func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 
 // contentOf returns the content of an inode of a view.
 func (e *Edit) contentOf(view uint32, ino uint64) (*content.Content, error) {
-	n, _, err := e.f.inode(Node(view, ino))
+	n, err := e.f.inode(Node(view, ino))
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func TestManyExtents(t *testing.T) {
 	}
 	id := made.ID
 	extents := func() int {
-		n, _, err := f.inode(id)
+		n, err := f.inode(id)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -299,20 +299,17 @@ func (t *trees) changeable(id NodeID) (*view, *tree.Inode, error) {
 	return v, n, err
 }
 
-// inode returns the inode of a node, for reading, and whether its view is
-// writable. The lock is held at least for reading.
-func (t *trees) inode(id NodeID) (*tree.Inode, *view, error) {
-	v, ok := t.mu.views[id.View()]
-	if !ok {
-		s, err := t.readView(t.source(), id.View())
-		if err != nil {
-			return nil, nil, err
-		}
-		n, err := s.Get(t.source(), id.Ino())
-		return n, nil, tree.LoadError(err)
+// inode returns the inode of a node, for reading. The lock is held at least for reading.
+func (t *trees) inode(id NodeID) (*tree.Inode, error) {
+	if v, ok := t.mu.views[id.View()]; ok {
+		return v.inode(id.Ino())
 	}
-	n, err := v.inode(id.Ino())
-	return n, v, err
+	s, err := t.readView(t.source(), id.View())
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.Get(t.source(), id.Ino())
+	return n, tree.LoadError(err)
 }
 
 func (v *view) inode(ino uint64) (*tree.Inode, error) {

@@ -44,7 +44,7 @@ func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 			if more = tries > tree.MaxFetched && after > from; more {
 				return nil // what was lacked until here is not needed any more
 			}
-			dir, _, err := f.inode(id)
+			dir, err := f.inode(id)
 			if err != nil {
 				return err
 			}
@@ -89,7 +89,7 @@ func (f *Reader) Path(id NodeID, most int) (string, error) {
 	if err := f.reading(func() error {
 		names = nil
 		for ino, length := id.Ino(), 0; ino != RootIno && length <= most; {
-			n, _, err := f.inode(Node(id.View(), ino))
+			n, err := f.inode(Node(id.View(), ino))
 			if err != nil {
 				return err
 			}

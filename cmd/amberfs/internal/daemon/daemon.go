@@ -17,6 +17,7 @@ import (
 	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/budget"
@@ -85,7 +86,7 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 	time.AfterFunc(joinTime, func() { d.endUnused() }) // its starter may have been killed
 	s(Message{Ready: &Ready{Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, PID: os.Getpid(), Created: d.store.Created()}})
 	d.notify(systemd.SdNotifyReady)
-	d.ready()
+	d.tellKeeper(keeper.Message{Ready: true})
 	return d.live(signals)
 }
 
@@ -209,7 +210,7 @@ func (d *Daemon) live(signals <-chan os.Signal) error {
 		signalled = true
 	}
 	d.notify(systemd.SdNotifyStopping)
-	d.ends()
+	d.tellKeeper(keeper.Message{Ending: true})
 	d.ending.Store(true)
 	d.watchers.close()
 	d.store.Forest().Thaw()

@@ -139,10 +139,10 @@ func withFD(c syscall.Conn, fn func(fd int) error) error {
 	return errors.Join(err, ferr)
 }
 
-// made sends the keeper the list of directories to remove at the end. The lock of shared is held.
-func (d *Daemon) made() {
+// tellKeeper sends the keeper a message, if there is a keeper.
+func (d *Daemon) tellKeeper(m keeper.Message) {
 	if l := d.cfg.Keeper; l != nil {
-		l.Send(keeper.Message{Made: d.shared.made})
+		l.Send(m)
 	}
 }
 
@@ -191,20 +191,6 @@ func (d *Daemon) resumed() {
 			d.answerUpgrade(l.Conns[i])
 			left()
 		}
-	}
-}
-
-// ready reports to the keeper that the mount answers.
-func (d *Daemon) ready() {
-	if l := d.cfg.Keeper; l != nil {
-		l.Send(keeper.Message{Ready: true})
-	}
-}
-
-// ends reports to the keeper that the end of this daemon is the end of the mount.
-func (d *Daemon) ends() {
-	if l := d.cfg.Keeper; l != nil {
-		l.Send(keeper.Message{Ending: true})
 	}
 }
 

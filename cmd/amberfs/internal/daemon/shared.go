@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/internal/fail"
 )
 
@@ -98,7 +99,7 @@ func (d *Daemon) umount(lazy bool) error {
 func (d *Daemon) makePoint(dir string) {
 	if os.Mkdir(dir, 0o700) == nil {
 		d.shared.made = append(d.shared.made, dir)
-		d.made()
+		d.tellKeeper(keeper.Message{Made: d.shared.made})
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Input is what agents send to hooks, under the names of its fields that they have.
 type Input struct {
-	Event, Prompt, Cwd string
+	Prompt, Cwd        string
 	Session            string // of the conversation
 	ID                 string // of the user's message, where the agent has one
 	Name, WorktreePath string // of the worktree that is created, and of the one that is removed
@@ -21,7 +21,6 @@ type Input struct {
 // that are open in it.
 func Read(r io.Reader) (Input, error) {
 	var in struct {
-		Event        string   `json:"hook_event_name"`
 		Session      string   `json:"session_id"`
 		Conversation string   `json:"conversation_id"`
 		Prompt       string   `json:"prompt"`
@@ -40,7 +39,7 @@ func Read(r io.Reader) (Input, error) {
 	if err := json.NewDecoder(b).Decode(&in); err != nil {
 		return Input{}, fmt.Errorf("standard input is not what agents send to hooks: %w", err)
 	}
-	out := Input{Event: in.Event, Prompt: in.Prompt, Cwd: in.Cwd, Name: in.Name, WorktreePath: in.WorktreePath}
+	out := Input{Prompt: in.Prompt, Cwd: in.Cwd, Name: in.Name, WorktreePath: in.WorktreePath}
 	out.Session = cmp.Or(in.Conversation, in.Session)
 	out.ID = cmp.Or(in.PromptID, in.Turn, in.Generation)
 	if out.Cwd == "" && len(in.Roots) > 0 {

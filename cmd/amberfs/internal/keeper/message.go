@@ -62,12 +62,12 @@ type Start struct {
 // A Message is sent by a daemon to its keeper. One field is set.
 type Message struct {
 	Connection *Connection `json:"connection,omitempty"` // with the device, the lock, the socket and the memory
-	Ready      bool        `json:"ready,omitempty"`
-	Ending     bool        `json:"ending,omitempty"`
-	Notify     string      `json:"notify,omitempty"` // the state for the service manager
-	User       *User       `json:"user,omitempty"`   // with its connection, if it is new
-	Left       int         `json:"left,omitempty"`   // the ID of a user
-	Made       []string    `json:"made,omitempty"`   // see Connection
+	Ready      bool        `json:"ready,omitempty"`      // the mount answers
+	Ending     bool        `json:"ending,omitempty"`     // the end of this daemon is the end of the mount
+	Notify     string      `json:"notify,omitempty"`     // the state for the service manager
+	User       *User       `json:"user,omitempty"`       // with its connection, if it is new
+	Left       int         `json:"left,omitempty"`       // the ID of a user
+	Made       []string    `json:"made,omitempty"`       // see Connection
 	// Began is a request that the kernel sent again, Answered one that was answered.
 	Began    uint64 `json:"began,omitempty"`
 	Answered uint64 `json:"answered,omitempty"`

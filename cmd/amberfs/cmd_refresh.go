@@ -70,19 +70,11 @@ func filledFrom(p locate.Place) (string, error) {
 
 // notItself refuses a directory that is in the workspace.
 func notItself(p locate.Place, dir string) error {
-	mounts, err := locate.Mounts()
-	if err != nil {
-		return err
-	}
-	q, err := locate.Find(mounts, dir)
-	if err != nil || q.Store != p.Store {
-		return nil
-	}
-	e := fail.New(fail.Usage, "%s is the workspace itself here, not the directory that it was copied from", dir)
+	line := applyLine(p.Store, strings.Join(p.Workspace, "/"), dir, "")
 	if _, ok := runs.Dir(p.Store); ok && len(p.Workspace) > 0 {
-		return e.WithHint("leave the run, and use `amberfs apply --run %s`", p.Workspace[0])
+		line = "amberfs apply --run " + p.Workspace[0]
 	}
-	return e.WithHint("leave the run, and use `%s`", applyLine(p.Store, strings.Join(p.Workspace, "/"), dir, ""))
+	return runs.NotItself(p.Store, dir, "leave the run, and use `"+line+"`")
 }
 
 func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store string, req service.Refresh) error {

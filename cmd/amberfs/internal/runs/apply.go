@@ -172,12 +172,17 @@ func (r *Run) Applicable(dir string) error {
 	if r.State == service.RunRemoved {
 		return removed(r.Name)
 	}
+	return NotItself(r.Store, dir, "do it outside of the run")
+}
+
+// NotItself refuses a directory that is in a workspace of the store.
+func NotItself(store, dir, hint string) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
 	}
-	if p, err := locate.Find(mounts, dir); err == nil && p.Store == r.Store {
-		return fail.New(fail.Usage, "%s is the workspace itself here, not the directory that it was copied from", dir).WithHint("do it outside of the run")
+	if p, err := locate.Find(mounts, dir); err == nil && p.Store == store {
+		return fail.New(fail.Usage, "%s is the workspace itself here, not the directory that it was copied from", dir).WithHint("%s", hint)
 	}
 	return nil
 }

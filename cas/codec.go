@@ -13,6 +13,9 @@ const (
 	minCompress = 128      // bytes; below, a frame costs more than it saves
 	sampleSize  = 4 << 10  // bytes that tell whether compression may pay
 	minEstimate = 16 << 10 // bytes; from here on it is worth sampling first
+	// mostNoise is the estimate that 98 % of random samples stay below, and hardly any sample
+	// in which compression saves something.
+	mostNoise = 0.05
 )
 
 // level was chosen by measurement: see "Why one level of compression" in docs/dev/RATIONALE.md.
@@ -77,7 +80,7 @@ func noise(b []byte) bool {
 		return false
 	}
 	for _, at := range []int{0, (len(b) - sampleSize) / 2, len(b) - sampleSize} {
-		if compress.Estimate(b[at:at+sampleSize]) > 0.01 {
+		if compress.Estimate(b[at:at+sampleSize]) > mostNoise {
 			return false
 		}
 	}

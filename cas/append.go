@@ -22,26 +22,26 @@ type appender struct {
 // that it can be found from now on. With only set, it does nothing unless the
 // object is still at that place (gc moves objects). The record at instead, if there is one, cannot
 // be used.
-func (s *Store) appendObject(h *header, rec []byte, only, instead *loc) (loc, error) {
+func (s *Store) appendObject(h *header, rec []byte, only, instead *loc) error {
 	a := &s.packs.tail
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := s.failed.err(); err != nil {
-		return loc{}, err
+		return err
 	}
 	if only == nil {
 		if err := s.packs.room(int64(len(rec))); err != nil {
-			return loc{}, err
+			return err
 		}
 	}
 	if err := s.packs.rotate(int64(len(rec))); err != nil {
-		return loc{}, err
+		return err
 	}
 	p := a.pack
 	off := p.end
 	h.encode(rec, p.id, off)
 	if err := s.packs.write(p, rec, off); err != nil {
-		return loc{}, err
+		return err
 	}
 	l := h.loc(p.id, off)
 	s.index.mu.Lock()
@@ -51,7 +51,7 @@ func (s *Store) appendObject(h *header, rec []byte, only, instead *loc) (loc, er
 		now, ok, err := s.index.locate(h.hash)
 		if err != nil || !ok || !now.same(*only) {
 			p.garbage = true // the record stays behind unused
-			return l, err
+			return err
 		}
 		s.index.uncount(now)
 	}
@@ -60,7 +60,7 @@ func (s *Store) appendObject(h *header, rec []byte, only, instead *loc) (loc, er
 		s.index.unmark(h.hash)
 	}
 	s.index.enter(h.hash, l)
-	return l, nil
+	return nil
 }
 
 // room checks the free space once per appendInterval bytes. The appender is locked.

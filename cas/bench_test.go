@@ -66,7 +66,7 @@ func BenchmarkGet(b *testing.B) {
 }
 
 // BenchmarkLookup looks for objects in an index of OBJECTS objects, filled as a daemon fills it:
-// after that, after it was opened again, and with none of it in memory.
+// after that, and after it was opened again.
 func BenchmarkLookup(b *testing.B) {
 	n, err := strconv.Atoi(os.Getenv("OBJECTS"))
 	if err != nil {

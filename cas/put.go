@@ -73,7 +73,7 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 			if rec == nil {
 				build()
 			}
-			_, err = s.appendObject(hdr, *rec, nil, instead)
+			err = s.appendObject(hdr, *rec, nil, instead)
 			return err
 		})
 	})

@@ -203,7 +203,7 @@ func (s *sweeper) move(ctx context.Context, w *sweepPlan) error {
 			return fmt.Errorf("object %s: %w", r.hash, ErrDamaged)
 		}
 		from := h.loc(w.p.id, r.off)
-		if _, err = s.appendObject(&h, buf, &from, nil); err != nil {
+		if err = s.appendObject(&h, buf, &from, nil); err != nil {
 			return err
 		}
 		w.moved += h.size()

@@ -168,7 +168,7 @@ var ErrUntrusted = errs.New(errs.Away, "you have not agreed to contact this remo
 
 // Later returns the backend that a URL names. Each call checks its key and asks allowed first,
 // unless that is nil, so that nothing is contacted before. What cannot be opened now, for
-// example because a file with credentials is not there, is tried again with each call.
+// example because the file that AWS_CA_BUNDLE names is not there, is tried again with each call.
 func Later(raw string, allowed func(url string) error) Backend {
 	l := &later{url: raw, allowed: allowed}
 	if b, err := Open(raw); err == nil {

@@ -203,6 +203,9 @@ func (s *Service) remove(_ context.Context, r *Request, a Remove) (Removed, erro
 }
 
 func (s *Service) compact(ctx context.Context, r *Request, a Compact) (Compacted, error) {
+	if a.Name == "" {
+		return Compacted{}, fail.New(fail.Usage, "the new snapshot needs a name").WithHint("give it as name, in a shell with --name")
+	}
 	a.Caller = r.Caller
 	return r.Workspace.Snapshots().Compact(ctx, a)
 }

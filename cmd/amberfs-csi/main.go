@@ -1,6 +1,7 @@
-// Package main is the command amberfs-csi, a driver of the Container Storage Interface for one node. A volume and a
-// snapshot are forks of a store that the node's daemon has mounted; the driver asks the daemon for
-// them, and has no state of its own. It is a module of its own so that gRPC stays out of amberfs.
+// Package main is the command amberfs-csi, a driver of the Container Storage Interface for one
+// node. A volume and a snapshot are forks of a store that the node's daemon has mounted; the driver
+// asks the daemon for them, and has no state of its own. It is a module of its own so that gRPC
+// stays out of amberfs.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package main is the command report, which makes what go test prints from its events, and remembers which
-// tests failed or were skipped and why.
+// Package main is the command report, which makes what go test prints from its events, and
+// remembers which tests failed or were skipped and why.
 //
 //	go test -json ./... | report FILE   prints it, and appends results to FILE
 //	report -summary FILE...             prints the tests that were skipped, one a line, and what failed

@@ -100,15 +100,6 @@ func (n *notifier) await(done <-chan struct{}, names int) {
 	}
 }
 
-// later is invalidate without waiting. The channel is closed when the kernel has dropped
-// everything; it is nil if there is nothing to drop.
-func (n *notifier) later(q *queue, inv live.Invalidation) (done <-chan struct{}) {
-	if inv.Empty() {
-		return nil
-	}
-	return n.put(q, func() { n.drop(inv) })
-}
-
 // DropPages has the cached pages of a control file dropped, for a request that
 // writes to it. The kernel has unlocked a page that it could serve reads from
 // before it sent the write, so as a rule this is done at once. A page that it
@@ -199,6 +190,14 @@ func invalPages(id live.NodeID, from int64) []byte {
 // invalEntry drops what the kernel knows about a name, also that it is absent.
 func invalEntry(parent live.NodeID, name string) []byte {
 	return notice(fuse.NOTIFY_INVAL_ENTRY, fuse.NotifyInvalEntryOut{Parent: uint64(parent), NameLen: uint32(len(name))}, name)
+}
+
+// expired has a name looked up again. A process may have made it again before the notice
+// comes, and work there: a directory whose name is dropped has no path for it. Before
+// Linux 6.2 the name is dropped.
+func expired(parent live.NodeID, name string) []byte {
+	out := fuse.NotifyInvalEntryOut{Parent: uint64(parent), NameLen: uint32(len(name)), Flags: fuse.EXPIRE_ONLY}
+	return notice(fuse.NOTIFY_INVAL_ENTRY, out, name)
 }
 
 // deleted drops a name as invalEntry does, and makes inotify report that the node which

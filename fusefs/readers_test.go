@@ -166,7 +166,7 @@ func TestPanicOfTheNotifier(t *testing.T) {
 	n := &notifier{log: slog.New(slog.DiscardHandler), fd: fd}
 	n.mayEpoch = func() bool { panic("a fault") }
 	for range 2 {
-		await.Receive(t, "a notice that will not come", n.later(&n.trees, live.Invalidation{Entries: make([]live.Entry, manyEntries+1)}))
+		await.Receive(t, "a notice that will not come", n.put(&n.trees, func() { n.drop(live.Invalidation{Entries: make([]live.Entry, manyEntries+1)}) }))
 	}
 	n.close()
 }

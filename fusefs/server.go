@@ -160,7 +160,7 @@ func (s *Server) Gone(workspace uint32, fork bool, name string, wait bool) {
 		dir = forks
 	}
 	n := s.fs.notify
-	done := n.later(&n.names, live.Invalidation{Entries: []live.Entry{{Parent: dir, Name: name}}})
+	done := n.put(&n.names, func() { n.send(expired(dir, name)) })
 	if wait {
 		n.await(done, 1)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"slices"
 	"sync"
 
@@ -55,34 +56,57 @@ func (c *collector) kept(p place) bool {
 func (c *collector) count(id uint64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return int64(len(c.keep[id]))
+	return c.keep.count(id)
 }
 
-// A locSet is an exact set of places of records. Records begin at multiples of
-// 64 bytes, so a place within a pack is a 32-bit number, and the set needs some ten
-// bytes for each. A Bloom filter would be smaller, but "seen before" must not be
-// wrong even once: what hangs below an object would stay unmarked.
-type locSet map[uint64]map[uint32]bool // false: touched only, so that mark still descends there
+// A locSet is an exact set of places of records. Records begin at multiples of 64 bytes,
+// so a place within a pack is a 32-bit number. Eight places that follow each other have
+// one entry of some 15 bytes, which small records share. A Bloom filter would be smaller,
+// but "seen before" must not be wrong even once: what hangs below an object would stay
+// unmarked.
+type locSet map[uint64]map[uint32]eight
+
+// An eight has a bit for each of eight places.
+type eight struct {
+	marked  uint8
+	touched uint8 // only touched, mark still descends there
+}
 
 // add reports whether the place was not added before.
 func (s locSet) add(p place) bool {
-	s.touch(p)
-	at := s[p.pack]
-	seen := at[p.number()]
-	at[p.number()] = true
-	return !seen
+	e, bit := s[p.pack][p.number()/8], uint8(1)<<(p.number()%8)
+	if e.marked&bit != 0 {
+		return false
+	}
+	e.marked |= bit
+	s.set(p, e)
+	return true
 }
 
 func (s locSet) touch(p place) {
+	e := s[p.pack][p.number()/8]
+	e.touched |= 1 << (p.number() % 8)
+	s.set(p, e)
+}
+
+func (s locSet) set(p place, e eight) {
 	if s[p.pack] == nil {
-		s[p.pack] = map[uint32]bool{}
+		s[p.pack] = map[uint32]eight{}
 	}
-	s[p.pack][p.number()] = s[p.pack][p.number()]
+	s[p.pack][p.number()/8] = e
 }
 
 func (s locSet) has(p place) bool {
-	_, ok := s[p.pack][p.number()]
-	return ok
+	e := s[p.pack][p.number()/8]
+	return (e.marked|e.touched)>>(p.number()%8)&1 != 0
+}
+
+// count is the number of places in a pack.
+func (s locSet) count(pack uint64) (n int64) {
+	for _, e := range s[pack] {
+		n += int64(bits.OnesCount8(e.marked | e.touched))
+	}
+	return n
 }
 
 func (p place) number() uint32 { return uint32(p.off / recordAlign) }

@@ -8,7 +8,7 @@ import (
 
 // maxLeaves is how many hashes a Keeper gathers, 32 bytes each, before it reads the index once
 // for all of them. To look a hash up alone takes as long as to read fifty places in order.
-const maxLeaves = 1 << 19
+const maxLeaves = 3 << 17
 
 // A Keeper is what mark names objects to. It is for one goroutine.
 type Keeper struct {
@@ -44,6 +44,9 @@ func (k *Keeper) found(h Hash, l loc, ok bool, err error) (first bool) {
 
 // KeepLeaf is Keep for an object that refers to no others.
 func (k *Keeper) KeepLeaf(h Hash) {
+	if k.leaves == nil {
+		k.leaves = make([]Hash, 0, maxLeaves) // what is not written to takes no memory
+	}
 	if k.leaves = append(k.leaves, h); len(k.leaves) >= maxLeaves {
 		k.keepLeaves()
 	}

@@ -81,14 +81,25 @@ func TestRecordsOfAnotherPlaceAreNoRecords(t *testing.T) {
 
 func TestLocSet(t *testing.T) {
 	s := locSet{}
+	var n int64
 	for i := int64(1); i < 20_000; i++ {
 		p := place{uint64(i % 3), i * i % 100_003 * recordAlign}
-		if s.has(p) == s.add(p) {
+		had := s.has(p)
+		if i%2 == 0 {
+			s.touch(p)
+		}
+		if !had {
+			n++
+		}
+		if first := s.add(p); first == had {
 			t.Fatalf("has and add of %v agree", p)
 		}
-		if !s.has(p) || s.add(p) {
+		if s.touch(p); !s.has(p) || s.add(p) {
 			t.Fatalf("%v is not in the set", p)
 		}
+	}
+	if got := s.count(0) + s.count(1) + s.count(2); got != n {
+		t.Errorf("%d places of %d", got, n)
 	}
 	if s.has(place{9, 64}) {
 		t.Error("a place of another pack is in the set")

@@ -93,12 +93,9 @@ func (r *readers) Blocking(fn func()) {
 
 // run answers requests until the workspace is unmounted.
 func (r *readers) run() {
-	var watcher sync.WaitGroup
-	watcher.Go(r.watch)
 	r.start()
+	r.watch() // it starts no more when the readers are waited for
 	r.wg.Wait()
-	watcher.Wait()
-	r.wg.Wait() // for one that the watcher started last
 }
 
 // start adds a reader, if there may be one more.

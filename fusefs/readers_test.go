@@ -5,8 +5,11 @@ import (
 	"encoding/binary"
 	"log"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -145,6 +148,30 @@ func TestReaders(t *testing.T) {
 	})
 	must.OK(t, unix.Shutdown(d.kernel, unix.SHUT_RDWR))
 	<-done
+}
+
+// TestLastReaders: the last readers end while the watcher starts others.
+func TestLastReaders(t *testing.T) {
+	zero, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must.OK(t, err)
+	defer unix.Close(zero)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 200 {
+				newReaders(zero, nil, slog.New(slog.NewTextHandler(slowLog{}, nil))).run()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A slowLog takes about as long as the watcher waits before it starts a reader.
+type slowLog struct{}
+
+func (slowLog) Write(b []byte) (int, error) {
+	time.Sleep(2*stuckTime - 100*time.Microsecond + rand.N(200*time.Microsecond))
+	return len(b), nil
 }
 
 func TestInPlace(t *testing.T) {

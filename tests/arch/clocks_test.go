@@ -28,6 +28,7 @@ var mayUseClocks = map[string]string{
 	"tests/fulldisk/rounds_test.go":             "kills at a random moment",
 	"tests/powercut/powercut_test.go":           "cuts the power at a random moment",
 	"tests/remote/remote_test.go":               "kills at a random moment",
+	"fusefs/readers_test.go":                    "ends readers at a random moment",
 	"tests/hostile/bombs_test.go":               "samples the memory of a process",
 	"service/internal/importer/hostile_test.go": "samples the memory of a process",
 	"tests/hostile/rendering_test.go":           "asks at a pace",

@@ -46,7 +46,7 @@ type Daemon struct {
 	watchers   *watchers
 	// written is the node that was written to last.
 	written    atomic.Uint64
-	background sync.WaitGroup
+	background background
 	started    time.Time
 	shared     shared
 	// up is closed when the mount answers.
@@ -255,7 +255,7 @@ func (d *Daemon) close() error {
 		d.log.Warn("closing the event log", "error", eerr) // it is not part of the acknowledged data
 	}
 	d.hangUp()
-	d.background.Wait()
+	d.background.close()
 	defer time.AfterFunc(graceTime, d.connection.HangUp).Stop()
 	d.removeMade()
 	if cerr := d.store.Close(); cerr != nil {

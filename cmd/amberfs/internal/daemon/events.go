@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -155,7 +156,31 @@ func (d *Daemon) forgetName(e events.Event, direct bool) {
 
 // later runs fn in the background. Only the end of the daemon waits for it.
 func (d *Daemon) later(what string, fn func()) {
-	d.background.Go(func() { guard.Call(d.log, what, fn) })
+	d.background.start(func() { guard.Call(d.log, what, fn) })
+}
+
+// background is what runs beside the requests. The store takes snapshots, and tells of
+// them, until it is closed: what comes after close is not started.
+type background struct {
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup
+}
+
+func (b *background) start(fn func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.running.Go(fn)
+	}
+}
+
+// close returns when all have ended.
+func (b *background) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.running.Wait()
 }
 
 // countEvents writes down with a snapshot what happened since the one before.

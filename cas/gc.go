@@ -60,10 +60,9 @@ func (c *collector) count(id uint64) int64 {
 }
 
 // A locSet is an exact set of places of records. Records begin at multiples of 64 bytes,
-// so a place within a pack is a 32-bit number. Eight places that follow each other have
-// one entry of some 15 bytes, which small records share. A Bloom filter would be smaller,
-// but "seen before" must not be wrong even once: what hangs below an object would stay
-// unmarked.
+// so a place within a pack is a 32-bit number. Eight of these that follow each other share
+// an entry of some 15 bytes. A Bloom filter would be smaller, but "seen before" must not be
+// wrong even once: what hangs below an object would stay unmarked.
 type locSet map[uint64]map[uint32]eight
 
 // An eight has a bit for each of eight places.

@@ -45,7 +45,7 @@ func (k *Keeper) found(h Hash, l loc, ok bool, err error) (first bool) {
 // KeepLeaf is Keep for an object that refers to no others.
 func (k *Keeper) KeepLeaf(h Hash) {
 	if k.leaves == nil {
-		k.leaves = make([]Hash, 0, maxLeaves) // what is not written to takes no memory
+		k.leaves = make([]Hash, 0, maxLeaves) // one that grows leaves its copies to Go's collector
 	}
 	if k.leaves = append(k.leaves, h); len(k.leaves) >= maxLeaves {
 		k.keepLeaves()

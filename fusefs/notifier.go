@@ -192,9 +192,9 @@ func invalEntry(parent live.NodeID, name string) []byte {
 	return notice(fuse.NOTIFY_INVAL_ENTRY, fuse.NotifyInvalEntryOut{Parent: uint64(parent), NameLen: uint32(len(name))}, name)
 }
 
-// expired has a name looked up again. A process may have made it again before the notice
-// comes, and work there: a directory whose name is dropped has no path for it. Before
-// Linux 6.2 the name is dropped.
+// expired has the kernel look a name up again. Unlike invalEntry it does no harm to a directory
+// that was made under that name meanwhile: if its name were dropped, getcwd would fail for the
+// programs in it. Before Linux 6.2 the kernel drops it all the same.
 func expired(parent live.NodeID, name string) []byte {
 	out := fuse.NotifyInvalEntryOut{Parent: uint64(parent), NameLen: uint32(len(name)), Flags: fuse.EXPIRE_ONLY}
 	return notice(fuse.NOTIFY_INVAL_ENTRY, out, name)

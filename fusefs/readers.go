@@ -94,8 +94,8 @@ func (r *readers) Blocking(fn func()) {
 // run answers requests until the workspace is unmounted.
 func (r *readers) run() {
 	r.start()
-	r.watch() // it starts no more when the readers are waited for
-	r.wg.Wait()
+	r.watch()   // until it is unmounted: then it starts no more readers
+	r.wg.Wait() // for those that still answer
 }
 
 // start adds a reader, if there may be one more.

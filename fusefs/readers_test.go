@@ -152,14 +152,14 @@ func TestReaders(t *testing.T) {
 
 // TestLastReaders: the last readers end while the watcher starts others.
 func TestLastReaders(t *testing.T) {
-	zero, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	empty, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	must.OK(t, err)
-	defer unix.Close(zero)
+	defer unix.Close(empty)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 200 {
-				newReaders(zero, nil, slog.New(slog.NewTextHandler(slowLog{}, nil))).run()
+				newReaders(empty, nil, slog.New(slog.NewTextHandler(slowLog{}, nil))).run()
 			}
 		})
 	}

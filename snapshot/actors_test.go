@@ -233,6 +233,26 @@ func TestActorsOfForks(t *testing.T) {
 	lasts(t, s, dir, expected)
 }
 
+// TestActorsOfPathsThatWereFiles: a merge into a directory of the name that a file with hard
+// links had in the base.
+func TestActorsOfPathsThatWereFiles(t *testing.T) {
+	s, dir := quiet(t)
+	w := s.Main()
+	id := as(t, w, "a").write("d", "1")
+	_, err := s.Forest().Link(id, w.Root(), "other")
+	must.OK(t, err)
+	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
+	must.OK(t, err)
+	for ws, who := range map[*snapshot.Workspace]string{w: "a", f: "b"} {
+		as(t, ws, who).remove("d")
+		as(t, ws, who).mkdir("d")
+		as(t, ws, who).write("d/x", who)
+	}
+	res, err := w.Forks().Merge(context.Background(), snapshot.MergeOptions{Fork: "f", Theirs: true, Caller: actors.Caller{Actor: "m"}})
+	must.OK(t, err)
+	lasts(t, s, dir, " [b]: d/x=b\n"+res.Undo+" [a]: d=a d/x=a other=a\n")
+}
+
 // TestActorsHandedOn: what a removed snapshot knew passes to the next newer one.
 func TestActorsHandedOn(t *testing.T) {
 	s, dir := quiet(t)

@@ -77,7 +77,7 @@ func (o *States) movedWith(side int, dir *tree.Path) ([]string, error) {
 	}
 	var by []string
 	n, err := [2]*tree.State{o.Before, o.After}[side].At(o.Source, dir.String())
-	if n != nil { // a merge is into another tree
+	if n != nil && n.IsDir() { // a merge is into another tree, which may have nothing there, or a file
 		by, err = o.movesOf(side, n, 0)
 	}
 	if o.resolved[side] == nil {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +18,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
-	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -33,21 +31,8 @@ type system struct {
 	held map[live.NodeID]bool // what the kernel has open
 }
 
-// indexDir is a directory for what Badger maps, the one part of a store that is not in
-// the simulated filesystem: on a tmpfs, if scripts/test mounts one.
-func indexDir(t testing.TB) string {
-	below := os.Getenv("AMBERFS_TEST_MEMORY")
-	if below == "" || os.Getenv("AMBERFS_TEST_LONG") != "" { // whose stores would fill it
-		return t.TempDir()
-	}
-	dir, err := os.MkdirTemp(below, "")
-	must.OK(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
 func newSystem(t testing.TB) (*system, error) {
-	y := &system{dir: indexDir(t), disk: vfstest.NewMem(), held: map[live.NodeID]bool{}}
+	y := &system{dir: t.TempDir(), disk: vfstest.NewMem(), held: map[live.NodeID]bool{}}
 	if err := y.open(false); err != nil {
 		return nil, err
 	}
@@ -69,7 +54,7 @@ func (y *system) open(takeover bool) (err error) {
 // killed is the store as recovery finds it after kill -9 at this moment. If the connection to
 // the kernel is taken over, what is open stays so.
 func (y *system) killed(t testing.TB, takeover bool) (*system, error) {
-	k := &system{dir: indexDir(t), disk: y.disk.CrashClone(1, rand.New(rand.NewPCG(1, 1))), held: map[live.NodeID]bool{}}
+	k := &system{dir: t.TempDir(), disk: y.disk.CrashClone(1, rand.New(rand.NewPCG(1, 1))), held: map[live.NodeID]bool{}}
 	if takeover {
 		k.held = maps.Clone(y.held)
 	}

@@ -232,7 +232,7 @@ func (e editor) differing(t rapid.TB, a, b *tree.State, into map[string]bool, fi
 			files[0][c.Path.String()] = true
 		}
 		for p := c.Path.String(); p != "" && p != "."; p = path.Dir(p) {
-			if p == c.Path.String() && c.What&^tree.Mtime == 0 {
+			if c.What&^tree.Mtime == 0 && c.B.IsDir() {
 				return nil
 			}
 			into[p] = true

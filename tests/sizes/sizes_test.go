@@ -43,7 +43,7 @@ func TestSizes(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			w := &work{sample: s, t: t}
-			w.before = filepath.Join(w.memory(), "before")
+			w.before = filepath.Join(t.TempDir(), "before")
 			must.OK(t, os.Mkdir(w.before, 0o755))
 			s.make(t, w.before)
 			w.after = w.copied(w.before)
@@ -172,9 +172,9 @@ func (w *work) changes(what, list string) {
 
 // archives are export and import.
 func (w *work) archives(m *harness.Mount) {
-	t, tar := w.t, filepath.Join(w.memory(), "tar")
+	t, tar := w.t, filepath.Join(w.t.TempDir(), "tar")
 	m.Amberfs("export", "new", "--tar", tar)
-	out := w.memory()
+	out := w.t.TempDir()
 	sh(t, out, "tar xpf "+tar)
 	w.same("export --tar", out)
 
@@ -184,7 +184,7 @@ func (w *work) archives(m *harness.Mount) {
 	into.Amberfs("import", w.after, "dir")
 	w.same("import of a directory", into.Path("dir"))
 
-	repo := filepath.Join(w.memory(), "repo")
+	repo := filepath.Join(w.t.TempDir(), "repo")
 	if w.repository() {
 		into.Amberfs("import", "--git", w.after, "HEAD", "git")
 		sh(t, out, "rm -rf ..?* .[!.]* *; git -C "+w.after+" archive HEAD | tar xf -")
@@ -206,7 +206,7 @@ func (w *work) archives(m *harness.Mount) {
 
 // remotes are push, pull and mount --from.
 func (w *work) remotes(m *harness.Mount) {
-	t, url := w.t, "file://"+filepath.Join(w.memory(), "remote")
+	t, url := w.t, "file://"+filepath.Join(w.t.TempDir(), "remote")
 	m.Amberfs("remote", "add", "origin", url)
 	m.Amberfs("push", "origin", "new")
 	w.t.Log("push")
@@ -219,9 +219,9 @@ func (w *work) remotes(m *harness.Mount) {
 
 func (w *work) restic(m *harness.Mount) {
 	harness.Needs(w.t, "restic")
-	restic := "RESTIC_PASSWORD=a restic -q --no-cache --repo " + w.memory() + " "
+	restic := "RESTIC_PASSWORD=a restic -q --no-cache --repo " + w.t.TempDir() + " "
 	sh(w.t, m.Path(".snapshots/new"), restic+"init; "+restic+"backup .")
-	out := w.memory()
+	out := w.t.TempDir()
 	sh(w.t, out, restic+"restore latest --target .")
 	w.same("backup", out)
 }
@@ -234,7 +234,7 @@ func (w *work) onlyTheMount() {
 		t.Log("bubblewrap does not work here: ", err)
 		return
 	}
-	m, out := harness.New(t, "--from", w.before), w.memory()
+	m, out := harness.New(t, "--from", w.before), w.t.TempDir()
 	inside := exec.Command("bwrap", "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc",
 		"--bind", m.Dir, m.Dir, "--tmpfs", m.Store, "--bind", out, out, "--bind", os.TempDir(), os.TempDir(),
 		"--chdir", m.Dir, "--die-with-parent", "sh", "-ec", `

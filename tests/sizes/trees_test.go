@@ -85,7 +85,8 @@ func repository(t *testing.T, dir string) {
 	for i := range 300 {
 		write(t, filepath.Join(dir, fmt.Sprintf("d%d/%d", i%10, i/10)), fmt.Appendf(nil, "file %d\nline 2\n", i))
 	}
-	sh(t, dir, "git init -q -b trunk; git config gc.auto 0; git add -A; git commit -qm first")
+	// git repack takes reflogs in the order in which the filesystem lists them.
+	sh(t, dir, "git init -q -b trunk; git config gc.auto 0; git config core.logAllRefUpdates false; git add -A; git commit -qm first")
 }
 
 // packages is the directory of a package that needs express. by-hand makes a tree of
@@ -122,26 +123,11 @@ func output(t *testing.T, cmd *exec.Cmd, dir string) string {
 	return string(out)
 }
 
-// memory is a directory for ordinary trees, which need no disk: below
-// AMBERFS_TEST_MEMORY, where scripts/test mounts a tmpfs. Repositories stay on the disk,
-// because what git repack writes depends on the order in which a directory is listed.
-func (w *work) memory() string {
-	w.t.Helper()
-	below := os.Getenv("AMBERFS_TEST_MEMORY")
-	if below == "" || w.repository() {
-		return w.t.TempDir()
-	}
-	dir, err := os.MkdirTemp(below, "")
-	must.OK(w.t, err)
-	w.t.Cleanup(func() { must.OK(w.t, os.RemoveAll(dir)) })
-	return dir
-}
-
 // copied is a directory with a copy of a tree, its times included: what git knows of
 // its files still holds.
 func (w *work) copied(tree string) string {
 	w.t.Helper()
-	dir := filepath.Join(w.memory(), "work")
+	dir := filepath.Join(w.t.TempDir(), "work")
 	sh(w.t, "/", "cp -a --no-target-directory "+tree+" "+dir)
 	return dir
 }

@@ -84,7 +84,7 @@ func drawPath(t *rapid.T) string {
 // A chain of exports, each built on the one before, must give the trees and
 // reports that exports from nothing give; and those must be git's.
 func TestRandomChainsOfExports(t *testing.T) {
-	fewer(t, 15)
+	fewer(t, 10)
 	isolate(t)
 	repo := bareRepo(t)
 	cacheDir := t.TempDir()
@@ -331,7 +331,7 @@ func (s spec) below(p string) {
 // Directories become repositories and are none again, with a git directory of their own or
 // elsewhere. An export on top of another is what one of everything is.
 func TestRandomNestedRepositories(t *testing.T) {
-	fewer(t, 15)
+	fewer(t, 10)
 	isolate(t)
 	repo, cacheDir := bareRepo(t), t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {

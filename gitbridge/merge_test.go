@@ -61,7 +61,7 @@ func TestMerge(t *testing.T) {
 // TestMergeIsGitMerge compares with git merge in a working tree.
 func TestMergeIsGitMerge(t *testing.T) {
 	isolate(t)
-	rounds := 20
+	rounds := 12
 	if os.Getenv("AMBERFS_TEST_LONG") != "" {
 		rounds = 200
 	}
@@ -113,7 +113,7 @@ func TestMergeIsGitMerge(t *testing.T) {
 // which the one in the middle is the base, and compares with git merge-tree.
 func TestMergeOfRealHistory(t *testing.T) {
 	isolate(t)
-	rounds := 20
+	rounds := 12
 	if os.Getenv("AMBERFS_TEST_LONG") != "" {
 		rounds = 200
 	}

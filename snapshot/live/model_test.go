@@ -31,7 +31,7 @@ const stepsEach = 200
 // snapshot makes captures, restores, forks and merges; system is all of it that
 // this test knows.
 func TestForestAgainstModel(t *testing.T) {
-	steps := 10_000
+	steps := 6_000
 	if os.Getenv("AMBERFS_TEST_LONG") != "" {
 		steps = 1_000_000
 	}

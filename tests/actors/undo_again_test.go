@@ -30,7 +30,7 @@ func TestUndoByAgain(t *testing.T) {
 	main.capture(t, "start")
 	again, restored := 0, 0
 	seeds := []int{1159, 2463, 5759, 7615, 7699} // a file moves to where a copy of what it was is after a restore
-	for seed := range harness.Count(t, "UNDOS", 200, 20_000) {
+	for seed := range harness.Count(t, "UNDOS", 100, 20_000) {
 		seeds = append(seeds, seed)
 	}
 	for _, seed := range seeds {

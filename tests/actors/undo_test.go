@@ -266,7 +266,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 	}
 	name := rapid.OneOf(rapid.SampledFrom(names[:10]), rapid.SampledFrom(names))
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		must.OK(t, flag.Set("rapid.checks", "2000"))
+		must.OK(t, flag.Set("rapid.checks", "1000"))
 	}
 	total := map[string]int{}
 	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})

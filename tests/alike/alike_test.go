@@ -251,7 +251,7 @@ func TestAlike(t *testing.T) {
 		t.Skip("root makes the directories of other users")
 	}
 	seed := harness.Seed(t)
-	histories := harness.Count(t, "HISTORIES", 300, 10_000) / 3
+	histories := harness.Count(t, "HISTORIES", 200, 10_000) / 3
 	for name, w := range map[string]world{
 		"root":   {UID: 0, GID: 0, Second: 2002, Root: true},
 		"user":   {UID: 1001, GID: 1001, Second: 2002},

@@ -57,7 +57,7 @@ func write(t *testing.T, path string, data []byte) {
 
 func smallFiles(t *testing.T, dir string) {
 	random, b := rand.NewChaCha8([32]byte{}), make([]byte, 4096)
-	for i := range harness.Count(t, "FILES", 2000, 5000) {
+	for i := range harness.Count(t, "FILES", 1000, 5000) {
 		_, _ = random.Read(b) // it never fails
 		write(t, filepath.Join(dir, fmt.Sprintf("d%d/%d", i%50, i/50)), b[:i%len(b)])
 	}

@@ -32,7 +32,8 @@ func (b *browser) hold(op string) {
 func (b *browser) reload(first string) {
 	b.t.Helper()
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
-		_, err := page.AddScriptToEvaluateOnNewDocument(first).Do(ctx)
+		id, err := page.AddScriptToEvaluateOnNewDocument(first).Do(ctx)
+		b.t.Cleanup(func() { b.do(page.RemoveScriptToEvaluateOnNewDocument(id)) })
 		return err
 	}), chromedp.Navigate(strings.Split(b.url, "#")[0]))
 }

@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,9 +14,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -24,7 +28,50 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
+// tests ends the browser that they shared.
+type tests struct{ *testing.M }
+
+func (m tests) Run() int {
+	defer func() { endBrowser() }()
+	return m.M.Run()
+}
+
+func TestMain(m *testing.M) { os.Exit(harness.Run(tests{m})) }
+
+// endBrowser ends what startBrowser started.
+var endBrowser = func() {}
+
+// startBrowser starts a browser with one tab, which all tests use, one after the other: a
+// start takes more than a second of processor time.
+var startBrowser = sync.OnceValues(func() (context.Context, error) {
+	name := ""
+	for _, n := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if p, err := exec.LookPath(n); err == nil {
+			name = p
+			break
+		}
+	}
+	if name == "" {
+		return nil, errors.New("there is no browser; scripts/setup test installs one")
+	}
+	profile, err := os.MkdirTemp("", "browser-")
+	if err != nil {
+		return nil, err
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(name), chromedp.NoSandbox,
+		chromedp.UserDataDir(profile), chromedp.WindowSize(1440, 900), chromedp.WSURLReadTimeout(harness.Timeout))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, closeTab := chromedp.NewContext(ctx)
+	endBrowser = func() {
+		closeTab()
+		cancel()
+		os.RemoveAll(profile) // the browser's processes may still write
+	}
+	return ctx, chromedp.Run(ctx, chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := page.AddScriptToEvaluateOnNewDocument(patient).Do(ctx)
+		return err
+	}))
+})
 
 // A browser has the page of one mount open.
 type browser struct {
@@ -63,27 +110,11 @@ func open(t *testing.T, m *harness.Mount, args ...string) *browser {
 // openIn opens the page of what is in a directory.
 func openIn(t *testing.T, dir string, args ...string) *browser {
 	t.Helper()
-	name := ""
-	for _, n := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if p, err := exec.LookPath(n); err == nil {
-			name = p
-			break
-		}
-	}
-	if name == "" {
-		t.Fatal("there is no browser; scripts/setup test installs one")
-	}
 	b := &browser{t: t, url: serve(t, dir, args...)}
-	profile, err := os.MkdirTemp("", "browser-")
+	tab, err := startBrowser()
 	must.OK(t, err)
-	t.Cleanup(func() { os.RemoveAll(profile) }) // the browser's processes may still write
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(name), chromedp.NoSandbox,
-		chromedp.UserDataDir(profile), chromedp.WindowSize(1440, 900), chromedp.WSURLReadTimeout(harness.Timeout))
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 20*time.Minute)
+	t.Cleanup(func() { must.OK(t, chromedp.Run(tab, chromedp.Navigate("about:blank"))) })
+	ctx, cancel := context.WithTimeout(tab, 20*time.Minute)
 	t.Cleanup(cancel)
 	b.ctx = ctx
 	chromedp.ListenTarget(ctx, func(e any) {
@@ -94,12 +125,7 @@ func openIn(t *testing.T, dir string, args ...string) *browser {
 			t.Errorf("the page opened a dialog: %s", e.Message)
 		}
 	})
-	must.OK(t, chromedp.Run(ctx)) // starts the browser, which lives as long as this context
-	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
-		_, err := page.AddScriptToEvaluateOnNewDocument(patient).Do(ctx)
-		return err
-	}))
-	b.do(chromedp.Navigate(b.url))
+	b.do(network.ClearBrowserCookies(), emulation.SetEmulatedMedia(), emulation.ClearDeviceMetricsOverride(), chromedp.Navigate(b.url))
 	return b
 }
 

@@ -104,11 +104,13 @@ func takeAll(t *testing.T, path string) {
 	off := int64(0)
 	for _, n := range []int64{1 << 20, 64 << 10, 4 << 10} {
 		for {
-			if err := unix.Fallocate(int(f.Fd()), 0, off, n); errors.Is(err, unix.ENOSPC) {
+			err := unix.Fallocate(int(f.Fd()), 0, off, n)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			} else if errors.Is(err, unix.ENOSPC) {
 				break
-			} else {
-				must.OK(t, err)
 			}
+			must.OK(t, err)
 			off += n
 		}
 	}

@@ -143,10 +143,7 @@ func punchHole(f *os.File, at, n int64) error {
 	if n == 0 {
 		return nil
 	}
-	err := error(unix.EINTR) // which some filesystems return for any signal
-	for errors.Is(err, unix.EINTR) {
-		err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, n)
-	}
+	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, n)
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		_, err = io.Copy(io.NewOffsetWriter(f, at), io.LimitReader(zeros{}, n))
 	}

@@ -233,8 +233,8 @@ func TestActorsOfForks(t *testing.T) {
 	lasts(t, s, dir, expected)
 }
 
-// TestActorsOfPathsThatWereFiles: a merge into a directory of the name that a file with hard
-// links had in the base.
+// TestActorsOfPathsThatWereFiles: a merge changes a file in a directory, at whose path the base
+// has a file with two names.
 func TestActorsOfPathsThatWereFiles(t *testing.T) {
 	s, dir := quiet(t)
 	w := s.Main()

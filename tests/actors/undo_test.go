@@ -231,10 +231,10 @@ func (e editor) differing(t rapid.TB, a, b *tree.State, into map[string]bool, fi
 		if len(files) > 0 && c.B != nil && !c.B.IsDir() {
 			files[0][c.Path.String()] = true
 		}
+		if c.What&^tree.Mtime == 0 && c.B.IsDir() {
+			return nil
+		}
 		for p := c.Path.String(); p != "" && p != "."; p = path.Dir(p) {
-			if c.What&^tree.Mtime == 0 && c.B.IsDir() {
-				return nil
-			}
 			into[p] = true
 		}
 		return nil

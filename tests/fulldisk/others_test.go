@@ -107,7 +107,8 @@ func takeAll(t *testing.T, path string) {
 			err := unix.Fallocate(int(f.Fd()), 0, off, n)
 			if errors.Is(err, unix.EINTR) {
 				continue
-			} else if errors.Is(err, unix.ENOSPC) {
+			}
+			if errors.Is(err, unix.ENOSPC) {
 				break
 			}
 			must.OK(t, err)

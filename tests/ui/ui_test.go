@@ -28,7 +28,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// tests ends the browser that they shared.
+// tests are those of this package; Run also ends the browser that they share.
 type tests struct{ *testing.M }
 
 func (m tests) Run() int {
@@ -113,7 +113,7 @@ func openIn(t *testing.T, dir string, args ...string) *browser {
 	b := &browser{t: t, url: serve(t, dir, args...)}
 	tab, err := startBrowser()
 	must.OK(t, err)
-	t.Cleanup(func() { must.OK(t, chromedp.Run(tab, chromedp.Navigate("about:blank"))) })
+	t.Cleanup(func() { (&browser{t: t, ctx: tab}).do(chromedp.Navigate("about:blank")) })
 	ctx, cancel := context.WithTimeout(tab, 20*time.Minute)
 	t.Cleanup(cancel)
 	b.ctx = ctx

@@ -2,10 +2,14 @@ package cas
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"testing"
 
@@ -65,26 +69,17 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkLookup looks for objects in an index of OBJECTS objects, filled as a daemon fills it:
-// after that, and after it was opened again.
+// BenchmarkLookup looks for objects in an index that is filled as a daemon fills it, up to
+// OBJECTS of them, and after it was opened again.
 func BenchmarkLookup(b *testing.B) {
-	n, err := strconv.Atoi(os.Getenv("OBJECTS"))
-	if err != nil {
-		n = 100_000
-	}
 	dir := b.TempDir()
 	s := openTest(b, dir, Options{})
-	for i := range n {
-		s.index.mu.Lock()
-		s.index.enter(named(i), loc{pack: 1, off: int64(i%(1<<20)+1) * recordAlign, plain: 1, stored: 1, kind: KindData})
-		s.index.mu.Unlock()
-		must.OK(b, s.index.flushFull())
-	}
+	made := 0
 	look := func(name string, first int) {
-		b.Run(name, func(b *testing.B) {
+		b.Run(fmt.Sprintf("%d/%s", made, name), func(b *testing.B) {
 			r := rand.New(rand.NewPCG(1, 2))
 			for b.Loop() {
-				_, ok, err := s.index.find(named(first + r.IntN(n)))
+				_, ok, err := s.index.find(named(first + r.IntN(made)))
 				if err != nil || ok != (first == 0) {
 					b.Fatal(ok, err)
 				}
@@ -92,27 +87,49 @@ func BenchmarkLookup(b *testing.B) {
 			all, fresh := s.index.db.Tables()
 			b.ReportMetric(float64(fresh), "fresh")
 			b.ReportMetric(float64(all), "tables")
-			status, err := os.ReadFile("/proc/self/status")
-			must.OK(b, err)
 			for _, what := range []string{"RssAnon", "VmRSS"} {
-				kb, err := strconv.Atoi(string(regexp.MustCompile(what + `:\s+(\d+)`).FindSubmatch(status)[1]))
-				must.OK(b, err)
-				b.ReportMetric(float64(kb)/1024, what+"-MiB")
+				b.ReportMetric(memory(b, what), what+"-MiB")
 			}
 		})
 	}
-	look("filled", 0)
-	look("filled-absent", n)
+	for _, n := range decades(100_000) {
+		for ; made < n; made++ {
+			s.index.mu.Lock()
+			s.index.enter(named(made), loc{pack: 1, off: int64(made%(1<<20)+1) * recordAlign, plain: 1, stored: 1, kind: KindData})
+			s.index.mu.Unlock()
+			must.OK(b, s.index.flushFull())
+		}
+		look("filled", 0)
+		look("filled-absent", n)
+	}
 	must.OK(b, s.Close())
-	b.Run("open", func(b *testing.B) {
+	b.Run(fmt.Sprintf("%d/open", made), func(b *testing.B) {
 		for b.Loop() {
 			must.OK(b, openTest(b, dir, Options{}).Close())
 		}
 	})
 	s = openTest(b, dir, Options{})
 	look("opened", 0)
-	look("opened-absent", n)
+	look("opened-absent", made)
 	must.OK(b, s.Close())
+}
+
+// decades are OBJECTS, or so many as are usual, with the hundredth and the tenth of them first.
+func decades(usual int) []int {
+	n, err := strconv.Atoi(os.Getenv("OBJECTS"))
+	if err != nil {
+		n = usual
+	}
+	return []int{n / 100, n / 10, n}
+}
+
+// memory returns a figure of this process's memory, in MiB.
+func memory(b *testing.B, what string) float64 {
+	status, err := os.ReadFile("/proc/self/status")
+	must.OK(b, err)
+	kb, err := strconv.Atoi(string(regexp.MustCompile(what + `:\s+(\d+)`).FindSubmatch(status)[1]))
+	must.OK(b, err)
+	return float64(kb) / 1024
 }
 
 // named returns the hash of the i-th of many objects.
@@ -124,30 +141,54 @@ func named(i int) (h Hash) {
 	return h
 }
 
-// BenchmarkRebuild makes the index again from packs with objects of one size.
+// BenchmarkRebuild makes the index again from packs with objects of one size, and checks all of
+// them. Of the smallest there are up to OBJECTS.
 func BenchmarkRebuild(b *testing.B) {
-	for _, size := range []int{64 << 10, 4 << 10, 512} {
-		b.Run(strconv.Itoa(size), func(b *testing.B) {
-			const most = 256 << 20
-			n := min(most/size, 200_000)
-			dir := b.TempDir()
-			s := openTest(b, dir, Options{})
-			for i := range n {
-				put(b, s, blob(uint64(2*i), size))
+	for _, row := range []struct {
+		size   int
+		counts []int
+	}{{64 << 10, []int{4096}}, {4 << 10, []int{65536}}, {512, []int{200_000}}, {32, decades(200_000)}} {
+		dir := b.TempDir()
+		s := openTest(b, dir, Options{})
+		made := 0
+		run := func(what string, do func()) {
+			b.Run(fmt.Sprintf("%d/%d/%s", row.size, made, what), func(b *testing.B) {
+				b.SetBytes(s.Stats().Stored)
+				runtime.GC()
+				debug.FreeOSMemory()
+				must.OK(b, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // VmHWM begins anew
+				before := memory(b, "VmRSS")
+				for b.Loop() {
+					do()
+				}
+				b.ReportMetric(memory(b, "VmHWM")-before, "MiB-at-most")
+				b.ReportMetric(float64(made)*float64(b.N)/b.Elapsed().Seconds(), "objects/s")
+			})
+		}
+		for _, n := range row.counts {
+			for ; made < n; made++ {
+				h := named(made)
+				put(b, s, append(h[:], blob(uint64(2*made), row.size-len(h))...))
+				if made%100_000 == 0 {
+					commit(b, s, MetaOp{Key: "a", Value: []byte("b")})
+				}
 			}
 			commit(b, s, MetaOp{Key: "a", Value: []byte("b")})
-			stored := s.Stats().Stored
-			must.OK(b, s.Close())
-			b.SetBytes(stored)
-			for b.Loop() {
-				must.OK(b, os.RemoveAll(filepath.Join(dir, "index")))
-				s := openTest(b, dir, Options{})
-				if got := s.Stats(); got.Objects != int64(n) || got.Stored != stored {
+			before := s.Stats()
+			run("rebuild", func() {
+				must.OK(b, errors.Join(s.Close(), os.RemoveAll(filepath.Join(dir, "index"))))
+				s = openTest(b, dir, Options{})
+				if got := s.Stats(); got.Objects != int64(n) || got.Stored != before.Stored {
 					b.Fatalf("%+v", got)
 				}
-				must.OK(b, s.Close())
-			}
-			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "objects/s")
-		})
+			})
+			run("verify", func() {
+				got, err := s.Verify(b.Context(), nil, func(d Damage) { b.Error(d) })
+				if err != nil || got.Objects != int64(n) {
+					b.Fatalf("%+v, %v", got, err)
+				}
+			})
+		}
+		must.OK(b, s.Close())
 	}
 }

@@ -49,6 +49,16 @@ func coldHow(reading string) func(place) string {
 	}
 }
 
+// dropCaches writes what is to be written, and then has the kernel forget: "2" names and
+// attributes, "3" pages too.
+func dropCaches(what string) error {
+	unix.Sync()
+	if os.WriteFile("/proc/sys/vm/drop_caches", []byte(what), 0) != nil {
+		return &leftOut{"only root can drop the page cache"}
+	}
+	return nil
+}
+
 // cold is a row's work on what fill puts into a directory, read back cold.
 func cold(fill func(w *work, dir string) error, do func(w *work, dir string) (float64, error)) func(*work) (float64, error) {
 	return func(w *work) (f float64, err error) {
@@ -60,9 +70,8 @@ func cold(fill func(w *work, dir string) error, do func(w *work, dir string) (fl
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, end()) }()
-		unix.Sync()
-		if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0); err != nil {
-			return 0, &leftOut{err.Error()}
+		if err := dropCaches("3"); err != nil {
+			return 0, err
 		}
 		return do(w, dir)
 	}

@@ -93,7 +93,7 @@ func (c *curving) command(what string, args ...string) error {
 }
 
 // rest is what every curve has when nothing is left to store: a gc, the disk, a check of all, a
-// mount without an index, one with it, and memory after that.
+// cold mount without an index, one with it, and memory after that.
 func (c *curving) rest() error {
 	if err := c.work("amberfs gc", func() error { return c.run("gc") }); err != nil {
 		return err
@@ -112,14 +112,14 @@ func (c *curving) rest() error {
 		return err
 	}
 	c.note("objects", "", figures["amberfs_objects"])
-	if err := errors.Join(c.place.close(), os.RemoveAll(filepath.Join(c.store, "index"))); err != nil {
+	if err := errors.Join(c.place.close(), os.RemoveAll(filepath.Join(c.store, "index")), dropCaches("3")); err != nil {
 		return err
 	}
 	start := time.Now()
 	if err := c.b.mount(&c.place, c.store); err != nil {
 		return err
 	}
-	c.note("mount without an index", "s", time.Since(start).Seconds())
+	c.note("mount without an index, cold", "s", time.Since(start).Seconds())
 	took, err := c.reopen()
 	if err != nil {
 		return err
@@ -199,7 +199,8 @@ func growSnapshots(c *curving) error {
 	return errors.Join(
 		c.five("restore of 1 file", func(i int) error { return c.restoreCall(fmt.Sprintf("s%d", c.size-2-i%2)) }),
 		c.command("amberfs list -n 20", "list", "-n", "20"),
-		c.command("amberfs list --all", "list", "--all"))
+		c.command("amberfs list --all", "list", "--all"),
+		c.changes())
 }
 
 // stored notes how long the daemon still worked until all snapshots had their ids.
@@ -218,7 +219,8 @@ func growForks(c *curving) error {
 		c.five("snapshot of a fork", func(i int) error {
 			return unix.Mkdir(filepath.Join(fork(0), ".snapshots", fmt.Sprintf("s%d-%d", c.size, i)), 0o755)
 		}),
-		c.command("amberfs forks", "forks"))
+		c.command("amberfs forks", "forks"),
+		c.changes())
 }
 
 func growFiles(c *curving) error {
@@ -308,6 +310,20 @@ func newData(dir string, n int) error {
 	return nil
 }
 
+// changes notes what the daemon does beside a program that changes a byte each second: rounds of
+// the policies, and what is to be stored.
+func (c *curving) changes() error {
+	return c.work("five changes in five seconds", func() error {
+		for i := range 5 {
+			if err := os.WriteFile(filepath.Join(c.root(), "changes"), []byte{'0' + byte(i)}, 0o644); err != nil {
+				return err
+			}
+			time.Sleep(time.Second)
+		}
+		return nil
+	})
+}
+
 // growDirectory lists names in the order that they were made in and in another, with the
 // attributes of each. A listing's order is that of the names' hashes, and inodes lie in the order
 // in which they were made.
@@ -343,9 +359,8 @@ func growDirectory(c *curving) error {
 			return err
 		}
 		for _, m := range []struct{ when, drops string }{{"cold", "3"}, {"warm", "2"}} {
-			unix.Sync()
-			if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte(m.drops), 0); err != nil {
-				return &leftOut{err.Error()}
+			if err := dropCaches(m.drops); err != nil {
+				return err
 			}
 			if err := c.work("find of names made "+what+", "+m.when, func() error { return command("find", dir, "-size", "+1M") }); err != nil {
 				return err

@@ -92,11 +92,13 @@ func (c *curving) command(what string, args ...string) error {
 	return c.five(what, func(int) error { return c.run(args...) })
 }
 
-// rest is what every curve has when nothing is left to store: a gc, the disk, a check of all, a
-// cold mount without an index, one with it, and memory after that.
+// rest is what every curve has when nothing is left to store: a gc, one with nothing to free, the
+// disk, a check of all, a cold mount without an index, one with it, and memory after that.
 func (c *curving) rest() error {
-	if err := c.work("amberfs gc", func() error { return c.run("gc") }); err != nil {
-		return err
+	for _, what := range []string{"amberfs gc", "amberfs gc again"} {
+		if err := c.alone(what, func() error { return c.run("gc") }); err != nil {
+			return err
+		}
 	}
 	unix.Sync()
 	var kib float64
@@ -104,7 +106,7 @@ func (c *curving) rest() error {
 		return err
 	}
 	c.note("disk", "MB", kib*1024/1e6)
-	if err := c.work("amberfs verify", func() error { return c.run("verify") }); err != nil {
+	if err := c.alone("amberfs verify", func() error { return c.run("verify") }); err != nil {
 		return err
 	}
 	figures, err := c.place.counters()
@@ -128,6 +130,14 @@ func (c *curving) rest() error {
 	memory, err := c.memory("VmRSS")
 	c.note("memory after a mount", "MB", memory)
 	return err
+}
+
+// alone notes what something takes of a daemon that has just begun.
+func (c *curving) alone(what string, do func() error) error {
+	if _, err := c.reopen(); err != nil {
+		return err
+	}
+	return c.work(what, do)
 }
 
 // work notes what something takes that the daemon does: time, its processors and memory.
@@ -313,7 +323,7 @@ func newData(dir string, n int) error {
 // changes notes what the daemon does beside a program that changes a byte each second: rounds of
 // the policies, and what is to be stored.
 func (c *curving) changes() error {
-	return c.work("five changes in five seconds", func() error {
+	return c.alone("five changes in five seconds", func() error {
 		for i := range 5 {
 			if err := os.WriteFile(filepath.Join(c.root(), "changes"), []byte{'0' + byte(i)}, 0o644); err != nil {
 				return err

@@ -92,13 +92,17 @@ func (c *curving) command(what string, args ...string) error {
 	return c.five(what, func(int) error { return c.run(args...) })
 }
 
-// rest is what every curve has when nothing is left to store: a gc, one with nothing to free, the
-// disk, a check of all, a cold mount without an index, one with it, and memory after that.
+// rest is what every curve has when nothing is left to store: a gc, one with nothing to free, a
+// change each second, the disk, a check of all, a cold mount without an index, one with it, and
+// memory after that.
 func (c *curving) rest() error {
 	for _, what := range []string{"amberfs gc", "amberfs gc again"} {
 		if err := c.alone(what, func() error { return c.run("gc") }); err != nil {
 			return err
 		}
+	}
+	if err := c.changes(); err != nil {
+		return err
 	}
 	unix.Sync()
 	var kib float64
@@ -209,8 +213,7 @@ func growSnapshots(c *curving) error {
 	return errors.Join(
 		c.five("restore of 1 file", func(i int) error { return c.restoreCall(fmt.Sprintf("s%d", c.size-2-i%2)) }),
 		c.command("amberfs list -n 20", "list", "-n", "20"),
-		c.command("amberfs list --all", "list", "--all"),
-		c.changes())
+		c.command("amberfs list --all", "list", "--all"))
 }
 
 // stored notes how long the daemon still worked until all snapshots had their ids.
@@ -229,8 +232,7 @@ func growForks(c *curving) error {
 		c.five("snapshot of a fork", func(i int) error {
 			return unix.Mkdir(filepath.Join(fork(0), ".snapshots", fmt.Sprintf("s%d-%d", c.size, i)), 0o755)
 		}),
-		c.command("amberfs forks", "forks"),
-		c.changes())
+		c.command("amberfs forks", "forks"))
 }
 
 func growFiles(c *curving) error {

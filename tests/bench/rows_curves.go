@@ -341,21 +341,18 @@ func (c *curving) changes() error {
 // in which they were made.
 func growDirectory(c *curving) error {
 	made := func(dir string, names []string) error {
-		before, err := c.memory("VmRSS")
-		if err := errors.Join(err, os.Mkdir(dir, 0o755)); err != nil {
+		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
-		if err := c.b.loop(len(names), func(i int) error { return unix.Mknod(filepath.Join(dir, names[i]), unix.S_IFREG|0o644, 0) }); err != nil {
-			return err
-		}
-		return c.inodes("memory of a new inode, "+filepath.Base(dir)[:2], before, len(names))
+		return c.b.loop(len(names), func(i int) error { return unix.Mknod(filepath.Join(dir, names[i]), unix.S_IFREG|0o644, 0) })
 	}
 	names := make([]string, c.size)
 	for i := range names {
 		names[i] = fmt.Sprintf("f%07d", i)
 	}
 	other, inOrder := filepath.Join(c.root(), fmt.Sprint("other", c.size)), filepath.Join(c.root(), fmt.Sprint("in-order", c.size))
-	if err := made(other, names); err != nil {
+	before, err := c.memory("VmRSS")
+	if err := errors.Join(err, made(other, names), c.inodes("memory of a new inode", before, c.size)); err != nil {
 		return err
 	}
 	listed, err := os.Open(other)

@@ -93,8 +93,8 @@ bench: build
 	@scripts/setup bench
 	$(GO) run ./tests/bench -bin $(BIN) -rows "$(ROWS)" -o "$(SAMPLES)"
 
-# A day that is bound by the disk, containers, and what grows: in half an hour or less
-# each, and an hour.
+# A day that is bound by the disk, and containers: in half an hour or less each. What
+# grows: in an hour.
 bench-disk bench-curves bench-containers: build
 	@scripts/setup bench
 	$(GO) run ./tests/bench -bin $(BIN) -rows $(patsubst bench-%,%,$@) -o "$(SAMPLES)"

@@ -34,9 +34,10 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 	}
 	runtime.LockOSThread() // for good: it starts nothing with rights any more
 	var cmd *exec.Cmd
+	ready := func() {}
 	if c.Root {
 		a.noteOnlyRoot("an ordinary user has mounted it. With STORE, while that is not mounted, run --root maps other ids too")
-		cmd, err = sandbox.InRoot(context.WithoutCancel(ctx), dir, c.Command, c.Image)
+		cmd, ready, err = sandbox.InRoot(context.WithoutCancel(ctx), dir, c.Command, c.Image)
 	} else {
 		cmd, err = exec.Command(c.Command[0], c.Command[1:]...), sandbox.NoNewPrivileges()
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PWD="+dir)
@@ -44,7 +45,7 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 	if err != nil {
 		return err
 	}
-	status, err := sandbox.Foreground(ctx, cmd)
+	status, err := sandbox.Foreground(ctx, cmd, ready)
 	if err == nil {
 		err = a.snapshotAfter(ctx, p, c)
 	}

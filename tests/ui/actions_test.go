@@ -69,8 +69,7 @@ func (b *browser) answer(says, press string) {
 // undo presses Undo in a message, and dismisses the other messages.
 func (b *browser) undo(says string) {
 	b.t.Helper()
-	b.said(says)
-	b.eval(fmt.Sprintf(`[...document.querySelectorAll('#messages > div')].find((e) => e.innerText.includes(%q)).querySelector('.link').click()`, says), nil)
+	b.press(fmt.Sprintf(`[...document.querySelectorAll('#messages > div')].find((e) => e.innerText.includes(%q)).querySelector('.link')`, says))
 }
 
 // said waits for a message.
@@ -116,9 +115,7 @@ func (b *browser) menu(opener, text, line string) {
 // chosen selects a snapshot, and waits until it is compared.
 func (b *browser) chosen(title string) {
 	b.t.Helper()
-	find := fmt.Sprintf(`[...document.querySelectorAll('#snapshots .title .text')].find((e) => e.textContent === %q)`, title)
-	b.wait(find)
-	b.eval(find+".click()", nil)
+	b.press(fmt.Sprintf(`[...document.querySelectorAll('#snapshots .title .text')].find((e) => e.textContent === %q)`, title))
 	b.wait(fmt.Sprintf(`document.querySelector('#subject h2').innerText.includes(%q) && document.querySelector('#counts').textContent`, title))
 }
 

@@ -89,8 +89,7 @@ func TestRuns(t *testing.T) {
 	run(dir, "echo theirs > d/new; sed -i 's/^line 7$/seven/' text")
 	put(filepath.Join(dir, "d/new"), "ours\n")
 	const apply = `[...document.querySelectorAll('#forks .card')].find((c) => c.ariaLabel === 'project-2')?.querySelector('.primary')`
-	b.wait(apply) // it may have been looked at before it was known for a run
-	b.eval(apply+`.click()`, nil)
+	b.press(apply) // it may have been looked at before it was known for a run
 	b.answer("1 path changed in "+dir+", too", "Take those of the workspace")
 	b.answer("2 files of "+dir+" will change", "Apply")
 	has("d/new", "theirs\n")

@@ -162,16 +162,20 @@ func (b *browser) wait(js string) {
 // wanted.
 func (b *browser) click(selector, text string) {
 	b.t.Helper()
-	find := fmt.Sprintf(`[...document.querySelectorAll(%q)].find((e) => e.textContent.includes(%q))`, selector, text)
-	b.wait(find)
-	b.eval(find+".click()", nil)
+	b.press(fmt.Sprintf(`[...document.querySelectorAll(%q)].find((e) => e.textContent.includes(%q))`, selector, text))
+}
+
+// press waits for an element that an expression of JavaScript finds, and clicks it before the page
+// can draw it anew.
+func (b *browser) press(find string) {
+	b.t.Helper()
+	b.wait("((e) => e && (e.click(), true))(" + find + ")")
 }
 
 // set replaces the text of a field.
 func (b *browser) set(selector, value string) {
 	b.t.Helper()
-	b.wait(fmt.Sprintf(`document.querySelector(%q)`, selector))
-	b.eval(fmt.Sprintf(`{ const e = document.querySelector(%q); e.value = %q; e.dispatchEvent(new Event('input')); }`, selector, value), nil)
+	b.wait(fmt.Sprintf(`((e) => e && (e.value = %q, e.dispatchEvent(new Event('input')), true))(document.querySelector(%q))`, value, selector))
 }
 
 // key presses a key that the page as a whole takes.
@@ -278,7 +282,7 @@ func TestSideBySide(t *testing.T) {
 	b := open(t, m)
 	b.click("#files [role=treeitem]", "text")
 	b.wait(`document.querySelector('#diffs tr.del')`)
-	b.eval(`document.querySelector('#sides').click()`, nil)
+	b.press(`document.querySelector('#sides')`)
 	b.wait(`[...document.querySelectorAll('#diffs table.sides tr:not(.hunk) td.no:first-child')].map((e) => e.textContent).join() === '1,2,3,4'`)
 }
 
@@ -321,8 +325,7 @@ func TestHostile(t *testing.T) {
 	b.wait(fmt.Sprintf(`document.querySelectorAll('#files [role=treeitem]').length === %d`, len(names)+1))
 	for i := range len(names) + 1 {
 		b.key("Escape")
-		b.wait(fmt.Sprintf(`document.querySelectorAll('#files [role=treeitem]').length > %d`, i))
-		b.eval(fmt.Sprintf(`document.querySelectorAll('#files [role=treeitem]')[%d].click()`, i), nil)
+		b.press(fmt.Sprintf(`document.querySelectorAll('#files [role=treeitem]')[%d]`, i))
 		for _, tab := range []string{"1", "2", "3", "4"} {
 			b.key(tab)
 			b.wait(`!document.querySelector('#view').hasAttribute('aria-busy')`)

@@ -103,7 +103,7 @@ func snapshotOf(message string) func(*browser) {
 var views = []view{
 	{"changes", "light", 1440, snapshotOf("13 turns by"), `document.querySelectorAll('#diffs article').length >= 30 && document.querySelector('#diffs tr.add')`},
 	{"side-by-side", "dark", 1440, func(b *browser) {
-		b.eval(`document.querySelector('#snapshots .unfold').click()`, nil)
+		b.press(`document.querySelector('#snapshots .unfold')`)
 		snapshotOf("call it limits")(b)
 		b.wait(`document.querySelector('#subject').innerText.includes('codex/7')`)
 		b.key("s")

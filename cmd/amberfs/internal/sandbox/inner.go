@@ -61,11 +61,12 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 // ends.
 func runProgram(served context.Context, c Config, dir string, signals *passer) (int, error) {
 	var cmd *exec.Cmd
+	ready := func() {}
 	var st int
 	var err error
 	name := "the program"
 	if c.Root {
-		cmd, err = InRoot(served, dir, c.Command, c.Image)
+		cmd, ready, err = InRoot(served, dir, c.Command, c.Image)
 	} else {
 		name = c.Command[0]
 		cmd, st, err = program(served, c.Command, dir, c.UserNS)
@@ -75,6 +76,7 @@ func runProgram(served context.Context, c Config, dir string, signals *passer) (
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	st, err = run(cmd, func() {
+		ready()
 		signals.pass(cmd.Process)
 		_, _ = unix.Write(startFD, []byte{0}) // outer may be gone
 	})

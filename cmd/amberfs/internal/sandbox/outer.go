@@ -56,6 +56,8 @@ const (
 	startFD  = 5 // gets a byte when the program has been started
 	treeFD   = 6 // a copy of the daemon's mount, if Config.Tree
 	joinFD   = 7 // the connection to the daemon
+
+	caughtFD = 4 // in a container: closed when process 1 takes signals
 )
 
 // Command is the hidden command that must call Inner.

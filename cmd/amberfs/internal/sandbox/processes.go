@@ -43,12 +43,15 @@ func (p *passer) pass(to *os.Process) {
 
 // Foreground runs a program with the streams of this process, and returns its exit status as
 // a shell does. Signals to this process go to the program, once: those of the terminal reach
-// it anyway.
-func Foreground(ctx context.Context, cmd *exec.Cmd) (int, error) {
+// it anyway. ready is called when the program has been started, before it gets any.
+func Foreground(ctx context.Context, cmd *exec.Cmd, ready func()) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := catch(ctx)
 	defer signals.stop()
-	return run(cmd, func() { signals.pass(cmd.Process) })
+	return run(cmd, func() {
+		ready()
+		signals.pass(cmd.Process)
+	})
 }
 
 // run runs a program and returns its exit status as a shell does. It calls started between.

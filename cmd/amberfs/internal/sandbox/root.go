@@ -40,22 +40,31 @@ var capabilities = []int{
 
 // InRoot returns a command that runs a program with the fork dir as its root directory, in
 // namespaces of mounts and processes. An ordinary user is root there, and nobody else is. The
-// end of ctx kills it.
-func InRoot(ctx context.Context, dir string, argv []string, image *snapshot.Image) (*exec.Cmd, error) {
+// end of ctx kills it. When it has been started, ready waits until it takes signals: before, the
+// kernel drops those to process 1 of a namespace.
+func InRoot(ctx context.Context, dir string, argv []string, image *snapshot.Image) (cmd *exec.Cmd, ready func(), err error) {
 	config, err := Config{Mountpoint: dir, Command: argv, Image: image, Root: true}.file()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", InRootCommand)
+	catches, caught, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd = exec.CommandContext(ctx, "/proc/self/exe", InRootCommand)
 	cmd.Args[0], cmd.Dir = "amberfs", "/"
-	cmd.ExtraFiles = []*os.File{config}
+	cmd.ExtraFiles = []*os.File{config, caught}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL}
 	if uid := os.Geteuid(); uid != 0 {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	}
-	return cmd, nil
+	return cmd, func() {
+		caught.Close()
+		_, _ = catches.Read(make([]byte, 1)) // its end: nothing is sent
+		catches.Close()
+	}, nil
 }
 
 // InsideRoot is process 1 of a container. It returns the exit status of the program; all
@@ -67,6 +76,7 @@ func InsideRoot(ctx context.Context, note func(string)) (int, error) {
 		return 0, err
 	}
 	signals := catch(ctx)
+	_ = unix.Close(caughtFD)
 	if err := c.enter(note); err != nil {
 		return statusCannotExecute, fail.New(fail.Failed, "cannot make %s a root directory: %w", c.Mountpoint, err)
 	}

@@ -121,3 +121,14 @@ func TestReapRest(t *testing.T) {
 	_ = spared.Process.Kill()
 	_ = spared.Wait()
 }
+
+// A signal that comes while process 1 of a container begins is kept until that takes it.
+func TestSignalWhileBeginning(t *testing.T) {
+	cmd, ready, err := InRoot(t.Context(), "/", []string{"true"}, nil)
+	must.OK(t, err)
+	cmd.Path, cmd.SysProcAttr = "/bin/sh", nil
+	cmd.Args = []string{"sh", "-c", "kill -TERM $PPID; sleep 1; trap 'exit 9' TERM; exec 4>&-; while :; do sleep 1; done"}
+	if st, err := Foreground(t.Context(), cmd, ready); err != nil || st != 9 {
+		t.Errorf("status %d, %v", st, err)
+	}
+}

@@ -227,7 +227,7 @@ func contain(t *testing.T, engine string, program []byte) {
 	host := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(host, "file"), []byte("the host's"), 0o644))
 	must.OK(t, os.Mkdir(m.Path(".forks", "other"), 0o755))
-	must.OK(t, os.WriteFile(m.Path(".snapshots", "policy"), fmt.Appendf(nil, `{"forks":{"unshared_bytes":%d}}`, containerBytes), 0o644))
+	must.OK(t, os.WriteFile(m.Path(".snapshots", "policy"), fmt.Appendf(nil, `{"interval_seconds":0,"forks":{"unshared_bytes":%d}}`, containerBytes), 0o644))
 	fork := m.Path(".forks", "c")
 	must.OK(t, os.Mkdir(fork, 0o755))
 	must.OK(t, os.WriteFile(m.Path("secret"), []byte("a secret"), 0o600))

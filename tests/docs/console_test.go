@@ -26,7 +26,7 @@ func TestSessions(t *testing.T) {
 			must.OK(t, err)
 			commands := console.Commands(string(page))
 			if len(commands) == 0 {
-				t.Fatal("nothing of it is run")
+				t.Fatal("the page has no commands to run")
 			}
 			printed := perform(t, name, commands, console.Matches)
 			if os.Getenv("AMBERFS_UPDATE_DOCS") == "" || t.Failed() {

@@ -43,7 +43,7 @@ func (p *passer) pass(to *os.Process) {
 
 // Foreground runs a program with the streams of this process, and returns its exit status as
 // a shell does. Signals to this process go to the program, once: those of the terminal reach
-// it anyway. ready is called when the program has been started, before it gets any.
+// it anyway. ready is called when the program has been started, before a signal is passed on.
 func Foreground(ctx context.Context, cmd *exec.Cmd, ready func()) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := catch(ctx)

@@ -40,8 +40,9 @@ var capabilities = []int{
 
 // InRoot returns a command that runs a program with the fork dir as its root directory, in
 // namespaces of mounts and processes. An ordinary user is root there, and nobody else is. The
-// end of ctx kills it. When it has been started, ready waits until it takes signals: before, the
-// kernel drops those to process 1 of a namespace.
+// end of ctx kills it. Call ready when the command has been started: it waits until signals can be
+// sent. Earlier ones would be lost, since the kernel drops those that process 1 of a namespace has
+// no handler for.
 func InRoot(ctx context.Context, dir string, argv []string, image *snapshot.Image) (cmd *exec.Cmd, ready func(), err error) {
 	config, err := Config{Mountpoint: dir, Command: argv, Image: image, Root: true}.file()
 	if err != nil {

@@ -122,7 +122,7 @@ func TestReapRest(t *testing.T) {
 	_ = spared.Wait()
 }
 
-// A signal that comes while process 1 of a container begins is kept until that takes it.
+// A signal that comes while process 1 of a container begins is kept until it has a handler.
 func TestSignalWhileBeginning(t *testing.T) {
 	cmd, ready, err := InRoot(t.Context(), "/", []string{"true"}, nil)
 	must.OK(t, err)

@@ -34,6 +34,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
@@ -236,20 +237,15 @@ func hidden(name string, arguments int, run func(ctx context.Context, argv []str
 
 // exitStatusHelp is a help page without a command.
 func exitStatusHelp() *cobra.Command {
+	var list strings.Builder
+	for _, s := range errs.ExitStatuses() {
+		fmt.Fprintf(&list, "  %d  %s\n", s.Status, s.Says)
+	}
+
 	return &cobra.Command{
 		Use:   "exit-status",
 		Short: "Exit statuses",
-		Long: `The exit status of every command:
-
-  0  done
-  1  failed
-  2  wrong usage, or a refused name
-  3  not found: snapshot, path, fork, store or mount
-  4  exists already
-  5  busy
-  6  no space: the disk is full, or a limit of the policy is reached
-  7  damage found
-
+		Long: "The exit status of every command:\n\n" + list.String() + `
 "amberfs run" ends with the status of its program: 128+N if signal N killed it, 126
 if it could not be executed, 127 if it was not found.`,
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"github.com/amberfs/amberfs/internal/env"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
@@ -86,9 +88,9 @@ var (
 )
 
 // manSections stand in every man page, before SEE ALSO.
-const manSections = `
+var manSections = `
 .SH EXIT STATUS
-0 done; 1 failed; 2 wrong usage; 3 not found; 4 exists already; 5 busy; 6 no space; 7 damage found; 8 conflict; 9 denied.
+` + exitStatusLine() + `
 .SH FILES
 .TP
 .I STORE/amberfs.log
@@ -101,6 +103,15 @@ the cache of remotes
 the key for encrypted remotes
 .SH ENVIRONMENT
 `
+
+// exitStatusLine is "0 done; 1 failed; ….".
+func exitStatusLine() string {
+	var all []string
+	for _, s := range errs.ExitStatuses() {
+		all = append(all, fmt.Sprintf("%d %s", s.Status, s.Short()))
+	}
+	return strings.Join(all, "; ") + "."
+}
 
 // addPages adds the page of a command and those of the commands below it.
 func addPages(t *testing.T, pages map[string]string, c *cobra.Command) {

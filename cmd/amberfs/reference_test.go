@@ -1,6 +1,6 @@
 package main
 
-//go:generate go test -run TestReference -count=1 . -update
+//go:generate go test -run "TestReference|TestExitStatuses" -count=1 . -update
 
 import (
 	"flag"
@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -33,6 +34,25 @@ func TestReference(t *testing.T) {
 		if got, err := os.ReadFile(file); err != nil || string(got) != want {
 			t.Errorf("%s differs from the code (%v): run go generate ./cmd/amberfs", name, err)
 		}
+	}
+}
+
+// TestExitStatuses compares the list of docs/reference/errors.md, the page's last part, with the code.
+func TestExitStatuses(t *testing.T) {
+	const file, head = "../../docs/reference/errors.md", "| status | meaning |\n|---|---|\n"
+	page, err := os.ReadFile(file)
+	must.OK(t, err)
+	above, got, _ := strings.Cut(string(page), head)
+
+	var want strings.Builder
+	for _, s := range errs.ExitStatuses() {
+		fmt.Fprintf(&want, "| %d | %s |\n", s.Status, s.Says)
+	}
+
+	if *update {
+		must.OK(t, os.WriteFile(file, []byte(above+head+want.String()), 0o644))
+	} else if got != want.String() {
+		t.Errorf("%s differs from the code: run go generate ./cmd/amberfs", file)
 	}
 }
 

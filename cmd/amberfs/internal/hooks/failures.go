@@ -96,7 +96,7 @@ func appendTo(file, line string) error {
 // shellCommand is the command of a hook. Its status is always 0. Where there is no amberfs, the shell shows
 // that once: others may have the same settings without it.
 func shellCommand(agent string) string {
-	missing := bytes.TrimSpace(encode(Warning(agent, "amberfs is not installed: no snapshots are taken")))
+	missing := encode(Warning(agent, "amberfs is not installed: no snapshots are taken"))
 	return commandStart(agent) + `2>/dev/null || { d="${XDG_STATE_HOME:-$HOME/.local/state}/amberfs"; [ -e "$d/` + missingFile +
 		`" ] || { echo '` + string(missing) + `'; mkdir -p "$d" && : >"$d/` + missingFile + `"; }; } 2>/dev/null || true`
 }

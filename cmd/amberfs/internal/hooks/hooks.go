@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
 
 	"github.com/amberfs/amberfs/internal/fail"
 )
@@ -73,54 +75,88 @@ func Plan(dir, name string, remove bool) (*Settings, error) {
 	if s.was, err = os.ReadFile(s.File); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	root, err := members(s.was)
-	if err != nil {
+	if s.become, err = edited(s.was, a, name, remove); err != nil {
 		return nil, fail.New(fail.Failed, "%s: %w", s.File, err).WithHint("correct the file, or add the hook by hand")
 	}
-	hooks, err := members(root.get("hooks"))
-	if err != nil {
-		return nil, fail.New(fail.Failed, "%s: hooks: %w", s.File, err)
-	}
-	var groups, left []json.RawMessage
-	if raw := hooks.get(a.event); raw != nil {
-		if err := json.Unmarshal(raw, &groups); err != nil {
-			return nil, fail.New(fail.Failed, "%s: hooks of %s: %w", s.File, a.event, err)
-		}
-	}
-	entry := fmt.Sprintf(`{"hooks":[{"type":"command","command":%s%s}]}`, bytes.TrimSpace(encode(shellCommand(name))), a.extra)
-	found := remove
-	for _, g := range groups {
-		switch {
-		case !isOurs(g, name):
-			left = append(left, g)
-		case !found:
-			left, found = append(left, json.RawMessage(entry)), true
-		}
-	}
-	if !found {
-		left = append(left, json.RawMessage(entry))
-	}
-	hooks.set(a.event, encode(left), len(left) == 0)
-	root.set("hooks", encode(hooks), len(hooks) == 0)
-	var b bytes.Buffer
-	if err := json.Indent(&b, bytes.TrimSpace(encode(root)), "", "  "); err != nil {
-		return nil, err
-	}
-	if len(s.was) == 0 || bytes.HasSuffix(s.was, []byte("\n")) {
-		b.WriteByte('\n')
-	}
-	s.become = b.Bytes()
-	s.Changed = (len(s.was) > 0 || len(root) > 0) && compact(s.was) != compact(s.become)
+	s.Changed = !sameJSON(s.was, s.become)
 	return s, nil
 }
 
-// isOurs reports whether a group of hooks is what Plan adds, or what an earlier version added.
-func isOurs(group json.RawMessage, agent string) bool {
-	var g struct {
-		Matcher string
-		Hooks   []struct{ Command string }
+// edited returns settings to which the hook of an agent was added, or from which it was removed.
+// Everything else in them keeps its order and its spelling.
+func edited(settings []byte, a agent, name string, remove bool) ([]byte, error) {
+	root := bytes.TrimSpace(settings)
+	if len(root) == 0 {
+		root = []byte("{}")
 	}
-	return json.Unmarshal(group, &g) == nil && g.Matcher == "" && len(g.Hooks) == 1 && strings.HasPrefix(g.Hooks[0].Command, commandStart(agent))
+	if !gjson.ValidBytes(root) {
+		return nil, errors.New("not valid JSON")
+	}
+	if !gjson.ParseBytes(root).IsObject() {
+		return nil, errors.New("not a JSON object")
+	}
+	hooks := gjson.GetBytes(root, "hooks")
+	if hooks.Exists() && !hooks.IsObject() {
+		return nil, errors.New("hooks: not a JSON object")
+	}
+	groups := hooks.Get(a.event)
+	if groups.Exists() && !groups.IsArray() {
+		return nil, fmt.Errorf("hooks of %s: not a JSON array", a.event)
+	}
+
+	// The hook takes the place of the first of its own, or the last place.
+	command := fmt.Sprintf(`{"hooks":[{"type":"command","command":%s%s}]}`, encode(shellCommand(name)), a.extra)
+	var kept []string
+	placed := remove
+	for _, group := range groups.Array() {
+		switch {
+		case !isOurs(group, name):
+			kept = append(kept, group.Raw)
+		case !placed:
+			kept, placed = append(kept, command), true
+		}
+	}
+	if !placed {
+		kept = append(kept, command)
+	}
+
+	// What is empty then is removed.
+	var err error
+	switch path := "hooks." + a.event; {
+	case len(kept) > 0:
+		root, err = sjson.SetRawBytes(root, path, []byte("["+strings.Join(kept, ",")+"]"))
+	case len(hooks.Map()) > 1 || len(hooks.Map()) == 1 && !groups.Exists():
+		root, err = sjson.DeleteBytes(root, path)
+	default:
+		root, err = sjson.DeleteBytes(root, "hooks")
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	var b bytes.Buffer
+	if err := json.Indent(&b, root, "", "  "); err != nil {
+		return nil, err
+	}
+	if len(settings) == 0 || bytes.HasSuffix(settings, []byte("\n")) {
+		b.WriteByte('\n')
+	}
+	return b.Bytes(), nil
+}
+
+// isOurs reports whether a group of hooks is what Plan adds, or what an earlier version added.
+func isOurs(group gjson.Result, agent string) bool {
+	return group.Get("matcher").String() == "" && group.Get("hooks.#").Int() == 1 &&
+		strings.HasPrefix(group.Get("hooks.0.command").String(), commandStart(agent))
+}
+
+// sameJSON reports whether two settings differ in white space alone. None are the same as {}.
+func sameJSON(a, b []byte) bool {
+	var one, other bytes.Buffer
+	if len(a) == 0 {
+		a = []byte("{}")
+	}
+	return json.Compact(&one, a) == nil && json.Compact(&other, b) == nil && bytes.Equal(one.Bytes(), other.Bytes())
 }
 
 // Diff returns the lines that change, with - and + before them.
@@ -169,89 +205,12 @@ func (s *Settings) Write() error {
 	return err
 }
 
-func compact(b []byte) string {
-	var out bytes.Buffer
-	if json.Compact(&out, b) != nil {
-		return ""
-	}
-	return out.String()
-}
-
-// An object is a JSON object whose members keep their order and their spelling.
-type object []member
-
-type member struct {
-	key   string
-	value json.RawMessage
-}
-
-// members reads an object; what is empty is an empty one.
-func members(raw []byte) (object, error) {
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return nil, nil
-	}
-	if !json.Valid(raw) {
-		return nil, errors.New("not valid JSON")
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, _ := d.Token(); t != json.Delim('{') {
-		return nil, errors.New("not a JSON object")
-	}
-	var o object
-	for d.More() {
-		key, err := d.Token()
-		var m member
-		if err = errors.Join(err, d.Decode(&m.value)); err != nil {
-			return nil, err
-		}
-		m.key, _ = key.(string)
-		o = append(o, m)
-	}
-	return o, nil
-}
-
-func (o object) find(key string) int {
-	return slices.IndexFunc(o, func(m member) bool { return m.key == key })
-}
-
-func (o object) get(key string) json.RawMessage {
-	if i := o.find(key); i >= 0 {
-		return o[i].value
-	}
-	return nil
-}
-
-func (o *object) set(key string, value json.RawMessage, remove bool) {
-	switch i := o.find(key); {
-	case i < 0 && !remove:
-		*o = append(*o, member{key, value})
-	case i >= 0 && remove:
-		*o = slices.Delete(*o, i, i+1)
-	case i >= 0:
-		(*o)[i].value = value
-	}
-}
-
-func (o object) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, m := range o {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.Write(encode(m.key))
-		b.WriteByte(':')
-		b.Write(m.value)
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
-}
-
-// encode writes <, > and & as they are.
-func encode(v any) json.RawMessage {
+// encode returns JSON in which <, > and & are written as they are.
+func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // of texts and valid JSON it does not fail
-	return b.Bytes()
+	_ = e.Encode(v) // it does not fail for texts
+
+	return bytes.TrimSpace(b.Bytes())
 }

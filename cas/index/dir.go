@@ -19,18 +19,28 @@ const openingMark = "OPENING"
 
 // prepare makes the directory and the mark. It is ErrBroken if the mark is
 // there already, or a file that Badger would follow out of the directory.
-func prepare(dir string) error {
+//
+// In a takeover the directory is not locked. The process before may be stuck in its death, and its
+// lock then lasts until this process answers what it waits for. The lock of the store, which was
+// handed over, keeps all others away.
+func prepare(dir string, takeover bool) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create index: %w", err)
 	}
 	if err := os.RemoveAll(dir + ".old"); err != nil { // left by a kill
 		return fmt.Errorf("open index: %w", err)
 	}
-	d, err := lock(dir)
+	d, err := openDir(dir)
+	if err == nil && !takeover {
+		err = lock(d)
+	}
+	if d != nil {
+		defer d.Close()
+	}
 	if err != nil {
 		return err
 	}
-	defer d.Close()
+
 	ents, err := d.ReadDir(-1)
 	if err != nil {
 		return fmt.Errorf("open index: %w", err)
@@ -65,31 +75,37 @@ func unmark(dir string) error {
 	return nil
 }
 
-// lock takes the lock that Badger takes, too. Without it nothing there may be
-// touched or believed: the mark could be that of a process that is opening the index.
-// A link in place of the directory is refused.
-func lock(dir string) (*os.File, error) {
+// openDir opens the directory of an index, and refuses a link in its place.
+func openDir(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: err}
 	}
-	d := os.NewFile(uintptr(fd), dir)
-	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: lock %s: %v", ErrInUse, dir, err), d.Close())
+	return os.NewFile(uintptr(fd), dir), nil
+}
+
+// lock takes the lock that Badger takes, too. Without it nothing there may be
+// touched or believed: the mark could be that of a process that is opening the index.
+func lock(dir *os.File) error {
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("%w: lock %s: %v", ErrInUse, dir.Name(), err)
 	}
-	return d, nil
+	return nil
 }
 
 // Remove removes the index in dir, if there is one.
 func Remove(dir string) error {
-	held, err := lock(dir)
+	d, err := openDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer held.Close()
+	defer d.Close()
+	if err := lock(d); err != nil {
+		return err
+	}
 	return remove(dir)
 }
 

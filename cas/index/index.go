@@ -84,7 +84,7 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 		WithValueLogFileSize(1 << 20).
 		WithChecksumVerificationMode(options.OnBlockRead)
 	if dir != "" {
-		if err := prepare(dir); err != nil {
+		if err := prepare(dir, takeover); err != nil {
 			return nil, err
 		}
 	}

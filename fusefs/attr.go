@@ -96,7 +96,7 @@ func (fs *filesystem) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
 	}
 	id, ok = fs.forest.Done(h.Unique &^ resentBit)
 	if ok && control.IsNode(live.NodeID(h.NodeId)) {
-		fs.notify.await(fs.repeated, 0) // if it was an edit, its notices come first
+		fs.control.Kernel.Blocking(func() { fs.notify.await(fs.repeated, 0) }) // if it was an edit, its notices come first
 	}
 	return id, ok
 }

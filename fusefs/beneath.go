@@ -86,6 +86,12 @@ func mountPoints(s *snapshot.Store, at string) func(view uint32) []string {
 	}
 }
 
+// overlayOn reports whether an overlay may have a layer on the file system that is mounted at a path.
+func overlayOn(at string) bool {
+	m, err := mounts.At(at)
+	return err != nil || m == nil || mounts.OverlayOn(m.Major, m.Minor)
+}
+
 // inView returns those paths from the root of main that lead into a view, as paths from the
 // root of the view.
 func inView(s *snapshot.Store, view uint32, all []string) (paths []string) {

@@ -109,6 +109,12 @@ func (s *Server) resume() error {
 		return err
 	}
 	s.readers.resends = newResends(fs.forest, fs.opts)
+	if len(in.Notices)+len(in.Stale) > 0 {
+		fs.notify.edits.Add(1)
+		if fs.notify.mayEpoch() {
+			fs.notify.send(incEpoch()) // at once, and with it names that no record has any more
+		}
+	}
 	fs.notify.send(resend())
 	fs.repeated = fs.notify.put(&fs.notify.trees, func() { fs.repeat(in) })
 	fs.probes.add(in.Orphans...)
@@ -118,6 +124,10 @@ func (s *Server) resume() error {
 // repeat drops what the kernel may have cached before an edit: name by name, because INC_EPOCH
 // drops no pages, and unmounts what is mounted on a name.
 func (fs *filesystem) repeat(in live.Inheritance) {
+	if len(in.Notices)+len(in.Stale) == 0 {
+		return
+	}
+	defer fs.notify.edits.Add(-1)
 	mounted, names := fs.notify.mountPoints(), make(map[uint32]map[live.Entry]bool)
 	drop := func(inv live.Invalidation) {
 		for i, e := range inv.Entries {

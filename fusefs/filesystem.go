@@ -33,8 +33,9 @@ type filesystem struct {
 	// removals are those in forks.
 	removals removals
 	// overlaid is set once overlayfs has asked for an attribute of its own, in whatever
-	// mount namespace it is mounted.
+	// mount namespace it is mounted. It may have asked the daemon before, if tookOver.
 	overlaid atomic.Bool
+	tookOver bool
 	// repeated is closed when the kernel has the notices that the daemon before may not have
 	// sent; nil if there was none.
 	repeated <-chan struct{}
@@ -188,6 +189,9 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if bad := fs.maySetAttr(in, &s); bad != fuse.OK {
 		return bad
 	}
+	if s.Size != nil && in.Valid&fuse.FATTR_FH == 0 && fs.outdated(id) {
+		return fuse.Status(unix.ESTALE)
+	}
 	if s.UID != nil && s.GID != nil && fs.copiesUp(id, in.InHeader.Uid) {
 		s.KillPriv = false
 	}
@@ -216,6 +220,16 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	return fuse.OK
 }
 
+// outdated reports whether an edit may have replaced a node that a program found by its name, and
+// the name is still to be dropped. To ESTALE the kernel looks the whole path up and asks again.
+func (fs *filesystem) outdated(id live.NodeID) bool {
+	if fs.notify.edits.Load() == 0 {
+		return false
+	}
+	a, err := fs.forest.GetAttr(id)
+	return err == nil && a.Nlink == 0
+}
+
 // setSame answers a SETATTR that failed. In a tree that cannot be changed it
 // succeeds if the values are those that the node has: gVisor sets the owner of each
 // directory that it has made, also in .snapshots.
@@ -237,7 +251,7 @@ func (fs *filesystem) setSame(id live.NodeID, s live.SetAttr, failed error, out 
 // to clear them as for chown(2). The file has no name yet, before Linux 6.2 one that begins
 // with #, and the caller owns it: the caller could set the mode again.
 func (fs *filesystem) copiesUp(id live.NodeID, uid uint32) bool {
-	if !fs.overlaid.Load() {
+	if !fs.overlaid.Load() && !fs.tookOver {
 		return false
 	}
 	a, err := fs.forest.GetAttr(id)

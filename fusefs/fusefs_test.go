@@ -144,9 +144,19 @@ func TestNotices(t *testing.T) {
 	if got := read(); !bytes.Equal(got, inode) {
 		t.Errorf("inode notice % x", got)
 	}
-	n.invalidate(live.Invalidation{Entries: slices.Repeat([]live.Entry{{Parent: 1, Name: "x"}}, manyEntries+1)}, func() {})
-	if got := read(); !bytes.Equal(got, []byte{16, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}) {
+	many := live.Invalidation{Entries: slices.Repeat([]live.Entry{{Parent: 1, Name: "x"}}, manyEntries+1)}
+	if n.replaced(manyEntries) {
+		t.Error("all names are looked up again for few")
+	}
+	epoch := []byte{16, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+	many.Epoch = n.replaced(len(many.Entries))
+	if got := read(); !many.Epoch || !bytes.Equal(got, epoch) {
 		t.Errorf("epoch notice % x", got)
+	}
+	n.invalidate(many, func() {})
+	read() // of the directory
+	if got := read(); !bytes.Equal(got, epoch) {
+		t.Errorf("second epoch notice % x", got)
 	}
 	n.close()
 }

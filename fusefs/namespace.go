@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/fusefs/control"
 	"github.com/amberfs/amberfs/snapshot/events"
@@ -78,7 +79,11 @@ func (fs *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, 
 		return fs.controlEntry("create", id, e, err, &out.EntryOut)
 	}
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG}
-	return fs.newNode("create", &in.InHeader, name, c, in.Umask, &out.EntryOut)
+	st := fs.newNode("create", &in.InHeader, name, c, in.Umask, &out.EntryOut)
+	if st == fuse.Status(syscall.EEXIST) && in.Flags&syscall.O_EXCL == 0 {
+		return fuse.Status(syscall.ESTALE) // an edit has made the name since the kernel looked it up
+	}
+	return st
 }
 
 // Tmpfile makes a file without a name (open with O_TMPFILE).
@@ -104,6 +109,9 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 	}
 	who, forest := fs.once(&in.InHeader)
 	a, err := forest.Link(id, parent, name)
+	if err != nil && fs.outdated(id) {
+		return fuse.Status(syscall.ESTALE)
+	}
 	if err != nil {
 		return fs.status("link", id, err)
 	}
@@ -176,6 +184,10 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 	replaced, err := forest.Rename(op, from, np, to, in.Flags, who)
 	if err != nil {
 		return fs.status("rename", op, err)
+	}
+	fs.notify.renamed(np, to)
+	if in.Flags&unix.RENAME_EXCHANGE != 0 {
+		fs.notify.renamed(op, from)
 	}
 	fs.event(Event{
 		Caller: who, Action: events.Renamed, Node: replaced,

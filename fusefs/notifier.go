@@ -1,10 +1,13 @@
 package fusefs
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -18,11 +21,10 @@ const (
 	// manyEntries is how many names are dropped one by one; dropping all
 	// together is cheaper beyond.
 	manyEntries = 4000
-	// noticeWait bounds how long the caller that changed the tree waits until the
-	// kernel knows. It is only reached when a name's directory is locked by
-	// a process whose request waits for something else.
-	noticeWait = 2 * time.Second
-	// pageWait is the same for the pages of a control file.
+	// slowNotices is how long an edit waits for its notices before the log says so. It takes that
+	// long when a name's directory is locked by a process whose request waits for something else.
+	slowNotices = 2 * time.Second
+	// pageWait bounds how long a write to a control file waits until the file's pages are dropped.
 	pageWait = 20 * time.Millisecond
 )
 
@@ -30,8 +32,9 @@ const (
 //
 // To drop a name the kernel locks its directory, which a process may have locked while its
 // request waits for an answer. Hence notices are written by goroutines that hold no lock
-// and answer no request. The caller of a restore may wait for them, because it has locked no
-// directory of the workspace: a rename in .snapshots locks only .snapshots.
+// and answer no request. The caller of a restore waits for them, however long that takes, because
+// it has locked no directory of the workspace: a rename in .snapshots locks only .snapshots. See
+// "Edits" in the documentation of the package.
 //
 // There are three queues, which do not wait for each other. The notice of a name in .snapshots
 // may wait for the rename that runs a restore, and that of a page of a control file for the
@@ -40,8 +43,9 @@ type notifier struct {
 	log *slog.Logger
 	fd  int // a duplicate of the FUSE device, which is closed with the notifier
 
-	// mayEpoch reports whether INC_EPOCH may be used now: the kernel supports it, and nothing
-	// is mounted inside of the workspace, which a name that is dropped would unmount.
+	// mayEpoch reports whether INC_EPOCH may be used now: the kernel supports it, nothing
+	// is mounted inside of the workspace, which a name that is dropped would unmount, and the
+	// mount has no layer of an overlay, for which all of that layer would be ESTALE for good.
 	mayEpoch func() bool
 
 	// mountPoints reads where something is mounted.
@@ -50,6 +54,11 @@ type notifier struct {
 	beneath beneath
 	// gone is called with what lost its name, when the kernel knows. May be nil.
 	gone func(live.NodeID)
+	// held reports whether the kernel may hold a node; nil if it may hold all.
+	held func(live.NodeID) bool
+
+	edits atomic.Int64 // edits in place whose notices are not written yet
+	stale atomic.Int64 // names that the kernel has still to drop for them
 
 	trees, names, pages queue
 	running             sync.WaitGroup // those that write
@@ -86,17 +95,41 @@ func (n *notifier) put(q *queue, write func()) <-chan struct{} {
 	return done
 }
 
-// invalidate has everything in inv dropped. It returns when the kernel did so,
-// or after noticeWait. told is called when the kernel did so.
-func (n *notifier) invalidate(inv live.Invalidation, told func()) {
-	n.await(n.put(&n.trees, func() { n.drop(inv); told() }), len(inv.Entries))
+// replaced is called when an edit of so many names is in place, and changes of its view still
+// wait. It reports whether the kernel looks every name up again from now on: then no program
+// finds an outdated name, not even while the notices are written.
+func (n *notifier) replaced(names int) (epoch bool) {
+	n.edits.Add(1)
+	if epoch = names > manyEntries && n.mayEpoch(); epoch {
+		n.send(incEpoch())
+	}
+	return epoch
 }
 
-// await waits for a notice of so many names, for noticeWait at most.
+// invalidate has everything in inv dropped, of which the edit was replaced before. It returns
+// when the kernel did so. told is called when the kernel did so.
+func (n *notifier) invalidate(inv live.Invalidation, told func()) {
+	n.stale.Add(int64(len(inv.Entries)))
+	n.await(n.put(&n.trees, func() { n.drop(inv); told() }), len(inv.Entries))
+	n.edits.Add(-1)
+	n.await(n.trees.written(), 0) // what renamed put
+}
+
+// await waits for a notice of so many names.
 func (n *notifier) await(done <-chan struct{}, names int) {
-	if !waitFor(done, noticeWait) {
-		n.log.Warn("the kernel is slow to drop names; they may look stale for a moment",
-			"names", names, "waited", noticeWait)
+	if !waitFor(done, slowNotices) {
+		n.log.Warn("the kernel is slow to drop names, and the restore, merge or import that changed them waits for it",
+			"names", names, "waited", slowNotices)
+		<-done
+	}
+}
+
+// renamed is called when a program has renamed something in a directory. If the kernel still took
+// the name for what an edit replaced, it now takes the new one for that, so the new one is
+// dropped, too. The kernel has locked the directory until it has the answer and has renamed.
+func (n *notifier) renamed(to live.NodeID, name string) {
+	if n.edits.Load() > 0 {
+		n.put(&n.trees, func() { n.send(invalEntry(to, name)) })
 	}
 }
 
@@ -118,26 +151,74 @@ func (n *notifier) DropTail(id live.NodeID, from int64) { n.send(invalPages(id, 
 func (n *notifier) dropAttr(id live.NodeID) { n.send(invalPages(id, -1)) }
 
 func (n *notifier) drop(inv live.Invalidation) {
-	if len(inv.Entries) > manyEntries && n.mayEpoch() {
-		n.send(incEpoch())
+	if inv.Epoch {
+		n.settle(inv.Entries)
 	} else {
-		for _, e := range n.notMounted(inv.Entries) {
-			// A directory is not reported as removed: @parcel/watcher would crash.
-			if e.Gone != 0 && !e.WasDir {
-				n.send(deleted(e.Parent, e.Name, e.Gone))
-			} else {
-				n.send(invalEntry(e.Parent, e.Name))
-			}
-		}
+		n.dropNames(inv.Entries)
 	}
+
 	for _, e := range inv.Entries {
 		if e.Gone != 0 && n.gone != nil {
 			n.gone(e.Gone)
 		}
 	}
 	for _, id := range inv.Inodes {
-		n.send(invalPages(id, 0))
+		if n.holds(id) {
+			n.send(invalPages(id, 0))
+		}
 	}
+}
+
+func (n *notifier) dropNames(entries []live.Entry) {
+	// What is below a directory goes with its name.
+	if len(entries) > manyEntries {
+		entries = slices.Clone(entries)
+		slices.SortStableFunc(entries, func(a, b live.Entry) int { return cmp.Compare(depthOf(a), depthOf(b)) })
+	}
+	left := int64(len(entries))
+	defer func() { n.stale.Add(-left) }()
+
+	for _, e := range n.notMounted(entries) {
+		switch {
+		case !n.holds(e.Parent):
+			// Of a directory that the kernel does not hold, it has no names.
+		case e.Gone != 0 && !e.WasDir:
+			n.send(deleted(e.Parent, e.Name, e.Gone))
+		default:
+			// A directory is not reported as removed: @parcel/watcher would crash.
+			n.send(invalEntry(e.Parent, e.Name))
+		}
+		n.stale.Add(-1)
+		left--
+	}
+}
+
+func depthOf(e live.Entry) int {
+	if e.WasDir {
+		return 0
+	}
+	return 1
+}
+
+// settle has every name looked up again once more, after the listings that the kernel asked for
+// before the first time: it takes their names for new ones when it gets to them (fuse_direntplus_link
+// in fs/fuse/readdir.c). A directory is locked while it is listed, so a notice for one of its
+// names is written when that is over.
+func (n *notifier) settle(entries []live.Entry) {
+	settled := make(map[live.NodeID]bool)
+	for _, e := range entries {
+		if !settled[e.Parent] && n.holds(e.Parent) {
+			settled[e.Parent] = true
+			n.send(expired(e.Parent, e.Name))
+		}
+	}
+	n.send(incEpoch())
+	n.stale.Add(-int64(len(entries)))
+}
+
+// holds reports whether the kernel may hold a node.
+func (n *notifier) holds(id live.NodeID) bool {
+	return n.held == nil || id.Ino() == live.RootIno || n.held(id)
 }
 
 func (n *notifier) send(b []byte) {
@@ -164,6 +245,14 @@ type queue struct {
 	mu     sync.Mutex
 	last   chan struct{} // closed when the last one is written
 	closed bool
+}
+
+// written returns what is closed when all notices are written that are in the queue now; nil if
+// there was none yet.
+func (q *queue) written() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.last
 }
 
 // notice makes a message without a request, which write(2) on the FUSE device carries out

@@ -191,9 +191,9 @@ func TestPanicOfTheNotifier(t *testing.T) {
 	fd, err := unix.Open("/dev/null", unix.O_WRONLY, 0)
 	must.OK(t, err)
 	n := &notifier{log: slog.New(slog.DiscardHandler), fd: fd}
-	n.mayEpoch = func() bool { panic("a fault") }
+	n.held = func(live.NodeID) bool { panic("a fault") }
 	for range 2 {
-		await.Receive(t, "a notice that will not come", n.put(&n.trees, func() { n.drop(live.Invalidation{Entries: make([]live.Entry, manyEntries+1)}) }))
+		await.Receive(t, "a notice that will not come", n.put(&n.trees, func() { n.drop(live.Invalidation{Entries: make([]live.Entry, 1)}) }))
 	}
 	n.close()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/amberfs/amberfs/fusefs/control"
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -68,13 +69,12 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 	}
 	n.mountPoints = func() func(uint32) []string { return mountPoints(o.Store, o.Mountpoint) }
 	n.mayEpoch = func() bool {
-		// An overlay looks no name up again: all that it has would be outdated.
-		overlaid := fs.overlaid.Load() || mounts.Overlaid()
-		return minor >= epochMinor && !overlaid && len(n.mountPoints()(anyView)) == 0
+		return minor >= epochMinor && !fs.overlaid.Load() && !overlayOn(o.Mountpoint) && len(n.mountPoints()(anyView)) == 0
 	}
+	n.held = fs.lookups.held
 	fs.forest.SetMountPoints(func(view uint32) []string { return n.mountPoints()(view) })
 	if before != nil {
-		fs.overlaid.Store(true) // an overlay does not ask twice
+		fs.tookOver = true
 		fs.lookups.inherit(fs.forest.Counters())
 		n.gone = func(id live.NodeID) {
 			if fs.lookups.inherited(id) {
@@ -83,6 +83,7 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 		}
 	}
 	fs.forest.SetHeld(fs.lookups.held)
+	fs.opts.Store.OnReplaced(n.replaced)
 	fs.opts.Store.OnInvalidate(func(inv live.Invalidation, told func()) {
 		n.invalidate(inv, told)
 		if len(inv.Entries) > 0 { // they are of one view
@@ -142,6 +143,7 @@ func (s *Server) Serve() {
 	s.readers.run()
 	s.fs.probes.close()
 	unix.Close(s.readers.fd)
+	s.fs.opts.Store.OnReplaced(func(int) bool { return false })
 	s.fs.opts.Store.OnInvalidate(func(_ live.Invalidation, told func()) { told() })
 	s.fs.forest.SetHeld(func(live.NodeID) bool { return false })
 	s.fs.notify.close()
@@ -162,9 +164,12 @@ func (s *Server) Gone(workspace uint32, fork bool, name string, wait bool) {
 	n := s.fs.notify
 	done := n.put(&n.names, func() { n.send(expired(dir, name)) })
 	if wait {
-		n.await(done, 1)
+		waitFor(done, control.Brief) // after that the kernel looks the name up again
 	}
 }
+
+// StaleNames returns how many names that an edit changed the kernel has still to drop.
+func (s *Server) StaleNames() int64 { return s.fs.notify.stale.Load() }
 
 // Wait returns when Serve did.
 func (s *Server) Wait() { <-s.served }

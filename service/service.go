@@ -43,6 +43,9 @@ type Config struct {
 	ReadOnly func() bool
 	// Requests counts what the kernel asked, by FUSE operation.
 	Requests func() map[string]uint64
+	// StaleNames returns how many names that a restore, merge or import changed the kernel has
+	// still to drop. It may be nil.
+	StaleNames func() int64
 	// Memory is for texts and imports, Lists for lists of changed files. May be nil.
 	Memory, Lists *budget.Budget
 	// Git is for the git processes of forks. May be nil.
@@ -98,6 +101,7 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 		return nil, err
 	}
 	start := time.Now()
+	defer s.showStale(r)()
 	var result any
 	err := guard.Do(func() (err error) {
 		if err = s.admit(ctx, r, o, args); err == nil {

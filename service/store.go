@@ -40,7 +40,7 @@ func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, er
 	}
 	st.Mountpoint, st.Options, st.Version = s.Mountpoint, s.Options, s.Version
 	st.PID, st.Started, st.Uptime = os.Getpid(), s.Started, time.Since(s.Started).Seconds()
-	st.Requests = s.Requests()
+	st.Requests, st.StaleNames = s.Requests(), s.staleNames()
 	if s.Survival != nil {
 		st.Survival = s.Survival()
 	}

@@ -78,6 +78,9 @@ func statusFields(st *Status) [][]string {
 		}
 	}
 	add("requests", "%s answered, %s inodes known to the kernel", humanize.Comma(int64(n)), humanize.Comma(int64(st.Requests["NODES"])))
+	if st.StaleNames > 0 {
+		add("stale names", "%s that the kernel has still to drop; a restore, merge or import waits for it", humanize.Comma(st.StaleNames))
+	}
 	return rows
 }
 

@@ -342,6 +342,7 @@ type Status struct {
 	Uptime     float64           `json:"uptime_seconds,omitempty"`
 	Gateway    string            `json:"gateway,omitempty" jsonschema:"the program that changes the workspace for a virtual machine or for gVisor. A machine can see the state before a restore for as long as this program lets it cache names"`
 	Requests   map[string]uint64 `json:"requests,omitempty" jsonschema:"number of the kernel's requests by FUSE operation, on the command line only"`
+	StaleNames int64             `json:"stale_names,omitempty" jsonschema:"number of changed names that the kernel has still to drop: a restore, merge or import waits for it"`
 	Remotes    []RemoteState     `json:"remotes,omitempty" jsonschema:"remotes that do not answer, or that you have not agreed to"`
 	FromRemote bool              `json:"from_remote,omitempty" jsonschema:"the store began with a snapshot of a remote: unchanged contents may be only there"`
 	Push       *BackupState      `json:"push,omitempty" jsonschema:"the automatic pushes"`

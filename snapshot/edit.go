@@ -161,7 +161,10 @@ func (d *editing) commit(undo bool, check func() error) (live.Invalidation, erro
 		}
 		return t.commit(&d.r, d.before.Caller)
 	})
-	if err != nil && d.r.State != "" {
+	switch {
+	case err == nil:
+		s.replaced(&t.inv)
+	case d.r.State != "":
 		s.Abandon()
 	}
 	return t.inv, err

@@ -21,7 +21,7 @@ func (t *Tree) renderStatus(w io.Writer, ws *snapshot.Workspace) error {
 		return err
 	}
 	st := out.(service.Status)
-	st.Requests, st.Uptime = nil, 0
+	st.Requests, st.StaleNames, st.Uptime = nil, 0, 0
 	return gitquote.Encoder(w).Encode(st)
 }
 

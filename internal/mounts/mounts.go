@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -132,12 +133,68 @@ func on(text []byte, major, minor int) (paths []string) {
 	return paths
 }
 
-// Overlaid reports whether this mount namespace has an overlay, beside its root.
-func Overlaid() bool {
-	overlays, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
-		return m.FSType != "overlay" || m.Mountpoint == "/", false
-	})
-	return err != nil || len(overlays) > 0
+// OverlayOn reports whether an overlay in a mount namespace that /proc shows has a layer on a
+// file system, or a layer of which that cannot be told. A layer behind a symlink is not found.
+func OverlayOn(major, minor int) (found bool) {
+	tables(time.Now, func(text []byte) { found = found || overlayOn(text, major, minor) })
+	return found
+}
+
+// overlayOn is OverlayOn for one mount table. The layers of an overlay at the root are named by
+// paths outside of a container.
+func overlayOn(text []byte, major, minor int) bool {
+	if !bytes.Contains(text, []byte(" - overlay ")) {
+		return false
+	}
+	all, err := mountinfo.GetMountsFromReader(bytes.NewReader(text), nil)
+	if err != nil {
+		return true
+	}
+	for _, m := range all {
+		if m.FSType != "overlay" || m.Mountpoint == "/" {
+			continue
+		}
+		for _, layer := range layers(m.VFSOptions) {
+			on := mountOf(all, layer)
+			if on == nil || on.Major == major && on.Minor == minor {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// layers returns the directories in the options of an overlay, as the kernel shows them.
+func layers(options string) (dirs []string) {
+	for option := range strings.SplitSeq(options, ",") {
+		key, value, _ := strings.Cut(option, "=")
+		switch key {
+		case "lowerdir":
+			dirs = append(dirs, slices.DeleteFunc(strings.Split(value, ":"), func(dir string) bool { return dir == "" })...)
+		case "lowerdir+", "datadir+", "upperdir", "workdir":
+			dirs = append(dirs, value)
+		}
+	}
+	return dirs
+}
+
+// mountOf returns the mount that a path leads to, nil if the path is relative or has characters
+// that the kernel escapes.
+func mountOf(all []*mountinfo.Info, path string) (on *mountinfo.Info) {
+	if !filepath.IsAbs(path) || strings.Contains(path, `\`) {
+		return nil
+	}
+	path = filepath.Clean(path)
+	for _, m := range all {
+		at := m.Mountpoint
+		if at != "/" && path != at && !strings.HasPrefix(path, at+"/") {
+			continue
+		}
+		if on == nil || len(at) >= len(on.Mountpoint) {
+			on = m
+		}
+	}
+	return on
 }
 
 // Privileged reports whether this process may mount without a helper.

@@ -132,3 +132,29 @@ func makeMany(t *testing.T, dir string) {
 	fmt.Println("made")
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
+
+// TestOverlayOn: only an overlay with a layer on the file system counts, or one whose layers have
+// no path that leads anywhere for certain.
+func TestOverlayOn(t *testing.T) {
+	const table = `22 1 8:1 / / rw - ext4 /dev/sda1 rw
+30 22 0:50 / /work rw - fuse.amberfs amberfs rw
+31 30 0:60 / /work/sub rw - tmpfs tmpfs rw
+`
+	for options, want := range map[string]bool{
+		"lowerdir=/var/l/1:/var/l/2,upperdir=/var/u,workdir=/var/w": false,
+		"lowerdir=/var/l/1:/work/l,upperdir=/var/u,workdir=/var/w":  true,
+		"lowerdir=/var/l,upperdir=/work/u,workdir=/work/w":          true,
+		"lowerdir+=/var/l,lowerdir+=/work/l":                        true,
+		"lowerdir=/var/l::/work":                                    true,
+		"lowerdir=/worker/l":                                        false,
+		"lowerdir=/work/sub/l":                                      false,
+		"lowerdir=l/1:l/2":                                          true,
+		`lowerdir=/a\040b`:                                          true,
+	} {
+		for at, want := range map[string]bool{"/var/merged": want, "/": false} {
+			if got := overlayOn([]byte(table+"40 22 0:70 / "+at+" rw - overlay overlay rw,"+options+"\n"), 0, 50); got != want {
+				t.Errorf("%s at %s: %v", options, at, got)
+			}
+		}
+	}
+}

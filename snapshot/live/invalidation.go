@@ -8,6 +8,8 @@ type Invalidation struct {
 	// Inodes are nodes whose attributes changed, directories among them
 	// whose listing did.
 	Inodes []NodeID
+	// Epoch is set if the kernel looks every name up again since the change.
+	Epoch bool
 }
 
 // view returns the view that everything is of, unless there is nothing to drop.

@@ -315,7 +315,7 @@ func (d *Daemon) serviceConfig() service.Config {
 		Joining:  service.Joining{Join: d.join, Leave: d.leave, Hold: d.holdUser()},
 		Survival: d.survival,
 		Upgrade:  d.upgrade,
-		Requests: func() map[string]uint64 { return d.mount.Counters() },
+		Requests: func() map[string]uint64 { return d.mount.Counters() }, StaleNames: func() int64 { return d.mount.StaleNames() },
 		Memory:   budget.New(memoryShare() / 2),
 		Lists:    budget.New(memoryShare() / 2),
 		Git:      budget.New(memoryShare() / 2),

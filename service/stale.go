@@ -1,0 +1,39 @@
+package service
+
+import "time"
+
+// staleTick is how often it is looked how many names the kernel has still to drop.
+const staleTick = 200 * time.Millisecond
+
+func (s *Service) staleNames() int64 {
+	if s.StaleNames == nil {
+		return 0
+	}
+	return s.StaleNames()
+}
+
+// showStale reports, until stop is called, how many names the kernel has still to drop. A restore,
+// a merge or an import waits for that.
+func (s *Service) showStale(r *Request) (stop func()) {
+	if r.Progress == nil || s.StaleNames == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(staleTick)
+		defer tick.Stop()
+		var most int64
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			left := s.StaleNames()
+			if most = max(most, left); left > 0 {
+				r.progress(Progress{What: "dropping names from the kernel's cache", Done: most - left, Total: most})
+			}
+		}
+	}()
+	return func() { close(done) }
+}

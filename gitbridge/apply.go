@@ -65,8 +65,12 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 		return nil, fmt.Errorf("opening %s: %w", dir, err)
 	}
 	defer host.close()
-	host.linkOf = func(p *tree.Path) string {
-		n, err := o.Base.Resolve(o.Source, p.String()+"/"+alternatesPath)
+	host.linkIn = func(p *tree.Path, now bool) string {
+		st := o.Base
+		if now {
+			st = o.Now
+		}
+		n, err := st.Resolve(o.Source, p.String()+"/"+alternatesPath)
 		if err != nil || !n.IsRegular() {
 			return ""
 		}

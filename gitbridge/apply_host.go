@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -31,8 +31,8 @@ type host struct {
 	alias map[string]string
 	// See linkAt.
 	path    string
-	linkOf  func(p *tree.Path) string // the alternates that the base has for a link
-	links   map[string]*gitLink
+	linkIn  func(p *tree.Path, now bool) string // the alternates that the base, or the state now, has for a link
+	links   map[string]*gitdir.Link
 	gitDirs map[string]int
 	// See applying.openUp and applying.closedMode.
 	openUp     func(dir int, p *tree.Path) (bool, error)
@@ -48,7 +48,7 @@ func openHost(dir string) (*host, error) {
 	err = unix.Fstat(fd, &st)
 	return &host{
 		root: fd, dir: -1, temps: fmt.Sprintf(".amberfs-apply-%x-", st.Ino), alias: map[string]string{},
-		path: resolved("/", dir), links: map[string]*gitLink{}, gitDirs: map[string]int{},
+		path: resolved("/", dir), links: map[string]*gitdir.Link{}, gitDirs: map[string]int{},
 	}, err
 }
 
@@ -91,10 +91,7 @@ func (h *host) walk(p *tree.Path) (int, error) {
 		return unix.FcntlInt(uintptr(h.root), unix.F_DUPFD_CLOEXEC, 0)
 	}
 	if l := h.linkAt(p); l != nil {
-		return openLinked(l.dir)
-	}
-	if l := h.linkAt(p.Dir); l != nil {
-		return openLinked(filepath.Join(l.source(p.Name), cmp.Or(h.alias[p.String()], p.Name)))
+		return openLinked(l.Dir)
 	}
 	above, err := h.walk(p.Dir)
 	if err != nil {

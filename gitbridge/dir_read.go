@@ -41,7 +41,7 @@ func ReadDir(ctx context.Context, dir string, sink Sink, o DirOptions) error {
 }
 
 func newDirReader(ctx context.Context, sink Sink, o DirOptions) *dirReader {
-	d := &dirReader{checker: newChecker(sink, o.ImportOptions), ctx: ctx, whole: o.Whole, stubs: o.Stubs, links: make(map[fileID]string), exclude: make(map[fileID]bool), omit: make(map[string]bool)}
+	d := &dirReader{checker: newChecker(sink, o.ImportOptions), ctx: ctx, whole: o.Whole, stubs: o.Stubs, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
 	for _, e := range o.Exclude {
 		var st unix.Stat_t
 		if err := unix.Stat(e, &st); err == nil {
@@ -79,9 +79,8 @@ type dirReader struct {
 	before  *tree.State // see ReadChanges; nil: nothing
 	links   map[fileID]string
 	exclude map[fileID]bool
-	omit    map[string]bool // paths
-	top     string          // without symbolic links, if git directories are looked for; else ""
-	buf     [64 << 10]byte  // for the longest extended attribute
+	top     string         // without symbolic links, if git directories are looked for; else ""
+	buf     [64 << 10]byte // for the longest extended attribute
 }
 
 // applyWait is how long a directory is not read while another process has it locked.
@@ -163,9 +162,6 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		return d.skip(at, fmt.Errorf("%q: %w", at, err))
 	}
 	defer unix.Close(fd)
-	if d.omit[at] {
-		return nil
-	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return d.skip(at, fmt.Errorf("%q: %w", at, err))
@@ -176,6 +172,9 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 	}
 	if name == ".git" && !isDir && d.top != "" {
 		if l := gitLinkIn(int(parent.Fd()), d.top); l != nil {
+			if !l.Trusted {
+				return d.skip(at, errNotBack(at, l))
+			}
 			return d.gitDir(at, l, was)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/errs"
 )
@@ -152,11 +153,11 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 	if info, err := os.Stat(filepath.Join(abs, ".git")); err == nil {
 		dirs[0] = filepath.Join(abs, ".git")
 		if !info.IsDir() {
-			l := linkOf(abs)
+			l := gitdir.LinkAt(abs)
 			if l == nil {
 				return nil // no repository
 			}
-			dirs = []string{l.dir, l.common}
+			dirs = []string{l.Dir, l.Common}
 		}
 	}
 	if text, err := readSmall(filepath.Join(dirs[0], "commondir")); err == nil {

@@ -1,0 +1,121 @@
+package gitdir
+
+import (
+	"net/url"
+	"strings"
+)
+
+// A setting is one line of a configuration.
+type setting struct {
+	section, sub, key string // section and key in lower case
+	value             string
+}
+
+type config []setting
+
+// parseConfig reads a configuration as far as its lines are plain: it follows no includes, and
+// leaves out what it does not understand.
+func parseConfig(text string) (c config) {
+	section, sub := "", ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "[") {
+			head, rest, ok := strings.Cut(line[1:], "]")
+			if !ok {
+				section = ""
+				continue
+			}
+			name, quoted, _ := strings.Cut(head, " ")
+			section, sub = strings.ToLower(name), strings.Trim(strings.TrimSpace(quoted), `"`)
+			if line = strings.TrimSpace(rest); line == "" {
+				continue
+			}
+		}
+		if section == "" || line == "" || line[0] == '#' || line[0] == ';' || strings.HasSuffix(line, "\\") {
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !ok {
+			value = "true"
+		}
+		value = strings.TrimSpace(value)
+		if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
+			value = value[1 : len(value)-1]
+		} else if i := strings.IndexAny(value, "#;"); i >= 0 {
+			value = strings.TrimSpace(value[:i])
+		}
+		if strings.ContainsAny(value+sub, "\"\\") {
+			continue
+		}
+		c = append(c, setting{section, sub, strings.ToLower(strings.TrimSpace(key)), value})
+	}
+	return c
+}
+
+// last returns the value of section.key, "" if there is none.
+func (c config) last(name string) (value string) {
+	section, key, _ := strings.Cut(name, ".")
+	for _, s := range c {
+		if s.section == section && s.sub == "" && s.key == key {
+			value = s.value
+		}
+	}
+	return value
+}
+
+// plainKeys are the settings that a copy of a git directory from elsewhere gets: what its files
+// look like, who commits, and where to fetch from. None of them names a program or a file.
+var plainKeys = map[string][]string{
+	"core":       {"repositoryformatversion", "filemode", "ignorecase", "precomposeunicode", "symlinks", "autocrlf", "eol", "logallrefupdates", "sparsecheckout", "sparsecheckoutcone"},
+	"extensions": {"objectformat", "compatobjectformat", "refstorage", "partialclone"},
+	"user":       {"name", "email"},
+	"remote":     {"url", "pushurl", "fetch", "promisor", "partialclonefilter"},
+	"branch":     {"remote", "merge", "rebase"},
+	"index":      {"version"},
+}
+
+// PlainConfig is the configuration of a copy of a git directory that lies elsewhere.
+func PlainConfig(texts ...string) string {
+	var out strings.Builder
+	at := ""
+	for _, text := range texts {
+		for _, s := range parseConfig(text) {
+			known := false
+			for _, key := range plainKeys[s.section] {
+				known = known || key == s.key
+			}
+			if !known {
+				continue
+			}
+			if s.key == "url" || s.key == "pushurl" {
+				s.value = withoutPassword(s.value)
+			}
+			head := "[" + s.section + "]\n"
+			if s.sub != "" {
+				head = "[" + s.section + ` "` + s.sub + "\"]\n"
+			}
+			if head != at {
+				out.WriteString(head)
+				at = head
+			}
+			out.WriteString("\t" + s.key + ` = "` + s.value + "\"\n")
+		}
+	}
+	return out.String()
+}
+
+// withoutPassword removes credentials from an address: a user name stays for ssh only, as tokens
+// stand in its place for the others.
+func withoutPassword(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme == "" || u.Host == "" {
+		return address // a path, or user@host:path
+	}
+	if u.User != nil && strings.HasSuffix(u.Scheme, "ssh") {
+		u.User = url.User(u.User.Username())
+	} else {
+		u.User = nil
+	}
+	u.RawQuery = ""
+	return u.String()
+}

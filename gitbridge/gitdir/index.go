@@ -1,0 +1,115 @@
+package gitdir
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+)
+
+// An IndexEntry is one path of an index: its object, and the file that git saw when it was added.
+type IndexEntry struct {
+	Path  string
+	Mode  uint32
+	ID    string
+	Stage int  // 0, or 1 to 3 of a conflict
+	Skip  bool // skip-worktree: a sparse checkout left the file out
+
+	Ctime, Mtime int64  // ns
+	Ino          uint32 // the lower 32 bits
+	Size         uint32
+}
+
+// errIndex means that an index is of a kind that is not read here: it is split, or has whole
+// directories.
+var errIndex = errors.New("an index of a kind that amberfs does not read")
+
+// parseIndex reads the entries of an index with object ids of so many bytes.
+func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	if len(b) < 12+idLen || !bytes.HasPrefix(b, []byte("DIRC")) {
+		return nil, fmt.Errorf("%w: it is damaged", errIndex)
+	}
+	version, count := binary.BigEndian.Uint32(b[4:]), int(binary.BigEndian.Uint32(b[8:]))
+	if version < 2 || version > 4 {
+		return nil, fmt.Errorf("%w: version %d", errIndex, version)
+	}
+	rest, before := b[12:], ""
+	var out []IndexEntry
+	for range count {
+		e, n, err := parseEntry(rest, idLen, version, before)
+		if err != nil {
+			return nil, err
+		}
+		out, rest, before = append(out, e), rest[n:], e.Path
+	}
+	for len(rest) > idLen+8 {
+		size := int(binary.BigEndian.Uint32(rest[4:]))
+		if name := string(rest[:4]); name == "link" || name == "sdir" {
+			return nil, fmt.Errorf("%w: it has the extension %s", errIndex, name)
+		}
+		if size < 0 || size > len(rest)-8 {
+			return nil, fmt.Errorf("%w: it is damaged", errIndex)
+		}
+		rest = rest[8+size:]
+	}
+	return out, nil
+}
+
+// Flags of an entry.
+const (
+	flagExtended = 1 << 14
+	flagSkip     = 1 << 14 // of the extended ones
+	nameMask     = 1<<12 - 1
+)
+
+// parseEntry reads one entry and returns how many bytes it takes.
+func parseEntry(b []byte, idLen int, version uint32, before string) (e IndexEntry, n int, err error) {
+	fixed := 40 + idLen + 2
+	if len(b) < fixed+2 {
+		return e, 0, fmt.Errorf("%w: it is cut off", errIndex)
+	}
+	u32 := func(i int) uint32 { return binary.BigEndian.Uint32(b[4*i:]) }
+	e.Ctime, e.Mtime = int64(u32(0))*1e9+int64(u32(1)), int64(u32(2))*1e9+int64(u32(3))
+	e.Ino, e.Mode, e.Size = u32(5), u32(6), u32(9)
+	e.ID = hex.EncodeToString(b[40 : 40+idLen])
+	flags := binary.BigEndian.Uint16(b[40+idLen:])
+	e.Stage = int(flags >> 12 & 3)
+	if flags&flagExtended != 0 {
+		e.Skip = binary.BigEndian.Uint16(b[fixed:])&flagSkip != 0
+		fixed += 2
+	}
+	name := b[fixed:]
+	if version == 4 {
+		strip, k := 0, 0
+		for ok := true; ok; k++ { // as an offset in a pack
+			if k >= len(name) || k > 4 {
+				return e, 0, fmt.Errorf("%w: it is damaged", errIndex)
+			}
+			if k > 0 {
+				strip = (strip + 1) << 7
+			}
+			strip |= int(name[k] & 0x7f)
+			ok = name[k]&0x80 != 0
+		}
+		end := bytes.IndexByte(name[k:], 0)
+		if end < 0 || strip > len(before) {
+			return e, 0, fmt.Errorf("%w: it is damaged", errIndex)
+		}
+		e.Path = before[:len(before)-strip] + string(name[k:k+end])
+		return e, fixed + k + end + 1, nil
+	}
+	end := bytes.IndexByte(name, 0)
+	if end < 0 {
+		return e, 0, fmt.Errorf("%w: it is damaged", errIndex)
+	}
+	e.Path = string(name[:end])
+	n = (fixed + end + 8) &^ 7
+	if n > len(b) {
+		return e, 0, fmt.Errorf("%w: it is cut off", errIndex)
+	}
+	return e, n, nil
+}

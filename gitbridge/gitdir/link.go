@@ -1,0 +1,163 @@
+package gitdir
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Link is a `.git` file, and the git directory that it names.
+type Link struct {
+	Dir    string // the git directory of this working tree
+	Common string // that of all working trees of the repository; Dir if it has no others
+	// Trusted: what the file names points back at it. Only then is it read or written: whoever
+	// can write files in a directory can write a `.git` that names another repository.
+	Trusted bool
+}
+
+// Linked reports whether the working tree is one of several.
+func (l *Link) Linked() bool { return l.Dir != l.Common }
+
+// LinkAt returns what the entry `.git` of a directory names; nil if it is a directory, or names
+// no git directory.
+func LinkAt(at string) *Link {
+	file := filepath.Join(at, ".git")
+	if target, err := os.Readlink(file); err == nil {
+		if l := linkTo(resolved(at, target)); l != nil {
+			return l // git follows it, but nothing points back at a symbolic link
+		}
+		return nil
+	}
+	text, err := readSmall(file)
+	target, is := strings.CutPrefix(text, "gitdir: ")
+	if err != nil || !is {
+		return nil
+	}
+	l := linkTo(resolved(at, strings.TrimRight(target, "\r\n")))
+	if l != nil {
+		l.Trusted = l.pointsBack(resolved("/", at))
+	}
+	return l
+}
+
+// linkTo describes the git directory at a path, nil if there is none.
+func linkTo(dir string) *Link {
+	if dir == "" {
+		return nil
+	}
+	l := &Link{Dir: dir, Common: dir}
+	if text, err := readSmall(filepath.Join(dir, "commondir")); err == nil {
+		l.Common = resolved(dir, strings.TrimRight(text, "\r\n"))
+	}
+	for _, must := range []string{filepath.Join(dir, "HEAD"), filepath.Join(l.Common, "objects"), filepath.Join(l.Common, "refs")} {
+		if _, err := os.Stat(must); l.Common == "" || err != nil {
+			return nil
+		}
+	}
+	return l
+}
+
+// pointsBack reports whether a git directory names the working tree at a path as its own.
+func (l *Link) pointsBack(at string) bool {
+	if at == "" {
+		return false
+	}
+	if l.Linked() {
+		text, err := readSmall(filepath.Join(l.Dir, "gitdir"))
+		return err == nil && filepath.Dir(filepath.Dir(l.Dir)) == l.Common && filepath.Base(filepath.Dir(l.Dir)) == "worktrees" &&
+			resolved(l.Dir, strings.TrimRight(text, "\r\n")) == filepath.Join(at, ".git")
+	}
+	text, err := readSmall(filepath.Join(l.Dir, "config"))
+	if err != nil {
+		return false
+	}
+	config := parseConfig(text)
+	if tree := config.last("core.worktree"); tree != "" {
+		return resolved(l.Dir, tree) == at
+	}
+	return config.last("core.bare") != "true" && filepath.Base(l.Dir) != ".git" && l.hasSeen(at)
+}
+
+// hasSeen reports whether the index has a file of the working tree as it is: git init
+// --separate-git-dir writes nothing else that points back. Inode and time of change cannot be
+// chosen by a program that only writes files there.
+func (l *Link) hasSeen(at string) bool {
+	b, err := readFile(filepath.Join(l.Dir, "index"))
+	if err != nil {
+		return false
+	}
+	entries, err := parseIndex(b, l.idLen())
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		var st unix.Stat_t
+		if e.Ctime != 0 && unix.Lstat(filepath.Join(at, e.Path), &st) == nil && uint32(st.Ino) == e.Ino &&
+			st.Ctim.Nano() == e.Ctime && st.Mtim.Nano() == e.Mtime && uint32(st.Size) == e.Size {
+			return true
+		}
+	}
+	return false
+}
+
+// idLen is the length of object ids in bytes.
+func (l *Link) idLen() int {
+	text, _ := readSmall(filepath.Join(l.Common, "config"))
+	return idLen(parseConfig(text))
+}
+
+func idLen(c config) int {
+	if strings.EqualFold(c.last("extensions.objectformat"), "sha256") {
+		return 32
+	}
+	return 20
+}
+
+// resolved is a path relative to a directory, without symbolic links; "" if it leads nowhere.
+func resolved(dir, to string) string {
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(dir, to)
+	}
+	to, err := filepath.EvalSymlinks(to)
+	if err != nil {
+		return ""
+	}
+	return to
+}
+
+// Limits of what is read of a git directory, in bytes.
+const (
+	smallFile = 64 << 10
+	largeFile = 256 << 20 // an index, packed-refs
+)
+
+var errNotRegular = errors.New("not a regular file, or too large")
+
+// readFile reads a regular file.
+func readFile(name string) ([]byte, error) { return readUpTo(name, largeFile) }
+
+// readSmall reads a regular file of a few lines.
+func readSmall(name string) (string, error) {
+	b, err := readUpTo(name, smallFile)
+	return string(b), err
+}
+
+func readUpTo(name string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > most) {
+		err = errNotRegular
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, most))
+}

@@ -1,0 +1,49 @@
+package gitdir
+
+import (
+	"slices"
+	"strings"
+)
+
+// shared are the entries of a git directory that all working trees of a repository have in
+// common, and ownParts what in them is one working tree's nevertheless: git's own list, see
+// gitrepository-layout.
+var (
+	shared = []string{"branches", "common", "config", "gc.pid", "hooks", "info", "logs", "lost-found", "modules", "objects",
+		"packed-refs", "refs", "reftable", "remotes", "rr-cache", "shallow", "svn", "worktrees"}
+	ownParts = []string{"info/sparse-checkout", "logs/HEAD", "logs/refs/bisect", "logs/refs/rewritten", "logs/refs/worktree",
+		"refs/bisect", "refs/rewritten", "refs/worktree"}
+)
+
+// Private reports whether a path below a git directory is one working tree's own.
+func Private(name string) bool {
+	if below(name, ownParts...) {
+		return true
+	}
+	first, _, _ := strings.Cut(name, "/")
+	return !slices.Contains(shared, first)
+}
+
+// below reports whether a path is one of some, or below one.
+func below(name string, of ...string) bool {
+	return slices.ContainsFunc(of, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") })
+}
+
+// unfinishedNames are those of work in progress: a merge, a rebase, a cherry-pick, a bisect.
+var unfinishedNames = []string{"MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "MERGE_AUTOSTASH", "SQUASH_MSG", "CHERRY_PICK_HEAD", "REVERT_HEAD",
+	"REBASE_HEAD", "AUTO_MERGE", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS", "BISECT_EXPECTED_REV", "BISECT_ANCESTORS_OK", "BISECT_FIRST_PARENT",
+	"BISECT_HEAD", "BISECT_RUN", "rebase-merge", "rebase-apply", "sequencer"}
+
+// copied are the parts of a git directory elsewhere that its copy gets: no configuration, hooks
+// or rules, which could have secrets or name programs, and no objects, which the copy reads there.
+var copiedShared, copiedOwn = []string{"refs", "packed-refs", "logs", "shallow"},
+	slices.Concat([]string{"HEAD", "index", "ORIG_HEAD", "COMMIT_EDITMSG"}, unfinishedNames, ownParts)
+
+// Copied reports whether the copy of a git directory from elsewhere gets a path. own says whether
+// it is looked for in the working tree's own part.
+func Copied(name string, own bool) bool {
+	if own {
+		return below(name, copiedOwn...) || strings.HasPrefix(name, "sharedindex.")
+	}
+	return below(name, copiedShared...) && !Private(name)
+}

@@ -101,6 +101,39 @@ func run(ctx context.Context, dir string, env []string, stdin io.Reader, args ..
 	return out.Bytes(), nil
 }
 
+// Git calls git in the repository of an absolute dir, for others than this package, and returns
+// what it prints. The filters of the repository and the user do not run: files are as they are
+// stored. Nothing that a repository names is started.
+func Git(ctx context.Context, dir string, args ...string) (string, error) {
+	filters, err := withoutFilters(ctx, dir)
+	if err != nil {
+		return "", err
+	}
+	out, err := run(ctx, dir, nil, nil, append(filters, args...)...)
+	return strings.TrimSuffix(string(out), "\n"), err
+}
+
+// withoutFilters are the options that turn every configured filter off.
+func withoutFilters(ctx context.Context, dir string) (options []string, err error) {
+	out, err := run(ctx, dir, nil, nil, "config", "--name-only", "-z", "--get-regexp", `^filter\.`)
+	if err != nil && exitCode(err) != 1 { // 1: none
+		return nil, err
+	}
+	for _, key := range strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		if strings.Contains(key, "=") {
+			return nil, fmt.Errorf("%s: the configuration of git has a filter with = in its name: %s", dir, key)
+		}
+		value := ""
+		if strings.HasSuffix(key, ".required") {
+			value = "false"
+		}
+		if key != "" {
+			options = append(options, "-c", key+"="+value)
+		}
+	}
+	return options, nil
+}
+
 func gitError(ctx context.Context, args []string, stderr string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

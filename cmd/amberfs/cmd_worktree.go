@@ -97,7 +97,7 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 		Example: `  amberfs worktree remove login`,
 		Args:    args(1, 1, "a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			done, err := a.removeWorktree(cmd.Context(), argv[0], force)
+			done, err := a.removeWorktree(cmd.Context(), argv[0], "", force)
 			if err != nil {
 				return err
 			}
@@ -110,6 +110,21 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 	return cmd
 }
 
+// inFork is the error for a fork of what is mounted. Whoever works in it may have written its .git,
+// which names programs, so git is not started there. In a sandbox that shows a fork alone, that
+// fork is what is mounted.
+func inFork(p locate.Place) error {
+	root, ok := p.Root()
+	if !ok {
+		return fail.New(fail.Failed, "the root of the workspace is not mounted here")
+	}
+	if root == p.Mount.Mountpoint {
+		return nil
+	}
+	return fail.New(fail.Usage, "this directory is in the fork %s", p.Workspace[len(p.Workspace)-1]).
+		WithHint("go into the repository's main worktree")
+}
+
 // repository is the one of the current directory, with the workspace that has its worktrees. An
 // ordinary directory has a workspace of its own, which add makes.
 func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, locate.Place, error) {
@@ -117,7 +132,13 @@ func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, 
 	if err != nil {
 		return nil, locate.Place{}, err
 	}
+	if real, err := filepath.EvalSymlinks(wd); err == nil {
+		wd = real // git, too, would follow a link into a fork
+	}
 	p, err := a.placeOf(wd)
+	if err == nil {
+		err = inFork(p)
+	}
 	if fail.KindOf(err) == fail.NotFound {
 		if wd, err = a.copyForWorktrees(ctx, wd, add); err == nil {
 			p, err = a.placeOf(wd)
@@ -126,10 +147,7 @@ func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, 
 	if err != nil {
 		return nil, p, err
 	}
-	root, ok := p.Root()
-	if !ok {
-		return nil, p, fail.New(fail.NotFound, "the root of the workspace is not mounted here")
-	}
+	root, _ := p.Root()
 	if r, ok := worktrees.Copied(root); ok {
 		return r, p, nil
 	}
@@ -152,19 +170,24 @@ func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w wor
 	if _, err := os.Lstat(link); err == nil {
 		return w, fail.New(fail.Exists, "%s exists", link).WithHint("name another PATH")
 	}
+	head, err := r.Head(ctx)
+	if err != nil {
+		return w, err
+	}
 	if err := a.ask(ctx, p, service.Fork{Name: name}, nil); err != nil {
 		return w, err
 	}
 	if branch == "" {
 		branch = r.Branch(ctx, name)
 	}
-	if w, err = r.Add(ctx, name, branch, link); err != nil {
+	if w, err = r.Add(ctx, name, branch, head, link); err != nil {
 		err = errors.Join(err, a.ask(context.WithoutCancel(ctx), p, service.DeleteFork{Name: name, Discard: true}, nil))
 	}
 	return w, err
 }
 
-func (a *app) removeWorktree(ctx context.Context, name string, force bool) (done service.DeletedFork, err error) {
+// removeWorktree removes the worktree of a name, which is at path if that is not "".
+func (a *app) removeWorktree(ctx context.Context, name, path string, force bool) (done service.DeletedFork, err error) {
 	r, p, err := a.repository(ctx, false)
 	if err != nil {
 		return done, err
@@ -172,6 +195,9 @@ func (a *app) removeWorktree(ctx context.Context, name string, force bool) (done
 	w, err := r.Find(ctx, name)
 	if err != nil {
 		return done, err
+	}
+	if path != "" && w.Path != path {
+		return done, fail.New(fail.NotFound, "%s is in the worktree %s, and none itself", path, name)
 	}
 	if err := a.ask(ctx, p, service.DeleteFork{Name: name, Force: force}, &done); err != nil && fail.KindOf(err) != fail.NotFound {
 		return done, err
@@ -208,31 +234,59 @@ func (a *app) onWorktree(ctx context.Context, argv []string) error {
 		a.printf("%s\n", w.Path)
 		return nil
 	}
+	r, from, perr := a.plainRepository(ctx)
+	if perr != nil {
+		return perr
+	}
 	a.note("%v: git makes the worktree", err)
-	top, err := worktrees.Git(ctx, in.Cwd, "rev-parse", "--show-toplevel")
+	path, err := r.AddPlain(ctx, name, from)
+	if err == nil {
+		a.printf("%s\n", path)
+	}
+	return err
+}
+
+// plainRepository is the repository in which git makes a worktree itself. In a fork it is the one
+// that amberfs made the fork a worktree of, and the new worktree begins at the fork's commit.
+func (a *app) plainRepository(ctx context.Context) (*worktrees.Repository, *worktrees.Worktree, error) {
+	wd, err := a.cwd()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	path := filepath.Join(top, ".claude", "worktrees", name)
-	if _, err := worktrees.Git(ctx, top, "worktree", "add", "--quiet", "-b", "worktree-"+name, path); err != nil {
-		return err
+	if wd, err = filepath.EvalSymlinks(wd); err != nil {
+		return nil, nil, err
 	}
-	a.printf("%s\n", path)
-	return nil
+	p, err := a.placeOf(wd)
+	if err == nil {
+		err = inFork(p)
+	}
+	if err == nil || fail.KindOf(err) == fail.NotFound { // no mount
+		r, err := worktrees.Plain(ctx, wd)
+		return r, nil, err
+	}
+	if last := len(p.Workspace) - 1; last >= 0 {
+		above := p
+		above.Workspace = p.Workspace[:last]
+		root, _ := above.Root()
+		if r, w := worktrees.OfFork(root, p.Workspace[last], p.Path); r != nil {
+			return r, w, nil
+		}
+	}
+	return nil, nil, err
 }
 
 // worktreeRemoved removes a worktree by its path. Git removes one of its own if nothing is lost.
 func (a *app) worktreeRemoved(ctx context.Context, path string) error {
 	const forks = "/" + naming.ForksDir + "/"
-	if i := strings.LastIndex(path, forks); i >= 0 {
-		name, rel, _ := strings.Cut(path[i+len(forks):], "/")
-		a.dir = filepath.Join(path[:i], rel)
-		done, err := a.removeWorktree(ctx, name, true)
-		if err == nil {
-			a.note("the last state of the worktree %s is the snapshot %s", name, done.Snapshot)
-		}
-		return err
+	i := strings.LastIndex(path, forks)
+	if i < 0 {
+		return worktrees.RemovePlain(ctx, path)
 	}
-	_, err := worktrees.Git(ctx, path, "worktree", "remove", path)
+	name, rel, _ := strings.Cut(path[i+len(forks):], "/")
+	a.dir = filepath.Join(path[:i], rel)
+	done, err := a.removeWorktree(ctx, name, filepath.Clean(path), true)
+	if err == nil {
+		a.note("the last state of the worktree %s is the snapshot %s", name, done.Snapshot)
+	}
 	return err
 }

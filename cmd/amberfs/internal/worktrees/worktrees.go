@@ -2,24 +2,25 @@
 // one in the directory that the workspace is a copy of.
 //
 // A fork has a copy of the repository. It becomes a worktree in three steps: git registers a
-// worktree without files in the fork, the fork's copy of the repository is removed, and the .git
-// file that git wrote takes its place. The index is the repository's, so what was not committed
-// stays so. Git knows the worktree by its path in .forks; a link leads there. Nothing but the
-// removal, of .git alone, takes longer for a larger repository, and a copy of a directory has
-// no .git.
+// worktree without files in the fork, the fork's copy of the repository is removed, and a file
+// .git that names git's entry takes its place. The index is the repository's, so what was not
+// committed stays so. Git knows the worktree by its path in .forks; a link leads there. Nothing
+// but the removal, of .git alone, takes longer for a larger repository, and a copy of a directory
+// has no .git.
+//
+// A fork belongs to whoever works in it, and so does its .git. Git is therefore started in the
+// main worktree alone, and what is known of a worktree is read from git's entry there.
 package worktrees
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
+	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -48,7 +49,8 @@ const (
 	registered = ".amberfs-worktree"
 )
 
-// Open finds the repository of a directory in the workspace that begins at root.
+// Open finds the repository of a directory in the workspace that begins at root. The directory is
+// not in a fork of it.
 func Open(ctx context.Context, dir, root string) (*Repository, error) {
 	top, err := Top(ctx, dir)
 	if err != nil {
@@ -79,7 +81,7 @@ func Copied(root string) (*Repository, bool) {
 
 // Top is the main worktree of the repository that a directory is in.
 func Top(ctx context.Context, dir string) (string, error) {
-	top, err := Git(ctx, dir, "rev-parse", "--show-toplevel")
+	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
 	if err != nil {
 		return "", err
 	}
@@ -87,6 +89,12 @@ func Top(ctx context.Context, dir string) (string, error) {
 		return "", fail.New(fail.Usage, "%s is a worktree already", top).WithHint("go into the repository's main worktree")
 	}
 	return top, nil
+}
+
+// Plain is the repository of a directory for worktrees of git's own, which may be in one already.
+func Plain(ctx context.Context, dir string) (*Repository, error) {
+	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
+	return &Repository{Top: top}, err
 }
 
 // Link is where the worktree of a name is looked for, if no other path is given.
@@ -103,31 +111,36 @@ func (r *Repository) Files(fork string) string {
 func (r *Repository) Branch(ctx context.Context, name string) string {
 	branch := "worktree-" + name
 	for n := 2; ; n++ {
-		if _, err := Git(ctx, r.Top, "show-ref", "--verify", "--quiet", "refs/heads/"+branch); err != nil {
+		if _, err := git(ctx, r.Top, "show-ref", "--verify", "--quiet", "refs/heads/"+branch); err != nil {
 			return branch
 		}
 		branch = fmt.Sprintf("worktree-%s-%d", name, n)
 	}
 }
 
-// Add makes a new fork a worktree with a new branch, and a link to it. If it fails, the caller
-// deletes the fork.
-func (r *Repository) Add(ctx context.Context, name, branch, link string) (w Worktree, err error) {
+// Head is the commit at the HEAD of the main worktree.
+func (r *Repository) Head(ctx context.Context) (string, error) {
+	return git(ctx, r.Top, "rev-parse", "--verify", "HEAD")
+}
+
+// Add makes a fork a worktree with a new branch at head, the commit of Head before the fork was
+// made, and a link to it. If it fails, the caller deletes the fork.
+func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (w Worktree, err error) {
 	w = Worktree{Name: name, Branch: branch, Path: r.Files(name), Link: link}
-	like := w.Path
-	if r.copied {
-		like = r.Top
+	now, err := r.Head(ctx)
+	if err == nil && now != head {
+		err = fail.New(fail.Busy, "the HEAD of %s moved while %s was made", r.Top, name).WithHint("try again")
 	}
-	head, err := Git(ctx, like, "rev-parse", "--verify", "HEAD")
 	if err != nil {
 		return w, err
 	}
+
 	at := filepath.Join(w.Path, registered, name)
-	add := []string{"-c", "core.hooksPath=/dev/null", "worktree", "add", "--quiet", "--no-checkout", "-b", branch}
+	add := []string{"worktree", "add", "--quiet", "--no-checkout", "-b", branch}
 	if r.copied { // it is not pruned when the copy is not mounted
 		add = append(add, "--lock", "--reason", "amberfs worktree remove "+name)
 	}
-	if _, err := Git(ctx, r.Top, append(add, at, head)...); err != nil {
+	if _, err := git(ctx, r.Top, append(add, at, head)...); err != nil {
 		return w, err
 	}
 	defer func() {
@@ -135,25 +148,53 @@ func (r *Repository) Add(ctx context.Context, name, branch, link string) (w Work
 			err = errors.Join(err, r.forget(context.WithoutCancel(ctx), at), r.forget(context.WithoutCancel(ctx), w.Path))
 		}
 	}()
-	admin, err := Git(ctx, at, "rev-parse", "--absolute-git-dir")
+	e, err := r.entry(at)
 	if err != nil {
 		return w, err
 	}
-	if err := copyFile(filepath.Join(admin, "index"), filepath.Join(like, ".git", "index")); err != nil {
+	defer e.Close()
+
+	repository := r.Top
+	if !r.copied {
+		repository = w.Path // of the same moment as the files
+	}
+	if err := e.copyIndex(filepath.Join(repository, ".git")); err != nil {
 		return w, err
 	}
-	if err := errors.Join(os.RemoveAll(filepath.Join(w.Path, ".git")),
-		os.Rename(filepath.Join(at, ".git"), filepath.Join(w.Path, ".git")),
-		os.RemoveAll(filepath.Join(w.Path, registered))); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(w.Path, ".git")), os.RemoveAll(filepath.Join(w.Path, registered))); err != nil {
 		return w, err
 	}
-	if _, err := Git(ctx, r.Top, "worktree", "repair", w.Path); err != nil {
+	if err := errors.Join(e.move(w.Path), r.link(ctx, link, w.Path)); err != nil {
 		return w, err
 	}
-	if err := r.link(ctx, link, w.Path); err != nil {
-		return w, err
+	return w, e.write(linkFile, link)
+}
+
+// AddPlain makes an ordinary worktree of git, without a fork, and returns its path. It begins at
+// the HEAD of from, or of the main worktree.
+func (r *Repository) AddPlain(ctx context.Context, name string, from *Worktree) (string, error) {
+	head := "HEAD"
+	if from != nil {
+		e, err := r.entry(from.Path)
+		if err != nil {
+			return "", err
+		}
+		defer e.Close()
+		head = "worktrees/" + e.id + "/HEAD"
 	}
-	return w, os.WriteFile(filepath.Join(admin, linkFile), []byte(link), 0o666)
+	path := r.Link(name)
+	_, err := git(ctx, r.Top, "worktree", "add", "--quiet", "-b", "worktree-"+name, path, head)
+	return path, err
+}
+
+// RemovePlain removes a worktree that AddPlain made, if nothing is lost.
+func RemovePlain(ctx context.Context, path string) error {
+	top, ok := strings.CutSuffix(filepath.Dir(path), "/"+place)
+	if !ok {
+		return fail.New(fail.NotFound, "%s is not below %s", path, place).WithHint("remove it with `git worktree remove`")
+	}
+	_, err := git(ctx, top, "worktree", "remove", path)
+	return err
 }
 
 // link makes the link to a worktree, relative where both are in the workspace. The repository
@@ -178,7 +219,7 @@ func (r *Repository) link(ctx context.Context, link, to string) error {
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 		return nil // it is outside of the repository
 	}
-	if _, err := Git(ctx, r.Top, "check-ignore", "--quiet", rel); err == nil {
+	if _, err := git(ctx, r.Top, "check-ignore", "--quiet", rel); err == nil {
 		return nil
 	}
 	exclude := filepath.Join(r.Top, ".git", "info", "exclude")
@@ -195,7 +236,7 @@ func (r *Repository) link(ctx context.Context, link, to string) error {
 
 // List returns the worktrees that are forks of the workspace.
 func (r *Repository) List(ctx context.Context) ([]Worktree, error) {
-	text, err := Git(ctx, r.Top, "worktree", "list", "--porcelain", "-z")
+	text, err := git(ctx, r.Top, "worktree", "list", "--porcelain", "-z")
 	if err != nil {
 		return nil, err
 	}
@@ -215,9 +256,9 @@ func (r *Repository) List(ctx context.Context) ([]Worktree, error) {
 		if w.Name, _, _ = strings.Cut(inside, "/"); !ok || w.Path != r.Files(w.Name) {
 			continue
 		}
-		if admin, err := Git(ctx, w.Path, "rev-parse", "--absolute-git-dir"); err == nil {
-			text, _ := os.ReadFile(filepath.Join(admin, linkFile)) // else there is none
-			w.Link = string(text)
+		if e, err := r.entry(w.Path); err == nil {
+			w.Link, _ = e.read(linkFile) // else there is none
+			e.Close()
 		}
 		all = append(all, w)
 	}
@@ -255,47 +296,20 @@ func (r *Repository) Forget(ctx context.Context, w Worktree) error {
 
 // forget removes git's entry of a worktree, with its directory if there is one.
 func (r *Repository) forget(ctx context.Context, path string) error {
-	text, err := Git(ctx, r.Top, "worktree", "list", "--porcelain", "-z")
+	text, err := git(ctx, r.Top, "worktree", "list", "--porcelain", "-z")
 	if err != nil || !strings.Contains("\x00"+text, "\x00worktree "+path+"\x00") {
 		return err
 	}
-	_, err = Git(ctx, r.Top, "worktree", "remove", "--force", "--force", path)
+	_, err = git(ctx, r.Top, "worktree", "remove", "--force", "--force", path)
 	return err
 }
 
-func copyFile(to, from string) error {
-	in, err := os.Open(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing is in the index
+// git starts git in a main worktree, or where one is looked for, and returns what it prints.
+func git(ctx context.Context, dir string, args ...string) (string, error) {
+	out, err := gitbridge.Git(ctx, dir, args...)
+	var failed *gitbridge.GitError
+	if errors.As(err, &failed) && failed.Stderr != "" {
+		return "", fail.New(fail.Failed, "git: %s", failed.Stderr)
 	}
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in) // within a store nothing is read
-	return errors.Join(err, out.Close())
-}
-
-// Git runs git and returns what it prints.
-func Git(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		text := strings.TrimSpace(stderr.String())
-		return "", fail.New(fail.Failed, "git: %s", strings.TrimPrefix(text, "fatal: ")+orStatus(text, err))
-	}
-	return strings.TrimSuffix(string(out), "\n"), nil
-}
-
-func orStatus(text string, err error) string {
-	if text != "" {
-		return ""
-	}
-	return fmt.Sprint(err)
+	return out, err
 }

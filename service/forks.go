@@ -32,7 +32,7 @@ func (s *Service) fork(ctx context.Context, r *Request, a Fork) (Forked, error) 
 	if a.Snapshot, err = s.localName(ctx, r, a.Snapshot); err != nil {
 		return Forked{}, err
 	}
-	o := snapshot.ForkOptions{Snapshot: a.Snapshot, Name: a.Name, TTL: ttl, Caller: r.Caller}
+	o := snapshot.ForkOptions{Snapshot: a.Snapshot, Name: a.Name, TTL: ttl, Discard: a.Discard, Caller: r.Caller}
 	if a.As != "" {
 		if err := actors.Check(a.As); err != nil {
 			return Forked{}, err

@@ -230,9 +230,10 @@ type Log struct {
 
 type Fork struct {
 	Name     string `json:"name" jsonschema:"the name of the fork"`
-	Snapshot string `json:"snapshot,omitempty" jsonschema:"the snapshot it begins with: a name, FORK/NAME for one of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state"`
+	Snapshot string `json:"snapshot,omitempty" jsonschema:"the snapshot it begins with: a name, FORK/NAME for one of a fork, FORK/ for the present state of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state"`
 	TTL      string `json:"ttl,omitempty" jsonschema:"delete the fork after this time: 30m, 1h, 7d"`
 	As       string `json:"as,omitempty" jsonschema:"the actor of changes whose program cannot be seen; if empty, the name of the fork"`
+	Discard  bool   `json:"discard,omitempty" jsonschema:"keep no snapshot of its last state when it ends"`
 }
 
 type Forked struct {

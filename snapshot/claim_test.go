@@ -135,6 +135,52 @@ func TestForkTTL(t *testing.T) {
 	}
 }
 
+// TestForkDiscarded: a fork that was made to be discarded leaves no snapshot when it ends, with the
+// forks in it when its time is over, also after the store was opened again.
+func TestForkDiscarded(t *testing.T) {
+	dir, now := filepath.Join(t.TempDir(), "store"), time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	options := Options{Quiet: true, Now: func() time.Time { return now }}
+	s, err := Open(dir, options)
+	must.OK(t, err)
+	a, err := s.Main().Forks().New(ForkOptions{Name: "a", Discard: true, TTL: time.Hour})
+	must.OK(t, err)
+	_, err = s.Forest().Create(a.Root(), "work", live.Create{Mode: unix.S_IFREG | 0o644})
+	must.OK(t, err)
+	// A fork of what another fork has now takes no snapshot in that.
+	b, err := s.Main().Forks().New(ForkOptions{Name: "b", Snapshot: "a/", Discard: true})
+	must.OK(t, err)
+	_, err = s.Forest().Create(a.Root(), "later", live.Create{Mode: unix.S_IFREG | 0o644})
+	must.OK(t, err)
+	_, err = a.Forks().New(ForkOptions{Name: "inner"})
+	must.OK(t, err)
+	if n := len(a.List()); n != 0 || b.BeganFrom() != "" {
+		t.Errorf("the fork has %d snapshots, and the other one began from %q", n, b.BeganFrom())
+	}
+	must.OK(t, s.Close())
+	s, err = Open(dir, options)
+	must.OK(t, err)
+	defer func() { must.OK(t, s.Close()) }()
+	w := s.Main()
+	if b, err = w.Forks().Named("b"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Forest().Lookup(b.Root(), "work"); err != nil {
+		t.Error("it lacks what the other fork had:", err)
+	}
+	if _, err := s.Forest().Lookup(b.Root(), "later"); err == nil {
+		t.Error("it has what was written later")
+	}
+	now = now.Add(2 * time.Hour)
+	_, err = w.Forks().expire(now, now)
+	must.OK(t, err)
+	if last, err := w.Forks().End("b", actors.Caller{}); err != nil || last.Name != "" {
+		t.Errorf("it left %q, %v", last.Name, err)
+	}
+	if forks, left := w.Forks().List(), w.List(); len(forks) > 0 || len(left) > 0 {
+		t.Errorf("forks %+v and snapshots %+v are left", forks, left)
+	}
+}
+
 // TestClaimNotPlanted: a claim begins with nothing that users, forks or remotes have
 // labelled.
 func TestClaimNotPlanted(t *testing.T) {

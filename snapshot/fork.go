@@ -27,11 +27,13 @@ type ForkInfo struct {
 func (i ForkInfo) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
 
 type ForkOptions struct {
-	Snapshot string // that it starts from; the present state when empty
+	Snapshot string // that it starts from; the present state when empty, that of a fork for FORK/
 	Name     string
 	// TTL is the time after which the fork ends, as by Forks.End. 0: never.
-	TTL    time.Duration
-	Caller actors.Caller
+	TTL time.Duration
+	// Discard: when the fork ends, however it does, no snapshot of its last state is kept.
+	Discard bool
+	Caller  actors.Caller
 
 	claim string // see Claim
 }
@@ -62,7 +64,7 @@ func (fs Forks) forked(fork *Workspace, o ForkOptions, start time.Time) {
 // make journals and makes a fork. The lock is held.
 func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 	s := fs.w.store
-	r := &catalogue.Fork{Name: o.Name, Claim: o.claim, Expires: s.after(o.TTL)}
+	r := &catalogue.Fork{Name: o.Name, Claim: o.claim, Expires: s.after(o.TTL), Discard: o.Discard}
 	r.Base.Created, r.Base.UID, r.Base.PID = s.opt.Now(), o.Caller.UID, o.Caller.PID
 	if err := s.cat.NewFork(&trees{Tx: tx, s: s}, fs.w.ws, o.Snapshot, r); err != nil {
 		return nil, err

@@ -31,14 +31,14 @@ func (fs Forks) Discard(name string, c actors.Caller) error {
 }
 
 // expire ends the forks whose time is over. It returns when the next fork expires, or next if that
-// is earlier. A fork with forks of its own ends after them.
+// is earlier. A fork with forks of its own ends after them, or with them if it is discarded.
 func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 	var over []string
 	fs.w.read(func() {
 		for name, f := range fs.w.ws.Forks {
 			switch {
 			case f.Expires == nil:
-			case now.After(*f.Expires) && len(f.Forks) == 0:
+			case now.After(*f.Expires) && (f.Discard || len(f.Forks) == 0):
 				over = append(over, name)
 			case !f.Expires.Before(now) && f.Expires.Before(next):
 				next = *f.Expires
@@ -47,7 +47,7 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 	})
 	for _, name := range over {
 		_, err := fs.end(name, actors.Caller{}, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
-			if f.Expires == nil || !now.After(*f.Expires) || len(f.Forks) > 0 {
+			if f.Expires == nil || !now.After(*f.Expires) || !f.Discard && len(f.Forks) > 0 {
 				return nil, errs.New(errs.Busy, "busy: fork %q was claimed or forked again", name)
 			}
 			return fs.keepLast(tx, f, actors.Caller{})
@@ -88,7 +88,8 @@ func (fs Forks) end(name string, c actors.Caller, record func(*live.Tx, *catalog
 	return last, nil
 }
 
-// keepLast is the record of the end of a fork of which the last state is kept. The lock is held.
+// keepLast is the record of the end of a fork of which the last state is kept, unless the fork was
+// made to be discarded. The lock is held.
 func (fs Forks) keepLast(tx *live.Tx, f *catalogue.Workspace, c actors.Caller) (*catalogue.EndFork, error) {
 	last := CaptureOptions{Caller: c}.describe(fs.w.store.opt.Now())
 	return fs.w.ws.NewEnd(tx, f, fs.fullState(f), last)

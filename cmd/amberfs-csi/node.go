@@ -3,17 +3,17 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 type node struct {
@@ -125,9 +125,28 @@ func (n node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVol
 
 func inlineID(name string) string { return idOf(volumePrefix, "inline "+name) }
 
-// mainSnapshot is the form of names that the author of a pod may begin a volume with: snapshots that
-// the owner of the store took in main, and none of other volumes or of remotes.
-var mainSnapshot = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+// inlineLabel and inlineYes are the label of the snapshots that inline volumes may begin with. The
+// author of any pod chooses among these, so an administrator marks them.
+const (
+	inlineLabel = "csi.inline"
+	inlineYes   = "yes"
+)
+
+// seed returns the name of a snapshot of main that stays with it, if an administrator named it for
+// inline volumes. Only its exact name counts: latest, cp-N and digits of an id name others as well.
+func (n node) seed(ctx context.Context, name string) (string, error) {
+	var list service.Snapshots
+	l := service.List{Kind: snapshot.KindManual, Labels: map[string]string{inlineLabel: inlineYes}}
+	if err := n.d.do(ctx, "", l, &list); err != nil {
+		return "", err
+	}
+	for _, i := range list.Snapshots {
+		if i.Name == name {
+			return fmt.Sprintf("cp-%d", i.Seq), nil
+		}
+	}
+	return "", invalid("no snapshot of main with the label %s=%s has the name %q (attribute %s)", inlineLabel, inlineYes, name, fromParameter)
+}
 
 // makeInline makes the volume of one pod, unless it is there.
 func (n node) makeInline(ctx context.Context, name string, all map[string]string) (string, error) {
@@ -135,21 +154,21 @@ func (n node) makeInline(ctx context.Context, name string, all map[string]string
 	if err != nil {
 		return "", err
 	}
-	from := p[fromParameter]
-	if from != "" && (!mainSnapshot.MatchString(from) || idForm.MatchString(strings.SplitN(from, ".", 2)[0])) {
-		return "", invalid("an inline volume begins with a snapshot of main, not with %q", from)
-	}
-	r := &record{ID: inlineID(name), Kind: inlineKind, Source: from}
+	r := &record{ID: inlineID(name), Kind: inlineKind, Source: p[fromParameter]}
 	unlock, err := n.d.lock(r.ID)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
 	_, err = n.d.find(ctx, inlineKind, r.ID)
-	if status.Code(err) == codes.NotFound {
-		err = n.d.make(ctx, r, source{from: from}, nil, nil)
+	if status.Code(err) != codes.NotFound {
+		return r.ID, err
 	}
-	return r.ID, err
+	from, err := n.seed(ctx, r.Source)
+	if err != nil {
+		return "", err
+	}
+	return r.ID, n.d.make(ctx, r, source{from: from}, nil, nil)
 }
 
 func (n node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 // A source is what a volume begins with: one of its fields, or main if all are empty.
@@ -97,22 +95,21 @@ func (d *driver) anew(ctx context.Context, id string, make func() error) error {
 	return make()
 }
 
+// forkOf makes a fork that leaves nothing in main when it ends, whoever ends it: what main keeps is
+// not for other tenants.
 func (d *driver) forkOf(ctx context.Context, id, from, ttl string) (f service.Forked, err error) {
-	err = d.do(ctx, "", service.Fork{Name: id, Snapshot: from, TTL: ttl}, &f)
+	err = d.do(ctx, "", service.Fork{Name: id, Snapshot: from, TTL: ttl, Discard: true}, &f)
 	return f, err
 }
 
-// forkVolume forks a volume at one point in time, of which nothing stays in the volume.
+// forkVolume forks the present state of a volume. It takes no snapshot in the volume, where the pod
+// could have one of that name, or as many as are allowed.
 func (d *driver) forkVolume(ctx context.Context, id, volume, ttl string) error {
 	if _, err := d.find(ctx, volumeKind, volume); err != nil {
 		return err
 	}
-	var taken info.Info
-	if err := unless(fail.Exists, d.do(ctx, volume, service.Snapshot{Name: id}, &taken)); err != nil {
-		return err
-	}
-	_, err := d.forkOf(ctx, id, volume+"/"+id, ttl)
-	return cmp.Or(err, unless(fail.NotFound, d.do(ctx, volume, service.Remove{Names: []string{id}}, nil)))
+	_, err := d.forkOf(ctx, id, volume+"/", ttl)
+	return err
 }
 
 // forkSnapshot forks a snapshot of this node or of the remote. Contents of the latter are fetched

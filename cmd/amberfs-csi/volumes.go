@@ -21,7 +21,7 @@ const (
 	fromParameter   = "from"   // the snapshot of main, or REMOTE@SNAPSHOT, that a volume begins with
 	remoteParameter = "remote" // the URL that snapshots are pushed to, and are looked for at
 	policyParameter = "policy" // a JSON merge patch for the policy of the volume
-	ttlParameter    = "ttl"    // the volume ends after this time
+	ttlParameter    = "ttl"    // the volume ends after this time, and nothing of it is kept
 )
 
 // parameters returns the known ones. Those of Kubernetes itself are passed over.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -228,11 +229,51 @@ func TestOtherNode(t *testing.T) {
 	wantCode(t, "a volume from a snapshot that is nowhere", err, codes.NotFound)
 }
 
+// TestEndKeepsNothing: whoever ends a volume, main has nothing of it, and no inline volume begins with it.
+func TestEndKeepsNothing(t *testing.T) {
+	p := start(t, "node1")
+	before := p.Amberfs("-C", p.Dir, "list")
+	for how, end := range map[string]func(id string){
+		"its ttl":          func(string) {},
+		"an administrator": func(id string) { p.Amberfs("-C", p.Dir, "fork", "--delete", id) },
+		"rmdir":            func(id string) { _ = os.Remove(p.Path(".forks", id)) },
+		"DeleteVolume": func(id string) {
+			must[*csi.DeleteVolumeResponse](t)(p.controller().DeleteVolume(p.ctx(), &csi.DeleteVolumeRequest{VolumeId: id}))
+		},
+	} {
+		class := map[string]string{}
+		if how == "its ttl" {
+			class[ttlParameter] = "1s"
+		}
+		id := p.create(how, nil, class)
+		fork := p.Path(".forks", id)
+		write(t, filepath.Join(fork, "secret"), "SECRET")
+		if how == "its ttl" { // a pod cannot put it off with a fork of its own
+			if err := os.Mkdir(filepath.Join(fork, ".forks", "inner"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		end(id)
+		harness.Eventually(t, "the fork ended by "+how, func() bool { _, err := os.Stat(fork); return errors.Is(err, os.ErrNotExist) })
+		must[*csi.DeleteVolumeResponse](t)(p.controller().DeleteVolume(p.ctx(), &csi.DeleteVolumeRequest{VolumeId: id}))
+		if after := p.Amberfs("-C", p.Dir, "list"); after != before {
+			t.Errorf("after a volume was ended by %s, main has\n%s\nand had\n%s", how, after, before)
+		}
+	}
+}
+
 // TestInline: an inline volume is there as long as its pod, and begins with nothing of others.
 func TestInline(t *testing.T) {
 	p := start(t, "node1")
 	write(t, p.Path("f"), "seed")
-	p.Amberfs("-C", p.Dir, "snapshot", "seed")
+	p.Amberfs("-C", p.Dir, "snapshot", "seed", "--label", inlineLabel+"="+inlineYes)
+	p.Amberfs("-C", p.Dir, "snapshot", "private")
+	p.Amberfs("-C", p.Dir, "fork", "ended")
+	p.Amberfs("-C", p.Dir, "fork", "--delete", "ended")
+	var seed struct{ ID string }
+	if err := json.Unmarshal([]byte(p.Amberfs("-C", p.Dir, "show", "--json", "seed")), &seed); err != nil {
+		t.Fatal(err)
+	}
 	a := p.create("a", nil, nil)
 	s := p.snapshot("s", a)
 	context := func(from string) map[string]string { return map[string]string{ephemeral: "true", fromParameter: from} }
@@ -243,7 +284,10 @@ func TestInline(t *testing.T) {
 	if forks := p.Amberfs("-C", p.Dir, "forks"); strings.Contains(forks, inlineID("csi-pod")) {
 		t.Errorf("the fork is left:\n%s", forks)
 	}
-	for _, from := range []string{a + "/base", s + "/" + content, s, s + ".2", "file:///tmp@x", "../x", "label:csi=" + s} {
+	for _, from := range []string{
+		a + "/base", a + "/", s + "/" + content, s, s + ".2", "file:///tmp@x", "../x", "label:csi=" + s,
+		"", "private", "ended", "latest", "undo", "base", "cp-1", seed.ID, seed.ID[:12], "label:" + inlineLabel + "=" + inlineYes,
+	} {
 		_, err := p.nodes().NodePublishVolume(p.ctx(), &csi.NodePublishVolumeRequest{
 			VolumeId: "csi-other", TargetPath: p.target("other"), VolumeCapability: writer, VolumeContext: context(from),
 		})

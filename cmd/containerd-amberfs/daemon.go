@@ -56,14 +56,14 @@ func (d daemon) prepare(ctx context.Context) error {
 
 // fork makes a fork. One that is there is what an interrupted request left, and is made again.
 func (d daemon) fork(ctx context.Context, name, from string) error {
-	err := d.do(ctx, "", service.Fork{Name: name, Snapshot: from}, nil)
+	err := d.do(ctx, "", service.Fork{Name: name, Snapshot: from, Discard: true}, nil)
 	if !is(err, errs.Exist) {
 		return err
 	}
 	if err := d.discard(ctx, name); err != nil {
 		return err
 	}
-	return d.do(ctx, "", service.Fork{Name: name, Snapshot: from}, nil)
+	return d.do(ctx, "", service.Fork{Name: name, Snapshot: from, Discard: true}, nil)
 }
 
 func (d daemon) discard(ctx context.Context, name string) error {

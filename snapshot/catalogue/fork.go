@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // Fork makes a fork.
@@ -18,19 +19,23 @@ type Fork struct {
 	View uint32         `json:"view"` // of the fork
 	Name string         `json:"name"`
 	Base SnapshotRecord `json:"base"`
-	// From is the view of the snapshot that it starts from; the present state
-	// when Now is set.
+	// From is the view of the snapshot that it starts from. If Now is set, it starts from the
+	// present state of its parent; if Of is set, from that of the workspace with this view.
 	From uint32 `json:"from"`
 	Now  bool   `json:"now"`
+	Of   uint32 `json:"of,omitempty"`
 	// Claim is the label that it was claimed by.
 	Claim   string     `json:"claim,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
+	// Discard: the parent gets no snapshot of its last state when it ends.
+	Discard bool `json:"discard,omitempty"`
 }
 
 func (*Fork) Type() Type { return TypeFork }
 
 // NewFork returns the record of a fork of w that starts from a snapshot, the present state if it is
-// "". r has its name, claim and expiry, and the base who made it and when.
+// "". FORK/ is the present state of a fork of w. r has its name, claim and expiry, and the base who
+// made it and when.
 func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 	if err := w.Alive(); err != nil {
 		return err
@@ -42,7 +47,16 @@ func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 		return err
 	}
 	r.WS, r.Now = w.View, from == ""
-	if !r.Now {
+	fork, present := strings.CutSuffix(from, "/")
+	switch {
+	case r.Now:
+	case present:
+		f, err := w.ForkNamed(fork)
+		if err != nil {
+			return err
+		}
+		r.Of = f.View
+	default:
 		sn, name, err := c.findBelow(w, from)
 		if err != nil {
 			return err
@@ -83,8 +97,18 @@ func (r *Fork) apply(a *applying) error {
 	if !ok {
 		return fmt.Errorf("%w: the parent of %s", ErrNoFork, r.Name)
 	}
-	st, dir := parent.Freeze(a), parent.Dir
-	if !r.Now {
+	var st *tree.State
+	var dir string
+	switch {
+	case r.Now:
+		st, dir = parent.Freeze(a), parent.Dir
+	case r.Of != 0:
+		of, ok := a.Workspaces[r.Of]
+		if !ok {
+			return fmt.Errorf("%w: the fork that %s starts from", ErrNoFork, r.Name)
+		}
+		st, dir = of.Freeze(a), of.Dir
+	default:
 		var err error
 		sn, ok := a.Snapshots[r.From]
 		if !ok {
@@ -100,6 +124,7 @@ func (r *Fork) apply(a *applying) error {
 	rules.UnsharedBytes = 0
 	w := a.AddWorkspace(WorkspaceRecord{
 		View: r.View, Parent: r.WS, Fork: true, Name: r.Name, NextSeq: 1, Policy: rules, Claim: r.Claim, Expires: r.Expires, Dir: dir,
+		Discard: r.Discard,
 	})
 	a.Made = append(a.Made, w)
 	a.TouchWorkspace(w)
@@ -191,19 +216,24 @@ type EndFork struct {
 func (*EndFork) Type() Type { return TypeEndFork }
 
 // NewDiscard returns the record of the end of a fork, with the forks in it, of which nothing is left.
-func (c *Catalogue) NewDiscard(w, f *Workspace, by actors.Caller, now time.Time) (*EndFork, error) {
-	r := &EndFork{View: f.View}
-	var err error
+func (c *Catalogue) NewDiscard(w, f *Workspace, by actors.Caller, now time.Time) (r *EndFork, err error) {
 	f.Family(func(in *Workspace) {
 		if err == nil {
 			err = w.mayEnd(in, c.Snapshots[in.Base], by, now)
 		}
+	})
+	return f.discarded(), err
+}
+
+func (f *Workspace) discarded() *EndFork {
+	r := &EndFork{View: f.View}
+	f.Family(func(in *Workspace) {
 		if in != f {
 			r.Inside = append(r.Inside, in.View)
 		}
 	})
 	slices.Reverse(r.Inside)
-	return r, err
+	return r
 }
 
 // MayEnd refuses the end of a fork of w that has forks, or that the policy of w protects.
@@ -216,8 +246,11 @@ func (c *Catalogue) MayEnd(w, f *Workspace, by actors.Caller, now time.Time) err
 
 // NewEnd returns the record of the end of a fork of w. It keeps the last state, which last
 // describes, and what the fork was before it was emptied, as `rm -rf` does: full, nil if there is
-// no such state. No limit keeps a fork from ending.
+// no such state. A fork that is to be discarded leaves neither. No limit keeps a fork from ending.
 func (w *Workspace) NewEnd(v Views, f *Workspace, full *Snapshot, last info.Info) (*EndFork, error) {
+	if f.Discard {
+		return f.discarded(), nil
+	}
 	st := f.Present(v)
 	left := func(name, message string, files, bytes int64) (*SnapshotRecord, error) {
 		i := last

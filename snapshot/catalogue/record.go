@@ -65,6 +65,7 @@ type WorkspaceRecord struct {
 	Policy  policy.Policy `json:"policy"`
 	Claim   string        `json:"claim,omitempty"`
 	Expires *time.Time    `json:"expires,omitempty"`
+	Discard bool          `json:"discard,omitempty"` // its end leaves no snapshot
 	State   string        `json:"state"`
 	Inodes  int64         `json:"inodes"`
 	Bytes   int64         `json:"bytes"`

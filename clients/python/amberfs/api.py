@@ -230,9 +230,11 @@ class FileArgs(TypedDict, total=False):
 class ForkArgs(TypedDict, total=False):
     # the actor of changes whose program cannot be seen; if empty, the name of the fork
     as_: str
+    # keep no snapshot of its last state when it ends
+    discard: bool
     # the name of the fork
     name: str
-    # the snapshot it begins with: a name, FORK/NAME for one of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state
+    # the snapshot it begins with: a name, FORK/NAME for one of a fork, FORK/ for the present state of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state
     snapshot: str
     # delete the fork after this time: 30m, 1h, 7d
     ttl: str

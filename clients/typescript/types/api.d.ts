@@ -401,9 +401,11 @@ export interface FileArgs {
 export interface ForkArgs {
   /** the actor of changes whose program cannot be seen; if empty, the name of the fork */
   as?: string
+  /** keep no snapshot of its last state when it ends */
+  discard?: boolean
   /** the name of the fork */
   name: string
-  /** the snapshot it begins with: a name, FORK/NAME for one of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state */
+  /** the snapshot it begins with: a name, FORK/NAME for one of a fork, FORK/ for the present state of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state */
   snapshot?: string
   /** delete the fork after this time: 30m, 1h, 7d */
   ttl?: string

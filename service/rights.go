@@ -118,8 +118,12 @@ type Program struct {
 	Command string
 }
 
-// checkInside refuses to delete a fork that programs have as root or working directory.
+// checkInside refuses to delete a run that is running, or a fork that programs have as root or
+// working directory.
 func (s *Service) checkInside(r *Request, a DeleteFork) error {
+	if !r.Workspace.IsFork() && s.use(a.Name, 0) > 0 {
+		return fail.New(fail.Busy, "the run %s is running", a.Name).WithHint("end its program first")
+	}
 	f, err := r.Workspace.Forks().Named(a.Name)
 	if err != nil || s.Inside == nil {
 		return nil // deleting it reports that
@@ -145,5 +149,5 @@ func (s *Service) checkInside(r *Request, a DeleteFork) error {
 			text += fmt.Sprintf(" %s (process %d)", p.Command, p.PID)
 		}
 	}
-	return fail.New(fail.Busy, "%s", text).WithHint("end them first, or use `amberfs fork --delete --force`")
+	return fail.New(fail.Busy, "%s", text).WithHint("end them first, or use `amberfs fork --delete --force %s`", a.Name)
 }

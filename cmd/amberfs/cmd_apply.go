@@ -112,12 +112,16 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 		if err := r.Applicable(to); err != nil {
 			return err
 		}
+		running := r.State == service.RunRunning
+		if running {
+			a.note("a program is in the run %s: this is what it has changed until now", r.Name)
+		}
 		done, left, err := a.applyFrom(ctx, c, snapshot, to, ask, o)
 		if done == nil {
 			return err
 		}
 		if !o.DryRun && to == r.Dir {
-			err = a.applied(ctx, r, c, !left && snapshot == "" && o.Conflicts != threeway.KeepOurs)
+			err = a.applied(ctx, r, c, !left && !running && snapshot == "" && o.Conflicts != threeway.KeepOurs)
 		}
 		if left {
 			a.note("the rest of the run %s is kept", r.Name)

@@ -161,7 +161,14 @@ func (a *app) sure(ctx context.Context, r *runs.Run, c *client.Client) (bool, er
 
 // removeRun marks a run as removed. It goes a day later.
 func (a *app) removeRun(ctx context.Context, store, name string) error {
-	err := runs.Mark(ctx, a.command, store, name, "", service.RunRemoved)
+	r, err := runs.Named(ctx, store, name, a.command)
+	if err == nil {
+		err = r.Removable() // it may have been started since
+	}
+	if err != nil {
+		return err
+	}
+	err = runs.Mark(ctx, a.command, store, name, "", service.RunRemoved)
 	if err == nil {
 		a.note("the run %s is removed\n\tfor a day it can be had back: amberfs runs restore %s", name, name)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os/signal"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -25,6 +27,11 @@ func (k *kept) end() error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
 	a := k.a
+	if r, err := runs.Named(ctx, k.store, k.name, a.command); err != nil {
+		return err
+	} else if r.State == service.RunRunning {
+		return k.goesOn()
+	}
 	if err := k.mark(ctx, service.RunKept); err != nil {
 		return err
 	}
@@ -43,6 +50,12 @@ func (k *kept) end() error {
 	} else if same {
 		return k.goes(ctx)
 	}
+	in, err := sandbox.Join(ctx, k.store, k.name, a.starter(nil, nil)) // until the question is answered
+	if err != nil {
+		return err
+	}
+	leave := sync.OnceFunc(in.Leave)
+	defer leave()
 	k.noteOutside(ctx, fork)
 	if k.apply == "" {
 		return k.say(ctx, ch)
@@ -51,6 +64,7 @@ func (k *kept) end() error {
 	left := q != nil && q.Left
 	switch {
 	case err == nil && q != nil && q.Discard:
+		leave()
 		return a.removeRun(context.WithoutCancel(ctx), k.store, k.name)
 	case err == nil && applied == nil && !left:
 		return k.mark(ctx, service.RunApplied)
@@ -75,9 +89,21 @@ func (k *kept) noteOutside(ctx context.Context, fork *client.Client) {
 	}
 }
 
+// goesOn says that another program is in the run. Its last one applies or removes it.
+func (k *kept) goesOn() error {
+	k.a.say("the run " + k.name + " goes on: another program is in it\n\tlook at it: amberfs runs diff " + k.name)
+	if k.apply != "" {
+		return fail.New(fail.Busy, "nothing was applied: another program is in the run %s", k.name)
+	}
+	return nil
+}
+
 // goes removes a run in which nothing changed.
 func (k *kept) goes(ctx context.Context) error {
 	err := k.drop(ctx)
+	if fail.KindOf(err) == fail.Busy {
+		return k.goesOn()
+	}
 	if err == nil && k.a.json && k.apply != "" {
 		return k.a.printJSON(gitbridge.NothingApplied(k.dir))
 	}
@@ -93,7 +119,7 @@ func (k *kept) drop(ctx context.Context) error {
 		return err
 	}
 	defer main.Close()
-	return main.Do(context.WithoutCancel(ctx), service.DeleteFork{Name: k.name, Discard: true, Force: true}, client.Exchange{}, nil)
+	return main.Do(context.WithoutCancel(ctx), service.DeleteFork{Name: k.name, Discard: true}, client.Exchange{}, nil)
 }
 
 // say prints what the program changed, and the commands to use next.

@@ -157,6 +157,10 @@ func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
 		return err
 	}
 	k.name = r.Name
+	if r.State == service.RunRunning {
+		k.a.note("another program is in the run %s: what changed in %s since is not brought in", k.name, quote(k.dir))
+		return nil
+	}
 	fork, err := k.open(ctx, k.name)
 	if err != nil {
 		return err

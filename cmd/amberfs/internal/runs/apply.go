@@ -33,6 +33,10 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*g
 	if err := r.Applicable(r.Dir); err != nil {
 		return nil, err
 	}
+	if r.State == service.RunRunning && !a.DryRun {
+		return nil, fail.New(fail.Busy, "a program is in the run %s", r.Name).
+			WithHint("end it first, or apply what it has changed until now with `amberfs apply --run %s`", r.Name)
+	}
 	ch, err := c.Changes(ctx, "")
 	if err != nil {
 		return nil, err

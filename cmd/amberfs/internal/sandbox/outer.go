@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -97,7 +98,8 @@ const (
 // Outer runs the command in new namespaces and returns its exit status. keep is
 // passed on, locked, for as long as the inner process lives. before is called when the daemon
 // serves the store, and after when the program has ended. after learns whether the program
-// was started, and whether the daemon still serves.
+// was started, and whether the daemon still serves. Until then the program counts as one in c.Fork,
+// if it is in place.
 func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, before func(*Config) error, after func(started, served bool) error) (int, error) {
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
@@ -126,13 +128,15 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	if c.UserNS && !c.Plain && ofOthers(c.Mountpoint) {
 		s(daemon.Message{Note: "files of other users and groups appear as yours here, with the access that you have: chgrp to another group, and ACL entries for others, fail"})
 	}
+	leaveFork := func() {}
 	if c.InPlace {
-		used, err := service.Join(ctx, c.Store, "", c.Fork)
-		if err != nil {
+		var used Joined
+		if used, err = Join(ctx, c.Store, c.Fork, s); err != nil {
 			return 0, err
 		}
-		defer leave(used, s)
+		leaveFork = sync.OnceFunc(used.Leave)
 	}
+	defer leaveFork()
 	config, err := c.file()
 	if err != nil {
 		return 0, err
@@ -167,6 +171,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	err = cmd.Wait()
 	st, err := status(cmd.ProcessState, err)
 	reapRest(c.Daemon)
+	leaveFork() // whoever is in it now is another program
 	if n, _ := started.Read(make([]byte, 1)); err == nil {
 		err = after(n == 1, !joined.Ended(0))
 	}
@@ -183,6 +188,20 @@ func Serve(ctx context.Context, store string, s daemon.Starter, fn func() error)
 	defer leave(joined, s)
 	return fn()
 }
+
+// Joined is one program in a fork.
+type Joined struct {
+	conn *service.Joined
+	s    daemon.Starter
+}
+
+// Join counts a program in a fork of a store, until it leaves.
+func Join(ctx context.Context, store, fork string, s daemon.Starter) (Joined, error) {
+	conn, err := service.Join(ctx, store, "", fork)
+	return Joined{conn, s}, err
+}
+
+func (j Joined) Leave() { leave(j.conn, j.s) }
 
 // leave closes a mount, and waits until the daemon has noticed.
 func leave(j *service.Joined, s daemon.Starter) {

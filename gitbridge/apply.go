@@ -24,6 +24,11 @@ type ApplyOptions struct {
 	// Choose returns what becomes of single paths, nil for all of them.
 	Choose func(path string) Choice
 	DryRun bool
+	// Everything applies what .amberignore names and what amberfs wrote for agents, too.
+	Everything bool
+	// Wrote returns, for a path at which amberfs writes for agents, a function that reports whether
+	// a file there changed by that alone; nil for other paths.
+	Wrote func(path string) func(was, is []byte) bool
 	// Prefetch, if set, is called with the objects that are read next.
 	Prefetch func([]cas.Hash) error
 	Progress func(Progress) // called now and then, nil for never
@@ -38,7 +43,7 @@ type Applied struct {
 	Paths     []graft.PathChange `json:"paths"`
 	Conflicts []string           `json:"conflicts,omitempty"`
 	Skipped   []Omission         `json:"skipped,omitempty"`
-	LeftOut   int                `json:"left_out,omitempty"` // by .amberignore, and what amberfs wrote for agents
+	LeftOut   []string           `json:"left_out,omitempty"` // the paths that ApplyOptions.Everything applies, and links to forks
 	DryRun    bool               `json:"dry_run,omitempty"`
 	// Partial: it could not be finished. Changed and Paths are what was applied.
 	Partial bool `json:"partial,omitempty"`
@@ -102,7 +107,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	if err != nil {
 		return nil, err
 	}
-	a.res.LeftOut = len(left)
+	a.res.LeftOut = topmost(left, changes)
 	changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return left[c.Path.String()] || a.host.passedOver(c.Path) })
 	if err := a.findFiles(changes); err != nil {
 		return nil, err

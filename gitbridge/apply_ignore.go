@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -18,45 +20,75 @@ import (
 // ignoreName is a file of a directory that names, as .gitignore does, what is not applied to it.
 const ignoreName = ".amberignore"
 
-// agentFolders are where agents look for the hooks and settings that amberfs writes.
-var agentFolders = regexp.MustCompile(`^\.(claude|codex|gemini|agents)(/|$)`)
-
-// leftOut returns which changes are not applied: what .amberignore names, and what amberfs
-// wrote for agents.
+// leftOut returns which changes are not applied: what .amberignore names, what amberfs wrote for
+// agents, and what leads to forks.
 func (a *applying) leftOut(changes []tree.Change) (map[string]bool, error) {
 	left := make(map[string]bool)
-	var folders []tree.Change
+	var written []tree.Change
 	forks := forkEntries(changes)
-	holds := make(map[string]bool) // directories of which something is applied
 	for _, c := range changes {
-		p := c.Path.String()
-		switch {
-		case forks.MatchString(p):
+		switch p := c.Path.String(); {
+		case forks.MatchString(p), leadsToFork(c):
 			left[p] = true
-		case !agentFolders.MatchString(p):
-		case c.B != nil && c.B.IsDir():
-			folders = append(folders, c)
-		case a.wroteForAgents(c):
-			left[p] = true
+		case a.o.Everything:
+			continue
 		default:
-			for dir := c.Path.Dir; dir != nil; dir = dir.Dir {
-				holds[dir.String()] = true
+			wrote, err := a.wroteForAgents(c)
+			if err != nil {
+				return nil, err
 			}
-		}
-	}
-	for _, c := range folders {
-		if p := c.Path.String(); c.A == nil && !holds[p] {
+			if !wrote {
+				continue
+			}
 			left[p] = true
 		}
+		written = append(written, c)
+	}
+	leaveDirs(left, written, changes)
+	if a.o.Everything || len(changes) == 0 {
+		return left, nil
 	}
 	text, err := readSmall(filepath.Join(a.res.Dir, ignoreName))
-	if errors.Is(err, os.ErrNotExist) || len(changes) == 0 {
+	if errors.Is(err, os.ErrNotExist) {
 		return left, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	return left, ignored(a.ctx, text, changes, left)
+}
+
+// leaveDirs adds to left the new directories above what is written there, if they have nothing else.
+func leaveDirs(left map[string]bool, written, changes []tree.Change) {
+	if len(written) == 0 {
+		return
+	}
+	dirs := make(map[string]bool)
+	for _, c := range written {
+		for dir := c.Path.Dir; dir != nil; dir = dir.Dir {
+			dirs[dir.String()] = true
+		}
+	}
+	for _, c := range slices.Backward(changes) { // a directory after its entries
+		p := c.Path.String()
+		isNew := c.A == nil && c.B != nil && c.B.IsDir()
+		if isNew && dirs[p] {
+			left[p] = true
+		} else if c.Path.Dir != nil && !left[p] {
+			delete(dirs, c.Path.Dir.String())
+		}
+	}
+}
+
+// topmost returns the paths of changes that are left out, without those below others.
+func topmost(left map[string]bool, changes []tree.Change) []string {
+	var out []string
+	for _, c := range changes {
+		if left[c.Path.String()] && (c.Path.Dir == nil || !left[c.Path.Dir.String()]) {
+			out = append(out, c.Path.Short())
+		}
+	}
+	return out
 }
 
 // forkEntries matches git's records of worktrees that are forks, which are not in the directory.
@@ -74,18 +106,40 @@ func forkEntries(changes []tree.Change) *regexp.Regexp {
 
 var forkEntry = regexp.MustCompile(`^((?:.*/)?\.git/worktrees/[^/]+)/amberfs-link$`)
 
-// wroteForAgents reports whether a file is one of those that `amberfs hook --install` writes, or a
-// link to a fork that is a worktree.
-func (a *applying) wroteForAgents(c tree.Change) bool {
-	const most = 64 << 10
-	if c.B != nil && c.B.IsSymlink() {
-		return strings.Contains(c.B.Target, naming.ForksDir+"/")
-	}
-	if c.B == nil || !c.B.IsRegular() || c.B.Size() > most {
+// leadsToFork reports whether a change is a link to a fork of the workspace, such as that to a
+// worktree. The directory has no forks.
+func leadsToFork(c tree.Change) bool {
+	if c.B == nil || !c.B.IsSymlink() {
 		return false
 	}
-	text, err := io.ReadAll(c.B.Content.Reader(a.o.Source.Files))
-	return err == nil && bytes.Contains(text, []byte("amberfs"))
+	to := c.B.Target
+	if !path.IsAbs(to) {
+		to = path.Join(path.Dir(c.Path.String()), to)
+	}
+	return strings.HasPrefix(to, naming.ForksDir+"/")
+}
+
+// wroteForAgents reports whether a change of a file is one that amberfs made.
+func (a *applying) wroteForAgents(c tree.Change) (bool, error) {
+	const most = 1 << 20
+	if a.o.Wrote == nil || c.B == nil || !c.B.IsRegular() || c.B.Size() > most {
+		return false, nil
+	}
+	wrote := a.o.Wrote(c.Path.String())
+	if wrote == nil {
+		return false, nil
+	}
+	var sides [2][]byte
+	for i, n := range []*tree.Inode{c.A, c.B} {
+		if n == nil || !n.IsRegular() || n.Size() > most {
+			continue
+		}
+		var err error
+		if sides[i], err = io.ReadAll(n.Content.Reader(a.o.Source.Files)); err != nil {
+			return false, fmt.Errorf("reading %q: %w", c.Path.Short(), err)
+		}
+	}
+	return wrote(sides[0], sides[1]), nil
 }
 
 // ignored adds to left the paths that patterns match. Git decides, in an empty repository.

@@ -23,7 +23,7 @@ import (
 )
 
 func applyCommand(a *app) *cobra.Command {
-	var dryRun, ours, theirs, yes bool
+	var dryRun, ours, theirs, yes, noIgnore bool
 	var run string
 	cmd := &cobra.Command{
 		Use:   "apply [DIR] [SNAPSHOT] [--run NAME] [--dry-run] [--theirs|--ours] [--yes]",
@@ -41,8 +41,9 @@ is changed.
 At a terminal, apply shows the changes and asks which to apply. Elsewhere it needs --yes
 or --dry-run.
 
-It leaves out what .amberignore in DIR names, with the syntax of .gitignore, and what
-amberfs wrote for agents in .claude, .codex and .gemini.
+It leaves out what .amberignore in DIR names, with the syntax of .gitignore, and settings
+to which only "amberfs hook --install" added its hook. It names both, and --no-ignore
+applies them too.
 
 Symbolic links in DIR are not followed. One apply at a time changes DIR, and the others
 wait. Run an interrupted apply again to complete it.`,
@@ -55,7 +56,7 @@ wait. Run an interrupted apply again to complete it.`,
 			if err != nil {
 				return err
 			}
-			o := gitbridge.ApplyOptions{DryRun: dryRun, Conflicts: rule}
+			o := gitbridge.ApplyOptions{DryRun: dryRun, Conflicts: rule, Everything: noIgnore}
 			ask := askInApply
 			if yes || dryRun {
 				ask = askNever
@@ -100,6 +101,7 @@ wait. Run an interrupted apply again to complete it.`,
 	cmd.Flags().StringVar(&run, "run", "", "apply the run `NAME`")
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&noIgnore, "no-ignore", false, "also apply what is left out otherwise")
 	cmd.Flags().BoolVar(&ours, "ours", false, "keep DIR's version of conflicting paths")
 	cmd.Flags().BoolVar(&theirs, "theirs", false, "take the workspace's version of conflicting paths")
 	return cmd
@@ -228,12 +230,12 @@ func (a *app) printPaths(paths []string) {
 // appliedLines is the result of an apply, a path a line.
 func (a *app) appliedLines(done *gitbridge.Applied) string {
 	paths, inGit := a.withoutGit(done.Paths)
-	if len(done.Paths) == 0 && done.Changed > 0 {
+	if len(done.Paths) == 0 && done.Changed > 0 { // all was shown before the question
 		return "applied to " + quote(done.Dir) + " (" + plural(done.Changed, "path", "paths") + " changed)\n"
 	}
 	text := service.ChangedText("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Changed, a.listed(paths), inGit)
-	if done.LeftOut > 0 {
-		text += question.LeftOut(done.LeftOut) + "\n"
+	if len(done.LeftOut) > 0 {
+		text += question.LeftOut(done.LeftOut, a.verbose) + "\n"
 	}
 	if n := len(done.Conflicts); n > 0 {
 		text += fmt.Sprintf("%s changed on both sides\n", plural(n, "path", "paths"))

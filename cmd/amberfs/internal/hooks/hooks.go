@@ -70,12 +70,34 @@ func Plan(dir, name string, remove bool) (*Settings, error) {
 	if !ok {
 		return nil, fail.New(fail.Usage, "there are no settings for %q", name).WithHint("they are for claude, codex and gemini; others call `amberfs hook generic`")
 	}
-	s := &Settings{File: filepath.Join(dir, a.file)}
-	var err error
-	if s.was, err = os.ReadFile(s.File); err != nil && !errors.Is(err, os.ErrNotExist) {
+	was, err := os.ReadFile(filepath.Join(dir, a.file))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	if s.become, err = edited(s.was, a, name, remove); err != nil {
+	return plan(filepath.Join(dir, a.file), was, name, remove)
+}
+
+// Wrote returns, for the path of an agent's settings, a function that reports whether the settings
+// changed by Plan alone; nil for other paths.
+func Wrote(p string) func(was, is []byte) bool {
+	for name, a := range agents {
+		if p != a.file && !strings.HasSuffix(p, "/"+a.file) {
+			continue
+		}
+		return func(was, is []byte) bool {
+			added, err := plan(p, was, name, false)
+			return err == nil && added.Changed && sameJSON(added.become, is)
+		}
+	}
+	return nil
+}
+
+// plan is Plan for a file with some contents.
+func plan(file string, was []byte, name string, remove bool) (*Settings, error) {
+	s := &Settings{File: file, was: was}
+
+	var err error
+	if s.become, err = edited(was, agents[name], name, remove); err != nil {
 		return nil, fail.New(fail.Failed, "%s: %w", s.File, err).WithHint("correct the file, or add the hook by hand")
 	}
 	s.Changed = !sameJSON(s.was, s.become)

@@ -48,7 +48,7 @@ type Question struct {
 	dir     string
 	groups  []group
 	dirs    []gitbridge.Planned // see grouped
-	leftOut int
+	leftOut []string
 	in      *bufio.Reader
 
 	choices map[string]gitbridge.Choice // by path, for all below it too
@@ -115,8 +115,8 @@ func (q *Question) Print(ctx context.Context) error {
 	if more > 0 {
 		fmt.Fprintf(q.t.Out, "and %d more\n", more)
 	}
-	if q.leftOut > 0 {
-		fmt.Fprintln(q.t.Out, LeftOut(q.leftOut))
+	if len(q.leftOut) > 0 {
+		fmt.Fprintln(q.t.Out, LeftOut(q.leftOut, q.t.Verbose))
 	}
 	for _, g := range q.groups {
 		for _, c := range g.changes {
@@ -242,8 +242,8 @@ func (q *Question) Summary() string {
 			parts = append(parts, gitText(q.ch.Source, g))
 		}
 	}
-	if len(parts) == 0 && q.leftOut > 0 && q.Empty() {
-		return english.Plural(q.leftOut, "path", "paths") + " that apply leaves out"
+	if len(parts) == 0 && len(q.leftOut) > 0 && q.Empty() {
+		return english.Plural(len(q.leftOut), "path", "paths") + " that apply leaves out"
 	}
 	if len(parts) == 0 {
 		return english.Plural(len(q.groups)+len(q.dirs), "path", "paths")
@@ -283,7 +283,18 @@ func (q *Question) Choose(p string) gitbridge.Choice {
 	return gitbridge.Choice{Leave: q.some}
 }
 
-// LeftOut counts what an apply passes over.
-func LeftOut(n int) string {
-	return english.Plural(n, "path", "paths") + " left out (.amberignore, and what amberfs wrote for agents)"
+// LeftOut names what an apply leaves out.
+func LeftOut(paths []string, all bool) string {
+	text := english.Plural(len(paths), "path", "paths") + " left out (.amberignore, and what amberfs wrote for agents; --no-ignore takes all but links to forks):"
+	named := paths
+	if !all {
+		named = paths[:min(len(paths), maxPrinted)]
+	}
+	for _, p := range named {
+		text += "\n\t" + gitquote.Readable(p)
+	}
+	if n := len(paths) - len(named); n > 0 {
+		text += fmt.Sprintf("\n\tand %d more", n)
+	}
+	return text
 }

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/hooks"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
@@ -66,6 +67,7 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*g
 
 // Write applies changes to a directory.
 func Write(ctx context.Context, ch *client.Changes, dir string, o gitbridge.ApplyOptions) (*gitbridge.Applied, error) {
+	o.Wrote = hooks.Wrote
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	done, err := gitbridge.ApplyDir(ctx, dir, o)
 	if err == nil {

@@ -177,7 +177,7 @@ export async function applyTo(workspace, ways = {}) {
   if (!found.changed) { message(`${store.dir} has all of it.`); return; }
   const [choice, list] = picked(found, options);
   const about = p({ id: "about" }, el("strong", `${count(found.changed, "file")} of ${dir} will change.`), " What you untick stays as it is there.");
-  const left = found.left_out && p(`${count(found.left_out, "path")} left out (.amberignore, and what amberfs wrote for agents).`);
+  const left = found.left_out && p(`Left out (.amberignore, and what amberfs wrote for agents): ${found.left_out.map(visible).join(", ")}`);
   if (await ask(title, [about, left, list, p("The workspace keeps everything.")], [["Apply", "yes", "primary"]]) !== "yes") return;
   const done = await during("Applying …", apply({ ...ways, ...choice() }, options));
   message(`Applied to ${store.dir}: ${count(done.changed, "file")} changed.`);

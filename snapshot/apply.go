@@ -82,6 +82,7 @@ func (t *trees) follow(e catalogue.Effects, err error) error {
 	for _, view := range e.Removed {
 		delete(s.workspaces, view)
 		s.meter.Remove(view)
+		s.mem.Remove(view)
 		s.ckpt.Removed(view)
 	}
 	if e.Garbage {

@@ -52,8 +52,11 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Memory == 0 {
+		o.Memory = engine.DefaultMemory
+	}
 	if o.ManyChanges == 0 {
-		o.ManyChanges = 400_000
+		o.ManyChanges = int(min(400_000, o.Memory/2/live.InodeBytes))
 	}
 	if o.Mode == 0 {
 		o.Mode = 0o755
@@ -109,7 +112,7 @@ func (s opening) open() error {
 	}
 	s.src = tree.NewSource(s.objects, s.log, cacheBytes)
 	s.seal.Source, s.seal.Objects, s.gc.Source, s.gc.Objects = s.src, s.cas, s.src, s.objects
-	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.readView, Admit: s.admit, Salvage: s.opt.Salvage, Logger: s.logger}
+	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.readView, Admit: s.admit, Memory: s.mem, Salvage: s.opt.Salvage, Logger: s.logger}
 	if !s.opt.Quiet {
 		lo.Overlap = entries{s.Store}.between
 	}
@@ -182,6 +185,7 @@ func (s opening) recover(at catalogue.StoreRecord) error {
 	if s.lost.Skipped, err = s.forest.Replay(at.Position, len(s.lost.Replaced) > 0, s.replay); err != nil {
 		return err
 	}
+	s.mem.Opened()
 	if !s.opt.Takeover {
 		s.forest.Disinherit()
 	}

@@ -51,6 +51,9 @@ type Options struct {
 	// ManyChanges is how many changes a restore or a merge makes without sealing what
 	// they lead to. 400,000 when 0.
 	ManyChanges int
+	// Memory is what changes that are not sealed take in memory at most, in bytes;
+	// engine.DefaultMemory when 0.
+	Memory int64
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// Elapsed is a clock that is never set. When nil it is CLOCK_BOOTTIME or, if Now is set, Now.
@@ -80,6 +83,7 @@ type Store struct {
 	gc    engine.Collector
 	room  engine.Room
 	meter *engine.Meter
+	mem   *engine.Memory
 	keep  policy.Keeper
 
 	created bool // by this opening
@@ -125,7 +129,9 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	}}
 	s.ckpt.Sealer, s.ckpt.Collector, s.ckpt.Room = s.seal, &s.gc, &s.room
 	s.meter = engine.NewMeter(p, &s.room)
-	s.ckpt.Meter = s.meter
+	s.mem = engine.NewMemory(p, s.seal, o.Memory)
+	s.mem.ReadOnly = o.ReadOnly
+	s.ckpt.Meter, s.ckpt.Memory = s.meter, s.mem
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, s.ckpt, o.Quiet
 	s.keep = policy.Keeper{
 		Workspaces: entries{s}.toKeep, Changed: entries{s}.changed, Now: o.Now, Elapsed: o.Elapsed, Hold: p.Hold, Held: p.Held, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,

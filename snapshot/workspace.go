@@ -23,6 +23,7 @@ type Workspace struct {
 func (s entries) connect(ws *catalogue.Workspace) *Workspace {
 	w := &Workspace{store: s.Store, ws: ws, sealing: semaphore.NewWeighted(1)}
 	s.meter.Add(ws)
+	s.mem.Add(ws)
 	s.workspaces[ws.View] = w
 	return w
 }

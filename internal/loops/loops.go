@@ -41,6 +41,13 @@ func (b *Group) Start(what string, loop func()) {
 	})
 }
 
+// Go runs fn once, unless the store is being closed.
+func (b *Group) Go(what string, fn func()) {
+	if b.Context.Err() == nil {
+		b.group.Go(func() { guard.Call(b.logger, what, fn) })
+	}
+}
+
 // Pause returns after a time, or when the store is being closed.
 func (b *Group) Pause(d time.Duration) { b.Await(nil, nil, d) }
 

@@ -211,6 +211,14 @@ func (c *Content) Extents() int {
 	return c.layout.Load().ext.count()
 }
 
+// Unsealed is how many extents a version that is made of c begins with.
+func (c *Content) Unsealed() int64 {
+	if c == nil || c.sealed.Load() != nil {
+		return 0
+	}
+	return int64(c.layout.Load().ext.count())
+}
+
 // Reach returns how far [off, end) goes with at most so many runs of one place or kind, and
 // how many there are.
 func (c *Content) Reach(off, end int64, most int) (to int64, runs int) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/amberfs/amberfs/cas"
 )
 
 // ErrTurnOver means that a Seal gave way to others. The next one goes on from there.
@@ -112,9 +114,14 @@ type fileSealer struct {
 	old   cursor // in oldOf, for chunks to take over
 	oldOf *ChunkMap
 
+	small map[place]cas.Hash // chunks that were stored in this turn, see smallPart
+
 	damaged []damagedPart
 	work    int64 // since the last call of Spend
 }
+
+// place is where an extent is in the journal.
+type place struct{ pos, n int64 }
 
 // begin has it go on for a Seal.
 func (s *fileSealer) begin(ctx context.Context, z *Sealer) {
@@ -123,7 +130,7 @@ func (s *fileSealer) begin(ctx context.Context, z *Sealer) {
 		w.list = s.list
 		w.list.objects = z.Objects
 	}
-	s.chunkWriter, s.oldOf = w, nil
+	s.chunkWriter, s.oldOf, s.small = w, nil, nil
 }
 
 func (s *fileSealer) run() error {
@@ -153,6 +160,9 @@ func (s *fileSealer) step() error {
 		}
 	}
 	if s.dataEnd <= s.p {
+		if done, err := s.smallPart(e); done || err != nil {
+			return err
+		}
 		s.dataEnd, s.ended = s.p, false
 		kind, err := s.kind(s.p)
 		if err != nil {
@@ -169,6 +179,46 @@ func (s *fileSealer) step() error {
 		s.z.Pace()
 	}
 	return s.cutOne()
+}
+
+// maxSmall is how many stored chunks smallPart remembers.
+const maxSmall = 64 << 10
+
+// smallPart adds a small extent of the journal between holes, which is a chunk, and reports whether
+// it did. A file may have a million of them that are copies of a few, which are read and stored
+// once.
+func (s *fileSealer) smallPart(e extent) (done bool, err error) {
+	if !e.inJournal() || e.n >= smallChunk {
+		return false, nil
+	}
+	if end := s.p + e.n; end < s.l.size {
+		kind, err := s.kind(end)
+		if err != nil || kind.data() {
+			return false, err
+		}
+	}
+	at := place{e.pos, e.n}
+	h, found := s.small[at]
+	if !found {
+		data, err := s.window(s.p, e.n, e.n)
+		if err != nil {
+			return false, err
+		}
+		if _, damaged := s.damagedIn(s.p, e.n); damaged {
+			return false, nil
+		}
+		if h, err = s.z.Objects.Put(cas.KindData, data[:e.n]); err != nil {
+			s.list.failed = true
+			return false, fmt.Errorf("write a chunk: %w", err)
+		}
+		if s.small == nil || len(s.small) == maxSmall {
+			s.small = make(map[place]cas.Hash)
+		}
+		s.small[at] = h
+	}
+	s.p += e.n
+	s.work += itemCost
+	return true, s.list.add(item{n: e.n, hash: h})
 }
 
 // takeOver adds the chunks and lists that begin at p and are in a ChunkMap, e being

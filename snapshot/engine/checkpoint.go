@@ -28,6 +28,7 @@ type Checkpointer struct {
 	Collector *Collector
 	Room      *Room
 	Meter     *Meter
+	Memory    *Memory
 	GCWork    int64 // limit of the seals while a gc waits, see WithLimit
 
 	At      atomic.Int64  // journal position of the last checkpoint
@@ -85,6 +86,8 @@ type frozen struct {
 	state  *tree.State
 	record catalogue.WorkspaceRecord
 	actors []*actors.Set // of the present interval
+	mark   int64         // see Memory.Mark
+	stored bool          // it is sealed, with its orphans
 }
 
 // Checkpoint seals everything as it is now, commits it with the catalogue,
@@ -221,7 +224,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 		}
 		if w, ok := p.Catalogue.Workspaces[view]; ok {
 			st := w.Freeze(tx)
-			c.workspaces[view] = &frozen{st, w.Stored(st), tx.Actors(view)}
+			c.workspaces[view] = &frozen{state: st, record: w.Stored(st), actors: tx.Actors(view), mark: p.Memory.Mark(view)}
 			c.workspaces[view].record.Exports = p.Meter.Exports(view)
 		}
 	}

@@ -43,6 +43,11 @@ func (c *Checkpoint) Commit(ctx context.Context) error {
 			return err
 		}
 	}
+	for view, w := range c.workspaces {
+		if w.stored {
+			c.Memory.Sealed(view, w.mark)
+		}
+	}
 	if failed != nil {
 		return failed
 	}
@@ -104,7 +109,7 @@ func (c *Checkpoint) sealPresent(ctx context.Context, id uint32, w *frozen) erro
 		w.record.State = h.String()
 		return nil
 	})
-	w.record.Partly = partly
+	w.record.Partly, w.stored = partly, err == nil
 	return err
 }
 
@@ -123,6 +128,7 @@ func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State)
 		partly = &catalogue.Partly{State: sealed}
 	}
 	w.record.Orphans = partly
+	w.stored = w.stored && err == nil
 	return err
 }
 

@@ -20,6 +20,9 @@ func (v *view) commit(r *record, data []byte) error {
 	if err := v.prepare(r); err != nil {
 		return err
 	}
+	if err := v.charge(r); err != nil {
+		return err
+	}
 	if hasRequest(r.kind) {
 		r.request = v.trees.mu.request
 	}

@@ -35,7 +35,8 @@ type Edit struct {
 	replaced *tree.State   // set by Tx.Apply, until keepHeldInodes
 
 	// Changes is how many steps were written, each about the work of a record to recovery.
-	Changes int
+	Changes  int
+	unsealed int // of them, since the edited state was sealed last
 }
 
 // Edit begins an edit of a view. Changes of this view and of those that are read
@@ -129,6 +130,7 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 		v.before = append(v.before, e.replaced)
 	}
 	v.state = e.to.State
+	f.memory.Take(v.id, int64(e.unsealed)*InodeBytes, 0, true)
 	v.attribution.Append(&e.attribution)
 	f.sawIno(e.to.Next - 1)
 	if !f.mu.replaying && !e.inv.Empty() {

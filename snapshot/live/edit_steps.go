@@ -105,6 +105,7 @@ const stepsBlob = 1 << 20
 func (e *Edit) record(c *graft.Change) error {
 	c.Encode(e.enc)
 	e.Changes++
+	e.unsealed++
 	if e.enc.Len() < stepsBlob {
 		return nil
 	}
@@ -130,11 +131,26 @@ func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 			return err
 		}
 		n, err := e.to.Redo(b, e.contentOf)
-		if e.Changes += n; err != nil {
+		e.Changes += n
+		e.unsealed += n
+		if err == nil {
+			err = e.relieve()
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return e.findRemoved()
+}
+
+// relieve seals the edited state if it takes too much memory.
+func (e *Edit) relieve() error {
+	sealed, err := e.f.memory.SealEdit(e.base.id, e.to.State, int64(e.unsealed)*InodeBytes+e.f.pages.Load())
+	if sealed {
+		e.unsealed, e.to.Epoch = 0, e.f.ownEpoch()
+		e.f.pages.Store(0)
+	}
+	return err
 }
 
 // contentOf returns the content of an inode of a view.

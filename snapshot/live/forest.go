@@ -34,6 +34,8 @@ type Options struct {
 	// with 0 before a name is created: it may wait, or refuse with errs.Quota or
 	// errs.NoSpace.
 	Admit func(view uint32, n int64) error
+	// Memory is charged for every change; when nil it has no bounds.
+	Memory Memory
 	// Overlap, if set, is called with the lock held before an actor changes what another
 	// one changed since the newest snapshot of a view, at most once a second for a view.
 	Overlap func(tx *Tx, view uint32, by string) error
@@ -69,6 +71,8 @@ type trees struct {
 	near     *tree.Source // gives Absent errors
 	waiting  *tree.Source
 	log      *journal.Journal
+	memory   Memory
+	pages    *atomic.Int64 // bytes of pages that were copied with the lock held, see tree.Source.Counting
 	requests requests
 	readView func(src *tree.Source, view uint32) (*tree.State, error)
 	held     atomic.Pointer[func(NodeID) bool]
@@ -124,7 +128,12 @@ type view struct {
 func New(o Options) *Forest {
 	f := &Forest{forest: &forest{admit: o.Admit, salvage: o.Salvage, blobs: journal.NewUnreferenced(o.Log)}}
 	f.Reader.trees, f.Takeover.trees = &f.trees, &f.trees
-	f.src, f.near, f.waiting = o.Source, o.Source, o.Source
+	f.pages = new(atomic.Int64)
+	src := o.Source.Counting(f.pages)
+	f.src, f.near, f.waiting = src, src, src
+	if f.memory = o.Memory; f.memory == nil {
+		f.memory = unbounded{}
+	}
 	f.log, f.readView, f.logger = o.Log, o.ReadView, o.Logger
 	if f.admit == nil {
 		f.admit = func(uint32, int64) error { return nil }
@@ -206,13 +215,21 @@ func (t *trees) lockUnless(done <-chan struct{}, views []uint32) bool {
 }
 
 // change calls fn with the lock held for a change of a node's view, see lock. What fn lacks is
-// read without the lock, and fn begins again.
+// read, and memory is waited for, without the lock, and fn begins again.
 func (f *Forest) change(id NodeID, fn func() error) error {
-	return tree.Again(func() error {
-		f.lock(id.View())
-		defer f.mu.Unlock()
-		return fn()
-	})
+	for {
+		err := tree.Again(func() error {
+			f.lock(id.View())
+			defer f.mu.Unlock()
+			return fn()
+		})
+		if !errors.Is(err, errShort) {
+			return err
+		}
+		if err := f.memory.Await(id.View()); err != nil {
+			return err
+		}
+	}
 }
 
 // reading is change with the lock held for reading.
@@ -371,7 +388,10 @@ func (t *trees) sawIno(ino uint64) {
 
 // SetSource makes the forest read from a source that gives Absent errors, and without the lock.
 // It is called before another goroutine has the forest.
-func (t *trees) SetSource(near *tree.Source) { t.near, t.src = near, near.Resident() }
+func (t *trees) SetSource(near *tree.Source) {
+	t.near = near
+	t.src = near.Resident().Counting(t.pages)
+}
 
 // source is what a view is read through, with the lock held. What is journaled must be carried
 // out: there it is waited for.

@@ -67,7 +67,14 @@ func (p *replay) next(t journal.Type, pos int64, payload []byte, payloadPos int6
 	if err := p.apply(t, payload, payloadPos); err != nil {
 		return p.failed(pos, t, payload, err)
 	}
-	return nil
+	return p.relieve()
+}
+
+// relieve has what was replayed sealed if it takes too much memory.
+func (p *replay) relieve() error {
+	p.f.mu.Unlock()
+	defer p.f.mu.Lock()
+	return p.f.memory.Relieve()
 }
 
 // apply makes the change of a record. Records of dropped views are skipped.
@@ -86,6 +93,7 @@ func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 		p.f.requests.inherit(r.request, r.answer())
 	}
 	if v, ok := p.f.mu.views[r.view]; ok {
+		v.recharge(r)
 		return v.apply(r)
 	}
 	return nil

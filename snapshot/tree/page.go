@@ -113,7 +113,7 @@ func samePage(a, b *page) bool {
 func (b *body) weight() int64 {
 	w := int64(128)
 	const pageBytes = 8 + 24 + 32 + 16 // pointer, page, hash, rounding
-	const entryBytes = 40 + 16         // entry, name
+	const entryBytes = 40              // without the name
 	for _, k := range b.kids {
 		if k != nil {
 			w += pageBytes
@@ -121,6 +121,9 @@ func (b *body) weight() int64 {
 	}
 	if b.leaf != nil {
 		w += 600 + int64(len(b.leaf.raw))
+	}
+	for i := range b.ents {
+		w += max(16, int64(len(b.ents[i].Name)))
 	}
 	return w + entryBytes*int64(cap(b.ents))
 }

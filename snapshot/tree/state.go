@@ -109,6 +109,7 @@ func (s *State) Own(src *Source, epoch, ino uint64) (*Inode, error) {
 		return nil, err
 	}
 	n = n.owned(epoch)
+	src.copied.Add(n.weight())
 	leaf.set(slot(ino, 1), n)
 	return n, nil
 }

@@ -1,0 +1,301 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/budget"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+const (
+	// DefaultMemory is what unsealed changes of all workspaces take in memory at most, in bytes.
+	DefaultMemory = 256 << 20
+	// forkPatience is how long a change in a fork waits for memory, and mainPatience in main.
+	forkPatience = 30 * time.Second
+	mainPatience = 5 * time.Minute
+	// maxAwaiting is how many changes in forks wait at a time. Each keeps a reader of the kernel's
+	// requests, of which main needs some.
+	maxAwaiting = 32
+)
+
+// A Memory bounds what changes take in memory until they are sealed. Each change is charged to its
+// workspace. When main, or a fork of main with the forks in it, has half of what it may have, its
+// workspaces are sealed, which gives the memory back. A recovery charges the same, and seals when
+// half of the memory is used: so opening a store takes no more, whatever its journal contains.
+type Memory struct {
+	*Parts
+	Sealer   *Sealer
+	ReadOnly bool // nothing can be sealed
+
+	account *budget.Account
+	half    int64
+	opened  atomic.Bool // the recovery is over
+
+	mu       sync.Mutex
+	views    map[uint32]*charged
+	sealing  map[uint32]bool // by tenant: its workspaces are being sealed
+	awaiting int             // changes in forks
+}
+
+// charged is what a view was charged in all, and how much of that was given back.
+type charged struct {
+	tenant, parent uint32
+	total, given   int64
+}
+
+func NewMemory(p *Parts, z *Sealer, size int64) *Memory {
+	return &Memory{
+		Parts: p, Sealer: z, account: budget.NewAccount(size, live.MainView), half: size / 2,
+		views: make(map[uint32]*charged), sealing: make(map[uint32]bool),
+	}
+}
+
+// Used is how many bytes all workspaces have, and Most how many they had when that was the most.
+func (m *Memory) Used() int64 { return m.account.Used() }
+
+func (m *Memory) Most() int64 { return m.account.Most() }
+
+// Add adds a workspace. The lock of the forest is held, as for Remove.
+func (m *Memory) Add(ws *catalogue.Workspace) {
+	c := &charged{tenant: m.Catalogue.Uppermost(ws).View}
+	if up := m.Catalogue.Parent(ws); up != nil {
+		c.parent = up.View
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.views[ws.View] = c
+}
+
+// Remove removes a workspace. What it has is its parent's from then on, because a snapshot there
+// may have its last state.
+func (m *Memory) Remove(view uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.views[view]
+	if c == nil {
+		return
+	}
+	delete(m.views, view)
+	left := c.total - c.given
+	m.account.Give(c.tenant, left)
+	if up := m.views[c.parent]; up != nil {
+		up.total += left
+		m.account.Add(up.tenant, left)
+	}
+}
+
+// Take implements live.Memory.
+func (m *Memory) Take(view uint32, taken, more int64, urgent bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.views[view]
+	if c == nil {
+		return true // a view that is being made
+	}
+	m.account.Add(c.tenant, taken)
+	c.total += taken
+	fits := m.account.Take(c.tenant, more, urgent)
+	if fits {
+		c.total += more
+	}
+	if !fits || m.account.Half(c.tenant) {
+		m.sealSoonLocked(c.tenant)
+	}
+	return fits
+}
+
+// Await implements live.Memory.
+func (m *Memory) Await(view uint32) error {
+	freed := m.account.Freed()
+	patience := mainPatience
+	m.mu.Lock()
+	c := m.views[view]
+	if c == nil {
+		m.mu.Unlock()
+		return nil
+	}
+	fork := c.tenant != live.MainView
+	if fork {
+		patience = forkPatience
+		if m.awaiting >= maxAwaiting {
+			m.mu.Unlock()
+			return errFullMemory
+		}
+		m.awaiting++
+	}
+	m.sealSoonLocked(c.tenant)
+	m.mu.Unlock()
+	if fork {
+		defer func() {
+			m.mu.Lock()
+			m.awaiting--
+			m.mu.Unlock()
+		}()
+	}
+	if !m.Loops.Await(nil, freed, patience) {
+		return errFullMemory
+	}
+	return nil
+}
+
+var errFullMemory = errs.New(errs.Quota, "limit reached: the changes of this workspace that are not stored yet take all memory that it may have; try again in a while")
+
+// sealSoonLocked has the workspaces of a tenant sealed in the background, unless they are.
+func (m *Memory) sealSoonLocked(tenant uint32) {
+	if m.sealing[tenant] || !m.opened.Load() {
+		return
+	}
+	m.sealing[tenant] = true
+	m.Loops.Go("sealing what takes much memory", func() {
+		defer func() {
+			m.mu.Lock()
+			delete(m.sealing, tenant)
+			m.mu.Unlock()
+		}()
+		defer m.Sealer.Pacer.Urgent()()
+		if err := m.sealTenant(m.Loops.Context, tenant); err != nil && m.Loops.Context.Err() == nil {
+			m.Logger.Warn("changes that take much memory cannot be sealed", "err", err, guard.Stack(err))
+			m.Loops.Pause(retrySeal)
+		}
+	})
+}
+
+// sealTenant seals the workspaces of a tenant until they have less than half of its memory.
+func (m *Memory) sealTenant(ctx context.Context, tenant uint32) error {
+	for first := true; first || m.account.Half(tenant); first = false {
+		if err := m.seal(ctx, func(c *charged) bool { return c.tenant == tenant }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seal seals the workspaces that are chosen, of which those with the most memory come first.
+func (m *Memory) seal(ctx context.Context, chosen func(*charged) bool) error {
+	m.mu.Lock()
+	var views []uint32
+	has := make(map[uint32]int64)
+	for view, c := range m.views {
+		if has[view] = c.total - c.given; has[view] > 0 && chosen(c) {
+			views = append(views, view)
+		}
+	}
+	m.mu.Unlock()
+	slices.SortFunc(views, func(a, b uint32) int { return cmp.Compare(has[b], has[a]) })
+	var failed error
+	for _, view := range views {
+		failed = errors.Join(failed, m.sealView(ctx, view))
+	}
+	return failed
+}
+
+// sealView seals a workspace as it is now, and gives back what it has.
+func (m *Memory) sealView(ctx context.Context, view uint32) error {
+	var states []*tree.State
+	var snaps []*catalogue.Snapshot
+	var mark int64
+	var releases []func()
+	defer func() {
+		for _, release := range releases {
+			release()
+		}
+	}()
+	err := m.Forest.Update(true, func(tx *live.Tx) error {
+		w := m.Catalogue.Workspaces[view]
+		if w == nil {
+			return nil
+		}
+		orphans, err := tx.Orphans([]uint32{view})
+		if err != nil {
+			return err
+		}
+		for _, sn := range m.Catalogue.Unsealed {
+			if sn.WS == view {
+				snaps = append(snaps, sn)
+			}
+		}
+		states, mark = append(states, w.Freeze(tx)), m.Mark(view)
+		if st := orphans[view]; st != nil {
+			states = append(states, st)
+		}
+		for _, st := range states {
+			releases = append(releases, m.Pins.Hold(st))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(snaps, func(a, b *catalogue.Snapshot) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, sn := range snaps {
+		if err := m.Sealer.Wait(ctx, sn); err != nil && ctx.Err() != nil {
+			return err
+		} else if err != nil {
+			m.Logger.Warn("sealing", "err", err, guard.Stack(err))
+		}
+	}
+	for _, st := range states {
+		_, err := m.Sealer.InTurn(ctx, view, st)
+		if err != nil && ctx.Err() == nil {
+			_, _, err = m.Sealer.Without(ctx, view, st) // what cannot be sealed stays in memory
+		}
+		if err != nil {
+			return err
+		}
+	}
+	m.Sealed(view, mark)
+	return nil
+}
+
+// Mark returns how many bytes a view was charged. Sealed gives back what it was charged before a
+// mark: the state at that time is sealed, with its orphans and snapshots.
+func (m *Memory) Mark(view uint32) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.views[view]; c != nil {
+		return c.total
+	}
+	return 0
+}
+
+func (m *Memory) Sealed(view uint32, mark int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.views[view]; c != nil && mark > c.given {
+		m.account.Give(c.tenant, mark-c.given)
+		c.given = mark
+	}
+}
+
+// Opened ends the recovery: from then on seals go on in the background.
+func (m *Memory) Opened() { m.opened.Store(true) }
+
+// Relieve implements live.Memory.
+func (m *Memory) Relieve() error {
+	if !m.account.HalfUsed() || m.ReadOnly {
+		return nil
+	}
+	return m.seal(m.Loops.Context, func(*charged) bool { return true })
+}
+
+// SealEdit implements live.Memory.
+func (m *Memory) SealEdit(view uint32, st *tree.State, bytes int64) (sealed bool, err error) {
+	if bytes < m.half || m.ReadOnly {
+		return false, nil
+	}
+	for err = content.ErrTurnOver; errors.Is(err, content.ErrTurnOver); {
+		_, _, err = m.Sealer.sealState(m.Loops.Context, view, st)
+	}
+	return err == nil, err
+}

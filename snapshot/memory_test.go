@@ -1,0 +1,120 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/must"
+)
+
+// littleMemory is the account of the tests, and heapLimit what the heap may then grow by: the
+// account, the caches, and as much garbage.
+const (
+	littleMemory = 16 << 20
+	heapLimit    = 64 << 20
+)
+
+// heap is how many bytes of the heap are in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func createIn(t *testing.T, s *Store, view uint32, name string) live.NodeID {
+	t.Helper()
+	a, err := s.Forest().Create(live.Node(view, live.RootIno), name, live.Create{Mode: unix.S_IFREG | 0o644})
+	must.OK(t, err)
+	return a.ID
+}
+
+// clones writes a file of one-byte parts, and copies it again and again. It returns how many parts
+// were made, and the error that ended it.
+func clones(s *Store, view uint32, create func(string) live.NodeID, parts int) (made int, err error) {
+	a := create("a")
+	for i := range int64(1024) {
+		if _, err := s.Forest().Write(a, []byte{'x'}, 2*i, false); err != nil {
+			return made, err
+		}
+	}
+	b := create("b")
+	for at := int64(0); made < parts; made += 1024 {
+		n, err := s.Forest().CopyRange(a, 0, b, at, 2048)
+		if err != nil {
+			return made, err
+		}
+		at += n + 1
+	}
+	return made, nil
+}
+
+// A fork that makes parts of files has no more of them in memory than its share, and is served all
+// the same, because they are sealed. The memory that opening the store takes then is bounded too,
+// whether the daemon stopped or was killed.
+func TestPartsAreBounded(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := Open(dir, Options{Quiet: true, Memory: littleMemory})
+	must.OK(t, err)
+	f, err := s.Main().Forks().New(ForkOptions{Name: "f"})
+	must.OK(t, err)
+	view := f.ws.View
+	before := heap()
+	made, err := clones(s, view, func(name string) live.NodeID { return createIn(t, s, view, name) }, 600_000)
+	if err != nil && !errors.Is(err, errs.Quota) {
+		t.Fatal(err)
+	}
+	if made < 300_000 {
+		t.Errorf("the fork made %d parts, then: %v", made, err)
+	}
+	if most := s.mem.Most(); most > littleMemory {
+		t.Errorf("%d bytes were charged, of %d", most, littleMemory)
+	}
+	if grown := heap() - before; grown > heapLimit {
+		t.Errorf("the heap has grown by %d bytes", grown)
+	}
+	must.OK(t, s.Close())
+	opened, err := Open(dir, Options{Quiet: true, Memory: littleMemory})
+	must.OK(t, err)
+	must.OK(t, opened.Close())
+}
+
+// What it takes to open a store is bounded, whatever its journal has: parts in many files, new
+// inodes, snapshots of each state, and the steps of a restore.
+func TestOpeningIsBounded(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := Open(dir, Options{Quiet: true, Memory: 1 << 40})
+	must.OK(t, err)
+	f, err := s.Main().Forks().New(ForkOptions{Name: "f"})
+	must.OK(t, err)
+	create := func(name string) live.NodeID { return createIn(t, s, f.ws.View, name) }
+	_, err = clones(s, f.ws.View, create, 500_000)
+	must.OK(t, err)
+	for i := range 20_000 {
+		create(fmt.Sprintf("file%d", i))
+	}
+	_, err = f.Capture(CaptureOptions{Name: "all"})
+	must.OK(t, err)
+	must.OK(t, s.log.Sync())
+	killed := filepath.Join(t.TempDir(), "store")
+	must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
+	must.OK(t, s.Close())
+	before := heap()
+	opened, err := Open(killed, Options{Quiet: true, Memory: littleMemory})
+	must.OK(t, err)
+	defer opened.Close()
+	if most := opened.mem.Most(); most > littleMemory {
+		t.Errorf("recovery had %d bytes of changes in memory, of %d", most, littleMemory)
+	}
+	if grown := heap() - before; grown > heapLimit {
+		t.Errorf("the heap has grown by %d bytes", grown)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -45,6 +46,7 @@ type Applied struct {
 	Skipped   []Omission         `json:"skipped,omitempty"`
 	LeftOut   []string           `json:"left_out,omitempty"` // the paths that ApplyOptions.Everything applies, and links to forks
 	DryRun    bool               `json:"dry_run,omitempty"`
+	Executes  []naming.BytePath  `json:"executes,omitempty"` // set by the caller: paths that other programs execute
 	// Partial: it could not be finished. Changed and Paths are what was applied.
 	Partial bool `json:"partial,omitempty"`
 	// Plan is Paths and Conflicts, with what changed.

@@ -168,7 +168,7 @@ func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, 
 		a.note("%s: %s", quote(s.Path), s.Reason)
 	}
 	if ask != askNever && !a.json {
-		done.Paths = nil // they were listed
+		done.Paths, done.Executes = nil, nil // they were listed
 	}
 	return q, done, nil
 }
@@ -236,6 +236,9 @@ func (a *app) appliedLines(done *gitbridge.Applied) string {
 	text := service.ChangedText("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Changed, a.listed(paths), inGit)
 	if len(done.LeftOut) > 0 {
 		text += question.LeftOut(done.LeftOut, a.verbose) + "\n"
+	}
+	for _, p := range done.Executes {
+		text += question.Careful(string(p)) + "\n"
 	}
 	if n := len(done.Conflicts); n > 0 {
 		text += fmt.Sprintf("%s changed on both sides\n", plural(n, "path", "paths"))

@@ -86,12 +86,3 @@ func subjects(src *tree.Source, g group) (out []string) {
 	}
 	return out
 }
-
-// runsByItself reports whether git, a shell or an editor executes a path because it is there. What is
-// below node_modules belongs to packages, in which nobody works.
-func runsByItself(path string) bool {
-	return executed.MatchString(path) && !strings.Contains("/"+path, "/node_modules/")
-}
-
-var executed = regexp.MustCompile(
-	`(^|/)(\.git/(hooks|config|config\.worktree)|\.vscode|\.idea|\.husky|\.devcontainer)(/|$)|(^|/)\.envrc$`)

@@ -16,6 +16,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/executes"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
@@ -120,12 +121,17 @@ func (q *Question) Print(ctx context.Context) error {
 	}
 	for _, g := range q.groups {
 		for _, c := range g.changes {
-			if c.B != nil && runsByItself(c.Path.String()) {
-				fmt.Fprintln(q.t.Out, q.paint("careful, other programs execute this: "+gitquote.Readable(c.Path.Short()), styles.Bold+styles.Red))
+			if executes.File(c.Path.String(), c.B) {
+				fmt.Fprintln(q.t.Out, q.paint(Careful(c.Path.String()), styles.Bold+styles.Red))
 			}
 		}
 	}
 	return nil
+}
+
+// Careful is the line about a path that other programs execute.
+func Careful(path string) string {
+	return "careful, other programs execute this: " + gitquote.Readable(path)
 }
 
 func (q *Question) paint(text, color string) string {

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/executes"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/hooks"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/diff"
@@ -70,6 +71,9 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o gitbridge.Appl
 	o.Wrote = hooks.Wrote
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	done, err := gitbridge.ApplyDir(ctx, dir, o)
+	if done != nil {
+		done.Executes = executes.In(done.Plan)
+	}
 	if err == nil {
 		return done, nil
 	}

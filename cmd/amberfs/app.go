@@ -76,12 +76,18 @@ func (a *app) placeOf(wd string) (locate.Place, error) {
 		return p, fail.New(fail.NotFound, "%s is not inside an amberfs mount", wd).
 			WithHint("go into one, or name it with -C DIR")
 	}
+	if errors.Is(err, locate.ErrForeign) {
+		return p, fail.New(fail.Denied, "%w", err).WithHint("only that user can use commands there; .snapshots works by files")
+	}
+	if uid, foreign := p.Foreign(); err == nil && foreign {
+		a.note("%s is a mount of the user %d", p.Mount.Mountpoint, uid)
+	}
 	return p, err
 }
 
 func (a *app) open(ctx context.Context, p locate.Place) (*client.Client, error) {
 	root, _ := p.Root()
-	c, err := client.Open(ctx, client.Target{Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Command: a.command})
+	c, err := client.Open(ctx, client.Target{Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Command: a.command, User: p.IsUser})
 	if fail.KindOf(err) == fail.NotFound {
 		return nil, deadMount(p, err)
 	}

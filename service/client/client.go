@@ -32,6 +32,8 @@ type Target struct {
 	Root string
 	// Command is what the user ran, for the event log.
 	Command string
+	// User reports whether the daemon may run as a user; nil for any.
+	User func(uid uint32) bool
 }
 
 type Client struct {
@@ -50,14 +52,34 @@ type Exchange struct {
 
 // Open finds a way to a workspace. An error is NotFound if no daemon answers.
 func Open(ctx context.Context, t Target) (*Client, error) {
-	conn, err := service.Dial(ctx, t.Store)
+	conn, err := t.dial(ctx)
 	if err == nil {
 		return overSocket(t, conn)
 	}
-	if t.Root != "" && answers(t.Root) {
+	if t.Root != "" && !errors.Is(err, errOtherUser) && answers(t.Root) {
 		return &Client{target: t}, nil
 	}
 	return nil, err
+}
+
+var errOtherUser = errors.New("its daemon is of another user than the mount")
+
+// dial connects to the socket of the store. Anybody can have a store and its socket named as
+// the source of a mount.
+func (t *Target) dial(ctx context.Context) (*net.UnixConn, error) {
+	conn, err := service.Dial(ctx, t.Store)
+	if err != nil || t.User == nil {
+		return conn, err
+	}
+	peer, err := service.Peer(conn)
+	if err == nil && !t.User(peer.Uid) {
+		err = fail.New(fail.Denied, "the store %s: %w (uid %d)", t.Store, errOtherUser, peer.Uid)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // overSocket uses conn for the first request, and other connections beside it.
@@ -74,7 +96,7 @@ func overSocket(t Target, conn *net.UnixConn) (*Client, error) {
 		case c := <-first:
 			return c, nil
 		default:
-			return service.Dial(ctx, t.Store)
+			return t.dial(ctx)
 		}
 	}
 	transport := &http.Transport{

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,13 +19,13 @@ import (
 
 const table = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 23 22 0:5 / /proc rw - proc proc rw
-40 22 0:50 / /home/ann/ws rw,nosuid,nodev shared:9 - fuse.amberfs /home/ann/my\040store rw,user_id=1000
-41 22 0:50 /.forks/try /sandbox/w rw,nosuid,nodev - fuse.amberfs /home/ann/my\040store rw,user_id=1000
+40 22 0:50 / /home/ann/ws rw,nosuid,nodev shared:9 - fuse.amberfs /home/ann/my\040store rw,user_id=0
+41 22 0:50 /.forks/try /sandbox/w rw,nosuid,nodev - fuse.amberfs /home/ann/my\040store rw,user_id=0
 42 40 0:60 / /home/ann/ws/build rw - tmpfs tmpfs rw
-43 22 0:50 /.forks/try/.forks/deep/src /src rw - fuse.amberfs /home/ann/my\040store rw
-44 22 0:70 / /old rw - fuse.amberfs /a rw
-45 22 0:71 / /old rw - fuse.amberfs /b rw
-46 22 0:72 / /odd\134040name rw - fuse.amberfs /c rw
+43 22 0:50 /.forks/try/.forks/deep/src /src rw - fuse.amberfs /home/ann/my\040store rw,user_id=0
+44 22 0:70 / /old rw - fuse.amberfs /a rw,user_id=0
+45 22 0:71 / /old rw - fuse.amberfs /b rw,user_id=0
+46 22 0:72 / /odd\134040name rw - fuse.amberfs /c rw,user_id=0
 `
 
 func rows(t *testing.T) []Mount {
@@ -64,6 +65,53 @@ func TestFind(t *testing.T) {
 		if _, err := Find(ms, dir); !errors.Is(err, ErrNotMounted) {
 			t.Errorf("Find(%s) = %v, want ErrNotMounted", dir, err)
 		}
+	}
+}
+
+// Anybody may mount a file system that calls itself fuse.amberfs, of any store.
+func TestMountsOfOthers(t *testing.T) {
+	store := t.TempDir()
+	var st unix.Stat_t
+	must.OK(t, unix.Stat(store, &st))
+	owner, none := int(st.Uid), "/nonexistent/store"
+	namespace := idMap{{0, 1000, 1}, {1, 100000, 65536}}
+	for _, c := range []struct {
+		options, store string
+		caller         int
+		here           idMap
+		want           bool
+	}{
+		{"rw,user_id=0,allow_other", store, 0, nil, true},
+		{"rw,user_id=0,allow_other", store, 1000, nil, true},
+		{"rw,user_id=1000", store, 1000, nil, true},
+		{"rw,user_id=1000", store, 1001, nil, false},
+		{"rw,user_id=1000,allow_other", none, 1001, nil, false},
+		{"rw,user_id=" + strconv.Itoa(owner+1), store, 0, nil, false}, // the store is another user's
+		{"rw,user_id=" + strconv.Itoa(owner), store, 0, nil, true},
+		{"rw,user_id=1000", none, 0, nil, true}, // a sandbox that has the mount alone
+		{"rw", store, 0, nil, false},
+		{"rw,user_id=x", store, 0, nil, false},
+		{"rw,user_id=1000", none, 0, namespace, true},
+		{"rw,user_id=100001", none, 2, namespace, true},
+		{"rw,user_id=100001", none, 3, namespace, false},
+	} {
+		m := &mountinfo.Info{FSType: FSType, Source: c.store, VFSOptions: c.options}
+		if got := believedBy(m, c.caller, c.here); got != c.want {
+			t.Errorf("%s by %d: %v", c.options, c.caller, got)
+		}
+	}
+
+	m := &mountinfo.Info{FSType: FSType, Source: store, Root: "/", Mountpoint: "/evil", VFSOptions: "rw,user_id=" + strconv.Itoa(os.Geteuid()+1)}
+	if os.Geteuid() == 0 {
+		if _, err := Find([]Mount{m}, "/evil/a"); !errors.Is(err, ErrForeign) {
+			t.Errorf("Find: %v", err)
+		}
+	}
+	if got := OfStore([]Mount{m}, store); os.Geteuid() == 0 && len(got) != 0 {
+		t.Errorf("OfStore: %v", got)
+	}
+	if (Place{Mount: m}).IsUser(uint32(os.Geteuid())) {
+		t.Error("a daemon of another user")
 	}
 }
 

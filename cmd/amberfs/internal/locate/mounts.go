@@ -49,7 +49,7 @@ func On(mounts []Mount, path string) (Mount, bool) {
 func OfStore(mounts []Mount, store string) []Mount {
 	var out []Mount
 	for _, m := range mounts {
-		if m.FSType == FSType && m.Source == store && m.Root == "/" {
+		if m.Source == store && m.Root == "/" && Believed(m) {
 			out = append(out, m)
 		}
 	}

@@ -46,11 +46,15 @@ func Getwd() (string, error) {
 	return wd, nil
 }
 
+// Find returns the place of a directory. Errors: ErrNotMounted, ErrForeign.
 func Find(mounts []Mount, dir string) (Place, error) {
 	dir = Resolve(mounts, dir)
 	m, ok := At(mounts, dir)
 	if !ok || m.FSType != FSType {
 		return Place{}, fmt.Errorf("%s: %w", dir, ErrNotMounted)
+	}
+	if !Believed(m) {
+		return Place{}, foreign(dir, m)
 	}
 	p := Place{Mount: m, Store: m.Source, dir: dir, mounts: mounts}
 	inside := path.Join(m.Root, strings.TrimPrefix(dir[len(strings.TrimSuffix(m.Mountpoint, "/")):], "/"))

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import tempfile
 import unittest
 from datetime import datetime, timezone
 from pathlib import Path
 
-from amberfs import AsyncWorkspace, ConflictError, ExistsError, NotFoundError, UsageError, Workspace
-from amberfs._locate import find
+from amberfs import AsyncWorkspace, ConflictError, DeniedError, ExistsError, NotFoundError, UsageError, Workspace
+from amberfs._locate import find, locate
 
 MOUNT = Path(os.environ["AMBERFS_TEST_MOUNT"])
 REMOTE = os.environ["AMBERFS_TEST_REMOTE_NAME"]
@@ -164,10 +165,10 @@ class AsyncClient(unittest.IsolatedAsyncioTestCase):
 class Locate(unittest.TestCase):
     def test_table(self) -> None:
         table = r"""22 1 254:0 / / rw shared:1 - ext4 /dev/vda rw
-40 22 0:50 / /home/ann/ws rw,nosuid shared:9 - fuse.amberfs /home/ann/my\040store rw
-41 22 0:50 /.forks/try /sandbox/w rw - fuse.amberfs /home/ann/my\040store rw
+40 22 0:50 / /home/ann/ws rw,nosuid shared:9 - fuse.amberfs /home/ann/my\040store rw,user_id=1000
+41 22 0:50 /.forks/try /sandbox/w rw - fuse.amberfs /home/ann/my\040store rw,user_id=1000
 42 40 0:60 / /home/ann/ws/build rw - tmpfs tmpfs rw
-43 22 0:50 /.forks/try/.forks/deep/src /src rw - fuse.amberfs /home/ann/my\040store rw
+43 22 0:50 /.forks/try/.forks/deep/src /src rw - fuse.amberfs /home/ann/my\040store rw,user_id=1000
 """
         for directory, root, workspace in [
             ("/home/ann/ws/a/b", "/home/ann/ws", ""),
@@ -176,10 +177,20 @@ class Locate(unittest.TestCase):
             ("/sandbox/w/.forks/x/a", "/sandbox/w/.forks/x", "try/x"),
             ("/sandbox/w", "/sandbox/w", "try"),
         ]:
-            self.assertEqual(find(directory, table), (root, "/home/ann/my store", workspace))
+            self.assertEqual(find(directory, table, 1000), (root, "/home/ann/my store", workspace))
         for directory in ["/", "/home/ann", "/home/ann/ws2", "/home/ann/ws/build"]:
-            self.assertIsNone(find(directory, table))
-        self.assertRaises(NotFoundError, find, "/src/pkg", table)
+            self.assertIsNone(find(directory, table, 1000))
+        self.assertRaises(NotFoundError, find, "/src/pkg", table, 1000)
+        # Anybody may mount a file system of that name.
+        self.assertRaises(DeniedError, find, "/home/ann/ws", table, 1001)
+        self.assertRaises(DeniedError, find, "/home/ann/ws", table.replace(",user_id=1000", ""), 1000)
+        self.assertIsNotNone(find("/home/ann/ws", table.replace("=1000", "=0"), 1001))
+
+    def test_control_files_elsewhere(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            Path(directory, ".snapshots").mkdir()
+            Path(directory, ".snapshots/call").touch()
+            self.assertRaises(NotFoundError, locate, directory)
 
 
 if __name__ == "__main__":

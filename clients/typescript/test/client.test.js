@@ -1,9 +1,10 @@
 // Run by tests/clients, which mounts a workspace: AMBERFS_TEST_MOUNT.
 import assert from 'node:assert/strict'
-import { readFile, rm, writeFile, mkdir } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { test } from 'node:test'
-import { AmberfsSnapshotter, ConflictError, ExistsError, NotFoundError, UsageError, Workspace } from '../src/index.js'
+import { AmberfsSnapshotter, ConflictError, DeniedError, ExistsError, NotFoundError, UsageError, Workspace } from '../src/index.js'
 import { find } from '../src/locate.js'
 
 const mount = process.env.AMBERFS_TEST_MOUNT ?? ''
@@ -143,17 +144,29 @@ test('a directory inside', async () => {
 
 test('the table of mounts', () => {
   const table = `22 1 254:0 / / rw shared:1 - ext4 /dev/vda rw
-40 22 0:50 / /home/ann/ws rw,nosuid shared:9 - fuse.amberfs /home/ann/my\\040store rw
-41 22 0:50 /.forks/try /sandbox/w rw - fuse.amberfs /home/ann/my\\040store rw
+40 22 0:50 / /home/ann/ws rw,nosuid shared:9 - fuse.amberfs /home/ann/my\\040store rw,user_id=1000
+41 22 0:50 /.forks/try /sandbox/w rw - fuse.amberfs /home/ann/my\\040store rw,user_id=1000
 42 40 0:60 / /home/ann/ws/build rw - tmpfs tmpfs rw
-43 22 0:50 /.forks/try/.forks/deep/src /src rw - fuse.amberfs /home/ann/my\\040store rw
+43 22 0:50 /.forks/try/.forks/deep/src /src rw - fuse.amberfs /home/ann/my\\040store rw,user_id=1000
 `
   const store = '/home/ann/my store'
-  assert.deepEqual(find('/home/ann/ws/a/b', table), { root: '/home/ann/ws', store, workspace: '' })
-  assert.deepEqual(find('/home/ann/ws/.forks/try/a', table), { root: '/home/ann/ws/.forks/try', store, workspace: 'try' })
-  assert.deepEqual(find('/home/ann/ws/.snapshots/v1', table), { root: '/home/ann/ws', store, workspace: '' })
-  assert.deepEqual(find('/sandbox/w/.forks/x/a', table), { root: '/sandbox/w/.forks/x', store, workspace: 'try/x' })
-  assert.deepEqual(find('/sandbox/w', table), { root: '/sandbox/w', store, workspace: 'try' })
-  for (const dir of ['/', '/home/ann', '/home/ann/ws2', '/home/ann/ws/build']) assert.equal(find(dir, table), undefined)
-  assert.throws(() => find('/src/pkg', table), NotFoundError)
+  assert.deepEqual(find('/home/ann/ws/a/b', table, 1000), { root: '/home/ann/ws', store, workspace: '', user: 1000 })
+  assert.deepEqual(find('/home/ann/ws/.forks/try/a', table, 1000), { root: '/home/ann/ws/.forks/try', store, workspace: 'try', user: 1000 })
+  assert.deepEqual(find('/home/ann/ws/.snapshots/v1', table, 1000), { root: '/home/ann/ws', store, workspace: '', user: 1000 })
+  assert.deepEqual(find('/sandbox/w/.forks/x/a', table, 1000), { root: '/sandbox/w/.forks/x', store, workspace: 'try/x', user: 1000 })
+  assert.deepEqual(find('/sandbox/w', table, 1000), { root: '/sandbox/w', store, workspace: 'try', user: 1000 })
+  for (const dir of ['/', '/home/ann', '/home/ann/ws2', '/home/ann/ws/build']) assert.equal(find(dir, table, 1000), undefined)
+  assert.throws(() => find('/src/pkg', table, 1000), NotFoundError)
+  // Anybody may mount a file system of that name.
+  assert.throws(() => find('/home/ann/ws', table, 1001), DeniedError)
+  assert.throws(() => find('/home/ann/ws', table.replaceAll(',user_id=1000', ''), 1000), DeniedError)
+  assert.equal(find('/home/ann/ws', table.replaceAll('=1000', '=0'), 1001)?.user, 0)
+})
+
+test('control files that another user made, or that are on another file system', async () => {
+  const dir = await mkdtemp(path.join(tmpdir(), 'amberfs-'))
+  await mkdir(path.join(dir, '.snapshots'))
+  await writeFile(path.join(dir, '.snapshots/call'), '')
+  await assert.rejects(Workspace.open(dir), NotFoundError)
+  await rm(dir, { recursive: true })
 })

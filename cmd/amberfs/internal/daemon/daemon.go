@@ -316,10 +316,10 @@ func (d *Daemon) serviceConfig() service.Config {
 		Survival: d.survival,
 		Upgrade:  d.upgrade,
 		Requests: func() map[string]uint64 { return d.mount.Counters() }, StaleNames: func() int64 { return d.mount.StaleNames() },
-		Memory:   budget.New(memoryShare() / 2),
-		Lists:    budget.New(memoryShare() / 2),
-		Git:      budget.New(memoryShare() / 2),
-		Dropped:  func() { d.later("removing exports", d.dropExports) },
+		Memory:  budget.New(memoryShare() / 2),
+		Lists:   budget.New(memoryShare() / 2),
+		Git:     budget.New(memoryShare() / 2),
+		Dropped: func() { d.later("removing exports", d.dropExports) },
 	}
 }
 

@@ -45,6 +45,7 @@ type Applied struct {
 	Conflicts []string           `json:"conflicts,omitempty"`
 	Skipped   []Omission         `json:"skipped,omitempty"`
 	LeftOut   []string           `json:"left_out,omitempty"` // the paths that ApplyOptions.Everything applies, and links to forks
+	Notes     []Omission         `json:"notes,omitempty"`    // what others have of the paths
 	DryRun    bool               `json:"dry_run,omitempty"`
 	Executes  []naming.BytePath  `json:"executes,omitempty"` // set by the caller: paths that other programs execute
 	// Partial: it could not be finished. Changed and Paths are what was applied.
@@ -87,7 +88,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun},
 		willBeDir: make(map[string]bool), excluded: make(map[string]bool), removals: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile), lost: make(map[fileKind][]*tree.Inode),
-		touched: make(map[uint64]bool), written: make(map[uint64]bool), swept: make(map[string]bool), opened: make(map[uint64]*openedDir),
+		touched: make(map[uint64]bool), written: make(map[uint64]bool), swept: make(map[string]bool), opened: make(map[uint64]*openedDir), interrupted: make(map[string]bool),
 	}
 	if err := a.lock(); err != nil {
 		return nil, err
@@ -147,8 +148,8 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	}
 	slices.SortStableFunc(paths, func(x, y graft.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
 	a.res.Paths, a.res.Changed = append(a.res.Paths, paths...), len(paths)
-	if o.DryRun {
-		return &a.res, nil
+	if err := a.lookAround(); err != nil || o.DryRun {
+		return &a.res, err
 	}
 	return &a.res, a.run()
 }
@@ -188,6 +189,8 @@ type applying struct {
 	locked    bool                       // no other apply changes the directory
 	swept     map[string]bool            // directories that were cleaned up after earlier runs
 	opened    map[uint64]*openedDir      // by their inodes
+
+	interrupted map[string]bool // directories that an earlier apply began to change
 
 	// What changed on both sides.
 	texts      []threeway.Input

@@ -276,7 +276,7 @@ func (a *applying) changeAttrs(s *applyStep) error {
 		return nil
 	}
 	if f := a.files[s.change.B.Ino]; f != nil && !s.change.B.IsDir() {
-		if f.set {
+		if f.set && !a.isApart(s, f) {
 			return nil
 		}
 		f.set = true

@@ -27,6 +27,8 @@ type host struct {
 	// temps is the prefix of temporary names. An apply to a directory above or below this one has
 	// another.
 	temps string
+	// overlay: the directory is on overlayfs, see applying.copiedUp.
+	overlay bool
 	// alias has the temporary names of new directories, by path.
 	alias map[string]string
 	// See linkAt.
@@ -46,8 +48,11 @@ func openHost(dir string) (*host, error) {
 	}
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
+	var fs unix.Statfs_t
+	overlay := unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC
+
 	return &host{
-		root: fd, dir: -1, temps: fmt.Sprintf(".amberfs-apply-%x-", st.Ino), alias: map[string]string{},
+		root: fd, dir: -1, temps: fmt.Sprintf("%s%x-", tempPrefix, st.Ino), alias: map[string]string{}, overlay: overlay,
 		path: resolved("/", dir), links: map[string]*gitdir.Link{}, gitDirs: map[string]int{},
 	}, err
 }

@@ -217,6 +217,17 @@ func (a *applying) fileOf(s *applyStep) *hostFile {
 	return a.files[s.change.B.Ino]
 }
 
+// isApart reports whether a name of a file is one of another file now: overlayfs copied the names of
+// a file of its lower layer apart, when the first of them changed.
+func (a *applying) isApart(s *applyStep, f *hostFile) bool {
+	if f.at == nil || s.overwrites || !a.copiedUp(s) {
+		return false
+	}
+	here, err := a.host.look(s.change.Path)
+	there, terr := a.host.look(f.at)
+	return err == nil && terr == nil && !here.isFile(there)
+}
+
 // linkKept makes the name tmp a link to a file of the directory. Where that is not allowed, as for
 // another user's file, a name that the file loses is renamed later.
 func (a *applying) linkKept(dir int, tmp string, s *applyStep, f *hostFile) (done bool, err error) {

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -54,7 +56,8 @@ func lockDir(ctx context.Context, fd, how int, waiting func()) (bool, error) {
 }
 
 // dirTime is the time of a directory before names were made and removed in it. It is restored,
-// unless the workspace has another one.
+// unless the workspace has another one. After an apply that was interrupted, nobody knows it: the
+// directory gets the workspace's time if it has the same names.
 type dirTime struct {
 	path *tree.Path
 	time unix.Timespec
@@ -67,10 +70,50 @@ func (a *applying) restoreTimes() {
 		if err != nil {
 			continue
 		}
+		if n := a.completed(t.path); n != nil {
+			t.time = filetime.Timespec(n.Mtime)
+		}
 		if at, err := statAt(dir, "."); err != nil || at.st.Mtim != t.time {
 			_ = unix.UtimesNanoAt(dir, ".", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t.time}, 0) // it may be another user's
 		}
 	}
+}
+
+// completed returns the workspace's version of a directory that an earlier apply began to change, if
+// the two have the same names now. Else it is nil.
+func (a *applying) completed(p *tree.Path) *tree.Inode {
+	if !a.interrupted[p.String()] {
+		return nil
+	}
+	n, err := a.o.Now.Resolve(a.o.Source, p.String())
+	if err != nil || !n.IsDir() {
+		return nil
+	}
+	dir, err := a.host.open(p)
+	if err != nil {
+		return nil
+	}
+	f, err := openIn(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	here, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+
+	slices.Sort(here)
+	var there []string
+	err = n.Dir.List(a.o.Source, 0, func(e tree.Dirent, _ uint64) bool {
+		there = append(there, e.Name)
+		return true
+	})
+	slices.Sort(there)
+	if err != nil || !slices.Equal(here, there) {
+		return nil
+	}
+	return n
 }
 
 // put gives what is staged its name. It removes the file that had the name when the step was
@@ -126,7 +169,7 @@ func (a *applying) exchange(dir int, s *applyStep) (ours place, err error) {
 	if ours, err = statAt(dir, s.temp); err != nil {
 		return ours, err
 	}
-	temp := a.replacedName(ours.key(), s.seen.key())
+	temp := a.replacedName(ours.key(), a.host.seenKey(s.seen))
 	if err := unix.Renameat(dir, s.temp, dir, temp); err != nil {
 		return ours, err
 	}
@@ -186,7 +229,7 @@ func (a *applying) removeSeen(dir int, s *applyStep) error {
 
 // moveOut gives a file that is to be removed a temporary name.
 func (a *applying) moveOut(dir int, s *applyStep) (temp string, err error) {
-	temp = a.replacedName("", s.seen.key())
+	temp = a.replacedName("", a.host.seenKey(s.seen))
 	return temp, unix.Renameat2(dir, s.change.Path.Name, dir, temp, unix.RENAME_NOREPLACE)
 }
 

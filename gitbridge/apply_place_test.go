@@ -201,7 +201,7 @@ func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 			must.OK(t, take(a, a.host.root, s)) // nothing comes after it
 			var kept []Omission
 			for range 2 {
-				next := &applying{host: a.host, locked: true, swept: map[string]bool{}}
+				next := &applying{host: a.host, locked: true, swept: map[string]bool{}, touched: map[uint64]bool{}, interrupted: map[string]bool{}}
 				must.OK(t, next.sweep(nil))
 				kept = append(kept, next.res.Skipped...)
 			}
@@ -228,7 +228,7 @@ func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
 	temp, err := a.moveOut(a.host.root, s)
 	must.OK(t, err)
 	err = a.keptError(a.host.root, temp, s, unix.EEXIST)
-	next := &applying{host: a.host, locked: true, swept: map[string]bool{}}
+	next := &applying{host: a.host, locked: true, swept: map[string]bool{}, touched: map[uint64]bool{}, interrupted: map[string]bool{}}
 	must.OK(t, next.sweep(nil))
 	left, gerr := filepath.Glob(filepath.Join(dir, ".amberfs-kept-*"))
 	if gerr != nil || len(left) != 1 || !strings.Contains(err.Error(), filepath.Base(left[0])) || len(next.res.Skipped) > 0 {

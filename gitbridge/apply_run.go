@@ -175,6 +175,9 @@ func (a *applying) differs(s *applyStep, now place) bool {
 	if now.isDir() {
 		now.st.Mode, _ = a.closedMode(s.change.Path, now.st.Mode)
 	}
+	if a.copiedUp(s) {
+		now.st.Dev, now.st.Ino = s.seen.st.Dev, s.seen.st.Ino
+	}
 	switch at := now.st.Ino; {
 	case a.written[at]:
 		return !now.isFile(s.seen)
@@ -182,6 +185,12 @@ func (a *applying) differs(s *applyStep, now place) bool {
 		now.st.Ctim = s.seen.st.Ctim
 	}
 	return s.seen.changed(now)
+}
+
+// copiedUp reports whether this run has moved the file of a step to the upper layer of overlayfs, by
+// another or by this name. Then a file of the lower layer with several names gets another inode.
+func (a *applying) copiedUp(s *applyStep) bool {
+	return a.host.overlay && s.seen.exists && !s.seen.isDir() && s.seen.st.Nlink > 1 && a.touched[s.seen.st.Ino]
 }
 
 // begin is check before the file of a step changes, or loses a name.
@@ -263,7 +272,7 @@ func (a *applying) change(s *applyStep) error {
 	}
 	f := a.fileOf(s)
 	switch known := f != nil && f.at != nil && !s.overwrites; {
-	case f != nil && f.set:
+	case f != nil && f.set && !a.isApart(s, f):
 	case !s.todo:
 		if !known || c.B.IsDir() || c.A == nil || c.A.Mtime == c.B.Mtime {
 			return nil

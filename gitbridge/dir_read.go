@@ -135,6 +135,7 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 		return d.skip(at, fmt.Errorf("%q: %w", at, reason(err)))
 	}
 	slices.Sort(names)
+	names = slices.DeleteFunc(names, func(name string) bool { return d.isLeft(at, name) })
 	for _, name := range names {
 		then, err := d.beforeIn(was, name)
 		if err == nil {
@@ -145,6 +146,17 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 		}
 	}
 	return d.gone(at, was, names)
+}
+
+// isLeft reports whether a name is a temporary one, which an apply left that was killed.
+func (d *dirReader) isLeft(at, name string) bool {
+	if !anyTemp.MatchString(name) {
+		return false
+	}
+	if d.Skip != nil {
+		d.Skip(path.Join(at, name), ErrInterrupted)
+	}
+	return true
 }
 
 // entry reads one name of an open directory. It finds the file once, without following a

@@ -204,12 +204,17 @@ func (o ImportOptions) skip(path string, reason error) error {
 type LeftOut struct {
 	n     int
 	first []string
+	temps int // of an apply that was interrupted
 }
 
 const namedPaths = 3
 
 // Add counts a path that cannot be read.
 func (l *LeftOut) Add(_ string, reason error) {
+	if errors.Is(reason, ErrInterrupted) {
+		l.temps++
+		return
+	}
 	if l.n++; l.n <= namedPaths {
 		l.first = append(l.first, reason.Error()) // it has the path
 	}
@@ -217,8 +222,15 @@ func (l *LeftOut) Add(_ string, reason error) {
 
 // Of describes what was left out of a directory, "" for nothing.
 func (l *LeftOut) Of(dir string) string {
+	var interrupted string
+	if l.temps > 0 {
+		interrupted = fmt.Sprintf("an apply to %s was interrupted, and its temporary files (%s…) are left out: apply that run again, which removes them", dir, tempPrefix)
+	}
 	if l.n == 0 {
-		return ""
+		return interrupted
+	}
+	if interrupted != "" {
+		interrupted = "; " + interrupted
 	}
 	text := strings.Join(l.first, ", ")
 	if more := l.n - len(l.first); more > 0 {
@@ -228,5 +240,5 @@ func (l *LeftOut) Of(dir string) string {
 	if l.n == 1 {
 		what = "a path of " + dir + " cannot be read, and its contents are left out: "
 	}
-	return what + text
+	return what + text + interrupted
 }

@@ -164,7 +164,11 @@ func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, 
 	if done, err = a.apply(ctx, ch, dir, o); err != nil {
 		return q, nil, a.printConflicts(done, err)
 	}
-	for _, s := range done.Skipped {
+	said := done.Skipped
+	if ask == askNever {
+		said = append(said, done.Notes...) // else the question had them
+	}
+	for _, s := range said {
 		a.note("%s: %s", quote(s.Path), s.Reason)
 	}
 	if ask != askNever && !a.json {
@@ -188,6 +192,10 @@ func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask 
 	case err != nil:
 		return false, q, err
 	case q.Empty():
+		// An apply that was interrupted may have left the times of directories.
+		if _, err := a.apply(ctx, ch, dir, *o); err != nil {
+			return false, q, err
+		}
 		fmt.Fprintln(a.stderr, "amberfs: nothing changed in "+quote(dir))
 		if a.json {
 			return false, q, a.printJSON(plan)

@@ -50,6 +50,7 @@ type Question struct {
 	groups  []group
 	dirs    []gitbridge.Planned // see grouped
 	leftOut []string
+	notes   []gitbridge.Omission
 	in      *bufio.Reader
 
 	choices map[string]gitbridge.Choice // by path, for all below it too
@@ -69,7 +70,7 @@ func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *g
 		plan.Plan[i].Conflict = plan.Plan[i].Conflict && rule == threeway.RefuseConflicts
 	}
 	q.groups, q.dirs = grouped(plan.Plan)
-	q.leftOut = plan.LeftOut
+	q.leftOut, q.notes = plan.LeftOut, plan.Notes
 	return q
 }
 
@@ -118,6 +119,13 @@ func (q *Question) Print(ctx context.Context) error {
 	}
 	if len(q.leftOut) > 0 {
 		fmt.Fprintln(q.t.Out, LeftOut(q.leftOut, q.t.Verbose))
+	}
+	for i, n := range q.notes {
+		if i == maxPrinted && !q.t.Verbose {
+			fmt.Fprintf(q.t.Out, "and %d more of these\n", len(q.notes)-i)
+			break
+		}
+		fmt.Fprintln(q.t.Out, q.paint("careful, "+gitquote.Readable(n.Path)+": "+n.Reason, styles.Bold+styles.Red))
 	}
 	for _, g := range q.groups {
 		for _, c := range g.changes {

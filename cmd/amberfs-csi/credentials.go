@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,21 +26,24 @@ import (
 // when it uses a URL that names it. Requests with the same secrets have the same file, which goes
 // with the last volume or snapshot that needs it.
 type logins struct {
-	dir string
+	dir   string
+	locks locks
+}
 
-	mu   sync.Mutex
-	used map[string]int // by requests under way
+// lock guards the directory. The lock of a file's id is shared by the requests under way that use it.
+func (l *logins) lock() (unlock func(), err error) {
+	return l.locks.acquire("credentials", false, true)
 }
 
 // withLogin makes what a record is about with the secrets of a request.
 func (d *driver) withLogin(ctx context.Context, r *record, secrets map[string]string, make func() error) error {
-	var err error
-	if r.Login, err = d.logins.take(r.Remote, secrets); err != nil {
+	login, release, err := d.logins.take(r.Remote, secrets)
+	if err != nil {
 		return err
 	}
-	login := r.Login
+	r.Login = login
 	err = make()
-	d.logins.release(login)
+	release()
 	if err != nil {
 		_ = d.forget(ctx, r) // else it stays until the next try
 	}
@@ -50,36 +52,30 @@ func (d *driver) withLogin(ctx context.Context, r *record, secrets map[string]st
 
 // take returns the id of a file with the secrets for a remote, "" if there are none. It stays until
 // release, and while a record has it.
-func (l *logins) take(remote string, secrets map[string]string) (id string, err error) {
+func (l *logins) take(remote string, secrets map[string]string) (id string, release func(), err error) {
 	if len(secrets) == 0 {
-		return "", nil
+		return "", func() {}, nil
 	}
 	text, err := loginText(remote, secrets)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	unlock, err := l.lock()
+	if err != nil {
+		return "", nil, err
+	}
+	defer unlock()
 	if id, err = l.find(text); err == nil && id == "" {
 		id = rand.Text()
 		err = l.write(id, text)
 	}
-	if err != nil {
-		return "", err
+	if err == nil {
+		release, err = l.locks.acquire(id, true, true)
 	}
-	l.used[id]++
-	return id, nil
+	return id, release, err
 }
 
-func (l *logins) release(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.used[id]--; l.used[id] <= 0 {
-		delete(l.used, id)
-	}
-}
-
-// find returns the file with a text. mu is held, as for write.
+// find returns the file with a text. The directory is locked, as for write.
 func (l *logins) find(text []byte) (id string, err error) {
 	list, err := os.ReadDir(l.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -115,10 +111,21 @@ func (l *logins) renew(r *record, secrets map[string]string) error {
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	unlock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	return l.write(r.Login, text)
 }
+
+// hide returns the text of an error without the paths of credentials, which are the administrator's.
+func (l *logins) hide(text string) string {
+	text = credentialsParameter.ReplaceAllString(text, "credentials=(Secret)")
+	return regexp.MustCompile(regexp.QuoteMeta(l.dir)+`[/A-Z0-9]*`).ReplaceAllString(text, "the Secret")
+}
+
+var credentialsParameter = regexp.MustCompile("credentials=[^\\s&@\"'`]*")
 
 // at is the URL of a remote, with the file that its credentials are in, if any.
 func (l *logins) at(remote, id string) string {
@@ -210,8 +217,11 @@ func (d *driver) forget(ctx context.Context, gone *record) error {
 	if ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" }); len(ids) == 0 {
 		return nil
 	}
-	d.logins.mu.Lock()
-	defer d.logins.mu.Unlock()
+	unlock, err := d.logins.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	for _, kind := range []string{volumeKind, snapshotKind} {
 		list, err := d.records(ctx, service.List{Labels: map[string]string{kindLabel: kind}})
 		if err != nil {
@@ -222,10 +232,16 @@ func (d *driver) forget(ctx context.Context, gone *record) error {
 		}
 	}
 	for _, id := range ids {
-		if d.logins.used[id] > 0 {
+		unused, err := d.logins.locks.acquire(id, false, false)
+		if errors.Is(err, errLocked) {
 			continue
 		}
-		if err := os.Remove(d.logins.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
+			return err
+		}
+		err = os.Remove(d.logins.path(id))
+		unused()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

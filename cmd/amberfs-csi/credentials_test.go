@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -58,10 +59,24 @@ func secrets(t *testing.T, one, two *plugin, remote string, right, wrong map[str
 	write(t, filepath.Join(one.publish(a, writer, nil), "f"), "one")
 	s := must[string](t)(snapshot("s", a, nil)) // with those of the volume
 
-	plain := must[string](t)(created(one, "plain", nil, nil))
+	for name, url := range map[string]string{"wrong secrets": remote, "a URL with a password": "s3://me:secret@bucket/x", "another kind": "http://127.0.0.1/x"} {
+		class[remoteParameter] = url
+		_, err := created(one, "refused", nil, map[bool]map[string]string{true: wrong}[url == remote])
+		if code := status.Code(err); code != codes.PermissionDenied && code != codes.InvalidArgument {
+			t.Errorf("a volume with %s: %v", name, err)
+		}
+		if text := fmt.Sprint(err); strings.Contains(text, "store-credentials") || strings.Contains(text, "secret@") {
+			t.Errorf("the error says where credentials are: %s", text)
+		}
+	}
+	class[remoteParameter] = remote
+
+	plain := must[string](t)(created(one, "plain", nil, right))
 	for what, secrets := range map[string]map[string]string{"no secrets": nil, "wrong secrets": wrong} {
-		if _, err := snapshot(what, plain, secrets); err == nil || status.Code(err) == codes.Internal {
+		if _, err := snapshot(what, plain, secrets); secrets != nil && (err == nil || status.Code(err) == codes.Internal) {
 			t.Errorf("a push with %s: %v", what, err)
+		} else if strings.Contains(fmt.Sprint(err), "store-credentials") {
+			t.Errorf("the error says where credentials are: %v", err)
 		}
 		if _, err := created(two, what, fromSnapshot(s), secrets); err == nil || status.Code(err) == codes.Internal {
 			t.Errorf("a pull with %s: %v", what, err)

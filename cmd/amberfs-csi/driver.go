@@ -20,8 +20,9 @@ import (
 type driver struct {
 	store, node string
 	log         *slog.Logger
-	busy        sync.Map // ids of volumes and snapshots that a request changes
+	locks       locks
 	logins      logins
+	remotes     sync.Map // URLs, with their credentials, that have answered
 }
 
 // do asks the daemon for an operation in a fork, or in main if the fork is "".
@@ -39,21 +40,13 @@ func (d *driver) status(ctx context.Context) (st service.Status, err error) {
 	return st, err
 }
 
-// lock lets one request at a time change a volume or a snapshot. CSI has others fail, and try again.
-func (d *driver) lock(id string) (unlock func(), err error) {
-	if _, busy := d.busy.LoadOrStore(id, true); busy {
-		return nil, status.Errorf(codes.Aborted, "another request for %s is not done yet", id)
-	}
-	return func() { d.busy.Delete(id) }, nil
-}
-
-// intercept gives errors their codes, and logs them.
+// intercept gives errors their codes, and logs them, without the paths of credentials.
 func (d *driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	resp, err := handle(ctx, req)
 	if err == nil {
 		return resp, nil
 	}
-	err = coded(err)
+	err = status.Error(status.Code(coded(err)), d.logins.hide(status.Convert(coded(err)).Message()))
 	d.log.Warn("request failed", "method", info.FullMethod, "code", status.Code(err), "err", status.Convert(err).Message())
 	return nil, err
 }

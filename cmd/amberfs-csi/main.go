@@ -46,7 +46,8 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	d.logins = logins{dir: filepath.Clean(d.store) + "-credentials", used: map[string]int{}}
+	d.locks = locks{path: filepath.Clean(d.store) + "-locks"}
+	d.logins = logins{dir: filepath.Clean(d.store) + "-credentials", locks: d.locks}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := d.serve(ctx, *endpoint, *registry); err != nil {

@@ -33,13 +33,20 @@ type plugin struct {
 	t    testing.TB
 	node string
 	cmd  *exec.Cmd
+	logs string // where it logs
 }
 
 // start mounts a store and starts a driver for it.
 func start(t testing.TB, node string) *plugin {
 	t.Helper()
-	p := &plugin{Mount: harness.New(t, "-o", "allow_other"), t: t, node: node}
-	p.Endpoint = "unix://" + filepath.Join(filepath.Dir(p.Store), "csi.sock")
+	return startAt(t, harness.New(t, "-o", "allow_other"), node, "csi")
+}
+
+// startAt starts a driver for a mounted store, with a socket and a log of a name.
+func startAt(t testing.TB, m *harness.Mount, node, name string) *plugin {
+	t.Helper()
+	p := &plugin{Mount: m, t: t, node: node, logs: filepath.Join(filepath.Dir(m.Store), name+".log")}
+	p.Endpoint = "unix://" + filepath.Join(filepath.Dir(p.Store), name+".sock")
 	conn, err := grpc.NewClient(p.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +56,7 @@ func start(t testing.TB, node string) *plugin {
 	p.run()
 	t.Cleanup(func() {
 		p.kill()
-		if log, _ := os.ReadFile(p.log()); t.Failed() {
+		if log, _ := os.ReadFile(p.logs); t.Failed() {
 			t.Logf("the driver's log:\n%s", log)
 		}
 	})
@@ -62,7 +69,7 @@ func (p *plugin) run() {
 	os.Remove(p.Endpoint[len("unix://"):])
 	p.cmd = exec.Command(os.Args[0], "-store", p.Store, "-node", p.node, "-endpoint", p.Endpoint, "-register", filepath.Dir(p.Store))
 	p.cmd.Env = append(os.Environ(), asDriver+"=1")
-	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(p.logs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -77,9 +84,6 @@ func (p *plugin) run() {
 		return err == nil
 	})
 }
-
-// log is where the driver logs.
-func (p *plugin) log() string { return filepath.Join(filepath.Dir(p.Store), "driver.log") }
 
 // kill kills the driver at once.
 func (p *plugin) kill() {

@@ -78,10 +78,39 @@ func bind(from, target, id string, attributes uint64) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(target, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := makeTarget(target); err != nil {
 		return err
 	}
 	return attach(from, target, attributes)
+}
+
+// targetMark is an attribute of the directories that the driver made.
+const targetMark = "trusted.amberfs.csi"
+
+// makeTarget makes a directory for a mount, unless there is one.
+func makeTarget(path string) error {
+	err := os.Mkdir(path, 0o750)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err == nil {
+		err = unix.Setxattr(path, targetMark, []byte("1"), 0)
+	}
+	if errors.Is(err, unix.ENOTSUP) {
+		return nil // the kubelet removes it
+	}
+	return err
+}
+
+// removeTarget removes a directory that makeTarget made. Everything else stays.
+func removeTarget(path string) error {
+	if n, err := unix.Lgetxattr(path, targetMark, nil); err != nil || n <= 0 {
+		return nil
+	}
+	if err := unix.Rmdir(path); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) {
+		return fmt.Errorf("removing %s: %w", path, err)
+	}
+	return nil
 }
 
 // sameAttributes refuses a publication that is there with other attributes.

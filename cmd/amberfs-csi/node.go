@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -117,7 +114,7 @@ func (n node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVol
 			return nil, err
 		}
 	}
-	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeTarget(target); err != nil {
 		return nil, err
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, n.d.deleteVolume(ctx, inlineKind, inline)
@@ -150,7 +147,7 @@ func (n node) seed(ctx context.Context, name string) (string, error) {
 
 // makeInline makes the volume of one pod, unless it is there.
 func (n node) makeInline(ctx context.Context, name string, all map[string]string) (string, error) {
-	p, err := parameters(all, fromParameter)
+	p, err := parameters(all, fromParameter, ownerParameter)
 	if err != nil {
 		return "", err
 	}
@@ -168,7 +165,7 @@ func (n node) makeInline(ctx context.Context, name string, all map[string]string
 	if err != nil {
 		return "", err
 	}
-	return r.ID, n.d.make(ctx, r, source{from: from}, nil, nil)
+	return r.ID, n.d.make(ctx, r, source{from: from}, nil, p)
 }
 
 func (n node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
@@ -176,8 +173,7 @@ func (n node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStat
 	if id == "" || path == "" {
 		return nil, invalid("the volume_id or the volume_path is missing")
 	}
-	r, err := n.d.find(ctx, volumeKind, id)
-	if err != nil {
+	if _, err := n.d.find(ctx, volumeKind, id); err != nil {
 		return nil, err
 	}
 	at, err := publicationAt(path, id)
@@ -187,20 +183,17 @@ func (n node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStat
 	if at == nil {
 		return nil, notFound("the volume %s is not published at %s", id, path)
 	}
-	var size service.Sized
-	if err := n.d.do(ctx, id, service.Size{}, &size); err != nil {
+	var st service.Status
+	if err := n.d.do(ctx, id, service.GetStatus{}, &st); err != nil {
 		return nil, err
 	}
-	st, err := n.d.status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	free := st.DiskFreeBytes
-	if r.Bytes > 0 {
-		free = min(free, max(0, r.Bytes-size.Bytes))
+	used, free := st.LogicalBytes, st.DiskFreeBytes
+	if st.UnsharedLimit > 0 { // as df in the volume says: with its history, and without what it shares
+		used = st.UnsharedBytes
+		free = min(free, max(0, st.UnsharedLimit-used))
 	}
 	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
-		{Unit: csi.VolumeUsage_BYTES, Total: size.Bytes + free, Available: free, Used: size.Bytes},
-		{Unit: csi.VolumeUsage_INODES, Used: size.Files},
+		{Unit: csi.VolumeUsage_BYTES, Total: used + free, Available: free, Used: used},
+		{Unit: csi.VolumeUsage_INODES, Used: st.Files},
 	}}, nil
 }

@@ -117,16 +117,45 @@ func (d *driver) push(ctx context.Context, r *record) error {
 	if d.do(ctx, r.ID, push, nil) == nil {
 		return nil
 	}
-	// It may be new: adding it sets it up. It keeps no name, as
-	// there is one for each secret.
-	add := service.AddRemote{Name: r.ID, URL: push.Remote}
+	if err := d.setUp(ctx, r); err != nil {
+		return err
+	}
+	return ofRemote(d.do(ctx, r.ID, push, nil))
+}
+
+// setUp sets a remote up if it is new. It keeps no name, as there is one for each secret.
+func (d *driver) setUp(ctx context.Context, r *record) error {
+	add := service.AddRemote{Name: r.ID, URL: d.logins.at(r.Remote, r.Login)}
 	if err := d.do(ctx, "", add, nil); err != nil {
-		return err
+		return ofRemote(err)
 	}
-	if err := d.do(ctx, "", service.RemoveRemote{Name: add.Name}, nil); err != nil {
-		return err
+	return d.do(ctx, "", service.RemoveRemote{Name: add.Name}, nil)
+}
+
+// checkRemote refuses a remote that no snapshot could be pushed to: a wrong URL, wrong secrets. One
+// that does not answer may answer later.
+func (d *driver) checkRemote(ctx context.Context, r *record) error {
+	url := d.logins.at(r.Remote, r.Login)
+	if _, known := d.remotes.Load(url); known || r.Remote == "" {
+		return nil
 	}
-	return d.do(ctx, r.ID, push, nil)
+	err := d.setUp(ctx, r)
+	if status.Code(err) == codes.Unavailable {
+		d.log.Warn("the remote of a volume does not answer", "volume", r.ID, "err", d.logins.hide(err.Error()))
+		return nil
+	}
+	if err == nil {
+		d.remotes.Store(url, true)
+	}
+	return err
+}
+
+// ofRemote gives the error of a remote that does not answer its code.
+func ofRemote(err error) error {
+	if is(err, fail.Failed) {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	return err
 }
 
 func (c controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
@@ -148,7 +177,7 @@ func (c controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotR
 	}
 	if err == nil && r.Remote != "" {
 		remove := service.RemovePushed{Remote: c.d.logins.at(r.Remote, r.Login), Names: []string{id}}
-		err = unless(fail.NotFound, c.d.do(ctx, "", remove, nil))
+		err = ofRemote(unless(fail.NotFound, c.d.do(ctx, "", remove, nil)))
 	}
 	if err == nil {
 		err = c.d.remove(ctx, r)

@@ -125,7 +125,7 @@ func (d *driver) forkSnapshot(ctx context.Context, id string, src source, ttl st
 	}
 	f, err := d.forkOf(ctx, id, src.remote+"@"+src.snapshot, ttl)
 	if err != nil || f.Snapshot == "" {
-		return err
+		return ofRemote(err)
 	}
 	// The fork needs no name in main for what it began with.
 	return unless(fail.NotFound, d.do(ctx, "", service.Remove{Names: []string{f.Snapshot}}, nil))

@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -21,6 +24,7 @@ const (
 	fromParameter   = "from"   // the snapshot of main, or REMOTE@SNAPSHOT, that a volume begins with
 	remoteParameter = "remote" // the URL that snapshots are pushed to, and are looked for at
 	policyParameter = "policy" // a JSON merge patch for the policy of the volume
+	ownerParameter  = "owner"  // UID or UID:GID, of the volume's root: who may restore it
 	ttlParameter    = "ttl"    // the volume ends after this time, and nothing of it is kept
 )
 
@@ -62,9 +66,10 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 	if req.GetName() == "" || len(req.GetVolumeCapabilities()) == 0 {
 		return nil, invalid("the name or the volume_capabilities are missing")
 	}
-	p, err := parameters(req.GetParameters(), fromParameter, remoteParameter, policyParameter, ttlParameter)
+	p, err := parameters(req.GetParameters(), fromParameter, remoteParameter, policyParameter, ownerParameter, ttlParameter)
 	if err == nil {
-		err = cmp.Or(checkCapabilities(req.GetVolumeCapabilities()), checkPolicy(p[policyParameter]))
+		_, _, oerr := ownerOf(p[ownerParameter])
+		err = cmp.Or(checkCapabilities(req.GetVolumeCapabilities()), checkPolicy(p[policyParameter]), oerr)
 	}
 	if err != nil {
 		return nil, err
@@ -122,11 +127,17 @@ func (d *driver) make(ctx context.Context, r *record, src source, within *csi.Ca
 	if err := d.inherit(ctx, r, src); err != nil {
 		return err
 	}
+	if err := d.checkRemote(ctx, r); err != nil {
+		return err
+	}
 	size, err := d.fork(ctx, r.ID, src.through(d.logins.at(r.Remote, r.Login)), p[ttlParameter])
 	if err != nil {
 		return err
 	}
-	if r.Bytes, err = d.capacity(ctx, within, size); err == nil && p[policyParameter] != "" {
+	if r.Bytes, err = d.capacity(ctx, within, size); err == nil && p[ownerParameter] != "" {
+		err = d.own(ctx, r.ID, p[ownerParameter])
+	}
+	if err == nil && p[policyParameter] != "" {
 		err = d.do(ctx, r.ID, service.SetPolicy{Patch: json.RawMessage(p[policyParameter])}, nil)
 	}
 	if err == nil && within.GetRequiredBytes() > 0 {
@@ -139,6 +150,40 @@ func (d *driver) make(ctx context.Context, r *record, src source, within *csi.Ca
 		_ = d.discard(ctx, r.ID) // else the next try does
 	}
 	return err
+}
+
+// ownerOf reads an owner; -1 is one that stays.
+func ownerOf(text string) (uid, gid int, err error) {
+	if text == "" {
+		return -1, -1, nil
+	}
+	user, group, both := strings.Cut(text, ":")
+	u, uerr := strconv.ParseUint(user, 10, 31)
+	g, gerr := strconv.ParseUint(group, 10, 31)
+	if uerr != nil || both && gerr != nil {
+		return -1, -1, invalid("the owner of a volume is UID or UID:GID, not %q", text)
+	}
+	if !both {
+		return int(u), -1, nil
+	}
+	return int(u), int(g), nil
+}
+
+// own gives the root of a volume its owner, who alone may restore the volume. A fsGroup changes the
+// group later, and leaves the owner.
+func (d *driver) own(ctx context.Context, id, owner string) error {
+	uid, gid, err := ownerOf(owner)
+	if err != nil {
+		return err
+	}
+	st, err := d.status(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.Lchown(filepath.Join(st.Mountpoint, forkRoot(id)), uid, gid); err != nil {
+		return status.Errorf(codes.Unavailable, "the volume %s cannot get its owner: %v", id, err)
+	}
+	return nil
 }
 
 // limit holds the volume to its capacity.

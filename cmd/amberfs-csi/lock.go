@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// locks exclude requests from each other, those of another driver of the store too: of a second
+// DaemonSet, or of a pod that was deleted by force and still runs. A lock is a byte of a file, which
+// the kernel unlocks when the driver is killed.
+type locks struct{ path string }
+
+// errLocked: another request has the lock.
+var errLocked = errors.New("locked")
+
+// acquire locks the byte of a name: for one request, or for several if shared. It returns errLocked,
+// or waits, while others have it.
+func (l locks) acquire(name string, shared, wait bool) (unlock func(), err error) {
+	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, name)
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(h.Sum64() >> 2), Len: 1}
+	if shared {
+		lock.Type = unix.F_RDLCK
+	}
+	command := unix.F_OFD_SETLK
+	if wait {
+		command = unix.F_OFD_SETLKW
+	}
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.FcntlFlock(f.Fd(), command, &lock)
+	}
+	if err == nil {
+		return func() { _ = f.Close() }, nil
+	}
+	_ = f.Close()
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return nil, errLocked
+	}
+	return nil, fmt.Errorf("lock %s: %w", l.path, err)
+}
+
+// lock lets one request at a time change a volume or a snapshot. CSI has others fail, and try again.
+func (d *driver) lock(id string) (unlock func(), err error) {
+	unlock, err = d.locks.acquire(id, false, false)
+	if errors.Is(err, errLocked) {
+		return nil, status.Errorf(codes.Aborted, "another request for %s is not done yet", id)
+	}
+	return unlock, err
+}

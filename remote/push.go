@@ -190,6 +190,28 @@ func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	return u.settle(ctx, done, err)
 }
 
+// Keep writes a ref that is there under another name, too.
+func (r *Remote) Keep(ctx context.Context, ref *object.Ref, as string) error {
+	f, err := r.Format(ctx)
+	if err != nil {
+		return err
+	}
+	kept := *ref
+	kept.Name = as
+	raw, err := kept.Encode()
+	if err != nil {
+		return err
+	}
+	if raw, err = f.encrypt(raw); err != nil {
+		return err
+	}
+	err = r.b.Put(ctx, "ref/"+as, raw, backend.PutOptions{IfAbsent: true, Keeps: ref.Objects})
+	if errors.Is(err, backend.ErrChanged) { // it was kept before
+		return nil
+	}
+	return err
+}
+
 // settle finds out which snapshot has the name if the answer to the write of the ref leaves it open:
 // the answer was lost, another writer was faster, or the service does not support conditions.
 func (u *pushing) settle(ctx context.Context, done *Pushed, cause error) (*Pushed, error) {

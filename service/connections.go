@@ -301,18 +301,36 @@ func (s *Service) localName(ctx context.Context, r *Request, from string) (strin
 	if !isRemote(from) {
 		return from, nil
 	}
-	at := strings.LastIndexByte(from, '@')
-	if at == 0 || at == len(from)-1 {
-		return "", fail.New(fail.Usage, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", from)
-	}
-	there, err := s.remote(r, from[:at])
+	ref, err := s.refOf(ctx, r, from, false)
 	if err != nil {
 		return "", err
 	}
-	ref, err := s.Remotes.Source(ctx, there, from[at+1:])
-	if err != nil {
-		return "", remoteFailed(from[:at], err)
+	return s.nameOf(r, ref)
+}
+
+// refOf finds the snapshot REMOTE@SNAPSHOT, which the store may read from then. An answer counts for
+// a minute, unless it is to be asked again.
+func (s *Service) refOf(ctx context.Context, r *Request, from string, again bool) (*remote.Ref, error) {
+	at := strings.LastIndexByte(from, '@')
+	if at == 0 || at == len(from)-1 {
+		return nil, fail.New(fail.Usage, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", from)
 	}
+	there, err := s.remote(r, from[:at])
+	if err != nil {
+		return nil, err
+	}
+	if again {
+		if err := s.Remotes.Forget(ctx, there, from[at+1:]); err != nil {
+			return nil, err
+		}
+	}
+	ref, err := s.Remotes.Source(ctx, there, from[at+1:])
+	return ref, remoteFailed(from[:at], err)
+}
+
+// nameOf returns the name that a snapshot on a remote has in the workspace, and makes it one of its
+// snapshots if it is none.
+func (s *Service) nameOf(r *Request, ref *remote.Ref) (string, error) {
 	s.beginning.Lock()
 	defer s.beginning.Unlock()
 	if here, err := r.Workspace.Find(ref.ID); err == nil {

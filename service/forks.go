@@ -81,24 +81,6 @@ func spanOf(text string) (time.Duration, error) {
 	return d, nil
 }
 
-func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, error) {
-	ttl, err := spanOf(a.TTL)
-	if err != nil {
-		return Claimed{}, err
-	}
-	if isRemote(a.From) && r.Workspace.Forks().Claimed(a.Label) {
-		a.From = "" // for a fork that exists no remote is asked
-	}
-	if a.From, err = s.localName(ctx, r, a.From); err != nil {
-		return Claimed{}, err
-	}
-	got, err := r.Workspace.Forks().Claim(snapshot.ForkOptions{Name: a.Label, Snapshot: a.From, TTL: ttl, Caller: r.Caller})
-	if err != nil {
-		return Claimed{}, err
-	}
-	return Claimed{Path: s.forkPath(r, a.Label), Tier: got.Tier, From: got.From}, nil
-}
-
 func (s *Service) renameFork(_ context.Context, r *Request, a RenameFork) (Forked, error) {
 	if err := r.Workspace.Forks().Rename(a.From, a.To, r.Caller); err != nil {
 		return Forked{}, err

@@ -23,7 +23,7 @@ var forkOps = []*Op{
 		Tools: []Tool{{Names: [3]string{"fork_list"}, Title: "List forks",
 			About: "List the forks: name, base, time, snapshots, changed files and time to live."}}}, (*Service).forks),
 	op(Op{Name: "claim", Effect: Adds, Cost: Cheap, Access: Add, Mutates: true,
-		About: "Returns the fork with a label. If there is none, creates it.",
+		About: "Returns the fork with a label. If there is none, creates it. If from is a later state of the label on a remote, the fork gets it.",
 		Text:  Rows(func(c *Claimed) [][]string { return [][]string{{gitquote.Readable(c.Path), c.Tier}} }),
 		Tools: []Tool{{Names: [3]string{"workspace_claim"}, Title: "Claim a workspace",
 			About: "Get the path of the fork with a label, or create it.", Args: "label from ttl"}},
@@ -31,11 +31,12 @@ var forkOps = []*Op{
 			Long: `Prints the path of the fork LABEL, and how it was found:
 
   resumed    the fork existed
+  newer      the fork existed or had ended, and got the state of --from, which continues it
   snapshot   a new fork, from the last state of an earlier fork with this label
   fresh      a new fork, from --from or from the present state
 
 Concurrent claims of a label get the same fork. REMOTE@SNAPSHOT is resolved at most once
-a minute.`,
+a minute. If the label was changed here and there, claim exits with status 8.`,
 			Example: "  cd \"$(amberfs claim box-17 --from start --ttl 1h --json | jq -r .path)\"", Args: "label",
 			Flags: []Flag{
 				{"from", "", "begin a new fork with `SNAPSHOT` or REMOTE@SNAPSHOT. Default: the present state"},

@@ -84,7 +84,8 @@ var remoteOps = []*Op{
 			Long: `Sends snapshots to REMOTE, a name from "amberfs remote add" or a URL. Only missing data
 is sent. An interrupted push continues when it is run again.
 
-If the name is in use there for another snapshot, push exits with status 4.`,
+If the name is in use there for another snapshot, push exits with status 4. An earlier
+state of the same claimed fork is replaced, and kept as NAME.ID.`,
 			Example: "  amberfs push team v1\n  amberfs push team latest --as nightly --force", Args: "remote snapshots...",
 			Flags: []Flag{
 				{"as", "", "use `NAME` as its name there"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -142,7 +143,13 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 		},
 	}
 	start := time.Now()
+	p.Ref.Claim, p.Ref.Lineage = x.Claim, x.Lineage
 	done, err := to.Push(ctx, p)
+	if errors.Is(err, remote.ErrExists) {
+		if p.Force, err = s.continues(ctx, to, &p.Ref, err); p.Force {
+			done, err = to.Push(ctx, p)
+		}
+	}
 	if err != nil {
 		return Pushed{}, err
 	}
@@ -156,6 +163,23 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 		return out, nil               // the owner's next push is not compared with a fork's
 	}
 	return out, s.Remotes.SetBase(to, done.Ref.Name)
+}
+
+// continues reports whether a state of a claimed fork may replace the one that has its name on the
+// remote, an earlier one of the fork. That one is kept there as NAME.ID. Otherwise it returns inUse.
+func (s *Service) continues(ctx context.Context, to *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
+	there, err := to.Ref(ctx, ref.Name)
+	if err != nil {
+		return false, err
+	}
+	kept := fmt.Sprintf("%s.%.8s", there.Name, there.ID)
+	if ref.Claim == "" || there.Claim != ref.Claim || !slices.Contains(ref.Lineage, there.ID) || naming.Check(kept) != nil {
+		return false, inUse
+	}
+	if err := to.Keep(ctx, there, kept); err != nil {
+		return false, err
+	}
+	return true, nil
 }
 
 // boundary reports whether the caller reaches only a fork.
@@ -277,7 +301,7 @@ func (p pulling) Put(cas.Kind, []byte) (cas.Hash, error) { return cas.Hash{}, er
 func InfoOf(ref *remote.Ref) snapshot.Info {
 	return snapshot.Info{
 		Name: ref.Name, ID: ref.ID, Message: ref.Message, Labels: ref.Labels, Created: ref.Created, Kind: ref.Kind,
-		Files: ref.Files, Bytes: ref.Bytes, Sealed: true, Actors: ref.Actors, ActorSets: ref.ActorSets,
+		Files: ref.Files, Bytes: ref.Bytes, Sealed: true, Actors: ref.Actors, ActorSets: ref.ActorSets, Lineage: ref.Lineage,
 	}
 }
 

@@ -260,7 +260,7 @@ type Claim struct {
 
 type Claimed struct {
 	Path string `json:"path" jsonschema:"its path; relative to the workspace for a caller in the mount"`
-	Tier string `json:"tier" jsonschema:"resumed: it existed; snapshot: created from the last state of an earlier fork with the label; fresh: created from from"`
+	Tier string `json:"tier" jsonschema:"resumed: it existed; newer: it got the state of from, which continues its own; snapshot: created from the last state of an earlier fork with the label; fresh: created from from"`
 	From string `json:"from,omitempty" jsonschema:"the snapshot it began with"`
 }
 

@@ -13,6 +13,7 @@ const (
 	Resumed     = "resumed"  // the fork exists
 	FromLast    = "snapshot" // from what it left when it ended
 	FreshlyMade = "fresh"
+	Newer       = "newer" // from a state on a remote that continues the one here
 )
 
 // A Claimed fork, and how it was found or made.
@@ -42,7 +43,7 @@ func (fs Forks) Claim(o ForkOptions) (Claimed, error) {
 			return s.commit(tx, &catalogue.Lease{View: f.View, Expires: s.after(o.TTL)}, o.Caller)
 		}
 		got.Tier = FreshlyMade
-		if last := fs.w.ws.Left(o.Name); last != nil {
+		if last := fs.w.ws.Left(o.Name); last != nil && !o.Newer {
 			got.Tier, o.Snapshot = FromLast, last.Name
 		}
 		got.From = o.Snapshot
@@ -53,6 +54,28 @@ func (fs Forks) Claim(o ForkOptions) (Claimed, error) {
 		fs.forked(got.Fork, o, start)
 	}
 	return got, err
+}
+
+// Left describes the last state that the fork of a label left; ok is false if there is none.
+func (fs Forks) Left(label string) (i Info, ok bool) {
+	fs.w.read(func() {
+		if sn := fs.w.ws.Left(label); sn != nil {
+			i, ok = sn.Info, true
+		}
+	})
+	return i, ok
+}
+
+// Lineage returns the ids of the states that the workspace began with and was in.
+func (w *Workspace) Lineage() (ids []string) {
+	w.read(func() { ids = w.store.cat.Lineage(w.ws, 0) })
+	return ids
+}
+
+// NewestOf returns the name of the newest snapshot with one of some ids, or "base"; "" if there is none.
+func (w *Workspace) NewestOf(ids []string) (name string) {
+	w.read(func() { name = w.store.cat.Newest(w.ws, ids) })
+	return name
 }
 
 // Claimed reports whether a label has a fork, or one that has left its last state.

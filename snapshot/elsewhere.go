@@ -89,6 +89,8 @@ type Pushing struct {
 	Info      Info
 	State     *tree.State
 	ActorSets []cas.Hash // objects to be sent beside the tree
+	Claim     string     // the label of the fork that it is a state of, "" if that was not claimed
+	Lineage   []string   // ids of earlier states of that fork
 	Release   func()
 }
 
@@ -108,6 +110,11 @@ func (rs Remotes) Push(ctx context.Context, name string) (*Pushing, error) {
 		return nil, err
 	}
 	p := &Pushing{Info: info, State: st, Release: rs.w.store.Hold(st)}
+	rs.w.read(func() {
+		if p.Claim, p.Lineage = info.Claim, info.Lineage; rs.w.ws.Claim != "" {
+			p.Claim, p.Lineage = rs.w.ws.Claim, rs.w.store.cat.Lineage(rs.w.ws, info.Seq)
+		}
+	})
 	if p.ActorSets, err = rs.actorSets(info.View); err != nil {
 		p.Release()
 		return nil, err

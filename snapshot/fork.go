@@ -33,7 +33,9 @@ type ForkOptions struct {
 	TTL time.Duration
 	// Discard: when the fork ends, however it does, no snapshot of its last state is kept.
 	Discard bool
-	Caller  actors.Caller
+	// Newer: a claim does not begin with what the fork of the label left here.
+	Newer  bool
+	Caller actors.Caller
 
 	claim string // see Claim
 }

@@ -92,7 +92,7 @@ func (fs Forks) end(name string, c actors.Caller, record func(*live.Tx, *catalog
 // made to be discarded. The lock is held.
 func (fs Forks) keepLast(tx *live.Tx, f *catalogue.Workspace, c actors.Caller) (*catalogue.EndFork, error) {
 	last := CaptureOptions{Caller: c}.describe(fs.w.store.opt.Now())
-	return fs.w.ws.NewEnd(tx, f, fs.fullState(f), last)
+	return fs.w.store.cat.NewEnd(fs.w.ws, tx, f, fs.fullState(f), last)
 }
 
 // fullState is the bookmark of a fork; nil if it has none, or one without files.

@@ -93,6 +93,16 @@ func (k *Registry) Source(ctx context.Context, r *remote.Remote, name string) (*
 	return ref, nil
 }
 
+// Forget drops the answer for a name, so that the remote is asked again.
+func (k *Registry) Forget(ctx context.Context, r *remote.Remote, name string) error {
+	if err := k.joining.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer k.joining.Release(1)
+	delete(k.asked, [2]string{r.URL(), name})
+	return nil
+}
+
 func (k *Registry) source(r *remote.Remote, id string) *object.Ref {
 	k.mu.Lock()
 	defer k.mu.Unlock()

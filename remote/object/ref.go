@@ -21,6 +21,7 @@ const (
 	maxIndexes = 64
 	maxEntries = 1 << 28
 	maxActors  = 1 << 12
+	maxLineage = 1 << 10
 )
 
 // ErrNewer: the remote was written by a newer version of the program.
@@ -47,6 +48,10 @@ type Ref struct {
 	// Actors changed something since the snapshot before, ActorSets are the objects that say what.
 	Actors    []string   `json:"actors,omitempty"`
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
+
+	// Claim is the label of the claimed fork that it is a state of, Lineage the ids of earlier ones.
+	Claim   string   `json:"claim,omitempty"`
+	Lineage []string `json:"lineage,omitempty"`
 
 	Objects []backend.Object `json:"objects"`
 	Indexes []Section        `json:"indexes"` // newest first
@@ -102,6 +107,14 @@ func (r *Ref) Check() error {
 	}
 	if len(r.Actors) > maxActors || len(r.ActorSets) > maxActors {
 		return fmt.Errorf("%d actors in %d sets", len(r.Actors), len(r.ActorSets))
+	}
+	if len(r.Claim) > maxLineage || len(r.Lineage) > maxLineage {
+		return fmt.Errorf("a claim of %d bytes, a lineage of %d ids", len(r.Claim), len(r.Lineage))
+	}
+	for _, id := range r.Lineage {
+		if _, err := cas.ParseHash(id); err != nil {
+			return fmt.Errorf("lineage: %w", err)
+		}
 	}
 	if r.Files < 0 || r.Bytes < 0 {
 		return fmt.Errorf("%d files of %d bytes", r.Files, r.Bytes)

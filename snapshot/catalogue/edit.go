@@ -163,7 +163,7 @@ func (*Pull) Type() Type { return TypePull }
 // Pulled is the record of a snapshot that was made elsewhere: of its tree, whose highest inode
 // number is known.
 func Pulled(i info.Info, id cas.Hash, st *tree.State, highest uint64) *Pull {
-	return &Pull{NextIno: highest + 1, Snapshot: SnapshotRecord{Info: info.Info{
+	return &Pull{NextIno: highest + 1, Snapshot: SnapshotRecord{Lineage: i.Lineage, Info: info.Info{
 		Name: i.Name, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: info.KindPull,
 		ID: id.String(), Files: st.Inodes - 1, Bytes: st.Bytes,
 	}}}

@@ -64,7 +64,7 @@ func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 		if _, err := t.Tree(sn); err != nil {
 			return err
 		}
-		r.From, r.Base.Parent = sn.View, name
+		r.From, r.Base.Parent, r.Base.Lineage = sn.View, name, sn.Lineage
 	}
 	var err error
 	if r.View, err = t.NewView(); err != nil {
@@ -247,7 +247,7 @@ func (c *Catalogue) MayEnd(w, f *Workspace, by actors.Caller, now time.Time) err
 // NewEnd returns the record of the end of a fork of w. It keeps the last state, which last
 // describes, and what the fork was before it was emptied, as `rm -rf` does: full, nil if there is
 // no such state. A fork that is to be discarded leaves neither. No limit keeps a fork from ending.
-func (w *Workspace) NewEnd(v Views, f *Workspace, full *Snapshot, last info.Info) (*EndFork, error) {
+func (c *Catalogue) NewEnd(w *Workspace, v Views, f *Workspace, full *Snapshot, last info.Info) (*EndFork, error) {
 	if f.Discard {
 		return f.discarded(), nil
 	}
@@ -265,6 +265,7 @@ func (w *Workspace) NewEnd(v Views, f *Workspace, full *Snapshot, last info.Info
 	if r.Last, err = left(f.Name, "last state of fork "+f.Name, st.Inodes-1, st.Bytes); err != nil {
 		return nil, err
 	}
+	r.Last.Lineage = c.Lineage(f, 0)
 	if st.Inodes > 1 || full == nil {
 		r.Last.Claim = f.Claim
 		return r, nil
@@ -272,7 +273,7 @@ func (w *Workspace) NewEnd(v Views, f *Workspace, full *Snapshot, last info.Info
 	if r.Full, err = left(f.Name+"-before", "fork "+f.Name+" before it was emptied", full.Files, full.Bytes); err != nil {
 		return nil, err
 	}
-	r.Full.Claim = f.Claim
+	r.Full.Claim, r.Full.Lineage = f.Claim, r.Last.Lineage
 	r.Last.Seq++
 	return r, nil
 }

@@ -45,7 +45,7 @@ type Snapshot struct {
 }
 
 func (s *Snapshot) Record() SnapshotRecord {
-	return SnapshotRecord{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Dir: s.Dir, Undoes: s.Undoes}
+	return SnapshotRecord{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Lineage: s.Lineage, Dir: s.Dir, Undoes: s.Undoes}
 }
 
 func (s *Snapshot) Tree(src *tree.Source) (*tree.State, error) {

@@ -106,9 +106,12 @@ type SnapshotRecord struct {
 	info.Info
 	// ActorSets are the objects that have the actors of the changes since the snapshot before.
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
-	Dir       string     `json:"dir,omitempty"` // that of its workspace
-	Undoes    *Undone    `json:"undoes,omitempty"`
-	Partly    *Partly    `json:"partly,omitempty"` // as long as it cannot be sealed
+	// Lineage are the ids of states that its workspace was in before, of what came from elsewhere and
+	// of what a fork left; see Catalogue.Lineage.
+	Lineage []string `json:"lineage,omitempty"`
+	Dir     string   `json:"dir,omitempty"` // that of its workspace
+	Undoes  *Undone  `json:"undoes,omitempty"`
+	Partly  *Partly  `json:"partly,omitempty"` // as long as it cannot be sealed
 }
 
 // Undone says that a snapshot was taken right after an undo of an actor: nothing else changed
@@ -122,7 +125,7 @@ type Undone struct {
 // Seen is what users see of a record.
 func (r *SnapshotRecord) Seen() info.Info {
 	i := r.Info
-	i.View, i.Sealed = r.View, r.ID != ""
+	i.View, i.Sealed, i.Lineage = r.View, r.ID != "", r.Lineage
 	return i
 }
 

@@ -247,15 +247,19 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		}
 		return r, s.Describe(r, s.views, w, info.Info{Created: now}, &post, []string{"editor"}, &Undone{By: "x"})
 	case k == 3:
-		r := &Fork{Name: name, Claim: name, Expires: &now}
-		return r, s.NewFork(s.views, w, []string{"", "base", "latest"}[rnd.IntN(3)], r)
+		r := &Fork{Name: name, Claim: name, Expires: &now, Discard: n%7 == 0}
+		from := []string{"", "base", "latest"}[rnd.IntN(3)]
+		if fork != nil && n%3 == 0 {
+			from = fork.Name + "/"
+		}
+		return r, s.NewFork(s.views, w, from, r)
 	case k == 4 && fork != nil && rnd.IntN(2) == 0:
 		return s.NewDiscard(w, fork, actors.Caller{}, now)
 	case k == 4 && fork != nil:
 		if err := s.MayEnd(w, fork, actors.Caller{}, now); err != nil {
 			return nil, err
 		}
-		return w.NewEnd(s.views, fork, s.Catalogue.Snapshots[fork.Before], of(""))
+		return s.NewEnd(w, s.views, fork, s.Catalogue.Snapshots[fork.Before], of(""))
 	case k == 5 && fork != nil:
 		return w.NewRenameFork(fork.Name, name)
 	case k == 6 && len(some) > 0:

@@ -66,8 +66,10 @@ type Info struct {
 	Image     *Image   `json:"image,omitempty" jsonschema:"the image that was imported just before"`
 	View      uint32   `json:"-"`
 
-	// ActorSets are the objects that came from a remote with it, see catalogue.SnapshotRecord.
+	// ActorSets are the objects that came from a remote with it, Lineage the ids of earlier
+	// states, see catalogue.SnapshotRecord.
 	ActorSets []cas.Hash `json:"-"`
+	Lineage   []string   `json:"-"`
 }
 
 // Image is a container image that was imported.

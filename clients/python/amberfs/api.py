@@ -617,7 +617,7 @@ class Claimed:
     from_: str | None = field(default=None, metadata={"name": "from"})
     # its path; relative to the workspace for a caller in the mount
     path: str
-    # resumed: it existed; snapshot: created from the last state of an earlier fork with the label; fresh: created from from
+    # resumed: it existed; newer: it got the state of from, which continues its own; snapshot: created from the last state of an earlier fork with the label; fresh: created from from
     tier: str
 
 

@@ -121,7 +121,7 @@ export interface Claimed {
   from?: string
   /** its path; relative to the workspace for a caller in the mount */
   path: string
-  /** resumed: it existed; snapshot: created from the last state of an earlier fork with the label; fresh: created from from */
+  /** resumed: it existed; newer: it got the state of from, which continues its own; snapshot: created from the last state of an earlier fork with the label; fresh: created from from */
   tier: string
 }
 
@@ -1306,7 +1306,7 @@ export interface Operations {
   "blame": { args: BlameArgs; result: Blamed }
   /** Lists the files that differ from one snapshot to another, or to now */
   "changes": { args: ChangesArgs; result: Diffed }
-  /** Returns the fork with a label. If there is none, creates it */
+  /** Returns the fork with a label. If there is none, creates it. If from is a later state of the label on a remote, the fork gets it */
   "claim": { args: ClaimArgs; result: Claimed }
   /** Replaces several snapshots by one that contains all of their files, each in its newest version. Pinned snapshots stay */
   "compact": { args: CompactArgs; result: Compacted }

@@ -38,8 +38,8 @@
 // living for holes, is emptied by appending its living records to the newest pack, and
 // removed. Each step is safe to be the last one.
 //
-// Before the first of these, GC counts itself in the manifest, then in the index. An
-// index that was put back from an older copy has another count, and is rebuilt.
+// Before the first of these, GC counts itself in the index, then in the manifest. An
+// index that was put back from an older copy has seen fewer collections, and is rebuilt.
 //
 // # Badger is a cache
 //

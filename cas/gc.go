@@ -283,16 +283,22 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 	return nil
 }
 
-// announce counts this collection in the manifest, then in the index. An older copy of the index,
-// for example from a backup, has places of removed objects. Open detects it by the count.
+// announce counts this collection in the index, then in the manifest. An older copy of the index,
+// for example from a backup, has places of removed objects. Open detects it by the count. The index
+// is never behind the manifest, so that a kill between the two makes no index look older.
 func (s *sweeper) announce() error {
 	n := collections(s.manifest) + 1
-	if err := s.commit([]MetaOp{{Key: keyCollections, Value: binary.LittleEndian.AppendUint64(nil, n)}}); err != nil {
-		return err
-	}
-	s.index.writing.Lock()
+	s.index.writing.Lock() // a flush would write the count of the manifest
 	defer s.index.writing.Unlock()
 	b := s.index.db.Batch(s.space.forIndex)
 	b.Put([]byte{keyHead}, indexHead(n))
-	return b.Commit()
+	if err := b.Commit(); err != nil {
+		return err
+	}
+	return s.commit([]MetaOp{announced(n)})
+}
+
+// announced counts n collections in the manifest.
+func announced(n uint64) MetaOp {
+	return MetaOp{Key: keyCollections, Value: binary.LittleEndian.AppendUint64(nil, n)}
 }

@@ -15,7 +15,7 @@ const (
 )
 
 // indexHead is the version of the index, and the number of collections that it has
-// seen. An index that has seen another number than the manifest is an older copy.
+// seen. An index that has seen fewer than the manifest is an older copy.
 func indexHead(collections uint64) []byte {
 	return fmt.Appendf(nil, "amberfs index 5, %d", collections)
 }

@@ -30,8 +30,10 @@ func (s *recovery) recover() error {
 	if err != nil {
 		return err
 	}
-	if len(infos) > 0 && !bytes.Equal(head, indexHead(collections(s.manifest))) {
-		return fmt.Errorf("%w: it is an older copy or of another version: %q", index.ErrBroken, head)
+	if len(infos) > 0 {
+		if err := s.compareHead(head); err != nil {
+			return err
+		}
 	}
 	if err := s.placePacks(infos); err != nil {
 		return err
@@ -53,6 +55,25 @@ func (s *recovery) recover() error {
 	}
 	s.continuePacks()
 	return nil
+}
+
+// compareHead compares the collections that the index has seen with those in the manifest. It may have
+// seen one more, which was interrupted before it removed anything: that one is counted now.
+func (s *recovery) compareHead(head []byte) error {
+	n := collections(s.manifest)
+	switch {
+	case bytes.Equal(head, indexHead(n)):
+		return nil
+	case !bytes.Equal(head, indexHead(n+1)):
+		return fmt.Errorf("%w: it is an older copy or of another version: %q", index.ErrBroken, head)
+	case s.o.ReadOnly || s.o.NoCommit:
+		return nil
+	}
+	err := errs.Full(s.manifest.Commit(announced(n + 1)))
+	if errors.Is(err, ErrNoSpace) {
+		return nil
+	}
+	return err
 }
 
 // placePacks compares what the index knows of the packs with the packs that exist.

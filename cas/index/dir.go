@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -15,7 +16,12 @@ import (
 // openingMark is a file in the index directory while Badger opens it: some damage makes
 // Badger end the process. It stays there when the index cannot be read or may lack
 // something. An index with the mark is rebuilt.
+//
+// A process may also be killed while it opens the index. Hence in a takeover the mark has the number of
+// the try, and the index is rebuilt after maxTries.
 const openingMark = "OPENING"
+
+const maxTries = 2
 
 // prepare makes the directory and the mark. It is ErrBroken if the mark is
 // there already, or a file that Badger would follow out of the directory.
@@ -41,6 +47,7 @@ func prepare(dir string, takeover bool) error {
 		return err
 	}
 
+	tries := 0
 	ents, err := d.ReadDir(-1)
 	if err != nil {
 		return fmt.Errorf("open index: %w", err)
@@ -51,14 +58,64 @@ func prepare(dir string, takeover bool) error {
 			return fmt.Errorf("%w: %s is not a regular file with one name", ErrBroken, e.Name())
 		}
 		if e.Name() == openingMark {
+			tries++
+		}
+	}
+	if tries > 0 {
+		if tries = triesOf(dir); !takeover || tries == 0 || tries >= maxTries {
 			return fmt.Errorf("%w: it was not opened to the end, or not read", ErrBroken)
 		}
+	}
+	if err := spare(d, len(ents)); err != nil {
+		return err
+	}
+	if takeover {
+		return markWith(dir, strconv.Itoa(tries+1))
 	}
 	return mark(dir)
 }
 
-func mark(dir string) error {
-	err := os.WriteFile(filepath.Join(dir, openingMark), nil, 0o600)
+// moreFiles is how many files Badger opens besides those that are there.
+const moreFiles = 8
+
+// spare reports an error unless Badger can open its files: without descriptors it would end the
+// process.
+func spare(dir *os.File, files int) error {
+	var copies []int
+	defer func() {
+		for _, fd := range copies {
+			unix.Close(fd)
+		}
+	}()
+	for range files + moreFiles {
+		fd, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if errors.Is(err, unix.EINVAL) { // no descriptor is below the limit
+			err = unix.EMFILE
+		}
+		if err != nil {
+			return fmt.Errorf("open index, which has %d files: %w", files, err)
+		}
+		copies = append(copies, fd)
+	}
+	return nil
+}
+
+// triesOf returns how many processes that took over have begun to open the index and did not come to
+// the end, 0 if the mark says that the index is broken.
+func triesOf(dir string) int {
+	b, err := os.ReadFile(filepath.Join(dir, openingMark))
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(b))
+	return n
+}
+
+// mark says that the index is broken, unless the mark is removed again.
+func mark(dir string) error { return markWith(dir, "") }
+
+func markWith(dir, text string) error {
+	err := os.WriteFile(filepath.Join(dir, openingMark), []byte(text), 0o600)
 	if err == nil {
 		err = vfs.OS.SyncDir(dir)
 	}

@@ -142,7 +142,10 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 	if strings.Contains(err.Error(), "Cannot acquire directory lock") {
 		return nil, fmt.Errorf("%w: %v", ErrInUse, err)
 	}
-	for _, e := range []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
+	if errno := errs.ShortageIn(err); errno != 0 { // of some errors Badger keeps the text alone
+		return nil, fmt.Errorf("open index: %w (%v)", errno, err)
+	}
+	for _, e := range []error{fs.ErrPermission, syscall.EROFS} {
 		if errors.Is(err, e) {
 			return nil, fmt.Errorf("open index: %w", err)
 		}

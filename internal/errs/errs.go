@@ -11,6 +11,8 @@ package errs
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -95,4 +97,27 @@ func Full(err error) error {
 		return fmt.Errorf("%w: %w", NoSpace, err)
 	}
 	return err
+}
+
+// shortages are errors for want of something that others may give back.
+var shortages = []syscall.Errno{
+	syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.EADDRINUSE, syscall.EBUSY,
+}
+
+// Shortage reports whether an error is for want of something that others may give back: space,
+// descriptors, memory, an address or a lock. The same may succeed later.
+func Shortage(err error) bool {
+	return errors.Is(err, NoSpace) || errors.Is(err, Busy) ||
+		slices.ContainsFunc(shortages, func(e syscall.Errno) bool { return errors.Is(err, e) })
+}
+
+// ShortageIn finds one of the errnos of a shortage in an error whose text alone has it, as that of a
+// library; 0 if it has none.
+func ShortageIn(err error) syscall.Errno {
+	for _, e := range shortages {
+		if errors.Is(err, e) || strings.Contains(err.Error(), e.Error()) {
+			return e
+		}
+	}
+	return 0
 }

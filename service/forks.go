@@ -332,16 +332,36 @@ func (s *Service) freeze(_ context.Context, r *Request, a Freeze) (Frozen, error
 		return Frozen{}, fail.New(fail.Usage, "a freeze takes a time such as 30s, of at most %s, not %q", maxFreeze, a.For)
 	}
 	until := time.Now().Add(d)
+	s.freezes.Lock()
+	defer s.freezes.Unlock()
 	if !s.Store.Forest().Freeze(d) {
 		return Frozen{}, fail.New(fail.Busy, "the store is frozen already").WithHint("end the freeze with `amberfs thaw`")
 	}
+	s.tellFrozen(until)
 	s.Log.Info("freeze", "for", d, "uid", r.Caller.UID, "pid", r.Caller.PID)
 	return Frozen{Until: until}, nil
 }
 
+// tellFrozen tells who outlives this daemon when the freeze is to end. What ended the one before is known
+// then. The lock is held.
+func (s *Service) tellFrozen(until time.Time) {
+	s.Freezing.Ended = time.Time{}
+	if s.Freezing.Tell != nil {
+		s.Freezing.Tell(until)
+	}
+}
+
 func (s *Service) thaw(_ context.Context, r *Request, _ Thaw) (Thawed, error) {
+	s.freezes.Lock()
+	defer s.freezes.Unlock()
+	ended := s.Freezing.Ended
 	thawed := s.Store.Forest().Thaw()
+	s.tellFrozen(time.Time{})
 	s.Log.Info("thaw", "uid", r.Caller.UID, "pid", r.Caller.PID)
+	if !thawed && !ended.IsZero() {
+		return Thawed{}, fail.New(fail.Failed, "the freeze ended at %s, with the daemon that held it (%s)", ended.Format(time.RFC3339), s.Freezing.Reason).
+			WithHint("programs may have written since: what was copied may not fit together, so freeze and copy again")
+	}
 	return Thawed{Thawed: thawed}, nil
 }
 

@@ -44,7 +44,7 @@ var storeOps = []*Op{
 			Long: `Stops all changes to the store's workspaces, so that another program can copy a quiet
 tree. Writers wait, readers continue. A reader still waits for a directory whose names
 change, and before Linux 6.16 to close a file that changes. Reading a snapshot needs no
-freeze.`,
+freeze. A crash or an upgrade of the daemon ends a freeze, and then thaw fails.`,
 			Example: "  amberfs freeze --for 10s", Preset: Freeze{For: "30s"}, Flags: []Flag{{"for", "", "end the freeze after this `TIME`"}}}}}, (*Service).freeze),
 	op(Op{Name: "thaw", Effect: Adds, Cost: Cheap, Access: Govern,
 		About: "Ends a freeze.",

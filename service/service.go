@@ -58,14 +58,26 @@ type Config struct {
 	Joining Joining
 	// Survival reports what a crash of the daemon means.
 	Survival func() Survival
+	Freezing Freezing
 	// Upgrade replaces the daemon by another program, whose daemon answers on the
 	// connection that take returns.
 	Upgrade func(ctx context.Context, program string, take func() (*net.UnixConn, error)) error
 }
 
+// Freezing is what outlives the daemon of a freeze.
+type Freezing struct {
+	// Tell, if set, is called with the end of a freeze, and with the zero time when one is ended.
+	Tell func(until time.Time)
+	// Ended is when the end of a daemon ended a freeze before its time, and nobody knows that yet.
+	// Reason says why the daemon ended.
+	Ended  time.Time
+	Reason string
+}
+
 // A Service runs operations on a mounted store. It is safe for concurrent use.
 type Service struct {
 	Config
+	freezes sync.Mutex // guards Freezing
 	backup atomic.Pointer[BackupState] // which only Backup changes
 	blames diff.BlameCache
 	// beginning is held while a snapshot on a remote becomes one of a workspace.

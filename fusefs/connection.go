@@ -115,6 +115,11 @@ func (s *Server) resume() error {
 			fs.notify.send(incEpoch()) // at once, and with it names that no record has any more
 		}
 	}
+	if resent := fs.opts.Resent; resent != nil {
+		s.readers.resends.report = func(unique uint64, answered bool) {
+			s.readers.Blocking(func() { resent(unique, answered) })
+		}
+	}
 	fs.notify.send(resend())
 	fs.repeated = fs.notify.put(&fs.notify.trees, func() { fs.repeat(in) })
 	fs.probes.add(in.Orphans...)
@@ -166,7 +171,7 @@ type resends struct {
 }
 
 func newResends(forest *live.Forest, o Options) *resends {
-	s := &resends{forest: forest, report: o.Resent, deadly: make(map[uint64]bool)}
+	s := &resends{forest: forest, deadly: make(map[uint64]bool)}
 	for _, unique := range o.Poison {
 		s.deadly[unique] = true
 	}
@@ -188,9 +193,6 @@ func (s *resends) read(fd int, b []byte) (int, error) {
 	case op == opcodeForget || op == opcodeBatchForget || op == opcodeInterrupt: // they overtake others
 	case unique&resentBit != 0:
 		s.forest.Done(unique &^ resentBit)
-		if s.report != nil {
-			s.report(unique&^resentBit, false)
-		}
 	default:
 		s.over.Store(true)
 		s.forest.Settled()
@@ -198,10 +200,20 @@ func (s *resends) read(fd int, b []byte) (int, error) {
 	return n, nil
 }
 
-// poison reports whether daemons have died of a request.
-func (s *resends) poison(request []byte) bool {
+// begin is called before a request is carried out, and may wait. It reports whether daemons have died
+// of the request, which must not be carried out then.
+func (s *resends) begin(request []byte) (deadly bool) {
 	unique := requestOf(request)
-	return s != nil && unique&resentBit != 0 && s.deadly[unique&^resentBit]
+	if s == nil || unique&resentBit == 0 {
+		return false
+	}
+	if unique &^= resentBit; s.deadly[unique] {
+		return true
+	}
+	if s.report != nil {
+		s.report(unique, false)
+	}
+	return false
 }
 
 // answered is called when the kernel has the answer to a request.

@@ -229,7 +229,7 @@ func (r *readers) handle(b *buffers, n int) (size int, err error) {
 	var status fuse.Status
 	if id, ok := interruptOf(b.in[:n]); ok {
 		size, status = r.interrupt(b, n, id)
-	} else if r.resends.poison(b.in[:n]) {
+	} else if r.resends.begin(b.in[:n]) {
 		size = failure(b.out, b.in[:n], unix.EIO)
 	} else {
 		size, status = r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})

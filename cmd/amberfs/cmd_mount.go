@@ -123,7 +123,7 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 			return err
 		}
 		if cfg.Keeper == nil {
-			c := keeper.Config{Args: cfg.Args(), Log: daemon.LogLine}
+			c := keeper.Config{Args: cfg.Args(), Log: daemon.LogLine, Patience: cfg.Patience()}
 			c.Ready, c.ReadyEnv = pipe, daemon.ReadyEnv
 			status, err := keeper.Run(c)
 			if !errors.Is(err, keeper.ErrNoChild) { // as under an emulator
@@ -154,7 +154,10 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 		return proc.Process.Release()
 	}
 	if cfg.Keeper != nil && cfg.Keeper.Connection != nil { // the mount is there
-		s, started = func(daemon.Message) {}, cfg.Keeper.Background
+		if pipe == nil { // the command that mounted has its answer
+			s = func(daemon.Message) {}
+		}
+		started = cfg.Keeper.Background
 	} else if !cfg.Shared && cfg.From != cfg.Mountpoint && os.Mkdir(cfg.Mountpoint, 0o755) == nil {
 		defer func() {
 			if err != nil {

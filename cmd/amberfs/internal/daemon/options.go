@@ -42,6 +42,21 @@ type Config struct {
 // a reader waits for it.
 const closeTime = 300 * time.Millisecond
 
+// defaultPatience is that of a mount without the options timeout and hard.
+const defaultPatience = 30 * time.Second
+
+// Patience is how long programs wait for what may come back: a remote, or space for a daemon that takes
+// over. It is negative without limit.
+func (cfg *Config) Patience() time.Duration {
+	if cfg.Options.Hard {
+		return -1
+	}
+	if d, _ := time.ParseDuration(cfg.Options.Timeout); d > 0 { // it was checked
+		return d
+	}
+	return defaultPatience
+}
+
 // flags are those of the mount.
 func (cfg *Config) flags() fusefs.Flags {
 	flags := cfg.Options.Flags

@@ -3,6 +3,7 @@ package keeper
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,59 +13,113 @@ const (
 	crashed = unix.WaitStatus(exitPanic << 8)
 )
 
+// A dead is a daemon that was ready, and the requests that it had begun.
+func dead(ws unix.WaitStatus, begun ...uint64) death {
+	d := death{status: ws, ready: true, begun: make(map[uint64]bool)}
+	for _, unique := range begun {
+		d.begun[unique] = true
+	}
+	return d
+}
+
 // TestPoison: the third daemon that dies of a request is the last one: the first had it as a
 // new request, the others as one that was sent again.
 func TestPoison(t *testing.T) {
 	var d deaths
 	d.ready()
-	begun := map[uint64]bool{7: true, 8: true}
-	d.add(crashed, true, nil)
-	if p := d.add(crashed, true, begun); len(p) > 0 {
-		t.Errorf("poison after two deaths: %v", p)
+	d.add(dead(crashed))
+	d.add(dead(crashed, 7))
+	if len(d.Poison) > 0 {
+		t.Errorf("poison after two deaths: %v", d.Poison)
+	}
+	if d.add(dead(crashed, 7)); !slices.Equal(d.Poison, []uint64{7}) {
+		t.Errorf("poison after three deaths: %v", d.Poison)
+	}
+}
+
+// TestBystanders: of requests that were begun together, the one is poison that was being carried out
+// alone when a daemon died.
+func TestBystanders(t *testing.T) {
+	var d deaths
+	d.add(dead(crashed, 7, 8, 9))
+	if s := d.suspects(); !slices.Equal(s, []uint64{7, 8, 9}) {
+		t.Errorf("suspects: %v", s)
 	}
 	d.forget(8) // it was answered
-	if p := d.add(crashed, true, begun); !slices.Equal(p, []uint64{7}) {
-		t.Errorf("poison after three deaths: %v", p)
+	for i := range uint64(poisonCrashes) {
+		if len(d.Poison) > 0 {
+			t.Errorf("poison: %v", d.Poison)
+		}
+		d.add(dead(crashed, 7, 10+i)) // 9 waits until 7 is answered, and the other is new
+	}
+	if !slices.Equal(d.Poison, []uint64{7}) {
+		t.Errorf("poison: %v", d.Poison)
 	}
 }
 
 // TestKillsAreNoPoison: what kills daemons from outside does not fail the requests that wait.
 func TestKillsAreNoPoison(t *testing.T) {
 	var d deaths
-	begun := map[uint64]bool{7: true}
 	for range poisonKills - 1 {
 		d.ready()
-		if p := d.add(killed, true, begun); len(p) > 0 {
-			t.Fatalf("poison: %v", p)
-		}
+		d.add(dead(killed, 7))
 	}
-	if why := d.tooMany(); why != "" {
+	if len(d.Poison) > 0 {
+		t.Fatalf("poison: %v", d.Poison)
+	}
+	if why := d.tooMany(0); why != "" {
 		t.Error(why)
 	}
 }
 
 func TestTooMany(t *testing.T) {
 	for name, c := range map[string]struct {
-		ws    unix.WaitStatus
-		ready bool
-		most  int
+		death
+		most int
 	}{
-		"starts that fail":        {crashed, false, maxFailed},
-		"starts that are killed":  {killed, false, maxKilled},
-		"daemons that crash soon": {crashed, true, maxCrashes},
+		"starts that fail":        {death{status: crashed}, maxFailed},
+		"starts that are killed":  {death{status: killed}, maxKilled},
+		"daemons that crash soon": {death{status: crashed, ready: true}, maxCrashes},
 	} {
 		var d deaths
 		for i := range c.most {
-			if why := d.tooMany(); why != "" {
+			if why := d.tooMany(-1); why != "" {
 				t.Errorf("%s: gives up after %d: %s", name, i, why)
 			}
 			if c.ready {
 				d.ready()
 			}
-			d.add(c.ws, c.ready, nil)
+			d.add(c.death)
 		}
-		if d.tooMany() == "" {
+		if d.tooMany(-1) == "" {
 			t.Errorf("%s: does not give up", name)
 		}
+	}
+}
+
+// TestShortage: starts that fail for want of something are repeated for as long as the options say, with
+// pauses that grow.
+func TestShortage(t *testing.T) {
+	var d deaths
+	last := time.Duration(0)
+	for range 20 {
+		d.add(death{status: crashed, failure: &Failure{Reason: "the disk is full", Shortage: true}})
+		if d.pause() < last || d.pause() > longestPause {
+			t.Errorf("a pause of %v after one of %v", d.pause(), last)
+		}
+		last = d.pause()
+	}
+	if last != longestPause {
+		t.Errorf("the last pause is %v", last)
+	}
+	if why := d.tooMany(-1) + d.tooMany(time.Hour); why != "" {
+		t.Error(why)
+	}
+	d.Short = d.Short.Add(-time.Hour)
+	if d.tooMany(time.Minute) == "" {
+		t.Error("it does not give up")
+	}
+	if why := d.tooMany(-1); why != "" {
+		t.Error(why)
 	}
 }

@@ -13,17 +13,20 @@ import (
 	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/mounts"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/process"
 )
 
 // Config says which daemons a keeper starts.
 type Config struct {
 	Args []string // of the program
-	// Ready, if set, goes to the first daemon: it reports its start there. ReadyEnv
-	// names it in the environment.
+	// Ready, if set, goes to each daemon until one of them is ready: it reports its start there.
+	// ReadyEnv names it in the environment.
 	Ready    *os.File `json:"-"`
 	ReadyEnv string   `json:"-"`
+	// Patience is how long starts may fail for want of something, such as space on the disk,
+	// negative for ever.
+	Patience time.Duration
 	// Log is called with what a person should know, after the path of the store.
 	Log func(store, text string, args ...any) `json:"-"`
 }
@@ -33,18 +36,22 @@ type keeper struct {
 	Config
 	Start
 	Child                int
+	Thread               int // of the child, see Message
 	Link                 int // our end of the socket pair
 	Device, Lock, Socket int
 	Memory               int         // of the daemons
 	Conns                map[int]int // of users, by ID
 	Deaths               deaths
 
-	ready   bool // the child is
-	ending  bool // the child said so, or got a signal to end
-	begun   map[uint64]bool
-	upgrade string     // the program to be started next
-	trying  string     // the program of the child, if it is not ours yet
-	mu      sync.Mutex // guards Child and ending against signals
+	ready     bool          // the child is
+	ending    bool          // the child said so, or got a signal to end
+	signalled chan struct{} // closed at the first signal to end
+	begun     map[uint64]bool
+	failure   *Failure   // of the child
+	logged    string     // the last failure in the log
+	upgrade   string     // the program to be started next
+	trying    string     // the program of the child, if it is not ours yet
+	mu        sync.Mutex // guards Child and ending against signals
 }
 
 // ErrNoChild is returned by Run if the program cannot be started once more.
@@ -52,7 +59,7 @@ var ErrNoChild = errors.New("no daemon can be started")
 
 // Run keeps a daemon, and returns its exit status.
 func Run(cfg Config) (status int, err error) {
-	k := &keeper{Config: cfg, Conns: make(map[int]int)}
+	k := &keeper{Config: cfg, Conns: make(map[int]int), signalled: make(chan struct{})}
 	k.Background = cfg.Ready != nil
 	if err := os.Chdir("/"); err != nil {
 		return 0, err
@@ -64,50 +71,10 @@ func Run(cfg Config) (status int, err error) {
 	return k.loop()
 }
 
-// loop keeps the daemon that runs, and those after it.
-func (k *keeper) loop() (status int, err error) {
-	for {
-		status, again := k.keep()
-		if !again {
-			return status, nil
-		}
-		for err := k.start(); err != nil; err = k.start() {
-			if !k.mayRetry(err) {
-				return 1, nil
-			}
-		}
-	}
-}
-
-// retryTime is the time between two tries to start a process.
-const retryTime = 200 * time.Millisecond
-
-// mayRetry reports whether to try again after a process could not be started.
-func (k *keeper) mayRetry(err error) bool {
-	if k.trying != "" { // our own program may be
-		k.Refused, k.Upgraded, k.trying = err.Error(), false, ""
-		return true
-	}
-	k.Deaths.Failed++
-	if why := k.Deaths.tooMany(); why != "" {
-		k.gaveUp(err.Error(), why)
-		return false
-	}
-	time.Sleep(retryTime)
-	return true
-}
-
-func (k *keeper) gaveUp(reason, why string) {
-	k.Log(k.Connection.Store, "giving up: the mount ends, and programs get ENOTCONN", "reason", reason, "deaths", why)
-	if err := mounts.Abort(k.Connection.Mountpoint, k.Connection.Store); err != nil {
-		k.Log(k.Connection.Store, "the mount could not be aborted: if programs hang, use umount -f", "mountpoint", k.Connection.Mountpoint, "err", err)
-	}
-}
-
 // forward sends signals to the daemon. With a terminal, that sends them to both; the daemon
 // ends at the first.
 func (k *keeper) forward() (stop func()) {
-	ch := make(chan os.Signal, 8)
+	ch, first := make(chan os.Signal, 8), sync.OnceFunc(func() { close(k.signalled) })
 	signal.Notify(ch, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	go func() {
 		for s := range ch {
@@ -117,6 +84,7 @@ func (k *keeper) forward() (stop func()) {
 				continue
 			}
 			k.ending = true
+			first()
 			if k.Child != 0 {
 				_ = unix.Kill(k.Child, s.(syscall.Signal))
 			}
@@ -149,46 +117,50 @@ func (k *keeper) start() error {
 		return fmt.Errorf("starting the daemon: %w", err)
 	}
 	k.mu.Lock()
-	k.Child, k.ready, k.begun = p.Pid, false, make(map[uint64]bool)
+	k.Child, k.Thread, k.ready, k.begun, k.failure = p.Pid, 0, false, make(map[uint64]bool), nil
 	if k.ending {
 		_ = unix.Kill(k.Child, unix.SIGTERM)
 	}
 	k.mu.Unlock()
 	_ = p.Release() // it is waited for by its number
-	if k.Ready != nil {
-		k.Ready.Close()
-		k.Ready = nil
-	}
 	k.Link = pair[0]
-	k.pass()
+	if err := k.pass(); err != nil {
+		// Without it the child would wait for ever. It may have died already.
+		k.failure = &Failure{Reason: err.Error(), Shortage: errs.Shortage(err)}
+		_ = unix.Kill(k.Child, unix.SIGKILL)
+	}
 	return nil
 }
 
-// pass sends a daemon what is held. It may have died already.
-func (k *keeper) pass() {
+// pass sends a daemon what is held.
+func (k *keeper) pass() error {
 	var files []int
 	if k.Connection != nil {
 		files = []int{k.Device, k.Lock, k.Socket, k.Memory}
 	}
-	if send(k.Link, k.Start, files...) != nil {
-		return
+	start := k.Start
+	start.Users, start.UserCount = nil, len(k.Users)
+	if err := send(k.Link, start, files...); err != nil {
+		return fmt.Errorf("passing the mount to the daemon: %w", err)
 	}
 	for _, u := range k.Users {
-		if send(k.Link, u, k.Conns[u.ID]) != nil {
-			return
+		if err := send(k.Link, u, k.Conns[u.ID]); err != nil {
+			return fmt.Errorf("passing the connection of a user to the daemon: %w", err)
 		}
 	}
+	return nil
 }
 
-// keep returns when the daemon is gone: with its status, or again set if another one is to be
-// started.
-func (k *keeper) keep() (status int, again bool) {
+// keep returns when the daemon is gone, with its status.
+func (k *keeper) keep() (ws unix.WaitStatus) {
 	tried := k.limitTry()
 	next, messages := make(chan struct{}), make(chan received, 1)
 	go read(k.Link, next, messages)
-	var ws unix.WaitStatus
-	dying := stuck(k.Child)
+	var dying <-chan struct{}
 	for alive := true; alive; {
+		if dying == nil && k.Thread != 0 {
+			dying = stuck(k.Child, k.Thread)
+		}
 		select {
 		case next <- struct{}{}:
 		case <-dying:
@@ -216,10 +188,7 @@ func (k *keeper) keep() (status int, again bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.Child = 0
-	if k.ending || k.Connection == nil {
-		return exitStatus(ws), false
-	}
-	return 1, k.died(ws)
+	return ws
 }
 
 // received is a message of the daemon, or the end of it.
@@ -303,6 +272,12 @@ func (k *keeper) take(m Message, files []int) {
 	case m.Answered != 0:
 		delete(k.begun, m.Answered)
 		k.Deaths.forget(m.Answered)
+	case m.Thread != 0:
+		k.Thread = m.Thread
+	case m.Failed != nil:
+		k.failure = m.Failed
+	case m.Frozen != nil:
+		k.Frozen, k.Thawed = *m.Frozen, time.Time{}
 	case m.Upgrade != "":
 		k.upgrade = m.Upgrade
 		_ = unix.Kill(k.Child, unix.SIGKILL)
@@ -323,36 +298,6 @@ func (k *keeper) dropUser(id int) {
 		unix.Close(fd)
 		delete(k.Conns, id)
 	}
-}
-
-// died decides what follows the death of a daemon that had a connection. The lock is held.
-func (k *keeper) died(ws unix.WaitStatus) (again bool) {
-	reason := describe(ws)
-	k.Died = time.Now()
-	switch {
-	case k.upgrade != "":
-		k.Upgraded, k.Refused = true, ""
-		reason = "upgrade"
-	case k.trying != "" && !k.ready: // in vain
-		k.Upgraded, k.Refused = false, fmt.Sprintf("%s did not become ready: %s", k.trying, reason)
-		reason, k.trying = "upgrade refused", ""
-	default:
-		k.Upgraded, k.Refused = false, ""
-		k.Poison = k.Deaths.add(ws, k.ready, k.begun)
-		if why := k.Deaths.tooMany(); why != "" {
-			k.gaveUp(reason, why)
-			return false
-		}
-	}
-	k.Restarts++
-	k.Reason = reason
-	// A client that had no answer yet does not know whether it was counted.
-	for _, u := range slices.Clone(k.Users) {
-		if u.State == Joining {
-			k.dropUser(u.ID)
-		}
-	}
-	return true
 }
 
 func describe(ws unix.WaitStatus) string {

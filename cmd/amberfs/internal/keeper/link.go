@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // linkEnv names the descriptor of a daemon's end of the socket pair in its environment.
@@ -39,7 +42,7 @@ func Inherited() (*Link, error) {
 	l := &Link{socket: fd, held: make(chan struct{}, 1), lost: make(chan struct{})}
 	files, err := receive(fd, &l.Start)
 	if err != nil {
-		return nil, fmt.Errorf("reading from the keeper: %w", err)
+		return nil, l.Fail(fmt.Errorf("reading from the keeper: %w", err))
 	}
 	if l.Connection != nil {
 		if len(files) != maxFiles {
@@ -47,11 +50,16 @@ func Inherited() (*Link, error) {
 		}
 		l.Device, l.Lock, l.Socket, l.Memory = files[0], files[1], files[2], files[3]
 	}
-	for _, u := range l.Users {
-		files, err := receive(fd, &User{})
-		if err != nil || len(files) != 1 {
-			return nil, fmt.Errorf("reading a user's connection from the keeper: %w", err)
+	for range l.UserCount {
+		var u User
+		files, err := receive(fd, &u)
+		if err == nil && len(files) != 1 {
+			err = errors.New("the keeper sent no connection")
 		}
+		if err != nil {
+			return nil, l.Fail(fmt.Errorf("reading a user's connection from the keeper: %w", err))
+		}
+		l.Users = append(l.Users, u)
 		l.Conns = append(l.Conns, os.NewFile(uintptr(files[0]), "connection"))
 		l.last = max(l.last, u.ID)
 	}
@@ -59,9 +67,18 @@ func Inherited() (*Link, error) {
 	return l, nil
 }
 
-// watch reads what the keeper sends after the Start.
+// Fail tells the keeper why this process does not become ready. It returns the error.
+func (l *Link) Fail(err error) error {
+	l.Send(Message{Failed: &Failure{Reason: err.Error(), Shortage: errs.Shortage(err)}})
+	return err
+}
+
+// watch reads what the keeper sends after the Start. Its thread does nothing else, so that it ends
+// at once when the process is killed.
 func (l *Link) watch() {
 	defer close(l.lost)
+	runtime.LockOSThread()
+	l.Send(Message{Thread: unix.Gettid()})
 	for {
 		var m struct{}
 		_, err := receive(l.socket, &m)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,13 +41,19 @@ type User struct {
 }
 
 // A Start is what a daemon gets when it starts: with a Connection come the device, the
-// lock, the socket and the memory, and after it the connection of each user.
+// lock, the socket and the memory, and after it a message for each user, with its connection.
 type Start struct {
 	Background bool        `json:"background"` // it has no terminal
 	Connection *Connection `json:"connection,omitempty"`
-	Users      []User      `json:"users,omitempty"`
-	// Poison are requests that are answered with an error: daemons died of them.
-	Poison []uint64 `json:"poison,omitempty"`
+	Users      []User      `json:"users,omitempty"` // sent one by one: any number of them may use a mount
+	UserCount  int         `json:"user_count,omitempty"`
+	// Poison are requests that are answered with an error: daemons died of them. Suspects are
+	// requests that may be: they are carried out one at a time.
+	Poison   []uint64 `json:"poison,omitempty"`
+	Suspects []uint64 `json:"suspects,omitempty"`
+	// Frozen is when the present freeze is to end, and Thawed when a death ended one before its time.
+	Frozen time.Time `json:"frozen,omitzero"`
+	Thawed time.Time `json:"thawed,omitzero"`
 	// Restarts counts the daemons before this one. Reason says how the last of them ended, and
 	// when. Pause is how long the last pause was, in the daemon that ended it and in
 	// those after an upgrade.
@@ -72,11 +79,23 @@ type Message struct {
 	Began    uint64 `json:"began,omitempty"`
 	Answered uint64 `json:"answered,omitempty"`
 	Upgrade  string `json:"upgrade,omitempty"` // the path of a program
+	// Thread is one of the daemon that only waits for its keeper. Its end is the beginning of the
+	// daemon's.
+	Thread int        `json:"thread,omitempty"`
+	Failed *Failure   `json:"failed,omitempty"` // why this daemon does not become ready
+	Frozen *time.Time `json:"frozen,omitempty"` // the end of a freeze; the zero time after a thaw
+}
+
+// A Failure is why a daemon could not take over.
+type Failure struct {
+	Reason string `json:"reason"`
+	// Shortage: something was missing that others may give back, such as space on the disk.
+	Shortage bool `json:"shortage,omitempty"`
 }
 
 // Version is of what keepers and daemons send each other, of what a keeper leaves to the
 // program that it becomes, and of the memory of control files.
-const Version = 3
+const Version = 4
 
 const (
 	maxMessage = 160 << 10 // less than a socket's buffer
@@ -105,10 +124,12 @@ func send(socket int, m any, files ...int) error {
 
 // receive reads a message into m; io.EOF if the other side is gone.
 func receive(socket int, m any) (files []int, err error) {
-	b, rights := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*maxFiles))
-	var n, nr int
+	buffer := buffers.Get().(*[maxMessage]byte)
+	defer buffers.Put(buffer)
+	b, rights := buffer[:], make([]byte, unix.CmsgSpace(4*maxFiles))
+	var n, nr, flags int
 	for {
-		n, nr, _, _, err = unix.Recvmsg(socket, b, rights, unix.MSG_CMSG_CLOEXEC)
+		n, nr, flags, _, err = unix.Recvmsg(socket, b, rights, unix.MSG_CMSG_CLOEXEC)
 		if !errors.Is(err, unix.EINTR) {
 			break
 		}
@@ -132,5 +153,11 @@ func receive(socket int, m any) (files []int, err error) {
 			files = append(files, fds...)
 		}
 	}
+	if flags&unix.MSG_CTRUNC != 0 { // a descriptor did not fit into this process
+		return files, unix.EMFILE
+	}
 	return files, json.Unmarshal(b[:n], m)
 }
+
+// buffers are for received messages.
+var buffers = sync.Pool{New: func() any { return new([maxMessage]byte) }}

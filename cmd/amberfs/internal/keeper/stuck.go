@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -17,28 +18,29 @@ import (
 // daemon gives it. Such a daemon writes nothing any more: all that is left of it are threads
 // in write(2) to the device.
 
-// The keeper checks every slowTick whether the daemon is dying, and every fastTick once its first
-// thread has ended. That thread may be writing a notice, too.
-const (
-	slowTick = 500 * time.Millisecond
-	fastTick = 5 * time.Millisecond
-)
+// dyingTick is the time between two looks at a daemon that is dying.
+const dyingTick = 5 * time.Millisecond
 
 // stuck returns a channel that is closed when a process is dying and only its notices are
-// left.
-func stuck(pid int) <-chan struct{} {
+// left. A thread of it that writes none has ended then, and before nothing is looked at.
+func stuck(pid, thread int) <-chan struct{} {
 	only := make(chan struct{})
 	go func() {
-		first, err := unix.PidfdOpen(pid, unix.PIDFD_THREAD)
+		ended, err := unix.PidfdOpen(thread, unix.PIDFD_THREAD)
 		if err == nil {
-			defer unix.Close(first)
+			for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+				_, err = unix.Poll([]unix.PollFd{{Fd: int32(ended), Events: unix.POLLIN}}, -1)
+			}
+			unix.Close(ended)
 		}
-		for ; unix.Kill(pid, 0) == nil; time.Sleep(fastTick) {
+		for ; unix.Kill(pid, 0) == nil; time.Sleep(dyingTick) {
 			if onlyNotices(pid) {
 				close(only)
 				return
 			}
-			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(first), Events: unix.POLLIN}}, int(slowTick.Milliseconds()))
+			if err != nil && !errors.Is(err, unix.ESRCH) { // it is not known when the thread ends
+				time.Sleep(time.Second)
+			}
 		}
 	}()
 	return only

@@ -46,6 +46,10 @@ func (k *keeper) becameReady() {
 	k.trying = ""
 	k.mu.Unlock()
 	k.Deaths.ready()
+	if k.Ready != nil {
+		k.Ready.Close()
+		k.Ready = nil
+	}
 	if k.Connection != nil && k.Background {
 		silence()
 	}
@@ -115,7 +119,7 @@ func Resume(log func(store, text string, args ...any)) (status int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading the state of the keeper: %w", err)
 	}
-	k.Log, k.ready, k.begun = log, true, make(map[uint64]bool)
+	k.Log, k.ready, k.begun, k.signalled = log, true, make(map[uint64]bool), make(chan struct{})
 	k.Deaths.ready()
 	k.closeOnExec(true)
 	defer k.forward()()

@@ -1,0 +1,126 @@
+package keeper
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/mounts"
+)
+
+// loop keeps the daemon that runs, and those after it.
+func (k *keeper) loop() (status int, err error) {
+	for {
+		ws := k.keep()
+		if k.isEnding() || k.Connection == nil {
+			return exitStatus(ws), nil
+		}
+		k.died(ws)
+		for {
+			if why := k.mayStart(); why != "" {
+				return 1, k.giveUp(why)
+			}
+			err := k.start()
+			if err == nil {
+				break
+			}
+			k.failure = &Failure{Reason: err.Error(), Shortage: errs.Shortage(err)}
+			k.died(unix.WaitStatus(1 << 8))
+		}
+	}
+}
+
+func (k *keeper) isEnding() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ending
+}
+
+// mayStart waits until another daemon may be started. If none may, it says why.
+func (k *keeper) mayStart() (why string) {
+	if why = k.Deaths.tooMany(k.Patience); why != "" {
+		return why
+	}
+	if pause := k.Deaths.pause(); pause > 0 {
+		if k.unmounted() {
+			return "the mount is gone, and what it left in the store stays there until the next mount"
+		}
+		k.rest(pause)
+	}
+	if k.isEnding() {
+		return "a signal ended the wait"
+	}
+	return ""
+}
+
+// rest waits, but not longer than until the kernel ends the mount or a signal comes.
+func (k *keeper) rest(pause time.Duration) {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(k.Device)}}, int(pause.Milliseconds()))
+	}()
+	select {
+	case <-gone:
+	case <-k.signalled:
+	}
+}
+
+// unmounted reports whether the kernel has ended the mount.
+func (k *keeper) unmounted() bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(k.Device)}}, 0)
+	return err == nil && n > 0
+}
+
+// giveUp ends the mount. It returns what the last daemon died of.
+func (k *keeper) giveUp(why string) error {
+	k.Log(k.Connection.Store, "giving up: the mount ends, and programs get ENOTCONN", "reason", k.Reason, "deaths", why)
+	if err := mounts.Abort(k.Connection.Mountpoint, k.Connection.Store); err != nil {
+		k.Log(k.Connection.Store, "the mount could not be aborted: if programs hang, use umount -f", "mountpoint", k.Connection.Mountpoint, "err", err)
+	}
+	return fmt.Errorf("the mount of %s has ended: %s: %s", k.Connection.Store, why, k.Reason)
+}
+
+// died takes note of the death of a daemon that had a connection.
+func (k *keeper) died(ws unix.WaitStatus) {
+	reason := describe(ws)
+	if k.failure != nil {
+		reason = k.failure.Reason
+	}
+	if k.ready || k.Died.IsZero() { // starts that fail are part of one pause
+		k.Died = time.Now()
+	}
+	if k.Frozen.After(time.Now()) {
+		k.Thawed = time.Now()
+	}
+	k.Frozen = time.Time{}
+	switch {
+	case k.upgrade != "":
+		k.Upgraded, k.Refused = true, ""
+		reason = "upgrade"
+	case k.trying != "" && !k.ready: // in vain
+		k.Upgraded, k.Refused = false, fmt.Sprintf("%s did not become ready: %s", k.trying, reason)
+		k.Log(k.Connection.Store, "the upgrade failed", "program", k.trying, "reason", reason)
+		reason, k.trying = "upgrade refused", ""
+	default:
+		k.Upgraded, k.Refused = false, ""
+		k.Deaths.add(death{ws, k.ready, k.failure, k.begun})
+		k.Poison, k.Suspects = k.Deaths.Poison, k.Deaths.suspects()
+		if !k.ready && k.logged != reason {
+			k.Log(k.Connection.Store, "the next daemon did not become ready", "reason", reason)
+			k.logged = reason
+		}
+	}
+	k.Restarts++
+	k.Reason = reason
+	k.ready, k.begun, k.failure = false, nil, nil
+	// A client that had no answer yet does not know whether it was counted.
+	for _, u := range slices.Clone(k.Users) {
+		if u.State == Joining {
+			k.dropUser(u.ID)
+		}
+	}
+}

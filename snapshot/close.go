@@ -12,7 +12,8 @@ import (
 )
 
 // Close seals and commits what is not sealed, for CloseTime at most, and closes the store.
-// Everything acknowledged is on disk when it returns.
+// Everything acknowledged is on disk when it returns. It is for the end of a connection to the
+// kernel, which holds nothing any more. A process that gives up before calls GiveUp.
 //
 // It is ErrRemoved, and nothing is closed, if the store or its index was removed,
 // and cas.ErrStuck if the disk of the index takes no more writes: Badger would try
@@ -90,16 +91,21 @@ func (s *Store) closeParts() error {
 	return err
 }
 
-// Discard closes the store without the work that Close does at the end, and removes it
-// if this opening made it.
-func (s *Store) Discard() error {
-	if !s.at.Made() {
-		return s.Close()
-	}
-	if s.closed.Swap(true) {
+// GiveUp closes the store for a process that gives up. It removes a store that this opening made.
+// Of any other it writes nothing: what is acknowledged is in packs and journal, from which the next
+// opening has it.
+//
+// In a takeover it does nothing at all. The kernel holds what the store keeps for it, and the next
+// process takes it over from this one, which ends.
+func (s *Store) GiveUp() error {
+	if s.opt.Takeover || s.closed.Swap(true) {
 		return nil
 	}
 	s.loops.Stop()
 	s.loops.Wait()
-	return errors.Join(s.closeParts(), s.at.Discard())
+	err := s.closeParts()
+	if s.at.Made() {
+		return errors.Join(err, s.at.Discard())
+	}
+	return errors.Join(err, s.at.Close())
 }

@@ -64,7 +64,7 @@ func TestFailedOpeningRemovesWhatItMade(t *testing.T) {
 		}
 		s, err = Open(dir, Options{Quiet: true})
 		must.OK(t, err)
-		must.OK(t, s.Discard()) // it was there before
+		must.OK(t, s.GiveUp()) // it was there before
 		s, err = Open(dir, Options{Quiet: true})
 		must.OK(t, err)
 		must.OK(t, s.Close())
@@ -85,11 +85,11 @@ func TestFailedOpeningRemovesWhatItMade(t *testing.T) {
 	})
 }
 
-func TestDiscard(t *testing.T) {
+func TestGiveUp(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := Open(dir, Options{})
 	must.OK(t, err)
-	must.OK(t, s.Discard())
+	must.OK(t, s.GiveUp())
 	if left := entryNames(t, filepath.Dir(dir)); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}

@@ -81,7 +81,11 @@ func Open(dir string, o Options) (*Store, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening store %s: %w", s.dir, err), s.closeParts(), at.Discard())
+		err = fmt.Errorf("opening store %s: %w", s.dir, err)
+		if o.Takeover { // see GiveUp
+			return nil, err
+		}
+		return nil, errors.Join(err, s.closeParts(), at.Discard())
 	}
 	return s, nil
 }

@@ -62,11 +62,23 @@ type Log struct {
 		written chan struct{}
 		closed  bool
 		failed  bool // the last write failed, and that was logged
+		loaded  bool
+		early   []Event // recorded before Load
 	}
 }
 
 // Open opens the event log in a directory, which it makes if there is none.
 func Open(dir string, o Options) (*Log, error) {
+	l := New(dir, o)
+	if err := l.Load(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// New returns the event log in a directory before its files are read. Events wait in memory until
+// Load.
+func New(dir string, o Options) *Log {
 	if o.Limit <= 0 {
 		o.Limit = DefaultLimit
 		if total, err := o.FS.Total(filepath.Dir(dir)); err == nil {
@@ -86,24 +98,7 @@ func Open(dir string, o Options) (*Log, error) {
 	l.mu.pending = newPending(o.Quiet)
 	l.mu.views = map[uint32]*view{}
 	l.mu.written = make(chan struct{})
-	if err := o.FS.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("open the event log: %w", err)
-	}
-	infos, err := o.FS.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open the event log: %w", err)
-	}
-	for _, i := range infos {
-		id, ok := parseView(i.Name)
-		if !ok || !i.Dir {
-			continue
-		}
-		v := l.view(id)
-		if err := v.open(); err != nil {
-			return nil, fmt.Errorf("open the event log of workspace %d: %w", id, err)
-		}
-	}
-	return l, nil
+	return l
 }
 
 // maxWaiting is how many events wait to be written before Record writes them itself: those
@@ -116,7 +111,9 @@ func (l *Log) Record(e Event) {
 	n := &entry{Event: e}
 	l.fill(&n.Event)
 	l.mu.Lock()
-	if !l.mu.closed {
+	if !l.mu.loaded {
+		l.keep(n.Event)
+	} else if !l.mu.closed {
 		l.mu.add(l.view(e.Workspace), n)
 		l.arm()
 	}
@@ -144,7 +141,10 @@ func (l *Log) Captured(e Event) Span {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.view(e.Workspace)
-	if l.mu.closed {
+	if !l.mu.loaded {
+		l.keep(e)
+	}
+	if l.mu.closed || !l.mu.loaded {
 		return Span{First: v.lastSeq + 1, Last: v.lastSeq}
 	}
 	l.mu.endAll(v)
@@ -190,10 +190,14 @@ func (l *Log) Views() []uint32 {
 func (l *Log) view(id uint32) *view {
 	v := l.mu.views[id]
 	if v == nil {
-		v = &view{fs: l.opts.FS, id: id, dir: filepath.Join(l.dir, viewName(id))}
+		v = l.newView(id)
 		l.mu.views[id] = v
 	}
 	return v
+}
+
+func (l *Log) newView(id uint32) *view {
+	return &view{fs: l.opts.FS, id: id, dir: filepath.Join(l.dir, viewName(id))}
 }
 
 // arm makes sure that what is open will be written. mu is held.

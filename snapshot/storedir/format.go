@@ -81,6 +81,9 @@ func (d *Dir) Format(filling string) error {
 	if err != nil || isStore {
 		return err
 	}
+	if d.before == nil { // it was taken over
+		return errs.New(errs.Format, "unknown store format: %s has lost its file `format`", d.Path)
+	}
 	d.formatted = true
 	if err := markFilling(d.Disk, d.Path, filling); err != nil {
 		return err

@@ -60,21 +60,34 @@ func prepare() error {
 			scratch.err = os.Setenv("GORACE", raceOptions)
 		}
 		if scratch.bin = os.Getenv("AMBERFS_TEST_BIN"); scratch.bin == "" {
-			scratch.bin, scratch.err = build(scratch.dir)
+			scratch.bin, scratch.err = build(scratch.dir, "")
 		}
 	})
 	return scratch.err
 }
 
+// Tagged builds the binary with a build tag, once for all tests of a package.
+func Tagged(t testing.TB, tag string) string {
+	t.Helper()
+	Binary(t)
+	bin := filepath.Join(scratch.dir, tag, "bin", "amberfs")
+	if _, err := os.Stat(bin); err == nil {
+		return bin
+	}
+	bin, err := build(filepath.Join(scratch.dir, tag), tag)
+	must.OK(t, err)
+	return bin
+}
+
 // build builds the daemon in its own module: the drivers' modules have no sums for all that it needs.
-func build(dir string) (string, error) {
+func build(dir, tag string) (string, error) {
 	const module = "github.com/amberfs/amberfs"
 	top, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
 		return "", fmt.Errorf("looking for the module of amberfs: %w", err)
 	}
 	bin := filepath.Join(dir, "bin", "amberfs")
-	args := []string{"build", "-C", strings.TrimSpace(string(top)), "-buildvcs=false", "-o", bin}
+	args := []string{"build", "-C", strings.TrimSpace(string(top)), "-buildvcs=false", "-tags", tag, "-o", bin}
 	if race := os.Getenv("AMBERFS_TEST_RACE"); race != "" && race != "0" {
 		args = append(args, "-race")
 	}

@@ -31,6 +31,10 @@ func timeout() time.Duration {
 type Mount struct {
 	// Dir is the mount point and Store the store's directory.
 	Dir, Store string
+	// Program is what is started instead of the binary of all tests, and Env its environment besides
+	// that of the test.
+	Program string
+	Env     []string
 
 	t       testing.TB
 	args    []string
@@ -64,6 +68,7 @@ func At(t testing.TB, store string, args ...string) *Mount {
 	m := &Mount{
 		Dir:     filepath.Join(base, "mnt"),
 		Store:   store,
+		Program: scratch.bin,
 		t:       t,
 		args:    args,
 		logFile: filepath.Join(base, "daemon.log"),
@@ -134,10 +139,11 @@ func (m *Mount) TryStart(extra ...string) error {
 	defer log.Close()
 	args := append([]string{"mount", "-f"}, m.args...)
 	args = append(append(args, extra...), m.Store, m.Dir)
-	cmd := exec.Command(scratch.bin, args...)
+	cmd := exec.Command(m.Program, args...)
 	if m.group != "" {
-		cmd = exec.Command("sh", append([]string{"-c", `echo $$ >"$0"/cgroup.procs && exec "$@"`, m.group, scratch.bin}, args...)...)
+		cmd = exec.Command("sh", append([]string{"-c", `echo $$ >"$0"/cgroup.procs && exec "$@"`, m.group, m.Program}, args...)...)
 	}
+	cmd.Env = append(os.Environ(), m.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the daemon: %w", err)

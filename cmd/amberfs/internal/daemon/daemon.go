@@ -80,8 +80,7 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 	defer signal.Stop(signals)
 	d, err := start(ctx, cfg, s)
 	if err != nil {
-		s(Message{Error: fail.Of(err)})
-		return err
+		return giveUp(&cfg, s, err)
 	}
 	time.AfterFunc(joinTime, func() { d.endUnused() }) // its starter may have been killed
 	s(Message{Ready: &Ready{Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, PID: os.Getpid(), Created: d.store.Created()}})
@@ -93,7 +92,19 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 // ownerOnly makes new files of this process and its libraries accessible to their owner alone.
 const ownerOnly = 0o077
 
-// start starts the parts in order. If one fails, it stops the others and removes a new store.
+// giveUp is the end of a daemon that does not become ready. In a takeover it ends as if it had been
+// killed: it writes, removes and releases nothing, and the keeper, which has all that was
+// inherited, starts another one.
+func giveUp(cfg *Config, s Starter, err error) error {
+	if cfg.takesOver() != nil {
+		return cfg.Keeper.Fail(err)
+	}
+	s(Message{Error: fail.Of(err)})
+	return err
+}
+
+// start starts the parts in order. If one fails, and nothing was taken over, it stops the others and
+// removes a new store.
 func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	before := cfg.takesOver()
 	if before != nil {
@@ -121,19 +132,18 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	if err := os.Chdir("/"); err != nil {
 		return nil, fmt.Errorf("leaving the working directory: %w", err)
 	}
+	if before != nil {
+		d.again("opening the log", func() error { return d.file.open(cfg.Store) })
+	}
 	var undo []func()
 	defer func() {
-		if err != nil {
+		if err != nil && before == nil {
 			for i := len(undo) - 1; i >= 0; i-- {
 				undo[i]()
 			}
 		}
 	}()
-	timeout, _ := time.ParseDuration(cfg.Options.Timeout) // it was checked; "" is 0
-	if cfg.Options.Hard {
-		timeout = -1
-	}
-	d.connection = &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Timeout: timeout, Log: d.log}
+	d.connection = &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Timeout: cfg.Patience(), Log: d.log}
 	d.store, err = openStore(cfg.Store, snapshot.Options{
 		Filling: cfg.From, Logger: d.log, Lock: cfg.lock(), Takeover: before != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime,
 		Connect: d.connection.Connect(ctx),
@@ -141,15 +151,20 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, openError(cfg.Store, err)
 	}
+	if err = point("opened"); err != nil {
+		return nil, err
+	}
 	if before != nil {
 		d.shared.made, d.watchers.time = before.Made, before.Nudge
 	}
-	undo = append(undo, func() { d.removeMade(); d.store.Discard(); d.hangUp(); d.connection.Close() })
+	undo = append(undo, func() { d.removeMade(); d.store.GiveUp(); d.hangUp(); d.connection.Close() })
 	if cfg.Shared && before == nil {
 		d.makePoint(cfg.Mountpoint)
 	}
-	if err = d.file.open(cfg.Store); err != nil {
-		return nil, err
+	if before == nil {
+		if err = d.file.open(cfg.Store); err != nil {
+			return nil, err
+		}
 	}
 	undo = append(undo, d.file.close)
 	d.log.Info("start", "version", cfg.Version, "pid", os.Getpid(), "store", cfg.Store, "mountpoint", cfg.Mountpoint)
@@ -164,7 +179,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	undo = append(undo, func() { d.events.Close() })
 	d.service = service.New(d.serviceConfig())
 	d.store.OnEvent(d.storeEvent) // it needs the service: a fork's time may be over
-	if d.metrics, err = d.serveMetrics(); err != nil {
+	if err = d.serveMetrics(); err != nil {
 		return nil, err
 	}
 	undo = append(undo, d.metrics.close)
@@ -174,11 +189,17 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 		return nil, err
 	}
 	undo = append(undo, func() { d.socket.Close() })
-	if err = d.store.SetMountpoint(cfg.Mountpoint); err != nil {
+	if err = point("listening"); err != nil {
+		return nil, err
+	}
+	if err = d.store.SetMountpoint(cfg.Mountpoint); err != nil && before == nil {
 		return nil, fmt.Errorf("writing down the mount point: %w", err)
 	}
 	if err = d.attach(); err != nil {
 		return nil, fail.New(fail.KindOf(err), "%w", err)
+	}
+	if err = point("attached"); err != nil {
+		return nil, err
 	}
 	go d.mount.Serve()
 	go func() {
@@ -193,7 +214,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	if before != nil {
 		d.resumed()
 	}
-	return d, nil
+	return d, point("serving")
 }
 
 // live waits for the end, and ends in order.
@@ -313,7 +334,7 @@ func (d *Daemon) serviceConfig() service.Config {
 		Store: d.store, Events: d.events, Remotes: d.connection.Remotes, Log: d.log, Mountpoint: d.cfg.Mountpoint, Options: d.cfg.Options.String(),
 		Version: d.cfg.Version, Started: d.started, Ready: d.awaitReady, ReadOnly: d.readOnly, Umount: d.umount, Inside: d.inside,
 		Joining:  service.Joining{Join: d.join, Leave: d.leave, Hold: d.holdUser()},
-		Survival: d.survival,
+		Survival: d.survival, Freezing: d.freezing(),
 		Upgrade:  d.upgrade,
 		Requests: func() map[string]uint64 { return d.mount.Counters() }, StaleNames: func() int64 { return d.mount.StaleNames() },
 		Memory:  budget.New(memoryShare() / 2),

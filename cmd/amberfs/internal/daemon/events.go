@@ -5,14 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/amberfs/amberfs/fusefs"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
@@ -24,19 +26,27 @@ const eventsDir = "events"
 // eventPath is the longest path that is built for an event: no event has a longer one.
 const eventPath = events.MaxPath + 1
 
+// openEvents opens the event log. In a takeover events wait until it can be opened.
 func (d *Daemon) openEvents() error {
-	l, err := openLog(filepath.Join(d.cfg.Store, eventsDir), events.Options{FS: d.store.FS(), Logger: d.log, Resolve: d.resolveNode, Share: d.tenant})
-	if err != nil {
-		return err
-	}
-	d.events = l
-	// A fork may have ended without a daemon left to remove its log.
-	for _, view := range l.Views() {
-		if _, ok := d.store.Workspace(view); !ok {
-			d.removeEvents(view)
+	dir := filepath.Join(d.cfg.Store, eventsDir)
+	d.events = events.New(dir, events.Options{FS: d.store.FS(), Logger: d.log, Resolve: d.resolveNode, Share: d.tenant})
+	load := func() error {
+		if err := loadLog(d.events, dir, d.store.FS(), d.log); err != nil {
+			return err
 		}
+		// A fork may have ended without a daemon left to remove its log.
+		for _, view := range d.events.Views() {
+			if _, ok := d.store.Workspace(view); !ok {
+				d.removeEvents(view)
+			}
+		}
+		return nil
 	}
-	return nil
+	if d.cfg.takesOver() != nil {
+		d.again("reading the event log", load)
+		return nil
+	}
+	return load()
 }
 
 // tenant is the fork of main that a workspace is, or is in; 0 is main.
@@ -48,19 +58,19 @@ func (d *Daemon) tenant(view uint32) (of uint32) {
 	return of
 }
 
-// openLog opens the event log. One that cannot be read is set aside, and another
+// loadLog reads the event log. One that cannot be read is set aside, and another
 // begun: it is no part of the stored data, and a mount does not fail for it.
-func openLog(dir string, o events.Options) (*events.Log, error) {
-	l, err := events.Open(dir, o)
-	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, fs.ErrPermission) {
-		return l, err
+func loadLog(l *events.Log, dir string, disk vfs.FS, log *slog.Logger) error {
+	err := l.Load()
+	if err == nil || errs.Shortage(err) || errors.Is(err, fs.ErrPermission) {
+		return err
 	}
 	aside := fmt.Sprintf("%s.damaged-%d", dir, time.Now().UnixNano())
-	if rerr := o.FS.Rename(dir, aside); rerr != nil {
-		return nil, errors.Join(err, rerr)
+	if rerr := disk.Rename(dir, aside); rerr != nil {
+		return errors.Join(err, rerr)
 	}
-	o.Logger.Error("the event log cannot be read; a new one begins", "err", err, "old", aside)
-	return events.Open(dir, o)
+	log.Error("the event log cannot be read; a new one begins", "err", err, "old", aside)
+	return l.Load()
 }
 
 func (d *Daemon) removeEvents(view uint32) {

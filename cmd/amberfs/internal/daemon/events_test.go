@@ -15,14 +15,13 @@ import (
 func TestUnreadableEventLog(t *testing.T) {
 	for _, what := range []string{"0/0000000000000001.jsonl", "."} {
 		dir := filepath.Join(t.TempDir(), "events")
-		o := events.Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler)}
+		l := events.New(dir, events.Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler)})
 		if what == "." {
 			must.OK(t, os.WriteFile(dir, []byte("x"), 0o600))
 		} else if err := os.MkdirAll(filepath.Join(dir, what), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		l, err := openLog(dir, o)
-		must.OK(t, err)
+		must.OK(t, loadLog(l, dir, vfs.OS, slog.New(slog.DiscardHandler)))
 		l.Record(events.Event{Action: events.Captured, Path: "."})
 		if err := l.Close(); err != nil {
 			t.Error(err)

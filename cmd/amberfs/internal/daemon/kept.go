@@ -56,10 +56,12 @@ func (d *Daemon) keptOptions(o *fusefs.Options) {
 		return
 	}
 	o.Kept, o.Poison = true, l.Poison
+	turns := newSuspects(l.Suspects)
 	o.Resent = func(unique uint64, answered bool) {
 		if answered {
 			l.Send(keeper.Message{Answered: unique})
-		} else {
+			turns.answered(unique)
+		} else if turns.begin(unique) {
 			l.Send(keeper.Message{Began: unique})
 		}
 	}
@@ -212,6 +214,15 @@ func (d *Daemon) holdUser() func(*net.UnixConn, string) (joined, left func()) {
 
 func (d *Daemon) addUser(c *net.UnixConn, u *keeper.User) error {
 	return withFD(c, func(fd int) error { return d.cfg.Keeper.Add(u, fd) })
+}
+
+// freezing is what outlives the daemon of a freeze.
+func (d *Daemon) freezing() service.Freezing {
+	f := service.Freezing{Tell: func(until time.Time) { d.tellKeeper(keeper.Message{Frozen: &until}) }}
+	if l := d.cfg.Keeper; l != nil {
+		f.Ended, f.Reason = l.Thawed, l.Reason
+	}
+	return f
 }
 
 func (d *Daemon) survival() service.Survival {

@@ -36,7 +36,7 @@ type logFile struct {
 
 // LogLine appends a line to the log of a store whose daemon is not running.
 func LogLine(store, text string, args ...any) {
-	l := newLog(nil)
+	l := newLog(io.Discard) // with a writer, so that the error output of this process stays what it is
 	if l.open(store) != nil {
 		return
 	}

@@ -31,7 +31,7 @@ func newMetrics(d *Daemon) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "amberfs", Name: name, Help: help})
 	}
-	return &metrics{
+	m := &metrics{
 		d: d,
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "amberfs", Name: "request_duration_seconds",
@@ -41,31 +41,47 @@ func newMetrics(d *Daemon) *metrics {
 		read:    counter("read_bytes_total", "Bytes that the kernel read. Repeated reads are served by its cache."),
 		written: counter("written_bytes_total", "Bytes that the kernel wrote."),
 	}
+	m.http = &http.Server{Handler: m.handler(), ReadHeaderTimeout: 5 * time.Second}
+	return m
 }
 
-func (d *Daemon) serveMetrics() (*metrics, error) {
+// serveMetrics begins to serve metrics, if it is asked for. A takeover goes on without: the daemon
+// before may have the port until it has come to its end.
+func (d *Daemon) serveMetrics() error {
 	if d.cfg.Options.Metrics == "" {
-		return nil, nil
+		return nil
 	}
-	l, err := net.Listen("tcp", d.cfg.Options.Metrics)
+	d.metrics = newMetrics(d)
+	if d.cfg.takesOver() != nil {
+		d.again("serving metrics", d.metrics.listen)
+		return nil
+	}
+	return d.metrics.listen()
+}
+
+func (m *metrics) listen() error {
+	l, err := net.Listen("tcp", m.d.cfg.Options.Metrics)
 	if err != nil {
-		return nil, fail.New(fail.KindOf(err), "cannot serve metrics: %w", err).WithHint("choose another address after metrics=")
+		return fail.New(fail.KindOf(err), "cannot serve metrics: %w", err).WithHint("choose another address after metrics=")
 	}
-	m := newMetrics(d)
+	go func() {
+		if err := m.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			m.d.log.Warn("metrics", "err", err)
+		}
+	}()
+	m.d.log.Info("metrics", "address", l.Addr().String())
+	return nil
+}
+
+// handler answers what Prometheus asks for.
+func (m *metrics) handler() http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(m, m.took, m.read, m.written, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(
 			collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/(sync/mutex/wait/total|gc/heap/live):`)})))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
-	m.http = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() {
-		if err := m.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			d.log.Warn("metrics", "err", err)
-		}
-	}()
-	d.log.Info("metrics", "address", l.Addr().String())
-	return m, nil
+	return mux
 }
 
 func (m *metrics) add(a fusefs.Answered) {

@@ -44,7 +44,7 @@ func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
 			return openError(cfg.Store, err)
 		}
 		if err := fill(ctx, store, cfg, s); err != nil {
-			return errors.Join(service.Explain(err), store.Discard())
+			return errors.Join(service.Explain(err), store.GiveUp())
 		}
 		made = true
 		return service.Explain(store.Close())

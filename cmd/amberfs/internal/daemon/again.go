@@ -1,0 +1,30 @@
+package daemon
+
+import "time"
+
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = 5 * time.Second
+)
+
+// again calls what a takeover can do without, and calls it again in the background until it succeeds.
+func (d *Daemon) again(what string, fn func() error) {
+	err := fn()
+	if err == nil {
+		return
+	}
+	d.log.Warn(what+" has to wait", "err", err)
+	d.later(what, func() {
+		for pause := firstPause; ; pause = min(2*pause, longestPause) {
+			select {
+			case <-d.life.Done():
+				return
+			case <-time.After(pause):
+			}
+			if fn() == nil {
+				d.log.Info(what + " succeeded")
+				return
+			}
+		}
+	})
+}

@@ -38,11 +38,12 @@ const (
 )
 
 type Server struct {
-	http     *http.Server
-	listener *net.UnixListener
-	release  func()
-	cancel   context.CancelFunc
-	calls    sync.WaitGroup
+	http    *http.Server
+	door    *door
+	release func()
+	cancel  context.CancelFunc
+	handled sync.WaitGroup
+	calls   *calls
 }
 
 // peerKey finds the peer's credentials in the context of a connection.
@@ -76,16 +77,19 @@ func (s *Service) ListenOn(dir string, socket *os.File) (*Server, error) {
 
 func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
-	srv := &Server{listener: l, release: release, cancel: cancel}
+	srv := &Server{door: &door{UnixListener: l}, release: release, cancel: cancel, calls: newCalls()}
 	mux := s.handler()
 	counted := func(w http.ResponseWriter, r *http.Request) {
-		srv.calls.Add(1)
-		defer srv.calls.Done()
+		srv.handled.Add(1)
+		defer srv.handled.Done()
+		one, r := srv.calls.begin(r)
+		defer one.leave()
 		mux.ServeHTTP(w, r)
 	}
 	srv.http = &http.Server{
 		Handler:           http.HandlerFunc(counted),
 		ReadHeaderTimeout: time.Minute,
+		ConnState:         srv.calls.connState,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -97,7 +101,7 @@ func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 		},
 	}
 	go func() {
-		if err := srv.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := srv.http.Serve(srv.door); !errors.Is(err, http.ErrServerClosed) {
 			s.Log.Error("serving the socket", "err", err)
 		}
 	}()
@@ -112,7 +116,7 @@ func (srv *Server) Own() {
 }
 
 // SyscallConn gives access to the socket.
-func (srv *Server) SyscallConn() (syscall.RawConn, error) { return srv.listener.SyscallConn() }
+func (srv *Server) SyscallConn() (syscall.RawConn, error) { return srv.door.SyscallConn() }
 
 // Close cancels what runs, and returns when nothing works on the store any more. A client
 // that does not read its answer within the grace gets none.
@@ -124,7 +128,7 @@ func (srv *Server) Close() error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = srv.http.Close()
 	}
-	srv.calls.Wait()
+	srv.handled.Wait()
 	srv.release()
 	if err != nil {
 		return fmt.Errorf("closing the socket: %w", err)
@@ -171,7 +175,9 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 		reports: o.Output == "" && r.Header.Get("Accept") == Events,
 	}
 	l, log := args.(Log)
-	a.hasty = !log || l.Follow
+	if a.hasty = !log || l.Follow; log && l.Follow {
+		leave(r)
+	}
 	defer req.Done()
 	req.Out, req.Item, req.Progress = a, a.item, a.progress
 	result, err := s.do(r.Context(), req, o, args)

@@ -77,9 +77,9 @@ type Freezing struct {
 // A Service runs operations on a mounted store. It is safe for concurrent use.
 type Service struct {
 	Config
-	freezes sync.Mutex // guards Freezing
-	backup atomic.Pointer[BackupState] // which only Backup changes
-	blames diff.BlameCache
+	freezes sync.Mutex                  // guards Freezing
+	backup  atomic.Pointer[BackupState] // which only Backup changes
+	blames  diff.BlameCache
 	// beginning is held while a snapshot on a remote becomes one of a workspace.
 	beginning sync.Mutex
 	// exporting is acquired in part by each export to the store's own repository, and as a whole

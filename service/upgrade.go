@@ -24,6 +24,7 @@ type Upgraded struct {
 }
 
 func (s *Service) upgrade(w http.ResponseWriter, r *http.Request) {
+	leave(r)
 	_, err := ownerOfStore(r)
 	if err == nil {
 		err = s.Ready(r.Context())

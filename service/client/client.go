@@ -123,15 +123,13 @@ func (c *Client) Close() {
 func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error {
 	o := service.OpOf(args)
 	var err error
-	if c.http == nil {
+	switch l, isLog := args.(service.Log); {
+	case c.http == nil:
 		err = c.throughMount(ctx, o, args, x, result)
-	} else {
-		err = c.overHTTP(ctx, o, args, x, result)
-		// Another daemon may listen by now. What only reads, and has passed nothing on, is asked
-		// for again.
-		if errors.Is(err, errBroken) && o.Effect == service.Reads && o.Input == "" && o.Output == "" {
-			err = c.overHTTP(ctx, o, args, x, result)
-		}
+	case isLog && l.Follow:
+		err = c.follow(ctx, l, x)
+	default:
+		err = c.askAgain(ctx, o, args, x, result)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -165,15 +163,22 @@ var errBroken = errors.New("the connection ended")
 
 // broken explains an answer that ended in the middle.
 func (c *Client) broken(err error) error {
+	if closedIdle(err) {
+		return c.endedEarly(err)
+	}
 	for _, is := range []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET, net.ErrClosed} {
 		if errors.Is(err, is) {
-			e := fail.New(fail.Failed, "the daemon of the store %s ended before it answered", c.target.Store).
-				WithHint("the request may have been carried out: look at amberfs list and amberfs log before you repeat it; amberfs.log in the store says why the daemon ended")
-			e.Err = errors.Join(errBroken, err)
-			return e
+			return c.endedEarly(err)
 		}
 	}
 	return err
+}
+
+func (c *Client) endedEarly(err error) error {
+	e := fail.New(fail.Failed, "the daemon of the store %s ended before it answered", c.target.Store).
+		WithHint("the request may have been carried out: look at amberfs list and amberfs log before you repeat it; amberfs.log in the store says why the daemon ended")
+	e.Err = errors.Join(errBroken, err)
+	return e
 }
 
 func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchange, result any) error {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -262,17 +263,37 @@ func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.
 	if err := d.store.Checkpoint(ctx); err != nil { // so that the next daemon starts fast
 		d.log.Warn("checkpoint before the upgrade", "err", err)
 	}
+	if err := d.drain(ctx); err != nil {
+		return err
+	}
 	c, err := take()
 	if err != nil {
+		d.socket.Undrain()
 		return nil // there is no connection left to answer on
 	}
 	if err := d.addUser(c, &keeper.User{State: keeper.Upgrading}); err != nil {
+		d.socket.Undrain()
 		service.AnswerUpgrade(c, service.Upgraded{}, err)
 		return nil
 	}
 	d.log.Info("upgrade", "program", program)
 	d.cfg.Keeper.Send(keeper.Message{Upgrade: program})
 	return nil
+}
+
+// drainTime is how long an upgrade waits for the end of commands. Those that begin meanwhile wait for it.
+const drainTime = 30 * time.Second
+
+// drain waits until the end of this daemon breaks no command.
+func (d *Daemon) drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	running := d.socket.Drain(ctx)
+	if len(running) == 0 {
+		return nil
+	}
+	return fail.New(fail.Busy, "the daemon was not replaced: after %v it still answers %s", drainTime, strings.Join(running, ", ")).
+		WithHint("upgrade when that has ended")
 }
 
 func (d *Daemon) compareTerms(ctx context.Context, program string) error {

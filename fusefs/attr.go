@@ -94,11 +94,7 @@ func (fs *filesystem) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
 	if h.Unique&resentBit == 0 {
 		return 0, false
 	}
-	id, ok = fs.forest.Done(h.Unique &^ resentBit)
-	if ok && control.IsNode(live.NodeID(h.NodeId)) {
-		fs.control.Kernel.Blocking(func() { fs.notify.await(fs.repeated, 0) }) // if it was an edit, its notices come first
-	}
-	return id, ok
+	return fs.forest.Done(h.Unique &^ resentBit)
 }
 
 // again answers a request that a daemon before carried out with the node that it made.
@@ -129,6 +125,9 @@ func (fs *filesystem) controlEntry(op string, dir live.NodeID, e control.Entry, 
 		out.NodeId = uint64(e.Attr.ID)
 		fs.fillAttr(&out.Attr, &e.Attr)
 		out.SetAttrTimeout(attrTimeout(e.Attr.ID))
+		if !control.IsDir(e.Attr.ID) {
+			out.Generation = fs.generation
+		}
 	} else {
 		fs.entry(out, &e.Attr)
 	}
@@ -164,9 +163,15 @@ type kernel struct {
 }
 
 func (fs *filesystem) request(cancel <-chan struct{}, h *fuse.InHeader) control.Request {
-	r := control.Request{Caller: caller(h), Cancel: cancel}
+	r := control.Request{Caller: caller(h), Cancel: cancel, Resent: h.Unique&resentBit != 0}
 	if fs.opts.Kept {
 		r.Caller.Request = h.Unique &^ resentBit
+	}
+	if r.Resent {
+		r.Carried = fs.opts.Store.Carried(r.Caller.Request)
+	}
+	if r.Carried != nil { // if it was an edit, its notices come first
+		fs.control.Kernel.Blocking(func() { fs.notify.await(fs.repeated, 0) })
 	}
 	return r
 }

@@ -36,6 +36,8 @@ type filesystem struct {
 	// mount namespace it is mounted. It may have asked the daemon before, if tookOver.
 	overlaid atomic.Bool
 	tookOver bool
+	// generation is that of control files: see control.firstNumber.
+	generation uint64
 	// repeated is closed when the kernel has the notices that the daemon before may not have
 	// sent; nil if there was none.
 	repeated <-chan struct{}
@@ -49,6 +51,7 @@ func newFilesystem(o Options, k *kernel) *filesystem {
 		notify:        k.notifier,
 		lookups:       lookups{n: make(map[live.NodeID]uint64)},
 		aside:         newAside(),
+		generation:    uint64(timeNow()),
 	}
 	o.Control.Kernel, o.Control.AllowOther = k, o.AllowOther
 	fs.control = control.New(o.Control)

@@ -53,9 +53,6 @@ func (fs *filesystem) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, ou
 
 func (fs *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
-		if _, ok := fs.carriedOut(&in.InHeader); ok {
-			return fs.Lookup(cancel, &in.InHeader, name, out)
-		}
 		e, err := fs.control.Mkdir(id, name, fs.request(cancel, &in.InHeader))
 		return fs.controlEntry("mkdir", id, e, err, out)
 	}
@@ -123,16 +120,13 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if control.IsNode(parent) {
-		return fs.status("unlink", parent, fs.control.Unlink(parent, name))
+		return fs.status("unlink", parent, fs.control.Unlink(parent, name, fs.request(nil, h)))
 	}
 	return fs.remove("unlink", h, name, (*live.Forest).Unlink)
 }
 
 func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
 	parent := live.NodeID(h.NodeId)
-	if _, ok := fs.carriedOut(h); ok {
-		return fuse.OK
-	}
 	if control.IsNode(parent) {
 		return fs.status("rmdir", parent, fs.control.Rmdir(parent, name, fs.request(cancel, h)))
 	}
@@ -162,11 +156,11 @@ func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove fu
 
 func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
 	op, np := live.NodeID(in.NodeId), live.NodeID(in.Newdir)
-	if _, ok := fs.carriedOut(&in.InHeader); ok {
-		return fuse.OK
-	}
 	if control.IsNode(op) || control.IsNode(np) {
 		return fs.status("rename", op, fs.control.Rename(op, from, np, to, in.Flags, fs.request(cancel, &in.InHeader)))
+	}
+	if _, ok := fs.carriedOut(&in.InHeader); ok {
+		return fuse.OK
 	}
 	if fs.control.Reserves(op, from) || fs.control.Reserves(np, to) {
 		return fuse.EPERM

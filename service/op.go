@@ -23,6 +23,8 @@ type Request struct {
 	Out io.Writer
 	// Item receives each event.
 	Item func(any) error
+	// Carried, if set, is what a daemon before did for this request.
+	Carried *snapshot.Carried
 	// Progress is called during long work. It may be nil.
 	Progress func(Progress)
 

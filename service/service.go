@@ -116,7 +116,9 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 	defer s.showStale(r)()
 	var result any
 	err := guard.Do(func() (err error) {
-		if err = s.admit(ctx, r, o, args); err == nil {
+		if r.Carried != nil {
+			result, err = s.resume(ctx, r, args)
+		} else if err = s.admit(ctx, r, o, args); err == nil {
 			result, err = o.carryOut(s, ctx, r, args)
 		}
 		return err

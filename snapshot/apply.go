@@ -43,7 +43,7 @@ func (t *trees) commit(r catalogue.Record, c actors.Caller) error {
 	// What changes history is soon on the disk, though the caller does not wait.
 	t.s.log.SyncSoon()
 	if c.Request != 0 {
-		t.CarriedOut(c.Request)
+		t.CarriedOut(c.Request, nil)
 	}
 	return t.apply(r)
 }
@@ -61,7 +61,7 @@ func (s opening) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 		return err
 	}
 	if of.Request != 0 {
-		tx.CarriedOut(of.Request)
+		tx.CarriedOut(of.Request, r)
 	}
 	return (&trees{Tx: tx, s: s.Store}).apply(r)
 }

@@ -23,9 +23,10 @@ type change struct {
 	edit     *live.Edit // nil for a dry run
 	steps    []graft.Step
 	graft    live.Graft
-	stored   bool           // contents of the steps were put into the chunk store
-	restored uint32         // see catalogue.Edit
-	dir      string         // the same
+	stored   bool   // contents of the steps were put into the chunk store
+	restored uint32 // see catalogue.Edit
+	dir      string // the same
+	answer   catalogue.EditAnswer
 	before   CaptureOptions // the snapshot of the state before
 	after    *afterEdit     // that of the state after, nil for none
 	check    func() error   // asked with the lock held
@@ -56,6 +57,13 @@ func (c change) make(ctx context.Context) (out outcome, err error) {
 	d := editing{w: c.w, e: c.edit, before: c.before, after: c.after}
 	defer d.end()
 	d.r = catalogue.Edit{WS: c.w.ws.View, Now: c.graft.Now, Restored: c.restored, Dir: c.dir}
+	if c.before.Caller.Request != 0 {
+		d.r.Answer = &c.answer
+		d.r.Answer.Changed, d.r.Answer.Paths, d.r.Answer.More = out.Changed, out.Paths, out.More
+		if len(out.Paths) > catalogue.MaxAnswerPaths {
+			d.r.Answer.Paths, d.r.Answer.More = out.Paths[:catalogue.MaxAnswerPaths], true
+		}
+	}
 	if err := d.graft(ctx, c.steps, c.graft); err != nil {
 		return out, err
 	}

@@ -105,7 +105,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule th
 	if err != nil {
 		return out, err
 	}
-	c.check, c.leave = f.ws.Alive, leave
+	c.check, c.leave, c.answer.Of = f.ws.Alive, leave, f.ws.Name
 	c.before = CaptureOptions{Message: "before merge of " + f.ws.Name, Caller: o.Caller}
 	return c.merge(ctx, p, o.DryRun)
 }

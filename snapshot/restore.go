@@ -137,6 +137,7 @@ func (w *Workspace) restore(ctx context.Context, sn *snap, to *graft.Restore, o 
 	if c.graft.Exact && len(to.Kept) == 0 {
 		c.restored = sn.View
 	}
+	c.answer.Of, c.answer.Kept = to.Snapshot, to.Kept
 	c.before = CaptureOptions{Message: "before restore of " + sn.Name, Caller: o.Caller}
 	c.check = func() error {
 		if s.cat.Snapshots[sn.View] != sn {

@@ -164,6 +164,7 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 	deepest := slices.MaxFunc(states, func(a, b *tree.State) int { return a.Depth - b.Depth })
 	c := change{w: u.w, edit: e, steps: made, leave: leave, graft: live.Graft{Options: graft.Options{Source: deepest, View: u.w.ws.View, Touch: true}}}
 	c.before = CaptureOptions{Message: "before undo of " + u.o.By, Caller: u.o.Caller}
+	c.answer.Of, c.answer.Kept = u.o.By, slices.Sorted(maps.Keys(u.kept))
 	c.after = &afterEdit{CaptureOptions{Kind: KindActor, Message: "after undo of " + u.o.By}, &catalogue.Undone{By: u.o.By, Since: u.since}}
 	c.check = func() error {
 		for _, i := range u.list {

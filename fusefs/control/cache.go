@@ -65,7 +65,6 @@ func (t *Tree) resizeLocked(n *node) {
 	t.chargeLocked(k, size-n.size)
 	n.size = size
 	k.nodes.MoveToFront(n.place)
-	t.keepLocked(n)
 	t.trimLocked(k)
 }
 
@@ -100,8 +99,7 @@ func (k *tenant) oldest() *node { return k.nodes.Back().Value.(*node) }
 // addLocked makes a node the one that a name shows from now on.
 func (t *Tree) addLocked(d *directory, s slot, n *node) *node {
 	t.mu.last++
-	t.mu.memory.setHead(headNewest, t.mu.last)
-	n.id, n.dir, n.slot, n.mtime = fileID(t.mu.last), d, s, now()
+	n.id, n.dir, n.slot, n.mtime = fileID(t.mu.last, n.private()), d, s, now()
 	if old := d.current[s]; old != nil && old.kernelRefs == 0 {
 		t.removeLocked(old)
 	}
@@ -122,7 +120,6 @@ func (t *Tree) removeLocked(n *node) {
 	t.chargeLocked(n.dir.tenant, -n.size)
 	delete(t.mu.nodes, n.id)
 	n.unnameLocked()
-	t.keepLocked(n)
 }
 
 func (n *node) unnameLocked() {

@@ -78,5 +78,8 @@ func (t *Tree) rename(ws *snapshot.Workspace, from, to string, r Request) error 
 	if n := t.privateFile(ws, from); n != nil {
 		return t.renamePrivate(n, to, r)
 	}
+	if r.Resent && mayMake(from) {
+		return t.renameLost(ws, to, r)
+	}
 	return t.perform(ws, createName, nil, r, service.Rename{From: from, To: to}, checkNoFile(from, "renamed"))
 }

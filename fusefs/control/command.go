@@ -30,6 +30,9 @@ import (
 // with read(2) gets all of it.
 func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, error) {
 	n, err := t.get(id)
+	if err != nil && r.Carried != nil {
+		n, err = t.adopt(id, data, r)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -59,7 +62,6 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	if n.begin = off + int64(wrote); n.begin > maxBegin || n.kind == rendered { // the policy shows no answer
 		n.begin = 0
 	}
-	t.keepLocked(n)
 	return wrote, err
 }
 
@@ -90,6 +92,9 @@ func (t *Tree) submit(ws *snapshot.Workspace, name string, n *node, line []byte,
 		return t.runCall(ws, name, n, line, r)
 	}
 	args, err := service.Written(name).FromLine(string(line))
+	if err != nil && r.Carried != nil {
+		return errUnanswered // an earlier write had the beginning of the command
+	}
 	return t.perform(ws, name, n, r, args, err)
 }
 

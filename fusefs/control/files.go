@@ -112,6 +112,9 @@ func isScratch(name string) bool {
 	return ok && len(rest) == 6
 }
 
+// mayMake reports whether a private file may have a name.
+func mayMake(name string) bool { return isCall(name) || isScratch(name) }
+
 func parseRestore(name string) (snapshot string, ok bool) {
 	snapshot, ok = strings.CutPrefix(name, restoreName+"@")
 	return snapshot, ok && snapshot != ""

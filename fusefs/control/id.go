@@ -1,6 +1,8 @@
 package control
 
 import (
+	"time"
+
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -16,8 +18,15 @@ const (
 	kindSnapshots = 1 << kindBits // + view of the workspace
 	kindForks     = 2 << kindBits // + view of the workspace
 	kindListed    = 3 << kindBits // + index; only seen in listings
-	kindFile      = 8 << kindBits // + a counter of 35 bits
+	kindFile      = 8 << kindBits // + numberBits of a counter, and private
+	numberBits    = 34
+	private       = 1 << numberBits // of private files
 )
+
+// firstNumber is where a daemon begins to count files: the kernel may have pages of those that the
+// daemon before counted. So many milliseconds take half a year; when a number comes again, the kernel
+// sees another generation.
+func firstNumber() uint64 { return uint64(time.Now().UnixMilli()) }
 
 // IsNode reports whether a node is one of the control tree.
 func IsNode(id live.NodeID) bool { return id.View() == ownView }
@@ -41,7 +50,15 @@ func (t *Tree) Dirs(view uint32) (snapshots, forks live.NodeID, ok bool) {
 	return snapshotsID(view), forksID(view), t.isWorkspace(view)
 }
 
-func fileID(number uint64) live.NodeID { return live.Node(ownView, kindFile|number) }
+func fileID(number uint64, isPrivate bool) live.NodeID {
+	number &= 1<<numberBits - 1
+	if isPrivate {
+		number |= private
+	}
+	return live.Node(ownView, kindFile|number)
+}
+
+func isPrivate(id live.NodeID) bool { return id.Ino()&private != 0 }
 
 func snapshotsID(workspace uint32) live.NodeID {
 	return live.Node(ownView, kindSnapshots|uint64(workspace))

@@ -17,8 +17,8 @@ const maxCommand = 1 << 20
 // A partial is the beginning of a command that one process writes in several pieces. It
 // is a part of the file that it was written to.
 type partial struct {
-	UID, PID uint32
-	Line     []byte
+	uid, pid uint32
+	line     []byte
 }
 
 // partialCost is what a partial takes beside its line, in bytes.
@@ -66,11 +66,11 @@ func (t *Tree) anyPartial(n *node) bool {
 }
 
 func (n *node) takePartialLocked(uid, pid uint32) []byte {
-	i := slices.IndexFunc(n.partials, func(p partial) bool { return p.UID == uid && p.PID == pid })
+	i := slices.IndexFunc(n.partials, func(p partial) bool { return p.uid == uid && p.pid == pid })
 	if i < 0 {
 		return nil
 	}
-	line := n.partials[i].Line
+	line := n.partials[i].line
 	n.partials = slices.Delete(n.partials, i, i+1)
 	return line
 }

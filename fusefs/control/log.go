@@ -41,9 +41,6 @@ func (t *Tree) followLog(n *node) {
 	t.mu.Lock()
 	before, size := n.logSize, n.log.Size()
 	n.logSize = size
-	if size != before {
-		t.keepLocked(n)
-	}
 	t.mu.Unlock()
 	if size != before {
 		t.Kernel.DropTail(n.id, before&^(page-1))

@@ -67,7 +67,7 @@ func (n *node) private() bool { return n.kind == scratch || n.kind == callFile }
 func (n *node) sizeLocked() int64 {
 	size := n.content.Size()
 	for _, p := range n.partials {
-		size += partialCost + int64(len(p.Line))
+		size += partialCost + int64(len(p.line))
 	}
 	return size
 }
@@ -210,7 +210,6 @@ func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who actors.Caller) (live.
 	defer t.mu.Unlock()
 	if s.Mode != nil && n.kind == scratch {
 		n.mode = typeFile | *s.Mode&0o777
-		t.keepLocked(n)
 	}
 	if s.Size == nil {
 		return n.attrLocked(root), nil

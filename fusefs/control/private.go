@@ -51,7 +51,8 @@ func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who actors.Call
 	return t.addLocked(d, s, n).entryLocked(live.Attr{}), nil
 }
 
-func (t *Tree) Unlink(dir live.NodeID, name string) error {
+// Unlink removes a private file. One that a daemon before had is gone.
+func (t *Tree) Unlink(dir live.NodeID, name string, r Request) error {
 	ws, forks, err := t.workspace(dir)
 	if err != nil {
 		return err
@@ -60,7 +61,12 @@ func (t *Tree) Unlink(dir live.NodeID, name string) error {
 	defer t.mu.Unlock()
 	d := t.dirLocked(ws)
 	n := d.current[slot{name, anybody}]
-	if forks || n == nil || !n.private() {
+	switch {
+	case !forks && n == nil && mayMake(name) && r.Resent:
+		return nil
+	case !forks && n == nil && mayMake(name):
+		return errs.NotExist
+	case forks || n == nil || !n.private():
 		return errs.Perm
 	}
 	t.dropLocked(d, n.slot)
@@ -80,9 +86,7 @@ func (t *Tree) dropLocked(d *directory, s slot) {
 	n.unnameLocked()
 	if n.kernelRefs == 0 {
 		t.removeLocked(n)
-		return
 	}
-	t.keepLocked(n)
 }
 
 // privateFile returns a private file of .snapshots, nil when there is none of this name.
@@ -135,7 +139,6 @@ func (n *node) moveLocked(t *Tree, to slot) {
 	n.unnameLocked()
 	n.slot = to
 	n.dir.current[to] = n
-	t.keepLocked(n)
 }
 
 // renameCall makes the last answer of a call file that of another one, or of `call`.

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -24,8 +23,6 @@ const Brief = time.Second
 type Options struct {
 	Service *service.Service
 	Kernel  Kernel
-	// Memory, if set, is a file in memory that the next daemon gets after a crash.
-	Memory *os.File
 	// AllowOther reports whether users other than the owner of the mount are let in.
 	AllowOther bool
 }
@@ -47,6 +44,9 @@ type Request struct {
 	actors.Caller
 	// Cancel is closed at the first signal that the caller gets while it waits.
 	Cancel <-chan struct{}
+	// Resent is set if a daemon before may have carried out the request. Carried is what it did.
+	Resent  bool
+	Carried *snapshot.Carried
 }
 
 // An Entry answers a lookup: a node of this tree, or the root of a snapshot or fork.
@@ -61,7 +61,7 @@ func (r Request) ask(ws *snapshot.Workspace) *service.Request {
 	caller := r.Caller
 	caller.Command = process.Command(int(r.PID))
 	caller.Actor = ws.Store().Actors().Of(r.PID, r.UID, ws.View())
-	return &service.Request{Caller: caller, Workspace: ws}
+	return &service.Request{Caller: caller, Workspace: ws, Carried: r.Carried}
 }
 
 // A Tree is the control tree of all workspaces of a store.
@@ -77,9 +77,8 @@ type Tree struct {
 		nodes   map[live.NodeID]*node
 		dirs    map[uint32]*directory // by view of the workspace
 		tenants map[uint32]*tenant    // by view of their uppermost workspace
-		last    uint64                // number of the newest node
+		last    uint64                // number of the newest node, see firstNumber
 		bytes   int64                 // of all tenants
-		memory  memory
 	}
 }
 
@@ -88,10 +87,9 @@ func New(o Options) *Tree {
 		Options: o, store: o.Service.Store, forest: o.Service.Store.Forest(), log: o.Service.Log,
 		limits: limits{fork: forkBytes, main: mainBytes, all: maxBytes, entries: maxEntries},
 	}
-	t.mu.nodes = make(map[live.NodeID]*node)
+	t.mu.nodes, t.mu.last = make(map[live.NodeID]*node), firstNumber()
 	t.mu.dirs = make(map[uint32]*directory)
 	t.mu.tenants = make(map[uint32]*tenant)
-	t.remember(o.Memory)
 	return t
 }
 

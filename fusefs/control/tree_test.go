@@ -518,7 +518,7 @@ func TestCall(t *testing.T) {
 	u.must(u.write(".call.swp", show("c")))
 	u.must(u.tree.Rename(u.dir, ".call.swp", u.dir, callName, 0, Request{Caller: u.who}))
 	u.result(callName, `"name":"c"`)
-	u.must(u.tree.Unlink(u.dir, "call.mine"))
+	u.must(u.tree.Unlink(u.dir, "call.mine", Request{}))
 	if _, err := u.lookup("call.mine"); err == nil {
 		t.Error("a file that was removed is still there")
 	}
@@ -544,7 +544,7 @@ func TestCallStream(t *testing.T) {
 			t.Errorf("the stream is %.200q", got)
 		}
 	}
-	u.must(u.tree.Unlink(u.dir, "call.mine"))
+	u.must(u.tree.Unlink(u.dir, "call.mine", Request{}))
 	if _, err := u.lookup("call.mine.stream"); !errors.Is(err, errs.NotExist) {
 		t.Errorf("the stream of an answer that was removed: %v", err)
 	}
@@ -601,7 +601,7 @@ func TestAnswerAfterUnlink(t *testing.T) {
 	for range 10 {
 		e, err := u.tree.Create(u.dir, "call.x", 0o644, u.who)
 		u.must(err)
-		u.must(u.tree.Unlink(u.dir, "call.x"))
+		u.must(u.tree.Unlink(u.dir, "call.x", Request{}))
 		_, err = u.tree.Write(e.Attr.ID, []byte(`{"op":"diff","a":"base"}`), 0, Request{Caller: u.who})
 		must.OK(t, err)
 		a, err := u.tree.GetAttr(e.Attr.ID)
@@ -699,7 +699,7 @@ func TestScratchFiles(t *testing.T) {
 	if _, err := u.lookup("create.tmp.1"); err == nil {
 		t.Error("the oldest is still there")
 	}
-	u.must(u.tree.Unlink(u.dir, name(2)))
+	u.must(u.tree.Unlink(u.dir, name(2), Request{}))
 	u.must(u.tree.Rename(u.dir, name(3), u.dir, createName, unix.RENAME_NOREPLACE, Request{Caller: u.who}))
 	u.result(createName, fmt.Sprintf(`"name":"%d"`, count-3))
 	u.must(u.tree.Rename(u.dir, name(4), u.dir, "create.tmp.x", 0, Request{Caller: u.who}))

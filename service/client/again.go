@@ -13,8 +13,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/events"
 )
 
-// maxAsked is how many daemons in a row may end under a request that is asked again.
-const maxAsked = 5
+// maxAsked is how many daemons a request is made to, each after the death of the one before.
+const maxAsked = 10
 
 // smallRequest is a request that a daemon reads at once, in bytes, with its head.
 const smallRequest = 2 << 10

@@ -16,6 +16,8 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/naming"
+
+	"golang.org/x/sys/unix"
 )
 
 // callName is the control file for requests; callName.ANYTHING is private to the caller.
@@ -34,7 +36,7 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 	if err != nil {
 		return err
 	}
-	return c.call(request, func(file string, raw []byte) error {
+	return c.call(o, request, func(file string, raw []byte) error {
 		var a struct {
 			OK bool
 			fail.Error
@@ -103,27 +105,52 @@ func requestLine(o *service.Op, args any) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// call writes a request to a control file of its own and has the answer read. A write
-// that fails is answered too: the file has the reason.
-func (c *Client) call(request []byte, read func(file string, answer []byte) error) error {
+// call writes a request to a control file of its own and has the answer read. If the daemon dies,
+// the file is outdated: then the request was not carried out, or its answer is lost. The first is
+// asked again, and the second if the operation only reads.
+func (c *Client) call(o *service.Op, request []byte, read func(file string, answer []byte) error) error {
+	for asked := 1; ; asked++ {
+		answered, err := c.callOnce(request, read)
+		if answered || err == nil {
+			return err
+		}
+		lost := !errors.Is(err, errNotAsked)
+		if asked == maxAsked || !errors.Is(err, unix.ESTALE) || lost && o.Effect != service.Reads {
+			e := fail.New(fail.KindOf(err), "asking through the mount: %w", err)
+			if lost {
+				e = e.WithHint("the daemon may have carried the request out: look at amberfs list and amberfs log before you repeat it")
+			}
+			return e
+		}
+	}
+}
+
+// errNotAsked is in the error for a request that no daemon has carried out.
+var errNotAsked = errors.New("the request was not carried out")
+
+// callOnce reports whether the answer was there. A write that fails is answered too: the file has
+// the reason.
+func (c *Client) callOnce(request []byte, read func(file string, answer []byte) error) (answered bool, err error) {
 	name := filepath.Join(c.target.Root, callName+"."+rand.Text())
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fail.New(fail.KindOf(err), "asking through the mount: %w", err)
+		return false, errors.Join(errNotAsked, err)
 	}
 	defer os.Remove(name)
-	_, failed := f.Write(request)
-	if err := f.Close(); err != nil && failed == nil {
-		failed = err
+	defer f.Close()
+
+	if _, err = f.Write(request); errors.Is(err, unix.ESTALE) {
+		return false, errors.Join(errNotAsked, err)
 	}
-	answer, err := os.ReadFile(name)
+	// The answer follows the request in the file.
+	answer, failed := io.ReadAll(f)
 	if len(bytes.TrimSpace(answer)) > 0 {
-		return read(name, answer)
+		return true, read(name, answer)
 	}
-	if err = errors.Join(failed, err); err == nil {
+	if err = errors.Join(err, failed); err == nil {
 		err = io.ErrUnexpectedEOF
 	}
-	return fail.New(fail.KindOf(err), "asking through the mount: %w", err)
+	return false, err
 }
 
 const followTime = 200 * time.Millisecond

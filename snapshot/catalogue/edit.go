@@ -36,7 +36,23 @@ type Edit struct {
 
 	// Dir is the state of the directory that a refresh brought in.
 	Dir string `json:"dir,omitempty"`
+
+	// Answer is what the caller is told, if that is a request of the kernel: if this daemon
+	// dies, the next one answers it.
+	Answer *EditAnswer `json:"answer,omitempty"`
 }
+
+// An EditAnswer says what an edit did.
+type EditAnswer struct {
+	Of      string             `json:"of"` // the snapshot, fork or actor
+	Changed int                `json:"changed"`
+	Paths   []graft.PathChange `json:"paths,omitempty"` // the first ones
+	More    bool               `json:"more,omitempty"`
+	Kept    []string           `json:"kept,omitempty"`
+}
+
+// MaxAnswerPaths is how many paths an EditAnswer has at most.
+const MaxAnswerPaths = 100
 
 func (*Edit) Type() Type { return TypeEdit }
 

@@ -90,7 +90,7 @@ func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 		r.pos, r.payload = payloadPos+int64(data), payloadPos
 	}
 	if r.request != 0 {
-		p.f.requests.inherit(r.request, r.answer())
+		p.f.requests.inherit(r.request, carried{node: r.answer()})
 	}
 	if v, ok := p.f.mu.views[r.view]; ok {
 		v.recharge(r)

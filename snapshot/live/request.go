@@ -29,12 +29,17 @@ func (r *record) answer() NodeID {
 	return 0
 }
 
-// requests are those that were carried out, by number, with the nodes that their answers
-// describe.
+// requests are those that were carried out, by number.
 type requests struct {
 	mu         sync.Mutex
-	unanswered map[uint64]NodeID // the kernel may not have the answer
-	inherited  map[uint64]NodeID // recovery found them; the daemon before answered most of them
+	unanswered map[uint64]carried // the kernel may not have the answer
+	inherited  map[uint64]carried // recovery found them; the daemon before answered most of them
+}
+
+// carried is what its answer says of a request that was carried out.
+type carried struct {
+	node   NodeID
+	record any // of the catalogue, if recovery found it in the journal
 }
 
 // For is As for the changes of a request of the kernel. Answered must be called after the
@@ -46,14 +51,14 @@ func (f *Forest) For(actor string, request uint64) *Forest { return &Forest{f.fo
 func (r *requests) carriedOut(request uint64, answer NodeID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unanswered[request] = answer
+	r.unanswered[request] = carried{node: answer}
 }
 
 // inherit adds a request that recovery found.
-func (r *requests) inherit(request uint64, answer NodeID) {
+func (r *requests) inherit(request uint64, c carried) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.inherited[request] = answer
+	r.inherited[request] = c
 }
 
 // Answered notes that the kernel has the answer to a request, or does not wait for it.
@@ -71,13 +76,22 @@ func (f *Takeover) Done(request uint64) (answer NodeID, done bool) {
 	r := &f.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if answer, done = r.unanswered[request]; done {
-		return answer, true
+	c, done := r.unanswered[request]
+	if !done {
+		if c, done = r.inherited[request]; done {
+			r.unanswered[request] = c
+		}
 	}
-	if answer, done = r.inherited[request]; done {
-		r.unanswered[request] = answer
-	}
-	return answer, done
+	return c.node, done
+}
+
+// Record returns the record that carried out a request for which Done reports true; nil if that is
+// not in the journal any more.
+func (f *Takeover) Record(request uint64) any {
+	r := &f.requests
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unanswered[request].record
 }
 
 // Settled notes that Done was called for each request that the kernel sent again.
@@ -85,19 +99,19 @@ func (f *Takeover) Settled() {
 	r := &f.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.inherited = make(map[uint64]NodeID)
+	r.inherited = make(map[uint64]carried)
 }
 
 func (r *requests) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unanswered, r.inherited = make(map[uint64]NodeID), make(map[uint64]NodeID)
+	r.unanswered, r.inherited = make(map[uint64]carried), make(map[uint64]carried)
 }
 
 // SetRequests is Requests of the last checkpoint.
 func (tx *Tx) SetRequests(all map[uint64]uint64) {
 	for request, answer := range all {
-		tx.f.requests.inherit(request, NodeID(answer))
+		tx.f.requests.inherit(request, carried{node: NodeID(answer)})
 	}
 }
 
@@ -108,18 +122,18 @@ func (tx *Tx) Requests() map[uint64]uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make(map[uint64]uint64, len(r.inherited)+len(r.unanswered))
-	for _, these := range []map[uint64]NodeID{r.inherited, r.unanswered} {
-		for request, answer := range these {
-			all[request] = uint64(answer)
+	for _, these := range []map[uint64]carried{r.inherited, r.unanswered} {
+		for request, c := range these {
+			all[request] = uint64(c.node)
 		}
 	}
 	return all
 }
 
 // CarriedOut notes that a record of the caller's own type carries out a request.
-func (tx *Tx) CarriedOut(request uint64) {
+func (tx *Tx) CarriedOut(request uint64, record any) {
 	if tx.f.mu.replaying {
-		tx.f.requests.inherit(request, 0)
+		tx.f.requests.inherit(request, carried{record: record})
 	} else {
 		tx.f.requests.carriedOut(request, 0)
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// slowNotices makes each write of the daemon to its FUSE device take 2 ms, until stop is called.
-func slowNotices(t *testing.T, m *harness.Mount) (stop func()) {
+// slowDevice makes each write of the daemon to its FUSE device take so long (µs), until stop is called.
+func slowDevice(t *testing.T, m *harness.Mount, delay int) (stop func()) {
 	t.Helper()
 	trace := exec.Command("strace", "-f", "-p", strconv.Itoa(m.Pid()), "-P", "/dev/fuse", "-e", "trace=write",
-		"-e", "inject=write:delay_enter=2000", "-o", "/dev/null")
+		"-e", fmt.Sprint("inject=write:delay_enter=", delay), "-o", "/dev/null")
 	trace.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must.OK(t, trace.Start())
 	harness.Eventually(t, "strace attaches", func() bool {
@@ -28,7 +28,7 @@ func slowNotices(t *testing.T, m *harness.Mount) (stop func()) {
 		return err == nil && !strings.Contains(string(status), "TracerPid:\t0\n")
 	})
 	return func() {
-		_ = trace.Process.Signal(syscall.SIGTERM)
+		_ = trace.Process.Kill() // to SIGTERM it does not listen while it waits for a daemon that was killed
 		_ = trace.Wait()
 	}
 }
@@ -95,14 +95,14 @@ func TestAnswerAfterNotices(t *testing.T) {
 		fill(dir, n, "a")
 		m.Amberfs("snapshot", dir)
 		fill(dir, n, "b")
-		stop := slowNotices(t, m)
+		stop := slowDevice(t, m, 2000)
 		changed(dir)
 		stop()
 	}
 
 	must.OK(t, syscall.Kill(m.Pid(), syscall.SIGKILL))
 	fill("many", sizes["many"], "b")
-	stop := slowNotices(t, m)
+	stop := slowDevice(t, m, 2000)
 	changed("many")
 	stop()
 

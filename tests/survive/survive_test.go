@@ -4,9 +4,7 @@ package survive_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -309,54 +307,4 @@ func TestLock(t *testing.T) {
 		}
 	}
 	m.Pid()
-}
-
-// TestControlFiles: what is open in .snapshots goes on: a command that is written after a
-// crash runs, the log grows, and a diff of which the beginning was read has its end.
-func TestControlFiles(t *testing.T) {
-	m := newMount(t)
-	m.Amberfs("snapshot", "empty")
-	must.OK(t, os.WriteFile(m.Path("text"), bytes.Repeat([]byte("a line of text\n"), 200_000), 0o644))
-	diff, err := os.Open(m.Path(".snapshots/diff@empty"))
-	must.OK(t, err)
-	defer diff.Close()
-	first := make([]byte, 1000)
-	_, err = io.ReadFull(diff, first)
-	must.OK(t, err)
-	must.OK(t, os.WriteFile(m.Path("before"), nil, 0o644))
-	log, err := os.Open(m.Path(".snapshots/log"))
-	must.OK(t, err)
-	defer log.Close()
-	status, err := os.Open(m.Path(".snapshots/status"))
-	must.OK(t, err)
-	defer status.Close()
-	shown := ""
-	for i := range 3 {
-		create, err := os.OpenFile(m.Path(".snapshots/create"), os.O_WRONLY|os.O_TRUNC, 0)
-		must.OK(t, err)
-		m.Crash()
-		if _, err := fmt.Fprintf(create, "v%d\n", i); err != nil {
-			t.Error(err)
-		}
-		create.Close()
-		want := fmt.Sprintf(`"from":"v%d"`, i)
-		harness.Eventually(t, "the open log has the snapshot", func() bool {
-			b, err := io.ReadAll(log)
-			must.OK(t, err)
-			shown += string(b)
-			return strings.Contains(shown, want)
-		})
-	}
-	for line := range strings.Lines(shown) {
-		if !json.Valid([]byte(line)) {
-			t.Errorf("a line of the log is %q", line)
-		}
-	}
-	rest, err := io.ReadAll(diff)
-	if n := bytes.Count(append(first, rest...), []byte("\n+a line of text")); err != nil || n != 200_000 {
-		t.Errorf("the open diff: %v, %d lines", err, n)
-	}
-	if b, err := io.ReadAll(status); err != nil || !json.Valid(b) {
-		t.Errorf("the open status: %v, %q", err, b)
-	}
 }

@@ -146,11 +146,30 @@ class Call {
   /** @param {string} op @param {Record<string, any>} args @param {AbortSignal} [signal] @returns {Promise<any>} */
   async send(op, args, signal) {
     if (op === 'events' && args.follow) return this.#follow(args, signal)
+    for (let asked = 1; ; asked++) {
+      try {
+        return await this.#once(op, args)
+      } catch (err) {
+        // The daemon died before it carried the request out: the next one is asked.
+        if (!(err instanceof NotAsked) || asked === 10) throw err
+      }
+    }
+  }
+
+  /** @param {string} op @param {Record<string, any>} args @returns {Promise<any>} */
+  async #once(op, args) {
     const name = path.join(this.root, '.snapshots', 'call.' + randomBytes(12).toString('hex'))
     try {
-      // A write that fails is answered, too.
-      const failed = await fs.writeFile(name, JSON.stringify({ op, ...args }), { flag: 'wx', mode: 0o600 }).catch(err => err)
-      const text = await fs.readFile(name, 'utf8').catch(err => { throw failed ?? err })
+      const file = await fs.open(name, 'wx+', 0o600)
+      let text, failed
+      try {
+        // A write that fails is answered, too. The answer follows the request.
+        failed = await file.writeFile(JSON.stringify({ op, ...args })).catch(err => err)
+        if (failed?.code === 'ESTALE') throw new NotAsked(failed.message)
+        text = await file.readFile('utf8').catch(err => { throw failed ?? err })
+      } finally {
+        await file.close()
+      }
       if (!text.trim()) throw failed ?? new FailedError({ error: 'the mount did not answer' })
       const answer = JSON.parse(text)
       if (!answer.ok) throw failure(answer)
@@ -184,6 +203,9 @@ class Call {
     }
   }
 }
+
+/** No daemon has carried the request out. */
+class NotAsked extends Error {}
 
 /** @param {any[]} items */
 async function* each(items) {

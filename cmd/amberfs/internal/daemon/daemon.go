@@ -55,8 +55,6 @@ type Daemon struct {
 	// waited for this daemon to take over.
 	alone atomic.Pointer[string]
 	pause time.Duration
-	// memory is a file in memory that the next daemon inherits after a crash.
-	memory *os.File
 	// unmounted is closed when the kernel has ended the mount. gone is closed by end when
 	// the mount has left the directory tree, but a copy remains.
 	unmounted, gone chan struct{}

@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/fail"
@@ -66,15 +64,11 @@ func (d *Daemon) keptOptions(o *fusefs.Options) {
 			l.Send(keeper.Message{Began: unique})
 		}
 	}
-	o.Control.Memory = d.memory
 }
 
 // attach mounts, or takes the mount over. From its return on a crash is a pause, if it can be.
 func (d *Daemon) attach() (err error) {
 	l := d.cfg.Keeper
-	if d.memory, err = d.openMemory(); err != nil {
-		return err
-	}
 	if c := d.cfg.takesOver(); c != nil {
 		d.mount, err = fusefs.TakeOver(d.mountOptions(), l.Device, fusefs.Connection{Init: c.Init, Answer: c.Answer})
 		if err == nil {
@@ -100,21 +94,6 @@ func (d *Daemon) attach() (err error) {
 	return nil
 }
 
-// openMemory returns what the daemon before had in memory, or makes it.
-func (d *Daemon) openMemory() (*os.File, error) {
-	switch {
-	case d.cfg.takesOver() != nil:
-		return os.NewFile(uintptr(d.cfg.Keeper.Memory), "memory"), nil
-	case d.cfg.Keeper == nil:
-		return nil, nil
-	}
-	fd, err := unix.MemfdCreate("amberfs", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("making the memory of control files: %w", err)
-	}
-	return os.NewFile(uintptr(fd), "memory"), nil
-}
-
 // hold hands the mount to the keeper.
 func (d *Daemon) hold() error {
 	if err := d.store.Forest().Connect(); err != nil {
@@ -126,7 +105,7 @@ func (d *Daemon) hold() error {
 	return withFD(d.socket, func(socket int) error {
 		return d.cfg.Keeper.Hold(&keeper.Connection{
 			Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, Init: c.Init, Answer: c.Answer, Made: d.shared.made, Nudge: d.watchers.time,
-		}, fd, d.store.LockFD(), socket, int(d.memory.Fd()))
+		}, fd, d.store.LockFD(), socket)
 	})
 }
 

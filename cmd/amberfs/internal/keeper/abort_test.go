@@ -152,7 +152,7 @@ func serveStuck(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := link.Hold(&Connection{Store: "store", Mountpoint: dir}, fd, null, null, null); err != nil {
+	if err := link.Hold(&Connection{Store: "store", Mountpoint: dir}, fd, null, null); err != nil {
 		return err
 	}
 	link.Send(Message{Ready: true})

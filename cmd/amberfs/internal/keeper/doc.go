@@ -6,9 +6,9 @@
 // It holds what the kernel would end with the daemon: the FUSE device (the same open file,
 // not a clone, whose close aborts what it has read), the lock of the store (a flock belongs to
 // the open file, so that no other process gets it meanwhile), the socket that the daemon
-// listens on (clients that connect meanwhile wait), the memory of its control files (see
-// package control), and the connections of each `amberfs run` that uses the mount. It also has INIT, the first request of the kernel, and the answer. It
-// never reads the device, and serves nobody but its child.
+// listens on (clients that connect meanwhile wait), and the connections of each `amberfs run` that
+// uses the mount. It also has INIT, the first request of the kernel, and the answer. It never reads
+// the device, and serves nobody but its child.
 //
 // # A start
 //

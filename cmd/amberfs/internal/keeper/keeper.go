@@ -39,7 +39,6 @@ type keeper struct {
 	Thread               int // of the child, see Message
 	Link                 int // our end of the socket pair
 	Device, Lock, Socket int
-	Memory               int         // of the daemons
 	Conns                map[int]int // of users, by ID
 	Deaths               deaths
 
@@ -136,7 +135,7 @@ func (k *keeper) start() error {
 func (k *keeper) pass() error {
 	var files []int
 	if k.Connection != nil {
-		files = []int{k.Device, k.Lock, k.Socket, k.Memory}
+		files = []int{k.Device, k.Lock, k.Socket}
 	}
 	start := k.Start
 	start.Users, start.UserCount = nil, len(k.Users)
@@ -247,7 +246,7 @@ func (k *keeper) take(m Message, files []int) {
 	switch {
 	case m.Connection != nil && len(files) == maxFiles:
 		k.Connection = m.Connection
-		k.Device, k.Lock, k.Socket, k.Memory = files[0], files[1], files[2], files[3]
+		k.Device, k.Lock, k.Socket = files[0], files[1], files[2]
 		// Clients find the process that they wait for by the socket's credentials, which are
 		// those of the last listen(2): its end is that of the lock.
 		_ = unix.Listen(k.Socket, unix.SOMAXCONN)

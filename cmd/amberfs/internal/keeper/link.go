@@ -21,8 +21,8 @@ const linkEnv = "_AMBERFS_KEEPER_FD"
 type Link struct {
 	Start
 	// With a Connection: what was held. The descriptors belong to the caller.
-	Device, Lock, Socket, Memory int
-	Conns                        []*os.File // of Users
+	Device, Lock, Socket int
+	Conns                []*os.File // of Users
 
 	socket int
 	mu     sync.Mutex
@@ -48,7 +48,7 @@ func Inherited() (*Link, error) {
 		if len(files) != maxFiles {
 			return nil, errors.New("the keeper sent no device")
 		}
-		l.Device, l.Lock, l.Socket, l.Memory = files[0], files[1], files[2], files[3]
+		l.Device, l.Lock, l.Socket = files[0], files[1], files[2]
 	}
 	for range l.UserCount {
 		var u User
@@ -93,8 +93,8 @@ func (l *Link) watch() {
 func (l *Link) Lost() <-chan struct{} { return l.lost }
 
 // Hold has the keeper hold a connection. From its return on a crash is a pause.
-func (l *Link) Hold(c *Connection, device, lock, socket, memory int) error {
-	if err := l.send(Message{Connection: c}, device, lock, socket, memory); err != nil {
+func (l *Link) Hold(c *Connection, device, lock, socket int) error {
+	if err := l.send(Message{Connection: c}, device, lock, socket); err != nil {
 		return err
 	}
 	select {

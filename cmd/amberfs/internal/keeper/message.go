@@ -41,7 +41,7 @@ type User struct {
 }
 
 // A Start is what a daemon gets when it starts: with a Connection come the device, the
-// lock, the socket and the memory, and after it a message for each user, with its connection.
+// lock and the socket, and after it a message for each user, with its connection.
 type Start struct {
 	Background bool        `json:"background"` // it has no terminal
 	Connection *Connection `json:"connection,omitempty"`
@@ -68,7 +68,7 @@ type Start struct {
 
 // A Message is sent by a daemon to its keeper. One field is set.
 type Message struct {
-	Connection *Connection `json:"connection,omitempty"` // with the device, the lock, the socket and the memory
+	Connection *Connection `json:"connection,omitempty"` // with the device, the lock and the socket
 	Ready      bool        `json:"ready,omitempty"`      // the mount answers
 	Ending     bool        `json:"ending,omitempty"`     // the end of this daemon is the end of the mount
 	Notify     string      `json:"notify,omitempty"`     // the state for the service manager
@@ -93,13 +93,13 @@ type Failure struct {
 	Shortage bool `json:"shortage,omitempty"`
 }
 
-// Version is of what keepers and daemons send each other, of what a keeper leaves to the
-// program that it becomes, and of the memory of control files.
+// Version is of what keepers and daemons send each other, and of what a keeper leaves to the
+// program that it becomes.
 const Version = 4
 
 const (
 	maxMessage = 160 << 10 // less than a socket's buffer
-	maxFiles   = 4
+	maxFiles   = 3
 )
 
 // send writes a message with open files to a socket of type SOCK_SEQPACKET.

@@ -94,7 +94,7 @@ func (k *keeper) closeOnExec(on bool) {
 	if on {
 		flag = unix.FD_CLOEXEC
 	}
-	for _, fd := range []int{k.Link, k.Device, k.Lock, k.Socket, k.Memory} {
+	for _, fd := range []int{k.Link, k.Device, k.Lock, k.Socket} {
 		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, flag)
 	}
 	for _, fd := range k.Conns {

@@ -1,0 +1,62 @@
+package service
+
+import (
+	"context"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+// resume returns the result of an operation that a daemon before carried out, and waits for what
+// the operation waits for. It fails where the result cannot be known: with an error that does not
+// say that nothing was done.
+func (s *Service) resume(ctx context.Context, r *Request, args any) (any, error) {
+	c := r.Carried
+	switch a := args.(type) {
+	case Snapshot:
+		if c.Captured.Name != "" {
+			return s.resumeSnapshot(ctx, r, a)
+		}
+	case Restore, Revert:
+		if c.Edit != nil {
+			return Restored{Snapshot: c.Edit.Of, Changes: c.Changes(), Kept: c.Edit.Kept}, nil
+		}
+	case Merge:
+		if c.Edit != nil {
+			return Merged{Fork: c.Edit.Of, MergeResult: snapshot.MergeResult{Changes: c.Changes()}}, nil
+		}
+	case Fork:
+		if c.Forked != "" && a.As == "" {
+			f, err := r.Workspace.Forks().Named(c.Forked)
+			if err != nil {
+				return nil, err
+			}
+			return Forked{Name: c.Forked, Snapshot: f.BeganFrom(), Path: s.forkPath(r, c.Forked)}, nil
+		}
+	case Rename:
+		return r.Workspace.Find(a.To)
+	case RenameFork:
+		return Forked{Name: a.To, Path: s.forkPath(r, a.To)}, nil
+	case Remove:
+		if len(a.Names) == 1 {
+			return Removed{Names: a.Names}, nil
+		}
+	case DeleteFork:
+		return DeletedFork{Name: a.Name, Snapshot: c.Ended.Name}, nil
+	case SetPolicy:
+		return r.Workspace.Policy(), nil
+	}
+	return nil, fail.New(fail.Failed, "the daemon ended after it carried out %q and before it answered", OpOf(args).Name).
+		WithHint("look at amberfs list and amberfs log before you repeat it")
+}
+
+func (s *Service) resumeSnapshot(ctx context.Context, r *Request, a Snapshot) (any, error) {
+	if !a.Wait {
+		return r.Carried.Captured, nil
+	}
+	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, r.Carried.Captured.Name)
+	if err != nil {
+		return r.Carried.Captured, fail.New(fail.KindOf(err), "snapshot %s was taken, but is not stored: %w", r.Carried.Captured.Name, err)
+	}
+	return sealed, nil
+}

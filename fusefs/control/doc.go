@@ -39,6 +39,9 @@
 // (create.tmp.1) and renames it onto the control file, as editors do, or writes to a call
 // file of its own (call.x). `call` takes any request of the service in JSON (command.go).
 //
+// What the tree has besides snapshots and forks dies with the daemon. If the kernel sends a
+// request again that was carried out, the next daemon answers it from its record (resent.go).
+//
 // # Limits
 //
 // A program that has only a fork must not make the daemon slow or large for others. A

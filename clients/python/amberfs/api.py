@@ -1363,6 +1363,8 @@ class Status:
     # daemons of this mount before this one
     restarts: int | None = field(default=None)
     snapshots: int
+    # number of changed names that the kernel has still to drop: a restore, merge or import waits for it
+    stale_names: int | None = field(default=None)
     started: datetime
     store: str
     # size of the packs on disk

@@ -6,6 +6,7 @@ workspace.path.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -135,6 +136,10 @@ class _Socket:
         return api.FailedError(f"the daemon of the store {self._store} does not answer", "its log is amberfs.log in the store")
 
 
+class _NotAsked(OSError):
+    """No daemon has carried the request out."""
+
+
 class _Call:
     """Requests through .snapshots/call."""
 
@@ -148,15 +153,25 @@ class _Call:
         return _streams.Sync.thread(self._exchange, op, request)
 
     def _exchange(self, op: str, request: bytes) -> Any:
+        for _ in range(9):
+            try:
+                return self._once(op, request)
+            except _NotAsked:  # the daemon died before: the next one is asked
+                pass
+        return self._once(op, request)
+
+    def _once(self, op: str, request: bytes) -> Any:
         file = os.path.join(self._root, ".snapshots", f"call.{secrets.token_hex(12)}")
         failed = None
         try:
-            try:
-                with open(file, "xb", buffering=0) as f:
+            with open(file, "x+b", buffering=0) as f:
+                try:
                     f.write(request)
-            except OSError as err:  # it is answered, too
-                failed = err
-            answer = Path(file).read_bytes() if os.path.lexists(file) else b""
+                except OSError as err:  # it is answered, too
+                    if err.errno == errno.ESTALE:
+                        raise _NotAsked(*err.args) from err
+                    failed = err
+                answer = f.readall()  # it follows the request
             if not answer.strip():
                 raise failed or api.FailedError("the mount did not answer")
             fields = json.loads(answer)

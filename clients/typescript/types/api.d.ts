@@ -1166,6 +1166,8 @@ export interface Status {
   /** daemons of this mount before this one */
   restarts?: number
   snapshots: number
+  /** number of changed names that the kernel has still to drop: a restore, merge or import waits for it */
+  stale_names?: number
   started: string
   store: string
   /** size of the packs on disk */

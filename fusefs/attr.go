@@ -56,8 +56,9 @@ func (fs *filesystem) fillStatx(out *fuse.Statx, attr *live.Attr) {
 	}
 }
 
-// entry answers with a node of the tree and counts that the kernel holds it.
-func (fs *filesystem) entry(out *fuse.EntryOut, a *live.Attr) {
+// entry answers with a node of the tree, which was looked up in a directory, and counts that the
+// kernel holds it.
+func (fs *filesystem) entry(out *fuse.EntryOut, via live.NodeID, a *live.Attr) {
 	if t, ok := fs.capturedAt(a.ID); ok {
 		a.Mtime = t
 	}
@@ -65,7 +66,7 @@ func (fs *filesystem) entry(out *fuse.EntryOut, a *live.Attr) {
 	fs.fillAttr(&out.Attr, a)
 	out.SetEntryTimeout(cached)
 	out.SetAttrTimeout(cached)
-	fs.lookups.add(a.ID)
+	fs.lookups.add(a.ID, via)
 }
 
 func caller(h *fuse.InHeader) actors.Caller {
@@ -98,12 +99,12 @@ func (fs *filesystem) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
 }
 
 // again answers a request that a daemon before carried out with the node that it made.
-func (fs *filesystem) again(op string, id live.NodeID, out *fuse.EntryOut) fuse.Status {
+func (fs *filesystem) again(op string, h *fuse.InHeader, id live.NodeID, out *fuse.EntryOut) fuse.Status {
 	a, err := fs.forest.GetAttr(id)
 	if err != nil {
 		return fs.status(op, id, err)
 	}
-	fs.entry(out, &a)
+	fs.entry(out, live.NodeID(h.NodeId), &a)
 	return fuse.OK
 }
 
@@ -129,7 +130,7 @@ func (fs *filesystem) controlEntry(op string, dir live.NodeID, e control.Entry, 
 			out.Generation = fs.generation
 		}
 	} else {
-		fs.entry(out, &e.Attr)
+		fs.entry(out, dir, &e.Attr)
 	}
 	out.SetEntryTimeout(e.Timeout)
 	return fuse.OK

@@ -147,8 +147,13 @@ func (fs *filesystem) repeat(in live.Inheritance) {
 	for _, inv := range in.Notices {
 		drop(inv)
 	}
-	for _, view := range in.Stale {
+	for view, names := range in.Stale {
 		fs.opts.Logger.Info("the kernel may have outdated names of a workspace, and drops all", "view", view)
+		var gone live.Invalidation // perhaps no state has them any more
+		for _, name := range names {
+			gone.Entries = append(gone.Entries, live.Entry{Parent: live.Node(view, live.RootIno), Name: name})
+		}
+		drop(gone)
 		fs.namesOf(view, drop)
 	}
 	fs.forest.Told()
@@ -276,10 +281,33 @@ func (p *probes) run() {
 			return
 		}
 		for _, id := range ids {
-			if !holds(p.fd, id) {
-				p.fs.released(id)
-			}
+			p.ask(id)
 		}
+	}
+}
+
+// ask releases a node if the kernel does not hold it.
+//
+// The kernel may not have got to an answer that it was given: then it does not hold the node yet.
+// While it waits for such an answer, and until it holds the node, it has the directory locked that
+// the node is looked up in. So a notice for that directory, about no name that can be there, comes
+// after it. What is looked up later is counted, and found by release. Of a node without a name,
+// nothing is looked up.
+func (p *probes) ask(id live.NodeID) {
+	n, via := p.fs.lookups.since(id)
+	if n > 0 && via != several {
+		p.fs.notify.send(expired(via, "/"))
+	}
+	if holds(p.fd, id) {
+		return
+	}
+	a, err := p.fs.forest.GetAttr(id)
+	unnamed := err != nil || a.Nlink == 0
+	if n > 0 && via == several && !unnamed {
+		return
+	}
+	if p.fs.lookups.release(id, n) {
+		p.fs.forest.Forget(id)
 	}
 }
 
@@ -298,13 +326,5 @@ func holds(fd int, id live.NodeID) bool {
 		if !errors.Is(err, unix.EINTR) {
 			return !errors.Is(err, unix.ENOENT)
 		}
-	}
-}
-
-// released forgets an inherited node that the kernel does not hold.
-func (fs *filesystem) released(id live.NodeID) {
-	a, err := fs.forest.GetAttr(id)
-	if fs.lookups.release(id, err != nil || a.Nlink == 0) {
-		fs.forest.Forget(id)
 	}
 }

@@ -104,7 +104,7 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 	if err != nil {
 		return fs.status("lookup", parent, err)
 	}
-	fs.entry(out, &a)
+	fs.entry(out, parent, &a)
 	return fuse.OK
 }
 
@@ -126,7 +126,7 @@ func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryO
 	if err != nil {
 		return fs.status("lookup", id, err)
 	}
-	fs.entry(out, &a)
+	fs.entry(out, several, &a)
 	return fuse.OK
 }
 

@@ -32,9 +32,9 @@ func TestLookups(t *testing.T) {
 	if l.held(a) {
 		t.Error("held before it was looked up")
 	}
-	l.add(a)
-	l.add(a)
-	l.add(b)
+	l.add(a, 1)
+	l.add(a, 1)
+	l.add(b, 1)
 	if l.count() != 2 {
 		t.Errorf("%d nodes are held", l.count())
 	}
@@ -64,15 +64,21 @@ func TestInheritedLookups(t *testing.T) {
 	if gone, unknown := l.forget(old, 5); gone || !unknown || !l.held(old) {
 		t.Error("a forget of unknown count was believed")
 	}
-	l.add(old)
-	if l.release(old, false) || !l.held(old) {
+	l.add(old, 1)
+	n, via := l.since(old)
+	l.add(old, 1)
+	if n != 1 || via != 1 || l.release(old, n) || !l.held(old) {
 		t.Error("released, though it was looked up meanwhile")
 	}
-	l.add(unnamed)
-	if !l.release(unnamed, true) || l.held(unnamed) {
-		t.Error("still held, though it has no name by which it could be looked up")
+	if n, _ = l.since(old); !l.release(old, n) || l.held(old) || l.count() != 0 {
+		t.Error("still held, though the kernel does not have it")
 	}
-	l.add(unnamed)
+	l.add(unnamed, 1)
+	l.add(unnamed, 2)
+	if n, via = l.since(unnamed); via != several || !l.release(unnamed, n) {
+		t.Error("one directory of two is named")
+	}
+	l.add(unnamed, 1)
 	if gone, unknown := l.forget(unnamed, 1); !gone || unknown {
 		t.Error("not counted, though nothing of it is from a daemon before")
 	}

@@ -18,13 +18,18 @@ type lookups struct {
 	ino      uint64
 	view     uint32
 	released map[live.NodeID]struct{}
+	// Of inherited nodes that were looked up since: the directory, or several.
+	via map[live.NodeID]live.NodeID
 }
+
+// several stands for more than one directory, or for none that is known.
+const several live.NodeID = 0
 
 // inherit takes all nodes with lower numbers for held.
 func (l *lookups) inherit(ino uint64, view uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ino, l.view, l.released = ino, view, make(map[live.NodeID]struct{})
+	l.ino, l.view, l.released, l.via = ino, view, make(map[live.NodeID]struct{}), make(map[live.NodeID]live.NodeID)
 }
 
 // inherited reports whether the kernel may have a node from a daemon before.
@@ -42,23 +47,37 @@ func (l *lookups) inheritedLocked(id live.NodeID) bool {
 	return !ok
 }
 
-// release notes that the kernel does not hold an inherited node, unless it may have
-// looked it up meanwhile.
-func (l *lookups) release(id live.NodeID, unnamed bool) bool {
+// since returns how often an inherited node was looked up since, and in which directory.
+func (l *lookups) since(id live.NodeID) (n uint64, via live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.inheritedLocked(id) || l.n[id] > 0 && !unnamed {
+	return l.n[id], l.via[id]
+}
+
+// release notes that the kernel does not hold an inherited node, unless it was looked up more
+// often than since said.
+func (l *lookups) release(id live.NodeID, n uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.inheritedLocked(id) || l.n[id] > n {
 		return false
 	}
 	delete(l.n, id)
+	delete(l.via, id)
 	l.released[id] = struct{}{}
 	return true
 }
 
-// add counts one more.
-func (l *lookups) add(id live.NodeID) {
+// add counts one more, which was looked up in a directory.
+func (l *lookups) add(id, via live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.inheritedLocked(id) {
+		if l.n[id] > 0 && l.via[id] != via {
+			via = several
+		}
+		l.via[id] = via
+	}
 	l.n[id]++
 }
 

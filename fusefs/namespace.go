@@ -16,7 +16,7 @@ import (
 func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.Create, umask uint32, out *fuse.EntryOut) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if id, ok := fs.carriedOut(h); ok {
-		return fs.again(op, id, out)
+		return fs.again(op, h, id, out)
 	}
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
@@ -36,7 +36,7 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 	if err != nil {
 		return fs.status(op, parent, err)
 	}
-	fs.entry(out, &a)
+	fs.entry(out, parent, &a)
 	if name != "" {
 		fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 	}
@@ -99,7 +99,7 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 		return fuse.EPERM
 	}
 	if id, ok := fs.carriedOut(&in.InHeader); ok {
-		return fs.again("link", id, out)
+		return fs.again("link", &in.InHeader, id, out)
 	}
 	if bad := fs.mayLink(id); bad != fuse.OK {
 		return bad
@@ -112,7 +112,7 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 	if err != nil {
 		return fs.status("link", id, err)
 	}
-	fs.entry(out, &a)
+	fs.entry(out, parent, &a)
 	fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 	return fuse.OK
 }

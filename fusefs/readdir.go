@@ -73,7 +73,7 @@ func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
 			if out == nil {
 				return false
 			}
-			fs.entry(out, a)
+			fs.entry(out, id, a)
 			return true
 		})
 	} else {

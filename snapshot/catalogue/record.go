@@ -43,8 +43,9 @@ type StoreRecord struct {
 	// Requests are those of the kernel that were carried out and may not be answered, with the
 	// nodes that their answers describe.
 	Requests map[uint64]uint64 `json:"requests,omitempty"`
-	// Stale are views with edits that the kernel may not know of.
-	Stale []uint32 `json:"stale,omitempty"`
+	// Stale are views with edits that the kernel may not know of, and the names that these
+	// changed in the root.
+	Stale map[uint32][][]byte `json:"stale,omitempty"`
 
 	Incomplete bool `json:"incomplete,omitempty"` // a repair could not repair everything: objects are missing
 

@@ -27,6 +27,8 @@ func (t *Target) Redo(changes []byte, contentOf func(view uint32, ino uint64) (*
 			r := Replaced{Link: tree.Link{Parent: parent, Name: name}}
 			if last {
 				r.Was, r.WasDir = n.Ino, n.IsDir()
+			} else {
+				t.Redone(n.Ino) // it has a name less
 			}
 			t.replaced(r)
 		}); err != nil {

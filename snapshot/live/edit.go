@@ -134,7 +134,7 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 	v.attribution.Append(&e.attribution)
 	f.sawIno(e.to.Next - 1)
 	if !f.mu.replaying && !e.inv.Empty() {
-		f.mu.untold[v.id]++
+		f.mu.untold[v.id] = append(f.mu.untold[v.id], e.inv.rootNames())
 	}
 	return e.inv
 }

@@ -99,7 +99,7 @@ type trees struct {
 
 		replaying bool // recovery; nobody knows which nodes the kernel holds
 		inherited inherited
-		untold    map[uint32]int // by view: edits that the kernel may not know of
+		untold    map[uint32][][]string // by view: edits that the kernel may not know of, see Inheritance.Stale
 
 		failed error // why nothing can be changed any more, see fail
 		enc    *wire.Encoder
@@ -141,7 +141,7 @@ func New(o Options) *Forest {
 	f.mu.views = make(map[uint32]*view)
 	f.changed = changed.New[uint32](changedReaders)
 	f.requests.clear()
-	f.mu.inherited, f.mu.untold = newInherited(), make(map[uint32]int)
+	f.mu.inherited, f.mu.untold = newInherited(), make(map[uint32][][]string)
 	f.mu.epoch = 1
 	f.mu.nextIno = RootIno + 1
 	f.mu.nextView = MainView + 1

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 
@@ -21,8 +22,9 @@ type Inheritance struct {
 	// Notices are what edits changed of which the kernel may not know.
 	Notices []Invalidation
 	// Stale are views of which the kernel may have outdated names, attributes and bytes, and
-	// nobody knows which.
-	Stale []uint32
+	// nobody knows which. By view: names that an edit changed in the root. Below a directory of
+	// which the name is dropped, the kernel drops all.
+	Stale map[uint32][]string
 }
 
 // Inherit returns the inheritance. Told must be called when the kernel knows of all notices
@@ -30,7 +32,7 @@ type Inheritance struct {
 func (f *Takeover) Inherit() (Inheritance, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	in := Inheritance{Notices: f.mu.inherited.notices, Stale: slices.Sorted(maps.Keys(f.mu.inherited.stale))}
+	in := Inheritance{Notices: f.mu.inherited.notices, Stale: maps.Clone(f.mu.inherited.stale)}
 	for id, v := range f.mu.views {
 		inos, err := v.orphans.all(f.waiting)
 		if err != nil {
@@ -83,12 +85,11 @@ func (f *Takeover) disinherit() {
 // inherited is what recovery found of edits.
 type inherited struct {
 	notices []Invalidation
-	views   map[uint32]bool // of the notices
-	stale   map[uint32]bool
+	stale   map[uint32][]string // see Inheritance
 }
 
 func newInherited() inherited {
-	return inherited{views: make(map[uint32]bool), stale: make(map[uint32]bool)}
+	return inherited{stale: make(map[uint32][]string)}
 }
 
 // findRemoved ends an edit that recovery makes again: the kernel may hold the inodes that
@@ -107,25 +108,65 @@ func (f *Takeover) inherit(e *Edit) {
 	}
 	in := &f.mu.inherited
 	if e.sealed {
-		in.stale[e.base.id] = true
+		in.stale[e.base.id] = append(in.stale[e.base.id], e.rootNames()...)
 	} else if !e.inv.Empty() {
-		in.notices, in.views[e.base.id] = append(in.notices, e.inv), true
+		in.notices = append(in.notices, e.inv)
 	}
 }
 
 // SetStale is Inheritance.Stale of the last checkpoint.
-func (tx *Tx) SetStale(views []uint32) {
-	for _, id := range views {
-		tx.f.mu.inherited.stale[id] = true
+func (tx *Tx) SetStale(views map[uint32][][]byte) {
+	for id, names := range views {
+		all := make([]string, 0, len(names))
+		for _, name := range names {
+			all = append(all, string(name))
+		}
+		tx.f.mu.inherited.stale[id] = all
 	}
 }
 
-// Stale returns the views with edits that the kernel may not know of.
-func (tx *Tx) Stale() []uint32 {
-	in := &tx.f.mu.inherited
-	views := slices.Concat(slices.Collect(maps.Keys(tx.f.mu.untold)), slices.Collect(maps.Keys(in.views)), slices.Collect(maps.Keys(in.stale)))
-	slices.Sort(views)
-	return slices.Compact(views)
+// Stale returns the views with edits that the kernel may not know of, and the names that these
+// changed in the root.
+func (tx *Tx) Stale() map[uint32][][]byte {
+	in, all := &tx.f.mu.inherited, make(map[uint32][][]byte)
+	add := func(view uint32, names []string) {
+		list := all[view]
+		for _, name := range names {
+			list = append(list, []byte(name))
+		}
+		all[view] = list
+	}
+	for view, edits := range tx.f.mu.untold {
+		add(view, slices.Concat(edits...))
+	}
+	for view, names := range in.stale {
+		add(view, names)
+	}
+	for _, inv := range in.notices {
+		add(inv.view(), inv.rootNames())
+	}
+	for view, names := range all {
+		slices.SortFunc(names, bytes.Compare)
+		all[view] = slices.CompactFunc(names, bytes.Equal)
+	}
+	return all
+}
+
+// rootNames are the names in the root before an edit and after it.
+func (e *Edit) rootNames() (names []string) {
+	for _, st := range []*tree.State{e.base.state, e.to.State} {
+		root, err := st.Get(e.to.Source, tree.RootIno)
+		if err == nil {
+			err = root.Dir.List(e.to.Source, 0, func(d tree.Dirent, _ uint64) bool {
+				names = append(names, d.Name)
+				return true
+			})
+		}
+		if err != nil {
+			e.f.logger.Warn("names that the kernel may have outdated", "view", e.base.id, "err", err)
+		}
+	}
+	return names
 }
 
 // Noticed notes that the kernel knows of an edit, of which Tx.Apply returned what it
@@ -134,7 +175,7 @@ func (f *Takeover) Noticed(inv Invalidation) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	view := inv.view()
-	if f.mu.untold[view]--; f.mu.untold[view] <= 0 {
+	if f.mu.untold[view] = f.mu.untold[view][min(1, len(f.mu.untold[view])):]; len(f.mu.untold[view]) == 0 {
 		delete(f.mu.untold, view)
 	}
 }

@@ -20,6 +20,16 @@ func (v Invalidation) view() uint32 {
 	return v.Inodes[0].View()
 }
 
+// rootNames are the names in the root among Entries.
+func (v Invalidation) rootNames() (names []string) {
+	for _, e := range v.Entries {
+		if e.Parent.Ino() == RootIno {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
 // Empty reports whether there is nothing to drop.
 func (v Invalidation) Empty() bool { return len(v.Entries) == 0 && len(v.Inodes) == 0 }
 

@@ -225,3 +225,45 @@ func TestNoticesAfterACrash(t *testing.T) {
 	inherited(k, "nobody took over", 0, 0)
 	must.OK(t, k.close())
 }
+
+// TestStaleNamesOfTwoEdits: of two edits that the kernel does not know of, what only the first one
+// removed from the root is remembered by a checkpoint, too. What lost one of its names has other
+// attributes.
+func TestStaleNamesOfTwoEdits(t *testing.T) {
+	y, err := newSystem(t)
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, y.close()) })
+	must.OK(t, y.f.Connect())
+	root := y.s.Main().Root()
+	create := func(name string) live.NodeID {
+		a, err := y.f.Create(root, name, live.Create{Mode: unix.S_IFREG | 0o600})
+		must.OK(t, err)
+		return a.ID
+	}
+	linked := create("linked")
+	must.OK(t, y.capture("", "empty", 0))
+	create("p")
+	must.OK(t, y.capture("", "with-p", 0))
+	_, err = y.f.Unlink(root, "p")
+	must.OK(t, err)
+	create("r")
+	_, err = y.f.Link(linked, root, "name")
+	must.OK(t, err)
+	y.s.OnInvalidate(func(live.Invalidation, func()) {})
+	must.OK(t, y.restore("", "with-p"))
+	must.OK(t, y.restore("", "empty"))
+
+	in, err := y.takenOver(t).f.Inherit()
+	must.OK(t, err)
+	if len(in.Notices) != 2 || !slices.Contains(in.Notices[0].Inodes, linked) {
+		t.Errorf("an inode with a name less is not outdated: %+v", in.Notices)
+	}
+	must.OK(t, y.checkpoint())
+	in, err = y.takenOver(t).f.Inherit()
+	must.OK(t, err)
+	for _, name := range []string{"p", "r", "name"} {
+		if !slices.Contains(in.Stale[live.MainView], name) {
+			t.Errorf("%s is not outdated: %v", name, in.Stale)
+		}
+	}
+}

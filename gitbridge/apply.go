@@ -93,6 +93,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	if err := a.lock(); err != nil {
 		return nil, err
 	}
+	defer a.locked.release()
 	host.openUp, host.closedMode = a.openUp, a.closedMode
 	defer func() { _ = a.closeUp() }() // after an error; the next apply tries again
 	var changes, top []tree.Change
@@ -186,7 +187,7 @@ type applying struct {
 	written   map[uint64]bool            // inodes of the directory that this run has overwritten
 	staged    []*applyStep               // what has a temporary name, in the order of its creation
 	times     []dirTime                  // of directories in which this run makes or removes names
-	locked    bool                       // no other apply changes the directory
+	locked    *dirLock                   // no other apply changes the directory; nil if that is not known
 	swept     map[string]bool            // directories that were cleaned up after earlier runs
 	opened    map[uint64]*openedDir      // by their inodes
 

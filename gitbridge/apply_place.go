@@ -2,12 +2,10 @@ package gitbridge
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,12 +13,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// lockPoll is the time between two attempts to take a lock.
-const lockPoll = 20 * time.Millisecond
-
-// lock lets one apply at a time change the directory, until the host is closed. A dry run takes a
-// shared lock. A file system without locks has none: then a change by another apply is noticed when
-// a path gets its name.
+// lock lets one apply of this user at a time change the directory, until release. A dry run takes
+// a shared lock. Without a lock a change by another apply is noticed when a path gets its name.
 func (a *applying) lock() (err error) {
 	how := unix.LOCK_EX
 	if a.o.DryRun {
@@ -28,31 +22,6 @@ func (a *applying) lock() (err error) {
 	}
 	a.locked, err = lockDir(a.ctx, a.host.root, how, a.o.Waiting)
 	return err
-}
-
-// lockDir locks an open directory until it is closed, and reports whether its file system has such
-// locks. waiting, if set, is called once if another process has the lock.
-func lockDir(ctx context.Context, fd, how int, waiting func()) (bool, error) {
-	for {
-		err := unix.Flock(fd, how|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return true, nil
-		case errors.Is(err, unix.EINTR):
-			continue
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			return false, nil
-		}
-		if waiting != nil {
-			waiting()
-			waiting = nil
-		}
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(lockPoll):
-		}
-	}
 }
 
 // dirTime is the time of a directory before names were made and removed in it. It is restored,

@@ -73,7 +73,8 @@ func TestApplyWaits(t *testing.T) {
 	other, err := openHost(a.dir)
 	must.OK(t, err)
 	defer other.close()
-	must.OK(t, unix.Flock(other.root, unix.LOCK_EX))
+	held, err := lockDir(context.Background(), other.root, unix.LOCK_EX, nil)
+	must.OK(t, err)
 	for _, dry := range []bool{false, true} {
 		ctx, stop := context.WithCancel(context.Background())
 		o := ApplyOptions{Source: a.m.src, Base: base, Now: now, DryRun: dry, Waiting: stop}
@@ -84,10 +85,33 @@ func TestApplyWaits(t *testing.T) {
 	said := 0
 	o := ApplyOptions{Waiting: func() {
 		said++
-		must.OK(t, unix.Flock(other.root, unix.LOCK_UN))
+		held.release()
 	}}
 	if res, err := a.apply(base, now, o); err != nil || res.Changed != 1 || said != 1 {
 		t.Errorf("after the other: %+v, %v, said %d times", res, err, said)
+	}
+}
+
+// Whoever can read a directory can lock it: nobody waits for that.
+func TestApplyPastLocksOfOthers(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	a := newApplied(t)
+	base := a.start(spec{"f": file("1")})
+	now := a.m.state(t, spec{"f": file("2")})
+	other, err := openHost(a.dir)
+	must.OK(t, err)
+	defer other.close()
+	must.OK(t, unix.Flock(other.root, unix.LOCK_EX))
+	res, err := a.apply(base, now, ApplyOptions{Waiting: func() { t.Error("it waits") }})
+	if err != nil || res.Changed != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	must.OK(t, ReadDir(context.Background(), a.dir, func(Entry) error { return nil }, DirOptions{}))
+
+	left, err := os.ReadDir(filepath.Join(os.Getenv("XDG_STATE_HOME"), "amberfs/locks"))
+	must.OK(t, err)
+	if len(left) != 0 {
+		t.Errorf("locks are left: %v", left)
 	}
 }
 
@@ -103,7 +127,8 @@ func TestReadDirWaitsForApply(t *testing.T) {
 	h, err := openHost(dir)
 	must.OK(t, err)
 	defer h.close()
-	must.OK(t, unix.Flock(h.root, unix.LOCK_EX))
+	held, err := lockDir(context.Background(), h.root, unix.LOCK_EX, nil)
+	must.OK(t, err)
 	read := map[string]int{}
 	done := make(chan error)
 	go func() {
@@ -117,7 +142,7 @@ func TestReadDirWaitsForApply(t *testing.T) {
 		}, DirOptions{})
 	}()
 	write("new")
-	must.OK(t, unix.Flock(h.root, unix.LOCK_UN))
+	held.release()
 	must.OK(t, <-done)
 	if read["new"] != 300 || len(read) != 1 {
 		t.Errorf("read %v", read)
@@ -201,7 +226,7 @@ func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 			must.OK(t, take(a, a.host.root, s)) // nothing comes after it
 			var kept []Omission
 			for range 2 {
-				next := &applying{host: a.host, locked: true, swept: map[string]bool{}, touched: map[uint64]bool{}, interrupted: map[string]bool{}}
+				next := &applying{host: a.host, locked: new(dirLock), swept: map[string]bool{}, touched: map[uint64]bool{}, interrupted: map[string]bool{}}
 				must.OK(t, next.sweep(nil))
 				kept = append(kept, next.res.Skipped...)
 			}
@@ -228,7 +253,7 @@ func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
 	temp, err := a.moveOut(a.host.root, s)
 	must.OK(t, err)
 	err = a.keptError(a.host.root, temp, s, unix.EEXIST)
-	next := &applying{host: a.host, locked: true, swept: map[string]bool{}, touched: map[uint64]bool{}, interrupted: map[string]bool{}}
+	next := &applying{host: a.host, locked: new(dirLock), swept: map[string]bool{}, touched: map[uint64]bool{}, interrupted: map[string]bool{}}
 	must.OK(t, next.sweep(nil))
 	left, gerr := filepath.Glob(filepath.Join(dir, ".amberfs-kept-*"))
 	if gerr != nil || len(left) != 1 || !strings.Contains(err.Error(), filepath.Base(left[0])) || len(next.res.Skipped) > 0 {

@@ -66,7 +66,7 @@ func (a *applying) sweep(p *tree.Path) error {
 	if at, err := statAt(dir, "."); err == nil {
 		a.times = append(a.times, dirTime{path: p, time: at.st.Mtim})
 	}
-	if !a.locked {
+	if a.locked == nil {
 		return nil
 	}
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

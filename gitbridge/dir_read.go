@@ -92,13 +92,14 @@ func (d *dirReader) root(dir string) error {
 		return reason(err)
 	}
 	defer f.Close()
-	// Wait for the end of an apply, which would be read half done. A lock that is held for longer
-	// belongs to another program.
+	// Wait for the end of an apply, which would be read half done.
 	ctx, stop := context.WithTimeout(d.ctx, applyWait)
 	defer stop()
-	if _, err := lockDir(ctx, int(f.Fd()), unix.LOCK_SH, nil); err != nil && d.ctx.Err() != nil {
+	lock, err := lockDir(ctx, int(f.Fd()), unix.LOCK_SH, nil)
+	if err != nil && d.ctx.Err() != nil {
 		return d.ctx.Err()
 	}
+	defer lock.release()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -145,12 +146,13 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 	return out, ctx.Err()
 }
 
-// runOf returns what the snapshots of a fork say of a run, nil if it is none. A run that
-// changed after it was applied is kept.
+// runOf returns what the snapshots of a fork say of a run, nil if it is none. Programs in the fork
+// take no snapshots with that label, but they may pull some. A run that changed after it was
+// applied is kept.
 func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string) *Run {
 	var run *Run
 	for i := range ws.Snapshots().Newest() {
-		if state := i.Labels[RunLabel]; state != "" {
+		if state := i.Labels[RunLabel]; state != "" && i.Kind != info.KindPull {
 			run = &Run{state, i.Message, i.Created}
 			if state == RunApplied && s.changedSince(ctx, ws, i.Name) {
 				run.State = RunKept

@@ -25,6 +25,10 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapsho
 	if a.Kind != "" && a.Kind != snapshot.KindManual && a.Kind != snapshot.KindTurn {
 		return snapshot.Info{}, fail.New(fail.Usage, "the kind must be manual or turn, not %q", a.Kind)
 	}
+	if _, state := a.Labels[RunLabel]; state && !r.Caller.Direct && r.Workspace.Parent() != nil {
+		return snapshot.Info{}, fail.New(fail.Denied, "the label %q of a fork has the state of a run, which a program in it cannot set", RunLabel).
+			WithHint("choose another label")
+	}
 	if a.Expires != "" {
 		t, err := ParseExpiry(a.Expires, time.Now())
 		if err != nil {

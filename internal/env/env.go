@@ -3,7 +3,10 @@
 package env
 
 import (
+	"fmt"
 	"os"
+	"os/user"
+	"path/filepath"
 	"slices"
 )
 
@@ -46,4 +49,20 @@ func Lookup(name string) (string, bool) {
 		panic("env: " + name + " is not in Vars")
 	}
 	return os.LookupEnv(name)
+}
+
+// StateDir is the directory of amberfs for what it keeps for a user.
+func StateDir() (string, error) {
+	if state := Get("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "amberfs"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		u, uerr := user.Current()
+		if uerr != nil {
+			return "", fmt.Errorf("cannot find your home directory: %w", uerr)
+		}
+		home = u.HomeDir
+	}
+	return filepath.Join(home, ".local/state/amberfs"), nil
 }

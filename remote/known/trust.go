@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"os/user"
 	"path/filepath"
 	"sync"
 
@@ -24,22 +23,10 @@ type trust struct {
 
 func newTrust() *trust {
 	t := &trust{agreed: map[string]bool{}}
-	if state := env.Get("XDG_STATE_HOME"); filepath.IsAbs(state) {
-		t.dir = filepath.Join(state, "amberfs", "remotes")
-	} else if home := homeDir(); home != "" {
-		t.dir = filepath.Join(home, ".local", "state", "amberfs", "remotes")
+	if state, err := env.StateDir(); err == nil {
+		t.dir = filepath.Join(state, "remotes")
 	}
 	return t
-}
-
-func homeDir() string {
-	if home, err := os.UserHomeDir(); err == nil {
-		return home
-	}
-	if u, err := user.Current(); err == nil {
-		return u.HomeDir
-	}
-	return ""
 }
 
 func (t *trust) file(url string) string {

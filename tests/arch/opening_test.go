@@ -48,6 +48,7 @@ var opensOther = map[string]string{
 	"gitbridge/apply_ignore.go":  "a temporary directory of its own",
 	"gitbridge/git_elsewhere.go": "the git directory of a working tree",
 	"gitbridge/apply_write.go":   "a working tree",
+	"gitbridge/dir_lock.go":      "the user's own state directory, by O_NOFOLLOW",
 	"gitbridge/dir_read.go":      "a working tree",
 	"gitbridge/quarantine.go":    "a folder that this process has made, and the objects of the repository, by os.Root",
 	"gitbridge/repo.go":          "the store's own repository, by os.Root, once all of it was checked",

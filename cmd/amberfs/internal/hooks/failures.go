@@ -32,15 +32,11 @@ const (
 
 // StateFailures are those in the state directory of the user.
 func StateFailures() Failures {
-	state := env.Get("XDG_STATE_HOME")
-	if !filepath.IsAbs(state) {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return Failures{}
-		}
-		state = filepath.Join(home, ".local", "state")
+	state, err := env.StateDir()
+	if err != nil {
+		return Failures{}
 	}
-	return Failures{filepath.Join(state, "amberfs")}
+	return Failures{state}
 }
 
 // Worked resets the shell's warning about a missing amberfs.

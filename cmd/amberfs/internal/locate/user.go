@@ -56,10 +56,10 @@ func (p Place) Foreign() (uid int, foreign bool) {
 }
 
 // IsUser reports whether a process of a user, as this process sees its number, may serve the
-// mount of a place.
+// mount of a place. A place that Find did not return is of a store, not of a mount.
 func (p Place) IsUser(peer uint32) bool {
 	uid, ok := MountedBy(p.Mount)
-	return ok && own().same(uid, int(peer))
+	return !ok || own().same(uid, int(peer))
 }
 
 func foreign(dir string, m Mount) error {

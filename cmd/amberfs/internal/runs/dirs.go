@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
-	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,19 +27,11 @@ func Root() (string, error) {
 	} else if dir != "" {
 		return "", fail.New(fail.Usage, "AMBERFS_RUNS is %q, which is not an absolute path", dir)
 	}
-	state := env.Get("XDG_STATE_HOME")
-	if !filepath.IsAbs(state) {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			u, uerr := user.Current()
-			if uerr != nil {
-				return "", fail.New(fail.Failed, "cannot find your home directory: %w", uerr).WithHint("name a directory in AMBERFS_RUNS")
-			}
-			home = u.HomeDir
-		}
-		state = filepath.Join(home, ".local/state")
+	state, err := env.StateDir()
+	if err != nil {
+		return "", fail.New(fail.Failed, "%w", err).WithHint("name a directory in AMBERFS_RUNS")
 	}
-	return filepath.Join(state, "amberfs/runs"), nil
+	return filepath.Join(state, "runs"), nil
 }
 
 // Store is the store of a directory in root. A directory in a mount of amberfs has another

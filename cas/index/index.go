@@ -135,7 +135,13 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 			_ = unmark(o.Dir)
 		}
 	}()
-	err = mapped(func() error { db, err = badger.Open(o); return err })
+	err = mapped(func() error {
+		if err := checkTables(o); err != nil {
+			return err
+		}
+		db, err = badger.Open(o)
+		return err
+	})
 	if err == nil {
 		return db, nil
 	}

@@ -94,7 +94,7 @@ func connect(repo *remote.Repository, file string) (*auth.Client, *http.Transpor
 		return nil, nil, err
 	}
 	client := &auth.Client{
-		Client: &http.Client{Transport: retry.NewTransport(transport)},
+		Client: &http.Client{Transport: retry.NewTransport(transport), CheckRedirect: redirects(repo.Reference.Host())},
 		Header: http.Header{"User-Agent": {"amberfs"}},
 		Cache:  auth.NewCache(), Credential: credential,
 	}

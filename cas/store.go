@@ -37,6 +37,7 @@ type Store struct {
 	packs    *packSet
 	puts     singleflight.Group // by hash
 	index    *locator
+	badIndex string     // why it was made again, for Verify
 	commits  sync.Mutex // one Commit at a time
 	manifest *manifest.Manifest
 	gc       collection
@@ -193,6 +194,9 @@ func (s *Store) openIndex() (err error) {
 		return err
 	}
 	s.log.Warn("rebuilding the index from the packs", "reason", err)
+	if s.o.NoCommit && errors.Is(err, index.ErrTable) {
+		s.badIndex = err.Error() // Verify is what the store was opened for
+	}
 	return (&recovery{Store: s}).rebuild()
 }
 

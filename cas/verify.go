@@ -182,6 +182,9 @@ func (c *codec) checkBody(it *item) error {
 
 // index looks for places that the index has and the packs do not.
 func (v *verifier) index(ctx context.Context) error {
+	if v.s.badIndex != "" {
+		v.report(Damage{Pack: "index", Reason: v.s.badIndex + " (it was made again from the packs)"})
+	}
 	for h, l := range v.s.index.unwritten() {
 		v.place(h, l)
 	}

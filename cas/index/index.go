@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -156,7 +157,16 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 			return nil, fmt.Errorf("open index: %w", err)
 		}
 	}
+	if errors.Is(err, ErrTable) {
+		return nil, err
+	}
 	return nil, fmt.Errorf("%w: %v", ErrBroken, err)
+}
+
+// isShortage reports whether the system refuses something, which says nothing about the index.
+func isShortage(err error) bool {
+	shortages := []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS}
+	return slices.ContainsFunc(shortages, func(e error) bool { return errors.Is(err, e) })
 }
 
 // mapped calls what reads files that Badger has mapped. A page that the disk does not

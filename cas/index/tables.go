@@ -14,6 +14,9 @@ import (
 	"github.com/dgraph-io/ristretto/v2/z"
 )
 
+// ErrTable is the ErrBroken of a damaged table.
+var ErrTable = fmt.Errorf("%w: a table is damaged", ErrBroken)
+
 // checkTables opens and closes each table of an index. Badger does it in goroutines of its own,
 // where a panic at a malformed one ends the process, and it goes on without one whose checksum is
 // wrong. Tables that the manifest does not have were left by a kill; Badger removes them.
@@ -36,8 +39,11 @@ func checkTables(o badger.Options) error {
 	for id := range all.Tables {
 		name := table.NewFilename(id, o.Dir)
 		err := mapped(func() error { return checkTable(name) })
+		if err != nil && !isShortage(err) {
+			err = fmt.Errorf("%w: %s: %s", ErrTable, filepath.Base(name), brief(err))
+		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", filepath.Base(name), brief(err))
+			return err
 		}
 	}
 	return nil
@@ -54,9 +60,9 @@ func checkTable(name string) error {
 }
 
 // brief leaves out the dump of the table in a panic of Badger's.
-func brief(err error) error {
-	if text := strings.TrimSpace(err.Error()); strings.Contains(text, "\n") {
-		return errors.New("malformed")
+func brief(err error) string {
+	if text := strings.TrimSpace(err.Error()); !strings.Contains(text, "\n") {
+		return text
 	}
-	return err
+	return "malformed"
 }

@@ -81,11 +81,12 @@ type TarSink struct {
 	w         *bufio.Writer // below tar
 	tar       *tar.Writer
 	buf       []byte
+	holes     int64 // that were written as zeros
 }
 
 func NewTarSink(w io.Writer) *TarSink {
 	b := bufio.NewWriterSize(w, 256<<10)
-	return &TarSink{TarResult{Skipped: []Omission{}}, b, tar.NewWriter(b), make([]byte, 256<<10)}
+	return &TarSink{TarResult: TarResult{Skipped: []Omission{}}, w: b, tar: tar.NewWriter(b), buf: make([]byte, 256<<10)}
 }
 
 func (t *TarSink) skip(path, reason string) { t.Skipped = append(t.Skipped, Omission{path, reason}) }
@@ -109,7 +110,7 @@ func (t *TarSink) done(err error) (*TarResult, error) {
 	return &t.TarResult, nil
 }
 
-// maxHoles is how many bytes of holes of a file are written as zeros.
+// maxHoles is how many bytes of holes are written as zeros, of all files.
 const maxHoles = 1 << 40
 
 const paxXattr = "SCHILY.xattr."
@@ -131,7 +132,8 @@ func (t *TarSink) Add(e Entry) error {
 		t.skip(e.Path, "tar has no sockets")
 		return nil
 	}
-	if e.Holes > maxHoles {
+	if t.holes += e.Holes; t.holes > maxHoles {
+		t.holes -= e.Holes
 		t.skip(e.Path, fmt.Sprintf("an archive would hold its %d bytes of holes as zeros; copy it with `cp --sparse=always`", e.Holes))
 		return nil
 	}

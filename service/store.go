@@ -66,6 +66,12 @@ func (s *Service) policy(_ context.Context, r *Request, _ Policy) (policy.Policy
 // setPolicy checks all of the patch before any of it takes effect.
 func (s *Service) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.Policy, error) {
 	if wanted, err := r.Workspace.Policy().Patch(a.Patch); err == nil && wanted.Push.Remote != "" && wanted.Push.Remote != r.Workspace.Policy().Push.Remote {
+		if boundary(r) { // whether there is another remote is not a fork's to know
+			err = s.mayPush(Push{Remote: wanted.Push.Remote})
+		}
+		if err != nil {
+			return wanted, err
+		}
 		if _, ok := s.Remotes.List()[wanted.Push.Remote]; !ok {
 			return wanted, fail.New(fail.NotFound, "the policy names the remote %q, which is not registered", wanted.Push.Remote).
 				WithHint("add it first with `amberfs remote add %s URL`", wanted.Push.Remote)

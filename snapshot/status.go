@@ -3,6 +3,7 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/info"
@@ -25,6 +26,9 @@ func (w *Workspace) Status() info.Status {
 		st.ReferencedBytes = s.cat.Bytes
 		for _, w := range s.cat.Workspaces {
 			st.ReferencedBytes += w.Present(tx).Bytes
+		}
+		if st.ReferencedBytes < 0 { // sparse files can be larger than the sum can say
+			st.ReferencedBytes = math.MaxInt64
 		}
 		if sn := w.ws.Snapshots.Newest(); sn != nil {
 			st.LastSnapshot, st.LastSnapshotAt = sn.Name, sn.Created

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/env"
+	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
 // Failures is the log of failed hooks. Agents do not show what hooks print on standard error.
@@ -53,7 +54,7 @@ func (f Failures) Failed(agent, session, dir, why string, now time.Time) (warn b
 		return true, ""
 	}
 	log = filepath.Join(f.dir, logFile)
-	line := fmt.Sprintf("%s %s %q: %s\n", now.Format(time.RFC3339), Actor(agent, session), dir, why)
+	line := fmt.Sprintf("%s %s %q: %s\n", now.Format(time.RFC3339), Actor(agent, session), dir, gitquote.Shown(why, ""))
 	if appendTo(log, line) != nil {
 		log = ""
 	}

@@ -34,6 +34,12 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%d: warned %v; the log has %q, %v", i, warn, b, err)
 		}
 	}
+	if _, log := f.Failed("claude", "s9", "/e", "no mount at \x1b[31m\a", now); true {
+		b, err := os.ReadFile(log)
+		if err != nil || strings.ContainsAny(string(b), "\x1b\a") {
+			t.Errorf("what a terminal acts upon is in the log: %q, %v", b, err)
+		}
+	}
 	if warn, _ := f.Failed("claude", "", "/w\n", "x", now.Add(24*time.Hour)); !warn {
 		t.Error("without a session: no warning on the next day")
 	}

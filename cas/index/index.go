@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -149,13 +148,8 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 	if strings.Contains(err.Error(), "Cannot acquire directory lock") {
 		return nil, fmt.Errorf("%w: %v", ErrInUse, err)
 	}
-	if errno := errs.ShortageIn(err); errno != 0 { // of some errors Badger keeps the text alone
-		return nil, fmt.Errorf("open index: %w (%v)", errno, err)
-	}
-	for _, e := range []error{fs.ErrPermission, syscall.EROFS} {
-		if errors.Is(err, e) {
-			return nil, fmt.Errorf("open index: %w", err)
-		}
+	if e := refusal(err); e != nil {
+		return nil, fmt.Errorf("open index: %w (%v)", e, err)
 	}
 	if errors.Is(err, ErrTable) {
 		return nil, err
@@ -163,10 +157,18 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 	return nil, fmt.Errorf("%w: %v", ErrBroken, err)
 }
 
-// isShortage reports whether the system refuses something, which says nothing about the index.
-func isShortage(err error) bool {
-	shortages := []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS}
-	return slices.ContainsFunc(shortages, func(e error) bool { return errors.Is(err, e) })
+// refusal returns the error of the system because of which the index could not be read, such as
+// EMFILE: it says nothing about the index. Of some errors Badger keeps the text alone.
+func refusal(err error) error {
+	if errno := errs.ShortageIn(err); errno != 0 {
+		return errno
+	}
+	for _, e := range []error{fs.ErrPermission, syscall.EROFS} {
+		if errors.Is(err, e) {
+			return e
+		}
+	}
+	return nil
 }
 
 // mapped calls what reads files that Badger has mapped. A page that the disk does not

@@ -39,7 +39,7 @@ func checkTables(o badger.Options) error {
 	for id := range all.Tables {
 		name := table.NewFilename(id, o.Dir)
 		err := mapped(func() error { return checkTable(name) })
-		if err != nil && !isShortage(err) {
+		if err != nil && refusal(err) == nil {
 			err = fmt.Errorf("%w: %s: %s", ErrTable, filepath.Base(name), brief(err))
 		}
 		if err != nil {

@@ -25,6 +25,8 @@ type ApplyOptions struct {
 	// Choose returns what becomes of single paths, nil for all of them.
 	Choose func(path string) Choice
 	DryRun bool
+	// Own is set if Base was read from the directory itself.
+	Own bool
 	// Everything applies what .amberignore names and what amberfs wrote for agents, too.
 	Everything bool
 	// Wrote returns, for a path at which amberfs writes for agents, a function that reports whether
@@ -40,7 +42,8 @@ type ApplyOptions struct {
 // Applied is what was applied, or the conflicts.
 type Applied struct {
 	Dir       string             `json:"dir"`
-	Changed   int                `json:"changed"`
+	Changed   int                `json:"changed"` // paths
+	Files     int                `json:"files"`   // of them, without directories and git directories
 	Paths     []graft.PathChange `json:"paths"`
 	Conflicts []string           `json:"conflicts,omitempty"`
 	Skipped   []Omission         `json:"skipped,omitempty"`
@@ -149,10 +152,21 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	}
 	slices.SortStableFunc(paths, func(x, y graft.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
 	a.res.Paths, a.res.Changed = append(a.res.Paths, paths...), len(paths)
+	a.countFiles(func(s *applyStep) bool { return s.todo })
 	if err := a.lookAround(); err != nil || o.DryRun {
 		return &a.res, err
 	}
 	return &a.res, a.run()
+}
+
+// countFiles counts the files of some steps.
+func (a *applying) countFiles(of func(*applyStep) bool) {
+	a.res.Files = 0
+	for _, s := range a.steps {
+		if file, _ := ChangedFile(s.change); file && of(s) {
+			a.res.Files++
+		}
+	}
 }
 
 // inGitOrder puts what is below .git after the work itself.
@@ -231,7 +245,7 @@ func ApplyError(err error, res *Applied) error {
 		return err
 	}
 	e := fail.New(fail.Conflict, "%d path(s) changed in %s and in the workspace; nothing was changed", len(res.Conflicts), res.Dir).
-		WithHint("decide with --ours (the directory's version) or --theirs (the workspace's)")
+		WithHint("decide with --prefer dir (--ours) or --prefer workspace (--theirs)")
 	if errors.Is(err, errBlocked) {
 		e.Hint = errBlocked.Error()
 	}

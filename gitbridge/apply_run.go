@@ -41,6 +41,7 @@ func (a *applying) run() error {
 		return nil
 	}
 	a.res.Partial = true
+	a.countFiles(func(s *applyStep) bool { return s.done })
 	return fmt.Errorf("%w; %d of %d changes were applied: run it again for the rest", err, a.res.Changed, len(all))
 }
 

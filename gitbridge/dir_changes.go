@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"time"
@@ -16,12 +17,13 @@ import (
 
 	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // ReadChanges feeds to sink what a directory has that a tree, which was read from it before,
 // has not: what is new or changed as in ReadDir, and a whiteout for what is gone. A file of
-// the same type, owner, permissions, size and times of birth, modification and change is not read.
+// the same type, owner, permissions, size, inode number and times of birth, modification and change is not read.
 func ReadChanges(ctx context.Context, dir string, src *tree.Source, before *tree.State, sink Sink, o DirOptions) error {
 	d := newDirReader(ctx, sink, o)
 	d.src, d.before = src, before
@@ -32,11 +34,23 @@ func ReadChanges(ctx context.Context, dir string, src *tree.Source, before *tree
 // another time, so it is read again the next time.
 const justNow = 2 * time.Second
 
-// changeTime is the time of the last change of a file for a tree, or one that it never has.
+// inodeBits are the lowest bits of a time in nanoseconds that have a hash of the inode number
+// instead. They are a millisecond, which is less than justNow.
+const inodeBits = 20
+
+// changeTime is the time of the last change of a file, with its inode number: two files that were
+// exchanged have another one.
 func changeTime(st *unix.Stat_t) int64 {
-	at := timeOf(st.Ctim)
-	if time.Since(time.Unix(0, at)) < justNow {
-		at--
+	const odd = 0x9e3779b97f4a7c15 // Fibonacci hashing
+	return timeOf(st.Ctim)&^(1<<inodeBits-1) | int64(st.Ino*odd>>(64-inodeBits))
+}
+
+// readTime is the changeTime of a file that is read now. If the file may change again without
+// another time, it is one that the file never has.
+func readTime(st *unix.Stat_t) int64 {
+	at := changeTime(st)
+	if time.Since(time.Unix(0, timeOf(st.Ctim))) < justNow {
+		at ^= 1
 	}
 	return at
 }
@@ -54,7 +68,7 @@ func birthTime(fd int) int64 {
 
 // unchanged reports whether a file is as the tree has it.
 func unchanged(n *tree.Inode, fd int, st *unix.Stat_t) bool {
-	return n.Mode == st.Mode && n.UID == st.Uid && n.GID == st.Gid && n.Mtime == timeOf(st.Mtim) && n.Ctime == timeOf(st.Ctim) &&
+	return n.Mode == st.Mode && n.UID == st.Uid && n.GID == st.Gid && n.Mtime == timeOf(st.Mtim) && n.Ctime == changeTime(st) &&
 		(!n.IsRegular() || n.Size() == st.Size) && n.Btime == cmp.Or(birthTime(fd), n.Mtime)
 }
 
@@ -123,6 +137,10 @@ func (s *StreamSink) Close() error {
 	return errors.Join(s.enc.Encode(Entry{}), s.w.Flush())
 }
 
+// maxDirPath is the size of the longest path in a directory, in bytes. A program reaches longer
+// paths than maxPath by changing its working directory.
+const maxDirPath = 1 << 20
+
 // ReadStream feeds to sink what a StreamSink wrote.
 func ReadStream(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error {
 	in, c := bufio.NewReaderSize(&contextReader{ctx, r}, 256<<10), newChecker(sink, o)
@@ -134,10 +152,10 @@ func ReadStream(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) er
 			return nil
 		}
 		if err == nil {
-			e.Path, err = clean(e.Path)
+			e.Path, err = cleanTo(maxDirPath, e.Path)
 		}
 		if err == nil && e.Hardlink != "" {
-			e.Hardlink, err = clean(e.Hardlink)
+			e.Hardlink, err = cleanTo(maxDirPath, e.Hardlink)
 		}
 		if err == nil && e.Mode&unix.S_IFMT == unix.S_IFREG && e.Hardlink == "" {
 			e.Data = io.LimitReader(in, e.dataSize())
@@ -155,11 +173,17 @@ func ReadStream(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) er
 	}
 }
 
-// Unchanged reports whether two states differ in nothing but times of directories.
+// Unchanged reports whether two states differ in nothing but times of directories, and what git
+// notes in an index about files that it looked at.
 func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State) (bool, error) {
 	err := tree.Diff(ctx, src, base, now, tree.DiffOptions{}, func(c tree.Change) error {
 		if c.A != nil && c.B != nil && c.B.IsDir() && c.What&^tree.Mtime == 0 {
 			return nil
+		}
+		if _, rel, ok := threeway.InGit(c.Path.String()); ok && threeway.KindInGit(rel) == threeway.IndexOf {
+			if same, err := sameIndexes(src, c); same || err != nil {
+				return err
+			}
 		}
 		return errDiffers
 	})
@@ -167,6 +191,39 @@ func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State) (bo
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// ChangedFile reports whether a change counts as a changed file, or is in a git directory. A time
+// alone is no change.
+func ChangedFile(c tree.Change) (file, inGit bool) {
+	is := c.B
+	if is == nil {
+		is = c.A
+	}
+	if is.IsDir() || minor(c) {
+		return false, false
+	}
+	_, _, inGit = threeway.InGit(c.Path.String())
+	return !inGit, inGit
+}
+
+// NotThere reports whether a directory is empty, and another one than that from which a state was
+// read: what was mounted there is not.
+func NotThere(dir string, src *tree.Source, before *tree.State) (bool, error) {
+	root, err := before.Get(src, tree.RootIno)
+	if err != nil || root == nil || root.Dir.Len() == 0 {
+		return false, err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if _, err := f.Readdirnames(1); err != io.EOF {
+		return false, err
+	}
+	at := birthTime(int(f.Fd()))
+	return at == 0 || at != root.Btime, nil
 }
 
 var errDiffers = errors.New("it differs")

@@ -251,7 +251,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 		return err
 	})
 	e = Entry{Path: at, Rdev: uint32(st.Rdev)}
-	e.Meta = d.own(Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: changeTime(st), Btime: birthTime(fd)})
+	e.Meta = d.own(Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: readTime(st), Btime: birthTime(fd)})
 	switch kind {
 	case unix.S_IFLNK:
 		n, err := unix.Readlinkat(fd, "", d.buf[:])

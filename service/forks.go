@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
@@ -125,6 +126,9 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 				}
 				defer s.Store.Hold(from)()
 			}
+			if f.Run != nil {
+				return s.countRun(counting, &f, from, to, maxCounted)
+			}
 			files, more, err := diff.First(counting, s.Store.Source(), from, to, diff.Options{}, maxCounted)
 			f.Changed, f.More = len(files), more
 			for _, changed := range files[:min(len(files), 3)] {
@@ -146,6 +150,28 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 	return out, ctx.Err()
 }
 
+// countRun counts the changes of a run as an apply does: files, and what is in git directories for
+// itself.
+func (s *Service) countRun(ctx context.Context, f *ForkState, from, to *tree.State, most int) error {
+	return tree.Diff(ctx, s.Store.Source(), from, to, tree.DiffOptions{}, func(c tree.Change) error {
+		switch file, inGit := gitbridge.ChangedFile(c); {
+		case inGit:
+			f.Run.InGit++
+		case file:
+			if f.Changed++; f.Changed <= 3 {
+				f.Paths = append(f.Paths, c.Path.String())
+			}
+		}
+		if f.Changed+f.Run.InGit >= most {
+			return errCounted
+		}
+		return nil
+	})
+}
+
+// errCounted ends a comparison that has counted enough.
+var errCounted = errors.New("enough was counted")
+
 // runOf returns what the snapshots of a fork say of a run, nil if it is none. Programs in the fork
 // take no snapshots with that label, but they may pull some. A run that changed after it was
 // applied is kept.
@@ -153,7 +179,7 @@ func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string
 	var run *Run
 	for i := range ws.Snapshots().Newest() {
 		if state := i.Labels[RunLabel]; state != "" && i.Kind != info.KindPull {
-			run = &Run{state, i.Message, i.Created}
+			run = &Run{State: state, Command: i.Message, Used: i.Created}
 			if state == RunApplied && s.changedSince(ctx, ws, i.Name) {
 				run.State = RunKept
 			}
@@ -200,7 +226,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 	done.Paths = listed(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {
 		e := fail.New(fail.Conflict, "%d path(s) changed in the fork and in the workspace; nothing was changed", len(done.Conflicts)).
-			WithHint("decide with --ours or --theirs")
+			WithHint("decide with --prefer workspace (--ours) or --prefer fork (--theirs)")
 		e.Result = done
 		return done, e
 	}

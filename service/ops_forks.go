@@ -58,9 +58,10 @@ a minute. If the label was changed here and there, claim exits with status 8.`,
 		Tools: []Tool{{Names: [3]string{"fork_merge"}, Title: "Merge a fork",
 			About: "Merge what a fork changed into the workspace. Conflicts are listed, and then nothing is changed.",
 			Args:  "fork ours theirs resolve keep dry_run"}},
-		Commands: []Command{{Group: "Forks:", Use: "merge FORK [--keep PATH]... [--ours|--theirs] [--dry-run]", Aliases: []string{"promote"}, Short: "Bring a fork's changes into the workspace",
+		Commands: []Command{{Group: "Forks:", Use: "merge FORK [--keep PATH]... [--ours|--theirs|--prefer SIDE] [--dry-run]", Aliases: []string{"promote"}, Short: "Bring a fork's changes into the workspace",
 			Long: `Merges what the fork changed since its base into its parent. Text that both changed is
-merged by lines. Conflicts are listed, and nothing is changed.
+merged by lines. Conflicts are listed, and nothing is changed. --ours (--prefer workspace)
+keeps what the workspace has, and --theirs (--prefer fork) takes what the fork has.
 
 "amberfs undo" undoes the merge. The fork stays.`,
 			Example: "  amberfs merge idea\n  amberfs merge idea --theirs", Args: "fork",

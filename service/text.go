@@ -104,20 +104,20 @@ func Conflicts(result any) []string {
 
 // ChangedText describes what an operation did to an object, or would do, and lists the paths that
 // it changed. inGit of the paths are below .git, and not listed.
-func ChangedText(did, would string, dry bool, to string, n int, paths []graft.PathChange, inGit int) string {
+func ChangedText(did, would string, dry bool, to string, files, all int, paths []graft.PathChange, inGit int) string {
 	change := "changed"
 	if dry {
 		did, change = would, "would change"
 	}
-	if n == 0 {
+	if all == 0 {
 		return fmt.Sprintf("%s %s (no files %s)\n", did, to, change)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s (%d file(s) %s):\n", did, to, n, change)
+	fmt.Fprintf(&b, "%s %s (%d file(s) %s):\n", did, to, files, change)
 	for _, c := range paths {
 		b.WriteString(gitquote.Readable(c.Path) + "\n")
 	}
-	if more := n - len(paths) - inGit; more > 0 {
+	if more := all - len(paths) - inGit; more > 0 {
 		fmt.Fprintf(&b, "and %d more\n", more)
 	}
 	if inGit > 0 {

@@ -257,16 +257,16 @@ func deletedForkLine(done *DeletedFork) string {
 }
 
 func restoredLines(r *Restored) string {
-	text := ChangedText("restored", "would restore", r.DryRun, "snapshot "+r.Snapshot, r.Changed, r.Paths, 0)
+	text := ChangedText("restored", "would restore", r.DryRun, "snapshot "+r.Snapshot, r.Changed, r.Changed, r.Paths, 0)
 	return text + prefixed("kept as it is: ", r.Kept)
 }
 
 func mergedLines(done *Merged) string {
-	return ChangedText("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Paths, 0)
+	return ChangedText("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Changed, done.Paths, 0)
 }
 
 func undoneLines(done *UndoneBy) string {
-	text := ChangedText("undid", "would undo", done.DryRun, "the changes by "+done.Actor, done.Changed, done.Paths, 0)
+	text := ChangedText("undid", "would undo", done.DryRun, "the changes by "+done.Actor, done.Changed, done.Changed, done.Paths, 0)
 	text += prefixed("kept as it is: ", done.Kept)
 	text += prefixed("in conflict: ", done.Conflicts)
 	text += prefixed("also changed by others between the same snapshots: ", done.Shared)

@@ -291,6 +291,7 @@ type Run struct {
 	State   string    `json:"state" jsonschema:"running, kept, applied or removed"`
 	Command string    `json:"command"`
 	Used    time.Time `json:"used" jsonschema:"when that state began"`
+	InGit   int       `json:"in_git,omitempty" jsonschema:"paths that differ in git directories; changed does not count them"`
 }
 
 // RunLabel is the label of the snapshots that `amberfs run` takes in the fork of a run: when

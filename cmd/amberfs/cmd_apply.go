@@ -26,7 +26,7 @@ func applyCommand(a *app) *cobra.Command {
 	var dryRun, ours, theirs, yes, noIgnore bool
 	var run string
 	cmd := &cobra.Command{
-		Use:   "apply [DIR] [SNAPSHOT] [--run NAME] [--dry-run] [--theirs|--ours] [--yes]",
+		Use:   "apply [DIR] [SNAPSHOT] [--run NAME] [--dry-run] [--ours|--theirs|--prefer SIDE] [--no-ignore] [--yes]",
 		Short: "Write the workspace's changes to a directory",
 		Long: `Writes to DIR what changed in the workspace since it was filled or refreshed: contents,
 permissions, modification times, links and deletions. In a fork, this includes what its
@@ -36,7 +36,8 @@ Outside of a mount, apply writes a run of DIR ("amberfs help runs"): NAME or the
 that is kept. DIR is by default the working directory.
 
 Text that also changed in DIR is merged by lines. Conflicts are listed, and then nothing
-is changed.
+is changed. --ours (--prefer dir) keeps what DIR has, and --theirs (--prefer run) takes what the
+run or workspace has.
 
 At a terminal, apply shows the changes and asks which to apply. Elsewhere it needs --yes
 or --dry-run.
@@ -104,6 +105,7 @@ wait. Run an interrupted apply again to complete it.`,
 	cmd.Flags().BoolVar(&noIgnore, "no-ignore", false, "also apply what is left out otherwise")
 	cmd.Flags().BoolVar(&ours, "ours", false, "keep DIR's version of conflicting paths")
 	cmd.Flags().BoolVar(&theirs, "theirs", false, "take the workspace's version of conflicting paths")
+	addPrefer(cmd, &ours, &theirs, []string{sideDir}, []string{sideWorkspace, sideRun, sideFork})
 	return cmd
 }
 
@@ -114,6 +116,7 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 		if err := r.Applicable(to); err != nil {
 			return err
 		}
+		o.Own = to == r.Dir
 		running := r.State == service.RunRunning
 		if running {
 			a.note("a program is in the run %s: this is what it has changed until now", r.Name)
@@ -239,9 +242,9 @@ func (a *app) printPaths(paths []string) {
 func (a *app) appliedLines(done *gitbridge.Applied) string {
 	paths, inGit := a.withoutGit(done.Paths)
 	if len(done.Paths) == 0 && done.Changed > 0 { // all was shown before the question
-		return "applied to " + quote(done.Dir) + " (" + plural(done.Changed, "path", "paths") + " changed)\n"
+		return "applied to " + quote(done.Dir) + " (" + plural(done.Files, "file", "files") + " changed)\n"
 	}
-	text := service.ChangedText("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Changed, a.listed(paths), inGit)
+	text := service.ChangedText("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Files, done.Changed, a.listed(paths), inGit)
 	if len(done.LeftOut) > 0 {
 		text += question.LeftOut(done.LeftOut, a.verbose) + "\n"
 	}
@@ -273,6 +276,13 @@ const (
 	applyYes = "yes"
 )
 
+// applyValue is the value of --apply. Its value is never a word of its own, as that of a bool.
+type applyValue string
+
+func (v *applyValue) String() string     { return string(*v) }
+func (v *applyValue) Type() string       { return "bool" }
+func (v *applyValue) Set(s string) error { *v = applyValue(s); return nil }
+
 // applyRun applies what the program of a run changed to a directory. If ask is set, it asks
 // before. It reports whether the user left some of it. The daemon of c serves meanwhile.
 func (a *app) applyRun(c sandbox.Config, dir string, ask asking) (left bool, err error) {
@@ -294,7 +304,7 @@ func (a *app) applyRun(c sandbox.Config, dir string, ask asking) (left bool, err
 
 // applyAtEnd is applyChanges when the program of a run has ended: stdout was the program's.
 func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir string, ask asking) (q *question.Question, done *gitbridge.Applied, err error) {
-	q, done, err = a.applyChanges(ctx, ch, dir, ask, gitbridge.ApplyOptions{})
+	q, done, err = a.applyChanges(ctx, ch, dir, ask, gitbridge.ApplyOptions{Own: true})
 	if err != nil && ctx.Err() != nil {
 		err = fail.New(fail.Failed, "interrupted")
 	}

@@ -76,7 +76,11 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 			if atLogin && foreground {
 				return fail.New(fail.Usage, "--at-login and --foreground cannot be used together")
 			}
-			if err := do(cmd.Context(), cfg, foreground); err != nil || !atLogin {
+			err = do(cmd.Context(), cfg, foreground)
+			if err == nil && cfg.From == cfg.Mountpoint && !foreground {
+				a.note("the mount hides %s, which does not change: your changes are in the store\n\tmount it again with: amberfs mount -o nonempty %s %s", quote(cfg.From), word(cfg.Store), word(cfg.Mountpoint))
+			}
+			if err != nil || !atLogin {
 				return err
 			}
 			name, err := mountAtLogin(cfg)

@@ -18,12 +18,13 @@ func refreshCommand(a *app) *cobra.Command {
 	var req service.Refresh
 	var run string
 	cmd := &cobra.Command{
-		Use:   "refresh [DIR] [--run NAME] [--ours|--theirs] [--dry-run]",
+		Use:   "refresh [DIR] [--run NAME] [--ours|--theirs|--prefer SIDE] [--dry-run]",
 		Short: "Bring in what changed in the directory",
 		Long: `Merges into the workspace what changed in DIR since it was copied or refreshed last.
 
 Text that both changed is merged by lines. Conflicts are listed, and then nothing is
-changed. "amberfs undo" undoes the refresh.`,
+changed. --ours (--prefer run) keeps what the run or workspace has, and --theirs (--prefer
+dir) takes what DIR has. "amberfs undo" undoes the refresh.`,
 		Example: `  amberfs refresh
   amberfs refresh --run project-1 --theirs`,
 		Args: args(0, 1, "perhaps a DIR"),
@@ -55,6 +56,7 @@ changed. "amberfs undo" undoes the refresh.`,
 	cmd.Flags().StringVar(&run, "run", "", "refresh the run `NAME`")
 	cmd.Flags().BoolVar(&req.Ours, "ours", false, "keep the workspace's version of conflicting paths")
 	cmd.Flags().BoolVar(&req.Theirs, "theirs", false, "take DIR's version of conflicting paths")
+	addPrefer(cmd, &req.Ours, &req.Theirs, []string{sideRun, sideWorkspace, sideFork}, []string{sideDir})
 	cmd.Flags().BoolVarP(&req.DryRun, "dry-run", "n", false, "only list what would change")
 	return cmd
 }
@@ -86,7 +88,7 @@ func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store
 		return err
 	}
 	return a.print(done, func() {
-		a.printf("%s", service.ChangedText("refreshed", "would refresh", done.DryRun, "from "+quote(dir), done.Changed, a.listed(done.Paths), 0))
+		a.printf("%s", service.ChangedText("refreshed", "would refresh", done.DryRun, "from "+quote(dir), done.Changed, done.Changed, a.listed(done.Paths), 0))
 	})
 }
 

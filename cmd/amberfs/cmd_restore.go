@@ -141,7 +141,7 @@ func undoCommand(a *app) *cobra.Command {
 	var keep []string
 	var turn int
 	cmd := &cobra.Command{
-		Use:   "undo [--keep PATH]... [--dry-run] [--turn N | --by ACTOR [--since T] [--ours|--theirs] [PATH]...]",
+		Use:   "undo [--keep PATH]... [--dry-run] [--turn N | --by ACTOR [--since T] [--ours|--theirs|--prefer SIDE] [PATH]...]",
 		Short: "Undo the last restore, an agent's turns, or what one actor changed",
 		Long: `Restores the state before the last restore. A second undo undoes the first.
 
@@ -157,7 +157,7 @@ nothing is changed. PATHs limit the undo.`,
 				return fail.New(fail.Usage, "--turn takes a number of `amberfs list --turns`, and no --by")
 			}
 			if req.By == "" {
-				for _, flag := range []string{"since", "ours", "theirs"} {
+				for _, flag := range []string{"since", "ours", "theirs", "prefer"} {
 					if cmd.Flags().Changed(flag) {
 						return fail.New(fail.Usage, "--%s needs --by", flag)
 					}
@@ -190,5 +190,6 @@ nothing is changed. PATHs limit the undo.`,
 	f.StringVar(&req.Since, "since", "", "only changes since `T`: a snapshot, 2h, 7d, or a date")
 	f.BoolVar(&req.Ours, "ours", false, "leave paths in conflict as they are")
 	f.BoolVar(&req.Theirs, "theirs", false, "make paths in conflict what they were before ACTOR")
+	addPrefer(cmd, &req.Ours, &req.Theirs, []string{sideWorkspace, sideRun, sideFork}, []string{"undo"})
 	return cmd
 }

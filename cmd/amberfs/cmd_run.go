@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 func runCommand(a *app) *cobra.Command {
@@ -97,6 +98,9 @@ other commands work inside.`,
 			if err != nil {
 				return fail.New(fail.Usage, "%w", err)
 			}
+			if k.apply == applyAsk && slices.Contains(store, applyYes) {
+				return fail.New(fail.Usage, "--apply yes means a store named yes").WithHint("use --apply=yes, or name the store ./yes")
+			}
 			if len(store) > 0 {
 				if c.Store, err = a.abs(store[0]); err != nil {
 					return err
@@ -108,6 +112,14 @@ other commands work inside.`,
 			}
 			if !slices.Contains([]string{"", applyAsk, applyYes}, k.apply) {
 				return fail.New(fail.Usage, "use --apply or --apply=yes, not --apply=%s", k.apply)
+			}
+			if k.sides.Ours || k.sides.Theirs {
+				if !resume {
+					return fail.New(fail.Usage, "--ours, --theirs and --prefer need --resume")
+				}
+				if _, err := threeway.RuleOf(k.sides.Ours, k.sides.Theirs); err != nil {
+					return err
+				}
 			}
 			if resume {
 				return a.resumeRun(cmd.Context(), &k, c, from, store)
@@ -149,8 +161,11 @@ other commands work inside.`,
 	cmd.MarkFlagsMutuallyExclusive("resume", "new", "discard")
 	cmd.MarkFlagsMutuallyExclusive("resume", "name")
 	cmd.MarkFlagsMutuallyExclusive("discard", "name")
-	cmd.Flags().StringVar(&k.apply, "apply", "", "when COMMAND ends, ask which changes to apply to DIR; --apply=`yes` does not ask")
+	cmd.Flags().Var((*applyValue)(&k.apply), "apply", "when COMMAND ends, ask which changes to apply to DIR; --apply=yes does not ask")
 	cmd.Flags().Lookup("apply").NoOptDefVal = applyAsk
+	cmd.Flags().BoolVar(&k.sides.Ours, "ours", false, "with --resume, keep the run's version of conflicting paths")
+	cmd.Flags().BoolVar(&k.sides.Theirs, "theirs", false, "with --resume, take DIR's version of conflicting paths")
+	addPrefer(cmd, &k.sides.Ours, &k.sides.Theirs, []string{sideRun}, []string{sideDir})
 	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
 	cmd.Flags().BoolVar(&readOnly, "read-only", false, "nothing can be changed")
 	addOptions(cmd, &options)
@@ -217,14 +232,16 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 			}
 			return err
 		},
-		func(started, served bool) error {
+		func(e sandbox.Ended) error {
 			defer before.close() // the daemon ends with the last connection
-			unfinished = started && apply != ""
-			if !started || !served { // which was reported
+			unfinished = e.Started && apply != ""
+			if !e.Started || !e.Served { // which was reported
 				return nil
 			}
 			err := a.snapshotAfter(cmd.Context(), p, c)
 			switch {
+			case err == nil && apply == applyYes && e.Interrupted:
+				a.note("interrupted: nothing is applied")
 			case err == nil && apply != "":
 				left, notApplied = a.applyRun(c, from, map[string]asking{applyAsk: askInRun}[apply])
 				unfinished = left || notApplied != nil

@@ -28,6 +28,9 @@ func runsCommand(a *app) *cobra.Command {
 		Long: `Lists what "amberfs run" keeps: name, directory, age, state (running, kept or applied),
 changed files and unshared bytes, separated by tabs.
 
+The runs of a directory share a copy of it, which has a line of its own (state copy, and
+the size of the whole store). The copy goes with the last run.
+
 Runs that are applied or unchanged are removed 14 days after their last use, by the next
 run or runs. All others are kept until you remove them.
 
@@ -38,14 +41,14 @@ forks in one store.`,
   amberfs apply --run project-1`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, err := a.runs().All(cmd.Context())
+			rows, copies, err := a.runs().Look(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if !all {
 				rows = slices.DeleteFunc(rows, func(r runs.Run) bool { return r.State == service.RunRemoved })
 			}
-			return a.print(rows, func() { a.printRows(runRows(rows)) })
+			return a.print(append(rows, copies...), func() { a.printRows(runRows(rows, copies)) })
 		},
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that were removed within a day")
@@ -56,21 +59,28 @@ forks in one store.`,
 	return cmd
 }
 
-func runRows(all []runs.Run) [][]string {
-	if len(all) == 0 {
-		return [][]string{{"no runs"}}
-	}
+func runRows(all, copies []runs.Run) [][]string {
 	var out [][]string
-	for _, r := range all {
+	if len(all) == 0 {
+		out = append(out, []string{"no runs"})
+	}
+	for _, r := range append(all, copies...) {
 		changed := plural(r.Changed, "file", "files")
 		if r.More {
 			changed = "at least " + changed
+		}
+		if r.InGit > 0 {
+			changed += " and git"
 		}
 		dir := quote(r.Dir)
 		if r.Gone {
 			dir += " (gone)"
 		}
-		out = append(out, []string{r.Name, dir, humanize.Time(r.Used), r.State, changed, service.BytesText(r.Bytes)})
+		name := r.Name
+		if r.State == runs.Copy {
+			name, changed = "-", plural(r.Runs, "run", "runs")
+		}
+		out = append(out, []string{name, dir, humanize.Time(r.Used), r.State, changed, service.BytesText(r.Bytes)})
 	}
 	return out
 }
@@ -170,7 +180,7 @@ func (a *app) removeRun(ctx context.Context, store, name string) error {
 	}
 	err = runs.Mark(ctx, a.command, store, name, "", service.RunRemoved)
 	if err == nil {
-		a.note("the run %s is removed\n\tfor a day it can be had back: amberfs runs restore %s", name, name)
+		a.note("the run %s of %s is removed\n\tfor a day it can be had back: amberfs runs restore %s", name, quote(r.Dir), name)
 	}
 	return err
 }
@@ -254,7 +264,7 @@ func prunedText(p runs.Pruned) string {
 		text += r.Name + "\t" + quote(r.Dir) + "\t" + r.State + "\t" + service.BytesText(r.Bytes) + "\n"
 	}
 	for _, s := range p.Stores {
-		text += "copy\t" + quote(s) + "\n"
+		text += "copy\t" + quote(s.Dir) + "\t" + service.BytesText(s.Bytes) + "\t" + quote(s.Store) + "\n"
 	}
 	return text
 }

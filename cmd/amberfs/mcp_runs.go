@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
@@ -28,14 +29,43 @@ type runRemoveArgs struct {
 }
 
 func listRunsTool(ctx context.Context, a *app, _ locate.Place, _ any, _ notifier) (any, error) {
+	dir, err := a.dirOfRuns()
+	if err != nil {
+		return nil, err
+	}
 	all, err := a.runs().All(ctx)
+	all = slices.DeleteFunc(all, func(r runs.Run) bool { return !r.Of(dir) })
 	return &runList{all}, err
+}
+
+// dirOfRuns is the directory of the server, whose runs it lists and changes.
+func (a *app) dirOfRuns() (string, error) {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return "", err
+	}
+	dir, err := a.cwd()
+	return locate.Resolve(mounts, dir), err
+}
+
+// onRunHere is onRun that refuses the runs of other directories.
+func (a *app) onRunHere(ctx context.Context, name string, fn func(r *runs.Run, c *client.Client) error) error {
+	dir, err := a.dirOfRuns()
+	if err != nil {
+		return err
+	}
+	return a.onRun(ctx, name, func(r *runs.Run, c *client.Client) error {
+		if !r.Of(dir) {
+			return fail.New(fail.Denied, "%s is a run of %s, and this server is for %s", name, quote(r.Dir), quote(dir))
+		}
+		return fn(r, c)
+	})
 }
 
 func applyRunTool(ctx context.Context, a *app, _ locate.Place, args any, _ notifier) (any, error) {
 	want := args.(runApplyArgs)
 	var done *gitbridge.Applied
-	err := a.onRun(ctx, want.Name, func(r *runs.Run, c *client.Client) (err error) {
+	err := a.onRunHere(ctx, want.Name, func(r *runs.Run, c *client.Client) (err error) {
 		done, err = want.Do(ctx, c, *r, a.command)
 		return err
 	})
@@ -47,7 +77,7 @@ func applyRunTool(ctx context.Context, a *app, _ locate.Place, args any, _ notif
 
 func removeRunTool(ctx context.Context, a *app, _ locate.Place, args any, _ notifier) (any, error) {
 	var removed runs.Run
-	err := a.onRun(ctx, args.(runRemoveArgs).Name, func(r *runs.Run, _ *client.Client) error {
+	err := a.onRunHere(ctx, args.(runRemoveArgs).Name, func(r *runs.Run, _ *client.Client) error {
 		removed = *r
 		if err := r.Removable(); err != nil {
 			return err

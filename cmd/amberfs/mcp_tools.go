@@ -57,9 +57,9 @@ func tools() []*tool {
 // ownTools are tools that are not operations.
 var ownTools = []tool{
 	{Tool: service.Tool{Names: [3]string{"run_list"}, Title: "List runs",
-		About: "List the runs of amberfs run, in all directories: name, directory, state, changed files and size."},
+		About: "List the runs of amberfs run, of the directory of this server: name, directory, state, changed files and size."},
 		effect: service.Reads, anywhere: true, preset: runListArgs{}, out: reflect.TypeFor[runList](),
-		form: service.Rows(func(l *runList) [][]string { return runRows(l.Runs) }), own: listRunsTool},
+		form: service.Rows(func(l *runList) [][]string { return runRows(l.Runs, nil) }), own: listRunsTool},
 	{Tool: service.Tool{Names: [3]string{"run_apply"}, Title: "Apply a run",
 		About: "Write what a run changed to its directory. Conflicts are listed, and then nothing is changed.", Args: "name leave ours theirs dry_run"},
 		effect: service.Destroys, anywhere: true, preset: runApplyArgs{}, out: reflect.TypeFor[gitbridge.Applied](),

@@ -59,6 +59,9 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 			panic(fmt.Sprintf("the flag --%s of %s is a %T", f.Name, name, field))
 		}
 	}
+	if m, ok := req.Interface().(*service.Merge); ok {
+		addPrefer(cmd, &m.Ours, &m.Theirs, []string{sideWorkspace}, []string{sideFork})
+	}
 	completions[name] = completionOf(c.Args)
 	return cmd
 }

@@ -22,8 +22,8 @@ import (
 )
 
 // end prints what the program changed, and applies it if the user wants that. It returns an error
-// if something was not applied.
-func (k *kept) end() error {
+// if something was not applied. What an interrupted program left is not applied without asking.
+func (k *kept) end(interrupted bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
 	a := k.a
@@ -57,6 +57,10 @@ func (k *kept) end() error {
 	leave := sync.OnceFunc(in.Leave)
 	defer leave()
 	k.noteOutside(ctx, fork)
+	if interrupted && k.apply == applyYes {
+		a.note("interrupted: nothing is applied")
+		k.apply = ""
+	}
 	if k.apply == "" {
 		return k.say(ctx, ch)
 	}
@@ -119,7 +123,13 @@ func (k *kept) drop(ctx context.Context) error {
 		return err
 	}
 	defer main.Close()
-	return main.Do(context.WithoutCancel(ctx), service.DeleteFork{Name: k.name, Discard: true}, client.Exchange{}, nil)
+	ctx = context.WithoutCancel(ctx)
+	if err = runs.Delete(ctx, main, k.store, k.name); err != nil {
+		return err
+	}
+	all, err := runs.List(ctx, main, k.dir, k.store)
+	k.empty = err == nil && len(all) == 0
+	return err
 }
 
 // say prints what the program changed, and the commands to use next.

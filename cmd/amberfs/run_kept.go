@@ -28,7 +28,9 @@ type kept struct {
 	resume  bool
 	apply   string // "", applyAsk or applyYes
 	command []string
+	sides   service.Refresh // with resume: which side of conflicts is taken
 	filled  bool // the store was made for this run, so it has what the directory has
+	empty   bool // no run is left in the store
 }
 
 // runKept runs a program in a run of a directory.
@@ -65,24 +67,29 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 	a.noteRepository(k.dir)
 	c.Store, c.Mountpoint, c.InPlace = k.store, k.dir, true
 	var ended error
-	status, err := sandbox.Outer(ctx, c, nil, s, func(c *sandbox.Config) error { return k.begin(ctx, c) }, func(started, served bool) error {
+	status, err := sandbox.Outer(ctx, c, nil, s, func(c *sandbox.Config) error { return k.begin(ctx, c) }, func(e sandbox.Ended) error {
 		switch {
-		case !started && !k.resume:
+		case !e.Started && !k.resume:
 			return k.drop(ctx)
-		case !served: // which was reported
+		case !e.Served: // which was reported
 			a.note("the run %s is kept\n\tgo on with: amberfs run --resume %s -- COMMAND", k.name, k.name)
 			return nil
 		}
-		if !started {
+		if !e.Started {
 			return k.mark(ctx, service.RunKept)
 		}
 		c.Fork = k.name
 		err := a.snapshotAfter(ctx, k.place(), c)
 		if err == nil {
-			ended = k.end()
+			ended = k.end(e.Interrupted)
 		}
 		return err
 	})
+	if k.empty {
+		if _, rerr := runs.RemoveEmpty(k.store); rerr != nil {
+			a.note("the copy of %s is not removed: %v", quote(k.dir), rerr)
+		}
+	}
 	if err == nil && status == 0 {
 		err = ended
 	} else if ended != nil {
@@ -143,12 +150,42 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 	chosen := k.name
 	for {
 		k.name = cmp.Or(chosen, runs.Next(k.dir, names))
-		err := main.Do(ctx, service.Fork{Name: k.name}, client.Exchange{}, nil)
-		if fail.KindOf(err) != fail.Exists || chosen != "" {
+		owner, err := runs.Take(k.store, k.name)
+		if err != nil {
 			return err
 		}
-		names = append(names, k.name) // another run began meanwhile
+		if owner == "" {
+			err = main.Do(ctx, service.Fork{Name: k.name}, client.Exchange{}, nil)
+			if err != nil && fail.KindOf(err) != fail.Exists {
+				runs.GiveBack(k.store, k.name)
+			}
+			if fail.KindOf(err) != fail.Exists || chosen != "" {
+				return err
+			}
+		} else if chosen != "" {
+			if err := k.takeFrom(ctx, owner); err != nil {
+				return err
+			}
+			continue
+		}
+		names = append(names, k.name) // another run began meanwhile, or one of another directory has it
 	}
+}
+
+// takeFrom takes the name of the run back from another store, if that has no such run any more.
+func (k *kept) takeFrom(ctx context.Context, owner string) error {
+	return k.a.runs().OnStore(ctx, owner, func(main *client.Client) error {
+		dir, _ := runs.Dir(owner)
+		all, err := runs.List(ctx, main, dir, owner)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(all, func(r runs.Run) bool { return r.Name == k.name }) {
+			return fail.New(fail.Exists, "%s has a run %s", quote(dir), k.name).WithHint("choose another name")
+		}
+		runs.GiveBack(owner, k.name)
+		return nil
+	})
 }
 
 func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
@@ -166,14 +203,14 @@ func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
 		return err
 	}
 	defer fork.Close()
-	done, err := k.a.refresh(ctx, fork, k.dir, k.store, service.Refresh{})
+	done, err := k.a.refresh(ctx, fork, k.dir, k.store, k.sides)
 	if err != nil && len(done.Conflicts) > 0 {
 		k.a.note("changed in %s and in the run %s:", quote(k.dir), k.name)
 		for _, p := range done.Conflicts {
 			fmt.Fprintln(k.a.stderr, "\t"+quote(p))
 		}
 		return fail.New(fail.Conflict, "the run %s does not go on; nothing was changed", k.name).
-			WithHint("keep the run's version with `amberfs refresh --run %s --ours`, or take the directory's with --theirs", k.name)
+			WithHint("add --prefer run (--ours) or --prefer dir (--theirs)")
 	}
 	if err == nil && done.Changed > 0 {
 		k.a.note("%s came from %s into the run %s", plural(done.Changed, "change", "changes"), quote(k.dir), k.name)

@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // Apply is which changes of a workspace are written to its directory. The process of the user
@@ -44,7 +45,7 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*g
 		return nil, err
 	}
 	defer ch.Close()
-	o := gitbridge.ApplyOptions{DryRun: true}
+	o := gitbridge.ApplyOptions{DryRun: true, Own: true}
 	if o.Conflicts, err = threeway.RuleOf(a.Ours, a.Theirs); err != nil {
 		return nil, err
 	}
@@ -68,6 +69,11 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*g
 
 // Write applies changes to a directory.
 func Write(ctx context.Context, ch *client.Changes, dir string, o gitbridge.ApplyOptions) (*gitbridge.Applied, error) {
+	if o.Own {
+		if err := there(dir, ch.Source, ch.Base); err != nil {
+			return nil, err
+		}
+	}
 	o.Wrote = hooks.Wrote
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	done, err := gitbridge.ApplyDir(ctx, dir, o)
@@ -84,6 +90,19 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o gitbridge.Appl
 		err = &withPaths
 	}
 	return done, err
+}
+
+// there fails if a directory is empty because what was mounted there is not.
+func there(dir string, src *tree.Source, base *tree.State) error {
+	gone, err := gitbridge.NotThere(dir, src, base)
+	if err != nil {
+		return fail.New(fail.KindOf(err), "reading %s: %w", dir, err)
+	}
+	if gone {
+		return fail.New(fail.Failed, "%s is empty, and not the directory that was copied; nothing was changed", dir).
+			WithHint("mount it first; if it was emptied, create a file in it")
+	}
+	return nil
 }
 
 // Applied records that a run was applied to its directory. The run continues from the directory's

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -10,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
+	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service/client"
 )
 
@@ -21,12 +23,12 @@ type Finder struct {
 
 // All lists the runs of all directories, the newest first. Those that nobody needs are removed.
 func (f *Finder) All(ctx context.Context) ([]Run, error) {
-	all, _, err := f.look(ctx)
+	all, _, err := f.Look(ctx)
 	return all, err
 }
 
-// look returns the runs in all stores, and the stores that could be read.
-func (f *Finder) look(ctx context.Context) (out []Run, seen []string, err error) {
+// Look is All that also lists the copies that the runs share, by their directories.
+func (f *Finder) Look(ctx context.Context) (out, copies []Run, err error) {
 	root, err := Root()
 	if err != nil {
 		return nil, nil, err
@@ -41,29 +43,55 @@ func (f *Finder) look(ctx context.Context) (out []Run, seen []string, err error)
 	g.SetLimit(4)
 	for _, store := range stores {
 		g.Go(func() error {
-			err := f.OnStore(ctx, store, func(main *client.Client) error {
-				dir, _ := Dir(store)
-				all, err := List(ctx, main, dir, store)
-				if err != nil {
-					return err
-				}
-				all = Sizes(ctx, main, Expire(ctx, main, all))
-				mu.Lock()
-				defer mu.Unlock()
-				out, seen = append(out, all...), append(seen, store)
-				return nil
-			})
+			all, err := f.lookIn(ctx, store)
+			mu.Lock()
+			defer mu.Unlock()
 			if err != nil {
-				mu.Lock()
-				defer mu.Unlock()
 				f.Note("cannot look at %s: %v", store, err)
+			} else if len(all) > 0 {
+				out, copies = append(out, all...), append(copies, copyOf(store, all))
 			}
 			return ctx.Err()
 		})
 	}
 	err = g.Wait()
-	slices.SortFunc(out, func(x, y Run) int { return y.Used.Compare(x.Used) })
-	return out, seen, err
+	newestFirst := func(x, y Run) int { return y.Used.Compare(x.Used) }
+	slices.SortFunc(out, newestFirst)
+	slices.SortFunc(copies, newestFirst)
+	return out, copies, err
+}
+
+// lookIn returns the runs in a store. A store without runs is removed.
+func (f *Finder) lookIn(ctx context.Context, store string) (all []Run, err error) {
+	dir, _ := Dir(store)
+	err = f.OnStore(ctx, store, func(main *client.Client) error {
+		if all, err = List(ctx, main, dir, store); err == nil {
+			all = Sizes(ctx, main, Expire(ctx, main, all))
+		}
+		return err
+	})
+	if err != nil || len(all) > 0 {
+		return all, err
+	}
+	removed, err := RemoveEmpty(store)
+	if removed {
+		f.Note("the copy of %s is removed: no run needs it", dir)
+	}
+	return nil, err
+}
+
+// copyOf describes a store and the runs in it.
+func copyOf(store string, all []Run) Run {
+	c := Run{Dir: all[0].Dir, Gone: all[0].Gone, State: Copy, Runs: len(all), Bytes: size(store), Store: store, Created: all[0].Created}
+	for _, r := range all {
+		if r.Used.After(c.Used) {
+			c.Used = r.Used
+		}
+		if r.Created.Before(c.Created) {
+			c.Created = r.Created
+		}
+	}
+	return c
 }
 
 // OnStore calls fn with a connection to a store of runs.
@@ -78,7 +106,7 @@ func (f *Finder) OnStore(ctx context.Context, store string, fn func(main *client
 	})
 }
 
-// On calls fn with a run and a connection to it: the run of a directory with that name, or one
+// On calls fn with a run and a connection to it: the run of a directory with that name, or the one
 // of another directory or, without a name, the newest of the directory.
 func (f *Finder) On(ctx context.Context, dir, name string, fn func(r *Run, c *client.Client) error) error {
 	mounts, err := locate.Mounts()
@@ -90,21 +118,43 @@ func (f *Finder) On(ctx context.Context, dir, name string, fn func(r *Run, c *cl
 	if err != nil {
 		return err
 	}
-	stores := []string{Store(locate.Resolve(mounts, root), mounts, dir)}
-	if name != "" {
-		all, err := Stores(root)
-		if err != nil {
-			return err
-		}
-		stores = append(stores, slices.DeleteFunc(all, func(s string) bool { return s == stores[0] })...)
+	store := Store(locate.Resolve(mounts, root), mounts, dir)
+	found, err := f.onOne(ctx, store, name, fn)
+	if owner := Owner(store, name); !found && err == nil && owner != "" && owner != store {
+		found, err = f.onOne(ctx, owner, name, fn)
 	}
-	for _, store := range stores {
-		if found, err := f.onOne(ctx, store, name, fn); found || err != nil {
-			return err
-		}
+	if !found && err == nil && name != "" {
+		found, err = f.onUnnamed(ctx, root, name, fn)
 	}
-	_, err = Choose(nil, name, dir)
+	if !found && err == nil {
+		_, err = Choose(nil, name, dir)
+	}
 	return err
+}
+
+// onUnnamed is On for a run whose name is in no link: an earlier version made it, or it was made
+// with another AMBERFS_RUNS. Several may have the name.
+func (f *Finder) onUnnamed(ctx context.Context, root, name string, fn func(r *Run, c *client.Client) error) (found bool, err error) {
+	stores, err := Stores(root)
+	if err != nil {
+		return false, err
+	}
+	var in, dirs []string
+	for _, store := range stores {
+		if _, err := f.onOne(ctx, store, name, func(r *Run, _ *client.Client) error {
+			in, dirs = append(in, store), append(dirs, r.Dir)
+			return nil
+		}); err != nil {
+			return false, err
+		}
+	}
+	switch len(in) {
+	case 0:
+		return false, nil
+	case 1:
+		return f.onOne(ctx, in[0], name, fn)
+	}
+	return false, fail.New(fail.Usage, "several directories have a run %s: %s", name, strings.Join(dirs, ", ")).WithHint("name one with -C DIR")
 }
 
 // onOne is On for the runs of one store.

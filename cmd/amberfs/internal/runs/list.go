@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/fail"
@@ -12,6 +13,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
+// Copy is the State, in a listing, of the copy of a directory that its runs share.
+const Copy = "copy"
+
 // A Run is a run in a listing.
 type Run struct {
 	Name    string    `json:"name"`
@@ -19,10 +23,12 @@ type Run struct {
 	Gone    bool      `json:"dir_gone,omitempty" jsonschema:"there is no such directory any more"`
 	Created time.Time `json:"created"`
 	Used    time.Time `json:"used"`
-	State   string    `json:"state" jsonschema:"running, kept, applied or removed"`
+	State   string    `json:"state" jsonschema:"running, kept, applied or removed; copy for the copy of a directory that its runs share"`
 	Command string    `json:"command"`
 	Changed int       `json:"changed" jsonschema:"files that differ from the directory as it was copied"`
+	InGit   int       `json:"in_git,omitempty" jsonschema:"paths that differ in git directories"`
 	More    bool      `json:"more,omitempty" jsonschema:"not all changed files were counted"`
+	Runs    int       `json:"runs,omitempty" jsonschema:"that share a copy"`
 	Bytes   int64     `json:"bytes" jsonschema:"that removing it frees"`
 	Store   string    `json:"store"`
 }
@@ -37,7 +43,7 @@ func List(ctx context.Context, main *client.Client, dir, store string) (out []Ru
 	for _, f := range l.Forks {
 		r := Run{Name: f.Name, Dir: dir, Gone: os.IsNotExist(serr), Created: f.Created, Used: f.Created, State: service.RunKept, Changed: f.Changed, More: f.More, Store: store}
 		if f.Run != nil {
-			r.Used, r.State, r.Command = f.Run.Used, f.Run.State, f.Run.Command
+			r.Used, r.State, r.Command, r.InGit = f.Run.Used, f.Run.State, f.Run.Command, f.Run.InGit
 		}
 		out = append(out, r)
 	}
@@ -76,6 +82,9 @@ func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
 	return out
 }
 
+// Of reports whether it is a run of the directory that dir is in.
+func (r *Run) Of(dir string) bool { return dir == r.Dir || strings.HasPrefix(dir, r.Dir+"/") }
+
 // Removable reports whether a run can be removed.
 func (r *Run) Removable() error {
 	if r.State == service.RunRunning {
@@ -93,6 +102,9 @@ const (
 	keptRemoved = 24 * time.Hour
 )
 
+// unchanged reports whether nothing differs from the directory.
+func (r *Run) unchanged() bool { return r.Changed+r.InGit == 0 && !r.More }
+
 // expired reports whether a run is removed without asking.
 func (r *Run) expired(now time.Time) bool {
 	age := now.Sub(r.Used)
@@ -102,15 +114,24 @@ func (r *Run) expired(now time.Time) bool {
 	case service.RunApplied:
 		return age > keptApplied
 	case service.RunKept:
-		return age > keptApplied && r.Changed == 0 && !r.More
+		return age > keptApplied && r.unchanged()
 	}
 	return false
+}
+
+// Delete deletes a run that no program is in.
+func Delete(ctx context.Context, main *client.Client, store, name string) error {
+	err := main.Do(ctx, service.DeleteFork{Name: name, Discard: true}, client.Exchange{}, nil)
+	if err == nil {
+		GiveBack(store, name)
+	}
+	return err
 }
 
 // Expire removes the runs that nobody needs, and returns the others.
 func Expire(ctx context.Context, main *client.Client, all []Run) (left []Run) {
 	for _, r := range all {
-		if !r.expired(time.Now()) || main.Do(ctx, service.DeleteFork{Name: r.Name, Discard: true}, client.Exchange{}, nil) != nil {
+		if !r.expired(time.Now()) || Delete(ctx, main, r.Store, r.Name) != nil {
 			left = append(left, r)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/service"
@@ -13,35 +14,36 @@ import (
 
 // Pruned is what `runs prune` removes.
 type Pruned struct {
-	Runs   []Run    `json:"runs"`
-	Stores []string `json:"stores"`
-	Bytes  int64    `json:"bytes"` // that are freed
-	DryRun bool     `json:"dry_run,omitempty"`
+	Runs   []Run `json:"runs"`
+	Stores []Run `json:"stores"` // copies
+	Bytes  int64 `json:"bytes"`  // that are freed
+	DryRun bool  `json:"dry_run,omitempty"`
 }
+
+const blockSize = 512 // of stat(2)
 
 func (p *Pruned) Empty() bool { return len(p.Runs)+len(p.Stores) == 0 }
 
 // Prunable returns the runs that are applied, unchanged or removed, and the stores that have no
 // other runs. A store that cannot be looked at stays.
 func (f *Finder) Prunable(ctx context.Context) (Pruned, error) {
-	p := Pruned{Runs: []Run{}, Stores: []string{}}
-	all, stores, err := f.look(ctx)
+	p := Pruned{Runs: []Run{}, Stores: []Run{}}
+	all, stores, err := f.Look(ctx)
 	if err != nil {
 		return p, err
 	}
 	used := make(map[string]bool)
 	for _, r := range all {
-		if r.State == service.RunRunning || r.State == service.RunKept && (r.Changed > 0 || r.More) {
+		if r.State == service.RunRunning || r.State == service.RunKept && !r.unchanged() {
 			used[r.Store] = true
 		} else {
 			p.Runs = append(p.Runs, r)
 		}
 	}
-	slices.Sort(stores)
 	for _, s := range stores {
-		if !used[s] {
+		if !used[s.Store] {
 			p.Stores = append(p.Stores, s)
-			p.Bytes += size(s)
+			p.Bytes += s.Bytes
 		}
 	}
 	for _, r := range p.Runs {
@@ -61,31 +63,34 @@ func (f *Finder) Prune(ctx context.Context, was Pruned) (Pruned, error) {
 	p.Runs = slices.DeleteFunc(p.Runs, func(r Run) bool {
 		return !slices.ContainsFunc(was.Runs, func(w Run) bool { return w.Store == r.Store && w.Name == r.Name })
 	})
-	p.Stores = slices.DeleteFunc(p.Stores, func(s string) bool { return !slices.Contains(was.Stores, s) })
+	p.Stores = slices.DeleteFunc(p.Stores, func(s Run) bool {
+		return !slices.ContainsFunc(was.Stores, func(w Run) bool { return w.Store == s.Store })
+	})
 	for _, r := range p.Runs {
-		if slices.Contains(p.Stores, r.Store) {
+		if slices.ContainsFunc(p.Stores, func(s Run) bool { return s.Store == r.Store }) {
 			continue
 		}
-		if err := f.OnStore(ctx, r.Store, func(main *client.Client) error {
-			return main.Do(ctx, service.DeleteFork{Name: r.Name, Discard: true}, client.Exchange{}, nil)
-		}); err != nil {
+		if err := f.OnStore(ctx, r.Store, func(main *client.Client) error { return Delete(ctx, main, r.Store, r.Name) }); err != nil {
 			return p, err
 		}
 	}
 	for _, s := range p.Stores {
-		if err := daemon.Remove(s); err != nil {
+		if err := daemon.Remove(s.Store); err != nil {
 			return p, err
+		}
+		for _, name := range namesIn(s.Store) {
+			GiveBack(s.Store, name)
 		}
 	}
 	return p, nil
 }
 
-// size is that of the files below a directory, in bytes.
+// size is what the files below a directory take on disk, in bytes.
 func size(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
 			if i, err := e.Info(); err == nil {
-				n += i.Size()
+				n += i.Sys().(*syscall.Stat_t).Blocks * blockSize
 			}
 		}
 		return nil

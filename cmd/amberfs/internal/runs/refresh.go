@@ -34,6 +34,9 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 		return done, err
 	}
 	defer ch.Close()
+	if err := there(dir, ch.Source, ch.Base); err != nil {
+		return done, err
+	}
 	id, _ := ch.Base.ID()
 	req.Base = id.String()
 	o := gitbridge.DirOptions{Exclude: append(exclude, notCopied(dir, store)...), Whole: true}

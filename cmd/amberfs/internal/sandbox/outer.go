@@ -95,12 +95,21 @@ const (
 	statusSignal        = 128
 )
 
+// endedBy are the statuses of a program that a person or the system ended.
+var endedBy = []int{statusSignal + int(unix.SIGHUP), statusSignal + int(unix.SIGINT), statusSignal + int(unix.SIGTERM)}
+
+// Ended is how a program ended.
+type Ended struct {
+	Started     bool
+	Served      bool // the daemon still serves
+	Interrupted bool // by a signal: it may have been in the middle of something
+}
+
 // Outer runs the command in new namespaces and returns its exit status. keep is
 // passed on, locked, for as long as the inner process lives. before is called when the daemon
-// serves the store, and after when the program has ended. after learns whether the program
-// was started, and whether the daemon still serves. Until then the program counts as one in c.Fork,
+// serves the store, and after when the program has ended. Until then the program counts as one in c.Fork,
 // if it is in place.
-func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, before func(*Config) error, after func(started, served bool) error) (int, error) {
+func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, before func(*Config) error, after func(Ended) error) (int, error) {
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -173,7 +182,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	reapRest(c.Daemon)
 	leaveFork() // whoever is in it now is another program
 	if n, _ := started.Read(make([]byte, 1)); err == nil {
-		err = after(n == 1, !joined.Ended(0))
+		err = after(Ended{n == 1, !joined.Ended(0), signals.ended.Load() && st != 0 || slices.Contains(endedBy, st)})
 	}
 	return st, err
 }

@@ -9,8 +9,10 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +20,10 @@ import (
 )
 
 // passer sends signals to a child.
-type passer struct{ ch chan os.Signal }
+type passer struct {
+	ch    chan os.Signal
+	ended atomic.Bool // a signal asked for the end
+}
 
 // catch begins to queue signals; pass sends these, and all later ones, to a child. One that came
 // earlier has ended ctx.
@@ -34,6 +39,9 @@ func catch(ctx context.Context) *passer {
 func (p *passer) pass(to *os.Process) {
 	go func() {
 		for s := range p.ch {
+			if slices.Contains([]os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}, s) {
+				p.ended.Store(true)
+			}
 			if !fromTerminal(s) { // else the terminal has sent it to the child too
 				_ = to.Signal(s) // an error means that the child is gone
 			}

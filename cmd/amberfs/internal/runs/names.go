@@ -1,0 +1,93 @@
+package runs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/storedir"
+)
+
+// namesDir is beside the stores. It has a link for each run, by its name, to the store of the run:
+// names are unique for a user. A name is taken before its fork is made, and given back after the
+// fork was deleted.
+const namesDir = "names"
+
+func linkOf(store, name string) string {
+	return filepath.Join(filepath.Dir(store), namesDir, name)
+}
+
+// Take takes a name for a run in a store. If the run of another store has it, Take returns that
+// store.
+func Take(store, name string) (owner string, err error) {
+	link := linkOf(store, name)
+	if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
+		return "", fail.New(fail.KindOf(err), "cannot make the directory of the names of runs: %w", err)
+	}
+	for {
+		err := os.Symlink(filepath.Base(store), link)
+		if err == nil {
+			return "", nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return "", fail.New(fail.KindOf(err), "cannot take the name of the run: %w", err)
+		}
+		owner := Owner(store, name)
+		if owner == store {
+			return "", nil
+		}
+		if _, err := os.Lstat(owner); owner != "" && err == nil {
+			return owner, nil
+		}
+		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) { // its store is gone
+			return "", fail.New(fail.KindOf(err), "cannot take the name of the run: %w", err)
+		}
+	}
+}
+
+// Owner returns the store, beside another, whose run has a name; "" if there is none.
+func Owner(store, name string) string {
+	to, err := os.Readlink(linkOf(store, name))
+	if err != nil || to != filepath.Base(to) {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(store), to)
+}
+
+// GiveBack gives back the name of a run that was deleted.
+func GiveBack(store, name string) {
+	if Owner(store, name) == store {
+		_ = os.Remove(linkOf(store, name)) // a name that stays is taken by the next run of that name
+	}
+}
+
+// namesIn returns the names of the runs in a store.
+func namesIn(store string) (out []string) {
+	all, _ := os.ReadDir(filepath.Join(filepath.Dir(store), namesDir)) // else there are none
+	for _, e := range all {
+		if Owner(store, e.Name()) == store {
+			out = append(out, e.Name())
+		}
+	}
+	return out
+}
+
+// RemoveEmpty removes a store without runs, and reports whether it did. A run that began since
+// keeps the store: its daemon has the lock, and later its name is taken.
+func RemoveEmpty(store string) (removed bool, err error) {
+	err = storedir.Locked(store, func(*vfs.Beneath) error {
+		if len(namesIn(store)) > 0 {
+			return nil
+		}
+		removed = true
+		return os.RemoveAll(store)
+	})
+	if fail.KindOf(service.Explain(err)) == fail.Busy {
+		return false, nil
+	}
+	return removed && err == nil, service.Explain(err)
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The names of the sides of a conflict.
+const (
+	sideDir       = "dir"
+	sideRun       = "run"
+	sideFork      = "fork"
+	sideWorkspace = "workspace"
+)
+
+// preferValue is the value of --prefer, which names the side of a conflict that is taken.
+type preferValue struct {
+	ours, theirs           *bool
+	oursNames, theirsNames []string
+}
+
+// addPrefer gives a command --prefer beside --ours and --theirs. Ours is the side that is written.
+func addPrefer(cmd *cobra.Command, ours, theirs *bool, oursNames, theirsNames []string) {
+	p := &preferValue{ours, theirs, oursNames, theirsNames}
+	cmd.Flags().Var(p, "prefer", "the same by the name of the `SIDE`: "+strings.Join(oursNames, " or ")+" (ours), "+strings.Join(theirsNames, " or ")+" (theirs)")
+	_ = cmd.RegisterFlagCompletionFunc("prefer", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return slices.Concat(oursNames, theirsNames), cobra.ShellCompDirectiveNoFileComp
+	}) // fails only if there is no such flag
+}
+
+func (p *preferValue) String() string { return "" }
+func (p *preferValue) Type() string   { return "string" }
+func (p *preferValue) Set(side string) error {
+	switch {
+	case slices.Contains(p.oursNames, side):
+		*p.ours = true
+	case slices.Contains(p.theirsNames, side):
+		*p.theirs = true
+	default:
+		return errors.New("it is one of " + strings.Join(slices.Concat(p.oursNames, p.theirsNames), ", "))
+	}
+	return nil
+}

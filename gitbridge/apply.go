@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot/graft"
@@ -244,7 +246,7 @@ func ApplyError(err error, res *Applied) error {
 		}
 		return err
 	}
-	e := fail.New(fail.Conflict, "%d path(s) changed in %s and in the workspace; nothing was changed", len(res.Conflicts), res.Dir).
+	e := fail.New(fail.Conflict, "%s changed in %s and in the workspace; nothing was changed", english.Plural(len(res.Conflicts), "path", "paths"), res.Dir).
 		WithHint("decide with --prefer dir (--ours) or --prefer workspace (--theirs)")
 	if errors.Is(err, errBlocked) {
 		e.Hint = errBlocked.Error()

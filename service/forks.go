@@ -225,7 +225,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = listed(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {
-		e := fail.New(fail.Conflict, "%d path(s) changed in the fork and in the workspace; nothing was changed", len(done.Conflicts)).
+		e := fail.New(fail.Conflict, "%s changed in the fork and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
 			WithHint("decide with --prefer workspace (--ours) or --prefer fork (--theirs)")
 		e.Result = done
 		return done, e

@@ -360,7 +360,7 @@ func (s *Service) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) 
 		return done, remoteFailed(a.Remote, err)
 	}
 	if len(done.Damage) > 0 {
-		e := fail.New(fail.Damage, "%d snapshot(s) on the remote are damaged", len(done.Damage)).WithHint("push them again with --force --full")
+		e := fail.New(fail.Damage, "damaged on the remote: %s", plural(len(done.Damage), "snapshot", "snapshots")).WithHint("push them again with --force --full")
 		e.Result = done
 		return done, e
 	}

@@ -142,7 +142,7 @@ func (s *Service) checkInside(r *Request, a DeleteFork) error {
 	if len(inside) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%d process(es) have the fork %s as root or working directory", len(inside), a.Name)
+	text := plural(len(inside), "process has", "processes have") + " the fork " + a.Name + " as root or working directory"
 	if !boundary(r) { // a caller in a fork learns nothing of other processes
 		text += ":"
 		for _, p := range inside {

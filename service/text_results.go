@@ -91,7 +91,11 @@ func listRows(l *Snapshots) [][]string { return l.rows(Row) }
 // LongRows has also the kinds of the snapshots, the counts of changes and the labels.
 func (l *Snapshots) LongRows() [][]string {
 	return l.rows(func(i snapshot.Info) []string {
-		return append(Row(i), i.Kind, countsText(i.Counts), labelText(i.Labels))
+		kind := i.Kind
+		if i.Pinned {
+			kind += ", pinned"
+		}
+		return append(Row(i), kind, countsText(i.Counts), labelText(i.Labels))
 	})
 }
 
@@ -160,7 +164,7 @@ func forkRows(l *ForkList) [][]string {
 		if f.TTL != "" {
 			ttl = "ttl " + f.TTL
 		}
-		rows = append(rows, []string{f.Name, cmp.Or(f.Base, "-"), humanize.Time(f.Created), cmp.Or(gitquote.Readable(f.Last), "-"), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl})
+		rows = append(rows, []string{f.Name, cmp.Or(f.Base, "now"), humanize.Time(f.Created), cmp.Or(gitquote.Readable(f.Last), "-"), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl})
 	}
 	return rows
 }

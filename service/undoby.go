@@ -97,7 +97,7 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a UndoBy) (UndoneBy, e
 	done.Paths = listed(done.Paths)
 	result := UndoneBy{UndoByResult: done}
 	if errors.Is(err, threeway.ErrConflict) {
-		e := fail.New(fail.Conflict, "others changed %d path(s) of %s, too; nothing is touched", len(done.Conflicts), a.By).
+		e := fail.New(fail.Conflict, "others changed %s of %s, too; nothing is touched", plural(len(done.Conflicts), "path", "paths"), a.By).
 			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.By)
 		e.Result = result
 		return result, e

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/amberfs/amberfs/internal/fail"
 )
@@ -79,6 +80,10 @@ func AskUpgrade(ctx context.Context, dir, program string) (done Upgraded, err er
 	refused := &fail.Error{}
 	if err := json.NewDecoder(resp.Body).Decode(refused); err != nil {
 		return done, ended(dir, err)
+	}
+	if resp.StatusCode == http.StatusNotFound && strings.HasPrefix(refused.Msg, "no such operation") {
+		return done, fail.New(fail.Failed, "the daemon of %s is of a version that cannot be replaced under its mount", dir).
+			WithHint("unmount it with that version, and mount it with this one")
 	}
 	return done, refused
 }

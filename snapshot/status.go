@@ -42,6 +42,8 @@ func (w *Workspace) Status() info.Status {
 		st.DiskFreeBytes = free
 		if free <= 0 {
 			st.Health = "the store's disk is full; delete snapshots and run `amberfs gc`"
+		} else if free < fewBytes {
+			st.Health = fmt.Sprintf("the store's disk is nearly full (%d KiB are free), and writes fail; delete snapshots and run `amberfs gc`", free>>10)
 		}
 	}
 	if failing := s.ckpt.Failing(); st.Health == "ok" && failing != "" {
@@ -58,3 +60,6 @@ func (w *Workspace) Status() info.Status {
 	}
 	return st
 }
+
+// fewBytes is the space with which most writes fail: the journal cannot grow.
+const fewBytes = 4 << 20

@@ -23,6 +23,8 @@ type app struct {
 	stdout, stderr io.Writer
 	out            *output // what stdout is, also with -q or a pager
 
+	argv []string // the command line, without the program
+
 	dir     string // -C
 	json    bool   // --json
 	quiet   bool   // -q
@@ -73,7 +75,7 @@ func (a *app) placeOf(wd string) (locate.Place, error) {
 		if _, serr := os.Lstat(wd); serr != nil && errors.Is(serr, os.ErrNotExist) {
 			return p, fail.New(fail.NotFound, "no such directory: %s", wd)
 		}
-		return p, fail.New(fail.NotFound, "%s is not inside an amberfs mount", wd).
+		return p, fail.New(fail.NotFound, "%s is %w", wd, locate.ErrNotMounted).
 			WithHint("go into one, or name it with -C DIR")
 	}
 	if errors.Is(err, locate.ErrForeign) {

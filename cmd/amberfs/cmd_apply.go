@@ -206,7 +206,7 @@ func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask 
 		return false, q, nil
 	case !a.asks():
 		q.Left = true
-		return false, q, fail.New(fail.Failed, "not a terminal: cannot ask").WithHint("use %s", map[bool]string{true: "--yes, or --dry-run", false: "--apply=yes"}[ask == askInApply])
+		return false, q, fail.New(fail.Usage, "not a terminal: cannot ask").WithHint("use %s", map[bool]string{true: "--yes, or --dry-run", false: "--apply=yes"}[ask == askInApply])
 	}
 	yes, err = q.Ask(ctx)
 	o.Choose = q.Choose

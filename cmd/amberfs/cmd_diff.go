@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"slices"
 	"strings"
 
@@ -58,7 +59,7 @@ PATHs after "--" limit the diff.`,
 			case nameStatus:
 				req.Format = "name-status"
 			}
-			return a.showDiff(cmd, p, req)
+			return pathsAfterDash(a.showDiff(cmd, p, req), names)
 		},
 	}
 	cmd.Flags().StringVar(&fork, "fork", "", "what the fork `NAME` changed")
@@ -67,6 +68,19 @@ PATHs after "--" limit the diff.`,
 	cmd.Flags().BoolVar(&nameStatus, "name-status", false, "only the status and path of each file")
 	cmd.Flags().BoolVar(&binary, "binary", false, "binary files as a patch that git apply accepts")
 	return cmd
+}
+
+// pathsAfterDash adds to an error about a name that it is one of a file.
+func pathsAfterDash(err error, names []string) error {
+	if fail.KindOf(err) != fail.NotFound {
+		return err
+	}
+	for _, name := range names {
+		if _, serr := os.Lstat(name); serr == nil {
+			return fail.New(fail.NotFound, "%s", fail.Of(err).Msg).WithHint("paths come after --: amberfs diff -- %s", word(name))
+		}
+	}
+	return err
 }
 
 func splitDash(cmd *cobra.Command, argv []string) (before, after []string) {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/hooks"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/process"
@@ -118,6 +119,9 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 		a.dir = in.Cwd
 	}
 	_, c, err := a.openHere(ctx)
+	if errors.Is(err, locate.ErrNotMounted) {
+		return fail.New(fail.NotFound, "%s is not inside an amberfs mount; start the agent in a run: amberfs run --from . -- AGENT", quote(a.dir))
+	}
 	if err != nil {
 		return err
 	}

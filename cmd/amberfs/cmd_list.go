@@ -75,7 +75,7 @@ id ("-" until it is stored), time and message, separated by tabs.
 	cmd.Flags().StringVar(&req.By, "by", "", "only with changes of `ACTOR`")
 	labelFlag(cmd, &req.Labels, "only with the label `KEY=VALUE`; repeatable")
 	f.BoolVar(&turns, "turns", false, "agents' turns")
-	f.BoolVar(&long, "long", false, "also show kind, counts of changes (+/~/-) and labels")
+	f.BoolVar(&long, "long", false, "also show kind and pin, counts of changes (+/~/-) and labels")
 	return cmd
 }
 

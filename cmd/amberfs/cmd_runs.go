@@ -128,14 +128,14 @@ func runsRemoveCommand(a *app) *cobra.Command {
 		Example: `  amberfs runs rm project-1`,
 		Args:    args(1, -1, "NAMEs of runs"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			if !yes && !a.asks() {
-				return fail.New(fail.Usage, "not a terminal: cannot ask").WithHint("use --yes")
-			}
 			ctx := cmd.Context()
 			for _, name := range argv {
 				if err := a.onRun(ctx, name, func(r *runs.Run, c *client.Client) error {
 					if err := r.Removable(); err != nil {
 						return err
+					}
+					if !yes && !a.asks() {
+						return fail.New(fail.Usage, "not a terminal: cannot ask").WithHint("use --yes")
 					}
 					if !yes {
 						if sure, err := a.sure(ctx, r, c); err != nil || !sure {

@@ -48,7 +48,8 @@ func main() {
 
 func runApp(a *app, argv []string) int {
 	root := newRoot(a)
-	root.SetArgs(asMountHelper(root, argv))
+	a.argv = asMountHelper(root, argv)
+	root.SetArgs(a.argv)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	err := root.ExecuteContext(ctx)
@@ -158,11 +159,7 @@ run work from inside a mount, or with -C DIR.`,
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			e := fail.New(fail.Usage, "no such command: %q", args[0])
-			if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-				return e.WithHint("did you mean %q?", cmp.Or(service.Nearest(args[0], like), like[0]))
-			}
-			return e.WithHint("see `amberfs help`")
+			return noSuchCommand(cmd, args[0])
 		},
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			a.started = true
@@ -175,6 +172,9 @@ run work from inside a mount, or with -C DIR.`,
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if word := firstWord(a.argv); cmd == root && word != "" && !isCommand(root, word) {
+			return noSuchCommand(root, word) // with flags of the command that was meant
+		}
 		return fail.New(fail.Usage, "%v", err).WithHint("see `amberfs help %s`", cmd.Name())
 	})
 	root.PersistentFlags().StringVarP(&a.dir, "directory", "C", "", "use the workspace that contains `DIR`, and resolve paths there")
@@ -218,8 +218,58 @@ run work from inside a mount, or with -C DIR.`,
 		hidden(janitor, 2, a.discardForks))
 	a.complete(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
+	knownTopics(root)
 	return root
 }
+
+// knownTopics has the command help refuse what is no command. Cobra prints the general help.
+func knownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, help := range root.Commands() {
+		if help.Name() != "help" {
+			continue
+		}
+		run := help.Run
+		help.Run, help.RunE = nil, func(cmd *cobra.Command, topic []string) error {
+			found, rest, err := root.Find(topic)
+			if len(topic) > 0 && (err != nil || found == root || len(rest) > 0) {
+				return noSuchCommand(root, strings.Join(topic, " "))
+			}
+			run(cmd, topic)
+			return nil
+		}
+	}
+}
+
+// noSuchCommand is the error for a word that is no command.
+func noSuchCommand(root *cobra.Command, word string) error {
+	e := fail.New(fail.Usage, "no such command: %q", word)
+	if of, ok := partWords[word]; ok {
+		return e.WithHint("did you mean %q?", of)
+	}
+	if like := root.SuggestionsFor(word); len(like) > 0 {
+		return e.WithHint("did you mean %q?", cmp.Or(service.Nearest(word, like), like[0]))
+	}
+	return e.WithHint("see `amberfs help`")
+}
+
+// firstWord is the first argument that is no flag, "" if there is none.
+func firstWord(argv []string) string {
+	for i := 0; i < len(argv); i++ {
+		switch arg := argv[i]; {
+		case arg == "-C" || arg == "--directory":
+			i++
+		case arg == "--":
+			return ""
+		case !strings.HasPrefix(arg, "-"):
+			return arg
+		}
+	}
+	return ""
+}
+
+// partWords are commands of others whose command here has two words.
+var partWords = map[string]string{"ps": "runs", "prune": "runs prune"}
 
 // otherWords are what users of other programs call a command.
 var otherWords = map[string]string{

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -24,28 +25,93 @@ const (
 // stdioTransport is the standard input and output. The SDK ends a session at the first
 // line that is not a message. This transport answers it with an error and reads the next one.
 func stdioTransport(in io.Reader, out io.Writer) *mcp.IOTransport {
-	w := &lockedWriter{w: out}
+	w := &lockedWriter{w: out, asked: make(map[string]bool), idle: make(chan struct{}, 1)}
 	r, pipe := io.Pipe()
-	go func() { pipe.CloseWithError(passMessages(bufio.NewReader(in), pipe, w)) }()
+	go func() {
+		err := passMessages(bufio.NewReader(in), pipe, w)
+		w.drain()
+		pipe.CloseWithError(err)
+	}()
 	return &mcp.IOTransport{Reader: r, Writer: w}
 }
 
-// lockedWriter writes one message at a time.
+// drainTime is how long requests that came before the end of the input may take: a client that has
+// ended does not wait for answers.
+const drainTime = 10 * time.Second
+
+// lockedWriter writes one message at a time, and knows which requests have no answer yet.
 type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
+	mu    sync.Mutex
+	w     io.Writer
+	asked map[string]bool // by the id
+	idle  chan struct{}   // has a value after an answer
+}
+
+// A header is what tells requests, answers and notices apart.
+type header struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		RequestID json.RawMessage `json:"requestId"` // of notifications/cancelled
+	} `json:"params"`
 }
 
 func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.w.Write(p)
+	n, err := l.w.Write(p)
+	var h header
+	if json.Unmarshal(p, &h) == nil && h.Method == "" {
+		l.answered(h.ID)
+	}
+	return n, err
+}
+
+// got notes a request of the client.
+func (l *lockedWriter) got(line []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var h header
+	_ = json.Unmarshal(line, &h) // params may be a list: then it is not cancelled
+	switch {
+	case h.Method == "notifications/cancelled":
+		l.answered(h.Params.RequestID)
+	case h.Method != "" && len(h.ID) > 0:
+		l.asked[string(h.ID)] = true
+	}
+}
+
+// answered is called with mu held.
+func (l *lockedWriter) answered(id json.RawMessage) {
+	delete(l.asked, string(id))
+	select {
+	case l.idle <- struct{}{}:
+	default:
+	}
+}
+
+// drain waits until each request has its answer.
+func (l *lockedWriter) drain() {
+	limit := time.After(drainTime)
+	for {
+		l.mu.Lock()
+		n := len(l.asked)
+		l.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-l.idle:
+		case <-limit:
+			return
+		}
+	}
 }
 
 func (l *lockedWriter) Close() error { return nil } // of the process
 
 // passMessages passes on each line that is a message, and answers the others.
-func passMessages(in *bufio.Reader, to, answers io.Writer) error {
+func passMessages(in *bufio.Reader, to io.Writer, answers *lockedWriter) error {
 	for {
 		line, long, err := messageLine(in)
 		if err != nil && len(line) == 0 && !long {
@@ -66,6 +132,7 @@ func passMessages(in *bufio.Reader, to, answers io.Writer) error {
 			code, text = codeInvalid, "the line is not a message of JSON-RPC: "+derr.Error()
 		}
 		if code == 0 {
+			answers.got(line)
 			if _, err := to.Write(append(line, '\n')); err != nil {
 				return err // the session has ended
 			}

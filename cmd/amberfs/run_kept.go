@@ -29,8 +29,8 @@ type kept struct {
 	apply   string // "", applyAsk or applyYes
 	command []string
 	sides   service.Refresh // with resume: which side of conflicts is taken
-	filled  bool // the store was made for this run, so it has what the directory has
-	empty   bool // no run is left in the store
+	filled  bool            // the store was made for this run, so it has what the directory has
+	empty   bool            // no run is left in the store
 }
 
 // runKept runs a program in a run of a directory.
@@ -61,6 +61,9 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 	bar.expect(k.dir)
 	k.filled, err = daemon.Make(ctx, cfg, s)
 	bar.done()
+	if fail.KindOf(err) == fail.NoSpace {
+		return fail.New(fail.NoSpace, "%w", err).WithHint("free space there, or name a directory on another disk in AMBERFS_RUNS")
+	}
 	if err != nil {
 		return err
 	}

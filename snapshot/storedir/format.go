@@ -71,7 +71,8 @@ func wayOver(line string) string {
 	case theirs < 3:
 		return "mount it with the version of amberfs that created it, and copy what you need"
 	}
-	return "push its snapshots to a remote with the version of amberfs that created it, and pull them with this one"
+	return "with the version of amberfs that created it, take a snapshot of the present state and of each fork, `amberfs remote add NAME URL` " +
+		"and `amberfs push NAME SNAPSHOT...`; then pull them with this version"
 }
 
 // Format makes the directory a store, unless it is one. What a new store is about to be

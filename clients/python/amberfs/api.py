@@ -1287,6 +1287,8 @@ class Rule:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     command: str
+    # paths that differ in git directories; changed does not count them
+    in_git: int | None = field(default=None)
     # running, kept, applied or removed
     state: str
     # when that state began

@@ -244,8 +244,8 @@ class Workspace:
         """The unified diff from a snapshot to another, or to now."""
         return self.call("diff", **{"a": _name(a), "b": _name(b), **options})
 
-    def changes(self, a: Named, b: Named = "", /, **options: Unpack[api.ChangesArgs]) -> api.Diffed:
-        """The paths that differ between a snapshot and another, or now."""
+    def changes(self, a: Named = "base", b: Named = "", /, **options: Unpack[api.ChangesArgs]) -> api.Diffed:
+        """The paths that differ between a snapshot, by default the state that the workspace began from, and another, or now."""
         return self.call("changes", **{"a": _name(a), "b": _name(b), **options})
 
     def restore(self, to: Named, /, **options: Unpack[api.RestoreArgs]) -> api.RestoreResult:

@@ -69,8 +69,8 @@ export class Workspace {
     return this.call('diff', { ...options, a: nameOf(a), b: b && nameOf(b) })
   }
 
-  /** The paths that differ between a snapshot and another, or now. @param {Named} a @param {Named} [b] @param {Options<'changes', 'a' | 'b'>} [options] */
-  changes(a, b, options) {
+  /** The paths that differ between a snapshot, by default the state that the workspace began from, and another, or now. @param {Named} [a] @param {Named} [b] @param {Options<'changes', 'a' | 'b'>} [options] */
+  changes(a = 'base', b, options) {
     return this.call('changes', { ...options, a: nameOf(a), b: b && nameOf(b) })
   }
 
@@ -113,7 +113,7 @@ export class Workspace {
   async openFork(fork) {
     const name = nameOf(fork)
     const found = (await this.forks()).find(f => f.name === name)
-    if (!found) throw new NotFoundError({ error: `there is no fork ${name}` })
+    if (!found) throw new NotFoundError({ error: `there is no fork ${name}`, kind: 'not-found' })
     return new Fork(this, name, this.#transport.inside(name), { from: found.base, stays: true })
   }
 

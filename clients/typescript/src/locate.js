@@ -56,7 +56,7 @@ export function find(real, table, caller = process.geteuid?.() ?? 0) {
   for (; inside.length >= 2 && inside[0] === '.forks'; inside.splice(0, 2)) forks.push(inside[1])
   const top = '/' + forks.map(name => '.forks/' + name).join('/')
   if (!below(top, on.root)) {
-    throw new NotFoundError({ error: `${on.point} shows only a part of a workspace`, hint: 'mount the root of the workspace' })
+    throw new NotFoundError({ error: `${on.point} shows only a part of a workspace`, kind: 'not-found', hint: 'mount the root of the workspace' })
   }
   return { root: path.join(on.point, path.relative(on.root, top)), store: on.source, workspace: forks.join('/'), user: on.user }
 }
@@ -75,7 +75,7 @@ async function behind(real) {
     if (found && await isControl(path.join(dir, '.snapshots'))) return { root: dir, store: '', workspace: '' }
     if (dir === path.dirname(dir)) break
   }
-  throw new NotFoundError({ error: `${real} is not inside an amberfs mount`, hint: 'mount a workspace with `amberfs mount STORE MOUNTPOINT`' })
+  throw new NotFoundError({ error: `${real} is not inside an amberfs mount`, kind: 'not-found', hint: 'mount a workspace with `amberfs mount STORE MOUNTPOINT`' })
 }
 
 /** @param {string} dir */

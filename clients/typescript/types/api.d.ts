@@ -1057,6 +1057,8 @@ export interface Rule {
 
 export interface Run {
   command: string
+  /** paths that differ in git directories; changed does not count them */
+  in_git?: number
   /** running, kept, applied or removed */
   state: string
   /** when that state began */

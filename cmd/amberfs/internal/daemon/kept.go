@@ -291,6 +291,9 @@ func (d *Daemon) compareTerms(ctx context.Context, program string) error {
 		return fail.New(fail.Failed, "%s cannot replace the daemon: it does not print its terms: %w", program, err).
 			WithHint("unmount first, and mount with it")
 	}
+	if len(theirs) == 0 {
+		return fail.New(fail.Usage, "%s is no amberfs, or one without upgrades: it prints no terms", program)
+	}
 	if string(theirs) != ours {
 		return fail.New(fail.Failed, "%s cannot replace the daemon under a mount: its store format, or what it promises the kernel, differs", program).
 			WithHint("unmount first, and mount with it")

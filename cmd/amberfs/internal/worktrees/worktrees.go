@@ -82,6 +82,9 @@ func Copied(root string) (*Repository, bool) {
 // Top is the main worktree of the repository that a directory is in.
 func Top(ctx context.Context, dir string) (string, error) {
 	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
+	if err != nil && strings.Contains(err.Error(), "not a git repository") {
+		return "", fail.New(fail.Usage, "%s is in no git repository", dir).WithHint("go into one, or make one with `git init` and a commit")
+	}
 	if err != nil {
 		return "", err
 	}

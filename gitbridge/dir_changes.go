@@ -23,7 +23,8 @@ import (
 
 // ReadChanges feeds to sink what a directory has that a tree, which was read from it before,
 // has not: what is new or changed as in ReadDir, and a whiteout for what is gone. A file of
-// the same type, owner, permissions, size, inode number and times of birth, modification and change is not read.
+// the same type, owner, permissions, size, inode number and times of birth, modification and change is not read. Longer paths than maxPath
+// are skipped: they cannot be merged.
 func ReadChanges(ctx context.Context, dir string, src *tree.Source, before *tree.State, sink Sink, o DirOptions) error {
 	d := newDirReader(ctx, sink, o)
 	d.src, d.before = src, before
@@ -99,6 +100,9 @@ func (d *dirReader) gone(at string, was *tree.Inode, names []string) error {
 		return err
 	}
 	for _, name := range gone {
+		if len(path.Join(at, name)) > maxPath {
+			continue // it is not in the copy
+		}
 		if err := d.add(Entry{Path: path.Join(at, name), Whiteout: true}); err != nil {
 			return err
 		}
@@ -137,10 +141,6 @@ func (s *StreamSink) Close() error {
 	return errors.Join(s.enc.Encode(Entry{}), s.w.Flush())
 }
 
-// maxDirPath is the size of the longest path in a directory, in bytes. A program reaches longer
-// paths than maxPath by changing its working directory.
-const maxDirPath = 1 << 20
-
 // ReadStream feeds to sink what a StreamSink wrote.
 func ReadStream(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error {
 	in, c := bufio.NewReaderSize(&contextReader{ctx, r}, 256<<10), newChecker(sink, o)
@@ -152,10 +152,10 @@ func ReadStream(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) er
 			return nil
 		}
 		if err == nil {
-			e.Path, err = cleanTo(maxDirPath, e.Path)
+			e.Path, err = clean(e.Path)
 		}
 		if err == nil && e.Hardlink != "" {
-			e.Hardlink, err = cleanTo(maxDirPath, e.Hardlink)
+			e.Hardlink, err = clean(e.Hardlink)
 		}
 		if err == nil && e.Mode&unix.S_IFMT == unix.S_IFREG && e.Hardlink == "" {
 			e.Data = io.LimitReader(in, e.dataSize())

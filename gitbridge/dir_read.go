@@ -198,6 +198,9 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 	if same && !isDir {
 		return nil
 	}
+	if d.before != nil && len(at) > maxPath {
+		return d.skip(at, fmt.Errorf("%.40q… is over %d bytes long", at, maxPath))
+	}
 	linked := st.Nlink > 1 && !isDir
 	if old, ok := d.links[id]; ok && linked {
 		return d.add(Entry{Path: at, Hardlink: old})

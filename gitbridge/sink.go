@@ -83,10 +83,7 @@ const (
 
 // clean returns name in the form that a Sink takes, or an error. It removes "./" at the beginning,
 // double slashes, and a slash at the end.
-func clean(name string) (string, error) { return cleanTo(maxPath, name) }
-
-// cleanTo is clean for paths of at most longest bytes.
-func cleanTo(longest int, name string) (string, error) {
+func clean(name string) (string, error) {
 	if strings.HasPrefix(name, "/") {
 		return "", fmt.Errorf("%w: %q is an absolute path", ErrHostile, name)
 	}
@@ -102,8 +99,8 @@ func cleanTo(longest int, name string) (string, error) {
 		}
 	}
 	p := path.Clean(name)
-	if len(p) > longest {
-		return "", fmt.Errorf("%w: %.40q… is over %d bytes long", ErrHostile, name, longest)
+	if len(p) > maxPath {
+		return "", fmt.Errorf("%w: %.40q… is over %d bytes long", ErrHostile, name, maxPath)
 	}
 	return p, nil
 }

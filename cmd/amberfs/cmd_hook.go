@@ -120,7 +120,8 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 	}
 	_, c, err := a.openHere(ctx)
 	if errors.Is(err, locate.ErrNotMounted) {
-		return fail.New(fail.NotFound, "%s is not inside an amberfs mount; start the agent in a run: amberfs run --from . -- AGENT", quote(a.dir))
+		wd, _ := a.cwd() // which was found
+		return fail.New(fail.NotFound, "%s is not inside an amberfs mount; start the agent in a run: amberfs run --from . -- AGENT", quote(wd))
 	}
 	if err != nil {
 		return err

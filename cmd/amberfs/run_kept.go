@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // kept is a run of a directory that is kept until it is applied or removed.
@@ -116,6 +117,10 @@ func (k *kept) begin(ctx context.Context, c *sandbox.Config) error {
 		return err
 	}
 	defer main.Close()
+	if from, err := storedir.FilledFrom(k.store); err == nil && from == "" {
+		k.empty = true // another run ended between, and the daemon made an empty store
+		return fail.New(fail.Busy, "another run removed the copy of %s while this one began", quote(k.dir)).WithHint("run it again")
+	}
 	all, err := runs.List(ctx, main, k.dir, k.store)
 	if err != nil {
 		return err

@@ -2,9 +2,12 @@ package runs
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -43,13 +46,13 @@ func (f *Finder) Look(ctx context.Context) (out, copies []Run, err error) {
 	g.SetLimit(4)
 	for _, store := range stores {
 		g.Go(func() error {
-			all, err := f.lookIn(ctx, store)
+			all, c, err := f.lookIn(ctx, store)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				f.Note("cannot look at %s: %v", store, err)
-			} else if len(all) > 0 {
-				out, copies = append(out, all...), append(copies, copyOf(store, all))
+			} else if out = append(out, all...); c != nil {
+				copies = append(copies, *c)
 			}
 			return ctx.Err()
 		})
@@ -61,8 +64,9 @@ func (f *Finder) Look(ctx context.Context) (out, copies []Run, err error) {
 	return out, copies, err
 }
 
-// lookIn returns the runs in a store. A store without runs is removed.
-func (f *Finder) lookIn(ctx context.Context, store string) (all []Run, err error) {
+// lookIn returns the runs in a store and their copy. A store without runs is removed, unless a run
+// may be beginning in it.
+func (f *Finder) lookIn(ctx context.Context, store string) (all []Run, c *Run, err error) {
 	dir, _ := Dir(store)
 	err = f.OnStore(ctx, store, func(main *client.Client) error {
 		if all, err = List(ctx, main, dir, store); err == nil {
@@ -70,28 +74,28 @@ func (f *Finder) lookIn(ctx context.Context, store string) (all []Run, err error
 		}
 		return err
 	})
-	if err != nil || len(all) > 0 {
-		return all, err
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := os.Stat(filepath.Join(store, "format"))
+	if err != nil {
+		return all, nil, nil // it was removed meanwhile
+	}
+	c = &Run{Dir: dir, State: Copy, Runs: len(all), Bytes: size(store), Store: store, Created: st.ModTime(), Used: st.ModTime()}
+	for _, r := range all {
+		if c.Gone = r.Gone; r.Used.After(c.Used) {
+			c.Used = r.Used
+		}
+	}
+	if len(all) > 0 || time.Since(c.Created) < keptRemoved {
+		return all, c, nil
 	}
 	removed, err := RemoveEmpty(store)
 	if removed {
 		f.Note("the copy of %s is removed: no run needs it", dir)
+		c = nil
 	}
-	return nil, err
-}
-
-// copyOf describes a store and the runs in it.
-func copyOf(store string, all []Run) Run {
-	c := Run{Dir: all[0].Dir, Gone: all[0].Gone, State: Copy, Runs: len(all), Bytes: size(store), Store: store, Created: all[0].Created}
-	for _, r := range all {
-		if r.Used.After(c.Used) {
-			c.Used = r.Used
-		}
-		if r.Created.Before(c.Created) {
-			c.Created = r.Created
-		}
-	}
-	return c
+	return nil, c, err
 }
 
 // OnStore calls fn with a connection to a store of runs.

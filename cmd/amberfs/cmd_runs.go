@@ -180,7 +180,7 @@ func (a *app) removeRun(ctx context.Context, store, name string) error {
 	}
 	err = runs.Mark(ctx, a.command, store, name, "", service.RunRemoved)
 	if err == nil {
-		a.note("the run %s of %s is removed\n\tfor a day it can be had back: amberfs runs restore %s", name, quote(r.Dir), name)
+		a.note("the run %s is removed\n\tit was a run of %s\n\tfor a day it can be had back: amberfs runs restore %s", name, quote(r.Dir), name)
 	}
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"slices"
 	"time"
@@ -205,25 +204,6 @@ func ChangedFile(c tree.Change) (file, inGit bool) {
 	}
 	_, _, inGit = threeway.InGit(c.Path.String())
 	return !inGit, inGit
-}
-
-// NotThere reports whether a directory is empty, and another one than that from which a state was
-// read: what was mounted there is not.
-func NotThere(dir string, src *tree.Source, before *tree.State) (bool, error) {
-	root, err := before.Get(src, tree.RootIno)
-	if err != nil || root == nil || root.Dir.Len() == 0 {
-		return false, err
-	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	if _, err := f.Readdirnames(1); err != io.EOF {
-		return false, err
-	}
-	at := birthTime(int(f.Fd()))
-	return at == 0 || at != root.Btime, nil
 }
 
 var errDiffers = errors.New("it differs")

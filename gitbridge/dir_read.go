@@ -66,6 +66,25 @@ func (d *dirReader) read(dir string) error {
 	return nil
 }
 
+// NotThere reports whether a directory is empty, and another one than that from which a state was
+// read: what was mounted there is not.
+func NotThere(dir string, src *tree.Source, before *tree.State) (bool, error) {
+	root, err := before.Get(src, tree.RootIno)
+	if err != nil || root == nil || root.Dir.Len() == 0 {
+		return false, err
+	}
+	f, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if _, err := f.Readdirnames(1); err != io.EOF {
+		return false, err
+	}
+	at := birthTime(int(f.Fd()))
+	return at == 0 || at != root.Btime, nil
+}
+
 // fileID is what makes two names the same file.
 type fileID struct{ dev, ino uint64 }
 

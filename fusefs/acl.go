@@ -138,7 +138,9 @@ func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, v
 	if err != nil {
 		return err
 	}
-	acl = fs.opts.Ids.withHidden(acl, was)
+	if acl, err = fs.completed(id, acl, was); err != nil {
+		return err
+	}
 	value = encodeACL(acl)
 	if name == aclDefault {
 		return forest.SetXattr(id, name, value, flags, false)

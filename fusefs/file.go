@@ -170,7 +170,10 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 		return 0, fs.status("copy_file_range", to, err)
 	}
 	fs.event(Event{Caller: who, Action: events.Modified, Node: to})
-	return uint32(n), fs.status("copy_file_range", to, fs.killPriv(to, &h))
+	if err = fs.isCopyOf(&h, to, from); err == nil {
+		err = fs.killPriv(to, &h)
+	}
+	return uint32(n), fs.status("copy_file_range", to, err)
 }
 
 // Ioctl supports no request. ENOTTY, unlike ENOSYS, is the error that programs expect then,

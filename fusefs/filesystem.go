@@ -30,6 +30,7 @@ type filesystem struct {
 	notify  *notifier
 	aside   *aside
 	probes  *probes
+	copies  copies
 	// removals are those in forks.
 	removals removals
 	// overlaid is set once overlayfs has asked for an attribute of its own, in whatever
@@ -198,6 +199,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if s.UID != nil && s.GID != nil && fs.copiesUp(id, in.InHeader.Uid) {
 		s.KillPriv = false
 	}
+	fs.preserve(id, &s)
 	who, forest := fs.changer(&in.InHeader)
 	a, err := forest.SetAttr(id, s)
 	if err != nil {

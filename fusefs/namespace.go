@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
@@ -173,6 +175,11 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 	}
 	if bad := cmp.Or(fs.mayRemove(op, from), fs.mayRemove(np, to)); bad != fuse.OK {
 		return bad
+	}
+	if in.Flags&unix.RENAME_EXCHANGE == 0 {
+		if err := fs.inherit(&in.InHeader, op, from, np, to); err != nil {
+			return fs.status("rename", op, err)
+		}
 	}
 	who, forest := fs.once(&in.InHeader)
 	replaced, err := forest.Rename(op, from, np, to, in.Flags, who)

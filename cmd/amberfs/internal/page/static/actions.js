@@ -107,7 +107,7 @@ async function done(words, undo) {
   await page.changed();
 }
 const nameField = { id: "new-name", maxlength: 128 };
-export const snapshotNow = () => form("Snapshot now", "Take it", [["Message", { id: "new-message" }], ["Name (empty: a number)", nameField]],
+export const snapshotNow = () => form("Snapshot now", "Take snapshot", [["Message", { id: "new-message" }], ["Name (optional)", nameField]],
   async (text, name) => [`Snapshot ${(await call("snapshot", { name, message: text })).name} taken.`]);
 export const fork = (snapshot) => form(`Fork ${visible(titleOf(snapshot))}`, "Fork",
   [["Name", nameField], ["Delete it after (empty: never)", { placeholder: "7d" }]],

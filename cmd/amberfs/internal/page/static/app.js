@@ -1,22 +1,23 @@
 // The page: the timeline decides what is compared, and the pane shows it.
 import { began, call, currentWorkspace, follow, session, useWorkspace } from "./api.js";
 import * as actions from "./actions.js";
-import { $, along, button, el, failed, frame, icon, menu, message, redraw, sentence, visible } from "./dom.js";
+import { $, along, button, el, ends, failed, frame, icon, menu, message, redraw, sentence, visible } from "./dom.js";
 import { Changes } from "./changes.js";
 import { FileView, tabs } from "./file.js";
 import { drawConflicts, drawForks, openForks } from "./forks.js";
 import { Timeline } from "./timeline.js";
-import { before, loadSnapshots, named, page, store, take, takenBefore } from "./store.js";
-const changes = new Changes(), file = new FileView(), timeline = new Timeline((...what) => select(...what), (fork) => page.enter(fork));
+import { before, loadSnapshots, named, page, store, take, undoLabel } from "./store.js";
+const changes = new Changes(), file = new FileView(), timeline = new Timeline((...what) => select(...what), (fork) => page.enter(fork),
+  () => openForks().catch(failed));
 let stopFollowing = () => {}, view = "changes", due = null, drawn = "";
 // start begins again until it succeeds, or the session has ended.
 async function start(first) {
   try {
     const [s, newest] = await first;
     Object.assign(store, { writes: s.write, dir: s.dir, runs: s.runs });
-    $("where").textContent = visible(s.mountpoint);
-    document.title = `${s.mountpoint.split("/").pop()} – amberfs`;
-    $("snapshot-button").hidden = !s.write;
+    const where = visible(s.runs ? s.dir : s.mountpoint);
+    $("where").textContent = $("where").title = where;
+    document.title = `${where.split("/").pop()} – amberfs`;
     await enter(s.workspace, s.workspace ? null : newest);
     $("banner").hidden = true;
     watch();
@@ -38,15 +39,20 @@ async function enter(workspace, newest) {
   useWorkspace(workspace);
   Object.assign(store, { snapshots: [], names: new Map(), present: null });
   timeline.chosen = [""];
-  page.show("changes", document.body.dataset.pane);
+  document.body.classList.toggle("at-runs", page.atRuns());
+  $("snapshot-button").hidden = !store.writes || page.atRuns();
+  page.show(page.atRuns() ? "forks" : "changes", document.body.dataset.pane);
   stopFollowing = follow(happened, (e) => { if (e.status === 404 && currentWorkspace()) leave(); else wrong(e); });
   if (newest) take(newest); else await Promise.all([forks(), snapshots()]);
   timeline.show();
   await frame();
   if (workspace !== currentWorkspace()) return;
+  if (page.atRuns()) { await Promise.all([forks(), newest && snapshots()]); await openForks(); return; }
   if (changes.at === was) select([""], undefined, false); // else something was chosen meanwhile
   await Promise.all([forks(), newest && snapshots()]);
 }
+// atRuns: the page shows the runs of a directory. The workspace that they come from is a copy of it, which nobody works in.
+page.atRuns = () => store.runs && !currentWorkspace();
 page.enter = (workspace) => enter(workspace).catch(failed);
 // oneByOne runs something never beside itself, so that an old answer never replaces a newer one.
 function oneByOne(run) {
@@ -68,20 +74,42 @@ function leave() {
   page.enter("");
 }
 const forks = oneByOne(async () => {
-  store.forks = (await call("forks", {}, { workspace: "" })).forks || [];
+  const states = ["running", "kept", "applied", "removed"], rank = (f) => states.indexOf(f.run?.state), used = (f) => Date.parse(f.run?.used || f.created);
+  store.forks = ((await call("forks", {}, { workspace: "" })).forks || []).sort((x, y) => rank(x) - rank(y) || used(y) - used(x));
   const now = currentWorkspace(), state = JSON.stringify([now, store.forks], (k, v) => (k === "ttl" ? undefined : v));
   if (state === drawn) return;
   if (now && !now.includes("/") && !store.forks.some((f) => f.name === now)) { leave(); return; }
-  const tab = (name) => button([name ? icon("fork") : "", visible(name || "main")], () => page.enter(name), { role: "tab",
-    "aria-selected": String(name === now), tabindex: name === now ? 0 : -1, "aria-controls": "pane", onkeydown: along });
-  redraw($("workspaces"), ...["", ...store.forks.slice(0, 50).map((f) => f.name)].map(tab));
+  const names = store.forks.filter((f) => f.run?.state !== "removed" || f.name === now).slice(0, 50).map((f) => f.name);
+  if (!store.runs) names.unshift("");
+  const focused = names.includes(now) ? now : names[0];
+  const tab = (name) => button([name ? icon("fork") : "", ends(name || "main")], () => page.enter(name), { role: "tab", title: visible(name || "main"),
+    "aria-selected": String(name === now), tabindex: name === focused ? 0 : -1, "aria-controls": "pane", onkeydown: along });
+  redraw($("workspaces"), ...names.map(tab));
+  fit();
   $("forks-button").hidden = !store.forks.length && !store.runs;
-  $("forks-button").replaceChildren(`${store.runs ? "Runs" : "Forks"} `, el("span.count", String(store.forks.length)));
+  $("forks-button").replaceChildren(`${store.runs ? "Runs" : "Forks"} `, el("span.count", String(store.forks.filter((f) => f.run?.state !== "removed").length)));
   timeline.show();
   if (view === "forks") drawForks();
   drawn = state; // not before: what fails is drawn again
   if (changes.at?.workspace !== undefined) changes.refresh(new Set()).catch(unless);
 });
+// fit hides the tabs that have no room, and puts them into a menu. The one that is selected stays.
+function fit() {
+  const box = $("workspaces"), tabs = [...box.children], hidden = [];
+  const more = menu([`${tabs.length} more`, icon("down")], () => hidden.map((name) => [name, () => page.enter(name === "main" ? "" : name)]));
+  $("more-workspaces").replaceChildren();
+  for (const t of tabs) t.hidden = false;
+  if (box.scrollWidth <= box.clientWidth) return;
+  const gap = 4, widths = new Map(tabs.map((t) => [t, t.offsetWidth + gap])), isChosen = (t) => t.getAttribute("aria-selected") === "true";
+  $("more-workspaces").append(more);
+  let room = box.clientWidth;
+  for (const t of tabs.toSorted((x, y) => isChosen(y) - isChosen(x))) {
+    room -= widths.get(t);
+    if (room < 0 && !isChosen(t)) { t.hidden = true; hidden.push(t.title); }
+  }
+  more.firstChild.data = `${hidden.length} more`;
+}
+new ResizeObserver(() => fit()).observe($("workspaces").parentElement);
 // watch looks at the forks while the page is seen: what happens in them is no event of main.
 async function watch() {
   const began = performance.now();
@@ -123,13 +151,13 @@ Object.assign(page, { restoreFile: actions.restoreFile, restoreHunk: actions.res
 // actions are the buttons beside the title of what is compared.
 page.actions = ({ a, b, one, workspace }) => {
   const fork = currentWorkspace(), more = (...items) => menu(icon("more", "More actions"), () => items);
-  const [, last = "restore", of = ""] = takenBefore(named(store.undo)) || [], run = store.runs && store.forks.find((f) => f.name === fork)?.run;
+  const run = store.runs && store.forks.find((f) => f.name === fork)?.run;
   if (workspace !== undefined) return [];
   if (one === undefined) return [a, b].filter((n) => named(n)).map((n) => button(`Restore ${visible(n)}`, () => actions.restore(n)));
   const s = named(one);
   if (one) return [button("Restore", () => actions.restore(one), { class: "primary" }), s && more(...actions.itemsFor(s))];
-  const apply = store.dir && (run || !store.runs) && [`Apply to ${visible(store.dir)} …`, () => actions.applyTo(fork)];
-  return [store.undo && button(`Undo the last ${last}${last === "restore" ? "" : `, of ${visible(of)}`}`, () => actions.restore(store.undo)),
+  const apply = store.dir && (run || !store.runs) && [`Apply to ${visible(store.dir.split("/").pop())} …`, () => actions.applyTo(fork)];
+  return [undoLabel() && button(visible(undoLabel()), () => actions.restore(store.undo)),
     run ? button(apply[0], apply[1], { class: "primary" })
       : fork && button([icon("merge"), "Merge into main"], () => actions.merge(fork), { class: "primary" }),
     more(!run && apply, ["Fork the present state …", () => actions.fork("")], fork && ["End …", () => actions.endFork(fork, false)],
@@ -164,7 +192,7 @@ $("snapshot-button").addEventListener("click", () => actions.snapshotNow().catch
 $("forks-button").addEventListener("click", () => openForks().catch(failed));
 document.addEventListener("keydown", (e) => {
   if (e.target.closest?.("input, select, textarea, dialog, [popover]") || e.ctrlKey || e.metaKey || e.altKey) return;
-  const workspace = () => { page.pane("timeline"); $("workspaces").querySelector("[aria-selected=true]").focus(); };
+  const workspace = () => { page.pane("timeline"); $("workspaces").querySelector("[tabindex='0']")?.focus(); };
   const focus = (id, pane) => { page.pane(pane); $(id).focus(); };
   const tab = (i) => (view === "file" ? file.show(i) : changes.current && page.file(changes.current, changes.at, tabs[i]));
   const fold = () => changes.current && document.querySelector(`article[data-path="${CSS.escape(changes.current.path)}"] .fold`)?.click();
@@ -173,8 +201,8 @@ document.addEventListener("keydown", (e) => {
     c: () => focus("files", "tree"), v: () => focus(view === "file" ? "view" : "diffs", "changes"), n: () => changes.step(1),
     p: () => changes.step(-1), x: fold, g: () => $("forks-button").click(), 1: () => tab(0), 2: () => tab(1), 3: () => tab(2),
     4: () => tab(3), s: () => changes.turn(), w: workspace, "?": () => $("help").showPopover(),
-    S: () => store.writes && $("snapshot-button").click(), u: () => [...document.querySelectorAll("#messages .link")].at(-1)?.click(),
-    Escape: () => (view === "changes" ? page.pane("timeline") : page.show("changes")),
+    S: () => !$("snapshot-button").hidden && $("snapshot-button").click(), u: () => [...document.querySelectorAll("#messages .link")].at(-1)?.click(),
+    Escape: () => (page.atRuns() ? openForks() : view === "changes" ? page.pane("timeline") : page.show("changes")),
     r: () => view === "changes" && [...$("actions").children].find((b) => b.textContent.startsWith("Restore"))?.click(),
   }[e.key];
   if (run) { e.preventDefault(); run(); }

@@ -73,12 +73,17 @@ export class Changes {
     const end = (name, label, to) => button([text(spelled(name)), icon("down")], () => pick(`Compare ${label}`, to), { class: "end" });
     const [added, removed] = ["added", "removed"].map((k) => this.files.reduce((n, f) => n + (f[k] || 0), 0)), sum = added + removed;
     const total = this.total === null ? "" : count(this.files.length, "file") + (this.total > this.files.length ? " and more" : "");
-    redraw($("subject"),
-      el("div.line", button(icon("back", "Back to the timeline"), () => page.pane("timeline"), { class: "quiet narrow" }),
+    // The title and the buttons stay while they are the same: a click on one may be under way.
+    const same = JSON.stringify([this.at, s, store.undo, store.writes, store.forks.map((f) => [f.name, f.run?.state])]);
+    const top = same === this.headed && $("subject").firstChild;
+    this.headed = same;
+    const line = top || el("div.line", button(icon("back", "Back to the timeline"), () => page.pane("timeline"), { class: "quiet narrow" }),
         el("h2.path", visible(title || (one === undefined ? `${spelled(a)} → ${spelled(b)}` : titleOf(one)))),
-        el("div.actions", { id: "actions" }, ...(store.writes ? page.actions(this.at) : []))),
-      s ? el("div.line.meta", kindIcon(s), titleOf(one) !== one && el("span.name", visible(one)),
-        ...(s.actors || []).map((actor) => menu(visible(actor), () => page.actorItems(actor), { class: `chip ${colourOf(actor)}` })),
+        el("div.actions", { id: "actions" }, ...(store.writes ? page.actions(this.at) : [])));
+    const back = focus($("subject"));
+    while ($("subject").lastChild && $("subject").lastChild !== top) $("subject").lastChild.remove();
+    $("subject").append(...[top ? "" : line, s ? el("div.line.meta", kindIcon(s), titleOf(one) !== one && el("span.name", visible(one)),
+        ...(s.actors || []).map((actor) => menu(el("span.text", visible(actor)), () => page.actorItems(actor), { class: `chip ${colourOf(actor)}` })),
         time(s.created), s.pinned && el("span.badge", "pinned")) : "",
       el("div.line.compare", end(a, "from", (x) => page.compare(x, b)), icon("to", "compared with"),
         end(b, "to", (x) => page.compare(a, x)), button(icon("swap", "Swap"), () => page.compare(b, a, by), { class: "quiet" }),
@@ -86,7 +91,8 @@ export class Changes {
         el("span", { id: "counts", "aria-live": "polite" }, total), sum > 0 && tally(added, removed),
         el("span.actions", button([icon("list"), "Files"], () => page.pane("tree"), { class: "narrow" }),
           el("span.choice", ...["Inline", "Side by side"].map((t, i) => button(t, () => this.turn(Boolean(i)),
-            { "aria-pressed": String(this.sides === Boolean(i)), title: `${t} (s)`, id: i && "sides" }))))));
+            { "aria-pressed": String(this.sides === Boolean(i)), title: `${t} (s)`, id: i && "sides" })))))].filter(Boolean));
+    back();
   }
   // list shows the files that the filter leaves, as a tree and as articles.
   list() {

@@ -19,6 +19,11 @@ export const icon = (name, label) =>
   svg("svg", { class: "icon", ...(label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }) },
     label && svg("title", {}, label), svg("use", { href: `#i-${name}` }));
 export const text = (s, kind = "") => el("span", { class: `text ${kind}` }, visible(s));
+// ends is a text of which the end is seen, too, if it is cut: long names often begin in the same way.
+export function ends(s) {
+  const shown = [...visible(s)], tail = shown.length > 16 ? 7 : 0;
+  return el("span.ends", el("span.text", shown.slice(0, shown.length - tail).join("")), tail > 0 && el("span", shown.slice(-tail).join("")));
+}
 export const button = (label, run, attributes = {}) =>
   el("button", { type: "button", ...attributes, onclick: (e) => Promise.resolve(run(e)).catch(failed) }, ...[label].flat());
 // visible shows what would hide: control and bidirectional characters.
@@ -101,7 +106,12 @@ export function redraw(box, ...children) {
   back();
 }
 // along moves the focus in a list of tabs.
-export const along = (e) => e.currentTarget[{ ArrowRight: "nextElementSibling", ArrowLeft: "previousElementSibling" }[e.key]]?.focus();
+export function along(e) {
+  const way = { ArrowRight: "nextElementSibling", ArrowLeft: "previousElementSibling" }[e.key];
+  let to = way && e.currentTarget[way];
+  while (to?.hidden) to = to[way];
+  to?.focus();
+}
 // menu returns a button that opens a list of [label, run, class]. Without run, it is a heading.
 export function menu(label, items, attributes = {}) {
   const opener = button(label, (e) => {

@@ -2,33 +2,37 @@
 import { call, get, image } from "./api.js";
 import { applyTo, endFork, markRun, merge } from "./actions.js";
 import { images } from "./diff.js";
-import { $, button, bytes, chip, count, el, failed, icon, menu, redraw, text, time, visible } from "./dom.js";
+import { $, button, bytes, chip, count, el, ends, failed, icon, menu, redraw, text, time, visible } from "./dom.js";
 import { page, store } from "./store.js";
 function card(f) {
   const state = (name) => `.forks/${name}`, compare = (name, to) => [name, () => page.compare(to, state(f.name))];
   const others = store.forks.filter((x) => x !== f).slice(0, 12).map((x) => compare(visible(x.name), state(x.name)));
-  return el("article.card", { "aria-label": visible(f.name) }, el("header", icon("fork"), el("h3.text", visible(f.name)),
+  return el("article.card", { "aria-label": visible(f.name) }, el("header", icon("fork"), el("h3", { title: visible(f.name) }, ends(f.name)),
     store.writes && menu(icon("more", `More for ${visible(f.name)}`), () => (f.run ? [f.run.state === "removed"
       ? ["Restore the run", () => markRun(f, "kept")] : ["Remove the run …", () => markRun(f, "removed"), "danger"]]
       : [["End, and keep a snapshot …", () => endFork(f.name, false)], ["Discard …", () => endFork(f.name, true), "danger"]]))),
   el("p", el("strong", `${count(f.changed, "changed file")}${f.more ? " and more" : ""}`), `, ${count(f.snapshots, "snapshot")}`),
   f.paths && text(`${f.paths.join(", ")}${f.changed > f.paths.length ? ", …" : ""}`, "name"),
-  el("p.meta", f.last && chip(f.last), "created ", time(f.created), f.base && el("span", `from ${visible(f.base)}`),
+  f.run && text(f.run.command, "name command"),
+  el("p.meta", f.last && chip(f.last), f.run && Date.parse(f.run.used) - Date.parse(f.created) > 60000 && el("span", "used ", time(f.run.used)), "created ", time(f.created), f.base && el("span", `from ${visible(f.base)}`),
     f.expires && el("span.badge", "ends ", time(f.expires)),
     f.run && el("span.badge", { title: visible(f.run.command) }, visible(`run, ${f.run.state}`)),
     f.check && el("span", { class: `badge ${f.check === "passed" ? "good" : "bad"}` }, visible(`check ${f.check}`))),
   el("div.actions", button("Open", () => page.enter(f.name)), button("Changes", compare("", `${state(f.name)}/.snapshots/base`)[1]),
     menu(["Compare", icon("down")], () => [compare("main, now", ""), ...others], { class: "" }),
-    store.writes && (f.run && store.dir ? button("Apply …", () => applyTo(f.name), { class: "primary", disabled: f.run.state === "removed" })
+    store.writes && (f.run && store.dir ? button("Apply …", () => applyTo(f.name), { class: "primary", disabled: /^(applied|removed)$/.test(f.run.state) })
       : button([icon("merge"), "Merge"], () => merge(f.name)))));
 }
-let elsewhere = []; // runs of other directories
+let elsewhere = [], showsRemoved = false; // runs of other directories
+const isRemoved = (f) => f.run?.state === "removed", present = () => store.forks.filter((f) => !isRemoved(f)), removed = () => store.forks.filter(isRemoved);
 const other = (r) => el("li", el("strong", visible(r.name)), " ", el("span.path", visible(r.dir)), r.dir_gone && el("span.badge", "gone"),
   ` ${r.state}, ${count(r.changed, "file")}, ${bytes(r.bytes)}, `, time(r.used));
 export const drawForks = () => redraw($("forks"), el("div.line",
-  button(icon("back", "Back"), () => page.show("changes", "timeline"), { class: "quiet" }),
-el("h2", count(store.forks.length, store.runs ? "run" : "fork"), store.runs && ` of ${visible(store.dir)}`)),
-el("div.cards", ...store.forks.map(card)),
+  !page.atRuns() && button(icon("back", "Back"), () => page.show("changes", "timeline"), { class: "quiet" }),
+el("h2", count(present().length, store.runs ? "run" : "fork"), store.runs && ` of ${visible(store.dir)}`)),
+el("div.cards", ...present().map(card)),
+removed().length > 0 && el("details", { open: showsRemoved, ontoggle: (e) => { showsRemoved = e.target.open; } },
+  el("summary", count(removed().length, "removed run")), el("div.cards", ...removed().map(card))),
 elsewhere.length > 0 && el("section", { "aria-label": "Runs of other directories" }, el("h3", "Runs of other directories"),
   el("p.faint", "To open them, run `amberfs ui` there."), el("ul.plan", ...elsewhere.map(other))));
 // openForks shows the forks, and the user's runs of other directories, which it looks for once.

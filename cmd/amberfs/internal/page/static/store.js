@@ -30,11 +30,22 @@ export function parentOf(name) {
 // before is what a state is compared with.
 export const before = (name) => (name === "" ? store.snapshots[0]?.name : parentOf(name)) || "base";
 // takenBefore matches a snapshot that is the state before something: [, what, of].
-export const takenBefore = (s) => (s?.kind === "pre-restore" && /^before (restore|merge|undo) of (.+)$/.exec(s.message)) || null;
+export const takenBefore = (s) => (s?.kind === "pre-restore" && /^before (restore|merge|undo|refresh|import)(?: of (.+))?$/.exec(s.message)) || null;
+// runTitles are for the snapshots that `amberfs run` takes. Their message is the command.
+const runTitles = { running: "The run began", kept: "The run ended", applied: "The run was applied", removed: "The run was removed" };
+// undoLabel is what the button for the last undo point does, "" if there is nothing to undo.
+export function undoLabel() {
+  const [, what, of = ""] = takenBefore(named(store.undo)) || [], [, undone] = takenBefore(named(of)) || [];
+  if (!what) return "";
+  if (what === "restore") return undone ? `Redo the last ${undone}` : "Undo the last restore";
+  return `Undo the last ${what}${of ? `, of ${of}` : ""}`;
+}
 // titleOf is what a person reads of a state: the message, else the name.
 export function titleOf(name) {
   const s = named(name), [, what, of] = takenBefore(s) || [], restored = named(of);
+  if (what && !of) return `Before the ${what}`;
   if (what) return `Before the ${what} of ${(restored && !takenBefore(restored) && restored.message?.trim()) || of}`;
+  if (runTitles[s?.labels?.run]) return runTitles[s.labels.run];
   return name === "" ? "Now" : (s?.message?.trim() || name).replace(/^before a change by/, "Before a change by");
 }
 // spelled is how a state is called in a header. Those of forks are as in the mount.

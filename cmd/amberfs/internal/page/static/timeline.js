@@ -1,21 +1,27 @@
 // The timeline: the present state on top, then forks and snapshots, newest first, with the lines that join them.
 import { call, currentWorkspace } from "./api.js";
-import { $, bytes, chip, chips, count, dayOf, el, icon, svg, text, time, visible } from "./dom.js";
+import { $, bytes, chip, chips, count, dayOf, el, ends, icon, svg, text, time, visible } from "./dom.js";
 import { Rows } from "./rows.js";
 import { before, parentOf, store, summary, takenBefore, titleOf } from "./store.js";
 // kindIcon shows the kind of a snapshot, in the words of index.html.
 export const kindIcon = ({ kind }) => icon($(`i-${kind}`) ? kind : "manual", $(`i-${kind}`)?.dataset.kind || kind);
 const lane = 14, most = 6; // pixels of a line of the graph, and how many there are
-const heightOf = (item) => ({ heading: 34, fork: 40 })[item.type] || (item.two ? 81 : 60);
+const heightOf = (item) => ({ heading: 34, fork: 40, more: 34 })[item.type] || (item.two ? 81 : 60);
 const faint = ({ kind }) => /^(pre-restore|actor)$/.test(kind); // its title is not bold
-const pen = document.createElement("canvas").getContext("2d"), widths = new Map(); // of titles
-pen.font = `550 ${getComputedStyle(document.body).font}`;
-const measured = (t) => widths.get(t) ?? widths.set(t, t.length < 20 ? 0 : pen.measureText(t.slice(0, 100)).width).get(t);
-const widthOf = (s) => (s.wide ??= measured(titleOf(s.name)) * (faint(s) ? .95 : 1));
+const pens = [550, 400].map((weight) => { // measure titles: bold, and faint
+  const pen = document.createElement("canvas").getContext("2d"), { fontSize, fontFamily } = getComputedStyle(document.body);
+  pen.font = `${weight} ${fontSize} ${fontFamily}`;
+  return pen;
+});
+function widthOf(s) {
+  const title = titleOf(s.name);
+  if (s.titled !== title) Object.assign(s, { titled: title, wide: title.length < 20 ? 0 : pens[Number(faint(s))].measureText(title.slice(0, 100)).width });
+  return s.wide;
+}
 export class Timeline {
-  // select takes the names that are chosen: one, or two to compare. enter takes a fork's.
-  constructor(select, enter) {
-    Object.assign(this, { select, enter, chosen: [], open: new Set(), totals: new Map(), width: 1 });
+  // select takes the names that are chosen: one, or two to compare. enter takes a fork's. all shows all forks.
+  constructor(select, enter, all) {
+    Object.assign(this, { select, enter, all, chosen: [], open: new Set(), totals: new Map(), width: 1 });
     this.rows = new Rows($("snapshots"), { height: heightOf, draw: (item, row) => this.draw(item, row),
       choose: (item, e) => this.choose(item, e), open: (item, e) => (item.fold ? this.unfold(item) : this.choose(item, e)) });
     $("search").addEventListener("input", () => this.show());
@@ -23,6 +29,7 @@ export class Timeline {
   }
   choose(item, e = {}) {
     if (e.target?.closest?.(".unfold")) { this.unfold(item); return; }
+    if (item.type === "more") { if (/^(click|Enter| )$/.test(e.key || e.type)) this.all(); return; }
     if (item.type === "fork") { if (/^(click|Enter| )$/.test(e.key || e.type)) this.enter(item.fork.name); return; }
     const extend = (e.shiftKey || e.ctrlKey || e.metaKey) && this.chosen.length && this.chosen[0] !== item.key;
     const range = !extend && item.fold && [before(item.fold.at(-1).name), item.fold[0].name];
@@ -34,7 +41,9 @@ export class Timeline {
     const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean), items = [];
     if (!words.length) {
       items.push({ key: "", name: "", type: "now" });
-      for (const fork of currentWorkspace() ? [] : store.forks.slice(0, 4)) items.push({ key: `fork ${fork.name}`, type: "fork", fork });
+      const shown = currentWorkspace() ? [] : store.forks.slice(0, store.forks.length === 5 ? 5 : 4);
+      for (const fork of shown) items.push({ key: `fork ${fork.name}`, type: "fork", fork });
+      if (shown.length && shown.length < store.forks.length) items.push({ key: "more forks", type: "more", more: store.forks.length - shown.length });
     }
     const matches = (s) => {
       const labels = Object.entries(s.labels || {}).map((label) => label.join("="));
@@ -62,16 +71,19 @@ export class Timeline {
     row.append(this.lines(item));
     if (item.heading) { row.append(item.heading); return; }
     row.setAttribute("aria-selected", String(this.chosen.includes(item.key)));
+    const { fork, snapshot: s } = item;
+    row.title = visible(fork ? fork.name : s ? [titleOf(s.name), s.name, ...(s.actors || [])].filter((x, i, all) => all.indexOf(x) === i).join("\n") : "");
     const [title, facts, when] = this[item.type](item);
     row.append(el("div.words", el("div.title", ...title), el("div.note", el("span.facts", ...facts), when)));
   }
   one({ name, snapshot: s }) {
     const badge = (on, words, kind = "") => on && el("span", { class: `badge ${kind}` }, words);
+    const labels = Object.entries(s.labels || {}).filter(([k]) => k !== "run"), runs = s.labels?.run === "running";
     return [[kindIcon(s), text(titleOf(name), faint(s) ? "faint" : ""), s.pinned && icon("pin", "pinned")],
-      [badge(name === store.undo, "undo point"), badge(name === store.head && name !== store.snapshots[0]?.name, "restored", "here"),
-        ...chips(s.actors), ...tally(summary(name, () => this.rows.redraw())),
-        ...Object.entries(s.labels || {}).slice(0, 1).map(([k, v]) => badge(true, visible(`${k}=${v}`))),
-        titleOf(name) !== name && el("span.name", visible(name))], time(s.created)];
+      [titleOf(name) !== name && text(name, "name"), ...chips(s.actors), badge(name === store.undo, "undo point"),
+        badge(name === store.head && name !== store.snapshots[0]?.name, "restored", "here"),
+        runs && text(s.message || "", "name command"), ...tally(summary(name, () => this.rows.redraw())),
+        ...labels.slice(0, 1).map(([k, v]) => badge(true, visible(`${k}=${v}`)))], time(s.created)];
   }
   fold({ fold, open }) {
     const from = before(fold.at(-1).name), to = fold[0].name, key = `${from}\n${to}`;
@@ -87,10 +99,11 @@ export class Timeline {
   }
   now() {
     const n = store.present, files = n === null ? "" : n ? count(n, "changed file") : "no changes";
-    return [[text("Now"), el("span.badge.here", "you are here"), el("span.count", files)], [text("the present state")]];
+    return [[text("Now"), el("span.badge.here", "you are here")], [text(`the present state${files && `, ${files}`}`)]];
   }
+  more({ more }) { return [[text(`${count(more, "more fork")} …`, "faint")], []]; }
   fork({ fork: f }) {
-    return [[icon("fork", "a fork"), text(f.name), f.last && chip(f.last), el("span.count",
+    return [[icon("fork", "a fork"), ends(f.name), f.last && chip(f.last), el("span.count",
       `${count(f.changed, "file")}${f.more ? " +" : ""}`)], []];
   }
   // lines draws the part of the graph that is in a row.
@@ -102,7 +115,7 @@ export class Timeline {
     for (const i of g.pass) path(i, `M${x(i)} 0V${h}`);
     for (const i of g.up) path(i, `M${x(i)} 0C${x(i)} ${mid} ${x(g.at)} 0 ${x(g.at)} ${mid}`);
     for (const i of g.down) path(Math.max(i, g.at), `M${x(g.at)} ${mid}C${x(g.at)} ${h} ${x(i)} ${mid} ${x(i)} ${h}`);
-    if (!item.heading) box.append(svg("circle", { class: `l${g.at % most} ${type}`, cx: x(g.at), cy: mid, r: type === "now" ? 5 : 4 }));
+    if (!item.heading && !item.more) box.append(svg("circle", { class: `l${g.at % most} ${type}`, cx: x(g.at), cy: mid, r: type === "now" ? 5 : 4 }));
     return box;
   }
 }
@@ -145,9 +158,9 @@ function graph(items) {
   const free = () => { const i = lanes.indexOf(null); return i < 0 ? lanes.length : i; };
   let width = 1;
   items.forEach((item, n) => {
-    const up = item.heading ? [] : lanes.flatMap((k, i) => (k === item.key ? [i] : []));
+    const outside = item.heading || item.more, up = outside ? [] : lanes.flatMap((k, i) => (k === item.key ? [i] : []));
     item.graph = { up, pass: lanes.flatMap((k, i) => (k !== null && !up.includes(i) ? [i] : [])), down: [], at: up[0] ?? free() };
-    if (item.heading) return;
+    if (outside) return;
     lanes[item.graph.at] = null;
     for (const i of up) lanes[i] = null;
     const oldest = item.fold && !item.open ? item.fold.at(-1).name : item.name, parent = item.fork ? baseOf(item.fork) : parentOf(oldest);

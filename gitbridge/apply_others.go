@@ -50,6 +50,9 @@ func (a *applying) lookAround() error {
 			a.note(p.Short(), text)
 		}
 	}
+	if err := a.noteUnlike(); err != nil {
+		return err
+	}
 	slices.SortStableFunc(a.res.Notes, func(x, y Omission) int { return cmp.Compare(x.Path, y.Path) })
 	if len(mounted) == 0 || a.o.DryRun {
 		return nil

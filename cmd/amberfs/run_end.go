@@ -142,6 +142,9 @@ func (k *kept) say(ctx context.Context, ch *client.Changes) error {
 	q := question.New(k.a.terminal(), ch, k.dir, threeway.RefuseConflicts, plan)
 	lines := []string{"the run " + k.name + " changed " + q.Summary()}
 	k.commands(strings.Join(append(lines, q.Commits()...), "\n\t"))
+	for _, n := range plan.Notes {
+		k.a.note("%s: %s", quote(n.Path), n.Reason)
+	}
 	return nil
 }
 

@@ -45,6 +45,7 @@ var opensOther = map[string]string{
 	// O_NOFOLLOW, and files with O_NONBLOCK; of a user's tree many have hard links.
 	"gitbridge/apply_attrs.go":   "a working tree",
 	"gitbridge/apply_host.go":    "a working tree",
+	"gitbridge/apply_others.go":  "/proc",
 	"gitbridge/apply_sweep.go":   "a directory of a working tree, again by its descriptor",
 	"gitbridge/apply_ignore.go":  "a temporary directory of its own",
 	"gitbridge/git_elsewhere.go": "the git directory of a working tree",

@@ -150,3 +150,33 @@ func TestManyRuns(t *testing.T) {
 	b.click("#forks-button", "Runs")
 	b.wait(`document.querySelector('#forks').offsetWidth > 300`)
 }
+
+// TestButtonsStay: the buttons of a snapshot are the same before and after its changes have arrived,
+// so that a click on one is not lost.
+func TestButtonsStay(t *testing.T) {
+	m := harness.New(t)
+	must.OK(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
+	m.Amberfs("snapshot", "first")
+	must.OK(t, os.WriteFile(m.Path("a"), []byte("two\n"), 0o644))
+	m.Amberfs("snapshot", "second")
+	b := open(t, m, "--write")
+	b.chosen("second")
+	b.hold("changes")
+	b.click("#snapshots [role=option]", "first")
+	b.wait(`held && document.querySelector('#subject h2').innerText === 'first'`)
+	b.eval(`window.pressed = document.querySelector('#actions button')`, nil)
+	b.eval(`release()`, nil)
+	b.wait(`document.querySelector('#counts').textContent`)
+	b.frames()
+	b.is("after the changes arrived", `pressed.isConnected && pressed === document.querySelector('#actions button')`)
+	b.eval(`pressed.click()`, nil)
+	b.answer("1 file will change", "Restore")
+	b.has("a", "one\n")
+
+	t.Log("the button for the last undo point says what it does")
+	b.chosen("Now")
+	b.wait(`document.querySelector('#actions button').innerText === 'Undo the last restore'`)
+	b.undo("Restored first")
+	b.has("a", "two\n")
+	b.wait(`document.querySelector('#actions button').innerText === 'Redo the last restore'`)
+}

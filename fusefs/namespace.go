@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/fusefs/control"
 	"github.com/amberfs/amberfs/snapshot/events"

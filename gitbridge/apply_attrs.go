@@ -210,6 +210,7 @@ func (a *applying) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has 
 		}
 		if err != nil {
 			a.skip(p, "extended attribute "+name+": "+err.Error())
+			a.res.Incomplete = true
 		}
 	}
 	return nil

@@ -126,9 +126,9 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 			return err
 		}
 		if !o.DryRun && to == r.Dir {
-			err = a.applied(ctx, r, c, !left && !running && snapshot == "" && o.Conflicts != threeway.KeepOurs)
+			err = a.applied(ctx, r, c, !left && !running && snapshot == "" && o.Conflicts != threeway.KeepOurs && !done.Incomplete)
 		}
-		if left {
+		if left || done.Incomplete && !o.DryRun {
 			a.note("the rest of the run %s is kept", r.Name)
 		}
 		return errors.Join(err, a.print(done, func() { a.printf("%s", a.appliedLines(done)) }))

@@ -65,7 +65,7 @@ func (k *kept) end(interrupted bool) error {
 		return k.say(ctx, ch)
 	}
 	q, applied, err := a.applyAtEnd(ctx, ch, k.dir, map[string]asking{applyAsk: askOfKept}[k.apply])
-	left := q != nil && q.Left
+	left := q != nil && q.Left || applied != nil && applied.Incomplete
 	switch {
 	case err == nil && q != nil && q.Discard:
 		leave()

@@ -45,6 +45,10 @@ const headerFits = `(() => {
 	return seen.every((r, i) => r.right <= innerWidth + 1 && (!i || seen[i - 1].right <= r.left + 1));
 })()`
 
+// cardsFit is true if what is in a card does not reach over its edge.
+const cardsFit = `[...document.querySelectorAll('#forks .card')].every((c) =>
+	[...c.querySelectorAll('header > *, p, .actions > *')].every((e) => e.getBoundingClientRect().right <= c.getBoundingClientRect().right))`
+
 // whole is true if no text of some elements is cut off.
 func whole(selector string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll(%q)].every((e) => e.offsetWidth > 0 && e.scrollWidth <= e.clientWidth + 1)`, selector)
@@ -102,7 +106,10 @@ func TestCrowded(t *testing.T) {
 	b.wait(`document.querySelector('#snapshots .row.more')`)
 	b.click("#snapshots .row.more", "more forks")
 	b.wait(`document.querySelectorAll('#forks .card').length === 20`)
-	b.on("forks", func(width int64) { b.is(fmt.Sprint(width, " pixels"), headerFits) })
+	b.on("forks", func(width int64) {
+		b.is(fmt.Sprint(width, " pixels"), headerFits)
+		b.is(fmt.Sprint(width, " pixels"), cardsFit)
+	})
 }
 
 // TestManyRuns: the page of a directory with runs begins with these, those that can be applied
@@ -136,6 +143,7 @@ func TestManyRuns(t *testing.T) {
 		b.is(where, `document.querySelector('#forks').offsetWidth > 300 && !document.querySelector('#timeline').offsetWidth`)
 		b.is(where, `document.querySelector('#forks h2').innerText.startsWith('6 runs of ')`)
 		b.is(where, `!/main|before refresh|Undo the last|Snapshot now/.test(document.body.innerText)`)
+		b.is(where, cardsFit)
 		b.is(where, `document.querySelector('#forks .card').ariaLabel.endsWith('-7')`)
 		b.is(where, `document.querySelector('#forks .card .command').innerText.includes('sh -c')`)
 		b.is(where, `[...document.querySelectorAll('#forks > .cards .card')].at(-1).ariaLabel.endsWith('-2') && [...document.querySelectorAll('#forks > .cards .primary')].at(-1).disabled`)
@@ -146,7 +154,9 @@ func TestManyRuns(t *testing.T) {
 	b.wait(`document.querySelector('#timeline').offsetWidth && /The run ended/.test(document.querySelector('#snapshots').innerText)`)
 	b.is("a run", headerFits)
 	b.is("a run", `!/run=/.test(document.querySelector('#snapshots').innerText)`)
-	b.on("run", func(width int64) {})
+	b.on("run", func(width int64) {
+		b.is(fmt.Sprint(width, " pixels"), `!document.querySelector('#subject').offsetWidth || document.querySelector('#subject h2').offsetWidth > 30 && document.querySelector('#actions').getBoundingClientRect().right <= innerWidth`)
+	})
 	b.click("#forks-button", "Runs")
 	b.wait(`document.querySelector('#forks').offsetWidth > 300`)
 }

@@ -63,7 +63,7 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*g
 	if err != nil || a.DryRun || r.Name == "" {
 		return done, err
 	}
-	all := len(a.Leave)+len(a.Hunks) == 0 && !a.Ours
+	all := len(a.Leave)+len(a.Hunks) == 0 && !a.Ours && !done.Incomplete
 	return done, r.Applied(ctx, c, user, all, func(service.Progress) {})
 }
 

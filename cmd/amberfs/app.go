@@ -75,6 +75,10 @@ func (a *app) placeOf(wd string) (locate.Place, error) {
 		if _, serr := os.Lstat(wd); serr != nil && errors.Is(serr, os.ErrNotExist) {
 			return p, fail.New(fail.NotFound, "no such directory: %s", wd)
 		}
+		if locate.Overlaid(mounts, wd) {
+			return p, fail.New(fail.Failed, "%s %w", wd, locate.ErrOverlaid).
+				WithHint("give the sandbox the workspace itself, without `:O` or an overlay")
+		}
 		return p, fail.New(fail.NotFound, "%s is %w", wd, locate.ErrNotMounted).
 			WithHint("go into one, or name it with -C DIR")
 	}

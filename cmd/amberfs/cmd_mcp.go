@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
@@ -39,6 +40,9 @@ workspace can be mounted later.
 		Example: `  claude mcp add snapshots -- amberfs mcp -C ~/work`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := a.place(); errors.Is(err, locate.ErrOverlaid) {
+				return err
+			}
 			server, err := newMCPServer(a, set)
 			if err != nil {
 				return err

@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from .api import DeniedError, NotFoundError
+from .api import DeniedError, FailedError, NotFoundError
+
+# Types of file systems that write beside what they show.
+_OVERLAYS = {"overlay", "aufs", "fuse.fuse-overlayfs", "fuse.unionfs"}
 
 
 # Types of FUSE and virtiofs, and of 9p, as statfs(2) has them.
@@ -36,7 +39,7 @@ def locate(directory: str | os.PathLike[str]) -> Place:
         table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:
         table = ""
-    return find(real, table) or _behind(real)
+    return find(real, table) or _behind(real, table)
 
 
 def _check_user(on: _Row, caller: int) -> None:
@@ -58,10 +61,7 @@ def _check_user(on: _Row, caller: int) -> None:
 
 def find(real: str, table: str, caller: int | None = None) -> Place | None:
     """The workspace of a directory, by a table as /proc/self/mountinfo; None if another file system is mounted there."""
-    on = _Row("/", "/", "", "", None)
-    for row in _parse(table):
-        if _below(real, row.point) and len(row.point) >= len(on.point):
-            on = row
+    on = _on(real, table)
     root, point, kind, source, _ = on
     if kind == "fuse.amberfs" or on.user is not None:
         _check_user(on, os.geteuid() if caller is None else caller)
@@ -78,11 +78,23 @@ def find(real: str, table: str, caller: int | None = None) -> Place | None:
     return Place(os.path.normpath(os.path.join(point, os.path.relpath(top, root))), source, "/".join(forks))
 
 
-def _behind(real: str) -> Place:
+def overlaid(root: str) -> FailedError:
+    """The error for a workspace below an overlay: what is written to control files stays in the overlay."""
+    return FailedError(
+        f"{root} is an overlay over an amberfs workspace: snapshots and restores do nothing in it",
+        "give the sandbox the workspace itself, without `:O` or an overlay",
+    )
+
+
+def _behind(real: str, table: str) -> Place:
     """The nearest directory above with control files: in a virtual machine or gVisor, the mount has another type.
     Anybody may make such files on another file system, or in a directory below."""
     for directory in [real, *map(str, Path(real).parents)]:
-        if os.path.lexists(os.path.join(directory, ".snapshots/call")) and _is_control(os.path.join(directory, ".snapshots")):
+        if not os.path.lexists(os.path.join(directory, ".snapshots/call")):
+            continue
+        if _on(directory, table).kind in _OVERLAYS:
+            raise overlaid(directory)
+        if _is_control(os.path.join(directory, ".snapshots")):
             return Place(directory, "", "")
     raise NotFoundError(f"{real} is not inside an amberfs mount", "mount a workspace with `amberfs mount STORE MOUNTPOINT`")
 
@@ -93,6 +105,15 @@ def _is_control(directory: str) -> bool:
         return False
     kind = int.from_bytes(buffer[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
     return kind in _TYPES and os.lstat(directory).st_uid in (0, os.geteuid())
+
+
+def _on(path: str, table: str) -> _Row:
+    """The mount that a path is on."""
+    on = _Row("/", "/", "", "", None)
+    for row in _parse(table):
+        if _below(path, row.point) and len(row.point) >= len(on.point):
+            on = row
+    return on
 
 
 def _below(path: str, directory: str) -> bool:

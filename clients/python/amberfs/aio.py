@@ -17,7 +17,7 @@ from typing import Any, Self, Unpack
 from urllib.parse import quote
 
 from . import _streams, _wire, api
-from ._locate import locate
+from ._locate import locate, overlaid
 
 Snapshot = api.Info
 Named = str | api.Info  # a snapshot, or its name
@@ -175,6 +175,8 @@ class _Call:
             if not answer.strip():
                 raise failed or api.FailedError("the mount did not answer")
             fields = json.loads(answer)
+            if "ok" not in fields:  # the request itself
+                raise overlaid(self._root)
             if not fields["ok"]:
                 raise _wire.failure(fields)
             stream = Path(f"{file}.stream").read_bytes() if fields.get("stream") else None

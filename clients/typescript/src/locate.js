@@ -1,7 +1,10 @@
 // Which workspace a directory belongs to, by the kernel's table of mounts.
 import { promises as fs } from 'node:fs'
 import path from 'node:path'
-import { DeniedError, NotFoundError } from './generated.js'
+import { DeniedError, FailedError, NotFoundError } from './generated.js'
+
+/** Types of file systems that write beside what they show. */
+const overlays = ['overlay', 'aufs', 'fuse.fuse-overlayfs', 'fuse.unionfs']
 
 /**
  * A workspace: where it is mounted, its store ('' if unknown), and the forks that lead to it
@@ -14,9 +17,10 @@ import { DeniedError, NotFoundError } from './generated.js'
 /** @param {string} dir @returns {Promise<Place>} */
 export async function locate(dir) {
   const real = await fs.realpath(dir)
-  const place = find(real, await fs.readFile('/proc/self/mountinfo', 'utf8').catch(() => ''))
+  const table = await fs.readFile('/proc/self/mountinfo', 'utf8').catch(() => '')
+  const place = find(real, table)
   if (place) await checkStore(place)
-  return place ?? behind(real)
+  return place ?? behind(real, table)
 }
 
 /**
@@ -38,17 +42,29 @@ async function checkStore(place) {
   throw new DeniedError({ error: `the store ${place.store} is of another user than the mount`, hint: '' })
 }
 
+/** The error for a workspace below an overlay: what is written to control files stays in the overlay. @param {string} root */
+export const overlaid = root => new FailedError({
+  error: `${root} is an overlay over an amberfs workspace: snapshots and restores do nothing in it`,
+  hint: 'give the sandbox the workspace itself, without `:O` or an overlay',
+})
+
+/** The mount that a path is on. @param {string} p @param {string} table */
+function mountOf(p, table) {
+  /** @type {Row} */
+  let on = { root: '/', point: '/', type: '', source: '', user: undefined }
+  for (const m of parse(table)) {
+    if (below(p, m.point) && m.point.length >= on.point.length) on = m
+  }
+  return on
+}
+
 /**
  * The workspace of a directory, by a table as /proc/self/mountinfo; undefined if another file
  * system is mounted there.
  * @param {string} real @param {string} table @param {number} [caller] @returns {Found | undefined}
  */
 export function find(real, table, caller = process.geteuid?.() ?? 0) {
-  /** @type {Row} */
-  let on = { root: '/', point: '/', type: '', source: '', user: undefined }
-  for (const m of parse(table)) {
-    if (below(real, m.point) && m.point.length >= on.point.length) on = m
-  }
+  const on = mountOf(real, table)
   if (on.type === 'fuse.amberfs' || on.user !== undefined) checkUser(on, caller)
   if (on.type !== 'fuse.amberfs') return undefined
   const inside = path.join(on.root, path.relative(on.point, real)).split('/').filter(Boolean)
@@ -67,11 +83,12 @@ const types = [0x65735546, 0x01021997]
 /**
  * The nearest directory above with control files: in a virtual machine or gVisor, the mount
  * has another type. Anybody may make such files on another file system, or in a directory below.
- * @param {string} real @returns {Promise<Place>}
+ * @param {string} real @param {string} table @returns {Promise<Place>}
  */
-async function behind(real) {
+async function behind(real, table) {
   for (let dir = real; ; dir = path.dirname(dir)) {
     const found = await fs.lstat(path.join(dir, '.snapshots/call')).catch(() => null)
+    if (found && overlays.includes(mountOf(dir, table).type)) throw overlaid(dir)
     if (found && await isControl(path.join(dir, '.snapshots'))) return { root: dir, store: '', workspace: '' }
     if (dir === path.dirname(dir)) break
   }

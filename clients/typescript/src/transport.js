@@ -6,6 +6,7 @@ import http from 'node:http'
 import net from 'node:net'
 import path from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
+import { overlaid } from './locate.js'
 import { AmberfsError, errors, FailedError, streams } from './generated.js'
 
 /**
@@ -172,6 +173,7 @@ class Call {
       }
       if (!text.trim()) throw failed ?? new FailedError({ error: 'the mount did not answer' })
       const answer = JSON.parse(text)
+      if (!('ok' in answer)) throw overlaid(this.root) // it is the request itself
       if (!answer.ok) throw failure(answer)
       const stream = answer.stream ? await fs.readFile(name + '.stream') : undefined
       switch (streams[op]) {

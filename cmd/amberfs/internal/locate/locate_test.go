@@ -115,6 +115,23 @@ func TestMountsOfOthers(t *testing.T) {
 	}
 }
 
+// TestOverlaid: a workspace below an overlay is found out, and nothing else.
+func TestOverlaid(t *testing.T) {
+	point := t.TempDir()
+	must.OK(t, os.MkdirAll(filepath.Join(point, "ws", ".snapshots"), 0o755))
+	must.OK(t, os.MkdirAll(filepath.Join(point, "ws", "sub"), 0o755))
+	must.OK(t, os.MkdirAll(filepath.Join(point, "other"), 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(point, "ws", ".snapshots", "call"), nil, 0o644))
+	for kind, want := range map[string]bool{"overlay": true, "fuse.fuse-overlayfs": true, "ext4": false, FSType: false} {
+		ms := []Mount{{Mountpoint: "/", FSType: "ext4"}, {Mountpoint: point, FSType: kind}}
+		for dir, in := range map[string]bool{"ws": true, "ws/sub": true, "other": false} {
+			if got := Overlaid(ms, filepath.Join(point, dir)); got != (want && in) {
+				t.Errorf("%s on %s: %v", dir, kind, got)
+			}
+		}
+	}
+}
+
 func TestRel(t *testing.T) {
 	ms := rows(t)
 	for _, c := range []struct{ dir, arg, want string }{

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +45,31 @@ func Getwd() (string, error) {
 		return "", fmt.Errorf("finding the working directory: %w", err)
 	}
 	return wd, nil
+}
+
+// ErrOverlaid is the reason why nothing works where Overlaid is true.
+var ErrOverlaid = errors.New("is an overlay over an amberfs workspace: snapshots and restores do nothing in it")
+
+// overlays are the types of file systems that write beside what they show.
+var overlays = []string{"overlay", "aufs", "fuse.fuse-overlayfs", "fuse.unionfs"}
+
+// Overlaid reports whether a directory shows a workspace below an overlay: the control files are
+// visible there, and what is written to them goes into the overlay's upper layer.
+func Overlaid(mounts []Mount, dir string) bool {
+	dir = Resolve(mounts, dir)
+	m, ok := At(mounts, dir)
+	if !ok || !slices.Contains(overlays, m.FSType) {
+		return false
+	}
+	for ; under(dir, m.Mountpoint); dir = path.Dir(dir) {
+		if _, err := os.Lstat(path.Join(dir, naming.SnapshotsDir, "call")); err == nil {
+			return true
+		}
+		if dir == "/" {
+			break
+		}
+	}
+	return false
 }
 
 // Find returns the place of a directory. Errors: ErrNotMounted, ErrForeign.

@@ -61,7 +61,7 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 		return fail.New(fail.Denied, "only the owner of the store, in main, can call %s", o.Name)
 	case o.Access == Owner && !owner, o.Access == Change && sticky && !owner:
 		return fail.New(fail.Denied, "only the owner of the workspace can call %s", o.Name).
-			WithHint("the process that wrote runs as uid %d, whoever opened the file; with gVisor use runsc --directfs", r.Caller.UID)
+			WithHint("the process that wrote runs as uid %d, whoever opened the file; in gVisor, write it to .snapshots/.call.swp and rename that to call", r.Caller.UID)
 	case governs:
 		return nil
 	}

@@ -35,7 +35,7 @@ type repo string
 func (r repo) try(stdin io.Reader, args ...string) (string, error) {
 	cmd := exec.Command("git", append([]string{"-c", "safe.directory=*", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "gc.auto=0"}, args...)...)
 	cmd.Dir, cmd.Stdin = string(r), stdin
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_EDITOR=true")
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null/none", "GIT_CONFIG_SYSTEM=/dev/null/none", "GIT_EDITOR=true")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()

@@ -99,7 +99,7 @@ var npmCI = []string{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund",
 // dayEnv keeps caches on the plain disk, the same for all places.
 func dayEnv(input string) []string {
 	return []string{"npm_config_cache=" + input + "/npm-cache", "npm_config_update_notifier=false", "GOFLAGS=-buildvcs=false", "GOCACHE=" + input + "/go-cache",
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b", "GIT_CONFIG_GLOBAL=/dev/null"}
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b", "GIT_CONFIG_GLOBAL=/dev/null/none"}
 }
 
 // day plays turns and returns how long they took. To warm up it plays a tenth of them.

@@ -127,7 +127,7 @@ ln -s "$EXAMPLES" examples
 func environment(t *testing.T, home string) []string {
 	return append(os.Environ(), "MAKELEVEL=0", "MAKEFLAGS=", "MFLAGS=", "HOME="+home, "XDG_STATE_HOME="+filepath.Join(home, "state"), "TMPDIR="+filepath.Join(home, "tmp"), "LC_ALL=C.UTF-8", "TZ=UTC", "TIMEFORMAT=real %3Rs",
 		"PATH="+filepath.Dir(harness.Binary(t))+":"+os.Getenv("PATH"),
-		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com",
+		"GIT_CONFIG_GLOBAL=/dev/null/none", "GIT_CONFIG_SYSTEM=/dev/null/none", "GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com",
 		"GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com")
 }
 

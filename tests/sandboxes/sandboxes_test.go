@@ -42,6 +42,22 @@ type sandbox struct {
 	command func(t *testing.T, m *harness.Mount, fork string, argv []string) *exec.Cmd
 }
 
+// wants returns the lines of a sandbox, by those without one. What differs is in docs/how-to/sandbox.md.
+func (s *sandbox) wants(native []string) []string {
+	out := slices.Clone(native)
+	for i, line := range out {
+		// gVisor truncates an open file by its name, unless a process outside opens files for it.
+		if s.name == "gvisor" && strings.HasPrefix(line, "truncated_after_restore:") {
+			out[i] = `truncated_after_restore: ('', b'new state\n')`
+		}
+		// A file that is not cached has no shared mapping before Linux 6.6, and SQLite's WAL has one.
+		if s.name == "virtiofs-rust-6.1" && strings.HasPrefix(line, "shared_mapping:") {
+			out[i] = "shared_mapping: OSError: [Errno 19] No such device"
+		}
+	}
+	return out
+}
+
 var all = []sandbox{
 	{"bubblewrap", []string{"bwrap"}, false, example("bubblewrap")},
 	{"runc", []string{"runc"}, true, bundle("runc")},
@@ -50,7 +66,9 @@ var all = []sandbox{
 	{"systemd-nspawn", []string{"systemd-nspawn"}, true, nspawn},
 	{"gvisor", []string{"runsc"}, true, bundle("runsc", "--directfs=true")},
 	{"gvisor-gofer", []string{"runsc"}, true, gofer},
-	{"virtiofs", []string{"qemu-system-x86_64"}, true, virtiofs},
+	{"virtiofs", []string{"qemu-system-x86_64"}, true, virtiofs("6.1", "c", "-o timeout=0")},
+	{"virtiofs-rust", []string{"qemu-system-x86_64"}, true, virtiofs("6.12", "rust", "--cache never --allow-mmap")},
+	{"virtiofs-rust-6.1", []string{"qemu-system-x86_64"}, true, virtiofs("6.1", "rust", "--cache never --allow-mmap")},
 	{"codex", []string{"codex"}, false, codex},
 	{"srt", []string{"srt", "socat", "rg"}, false, srt},
 }
@@ -84,7 +102,7 @@ func TestSandboxes(t *testing.T) {
 				newFork(t, m, fork)
 				wg.Go(func() {
 					got := output(t, s.command(t, m, fork, []string{"python3", "-c", operations, secret, other}))
-					compare(t, fork, got, want)
+					compare(t, fork, got, s.wants(want))
 				})
 			}
 			wg.Wait()
@@ -101,7 +119,7 @@ func TestSandboxes(t *testing.T) {
 
 // checkActors looks who made the snapshots of a fork: behind a gateway it is the fork.
 func checkActors(t *testing.T, m *harness.Mount, name string) {
-	if !strings.HasPrefix(name, "gvisor") && name != "virtiofs" {
+	if !strings.HasPrefix(name, "gvisor") && !strings.HasPrefix(name, "virtiofs") {
 		return
 	}
 	fork := name + "-1"
@@ -146,8 +164,17 @@ func output(t *testing.T, cmd *exec.Cmd) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 }
 
+// needsMapping reports whether a line is of an operation that a guest of 6.1 cannot carry out without a
+// shared mapping.
+func needsMapping(line string) bool {
+	return strings.HasPrefix(line, "database:") || strings.HasPrefix(line, "restore_while_open:")
+}
+
 func compare(t *testing.T, fork string, got, want []string) {
 	for i, line := range want {
+		if strings.HasPrefix(fork, "virtiofs-rust-6.1") && i < len(got) && needsMapping(line) {
+			continue
+		}
 		if i == len(got) {
 			t.Errorf("%s: nothing from here on: %s", fork, line)
 			return
@@ -264,14 +291,16 @@ func podman(t *testing.T, m *harness.Mount, fork string, argv []string) *exec.Cm
 	}
 	cmd.Env = append(cmd.Env, "HOME="+home, "XDG_RUNTIME_DIR="+home)
 	t.Cleanup(func() {
-		remove := exec.Command("podman", "unshare", "rm", "-rf", home)
-		remove.Env = cmd.Env
-		_ = remove.Run()
 		if b, err := os.ReadFile(filepath.Join(home, "libpod/tmp/pause.pid")); err == nil { // a process that podman leaves
-			pid, _ := strconv.Atoi(string(b))
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+			if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && pid > 1 {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
 		}
-		_ = os.RemoveAll(home)
+		// Not by podman, which would leave another one.
+		_ = exec.Command("unshare", "--user", "--map-auto", "--map-root-user", "rm", "-rf", home).Run()
+		if err := os.RemoveAll(home); err != nil {
+			t.Error(err)
+		}
 	})
 	return cmd
 }
@@ -284,11 +313,14 @@ func nspawn(t *testing.T, m *harness.Mount, fork string, argv []string) *exec.Cm
 	return exec.Command("systemd-nspawn", append(args, argv...)...)
 }
 
-// virtiofs is a virtual machine without KVM. With other settings of virtiofsd it can see
-// the state before a restore.
-func virtiofs(t *testing.T, m *harness.Mount, fork string, argv []string) *exec.Cmd {
-	args := []string{"testdata/virtiofs", filepath.Join("..", "..", "bin", "kernels", "6.1"), m.Path(".forks", fork), "-o timeout=0"}
-	return exec.Command(args[0], append(args[1:], argv...)...)
+// virtiofs is a virtual machine without KVM, with a guest of scripts/test-kernels and a virtiofsd: that
+// of QEMU 7.2, in C, or the one of today, in Rust. With other settings a guest sees old states.
+func virtiofs(guest, program, options string) func(*testing.T, *harness.Mount, string, []string) *exec.Cmd {
+	return func(t *testing.T, m *harness.Mount, fork string, argv []string) *exec.Cmd {
+		kernels := filepath.Join("..", "..", "bin", "kernels")
+		args := []string{filepath.Join(kernels, guest), m.Path(".forks", fork), program, options}
+		return exec.Command("testdata/virtiofs", append(args, argv...)...)
+	}
 }
 
 // codex is the sandbox in which Codex runs commands, without the agent.

@@ -199,6 +199,17 @@ def restore_while_open():
     return read("log"), old.read(), read("map")[:1], seen, mapped[:1], read("kept"), os.listdir(here), os.listdir("wd")
 
 
+def truncated_after_restore():
+    """A file that was open over a restore is truncated: the restored one stays."""
+    write("t", "old state\n")
+    os.mkdir(".snapshots/t")
+    write("t", "new state\n")
+    f = os.open("t", os.O_RDWR)
+    os.rename(".snapshots/restore", ".snapshots/restore@t")
+    os.ftruncate(f, 0)
+    return read("t"), os.pread(f, 100, 0)
+
+
 def outside():
     """Writes to what is outside of the fork, and is not to succeed."""
     reached = []
@@ -231,7 +242,8 @@ def removed():
 write("a", "one\n")
 for operation in (
     create, listed, no_change, diff, restore_by_rename, restore_by_echo, restore_unknown, forks, calls, one_descriptor,
-    reopened, directories, links, attributes, shared_mapping, database, locks, restore_while_open, outside, limit, removed,
+    reopened, directories, links, attributes, shared_mapping, database, locks, restore_while_open,
+    truncated_after_restore, outside, limit, removed,
 ):
     try:
         result = operation()

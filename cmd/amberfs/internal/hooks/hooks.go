@@ -208,6 +208,9 @@ func (s *Settings) Write() error {
 		name = to
 	}
 	if st, err := os.Stat(name); err == nil {
+		if !st.Mode().IsRegular() { // such as /dev/null, which the rename would replace
+			return fmt.Errorf("cannot write settings to %s: it is no regular file", name)
+		}
 		mode = st.Mode().Perm()
 	}
 	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/amberfs/amberfs/tests/must"
 )
 
@@ -64,6 +66,25 @@ func TestInstall(t *testing.T) {
 				t.Error("removed twice")
 			}
 		})
+	}
+}
+
+// TestDeviceStays: settings that are a link to a device, as somebody has who wants none, are not
+// written: the device is not replaced by a file.
+func TestDeviceStays(t *testing.T) {
+	dir := t.TempDir()
+	device := filepath.Join(dir, "device")
+	if err := unix.Mknod(device, unix.S_IFIFO|0o666, 0); err != nil {
+		t.Fatal(err)
+	}
+	must.OK(t, os.Mkdir(filepath.Join(dir, ".claude"), 0o755))
+	must.OK(t, os.Symlink(device, filepath.Join(dir, ".claude/settings.json")))
+	s := &Settings{File: filepath.Join(dir, ".claude/settings.json"), become: []byte("{}")}
+	if err := s.Write(); err == nil {
+		t.Error("it was written")
+	}
+	if st, err := os.Lstat(device); err != nil || st.Mode().Type() != os.ModeNamedPipe {
+		t.Errorf("the device is %v, %v", st, err)
 	}
 }
 

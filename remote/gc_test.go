@@ -92,7 +92,7 @@ func (c *clocked) List(_ context.Context, prefix string, fn func(backend.Info) e
 	defer c.mu.Unlock()
 	for _, k := range slices.Sorted(maps.Keys(c.keys)) {
 		if e, ok := c.keys[k]; ok && strings.HasPrefix(k, prefix) {
-			if err := fn(backend.Info{Key: k, Size: int64(len(e.data)), Modified: e.at}); err != nil {
+			if err := fn(backend.Info{Key: k, Size: int64(len(e.data)), Modified: e.at, Sum: sumOf(e.data)}); err != nil {
 				return err
 			}
 		}

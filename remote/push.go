@@ -182,6 +182,7 @@ func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	err = u.r.b.Put(ctx, "ref/"+ref.Name, raw, backend.PutOptions{IfAbsent: !u.p.Force, Keeps: ref.Objects})
 	done := &Pushed{Ref: &ref, Objects: u.sent, Bytes: u.bytes}
 	if err == nil && u.format.Conditional {
+		u.r.notePushed(&ref, raw)
 		return done, nil
 	}
 	if err != nil && !errors.Is(err, backend.ErrChanged) && !errors.Is(err, backend.ErrAway) {

@@ -71,6 +71,7 @@ type Remote struct {
 	health health
 
 	format  atomic.Pointer[Format]
+	pushed  pushedRefs
 	readers sync.Map   // of encrypted objects: a reader to its io.ReaderAt
 	mu      sync.Mutex // guards o.Identities
 }
@@ -114,22 +115,8 @@ func (r *Remote) URL() string { return r.b.URL() }
 // Ref reads the ref of a snapshot. Errors: backend.ErrNotFound, object.ErrMalformed,
 // object.ErrNewer.
 func (r *Remote) Ref(ctx context.Context, name string) (*object.Ref, error) {
-	raw, err := backend.Get(ctx, r.b, "ref/"+name)
-	if errors.Is(err, backend.ErrNotFound) {
-		return nil, fmt.Errorf("snapshot %q: %w", name, backend.ErrNotFound)
-	}
-	if err != nil {
-		return nil, err
-	}
-	ref, err := r.decodeRef(raw)
-	if err != nil {
-		return nil, fmt.Errorf("snapshot %s on the remote: %w", name, err)
-	}
-	// The key is its name, except where upper and lower case are the same.
-	if !strings.EqualFold(ref.Name, name) {
-		ref.Name = name
-	}
-	return ref, nil
+	ref, _, err := r.readRef(ctx, name)
+	return ref, err
 }
 
 func (r *Remote) decodeRef(raw []byte) (*object.Ref, error) {
@@ -145,27 +132,6 @@ func (r *Remote) decodeRef(raw []byte) (*object.Ref, error) {
 		ref.Encrypted = secret // whatever the ref contains
 	}
 	return ref, err
-}
-
-// Refs calls fn for every snapshot, one at a time. An unreadable one is an error.
-func (r *Remote) Refs(ctx context.Context, fn func(name string, ref *object.Ref, err error) error) error {
-	var names []string
-	if err := r.b.List(ctx, "ref/", func(i backend.Info) error {
-		names = append(names, i.Key[len("ref/"):])
-		return nil
-	}); err != nil {
-		return err
-	}
-	var mu sync.Mutex
-	return each(ctx, names, func(ctx context.Context, name string) error {
-		ref, err := r.Ref(ctx, name)
-		if errors.Is(err, backend.ErrNotFound) {
-			return nil // removed meanwhile
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		return fn(name, ref, err)
-	})
 }
 
 // Find reads the ref of a snapshot by its name or its whole id. Errors: backend.ErrNotFound.

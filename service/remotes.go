@@ -87,6 +87,9 @@ func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, err
 		}
 		done.Pushed = append(done.Pushed, p)
 	}
+	if err := to.List(ctx); err != nil { // the next listing is slower
+		s.Log.Warn("push: the list of the remote's snapshots was not written", "remote", a.Remote, "err", err)
+	}
 	return done, nil
 }
 

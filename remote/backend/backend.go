@@ -90,6 +90,7 @@ type Info struct {
 	Key      string
 	Size     int64
 	Modified time.Time
+	Sum      string // MD5 of the value in hex, from List; "" where the service does not say it
 }
 
 var keyPattern = regexp.MustCompile(`^(format|(ref|hold|gc)/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|obj/[0-9a-f]{64})$`)

@@ -128,7 +128,7 @@ func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []by
 func (d *dir) Stat(ctx context.Context, key string) (info Info, err error) {
 	err = d.use(ctx, "look for", key, func(b *vfs.Beneath) error {
 		i, err := b.Stat(d.file(key))
-		info = Info{key, i.Size, i.Modified}
+		info = Info{Key: key, Size: i.Size, Modified: i.Modified}
 		return err
 	})
 	return info, err
@@ -150,7 +150,7 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) erro
 		if !isKey(prefix + e.Name) {
 			continue // a temporary file
 		}
-		if err := fn(Info{prefix + e.Name, e.Size, e.Modified}); err != nil {
+		if err := fn(Info{Key: prefix + e.Name, Size: e.Size, Modified: e.Modified}); err != nil {
 			return err
 		}
 	}

@@ -175,7 +175,7 @@ func (b *bucket) Stat(ctx context.Context, key string) (Info, error) {
 	if err != nil {
 		return Info{}, b.sorted(ctx, "look for", key, err)
 	}
-	return Info{key, o.Size, o.LastModified}, nil
+	return Info{Key: key, Size: o.Size, Modified: o.LastModified}, nil
 }
 
 func (b *bucket) List(ctx context.Context, prefix string, fn func(Info) error) error {
@@ -189,7 +189,7 @@ func (b *bucket) List(ctx context.Context, prefix string, fn func(Info) error) e
 		if !isKey(key) {
 			continue // another user's
 		}
-		if err := fn(Info{key, o.Size, o.LastModified}); err != nil {
+		if err := fn(Info{Key: key, Size: o.Size, Modified: o.LastModified, Sum: strings.Trim(o.ETag, `"`)}); err != nil {
 			return err
 		}
 	}

@@ -153,3 +153,38 @@ func resident(t *testing.T, pid int) (n int64) {
 	}
 	return n << 10
 }
+
+// TestManySnapshots: a list of all snapshots and a collection cost requests by the thousand of
+// snapshots, not by the snapshot.
+func TestManySnapshots(t *testing.T) {
+	p := remotetest.NewProxy(t, s3(t))
+	url := remotetest.S3Prefix(p.URL, "many")
+	ownCache(t)
+	a := harness.New(t)
+	a.Amberfs("remote", "add", "origin", url)
+	const n = 300
+	push := []string{"push", "origin"}
+	for i := range n {
+		name := fmt.Sprint("s", i)
+		write(t, a.Path("f"), name)
+		must.OK(t, os.Mkdir(a.Path(".snapshots", name), 0o755))
+		push = append(push, name)
+	}
+	a.Amberfs(push...)
+
+	ownCache(t)
+	b := harness.New(t)
+	b.Amberfs("remote", "add", "origin", url)
+	for _, command := range []string{"snapshots", "gc"} {
+		before := p.Requests.Load()
+		out := b.Amberfs("remote", command, "origin")
+		requests := p.Requests.Load() - before
+		t.Logf("remote %s: %d requests", command, requests)
+		if requests > 10 {
+			t.Errorf("remote %s of %d snapshots took %d requests", command, n, requests)
+		}
+		if got := strings.Count(out, "\ns") + strings.Count(out[:1], "s"); command == "snapshots" && got != n {
+			t.Errorf("the list has %d snapshots, want %d:\n%s", got, n, out)
+		}
+	}
+}

@@ -82,6 +82,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("the file is %s on node1 and %s on node2", sum, got)
 	}
 
+	c.restricted()
 	c.kubectl("delete", "statefulset,pod,pvc,volumesnapshot", "--all", "--timeout=5m")
 	harness.Eventually(t, "volumes and snapshots are deleted", func() bool {
 		return c.kubectl("get", "pv,volumesnapshotcontent", "-o", "name") == ""

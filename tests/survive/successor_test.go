@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/tests/harness"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -143,4 +145,101 @@ func TestNothingElseFails(t *testing.T) {
 		}
 		return err == nil
 	})
+}
+
+// TestManyUsers: however many runs use a mount, the next daemon gets to know them all.
+func TestManyUsers(t *testing.T) {
+	const users = 3000
+	m := newMount(t)
+	must.OK(t, os.WriteFile(m.Path("f"), nil, 0o644))
+	for i := range users {
+		j, err := service.Join(t.Context(), m.Store, "", fmt.Sprint("fork-with-a-long-name-", i))
+		must.OK(t, err)
+		if j.Tree != nil {
+			must.OK(t, j.Tree.Close())
+			j.Tree = nil
+		}
+		defer j.Close()
+	}
+	for i := range 2 {
+		m.Crash()
+		_, err := os.Stat(m.Path(fmt.Sprint("none", i)))
+		if !os.IsNotExist(err) {
+			t.Error(err)
+		}
+	}
+	if out, err := m.TryAmberfs("umount", m.Dir); err == nil {
+		t.Errorf("the daemon does not know its users: %s", out)
+	}
+}
+
+// TestFirstDaemonDies: a command that mounts gets its answer from the daemon that becomes ready, if not
+// from the first one.
+func TestFirstDaemonDies(t *testing.T) {
+	p := newPointed(t)
+	p.Stop()
+	for _, how := range []string{"fail", "exit", "kill"} {
+		p.arm(t, "serving", how)
+		cmd := exec.Command(p.Program, "mount", p.Store, p.Dir)
+		cmd.Env = append(os.Environ(), p.Env...)
+		out, err := cmd.CombinedOutput()
+		if err != nil || p.armed("serving") {
+			t.Errorf("mount, whose first daemon does not become ready (%s): %v\n%s", how, err, out)
+		}
+		if _, err := os.Stat(p.Path(".snapshots")); err != nil {
+			t.Error(err)
+		}
+		p.Amberfs("umount", p.Dir)
+		harness.Eventually(t, "the keeper has ended", func() bool { return len(harness.Processes(p.Store)) == 0 })
+	}
+}
+
+// TestShortage: on a full disk the next daemon is started again until there is space, and programs wait.
+func TestShortage(t *testing.T) {
+	newMount(t).Stop() // for the kernel
+	if os.Geteuid() != 0 {
+		t.Skip("mounts a small disk")
+	}
+	disk := t.TempDir()
+	must.OK(t, unix.Mount("none", disk, "tmpfs", 0, "size=64m"))
+	defer func() { _ = unix.Unmount(disk, unix.MNT_DETACH) }()
+	m := harness.At(t, filepath.Join(disk, "store"), "-o", "timeout=10m")
+	m.Start()
+	defer m.Stop()
+	must.OK(t, os.WriteFile(m.Path("f"), []byte("kept"), 0o644))
+	full, err := os.Create(filepath.Join(disk, "full"))
+	must.OK(t, err)
+	defer full.Close()
+	fill := func() {
+		for b := make([]byte, 1<<20); len(b) > 0; {
+			if n, err := full.Write(b); n == 0 || err != nil {
+				b = b[:len(b)/2]
+			}
+		}
+	}
+	fill()
+	m.Crash() // the next one gives the reserve up
+	_, err = os.Stat(m.Path("ready"))
+	if !os.IsNotExist(err) {
+		t.Error(err)
+	}
+	fill()
+
+	must.OK(t, syscall.Kill(m.Pid(), syscall.SIGKILL))
+	read := make(chan error, 1)
+	go func() {
+		_, err := os.Stat(m.Path("none"))
+		read <- err
+	}()
+	harness.Eventually(t, "starts fail", func() bool { return strings.Count(m.Log(), "must stay free") > 4 })
+	if len(read) > 0 {
+		t.Errorf("a program did not wait: %v", <-read)
+	}
+	must.OK(t, full.Truncate(0))
+	if err := <-read; !os.IsNotExist(err) {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(m.Path("f")); string(b) != "kept" {
+		t.Errorf("%q, %v", b, err)
+	}
 }

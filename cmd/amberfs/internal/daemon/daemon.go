@@ -90,19 +90,19 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 // ownerOnly makes new files of this process and its libraries accessible to their owner alone.
 const ownerOnly = 0o077
 
-// giveUp is the end of a daemon that does not become ready. In a takeover it ends as if it had been
-// killed: it writes, removes and releases nothing, and the keeper, which has all that was
-// inherited, starts another one.
+// giveUp is the end of a daemon that does not become ready. If the keeper holds the connection to the
+// kernel, the daemon ends as if it had been killed: it writes, removes and releases nothing, and the
+// keeper starts another one.
 func giveUp(cfg *Config, s Starter, err error) error {
-	if cfg.takesOver() != nil {
+	if cfg.Keeper.Holds() {
 		return cfg.Keeper.Fail(err)
 	}
 	s(Message{Error: fail.Of(err)})
 	return err
 }
 
-// start starts the parts in order. If one fails, and nothing was taken over, it stops the others and
-// removes a new store.
+// start starts the parts in order. If one fails, and no keeper holds the connection to the kernel, it
+// stops the others and removes a new store.
 func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	before := cfg.takesOver()
 	if before != nil {
@@ -135,7 +135,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	}
 	var undo []func()
 	defer func() {
-		if err != nil && before == nil {
+		if err != nil && !cfg.Keeper.Holds() {
 			for i := len(undo) - 1; i >= 0; i-- {
 				undo[i]()
 			}

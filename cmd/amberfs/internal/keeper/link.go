@@ -25,6 +25,7 @@ type Link struct {
 	Conns                []*os.File // of Users
 
 	socket int
+	holds  bool // the keeper holds a connection
 	mu     sync.Mutex
 	last   int           // the newest ID of a user
 	held   chan struct{} // gets a value when the keeper holds a Connection
@@ -92,6 +93,9 @@ func (l *Link) watch() {
 // Lost is closed when the keeper is gone: then a crash ends the mount.
 func (l *Link) Lost() <-chan struct{} { return l.lost }
 
+// Holds reports whether the keeper holds a connection: it starts another daemon after this one then.
+func (l *Link) Holds() bool { return l != nil && (l.holds || l.Connection != nil) }
+
 // Hold has the keeper hold a connection. From its return on a crash is a pause.
 func (l *Link) Hold(c *Connection, device, lock, socket int) error {
 	if err := l.send(Message{Connection: c}, device, lock, socket); err != nil {
@@ -99,6 +103,7 @@ func (l *Link) Hold(c *Connection, device, lock, socket int) error {
 	}
 	select {
 	case <-l.held:
+		l.holds = true
 		return nil
 	case <-l.lost:
 		return io.ErrUnexpectedEOF

@@ -252,6 +252,7 @@ func (r *readers) handle(b *buffers, n int) (size int, err error) {
 	if size == 0 {
 		return 0, nil // FORGET and INTERRUPT have no answer
 	}
+	beforeAnswer(b.in[:n])
 	err = send(r.fd, b.out[:size])
 	if r.answered != nil {
 		r.answered(b.in[:n])

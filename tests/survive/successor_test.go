@@ -108,6 +108,21 @@ func TestSuccessorFails(t *testing.T) {
 	}
 }
 
+// TestNoErrorWhileSuccessorsFail: programs see no error though one successor of three dies, too.
+func TestNoErrorWhileSuccessorsFail(t *testing.T) {
+	p := newPointed(t)
+	kills := harness.Count(t, "ROUNDS", 9, 1000)
+	whileWorking(t, p.Mount, func() {
+		for i := range kills {
+			if i%3 == 0 {
+				p.arm(t, points[i/3%len(points)], ends[i/3%3])
+			}
+			p.Crash()
+			_, _ = os.Stat(p.Path(fmt.Sprint("none", i))) // a daemon is ready
+		}
+	})
+}
+
 // TestNothingElseFails: what a takeover can do without is taken when it can be.
 func TestNothingElseFails(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")

@@ -32,3 +32,19 @@ func TestBroken(t *testing.T) {
 		t.Errorf("another error is %v", err)
 	}
 }
+
+// TestNotRead: only what no daemon has read is asked again whatever it does.
+func TestNotRead(t *testing.T) {
+	c := &Client{target: Target{Store: "/store"}}
+	for of, want := range map[error]bool{
+		errors.New("http: server closed idle connection"):                          true,
+		&net.OpError{Op: "read", Err: os.NewSyscallError("read", unix.ECONNRESET)}: true,
+		&net.OpError{Op: "write", Err: os.NewSyscallError("write", unix.EPIPE)}:    true,
+		io.EOF:              false,
+		io.ErrUnexpectedEOF: false,
+	} {
+		if err := c.broken(of); !errors.Is(err, errBroken) || notRead(err) != want {
+			t.Errorf("%v: not read is %v", of, !want)
+		}
+	}
+}

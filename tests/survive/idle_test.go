@@ -1,0 +1,57 @@
+package survive_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
+)
+
+// TestIdle: neither the keeper nor the daemon wakes up while nobody uses the mount, also after a crash.
+func TestIdle(t *testing.T) {
+	m := newMount(t)
+	must.OK(t, os.WriteFile(m.Path("f"), nil, 0o644))
+	m.Crash()
+	_, _ = os.Stat(m.Path("none"))
+	keeper, daemon := harness.Parent(m.Pid()), m.Pid()
+
+	const window, most = 2 * time.Second, 4
+	last := switches(t, keeper)
+	time.Sleep(window)
+	if woke := switches(t, keeper) - last; woke > most {
+		t.Errorf("the keeper woke up %d times in %v", woke, window)
+	}
+	last = switches(t, daemon)
+	harness.Eventually(t, "the daemon sleeps, once it has stored what was written", func() bool {
+		time.Sleep(window)
+		now := switches(t, daemon)
+		slept := now-last <= most
+		last = now
+		return slept
+	})
+}
+
+// switches counts how often threads of a process were switched to.
+func switches(t *testing.T, pid int) (all int) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	must.OK(t, err)
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for line := range strings.Lines(string(b)) {
+			if strings.HasPrefix(line, "voluntary_ctxt_switches:") {
+				n := 0
+				_, _ = fmt.Sscan(strings.TrimPrefix(line, "voluntary_ctxt_switches:"), &n)
+				all += n
+			}
+		}
+	}
+	return all
+}

@@ -21,9 +21,12 @@
 // wait(2) returns when all threads of the daemon are gone, so no late write can follow. A
 // daemon that said that it ends, or that had no Connection yet, takes the keeper with it.
 // Otherwise the keeper starts its own program again: the same version, even if the package
-// was replaced meanwhile. If daemons die again and again, the keeper ends too (see deaths),
+// was replaced meanwhile. A daemon that does not become ready leaves all as it was, and says why: for want
+// of space, descriptors, memory or a lock the keeper waits and starts another one, for as long as
+// Config.Patience. If daemons die again and again, the keeper ends too (see deaths),
 // the kernel closes the device, and programs get ENOTCONN instead of waiting for ever. A thread
-// of a daemon that hangs in a notice would keep it open, so the connection is aborted first.
+// of a daemon that hangs in a notice would keep it open, so the connection is aborted first. The keeper
+// learns of the beginning of a death from one thread of the daemon, and otherwise sleeps.
 //
 // # An upgrade
 //

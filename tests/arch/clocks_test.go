@@ -33,6 +33,7 @@ var mayUseClocks = map[string]string{
 	"service/internal/importer/hostile_test.go": "samples the memory of a process",
 	"tests/hostile/rendering_test.go":           "asks at a pace",
 	"tests/model/linear_test.go":                "takes snapshots at a pace",
+	"tests/survive/idle_test.go":                "counts how often a process wakes up",
 }
 
 var clock = regexp.MustCompile(`\btime\.(Since|Sleep|After)\(`)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/amberfs/amberfs/tests/harness"
 	"github.com/amberfs/amberfs/tests/must"
@@ -62,7 +61,6 @@ func TestUpgradeBreaksNoCommand(t *testing.T) {
 			}
 			done <- err
 		}()
-		time.Sleep(5 * time.Millisecond)
 	}
 	n := len(first)
 	for b := make([]byte, 1<<20); err == nil; {

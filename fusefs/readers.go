@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxReaders bounds how many requests are answered at a time. It is only
-	// reached when nearly all of them wait, as while changes are frozen.
+	// maxReaders bounds how many requests are answered at a time. What waits until changes go on
+	// is parked instead, see park.
 	maxReaders = 256
 	// immediate is how long a read takes at most that found its request waiting.
 	immediate = 3 * time.Microsecond
@@ -49,7 +49,7 @@ const (
 // requests would be woken in turn, on another CPU that may have to leave its
 // idle state first, which costs more than the work. There are more readers
 // while requests are found waiting (many clients), and while one waits for
-// something itself: for a disk, a lock, or the end of a freeze.
+// something itself: for a disk or a lock.
 type readers struct {
 	fd       int
 	ps       *fuse.ProtocolServer
@@ -59,6 +59,8 @@ type readers struct {
 	aside    *aside
 	resends  *resends             // nil if there can be none
 	answered func(request []byte) // may be nil; called when the kernel has the answer
+	// heldBack returns what a request has to wait for, see park.
+	heldBack func(request []byte) <-chan struct{}
 
 	wg       sync.WaitGroup
 	total    atomic.Int32  // readers
@@ -74,7 +76,7 @@ type readers struct {
 }
 
 func newReaders(fd int, ps *fuse.ProtocolServer, log *slog.Logger) *readers {
-	r := &readers{fd: fd, ps: ps, log: log, wake: make(chan struct{}, 1), ended: make(chan struct{}), aside: newAside()}
+	r := &readers{fd: fd, ps: ps, log: log, heldBack: func([]byte) <-chan struct{} { return nil }, wake: make(chan struct{}, 1), ended: make(chan struct{}), aside: newAside()}
 	r.end = sync.OnceFunc(func() { close(r.ended) })
 	return r
 }
@@ -152,7 +154,9 @@ func (r *reader) loop() {
 			default: // another reader woke it
 			}
 		}
-		if err := r.answer(r.buffers, n); err != nil {
+		if wait := r.heldBack(r.in[:n]); wait != nil {
+			r.park(r.in[:n], wait)
+		} else if err := r.answer(r.buffers, n); err != nil {
 			r.log.Warn("the kernel refused an answer", "err", err)
 		}
 		r.progress.Add(1)
@@ -252,12 +256,17 @@ func (r *readers) handle(b *buffers, n int) (size int, err error) {
 	if size == 0 {
 		return 0, nil // FORGET and INTERRUPT have no answer
 	}
+	return size, r.reply(b, n, size)
+}
+
+// reply sends an answer of so many bytes.
+func (r *readers) reply(b *buffers, n, size int) error {
 	beforeAnswer(b.in[:n])
-	err = send(r.fd, b.out[:size])
+	err := send(r.fd, b.out[:size])
 	if r.answered != nil {
 		r.answered(b.in[:n])
 	}
-	return size, err
+	return err
 }
 
 // watch starts one more reader whenever all of them are stuck in answering, until it is

@@ -84,6 +84,7 @@ func (d *device) receive() (unique uint64, code int32) {
 
 const (
 	reqGetAttr = 3
+	reqUnlink  = 10
 	reqInit    = 26
 )
 
@@ -146,6 +147,56 @@ func TestReaders(t *testing.T) {
 		d.receive()
 		return r.total.Load() == 1
 	})
+	must.OK(t, unix.Shutdown(d.kernel, unix.SHUT_RDWR))
+	<-done
+}
+
+// TestParked: any number of requests that are held back take no reader, and all are answered in
+// the end. One whose client is killed meanwhile is not carried out.
+func TestParked(t *testing.T) {
+	d, fd := newDevice(t)
+	r := newReaders(fd, fuse.NewProtocolServer(&slowFS{RawFileSystem: fuse.NewDefaultRawFileSystem()}, &fuse.MountOptions{}), slog.New(slog.DiscardHandler))
+	d.init(needed)
+	_, err := r.connect(nil)
+	must.OK(t, err)
+	d.receive()
+	frozen, waited := make(chan struct{}), make(chan struct{}, 1)
+	r.heldBack = func(request []byte) <-chan struct{} {
+		if opcode(request) != reqUnlink {
+			return nil
+		}
+		select {
+		case <-frozen:
+			return nil
+		case waited <- struct{}{}:
+		default:
+		}
+		return frozen
+	}
+	done := make(chan struct{})
+	go func() { r.run(); close(done) }()
+
+	const many = 2 * maxReaders
+	for i := range uint64(many) {
+		d.send(reqUnlink, 10+i, 1, 'x')
+		d.send(reqGetAttr, 10_000+i, 1, 0, 0, 0, 0)
+		if unique, code := d.receive(); unique != 10_000+i || code != 0 {
+			t.Fatalf("answer to %d: %d, want %d", unique, code, 10_000+i)
+		}
+	}
+	<-waited
+	if n := r.total.Load(); n > 4 {
+		t.Errorf("%d readers while %d requests wait", n, many)
+	}
+	close(frozen)
+	answered := make(map[uint64]bool)
+	for range many {
+		unique, code := d.receive()
+		if answered[unique] || code != -int32(unix.ENOSYS) {
+			t.Errorf("answer to %d: %d", unique, code)
+		}
+		answered[unique] = true
+	}
 	must.OK(t, unix.Shutdown(d.kernel, unix.SHUT_RDWR))
 	<-done
 }

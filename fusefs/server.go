@@ -55,7 +55,7 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 	k := &kernel{notifier: n}
 	fs := newFilesystem(o, k)
 	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)
-	r.onAnswer, r.aside, k.readers = o.OnAnswer, fs.aside, r
+	r.onAnswer, r.aside, r.heldBack, k.readers = o.OnAnswer, fs.aside, fs.heldBack, r
 	fs.probes = newProbes(fs, dup)
 	c, err := r.connect(before)
 	if err != nil {

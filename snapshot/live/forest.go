@@ -255,6 +255,17 @@ func (t *trees) heldBack(views []uint32) chan struct{} {
 	return nil
 }
 
+// HeldBack returns what is closed when changes of a view may go on that are held back, nil if
+// none are. It serves to wait for that without a call that waits.
+func (t *trees) HeldBack(view uint32) <-chan struct{} {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if wait := t.heldBack([]uint32{view}); wait != nil {
+		return wait
+	}
+	return nil
+}
+
 // Freeze holds back every change until Thaw is called, for at most d. It
 // reports false when the store is frozen already.
 func (t *trees) Freeze(d time.Duration) bool {

@@ -42,18 +42,7 @@ func TestFrozenWriters(t *testing.T) {
 			}
 		})
 	}
-	waiting := func() bool { // in the kernel, for an answer
-		n := 0
-		tasks, err := os.ReadDir("/proc/self/task")
-		must.OK(t, err)
-		for _, task := range tasks {
-			if b, err := os.ReadFile("/proc/self/task/" + task.Name() + "/wchan"); err == nil && strings.HasPrefix(string(b), "request_wait") {
-				n++
-			}
-		}
-		return n == many
-	}
-	harness.Eventually(t, "all writers wait", waiting)
+	harness.Eventually(t, "all writers wait", func() bool { return waiting(t) == many })
 	for range 3 {
 		if _, err := os.ReadDir(m.Path("quiet")); err != nil {
 			t.Error(err)

@@ -3,9 +3,9 @@ package survive_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,28 +14,43 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestPoison: a request that three daemons have died of fails with EIO, and nothing else does.
-// It is an export, which waits for git: so it is known when a daemon has begun to answer.
-func TestPoison(t *testing.T) {
-	newMount(t).Stop() // for the kernel
-	dir := t.TempDir()
-	begun := filepath.Join(dir, "begun")
-	git, err := exec.LookPath("git")
+// waiting counts the threads of this process that wait for answers of a mount.
+func waiting(t *testing.T) (n int) {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
 	must.OK(t, err)
-	script := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *check-ref-format*) echo >> %[1]q; while [ -e %[1]q ]; do sleep 0.05; done;; esac\nexec %[2]q \"$@\"\n", begun, git)
-	must.OK(t, os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o755))
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	for _, task := range tasks {
+		if b, err := os.ReadFile("/proc/self/task/" + task.Name() + "/wchan"); err == nil && strings.HasPrefix(string(b), "request_wait") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestPoison: a request that three daemons have died of fails with EIO, and nothing else does.
+// It is the rendering of a diff that takes seconds.
+func TestPoison(t *testing.T) {
 	m := newMount(t)
-	must.OK(t, os.WriteFile(m.Path("f"), []byte("0"), 0o644))
+	lines := func(seed uint64) []byte {
+		r, b := rand.New(rand.NewPCG(seed, 0)), []byte(nil)
+		for range 2_500_000 {
+			b = strconv.AppendUint(b, r.Uint64N(300_000), 10)
+			b = append(b, '\n')
+		}
+		return b
+	}
+	must.OK(t, os.WriteFile(m.Path("large"), lines(1), 0o644))
 	m.Amberfs("snapshot", "v1")
+	must.OK(t, os.WriteFile(m.Path("large"), lines(2), 0o644))
+	must.OK(t, os.WriteFile(m.Path("f"), []byte("0"), 0o644))
 
 	deadly := make(chan error, 1)
-	go func() { deadly <- os.WriteFile(m.Path(".snapshots/export"), []byte("v1\n"), 0o644) }()
+	go func() {
+		_, err := os.Stat(m.Path(".snapshots/diff@v1"))
+		deadly <- err
+	}()
+	harness.Eventually(t, "the diff is rendered", func() bool { return waiting(t) > 0 || len(deadly) > 0 })
 	for death := range 3 {
-		harness.Eventually(t, "a daemon exports", func() bool {
-			b, _ := os.ReadFile(begun)
-			return len(b) == death+1 || len(deadly) > 0
-		})
 		if len(deadly) > 0 {
 			t.Fatalf("it ended after %d deaths: %v", death, <-deadly)
 		}

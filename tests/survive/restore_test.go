@@ -51,7 +51,7 @@ func TestRestore(t *testing.T) {
 	for i := range harness.Count(t, "ROUNDS", 6, 100) {
 		state := []string{"a", "b"}[i%2]
 		pid, before, done := m.Pid(), journaled(), make(chan error, 1)
-		go func() { done <- os.WriteFile(m.Path(".snapshots/restore"), []byte(state+"\n"), 0) }()
+		go func() { done <- os.Rename(m.Path(".snapshots/restore"), m.Path(".snapshots/restore@"+state)) }()
 		for journaled().Equal(before) && len(done) == 0 { // it takes less than a poll
 		}
 		must.OK(t, syscall.Kill(pid, syscall.SIGKILL))

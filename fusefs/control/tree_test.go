@@ -794,3 +794,23 @@ func TestAnswerBehindRequest(t *testing.T) {
 		}
 	}
 }
+
+// TestResentWithLostFiles: private files die with the daemon. What the kernel sends again is not an
+// error for that alone, unless a command was lost.
+func TestResentWithLostFiles(t *testing.T) {
+	u := newUser(t)
+	again := Request{Caller: u.who, Resent: true}
+	for _, name := range []string{"call.x", "create.tmp.x"} {
+		u.must(u.tree.Unlink(u.dir, name, again))
+		u.must(u.tree.Rename(u.dir, name, u.dir, name+"y", 0, again))
+		if err := u.tree.Unlink(u.dir, name, Request{Caller: u.who}); !errors.Is(err, errs.NotExist) {
+			t.Errorf("%s is removed though it is not there: %v", name, err)
+		}
+		if err := u.tree.Rename(u.dir, name, u.dir, createName, 0, again); !errors.Is(err, unix.EIO) {
+			t.Errorf("a command that was lost with %s: %v", name, err)
+		}
+	}
+	if _, err := u.tree.Create(u.dir, "call.x", 0o600, u.who); err != nil {
+		t.Error(err)
+	}
+}

@@ -55,6 +55,9 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.Memory == 0 {
 		o.Memory = engine.DefaultMemory
 	}
+	if o.Frugal {
+		o.Memory /= 4
+	}
 	if o.ManyChanges == 0 {
 		o.ManyChanges = int(min(400_000, o.Memory/2/live.InodeBytes))
 	}
@@ -188,6 +191,11 @@ func (s opening) recover(at catalogue.StoreRecord) error {
 	var err error
 	if s.lost.Skipped, err = s.forest.Replay(at.Position, len(s.lost.Replaced) > 0, s.replay); err != nil {
 		return err
+	}
+	if view, heavy := s.mem.Heaviest(); heavy && s.opt.Frugal {
+		s.tooHeavy = s.cat.Workspaces[view].Name
+		s.logger.Warn("daemons were killed while they opened the store; the workspace that takes the most memory is read-only until the next mount", "workspace", s.tooHeavy)
+		s.forest.SetReadOnly(view)
 	}
 	s.mem.Opened()
 	if !s.opt.Takeover {

@@ -46,6 +46,9 @@ func (w *Workspace) Status() info.Status {
 			st.Health = fmt.Sprintf("the store's disk is nearly full (%d KiB are free), and writes fail; delete snapshots and run `amberfs gc`", free>>10)
 		}
 	}
+	if st.Health == "ok" && s.tooHeavy != "" && (s.tooHeavy == st.Workspace || !w.ws.Fork) {
+		st.Health = fmt.Sprintf("workspace %s is read-only: daemons were killed while they opened it, perhaps for want of memory; unmount, and mount again with more memory", s.tooHeavy)
+	}
 	if failing := s.ckpt.Failing(); st.Health == "ok" && failing != "" {
 		st.Health = "changes are not sealed: the last checkpoint failed for them; nothing is lost"
 		if !w.ws.Fork { // it may name another fork

@@ -54,6 +54,10 @@ type Options struct {
 	// Memory is what changes that are not sealed take in memory at most, in bytes;
 	// engine.DefaultMemory when 0.
 	Memory int64
+	// Frugal is for a store of which daemons were killed while they opened it, perhaps because it
+	// takes more memory than there is. It takes a quarter of Memory, and the workspace with the
+	// most to recover, if that is much, is read-only.
+	Frugal bool
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// Elapsed is a clock that is never set. When nil it is CLOCK_BOOTTIME or, if Now is set, Now.
@@ -86,8 +90,9 @@ type Store struct {
 	mem   *engine.Memory
 	keep  policy.Keeper
 
-	created bool // by this opening
-	closed  atomic.Bool
+	tooHeavy string // the workspace that is read-only, see Options.Frugal
+	created  bool   // by this opening
+	closed   atomic.Bool
 }
 
 // core is what the parts of a store share.

@@ -74,6 +74,17 @@ func (a *Account) Give(tenant any, bytes int64) {
 	if a.addLocked(tenant, -bytes); a.of[tenant] == 0 {
 		delete(a.of, tenant)
 	}
+	a.wakeLocked()
+}
+
+// Wake wakes those that wait, who may find more than before.
+func (a *Account) Wake() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.wakeLocked()
+}
+
+func (a *Account) wakeLocked() {
 	close(a.freed)
 	a.freed = make(chan struct{})
 }
@@ -96,8 +107,8 @@ func (a *Account) Half(tenant any) bool {
 	return 2*a.of[tenant] > min(most, left)
 }
 
-// HalfUsed reports whether all tenants together have more than half.
-func (a *Account) HalfUsed() bool { return a.Used() > a.size/2 }
+// NearlyFull reports whether all tenants together have nearly everything.
+func (a *Account) NearlyFull() bool { return a.Used() > a.size-a.size/8 }
 
 // Used returns how many bytes all tenants have.
 func (a *Account) Used() int64 {

@@ -20,8 +20,8 @@ func TestAccount(t *testing.T) {
 	if one < size/2 || two < size/16 || one+two > size-size/4 {
 		t.Errorf("one tenant has %d, and another %d beside it", one, two)
 	}
-	if !a.Half("one") || !a.Half("two") || !a.HalfUsed() {
-		t.Error("more than half is used, and it does not say so")
+	if !a.Half("one") || !a.Half("two") || a.NearlyFull() {
+		t.Error("more than half of what others can have is used")
 	}
 	if urgent := a.Take("one", 1<<10, true); !urgent {
 		t.Error("there is nothing left for what is urgent")

@@ -74,6 +74,7 @@ type Checkpoint struct {
 	dirty      map[string]uint32
 	roots      int   // how many of Catalogue.Roots it has
 	changes    int64 // Checkpointer.Changes when it began
+	redo       int64 // the same of Memory.Redo
 	floor      int64 // lowest position of bytes that records after it may refer to
 	orphans    map[uint32]*tree.State
 
@@ -209,6 +210,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 		snaps:      make(map[uint32]*catalogue.Snapshot),
 		roots:      len(p.Catalogue.Roots),
 		changes:    p.Changes.Load(),
+		redo:       p.Memory.Redo(),
 		floor:      tx.Unjournaled(),
 		partly:     make(map[uint32]*catalogue.Partly),
 	}
@@ -248,6 +250,7 @@ func (c *Checkpoint) Finish() error {
 	c.At.Store(c.at.Position)
 	c.Records.Store(c.at.Records)
 	c.Changes.Add(-c.changes)
+	c.Memory.Redone(c.redo)
 	c.Alter(func(tx *live.Tx) {
 		c.Catalogue.Roots = slices.Delete(c.Catalogue.Roots, 0, c.roots)
 		for view, w := range c.workspaces {

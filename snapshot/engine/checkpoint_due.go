@@ -72,7 +72,7 @@ func (p *Checkpointer) Due(calm bool, since time.Duration) bool {
 		grown := p.Grown()
 		return grown >= checkpointBytes || grown > 0 && since >= checkpointTime
 	}
-	return p.Outgrown() || p.ToRedo() >= checkpointRecords
+	return p.Outgrown() || p.ToRedo() >= checkpointRecords || p.Memory.ManyToRedo()
 }
 
 // Grown is how many bytes were journaled since the last checkpoint.

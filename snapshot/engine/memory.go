@@ -27,12 +27,15 @@ const (
 	// maxAwaiting is how many changes in forks wait at a time. Each keeps a reader of the kernel's
 	// requests, of which main needs some.
 	maxAwaiting = 32
+	// heavy is what a recovery charges a workspace at least that may have been the reason why
+	// daemons before it were killed.
+	heavy = 16 << 20
 )
 
 // A Memory bounds what changes take in memory until they are sealed. Each change is charged to its
 // workspace. When main, or a fork of main with the forks in it, has half of what it may have, its
 // workspaces are sealed, which gives the memory back. A recovery charges the same, and seals when
-// half of the memory is used: so opening a store takes no more, whatever its journal contains.
+// nearly all of it is used: so opening a store takes no more, whatever its journal contains.
 type Memory struct {
 	*Parts
 	Sealer   *Sealer
@@ -46,6 +49,7 @@ type Memory struct {
 	views    map[uint32]*charged
 	sealing  map[uint32]bool // by tenant: its workspaces are being sealed
 	awaiting int             // changes in forks
+	redo     int64           // what was charged since the last checkpoint
 }
 
 // charged is what a view was charged in all, and how much of that was given back.
@@ -105,9 +109,11 @@ func (m *Memory) Take(view uint32, taken, more int64, urgent bool) bool {
 	}
 	m.account.Add(c.tenant, taken)
 	c.total += taken
+	m.redo += taken
 	fits := m.account.Take(c.tenant, more, urgent)
 	if fits {
 		c.total += more
+		m.redo += more
 	}
 	if !fits || m.account.Half(c.tenant) {
 		m.sealSoonLocked(c.tenant)
@@ -116,7 +122,7 @@ func (m *Memory) Take(view uint32, taken, more int64, urgent bool) bool {
 }
 
 // Await implements live.Memory.
-func (m *Memory) Await(view uint32) error {
+func (m *Memory) Await(view uint32, began time.Time) error {
 	freed := m.account.Freed()
 	patience := mainPatience
 	m.mu.Lock()
@@ -143,7 +149,7 @@ func (m *Memory) Await(view uint32) error {
 			m.mu.Unlock()
 		}()
 	}
-	if !m.Loops.Await(nil, freed, patience) {
+	if left := patience - time.Since(began); left <= 0 || !m.Loops.Await(nil, freed, left) {
 		return errFullMemory
 	}
 	return nil
@@ -162,6 +168,7 @@ func (m *Memory) sealSoonLocked(tenant uint32) {
 			m.mu.Lock()
 			delete(m.sealing, tenant)
 			m.mu.Unlock()
+			m.account.Wake()
 		}()
 		defer m.Sealer.Pacer.Urgent()()
 		if err := m.sealTenant(m.Loops.Context, tenant); err != nil && m.Loops.Context.Err() == nil {
@@ -258,6 +265,36 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 	return nil
 }
 
+// Redo returns what was charged since the last checkpoint, which a recovery would charge again.
+// Redone notes that a checkpoint has so much of it.
+func (m *Memory) Redo() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.redo
+}
+
+func (m *Memory) Redone(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.redo -= bytes
+}
+
+// ManyToRedo reports whether a recovery would soon have to seal.
+func (m *Memory) ManyToRedo() bool { return m != nil && m.Redo() > m.half }
+
+// Heaviest returns the workspace that was charged most, if that is much.
+func (m *Memory) Heaviest() (view uint32, found bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	most := int64(heavy)
+	for id, c := range m.views {
+		if c.total >= most {
+			view, most, found = id, c.total, true
+		}
+	}
+	return view, found
+}
+
 // Mark returns how many bytes a view was charged. Sealed gives back what it was charged before a
 // mark: the state at that time is sealed, with its orphans and snapshots.
 func (m *Memory) Mark(view uint32) int64 {
@@ -283,7 +320,7 @@ func (m *Memory) Opened() { m.opened.Store(true) }
 
 // Relieve implements live.Memory.
 func (m *Memory) Relieve() error {
-	if !m.account.HalfUsed() || m.ReadOnly {
+	if !m.account.NearlyFull() || m.ReadOnly {
 		return nil
 	}
 	return m.seal(m.Loops.Context, func(*charged) bool { return true })

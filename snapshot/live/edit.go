@@ -53,8 +53,11 @@ func (f *Forest) Edit(ctx context.Context, id uint32, reads ...uint32) (*Edit, e
 // edit is Edit with f.mu held, after the edit before it has ended.
 func (f *Forest) edit(id uint32, hold []uint32) (*Edit, error) {
 	v, ok := f.mu.views[id]
-	if !ok {
+	switch {
+	case !ok:
 		return nil, errs.Stale
+	case v.fixed:
+		return nil, ErrTooHeavy
 	}
 	e := &Edit{
 		f: f, base: v, done: make(chan struct{}), by: f.actorsOf(),

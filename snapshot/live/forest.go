@@ -19,6 +19,7 @@ import (
 // Errors that say more than their kind.
 var (
 	ErrReadOnly = errs.New(errs.ReadOnly, "snapshots are read-only")
+	ErrTooHeavy = errs.New(errs.ReadOnly, "the workspace is read-only until the next mount: daemons were killed while they opened it")
 	ErrFailed   = errs.New(errs.Failed, "a change failed half-way; unmount and mount again")
 )
 
@@ -116,6 +117,7 @@ type view struct {
 	changed uint64        // value of trees.mu.changes at the last change
 	touched *changed.Mark // of trees.changed
 	edited  chan struct{} // closed by the end of an edit; nil when changes go on
+	fixed   bool          // it is read-only, see Forest.SetReadOnly
 	before  []*tree.State // that edits have just replaced, see Edit.keepHeldInodes
 
 	attribution attribution
@@ -177,6 +179,13 @@ func (t *trees) Held(id NodeID) bool {
 	return fn != nil && (*fn)(id)
 }
 
+// SetReadOnly refuses all changes of a view from now on.
+func (t *trees) SetReadOnly(view uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.views[view].fixed = true
+}
+
 // Counters returns the next inode number, and the next view.
 func (f *Reader) Counters() (ino uint64, view uint32) {
 	f.mu.RLock()
@@ -217,7 +226,7 @@ func (t *trees) lockUnless(done <-chan struct{}, views []uint32) bool {
 // change calls fn with the lock held for a change of a node's view, see lock. What fn lacks is
 // read, and memory is waited for, without the lock, and fn begins again.
 func (f *Forest) change(id NodeID, fn func() error) error {
-	for {
+	for began := (time.Time{}); ; {
 		err := tree.Again(func() error {
 			f.lock(id.View())
 			defer f.mu.Unlock()
@@ -226,7 +235,10 @@ func (f *Forest) change(id NodeID, fn func() error) error {
 		if !errors.Is(err, errShort) {
 			return err
 		}
-		if err := f.memory.Await(id.View()); err != nil {
+		if began.IsZero() {
+			began = time.Now()
+		}
+		if err := f.memory.Await(id.View(), began); err != nil {
 			return err
 		}
 	}
@@ -308,7 +320,9 @@ func (t *trees) Sync() error { return t.log.Sync() }
 
 // writable returns the view for a change. The lock is held.
 func (t *trees) writable(id NodeID) (*view, error) {
-	if v, ok := t.mu.views[id.View()]; ok {
+	if v, ok := t.mu.views[id.View()]; ok && v.fixed {
+		return nil, ErrTooHeavy
+	} else if ok {
 		return v, nil
 	}
 	if _, err := t.readView(t.src, id.View()); err != nil {

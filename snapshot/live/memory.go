@@ -2,6 +2,7 @@ package live
 
 import (
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,8 +16,9 @@ type Memory interface {
 	// more than the view may have, which it reports, for what will be taken. With urgent, a
 	// little more can be had.
 	Take(view uint32, taken, more int64, urgent bool) bool
-	// Await returns, without the lock, when Take is worth another try. Errors: errs.Quota.
-	Await(view uint32) error
+	// Await returns, without the lock, when Take is worth another try for a change that began to
+	// wait at a time. Errors: errs.Quota.
+	Await(view uint32, began time.Time) error
 	// Relieve is called during a recovery without the lock. It seals what was replayed if that
 	// takes too much memory. SealEdit does that, with the lock held, for the state of an edit
 	// that takes so many bytes, and reports whether it did.
@@ -28,7 +30,7 @@ type Memory interface {
 type unbounded struct{}
 
 func (unbounded) Take(uint32, int64, int64, bool) bool                         { return true }
-func (unbounded) Await(uint32) error                                           { return nil }
+func (unbounded) Await(uint32, time.Time) error                                { return nil }
 func (unbounded) Relieve() error                                               { return nil }
 func (unbounded) SealEdit(uint32, *tree.State, int64) (sealed bool, err error) { return false, nil }
 

@@ -14,6 +14,8 @@ const (
 	// be killed before they are ready.
 	maxFailed = 3
 	maxKilled = 30
+	// frugalKills is how many of them make the next one take less memory.
+	frugalKills = 2
 	// maxCrashes is how many daemons in a row may crash within shortLife.
 	maxCrashes = 10
 	shortLife  = 10 * time.Second
@@ -122,6 +124,9 @@ func (d *deaths) pause() time.Duration {
 	}
 	return min(longestPause, firstPause<<min(n-1, 10))
 }
+
+// frugal reports whether the next daemon should take less memory to open the store.
+func (d *deaths) frugal() bool { return d.Killed >= frugalKills }
 
 // forget ends the suspicion of a request that was answered.
 func (d *deaths) forget(unique uint64) { delete(d.Requests, unique) }

@@ -54,6 +54,8 @@ type Start struct {
 	// Frozen is when the present freeze is to end, and Thawed when a death ended one before its time.
 	Frozen time.Time `json:"frozen,omitzero"`
 	Thawed time.Time `json:"thawed,omitzero"`
+	// Frugal is set after daemons were killed before they were ready, see snapshot.Options.
+	Frugal bool `json:"frugal,omitempty"`
 	// Restarts counts the daemons before this one. Reason says how the last of them ended, and
 	// when. Pause is how long the last pause was, in the daemon that ended it and in
 	// those after an upgrade.

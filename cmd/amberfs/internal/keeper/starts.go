@@ -109,6 +109,7 @@ func (k *keeper) died(ws unix.WaitStatus) {
 		k.Upgraded, k.Refused = false, ""
 		k.Deaths.add(death{ws, k.ready, k.failure, k.begun})
 		k.Poison, k.Suspects = k.Deaths.Poison, k.Deaths.suspects()
+		k.Frugal = k.Deaths.frugal()
 		if !k.ready && k.logged != reason {
 			k.Log(k.Connection.Store, "the next daemon did not become ready", "reason", reason)
 			k.logged = reason

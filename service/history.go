@@ -46,11 +46,11 @@ func (s *Service) compare(r *Request, a, b string, fn func(from, to *tree.State)
 	if err != nil {
 		return err
 	}
+	defer s.Store.Hold(from)()
 	to, err := s.stateOf(r, b)
 	if err != nil {
 		return err
 	}
-	defer s.Store.Hold(from)()
 	defer s.Store.Hold(to)()
 	return fn(from, to)
 }
@@ -145,7 +145,8 @@ func diffedFile(f diff.File) DiffedFile {
 // history compares the path in each snapshot with the one before, from the base to now.
 func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (History, error) {
 	h := History{Path: string(a.Path), Entries: []HistoryEntry{}}
-	before, err := r.Workspace.StateOf(snapshotBase)
+	before, release, err := r.Workspace.Held(snapshotBase)
+	defer func() { release() }()
 	if err != nil {
 		return h, err
 	}
@@ -201,17 +202,22 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		if err := errors.Join(chargeInfo(ctx, r.list(s), info), turns.Yield(ctx)); err != nil {
 			return h, err
 		}
-		state, err := r.Workspace.StateOf(info.Name)
+		state, releaseState, err := r.Workspace.Held(info.Name)
 		if err != nil {
 			return h, err
 		}
+		releaseBefore := release
+		release = func() { releaseState(); releaseBefore() }
 		e := HistoryEntry{Snapshot: info.Name, Seq: info.Seq, ID: info.ID, Created: info.Created, Message: info.Message}
 		if err := step(state, e); err != nil {
 			return h, err
 		}
+		releaseBefore()
+		release = releaseState
 		r.progress(Progress{What: "comparing snapshots", Done: int64(len(infos) - i), Total: int64(len(infos))})
 	}
-	now, err := r.Workspace.State()
+	now, releaseNow, err := r.Workspace.Held("")
+	defer releaseNow()
 	if err == nil {
 		err = step(now, HistoryEntry{Created: time.Now()})
 	}

@@ -284,26 +284,32 @@ func (s *Service) revert(ctx context.Context, r *Request, a Revert) (Restored, e
 // lastDifferent finds the newest snapshot in which path differs from now. The base counts only
 // for paths in it, so that a file without a snapshot is not deleted.
 func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
-	now, err := ws.State()
+	now, release, err := ws.Held("")
 	if err != nil {
 		return "", err
+	}
+	defer release()
+	differsIn := func(name string) (bool, error) {
+		then, release, err := ws.Held(name)
+		if err != nil {
+			return false, err
+		}
+		defer release()
+		return s.differs(ctx, then, now, path)
 	}
 	for info := range ws.Snapshots().Newest() {
 		if !info.Past() {
 			continue
 		}
-		then, err := ws.StateOf(info.Name)
-		if err != nil {
-			return "", err
-		}
-		if differs, err := s.differs(ctx, then, now, path); err != nil || differs {
+		if differs, err := differsIn(info.Name); err != nil || differs {
 			return info.Name, err
 		}
 	}
-	then, err := ws.StateOf(snapshotBase)
+	then, releaseBase, err := ws.Held(snapshotBase)
 	if err != nil {
 		return "", err
 	}
+	defer releaseBase()
 	if n, err := then.At(s.Store.Source(), path); err == nil && n != nil && n.Ino != tree.RootIno {
 		if differs, err := s.differs(ctx, then, now, path); err != nil || differs {
 			return snapshotBase, err

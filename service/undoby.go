@@ -194,7 +194,13 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	case !node.IsRegular():
 		return out, fail.New(fail.Usage, "%s is not a regular file", a.Path)
 	}
-	versions, paths, err := s.versions(ctx, r, string(a.Path), node, intervals)
+	var held []func()
+	defer func() {
+		for _, release := range held {
+			release()
+		}
+	}()
+	versions, paths, err := s.versions(ctx, r, string(a.Path), node, intervals, &held)
 	if err != nil {
 		return out, err
 	}
@@ -234,18 +240,20 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	return out, nil
 }
 
-// versions returns the versions of a file, the newest first, and the paths that it had.
-func (s *Service) versions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []snapshot.Interval) (all []version, paths []string, err error) {
+// versions returns the versions of a file, the newest first, and the paths that it had. It adds to
+// held what releases their contents.
+func (s *Service) versions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []snapshot.Interval, held *[]func()) (all []version, paths []string, err error) {
 	src := s.Store.Source()
 	paths = []string{path}
 	for n, i := range intervals {
 		if err := turns.Yield(ctx); err != nil {
 			return nil, nil, err
 		}
-		older, err := r.Workspace.StateOf(cmp.Or(i.From.Name, snapshotBase))
+		older, release, err := r.Workspace.Held(cmp.Or(i.From.Name, snapshotBase))
 		if err != nil {
 			return nil, nil, err
 		}
+		*held = append(*held, release)
 		before, err := older.At(s.Store.Source(), path)
 		if err != nil {
 			return nil, nil, err

@@ -7,6 +7,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/repair"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // Repair rebuilds the index of a store that is not open from its packs and
@@ -28,11 +29,30 @@ func Check(ctx context.Context, dir string, o Options, progress func(done, total
 	}, progress)
 }
 
+// holdTree is Hold for the present state of a workspace, or the state of a snapshot.
+func (s *Store) holdTree(t repair.Tree) (st *tree.State, release func(), ok bool) {
+	release = func() {}
+	s.alter(func(tx *live.Tx) {
+		w, isWorkspace := s.cat.Workspaces[t.View]
+		sn, isSnapshot := s.cat.Snapshots[t.View]
+		switch {
+		case isWorkspace:
+			st = w.Freeze(tx)
+		case isSnapshot:
+			st, _ = sn.Tree(s.src) // nil if it cannot be read
+		}
+		if ok = isWorkspace || isSnapshot; st != nil {
+			release = s.Hold(st)
+		}
+	})
+	return st, release, ok
+}
+
 // Verify reads everything in the packs, checks that all that the workspaces
 // and snapshots refer to is there, and names what is not, by path. After a salvage, it also
 // names what that left out.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*repair.Report, error) {
-	r, err := repair.Parts{Objects: s.objects, Log: s.log, Source: s.src}.Run(ctx, progress, func() (all []repair.Tree) {
+	r, err := repair.Parts{Objects: s.objects, Log: s.log, Source: s.src, Hold: s.holdTree}.Run(ctx, progress, func() (all []repair.Tree) {
 		s.alter(func(tx *live.Tx) { all = repair.Trees(s.cat, tx, s.src) })
 		return all
 	})

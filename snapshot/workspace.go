@@ -162,6 +162,26 @@ func (w *Workspace) StateOf(name string) (st *tree.State, err error) {
 	return st, err
 }
 
+// Held is StateOf, or State for "", and keeps what the state refers to until release is called.
+func (w *Workspace) Held(name string) (st *tree.State, release func(), err error) {
+	release = func() {}
+	err = w.store.forest.Update(true, func(tx *live.Tx) error {
+		if name == "" {
+			st, err = tx.Capture(w.ws.View)
+		} else {
+			var sn *snap
+			if sn, err = w.store.cat.Find(w.ws, name); err == nil {
+				st, err = sn.Tree(w.store.src)
+			}
+		}
+		if err == nil {
+			release = w.store.Hold(st)
+		}
+		return err
+	})
+	return st, release, err
+}
+
 // State returns the present tree, frozen.
 func (w *Workspace) State() (st *tree.State, err error) {
 	err = w.store.forest.Update(true, func(tx *live.Tx) error {

@@ -61,13 +61,13 @@ func snapshotsIn(f live.Foreign) []catalogue.SnapshotRecord {
 // Trees are all states of a store with what users call them. The lock of the catalogue is held.
 func Trees(cat *catalogue.Catalogue, views catalogue.Views, src *tree.Source) (out []Tree) {
 	for _, w := range cat.Workspaces {
-		out = append(out, Tree{At: Affected{Workspace: w.Name}, State: w.Freeze(views)})
+		out = append(out, Tree{At: Affected{Workspace: w.Name}, View: w.View, State: w.Freeze(views)})
 	}
 	for _, sn := range cat.Snapshots {
 		if w, ok := cat.Workspaces[sn.WS]; ok {
 			st, _ := sn.Tree(src) // nil if it cannot be read
 			at := Affected{Workspace: w.Name, Snapshot: sn.Name}
-			out = append(out, Tree{At: at, State: st, Hidden: sn.View == w.Before})
+			out = append(out, Tree{At: at, View: sn.View, State: st, Hidden: sn.View == w.Before})
 		}
 	}
 	return out

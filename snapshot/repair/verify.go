@@ -66,11 +66,15 @@ type Parts struct {
 	Objects tree.Objects
 	Log     *journal.Journal
 	Source  *tree.Source
+	// Hold returns the present state of a tree and keeps it until release is called. The tree may
+	// have been removed: ok is false then. A nil Hold stands for a store that does not change.
+	Hold func(t Tree) (st *tree.State, release func(), ok bool)
 }
 
 // A Tree is a state with what users call it.
 type Tree struct {
 	At     Affected
+	View   uint32
 	State  *tree.State // nil when it cannot be read at all
 	Hidden bool        // a bookmark
 }
@@ -119,6 +123,11 @@ func (s Parts) Run(ctx context.Context, progress func(done, total int64), trees 
 
 // tree adds to the report what is damaged in a tree.
 func (c *check) tree(ctx context.Context, t Tree, r *Report) error {
+	t, release, ok := c.held(t)
+	if !ok {
+		return nil
+	}
+	defer release()
 	if t.Hidden {
 		intact, err := c.intact(ctx, []Tree{t})
 		r.Hidden = r.Hidden || !intact
@@ -133,6 +142,17 @@ func (c *check) tree(ctx context.Context, t Tree, r *Report) error {
 		at.Path = p
 		r.Affected = append(r.Affected, at)
 	})
+}
+
+// held returns a tree with its present state, which stays until release is called. The tree may be
+// gone, and what only it referred to with it.
+func (c *check) held(t Tree) (_ Tree, release func(), ok bool) {
+	release = func() {}
+	if c.Hold == nil {
+		return t, release, true
+	}
+	t.State, release, ok = c.Hold(t)
+	return t, release, ok
 }
 
 func (c *check) missing(h cas.Hash) bool {
@@ -155,7 +175,15 @@ func (c *check) intact(ctx context.Context, trees []Tree) (bool, error) {
 	var before *tree.State
 	seen := make(map[cas.Hash]struct{})
 	found := false
+	release := func() {} // of the tree before
+	defer func() { release() }()
 	for _, t := range trees {
+		t, releaseThis, ok := c.held(t)
+		if !ok {
+			continue
+		}
+		releaseBefore := release
+		release = func() { releaseThis(); releaseBefore() }
 		if t.State == nil {
 			return false, nil
 		}
@@ -181,7 +209,8 @@ func (c *check) intact(ctx context.Context, trees []Tree) (bool, error) {
 		case err != nil || found:
 			return false, nil
 		}
-		before = t.State
+		releaseBefore()
+		before, release = t.State, releaseThis
 	}
 	return true, nil
 }

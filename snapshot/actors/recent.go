@@ -61,6 +61,14 @@ func (r *Recent) Join(sets []*Set, with *Set) bool {
 	return true
 }
 
+// Of returns the actors that changed an inode in this interval.
+func (r *Recent) Of(ino uint64) (by []string) {
+	for _, s := range r.sets {
+		by = append(by, s.Of(ino)...)
+	}
+	return by
+}
+
 // Others reports whether an inode was changed by another actor.
 func (r *Recent) Others(ino uint64, by string) bool {
 	return slices.ContainsFunc(r.sets, func(s *Set) bool { return s.Others(ino, by) })

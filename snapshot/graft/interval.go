@@ -53,6 +53,13 @@ func (o *States) ActorsOf(s *Step) (by []string, err error) {
 		if s.Path == nil {
 			continue
 		}
+		there, err := o.inodeAt(side, s.Path)
+		if err != nil {
+			return nil, err
+		}
+		if there != ino { // a merge, and the tree that it is into has another inode at the path
+			by = append(by, o.Set.Of(there)...)
+		}
 		moved, err := o.movedWith(side, s.Path.Dir)
 		if err != nil {
 			return nil, err
@@ -64,6 +71,15 @@ func (o *States) ActorsOf(s *Step) (by []string, err error) {
 	}
 	slices.Sort(by)
 	return slices.Compact(by), nil
+}
+
+// inodeAt returns the inode at a path before or after the interval, 0 if there is none.
+func (o *States) inodeAt(side int, p *tree.Path) (uint64, error) {
+	n, err := [2]*tree.State{o.Before, o.After}[side].At(o.Source, p.String())
+	if n == nil {
+		return 0, err
+	}
+	return n.Ino, err
 }
 
 // movedWith returns the actors that moved the directory at a path, or one above it: they

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -15,9 +16,9 @@ func (f *Forest) As(actor string) *Forest { return f.For(actor, 0) }
 // attribution has the actors of the changes of a view.
 type attribution struct {
 	actors.Recent
-	// vacated are names that were removed since the newest snapshot, maxVacated at most, and by
-	// which actor.
-	vacated map[tree.Link]string
+	// vacated are names that were removed since the newest snapshot, maxVacated at most, and the
+	// actors that changed what they led to, or removed them.
+	vacated map[tree.Link][]string
 	split   int64 // when a snapshot last came between two actors, in ns since 1970
 }
 
@@ -41,16 +42,54 @@ func (e *Edit) mark(ino uint64) {
 	}
 }
 
-// vacate notes that a name was removed.
-func (v *view) vacate(parent uint64, name string) {
+// vacate notes that a name was removed that led to what some actors had changed.
+func (v *view) vacate(name tree.Link, before []string) {
 	a := &v.attribution
 	if len(a.vacated) >= maxVacated {
 		return
 	}
 	if a.vacated == nil {
-		a.vacated = make(map[tree.Link]string)
+		a.vacated = make(map[tree.Link][]string)
 	}
-	a.vacated[tree.Link{Parent: parent, Name: name}] = v.trees.mu.by
+	a.vacated[name] = append(before, v.trees.mu.by)
+}
+
+// actorsAt returns the actors, other than the present one alone, that changed what a name leads to,
+// or led to, since the newest snapshot.
+func (v *view) actorsAt(name tree.Link) []string {
+	a := &v.attribution
+	if a.OnlyBy(v.trees.mu.by) {
+		return nil
+	}
+	by := slices.Clone(a.vacated[name])
+	if ino := v.inoAt(name); ino != 0 {
+		by = append(by, a.Of(ino)...)
+	}
+	slices.Sort(by)
+	return slices.Compact(by)
+}
+
+// inoAt returns the inode that a name leads to, 0 if there is none.
+func (v *view) inoAt(name tree.Link) uint64 {
+	dir, err := v.state.Get(v.source(), name.Parent)
+	if err != nil {
+		return 0
+	}
+	e, _, _ := dir.Dir.Lookup(v.source(), name.Name)
+	return e.Ino
+}
+
+// succeed attributes what a name leads to now to the actors of what it led to before, too. Editors
+// write a new file and rename it: only so does an undo find out that two actors changed one path.
+func (v *view) succeed(name tree.Link, before []string) {
+	if len(before) == 0 {
+		return
+	}
+	if ino := v.inoAt(name); ino != 0 {
+		for _, by := range before {
+			v.attribution.Add(ino, by)
+		}
+	}
 }
 
 // attribute finds the actor of a change, and journals it if it is another one than that of
@@ -88,7 +127,8 @@ func (v *view) overlaps(r *record, by string) bool {
 		return false // no snapshot has it
 	}
 	entry := func(parent uint64, name string) bool {
-		if other, ok := a.vacated[tree.Link{Parent: parent, Name: name}]; ok && other != by {
+		others := a.vacated[tree.Link{Parent: parent, Name: name}]
+		if slices.ContainsFunc(others, func(other string) bool { return other != by }) {
 			return true
 		}
 		dir, err := v.state.Get(v.source(), parent)

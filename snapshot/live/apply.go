@@ -158,12 +158,17 @@ func (v *view) apply(r *record) error {
 			v.orphans.put(v.source(), v.trees.mu.epoch, n)
 			return nil
 		}
+		before := v.actorsAt(r.link())
 		e.Add(r.parent, r.name, n)
+		v.succeed(r.link(), before)
 	case recLink:
+		before := v.actorsAt(r.link())
 		v.link(e, r)
+		v.succeed(r.link(), before)
 	case recUnlink:
+		before := v.actorsAt(r.link())
 		e.Remove(r.parent, r.name)
-		v.vacate(r.parent, r.name)
+		v.vacate(r.link(), before)
 	case recRename:
 		v.rename(e, r)
 	default:
@@ -195,18 +200,25 @@ func (v *view) link(e *tree.Editor, r *record) {
 }
 
 func (v *view) rename(e *tree.Editor, r *record) {
-	from, to := tree.Link{Parent: r.parent, Name: r.name}, tree.Link{Parent: r.parent2, Name: r.name2}
+	from, to := r.link(), tree.Link{Parent: r.parent2, Name: r.name2}
+	fromBy, toBy := v.actorsAt(from), v.actorsAt(to)
+	defer v.succeed(to, toBy)
 	switch {
 	case r.flags&unix.RENAME_EXCHANGE != 0:
 		e.Exchange(from, to)
+		v.succeed(from, fromBy)
 	case r.flags&unix.RENAME_WHITEOUT != 0:
 		v.trees.sawIno(r.ino)
 		e.Whiteout(from, to, newInode(r.ino, &r.create, r.time))
+		v.succeed(from, fromBy)
 	default:
 		e.Rename(from, to)
-		v.vacate(r.parent, r.name)
+		v.vacate(from, fromBy)
 	}
 }
+
+// link is the name that a record is about.
+func (r *record) link() tree.Link { return tree.Link{Parent: r.parent, Name: r.name} }
 
 // applyTo makes a change of one inode.
 func (v *view) applyTo(r *record) error {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -108,6 +109,8 @@ func TestOpeningIsBounded(t *testing.T) {
 	must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
 	must.OK(t, s.Close())
 	before := heap()
+	frugal := filepath.Join(t.TempDir(), "store")
+	must.OK(t, os.CopyFS(frugal, os.DirFS(killed)))
 	opened, err := Open(killed, Options{Quiet: true, Memory: littleMemory})
 	must.OK(t, err)
 	defer opened.Close()
@@ -116,5 +119,35 @@ func TestOpeningIsBounded(t *testing.T) {
 	}
 	if grown := heap() - before; grown > heapLimit {
 		t.Errorf("the heap has grown by %d bytes", grown)
+	}
+	forkIsReadOnly(t, frugal)
+}
+
+// forkIsReadOnly opens a store of which daemons were killed. Fork f is read-only then, until the next
+// opening, and all else goes on.
+func forkIsReadOnly(t *testing.T, dir string) {
+	t.Helper()
+	for _, frugal := range []bool{true, false} {
+		s, err := Open(dir, Options{Quiet: true, Frugal: frugal, Memory: 4 * littleMemory})
+		must.OK(t, err)
+		createIn(t, s, live.MainView, fmt.Sprint("main", frugal))
+		f, err := s.Main().Forks().Named("f")
+		must.OK(t, err)
+		_, err = s.Forest().Create(f.Root(), "new", live.Create{Mode: unix.S_IFREG})
+		if readOnly := errs.Of(err) == errs.ReadOnly; readOnly != frugal {
+			t.Errorf("frugal %v: a change in the fork: %v", frugal, err)
+		}
+		if _, err := s.Forest().Lookup(f.Root(), "file17"); err != nil {
+			t.Errorf("a file of the fork cannot be read: %v", err)
+		}
+		for _, w := range []*Workspace{s.Main(), f} {
+			if told := strings.Contains(w.Status().Health, "workspace f is read-only"); told != frugal {
+				t.Errorf("frugal %v: the health of %s is %q", frugal, w.Name(), w.Status().Health)
+			}
+		}
+		if frugal && s.mem.Most() > littleMemory+littleMemory/4 {
+			t.Errorf("recovery had %d bytes of changes in memory", s.mem.Most())
+		}
+		must.OK(t, s.Close())
 	}
 }

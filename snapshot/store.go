@@ -49,7 +49,7 @@ type Options struct {
 	// stays in the journal, from which the next opening has it. 0 is without limit.
 	CloseTime time.Duration
 	// ManyChanges is how many changes a restore or a merge makes without sealing what
-	// they lead to. 400,000 when 0.
+	// they lead to. When 0, as many as half of Memory has room for, 400,000 at most.
 	ManyChanges int
 	// Memory is what changes that are not sealed take in memory at most, in bytes;
 	// engine.DefaultMemory when 0.

@@ -7,6 +7,8 @@
 //   - A [Checkpointer] makes a [Checkpoint]: it freezes the store, seals it, commits it with the
 //     catalogue, and drops the journal before it. A [Loading] reads it when the store is opened.
 //   - A [Collector] decides when a gc pays, and runs it.
+//   - A [Memory] bounds what unsealed changes take in memory, also during a recovery, and has them
+//     sealed early.
 //   - A [Room] admits writes, and asks for a checkpoint when the journal takes too much space.
 //
 // [Parts.Roots] lists all that a gc keeps.

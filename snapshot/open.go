@@ -175,7 +175,7 @@ func (s opening) recover(at catalogue.StoreRecord) error {
 	if err := s.forest.Update(true, func(tx *live.Tx) error {
 		tx.SetCounters(at.NextIno, at.NextView)
 		tx.SetRequests(at.Requests)
-		tx.SetStale(at.Stale)
+		tx.SetStale(at.StaleNames())
 		if at.First {
 			return s.firstTree(tx)
 		}

@@ -10,6 +10,7 @@ package catalogue
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
@@ -45,11 +46,25 @@ type StoreRecord struct {
 	Requests map[uint64]uint64 `json:"requests,omitempty"`
 	// Stale are views with edits that the kernel may not know of, and the names that these
 	// changed in the root.
-	Stale map[uint32][][]byte `json:"stale,omitempty"`
+	Stale map[uint32][][]byte `json:"stale_names,omitempty"`
+	// StaleViews are such views in checkpoints of earlier programs, which kept no names.
+	StaleViews []uint32 `json:"stale,omitempty"`
 
 	Incomplete bool `json:"incomplete,omitempty"` // a repair could not repair everything: objects are missing
 
 	First bool `json:"-"` // there is none yet
+}
+
+// StaleNames returns Stale with the views of earlier programs. Of those no name is known.
+func (r *StoreRecord) StaleNames() map[uint32][][]byte {
+	all := maps.Clone(r.Stale)
+	for _, view := range r.StaleViews {
+		if all == nil {
+			all = make(map[uint32][][]byte)
+		}
+		all[view] = nil
+	}
+	return all
 }
 
 // A WorkspaceRecord is the record of a workspace.

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/scratch"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -26,6 +27,7 @@ type ApplyOptions struct {
 	Conflicts threeway.Rule // of paths that changed in the directory, too
 	// Choose returns what becomes of single paths, nil for all of them.
 	Choose func(path string) Choice
+	Name   string // of the workspace, in the names of branches that git gets
 	DryRun bool
 	// Own is set if Base was read from the directory itself.
 	Own bool
@@ -54,7 +56,8 @@ type Applied struct {
 	DryRun    bool               `json:"dry_run,omitempty"`
 	Executes  []naming.BytePath  `json:"executes,omitempty"` // set by the caller: paths that other programs execute
 	// Incomplete: the directory's file system refused attributes, which are in Skipped.
-	Incomplete bool `json:"incomplete,omitempty"`
+	Incomplete bool        `json:"incomplete,omitempty"`
+	Git        []GitChange `json:"git,omitempty"`
 	// Partial: it could not be finished. Changed and Paths are what was applied.
 	Partial bool `json:"partial,omitempty"`
 	// Plan is Paths and Conflicts, with what changed.
@@ -80,18 +83,6 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 		return nil, fmt.Errorf("opening %s: %w", dir, err)
 	}
 	defer host.close()
-	host.linkIn = func(p *tree.Path, now bool) string {
-		st := o.Base
-		if now {
-			st = o.Now
-		}
-		n, err := st.Resolve(o.Source, p.String()+"/"+alternatesPath)
-		if err != nil || !n.IsRegular() {
-			return ""
-		}
-		text, _ := io.ReadAll(io.LimitReader(n.Content.Reader(o.Source.Files), maxPath)) // else it is none
-		return string(text)
-	}
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun},
 		willBeDir: make(map[string]bool), excluded: make(map[string]bool), removals: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile), lost: make(map[fileKind][]*tree.Inode),
@@ -119,7 +110,11 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 		return nil, err
 	}
 	a.res.LeftOut = topmost(left, changes)
-	changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return left[c.Path.String()] || a.host.passedOver(c.Path) })
+	changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return left[c.Path.String()] })
+	defer a.endGit()
+	if changes, err = a.planGit(changes); err != nil {
+		return nil, err
+	}
 	if err := a.findFiles(changes); err != nil {
 		return nil, err
 	}
@@ -131,7 +126,6 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	if err := a.mergeTexts(); err != nil {
 		return nil, err
 	}
-	a.settleIndexes()
 	if err := a.planReplaced(); err != nil {
 		return nil, err
 	}
@@ -175,7 +169,7 @@ func (a *applying) countFiles(of func(*applyStep) bool) {
 
 // inGitOrder puts what is below .git after the work itself.
 func inGitOrder(p string) int {
-	if _, _, ok := threeway.InGit(p); ok {
+	if strings.Contains("/"+p, "/.git/") {
 		return 1
 	}
 	return 0
@@ -214,8 +208,10 @@ type applying struct {
 	// What changed on both sides.
 	texts      []threeway.Input
 	textSteps  []*applyStep // of texts
-	indexes    []*applyStep
 	mergeBytes int64
+
+	repos []*gitApply
+	temps []*scratch.Dir // of repos
 }
 
 // applyStep is one path that differs.

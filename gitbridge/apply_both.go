@@ -24,33 +24,11 @@ const (
 // bothChanged plans a file that changed on both sides. It reports whether there may be no conflict:
 // a text is merged later.
 func (a *applying) bothChanged(s *applyStep) (decided bool, err error) {
-	p, kind := s.change.Path.String(), threeway.AnyFile
-	if _, rel, ok := threeway.InGit(p); ok {
-		kind = threeway.KindInGit(rel)
-	}
-	switch kind {
-	case threeway.IndexOf:
-		a.indexes, a.steps = append(a.indexes, s), append(a.steps, s)
-		return true, nil
-	case threeway.OwnNotes:
-		a.excluded[p] = true
-		return true, nil
-	case threeway.RefOf:
-		return false, nil
-	}
 	in, ok, err := a.threeSides(s)
 	if !ok || err != nil {
 		return false, err
 	}
-	if kind == threeway.Reflog {
-		all, ok, err := threeway.AppendLog(in)
-		if !ok || err != nil {
-			return false, err
-		}
-		a.merge(s, all)
-	} else {
-		a.texts, a.textSteps = append(a.texts, in), append(a.textSteps, s)
-	}
+	a.texts, a.textSteps = append(a.texts, in), append(a.textSteps, s)
 	a.steps = append(a.steps, s)
 	return true, nil
 }
@@ -146,20 +124,4 @@ func (a *applying) mergeTexts() error {
 		}
 	}
 	return nil
-}
-
-// settleIndexes decides about indexes that changed on both sides. Git updates an index from the
-// files, but it must belong to the commit that HEAD names. So it is the workspace's if the
-// workspace has moved a branch, and otherwise the directory's.
-func (a *applying) settleIndexes() {
-	moved := map[string]bool{}
-	for _, s := range a.steps {
-		if repo, rel, ok := threeway.InGit(s.change.Path.String()); ok && s.todo && (threeway.KindInGit(rel) == threeway.RefOf || rel == "packed-refs") {
-			moved[repo] = true
-		}
-	}
-	for _, s := range a.indexes {
-		repo, _, _ := threeway.InGit(s.change.Path.String())
-		s.todo, s.forced, s.left = moved[repo], true, !moved[repo]
-	}
 }

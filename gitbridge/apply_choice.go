@@ -16,6 +16,7 @@ type Choice struct {
 	Text      []byte        // if not nil, a file gets these bytes: a part of its change
 	Conflicts threeway.Rule // in place of that of ApplyOptions, if it is one that decides
 	Markers   bool          // lines that changed on both sides get conflict markers
+	Merge     bool          // of a git directory: commits that got a branch of their own are merged
 }
 
 // ChooseDirs adds the choices for the directories of a plan to those for what is in them: a new

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -31,11 +30,7 @@ type host struct {
 	overlay bool
 	// alias has the temporary names of new directories, by path.
 	alias map[string]string
-	// See linkAt.
-	path    string
-	linkIn  func(p *tree.Path, now bool) string // the alternates that the base, or the state now, has for a link
-	links   map[string]*gitdir.Link
-	gitDirs map[string]int
+	path  string // without symbolic links
 	// See applying.openUp and applying.closedMode.
 	openUp     func(dir int, p *tree.Path) (bool, error)
 	closedMode func(p *tree.Path, mode uint32) (closed uint32, known bool)
@@ -53,15 +48,12 @@ func openHost(dir string) (*host, error) {
 
 	return &host{
 		root: fd, dir: -1, temps: fmt.Sprintf("%s%x-", tempPrefix, st.Ino), alias: map[string]string{}, overlay: overlay,
-		path: resolved("/", dir), links: map[string]*gitdir.Link{}, gitDirs: map[string]int{},
+		path: resolved("/", dir),
 	}, err
 }
 
 func (h *host) close() {
 	h.forget()
-	for _, fd := range h.gitDirs {
-		_ = unix.Close(fd) // of a path alone
-	}
 	_ = unix.Close(h.root) // it was only looked at
 }
 
@@ -94,9 +86,6 @@ func (h *host) open(p *tree.Path) (int, error) {
 func (h *host) walk(p *tree.Path) (int, error) {
 	if p == nil {
 		return unix.FcntlInt(uintptr(h.root), unix.F_DUPFD_CLOEXEC, 0)
-	}
-	if l := h.linkAt(p); l != nil {
-		return openLinked(l.Dir)
 	}
 	above, err := h.walk(p.Dir)
 	if err != nil {
@@ -139,6 +128,14 @@ func (p place) changed(now place) bool {
 	a, b := p.st, now.st
 	return p.exists && (a.Dev != b.Dev || a.Ino != b.Ino || a.Mode != b.Mode ||
 		!p.isDir() && (a.Size != b.Size || a.Mtim != b.Mtim || a.Ctim != b.Ctim))
+}
+
+// dirOf opens the directory that has a path.
+func (h *host) dirOf(p *tree.Path) (int, error) {
+	if p == nil {
+		return h.root, nil
+	}
+	return h.open(p.Dir)
 }
 
 // nameOf returns the name of a path in the directory that dirOf returns.

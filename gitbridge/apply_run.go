@@ -25,6 +25,14 @@ func (a *applying) run() error {
 			}
 		}
 	}
+	for _, g := range a.repos {
+		if g.plan == nil {
+			continue
+		}
+		if err := g.plan.AddObjects(a.ctx); err != nil {
+			return fmt.Errorf("the git directory %s: %w", g.change.Dir, err)
+		}
+	}
 	// A file must be on disk before its name.
 	if err := unix.Syncfs(a.host.root); err != nil {
 		return fmt.Errorf("writing %s to disk: %w", a.res.Dir, err)
@@ -32,6 +40,9 @@ func (a *applying) run() error {
 	all := a.res.Paths
 	a.res.Paths = []graft.PathChange{}
 	err := a.commit()
+	if err == nil {
+		err = a.commitGit()
+	}
 	if serr := unix.Syncfs(a.host.root); err == nil && serr != nil {
 		err = fmt.Errorf("writing %s to disk: %w", a.res.Dir, serr)
 	}

@@ -1,0 +1,374 @@
+package gitbridge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
+)
+
+// A rig is a directory, and a run of it: a copy with the git directory that a run gets.
+type rig struct {
+	t        *testing.T
+	m        *memory
+	top      string // of all
+	dir, run string
+	base     *tree.State
+	inos     map[string]uint64 // of the base, by path
+	copies   map[string]uint64 // inodes of the run's directories when it began
+}
+
+// newRig makes a directory by a script, in dir below a new directory, and a run of it.
+func newRig(t *testing.T, dir, script string) *rig {
+	t.Helper()
+	top := got(filepath.EvalSymlinks(t.TempDir()))
+	r := &rig{t: t, m: newMemory(), top: top, dir: filepath.Join(top, dir), run: filepath.Join(top, "run")}
+	must.OK(t, os.MkdirAll(r.dir, 0o755))
+	r.shell(top, "cd "+dir+"\n"+script)
+	r.begin()
+	return r
+}
+
+// begin begins the run.
+func (r *rig) begin() {
+	r.t.Helper()
+	entries := r.read(r.dir)
+	r.inos, r.copies = make(map[string]uint64), make(map[string]uint64)
+	r.base = r.state(entries, func(string) uint64 { return 0 })
+	must.OK(r.t, os.RemoveAll(r.run))
+	must.OK(r.t, os.Mkdir(r.run, 0o755))
+	for _, e := range entries {
+		at := filepath.Join(r.run, e.Path)
+		switch e.Mode & unix.S_IFMT {
+		case unix.S_IFDIR:
+			must.OK(r.t, os.MkdirAll(at, 0o700))
+			must.OK(r.t, os.Chmod(at, fs.FileMode(e.Mode&0o777)))
+		case unix.S_IFLNK:
+			must.OK(r.t, os.Symlink(e.Target, at))
+		case unix.S_IFREG:
+			b, err := io.ReadAll(e.Data)
+			must.OK(r.t, err)
+			got(e.Data.(io.Seeker).Seek(0, io.SeekStart))
+			must.OK(r.t, os.WriteFile(at, b, fs.FileMode(e.Mode&0o777)))
+			must.OK(r.t, os.Chtimes(at, time.Time{}, time.Unix(0, e.Mtime)))
+		}
+	}
+	r.eachInRun(func(rel string, st *unix.Stat_t) { r.copies[rel] = st.Ino })
+}
+
+func (r *rig) eachInRun(fn func(rel string, st *unix.Stat_t)) {
+	must.OK(r.t, filepath.WalkDir(r.run, func(p string, d fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil && unix.Lstat(p, &st) == nil {
+			fn(got(filepath.Rel(r.run, p)), &st)
+		}
+		return err
+	}))
+}
+
+// read reads a directory as a run does.
+func (r *rig) read(dir string) (out []Entry) {
+	must.OK(r.t, ReadDir(context.Background(), dir, func(e Entry) error {
+		if e.Mode&unix.S_IFMT == unix.S_IFREG {
+			b, err := io.ReadAll(e.Data)
+			if err != nil {
+				return err
+			}
+			e.Data, e.Sparse = strings.NewReader(string(b)), false
+			e.Size = int64(len(b))
+		}
+		out = append(out, e)
+		return nil
+	}, DirOptions{Whole: true, ImportOptions: ImportOptions{Skip: func(string, error) {}}}))
+	return out
+}
+
+// got returns a value that there must be.
+func got[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func (r *rig) state(entries []Entry, ino func(rel string) uint64) *tree.State {
+	st := tree.New(r.m.epoch, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR | 0o755, Nlink: 2, Mtime: someTime})
+	at := map[string]uint64{".": tree.RootIno}
+	for _, e := range entries {
+		if e.Path == "." {
+			continue
+		}
+		n := ino(e.Path)
+		if n == 0 {
+			r.m.ino++
+			n = r.m.ino
+		}
+		if at[e.Path] = n; r.base == nil {
+			r.inos[e.Path] = n
+		}
+		parent := at[path.Dir(e.Path)]
+		in := &tree.Inode{Ino: n, Mode: e.Mode, UID: e.UID, GID: e.GID, Nlink: 1, Links: []tree.Link{{Parent: parent, Name: path.Base(e.Path)}}, Mtime: e.Mtime, Target: e.Target}
+		if in.IsRegular() {
+			in.Content = r.m.content(r.t, string(got(io.ReadAll(e.Data))))
+			got(e.Data.(io.Seeker).Seek(0, io.SeekStart))
+		}
+		must.OK(r.t, st.Put(r.m.src, r.m.epoch, in))
+		r.m.enter(r.t, st, parent, path.Base(e.Path), in)
+	}
+	return r.m.seal(r.t, st)
+}
+
+// now is what the run has.
+func (r *rig) now() *tree.State {
+	present := make(map[string]uint64)
+	r.eachInRun(func(rel string, st *unix.Stat_t) { present[rel] = st.Ino })
+	return r.state(r.read(r.run), func(rel string) uint64 {
+		if present[rel] == r.copies[rel] || rel != ".git" && !strings.HasSuffix(rel, "/.git") {
+			return r.inos[rel]
+		}
+		return 0
+	})
+}
+
+func (r *rig) apply(o ApplyOptions) (*Applied, error) {
+	o.Source, o.Base, o.Now, o.Name = r.m.src, r.base, r.now(), "r"
+	return ApplyDir(context.Background(), r.dir, o)
+}
+
+// applied is apply, which succeeds. It returns what it did in git's words.
+func (r *rig) applied() string {
+	r.t.Helper()
+	res, err := r.apply(ApplyOptions{})
+	if err != nil {
+		if res != nil {
+			r.t.Logf("conflicts: %q", res.Conflicts)
+		}
+		r.t.Fatal(err)
+	}
+	var text []string
+	for _, g := range res.Git {
+		text = append(text, g.Lines...)
+	}
+	return strings.Join(text, "; ")
+}
+
+func (r *rig) shell(dir, script string) string {
+	r.t.Helper()
+	cmd := exec.Command("sh", "-e", "-c", script)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+r.top, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@a", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a")
+	must.OK(r.t, os.WriteFile(filepath.Join(r.top, ".gitconfig"), []byte("[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n[core]\n\teditor = true\n"), 0o600))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// want compares what a script prints.
+func (r *rig) want(script, want string) {
+	r.t.Helper()
+	if got := r.shell(r.dir, script); got != want {
+		r.t.Errorf("%s:\n%s\nwant:\n%s", script, got, want)
+	}
+}
+
+const mk = `git init -q .; echo a >a; echo b >b; echo c >c; git add .; git commit -qm 1
+`
+
+// TestApplyGit has what a run, and somebody in the directory meanwhile, do to a repository, and
+// what becomes of it.
+func TestApplyGit(t *testing.T) {
+	isolate(t)
+	for name, c := range map[string]struct{ dir, make, run, meanwhile, check, want, said string }{
+		"commit": {
+			make: mk, run: `echo x >x; git add x; git commit -qm run`,
+			check: `git log --format=%s; git status -s`, want: "run\n1", said: "1 commit on main",
+		},
+		"packed refs": {
+			make: mk + `git gc -q`, run: `echo x >x; git add x; git commit -qm run`, meanwhile: `echo y >y; git add y; git commit -qm mine; git gc -q`,
+			check: `git log --format=%s main; git log --format=%s amberfs/r/main; git status -s`, want: "mine\n1\nrun\n1",
+			said: "1 commit on amberfs/r/main; main moved on both sides: it stays, and amberfs/r/main has the other commits",
+		},
+		"removed in a linked working tree": {
+			dir: "wt", make: `cd ..; mkdir m; cd m; ` + mk + `git branch other; rmdir ../wt; git worktree add -q ../wt -b feat`, run: `rm -rf .git`,
+			check: `git -C ../m for-each-ref --format='%(refname)'; git status -s`, want: "refs/heads/feat\nrefs/heads/main\nrefs/heads/other",
+			said: "the git directory is gone in the workspace: this one stays as it is",
+		},
+		"made anew in a linked working tree": {
+			dir: "wt", make: `cd ..; mkdir m; cd m; ` + mk + `rmdir ../wt; git worktree add -q ../wt -b feat`, run: `rm -rf .git; git init -q; git add .; git commit -qm anew`,
+			check: `git -C ../m for-each-ref --format='%(refname) %(subject)'; git status -s`,
+			want:  "refs/heads/amberfs/r/main anew\nrefs/heads/feat 1\nrefs/heads/main 1",
+		},
+		"removed": {
+			make: mk, run: `rm -rf .git`, check: `git log --format=%s; git status -s`, want: "1",
+		},
+		"commit in a linked working tree": {
+			dir: "wt", make: `cd ..; mkdir m; cd m; ` + mk + `rmdir ../wt; git worktree add -q ../wt -b feat`, run: `echo x >x; git add x; git commit -qm run; git config core.fsmonitor true; mkdir .git/hooks; echo >.git/hooks/post-commit`,
+			check: `git log --format=%s; git status -s; git -C ../m status -s; git config core.fsmonitor || ls ../m/.git/hooks/post-commit 2>&1 | grep -o "No such"`, want: "run\n1\nNo such", said: "1 commit on feat",
+		},
+		"the index of a fetch": {
+			make: `cd ..; mkdir up; cd up; ` + mk + `cd ..; rmdir dir; git clone -q up dir; cd up; echo n >n; git add n; git commit -qm new`,
+			run:  `git fetch -q; git status -s; echo w >w`, meanwhile: `echo b2 >>b; git commit -qam outside; git status -s`,
+			check: `git status -s; git log --format=%s -1; git log --format=%s -1 origin/main`, want: "?? w\noutside\nnew", said: "origin/main moved",
+		},
+		"another branch outside": {
+			make: mk + `git branch other`, run: `echo a2 >>a; git commit -qam run`, meanwhile: `git checkout -q other`,
+			check: `git status -s; git log --format=%s main -1; git branch --show-current`, want: "run\nother",
+		},
+		"gc in the run": {
+			make: mk + `git gc -q; echo p >p; git add p; git commit -qm wip; git reset -q --hard HEAD~1
+git reflog expire --expire=now --expire-unreachable=now --all; rm -f .git/ORIG_HEAD; git gc -q; find .git/objects -type f -exec touch -d '40 days ago' {} +`,
+			run: `git gc -q --prune=now`, meanwhile: `echo p >p; git add p; git commit -qm again`,
+			check: `git fsck --strict >fsck || cat fsck; rm fsck; git log --format=%s`, want: "again\n1",
+		},
+		"a bare repository beside": {
+			dir: "wt1", make: `cd ..; mkdir src; cd src; ` + mk + `cd ..; rmdir wt1; git clone -q --bare src p.git; git -C p.git worktree add -q ../wt1 -b f1`,
+			run: `echo n >n; git add n; git commit -qm n`, check: `git log --format=%s; git status -s`, want: "n\n1", said: "1 commit on f1",
+		},
+		"separate": {
+			make: `cd ..; rmdir dir; git init -q --separate-git-dir=far.git dir; cd dir; ` + mk[len("git init -q .; "):], run: `echo n >n; git add n; git commit -qm n; git gc -q`,
+			check: `git log --format=%s; git status -s`, want: "n\n1",
+		},
+		"sparse checkouts of two working trees": {
+			dir: "wt", make: `cd ..; mkdir m; cd m; git init -q .; mkdir a b c; echo a >a/a; echo b >b/b; echo c >c/c; git add .; git commit -qm 1; rmdir ../wt; git worktree add -q ../wt -b feat
+git sparse-checkout set b; git -C ../wt sparse-checkout set a`,
+			run:   `git sparse-checkout list >list; git status -s; git sparse-checkout set c`,
+			check: `cat list; git sparse-checkout list; git -C ../m sparse-checkout list; git status -s; ls`, want: "a\nc\nb\n?? list\nc\nlist",
+		},
+		"bisect in a linked working tree": {
+			dir: "wt", make: `cd ..; mkdir m; cd m; ` + mk + `for i in 2 3 4 5; do echo $i >a; git commit -qam $i; done; rmdir ../wt; git worktree add -q ../wt -b feat
+cd ../wt; git bisect start; git bisect bad; git bisect good HEAD~4`,
+			run:   `git bisect good | grep Bisecting`,
+			check: `git bisect log | grep -c '^git bisect'; git -C ../m for-each-ref refs/bisect; git log -1 --format=%s; git status -s`, want: "4\n4",
+		},
+		"a branch that another working tree has": {
+			dir: "wt", make: `cd ..; mkdir m; cd m; ` + mk + `rmdir ../wt; git worktree add -q ../wt -b feat`,
+			run:   `git checkout -q main; echo q >q; git add q; git commit -qm q`,
+			check: `git branch --show-current; git status -s; git -C ../m status -s; git -C ../m log --format=%s`, want: "amberfs/r/main\n1",
+		},
+		"gc and new refs on both sides": {
+			make: mk, run: `echo q >q; git add q; git commit -qm run; git gc -q`, meanwhile: `git branch other; git tag keep; git gc -q`,
+			check: `git for-each-ref --format='%(refname) %(subject)'; git status -s`, want: "refs/heads/main run\nrefs/heads/other 1\nrefs/tags/keep 1",
+		},
+		"only gc in the run": {
+			make: mk, run: `git gc -q`, meanwhile: `echo y >y; git add y; git commit -qm mine`, check: `git log --format=%s; git status -s; git fsck`, want: "mine\n1",
+		},
+		"pull on both sides": {
+			make:      `cd ..; mkdir up; cd up; ` + mk + `cd ..; rmdir dir; git clone -q up dir; cd up; echo n >n; git add n; git commit -qm new`,
+			run:       `git pull -q; echo q >q; git add q; git commit -qm run`,
+			meanwhile: `git pull -q`, check: `git log --format=%s; git status -s`, want: "run\nnew\n1", said: "1 commit on main",
+		},
+		"reset in the run": {
+			make: mk + `echo 2 >a; git commit -qam 2`, run: `git reset -q --hard HEAD~1`, check: `git log --format=%s; git status -s; cat a`, want: "1\na",
+			said: "takes 1 commit off main: 2",
+		},
+		"staged on both sides": {
+			make: mk, run: `echo x >x; git add x; echo a2 >a; git add a`, meanwhile: `echo y >y; git add y; echo b2 >b`,
+			check: `git status -s`, want: "M  a\n M b\nA  x\nA  y",
+		},
+		"staged outside, and a commit in the run": {
+			make: mk, run: `echo x >x; git add x; echo a2 >a; git commit -qam run`, meanwhile: `echo y >y; git add y`,
+			check: `git status -s; git commit -qm next; git show --stat --format=%s | sed 's/ *|.*//;/changed/d;/^$/d'`, want: "A  y\nnext\n y",
+		},
+		"stash": {
+			make: mk, run: `echo s >a; git stash -q; echo t >b; git stash -q`, check: `git stash list | wc -l; git stash show -p stash@{1} | grep '^+s'; git status -s`, want: "2\n+s",
+		},
+		"merge in progress": {
+			make: mk + `git checkout -q -b side; echo side >a; git commit -qam side; git checkout -q main; echo main >a; git commit -qam main`,
+			run:  `git merge -q side || true`, check: `git status -s; test -f .git/MERGE_HEAD; git commit -qam merged; git log --format=%s -1`, want: "UU a\nmerged",
+		},
+		"rename of a branch": {
+			make: mk, run: `git branch -m work; git tag v1`, check: `git for-each-ref --format='%(refname)'; git branch --show-current; git status -s`, want: "refs/heads/work\nrefs/tags/v1\nwork",
+		},
+		"submodule": {
+			make: `cd ..; mkdir up; cd up; ` + mk + `cd ../dir; git init -q; git submodule --quiet add ../up sub; git commit -qm sub`,
+			run:  `cd sub; echo n >n; git add n; git commit -qm insub; cd ..; git commit -qam bump`, check: `git log --format=%s; git -C sub log --format=%s; git status -s; git -C sub status -s`, want: "bump\nsub\ninsub\n1",
+		},
+		"sha256": {
+			make: strings.Replace(mk, "init -q", "init -q --object-format=sha256", 1), run: `echo x >x; git add x; git commit -qm run`, meanwhile: `echo y >y; git add y`,
+			check: `git log --format=%s; git status -s`, want: "run\n1\nA  y",
+		},
+		"split index": {
+			make: mk + `git config core.splitIndex true; git update-index --split-index`, run: `echo x >x; git add x; git commit -qm run`, meanwhile: `echo y >y; git add y`,
+			check: `git log --format=%s; git status -s`, want: "run\n1\nA  y",
+		},
+		"clone in the run": {
+			make: `echo f >f`, run: mk, check: `git log --format=%s; git status -s`, want: "1",
+		},
+		"unborn": {
+			make: `git init -q`, run: `echo x >x; git add x; git commit -qm run`, check: `git log --format=%s; git status -s`, want: "run",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.dir == "" {
+				c.dir = "dir"
+			}
+			r := newRig(t, c.dir, c.make)
+			r.shell(r.run, c.run)
+			if c.meanwhile != "" {
+				r.shell(r.dir, c.meanwhile)
+			}
+			said := r.applied()
+			if c.said != "" && said != c.said {
+				t.Errorf("it said: %s\nwant: %s", said, c.said)
+			}
+			r.want(c.check, c.want)
+			r.shell(r.dir, "git fsck --strict")
+			before := r.shell(r.dir, "git for-each-ref; git status -s")
+			if again := r.applied(); r.shell(r.dir, "git for-each-ref; git status -s") != before {
+				t.Errorf("a second apply changed something: %s", again)
+			}
+		})
+	}
+}
+
+// TestApplyGitPrefer: theirs wins, and the commits of the directory get a branch of their own.
+func TestApplyGitPrefer(t *testing.T) {
+	isolate(t)
+	r := newRig(t, "dir", mk)
+	r.shell(r.run, `echo x >x; git add x; git commit -qm run`)
+	r.shell(r.dir, `echo y >y; git add y; git commit -qm mine`)
+	_, err := r.apply(ApplyOptions{Conflicts: threeway.TakeTheirs})
+	must.OK(t, err)
+	r.want(`git log --format=%s main; git log --format=%s amberfs/r/main -1`, "run\n1\nmine")
+}
+
+// TestApplyGitMerge: the choice to merge makes a merge commit.
+func TestApplyGitMerge(t *testing.T) {
+	isolate(t)
+	r := newRig(t, "dir", mk)
+	r.shell(r.run, `echo x >x; git add x; git commit -qm run; echo u >u`)
+	r.shell(r.dir, `git config user.name a; git config user.email a@a; echo y >y; git add y; git commit -qm mine`)
+	_, err := r.apply(ApplyOptions{Choose: func(string) Choice { return Choice{Merge: true} }})
+	must.OK(t, err)
+	r.want(`git log --format=%s main | sort; git status -s; ls`, "1\nMerge branch 'amberfs/r/main'\nmine\nrun\n?? u\na\nb\nc\nu\nx\ny")
+}
+
+// TestApplyGitLocked: while git is at work in the directory, nothing of it changes.
+func TestApplyGitLocked(t *testing.T) {
+	isolate(t)
+	r := newRig(t, "dir", mk)
+	r.shell(r.run, `echo x >x; git add x; git commit -qm run`)
+	r.shell(r.dir, `touch .git/index.lock`)
+	if _, err := r.apply(ApplyOptions{}); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Error("it was applied: ", err)
+	}
+	r.shell(r.dir, `rm .git/index.lock`)
+	r.want(`git log --format=%s`, "1")
+	r.applied()
+	r.want(`git log --format=%s; git status -s`, "run\n1")
+}

@@ -1,0 +1,155 @@
+package gitbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// treeFiles are the files of a git directory in a state.
+type treeFiles struct {
+	src *tree.Source
+	st  *tree.State
+	at  string
+}
+
+// lookup returns what is at a path, nil if there is nothing. Links are not followed.
+func (f treeFiles) lookup(name string) (*tree.Inode, error) {
+	n, err := f.st.At(f.src, path.Join(f.at, name))
+	if errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrNotExist) {
+		return nil, nil
+	}
+	return n, err
+}
+
+func (f treeFiles) Read(name string) ([]byte, error) {
+	const most = 256 << 20
+	n, err := f.lookup(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case n == nil || !n.IsRegular():
+		return nil, fs.ErrNotExist
+	case n.Size() > most:
+		return nil, fmt.Errorf("%s is too large", path.Join(f.at, name))
+	}
+	return io.ReadAll(n.Content.Reader(f.src.Files))
+}
+
+func (f treeFiles) List(name string) (out []gitdir.Name, err error) {
+	n, err := f.lookup(name)
+	if err != nil || n == nil || !n.IsDir() {
+		return nil, err
+	}
+	err = n.Dir.List(f.src, 0, func(e tree.Dirent, _ uint64) bool {
+		out = append(out, gitdir.Name{Name: e.Name, Dir: e.Type == unix.S_IFDIR})
+		return true
+	})
+	return out, err
+}
+
+func (f treeFiles) Save(name string, to io.Writer) error {
+	n, err := f.lookup(name)
+	if err == nil && (n == nil || !n.IsRegular()) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, n.Content.Reader(f.src.Files))
+	return err
+}
+
+// isGitDir reports whether a directory of a state is a git directory.
+func isGitDir(src *tree.Source, st *tree.State, n *tree.Inode) (bool, error) {
+	if n == nil || !n.IsDir() {
+		return false, nil
+	}
+	for name, kind := range map[string]uint32{"objects": unix.S_IFDIR, "refs": unix.S_IFDIR, "HEAD": unix.S_IFREG} {
+		e, ok, err := n.Dir.Lookup(src, name)
+		if err != nil || !ok || e.Type != kind {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// gitDirs finds the git directories of two states.
+type gitDirs struct {
+	src       *tree.Source
+	base, now *tree.State
+	known     map[string]bool
+}
+
+// of returns the innermost git directory, of either state, that a path is in or is; "" for none.
+func (g *gitDirs) of(p string) (dir string, err error) {
+	for i := 0; i <= len(p); i++ {
+		if i < len(p) && p[i] != '/' {
+			continue
+		}
+		if is, err := g.is(p[:i]); err != nil {
+			return "", err
+		} else if is {
+			dir = p[:i]
+		}
+	}
+	return dir, nil
+}
+
+func (g *gitDirs) is(p string) (bool, error) {
+	if is, ok := g.known[p]; ok {
+		return is, nil
+	}
+	is := false
+	for _, st := range []*tree.State{g.base, g.now} {
+		n, err := treeFiles{g.src, st, p}.lookup(".")
+		if err != nil {
+			return false, err
+		}
+		one, err := isGitDir(g.src, st, n)
+		if err != nil {
+			return false, err
+		}
+		is = is || one
+	}
+	g.known[p] = is
+	return is, nil
+}
+
+// worktreeOf returns the directory of the working tree of a git directory of a state. ok is false if
+// it has none there.
+func worktreeOf(f treeFiles) (at string, ok bool) {
+	if path.Base(f.at) == ".git" {
+		return path.Dir(f.at), true
+	}
+	text, err := f.Read("config")
+	if err != nil {
+		return "", false
+	}
+	to := gitdir.Worktree(string(text))
+	if to == "" || strings.HasPrefix(to, "/") {
+		return "", false
+	}
+	at = path.Join(f.at, to)
+	return at, at != ".." && !strings.HasPrefix(at, "../")
+}
+
+// unchangedRepos reports whether the git directories of two states that have changes say the same
+// in both.
+func unchangedRepo(src *tree.Source, base, now *tree.State, at string) (bool, error) {
+	return gitdir.Same(treeFiles{src, base, at}, treeFiles{src, now, at})
+}
+
+// gitRunner calls git for gitdir.
+func gitRunner(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
+	return run(ctx, dir, env, stdin, args...)
+}

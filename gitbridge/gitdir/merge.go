@@ -1,0 +1,585 @@
+package gitdir
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Git calls git with the settings that every call has, and returns its output.
+type Git func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error)
+
+// A Merge brings what theirs did since the base to the receiving side.
+type Merge struct {
+	Git    Git
+	Base   Files // nil: there was none
+	Theirs Files
+	Ours   *Repo
+	Name   string // of their side, in the names of branches
+	// Prefer takes their side of branches that both moved. Ours get a branch of their own.
+	Prefer bool
+	// Another: theirs is another repository in the place of the base.
+	Another bool
+}
+
+// A Plan is what a merge does to the receiving repository.
+type Plan struct {
+	// Lines say it, in git's words. Commits are the subjects of those that come, some of each
+	// branch, and Off of those that no branch has afterwards.
+	Lines, Commits, Off []string
+	// Parted: HEAD stays at a branch that does not get the commits of theirs. Parked is the branch
+	// that has them.
+	Parted bool
+	Parked string
+
+	m                   *Merge
+	git                 string // the git directory from which git decides
+	base, ours, theirs  *state
+	updates             []update
+	head                string // the new HEAD, "" for none
+	symrefs             map[string]string
+	files               map[string][]byte // to write; nil: to remove
+	delta               []IndexEntry      // of the index; Mode 0 removes a path
+	wasHead, toHead     string            // commits
+	theirHead, baseHead string
+	tips                []string // objects that are needed, with all that they lead to
+}
+
+// An update moves a ref. old and new are "" for none.
+type update struct{ name, old, new string }
+
+// Empty reports whether the receiving repository stays as it is.
+func (p *Plan) Empty() bool {
+	return len(p.updates)+len(p.symrefs)+len(p.files)+len(p.delta) == 0 && p.head == ""
+}
+
+const (
+	branches = "refs/heads/"
+	tags     = "refs/tags/"
+	remotes  = "refs/remotes/"
+	stash    = "refs/stash"
+)
+
+// Plan decides what the merge does. scratch is an empty directory for it.
+func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
+	p := &Plan{m: m, git: filepath.Join(scratch, "git"), symrefs: make(map[string]string), files: make(map[string][]byte)}
+	var err error
+	if p.theirs, err = read(m.Theirs); err != nil {
+		return nil, err
+	}
+	if p.base = (&state{idLen: p.theirs.idLen}); m.Base != nil && !m.Another {
+		if p.base, err = read(m.Base); err != nil {
+			return nil, err
+		}
+		if p.base.same(p.theirs) {
+			return p, nil
+		}
+	}
+	if p.ours, err = read(m.Ours); err != nil {
+		return nil, err
+	}
+	if p.ours.idLen != p.theirs.idLen {
+		return nil, fmt.Errorf("%w: their object ids have another format", ErrKind)
+	}
+	if err := p.prepare(); err != nil {
+		return nil, err
+	}
+	if m.Base != nil && !m.Another && p.unrelated(ctx) {
+		m.Another, p.base = true, &state{idLen: p.theirs.idLen}
+	}
+	if m.Another {
+		p.parkAll(ctx)
+	} else if err := p.decide(ctx); err != nil {
+		return nil, err
+	}
+	return p, p.words(ctx)
+}
+
+// prepare makes the repository from which git decides: it has the objects of both sides.
+func (p *Plan) prepare() error {
+	objects := filepath.Join(p.git, "objects")
+	format := "[core]\n\trepositoryformatversion = 0\n"
+	if p.ours.idLen > 20 {
+		format = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
+	}
+	files := map[string]string{
+		"HEAD": "ref: refs/heads/none\n", "config": format + "[core]\n\tbare = true\n[gc]\n\tauto = 0\n",
+		"objects/info/alternates": filepath.Join(p.m.Ours.Common, "objects") + "\n", "shallow": string(p.ours.shallow),
+	}
+	for _, dir := range []string{objects + "/info", objects + "/pack", p.git + "/refs"} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	for name, text := range files {
+		if text == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(p.git, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return p.copyObjects(objects)
+}
+
+// copyObjects copies what theirs has and the receiving side has not, by name: names of objects and
+// packs are hashes.
+func (p *Plan) copyObjects(to string) error {
+	dirs, err := p.m.Theirs.List("objects")
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if !dir.Dir || dir.Name != "pack" && len(dir.Name) != 2 {
+			continue
+		}
+		names, err := p.m.Theirs.List("objects/" + dir.Name)
+		if err != nil {
+			return err
+		}
+		for _, n := range names {
+			ext := path.Ext(n.Name)
+			if n.Dir || dir.Name == "pack" && ext != ".pack" && ext != ".idx" && ext != ".promisor" || dir.Name != "pack" && !p.ours.isID(dir.Name+n.Name) {
+				continue
+			}
+			rel := dir.Name + "/" + n.Name
+			if _, err := os.Lstat(filepath.Join(p.m.Ours.Common, "objects", rel)); err == nil {
+				continue
+			}
+			if err := saveTo(p.m.Theirs, "objects/"+rel, filepath.Join(to, rel)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// saveTo copies a file of a git directory to a path.
+func saveTo(f Files, name, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Save(name, out), out.Close())
+}
+
+// ask calls git in the repository that has the objects of both sides.
+func (p *Plan) ask(ctx context.Context, env []string, stdin string, args ...string) (string, error) {
+	env = append([]string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_NO_REPLACE_OBJECTS=1"}, env...)
+	out, err := p.m.Git(ctx, "", env, strings.NewReader(stdin), append([]string{"--git-dir=" + p.git}, args...)...)
+	return string(out), err
+}
+
+// contains reports whether a commit has another one in its history.
+func (p *Plan) contains(ctx context.Context, commit, other string) bool {
+	if commit == other {
+		return true
+	}
+	_, err := p.ask(ctx, nil, "", "merge-base", "--is-ancestor", other, commit)
+	return err == nil
+}
+
+// unrelated reports whether theirs and the base have commits, and none in common.
+func (p *Plan) unrelated(ctx context.Context) bool {
+	tips := func(s *state) (out []string) {
+		for name, id := range s.refs {
+			if s.isID(id) && strings.HasPrefix(name, branches) {
+				out = append(out, id)
+			}
+		}
+		if id := s.resolve(s.head); s.isID(id) {
+			out = append(out, id)
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	theirs, base := tips(p.theirs), tips(p.base)
+	if len(theirs) == 0 || len(base) == 0 {
+		return false
+	}
+	for _, id := range theirs {
+		if slices.Contains(base, id) {
+			return false
+		}
+	}
+	for _, id := range theirs {
+		if out, err := p.ask(ctx, nil, "", append([]string{"merge-base", id}, base...)...); err == nil && out != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// decide decides about refs, HEAD, work in progress and the index.
+func (p *Plan) decide(ctx context.Context) error {
+	all := maps.Clone(p.theirs.refs)
+	maps.Copy(all, p.base.refs)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !Private(name) && name != stash {
+			p.ref(ctx, name)
+		}
+	}
+	p.stash(ctx)
+	p.decideHead(ctx)
+	p.baseHead, p.theirHead, p.wasHead = p.base.resolve(p.base.head), p.theirs.resolve(p.theirs.head), p.ours.resolve(p.ours.head)
+	p.toHead = p.newHead()
+	p.work()
+	p.Parted = p.toHead != p.theirHead && p.theirHead != p.baseHead
+	if err := p.decideIndex(ctx); err != nil {
+		return err
+	}
+	return p.needed(ctx)
+}
+
+// ref decides about one ref.
+func (p *Plan) ref(ctx context.Context, name string) {
+	b, o, t := p.base.refs[name], p.ours.refs[name], p.theirs.refs[name]
+	short, isBranch := strings.CutPrefix(name, branches)
+	switch {
+	case t == b || t == o:
+	case strings.Contains(b+o+t, "ref: "):
+		if o == b && t != "" {
+			p.symrefs[name] = strings.TrimPrefix(t, "ref: ")
+		}
+	case t == "" && o == b:
+		if p.elsewhere(name) {
+			p.say("%s stays: another working tree has it checked out", short)
+			return
+		}
+		p.update(name, o, "")
+	case t == "":
+		p.say("%s stays: it moved since", strings.TrimPrefix(name, "refs/"))
+	case strings.HasPrefix(name, tags) && o != "":
+		p.say("the tag %s stays as it is", strings.TrimPrefix(name, tags))
+	case isBranch && p.elsewhere(name):
+		if !p.contains(ctx, cmp.Or(o, t), t) || o == "" {
+			p.park(ctx, short, t)
+			p.say("another working tree has %s checked out", short)
+		}
+	case o == b && (!isBranch || b == "" || p.contains(ctx, t, b) || p.moved(name, b)):
+		p.update(name, o, t)
+	case o != "" && p.contains(ctx, o, t):
+	case o != "" && p.contains(ctx, t, o):
+		p.update(name, o, t)
+	case isBranch && p.m.Prefer && o != "":
+		p.say("%s moved on both sides: it is theirs, and %s has what it was", short, p.park(ctx, short, o))
+		p.update(name, o, t)
+	case isBranch:
+		at := p.park(ctx, short, t)
+		if p.ours.head == "ref: "+name {
+			p.Parked = at
+		}
+		if o == "" {
+			p.say("%s is gone here: %s has the commits", short, at)
+		} else {
+			p.say("%s moved on both sides: it stays, and %s has the other commits", short, at)
+		}
+	case strings.HasPrefix(name, remotes):
+	default:
+		p.say("%s moved on both sides: it stays", name)
+	}
+}
+
+// moved reports whether their side moved a branch away from a commit itself, such as by a reset
+// or a rebase. Otherwise a branch without that commit never had it.
+func (p *Plan) moved(name, from string) bool {
+	log, err := p.m.Theirs.Read("logs/" + name)
+	return err == nil && bytes.Contains(log, []byte(from)) && !p.keptBeside(from)
+}
+
+// keptBeside reports whether their side has a commit on a branch that an earlier merge made.
+func (p *Plan) keptBeside(id string) bool {
+	for name, value := range p.theirs.refs {
+		if value == id && strings.HasPrefix(name, parked) {
+			return true
+		}
+	}
+	return false
+}
+
+// elsewhere reports whether another working tree of the receiving side has a branch checked out.
+// One whose own part theirs changed too is not another: it lies in the directory.
+func (p *Plan) elsewhere(name string) bool {
+	heads := maps.Clone(p.ours.worktrees)
+	if p.m.Ours.Dir != p.m.Ours.Common {
+		delete(heads, filepath.Base(p.m.Ours.Dir))
+		if text, err := readSmall(filepath.Join(p.m.Ours.Common, "HEAD")); err == nil && !p.bareCommon() {
+			heads[""] = strings.TrimSpace(text)
+		}
+	}
+	for id, head := range heads {
+		if head == "ref: "+name && (p.m.Ours.Dir != p.m.Ours.Common || !p.changedTree(id)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Plan) bareCommon() bool {
+	text, _ := readSmall(filepath.Join(p.m.Ours.Common, "config"))
+	return parseConfig(text).last("core.bare") == "true"
+}
+
+// changedTree reports whether theirs changed the index of a linked working tree.
+func (p *Plan) changedTree(id string) bool {
+	at := "worktrees/" + id + "/index"
+	t, terr := p.m.Theirs.Read(at)
+	if p.m.Base == nil || terr != nil {
+		return false
+	}
+	b, _ := p.m.Base.Read(at) // else it has none
+	return !bytes.Equal(b, t)
+}
+
+func (p *Plan) say(format string, args ...any) {
+	p.Lines = append(p.Lines, fmt.Sprintf(format, args...))
+}
+
+func (p *Plan) update(name, old, to string) {
+	p.updates = append(p.updates, update{name, old, to})
+}
+
+// value is what a ref has after the updates.
+func (p *Plan) value(name string) string {
+	for _, u := range slices.Backward(p.updates) {
+		if u.name == name {
+			return u.new
+		}
+	}
+	return p.ours.refs[name]
+}
+
+const parked = branches + "amberfs/"
+
+// park gives commits a branch of their own, and returns its name.
+func (p *Plan) park(ctx context.Context, branch, commit string) string {
+	first := parked + refName(p.m.Name) + "/" + branch
+	if p.value(branches+"amberfs") != "" || p.value(parked+refName(p.m.Name)) != "" {
+		first = branches + "amberfs-" + refName(p.m.Name) + "-" + strings.ReplaceAll(branch, "/", "-")
+	}
+	name := first
+	for n := 2; ; n++ {
+		has := p.value(name)
+		if has == "" || p.contains(ctx, commit, has) {
+			if has != commit {
+				p.update(name, has, commit)
+			}
+			return strings.TrimPrefix(name, branches)
+		}
+		name = fmt.Sprintf("%s-%d", first, n)
+	}
+}
+
+// refName makes a part of a ref's name of any name.
+func refName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r <= ' ' || r == 0x7f || strings.ContainsRune(`~^:?*[\/@{`, r) {
+			return '-'
+		}
+		return r
+	}, name)
+	for strings.Contains(name, "..") {
+		name = strings.ReplaceAll(name, "..", "-")
+	}
+	if name = strings.Trim(strings.TrimSuffix(name, ".lock"), ".-"); name == "" {
+		name = "other"
+	}
+	return name
+}
+
+// parkAll gives all branches of another repository branches of their own.
+func (p *Plan) parkAll(ctx context.Context) {
+	p.say("the git directory is another one there: this one stays as it is")
+	known := make(map[string]bool)
+	for _, id := range p.ours.refs {
+		known[id] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.theirs.refs)) {
+		id := p.theirs.refs[name]
+		if short, ok := strings.CutPrefix(name, branches); ok && p.theirs.isID(id) && !known[id] {
+			p.say("%s has the commits of its %s", p.park(ctx, short, id), short)
+			p.tips = append(p.tips, id)
+		}
+	}
+	p.wasHead = p.ours.resolve(p.ours.head)
+	p.toHead = p.wasHead
+}
+
+// stash takes the stash with its log if the receiving side has the one of the base.
+func (p *Plan) stash(ctx context.Context) {
+	log := func(f Files) (b []byte) {
+		if f != nil {
+			b, _ = f.Read("logs/" + stash) // else there is none
+		}
+		return b
+	}
+	b, o, t := p.base.refs[stash], p.ours.refs[stash], p.theirs.refs[stash]
+	base, theirs := log(p.m.Base), log(p.m.Theirs)
+	switch {
+	case b == t && bytes.Equal(base, theirs) || o == t:
+	case o != b:
+		p.say("the stash stays as it is: both sides have changed it")
+		if t != "" && t != b {
+			p.tips = append(p.tips, t)
+			p.say("%s has theirs", p.park(ctx, "stash", t))
+		}
+	default:
+		p.update(stash, o, t)
+		p.files["logs/"+stash] = theirs
+		for l := range strings.Lines(string(theirs)) {
+			if _, rest, ok := strings.Cut(l, " "); ok && len(rest) > 2*p.theirs.idLen {
+				p.tips = append(p.tips, rest[:2*p.theirs.idLen])
+			}
+		}
+	}
+}
+
+// decideHead decides what is checked out.
+func (p *Plan) decideHead(ctx context.Context) {
+	b, o, t := p.base.head, p.ours.head, p.theirs.head
+	name, isRef := strings.CutPrefix(t, "ref: ")
+	switch {
+	case t == b || t == o:
+	case o != b && !isRef && p.ours.isID(o) && p.contains(ctx, t, o):
+		p.head = t
+	case o != b && !isRef && !p.contains(ctx, p.ours.resolve(o), t):
+		p.say("HEAD moved on both sides: %s has the other commits", p.park(ctx, "HEAD", t))
+	case o != b:
+	case isRef && p.elsewhere(name):
+		short := strings.TrimPrefix(name, branches)
+		p.head = "ref: " + branches + p.park(ctx, short, cmp.Or(p.theirs.refs[name], p.value(name)))
+	case !isRef || strings.HasPrefix(name, "refs/"):
+		p.head = t
+	}
+}
+
+// newHead is the commit of HEAD after the merge.
+func (p *Plan) newHead() string {
+	value := cmp.Or(p.head, p.ours.head)
+	for range 5 {
+		name, ok := strings.CutPrefix(value, "ref: ")
+		if !ok {
+			return value
+		}
+		value = p.value(name)
+	}
+	return ""
+}
+
+// work takes work in progress as a whole, or leaves it.
+func (p *Plan) work() {
+	if !bytes.Equal(p.base.sparse, p.theirs.sparse) && bytes.Equal(p.base.sparse, p.ours.sparse) {
+		p.files["info/sparse-checkout"] = p.theirs.sparse
+	}
+	if p.base.sameWork(p.theirs) || p.ours.sameWork(p.theirs) {
+		return
+	}
+	if !p.base.sameWork(p.ours) || p.toHead != p.theirHead {
+		p.say("work in progress (%s) is left there", strings.Join(p.theirs.progress(), ", "))
+		return
+	}
+	for name := range p.ours.unfinished {
+		if _, ok := p.theirs.unfinished[name]; !ok {
+			p.files[name] = nil
+		}
+	}
+	for name, b := range p.theirs.unfinished {
+		p.files[name] = b
+		for _, word := range strings.FieldsFunc(string(b[:min(len(b), smallFile)]), func(r rune) bool { return r <= ' ' }) {
+			if p.theirs.isID(word) {
+				p.tips = append(p.tips, word)
+			}
+		}
+	}
+	for _, refs := range []map[string]string{p.ours.refs, p.theirs.refs} {
+		for name := range refs {
+			if Private(name) && p.value(name) != p.theirs.refs[name] {
+				p.update(name, p.ours.refs[name], p.theirs.refs[name])
+			}
+		}
+	}
+}
+
+// progress names work in progress.
+func (s *state) progress() (out []string) {
+	for name := range s.unfinished {
+		first, _, _ := strings.Cut(name, "/")
+		out = append(out, first)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// needed collects the objects that the receiving side needs, and leaves out updates whose objects
+// are missing.
+func (p *Plan) needed(ctx context.Context) error {
+	for _, u := range p.updates {
+		p.tips = append(p.tips, u.new)
+	}
+	if p.ours.isID(p.head) {
+		p.tips = append(p.tips, p.head)
+	}
+	for _, head := range p.theirs.worktrees {
+		if p.theirs.isID(head) {
+			p.tips = append(p.tips, head)
+		}
+	}
+	for _, e := range p.delta {
+		const gitlink, mask = 0o160000, 0o170000
+		if e.Mode != 0 && e.Mode&mask != gitlink {
+			p.tips = append(p.tips, e.ID)
+		}
+	}
+	slices.Sort(p.tips)
+	p.tips = slices.DeleteFunc(slices.Compact(p.tips), func(id string) bool { return !p.ours.isID(id) })
+	if len(p.tips) == 0 {
+		return nil
+	}
+	out, err := p.ask(ctx, nil, strings.Join(p.tips, "\n")+"\n", "cat-file", "--batch-check")
+	if err != nil {
+		return err
+	}
+	missing := make(map[string]bool)
+	for l := range strings.Lines(out) {
+		if id, rest, _ := strings.Cut(strings.TrimSpace(l), " "); rest == "missing" {
+			missing[id] = true
+		}
+	}
+	p.tips = slices.DeleteFunc(p.tips, func(id string) bool { return missing[id] })
+	for _, u := range p.updates {
+		if missing[u.new] {
+			p.say("%s is left out: its objects are missing", u.name)
+		}
+	}
+	p.updates = slices.DeleteFunc(p.updates, func(u update) bool { return missing[u.new] })
+	p.delta = slices.DeleteFunc(p.delta, func(e IndexEntry) bool { return e.Mode != 0 && missing[e.ID] })
+	if missing[p.head] {
+		p.head = ""
+	}
+	if missing[p.toHead] || p.toHead != p.newHead() {
+		p.toHead, p.delta, p.files = p.newHead(), nil, map[string][]byte{}
+	}
+	return nil
+}
+
+// exitCode is the exit status of the git call that err is about, -1 if none.
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return -1
+}

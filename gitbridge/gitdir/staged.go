@@ -1,0 +1,311 @@
+package gitdir
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// paths are entries of an index or of a tree by their paths; nil means that there is none.
+type paths map[string]*IndexEntry
+
+// decideIndex decides what the index of the receiving side becomes:
+//
+//  1. If neither HEAD nor the staged paths of theirs changed, it stays.
+//  2. If the receiving side has HEAD and index of the base, and gets the HEAD of theirs, it becomes
+//     the index of theirs.
+//  3. Otherwise a path that HEAD changes becomes what HEAD has. Another one is staged as the
+//     receiving side has it, or as theirs has it if theirs alone changed that.
+func (p *Plan) decideIndex(ctx context.Context) error {
+	o, t, b := p.ours, p.theirs, p.base
+	if p.wasHead == p.toHead && b.sameIndex(t) && p.baseHead == p.theirHead || len(o.index) == 0 && len(t.index) == 0 || p.m.Ours.bare() {
+		return nil
+	}
+	for _, s := range []*state{o, t, b} {
+		if s.badIndex == nil {
+			continue
+		}
+		if err := p.unsplit(ctx, s); err != nil {
+			return fmt.Errorf("%w: %w", ErrKind, err)
+		}
+	}
+	if o.sameIndex(b) && p.wasHead == p.baseHead && p.toHead == p.theirHead && (b.sameWork(o) || o.sameWork(t)) {
+		p.delta = differ(o.entries, t.entries)
+		return nil
+	}
+	moved, err := p.diffTree(ctx, p.wasHead, p.toHead)
+	if err != nil {
+		return err
+	}
+	wanted := make(paths)
+	has := byPath(o.entries)
+	for at, change := range moved {
+		wanted[at] = change[1]
+		if e := has[at]; e != nil && change[1] != nil && e.same(*change[1]) {
+			delete(wanted, at)
+		}
+	}
+	if err := p.stagedBy(ctx, wanted, has); err != nil {
+		return err
+	}
+	for at, e := range wanted {
+		if e == nil {
+			e = &IndexEntry{Path: at}
+		} else if now := has[at]; now != nil {
+			e.Skip = now.Skip
+		} else if i := slices.IndexFunc(t.entries, func(x IndexEntry) bool { return x.Path == at }); i >= 0 {
+			e.Skip = t.entries[i].Skip
+		}
+		p.delta = append(p.delta, *e)
+	}
+	slices.SortFunc(p.delta, func(a, b IndexEntry) int { return strings.Compare(a.Path, b.Path) })
+	return nil
+}
+
+// stagedBy adds what theirs has staged, or has unstaged, since the base.
+func (p *Plan) stagedBy(ctx context.Context, wanted, has paths) error {
+	theirs, err := p.staged(ctx, p.theirs, p.theirHead)
+	if err != nil {
+		return err
+	}
+	base, err := p.staged(ctx, p.base, p.baseHead)
+	if err != nil {
+		return err
+	}
+	ours, err := p.staged(ctx, p.ours, p.wasHead)
+	if err != nil {
+		return err
+	}
+	apart, err := p.diffTree(ctx, p.theirHead, p.toHead)
+	if err != nil {
+		return err
+	}
+	fits := func(at string) bool { // HEAD has at a path what theirs staged its change over
+		_, differs := apart[at]
+		return !differs && !blocked(at, has, wanted)
+	}
+	for at, t := range theirs {
+		b, wasStaged := base[at]
+		o, ourStaged := ours[at]
+		switch {
+		case wasStaged && equal(b, t): // nothing new
+		case ourStaged && !(wasStaged && equal(o, b)) || unmerged(t):
+		case fits(at):
+			wanted[at] = t
+		}
+	}
+	for at, b := range base { // what theirs has unstaged
+		_, still := theirs[at]
+		o, ourStaged := ours[at]
+		if still || !ourStaged || !equal(o, b) || unmerged(o) {
+			continue
+		}
+		if _, decided := wanted[at]; !decided {
+			e, err := p.treeEntry(ctx, p.toHead, at)
+			if err != nil {
+				return err
+			}
+			wanted[at] = e
+		}
+	}
+	return nil
+}
+
+func unmerged(e *IndexEntry) bool { return e != nil && e.Stage > 0 }
+
+func equal(a, b *IndexEntry) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.same(*b)
+}
+
+// blocked reports whether a path lies below a file of the index, or is a directory in it.
+func blocked(at string, has, wanted paths) bool {
+	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
+		if e, ok := wanted[dir]; ok && e != nil || !ok && has[dir] != nil {
+			return true
+		}
+	}
+	for name := range has {
+		if strings.HasPrefix(name, at+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func byPath(entries []IndexEntry) paths {
+	out := make(paths, len(entries))
+	for i := range entries {
+		out[entries[i].Path] = &entries[i]
+	}
+	return out
+}
+
+// differ returns the entries that make one index another one.
+func differ(from, to []IndexEntry) (out []IndexEntry) {
+	type key struct {
+		path  string
+		stage int
+	}
+	has := make(map[key]IndexEntry, len(from))
+	for _, e := range from {
+		has[key{e.Path, e.Stage}] = e
+	}
+	changed := make(map[string]bool)
+	for _, e := range to {
+		k := key{e.Path, e.Stage}
+		if was, ok := has[k]; !ok || !was.same(e) {
+			changed[e.Path] = true
+		}
+		delete(has, k)
+	}
+	for k := range has {
+		changed[k.path] = true
+	}
+	for _, e := range to {
+		if changed[e.Path] {
+			out = append(out, e)
+			has[key{e.Path, e.Stage}] = e
+		}
+	}
+	left := make(map[string]bool)
+	for _, e := range out {
+		left[e.Path] = true
+	}
+	for at := range changed {
+		if !left[at] {
+			out = append(out, IndexEntry{Path: at})
+		}
+	}
+	slices.SortFunc(out, func(a, b IndexEntry) int { return strings.Compare(a.Path, b.Path) })
+	return out
+}
+
+// unsplit reads an index that is split by making one of it.
+func (p *Plan) unsplit(ctx context.Context, s *state) error {
+	files := p.m.Base
+	switch s {
+	case p.ours:
+		files = p.m.Ours
+	case p.theirs:
+		files = p.m.Theirs
+	}
+	names, err := files.List(".")
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if strings.HasPrefix(n.Name, "sharedindex.") {
+			if err := saveTo(files, n.Name, filepath.Join(p.git, n.Name)); err != nil && !os.IsExist(err) {
+				return err
+			}
+		}
+	}
+	at, err := p.indexFile(s)
+	if err == nil {
+		_, err = p.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, "", "update-index", "--no-split-index")
+	}
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile(at)
+	if err == nil {
+		s.entries, err = parseIndex(b, s.idLen)
+	}
+	if err == nil {
+		s.index, s.badIndex = b, nil
+	}
+	return err
+}
+
+// indexFile writes an index where git can read it.
+func (p *Plan) indexFile(s *state) (string, error) {
+	name := map[*state]string{p.ours: "ours", p.theirs: "theirs", p.base: "base"}[s]
+	at := filepath.Join(p.git, name+"-index")
+	if len(s.index) == 0 {
+		return at, nil // git takes a missing index for an empty one
+	}
+	return at, os.WriteFile(at, s.index, 0o600)
+}
+
+// staged returns what an index has other than a commit. An entry of a conflict has a stage.
+func (p *Plan) staged(ctx context.Context, s *state, commit string) (paths, error) {
+	at, err := p.indexFile(s)
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, "", "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", cmpTree(commit, s))
+	if err != nil {
+		return nil, err
+	}
+	all := make(paths)
+	for at, change := range parseRaw(out) {
+		all[at] = change[1]
+	}
+	for _, e := range s.entries {
+		if e.Stage > 0 {
+			all[e.Path] = &IndexEntry{Path: e.Path, Stage: e.Stage}
+		}
+	}
+	return all, nil
+}
+
+// cmpTree is a commit, or the empty tree for none.
+func cmpTree(commit string, s *state) string {
+	if commit == "" {
+		return s.emptyTree()
+	}
+	return commit
+}
+
+// diffTree returns what differs between two commits, before and after.
+func (p *Plan) diffTree(ctx context.Context, from, to string) (map[string][2]*IndexEntry, error) {
+	if from == to {
+		return nil, nil
+	}
+	out, err := p.ask(ctx, nil, "", "diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", cmpTree(from, p.ours), cmpTree(to, p.ours))
+	return parseRaw(out), err
+}
+
+// treeEntry returns what a commit has at a path.
+func (p *Plan) treeEntry(ctx context.Context, commit, at string) (*IndexEntry, error) {
+	out, err := p.ask(ctx, []string{"GIT_LITERAL_PATHSPECS=1"}, "", "ls-tree", "-z", "--full-tree", cmpTree(commit, p.ours), "--", at)
+	head, _, ok := strings.Cut(strings.TrimSuffix(out, "\x00"), "\t")
+	fields := strings.Fields(head)
+	if err != nil || !ok || len(fields) != 3 || fields[1] == "tree" {
+		return nil, err
+	}
+	mode, err := strconv.ParseUint(fields[0], 8, 32)
+	return &IndexEntry{Path: at, Mode: uint32(mode), ID: fields[2]}, err
+}
+
+// parseRaw reads the raw format of git diff with NULs.
+func parseRaw(out string) map[string][2]*IndexEntry {
+	all := make(map[string][2]*IndexEntry)
+	parts := strings.Split(out, "\x00")
+	for i := 0; i+1 < len(parts); i += 2 {
+		f := strings.Fields(strings.TrimPrefix(parts[i], ":"))
+		if len(f) < 5 {
+			break
+		}
+		entry := func(mode, id string) *IndexEntry {
+			m, err := strconv.ParseUint(mode, 8, 32)
+			if err != nil || m == 0 {
+				return nil
+			}
+			return &IndexEntry{Path: parts[i+1], Mode: uint32(m), ID: id}
+		}
+		all[parts[i+1]] = [2]*IndexEntry{entry(f[0], f[2]), entry(f[1], f[3])}
+	}
+	return all
+}
+
+// bare reports whether a repository has no working tree.
+func (r *Repo) bare() bool {
+	text, _ := readSmall(filepath.Join(r.Dir, "config"))
+	return r.Dir == r.Common && parseConfig(text).last("core.bare") == "true"
+}

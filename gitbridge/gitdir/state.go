@@ -1,0 +1,302 @@
+package gitdir
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Files are the files of a git directory, by their paths in it.
+type Files interface {
+	// Read returns a file, or an fs.ErrNotExist if there is no regular file.
+	Read(name string) ([]byte, error)
+	// List returns what a directory has, nothing if it is none.
+	List(name string) ([]Name, error)
+	// Save copies a file of any size.
+	Save(name string, to io.Writer) error
+}
+
+// A Name is an entry of a directory.
+type Name struct {
+	Name string
+	Dir  bool
+}
+
+// Is reports whether files are those of a git directory.
+func Is(f Files) bool {
+	names, err := f.List(".")
+	has := func(name string, dir bool) bool { return slices.Contains(names, Name{name, dir}) }
+	return err == nil && has("HEAD", false) && has("objects", true) && has("refs", true)
+}
+
+// A Repo is a git directory on this machine.
+type Repo struct {
+	Dir    string // of this working tree
+	Common string // of all working trees
+	Work   string // the working tree; "" if there is none here
+}
+
+func (r *Repo) place(name string) string {
+	if Private(name) {
+		return filepath.Join(r.Dir, name)
+	}
+	return filepath.Join(r.Common, name)
+}
+
+func (r *Repo) Read(name string) ([]byte, error) {
+	b, err := readFile(r.place(name))
+	if errors.Is(err, errNotRegular) {
+		err = fs.ErrNotExist
+	}
+	return b, err
+}
+
+func (r *Repo) List(name string) (out []Name, err error) {
+	dirs := []string{r.place(name)}
+	if r.Dir != r.Common && (name == "." || slices.ContainsFunc(ownParts, func(p string) bool { return below(p, name) })) {
+		dirs = []string{filepath.Join(r.Dir, name), filepath.Join(r.Common, name)}
+	}
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && len(dirs) == 1 {
+			return nil, nil // it is no directory
+		}
+		for _, e := range entries {
+			n := Name{e.Name(), e.IsDir()}
+			if r.place(path.Join(name, n.Name)) == filepath.Join(dir, n.Name) && !slices.Contains(out, n) ||
+				n.Dir && !slices.Contains(out, n) {
+				out = append(out, n)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (r *Repo) Save(name string, to io.Writer) error {
+	f, err := os.Open(r.place(name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(to, f)
+	return err
+}
+
+// A state is what a git directory says, without its objects. Values of refs are object ids, or
+// "ref: NAME".
+type state struct {
+	idLen      int // in bytes
+	head       string
+	refs       map[string]string
+	index      []byte
+	wasIndex   []byte // as it was read, if index was made of it
+	entries    []IndexEntry
+	badIndex   error             // why entries could not be read
+	unfinished map[string][]byte // work in progress, with its refs
+	sparse     []byte
+	shallow    []byte
+	worktrees  map[string]string // HEAD of the linked working trees, by id
+}
+
+// ErrKind means that a git directory is of a kind that amberfs does not bring together.
+var ErrKind = errors.New("a git directory of a kind that amberfs does not bring together")
+
+// read reads the state of a git directory.
+func read(f Files) (*state, error) {
+	s := &state{refs: make(map[string]string), unfinished: make(map[string][]byte), worktrees: make(map[string]string)}
+	text, err := f.Read("config")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	c := parseConfig(string(text))
+	if s.idLen = idLen(c); c.last("extensions.refstorage") == "reftable" {
+		return nil, fmt.Errorf("%w: its refs are in a reftable", ErrKind)
+	}
+	if s.head, err = line(f, "HEAD"); err != nil {
+		return nil, err
+	}
+	if packed, err := f.Read("packed-refs"); err == nil {
+		for l := range strings.Lines(string(packed)) {
+			if id, name, ok := strings.Cut(strings.TrimSpace(l), " "); ok && s.isID(id) && strings.HasPrefix(name, "refs/") {
+				s.refs[name] = strings.ToLower(id)
+			}
+		}
+	}
+	if err := s.loose(f, "refs", 0); err != nil {
+		return nil, err
+	}
+	for name, to := range map[string]*[]byte{"index": &s.index, "info/sparse-checkout": &s.sparse, "shallow": &s.shallow} {
+		if *to, err = f.Read(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	s.wasIndex = s.index
+	s.entries, s.badIndex = parseIndex(s.index, s.idLen)
+	for _, name := range unfinishedNames {
+		if err := s.collect(f, name, 0); err != nil {
+			return nil, err
+		}
+	}
+	trees, err := f.List("worktrees")
+	for _, n := range trees {
+		if head, err := line(f, path.Join("worktrees", n.Name, "HEAD")); err == nil && n.Dir {
+			s.worktrees[n.Name] = head
+		}
+	}
+	return s, err
+}
+
+func (s *state) isID(text string) bool {
+	return len(text) == 2*s.idLen && strings.Trim(text, "0123456789abcdefABCDEF") == ""
+}
+
+// maxDepth is how deep the directories of refs and of work in progress may be.
+const maxDepth = 40
+
+// loose reads the refs that have a file of their own.
+func (s *state) loose(f Files, dir string, depth int) error {
+	names, err := f.List(dir)
+	if err != nil || depth > maxDepth {
+		return err
+	}
+	for _, n := range names {
+		name := path.Join(dir, n.Name)
+		if n.Dir {
+			if err := s.loose(f, name, depth+1); err != nil {
+				return err
+			}
+			continue
+		}
+		value, err := line(f, name)
+		if err == nil && !strings.HasSuffix(name, ".lock") && (s.isID(value) || strings.HasPrefix(value, "ref: ")) {
+			s.refs[name] = value
+		}
+	}
+	return nil
+}
+
+// collect reads the files of work in progress.
+func (s *state) collect(f Files, name string, depth int) error {
+	names, err := f.List(name)
+	if err != nil || depth > maxDepth {
+		return err
+	}
+	for _, n := range names {
+		if err := s.collect(f, path.Join(name, n.Name), depth+1); err != nil {
+			return err
+		}
+	}
+	if len(names) > 0 {
+		return nil
+	}
+	b, err := f.Read(name)
+	if err == nil {
+		s.unfinished[name] = b
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return err
+}
+
+// line reads a file of one line: HEAD, a ref.
+func line(f Files, name string) (string, error) {
+	b, err := f.Read(name)
+	text := strings.TrimSpace(string(b[:min(len(b), smallFile)]))
+	if target, ok := strings.CutPrefix(text, "ref:"); ok {
+		return "ref: " + strings.TrimSpace(target), err
+	}
+	return strings.ToLower(text), err
+}
+
+// resolve returns the object that a value of HEAD or of a ref leads to, "" for none.
+func (s *state) resolve(value string) string {
+	for range 5 {
+		name, ok := strings.CutPrefix(value, "ref: ")
+		if !ok {
+			return value
+		}
+		value = s.refs[name]
+	}
+	return ""
+}
+
+// sameWork reports whether two states have the same work in progress.
+func (s *state) sameWork(o *state) bool {
+	if len(s.unfinished) != len(o.unfinished) {
+		return false
+	}
+	for name, b := range s.unfinished {
+		if c, ok := o.unfinished[name]; !ok || !bytes.Equal(b, c) {
+			return false
+		}
+	}
+	for _, refs := range []map[string]string{s.refs, o.refs} {
+		for name := range refs {
+			if Private(name) && s.refs[name] != o.refs[name] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// sameIndex reports whether two indexes have the same entries, whatever files git saw.
+func (s *state) sameIndex(o *state) bool {
+	if s.badIndex != nil || o.badIndex != nil {
+		return bytes.Equal(s.index, o.index)
+	}
+	return slices.EqualFunc(s.entries, o.entries, IndexEntry.same)
+}
+
+// same reports whether two entries say the same about a path.
+func (e IndexEntry) same(o IndexEntry) bool {
+	return e.Path == o.Path && e.Mode == o.Mode && e.ID == o.ID && e.Stage == o.Stage && e.Skip == o.Skip
+}
+
+// same reports whether two states say the same.
+func (s *state) same(o *state) bool {
+	if s.head != o.head || len(s.refs) != len(o.refs) || !s.sameIndex(o) || !s.sameWork(o) || !bytes.Equal(s.sparse, o.sparse) || !bytes.Equal(s.shallow, o.shallow) {
+		return false
+	}
+	for name, value := range s.refs {
+		if o.refs[name] != value {
+			return false
+		}
+	}
+	for id, head := range s.worktrees {
+		if o.worktrees[id] != head {
+			return false
+		}
+	}
+	return len(s.worktrees) == len(o.worktrees)
+}
+
+// Same reports whether two states of a git directory say the same in all that git keeps there but
+// objects and logs. Without base, they do not.
+func Same(base, now Files) (bool, error) {
+	if !Is(base) || !Is(now) {
+		return false, nil
+	}
+	b, err := read(base)
+	if err != nil {
+		return false, err
+	}
+	n, err := read(now)
+	return err == nil && b.same(n), err
+}
+
+// emptyTree is the id of a tree without entries, for a HEAD without a commit.
+func (s *state) emptyTree() string {
+	if s.idLen == sha1.Size {
+		return "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+	}
+	return "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
+}

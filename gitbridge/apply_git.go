@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -126,7 +127,7 @@ func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest
 	if choice.Leave {
 		return nil, nil, nil
 	}
-	m := &gitdir.Merge{Git: gitRunner, Base: base, Theirs: now, Ours: repo, Name: a.o.Name, Another: !hadOne || was.Ino != is.Ino}
+	m := &gitdir.Merge{Git: gitRunner, Base: base, Theirs: now, Ours: repo, Name: cmp.Or(a.o.Name, "workspace"), Another: !hadOne || was.Ino != is.Ino}
 	m.Prefer = a.o.Conflicts == threeway.TakeTheirs || choice.Conflicts == threeway.TakeTheirs
 	if !hadOne {
 		m.Base = nil
@@ -209,7 +210,7 @@ func (a *applying) withoutCommitted(at string, p *gitdir.Plan, changes []tree.Ch
 	if !ok {
 		return changes, nil
 	}
-	return withoutCommitted(a.ctx, a.o.Source, p, work, changes)
+	return withoutCommitted(a.ctx, a.o.Source, p, work, changes, false)
 }
 
 // commitGit carries out what was planned for the repositories.

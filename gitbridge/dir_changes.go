@@ -10,10 +10,12 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -172,19 +174,31 @@ func ReadStream(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) er
 	}
 }
 
-// Unchanged reports whether two states differ in nothing but times of directories, and what git
-// notes in an index about files that it looked at.
+// Unchanged reports whether two states differ in nothing but times of directories, and in how git keeps
+// what it says: a git status or a gc changes nothing.
 func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State) (bool, error) {
+	dirs, same := gitDirs{src, base, now, make(map[string]bool)}, make(map[string]bool)
 	err := tree.Diff(ctx, src, base, now, tree.DiffOptions{}, func(c tree.Change) error {
 		if c.A != nil && c.B != nil && c.B.IsDir() && c.What&^tree.Mtime == 0 {
 			return nil
 		}
-		if _, rel, ok := threeway.InGit(c.Path.String()); ok && threeway.KindInGit(rel) == threeway.IndexOf {
-			if same, err := sameIndexes(src, c); same || err != nil {
+		at, err := dirs.of(c.Path.String())
+		if err != nil {
+			return err
+		}
+		rel, below := strings.CutPrefix(c.Path.String(), at+"/")
+		if at == "" || !below || gitdir.IsFile(rel) {
+			return errDiffers
+		}
+		if _, known := same[at]; !known {
+			if same[at], err = gitdir.Same(treeFiles{src, base, at}, treeFiles{src, now, at}); err != nil {
 				return err
 			}
 		}
-		return errDiffers
+		if !same[at] {
+			return errDiffers
+		}
+		return nil
 	})
 	if errors.Is(err, errDiffers) {
 		return false, nil

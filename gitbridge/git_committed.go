@@ -15,9 +15,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// withoutCommitted leaves out, of the changes of a working tree to c.B, the files that are as the HEAD
-// there has them.
-func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, work string, changes []tree.Change) ([]tree.Change, error) {
+// withoutCommitted leaves out, of the changes of a working tree, the files that are as the HEAD there
+// has them. back says that a change is from what is there to what was before.
+func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, work string, changes []tree.Change, back bool) ([]tree.Change, error) {
 	committed, err := p.Committed(ctx)
 	if err != nil {
 		return nil, err
@@ -29,7 +29,11 @@ func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, wor
 		if isDirChange(c) {
 			continue
 		}
-		if ok && committed(at, fileOf(src, c.B)) {
+		there := c.B
+		if back {
+			there = c.A
+		}
+		if ok && committed(at, fileOf(src, there)) {
 			leaves[c.Path.String()] = true
 			continue
 		}
@@ -40,7 +44,7 @@ func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, wor
 	var out []tree.Change
 	for _, c := range changes {
 		at := c.Path.String()
-		if _, ok := below(at, work); leaves[at] || ok && isDirChange(c) && c.A == nil && !holds[at] && len(leaves) > 0 && hasBelow(leaves, at) {
+		if _, ok := below(at, work); leaves[at] || ok && isDirChange(c) && (c.A == nil || back && c.B == nil) && !holds[at] && len(leaves) > 0 && hasBelow(leaves, at) {
 			continue
 		}
 		out = append(out, c)

@@ -143,12 +143,6 @@ func worktreeOf(f treeFiles) (at string, ok bool) {
 	return at, at != ".." && !strings.HasPrefix(at, "../")
 }
 
-// unchangedRepos reports whether the git directories of two states that have changes say the same
-// in both.
-func unchangedRepo(src *tree.Source, base, now *tree.State, at string) (bool, error) {
-	return gitdir.Same(treeFiles{src, base, at}, treeFiles{src, now, at})
-}
-
 // gitRunner calls git for gitdir.
 func gitRunner(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
 	return run(ctx, dir, env, stdin, args...)

@@ -221,7 +221,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 	if err := s.notWorktree(r.Workspace, a.Fork); err != nil {
 		return Merged{}, err
 	}
-	a.Merge, a.Caller, a.List = r.merger(s).Merge, r.Caller, r.list(s)
+	a.Merge, a.Git, a.Caller, a.List = r.merger(s).Merge, r.merger(s).Repositories, r.Caller, r.list(s)
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = listed(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {

@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // Row is a snapshot in a listing: name, 12 digits of the id or "-", time, message.
@@ -266,7 +267,22 @@ func restoredLines(r *Restored) string {
 }
 
 func mergedLines(done *Merged) string {
-	return ChangedText("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Changed, done.Paths, 0)
+	return ChangedText("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Changed, done.Paths, 0) + GitText(done.Git)
+}
+
+// GitText says what happened to git directories, one a line with its commits.
+func GitText(repos []threeway.Repository) (text string) {
+	for _, g := range repos {
+		text += "git"
+		if g.Dir != ".git" {
+			text += " in " + strings.TrimSuffix(g.Dir, "/.git")
+		}
+		text += ": " + gitquote.Readable(strings.Join(g.Lines, ", ")) + "\n"
+		for _, c := range g.Commits {
+			text += gitquote.Readable(c) + "\n"
+		}
+	}
+	return text
 }
 
 func undoneLines(done *UndoneBy) string {

@@ -8,6 +8,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -37,6 +38,7 @@ type change struct {
 type outcome struct {
 	Changes
 	conflicts []string
+	said      []threeway.Repository
 	inv       live.Invalidation
 	steps     []graft.Step
 	after     string // the snapshot of the state after

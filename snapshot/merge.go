@@ -30,13 +30,17 @@ type MergeOptions struct {
 	Keep     []naming.BytePath            `json:"keep,omitempty" jsonschema:"paths that the workspace keeps as they are, with all below them"`
 	DryRun   bool                         `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 	Merge    threeway.Merger              `json:"-"` // merges files that changed on both sides; nil for none
-	Caller   actors.Caller                `json:"-"`
-	List     *budget.Charge               `json:"-"` // see RestoreOptions
+	Git      threeway.Repositories        `json:"-"` // brings git directories together; nil: they are files
+	// FromDirectory: see threeway.Sides.
+	FromDirectory bool           `json:"-"`
+	Caller        actors.Caller  `json:"-"`
+	List          *budget.Charge `json:"-"` // see RestoreOptions
 }
 
 // A MergeResult is what a merge or an undo of an actor changed, or why it changed nothing.
 type MergeResult struct {
-	Conflicts []string `json:"conflicts,omitempty" jsonschema:"paths that changed on both sides in ways that do not merge"`
+	Conflicts []string              `json:"conflicts,omitempty" jsonschema:"paths that changed on both sides in ways that do not merge"`
+	Git       []threeway.Repository `json:"git,omitempty" jsonschema:"what happened to git directories"`
 	Changes
 }
 
@@ -68,7 +72,7 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 		fs.w.store.event(Event{Workspace: fs.w.ws.View, Action: "merged", From: o.Fork}, o.Caller)
 	}
 	out.DryRun = o.DryRun
-	res.MergeResult = MergeResult{out.conflicts, out.Changes}
+	res.MergeResult = MergeResult{out.conflicts, out.said, out.Changes}
 	return res, err
 }
 
@@ -126,7 +130,7 @@ func (o *MergeOptions) plan(ctx context.Context, w *Workspace, e *live.Edit, bas
 	}
 	p = &threeway.Plan{
 		Source: s.src, Objects: s.cas, Ours: e.Base(), View: w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
-		Decided: o.Contents, Rule: rules,
+		Decided: o.Contents, Rule: rules, Git: o.Git, Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun,
 	}
 	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: g.Source, View: g.View})
 	if err == nil {
@@ -140,7 +144,7 @@ func (o *MergeOptions) plan(ctx context.Context, w *Workspace, e *live.Edit, bas
 // merge is make for the steps of a plan.
 func (c change) merge(ctx context.Context, p *threeway.Plan, dryRun bool) (outcome, error) {
 	if err := p.Refused(); err != nil {
-		return outcome{conflicts: p.Conflicts}, err
+		return outcome{conflicts: p.Conflicts, said: p.Said}, err
 	}
 	if dryRun {
 		c.edit = nil
@@ -155,6 +159,6 @@ func (c change) merge(ctx context.Context, p *threeway.Plan, dryRun bool) (outco
 	c.leave()
 	c.graft.Now, c.stored = p.Now, stored != nil
 	out, err := c.make(ctx)
-	out.conflicts = p.Conflicts
+	out.conflicts, out.said = p.Conflicts, p.Said
 	return out, err
 }

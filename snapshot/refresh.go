@@ -55,7 +55,7 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 		s.event(Event{Workspace: w.ws.View, Action: "refreshed", From: out.Undo}, o.Caller)
 	}
 	out.DryRun = o.DryRun
-	return MergeResult{out.conflicts, out.Changes}, err
+	return MergeResult{out.conflicts, out.said, out.Changes}, err
 }
 
 func (d Directory) refresh(ctx context.Context, base, now *tree.State, o MergeOptions, rule threeway.Rule) (out outcome, err error) {

@@ -61,7 +61,7 @@ func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, 
 		ss.w.store.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	}
 	out.DryRun = o.DryRun
-	return UndoByResult{o.By, MergeResult{out.conflicts, out.Changes}, slices.Sorted(maps.Keys(u.shared)), slices.Sorted(maps.Keys(u.kept))}, err
+	return UndoByResult{o.By, MergeResult{out.conflicts, nil, out.Changes}, slices.Sorted(maps.Keys(u.shared)), slices.Sorted(maps.Keys(u.kept))}, err
 }
 
 // undoBy is one UndoBy.
@@ -278,6 +278,9 @@ func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterv
 	err := open.Changes(ctx, tree.DiffOptions{Paths: u.paths}, func(c graft.ChangedBy) error {
 		if _, decided := u.o.Contents[c.Path.String()]; decided || !undo && !actors.Among(c.By, u.o.By) {
 			return nil
+		}
+		if _, _, git := threeway.InGit(c.Path.String() + "/"); git {
+			return nil // commits and branches are git's to take back
 		}
 		if k := threeway.Under(c.Path.String(), u.keep); k != "" {
 			u.kept[k] = true

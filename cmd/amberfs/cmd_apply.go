@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/graft"
@@ -89,6 +90,7 @@ wait. Run an interrupted apply again to complete it.`,
 				return err
 			}
 			defer c.Close()
+			o.Name = strings.Join(p.Workspace, "-")
 			done, left, err := a.applyFrom(ctx, c, name, dir, ask, o)
 			if done == nil {
 				return err
@@ -121,6 +123,7 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 		if running {
 			a.note("a program is in the run %s: this is what it has changed until now", r.Name)
 		}
+		o.Name = r.Name
 		done, left, err := a.applyFrom(ctx, c, snapshot, to, ask, o)
 		if done == nil {
 			return err
@@ -245,6 +248,7 @@ func (a *app) appliedLines(done *gitbridge.Applied) string {
 		return "applied to " + quote(done.Dir) + " (" + plural(done.Files, "file", "files") + " changed)\n"
 	}
 	text := service.ChangedText("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Files, done.Changed, a.listed(paths), inGit)
+	text += gitLines(done.Git)
 	if len(done.LeftOut) > 0 {
 		text += question.LeftOut(done.LeftOut, a.verbose) + "\n"
 	}
@@ -255,6 +259,30 @@ func (a *app) appliedLines(done *gitbridge.Applied) string {
 		text += fmt.Sprintf("%s changed on both sides\n", plural(n, "path", "paths"))
 	}
 	return text
+}
+
+// gitLines is what an apply did to repositories, in git's words.
+func gitLines(repos []gitbridge.GitChange) (text string) {
+	for _, g := range repos {
+		text += repoLines(g.Dir, g.Target, g.Lines, g.Commits)
+	}
+	return text
+}
+
+// repoLines says what happened to one repository.
+func repoLines(dir, target string, lines, commits []string) string {
+	text := "git: "
+	if dir != ".git" {
+		text = "git in " + quote(strings.TrimSuffix(dir, "/.git")) + ": "
+	}
+	text += gitquote.Readable(strings.Join(lines, ", "))
+	if target != "" {
+		text += " (the repository is " + quote(target) + ")"
+	}
+	for _, c := range commits {
+		text += "\n" + gitquote.Readable(c)
+	}
+	return text + "\n"
 }
 
 // withoutGit leaves out what is below a .git directory, and counts it, unless all is
@@ -298,13 +326,13 @@ func (a *app) applyRun(c sandbox.Config, dir string, ask asking) (left bool, err
 		return false, err
 	}
 	defer ch.Close()
-	q, _, err := a.applyAtEnd(ctx, ch, dir, ask)
+	q, _, err := a.applyAtEnd(ctx, ch, dir, c.Fork, ask)
 	return q != nil && q.Left, err
 }
 
 // applyAtEnd is applyChanges when the program of a run has ended: stdout was the program's.
-func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir string, ask asking) (q *question.Question, done *gitbridge.Applied, err error) {
-	q, done, err = a.applyChanges(ctx, ch, dir, ask, gitbridge.ApplyOptions{Own: true})
+func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name string, ask asking) (q *question.Question, done *gitbridge.Applied, err error) {
+	q, done, err = a.applyChanges(ctx, ch, dir, ask, gitbridge.ApplyOptions{Own: true, Name: name})
 	if err != nil && ctx.Err() != nil {
 		err = fail.New(fail.Failed, "interrupted")
 	}

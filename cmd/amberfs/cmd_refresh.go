@@ -88,7 +88,7 @@ func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store
 		return err
 	}
 	return a.print(done, func() {
-		a.printf("%s", service.ChangedText("refreshed", "would refresh", done.DryRun, "from "+quote(dir), done.Changed, done.Changed, a.listed(done.Paths), 0))
+		a.printf("%s", service.ChangedText("refreshed", "would refresh", done.DryRun, "from "+quote(dir), done.Changed, done.Changed, a.listed(done.Paths), 0)+service.GitText(done.Git))
 	})
 }
 

@@ -64,7 +64,7 @@ func (k *kept) end(interrupted bool) error {
 	if k.apply == "" {
 		return k.say(ctx, ch)
 	}
-	q, applied, err := a.applyAtEnd(ctx, ch, k.dir, map[string]asking{applyAsk: askOfKept}[k.apply])
+	q, applied, err := a.applyAtEnd(ctx, ch, k.dir, k.name, map[string]asking{applyAsk: askOfKept}[k.apply])
 	left := q != nil && q.Left || applied != nil && applied.Incomplete
 	switch {
 	case err == nil && q != nil && q.Discard:
@@ -134,7 +134,7 @@ func (k *kept) drop(ctx context.Context) error {
 
 // say prints what the program changed, and the commands to use next.
 func (k *kept) say(ctx context.Context, ch *client.Changes) error {
-	plan, err := k.a.apply(ctx, ch, k.dir, gitbridge.ApplyOptions{DryRun: true})
+	plan, err := k.a.apply(ctx, ch, k.dir, gitbridge.ApplyOptions{DryRun: true, Name: k.name})
 	if plan == nil || err != nil && len(plan.Conflicts) == 0 {
 		k.commands("the run " + k.name + " is kept")
 		return err

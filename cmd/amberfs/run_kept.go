@@ -222,6 +222,11 @@ func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
 	}
 	if err == nil && done.Changed > 0 {
 		k.a.note("%s came from %s into the run %s", plural(done.Changed, "change", "changes"), quote(k.dir), k.name)
+		for _, line := range strings.Split(strings.TrimSuffix(service.GitText(done.Git), "\n"), "\n") {
+			if line != "" {
+				fmt.Fprintln(k.a.stderr, "\t"+line)
+			}
+		}
 	}
 	return err
 }

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,6 +27,8 @@ type Merge struct {
 	Name   string // of their side, in the names of branches
 	// Prefer takes their side of branches that both moved. Ours get a branch of their own.
 	Prefer bool
+	// Alternates are directories with objects that theirs has there.
+	Alternates []string
 	// Another: theirs is another repository in the place of the base.
 	Another bool
 }
@@ -114,7 +115,7 @@ func (p *Plan) prepare() error {
 	}
 	files := map[string]string{
 		"HEAD": "ref: refs/heads/none\n", "config": format + "[core]\n\tbare = true\n[gc]\n\tauto = 0\n",
-		"objects/info/alternates": filepath.Join(p.m.Ours.Common, "objects") + "\n", "shallow": string(p.ours.shallow),
+		"objects/info/alternates": strings.Join(append([]string{filepath.Join(p.m.Ours.Common, "objects")}, p.m.Alternates...), "\n") + "\n", "shallow": string(p.ours.shallow),
 	}
 	for _, dir := range []string{objects + "/info", objects + "/pack", p.git + "/refs"} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -129,51 +130,7 @@ func (p *Plan) prepare() error {
 			return err
 		}
 	}
-	return p.copyObjects(objects)
-}
-
-// copyObjects copies what theirs has and the receiving side has not, by name: names of objects and
-// packs are hashes.
-func (p *Plan) copyObjects(to string) error {
-	dirs, err := p.m.Theirs.List("objects")
-	if err != nil {
-		return err
-	}
-	for _, dir := range dirs {
-		if !dir.Dir || dir.Name != "pack" && len(dir.Name) != 2 {
-			continue
-		}
-		names, err := p.m.Theirs.List("objects/" + dir.Name)
-		if err != nil {
-			return err
-		}
-		for _, n := range names {
-			ext := path.Ext(n.Name)
-			if n.Dir || dir.Name == "pack" && ext != ".pack" && ext != ".idx" && ext != ".promisor" || dir.Name != "pack" && !p.ours.isID(dir.Name+n.Name) {
-				continue
-			}
-			rel := dir.Name + "/" + n.Name
-			if _, err := os.Lstat(filepath.Join(p.m.Ours.Common, "objects", rel)); err == nil {
-				continue
-			}
-			if err := saveTo(p.m.Theirs, "objects/"+rel, filepath.Join(to, rel)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// saveTo copies a file of a git directory to a path.
-func saveTo(f Files, name, to string) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return err
-	}
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Save(name, out), out.Close())
+	return copyObjects(p.m.Theirs, objects, filepath.Join(p.m.Ours.Common, "objects"))
 }
 
 // ask calls git in the repository that has the objects of both sides.

@@ -200,7 +200,7 @@ func (p *Plan) unsplit(ctx context.Context, s *state) error {
 	}
 	for _, n := range names {
 		if strings.HasPrefix(n.Name, "sharedindex.") {
-			if err := saveTo(files, n.Name, filepath.Join(p.git, n.Name)); err != nil && !os.IsExist(err) {
+			if err := saveTo(files, n.Name, filepath.Join(p.git, n.Name), &limited{rest: largeFile}); err != nil && !os.IsExist(err) {
 				return err
 			}
 		}

@@ -280,7 +280,7 @@ func (s *state) same(o *state) bool {
 }
 
 // Same reports whether two states of a git directory say the same in all that git keeps there but
-// objects and logs. Without base, they do not.
+// objects, and nothing was added to the log of HEAD.
 func Same(base, now Files) (bool, error) {
 	if !Is(base) || !Is(now) {
 		return false, nil
@@ -290,7 +290,14 @@ func Same(base, now Files) (bool, error) {
 		return false, err
 	}
 	n, err := read(now)
-	return err == nil && b.same(n), err
+	return err == nil && b.same(n) && bytes.Equal(lastLine(base), lastLine(now)), err
+}
+
+// lastLine is the end of the log of HEAD. A gc removes lines from its beginning.
+func lastLine(f Files) []byte {
+	log, _ := f.Read("logs/HEAD") // else there is none
+	log = bytes.TrimSuffix(log, []byte("\n"))
+	return log[bytes.LastIndexByte(log, '\n')+1:]
 }
 
 // emptyTree is the id of a tree without entries, for a HEAD without a commit.

@@ -1,6 +1,52 @@
 package threeway
 
-import "strings"
+import (
+	"context"
+	"io"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// Sides are what a merge of git directories is asked about: the changes of an interval, and the
+// states that they are between.
+type Sides struct {
+	Source             *tree.Source
+	Base, Ours, Theirs *tree.State
+	Changes            []tree.Change // from Theirs to Base, in the order of tree.Diff
+	Rule               func(path string) Rule
+	Name               string // of their side
+	FromDirectory      bool   // theirs is a directory of the host, as a client of the socket read it
+	DryRun             bool
+}
+
+// An Outcome is what a merge of git directories came to.
+type Outcome struct {
+	Changes []tree.Change // those that are ordinary files
+	Edits   []Edit        // of files in git directories
+	Said    []Repository
+	Close   func() // called when the edits are made
+}
+
+// An Edit gives a file of the present tree other bytes, or removes it.
+type Edit struct {
+	Path string
+	Open func() (io.ReadCloser, error) // nil: it is removed
+}
+
+// A Repository is what happened to one git directory, in git's words.
+type Repository struct {
+	Dir     string   `json:"dir" jsonschema:"the git directory"`
+	Lines   []string `json:"lines" jsonschema:"what happened"`
+	Commits []string `json:"commits,omitempty" jsonschema:"subjects of commits that came, some of each branch"`
+}
+
+// Repositories brings git directories together. The merge of files does not look into them.
+type Repositories func(ctx context.Context, s Sides) (Outcome, error)
 
 // InGit splits a path below a .git directory into that directory and the rest.
 func InGit(p string) (repo, rel string, ok bool) {
@@ -11,46 +57,67 @@ func InGit(p string) (repo, rel string, ok bool) {
 	return before + "/.git", rel, ok
 }
 
-// A GitFile is how a merge treats a file of a repository.
-type GitFile int
-
-const (
-	AnyFile  GitFile = iota
-	IndexOf          // the index: git finds out itself what changed
-	Reflog           // a log: lines are added to it
-	OwnNotes         // of each side alone: messages, and objects, which are named by their hash
-	RefOf            // a branch, a tag, or HEAD
-)
-
-// KindInGit classifies a path relative to the .git directory.
-func KindInGit(rel string) GitFile {
-	switch {
-	case rel == "index":
-		return IndexOf
-	case strings.HasPrefix(rel, "logs/"):
-		return Reflog
-	case rel == "HEAD", strings.HasPrefix(rel, "refs/"):
-		return RefOf
-	case strings.HasPrefix(rel, "objects/"), rel == "COMMIT_EDITMSG", rel == "ORIG_HEAD", rel == "FETCH_HEAD", rel == "gc.log":
-		return OwnNotes
-	}
-	return AnyFile
-}
-
-// takeIndexes takes the indexes in conflict from theirs if the branches are taken from
-// there: an index belongs to the commit that HEAD names.
-func (p *Plan) takeIndexes() error {
-	for at := range p.planned {
-		repo, rel, ok := InGit(at)
-		if !ok || KindInGit(rel) != RefOf && rel != "packed-refs" {
+// edit plans edits of files in git directories.
+func (p *Plan) edit(ctx context.Context, edits []Edit) error {
+	for _, e := range edits {
+		if p.stays(e.Path) {
 			continue
 		}
-		if theirs := p.indexes[repo+"/index"]; theirs != nil {
-			if err := theirs(); err != nil {
-				return err
-			}
-			delete(p.indexes, repo+"/index")
+		f, err := p.get(e.Path)
+		if err != nil {
+			return err
 		}
+		if e.Open == nil {
+			p.set(e.Path, nil)
+			continue
+		}
+		in, err := e.Open()
+		if err != nil {
+			return err
+		}
+		sealed, err := content.FromReader(ctx, &content.Sealer{Src: p.Source.Files, Objects: p.Objects}, in)
+		in.Close()
+		if err != nil {
+			return err
+		}
+		var n tree.Inode
+		if f != nil && f.node.IsRegular() {
+			n = *f.node
+		} else if n, err = p.newIn(path.Dir(e.Path)); err != nil {
+			return err
+		}
+		n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
+		p.stored = append(p.stored, n.Content)
+		p.set(e.Path, &file{node: &n, view: p.View, ino: n.Ino})
 	}
 	return nil
+}
+
+// newIn makes the directories down to a path, and returns a file for it that is owned as they are.
+func (p *Plan) newIn(dir string) (tree.Inode, error) {
+	f, err := p.get(dir)
+	if err != nil {
+		return tree.Inode{}, err
+	}
+	if f != nil && f.node.IsDir() {
+		n := tree.Inode{Ino: f.node.Ino, Mode: unix.S_IFREG | f.node.Mode&0o666, UID: f.node.UID, GID: f.node.GID, Nlink: 1, Ctime: p.Now, Btime: p.Now}
+		return n, nil
+	}
+	n, err := p.newIn(path.Dir(dir))
+	if err != nil {
+		return n, err
+	}
+	d := n
+	d.Mode, d.Nlink, d.Mtime, d.Atime = unix.S_IFDIR|0o700|n.Mode&0o044|n.Mode&0o044>>2, 2, p.Now, p.Now
+	p.set(dir, &file{node: &d, view: p.View, ino: d.Ino})
+	return n, nil
+}
+
+// gitGone reports whether steps remove or replace a git directory, or what it has.
+func gitGone(at *tree.Path, removed bool) bool {
+	if removed && at != nil && at.Name == ".git" {
+		return true
+	}
+	_, rel, ok := InGit(at.String())
+	return ok && removed && strings.HasPrefix(rel, "objects/")
 }

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -45,6 +44,13 @@ type Plan struct {
 	Rule    func(path string) Rule
 	ByPath  bool // files are not followed through renames
 	Decided map[string]Decision
+	// Git, if set, brings the git directories of an interval together. Name is that of their side.
+	Git           Repositories
+	Name          string
+	FromDirectory bool // see Sides
+	DryRun        bool
+
+	Said []Repository
 
 	Conflicts []string // paths
 
@@ -58,8 +64,7 @@ type Plan struct {
 	presentFiles map[uint64]*file       // present files that the plan looked at, by inode number
 	theirFiles   map[uint64]*file       // files that the plan made, by the inode that they are in theirs
 	texts        []text
-	decided      map[string]bool         // those of Decided that were taken
-	indexes      map[string]func() error // indexes of git in conflict, and what makes them theirs
+	decided      map[string]bool // those of Decided that were taken
 }
 
 // A file is a file or a directory of the planned tree.
@@ -121,21 +126,6 @@ func (p *Plan) stays(at string) bool {
 func (p *Plan) conflict(at string, theirs func() error) error {
 	if p.stays(at) {
 		return nil
-	}
-	if _, rel, ok := InGit(at); ok {
-		switch KindInGit(rel) {
-		case IndexOf:
-			p.indexes[at] = theirs
-			return nil
-		case Reflog:
-			return nil
-		case OwnNotes:
-			f, err := p.get(at)
-			if err == nil && f == nil {
-				err = theirs()
-			}
-			return err
-		}
 	}
 	if !p.refused[at] {
 		p.refused[at] = true
@@ -249,13 +239,6 @@ func Under(p string, set map[string]bool) string {
 		}
 	}
 	return ""
-}
-
-// inObjects reports whether a path is an object of a repository. Commits of others may
-// need it.
-func inObjects(p string) bool {
-	_, rel, ok := InGit(p)
-	return ok && strings.HasPrefix(rel, "objects/")
 }
 
 // Stored returns a state that has the merged texts, nil for none. They are in Objects, and the

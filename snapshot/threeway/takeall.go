@@ -3,6 +3,7 @@ package threeway
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -15,16 +16,38 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 	err = tree.Diff(ctx, p.Source, of.Base, p.Ours, tree.DiffOptions{}, func(tree.Change) error { return differs })
 	if err == nil && len(p.Decided) == 0 {
 		all, err = graft.Between(ctx, p.Source, p.Ours, of.Theirs, tree.DiffOptions{}, p.List)
-		return all, true, err
+		if err != nil || p.Git == nil || !slices.ContainsFunc(all, func(s graft.Step) bool { return gitGone(s.Path, s.B == 0) }) {
+			return all, true, err
+		}
+		err = differs
 	}
 	if err != nil && !errors.Is(err, differs) {
 		return nil, false, err
 	}
 	if err = tree.Diff(ctx, p.Source, of.Theirs, of.Base, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err == nil {
-		err = p.Run(func() error { return p.Take(ctx, of) })
+		err = p.takeFiles(ctx, of)
 	}
 	if err == nil {
 		all, err = p.Steps()
 	}
 	return all, false, err
+}
+
+// takeFiles takes over an interval: its git directories by git's meaning, all else as files.
+func (p *Plan) takeFiles(ctx context.Context, of Interval) error {
+	var edits []Edit
+	if p.Git != nil {
+		out, err := p.Git(ctx, Sides{p.Source, of.Base, p.Ours, of.Theirs, of.Changes, p.Rule, p.Name, p.FromDirectory, p.DryRun})
+		if out.Close != nil {
+			defer out.Close()
+		}
+		if err != nil {
+			return err
+		}
+		of.Changes, edits, p.Said = out.Changes, out.Edits, out.Said
+	}
+	if err := p.Run(func() error { return p.Take(ctx, of) }); err != nil {
+		return err
+	}
+	return p.edit(ctx, edits)
 }

@@ -40,7 +40,7 @@ type staged struct {
 
 // Take takes over what an interval changed.
 func (p *Plan) Take(ctx context.Context, i Interval) error {
-	p.texts, p.indexes = nil, make(map[string]func() error)
+	p.texts = nil
 	t := &taking{
 		pairing: pairing{Plan: p, Interval: i}, put: make(map[string]*file), into: make(map[string][]string),
 		added: make(map[*file][]string),
@@ -69,7 +69,7 @@ func (p *Plan) Take(ctx context.Context, i Interval) error {
 		return err
 	}
 	t.commit()
-	return errors.Join(p.mergeTexts(ctx), p.takeIndexes())
+	return p.mergeTexts(ctx)
 }
 
 // choose leaves out paths that stay, and the other names of files that moved to or from them.
@@ -147,9 +147,6 @@ func (t *taking) name(ctx context.Context, c tree.Change) error {
 	}
 	if c.A == nil && c.B.IsDir() {
 		return t.removeDir(p, ours, c)
-	}
-	if c.A == nil && inObjects(p) {
-		return nil
 	}
 	base, own := uint64(0), uint64(0) // the file that the name leads to, by its number in the base
 	if c.B != nil && !c.B.IsDir() {

@@ -1,7 +1,6 @@
 package threeway
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -119,16 +118,6 @@ func (p *Plan) mergeTexts(ctx context.Context) error {
 			}
 			continue
 		}
-		if _, rel, ok := InGit(x.path); ok && KindInGit(rel) == Reflog {
-			all, ok, err := AppendLog(in)
-			if ok {
-				err = merged(i, int64(len(all)), bytes.NewReader(all))
-			}
-			if err != nil {
-				return err
-			}
-			continue
-		}
 		files, of = append(files, in), append(of, i)
 	}
 	if len(files) > 0 && p.Merge != nil {
@@ -156,22 +145,6 @@ func (p *Plan) mergeTexts(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// AppendLog returns a log with the lines that theirs has more than the base; false if a
-// side has changed others.
-func AppendLog(in Input) (all []byte, ok bool, err error) {
-	var sides [3][]byte
-	for i, r := range []*io.SectionReader{in.Base, in.Ours, in.Theirs} {
-		if sides[i], err = io.ReadAll(r); err != nil {
-			return nil, false, err
-		}
-	}
-	base, ours, theirs := sides[0], sides[1], sides[2]
-	if !bytes.HasPrefix(ours, base) || !bytes.HasPrefix(theirs, base) {
-		return nil, false, nil
-	}
-	return append(ours, theirs[len(base):]...), true, nil
 }
 
 // A Rule decides the conflict of a path that changed on both sides.

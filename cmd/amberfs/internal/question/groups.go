@@ -21,7 +21,24 @@ type group struct {
 	whole   bool   // it is not divided: a repository, or a path whose type changes
 	git     bool   // dir is the .git of a repository
 	changes []gitbridge.Planned
+	repo    gitbridge.GitChange // of git
 }
+
+// withRepos adds what git says of repositories to their groups.
+func withRepos(groups []group, repos []gitbridge.GitChange) []group {
+	for _, r := range repos {
+		i := slices.IndexFunc(groups, func(g group) bool { return g.git && g.dir == r.Dir })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, group{dir: r.Dir, whole: true, git: true})
+		}
+		groups[i].repo = r
+	}
+	return groups
+}
+
+// conflict reports whether a group is a path that both sides changed.
+func (g group) conflict() bool { return len(g.changes) > 0 && g.changes[0].Conflict }
 
 // grouped returns the conflicts, the other changes in the order of paths, the
 // repositories, and apart from these the directories that come or go with what is in them.
@@ -96,17 +113,21 @@ func folded(groups []group, n int, below string) []group {
 
 // foldable is the path of a group that may be joined with others, else "".
 func (g group) foldable() string {
-	if g.git || g.changes[0].Conflict {
+	if g.git || g.conflict() {
 		return ""
 	}
 	return cmp.Or(g.dir, g.changes[0].Path.String())
 }
 
 func (g group) name() string {
-	if c := g.changes[0]; g.dir == "" && !isDir(c) {
+	if g.dir != "" {
+		return gitquote.Readable(g.dir + "/")
+	}
+	c := g.changes[0]
+	if !isDir(c) {
 		return gitquote.Readable(c.Path.Short())
 	}
-	return gitquote.Readable(cmp.Or(g.dir, g.changes[0].Path.Short(), ".") + "/")
+	return gitquote.Readable(cmp.Or(c.Path.Short(), ".") + "/")
 }
 
 func isDir(c gitbridge.Planned) bool { return c.B == nil && c.A.IsDir() || c.B != nil && c.B.IsDir() }
@@ -125,6 +146,9 @@ func letterOf(c gitbridge.Planned) string {
 }
 
 func (g group) letter() string {
+	if len(g.changes) == 0 {
+		return "M"
+	}
 	letter := letterOf(g.changes[0])
 	if slices.ContainsFunc(g.changes, func(c gitbridge.Planned) bool { return letterOf(c) != letter }) {
 		return "M"

@@ -70,6 +70,7 @@ func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *g
 		plan.Plan[i].Conflict = plan.Plan[i].Conflict && rule == threeway.RefuseConflicts
 	}
 	q.groups, q.dirs = grouped(plan.Plan)
+	q.groups = withRepos(q.groups, plan.Git)
 	q.leftOut, q.notes = plan.LeftOut, plan.Notes
 	return q
 }
@@ -109,7 +110,7 @@ func (q *Question) Print(ctx context.Context) error {
 		}
 		fmt.Fprintln(q.t.Out, text)
 		if g.git {
-			for _, s := range subjects(q.ch.Source, g) {
+			for _, s := range subjects(g) {
 				fmt.Fprintln(q.t.Out, s)
 			}
 		}
@@ -153,11 +154,12 @@ var letterColors = map[string]string{"A": styles.Green, "D": styles.Red, "M": st
 
 // text is the line of a group, with its name in a column of some width.
 func (q *Question) text(ctx context.Context, g group, width int) (string, error) {
+	if g.git {
+		return gitText(g), nil
+	}
 	c, letter := g.changes[0], g.letter()
 	var parts []string
 	switch {
-	case g.git:
-		return gitText(q.ch.Source, g), nil
 	case len(g.changes) > 1:
 		parts = append(parts, g.counts())
 	case c.Conflict:
@@ -210,7 +212,7 @@ func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 		return true, q.chooseSome(ctx)
 	}
 	for _, g := range q.groups {
-		if g.changes[0].Conflict {
+		if g.conflict() || g.repo.Parked != "" {
 			if err := q.settle(ctx, g); err != nil {
 				return false, err
 			}
@@ -253,7 +255,7 @@ func (q *Question) Summary() string {
 	}
 	for _, g := range q.groups {
 		if g.git {
-			parts = append(parts, gitText(q.ch.Source, g))
+			parts = append(parts, gitText(g))
 		}
 	}
 	if len(parts) == 0 && len(q.leftOut) > 0 && q.Empty() {
@@ -270,7 +272,7 @@ func (q *Question) Summary() string {
 func (q *Question) Commits() (out []string) {
 	for _, g := range q.groups {
 		if g.git {
-			out = append(out, subjects(q.ch.Source, g)...)
+			out = append(out, subjects(g)...)
 		}
 	}
 	return out

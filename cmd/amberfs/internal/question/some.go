@@ -58,14 +58,14 @@ func (q *Question) chooseSome(ctx context.Context) error {
 // askGroup asks for a group and records the choice, unless the answer is to split it or to go
 // back.
 func (q *Question) askGroup(ctx context.Context, g group) (answer string, err error) {
-	c := g.changes[0]
-	if c.Conflict {
+	if g.conflict() || g.repo.Parked != "" {
 		return "", q.settle(ctx, g)
 	}
 	answers := "ynbq"
 	if len(g.changes) > 1 && !g.whole {
 		answers = "ynsbq"
 	} else if !g.whole {
+		c := g.changes[0]
 		t, err := diff.TextOfChange(ctx, q.ch.Source, c.Change)
 		if err != nil {
 			return "", err
@@ -154,6 +154,7 @@ func (q *Question) matches(ctx context.Context, g group) bool {
 		if strings.Contains(strings.ToLower(c.Path.String()), q.search) {
 			return true
 		}
+		c := g.changes[0]
 		t, err := diff.TextOfChange(ctx, q.ch.Source, c.Change)
 		if err != nil {
 			continue

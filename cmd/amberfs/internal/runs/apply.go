@@ -45,7 +45,7 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*g
 		return nil, err
 	}
 	defer ch.Close()
-	o := gitbridge.ApplyOptions{DryRun: true, Own: true}
+	o := gitbridge.ApplyOptions{DryRun: true, Own: true, Name: r.Name}
 	if o.Conflicts, err = threeway.RuleOf(a.Ours, a.Theirs); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,222 @@
+package gitbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
+	"github.com/amberfs/amberfs/internal/scratch"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// Repositories brings the git directories of two states together. It is a threeway.Repositories.
+//
+// A copy of the receiving one is made in a temporary directory, where git changes it. What differs
+// then becomes edits: this process serves the mount, and cannot have git work there.
+func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threeway.Outcome, err error) {
+	r := &gitSides{ctx: ctx, m: m, in: in}
+	out.Close = r.close
+	dirs := gitDirs{in.Source, in.Base, in.Theirs, make(map[string]bool)}
+	var roots []string
+	of := make(map[string][]tree.Change)
+	for _, c := range in.Changes {
+		at, err := dirs.of(c.Path.String())
+		if err != nil {
+			return out, err
+		}
+		if at == "" {
+			out.Changes = append(out.Changes, c)
+			continue
+		}
+		if of[at] == nil {
+			roots = append(roots, at)
+		}
+		of[at] = append(of[at], c)
+	}
+	for _, at := range roots {
+		rest, err := r.repo(at, of[at])
+		if err != nil {
+			return out, fmt.Errorf("the git directory %s: %w", at, err)
+		}
+		out.Changes = append(out.Changes, rest...)
+		if p := r.plan; p != nil && p.Parted {
+			if work, ok := worktreeOf(treeFiles{in.Source, in.Theirs, at}); ok {
+				if out.Changes, err = withoutCommitted(ctx, in.Source, p, work, out.Changes, true); err != nil {
+					return out, err
+				}
+			}
+		}
+	}
+	out.Edits, out.Said = r.edits, r.said
+	slices.SortStableFunc(out.Changes, func(x, y tree.Change) int { return tree.ComparePaths(x.Path.String(), y.Path.String()) })
+	return out, nil
+}
+
+// gitSides is one call of Repositories.
+type gitSides struct {
+	ctx   context.Context
+	m     Merger
+	in    threeway.Sides
+	temps []*scratch.Dir
+	edits []threeway.Edit
+	said  []threeway.Repository
+	plan  *gitdir.Plan // of the last repository, nil if there is none
+}
+
+func (r *gitSides) close() {
+	for _, temp := range r.temps {
+		_ = temp.Remove() // else another process does
+	}
+}
+
+func (r *gitSides) say(at string, lines, commits []string) {
+	if len(lines) > 0 {
+		r.said = append(r.said, threeway.Repository{Dir: at, Lines: lines, Commits: commits})
+	}
+}
+
+// repo brings one git directory together. rest are its changes that are files: all, if only one side
+// has it.
+func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, err error) {
+	r.plan = nil
+	in := r.in
+	side := func(st *tree.State) (f treeFiles, n *tree.Inode, is bool, err error) {
+		f = treeFiles{in.Source, st, at}
+		if n, err = f.lookup("."); err == nil {
+			is, err = isGitDir(in.Source, st, n)
+		}
+		return f, n, is, err
+	}
+	base, was, hadOne, err := side(in.Base)
+	if err != nil {
+		return nil, err
+	}
+	theirs, now, hasOne, err := side(in.Theirs)
+	if err != nil {
+		return nil, err
+	}
+	ours, _, receives, err := side(in.Ours)
+	switch {
+	case err != nil:
+		return nil, err
+	case !receives && (!hadOne || !hasOne):
+		return changes, nil
+	case !receives:
+		r.say(at, []string{"it is gone here: what git did there stays there"}, nil)
+		return nil, nil
+	case !hasOne:
+		above, err := in.Theirs.At(in.Source, path.Dir(at))
+		if err == nil && above == nil && path.Dir(at) != "." {
+			return changes, nil
+		}
+		r.say(at, []string{"the git directory is gone there: this one stays as it is"}, nil)
+		return nil, nil
+	}
+	m := &gitdir.Merge{Git: gitRunner, Base: base, Theirs: theirs, Name: in.Name, Prefer: in.Rule(at) == threeway.TakeTheirs}
+	m.Another = !hadOne || !in.FromDirectory && was.Ino != now.Ino
+	if !hadOne {
+		m.Base = nil
+	}
+	if m.Another = m.Another && in.Rule(at) != threeway.KeepOurs; in.Rule(at) == threeway.KeepOurs && !hadOne {
+		return nil, nil
+	}
+	if hadOne {
+		if same, err := gitdir.Same(base, theirs); err != nil || same {
+			return filesIn(at, changes, m), err
+		}
+	}
+	if _, err := exec.LookPath("git"); err != nil {
+		r.say(at, []string{"git is not installed: refs, commits and the index are left out"}, nil)
+		return filesIn(at, changes, m), nil
+	}
+	err = r.bring(at, m, ours)
+	if errors.Is(err, gitdir.ErrKind) {
+		r.say(at, []string{"left out: " + err.Error()}, nil)
+		err = nil
+	}
+	return filesIn(at, changes, m), err
+}
+
+// filesIn are those changes of a git directory that are files. Of another repository there are none.
+func filesIn(at string, changes []tree.Change, m *gitdir.Merge) (files []tree.Change) {
+	for _, c := range changes {
+		if rel, below := strings.CutPrefix(c.Path.String(), at+"/"); below && !m.Another && gitdir.IsFile(rel) {
+			files = append(files, c)
+		}
+	}
+	return files
+}
+
+// bring merges in a copy of the receiving git directory.
+func (r *gitSides) bring(at string, m *gitdir.Merge, ours treeFiles) error {
+	release, err := r.m.Memory.Take(r.ctx, gitMemory)
+	if err != nil {
+		return err
+	}
+	defer release()
+	temp, err := scratch.New(scratch.Merge)
+	if err != nil {
+		return fmt.Errorf("making a temporary directory: %w", err)
+	}
+	r.temps = append(r.temps, temp)
+	if r.in.FromDirectory {
+		m.Alternates = alternatesIn(m.Theirs, ours)
+	}
+	c, err := gitdir.NewCopy(ours, filepath.Join(temp.Path, "copy"), m.Alternates)
+	if err != nil {
+		return err
+	}
+	m.Ours = c.Repo
+	if r.plan, err = m.Plan(r.ctx, filepath.Join(temp.Path, "plan")); err != nil {
+		return err
+	}
+	r.say(at, r.plan.Lines, r.plan.Commits)
+	if r.in.DryRun || r.plan.Empty() {
+		return nil
+	}
+	if err = r.plan.AddObjects(r.ctx); err == nil {
+		err = r.plan.Commit(r.ctx)
+	}
+	if err != nil {
+		return noSpace(err)
+	}
+	changed, gone, err := c.Changed(ours)
+	for _, name := range changed {
+		file := filepath.Join(c.Repo.Dir, name)
+		if info, serr := os.Stat(file); serr == nil && r.m.Admit != nil {
+			if err := r.m.Admit(info.Size()); err != nil {
+				return err
+			}
+		}
+		r.edits = append(r.edits, threeway.Edit{Path: path.Join(at, name), Open: func() (io.ReadCloser, error) { return os.Open(file) }})
+	}
+	for _, name := range gone {
+		r.edits = append(r.edits, threeway.Edit{Path: path.Join(at, name)})
+	}
+	return err
+}
+
+// alternatesIn returns the directories with objects that both sides read, as the copies of a git
+// directory from elsewhere do.
+func alternatesIn(theirs, ours gitdir.Files) (out []string) {
+	t, terr := theirs.Read(alternatesPath)
+	o, oerr := ours.Read(alternatesPath)
+	if terr != nil || oerr != nil {
+		return nil
+	}
+	for _, dir := range strings.Fields(string(t)) {
+		if filepath.IsAbs(dir) && slices.Contains(strings.Fields(string(o)), dir) {
+			out = append(out, dir)
+		}
+	}
+	return out
+}

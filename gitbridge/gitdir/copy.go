@@ -1,0 +1,219 @@
+package gitdir
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// A Copy is a git directory on this machine that was made of one that is not. It has a plain
+// configuration.
+type Copy struct {
+	Repo *Repo
+	had  map[string][sha256.Size]byte // the files that were copied, but for objects
+}
+
+// notCopied are not needed to bring two sides together, or are files to a merge.
+func notCopied(name string) bool {
+	return name != "config" && IsFile(name) && !below(name, "worktrees") || below(name, "objects", "reftable", "rr-cache") || strings.HasSuffix(name, ".lock")
+}
+
+// NewCopy makes a copy in a directory. It reads objects of the directories alternates, too.
+func NewCopy(f Files, to string, alternates []string) (*Copy, error) {
+	c := &Copy{&Repo{Dir: to, Common: to}, make(map[string][sha256.Size]byte)}
+	for _, dir := range []string{"objects/info", "objects/pack", "refs"} {
+		if err := os.MkdirAll(filepath.Join(to, dir), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.copy(f, ".", 0); err != nil {
+		return nil, err
+	}
+	if len(alternates) > 0 {
+		if err := os.WriteFile(filepath.Join(to, "objects/info/alternates"), []byte(strings.Join(alternates, "\n")+"\n"), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return c, copyObjects(f, filepath.Join(to, "objects"), "")
+}
+
+func (c *Copy) copy(f Files, dir string, depth int) error {
+	names, err := f.List(dir)
+	if err != nil || depth > maxDepth {
+		return err
+	}
+	for _, n := range names {
+		name := path.Join(dir, n.Name)
+		if below(name, "worktrees") && !(n.Dir && depth < 2 || path.Base(name) == "HEAD") || notCopied(name) && name != "info" {
+			continue
+		}
+		if n.Dir {
+			if err := c.copy(f, name, depth+1); err != nil {
+				return err
+			}
+			continue
+		}
+		b, err := f.Read(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a link
+		}
+		if err != nil {
+			return err
+		}
+		if name == "config" {
+			b = []byte(ownConfig(string(b)))
+		}
+		at := filepath.Join(c.Repo.Dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(at, b, 0o600); err != nil {
+			return err
+		}
+		c.had[name] = sha256.Sum256(b)
+	}
+	return nil
+}
+
+// ownConfig is the configuration of a copy: the format of its objects, and whether it is bare.
+func ownConfig(text string) string {
+	was := parseConfig(text)
+	out := "[core]\n\trepositoryformatversion = 0\n"
+	if idLen(was) > 20 {
+		out = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
+	}
+	bare := "false"
+	if was.last("core.bare") == "true" {
+		bare = "true"
+	}
+	return out + "[core]\n\tbare = " + bare + "\n\tlogAllRefUpdates = true\n[user]\n\tname = amberfs\n\temail = amberfs@localhost\n"
+}
+
+// Changed returns the files that changed since, new objects among them, and those that are gone.
+func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
+	seen := make(map[string]bool)
+	err = filepath.WalkDir(c.Repo.Dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(c.Repo.Dir, p)
+		if err != nil {
+			return err
+		}
+		if seen[name] = true; name == "config" || strings.HasSuffix(name, ".lock") || name == "objects/info/alternates" || path.Base(name) == "commit-graph" {
+			return nil
+		}
+		if below(name, "objects") {
+			names, err := original.List(path.Dir(name))
+			if err == nil && !hasName(names, path.Base(name)) {
+				changed = append(changed, name)
+			}
+			return err
+		}
+		b, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		if was, ok := c.had[name]; !ok || was != sha256.Sum256(b) {
+			changed = append(changed, name)
+		}
+		return nil
+	})
+	for name := range c.had {
+		if !seen[name] {
+			gone = append(gone, name)
+		}
+	}
+	return changed, gone, err
+}
+
+func hasName(names []Name, name string) bool {
+	for _, n := range names {
+		if n.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// maxObjects is how many bytes of objects are copied.
+const maxObjects = 4 << 30
+
+// errLarge means that a git directory has more objects than are copied.
+var errLarge = fmt.Errorf("%w: it has more than %d GiB of objects", ErrKind, maxObjects>>30)
+
+// copyObjects copies the objects and packs of a git directory that another directory has not. Their
+// names are hashes. The other files there are git's, and made anew.
+func copyObjects(f Files, to, without string) error {
+	dirs, err := f.List("objects")
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	for _, dir := range dirs {
+		if !dir.Dir || dir.Name != "pack" && len(dir.Name) != 2 {
+			continue
+		}
+		names, err := f.List("objects/" + dir.Name)
+		if err != nil {
+			return err
+		}
+		for _, n := range names {
+			if n.Dir || !isObject(dir.Name, n.Name) {
+				continue
+			}
+			rel := dir.Name + "/" + n.Name
+			if without != "" {
+				if _, err := os.Lstat(filepath.Join(without, rel)); err == nil {
+					continue
+				}
+			}
+			w := &limited{rest: maxObjects - total}
+			if err := saveTo(f, "objects/"+rel, filepath.Join(to, rel), w); err != nil {
+				return err
+			}
+			total += w.done
+		}
+	}
+	return nil
+}
+
+// isObject reports whether a file below objects is an object, or a pack with its index.
+func isObject(dir, name string) bool {
+	if dir != "pack" {
+		return len(name) > 36 && strings.Trim(name, "0123456789abcdef") == ""
+	}
+	ext := path.Ext(name)
+	return strings.HasPrefix(name, "pack-") && (ext == ".pack" || ext == ".idx" || ext == ".promisor")
+}
+
+// limited is a writer that fails after so many bytes.
+type limited struct {
+	to         *os.File
+	rest, done int64
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	if l.done += int64(len(b)); l.done > l.rest {
+		return 0, errLarge
+	}
+	return l.to.Write(b)
+}
+
+// saveTo copies a file of a git directory to a path.
+func saveTo(f Files, name, to string, w *limited) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	w.to = out
+	return errors.Join(f.Save(name, w), out.Close())
+}

@@ -132,6 +132,7 @@ func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest
 	if !hadOne {
 		m.Base = nil
 	}
+	m.Borrowed = a.borrowed(now)
 	if at, ok := worktreeOf(now); ok && !m.Another {
 		repo.Work = filepath.Join(a.host.path, at)
 	}
@@ -155,6 +156,28 @@ func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest
 	g.merge = choice.Merge && g.plan.Parked != ""
 	g.change.Lines, g.change.Commits, g.change.Off, g.change.Parked = g.plan.Lines, g.plan.Commits, g.plan.Off, g.plan.Parked
 	return g, a.filesOf(at, changes, m, linked), nil
+}
+
+// borrowed returns the git directories of the workspace whose objects another one of it reads, by the
+// directories with objects that are here in their place.
+func (a *applying) borrowed(f treeFiles) map[string]gitdir.Files {
+	text, err := f.Read(alternatesPath)
+	if err != nil {
+		return nil
+	}
+	out := make(map[string]gitdir.Files)
+	for line := range strings.Lines(string(text)) {
+		at := strings.TrimSpace(line)
+		if filepath.IsAbs(at) {
+			at = strings.TrimPrefix(filepath.Clean(at), a.host.path+"/")
+		} else {
+			at = path.Join(f.at, "objects", at)
+		}
+		if path.Base(at) == "objects" && filepath.IsLocal(at) {
+			out[filepath.Join(a.host.path, at)] = treeFiles{f.src, f.st, path.Dir(at)}
+		}
+	}
+	return out
 }
 
 // filesOf are those changes of a git directory that are files. Of one that lies elsewhere there are

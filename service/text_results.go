@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
@@ -267,7 +268,18 @@ func restoredLines(r *Restored) string {
 }
 
 func mergedLines(done *Merged) string {
-	return ChangedText("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Changed, done.Paths, 0) + GitText(done.Git)
+	paths, inGit := WithoutGit(done.Paths)
+	return ChangedText("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Changed, paths, inGit) + GitText(done.Git)
+}
+
+// WithoutGit leaves out what is below a .git directory, and counts it.
+func WithoutGit(paths []graft.PathChange) (work []graft.PathChange, inGit int) {
+	for _, p := range paths {
+		if _, _, git := threeway.InGit(p.Path); !git {
+			work = append(work, p)
+		}
+	}
+	return work, len(paths) - len(work)
 }
 
 // GitText says what happened to git directories, one a line with its commits.

@@ -291,12 +291,7 @@ func (a *app) withoutGit(paths []graft.PathChange) (work []graft.PathChange, inG
 	if a.verbose {
 		return paths, 0
 	}
-	for _, p := range paths {
-		if !strings.Contains("/"+p.Path, "/.git/") {
-			work = append(work, p)
-		}
-	}
-	return work, len(paths) - len(work)
+	return service.WithoutGit(paths)
 }
 
 const (

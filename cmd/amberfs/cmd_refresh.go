@@ -88,7 +88,8 @@ func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store
 		return err
 	}
 	return a.print(done, func() {
-		a.printf("%s", service.ChangedText("refreshed", "would refresh", done.DryRun, "from "+quote(dir), done.Changed, done.Changed, a.listed(done.Paths), 0)+service.GitText(done.Git))
+		paths, inGit := a.withoutGit(done.Paths)
+		a.printf("%s", service.ChangedText("refreshed", "would refresh", done.DryRun, "from "+quote(dir), done.Changed, done.Changed, a.listed(paths), inGit)+service.GitText(done.Git))
 	})
 }
 

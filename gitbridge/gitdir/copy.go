@@ -173,6 +173,9 @@ func copyObjects(f Files, to, without string) error {
 					continue
 				}
 			}
+			if _, err := os.Lstat(filepath.Join(to, rel)); err == nil {
+				continue
+			}
 			w := &limited{rest: maxObjects - total}
 			if err := saveTo(f, "objects/"+rel, filepath.Join(to, rel), w); err != nil {
 				return err

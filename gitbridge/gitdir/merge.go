@@ -29,6 +29,9 @@ type Merge struct {
 	Prefer bool
 	// Alternates are directories with objects that theirs has there.
 	Alternates []string
+	// Borrowed are git directories of their side whose objects theirs reads, with the directories here
+	// that have such objects already.
+	Borrowed map[string]Files
 	// Another: theirs is another repository in the place of the base.
 	Another bool
 }
@@ -130,7 +133,15 @@ func (p *Plan) prepare() error {
 			return err
 		}
 	}
-	return copyObjects(p.m.Theirs, objects, filepath.Join(p.m.Ours.Common, "objects"))
+	if err := copyObjects(p.m.Theirs, objects, filepath.Join(p.m.Ours.Common, "objects")); err != nil {
+		return err
+	}
+	for here, f := range p.m.Borrowed {
+		if err := copyObjects(f, objects, here); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ask calls git in the repository that has the objects of both sides.
@@ -173,7 +184,9 @@ func (p *Plan) unrelated(ctx context.Context) bool {
 		}
 	}
 	for _, id := range theirs {
-		if out, err := p.ask(ctx, nil, "", append([]string{"merge-base", id}, base...)...); err == nil && out != "" {
+		out, err := p.ask(ctx, nil, "", append([]string{"merge-base", id}, base...)...)
+		const none = 1 // else objects are missing
+		if err == nil && out != "" || err != nil && exitCode(err) != none {
 			return false
 		}
 	}

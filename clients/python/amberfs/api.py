@@ -1092,6 +1092,8 @@ class PromoteResult:
     conflicts: list[str] | None = field(default=None)
     dry_run: bool | None = field(default=None)
     fork: str
+    # what happened to git directories
+    git: list[Repository] | None = field(default=None)
     # more changed than paths names
     more: bool | None = field(default=None)
     paths: list[PathChange]
@@ -1261,6 +1263,16 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    # subjects of commits that came, some of each branch
+    commits: list[str] | None = field(default=None)
+    # the git directory
+    dir: str
+    # what happened
+    lines: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
     changed: int
     dry_run: bool | None = field(default=None)
@@ -1410,6 +1422,8 @@ class UndoneBy:
     # paths that changed on both sides in ways that do not merge
     conflicts: list[str] | None = field(default=None)
     dry_run: bool | None = field(default=None)
+    # what happened to git directories
+    git: list[Repository] | None = field(default=None)
     # paths with changes of the actor that were left as they are
     kept: list[str] | None = field(default=None)
     # the actor has changed more since; these changes stay

@@ -786,6 +786,8 @@ export interface PromoteResult {
   conflicts?: string[]
   dry_run?: boolean
   fork: string
+  /** what happened to git directories */
+  git?: Repository[]
   /** more changed than paths names */
   more?: boolean
   paths: PathChange[]
@@ -998,6 +1000,15 @@ export interface Report {
   objects: number
   packs: number
   repaired?: RepairResult
+}
+
+export interface Repository {
+  /** subjects of commits that came, some of each branch */
+  commits?: string[]
+  /** the git directory */
+  dir: string
+  /** what happened */
+  lines: string[]
 }
 
 export interface RestoreArgs {
@@ -1254,6 +1265,8 @@ export interface UndoneBy {
   /** paths that changed on both sides in ways that do not merge */
   conflicts?: string[]
   dry_run?: boolean
+  /** what happened to git directories */
+  git?: Repository[]
   /** paths with changes of the actor that were left as they are */
   kept?: string[]
   /** the actor has changed more since; these changes stay */

@@ -234,7 +234,7 @@ func (p *Plan) newIndex(ctx context.Context) ([]byte, error) {
 		}
 	}
 	env := []string{"GIT_INDEX_FILE=" + at}
-	var info, skip, seen strings.Builder
+	var info, skip strings.Builder
 	zero := strings.Repeat("0", 2*p.ours.idLen)
 	done := make(map[string]bool)
 	for _, e := range p.delta {
@@ -250,15 +250,13 @@ func (p *Plan) newIndex(ctx context.Context) ([]byte, error) {
 		fmt.Fprintf(&info, "%o %s %d\t%s\x00", e.Mode, e.ID, e.Stage, e.Path)
 		if e.Skip {
 			fmt.Fprintf(&skip, "%s\x00", e.Path)
-		} else if e.Stage == 0 {
-			fmt.Fprintf(&seen, "%s\x00", e.Path)
 		}
 	}
 	if _, err := p.ask(ctx, env, info.String(), "update-index", "-z", "--index-info"); err != nil {
 		return nil, err
 	}
 	if skip.Len() > 0 {
-		if _, err := p.ask(ctx, env, skip.String(), "update-index", "-z", "--skip-worktree", "--stdin"); err != nil {
+		if _, err := p.ask(ctx, append(env, "GIT_WORK_TREE="+p.git), skip.String(), "update-index", "-z", "--skip-worktree", "--stdin"); err != nil {
 			return nil, err
 		}
 	}

@@ -175,8 +175,9 @@ func ReadStream(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) er
 }
 
 // Unchanged reports whether two states differ in nothing but times of directories, and in how git keeps
-// what it says: a git status or a gc changes nothing.
-func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State) (bool, error) {
+// what it says: a git status or a gc changes nothing. With logs, HEAD has not moved back and forth
+// either.
+func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, logs bool) (bool, error) {
 	dirs, same := gitDirs{src, base, now, make(map[string]bool)}, make(map[string]bool)
 	err := tree.Diff(ctx, src, base, now, tree.DiffOptions{}, func(c tree.Change) error {
 		if c.A != nil && c.B != nil && c.B.IsDir() && c.What&^tree.Mtime == 0 {
@@ -191,9 +192,11 @@ func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State) (bo
 			return errDiffers
 		}
 		if _, known := same[at]; !known {
-			if same[at], err = gitdir.Same(treeFiles{src, base, at}, treeFiles{src, now, at}); err != nil {
+			was, is := treeFiles{src, base, at}, treeFiles{src, now, at}
+			if same[at], err = gitdir.Same(was, is); err != nil {
 				return err
 			}
+			same[at] = same[at] && (!logs || gitdir.SameLog(was, is))
 		}
 		if !same[at] {
 			return errDiffers

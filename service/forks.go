@@ -8,6 +8,7 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -130,7 +131,14 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 				return s.countRun(counting, &f, from, to, maxCounted)
 			}
 			files, more, err := diff.First(counting, s.Store.Source(), from, to, diff.Options{}, maxCounted)
-			f.Changed, f.More = len(files), more
+			all := len(files)
+			files = slices.DeleteFunc(files, func(c diff.File) bool { _, _, git := threeway.InGit(c.Path); return git })
+			if f.Changed, f.More = len(files), more; all > 0 && len(files) == 0 && err == nil {
+				var same bool
+				if same, err = gitbridge.Unchanged(counting, s.Store.Source(), from, to, false); !same {
+					f.Changed = 1 // what git did
+				}
+			}
 			for _, changed := range files[:min(len(files), 3)] {
 				f.Paths = append(f.Paths, changed.Path)
 			}

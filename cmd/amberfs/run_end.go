@@ -45,7 +45,7 @@ func (k *kept) end(interrupted bool) error {
 		return err
 	}
 	defer ch.Close()
-	if same, err := gitbridge.Unchanged(ctx, ch.Source, ch.Base, ch.Now); err != nil {
+	if same, err := gitbridge.Unchanged(ctx, ch.Source, ch.Base, ch.Now, true); err != nil {
 		return err
 	} else if same {
 		return k.goes(ctx)

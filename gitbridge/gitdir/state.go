@@ -280,7 +280,7 @@ func (s *state) same(o *state) bool {
 }
 
 // Same reports whether two states of a git directory say the same in all that git keeps there but
-// objects, and nothing was added to the log of HEAD.
+// objects and logs.
 func Same(base, now Files) (bool, error) {
 	if !Is(base) || !Is(now) {
 		return false, nil
@@ -290,8 +290,11 @@ func Same(base, now Files) (bool, error) {
 		return false, err
 	}
 	n, err := read(now)
-	return err == nil && b.same(n) && bytes.Equal(lastLine(base), lastLine(now)), err
+	return err == nil && b.same(n), err
 }
+
+// SameLog reports whether nothing was added to the log of HEAD.
+func SameLog(base, now Files) bool { return bytes.Equal(lastLine(base), lastLine(now)) }
 
 // lastLine is the end of the log of HEAD. A gc removes lines from its beginning.
 func lastLine(f Files) []byte {

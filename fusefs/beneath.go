@@ -81,9 +81,22 @@ func mountPoints(s *snapshot.Store, at string) func(view uint32) []string {
 	if m, err := mounts.At(at); err == nil && m != nil {
 		all = mounts.On(m.Major, m.Minor)
 	}
-	return func(view uint32) []string {
-		return slices.DeleteFunc(inView(s, view, all), func(path string) bool { return path == "" })
+	return func(view uint32) []string { return belowRoot(s, view, all) }
+}
+
+// covered returns where a process in another mount namespace sees something else than the view has
+// there, as paths from its root.
+func covered(s *snapshot.Store, at string, view, pid uint32) []string {
+	m, err := mounts.At(at)
+	if err != nil || m == nil {
+		return nil
 	}
+	return belowRoot(s, view, mounts.Covered(int(pid), m.Major, m.Minor))
+}
+
+// belowRoot is inView without the root of the view.
+func belowRoot(s *snapshot.Store, view uint32, all []string) []string {
+	return slices.DeleteFunc(inView(s, view, all), func(path string) bool { return path == "" })
 }
 
 // overlayOn reports whether an overlay may have a layer on the file system that is mounted at a path.

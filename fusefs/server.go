@@ -73,6 +73,7 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 	}
 	n.held = fs.lookups.held
 	fs.forest.SetMountPoints(func(view uint32) []string { return n.mountPoints()(view) })
+	fs.forest.SetCovered(func(view, pid uint32) []string { return covered(o.Store, o.Mountpoint, view, pid) })
 	if before != nil {
 		fs.tookOver = true
 		fs.lookups.inherit(fs.forest.Counters())

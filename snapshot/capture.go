@@ -44,19 +44,25 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 		o.Kind = KindManual
 	}
 	s := w.store
+	left, err := w.placeholders(o.Caller)
+	if err != nil {
+		return Info{}, err
+	}
 	if o.IfChanged {
-		if newest, err := w.Snapshots().unchanged(); err != nil {
+		if newest, err := w.Snapshots().unchanged(left); err != nil {
 			return newest, err
 		}
 	}
 	var made Info
-	err := s.forest.Update(true, func(tx *live.Tx) error {
+	err = s.forest.Update(true, func(tx *live.Tx) error {
 		r, err := s.cat.NewCapture(tx, w.ws, o.describe(s.opt.Now()))
 		if err != nil {
 			return err
 		}
+		r.Placeholders = left
+		err = s.commit(tx, r, o.Caller)
 		made = r.Seen()
-		return s.commit(tx, r, o.Caller)
+		return err
 	})
 	if err != nil {
 		return Info{}, err
@@ -75,8 +81,8 @@ func (o CaptureOptions) describe(now time.Time) Info {
 }
 
 // unchanged returns the newest snapshot and ErrUnchanged if the workspace does not differ
-// from it.
-func (ss Snapshots) unchanged() (Info, error) {
+// from it, but for paths that a snapshot leaves out.
+func (ss Snapshots) unchanged(left []naming.BytePath) (Info, error) {
 	s := ss.w.store
 	newest, err := ss.w.Find("latest")
 	if errors.Is(err, ErrNotFound) {
@@ -95,6 +101,11 @@ func (ss Snapshots) unchanged() (Info, error) {
 		return Info{}, err
 	}
 	differs := errors.New("it differs")
+	if len(left) > 0 {
+		if err := s.forest.Update(true, func(tx *live.Tx) error { now = tx.Without(now, catalogue.Paths(left)); return nil }); err != nil {
+			return Info{}, err
+		}
+	}
 	err = tree.Diff(context.Background(), s.src, then, now, tree.DiffOptions{}, func(tree.Change) error { return differs })
 	switch {
 	case err == nil:

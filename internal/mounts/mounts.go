@@ -69,23 +69,15 @@ func tables(now func() time.Time, fn func(text []byte)) {
 	if err != nil {
 		return
 	}
-	end, page := now().Add(maxTables), make([]byte, 4096)
+	end := now().Add(maxTables)
 	read := func(name string) {
-		f, err := os.Open("/proc/" + name + "/mountinfo")
-		if err != nil {
-			return // it has ended
+		stop := now().Add(maxTable)
+		if stop.After(end) {
+			stop = end
 		}
-		defer f.Close()
-		var text []byte
-		for stop := now().Add(maxTable); err == nil; {
-			if at := now(); !at.Before(stop) || !at.Before(end) {
-				break
-			}
-			var n int
-			n, err = f.Read(page)
-			text = append(text, page[:n]...)
+		if text := table("/proc/"+name, now, stop); text != nil {
+			fn(text)
 		}
-		fn(text[:bytes.LastIndexByte(text, '\n')+1])
 	}
 	read("self")
 	seen, unnamed := make(map[string]bool), []string{}
@@ -108,8 +100,38 @@ func tables(now func() time.Time, fn func(text []byte)) {
 	}
 }
 
+// table reads the mount table of a process, the lines that can be read until a time; nil if it has ended.
+func table(proc string, now func() time.Time, stop time.Time) []byte {
+	f, err := os.Open(proc + "/mountinfo")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text, page := []byte{}, make([]byte, 4096)
+	for err == nil && now().Before(stop) {
+		var n int
+		n, err = f.Read(page)
+		text = append(text, page[:n]...)
+	}
+	return text[:bytes.LastIndexByte(text, '\n')+1]
+}
+
 // on is On for one mount table.
 func on(text []byte, major, minor int) (paths []string) {
+	for _, m := range upon(text, major, minor) {
+		paths = append(paths, m.path)
+	}
+	return paths
+}
+
+// A point is where something is mounted on a file system, as a path from its root.
+type point struct {
+	path string
+	self bool // it is the same file or directory, as a sandbox mounts it to protect it
+}
+
+// upon returns where something is mounted on a file system, by one mount table.
+func upon(text []byte, major, minor int) (points []point) {
 	if !bytes.Contains(text, fmt.Appendf(nil, " %d:%d ", major, minor)) {
 		return nil
 	}
@@ -126,8 +148,25 @@ func on(text []byte, major, minor int) (paths []string) {
 	for _, m := range all {
 		if on := ours[m.Parent]; on != nil && m != on {
 			if rel, err := filepath.Rel(on.Mountpoint, m.Mountpoint); err == nil && rel != "." {
-				paths = append(paths, filepath.Join(on.Root, rel))
+				path := filepath.Join(on.Root, rel)
+				points = append(points, point{path, ours[m.ID] != nil && m.Root == path})
 			}
+		}
+	}
+	return points
+}
+
+// Covered returns where a process that has another mount namespace than this one sees something else
+// than a file system has there: paths from its root.
+func Covered(pid, major, minor int) (paths []string) {
+	proc := fmt.Sprint("/proc/", pid)
+	own, _ := os.Readlink("/proc/self/ns/mnt")
+	if of, err := os.Readlink(proc + "/ns/mnt"); pid <= 0 || err == nil && of == own {
+		return nil
+	}
+	for _, m := range upon(table(proc, time.Now, time.Now().Add(maxTable)), major, minor) {
+		if !m.self {
+			paths = append(paths, m.path)
 		}
 	}
 	return paths

@@ -64,8 +64,9 @@ func Decode(t Type, payload []byte) (Record, error) {
 // the last capture. Snapshots have numbers of the same kind.
 type Views interface {
 	State(view uint32) (*tree.State, bool)
-	Capture(view uint32) (*tree.State, error) // freezes the present state
-	Changed(view uint32) uint64               // grows with each change
+	Capture(view uint32) (*tree.State, error)           // freezes the present state
+	Without(st *tree.State, paths []string) *tree.State // the state without what is empty at these paths
+	Changed(view uint32) uint64                         // grows with each change
 	NewView() (uint32, error)
 	AddView(view uint32, st *tree.State)
 	DropView(view uint32)

@@ -13,7 +13,11 @@ import (
 )
 
 // Capture freezes the present state under a name.
-type Capture struct{ SnapshotRecord }
+type Capture struct {
+	SnapshotRecord
+	// Placeholders are paths that are left out if they are empty: a sandbox made them to mount something there.
+	Placeholders []naming.BytePath `json:"placeholders,omitempty"`
+}
 
 func (*Capture) Type() Type { return TypeCapture }
 
@@ -30,7 +34,7 @@ func (c *Catalogue) NewCapture(v Views, w *Workspace, i info.Info) (*Capture, er
 		return nil, err
 	}
 	r, err := c.NewSnapshot(v, w, i)
-	return &Capture{r}, err
+	return &Capture{SnapshotRecord: r}, err
 }
 
 // NewSnapshot is NewCapture for what no user asked for, and that of the record alone.
@@ -60,12 +64,25 @@ func (w *Workspace) describe(v Views, i info.Info) (SnapshotRecord, error) {
 	return SnapshotRecord{View: view, WS: w.View, Dir: w.Dir, Info: i}, nil
 }
 
+// Paths returns paths of a record.
+func Paths(of []naming.BytePath) []string {
+	paths := make([]string, len(of))
+	for i, p := range of {
+		paths[i] = string(p)
+	}
+	return paths
+}
+
 func (r *Capture) apply(a *applying) error {
 	w, ok := a.Workspaces[r.WS]
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrNoFork, r.Name)
 	}
 	st := w.Freeze(a)
+	if len(r.Placeholders) > 0 {
+		st = a.Without(st, Paths(r.Placeholders))
+		r.Files, r.Bytes = st.Inodes-1, st.Bytes
+	}
 	w.Head = r.Name
 	w.At = a.Changed(w.View)
 	return a.keep(r.SnapshotRecord, st, w.endInterval(a))

@@ -93,7 +93,7 @@ func (r *Edit) apply(a *applying) error {
 	}
 	a.TouchWorkspace(w)
 	if r.Pre.Name != "" {
-		if err := (&Capture{r.Pre}).apply(a); err != nil {
+		if err := (&Capture{SnapshotRecord: r.Pre}).apply(a); err != nil {
 			return err
 		}
 		w.Undo = r.Pre.View
@@ -103,7 +103,7 @@ func (r *Edit) apply(a *applying) error {
 	a.Roots = append(a.Roots, Root{State: st})
 	if r.Post.Name != "" {
 		r.Post.Files, r.Post.Bytes = st.Inodes-1, st.Bytes
-		if err := (&Capture{r.Post}).apply(a); err != nil {
+		if err := (&Capture{SnapshotRecord: r.Post}).apply(a); err != nil {
 			return err
 		}
 	}

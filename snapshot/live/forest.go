@@ -79,6 +79,7 @@ type trees struct {
 	held     atomic.Pointer[func(NodeID) bool]
 
 	mountPoints atomic.Pointer[func(view uint32) []string]
+	covered     atomic.Pointer[func(view, pid uint32) []string]
 	changed     *changed.Set[uint32]
 	overlap     func(view uint32, by string) // takes a snapshot between two actors
 	logger      *slog.Logger
@@ -196,6 +197,10 @@ func (f *Reader) Counters() (ino uint64, view uint32) {
 // SetMountPoints gives the forest the way to ask where file systems are mounted on a view,
 // as paths from its root.
 func (t *trees) SetMountPoints(fn func(view uint32) []string) { t.mountPoints.Store(&fn) }
+
+// SetCovered gives the forest the way to ask where a process in another mount namespace sees
+// something else than a view has there, as paths from its root.
+func (t *trees) SetCovered(fn func(view, pid uint32) []string) { t.covered.Store(&fn) }
 
 // lock takes the lock for a change of the views given by the actor, and waits while
 // changes are held back.

@@ -1,0 +1,70 @@
+package live
+
+import (
+	"errors"
+	"path"
+	"strings"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// Covered returns where a process in another mount namespace sees something else than a view has
+// there, as paths from its root.
+func (t *trees) Covered(view, pid uint32) []string {
+	if ask := t.covered.Load(); ask != nil && pid != 0 {
+		return (*ask)(view, pid)
+	}
+	return nil
+}
+
+// Without returns a frozen state without those of some paths at which it has an empty file or an
+// empty directory. Times of directories stay. If it cannot be read, the state is returned as it is.
+func (tx *Tx) Without(st *tree.State, paths []string) *tree.State {
+	e := tree.Editor{State: st.Clone(), Source: tx.f.waiting, Epoch: tx.f.ownEpoch()}
+	for _, p := range paths {
+		dir, n, err := emptyAt(e.Source, e.State, p)
+		if errors.Is(err, errs.NotExist) || err == nil && n == nil {
+			continue
+		}
+		if err != nil {
+			return st
+		}
+		parent := e.Own(dir.Ino)
+		mtime, ctime := parent.Mtime, parent.Ctime
+		e.Remove(dir.Ino, path.Base(p))
+		parent.Mtime, parent.Ctime = mtime, ctime
+	}
+	if e.Err() != nil {
+		return st
+	}
+	return e.State
+}
+
+// EmptyAt reports whether a state has an empty file of one name, or an empty directory, at a path.
+func EmptyAt(src *tree.Source, st *tree.State, at string) (bool, error) {
+	_, n, err := emptyAt(src, st, at)
+	return n != nil, err
+}
+
+// emptyAt returns the inode at a path and its directory, nil if it is not empty.
+func emptyAt(src *tree.Source, st *tree.State, at string) (dir, n *tree.Inode, err error) {
+	n, err = st.Get(src, tree.RootIno)
+	for name := range strings.SplitSeq(at, "/") {
+		if err == nil && !n.IsDir() {
+			err = errs.NotExist
+		}
+		if err != nil {
+			return nil, nil, tree.LoadError(err)
+		}
+		dir = n
+		n, err = st.Lookup(src, dir, name)
+	}
+	switch {
+	case err != nil:
+		return nil, nil, tree.LoadError(err)
+	case n.IsDir() && n.Dir.Len() == 0, n.IsRegular() && n.Nlink == 1 && n.FileSize() == 0:
+		return dir, n, nil
+	}
+	return dir, nil, nil
+}

@@ -1,0 +1,83 @@
+package history_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/must"
+)
+
+// hiding is a sandbox that hides paths of the directory $1 which are not there, as those of agents do,
+// and one that is there, and protects another one. It takes snapshots in it.
+const hiding = `set -e
+cd "$1"
+mount --bind . .
+cd "$1"
+: > .bashrc; mkdir .vscode sub/.idea
+mount --bind /dev/null .bashrc
+mount -t tmpfs none .vscode
+mount -t tmpfs none sub/.idea
+mount --bind /dev/null hidden
+mount --bind fresh fresh
+echo in the sandbox > f
+echo other > .vscode/other
+mkdir .snapshots/inside
+echo again > .snapshots/create`
+
+// A snapshot that is taken in a sandbox does not have what the sandbox made to mount something there, and
+// has what the user made.
+func TestPlaceholdersOfSandboxes(t *testing.T) {
+	harness.Needs(t, "unshare")
+	m := harness.New(t)
+	must.OK(t, os.Mkdir(m.Path("sub"), 0o755))
+	write(t, m.Path("hidden"), "")
+	capture(t, m, "before")
+	write(t, m.Path("fresh"), "")
+
+	args := []string{"--mount", "sh", "-c", hiding, "sh", m.Dir}
+	if os.Getuid() != 0 {
+		args = append([]string{"--user", "--map-root-user"}, args...)
+	}
+	if out, err := exec.Command("unshare", args...).CombinedOutput(); err != nil {
+		t.Fatalf("the sandbox: %v\n%s", err, out)
+	}
+	placeholders := []string{".bashrc", ".vscode", "sub/.idea"}
+	look := func(when string) {
+		t.Helper()
+		for _, p := range placeholders {
+			if _, err := os.Lstat(m.Path(".snapshots", "inside", p)); !os.IsNotExist(err) {
+				t.Errorf("%s: %s is in the snapshot: %v", when, p, err)
+			}
+		}
+		for _, p := range []string{"hidden", "fresh", "f", "sub"} {
+			if _, err := os.Lstat(m.Path(".snapshots", "inside", p)); err != nil {
+				t.Errorf("%s: the snapshot lacks what is the user's: %v", when, err)
+			}
+		}
+	}
+	look("at first")
+	sealed(t, m, "inside")
+	if list := m.Amberfs("diff", "before", "inside", "--name-status"); list != "A\tf\nA\tfresh\n" {
+		t.Errorf("the snapshot differs from the one before in\n%s", list)
+	}
+	list := m.Amberfs("list", "--json")
+	if n := strings.Count(list, `"files":4`); n != 2 {
+		t.Errorf("%d snapshots count 4 files, want 2: %s", n, list)
+	}
+
+	for _, p := range placeholders { // a sandbox may leave them
+		if _, err := os.Lstat(m.Path(p)); err != nil {
+			t.Errorf("the sandbox's own files are gone: %v", err)
+		}
+	}
+	restore(t, m, "inside")
+	want := harness.ReadTree(t, m.Path(".snapshots", "inside"))
+	harness.Same(t, "restored", want, harness.ReadTree(t, m.Dir))
+	m.Kill()
+	m.Start()
+	look("after a kill")
+	harness.Same(t, "after a kill", want, harness.ReadTree(t, m.Path(".snapshots", "inside")))
+}

@@ -160,6 +160,10 @@ func TestCallInAFork(t *testing.T) {
 			t.Errorf("%s: %+v", op, a)
 		}
 	}
+	// Whether there is such a remote of main is not told.
+	if a, err := call(t, s, me, fork, `{"op":"set-policy","patch":{"push":{"remote":"team"}}}`); err == nil || a.Kind != fail.Denied {
+		t.Errorf("a policy with a remote: %+v", a)
+	}
 	if a, err := call(t, s, me, fork, `{"op":"export","name":"base","ref":"refs/snapshots/v1"}`); err == nil || a.Kind != fail.Denied {
 		t.Errorf("export to a ref of others: %+v", a)
 	}

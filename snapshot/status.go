@@ -3,7 +3,6 @@ package snapshot
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/info"
@@ -23,13 +22,11 @@ func (w *Workspace) Status() info.Status {
 		if t, ok := tx.State(w.ws.View); ok {
 			st.Files, st.LogicalBytes = t.Inodes-1, t.Bytes
 		}
-		st.ReferencedBytes = s.cat.Bytes
+		referenced := s.cat.Bytes
 		for _, w := range s.cat.Workspaces {
-			st.ReferencedBytes += w.Present(tx).Bytes
+			referenced.Add(w.Present(tx).Bytes)
 		}
-		if st.ReferencedBytes < 0 { // sparse files can be larger than the sum can say
-			st.ReferencedBytes = math.MaxInt64
-		}
+		st.ReferencedBytes = referenced.Int64()
 		if sn := w.ws.Snapshots.Newest(); sn != nil {
 			st.LastSnapshot, st.LastSnapshotAt = sn.Name, sn.Created
 		}

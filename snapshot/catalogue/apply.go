@@ -163,7 +163,7 @@ func (a *applying) add(sn *Snapshot) {
 func (a *applying) remove(gone ...*Snapshot) {
 	for _, s := range gone {
 		if a.Snapshots[s.View] == s {
-			a.Bytes -= s.Bytes
+			a.Bytes.Take(s.Bytes)
 			a.Removed = append(a.Removed, s.View)
 		}
 		delete(a.Snapshots, s.View)

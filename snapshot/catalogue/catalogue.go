@@ -27,7 +27,7 @@ type Catalogue struct {
 	// Altered are the workspaces whose Changes or ForkChanges grew, or that ended, since the
 	// policies were last looked at.
 	Altered map[uint32]bool
-	Bytes   int64 // sum of the sizes of the snapshots' files
+	Bytes   Sum // of the sizes of the snapshots' files
 	// Roots are trees that records since the last checkpoint refer to.
 	Roots []Root
 }
@@ -218,7 +218,7 @@ func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 	if !s.Sealed {
 		c.Unsealed[s.View] = s
 	}
-	c.Bytes += s.Bytes
+	c.Bytes.Add(s.Bytes)
 	c.Touch(s.View)
 	w, ok := c.Workspaces[s.WS]
 	if !ok || s.View == w.Before {

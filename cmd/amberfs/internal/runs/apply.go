@@ -26,7 +26,9 @@ type Apply struct {
 	Hunks  map[string][]string `json:"hunks,omitempty" jsonschema:"by path, the ids of the only hunks of a file that are applied"`
 	Ours   bool                `json:"ours,omitempty" jsonschema:"keep the directory's version of conflicting paths"`
 	Theirs bool                `json:"theirs,omitempty" jsonschema:"take the workspace's version of conflicting paths"`
-	DryRun bool                `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+	// NoIgnore is --no-ignore.
+	NoIgnore bool `json:"no_ignore,omitempty" jsonschema:"also apply what is left out otherwise"`
+	DryRun   bool `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 }
 
 // Do applies what changed in the workspace of c to the directory of r. Afterwards a run goes on
@@ -45,7 +47,7 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*g
 		return nil, err
 	}
 	defer ch.Close()
-	o := gitbridge.ApplyOptions{DryRun: true, Own: true, Name: r.Name}
+	o := gitbridge.ApplyOptions{DryRun: true, Own: true, Name: r.Name, Everything: a.NoIgnore}
 	if o.Conflicts, err = threeway.RuleOf(a.Ours, a.Theirs); err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ function plan(found, keep, more = () => false) {
 // perform previews an operation, runs it when the user agrees, and says what it did. Then it returns true.
 async function perform(title, verb, op, args, options, done) {
   const found = await during("Computing what will change …", call(op, { ...args, dry_run: true }, options));
-  if (!found.changed && !found.left_out) { message(found.kept ? `Kept as it is: ${found.kept.join(", ")}` : "No file would change."); return false; }
+  if (!found.changed) { message(found.kept ? `Kept as it is: ${found.kept.join(", ")}` : "No file would change."); return false; }
   const keep = /^(restore|undo-by|merge)$/.test(op) && !args.paths ? new Set() : undefined;
   const parts = new Map(), show = mergeParts(args, options, parts);
   const more = (x) => op === "merge" && x.action === "modified" && !x.raw && partsOf(x, parts, show);
@@ -179,10 +179,7 @@ export async function applyTo(workspace, ways = {}) {
   const about = p({ id: "about" }, el("strong", `${count(found.changed, "file")} of ${dir} will change.`), " What you untick stays as it is there.");
   const left = found.left_out && p(`Left out (.amberignore, and what amberfs wrote for agents): ${found.left_out.map(visible).join(", ")}`);
   const careful = (found.executes || []).map((x) => p({ class: "warn" }, `Careful, other programs execute this: ${nameOf({ path: x })}`));
-  const answers = [...(found.left_out ? [["Show with what is left out", "all"]] : []), ["Apply", "yes", "primary"]];
-  const answer = await ask(title, [about, left, list, ...careful.slice(0, 20), careful.length > 20 && p(`and ${careful.length - 20} more.`), p("The workspace keeps everything.")], answers);
-  if (answer === "all") await applyTo(workspace, { ...ways, no_ignore: true });
-  if (answer !== "yes") return;
+  if (await ask(title, [about, left, list, ...careful.slice(0, 20), careful.length > 20 && p(`and ${careful.length - 20} more.`), p("The workspace keeps everything.")], [["Apply", "yes", "primary"]]) !== "yes") return;
   const done = await during("Applying …", apply({ ...ways, ...choice() }, options));
   message(`Applied to ${store.dir}: ${count(done.changed, "file")} changed.`);
   await page.changed();

@@ -138,7 +138,7 @@ var views = []view{
 		snapshotOf("remove what is not needed")(b)
 		b.click("#subject button", "claude/ab12")
 		b.click(".menu button", "Undo everything")
-	}, `/4 to decide/.test(document.querySelector('#conflicts').innerText) && document.querySelector('#conflicts').innerText.includes('Without claude/ab12')`},
+	}, `/[1-9] to decide/.test(document.querySelector('#conflicts').innerText) && document.querySelector('#conflicts').innerText.includes('Without claude/ab12')`},
 	{"search", "light", 1440, func(b *browser) {
 		b.click("#conflicts button", "Back")
 		b.set("#search", "nothing of this")

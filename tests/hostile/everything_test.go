@@ -2,10 +2,11 @@ package hostile_test
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -20,8 +21,11 @@ import (
 
 // fuzzer is one program of many in a fork, which does at random what a fork may do.
 type fuzzer struct {
-	rnd  *rand.Rand
-	fork string
+	rnd     *rand.Rand
+	fork    string
+	amberfs string // the program
+	ctx     context.Context
+	ended   *atomic.Int64 // commands that were not killed, and did their work
 }
 
 func (z *fuzzer) file() string { return filepath.Join(z.fork, fmt.Sprint("f", z.rnd.IntN(24))) }
@@ -47,7 +51,7 @@ func (z *fuzzer) step() {
 		_ = os.WriteFile(filepath.Join(z.fork, ".snapshots", name), []byte(text), 0o644)
 	}
 	snapshot := fmt.Sprint("s", z.rnd.IntN(8))
-	switch z.rnd.IntN(20) {
+	switch z.rnd.IntN(23) {
 	case 0, 1, 2, 3:
 		z.open(func(f *os.File) {
 			for at := z.offset(); z.rnd.IntN(512) > 0; at += 2 {
@@ -99,74 +103,91 @@ func (z *fuzzer) step() {
 		_ = os.Remove(filepath.Join(z.fork, ".forks", snapshot))
 	case 19:
 		_, _ = os.ReadFile(filepath.Join(z.fork, ".snapshots", "stat@"+snapshot))
+	case 20:
+		z.run(func(ctx context.Context) *exec.Cmd { return exportToGit(ctx, z.fork, snapshot) })
+	case 21:
+		z.amber("export", snapshot, "--tar", os.DevNull)
+	case 22:
+		z.amber("snapshot", snapshot) // it waits until the snapshot is stored
+	}
+}
+
+func (z *fuzzer) amber(args ...string) {
+	z.run(func(ctx context.Context) *exec.Cmd {
+		return exec.CommandContext(ctx, z.amberfs, append([]string{"-C", z.fork}, args...)...)
+	})
+}
+
+// run kills a command after a while: some are in the middle then.
+func (z *fuzzer) run(command func(ctx context.Context) *exec.Cmd) {
+	ctx, stop := context.WithTimeout(z.ctx, time.Duration(z.rnd.Int64N(int64(4*time.Second))))
+	defer stop()
+	if command(ctx).Run() == nil {
+		z.ended.Add(1)
 	}
 }
 
 // TestEverythingInAFork: programs in a fork do everything that is allowed, at random. The daemon is
-// not killed for want of memory, and main goes on. The long form has one export besides, for which
-// everything that uses the fork's .snapshots waits.
+// not killed for want of memory, and main goes on. For the first third of the time, the fork's
+// exports wait for one of large files.
 func TestEverythingInAFork(t *testing.T) {
 	const programs, mostMiB = 8, 512
 	m := harness.New(t)
 	fork := m.Path(".forks", "f")
 	must.OK(t, os.Mkdir(fork, 0o755))
-	limitMemory(t, m.Pid(), mostMiB<<20)
-	pid, memory := m.Pid(), most(m.Pid())
-	end := time.Now().Add(5 * time.Second)
-	if harness.Long() {
-		end = time.Now().Add(10 * time.Minute)
+	sparse(t, fork)
+	kills, peak := func() int64 { return 0 }, func() int64 { return 0 }
+	if os.Getuid() == 0 {
+		m.Stop()
+		kills, peak = harness.LimitMemory(t, m, mostMiB<<20)
+		m.Start()
 	}
+	pid, memory := m.Pid(), most(m.Pid())
+	length := 5 * time.Second
+	if harness.Long() {
+		length = 10 * time.Minute
+	}
+	ctx, stop := context.WithTimeout(t.Context(), length)
+	defer stop()
+
 	var running sync.WaitGroup
-	var steps atomic.Int64
+	var steps, ended atomic.Int64
+	running.Go(func() {
+		ctx, stop := context.WithTimeout(ctx, length/3)
+		defer stop()
+		start := time.Now()
+		out, err := exportToGit(ctx, fork, "sparse").CombinedOutput() // it is refused, or killed
+		t.Logf("the export of large files ended after %v: %v, %s", time.Since(start), err, out)
+	})
 	for n := range uint64(programs) {
 		running.Go(func() {
-			z := &fuzzer{rand.New(rand.NewPCG(28, n)), fork}
-			for time.Now().Before(end) {
+			z := &fuzzer{rand.New(rand.NewPCG(28, n)), fork, harness.Binary(t), ctx, &ended}
+			for ctx.Err() == nil {
 				z.step()
 				steps.Add(1)
 			}
 		})
 	}
-	if harness.Long() {
-		running.Go(func() {
-			_ = os.WriteFile(filepath.Join(fork, ".snapshots", "export"), []byte("s0\n"), 0o644) // it may be refused
-		})
-	}
-	written := 0
-	for ; time.Now().Before(end); written++ {
-		if err := os.WriteFile(m.Path("main"), fmt.Appendln(nil, written), 0o644); err != nil {
-			t.Fatalf("a write in main: %v", err)
+	rounds, longest := 0, map[string]time.Duration{}
+	for ; ctx.Err() == nil; rounds++ {
+		for _, w := range worksOfMain {
+			start := time.Now()
+			if err := w.do(m, rounds); err != nil {
+				t.Fatalf("main: %s: %v", w.name, err)
+			}
+			longest[w.name] = max(longest[w.name], time.Since(start))
 		}
 	}
 	running.Wait()
-	if got := m.Pid(); got != pid {
-		t.Errorf("the daemon was replaced: it was process %d, and is %d", pid, got)
+
+	if got := m.Pid(); got != pid || kills() != 0 {
+		t.Errorf("the daemon was process %d, and is %d; %d kills", pid, got, kills())
 	}
 	mib := memory()
-	t.Logf("%d steps in the fork, %d writes in main, %d MiB", steps.Load(), written, mib)
+	t.Logf("%d steps in the fork, of which %d commands succeeded, %d rounds in main, %d MiB, %d MiB with pages of files, %d kills; main's longest: %v",
+		steps.Load(), ended.Load(), rounds, mib, peak()>>20, kills(), longest)
 	if mib > mostMiB {
 		t.Errorf("the daemon took %d MiB", mib)
 	}
 	m.Amberfs("fork", "--discard", "f")
-}
-
-// limitMemory puts a process in a control group of version 1 or 2, if that can be done here.
-func limitMemory(t *testing.T, pid int, bytes int64) {
-	t.Helper()
-	for _, of := range [][2]string{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
-		group, limit := of[0], of[1]
-		if _, err := os.Stat(filepath.Join(group, "cgroup.procs")); err != nil {
-			continue
-		}
-		dir := filepath.Join(group, fmt.Sprint("amberfs-test-", os.Getpid()))
-		if os.Mkdir(dir, 0o755) != nil {
-			continue
-		}
-		t.Cleanup(func() { _ = unix.Rmdir(dir) })
-		if err := errors.Join(os.WriteFile(filepath.Join(dir, limit), fmt.Append(nil, bytes), 0o644),
-			os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, pid), 0o644)); err == nil {
-			return
-		}
-	}
-	t.Log("there is no control group for the daemon: its memory is only measured")
 }

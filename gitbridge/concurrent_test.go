@@ -3,6 +3,7 @@ package gitbridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -52,4 +53,28 @@ func TestConcurrentExports(t *testing.T) {
 			t.Errorf("left behind: %v", names)
 		}
 	}
+}
+
+// TestConcurrentExportsToTheStore: exports that meet before there is a repository all succeed, while
+// refs are looked for that can be deleted.
+func TestConcurrentExportsToTheStore(t *testing.T) {
+	isolate(t)
+	m := newMemory()
+	st := m.seal(t, m.state(t, spec{"f": file("1\n"), "d/g": file("2\n")}))
+	repo := filepath.Join(t.TempDir(), "git")
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			_, err := Export(t.Context(), ExportOptions{
+				Source: m.src, State: st, Info: testInfo, Repo: repo, Create: true, Ref: fmt.Sprint("refs/forks/", i, "/v")})
+			if err != nil {
+				t.Errorf("export %d: %v", i, err)
+			}
+			if _, err := DropRefs(t.Context(), repo, func(string) bool { return false }); err != nil {
+				t.Errorf("looking at refs after export %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	git(t, repo, "fsck", "--strict")
 }

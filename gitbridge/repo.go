@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
@@ -160,6 +162,12 @@ func initOwn(ctx context.Context, dir string) error {
 	if err := plain(root); err != nil {
 		return fmt.Errorf("the store's git repository: %w; move %s away, and a new one is created", err, dir)
 	}
+	unlock, err := lock(root)
+	if err != nil {
+		return fmt.Errorf("locking the store's git repository: %w", err)
+	}
+	defer unlock()
+
 	if _, err := root.Lstat("HEAD"); err != nil {
 		if err := initBare(ctx, dir, "sha1"); err != nil {
 			return fmt.Errorf("making the store's git repository: %w", err)
@@ -172,12 +180,29 @@ func initOwn(ctx context.Context, dir string) error {
 	return nil
 }
 
+// lock makes other exports wait that make or configure the same repository.
+func lock(root *os.Root) (unlock func(), err error) {
+	f, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
+
 // plain refuses a repository in which something is not a regular file, such as a link, or
 // a FIFO, which git would wait for forever, and one whose objects lie elsewhere. Hooks
-// are never looked at.
+// are never looked at. Other exports may remove files meanwhile.
 func plain(root *os.Root) error {
 	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && name != ".":
+			return nil
 		case err != nil:
 			return err
 		case name == "hooks":
@@ -190,6 +215,9 @@ func plain(root *os.Root) error {
 			return nil
 		}
 		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err == nil && !vfs.Own(info) {
 			err = fmt.Errorf("%w: %s has other hard links", ErrForeign, name)
 		}

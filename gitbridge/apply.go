@@ -85,7 +85,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	defer host.close()
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun},
-		willBeDir: make(map[string]bool), excluded: make(map[string]bool), removals: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile), lost: make(map[fileKind][]*tree.Inode),
+		willBeDir: make(map[string]bool), whole: make(map[string]bool), excluded: make(map[string]bool), removals: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile), lost: make(map[fileKind][]*tree.Inode),
 		touched: make(map[uint64]bool), written: make(map[uint64]bool), swept: make(map[string]bool), opened: make(map[uint64]*openedDir), interrupted: make(map[string]bool),
 	}
 	if err := a.lock(); err != nil {
@@ -112,9 +112,15 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	a.res.LeftOut = topmost(left, changes)
 	changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return left[c.Path.String()] })
 	defer a.endGit()
+	changes, whole := threeway.SplitWhole(changes)
 	if changes, err = a.planGit(changes); err != nil {
 		return nil, err
 	}
+	apart, err := a.planWhole(whole)
+	if err != nil {
+		return nil, err
+	}
+	changes = threeway.SortChanges(append(changes, apart...))
 	if err := a.findFiles(changes); err != nil {
 		return nil, err
 	}
@@ -189,6 +195,7 @@ type applying struct {
 	steps     []*applyStep    // in the order of paths, a directory before its entries
 	willBeDir map[string]bool // paths that are a directory after the apply
 	excluded  map[string]bool // paths that stay as they are, with all below them
+	whole     map[string]bool // directories of Mercurial and jj that are taken as a whole
 	removals  map[string]bool // paths that are removed
 	blocked   []string
 	refused   bool                       // a conflict is not decided
@@ -245,7 +252,7 @@ func ApplyError(err error, res *Applied) error {
 		return err
 	}
 	e := fail.New(fail.Conflict, "%s changed in %s and in the workspace; nothing was changed", english.Plural(len(res.Conflicts), "path", "paths"), res.Dir).
-		WithHint("decide with --prefer dir (--ours) or --prefer workspace (--theirs)")
+		WithHint("%s", threeway.DecideHint("decide with --prefer dir (--ours) or --prefer workspace (--theirs)", res.Conflicts))
 	if errors.Is(err, errBlocked) {
 		e.Hint = errBlocked.Error()
 	}

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -77,8 +76,7 @@ func (a *applying) planGit(changes []tree.Change) ([]tree.Change, error) {
 			a.res.Git = append(a.res.Git, g.change)
 		}
 	}
-	slices.SortStableFunc(files, func(x, y tree.Change) int { return tree.ComparePaths(x.Path.String(), y.Path.String()) })
-	return files, nil
+	return threeway.SortChanges(files), nil
 }
 
 // planRepo plans what becomes of one git directory. rest are the changes that are files: all, if

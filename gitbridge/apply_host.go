@@ -301,21 +301,9 @@ func (h *host) nextData(src *tree.Source, f *os.File, n *tree.Inode, off int64) 
 
 // holdsMore reports whether a directory contains anything but the paths of a set.
 func (h *host) holdsMore(p *tree.Path, known map[string]bool) (bool, error) {
-	fd, err := h.open(p)
-	if err == nil {
-		dir := fd
-		err = h.opening(dir, p, func() (err error) {
-			fd, err = unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-			return err
-		})
-	}
+	entries, err := h.list(p)
 	if err != nil {
-		return false, fmt.Errorf("listing %q: %w", p.Short(), err)
-	}
-	f := os.NewFile(uintptr(fd), p.Short())
-	entries, err := f.ReadDir(-1)
-	if err = errors.Join(reason(err), f.Close()); err != nil {
-		return false, fmt.Errorf("listing %q: %w", p.Short(), err)
+		return false, err
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), h.temps) {

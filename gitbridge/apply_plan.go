@@ -20,6 +20,13 @@ func (a *applying) plan(c tree.Change) error {
 	}
 	s := &applyStep{change: c, seen: at}
 	p := c.Path.String()
+	if inSet(c.Path, a.whole) {
+		if err := a.planIn(s); err != nil {
+			return err
+		}
+		a.add(s)
+		return nil
+	}
 	if only := minor(c) && c.What&tree.Links == 0; !only && a.choose(s) {
 		return nil
 	}
@@ -41,14 +48,18 @@ func (a *applying) plan(c tree.Change) error {
 			return nil
 		}
 	}
-	switch {
-	case c.B == nil:
+	a.add(s)
+	return nil
+}
+
+func (a *applying) add(s *applyStep) {
+	switch p := s.change.Path.String(); {
+	case s.change.B == nil:
 		a.removals[p] = s.todo
-	case c.B.IsDir():
+	case s.change.B.IsDir():
 		a.willBeDir[p] = true
 	}
 	a.steps = append(a.steps, s)
-	return nil
 }
 
 // minor reports whether only the time and other names of a file differ.

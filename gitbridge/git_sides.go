@@ -57,7 +57,7 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 		}
 	}
 	out.Edits, out.Said = r.edits, r.said
-	slices.SortStableFunc(out.Changes, func(x, y tree.Change) int { return tree.ComparePaths(x.Path.String(), y.Path.String()) })
+	threeway.SortChanges(out.Changes)
 	return out, nil
 }
 

@@ -234,7 +234,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 	done.Paths = listed(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {
 		e := fail.New(fail.Conflict, "%s changed in the fork and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
-			WithHint("decide with --prefer workspace (--ours) or --prefer fork (--theirs)")
+			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer fork (--theirs)", done.Conflicts))
 		e.Result = done
 		return done, e
 	}

@@ -64,7 +64,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 	done.Paths = listed(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {
 		e := fail.New(fail.Conflict, "%s changed in the directory and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
-			WithHint("decide with --prefer workspace (--ours) or --prefer dir (--theirs)")
+			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer dir (--theirs)", done.Conflicts))
 		e.Result = Refreshed{done}
 		return Refreshed{done}, e
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/storedir"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // kept is a run of a directory that is kept until it is applied or removed.
@@ -218,7 +219,7 @@ func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
 			fmt.Fprintln(k.a.stderr, "\t"+quote(p))
 		}
 		return fail.New(fail.Conflict, "the run %s does not go on; nothing was changed", k.name).
-			WithHint("add --prefer run (--ours) or --prefer dir (--theirs)")
+			WithHint("%s", threeway.DecideHint("add --prefer run (--ours) or --prefer dir (--theirs)", done.Conflicts))
 	}
 	if err == nil && done.Changed > 0 {
 		k.a.note("%s came from %s into the run %s", plural(done.Changed, "change", "changes"), quote(k.dir), k.name)

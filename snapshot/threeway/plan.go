@@ -29,6 +29,7 @@ type Interval struct {
 	View         uint32          // of Theirs
 	Changes      []tree.Change   // those to take over, from Theirs to Base, in the order of tree.Diff
 	Disputed     map[string]bool // paths of Changes that are conflicts, as others changed them, too
+	Whole        []string        // directories that are one entry, and that both sides changed: none of Changes is in them
 }
 
 // A Plan is a tree that is being planned. The caller sets the fields down to ByPath.

@@ -33,8 +33,13 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 	return all, false, err
 }
 
-// takeFiles takes over an interval: its git directories by git's meaning, all else as files.
+// takeFiles takes over an interval: its git directories by git's meaning, those of Mercurial and jj as a
+// whole, all else as files.
 func (p *Plan) takeFiles(ctx context.Context, of Interval) error {
+	apart, err := p.splitWhole(&of)
+	if err != nil {
+		return err
+	}
 	var edits []Edit
 	if p.Git != nil {
 		out, err := p.Git(ctx, Sides{p.Source, of.Base, p.Ours, of.Theirs, of.Changes, p.Rule, p.Name, p.FromDirectory, p.DryRun})
@@ -46,6 +51,7 @@ func (p *Plan) takeFiles(ctx context.Context, of Interval) error {
 		}
 		of.Changes, edits, p.Said = out.Changes, out.Edits, out.Said
 	}
+	of.Changes = SortChanges(append(of.Changes, apart...))
 	if err := p.Run(func() error { return p.Take(ctx, of) }); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (p *Plan) Take(ctx context.Context, i Interval) error {
 		added: make(map[*file][]string),
 	}
 	t.choose()
-	if err := errors.Join(t.pair(ctx), t.dispute()); err != nil {
+	if err := errors.Join(t.pair(ctx), t.dispute(), t.takeWhole(ctx)); err != nil {
 		return err
 	}
 	// Paths sort by their components: what is in a directory goes before the directory,

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -162,11 +162,8 @@ func initOwn(ctx context.Context, dir string) error {
 	if err := plain(root); err != nil {
 		return fmt.Errorf("the store's git repository: %w; move %s away, and a new one is created", err, dir)
 	}
-	unlock, err := lock(root)
-	if err != nil {
-		return fmt.Errorf("locking the store's git repository: %w", err)
-	}
-	defer unlock()
+	making.Lock()
+	defer making.Unlock()
 
 	if _, err := root.Lstat("HEAD"); err != nil {
 		if err := initBare(ctx, dir, "sha1"); err != nil {
@@ -180,20 +177,9 @@ func initOwn(ctx context.Context, dir string) error {
 	return nil
 }
 
-// lock makes other exports wait that make or configure the same repository.
-func lock(root *os.Root) (unlock func(), err error) {
-	f, err := root.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() { _ = f.Close() }, nil
-}
+// making is held while a repository of a store is made or configured. All exports of a store are in
+// one process.
+var making sync.Mutex
 
 // plain refuses a repository in which something is not a regular file, such as a link, or
 // a FIFO, which git would wait for forever, and one whose objects lie elsewhere. Hooks

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 
-
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )

@@ -145,7 +145,7 @@ func TestPages(t *testing.T) {
 
 // Paths are relative to the directory of the server, in every argument.
 func TestRelativeArguments(t *testing.T) {
-	mounts := []locate.Mount{{Mountpoint: "/", FSType: "ext4"}, {Mountpoint: "/no/ws", FSType: locate.FSType, Root: "/", Source: "/s"}}
+	mounts := []locate.Mount{{Mountpoint: "/", FSType: "ext4"}, {Mountpoint: "/no/ws", FSType: locate.FSType, Root: "/", Source: "/s", VFSOptions: "rw,user_id=0"}}
 	p, err := locate.Find(mounts, "/no/ws/sub")
 	must.OK(t, err)
 	blame := service.Blame{Path: "f"}

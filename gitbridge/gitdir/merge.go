@@ -146,7 +146,7 @@ func (p *Plan) prepare() error {
 
 // ask calls git in the repository that has the objects of both sides.
 func (p *Plan) ask(ctx context.Context, env []string, stdin string, args ...string) (string, error) {
-	env = append([]string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_NO_REPLACE_OBJECTS=1"}, env...)
+	env = append([]string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null/none", "GIT_NO_REPLACE_OBJECTS=1"}, env...)
 	out, err := p.m.Git(ctx, "", env, strings.NewReader(stdin), append([]string{"--git-dir=" + p.git}, args...)...)
 	return string(out), err
 }

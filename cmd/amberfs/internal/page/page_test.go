@@ -317,7 +317,7 @@ func TestSmall(t *testing.T) {
 			}
 		}
 	}
-	if lines == 0 || lines > 1600 {
-		t.Errorf("JavaScript and CSS have %d lines of code, and at most 1,600 are allowed", lines)
+	if lines == 0 || lines > 1700 {
+		t.Errorf("JavaScript and CSS have %d lines of code, and at most 1,700 are allowed", lines)
 	}
 }

@@ -23,7 +23,7 @@ type Whole struct {
 func SplitWhole(changes []tree.Change) (rest []tree.Change, whole []Whole) {
 	of := make(map[string]int)
 	for _, c := range changes {
-		dir, ok := wholeDir(c)
+		dir, ok := WholeDir(c)
 		i, known := of[dir]
 		switch {
 		case !ok:
@@ -53,8 +53,8 @@ func SortChanges(changes []tree.Change) []tree.Change {
 	return changes
 }
 
-// wholeDir returns the outermost directory that is one entry to a merge and has the path of a change.
-func wholeDir(c tree.Change) (dir string, ok bool) {
+// WholeDir returns the outermost directory that is one entry to a merge and has the path of a change.
+func WholeDir(c tree.Change) (dir string, ok bool) {
 	p := c.Path.String()
 	for i := 0; i <= len(p); i++ {
 		if i < len(p) && p[i] != '/' || wholeDirs[path.Base(p[:i])] == "" {

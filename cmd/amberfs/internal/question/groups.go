@@ -18,7 +18,7 @@ import (
 // A group is one line of the question: a path, or a directory with many changes.
 type group struct {
 	dir     string // of many
-	whole   bool   // it is not divided: a repository, or a path whose type changes
+	whole   bool   // it is not divided: a repository, the directory of Mercurial or jj, or a path whose type changes
 	git     bool   // dir is the .git of a repository
 	changes []gitbridge.Planned
 	repo    gitbridge.GitChange // of git
@@ -55,8 +55,11 @@ func grouped(plan []gitbridge.Planned) (groups []group, dirs []gitbridge.Planned
 		c := rest[0]
 		dir := c.Path.String()
 		repo, _, git := threeway.InGit(dir + "/")
+		whole, isWhole := threeway.WholeDir(c.Change)
 		if git {
 			dir = repo
+		} else if isWhole {
+			dir = whole
 		}
 		for n = 1; n < len(rest) && strings.HasPrefix(rest[n].Path.String(), dir+"/"); {
 			n++
@@ -64,7 +67,7 @@ func grouped(plan []gitbridge.Planned) (groups []group, dirs []gitbridge.Planned
 		switch {
 		case git:
 			repos = append(repos, group{dir: dir, whole: true, git: true, changes: rest[:n]})
-		case c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir():
+		case isWhole, c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir():
 			others = append(others, group{dir: dir, whole: true, changes: rest[:n]})
 		case n > 1 && (c.A == nil || c.B == nil):
 			dirs, n = append(dirs, c), 1

@@ -50,9 +50,9 @@ func names(groups []group) (out []string) {
 
 func TestGrouped(t *testing.T) {
 	groups, dirs := grouped(planned(t, "A .git/objects/1", "A new/", "A new/x", "A empty/", "M a-b", "A a/c", "M .git/HEAD", "C both",
-		"D gone/y", "D gone/", "T was", "D was/z", "M rights/", "M rights/f", "A sub/.git/", "A sub/.git/x"))
+		"D gone/y", "D gone/", "T was", "D was/z", "M rights/", "M rights/f", "A sub/.git/", "A sub/.git/x", "M sub/.hg/a", "D sub/.hg/b"))
 	want := []string{"C both", "A a/c", "M a-b", "A empty/", "D gone/y", "A new/x", "M rights/", "M rights/f",
-		"M was/ 1 file changed, 1 deleted", "M .git/ 1 file added, 1 changed", "A sub/.git/ 2 files added"}
+		"M sub/.hg/ 1 file changed, 1 deleted", "M was/ 1 file changed, 1 deleted", "M .git/ 1 file added, 1 changed", "A sub/.git/ 2 files added"}
 	if got := names(groups); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestConcurrentExports lets exports of the same snapshot, and of others, meet in
@@ -77,4 +79,20 @@ func TestConcurrentExportsToTheStore(t *testing.T) {
 	}
 	wg.Wait()
 	git(t, repo, "fsck", "--strict")
+}
+
+// TestHalfAStoresRepository: a crash while it was made does not make later exports fail.
+func TestHalfAStoresRepository(t *testing.T) {
+	isolate(t)
+	m := newMemory()
+	st := m.seal(t, m.state(t, spec{"f": file("1\n")}))
+	for _, missing := range []string{"HEAD", "objects", "refs", "config"} {
+		repo := filepath.Join(t.TempDir(), "git")
+		must.OK(t, initOwn(t.Context(), repo))
+		must.OK(t, os.RemoveAll(filepath.Join(repo, missing)))
+		_, err := Export(t.Context(), ExportOptions{Source: m.src, State: st, Info: testInfo, Repo: repo, Create: true})
+		if err != nil {
+			t.Errorf("without %s: %v", missing, err)
+		}
+	}
 }

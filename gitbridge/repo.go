@@ -164,8 +164,10 @@ func initOwn(ctx context.Context, dir string) error {
 	making.Lock()
 	defer making.Unlock()
 
-	if _, err := root.Lstat("HEAD"); err != nil {
-		if err := initBare(ctx, dir, "sha1"); err != nil {
+	missing := func(name string) bool { _, err := root.Lstat(name); return err != nil }
+	if slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, missing) { // also after a crash
+		// An export that is cancelled leaves no half of a repository to others.
+		if err := initBare(context.WithoutCancel(ctx), dir, "sha1"); err != nil {
 			return fmt.Errorf("making the store's git repository: %w", err)
 		}
 	}

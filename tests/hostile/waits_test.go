@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/harness"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -93,7 +94,9 @@ func TestMainWaitsForNoWorkOfAFork(t *testing.T) {
 			defer func() { _ = cmd.Process.Kill() }()
 
 			for n, w := range worksOfMain {
-				if err := w.do(m, n); err != nil {
+				done := make(chan error, 1)
+				go func() { done <- w.do(m, n) }()
+				if err := await.Receive(t, "the end of main's "+w.name, done); err != nil {
 					t.Fatalf("main: %s: %v", w.name, err)
 				}
 				select {

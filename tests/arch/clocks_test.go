@@ -31,6 +31,7 @@ var mayUseClocks = map[string]string{
 	"tests/remote/remote_test.go":               "kills at a random moment",
 	"fusefs/readers_test.go":                    "ends readers at a random moment",
 	"tests/hostile/bombs_test.go":               "samples the memory of a process",
+	"tests/hostile/everything_test.go":          "logs the longest wait of main",
 	"service/internal/importer/hostile_test.go": "samples the memory of a process",
 	"tests/hostile/rendering_test.go":           "asks at a pace",
 	"tests/model/linear_test.go":                "takes snapshots at a pace",

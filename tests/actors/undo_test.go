@@ -467,7 +467,7 @@ func TestUndoByOfAReplacement(t *testing.T) {
 		{[]edit{{"a", "ln", "b", "f", 0}, {"a", "mv", "b", "a", 0}}, nil},
 		{[]edit{{"a", "mv", "d/b", "b", 0}, {}, {"a", "rm", "b", "", 0}}, nil},
 		{[]edit{{"a", "ln", "a", "f", 0}, {}, {"b", "mv", "f", "c", 0}}, nil},
-		{[]edit{{"a", "rm", "a", "", 0}, {"a", "rm", "d/e/a", "", 0}, {"a", "create", "d/e/a", "", 0}, {"b", "mv", "d", "a", 0}}, []string{"d/b", "d/c"}},
+		{[]edit{{"a", "rm", "a", "", 0}, {"a", "rm", "d/e/a", "", 0}, {"a", "create", "d/e/a", "", 0}, {"b", "mv", "d", "a", 0}}, nil}, // both changed a: as it was before
 	} {
 		s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
 		must.OK(t, err)

@@ -197,7 +197,7 @@ func TestRemotes(t *testing.T) {
 func TestUnknownFormatIsRefused(t *testing.T) {
 	store := filepath.Join(unpack(t, "testdata/before.tar.gz"), "store")
 	for _, c := range [][2]string{
-		{"amberfs store 3", "; push its snapshots to a remote with the version of amberfs that created it, and pull them with this one"},
+		{"amberfs store 3", "`amberfs push NAME SNAPSHOT...`; then pull them with this version"},
 		{"amberfs store 1", "; mount it with the version of amberfs that created it, and copy what you need"},
 		{"amberfs store 99", "; use the version of amberfs that created it"},
 	} {

@@ -162,7 +162,9 @@ class Call {
     const name = path.join(this.root, '.snapshots', 'call.' + randomBytes(12).toString('hex'))
     try {
       const file = await fs.open(name, 'wx+', 0o600)
-      let text, failed
+      /** @type {any} */
+      let failed
+      let text
       try {
         // A write that fails is answered, too. The answer follows the request.
         failed = await file.writeFile(JSON.stringify({ op, ...args })).catch(err => err)

@@ -19,7 +19,11 @@ type attribution struct {
 	// vacated are names that were removed since the newest snapshot, maxVacated at most, and the
 	// actors that changed what they led to, or removed them.
 	vacated map[tree.Link][]string
-	split   int64 // when a snapshot last came between two actors, in ns since 1970
+	// fresh are names that were made since the newest snapshot where there was none, maxVacated at
+	// most. One that is removed again was never there for an undo: programs share names of
+	// temporary files.
+	fresh map[tree.Link]bool
+	split int64 // when a snapshot last came between two actors, in ns since 1970
 }
 
 const (
@@ -45,6 +49,10 @@ func (e *Edit) mark(ino uint64) {
 // vacate notes that a name was removed that led to what some actors had changed.
 func (v *view) vacate(name tree.Link, before []string) {
 	a := &v.attribution
+	if a.fresh[name] {
+		delete(a.fresh, name)
+		return
+	}
 	if len(a.vacated) >= maxVacated {
 		return
 	}
@@ -52,6 +60,18 @@ func (v *view) vacate(name tree.Link, before []string) {
 		a.vacated = make(map[tree.Link][]string)
 	}
 	a.vacated[name] = append(before, v.trees.mu.by)
+}
+
+// appear notes that a name is made that leads to nothing.
+func (v *view) appear(name tree.Link) {
+	a := &v.attribution
+	if _, was := a.vacated[name]; was || len(a.fresh) >= maxVacated {
+		return
+	}
+	if a.fresh == nil {
+		a.fresh = make(map[tree.Link]bool)
+	}
+	a.fresh[name] = true
 }
 
 // actorsAt returns the actors, other than the present one alone, that changed what a name leads to,
@@ -173,7 +193,7 @@ func (tx attributions) ActorNames(view uint32) []string { return tx.attribution(
 func (tx attributions) NextInterval(view uint32) []*actors.Set {
 	tx.f.changed.Change(view)
 	a := tx.attribution(view)
-	a.vacated = nil
+	a.vacated, a.fresh = nil, nil
 	return a.Next()
 }
 

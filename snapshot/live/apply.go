@@ -159,10 +159,12 @@ func (v *view) apply(r *record) error {
 			return nil
 		}
 		before := v.actorsAt(r.link())
+		v.appear(r.link())
 		e.Add(r.parent, r.name, n)
 		v.succeed(r.link(), before)
 	case recLink:
 		before := v.actorsAt(r.link())
+		v.appear(r.link())
 		v.link(e, r)
 		v.succeed(r.link(), before)
 	case recUnlink:
@@ -202,6 +204,9 @@ func (v *view) link(e *tree.Editor, r *record) {
 func (v *view) rename(e *tree.Editor, r *record) {
 	from, to := r.link(), tree.Link{Parent: r.parent2, Name: r.name2}
 	fromBy, toBy := v.actorsAt(from), v.actorsAt(to)
+	if v.inoAt(to) == 0 {
+		v.appear(to)
+	}
 	defer v.succeed(to, toBy)
 	switch {
 	case r.flags&unix.RENAME_EXCHANGE != 0:

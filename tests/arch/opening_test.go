@@ -44,6 +44,7 @@ var opensOther = map[string]string{
 	// A working tree is walked by descriptors, each opened beneath the one above with
 	// O_NOFOLLOW, and files with O_NONBLOCK; of a user's tree many have hard links.
 	"gitbridge/apply_attrs.go":   "a working tree",
+	"gitbridge/apply_whole.go":   "a directory of a working tree, again by its descriptor",
 	"gitbridge/apply_host.go":    "a working tree",
 	"gitbridge/apply_others.go":  "/proc",
 	"gitbridge/apply_sweep.go":   "a directory of a working tree, again by its descriptor",

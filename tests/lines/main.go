@@ -1,6 +1,6 @@
-// Command lines measures the Go code of the module, for scripts/lines: lines of code by
-// package, and how much a reader meets on a type. The figures show where to look. They are
-// no limits.
+// Package main is the command lines, which measures the Go code of the module for scripts/lines:
+// lines of code by package, and how much a reader meets on a type. The figures show where to
+// look. They are no limits.
 package main
 
 import (

@@ -97,13 +97,13 @@ func discardUsed(t *testing.T, m *harness.Mount, cmd *exec.Cmd) {
 		return err == nil
 	})
 	out, err := m.TryAmberfs("fork", "--discard", "c")
-	if err == nil || !strings.Contains(out, "1 process has the fork c as root or working directory") {
+	if err == nil || !strings.Contains(out, " the fork c as root or working directory") {
 		t.Errorf("a fork in use is discarded: %v: %s", err, out)
 	}
 	if err := os.Remove(m.Path(".forks/c")); !errors.Is(err, syscall.EBUSY) {
 		t.Errorf("rmdir of a fork in use: %v", err)
 	}
-	if why, err := os.ReadFile(m.Path(".snapshots/fork")); err != nil || !strings.Contains(string(why), "1 process has the fork c as root") {
+	if why, err := os.ReadFile(m.Path(".snapshots/fork")); err != nil || !strings.Contains(string(why), " the fork c as root") {
 		t.Errorf("the reason is %q, %v", why, err)
 	}
 	must.OK(t, os.Remove(m.Path(".forks/c/started")))

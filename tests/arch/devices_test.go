@@ -14,7 +14,8 @@ import (
 
 // replaced is a configuration of git that `git config --global` replaces by rename: as root, it makes
 // a regular file of the machine's /dev/null. Below /dev/null there can be none.
-var replaced = regexp.MustCompile(`GIT_CONFIG_(GLOBAL|SYSTEM)=["']?/dev/null(["'\s]|$)|HISTFILE["=: ]+/dev/null`)
+var replaced = regexp.MustCompile(`GIT_CONFIG_(GLOBAL|SYSTEM)(=["']?|", ?")/dev/null(["'\s]|$)|GIT_CONFIG_(GLOBAL|SYSTEM)["=, +]+os\.DevNull|` +
+	`git config (-f|--file)[= ]/dev/null|HISTFILE["=: ]+/dev/null`)
 
 // TestDevicesStay: no program and no script gives git or a shell a device as a file to write.
 func TestDevicesStay(t *testing.T) {

@@ -112,6 +112,11 @@ func TestSandboxes(t *testing.T) {
 			if entries, err := os.ReadDir(other); err != nil || len(entries) > 0 {
 				t.Errorf("the other fork has %v: %v", entries, err)
 			}
+			st, err := os.Stat(os.DevNull)
+			must.OK(t, err)
+			if st.Mode()&os.ModeCharDevice == 0 {
+				t.Errorf("the sandbox left %s as %v", os.DevNull, st.Mode())
+			}
 			checkActors(t, m, s.name)
 		})
 	}

@@ -11,8 +11,50 @@ import (
 	"strings"
 )
 
+// A refPlan is what becomes of the refs and of HEAD.
+type refPlan struct {
+	sides
+	m       *Merge
+	git     *scratchRepo
+	updates []update
+	symrefs map[string]string
+	head    string   // the new HEAD, "" for none
+	parked  string   // see Plan.Parked
+	tips    []string // objects that are needed beside the values of updates
+	notes   []string // what stays as it is, and why
+}
+
+// An update moves a ref. old and new are "" for none.
+type update struct{ name, old, new string }
+
+// decide decides about all refs, and HEAD.
+func (p *refPlan) decide(ctx context.Context, work *workPlan) {
+	all := maps.Clone(p.theirs.refs)
+	maps.Copy(all, p.base.refs)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !Private(name) && name != stash {
+			p.ref(ctx, name)
+		}
+	}
+	p.stash(ctx, work)
+	p.decideHead(ctx)
+}
+
+// drop leaves out updates whose objects are missing.
+func (p *refPlan) drop(missing map[string]bool) {
+	for _, u := range p.updates {
+		if missing[u.new] {
+			p.say("%s is left out: its objects are missing", u.name)
+		}
+	}
+	p.updates = slices.DeleteFunc(p.updates, func(u update) bool { return missing[u.new] })
+	if missing[p.head] {
+		p.head = ""
+	}
+}
+
 // ref decides about one ref.
-func (p *Plan) ref(ctx context.Context, name string) {
+func (p *refPlan) ref(ctx context.Context, name string) {
 	b, o, t := p.base.refs[name], p.ours.refs[name], p.theirs.refs[name]
 	short, isBranch := strings.CutPrefix(name, branches)
 	switch {
@@ -32,14 +74,14 @@ func (p *Plan) ref(ctx context.Context, name string) {
 	case strings.HasPrefix(name, tags) && o != "":
 		p.say("the tag %s stays as it is", strings.TrimPrefix(name, tags))
 	case isBranch && p.elsewhere(name):
-		if !p.contains(ctx, cmp.Or(o, t), t) || o == "" {
+		if !p.git.contains(ctx, cmp.Or(o, t), t) || o == "" {
 			p.park(ctx, short, t)
 			p.say("another working tree has %s checked out", short)
 		}
-	case o == b && (!isBranch || b == "" || p.contains(ctx, t, b) || p.moved(name, b)):
+	case o == b && (!isBranch || b == "" || p.git.contains(ctx, t, b) || p.moved(name, b)):
 		p.update(name, o, t)
-	case o != "" && p.contains(ctx, o, t):
-	case o != "" && p.contains(ctx, t, o):
+	case o != "" && p.git.contains(ctx, o, t):
+	case o != "" && p.git.contains(ctx, t, o):
 		p.update(name, o, t)
 	case isBranch && p.m.Prefer && o != "":
 		p.say("%s moved on both sides: it is theirs, and %s has what it was", short, p.park(ctx, short, o))
@@ -47,7 +89,7 @@ func (p *Plan) ref(ctx context.Context, name string) {
 	case isBranch:
 		at := p.park(ctx, short, t)
 		if p.ours.head == "ref: "+name {
-			p.Parked = at
+			p.parked = at
 		}
 		if o == "" {
 			p.say("%s is gone here: %s has the commits", short, at)
@@ -62,13 +104,13 @@ func (p *Plan) ref(ctx context.Context, name string) {
 
 // moved reports whether their side moved a branch away from a commit itself, such as by a reset
 // or a rebase. Otherwise a branch without that commit never had it.
-func (p *Plan) moved(name, from string) bool {
+func (p *refPlan) moved(name, from string) bool {
 	log, err := p.m.Theirs.Read("logs/" + name)
 	return err == nil && bytes.Contains(log, []byte(from)) && !p.keptBeside(from)
 }
 
 // keptBeside reports whether their side has a commit on a branch that an earlier merge made.
-func (p *Plan) keptBeside(id string) bool {
+func (p *refPlan) keptBeside(id string) bool {
 	for name, value := range p.theirs.refs {
 		if value == id && strings.HasPrefix(name, parked) {
 			return true
@@ -79,7 +121,7 @@ func (p *Plan) keptBeside(id string) bool {
 
 // elsewhere reports whether another working tree of the receiving side has a branch checked out.
 // One whose own part theirs changed too is not another: it lies in the directory.
-func (p *Plan) elsewhere(name string) bool {
+func (p *refPlan) elsewhere(name string) bool {
 	heads := maps.Clone(p.ours.worktrees)
 	if p.m.Ours.Dir != p.m.Ours.Common {
 		delete(heads, filepath.Base(p.m.Ours.Dir))
@@ -95,13 +137,13 @@ func (p *Plan) elsewhere(name string) bool {
 	return false
 }
 
-func (p *Plan) bareCommon() bool {
+func (p *refPlan) bareCommon() bool {
 	text, _ := readSmall(filepath.Join(p.m.Ours.Common, "config"))
 	return parseConfig(text).last("core.bare") == "true"
 }
 
 // changedTree reports whether theirs changed the index of a linked working tree.
-func (p *Plan) changedTree(id string) bool {
+func (p *refPlan) changedTree(id string) bool {
 	at := "worktrees/" + id + "/index"
 	t, terr := p.m.Theirs.Read(at)
 	if p.m.Base == nil || terr != nil {
@@ -111,16 +153,16 @@ func (p *Plan) changedTree(id string) bool {
 	return !bytes.Equal(b, t)
 }
 
-func (p *Plan) say(format string, args ...any) {
-	p.Lines = append(p.Lines, fmt.Sprintf(format, args...))
+func (p *refPlan) say(format string, args ...any) {
+	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-func (p *Plan) update(name, old, to string) {
+func (p *refPlan) update(name, old, to string) {
 	p.updates = append(p.updates, update{name, old, to})
 }
 
 // value is what a ref has after the updates.
-func (p *Plan) value(name string) string {
+func (p *refPlan) value(name string) string {
 	for _, u := range slices.Backward(p.updates) {
 		if u.name == name {
 			return u.new
@@ -132,7 +174,7 @@ func (p *Plan) value(name string) string {
 const parked = branches + "amberfs/"
 
 // park gives commits a branch of their own, and returns its name.
-func (p *Plan) park(ctx context.Context, branch, commit string) string {
+func (p *refPlan) park(ctx context.Context, branch, commit string) string {
 	first := parked + refName(p.m.Name) + "/" + branch
 	if p.value(branches+"amberfs") != "" || p.value(parked+refName(p.m.Name)) != "" {
 		first = branches + "amberfs-" + refName(p.m.Name) + "-" + strings.ReplaceAll(branch, "/", "-")
@@ -140,7 +182,7 @@ func (p *Plan) park(ctx context.Context, branch, commit string) string {
 	name := first
 	for n := 2; ; n++ {
 		has := p.value(name)
-		if has == "" || p.contains(ctx, commit, has) {
+		if has == "" || p.git.contains(ctx, commit, has) {
 			if has != commit {
 				p.update(name, has, commit)
 			}
@@ -168,7 +210,7 @@ func refName(name string) string {
 }
 
 // parkAll gives all branches of another repository branches of their own.
-func (p *Plan) parkAll(ctx context.Context) {
+func (p *refPlan) parkAll(ctx context.Context) {
 	p.say("the git directory is another one there: this one stays as it is")
 	known := make(map[string]bool)
 	for _, id := range p.ours.refs {
@@ -181,6 +223,65 @@ func (p *Plan) parkAll(ctx context.Context) {
 			p.tips = append(p.tips, id)
 		}
 	}
-	p.wasHead = p.ours.resolve(p.ours.head)
-	p.toHead = p.wasHead
+}
+
+// stash takes the stash with its log if the receiving side has the one of the base.
+func (p *refPlan) stash(ctx context.Context, work *workPlan) {
+	log := func(f Files) (b []byte) {
+		if f != nil {
+			b, _ = f.Read("logs/" + stash) // else there is none
+		}
+		return b
+	}
+	b, o, t := p.base.refs[stash], p.ours.refs[stash], p.theirs.refs[stash]
+	base, theirs := log(p.m.Base), log(p.m.Theirs)
+	switch {
+	case b == t && bytes.Equal(base, theirs) || o == t:
+	case o != b:
+		p.say("the stash stays as it is: both sides have changed it")
+		if t != "" && t != b {
+			p.tips = append(p.tips, t)
+			p.say("%s has theirs", p.park(ctx, "stash", t))
+		}
+	default:
+		p.update(stash, o, t)
+		work.files["logs/"+stash] = theirs
+		for l := range strings.Lines(string(theirs)) {
+			if _, rest, ok := strings.Cut(l, " "); ok && len(rest) > 2*p.theirs.idLen {
+				p.tips = append(p.tips, rest[:2*p.theirs.idLen])
+			}
+		}
+	}
+}
+
+// decideHead decides what is checked out.
+func (p *refPlan) decideHead(ctx context.Context) {
+	b, o, t := p.base.head, p.ours.head, p.theirs.head
+	name, isRef := strings.CutPrefix(t, "ref: ")
+	switch {
+	case t == b || t == o:
+	case o != b && !isRef && p.ours.isID(o) && p.git.contains(ctx, t, o):
+		p.head = t
+	case o != b && !isRef && !p.git.contains(ctx, p.ours.resolve(o), t):
+		p.say("HEAD moved on both sides: %s has the other commits", p.park(ctx, "HEAD", t))
+	case o != b:
+	case isRef && p.elsewhere(name):
+		short := strings.TrimPrefix(name, branches)
+		p.head = "ref: " + branches + p.park(ctx, short, cmp.Or(p.theirs.refs[name], p.value(name)))
+	case !isRef || strings.HasPrefix(name, "refs/"):
+		p.head = t
+	}
+}
+
+// newHead is the commit of HEAD after the merge.
+func (p *refPlan) newHead() string {
+	value := cmp.Or(p.head, p.ours.head)
+	for range 5 {
+		name, ok := strings.CutPrefix(value, "ref: ")
+		if !ok {
+			return value
+		}
+		value = p.value(name)
+	}
+	return ""
 }

@@ -11,19 +11,31 @@ import (
 	"strings"
 )
 
+// An indexPlan is what becomes of the index of the receiving side.
+type indexPlan struct {
+	sides
+	m     *Merge
+	git   *scratchRepo
+	heads heads
+	delta []IndexEntry // Mode 0 removes a path
+}
+
+// heads are the commits of HEAD: of the base, of theirs, and of the receiving side before and after.
+type heads struct{ base, theirs, was, to string }
+
 // paths are entries of an index or of a tree by their paths; nil means that there is none.
 type paths map[string]*IndexEntry
 
-// decideIndex decides what the index of the receiving side becomes:
+// decide decides what the index of the receiving side becomes:
 //
 //  1. If neither HEAD nor the staged paths of theirs changed, it stays.
 //  2. If the receiving side has HEAD and index of the base, and gets the HEAD of theirs, it becomes
 //     the index of theirs.
 //  3. Otherwise a path that HEAD changes becomes what HEAD has. Another one is staged as the
 //     receiving side has it, or as theirs has it if theirs alone changed that.
-func (p *Plan) decideIndex(ctx context.Context) error {
+func (p *indexPlan) decide(ctx context.Context) error {
 	o, t, b := p.ours, p.theirs, p.base
-	if p.wasHead == p.toHead && b.sameIndex(t) && p.baseHead == p.theirHead || len(o.index) == 0 && len(t.index) == 0 || p.m.Ours.bare() {
+	if p.heads.was == p.heads.to && b.sameIndex(t) && p.heads.base == p.heads.theirs || len(o.index) == 0 && len(t.index) == 0 || p.m.Ours.bare() {
 		return nil
 	}
 	for _, s := range []*state{o, t, b} {
@@ -34,11 +46,11 @@ func (p *Plan) decideIndex(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", ErrKind, err)
 		}
 	}
-	if o.sameIndex(b) && p.wasHead == p.baseHead && p.toHead == p.theirHead && (b.sameWork(o) || o.sameWork(t)) {
+	if o.sameIndex(b) && p.heads.was == p.heads.base && p.heads.to == p.heads.theirs && (b.sameWork(o) || o.sameWork(t)) {
 		p.delta = differ(o.entries, t.entries)
 		return nil
 	}
-	moved, err := p.diffTree(ctx, p.wasHead, p.toHead)
+	moved, err := p.git.diffTree(ctx, p.heads.was, p.heads.to)
 	if err != nil {
 		return err
 	}
@@ -68,20 +80,20 @@ func (p *Plan) decideIndex(ctx context.Context) error {
 }
 
 // stagedBy adds what theirs has staged, or has unstaged, since the base.
-func (p *Plan) stagedBy(ctx context.Context, wanted, has paths) error {
-	theirs, err := p.staged(ctx, p.theirs, p.theirHead)
+func (p *indexPlan) stagedBy(ctx context.Context, wanted, has paths) error {
+	theirs, err := p.staged(ctx, p.theirs, p.heads.theirs)
 	if err != nil {
 		return err
 	}
-	base, err := p.staged(ctx, p.base, p.baseHead)
+	base, err := p.staged(ctx, p.base, p.heads.base)
 	if err != nil {
 		return err
 	}
-	ours, err := p.staged(ctx, p.ours, p.wasHead)
+	ours, err := p.staged(ctx, p.ours, p.heads.was)
 	if err != nil {
 		return err
 	}
-	apart, err := p.diffTree(ctx, p.theirHead, p.toHead)
+	apart, err := p.git.diffTree(ctx, p.heads.theirs, p.heads.to)
 	if err != nil {
 		return err
 	}
@@ -106,7 +118,7 @@ func (p *Plan) stagedBy(ctx context.Context, wanted, has paths) error {
 			continue
 		}
 		if _, decided := wanted[at]; !decided {
-			e, err := p.treeEntry(ctx, p.toHead, at)
+			e, err := p.git.treeEntry(ctx, p.heads.to, at)
 			if err != nil {
 				return err
 			}
@@ -186,7 +198,7 @@ func differ(from, to []IndexEntry) (out []IndexEntry) {
 }
 
 // unsplit reads an index that is split by making one of it.
-func (p *Plan) unsplit(ctx context.Context, s *state) error {
+func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
 	files := p.m.Base
 	switch s {
 	case p.ours:
@@ -200,14 +212,14 @@ func (p *Plan) unsplit(ctx context.Context, s *state) error {
 	}
 	for _, n := range names {
 		if strings.HasPrefix(n.Name, "sharedindex.") {
-			if err := saveTo(files, n.Name, filepath.Join(p.git, n.Name), &limited{rest: largeFile}); err != nil && !os.IsExist(err) {
+			if err := saveTo(files, n.Name, filepath.Join(p.git.dir, n.Name), &limited{rest: largeFile}); err != nil && !os.IsExist(err) {
 				return err
 			}
 		}
 	}
 	at, err := p.indexFile(s)
 	if err == nil {
-		_, err = p.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, "", "update-index", "--no-split-index")
+		_, err = p.git.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, "", "update-index", "--no-split-index")
 	}
 	if err != nil {
 		return err
@@ -223,9 +235,9 @@ func (p *Plan) unsplit(ctx context.Context, s *state) error {
 }
 
 // indexFile writes an index where git can read it.
-func (p *Plan) indexFile(s *state) (string, error) {
+func (p *indexPlan) indexFile(s *state) (string, error) {
 	name := map[*state]string{p.ours: "ours", p.theirs: "theirs", p.base: "base"}[s]
-	at := filepath.Join(p.git, name+"-index")
+	at := filepath.Join(p.git.dir, name+"-index")
 	if len(s.index) == 0 {
 		return at, nil // git takes a missing index for an empty one
 	}
@@ -233,12 +245,12 @@ func (p *Plan) indexFile(s *state) (string, error) {
 }
 
 // staged returns what an index has other than a commit. An entry of a conflict has a stage.
-func (p *Plan) staged(ctx context.Context, s *state, commit string) (paths, error) {
+func (p *indexPlan) staged(ctx context.Context, s *state, commit string) (paths, error) {
 	at, err := p.indexFile(s)
 	if err != nil {
 		return nil, err
 	}
-	out, err := p.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, "", "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", cmpTree(commit, s))
+	out, err := p.git.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, "", "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", p.git.tree(commit))
 	if err != nil {
 		return nil, err
 	}
@@ -252,35 +264,6 @@ func (p *Plan) staged(ctx context.Context, s *state, commit string) (paths, erro
 		}
 	}
 	return all, nil
-}
-
-// cmpTree is a commit, or the empty tree for none.
-func cmpTree(commit string, s *state) string {
-	if commit == "" {
-		return s.emptyTree()
-	}
-	return commit
-}
-
-// diffTree returns what differs between two commits, before and after.
-func (p *Plan) diffTree(ctx context.Context, from, to string) (map[string][2]*IndexEntry, error) {
-	if from == to {
-		return nil, nil
-	}
-	out, err := p.ask(ctx, nil, "", "diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", cmpTree(from, p.ours), cmpTree(to, p.ours))
-	return parseRaw(out), err
-}
-
-// treeEntry returns what a commit has at a path.
-func (p *Plan) treeEntry(ctx context.Context, commit, at string) (*IndexEntry, error) {
-	out, err := p.ask(ctx, []string{"GIT_LITERAL_PATHSPECS=1"}, "", "ls-tree", "-z", "--full-tree", cmpTree(commit, p.ours), "--", at)
-	head, _, ok := strings.Cut(strings.TrimSuffix(out, "\x00"), "\t")
-	fields := strings.Fields(head)
-	if err != nil || !ok || len(fields) != 3 || fields[1] == "tree" {
-		return nil, err
-	}
-	mode, err := strconv.ParseUint(fields[0], 8, 32)
-	return &IndexEntry{Path: at, Mode: uint32(mode), ID: fields[2]}, err
 }
 
 // parseRaw reads the raw format of git diff with NULs.
@@ -308,4 +291,43 @@ func parseRaw(out string) map[string][2]*IndexEntry {
 func (r *Repo) bare() bool {
 	text, _ := readSmall(filepath.Join(r.Dir, "config"))
 	return r.Dir == r.Common && parseConfig(text).last("core.bare") == "true"
+}
+
+// newIndex is the index of the receiving side with the delta.
+func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
+	at := filepath.Join(p.git.dir, "new-index")
+	_ = os.Remove(at) // of an earlier try
+	if len(p.ours.index) > 0 {
+		if err := os.WriteFile(at, p.ours.index, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	env := []string{"GIT_INDEX_FILE=" + at}
+	var info, skip strings.Builder
+	zero := strings.Repeat("0", 2*p.ours.idLen)
+	done := make(map[string]bool)
+	for _, e := range p.delta {
+		if !done[e.Path] {
+			done[e.Path] = true
+			fmt.Fprintf(&info, "0 %s\t%s\x00", zero, e.Path)
+		}
+	}
+	for _, e := range p.delta {
+		if e.Mode == 0 {
+			continue
+		}
+		fmt.Fprintf(&info, "%o %s %d\t%s\x00", e.Mode, e.ID, e.Stage, e.Path)
+		if e.Skip {
+			fmt.Fprintf(&skip, "%s\x00", e.Path)
+		}
+	}
+	if _, err := p.git.ask(ctx, env, info.String(), "update-index", "-z", "--index-info"); err != nil {
+		return nil, err
+	}
+	if skip.Len() > 0 {
+		if _, err := p.git.ask(ctx, append(env, "GIT_WORK_TREE="+p.git.dir), skip.String(), "update-index", "-z", "--skip-worktree", "--stdin"); err != nil {
+			return nil, err
+		}
+	}
+	return os.ReadFile(at)
 }

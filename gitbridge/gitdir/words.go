@@ -1,101 +1,127 @@
 package gitdir
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
 // mostSubjects is how many commits of a branch are named.
 const mostSubjects = 5
 
-// words says what the updates do, in git's words.
-func (p *Plan) words(ctx context.Context) error {
-	var said []string
-	for _, u := range p.updates {
+// summary is what a plan does, in git's words.
+type summary struct {
+	said []string
+	on   []branchCommits
+	off  []string // subjects of commits that no branch has afterwards
+}
+
+// branchCommits are the subjects of commits that come to a branch.
+type branchCommits struct {
+	branch   string
+	subjects []string
+}
+
+func (s *summary) say(format string, args ...any) {
+	s.said = append(s.said, fmt.Sprintf(format, args...))
+}
+
+// commits are the subjects of the commits that come. If they come to several branches, each has the
+// name of its branch.
+func (s *summary) commits() (out []string) {
+	for _, b := range s.on {
+		for _, subject := range b.subjects {
+			if len(s.on) > 1 {
+				subject = b.branch + ": " + subject
+			}
+			out = append(out, "  "+subject)
+		}
+	}
+	return out
+}
+
+// words says what the plan does.
+func (p *Plan) words(ctx context.Context) {
+	s := p.refs.words(ctx)
+	if len(s.said)+len(p.refs.notes) == 0 && len(p.index.delta) > 0 {
+		s.say("%s staged or unstaged", plural(len(p.index.delta), "path"))
+	}
+	if len(s.said)+len(p.refs.notes) == 0 && len(p.work.files) > 0 {
+		s.say("work in progress")
+	}
+	p.Lines, p.Commits, p.Off = append(s.said, p.refs.notes...), s.commits(), s.off
+}
+
+// words says what the updates do.
+func (p *refPlan) words(ctx context.Context) *summary {
+	s, known := &summary{}, p.all(false)
+	isNew := func(u update) int {
+		if u.old == "" {
+			return 1
+		}
+		return 0
+	}
+	inOrder := slices.SortedStableFunc(slices.Values(p.updates), func(a, b update) int { return cmp.Compare(isNew(a), isNew(b)) })
+	for _, u := range inOrder {
 		short, isBranch := strings.CutPrefix(u.name, branches)
 		tag, isTag := strings.CutPrefix(u.name, tags)
 		switch {
 		case isTag && u.new == "":
-			said = append(said, "the tag "+tag+" is gone")
+			s.say("the tag %s is gone", tag)
 		case isTag:
-			said = append(said, "new tag "+tag)
+			s.say("new tag %s", tag)
 		case u.name == stash:
-			said = append(said, "the stash changed")
+			s.say("the stash changed")
 		case strings.HasPrefix(u.name, remotes):
-			said = append(said, strings.TrimPrefix(u.name, remotes)+" moved")
-		case strings.HasPrefix(u.name, parked):
-			if n, subjects := p.between(ctx, u.new, p.all(false)...); n > 0 {
-				said = append(said, plural(n, "commit")+" on "+short)
-				p.Commits = append(p.Commits, subjects...)
-			}
+			s.say("%s moved", strings.TrimPrefix(u.name, remotes))
 		case isBranch:
-			text := p.branchWords(ctx, short, u)
-			said = append(said, text...)
+			p.branchWords(ctx, s, short, u, known)
+			known = append(known, u.new)
 		default:
-			said = append(said, u.name+" moved")
+			s.say("%s moved", u.name)
 		}
 	}
-	if p.head != "" {
-		if name, ok := strings.CutPrefix(p.head, "ref: "); ok {
-			said = append(said, "HEAD is at "+strings.TrimPrefix(name, branches))
-		} else {
-			said = append(said, "HEAD is at "+p.head[:min(7, len(p.head))])
-		}
+	if name, ok := strings.CutPrefix(p.head, "ref: "); ok {
+		s.say("HEAD is at %s", strings.TrimPrefix(name, branches))
+	} else if p.head != "" {
+		s.say("HEAD is at %s", p.head[:min(7, len(p.head))])
 	}
-	if len(said)+len(p.Lines) == 0 && len(p.delta) > 0 {
-		said = append(said, plural(len(p.delta), "path")+" staged or unstaged")
-	}
-	if len(said)+len(p.Lines) == 0 && len(p.files) > 0 {
-		said = append(said, "work in progress")
-	}
-	p.Lines = slices.Concat(said, p.Lines)
-	return nil
+	return s
 }
 
-// branchWords says what an update does to a branch.
-func (p *Plan) branchWords(ctx context.Context, short string, u update) (said []string) {
-	if u.new != "" && u.old == "" {
-		text := "new branch " + short
-		if n, subjects := p.between(ctx, u.new, p.all(false)...); n > 0 {
-			text = plural(n, "commit") + " on the new branch " + short
-			p.Commits = append(p.Commits, subjects...)
-		}
-		return []string{text}
+// branchWords says what an update does to a branch. known are commits that other branches have.
+func (p *refPlan) branchWords(ctx context.Context, s *summary, short string, u update, known []string) {
+	before, words := len(s.said), "on"
+	if u.old != "" {
+		known = []string{u.old}
+	} else if !strings.HasPrefix(u.name, parked) {
+		words = "on the new branch"
 	}
-	if u.new != "" {
-		if n, subjects := p.between(ctx, u.new, u.old); n > 0 {
-			said = append(said, plural(n, "commit")+" on "+short)
-			p.Commits = append(p.Commits, subjects...)
-		}
-	} else {
-		said = append(said, "the branch "+short+" is gone")
+	if u.new == "" {
+		s.say("the branch %s is gone", short)
+	} else if n, subjects := p.git.between(ctx, u.new, known...); n > 0 {
+		s.say("%s %s %s", plural(n, "commit"), words, short)
+		s.on = append(s.on, branchCommits{short, subjects})
+	} else if u.old == "" {
+		s.say("new branch %s", short)
 	}
-	stays := p.all(true)
-	if u.new != "" {
-		stays = []string{u.new}
+	stays := []string{u.new}
+	if u.new == "" {
+		stays = p.all(true)
 	}
-	if n, subjects := p.between(ctx, u.old, stays...); n > 0 {
-		text := "takes " + plural(n, "commit") + " off " + short + ": " + trimmed(subjects)
-		said, p.Off = append(said, text), append(p.Off, subjects...)
+	if n, subjects := p.git.between(ctx, u.old, stays...); u.old != "" && n > 0 {
+		s.say("takes %s off %s: %s", plural(n, "commit"), short, strings.Join(subjects, ", "))
+		s.off = append(s.off, subjects...)
 	}
-	if len(said) == 0 {
-		said = append(said, short+" moved")
+	if len(s.said) == before {
+		s.say("%s moved", short)
 	}
-	return said
-}
-
-func trimmed(subjects []string) string {
-	for i := range subjects {
-		subjects[i] = strings.TrimSpace(subjects[i])
-	}
-	return strings.Join(subjects, ", ")
 }
 
 // all returns the values of the refs of the receiving side, before or after the updates.
-func (p *Plan) all(after bool) (out []string) {
+func (p *refPlan) all(after bool) (out []string) {
 	for name, id := range p.ours.refs {
 		if after {
 			id = p.value(name)
@@ -113,32 +139,6 @@ func (p *Plan) all(after bool) (out []string) {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// between returns how many commits one has in its history that others have not, and the subjects of
-// some, the newest last.
-func (p *Plan) between(ctx context.Context, commit string, without ...string) (n int, subjects []string) {
-	revs := commit + "\n"
-	for _, id := range without {
-		revs += "^" + id + "\n"
-	}
-	out, err := p.ask(ctx, nil, revs, "rev-list", "--count", "--ignore-missing", "--stdin")
-	if n, _ = strconv.Atoi(strings.TrimSpace(out)); err != nil || n == 0 {
-		return 0, nil
-	}
-	out, err = p.ask(ctx, nil, revs, "log", "--format=%s", "--ignore-missing", "-"+strconv.Itoa(mostSubjects), "--stdin")
-	if err != nil {
-		return n, nil
-	}
-	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
-	slices.Reverse(lines)
-	if n > len(lines) {
-		subjects = append(subjects, fmt.Sprintf("%d more, and", n-len(lines)))
-	}
-	for _, l := range lines {
-		subjects = append(subjects, "  "+l)
-	}
-	return n, subjects
 }
 
 func plural(n int, what string) string {

@@ -1,0 +1,148 @@
+package gitdir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A receiver changes the receiving repository, by git's commands and locks.
+type receiver struct {
+	call Git
+	repo *Repo
+}
+
+// git calls git in the receiving repository.
+func (r receiver) git(ctx context.Context, env []string, stdin io.Reader, args ...string) ([]byte, error) {
+	return r.call(ctx, "", env, stdin, append([]string{"--git-dir=" + r.repo.Dir}, args...)...)
+}
+
+// write writes or removes a file of the receiving repository.
+func (r receiver) write(name string, data []byte) error {
+	at := r.repo.place(name)
+	if data == nil {
+		err := os.Remove(at)
+		if dir := filepath.Dir(at); err == nil && dir != r.repo.Dir {
+			_ = os.Remove(dir) // if it is empty
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
+		return err
+	}
+	return replaceFile(at, data)
+}
+
+// moveRefs moves the refs if they still have their old values, and HEAD.
+func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
+	zero := strings.Repeat("0", 2*p.ours.idLen)
+	message := "amberfs: from " + refName(p.m.Name)
+	if p.head != "" && p.ours.isID(p.ours.head) && p.ours.isID(p.head) {
+		if _, err := r.git(ctx, nil, nil, "update-ref", "-m", message, "--no-deref", "HEAD", p.head, p.ours.head); err != nil {
+			return refError(err)
+		}
+		p.head = ""
+	}
+	for _, gone := range []bool{false, true} { // a branch may go for the directory of another one
+		var lines strings.Builder
+		for _, u := range p.updates {
+			if u.name == stash && u.new != "" {
+				if err := r.write(stash, []byte(u.new+"\n")); err != nil {
+					return err
+				}
+				continue
+			}
+			if (u.new == "") == gone {
+				continue
+			}
+			switch {
+			case u.new == "":
+				fmt.Fprintf(&lines, "delete %s %s\n", u.name, u.old)
+			case u.old == "":
+				fmt.Fprintf(&lines, "update %s %s %s\n", u.name, u.new, zero)
+			default:
+				fmt.Fprintf(&lines, "update %s %s %s\n", u.name, u.new, u.old)
+			}
+		}
+		if lines.Len() == 0 {
+			continue
+		}
+		if _, err := r.git(ctx, nil, strings.NewReader("option no-deref\n"+lines.String()), "update-ref", "-m", message, "--no-deref", "--stdin"); err != nil {
+			return refError(err)
+		}
+	}
+	for name, target := range p.symrefs {
+		if _, err := r.git(ctx, nil, nil, "symbolic-ref", "-m", message, name, target); err != nil {
+			return refError(err)
+		}
+	}
+	if target, ok := strings.CutPrefix(p.head, "ref: "); ok {
+		if _, err := r.git(ctx, nil, nil, "symbolic-ref", "-m", message, "HEAD", target); err != nil {
+			return refError(err)
+		}
+	} else if p.head != "" {
+		if _, err := r.git(ctx, nil, nil, "update-ref", "-m", message, "--no-deref", "HEAD", p.head); err != nil {
+			return refError(err)
+		}
+	}
+	return nil
+}
+
+// present returns those of some objects that the receiving side has.
+func (r receiver) present(ctx context.Context, ids []string) (out []string, err error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	text, err := r.git(ctx, nil, strings.NewReader(strings.Join(ids, "\n")+"\n"), "cat-file", "--batch-check")
+	for l := range strings.Lines(string(text)) {
+		if id, rest, _ := strings.Cut(strings.TrimSpace(l), " "); rest != "missing" {
+			out = append(out, id)
+		}
+	}
+	return out, err
+}
+
+// atWork calls git in the working tree of the receiving repository.
+func (r receiver) atWork(ctx context.Context, args ...string) ([]byte, error) {
+	return r.call(ctx, r.repo.Work, nil, nil, append([]string{"--git-dir=" + r.repo.Dir, "--work-tree=" + r.repo.Work}, args...)...)
+}
+
+// replaceFile gives a file other bytes, and its permissions.
+func replaceFile(at string, data []byte) error {
+	mode := fs.FileMode(0o666)
+	if info, err := os.Lstat(at); err == nil {
+		mode = info.Mode().Perm()
+	}
+	temp := at + ".amberfs"
+	_ = os.Remove(temp) // one that was left by a killed process
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(temp, at)
+	}
+	return err
+}
+
+func refError(err error) error {
+	if strings.Contains(err.Error(), "cannot lock ref") || strings.Contains(err.Error(), "but expected") {
+		return fmt.Errorf("%w: %w", ErrMeanwhile, err)
+	}
+	return err
+}
+
+// partial reports whether objects of a repository are fetched when they are needed.
+func (r *Repo) partial() bool {
+	text, _ := readSmall(filepath.Join(r.Common, "config"))
+	return parseConfig(text).last("extensions.partialclone") != ""
+}

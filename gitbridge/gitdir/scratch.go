@@ -1,0 +1,164 @@
+package gitdir
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A scratchRepo is the repository from which git decides. It has a plain configuration, and the
+// objects of both sides.
+type scratchRepo struct {
+	call Git
+	dir  string
+	none string // the id of the tree without entries
+}
+
+// newScratchRepo makes the repository for a merge.
+func (m *Merge) newScratchRepo(dir string, ours *state) (*scratchRepo, error) {
+	s := &scratchRepo{call: m.Git, dir: dir, none: ours.emptyTree()}
+	objects := filepath.Join(dir, "objects")
+	format := "[core]\n\trepositoryformatversion = 0\n"
+	if ours.idLen > 20 {
+		format = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
+	}
+	files := map[string]string{
+		"HEAD": "ref: refs/heads/none\n", "config": format + "[core]\n\tbare = true\n[gc]\n\tauto = 0\n",
+		"objects/info/alternates": strings.Join(append([]string{filepath.Join(m.Ours.Common, "objects")}, m.Alternates...), "\n") + "\n", "shallow": string(ours.shallow),
+	}
+	for _, dir := range []string{objects + "/info", objects + "/pack", dir + "/refs"} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	for name, text := range files {
+		if text == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	if err := copyObjects(m.Theirs, objects, filepath.Join(m.Ours.Common, "objects")); err != nil {
+		return nil, err
+	}
+	for here, f := range m.Borrowed {
+		if err := copyObjects(f, objects, here); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// tree is a commit, or the empty tree for none.
+func (s *scratchRepo) tree(commit string) string { return cmp.Or(commit, s.none) }
+
+// ask calls git in the repository that has the objects of both sides.
+func (s *scratchRepo) ask(ctx context.Context, env []string, stdin string, args ...string) (string, error) {
+	env = append([]string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null/none", "GIT_NO_REPLACE_OBJECTS=1"}, env...)
+	out, err := s.call(ctx, "", env, strings.NewReader(stdin), append([]string{"--git-dir=" + s.dir}, args...)...)
+	return string(out), err
+}
+
+// contains reports whether a commit has another one in its history.
+func (s *scratchRepo) contains(ctx context.Context, commit, other string) bool {
+	if commit == other {
+		return true
+	}
+	_, err := s.ask(ctx, nil, "", "merge-base", "--is-ancestor", other, commit)
+	return err == nil
+}
+
+// unrelated reports whether two states have commits, and none in common.
+func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
+	tips := func(s *state) (out []string) {
+		for name, id := range s.refs {
+			if s.isID(id) && strings.HasPrefix(name, branches) {
+				out = append(out, id)
+			}
+		}
+		if id := s.resolve(s.head); s.isID(id) {
+			out = append(out, id)
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	theirs, base := tips(now), tips(was)
+	if len(theirs) == 0 || len(base) == 0 {
+		return false
+	}
+	for _, id := range theirs {
+		if slices.Contains(base, id) {
+			return false
+		}
+	}
+	for _, id := range theirs {
+		out, err := s.ask(ctx, nil, "", append([]string{"merge-base", id}, base...)...)
+		const none = 1 // else objects are missing
+		if err == nil && out != "" || err != nil && exitCode(err) != none {
+			return false
+		}
+	}
+	return true
+}
+
+// between returns how many commits one has in its history that others have not, and the subjects of
+// some, the newest last.
+func (s *scratchRepo) between(ctx context.Context, commit string, without ...string) (n int, subjects []string) {
+	revs := commit + "\n"
+	for _, id := range without {
+		revs += "^" + id + "\n"
+	}
+	out, err := s.ask(ctx, nil, revs, "rev-list", "--count", "--ignore-missing", "--stdin")
+	if n, _ = strconv.Atoi(strings.TrimSpace(out)); err != nil || n == 0 {
+		return 0, nil
+	}
+	out, err = s.ask(ctx, nil, revs, "log", "--format=%s", "--ignore-missing", "-"+strconv.Itoa(mostSubjects), "--stdin")
+	if err != nil {
+		return n, nil
+	}
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	slices.Reverse(lines)
+	if n > len(lines) {
+		subjects = append(subjects, fmt.Sprintf("%d more, and", n-len(lines)))
+	}
+	return n, append(subjects, lines...)
+}
+
+// diffTree returns what differs between two commits, before and after.
+func (s *scratchRepo) diffTree(ctx context.Context, from, to string) (map[string][2]*IndexEntry, error) {
+	if from == to {
+		return nil, nil
+	}
+	out, err := s.ask(ctx, nil, "", "diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", s.tree(from), s.tree(to))
+	return parseRaw(out), err
+}
+
+// treeEntry returns what a commit has at a path.
+func (s *scratchRepo) treeEntry(ctx context.Context, commit, at string) (*IndexEntry, error) {
+	out, err := s.ask(ctx, []string{"GIT_LITERAL_PATHSPECS=1"}, "", "ls-tree", "-z", "--full-tree", s.tree(commit), "--", at)
+	head, _, ok := strings.Cut(strings.TrimSuffix(out, "\x00"), "\t")
+	fields := strings.Fields(head)
+	if err != nil || !ok || len(fields) != 3 || fields[1] == "tree" {
+		return nil, err
+	}
+	mode, err := strconv.ParseUint(fields[0], 8, 32)
+	return &IndexEntry{Path: at, Mode: uint32(mode), ID: fields[2]}, err
+}
+
+// missing returns those of some objects that neither side has.
+func (s *scratchRepo) missing(ctx context.Context, ids []string) (map[string]bool, error) {
+	out, err := s.ask(ctx, nil, strings.Join(ids, "\n")+"\n", "cat-file", "--batch-check")
+	missing := make(map[string]bool)
+	for l := range strings.Lines(out) {
+		if id, rest, _ := strings.Cut(strings.TrimSpace(l), " "); rest == "missing" {
+			missing[id] = true
+		}
+	}
+	return missing, err
+}

@@ -2,67 +2,313 @@ package gitbridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// refresh brings what the directory did into the run, as the daemon does: git directories by
-// Merger.Repositories, and files that the run has not changed as they are.
-func (r *rig) refresh() string {
-	r.t.Helper()
-	ctx := context.Background()
-	ours, theirs := r.now(), r.stateOfDir()
-	var changes []tree.Change
-	must.OK(r.t, tree.Diff(ctx, r.m.src, theirs, r.base, tree.DiffOptions{}, func(c tree.Change) error {
-		changes = append(changes, c)
-		return nil
-	}))
-	out, err := Merger{}.Repositories(ctx, threeway.Sides{Source: r.m.src, Base: r.base, Ours: ours, Theirs: theirs, Changes: changes,
-		Rule: func(string) threeway.Rule { return threeway.RefuseConflicts }, Name: "dir", FromDirectory: true})
-	must.OK(r.t, err)
-	defer out.Close()
-	for _, c := range out.Changes {
-		at := filepath.Join(r.run, c.Path.String())
+// A histories is one history: a directory and a run of it, or a workspace and a fork of it.
+type histories struct {
+	t         *testing.T
+	rig       *rig
+	k         repoKind
+	rnd       *rand.Rand
+	n         int
+	did       []string
+	commits   map[string]aCommit
+	worktrees string          // those of ours, as git lists them
+	excused   map[string]bool // paths of conflicts
+	base      *side           // what both sides had
+}
+
+// TestGitHistories has two sides do random git commands, on files of their own and on shared ones,
+// and brings them together: by apply, by refresh, or by the merge of a fork, some of which are
+// killed and repeated. AMBERFS_TEST_LONG asks for 5,000 histories, ROUNDS for so many, and SEED for
+// one.
+func TestGitHistories(t *testing.T) {
+	isolate(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Setenv("HISTORIES", got(filepath.EvalSymlinks(t.TempDir())))
+	clear(made)
+	n, first := 6, uint64(time.Now().UnixNano())
+	if os.Getenv("AMBERFS_TEST_LONG") != "" {
+		n = 5000
+	}
+	if s := os.Getenv("ROUNDS"); s != "" {
+		n = got(strconv.Atoi(s))
+	}
+	if s := os.Getenv("SEED"); s != "" {
+		first, n = got(strconv.ParseUint(s, 10, 64)), max(1, got(strconv.Atoi("0"+os.Getenv("ROUNDS"))))
+	}
+	counts := make(map[string]int)
+	for i := range n {
+		seed := first + uint64(i)
+		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			h := &histories{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), commits: make(map[string]aCommit)}
+			h.history(counts)
+		})
+		if !ok {
+			counts["wrong"]++
+		}
+	}
+	t.Log(counts)
+}
+
+func (h *histories) history(counts map[string]int) {
+	names := slices.Sorted(maps.Keys(repoKinds))
+	name := names[h.rnd.IntN(len(names))]
+	h.k = repoKinds[name]
+	h.did = append(h.did, "kind "+name)
+	h.rig = newHistoryRig(h.t, name, h.k)
+	h.base = h.capture(h.rig.dir, "")
+	fork := h.k.own && h.rnd.IntN(3) == 0
+	refused := false
+	for range 1 + h.rnd.IntN(3) {
+		ours := h.do(h.rig.dir, "d", 4)
+		theirs := h.do(h.rig.run, "r", 4)
+		var ok bool
 		switch {
-		case c.A == nil:
-			must.OK(r.t, os.RemoveAll(at))
-		case c.A.IsDir():
-			must.OK(r.t, os.MkdirAll(at, 0o755))
-		case c.A.IsRegular():
-			b := got(io.ReadAll(c.A.Content.Reader(r.m.src.Files)))
-			must.OK(r.t, os.WriteFile(at, b, 0o644))
-			must.OK(r.t, os.Chtimes(at, time.Time{}, time.Unix(0, c.A.Mtime)))
+		case fork:
+			ok = h.bring("merge", h.rig.dir, ours, theirs)
+		case h.rnd.IntN(3) == 0:
+			ok = h.bring("refresh", h.rig.run, theirs, ours)
+		default:
+			ok = h.bring("apply", h.rig.dir, ours, theirs)
+			if ok && !h.t.Failed() && h.rnd.IntN(2) == 0 {
+				ours, theirs = h.capture(h.rig.dir, ""), h.capture(h.rig.run, "")
+				ok = h.bring("refresh", h.rig.run, theirs, ours)
+			}
+		}
+		refused = refused || !ok
+		if h.t.Failed() {
+			return
 		}
 	}
-	for _, e := range out.Edits {
-		at := filepath.Join(r.run, e.Path)
-		must.OK(r.t, os.RemoveAll(at))
-		if e.Open != nil {
-			must.OK(r.t, os.MkdirAll(filepath.Dir(at), 0o755))
-			in := got(e.Open())
-			must.OK(r.t, os.WriteFile(at, got(io.ReadAll(in)), 0o644))
-			in.Close()
+	if refused {
+		counts["refused"]++
+	} else {
+		counts["right"]++
+	}
+}
+
+// do has a side do random commands.
+func (h *histories) do(dir, name string, most int) *side {
+	all := script(h.rnd, h.k, name, most, &h.n)
+	for _, c := range all {
+		h.did = append(h.did, name+": "+c)
+	}
+	text := ""
+	for _, c := range all {
+		text += "(" + c + ") >/dev/null 2>&1 </dev/null\n"
+	}
+	return h.capture(dir, text)
+}
+
+// made are the kinds of repositories that were made, below a directory.
+var made = make(map[string]string)
+
+// newHistoryRig makes a rig, always at the same path: repositories have absolute paths. Each kind
+// is made once, and copied.
+func newHistoryRig(t *testing.T, name string, k repoKind) *rig {
+	t.Helper()
+	top := filepath.Join(os.Getenv("HISTORIES"), "h")
+	r := &rig{t: t, m: newMemory(), top: top, dir: filepath.Join(top, "dir"), run: filepath.Join(top, "run")}
+	must.OK(t, os.RemoveAll(top))
+	if made[name] == "" {
+		must.OK(t, os.MkdirAll(r.dir, 0o755))
+		r.shell(top, "true") // the configuration
+		r.in(r.dir, `(`+k.make+`) >/dev/null 2>&1`)
+		made[name] = filepath.Join(os.Getenv("HISTORIES"), name)
+		must.OK(t, exec.Command("cp", "-a", top, made[name]).Run())
+		must.OK(t, os.RemoveAll(top))
+	}
+	must.OK(t, exec.Command("cp", "-a", made[name], top).Run())
+	r.in(r.dir, "git status") // it has other inodes
+	r.begin()
+	return r
+}
+
+// in runs a script in a directory; the run's is at the place of the directory, as for its programs.
+func (r *rig) in(dir, script string) string {
+	r.t.Helper()
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Dir = dir
+	if r.mounts = r.mounts || strings.Contains(script, "worktree"); dir == r.run && r.mounts {
+		cmd = exec.Command("sh", "-c", "mount --bind ../run . && cd . && cd $TOP/dir\n"+script)
+		cmd.Dir = r.dir
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+		if os.Geteuid() != 0 {
+			cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWUSER
+			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
+			cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
 		}
 	}
-	r.base = theirs
+	cmd.Env = append(os.Environ(), "TOP="+r.top, "HOME="+r.top, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@a", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a")
+	out, err := cmd.CombinedOutput()
+	if err != nil && len(out) == 0 && !errors.As(err, new(*exec.ExitError)) {
+		r.t.Fatal(err)
+	}
+	return string(out)
+}
+
+// bring brings theirs to ours, which is in a directory. ok is false if it was refused first.
+func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
+	h.t.Helper()
+	h.excused = make(map[string]bool)
+	prefer := false
+	by := func(rule threeway.Rule) (string, []string, error) {
+		if how == "apply" {
+			return h.apply(rule)
+		}
+		return h.merge(how, rule)
+	}
+	said, conflicts, err := by(threeway.RefuseConflicts)
+	if err != nil && len(conflicts) > 0 {
+		h.did = append(h.did, fmt.Sprintf("%s refused: %q", how, conflicts))
+		if git := h.gitConflicts(h.base, ours, theirs); strings.TrimSpace(git) == "" {
+			h.t.Errorf("REFUSED: git's merge has no conflict, and %s has %q", how, conflicts)
+			h.wrong(ours, theirs, nil)
+			return false
+		}
+		rule := []threeway.Rule{threeway.KeepOurs, threeway.TakeTheirs}[h.rnd.IntN(2)]
+		prefer = rule == threeway.TakeTheirs
+		for _, at := range conflicts {
+			h.excused[at] = true
+		}
+		said, conflicts, err = by(rule)
+		h.did = append(h.did, string(rule))
+		ok = false
+	} else {
+		ok = true
+	}
+	h.did = append(h.did, how+": "+said)
+	if err != nil {
+		h.t.Errorf("%s: %v %q", how, err, conflicts)
+		h.wrong(ours, theirs, nil)
+		return ok
+	}
+	now := h.capture(dir, "")
+	if wrong := h.check(dir, said, h.base, ours, theirs, now, prefer); len(wrong) > 0 {
+		h.t.Errorf("%s", strings.Join(wrong, "\n"))
+		h.wrong(ours, theirs, now)
+		return ok
+	}
+	if how == "refresh" {
+		h.base = theirs
+	}
+	return ok
+}
+
+func (h *histories) wrong(ours, theirs, now *side) {
+	h.t.Logf("%s\nBASE%s\nOURS%s\nTHEIRS%s", strings.Join(h.did, "\n"), h.base.log, ours.log, theirs.log)
+	if now != nil {
+		h.t.Logf("NOW%s", now.log)
+	}
+}
+
+// apply applies the run to the directory.
+func (h *histories) apply(rule threeway.Rule) (said string, conflicts []string, err error) {
+	res, err := h.rig.apply(ApplyOptions{Conflicts: rule})
+	if res != nil {
+		var text []string
+		for _, g := range res.Git {
+			text = slices.Concat(text, g.Lines, g.Commits, g.Off)
+		}
+		said, conflicts = strings.Join(text, "; "), res.Conflicts
+	}
+	return said, conflicts, err
+}
+
+// merge brings the directory to the run, as the daemon does for a refresh, or a fork, which is the
+// run, to the workspace.
+func (h *histories) merge(how string, rule threeway.Rule) (said string, conflicts []string, err error) {
+	ctx, r := context.Background(), h.rig
+	ours, theirs, to := r.now(), r.stateOfDir(), r.run
+	if how == "merge" {
+		ours, theirs, to = theirs, ours, r.dir
+	}
+	p := &threeway.Plan{
+		Source: r.m.src, Objects: r.m, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: Merger{}.Merge,
+		Rule: func(string) threeway.Rule { return rule }, Git: Merger{}.Repositories, Name: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh",
+	}
+	steps, _, err := p.TakeAll(ctx, threeway.Interval{Base: r.base, Theirs: theirs, View: 2})
+	if err != nil {
+		return "", nil, err
+	}
 	var text []string
-	for _, g := range out.Said {
-		text = append(text, g.Lines...)
+	for _, g := range p.Said {
+		text = slices.Concat(text, g.Lines, g.Commits)
 	}
-	return strings.Join(text, "; ")
+	if err := p.Refused(); err != nil {
+		return "", p.Conflicts, err
+	}
+	r.make(to, theirs, steps)
+	if how == "refresh" {
+		r.base = theirs
+		r.eachInRun(func(rel string, st *unix.Stat_t) {
+			if _, known := r.copies[rel]; !known {
+				r.copies[rel] = st.Ino
+			}
+		})
+	}
+	return strings.Join(text, "; "), nil, nil
+}
+
+// make makes steps in a directory.
+func (r *rig) make(to string, theirs *tree.State, steps []graft.Step) {
+	for _, s := range slices.Backward(steps) {
+		if at := filepath.Join(to, s.Path.String()); s.A != 0 && (s.B == 0 || s.ADir != s.BDir) && s.With == nil || s.With != nil && s.A != 0 && s.With.IsDir() != s.ADir {
+			must.OK(r.t, but(os.Remove(at), fs.ErrNotExist))
+		}
+	}
+	for _, s := range steps {
+		at, n := filepath.Join(to, s.Path.String()), s.With
+		if n == nil && s.B == 0 {
+			continue
+		}
+		if n == nil {
+			n = got(theirs.Get(r.m.src, s.B))
+		}
+		switch {
+		case n.IsDir():
+			must.OK(r.t, os.MkdirAll(at, 0o755))
+		case n.IsSymlink():
+			must.OK(r.t, but(os.Remove(at), fs.ErrNotExist))
+			must.OK(r.t, os.Symlink(n.Target, at))
+		case n.IsRegular():
+			must.OK(r.t, but(os.Remove(at), fs.ErrNotExist))
+			b := got(io.ReadAll(n.Content.Reader(r.m.src.Files)))
+			must.OK(r.t, os.WriteFile(at, b, fs.FileMode(n.Mode&0o777)))
+			must.OK(r.t, os.Chtimes(at, time.Time{}, time.Unix(0, n.Mtime)))
+		}
+	}
+}
+
+func but(err, what error) error {
+	if errors.Is(err, what) {
+		return nil
+	}
+	return err
 }
 
 // stateOfDir is what the directory has now. Its files keep the inodes of the base.
@@ -81,129 +327,4 @@ func (r *rig) stateOfDir() *tree.State {
 	}
 	add(got(st.Get(r.m.src, tree.RootIno)), "")
 	return st
-}
-
-// gitCommands are what a side of a history does. $S is its name, $N a number; each side has files of
-// its own.
-var gitCommands = []string{
-	`echo $N >$S$N; git add $S$N; git commit -qm $S$N`,
-	`echo $N >$S; git add $S; git commit -qm "$S changes $N"`,
-	`echo $N >>$S; git add $S; git commit -q --amend --no-edit`,
-	`git reset -q --soft HEAD~1 || true`,
-	`git reset -q --hard HEAD~1 || true`,
-	`git reset -q HEAD~1 || true`,
-	`git branch $S-$N`, `git tag $S-$N`, `git checkout -q -b $S$N-work`, `git checkout -q main || true`,
-	`git gc -q`, `git gc -q --prune=now`, `git pack-refs --all`, `git repack -adq`, `git reflog expire --expire=now --all`,
-	`git status -s`, `echo staged$N >$S-staged; git add $S-staged`, `echo un$N >$S-un`, `echo $N >>$S`,
-	`git stash -q || true`, `git stash -q && git stash pop -q || true`,
-	`git mv $S $S-moved || true`, `git rm -q --cached $S || true`, `git rm -q -f $S || true`,
-	`git checkout -q -b $S-$N-side; echo $N >$S-$N; git add $S-$N; git commit -qm "side $N"; git checkout -q -; git merge -q --no-edit --no-ff $S-$N-side || git merge --abort || true`,
-	`git checkout -q -b $S-$N-pick; echo $N >$S-p$N; git add $S-p$N; git commit -qm "pick $N"; git checkout -q - && git cherry-pick $S-$N-pick >/dev/null || git cherry-pick --abort || true`,
-	`git commit -q --allow-empty -m "empty $S$N"; git rebase -q HEAD~1 || git rebase --abort || true`,
-	`git branch -D $S-$N || true`, `git update-index --refresh >/dev/null || true`,
-	`git fetch -q up`, `(cd ../up; echo $S$N >$S$N; git add .; git commit -qm up$N); git fetch -q up`,
-}
-
-// side is what a repository says before it is brought together with another one.
-type side struct {
-	tips   []string
-	staged []string
-	work   []string
-	log    string
-}
-
-func (r *rig) side(dir string) (s side) {
-	lines := func(script string) []string {
-		return strings.FieldsFunc(r.shell(dir, script), func(c rune) bool { return c == '\n' })
-	}
-	s.tips = lines(`git for-each-ref --format='%(objectname)' refs/heads; git rev-parse -q --verify HEAD || true`)
-	s.staged = lines(`git diff --cached --name-only --no-renames`)
-	s.work = lines(`git status --porcelain --no-renames -uall | cut -c4-`)
-	s.log = r.shell(dir, `git log --all --oneline --graph; git status -s; git stash list`)
-	return s
-}
-
-// check checks a repository that has got what two sides did.
-func (r *rig) check(dir, said string, before []string, ours, theirs side) (wrong []string) {
-	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	r.shell(dir, "git fsck --strict 2>&1 >/dev/null")
-	all := strings.Fields(r.shell(dir, "git rev-list --all HEAD"))
-	for _, id := range slices.Concat(ours.tips, theirs.tips) {
-		if !slices.Contains(before, id) && !slices.Contains(all, id) && !strings.Contains(said, " off ") && !strings.Contains(said, "is gone") {
-			fail("the commit %s is in no ref, and was not named", id)
-		}
-	}
-	for _, id := range theirs.tips {
-		if !slices.Contains(before, id) && !slices.Contains(all, id) {
-			fail("the commit %s of theirs did not come", id)
-		}
-	}
-	now := r.side(dir)
-	for _, at := range now.staged {
-		if !slices.Contains(ours.staged, at) && !slices.Contains(theirs.staged, at) {
-			fail("%s is staged, which nobody did", at)
-		}
-	}
-	for _, at := range now.work {
-		if !slices.Contains(ours.work, at) && !slices.Contains(theirs.work, at) {
-			fail("%s is changed, which nobody did", at)
-		}
-	}
-	return wrong
-}
-
-// TestGitHistories has two sides do random git commands on files of their own, and brings them
-// together: by apply, or by refresh and then apply.
-func TestGitHistories(t *testing.T) {
-	isolate(t)
-	n := 6
-	if os.Getenv("AMBERFS_TEST_LONG") != "" {
-		n = 5000
-	}
-	first := uint64(time.Now().UnixNano())
-	if s := os.Getenv("AMBERFS_TEST_SEED"); s != "" {
-		_, err := fmt.Sscan(s, &first)
-		must.OK(t, err)
-		n = 1
-	}
-	for i := range n {
-		history(t, first+uint64(i))
-	}
-}
-
-func history(t *testing.T, seed uint64) {
-	rnd := rand.New(rand.NewPCG(seed, 1))
-	var did, before []string // commits that are known to both sides
-	r := newRig(t, "dir", `cd ..; git init -q up; cd up; echo u >u; git add .; git commit -qm up; cd ../dir
-`+mk+`echo r >r; echo d >d; git add .; git commit -qm 2; git remote add up ../up; git fetch -q up`+[]string{"", "; git gc -q"}[rnd.IntN(2)])
-	do := func(dir, name string) {
-		for range rnd.IntN(4) {
-			c := strings.NewReplacer("$S", name, "$N", fmt.Sprint(rnd.IntN(100))).Replace(gitCommands[rnd.IntN(len(gitCommands))])
-			did = append(did, name+": "+c)
-			r.shell(dir, "("+c+") >/dev/null 2>&1 || true")
-		}
-	}
-	bring := func(dir string, by func() string) {
-		ours, theirs := r.side(r.dir), r.side(r.run)
-		if dir == r.run {
-			ours, theirs = theirs, ours
-		}
-		said := by()
-		defer func() { before = append(before, slices.Concat(ours.tips, theirs.tips)...) }()
-		did = append(did, "brought to "+filepath.Base(dir)+": "+said)
-		if wrong := r.check(dir, said, before, ours, theirs); len(wrong) > 0 {
-			t.Errorf("AMBERFS_TEST_SEED=%d: %s\n%s\nours\n%s\ntheirs\n%s\nnow\n%s", seed, strings.Join(wrong, "\n"), strings.Join(did, "\n"), ours.log, theirs.log, r.side(dir).log)
-		}
-	}
-	before = r.side(r.dir).tips
-	do(r.run, "r")
-	do(r.dir, "d")
-	if rnd.IntN(2) == 0 && !t.Failed() {
-		bring(r.run, r.refresh)
-		do(r.run, "r")
-		do(r.dir, "d")
-	}
-	if !t.Failed() {
-		bring(r.dir, r.applied)
-	}
 }

@@ -16,6 +16,8 @@ type IndexEntry struct {
 	Stage int  // 0, or 1 to 3 of a conflict
 	Skip  bool // skip-worktree: a sparse checkout left the file out
 
+	intent bool // only noted to be added later: git takes it for untracked
+
 	Ctime, Mtime int64  // ns
 	Ino          uint32 // the lower 32 bits
 	Size         uint32
@@ -25,7 +27,8 @@ type IndexEntry struct {
 // directories.
 var errIndex = errors.New("an index of a kind that amberfs does not read")
 
-// parseIndex reads the entries of an index with object ids of so many bytes.
+// parseIndex reads the entries of an index with object ids of so many bytes, without those of
+// git add -N.
 func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 	if len(b) == 0 {
 		return nil, nil
@@ -44,7 +47,9 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 		if err != nil {
 			return nil, err
 		}
-		out, rest, before = append(out, e), rest[n:], e.Path
+		if rest, before = rest[n:], e.Path; !e.intent {
+			out = append(out, e)
+		}
 	}
 	for len(rest) > idLen+8 {
 		size := int(binary.BigEndian.Uint32(rest[4:]))
@@ -63,6 +68,7 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 const (
 	flagExtended = 1 << 14
 	flagSkip     = 1 << 14 // of the extended ones
+	flagIntent   = 1 << 13
 	nameMask     = 1<<12 - 1
 )
 
@@ -79,7 +85,8 @@ func parseEntry(b []byte, idLen int, version uint32, before string) (e IndexEntr
 	flags := binary.BigEndian.Uint16(b[40+idLen:])
 	e.Stage = int(flags >> 12 & 3)
 	if flags&flagExtended != 0 {
-		e.Skip = binary.BigEndian.Uint16(b[fixed:])&flagSkip != 0
+		extended := binary.BigEndian.Uint16(b[fixed:])
+		e.Skip, e.intent = extended&flagSkip != 0, extended&flagIntent != 0
 		fixed += 2
 	}
 	name := b[fixed:]

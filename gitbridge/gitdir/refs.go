@@ -265,12 +265,24 @@ func (p *refPlan) decideHead(ctx context.Context) {
 	case o != b && !isRef && !p.git.contains(ctx, p.ours.resolve(o), t):
 		p.say("HEAD moved on both sides: %s has the other commits", p.park(ctx, "HEAD", t))
 	case o != b:
+	case p.headMoved(ctx):
+		p.say("HEAD stays: both sides have moved it")
+		if !isRef {
+			p.park(ctx, "HEAD", t)
+		}
 	case isRef && p.elsewhere(name):
 		short := strings.TrimPrefix(name, branches)
 		p.head = "ref: " + branches + p.park(ctx, short, cmp.Or(p.theirs.refs[name], p.value(name)))
 	case !isRef || strings.HasPrefix(name, "refs/"):
 		p.head = t
 	}
+}
+
+// headMoved reports whether the branch that HEAD is at has commits here that the new HEAD of theirs
+// does not contain.
+func (p *refPlan) headMoved(ctx context.Context) bool {
+	was, is, to := p.base.resolve(p.base.head), p.ours.resolve(p.ours.head), p.theirs.resolve(p.theirs.head)
+	return is != "" && is != was && (to == "" || !p.git.contains(ctx, to, is))
 }
 
 // newHead is the commit of HEAD after the merge.

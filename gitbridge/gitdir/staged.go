@@ -254,9 +254,11 @@ func (p *indexPlan) staged(ctx context.Context, s *state, commit string) (paths,
 	if err != nil {
 		return nil, err
 	}
-	all := make(paths)
+	all, has := make(paths), byPath(s.entries)
 	for at, change := range parseRaw(out) {
-		all[at] = change[1]
+		if change[1] == nil || has[at] != nil { // else it is one of git add -N
+			all[at] = change[1]
+		}
 	}
 	for _, e := range s.entries {
 		if e.Stage > 0 {

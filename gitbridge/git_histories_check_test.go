@@ -1,0 +1,380 @@
+package gitbridge
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
+)
+
+// A side is what a repository and its working tree have.
+type side struct {
+	refs   map[string]string
+	head   string // a ref, or "" if it is detached
+	commit string
+	index  map[string]string // path to mode, object and stage
+	staged map[string]bool   // paths that differ from HEAD
+	dirty  map[string]bool   // all paths of git status
+	stash  []string
+	files  map[string]string // of the working tree
+	wip    []string
+	log    string
+}
+
+// aCommit is a commit of a history.
+type aCommit struct {
+	parents []string
+	subject string
+}
+
+// captures is the script that prints a side. What it runs is a process each.
+const captures = `
+echo @status; git status --porcelain=v2 -uall --no-renames
+echo @dag; git log --all --reflog --format='%H|%P|%s' 2>/dev/null
+echo @end`
+
+// capture reads a side after a script has run in it.
+func (h *histories) capture(dir, script string) *side {
+	h.t.Helper()
+	out := h.rig.in(dir, script+"\n"+captures)
+	s := &side{refs: make(map[string]string), index: make(map[string]string), staged: make(map[string]bool), dirty: make(map[string]bool), files: filesBelow(h.t, dir)}
+	part := ""
+	for l := range strings.Lines(out) {
+		l = strings.TrimSuffix(l, "\n")
+		if strings.HasPrefix(l, "@") && !strings.Contains(l, " ") {
+			part = l
+			continue
+		}
+		switch part {
+		case "@status":
+			s.status(l)
+		case "@dag":
+			p := strings.SplitN(l, "|", 3)
+			h.commits[p[0]] = aCommit{strings.Fields(p[1]), p[2]}
+		}
+	}
+	if part != "@end" {
+		h.t.Fatalf("the script ended early: %s", out)
+	}
+	h.readGit(dir, s)
+	names := slices.Sorted(maps.Keys(s.refs))
+	for _, name := range names {
+		s.log += fmt.Sprintf("%s %.7s\n", name, s.refs[name])
+	}
+	s.log += fmt.Sprintf("HEAD %s %.7s %v stash %.7v\n%s", s.head, s.commit, s.wip, s.stash, before(after(out, "@status\n"), "@dag"))
+	return s
+}
+
+// readGit reads refs, HEAD and what is in progress.
+func (h *histories) readGit(dir string, s *side) {
+	own := filepath.Join(dir, ".git")
+	if b, err := os.ReadFile(own); err == nil {
+		own = strings.TrimSpace(strings.TrimPrefix(string(b), "gitdir: "))
+		if !filepath.IsAbs(own) {
+			own = filepath.Join(dir, own)
+		}
+	}
+	common := own
+	if b, err := os.ReadFile(filepath.Join(own, "commondir")); err == nil {
+		common = filepath.Join(own, strings.TrimSpace(string(b)))
+	}
+	read := func(at string) string { b, _ := os.ReadFile(at); return strings.TrimSpace(string(b)) } // else it is not there
+	for l := range strings.Lines(read(filepath.Join(common, "packed-refs"))) {
+		if f := strings.Fields(l); len(f) == 2 && strings.HasPrefix(f[1], "refs/") {
+			s.refs[f[1]] = f[0]
+		}
+	}
+	for _, top := range []string{common, own} {
+		_ = filepath.WalkDir(filepath.Join(top, "refs"), func(p string, d fs.DirEntry, err error) error { // a linked one may have none
+			if err == nil && d.Type().IsRegular() {
+				if id := read(p); !strings.HasPrefix(id, "ref: ") {
+					s.refs[got(filepath.Rel(top, p))] = id
+				}
+			}
+			return nil
+		})
+	}
+	s.commit = read(filepath.Join(own, "HEAD"))
+	if name, ok := strings.CutPrefix(s.commit, "ref: "); ok {
+		s.head, s.commit = name, s.refs[name]
+	}
+	for l := range strings.Lines(read(filepath.Join(common, "logs/refs/stash"))) {
+		s.stash = append(s.stash, strings.Fields(l)[1])
+	}
+	for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG"} {
+		if _, err := os.Lstat(filepath.Join(own, name)); err == nil {
+			s.wip = append(s.wip, name)
+		}
+	}
+	if entries, err := os.ReadDir(filepath.Join(common, "worktrees")); err == nil && len(entries) > 0 {
+		h.worktrees = h.rig.in(dir, "git worktree list --porcelain")
+	}
+}
+
+func after(s, sep string) string  { _, a, _ := strings.Cut(s, sep); return a }
+func before(s, sep string) string { b, _, _ := strings.Cut(s, sep); return b }
+
+func (s *side) status(l string) {
+	switch {
+	case strings.HasPrefix(l, "1 "):
+		f := strings.SplitN(l, " ", 9)
+		s.dirty[f[8]] = true
+		s.index[f[8]] = f[4] + " " + f[7]
+		if f[1][0] != '.' {
+			s.staged[f[8]] = true
+		}
+	case strings.HasPrefix(l, "u "):
+		f := strings.SplitN(l, " ", 11)
+		s.dirty[f[10]], s.staged[f[10]] = true, true
+		s.index[f[10]] = strings.Join(f[1:10], " ")
+	case strings.HasPrefix(l, "? "):
+		s.dirty[l[2:]] = true
+	}
+}
+
+// filesBelow returns the files of a working tree, without git directories.
+func filesBelow(t *testing.T, dir string) map[string]string {
+	out := make(map[string]string)
+	must.OK(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel := got(filepath.Rel(dir, p))
+		switch {
+		case d.Name() == ".git":
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+		case d.Type() == fs.ModeSymlink:
+			out[rel] = "-> " + got(os.Readlink(p))
+		case d.Type().IsRegular():
+			out[rel] = fmt.Sprint(got(d.Info()).Mode()&0o100) + " " + string(got(os.ReadFile(p)))
+		}
+		return nil
+	}))
+	return out
+}
+
+// reach returns all commits that some lead to.
+func (h *histories) reach(from ...string) map[string]bool {
+	all := make(map[string]bool)
+	for len(from) > 0 {
+		id := from[len(from)-1]
+		from = from[:len(from)-1]
+		if c, ok := h.commits[id]; ok && !all[id] {
+			all[id] = true
+			from = append(from, c.parents...)
+		}
+	}
+	return all
+}
+
+func (h *histories) contains(a, b string) bool { return a == b || h.reach(a)[b] }
+
+// tips are what the commits of a side hang on.
+func (s *side) tips() (out []string) {
+	for name, id := range s.refs {
+		if !strings.HasPrefix(name, "refs/stash") && !strings.HasPrefix(name, "refs/bisect/") {
+			out = append(out, id)
+		}
+	}
+	return append(append(out, s.commit), s.stash...)
+}
+
+// check checks the receiving side, which was ours, now that theirs came.
+func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefer bool) (wrong []string) {
+	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	for l := range strings.Lines(h.rig.in(dir, `git fsck --full --strict --no-dangling --no-progress 2>&1`)) {
+		if !strings.HasPrefix(l, "notice:") && !strings.HasPrefix(l, "dangling ") {
+			fail("FSCK %s", l)
+		}
+	}
+	// No commit is lost.
+	has, hadTheirs := h.reach(now.tips()...), h.reach(base.tips()...)
+	for id := range h.reach(ours.tips()...) {
+		if !has[id] && !strings.Contains(said, h.commits[id].subject) {
+			fail("LOST: the commit %s of ours", h.commits[id].subject)
+		}
+	}
+	for id := range h.reach(theirs.tips()...) {
+		if !has[id] && !hadTheirs[id] && !strings.Contains(said, h.commits[id].subject) && !(strings.Contains(said, "stash") && slices.Contains(theirs.stash, id)) {
+			fail("LOST: the commit %q of theirs", h.commits[id].subject)
+		}
+	}
+	h.checkRefs(fail, base, ours, theirs, now, prefer)
+	h.checkIndex(fail, ours, theirs, now, prefer)
+	h.checkFiles(fail, base, ours, theirs, now, prefer)
+	return wrong
+}
+
+func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now *side, prefer bool) {
+	all := maps.Clone(base.refs)
+	maps.Copy(all, ours.refs)
+	maps.Copy(all, theirs.refs)
+	for name := range all {
+		b, o, t, n := base.refs[name], ours.refs[name], theirs.refs[name], now.refs[name]
+		ok := true
+		switch {
+		case name == "refs/stash" || strings.HasPrefix(name, "refs/bisect/"):
+		case strings.HasPrefix(name, "refs/heads/amberfs"):
+			ok = n == o || n == t || h.contains(n, o)
+		case t == b || t == o:
+			ok = n == o
+		case o == b && t == "":
+			ok = n == "" || h.checkedOut(name)
+		case o == b && strings.HasPrefix(name, "refs/tags/") && o != "":
+			ok = n == o || n == t // a tag that was moved
+		case o == b:
+			ok = n == t || h.checkedOut(name) || o != "" && !h.contains(t, o) && n == o
+		case strings.HasPrefix(name, "refs/tags/") && o != "":
+			ok = n == o
+		case o == "" || t == "":
+			ok = n == o
+		case h.contains(o, t):
+			ok = n == o
+		case h.contains(t, o):
+			ok = n == t || h.checkedOut(name)
+		case prefer && strings.HasPrefix(name, "refs/heads/"):
+			ok = n == t || h.checkedOut(name)
+		default:
+			ok = n == o
+		}
+		if !ok {
+			fail("REF %s is %.7s: base %.7s ours %.7s theirs %.7s", name, n, b, o, t)
+		}
+	}
+	for name, n := range now.refs {
+		if _, known := all[name]; !known && !strings.HasPrefix(name, "refs/heads/amberfs") {
+			fail("REF %s is new", name)
+		}
+		if n == "" {
+			fail("REF %s is empty", name)
+		}
+	}
+	switch {
+	case now.head == ours.head && (now.head != "" || now.commit == ours.commit) && (theirs.head == base.head && (theirs.head != "" || theirs.commit == base.commit) || ours.head != base.head || ours.head == "" && ours.commit != base.commit || h.k.make == "" || h.checkedOut(theirs.head)):
+	case now.head == theirs.head && (now.head != "" || now.commit == theirs.commit):
+	case strings.HasPrefix(now.head, "refs/heads/amberfs"):
+	default:
+		fail("HEAD is at %s %.7s: base %s %.7s ours %s %.7s theirs %s %.7s", now.head, now.commit, base.head, base.commit, ours.head, ours.commit, theirs.head, theirs.commit)
+	}
+}
+
+// checkedOut reports whether another working tree may have a branch.
+func (h *histories) checkedOut(name string) bool {
+	return strings.Contains(h.worktrees, "branch "+name+"\n")
+}
+
+func (h *histories) checkIndex(fail func(string, ...any), ours, theirs, now *side, prefer bool) {
+	for at := range now.staged {
+		switch {
+		case ours.staged[at] && ours.index[at] == now.index[at], theirs.staged[at] && theirs.index[at] == now.index[at]:
+		default:
+			fail("STAGED %s: %q, ours %v %q, theirs %v %q", at, now.index[at], ours.staged[at], ours.index[at], theirs.staged[at], theirs.index[at])
+		}
+	}
+	for at := range ours.staged { // stays staged, or is in the commit, unless HEAD has changed it
+		if !now.staged[at] && now.commit == ours.commit && !theirs.staged[at] && theirs.index[at] == ours.index[at] {
+			fail("UNSTAGED %s", at)
+		}
+	}
+	for at := range now.dirty {
+		if !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] {
+			fail("DIRTY %s", at)
+		}
+	}
+	for _, w := range now.wip {
+		if !slices.Contains(ours.wip, w) && !slices.Contains(theirs.wip, w) {
+			fail("WIP %s", w)
+		}
+	}
+	if slices.Contains(now.wip, "MERGE_HEAD") && !prefer && !maps.Equal(now.index, ours.index) && !maps.Equal(now.index, theirs.index) {
+		fail("MERGE_HEAD with another index")
+	}
+}
+
+// checkFiles compares the working tree with a merge of the three.
+func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, now *side, prefer bool) {
+	parted := now.commit != theirs.commit && theirs.commit != base.commit
+	all := maps.Clone(base.files)
+	maps.Copy(all, ours.files)
+	maps.Copy(all, theirs.files)
+	maps.Copy(all, now.files)
+	for _, at := range slices.Sorted(maps.Keys(all)) {
+		b, o, t, n := base.files[at], ours.files[at], theirs.files[at], now.files[at]
+		want := o
+		switch {
+		case t == b || t == o:
+		case parted && !theirs.dirty[at]: // as the commit has it that does not come
+		case o == b:
+			want = t
+		default:
+			merged, ok := h.mergeFile(b, o, t)
+			if want = merged; !ok && prefer {
+				want = t
+			} else if !ok {
+				want = n
+				if n != o && n != t {
+					fail("FILE %s: a conflict became %q", at, n)
+				}
+			}
+		}
+		if n != want {
+			fail("FILE %s: %q, want %q (base %q ours %q theirs %q)", at, n, want, b, o, t)
+		}
+	}
+}
+
+// mergeFile merges as git does.
+func (h *histories) mergeFile(b, o, t string) (string, bool) {
+	if b == "" || o == "" || t == "" || strings.HasPrefix(b+o+t, "->") || strings.HasPrefix(o, "->") || strings.HasPrefix(t, "->") {
+		return "", false
+	}
+	mode := func(s string) string { return before(s, " ") }
+	m := mode(o)
+	if mode(o) == mode(b) {
+		m = mode(t)
+	}
+	dir := h.t.TempDir()
+	for name, text := range map[string]string{"b": b, "o": o, "t": t} {
+		must.OK(h.t, os.WriteFile(filepath.Join(dir, name), []byte(after(text, " ")), 0o600))
+	}
+	cmd := exec.Command("git", "merge-file", "-p", "o", "b", "t")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	return m + " " + string(out), err == nil
+}
+
+// gitConflicts returns the paths at which git's own merge of the two working trees has conflicts.
+func (h *histories) gitConflicts(base, ours, theirs *side) string {
+	dir := h.t.TempDir()
+	write := func(s *side, name string) {
+		at := filepath.Join(dir, name)
+		for file, text := range s.files {
+			p := filepath.Join(at, file)
+			must.OK(h.t, os.MkdirAll(filepath.Dir(p), 0o755))
+			if strings.HasPrefix(text, "-> ") {
+				must.OK(h.t, os.Symlink(text[3:], p))
+				continue
+			}
+			mode := fs.FileMode(0o644)
+			if before(text, " ") != "----------" {
+				mode = 0o755
+			}
+			must.OK(h.t, os.WriteFile(p, []byte(after(text, " ")), mode))
+		}
+		must.OK(h.t, os.MkdirAll(at, 0o755))
+	}
+	write(base, "b")
+	write(ours, "o")
+	write(theirs, "t")
+	return h.rig.in(dir, `exec 2>&1; git init -q; c() { rm -f .git/index; git --work-tree=$1 add -A -f; git commit-tree $2 $3 -m $1 $(git write-tree); }
+b=$(c b); o=$(c o -p $b); t=$(c t -p $b); git merge-tree --write-tree --name-only $o $t | sed '1d;/^$/,$d'`)
+}

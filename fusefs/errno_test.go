@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -36,8 +35,8 @@ func TestErrno(t *testing.T) {
 		{fmt.Errorf("%w: %w", errs.Damaged, errs.NotExist), syscall.EIO},
 		{errs.New(errs.Damaged, "read: %w", context.Canceled), syscall.EINTR},
 		{errs.Kind("of which nobody knows"), syscall.EIO},
-		{fail.New(fail.Denied, "not for you"), syscall.EPERM},
-		{fail.New(fail.NotFound, "finding: %w", errs.NameTooLong), syscall.ENAMETOOLONG},
+		{errs.Fail(errs.Perm, "not for you"), syscall.EPERM},
+		{errs.Fail(errs.NotExist, "finding: %w", errs.NameTooLong), syscall.ENAMETOOLONG},
 		{errors.New("something else"), syscall.EIO},
 	} {
 		if got := errno(tc.err); got != tc.want {

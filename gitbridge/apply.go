@@ -11,7 +11,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/scratch"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -247,11 +247,11 @@ type applyStep struct {
 func ApplyError(err error, res *Applied) error {
 	if !errors.Is(err, ErrApplyConflict) {
 		if errors.Is(err, fs.ErrNotExist) {
-			return fail.New(fail.NotFound, "%w", err)
+			return errs.Fail(errs.NotExist, "%w", err)
 		}
 		return err
 	}
-	e := fail.New(fail.Conflict, "%s changed in %s and in the workspace; nothing was changed", english.Plural(len(res.Conflicts), "path", "paths"), res.Dir).
+	e := errs.Fail(errs.Conflict, "%s changed in %s and in the workspace; nothing was changed", english.Plural(len(res.Conflicts), "path", "paths"), res.Dir).
 		WithHint("%s", threeway.DecideHint("decide with --prefer dir (--ours) or --prefer workspace (--theirs)", res.Conflicts))
 	if errors.Is(err, errBlocked) {
 		e.Hint = errBlocked.Error()

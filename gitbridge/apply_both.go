@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -60,7 +60,7 @@ func (a *applying) threeSides(s *applyStep) (in threeway.Input, ok bool, err err
 		} else if n != nil {
 			sides[i], err = io.ReadAll(io.LimitReader(n.Content.Reader(a.o.Source.Files), n.Size()))
 		}
-		if k := fail.KindOf(err); err != nil && (k == fail.NotFound || k == fail.Damage || errors.Is(err, unix.EACCES)) {
+		if k := errs.ScriptKind(err); err != nil && (k == errs.NotExist || k == errs.Damaged || errors.Is(err, unix.EACCES)) {
 			return in, false, nil
 		}
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -269,7 +269,7 @@ func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, e
 		if !bytes.Equal(x[:i], y[:j]) {
 			return false, nil
 		}
-		if k := fail.KindOf(jerr); k == fail.NotFound || k == fail.Damage {
+		if k := errs.ScriptKind(jerr); k == errs.NotExist || k == errs.Damaged {
 			return false, nil // the file changed before the import had read it
 		}
 		for _, err := range []error{ierr, jerr} {

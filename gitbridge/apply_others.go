@@ -14,7 +14,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -57,7 +57,7 @@ func (a *applying) lookAround() error {
 	if len(mounted) == 0 || a.o.DryRun {
 		return nil
 	}
-	return fail.New(fail.Busy, "%s in %s: a mount point cannot be replaced; nothing was changed", quotedList(mounted), a.res.Dir).
+	return errs.Fail(errs.Busy, "%s in %s: a mount point cannot be replaced; nothing was changed", quotedList(mounted), a.res.Dir).
 		WithHint("unmount it, or leave it out by %s", ignoreName)
 }
 

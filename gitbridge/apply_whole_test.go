@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -91,4 +91,4 @@ func TestApplyWholeChoices(t *testing.T) {
 	}
 }
 
-func hintOf(err error, res *Applied) string { return fail.Of(ApplyError(err, res)).Hint }
+func hintOf(err error, res *Applied) string { return errs.ErrorOf(ApplyError(err, res)).Hint }

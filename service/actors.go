@@ -3,7 +3,7 @@ package service
 import (
 	"context"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/process"
 )
 
@@ -33,7 +33,7 @@ func actorProcess(r *Request, a Actor) (uint32, error) {
 	case r.Caller.PID == 0 && r.Workspace.IsFork():
 		return 0, nil // it is in another namespace, and so is all that has the fork
 	case r.Caller.PID == 0:
-		return 0, fail.New(fail.Denied, "the process cannot be seen by the daemon: a name for all such can be registered in a fork only")
+		return 0, errs.Fail(errs.Perm, "the process cannot be seen by the daemon: a name for all such can be registered in a fork only")
 	}
 	id := process.Of(int(r.Caller.PID))
 	for up := a.Up; id > 1; up-- {
@@ -46,5 +46,5 @@ func actorProcess(r *Request, a Actor) (uint32, error) {
 		}
 		id = st.Parent
 	}
-	return 0, fail.New(fail.NotFound, "the caller has no such ancestor")
+	return 0, errs.Fail(errs.NotExist, "the caller has no such ancestor")
 }

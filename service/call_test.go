@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -73,7 +73,7 @@ var me = actors.Caller{UID: uint32(os.Geteuid())}
 func call(t *testing.T, s *Service, who actors.Caller, ws *snapshot.Workspace, request string) (a Answer, err error) {
 	t.Helper()
 	line, err := answerTo(s, who, ws, request)
-	a.Error = new(fail.Error)
+	a.Error = new(errs.Error)
 	if jerr := json.Unmarshal(line, &a); jerr != nil {
 		t.Fatalf("%s: %q: %v", request, line, jerr)
 	}
@@ -127,20 +127,20 @@ func TestCall(t *testing.T) {
 
 func TestCallRefuses(t *testing.T) {
 	s, _ := newService(t)
-	for request, kind := range map[string]fail.Kind{
-		``:                                    fail.Usage,
-		`[]`:                                  fail.Usage,
-		`{}`:                                  fail.Usage,
-		`{"op":"no"}`:                         fail.Usage,
-		`{"op":"list","unknown":1}`:           fail.Usage,
-		`{"op":"show","name":"x"}`:            fail.NotFound,
-		`{"op":"snapshot","name":"a/b"}`:      fail.Usage,
-		`{"op":"umount"}`:                     fail.Denied,
-		`{"op":"objects","hashes":[]}`:        fail.Denied,
-		`{"op":"set-policy","patch":{"a":1}}`: fail.Usage,
+	for request, kind := range map[string]errs.Kind{
+		``:                                    errs.Invalid,
+		`[]`:                                  errs.Invalid,
+		`{}`:                                  errs.Invalid,
+		`{"op":"no"}`:                         errs.Invalid,
+		`{"op":"list","unknown":1}`:           errs.Invalid,
+		`{"op":"show","name":"x"}`:            errs.NotExist,
+		`{"op":"snapshot","name":"a/b"}`:      errs.Invalid,
+		`{"op":"umount"}`:                     errs.Perm,
+		`{"op":"objects","hashes":[]}`:        errs.Perm,
+		`{"op":"set-policy","patch":{"a":1}}`: errs.Invalid,
 	} {
 		a, err := call(t, s, me, s.Store.Main(), request)
-		if err == nil || a.Kind != kind || a.Msg == "" || fail.KindOf(err) != kind {
+		if err == nil || a.Kind != kind || a.Msg == "" || errs.ScriptKind(err) != kind {
 			t.Errorf("%s: %+v, %v, want %s", request, a.Error, err, kind)
 		}
 	}
@@ -156,15 +156,15 @@ func TestCallInAFork(t *testing.T) {
 		t.Errorf("status: %s, %v", line, err)
 	}
 	for _, op := range []string{"gc", "verify", "freeze", "thaw"} {
-		if a, err := call(t, s, me, fork, `{"op":"`+op+`"}`); err == nil || a.Kind != fail.Denied {
+		if a, err := call(t, s, me, fork, `{"op":"`+op+`"}`); err == nil || a.Kind != errs.Perm {
 			t.Errorf("%s: %+v", op, a)
 		}
 	}
 	// Whether there is such a remote of main is not told.
-	if a, err := call(t, s, me, fork, `{"op":"set-policy","patch":{"push":{"remote":"team"}}}`); err == nil || a.Kind != fail.Denied {
+	if a, err := call(t, s, me, fork, `{"op":"set-policy","patch":{"push":{"remote":"team"}}}`); err == nil || a.Kind != errs.Perm {
 		t.Errorf("a policy with a remote: %+v", a)
 	}
-	if a, err := call(t, s, me, fork, `{"op":"export","name":"base","ref":"refs/snapshots/v1"}`); err == nil || a.Kind != fail.Denied {
+	if a, err := call(t, s, me, fork, `{"op":"export","name":"base","ref":"refs/snapshots/v1"}`); err == nil || a.Kind != errs.Perm {
 		t.Errorf("export to a ref of others: %+v", a)
 	}
 }
@@ -174,7 +174,7 @@ func TestCallOfStranger(t *testing.T) {
 	s, _ := newService(t)
 	who := actors.Caller{UID: 4321}
 	for _, request := range []string{`{"op":"diff","a":"base"}`, `{"op":"events"}`, `{"op":"history","path":"f"}`} {
-		if a, err := call(t, s, who, s.Store.Main(), request); err == nil || a.Kind != fail.Denied {
+		if a, err := call(t, s, who, s.Store.Main(), request); err == nil || a.Kind != errs.Perm {
 			t.Errorf("%s: %+v", request, a)
 		}
 	}

@@ -3,7 +3,7 @@ package service
 import (
 	"context"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -46,7 +46,7 @@ func (s *Service) resume(ctx context.Context, r *Request, args any) (any, error)
 	case SetPolicy:
 		return r.Workspace.Policy(), nil
 	}
-	return nil, fail.New(fail.Failed, "the daemon ended after it carried out %q and before it answered", OpOf(args).Name).
+	return nil, errs.Fail(errs.Failed, "the daemon ended after it carried out %q and before it answered", OpOf(args).Name).
 		WithHint("look at amberfs list and amberfs log before you repeat it")
 }
 
@@ -56,7 +56,7 @@ func (s *Service) resumeSnapshot(ctx context.Context, r *Request, a Snapshot) (a
 	}
 	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, r.Carried.Captured.Name)
 	if err != nil {
-		return r.Carried.Captured, fail.New(fail.KindOf(err), "snapshot %s was taken, but is not stored: %w", r.Carried.Captured.Name, err)
+		return r.Carried.Captured, errs.Fail(errs.ScriptKind(err), "snapshot %s was taken, but is not stored: %w", r.Carried.Captured.Name, err)
 	}
 	return sealed, nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/snapshot"
 )
@@ -95,6 +95,6 @@ func (s *Service) catchUpLeft(ctx context.Context, r *Request, a Claim, ref *rem
 }
 
 func bothWentOn(a Claim) error {
-	return fail.New(fail.Conflict, "the workspace %s was changed here, and %s was changed elsewhere; nothing was changed", a.Label, a.From).
+	return errs.Fail(errs.Conflict, "the workspace %s was changed here, and %s was changed elsewhere; nothing was changed", a.Label, a.From).
 		WithHint("claim it without --from to continue here, or claim %s under another label", a.From)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/known"
@@ -96,7 +95,7 @@ func (s *Service) Backup(ctx context.Context) {
 
 // backupFailed logs once why a backup failed.
 func (s *Service) backupFailed(p policy.Push, err error) {
-	st, text := s.lastBackup(p.Remote), fail.Of(err).Error()
+	st, text := s.lastBackup(p.Remote), errs.ErrorOf(err).Error()
 	if st.Error != text {
 		s.Log.Warn("automatic push", "remote", p.Remote, "error", text)
 	}
@@ -220,7 +219,7 @@ func (c *Connection) begin(ctx context.Context, first bool) (*snapshot.Start, er
 			if c.OrEmpty {
 				return nil, nil
 			}
-			return nil, fail.New(fail.NotFound, "%s: %w", url, err).WithHint("`amberfs remote snapshots %s`, in any mount, lists its snapshots; --or-empty begins with an empty workspace instead", url)
+			return nil, errs.Fail(errs.NotExist, "%s: %w", url, err).WithHint("`amberfs remote snapshots %s`, in any mount, lists its snapshots; --or-empty begins with an empty workspace instead", url)
 		}
 		if err != nil {
 			return nil, remoteFailed(url, err)
@@ -313,7 +312,7 @@ func (s *Service) localName(ctx context.Context, r *Request, from string) (strin
 func (s *Service) refOf(ctx context.Context, r *Request, from string, again bool) (*remote.Ref, error) {
 	at := strings.LastIndexByte(from, '@')
 	if at == 0 || at == len(from)-1 {
-		return nil, fail.New(fail.Usage, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", from)
+		return nil, errs.Fail(errs.Invalid, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", from)
 	}
 	there, err := s.remote(r, from[:at])
 	if err != nil {

@@ -19,7 +19,7 @@
 //
 // A Request has the caller, as the kernel reports it, the workspace and the streams.
 // Service.do waits until the mount is up, checks the caller's rights (admit), runs the
-// operation, and gives its error a kind, a sentence and a hint (package fail).
+// operation, and gives its error a kind, a sentence and a hint (package errs).
 //
 // # Who may ask
 //

@@ -13,7 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/loops"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -85,7 +85,7 @@ const forkRefs = "refs/forks/"
 func refOf(ws *snapshot.Workspace, a Export) (string, error) {
 	if !ws.IsFork() {
 		if strings.HasPrefix(a.Ref, forkRefs) {
-			return "", fail.New(fail.Denied, "refs below %s belong to forks and are deleted with them; choose a ref other than %s", forkRefs, a.Ref)
+			return "", errs.Fail(errs.Perm, "refs below %s belong to forks and are deleted with them; choose a ref other than %s", forkRefs, a.Ref)
 		}
 		return a.Ref, nil
 	}
@@ -94,7 +94,7 @@ func refOf(ws *snapshot.Workspace, a Export) (string, error) {
 	case a.Ref == "":
 		return own + "snapshots/" + a.Name, nil
 	case !strings.HasPrefix(a.Ref, own):
-		return "", fail.New(fail.Denied, "a fork writes refs below %s only, not %s", own, a.Ref)
+		return "", errs.Fail(errs.Perm, "a fork writes refs below %s only, not %s", own, a.Ref)
 	}
 	return a.Ref, nil
 }
@@ -142,7 +142,7 @@ func (s *Service) DropExports(ctx context.Context) error {
 	return gitbridge.Prune(ctx, repo)
 }
 
-var errForkEnded = fail.New(fail.NotFound, "the fork ended during the export")
+var errForkEnded = errs.Fail(errs.NotExist, "the fork ended during the export")
 
 // whileAlive returns a context that also ends when the workspace does.
 func (s *Service) whileAlive(ctx context.Context, ws *snapshot.Workspace) (alive context.Context, stop func()) {
@@ -263,7 +263,7 @@ func sealedOf(ws *snapshot.Workspace, info snapshot.Info) (s sealed, err error) 
 		return s, err
 	}
 	if _, ok := s.state.ID(); !ok {
-		return s, fail.New(fail.Failed, "snapshot %s is not stored", info.Name)
+		return s, errs.Fail(errs.Failed, "snapshot %s is not stored", info.Name)
 	}
 	return s, nil
 }
@@ -386,14 +386,14 @@ const MaxObjects = 1024
 // the answer.
 func (s *Service) objects(_ context.Context, r *Request, a Objects) (None, error) {
 	if len(a.Hashes) > MaxObjects {
-		return None{}, fail.New(fail.Usage, "%d objects in one request are more than the %d allowed", len(a.Hashes), MaxObjects)
+		return None{}, errs.Fail(errs.Invalid, "%d objects in one request are more than the %d allowed", len(a.Hashes), MaxObjects)
 	}
 	out := bufio.NewWriterSize(r.Out, 256<<10)
 	var object []byte
 	for _, text := range a.Hashes {
 		h, err := cas.ParseHash(text)
 		if err != nil {
-			return None{}, fail.New(fail.Usage, "%w", err)
+			return None{}, errs.Fail(errs.Invalid, "%w", err)
 		}
 		if object, err = s.Store.Object(h, object); err != nil {
 			return None{}, err

@@ -16,7 +16,6 @@ import (
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
@@ -79,7 +78,7 @@ func spanOf(text string) (time.Duration, error) {
 	}
 	d, err := policy.ParseSpan(text)
 	if err != nil || d <= 0 {
-		return 0, fail.New(fail.Usage, "a ttl is a duration such as 30m, 1h or 7d, not %q", text)
+		return 0, errs.Fail(errs.Invalid, "a ttl is a duration such as 30m, 1h or 7d, not %q", text)
 	}
 	return d, nil
 }
@@ -233,7 +232,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = listed(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {
-		e := fail.New(fail.Conflict, "%s changed in the fork and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
+		e := errs.Fail(errs.Conflict, "%s changed in the fork and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
 			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer fork (--theirs)", done.Conflicts))
 		e.Result = done
 		return done, e
@@ -264,14 +263,14 @@ func (s *Service) notWorktree(ws *snapshot.Workspace, name string) error {
 	if err != nil || theirs == nil || !theirs.IsRegular() {
 		return err
 	}
-	return fail.New(fail.Conflict, "the fork %s is a worktree of git; nothing was changed", name).
+	return errs.Fail(errs.Conflict, "the fork %s is a worktree of git; nothing was changed", name).
 		WithHint("commit in it, and merge its branch with git")
 }
 
 // meanwhile makes a conflict of the error of a decision about other sides.
 func meanwhile(err error) error {
 	if errors.Is(err, threeway.ErrMeanwhile) {
-		return fail.New(fail.Conflict, "%w", err).WithHint("look at it again")
+		return errs.Fail(errs.Conflict, "%w", err).WithHint("look at it again")
 	}
 	return err
 }
@@ -365,13 +364,13 @@ const (
 func (s *Service) freeze(_ context.Context, r *Request, a Freeze) (Frozen, error) {
 	d, err := policy.ParseSpan(cmp.Or(a.For, usualFreeze))
 	if err != nil || d <= 0 || d > maxFreeze {
-		return Frozen{}, fail.New(fail.Usage, "a freeze takes a time such as 30s, of at most %s, not %q", maxFreeze, a.For)
+		return Frozen{}, errs.Fail(errs.Invalid, "a freeze takes a time such as 30s, of at most %s, not %q", maxFreeze, a.For)
 	}
 	until := time.Now().Add(d)
 	s.freezes.Lock()
 	defer s.freezes.Unlock()
 	if !s.Store.Forest().Freeze(d) {
-		return Frozen{}, fail.New(fail.Busy, "the store is frozen already").WithHint("end the freeze with `amberfs thaw`")
+		return Frozen{}, errs.Fail(errs.Busy, "the store is frozen already").WithHint("end the freeze with `amberfs thaw`")
 	}
 	s.tellFrozen(until)
 	s.Log.Info("freeze", "for", d, "uid", r.Caller.UID, "pid", r.Caller.PID)
@@ -395,7 +394,7 @@ func (s *Service) thaw(_ context.Context, r *Request, _ Thaw) (Thawed, error) {
 	s.tellFrozen(time.Time{})
 	s.Log.Info("thaw", "uid", r.Caller.UID, "pid", r.Caller.PID)
 	if !thawed && !ended.IsZero() {
-		return Thawed{}, fail.New(fail.Failed, "the freeze ended at %s, with the daemon that held it (%s)", ended.Format(time.RFC3339), s.Freezing.Reason).
+		return Thawed{}, errs.Fail(errs.Failed, "the freeze ended at %s, with the daemon that held it (%s)", ended.Format(time.RFC3339), s.Freezing.Reason).
 			WithHint("programs may have written since: what was copied may not fit together, so freeze and copy again")
 	}
 	return Thawed{Thawed: thawed}, nil
@@ -421,7 +420,7 @@ func (s *Service) workspace(names string) (*snapshot.Workspace, error) {
 		at = path.Join(at, name)
 		next, err := ws.Forks().Named(name)
 		if err != nil {
-			return nil, fail.New(fail.NotFound, "no such fork: %s", at).WithHint("see `amberfs forks`")
+			return nil, errs.Fail(errs.NotExist, "no such fork: %s", at).WithHint("see `amberfs forks`")
 		}
 		ws = next
 	}

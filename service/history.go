@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/diff"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -34,7 +34,7 @@ func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
 		case "name-status":
 			return diff.NameStatus(ctx, r.Out, s.Store.Source(), from, to, o)
 		}
-		return fail.New(fail.Usage, "there is no diff format %q", a.Format)
+		return errs.Fail(errs.Invalid, "there is no diff format %q", a.Format)
 	})
 }
 
@@ -68,7 +68,7 @@ func (s *Service) stateOf(r *Request, name string) (*tree.State, error) {
 			break
 		}
 		if !r.Caller.Direct {
-			return nil, fail.New(fail.Denied, "a state of another workspace needs the store's socket, which cannot be reached from here").
+			return nil, errs.Fail(errs.Perm, "a state of another workspace needs the store's socket, which cannot be reached from here").
 				WithHint("compare the files below %s", naming.ForksDir)
 		}
 		fork, in, _ := strings.Cut(rest, "/")

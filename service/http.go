@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/actors"
 )
@@ -153,12 +153,12 @@ func (s *Service) handler() http.Handler {
 		name, _ := strings.CutPrefix(r.URL.Path, "/v1/")
 		_, err := findOp(name)
 		if err == nil {
-			err = fail.New(fail.Usage, "%s takes POST, not %s", name, r.Method)
+			err = errs.Fail(errs.Invalid, "%s takes POST, not %s", name, r.Method)
 			writeJSON(w, http.StatusMethodNotAllowed, err)
 			return
 		}
-		e := *fail.Of(err)
-		e.Kind = fail.NotFound
+		e := *errs.ErrorOf(err)
+		e.Kind = errs.NotExist
 		writeError(w, &e)
 	})
 	return mux
@@ -188,7 +188,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 func ownerOfStore(r *http.Request) (*unix.Ucred, error) {
 	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
 	if peer == nil || !(actors.Caller{UID: peer.Uid}).OwnsStore() {
-		return nil, fail.New(fail.Denied, "only the user that mounted this file system, or root, can control it")
+		return nil, errs.Fail(errs.Perm, "only the user that mounted this file system, or root, can control it")
 	}
 	return peer, nil
 }
@@ -208,7 +208,7 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 	}
 	command, err := url.QueryUnescape(r.Header.Get(CommandHeader))
 	if err != nil {
-		return nil, nil, fail.New(fail.Usage, "the header %s is malformed: %w", CommandHeader, err)
+		return nil, nil, errs.Fail(errs.Invalid, "the header %s is malformed: %w", CommandHeader, err)
 	}
 	caller := actors.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), Direct: true, Command: command}
 	caller.Actor = s.Store.Actors().Of(caller.PID, caller.UID, ws.View())
@@ -216,7 +216,7 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 }
 
 func writeError(w http.ResponseWriter, err error) {
-	e := fail.Of(err)
+	e := errs.ErrorOf(err)
 	writeJSON(w, e.Kind.HTTP(), e)
 }
 
@@ -311,7 +311,7 @@ func (a *answer) finish(result any, err error) {
 	case a.op.Output == "" && !a.began:
 		writeJSON(a.w, http.StatusOK, result)
 	case events && err != nil:
-		_ = a.event("error", fail.Of(err))
+		_ = a.event("error", errs.ErrorOf(err))
 	case a.op.Output == "":
 		_ = a.event("result", result)
 	default:
@@ -321,7 +321,7 @@ func (a *answer) finish(result any, err error) {
 		}
 		name := ResultTrailer
 		if err != nil {
-			name, result = ErrorTrailer, fail.Of(err)
+			name, result = ErrorTrailer, errs.ErrorOf(err)
 		}
 		if b, err := json.Marshal(result); err == nil {
 			a.w.Header().Set(name, string(b))

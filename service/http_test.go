@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/must"
@@ -139,7 +139,7 @@ func TestMisspelt(t *testing.T) {
 			}
 		}
 		a, err := call(t, s, me, s.Store.Main(), `{"op":"`+o.Name+`","naem":"x"}`)
-		if err == nil || a.Kind != fail.Usage || !strings.Contains(a.Msg, `unknown field "naem"`) {
+		if err == nil || a.Kind != errs.Invalid || !strings.Contains(a.Msg, `unknown field "naem"`) {
 			t.Errorf("call %s: %+v", o.Name, a.Error)
 		}
 	}
@@ -218,7 +218,7 @@ func TestSocketIsItsOwners(t *testing.T) {
 		t.Errorf("%v, %v", st.Mode(), err)
 	}
 	_, err = Dial(context.Background(), t.TempDir())
-	if fail.KindOf(err) != fail.NotFound {
+	if errs.ScriptKind(err) != errs.NotExist {
 		t.Errorf("a store without a daemon: %v", err)
 	}
 }

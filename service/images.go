@@ -20,7 +20,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/decompress"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/image"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -91,7 +91,7 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.
 	}
 	const most = 64 << 10 // what each list of snapshots has
 	if raw, err := json.Marshal(im); err != nil || len(raw) > most {
-		return nil, fail.New(fail.Usage, "the configuration of the image has over %d bytes", most)
+		return nil, errs.Fail(errs.Invalid, "the configuration of the image has over %d bytes", most)
 	}
 	// The end of the archive says that all was sent.
 	if _, err := t.Next(); err != io.EOF {
@@ -177,7 +177,7 @@ func imageAt(ws *snapshot.Workspace, name string) (*snapshot.Workspace, snapshot
 		}
 	}
 	if err == nil && i.Image == nil {
-		err = fail.New(fail.Usage, "%s is not a snapshot that `amberfs import --image` took", name)
+		err = errs.Fail(errs.Invalid, "%s is not a snapshot that `amberfs import --image` took", name)
 	}
 	return ws, i, err
 }
@@ -203,7 +203,7 @@ func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (o
 	out.Created = now.Created
 	if im := base.Image; im != nil {
 		if im.Merged {
-			return out, fail.New(fail.Failed, "%s has files that were there before the image was imported, so its layers are not what %s has", base.Name, im.Ref).
+			return out, errs.Fail(errs.Failed, "%s has files that were there before the image was imported, so its layers are not what %s has", base.Name, im.Ref).
 				WithHint("import the image into an empty directory, or name another --base")
 		}
 		out.FoundImage, o.Dir, o.Owner = FoundImage{base.Name, im}, im.Path, (*gitbridge.Owner)(im.Owner)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -88,13 +88,13 @@ func ownerOf(c actors.Caller, from string) *gitbridge.Owner {
 // giveUp frees the space of a failed import, at once if the disk is full.
 func (s *Service) giveUp(ctx context.Context, err error) error {
 	s.Store.Abandon()
-	if fail.KindOf(err) != fail.NoSpace {
+	if errs.ScriptKind(err) != errs.NoSpace {
 		return err
 	}
 	if _, err := s.Store.GC(ctx, func(int64, int64) {}); err != nil {
 		s.Log.Warn("gc after an import that did not fit", "err", err)
 	}
-	return fail.New(fail.NoSpace, "%w", err).WithHint("nothing was imported: free space on the disk of the store and import again")
+	return errs.Fail(errs.NoSpace, "%w", err).WithHint("nothing was imported: free space on the disk of the store and import again")
 }
 
 // build returns a sealed tree of what read imports, on disk. The caller protects it from gc.
@@ -114,7 +114,7 @@ func build(ctx context.Context, s *snapshot.Store, at importer.At, read func(*im
 func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error) {
 	p = strings.Trim(path.Clean("/"+p), "/")
 	if top, _, _ := strings.Cut(p, "/"); naming.IsControlDir(top) {
-		return "", "", fail.New(fail.Usage, "%s is a name that amberfs reserves", top)
+		return "", "", errs.Fail(errs.Invalid, "%s is a name that amberfs reserves", top)
 	}
 	st, err := ws.State()
 	if err != nil {
@@ -126,10 +126,10 @@ func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest strin
 		case err == nil && n.IsDir():
 			return base, rest, nil
 		case err == nil:
-			return "", "", fail.New(fail.Exists, "%s exists and is not a directory", base)
+			return "", "", errs.Fail(errs.Exist, "%s exists and is not a directory", base)
 		case errors.Is(err, tree.ErrNotExist):
 		case errors.Is(err, tree.ErrNotDir), errors.Is(err, tree.ErrSymlink):
-			return "", "", fail.New(fail.Usage, "%s goes through something that is not a directory", p)
+			return "", "", errs.Fail(errs.Invalid, "%s goes through something that is not a directory", p)
 		default:
 			return "", "", err
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/amberfs/amberfs/internal/budget"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 )
@@ -124,7 +124,7 @@ func findOp(name string) (*Op, error) {
 		}
 		known = append(known, o.Name)
 	}
-	return nil, like(fail.New(fail.Usage, "no such operation: %q", name), name, known, "docs/api/openapi.yaml lists the operations")
+	return nil, like(errs.Fail(errs.Invalid, "no such operation: %q", name), name, known, "docs/api/openapi.yaml lists the operations")
 }
 
 // OpOf finds the operation of a type of arguments. It panics if there is none.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/events"
 )
 
@@ -96,7 +96,7 @@ func TestRequired(t *testing.T) {
 		}
 		for _, name := range schema.Required {
 			for _, err := range []error{ask(name, ""), ask("", name)} {
-				if fail.KindOf(err) != fail.Usage || !strings.Contains(fmt.Sprint(err), name) {
+				if errs.ScriptKind(err) != errs.Invalid || !strings.Contains(fmt.Sprint(err), name) {
 					t.Errorf("%s without %s: %v", o.Name, name, err)
 				}
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -83,13 +83,13 @@ type components struct {
 func openapi(t *testing.T) object {
 	c := &components{t: t, schemas: object{}, refs: typeSchemas()}
 	kinds := &jsonschema.Schema{Type: "string"}
-	for _, k := range []fail.Kind{fail.Failed, fail.Usage, fail.NotFound, fail.Exists, fail.Busy, fail.NoSpace, fail.Damage, fail.Conflict, fail.Denied} {
+	for _, k := range []errs.Kind{errs.Failed, errs.Invalid, errs.NotExist, errs.Exist, errs.Busy, errs.NoSpace, errs.Damaged, errs.Conflict, errs.Perm} {
 		kinds.Enum = append(kinds.Enum, k.Name())
 	}
-	c.refs[reflect.TypeFor[fail.Kind]()] = kinds
+	c.refs[reflect.TypeFor[errs.Kind]()] = kinds
 	failed := object{
 		"description": "the error, and what to do next",
-		"content":     object{"application/json": object{"schema": c.ref(reflect.TypeFor[fail.Error]())}},
+		"content":     object{"application/json": object{"schema": c.ref(reflect.TypeFor[errs.Error]())}},
 	}
 	workspace := object{
 		"name": workspaceParam, "in": "query", "description": "a fork; a fork of a fork as FORK/FORK; if empty, main",

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/diff"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -119,10 +119,10 @@ func (s *Service) file(_ context.Context, r *Request, a File) (None, error) {
 		return None{}, err
 	}
 	if n.Content == nil {
-		return None{}, fail.New(fail.Usage, "%s is not a file", a.Path)
+		return None{}, errs.Fail(errs.Invalid, "%s is not a file", a.Path)
 	}
 	if a.Offset < 0 || a.Limit < 0 {
-		return None{}, fail.New(fail.Usage, "offset and limit count bytes")
+		return None{}, errs.Fail(errs.Invalid, "offset and limit count bytes")
 	}
 	length := maxRead
 	if a.Limit > 0 {

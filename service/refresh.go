@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/graft"
@@ -30,7 +30,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 	defer finished()
 	id, _ := base.ID()
 	if a.Base != "" && a.Base != id.String() {
-		return Refreshed{}, fail.New(fail.Busy, "the workspace was refreshed meanwhile").WithHint("do it again")
+		return Refreshed{}, errs.Fail(errs.Busy, "the workspace was refreshed meanwhile").WithHint("do it again")
 	}
 	b, err := importer.Over(ctx, s.Store.Source(), s.Store.CAS(), importer.At{Top: true}, id)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 	})
 	done.Paths = listed(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {
-		e := fail.New(fail.Conflict, "%s changed in the directory and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
+		e := errs.Fail(errs.Conflict, "%s changed in the directory and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
 			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer dir (--theirs)", done.Conflicts))
 		e.Result = Refreshed{done}
 		return Refreshed{done}, e

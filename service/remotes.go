@@ -12,7 +12,6 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/snapshot"
@@ -22,7 +21,7 @@ import (
 
 func (s *Service) addRemote(ctx context.Context, _ *Request, a AddRemote) (AddedRemote, error) {
 	if !backend.IsURL(a.URL) {
-		return AddedRemote{}, fail.New(fail.Usage, "a remote is named by a URL: s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR")
+		return AddedRemote{}, errs.Fail(errs.Invalid, "a remote is named by a URL: s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR")
 	}
 	r, err := s.Remotes.Remote(a.URL)
 	if err != nil {
@@ -65,10 +64,10 @@ func (s *Service) removeRemote(_ context.Context, _ *Request, a RemoveRemote) (N
 func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, error) {
 	done := PushedList{Pushed: []Pushed{}}
 	if len(a.Snapshots) == 0 {
-		return done, fail.New(fail.Usage, "name a snapshot")
+		return done, errs.Fail(errs.Invalid, "name a snapshot")
 	}
 	if a.As != "" && len(a.Snapshots) != 1 {
-		return done, fail.New(fail.Usage, "--as needs exactly one snapshot")
+		return done, errs.Fail(errs.Invalid, "--as needs exactly one snapshot")
 	}
 	if a.Remote == "" {
 		var err error
@@ -101,11 +100,11 @@ func (s *Service) usualRemote() (string, error) {
 	all := slices.Sorted(maps.Keys(s.Remotes.List()))
 	switch len(all) {
 	case 0:
-		return "", fail.New(fail.NotFound, "the store has no remote").WithHint("`amberfs remote add NAME URL` adds one")
+		return "", errs.Fail(errs.NotExist, "the store has no remote").WithHint("`amberfs remote add NAME URL` adds one")
 	case 1:
 		return all[0], nil
 	}
-	return "", fail.New(fail.Usage, "name one of the remotes %s", strings.Join(all, ", "))
+	return "", errs.Fail(errs.Invalid, "name one of the remotes %s", strings.Join(all, ", "))
 }
 
 // pushedName is the name of a snapshot on a remote. If a caller in a fork pushes it, the name
@@ -122,7 +121,7 @@ func pushedName(r *Request, name, as string) string {
 // the mount use the daemon's credentials only for remotes that the owner added.
 func (s *Service) remote(r *Request, name string) (*remote.Remote, error) {
 	if !r.Caller.Direct && backend.IsURL(name) {
-		return nil, fail.New(fail.Denied, "through the mount, only registered remotes can be used").
+		return nil, errs.Fail(errs.Perm, "through the mount, only registered remotes can be used").
 			WithHint("`amberfs remote add` gives it a name")
 	}
 	return s.Remotes.Remote(name)
@@ -221,7 +220,7 @@ func (s *Service) stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
 func (s *Service) pull(ctx context.Context, r *Request, a Pull) (PulledList, error) {
 	done := PulledList{Pulled: []snapshot.Info{}}
 	if a.As != "" && len(a.Snapshots) != 1 {
-		return done, fail.New(fail.Usage, "--as needs exactly one snapshot")
+		return done, errs.Fail(errs.Invalid, "--as needs exactly one snapshot")
 	}
 	from, err := s.remote(r, a.Remote)
 	if err != nil {
@@ -363,7 +362,7 @@ func (s *Service) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) 
 		return done, remoteFailed(a.Remote, err)
 	}
 	if len(done.Damage) > 0 {
-		e := fail.New(fail.Damage, "damaged on the remote: %s", plural(len(done.Damage), "snapshot", "snapshots")).WithHint("push them again with --force --full")
+		e := errs.Fail(errs.Damaged, "damaged on the remote: %s", plural(len(done.Damage), "snapshot", "snapshots")).WithHint("push them again with --force --full")
 		e.Result = done
 		return done, e
 	}
@@ -376,19 +375,19 @@ func remoteFailed(name string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, remote.ErrNoRemote):
-		return fail.New(fail.NotFound, "%w", err).WithHint("set it up with `amberfs remote add NAME URL`")
+		return errs.Fail(errs.NotExist, "%w", err).WithHint("set it up with `amberfs remote add NAME URL`")
 	case errors.Is(err, remote.ErrExists):
-		return fail.New(fail.Exists, "%w", err).WithHint("push under another name with --as, or replace it with --force")
+		return errs.Fail(errs.Exist, "%w", err).WithHint("push under another name with --as, or replace it with --force")
 	case errors.Is(err, backend.ErrUntrusted):
-		return fail.New(fail.Denied, "remote %s: %w", name, err)
+		return errs.Fail(errs.Perm, "remote %s: %w", name, err)
 	case remote.IsUnsound(err):
-		return fail.New(fail.Damage, "remote %s: %w", name, err).WithHint("push the snapshot again with --force --full")
+		return errs.Fail(errs.Damaged, "remote %s: %w", name, err).WithHint("push the snapshot again with --force --full")
 	case errors.Is(err, backend.ErrAway):
-		return fail.New(fail.Failed, "remote %s: %w", name, err).WithHint("check its address and the network, and try again")
+		return errs.Fail(errs.Failed, "remote %s: %w", name, err).WithHint("check its address and the network, and try again")
 	case errors.Is(err, backend.ErrNoBucket):
-		return fail.New(fail.NotFound, "remote %s: %w", name, err).WithHint("create the bucket, or correct the URL")
+		return errs.Fail(errs.NotExist, "remote %s: %w", name, err).WithHint("create the bucket, or correct the URL")
 	case errors.Is(err, backend.ErrNotFound):
-		return fail.New(fail.NotFound, "remote %s: %w", name, err).WithHint("see `amberfs remote snapshots %s`", name)
+		return errs.Fail(errs.NotExist, "remote %s: %w", name, err).WithHint("see `amberfs remote snapshots %s`", name)
 	}
 	return err
 }
@@ -396,7 +395,7 @@ func remoteFailed(name string, err error) error {
 // resumable is remoteFailed for what continues where it stopped.
 func resumable(name string, err error) error {
 	if errors.Is(err, backend.ErrAway) && !errors.Is(err, backend.ErrUntrusted) {
-		return fail.New(fail.Failed, "remote %s: %w", name, err).WithHint("what was sent is kept: run the same command again to continue")
+		return errs.Fail(errs.Failed, "remote %s: %w", name, err).WithHint("what was sent is kept: run the same command again to continue")
 	}
 	return remoteFailed(name, err)
 }

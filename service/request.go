@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -36,19 +36,19 @@ func (o *Op) bind(r *http.Request) (any, error) {
 		return o.decode(object)
 	}
 	for name := range query {
-		return nil, fail.New(fail.Usage, "%s: unknown query parameter %q", o.Name, name).
+		return nil, errs.Fail(errs.Invalid, "%s: unknown query parameter %q", o.Name, name).
 			WithHint("arguments are the JSON object of the body; workspace is the only query parameter")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	if err != nil {
-		return nil, fail.New(fail.Usage, "reading the request: %w", err)
+		return nil, errs.Fail(errs.Invalid, "reading the request: %w", err)
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		return o.decode([]byte("{}"))
 	}
 	named, object, err := parse(body)
 	if err == nil && named != "" && named != o.Name {
-		err = fail.New(fail.Usage, `"op" is %q in a request for %s`, named, o.Name)
+		err = errs.Fail(errs.Invalid, `"op" is %q in a request for %s`, named, o.Name)
 	}
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (o *Op) fromQuery(query url.Values) ([]byte, error) {
 		f := FieldNamed(reflect.New(o.Args).Elem(), name)
 		isList := f.IsValid() && f.Kind() == reflect.Slice
 		if len(texts) > 1 && !isList {
-			return nil, fail.New(fail.Usage, "%s: the query parameter %s can be given only once", o.Name, name)
+			return nil, errs.Fail(errs.Invalid, "%s: the query parameter %s can be given only once", o.Name, name)
 		}
 		switch {
 		case isList:
@@ -74,7 +74,7 @@ func (o *Op) fromQuery(query url.Values) ([]byte, error) {
 			object[name] = json.RawMessage(texts[0])
 		}
 		if _, err := json.Marshal(object[name]); err != nil {
-			return nil, fail.New(fail.Usage, "%s: the query parameter %s is %q", o.Name, name, texts[0])
+			return nil, errs.Fail(errs.Invalid, "%s: the query parameter %s is %q", o.Name, name, texts[0])
 		}
 	}
 	return json.Marshal(object)
@@ -96,11 +96,11 @@ func (o *Op) Query(args any) url.Values {
 func parse(request []byte) (op string, args []byte, err error) {
 	fields := map[string]json.RawMessage{}
 	if err := strictjson.Decode(request, &fields); err != nil {
-		return "", nil, fail.New(fail.Usage, `a request is one JSON object, as {"op":"list","limit":3}: %w`, err)
+		return "", nil, errs.Fail(errs.Invalid, `a request is one JSON object, as {"op":"list","limit":3}: %w`, err)
 	}
 	if named, ok := fields["op"]; ok {
 		if err := json.Unmarshal(named, &op); err != nil {
-			return "", nil, fail.New(fail.Usage, `"op" is the name of an operation, not %s`, named)
+			return "", nil, errs.Fail(errs.Invalid, `"op" is the name of an operation, not %s`, named)
 		}
 		delete(fields, "op")
 	}
@@ -111,14 +111,14 @@ func parse(request []byte) (op string, args []byte, err error) {
 func (o *Op) decode(object []byte) (any, error) {
 	args := reflect.New(o.Args)
 	if err := strictjson.Decode(object, args.Interface()); err != nil {
-		return nil, fail.New(fail.Usage, "%s: %w", o.Name, err)
+		return nil, errs.Fail(errs.Invalid, "%s: %w", o.Name, err)
 	}
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(object, &given); err != nil {
-		return nil, fail.New(fail.Usage, "%s: %w", o.Name, err)
+		return nil, errs.Fail(errs.Invalid, "%s: %w", o.Name, err)
 	}
 	if name := Missing(given, required(o.Args)); name != "" {
-		return nil, fail.New(fail.Usage, "%s: the argument %s is missing", o.Name, name)
+		return nil, errs.Fail(errs.Invalid, "%s: the argument %s is missing", o.Name, name)
 	}
 	return args.Elem().Interface(), nil
 }
@@ -162,7 +162,7 @@ func FieldNamed(args reflect.Value, name string) reflect.Value {
 // An Answer is that of `.snapshots/call` to a request.
 type Answer struct {
 	OK bool `json:"ok"`
-	*fail.Error
+	*errs.Error
 	Result any `json:"result,omitempty"`
 	// Text is the stream of an operation that gives one, Items are its events.
 	Text  string            `json:"text,omitempty"`
@@ -202,7 +202,7 @@ func (a *Answer) Inline(stream []byte) bool {
 }
 
 func Failed(err error) Answer {
-	e := *fail.Of(err)
+	e := *errs.ErrorOf(err)
 	a := Answer{Error: &e, Result: e.Result}
 	e.Result = nil
 	return a

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -40,7 +40,7 @@ func (s *Service) Admit(ctx context.Context, r *Request, args any) error {
 // admit is the one place that checks rights, besides the policy in package snapshot.
 func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error {
 	if o.Mutates && r.Caller.Direct && s.ReadOnly() { // in the mount the kernel refuses
-		return fail.New(fail.Denied, "the mount at %s is read-only", s.Mountpoint).WithHint("mount it without ro")
+		return errs.Fail(errs.Perm, "the mount at %s is read-only", s.Mountpoint).WithHint("mount it without ro")
 	}
 	if r.Caller.Direct || o.Access == Look {
 		return nil
@@ -54,13 +54,13 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 		if o.Instead != "" {
 			hint += ", or use " + o.Instead
 		}
-		return fail.New(fail.Denied, "%s needs the store's socket, which cannot be reached from here", o.Name).WithHint("%s", hint)
+		return errs.Fail(errs.Perm, "%s needs the store's socket, which cannot be reached from here", o.Name).WithHint("%s", hint)
 	case o.Access == Own && !r.Caller.OwnsStore():
-		return fail.New(fail.Denied, "only the owner of the store can call %s", o.Name)
+		return errs.Fail(errs.Perm, "only the owner of the store can call %s", o.Name)
 	case o.Access == Govern && !governs:
-		return fail.New(fail.Denied, "only the owner of the store, in main, can call %s", o.Name)
+		return errs.Fail(errs.Perm, "only the owner of the store, in main, can call %s", o.Name)
 	case o.Access == Owner && !owner, o.Access == Change && sticky && !owner:
-		return fail.New(fail.Denied, "only the owner of the workspace can call %s", o.Name).
+		return errs.Fail(errs.Perm, "only the owner of the workspace can call %s", o.Name).
 			WithHint("the process that wrote runs as uid %d, whoever opened the file; in gVisor, write it to .snapshots/.call.swp and rename that to call", r.Caller.UID)
 	case governs:
 		return nil
@@ -78,7 +78,7 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 
 func beginsHere(from string) error {
 	if isRemote(from) {
-		return fail.New(fail.Denied, "only the owner of the store, in main, can begin a fork from a remote")
+		return errs.Fail(errs.Perm, "only the owner of the store, in main, can begin a fork from a remote")
 	}
 	return nil
 }
@@ -89,12 +89,12 @@ func (s *Service) mayPush(a Push) error {
 	allowed := s.Store.Main().Policy().Push.Remote
 	switch {
 	case allowed == "":
-		return fail.New(fail.Denied, "the policy of the store allows only its owner to push").
+		return errs.Fail(errs.Perm, "the policy of the store allows only its owner to push").
 			WithHint(`the owner can allow it with: echo '{"push":{"remote":"NAME"}}' | amberfs policy -`)
 	case a.Remote != "" && a.Remote != allowed:
-		return fail.New(fail.Denied, "the policy of the store allows pushes to %s only", allowed)
+		return errs.Fail(errs.Perm, "the policy of the store allows pushes to %s only", allowed)
 	case a.Force, a.Full:
-		return fail.New(fail.Denied, "only the owner of the store, in main, can replace snapshots on a remote")
+		return errs.Fail(errs.Perm, "only the owner of the store, in main, can replace snapshots on a remote")
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ type Program struct {
 // working directory.
 func (s *Service) checkInside(r *Request, a DeleteFork) error {
 	if !r.Workspace.IsFork() && s.use(a.Name, 0) > 0 {
-		return fail.New(fail.Busy, "the run %s is running", a.Name).WithHint("end its program first")
+		return errs.Fail(errs.Busy, "the run %s is running", a.Name).WithHint("end its program first")
 	}
 	f, err := r.Workspace.Forks().Named(a.Name)
 	if err != nil || s.Inside == nil {
@@ -149,5 +149,5 @@ func (s *Service) checkInside(r *Request, a DeleteFork) error {
 			text += fmt.Sprintf(" %s (process %d)", p.Command, p.PID)
 		}
 	}
-	return fail.New(fail.Busy, "%s", text).WithHint("end them first, or use `amberfs fork --delete --force %s`", a.Name)
+	return errs.Fail(errs.Busy, "%s", text).WithHint("end them first, or use `amberfs fork --delete --force %s`", a.Name)
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/internal/budget"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/remote/known"
@@ -139,9 +139,9 @@ func (s *Service) explain(o *Op, err error) error {
 	var p *guard.Panic
 	if errors.As(err, &p) {
 		s.Log.Error("a request panicked", "op", o.Name, "err", err, guard.Stack(err))
-		return fail.New(fail.Failed, "the daemon failed in %q: %v", o.Name, p.Value).WithHint("its log is amberfs.log in the store")
+		return errs.Fail(errs.Failed, "the daemon failed in %q: %v", o.Name, p.Value).WithHint("its log is amberfs.log in the store")
 	}
-	return fail.Of(err)
+	return errs.ErrorOf(err)
 }
 
 // Explain gives an error of the packages below its kind.
@@ -149,7 +149,7 @@ func Explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fail.Of(err)
+	return errs.ErrorOf(err)
 }
 
 // suggest adds the most similar name to an error about an unknown snapshot or fork.
@@ -171,7 +171,7 @@ func suggest(ws *snapshot.Workspace, args any, err error) error {
 		return err
 	}
 	for _, name := range namesIn(reflect.ValueOf(args)) {
-		if e := *fail.Of(err); missing(name) != nil && Nearest(name, known) != "" {
+		if e := *errs.ErrorOf(err); missing(name) != nil && Nearest(name, known) != "" {
 			return like(&e, name, known, "")
 		}
 	}
@@ -179,7 +179,7 @@ func suggest(ws *snapshot.Workspace, args any, err error) error {
 }
 
 // like adds the most similar name as a hint, or another hint.
-func like(e *fail.Error, name string, known []string, other string) error {
+func like(e *errs.Error, name string, known []string, other string) error {
 	if n := Nearest(name, known); n != "" {
 		return e.WithHint("did you mean %q?", n)
 	}
@@ -190,7 +190,7 @@ func oneOf(what, value string, known []string) error {
 	if value == "" || slices.Contains(known, value) {
 		return nil
 	}
-	return like(fail.New(fail.Usage, "there is no %s %q", what, value), value, known, "it is one of "+strings.Join(known, ", "))
+	return like(errs.Fail(errs.Invalid, "there is no %s %q", what, value), value, known, "it is one of "+strings.Join(known, ", "))
 }
 
 func namesIn(args reflect.Value) []string {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/internal/budget"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -23,10 +23,10 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapsho
 		Caller: r.Caller,
 	}
 	if a.Kind != "" && a.Kind != snapshot.KindManual && a.Kind != snapshot.KindTurn {
-		return snapshot.Info{}, fail.New(fail.Usage, "the kind must be manual or turn, not %q", a.Kind)
+		return snapshot.Info{}, errs.Fail(errs.Invalid, "the kind must be manual or turn, not %q", a.Kind)
 	}
 	if _, state := a.Labels[RunLabel]; state && !r.Caller.Direct && r.Workspace.Parent() != nil {
-		return snapshot.Info{}, fail.New(fail.Denied, "the label %q of a fork has the state of a run, which a program in it cannot set", RunLabel).
+		return snapshot.Info{}, errs.Fail(errs.Perm, "the label %q of a fork has the state of a run, which a program in it cannot set", RunLabel).
 			WithHint("choose another label")
 	}
 	if a.Expires != "" {
@@ -46,7 +46,7 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapsho
 	r.progress(Progress{What: "sealing " + info.Name})
 	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, info.Name)
 	if err != nil {
-		return info, fail.New(fail.KindOf(err), "snapshot %s was taken, but is not stored: %w", info.Name, err)
+		return info, errs.Fail(errs.ScriptKind(err), "snapshot %s was taken, but is not stored: %w", info.Name, err)
 	}
 	return sealed, nil
 }
@@ -114,7 +114,7 @@ func ParseSince(text string) (time.Time, error) {
 	}
 	d, err := policy.ParseSpan(text)
 	if err != nil || d < 0 {
-		return time.Time{}, fail.New(fail.Usage, "since is a duration such as 30m, 24h, 7d or 2w, or a date such as 2026-01-31 or in RFC 3339, not %q", text)
+		return time.Time{}, errs.Fail(errs.Invalid, "since is a duration such as 30m, 24h, 7d or 2w, or a date such as 2026-01-31 or in RFC 3339, not %q", text)
 	}
 	return time.Now().Add(-d), nil
 }
@@ -124,7 +124,7 @@ func (s *Service) summaries(ctx context.Context, r *Request, a Summaries) (Summa
 	const maxNames, maxCounted = 100, 10_000
 	out := Summarized{Summaries: make(map[string]Summary)}
 	if len(a.Names) > maxNames {
-		return out, fail.New(fail.Usage, "names has more than %d names", maxNames)
+		return out, errs.Fail(errs.Invalid, "names has more than %d names", maxNames)
 	}
 	for _, name := range a.Names {
 		info, err := r.Workspace.Find(name)
@@ -208,7 +208,7 @@ func (s *Service) remove(_ context.Context, r *Request, a Remove) (Removed, erro
 
 func (s *Service) compact(ctx context.Context, r *Request, a Compact) (Compacted, error) {
 	if a.Name == "" {
-		return Compacted{}, fail.New(fail.Usage, "the new snapshot needs a name").WithHint("give it as name, in a shell with --name")
+		return Compacted{}, errs.Fail(errs.Invalid, "the new snapshot needs a name").WithHint("give it as name, in a shell with --name")
 	}
 	a.Caller = r.Caller
 	return r.Workspace.Snapshots().Compact(ctx, a)
@@ -222,13 +222,13 @@ func (s *Service) du(ctx context.Context, r *Request, a DU) (*info.Disk, error) 
 func ParseExpiry(text string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		if !t.After(now) {
-			return t, fail.New(fail.Usage, "the expiry %s is in the past", text)
+			return t, errs.Fail(errs.Invalid, "the expiry %s is in the past", text)
 		}
 		return t, nil
 	}
 	d, err := policy.ParseSpan(text)
 	if err != nil || d <= 0 {
-		return now, fail.New(fail.Usage, "an expiry is a duration such as 30m, 24h, 7d or 2w, or a date in RFC 3339, not %q", text)
+		return now, errs.Fail(errs.Invalid, "an expiry is a duration such as 30m, 24h, 7d or 2w, or a date in RFC 3339, not %q", text)
 	}
 	return now.Add(d), nil
 }
@@ -263,7 +263,7 @@ func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (o
 			},
 		})
 		if errors.Is(err, diff.ErrNoHunk) || errors.Is(err, diff.ErrTouched) {
-			return fail.New(fail.Conflict, "cannot restore these lines of %s: %w", a.Path, err).WithHint("look at the differences again")
+			return errs.Fail(errs.Conflict, "cannot restore these lines of %s: %w", a.Path, err).WithHint("look at the differences again")
 		}
 		return err
 	})
@@ -318,7 +318,7 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 	if n, _ := now.At(s.Store.Source(), path); n == nil {
 		return "", nowhere(path)
 	}
-	return "", fail.New(fail.NotFound, "%s is the same in every snapshot", path).
+	return "", errs.Fail(errs.NotExist, "%s is the same in every snapshot", path).
 		WithHint("see `amberfs history %s`", path)
 }
 
@@ -326,7 +326,7 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 const snapshotBase = "base"
 
 func nowhere(path string) error {
-	return fail.New(fail.NotFound, "no such path, now or in any snapshot: %s", path)
+	return errs.Fail(errs.NotExist, "no such path, now or in any snapshot: %s", path)
 }
 
 // errDiffers ends a walk that has found what it looked for.

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 const SocketName = "socket"
@@ -63,7 +63,7 @@ func listen(dir string) (l *net.UnixListener, release func(), err error) {
 func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	path, release, err := socketPath(dir)
 	if err != nil {
-		return nil, fail.New(fail.KindOf(err), "cannot reach the store %s: %w", dir, err)
+		return nil, errs.Fail(errs.ScriptKind(err), "cannot reach the store %s: %w", dir, err)
 	}
 	defer release()
 	d := net.Dialer{Timeout: 10 * time.Second}
@@ -72,16 +72,16 @@ func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	case err == nil:
 		return c.(*net.UnixConn), nil
 	case errors.Is(err, os.ErrPermission):
-		e := fail.New(fail.Denied, "only the user that mounted the store %s, or root, can control it", dir)
+		e := errs.Fail(errs.Perm, "only the user that mounted the store %s, or root, can control it", dir)
 		e.Err = err
 		return nil, e
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
-		e := fail.New(fail.NotFound, "no daemon answers for the store %s", dir).
+		e := errs.Fail(errs.NotExist, "no daemon answers for the store %s", dir).
 			WithHint("mount it with `amberfs mount %s MOUNTPOINT`", dir)
 		e.Err = err
 		return nil, e
 	}
-	return nil, fail.New(fail.Failed, "cannot reach the daemon of the store %s: %w", dir, err)
+	return nil, errs.Fail(errs.Failed, "cannot reach the daemon of the store %s: %w", dir, err)
 }
 
 func Peer(c *net.UnixConn) (*unix.Ucred, error) {
@@ -131,7 +131,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 	_, err := ownerOfStore(r)
 	if err == nil {
 		if err = s.Ready(r.Context()); err != nil {
-			err = fail.New(fail.NotFound, "%w", err) // it is ending
+			err = errs.Fail(errs.NotExist, "%w", err) // it is ending
 		}
 	}
 	var tree *os.File
@@ -247,9 +247,9 @@ func (j *Joined) read(head []byte, conn net.Conn) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		refused := &fail.Error{}
+		refused := &errs.Error{}
 		if err := json.NewDecoder(resp.Body).Decode(refused); err != nil {
-			return fail.New(fail.Failed, "reading the daemon's answer: %w", err)
+			return errs.Fail(errs.Failed, "reading the daemon's answer: %w", err)
 		}
 		return refused
 	}
@@ -259,7 +259,7 @@ func (j *Joined) read(head []byte, conn net.Conn) error {
 
 // ended is the error for a daemon that ended before it answered.
 func ended(dir string, err error) error {
-	return fail.New(fail.NotFound, "the daemon of the store %s ended before it answered: %w", dir, err)
+	return errs.Fail(errs.NotExist, "the daemon of the store %s ended before it answered: %w", dir, err)
 }
 
 // received is the descriptor that came with a message; nil if there was none.

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/snapshot"
@@ -73,7 +72,7 @@ func (s *Service) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.
 			return wanted, err
 		}
 		if _, ok := s.Remotes.List()[wanted.Push.Remote]; !ok {
-			return wanted, fail.New(fail.NotFound, "the policy names the remote %q, which is not registered", wanted.Push.Remote).
+			return wanted, errs.Fail(errs.NotExist, "the policy names the remote %q, which is not registered", wanted.Push.Remote).
 				WithHint("add it first with `amberfs remote add %s URL`", wanted.Push.Remote)
 		}
 	}
@@ -136,7 +135,7 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 		return nil
 	}
 	if a.Follow && !r.Caller.Direct {
-		return None{}, fail.New(fail.Usage, "events can be followed only through the socket").WithHint("use `tail -f .snapshots/log`")
+		return None{}, errs.Fail(errs.Invalid, "events can be followed only through the socket").WithHint("use `tail -f .snapshots/log`")
 	}
 	if err := s.Events.Flush(); err != nil {
 		s.Log.Warn("writing events", "err", err)
@@ -148,7 +147,7 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 		return None{}, s.Events.Follow(ctx, r.Workspace.View(), a.After, send)
 	}
 	if a.Limit < 0 || a.Limit > maxLast {
-		return None{}, fail.New(fail.Usage, "the limit of events is 1 to %d, not %d", maxLast, a.Limit)
+		return None{}, errs.Fail(errs.Invalid, "the limit of events is 1 to %d, not %d", maxLast, a.Limit)
 	}
 	if list := r.list(s); list.Try(eventCost*int64(a.Limit)) != nil {
 		if err := list.All(ctx); err != nil {
@@ -195,10 +194,10 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*repair.R
 	// An error of the system says nothing about what is stored.
 	system := []error{fs.ErrPermission, unix.EROFS, unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM}
 	ofSystem := slices.ContainsFunc(system, func(e error) bool { return errors.Is(err, e) })
-	if fail.KindOf(err) == fail.Busy || errors.Is(err, errs.Format) || errors.Is(err, snapshot.ErrLost) || errors.Is(err, backend.ErrAway) || errors.Is(err, vfs.ErrLinked) || ofSystem {
+	if errs.ScriptKind(err) == errs.Busy || errors.Is(err, errs.Format) || errors.Is(err, snapshot.ErrLost) || errors.Is(err, backend.ErrAway) || errors.Is(err, vfs.ErrLinked) || ofSystem {
 		return nil, err
 	}
-	return nil, fail.New(fail.Damage, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
+	return nil, errs.Fail(errs.Damaged, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
 }
 
 func RepairStore(ctx context.Context, dir string, show func(Progress)) (*repair.Report, error) {
@@ -216,12 +215,12 @@ func DamageFound(r *repair.Report, hint string) error {
 	if r.OK() {
 		return nil
 	}
-	var e *fail.Error
+	var e *errs.Error
 	if len(r.Damage) == 0 {
-		e = fail.New(fail.Damage, "%s are incomplete", count(len(r.Affected), "path")).
+		e = errs.Fail(errs.Damaged, "%s are incomplete", count(len(r.Affected), "path")).
 			WithHint("the stored data is sound, but these paths are incomplete: restore them from elsewhere, or delete them")
 	} else {
-		e = fail.New(fail.Damage, "found %s", count(len(r.Damage), "damaged record")).WithHint("%s", hint)
+		e = errs.Fail(errs.Damaged, "found %s", count(len(r.Damage), "damaged record")).WithHint("%s", hint)
 	}
 	e.Result = r
 	return e

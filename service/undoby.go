@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/diff"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -64,7 +64,7 @@ func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 	if actors.Among(names, by) || s.Store.Actors().Registered(by, r.Workspace.View()) {
 		return nil
 	}
-	return like(fail.New(fail.NotFound, "there is no actor %s", by), by, names, "see `amberfs actors`")
+	return like(errs.Fail(errs.NotExist, "there is no actor %s", by), by, names, "see `amberfs actors`")
 }
 
 // toUndo completes options. Since names a snapshot or a time.
@@ -80,10 +80,10 @@ func (s *Service) toUndo(ctx context.Context, r *Request, o UndoBy) (UndoBy, err
 	var err error
 	o.Since = ""
 	if o.After, err = ParseSince(since); err != nil {
-		return o, fail.New(fail.Usage, "since is a snapshot, a duration such as 2h or 7d, or a date, not %q", since)
+		return o, errs.Fail(errs.Invalid, "since is a snapshot, a duration such as 2h or 7d, or a date, not %q", since)
 	}
 	if o.After.After(time.Now()) {
-		return o, fail.New(fail.Usage, "since is after now: %s", since)
+		return o, errs.Fail(errs.Invalid, "since is after now: %s", since)
 	}
 	return o, nil
 }
@@ -97,7 +97,7 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a UndoBy) (UndoneBy, e
 	done.Paths = listed(done.Paths)
 	result := UndoneBy{UndoByResult: done}
 	if errors.Is(err, threeway.ErrConflict) {
-		e := fail.New(fail.Conflict, "others changed %s of %s, too; nothing is touched", plural(len(done.Conflicts), "path", "paths"), a.By).
+		e := errs.Fail(errs.Conflict, "others changed %s of %s, too; nothing is touched", plural(len(done.Conflicts), "path", "paths"), a.By).
 			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.By)
 		e.Result = result
 		return result, e
@@ -137,7 +137,7 @@ func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, pa
 		ended = ended || within && i.From.View == from.View
 	}
 	if !ended {
-		return nil, fail.New(fail.Usage, "%s and %s are not earlier states of this workspace", a, cmp.Or(b, "now"))
+		return nil, errs.Fail(errs.Invalid, "%s and %s are not earlier states of this workspace", a, cmp.Or(b, "now"))
 	}
 	return out, nil
 }
@@ -178,7 +178,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 			intervals = intervals[1:]
 		}
 		if err == nil && len(intervals) == 0 {
-			err = fail.New(fail.Usage, "%s is not an earlier state of this workspace", a.Snapshot)
+			err = errs.Fail(errs.Invalid, "%s is not an earlier state of this workspace", a.Snapshot)
 		}
 	}
 	if err != nil {
@@ -190,9 +190,9 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	case err != nil:
 		return out, err
 	case node == nil:
-		return out, fail.New(fail.NotFound, "there is no %s", a.Path).WithHint("see `amberfs history %s`", a.Path)
+		return out, errs.Fail(errs.NotExist, "there is no %s", a.Path).WithHint("see `amberfs history %s`", a.Path)
 	case !node.IsRegular():
-		return out, fail.New(fail.Usage, "%s is not a regular file", a.Path)
+		return out, errs.Fail(errs.Invalid, "%s is not a regular file", a.Path)
 	}
 	var held []func()
 	defer func() {
@@ -210,7 +210,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	for n, v := range slices.Backward(versions) {
 		if err := b.Next(ctx, v.node, n); err != nil {
 			if errors.Is(err, diff.ErrNoText) {
-				err = fail.New(fail.Usage, "%s has no lines: %w", a.Path, err)
+				err = errs.Fail(errs.Invalid, "%s has no lines: %w", a.Path, err)
 			}
 			return out, err
 		}

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // An upgrade is asked for by one daemon and answered by the next one, on the same connection.
@@ -49,7 +49,7 @@ func (s *Service) upgrade(w http.ResponseWriter, r *http.Request) {
 func AnswerUpgrade(c net.Conn, done Upgraded, err error) {
 	status, v := http.StatusOK, any(done)
 	if err != nil {
-		e := fail.Of(err)
+		e := errs.ErrorOf(err)
 		status, v = e.Kind.HTTP(), e
 	}
 	b, _ := json.Marshal(v) // it has no other types
@@ -77,12 +77,12 @@ func AskUpgrade(ctx context.Context, dir, program string) (done Upgraded, err er
 	if resp.StatusCode == http.StatusOK {
 		return done, json.NewDecoder(resp.Body).Decode(&done)
 	}
-	refused := &fail.Error{}
+	refused := &errs.Error{}
 	if err := json.NewDecoder(resp.Body).Decode(refused); err != nil {
 		return done, ended(dir, err)
 	}
 	if resp.StatusCode == http.StatusNotFound && strings.HasPrefix(refused.Msg, "no such operation") {
-		return done, fail.New(fail.Failed, "the daemon of %s is of a version that cannot be replaced under its mount", dir).
+		return done, errs.Fail(errs.Failed, "the daemon of %s is of a version that cannot be replaced under its mount", dir).
 			WithHint("unmount it with that version, and mount it with this one")
 	}
 	return done, refused

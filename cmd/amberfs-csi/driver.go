@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 )
@@ -72,7 +71,7 @@ func coded(err error) error {
 	if s, ok := status.FromError(err); ok {
 		return s.Err()
 	}
-	code, known := codeOf[fail.KindOf(err)]
+	code, known := codeOf[errs.ScriptKind(err)]
 	switch {
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled
@@ -85,13 +84,13 @@ func coded(err error) error {
 }
 
 // is reports whether the daemon refused something for a reason.
-func is(err error, kind fail.Kind) bool {
+func is(err error, kind errs.Kind) bool {
 	_, grpc := status.FromError(err)
-	return err != nil && !grpc && fail.KindOf(err) == kind
+	return err != nil && !grpc && errs.ScriptKind(err) == kind
 }
 
 // unless returns nil instead of an error of a kind that a repeated request meets.
-func unless(kind fail.Kind, err error) error {
+func unless(kind errs.Kind, err error) error {
 	if is(err, kind) {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
@@ -141,7 +141,7 @@ func (d *driver) removeRecords(ctx context.Context, list []*record) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return unless(fail.NotFound, d.do(ctx, "", service.Remove{Names: names}, nil))
+	return unless(errs.NotExist, d.do(ctx, "", service.Remove{Names: names}, nil))
 }
 
 // remove deletes a fork with all that is in it, then its record, and the credentials that nothing
@@ -161,7 +161,7 @@ func (d *driver) remove(ctx context.Context, r *record) error {
 }
 
 func (d *driver) discard(ctx context.Context, id string) error {
-	return unless(fail.NotFound, d.do(ctx, "", service.DeleteFork{Name: id, Discard: true}, nil))
+	return unless(errs.NotExist, d.do(ctx, "", service.DeleteFork{Name: id, Discard: true}, nil))
 }
 
 // page returns the records of a kind from a token on, and the token of the next page.

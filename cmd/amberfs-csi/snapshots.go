@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/info"
 )
@@ -64,10 +64,10 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 // on with the state that was taken.
 func (d *driver) take(ctx context.Context, r *record) error {
 	taken, err := d.freeze(ctx, r)
-	if is(err, fail.Exists) {
+	if is(err, errs.Exist) {
 		taken, err = d.contentOf(ctx, r.ID)
 	}
-	if is(err, fail.NotFound) { // it was interrupted before it had the content
+	if is(err, errs.NotExist) { // it was interrupted before it had the content
 		if err = d.discard(ctx, r.ID); err == nil {
 			taken, err = d.freeze(ctx, r)
 		}
@@ -152,7 +152,7 @@ func (d *driver) checkRemote(ctx context.Context, r *record) error {
 
 // ofRemote gives the error of a remote that does not answer its code.
 func ofRemote(err error) error {
-	if is(err, fail.Failed) {
+	if is(err, errs.Failed) {
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	return err
@@ -177,7 +177,7 @@ func (c controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotR
 	}
 	if err == nil && r.Remote != "" {
 		remove := service.RemovePushed{Remote: c.d.logins.at(r.Remote, r.Login), Names: []string{id}}
-		err = ofRemote(unless(fail.NotFound, c.d.do(ctx, "", remove, nil)))
+		err = ofRemote(unless(errs.NotExist, c.d.do(ctx, "", remove, nil)))
 	}
 	if err == nil {
 		err = c.d.remove(ctx, r)
@@ -198,7 +198,7 @@ func (c controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReq
 	}
 	for _, r := range list {
 		s, serr := c.d.snapshotOf(ctx, r)
-		if is(serr, fail.NotFound) {
+		if is(serr, errs.NotExist) {
 			continue // it was deleted meanwhile
 		}
 		if serr != nil {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 )
 
@@ -86,7 +86,7 @@ func (d *driver) fork(ctx context.Context, id string, src source, ttl string) (i
 // anew makes a fork. One that a killed driver left without its record is discarded first.
 func (d *driver) anew(ctx context.Context, id string, make func() error) error {
 	err := make()
-	if !is(err, fail.Exists) {
+	if !is(err, errs.Exist) {
 		return err
 	}
 	if err := d.discard(ctx, id); err != nil {
@@ -128,5 +128,5 @@ func (d *driver) forkSnapshot(ctx context.Context, id string, src source, ttl st
 		return ofRemote(err)
 	}
 	// The fork needs no name in main for what it began with.
-	return unless(fail.NotFound, d.do(ctx, "", service.Remove{Names: []string{f.Snapshot}}, nil))
+	return unless(errs.NotExist, d.do(ctx, "", service.Remove{Names: []string{f.Snapshot}}, nil))
 }

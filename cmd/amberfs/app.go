@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 )
@@ -73,17 +73,17 @@ func (a *app) placeOf(wd string) (locate.Place, error) {
 	p, err := locate.Find(mounts, wd)
 	if errors.Is(err, locate.ErrNotMounted) {
 		if _, serr := os.Lstat(wd); serr != nil && errors.Is(serr, os.ErrNotExist) {
-			return p, fail.New(fail.NotFound, "no such directory: %s", wd)
+			return p, errs.Fail(errs.NotExist, "no such directory: %s", wd)
 		}
 		if locate.Overlaid(mounts, wd) {
-			return p, fail.New(fail.Failed, "%s %w", wd, locate.ErrOverlaid).
+			return p, errs.Fail(errs.Failed, "%s %w", wd, locate.ErrOverlaid).
 				WithHint("give the sandbox the workspace itself, without `:O` or an overlay")
 		}
-		return p, fail.New(fail.NotFound, "%s is %w", wd, locate.ErrNotMounted).
+		return p, errs.Fail(errs.NotExist, "%s is %w", wd, locate.ErrNotMounted).
 			WithHint("go into one, or name it with -C DIR")
 	}
 	if errors.Is(err, locate.ErrForeign) {
-		return p, fail.New(fail.Denied, "%w", err).WithHint("only that user can use commands there; .snapshots works by files")
+		return p, errs.Fail(errs.Perm, "%w", err).WithHint("only that user can use commands there; .snapshots works by files")
 	}
 	if uid, foreign := p.Foreign(); err == nil && foreign {
 		a.note("%s is a mount of the user %d", p.Mount.Mountpoint, uid)
@@ -94,7 +94,7 @@ func (a *app) placeOf(wd string) (locate.Place, error) {
 func (a *app) open(ctx context.Context, p locate.Place) (*client.Client, error) {
 	root, _ := p.Root()
 	c, err := client.Open(ctx, client.Target{Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Command: a.command, User: p.IsUser})
-	if fail.KindOf(err) == fail.NotFound {
+	if errs.ScriptKind(err) == errs.NotExist {
 		return nil, deadMount(p, err)
 	}
 	return c, err
@@ -203,10 +203,10 @@ func (a *app) printResult(form service.Form, result any) {
 // deadMount explains a mount whose daemon does not answer.
 func deadMount(p locate.Place, cause error) error {
 	if _, err := os.Lstat(filepath.Join(p.Store, "format")); err != nil {
-		return fail.New(fail.NotFound, "the store %s of this mount cannot be reached from here: %w", p.Store, errors.Unwrap(err)).
+		return errs.Fail(errs.NotExist, "the store %s of this mount cannot be reached from here: %w", p.Store, errors.Unwrap(err)).
 			WithHint("use the files of .snapshots instead")
 	}
-	e := fail.New(fail.NotFound, "the daemon of the mount at %s is not running", p.Mount.Mountpoint).
+	e := errs.Fail(errs.NotExist, "the daemon of the mount at %s is not running", p.Mount.Mountpoint).
 		WithHint("nothing acknowledged is lost: mount it again with `amberfs mount %s %s`", quote(p.Store), quote(p.Mount.Mountpoint))
 	e.Err = cause
 	return e

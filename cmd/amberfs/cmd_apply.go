@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
@@ -209,7 +209,7 @@ func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask 
 		return false, q, nil
 	case !a.asks():
 		q.Left = true
-		return false, q, fail.New(fail.Usage, "not a terminal: cannot ask").WithHint("use %s", map[bool]string{true: "--yes, or --dry-run", false: "--apply=yes"}[ask == askInApply])
+		return false, q, errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use %s", map[bool]string{true: "--yes, or --dry-run", false: "--apply=yes"}[ask == askInApply])
 	}
 	yes, err = q.Ask(ctx)
 	o.Choose = q.Choose
@@ -329,7 +329,7 @@ func (a *app) applyRun(c sandbox.Config, dir string, ask asking) (left bool, err
 func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name string, ask asking) (q *question.Question, done *gitbridge.Applied, err error) {
 	q, done, err = a.applyChanges(ctx, ch, dir, ask, gitbridge.ApplyOptions{Own: true, Name: name})
 	if err != nil && ctx.Err() != nil {
-		err = fail.New(fail.Failed, "interrupted")
+		err = errs.Fail(errs.Failed, "interrupted")
 	}
 	if done != nil && a.json {
 		_ = a.printJSON(done) // an error of the output is found at the end

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
@@ -106,7 +106,7 @@ up to 127 is bad, and 128 and above ends the search.
 				return err
 			}
 			if len(done.Skipped) > 0 {
-				return exitCode(fail.Failed.Exit())
+				return exitCode(errs.Failed.Exit())
 			}
 			return nil
 		},
@@ -134,7 +134,7 @@ func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]snapsho
 		return nil, err
 	}
 	if good.Seq >= bad.Seq {
-		return nil, fail.New(fail.Usage, "%s is not older than %s", r.Good, r.Bad).WithHint("name the older snapshot first")
+		return nil, errs.Fail(errs.Invalid, "%s is not older than %s", r.Good, r.Bad).WithHint("name the older snapshot first")
 	}
 	var l service.Snapshots
 	if err := f.ask(ctx, service.List{Kind: r.Kind, Labels: r.Labels, By: r.By}, &l); err != nil {
@@ -187,7 +187,7 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 		statuses[i] = status
 		switch {
 		case status > 127:
-			return "", fail.New(fail.Failed, "the search ends, because %s ended with status %d for %s", r.Command[0], status, name(i))
+			return "", errs.Fail(errs.Failed, "the search ends, because %s ended with status %d for %s", r.Command[0], status, name(i))
 		case status == 0:
 			return good, nil
 		case status == 125:
@@ -207,7 +207,7 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 	lastGood, firstBad, err := b.find(ctx, len(states))
 	if errors.Is(err, errEnds) {
 		last := len(states) - 1
-		return nil, fail.New(fail.Failed, "%s ended with status %d for %s, which should be good, and with status %d for %s, which should be bad",
+		return nil, errs.Fail(errs.Failed, "%s ended with status %d for %s, which should be good, and with status %d for %s, which should be bad",
 			strings.Join(r.Command, " "), statuses[0], name(0), statuses[last], name(last)).WithHint("name other snapshots")
 	}
 	if err != nil {

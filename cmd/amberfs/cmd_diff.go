@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 )
@@ -51,7 +51,7 @@ PATHs after "--" limit the diff.`,
 			}
 			switch {
 			case stat && nameStatus:
-				return fail.New(fail.Usage, "--stat and --name-status cannot be combined")
+				return errs.Fail(errs.Invalid, "--stat and --name-status cannot be combined")
 			case a.json:
 				return showAt(cmd.Context(), a, p, service.Changes{A: req.A, B: req.B, By: by, Paths: req.Paths}, func(service.Diffed) {})
 			case stat:
@@ -72,12 +72,12 @@ PATHs after "--" limit the diff.`,
 
 // pathsAfterDash adds to an error about a name that it is one of a file.
 func pathsAfterDash(err error, names []string) error {
-	if fail.KindOf(err) != fail.NotFound {
+	if errs.ScriptKind(err) != errs.NotExist {
 		return err
 	}
 	for _, name := range names {
 		if _, serr := os.Lstat(name); serr == nil {
-			return fail.New(fail.NotFound, "%s", fail.Of(err).Msg).WithHint("paths come after --: amberfs diff -- %s", word(name))
+			return errs.Fail(errs.NotExist, "%s", errs.ErrorOf(err).Msg).WithHint("paths come after --: amberfs diff -- %s", word(name))
 		}
 	}
 	return err

@@ -20,7 +20,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/env"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 )
 
@@ -86,7 +86,7 @@ changed the same paths, they are listed, nothing is merged, and that fork stays.
 			var n []string
 			n, req.Command = splitDash(cmd, argv)
 			if req.Attempts, err = strconv.Atoi(n[0]); err != nil {
-				return fail.New(fail.Usage, "%q is not a number of attempts", n[0])
+				return errs.Fail(errs.Invalid, "%q is not a number of attempts", n[0])
 			}
 			if req.Log != "" {
 				req.Log, err = a.abs(req.Log)
@@ -123,11 +123,11 @@ changed the same paths, they are listed, nothing is merged, and that fork stays.
 func (r exploreArgs) check() error {
 	switch {
 	case r.Attempts < 1 || r.Attempts > maxAttempts:
-		return fail.New(fail.Usage, "the number of attempts is 1 to %d, not %d", maxAttempts, r.Attempts)
+		return errs.Fail(errs.Invalid, "the number of attempts is 1 to %d, not %d", maxAttempts, r.Attempts)
 	case r.Merge != "" && r.Merge != "first" && r.Merge != "best":
-		return fail.New(fail.Usage, "merge is first or best, not %q", r.Merge)
+		return errs.Fail(errs.Invalid, "merge is first or best, not %q", r.Merge)
 	case r.Merge == "best" && r.Score == "" || r.Merge == "first" && r.Score != "":
-		return fail.New(fail.Usage, "merge best and score belong together")
+		return errs.Fail(errs.Invalid, "merge best and score belong together")
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 		t := &attempt{Attempt: n + 1, State: "waiting", Status: -1, Log: filepath.Join(r.Log, "attempt-"+number+".log")}
 		t.log, err = os.OpenFile(t.Log, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 		if errors.Is(err, os.ErrExist) {
-			return nil, fail.New(fail.Exists, "the file %s exists", t.Log).WithHint("choose another directory after --log")
+			return nil, errs.Fail(errs.Exist, "the file %s exists", t.Log).WithHint("choose another directory after --log")
 		}
 		if err != nil {
 			return nil, err
@@ -193,12 +193,12 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 		return done, err
 	}
 	if best == nil {
-		return done, fail.New(fail.Failed, "no attempt passed; nothing was merged, and the forks stay")
+		return done, errs.Fail(errs.Failed, "no attempt passed; nothing was merged, and the forks stay")
 	}
 	var merged service.Merged
 	failed := f.ask(ctx, service.Merge{Fork: best.Fork}, &merged)
 	if done.Conflicts = merged.Conflicts; len(done.Conflicts) > 0 {
-		failed = fail.New(fail.KindOf(failed), "attempt %d passed, but the workspace changed the same files meanwhile; nothing was merged", best.Attempt).
+		failed = errs.Fail(errs.ScriptKind(failed), "attempt %d passed, but the workspace changed the same files meanwhile; nothing was merged", best.Attempt).
 			WithHint("see `amberfs diff --fork %s`, and merge it with `amberfs merge %s --ours` or --theirs", best.Fork, best.Fork)
 	}
 	if failed == nil {
@@ -300,7 +300,7 @@ func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, li
 			text := lastLine(t.log, from)
 			score, notNumber := strconv.ParseFloat(text, 64)
 			if notNumber != nil || status != 0 || math.IsNaN(score) || math.IsInf(score, 0) {
-				return "failed", fail.New(fail.Failed, "the score of attempt %d is not a number: %q, exit status %d", t.Attempt, text, status)
+				return "failed", errs.Fail(errs.Failed, "the score of attempt %d is not a number: %q, exit status %d", t.Attempt, text, status)
 			}
 			t.Score = &score
 		}

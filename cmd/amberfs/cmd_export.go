@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/remote/image"
 	"github.com/amberfs/amberfs/service"
@@ -39,13 +39,13 @@ The same snapshot gives the same archive and image.`,
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			switch {
 			case e.Repo != "" && tarFile != "" || imageRef != "" && e.Repo+tarFile != "":
-				return fail.New(fail.Usage, "--git, --tar and --image cannot be used together")
+				return errs.Fail(errs.Invalid, "--git, --tar and --image cannot be used together")
 			case imageRef != "":
 				return a.exportImage(cmd, service.ExportLayer{Name: argv[0], Base: base}, imageRef)
 			case tarFile != "":
 				return a.exportTar(cmd, argv[0], tarFile)
 			case e.Repo == "":
-				return fail.New(fail.Usage, "export needs --git REPO, --tar FILE or --image REF")
+				return errs.Fail(errs.Invalid, "export needs --git REPO, --tar FILE or --image REF")
 			}
 			return a.exportGit(cmd.Context(), argv[0], e)
 		},
@@ -118,7 +118,7 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 	}
 	if file == "-" {
 		if isTerminal(a.out) {
-			return fail.New(fail.Usage, "an archive is not written to a terminal").WithHint("send it to a file or a pipe")
+			return errs.Fail(errs.Invalid, "an archive is not written to a terminal").WithHint("send it to a file or a pipe")
 		}
 		return ask(a.out)
 	}
@@ -152,7 +152,7 @@ func writeFile(path string, ask func(io.Writer) error) error {
 		}
 	}
 	if err != nil {
-		return fail.New(fail.KindOf(err), "cannot write %s: %w", path, err)
+		return errs.Fail(errs.ScriptKind(err), "cannot write %s: %w", path, err)
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (a *app) exportImage(cmd *cobra.Command, from service.ExportLayer, ref stri
 	defer c.Close()
 	f, err := os.CreateTemp("", "amberfs-layer-")
 	if err != nil {
-		return fail.New(fail.KindOf(err), "cannot make a temporary file: %w", err)
+		return errs.Fail(errs.ScriptKind(err), "cannot make a temporary file: %w", err)
 	}
 	defer f.Close()
 	os.Remove(f.Name())
@@ -194,7 +194,7 @@ func (a *app) exportImage(cmd *cobra.Command, from service.ExportLayer, ref stri
 	}
 	store, err := vfs.OpenBeneath(p.Store)
 	if err != nil {
-		return fail.New(fail.KindOf(err), "cannot read the store: %w", err)
+		return errs.Fail(errs.ScriptKind(err), "cannot read the store: %w", err)
 	}
 	defer store.Close()
 	e.Blobs, e.Created = image.Blobs{FS: store, Dir: filepath.Join(p.Store, service.ImageBlobs)}, done.Created

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 )
 
@@ -28,11 +28,11 @@ func forkCommand(a *app) *cobra.Command {
 		Args: args(1, 2, "perhaps a SNAPSHOT, and a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if ends && end.Discard || (ends || end.Discard) && req.TTL != "" {
-				return fail.New(fail.Usage, "--delete, --discard and --ttl cannot be used together")
+				return errs.Fail(errs.Invalid, "--delete, --discard and --ttl cannot be used together")
 			}
 			if ends || end.Discard {
 				if len(argv) != 1 {
-					return fail.New(fail.Usage, "amberfs fork --delete and --discard take one NAME").WithHint("see `amberfs help fork`")
+					return errs.Fail(errs.Invalid, "amberfs fork --delete and --discard take one NAME").WithHint("see `amberfs help fork`")
 				}
 				end.Name = argv[0]
 				return a.showOp(cmd, end)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/hooks"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/service"
@@ -121,7 +121,7 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 	_, c, err := a.openHere(ctx)
 	if errors.Is(err, locate.ErrNotMounted) {
 		wd, _ := a.cwd() // which was found
-		return fail.New(fail.NotFound, "%s is not inside an amberfs mount; start the agent in a run: amberfs run --from . -- AGENT", quote(wd))
+		return errs.Fail(errs.NotExist, "%s is not inside an amberfs mount; start the agent in a run: amberfs run --from . -- AGENT", quote(wd))
 	}
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 	who := service.Actor{Name: hooks.Actor(agent, in.Session), Up: agentAbove()}
 	named := c.Do(ctx, who, client.Exchange{}, nil)
 	for range hookNames {
-		if err = takeTurn(ctx, c, in.Labels(agent), in.Message()); fail.KindOf(err) != fail.Exists {
+		if err = takeTurn(ctx, c, in.Labels(agent), in.Message()); errs.ScriptKind(err) != errs.Exist {
 			break
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/image"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
@@ -38,7 +38,7 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 		Args: func(cmd *cobra.Command, argv []string) error {
 			switch {
 			case repo != "" && tarFile != "" || imageRef != "" && repo+tarFile != "":
-				return fail.New(fail.Usage, "--git, --tar and --image cannot be used together")
+				return errs.Fail(errs.Invalid, "--git, --tar and --image cannot be used together")
 			case repo != "":
 				return args(1, 2, "with --git a REV and perhaps a PATH")(cmd, argv)
 			case tarFile+imageRef != "":
@@ -95,7 +95,7 @@ type importer struct {
 // run brings the tree to the path that argv names, or to the root.
 func (i *importer) run(ctx context.Context, argv []string) error {
 	if i.place.Snapshot != "" {
-		return fail.New(fail.Failed, "the snapshot %s cannot be changed", i.place.Snapshot).WithHint("go to the workspace")
+		return errs.Fail(errs.Failed, "the snapshot %s cannot be changed", i.place.Snapshot).WithHint("go to the workspace")
 	}
 	i.req.Path = "."
 	if len(argv) > 0 {
@@ -274,7 +274,7 @@ func (a *app) openInput(name string) (io.ReadCloser, error) {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fail.New(fail.KindOf(err), "cannot read %s: %w", name, err)
+		return nil, errs.Fail(errs.ScriptKind(err), "cannot read %s: %w", name, err)
 	}
 	return f, nil
 }
@@ -285,7 +285,7 @@ func outsideMounts(dir string) error {
 		return err
 	}
 	if p, err := locate.Find(mounts, dir); err == nil {
-		return fail.New(fail.Usage, "%s is inside the amberfs mount at %s", dir, p.Mount.Mountpoint).
+		return errs.Fail(errs.Invalid, "%s is inside the amberfs mount at %s", dir, p.Mount.Mountpoint).
 			WithHint("copy it with `cp -a`, which shares its data")
 	}
 	return nil

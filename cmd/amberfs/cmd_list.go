@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
@@ -39,11 +39,11 @@ id ("-" until it is stored), time and message, separated by tabs.
 				return err
 			}
 			if cmd.Flags().Changed("limit") && req.Limit < 1 {
-				return fail.New(fail.Usage, "-n must be at least 1, not %d", req.Limit)
+				return errs.Fail(errs.Invalid, "-n must be at least 1, not %d", req.Limit)
 			}
 			if turns {
 				if req.Kind != "" && req.Kind != snapshot.KindTurn || long {
-					return fail.New(fail.Usage, "--turns cannot be used with --kind or --long")
+					return errs.Fail(errs.Invalid, "--turns cannot be used with --kind or --long")
 				}
 				req.Kind = snapshot.KindTurn
 			}
@@ -120,7 +120,7 @@ and process that caused it. With PATH, only events at or below it.`,
 				return err
 			}
 			if cmd.Flags().Changed("lines") && req.Limit < 1 {
-				return fail.New(fail.Usage, "-n must be at least 1, not %d", req.Limit)
+				return errs.Fail(errs.Invalid, "-n must be at least 1, not %d", req.Limit)
 			}
 			if req.Since, err = sinceText(req.Since); err != nil {
 				return err

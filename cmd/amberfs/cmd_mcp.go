@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -71,7 +71,7 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 	if isWorkspace = isWorkspace && workspace != ""; isWorkspace {
 		in = service.ToolsWorkspace
 	} else if !known {
-		return nil, fail.New(fail.Usage, "no such set of tools: %q", set).WithHint("--tools takes standard, all, workspace:NAME or snapshots")
+		return nil, errs.Fail(errs.Invalid, "no such set of tools: %q", set).WithHint("--tools takes standard, all, workspace:NAME or snapshots")
 	}
 	for _, t := range tools() {
 		switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/known"
 )
 
@@ -50,11 +50,11 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 		Args: args(2, 2, "a STORE and a MOUNTPOINT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if slices.Contains(argv, "") {
-				return fail.New(fail.Usage, "a STORE or MOUNTPOINT is empty")
+				return errs.Fail(errs.Invalid, "a STORE or MOUNTPOINT is empty")
 			}
 			o, err := mountopt.Parse(options...)
 			if err != nil {
-				return fail.New(fail.Usage, "%w", err)
+				return errs.Fail(errs.Invalid, "%w", err)
 			}
 			if o.Remount {
 				point, err := a.abs(argv[1])
@@ -74,7 +74,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 				return err
 			}
 			if atLogin && foreground {
-				return fail.New(fail.Usage, "--at-login and --foreground cannot be used together")
+				return errs.Fail(errs.Invalid, "--at-login and --foreground cannot be used together")
 			}
 			err = do(cmd.Context(), cfg, foreground)
 			if err == nil && cfg.From == cfg.Mountpoint && !foreground {
@@ -85,7 +85,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 			}
 			name, err := mountAtLogin(cfg)
 			if err != nil {
-				return fail.New(fail.KindOf(err), "it is mounted, but not at the next login: %w", err)
+				return errs.Fail(errs.ScriptKind(err), "it is mounted, but not at the next login: %w", err)
 			}
 			a.note("mounted again at each login: systemctl --user disable %s ends that", name)
 			return nil
@@ -113,7 +113,7 @@ func (a *app) splitFrom(from string) (dir, remote string, err error) {
 		dir, err = a.abs(from)
 		return dir, "", err
 	case name == "":
-		return "", "", fail.New(fail.Usage, "%s names no snapshot", from).WithHint("add one: %s@NAME", from)
+		return "", "", errs.Fail(errs.Invalid, "%s names no snapshot", from).WithHint("add one: %s@NAME", from)
 	}
 	return "", from, nil
 }
@@ -151,7 +151,7 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 	if !foreground {
 		ready, proc, err := daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
 		if err != nil {
-			s(daemon.Message{Error: fail.Of(err)})
+			s(daemon.Message{Error: errs.ErrorOf(err)})
 			return err
 		}
 		s(daemon.Message{Ready: &ready})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -65,7 +65,7 @@ dir) takes what DIR has. "amberfs undo" undoes the refresh.`,
 func filledFrom(p locate.Place) (string, error) {
 	dir, err := storedir.FilledFrom(p.Store)
 	if err != nil || dir == "" {
-		return "", fail.New(fail.Usage, "the workspace was not filled from a directory").WithHint("name the DIR")
+		return "", errs.Fail(errs.Invalid, "the workspace was not filled from a directory").WithHint("name the DIR")
 	}
 	return dir, nil
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/service"
 )
@@ -162,7 +162,7 @@ something is missing or damaged, it lists the snapshots and exits with status 7.
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var done service.VerifiedRemote
 			err := a.askHere(cmd.Context(), service.VerifyRemote{Remote: argv[0], Deep: deep}, &done)
-			if err != nil && fail.KindOf(err) != fail.Damage {
+			if err != nil && errs.ScriptKind(err) != errs.Damaged {
 				return err
 			}
 			return a.printFailed(done, err, func() {

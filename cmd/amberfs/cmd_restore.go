@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -47,12 +47,12 @@ restore_keeps in the policy is a --keep for every such restore.
 				return err
 			}
 			if cmd.ArgsLenAtDash() == 0 && len(argv) > 1 {
-				return fail.New(fail.Usage, "restore -- takes one PATH; for several, name the snapshot before --")
+				return errs.Fail(errs.Invalid, "restore -- takes one PATH; for several, name the snapshot before --")
 			}
 			var done service.Restored
 			if asPath := cmd.ArgsLenAtDash() == 0 || strings.Contains(argv[0], "/"); asPath && len(argv) == 1 {
 				if dryRun || len(keep) > 0 {
-					return fail.New(fail.Usage, "--dry-run and --keep need the NAME of a snapshot, and %s is a path", quote(argv[0]))
+					return errs.Fail(errs.Invalid, "--dry-run and --keep need the NAME of a snapshot, and %s is a path", quote(argv[0]))
 				}
 				var path naming.BytePath
 				if path, err = relPath(p, argv[0]); err == nil {
@@ -77,13 +77,13 @@ restore_keeps in the policy is a --keep for every such restore.
 // orPath adds a hint to the error of a snapshot that does not exist, if there is a path of that name.
 func (a *app) orPath(err error, name string) error {
 	wd, werr := a.cwd()
-	if fail.KindOf(err) != fail.NotFound || werr != nil {
+	if errs.ScriptKind(err) != errs.NotExist || werr != nil {
 		return err
 	}
 	if _, serr := os.Lstat(filepath.Join(wd, name)); serr != nil {
 		return err
 	}
-	e := *fail.Of(err)
+	e := *errs.ErrorOf(err)
 	hint := e.Hint
 	if hint != "" {
 		hint += "\n"
@@ -124,11 +124,11 @@ func (a *app) paths(argv ...string) (p locate.Place, out []naming.BytePath, err 
 // relPath makes a path relative to the root of the workspace, which itself is ".".
 func relPath(p locate.Place, arg string) (naming.BytePath, error) {
 	if arg == "" {
-		return "", fail.New(fail.Usage, "a PATH is empty")
+		return "", errs.Fail(errs.Invalid, "a PATH is empty")
 	}
 	rel, err := p.Rel(arg)
 	if errors.Is(err, locate.ErrOutside) {
-		return "", fail.New(fail.Usage, "the path %w", err)
+		return "", errs.Fail(errs.Invalid, "the path %w", err)
 	}
 	if err != nil {
 		return "", err
@@ -154,12 +154,12 @@ nothing is changed. PATHs limit the undo.`,
   amberfs undo --by claude/4f2a --since 2h`,
 		Args: func(cmd *cobra.Command, argv []string) error {
 			if cmd.Flags().Changed("turn") && (turn < 1 || cmd.Flags().Changed("by")) {
-				return fail.New(fail.Usage, "--turn takes a number of `amberfs list --turns`, and no --by")
+				return errs.Fail(errs.Invalid, "--turn takes a number of `amberfs list --turns`, and no --by")
 			}
 			if req.By == "" {
 				for _, flag := range []string{"since", "ours", "theirs", "prefer"} {
 					if cmd.Flags().Changed(flag) {
-						return fail.New(fail.Usage, "--%s needs --by", flag)
+						return errs.Fail(errs.Invalid, "--%s needs --by", flag)
 					}
 				}
 				return args(0, 0, "no arguments")(cmd, argv)

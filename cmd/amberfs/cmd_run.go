@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -80,11 +80,11 @@ other commands work inside.`,
 			var store []string
 			store, c.Command = splitDash(cmd, argv)
 			if c.Root && c.Fork == "" {
-				return fail.New(fail.Usage, "--root needs --fork NAME: the fork that is the root directory")
+				return errs.Fail(errs.Invalid, "--root needs --fork NAME: the fork that is the root directory")
 			}
 			var err error
 			if c.Options, err = mountopt.Parse(options...); err != nil {
-				return fail.New(fail.Usage, "%w", err)
+				return errs.Fail(errs.Invalid, "%w", err)
 			}
 			c.Options.ReadOnly = c.Options.ReadOnly || readOnly
 			for _, n := range []struct {
@@ -96,10 +96,10 @@ other commands work inside.`,
 				}
 			}
 			if err != nil {
-				return fail.New(fail.Usage, "%w", err)
+				return errs.Fail(errs.Invalid, "%w", err)
 			}
 			if k.apply == applyAsk && slices.Contains(store, applyYes) {
-				return fail.New(fail.Usage, "--apply yes means a store named yes").WithHint("use --apply=yes, or name the store ./yes")
+				return errs.Fail(errs.Invalid, "--apply yes means a store named yes").WithHint("use --apply=yes, or name the store ./yes")
 			}
 			if len(store) > 0 {
 				if c.Store, err = a.abs(store[0]); err != nil {
@@ -111,11 +111,11 @@ other commands work inside.`,
 				return err
 			}
 			if !slices.Contains([]string{"", applyAsk, applyYes}, k.apply) {
-				return fail.New(fail.Usage, "use --apply or --apply=yes, not --apply=%s", k.apply)
+				return errs.Fail(errs.Invalid, "use --apply or --apply=yes, not --apply=%s", k.apply)
 			}
 			if k.sides.Ours || k.sides.Theirs {
 				if !resume {
-					return fail.New(fail.Usage, "--ours, --theirs and --prefer need --resume")
+					return errs.Fail(errs.Invalid, "--ours, --theirs and --prefer need --resume")
 				}
 				if _, err := threeway.RuleOf(k.sides.Ours, k.sides.Theirs); err != nil {
 					return err
@@ -125,16 +125,16 @@ other commands work inside.`,
 				return a.resumeRun(cmd.Context(), &k, c, from, store)
 			}
 			if k.apply != "" && from == "" {
-				return fail.New(fail.Usage, "--apply needs --from DIR: there is no directory to apply the changes to")
+				return errs.Fail(errs.Invalid, "--apply needs --from DIR: there is no directory to apply the changes to")
 			}
 			if k.dir = from; from != "" && c.Store == "" && !discard && !readOnly {
 				if c.Fork != "" {
-					return fail.New(fail.Usage, "--fork needs a STORE").WithHint("use --name to name a run")
+					return errs.Fail(errs.Invalid, "--fork needs a STORE").WithHint("use --name to name a run")
 				}
 				return a.runKept(cmd.Context(), &k, c)
 			}
 			if k.name != "" || anew || discard && k.apply != "" {
-				return fail.New(fail.Usage, "--name and --new need --from DIR and no STORE, and --discard applies nothing")
+				return errs.Fail(errs.Invalid, "--name and --new need --from DIR and no STORE, and --discard applies nothing")
 			}
 			here := c.Fork != "" || c.Actor != "" && remote == "" && !readOnly
 			if p, err := a.place(); err == nil && here && c.Store == "" && from == "" {
@@ -191,13 +191,13 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	case from != "":
 		from = locate.Resolve(mounts, from)
 		if from == "/" {
-			return fail.New(fail.Usage, "the whole system cannot be a workspace").WithHint("name a directory")
+			return errs.Fail(errs.Invalid, "the whole system cannot be a workspace").WithHint("name a directory")
 		}
 		c.Mountpoint = from
 	case c.Temp != "":
 		c.Mountpoint = filepath.Join(locate.Resolve(mounts, c.Temp), "workspace")
 		if err := os.Mkdir(c.Mountpoint, 0o700); err != nil {
-			return fail.New(fail.KindOf(err), "cannot create a mount point: %w", err)
+			return errs.Fail(errs.ScriptKind(err), "cannot create a mount point: %w", err)
 		}
 	default:
 		c.Mountpoint = daemon.RunMountpoint(c.Store)

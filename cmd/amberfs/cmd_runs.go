@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -135,7 +135,7 @@ func runsRemoveCommand(a *app) *cobra.Command {
 						return err
 					}
 					if !yes && !a.asks() {
-						return fail.New(fail.Usage, "not a terminal: cannot ask").WithHint("use --yes")
+						return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes")
 					}
 					if !yes {
 						if sure, err := a.sure(ctx, r, c); err != nil || !sure {
@@ -195,7 +195,7 @@ func runsRestoreCommand(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			return a.onRun(cmd.Context(), argv[0], func(r *runs.Run, _ *client.Client) error {
 				if r.State != service.RunRemoved {
-					return fail.New(fail.Exists, "the run %s was not removed", r.Name)
+					return errs.Fail(errs.Exist, "the run %s was not removed", r.Name)
 				}
 				err := runs.Mark(cmd.Context(), a.command, r.Store, r.Name, r.Command, service.RunKept)
 				if err == nil {
@@ -218,7 +218,7 @@ them with the space that each frees. At a terminal, it asks.`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes && !dryRun && !a.asks() {
-				return fail.New(fail.Usage, "not a terminal: cannot ask").WithHint("use --yes, or --dry-run")
+				return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes, or --dry-run")
 			}
 			return a.prune(cmd.Context(), yes, dryRun)
 		},

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/service"
 )
@@ -39,7 +39,7 @@ FILE ("-" is standard input).`,
 					name = "the standard input"
 				}
 				if err != nil {
-					return fail.New(fail.Usage, "cannot read a policy from %s: %w", name, err)
+					return errs.Fail(errs.Invalid, "cannot read a policy from %s: %w", name, err)
 				}
 				req = service.SetPolicy{Patch: patch}
 			}

@@ -22,7 +22,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	web "github.com/amberfs/amberfs/cmd/amberfs/internal/page"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
@@ -138,7 +138,7 @@ func (a *app) applyWorkspace(ctx context.Context, store, workspace string, args 
 		runs.Apply
 	}
 	if err := strictjson.Decode(args, &want); err != nil {
-		return nil, fail.New(fail.Usage, "malformed request: %w", err)
+		return nil, errs.Fail(errs.Invalid, "malformed request: %w", err)
 	}
 	c, err := client.Open(ctx, client.Target{Store: store, Workspace: workspace, Command: a.command})
 	if err != nil {
@@ -186,13 +186,13 @@ func uiListener(where string) (net.Listener, error) {
 		l, err := net.Listen("unix", path)
 		unix.Umask(was)
 		if err != nil {
-			return nil, fail.New(fail.Failed, "listening on %s: %w", path, err).WithHint("if no program uses the socket, remove it")
+			return nil, errs.Fail(errs.Failed, "listening on %s: %w", path, err).WithHint("if no program uses the socket, remove it")
 		}
 		return l, nil
 	}
 	host, _, err := net.SplitHostPort(where)
 	if err != nil || !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host) {
-		return nil, fail.New(fail.Usage, "--listen takes 127.0.0.1, ::1 or localhost with a port, such as 127.0.0.1:8080, or unix:PATH, not %q", where).
+		return nil, errs.Fail(errs.Invalid, "--listen takes 127.0.0.1, ::1 or localhost with a port, such as 127.0.0.1:8080, or unix:PATH, not %q", where).
 			WithHint("the page is for one user; from another machine use ssh, see `amberfs ui --help`")
 	}
 	return net.Listen("tcp", where)

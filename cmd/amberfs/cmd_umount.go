@@ -12,7 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/service"
@@ -68,7 +68,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 		}
 	}
 	if ok && m.Root != "/" {
-		return fail.New(fail.Usage, "%s is a bind mount of part of a workspace", m.Mountpoint).
+		return errs.Fail(errs.Invalid, "%s is a bind mount of part of a workspace", m.Mountpoint).
 			WithHint("unmount it with `umount %s`", m.Mountpoint)
 	}
 	if !ok { // perhaps another mount namespace has a copy of a mount of this store
@@ -77,18 +77,18 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	done := unmounted{Store: m.Source, Mountpoint: m.Mountpoint}
 	c, err := client.Open(ctx, client.Target{Store: m.Source, Command: a.command})
 	if !ok && err != nil {
-		return fail.New(fail.NotFound, "%s is not a mount of amberfs", point)
+		return errs.Fail(errs.NotExist, "%s is not a mount of amberfs", point)
 	}
-	if fail.KindOf(err) == fail.NotFound {
+	if errs.ScriptKind(err) == errs.NotExist {
 		if daemon.Answers(m.Mountpoint) == nil {
-			return fail.New(fail.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
+			return errs.Fail(errs.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
 				WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Mountpoint)
 		}
 		if storedir.HolderIsDying(m.Source) { // and no keeper is left that would end its connection
 			_ = mounts.Abort(m.Mountpoint, m.Source) // mostly it has ended, and a user may not everywhere
 		}
 		if err := daemon.Detach(m.Mountpoint); err != nil {
-			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err)
+			return errs.Fail(errs.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err)
 		}
 		done.Dead = true
 		a.note("the daemon of %s was not running; nothing acknowledged is lost", m.Mountpoint)
@@ -104,7 +104,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	}
 	var ended service.Unmounted
 	err = c.Do(ctx, service.Umount{Lazy: lazy}, client.Exchange{}, &ended)
-	if fail.KindOf(err) == fail.Busy {
+	if errs.ScriptKind(err) == errs.Busy {
 		return inUse(m, err)
 	}
 	if err != nil {
@@ -132,7 +132,7 @@ func inUse(m locate.Mount, cause error) error {
 		}
 		who = append(who, fmt.Sprintf("%s (process %d, %s)", u.Command, u.PID, u.Path))
 	}
-	e := fail.New(fail.Busy, "the mount at %s is in use", m.Mountpoint)
+	e := errs.Fail(errs.Busy, "the mount at %s is in use", m.Mountpoint)
 	if len(who) > 0 {
 		e.Msg += " by " + strings.Join(who, ", ")
 	}
@@ -148,14 +148,14 @@ func endOf(pid int) (wait func(context.Context) error, err error) {
 		return func(context.Context) error { return nil }, nil
 	}
 	if err != nil {
-		return nil, fail.New(fail.Failed, "cannot watch the daemon, process %d: %w", pid, err)
+		return nil, errs.Fail(errs.Failed, "cannot watch the daemon, process %d: %w", pid, err)
 	}
 	return func(ctx context.Context) error {
 		defer unix.Close(fd)
 		for ctx.Err() == nil {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 200)
 			if err != nil && !errors.Is(err, unix.EINTR) {
-				return fail.New(fail.Failed, "waiting for the daemon: %w", err)
+				return errs.Fail(errs.Failed, "waiting for the daemon: %w", err)
 			}
 			if n > 0 {
 				return nil

@@ -11,7 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 )
 
@@ -64,7 +64,7 @@ func (a *app) storeOf() (string, error) {
 	if _, err := os.Lstat(filepath.Join(dir, service.SocketName)); err == nil {
 		return dir, nil
 	}
-	return "", fail.New(fail.NotFound, "%s is in no mount of amberfs", dir).WithHint("use -C with a directory of the mount")
+	return "", errs.Fail(errs.NotExist, "%s is in no mount of amberfs", dir).WithHint("use -C with a directory of the mount")
 }
 
 // termsCommand is hidden: it prints what a daemon with the same arguments as mount would

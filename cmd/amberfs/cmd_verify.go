@@ -8,7 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/repair"
@@ -68,7 +68,7 @@ func (a *app) verify(cmd *cobra.Command, argv []string, mend bool) (*repair.Repo
 	}
 	defer c.Close()
 	if mend {
-		return nil, fail.New(fail.Busy, "a mounted store cannot be repaired").
+		return nil, errs.Fail(errs.Busy, "a mounted store cannot be repaired").
 			WithHint("unmount it, then run `amberfs verify --repair %s`", store)
 	}
 	bar := a.newProgress()

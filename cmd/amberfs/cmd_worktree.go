@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/hooks"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -31,7 +31,7 @@ func worktreeCommand(a *app) *cobra.Command {
   amberfs worktree remove login`,
 		Args: args(1, 1, "add, list or remove"),
 		RunE: func(_ *cobra.Command, argv []string) error {
-			return fail.New(fail.Usage, "no such command: worktree %s", argv[0]).WithHint("see `amberfs help worktree`")
+			return errs.Fail(errs.Invalid, "no such command: worktree %s", argv[0]).WithHint("see `amberfs help worktree`")
 		},
 	}
 	for _, c := range []*cobra.Command{worktreeAddCommand(a), worktreeListCommand(a), worktreeRemoveCommand(a)} {
@@ -116,12 +116,12 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 func inFork(p locate.Place) error {
 	root, ok := p.Root()
 	if !ok {
-		return fail.New(fail.Failed, "the root of the workspace is not mounted here")
+		return errs.Fail(errs.Failed, "the root of the workspace is not mounted here")
 	}
 	if root == p.Mount.Mountpoint {
 		return nil
 	}
-	return fail.New(fail.Usage, "this directory is in the fork %s", p.Workspace[len(p.Workspace)-1]).
+	return errs.Fail(errs.Invalid, "this directory is in the fork %s", p.Workspace[len(p.Workspace)-1]).
 		WithHint("go into the repository's main worktree")
 }
 
@@ -139,7 +139,7 @@ func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, 
 	if err == nil {
 		err = inFork(p)
 	}
-	if fail.KindOf(err) == fail.NotFound {
+	if errs.ScriptKind(err) == errs.NotExist {
 		if wd, err = a.copyForWorktrees(ctx, wd, add); err == nil {
 			p, err = a.placeOf(wd)
 		}
@@ -168,7 +168,7 @@ func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w wor
 		link = filepath.Join(wd, link)
 	}
 	if _, err := os.Lstat(link); err == nil {
-		return w, fail.New(fail.Exists, "%s exists", link).WithHint("name another PATH")
+		return w, errs.Fail(errs.Exist, "%s exists", link).WithHint("name another PATH")
 	}
 	head, err := r.Head(ctx)
 	if err != nil {
@@ -197,9 +197,9 @@ func (a *app) removeWorktree(ctx context.Context, name, path string, force bool)
 		return done, err
 	}
 	if path != "" && w.Path != path {
-		return done, fail.New(fail.NotFound, "%s is in the worktree %s, and none itself", path, name)
+		return done, errs.Fail(errs.NotExist, "%s is in the worktree %s, and none itself", path, name)
 	}
-	if err := a.ask(ctx, p, service.DeleteFork{Name: name, Force: force}, &done); err != nil && fail.KindOf(err) != fail.NotFound {
+	if err := a.ask(ctx, p, service.DeleteFork{Name: name, Force: force}, &done); err != nil && errs.ScriptKind(err) != errs.NotExist {
 		return done, err
 	}
 	done.Name = name
@@ -227,7 +227,7 @@ func (a *app) onWorktree(ctx context.Context, argv []string) error {
 	a.dir = in.Cwd
 	name := hooks.WorktreeName(in.Name)
 	w, err := a.addWorktree(ctx, name, "", "")
-	if fail.KindOf(err) == fail.Exists {
+	if errs.ScriptKind(err) == errs.Exist {
 		w, err = a.worktreeNamed(ctx, name)
 	}
 	if err == nil {
@@ -260,7 +260,7 @@ func (a *app) plainRepository(ctx context.Context) (*worktrees.Repository, *work
 	if err == nil {
 		err = inFork(p)
 	}
-	if err == nil || fail.KindOf(err) == fail.NotFound { // no mount
+	if err == nil || errs.ScriptKind(err) == errs.NotExist { // no mount
 		r, err := worktrees.Plain(ctx, wd)
 		return r, nil, err
 	}

@@ -35,7 +35,6 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 )
@@ -55,8 +54,8 @@ func runApp(a *app, argv []string) int {
 	err := root.ExecuteContext(ctx)
 	if err != nil && !a.started {
 		a.json = a.json || wantsJSON(argv[1:])
-		if e := (*fail.Error)(nil); !errors.As(err, &e) {
-			err = fail.New(fail.Usage, "%s", strings.TrimSuffix(err.Error(), "\n")).WithHint("see `amberfs help`")
+		if e := (*errs.Error)(nil); !errors.As(err, &e) {
+			err = errs.Fail(errs.Invalid, "%s", strings.TrimSuffix(err.Error(), "\n")).WithHint("see `amberfs help`")
 		}
 	}
 	return a.finish(ctx, err)
@@ -83,9 +82,9 @@ func (a *app) finish(ctx context.Context, err error) int {
 		return int(status)
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = fail.New(fail.Failed, "interrupted")
+		err = errs.Fail(errs.Failed, "interrupted")
 	}
-	e := fail.Of(err)
+	e := errs.ErrorOf(err)
 	exit := e.Kind.Exit()
 	if a.json {
 		_ = a.printJSON(failure{Error: e.Msg, Hint: e.Hint, Kind: e.Kind, Exit: exit})
@@ -98,7 +97,7 @@ type failure struct {
 	OK    bool      `json:"ok"`
 	Error string    `json:"error"`
 	Hint  string    `json:"hint,omitempty"`
-	Kind  fail.Kind `json:"kind"`
+	Kind  errs.Kind `json:"kind"`
 	Exit  int       `json:"exit"`
 }
 
@@ -175,7 +174,7 @@ run work from inside a mount, or with -C DIR.`,
 		if word := firstWord(a.argv); cmd == root && word != "" && !isCommand(root, word) {
 			return noSuchCommand(root, word) // with flags of the command that was meant
 		}
-		return fail.New(fail.Usage, "%v", err).WithHint("see `amberfs help %s`", cmd.Name())
+		return errs.Fail(errs.Invalid, "%v", err).WithHint("see `amberfs help %s`", cmd.Name())
 	})
 	root.PersistentFlags().StringVarP(&a.dir, "directory", "C", "", "use the workspace that contains `DIR`, and resolve paths there")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
@@ -243,7 +242,7 @@ func knownTopics(root *cobra.Command) {
 
 // noSuchCommand is the error for a word that is no command.
 func noSuchCommand(root *cobra.Command, word string) error {
-	e := fail.New(fail.Usage, "no such command: %q", word)
+	e := errs.Fail(errs.Invalid, "no such command: %q", word)
 	if of, ok := partWords[word]; ok {
 		return e.WithHint("did you mean %q?", of)
 	}
@@ -307,7 +306,7 @@ func args(min, max int, usage string) cobra.PositionalArgs {
 		if len(got) >= min && (max < 0 || len(got) <= max) {
 			return nil
 		}
-		e := fail.New(fail.Usage, "%s takes %s", cmd.CommandPath(), usage)
+		e := errs.Fail(errs.Invalid, "%s takes %s", cmd.CommandPath(), usage)
 		return e.WithHint("see `amberfs help %s`", cmd.Name())
 	}
 }

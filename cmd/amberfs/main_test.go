@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 func TestAsMountHelper(t *testing.T) {
@@ -64,7 +64,7 @@ func TestNoMount(t *testing.T) {
 		t.Errorf("status %d, stderr %q", status, stderr)
 	}
 	var f failure
-	if err := json.Unmarshal([]byte(stdout), &f); err != nil || f.OK || f.Kind != fail.NotFound || f.Exit != 3 {
+	if err := json.Unmarshal([]byte(stdout), &f); err != nil || f.OK || f.Kind != errs.NotExist || f.Exit != 3 {
 		t.Errorf("JSON %q: %+v, %v", stdout, f, err)
 	}
 	if _, _, status := command("-C", dir+"/missing", "list"); status != 3 {

@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 )
@@ -56,7 +56,7 @@ func (a *app) onRunHere(ctx context.Context, name string, fn func(r *runs.Run, c
 	}
 	return a.onRun(ctx, name, func(r *runs.Run, c *client.Client) error {
 		if !r.Of(dir) {
-			return fail.New(fail.Denied, "%s is a run of %s, and this server is for %s", name, quote(r.Dir), quote(dir))
+			return errs.Fail(errs.Perm, "%s is a run of %s, and this server is for %s", name, quote(r.Dir), quote(dir))
 		}
 		return fn(r, c)
 	})
@@ -70,7 +70,7 @@ func applyRunTool(ctx context.Context, a *app, _ locate.Place, args any, _ notif
 		return err
 	})
 	if err != nil && done != nil && len(done.Conflicts) > 0 {
-		err = fail.New(fail.KindOf(err), "%s; decide with ours, theirs or leave:\n%s", fail.Of(err).Msg, strings.Join(shorten(done.Conflicts), "\n"))
+		err = errs.Fail(errs.ScriptKind(err), "%s; decide with ours, theirs or leave:\n%s", errs.ErrorOf(err).Msg, strings.Join(shorten(done.Conflicts), "\n"))
 	}
 	return done, err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
@@ -141,7 +141,7 @@ func checkArguments(args arguments, in *jsonschema.Schema) error {
 	known := slices.Sorted(maps.Keys(in.Properties))
 	for name := range args {
 		if in.Properties[name] == nil {
-			e := fail.New(fail.Usage, "unknown argument %q: the arguments are %s", name, strings.Join(known, ", "))
+			e := errs.Fail(errs.Invalid, "unknown argument %q: the arguments are %s", name, strings.Join(known, ", "))
 			if like := service.Nearest(name, known); like != "" {
 				return e.WithHint("did you mean %q?", like)
 			}
@@ -149,7 +149,7 @@ func checkArguments(args arguments, in *jsonschema.Schema) error {
 		}
 	}
 	if name := service.Missing(args, in.Required); name != "" {
-		return fail.New(fail.Usage, "the argument %s is missing: %s", name, in.Properties[name].Description)
+		return errs.Fail(errs.Invalid, "the argument %s is missing: %s", name, in.Properties[name].Description)
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (m *mcpServer) offer(set int, t *tool) {
 				return "", nil, err
 			}
 		case c.Format != "" && c.Format != "text":
-			return "", nil, fail.New(fail.Usage, "the argument format is text or json, not %q", c.Format)
+			return "", nil, errs.Fail(errs.Invalid, "the argument format is text or json, not %q", c.Format)
 		}
 		return c.of(shown)
 	})
@@ -216,7 +216,7 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req ref
 			if slices.Contains(strings.Fields(t.Args), "resolve") {
 				how = "ours, theirs or resolve"
 			}
-			err = fail.New(fail.KindOf(err), "%s; decide with %s:\n%s", fail.Of(err).Msg, how, strings.Join(shorten(paths), "\n"))
+			err = errs.Fail(errs.ScriptKind(err), "%s; decide with %s:\n%s", errs.ErrorOf(err).Msg, how, strings.Join(shorten(paths), "\n"))
 		}
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (m *mcpServer) place(workspace string) (locate.Place, error) {
 	}
 	root, ok := p.Root()
 	if !ok {
-		return p, fail.New(fail.NotFound, "the forks of this workspace cannot be reached from here")
+		return p, errs.Fail(errs.NotExist, "the forks of this workspace cannot be reached from here")
 	}
 	for name := range strings.SplitSeq(workspace, "/") {
 		if err := naming.Check(name); err != nil {
@@ -268,7 +268,7 @@ func (t *tool) request(args arguments) (req reflect.Value, c common, err error) 
 			err = strictjson.Decode(b, into)
 		}
 		if err != nil {
-			return req, c, fail.New(fail.Usage, "the argument %s: %w", name, err)
+			return req, c, errs.Fail(errs.Invalid, "the argument %s: %w", name, err)
 		}
 	}
 	return req, c, nil
@@ -293,7 +293,7 @@ func relative(p locate.Place, args reflect.Value) (err error) {
 
 // toolError is an error without hints about commands, which a tool's caller cannot run.
 func toolError(err error) error {
-	e := *fail.Of(err)
+	e := *errs.ErrorOf(err)
 	e.Msg, _, _ = strings.Cut(e.Msg, "; see .snapshots/list or `amberfs list`")
 	if strings.Contains(e.Hint, "amberfs ") || strings.Contains(e.Hint, "--") {
 		e.Hint = ""

@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
@@ -142,7 +142,7 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 		var r ref
 		if raw, ok := args["ref"]; ok {
 			if err := json.Unmarshal(raw, &r.Ref); err != nil || r.Ref == "" {
-				return "", nil, fail.New(fail.Usage, "the argument ref must be a string that these tools returned, not %s", raw)
+				return "", nil, errs.Fail(errs.Invalid, "the argument ref must be a string that these tools returned, not %s", raw)
 			}
 		}
 		at, state := m.resolve(ctx, r.Ref)
@@ -178,7 +178,7 @@ func (m *mcpServer) branch(ctx context.Context, p locate.Place, workspace, state
 	for n := 1; ; n++ {
 		var made service.Forked
 		err := m.a.ask(ctx, p, service.Fork{Name: fmt.Sprintf("%s-%d", workspace, n), Snapshot: state}, &made)
-		if fail.KindOf(err) != fail.Exists { // else the name is in use
+		if errs.ScriptKind(err) != errs.Exist { // else the name is in use
 			return newRef{Ref: made.Name, Path: made.Path}, err
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
@@ -43,7 +43,7 @@ func (a *app) printFailed(v any, err error, text func()) error {
 		return perr
 	}
 	if a.json && err != nil {
-		return exitCode(fail.KindOf(err).Exit())
+		return exitCode(errs.ScriptKind(err).Exit())
 	}
 	return err
 }

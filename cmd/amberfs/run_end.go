@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -97,7 +97,7 @@ func (k *kept) noteOutside(ctx context.Context, fork *client.Client) {
 func (k *kept) goesOn() error {
 	k.a.say("the run " + k.name + " goes on: another program is in it\n\tlook at it: amberfs runs diff " + k.name)
 	if k.apply != "" {
-		return fail.New(fail.Busy, "nothing was applied: another program is in the run %s", k.name)
+		return errs.Fail(errs.Busy, "nothing was applied: another program is in the run %s", k.name)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (k *kept) goesOn() error {
 // goes removes a run in which nothing changed.
 func (k *kept) goes(ctx context.Context) error {
 	err := k.drop(ctx)
-	if fail.KindOf(err) == fail.Busy {
+	if errs.ScriptKind(err) == errs.Busy {
 		return k.goesOn()
 	}
 	if err == nil && k.a.json && k.apply != "" {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -25,7 +25,7 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 	if c.Fork != "" {
 		root, ok := p.Root()
 		if !ok {
-			return fail.New(fail.Usage, "the root of the workspace is not mounted here")
+			return errs.Fail(errs.Invalid, "the root of the workspace is not mounted here")
 		}
 		dir = filepath.Join(root, naming.ForksDir, c.Fork)
 	}
@@ -65,12 +65,12 @@ func (a *app) askIn(ctx context.Context, p locate.Place, fork string, args, resu
 func (a *app) prepare(ctx context.Context, p locate.Place, c *sandbox.Config, from string) error {
 	if c.Fork != "" {
 		err := a.ask(ctx, p, service.Fork{Name: c.Fork, Snapshot: from}, nil)
-		if err != nil && fail.KindOf(err) != fail.Exists {
+		if err != nil && errs.ScriptKind(err) != errs.Exist {
 			return err
 		}
 	}
 	if c.After != "" && a.askIn(ctx, p, c.Fork, service.Show{Name: c.After}, nil) == nil {
-		return fail.New(fail.Exists, "snapshot %q exists", c.After).WithHint("choose another name after --snapshot-after")
+		return errs.Fail(errs.Exist, "snapshot %q exists", c.After).WithHint("choose another name after --snapshot-after")
 	}
 	if c.Actor != "" {
 		err := sandbox.AdoptOrphans()

@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -42,14 +42,14 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 		return err
 	}
 	if k.dir = locate.Resolve(mounts, k.dir); k.dir == "/" {
-		return fail.New(fail.Usage, "the whole system cannot be a workspace").WithHint("name a directory")
+		return errs.Fail(errs.Invalid, "the whole system cannot be a workspace").WithHint("name a directory")
 	}
 	root, err := runs.Root()
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(root, 0o700); err != nil {
-		return fail.New(fail.KindOf(err), "cannot make the directory of the runs: %w", err).WithHint("name another in AMBERFS_RUNS, or use --discard")
+		return errs.Fail(errs.ScriptKind(err), "cannot make the directory of the runs: %w", err).WithHint("name another in AMBERFS_RUNS, or use --discard")
 	}
 	root = locate.Resolve(mounts, root)
 	k.store, k.command = runs.Store(root, mounts, k.dir), c.Command
@@ -63,8 +63,8 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 	bar.expect(k.dir)
 	k.filled, err = daemon.Make(ctx, cfg, s)
 	bar.done()
-	if fail.KindOf(err) == fail.NoSpace {
-		return fail.New(fail.NoSpace, "%w", err).WithHint("free space there, or name a directory on another disk in AMBERFS_RUNS")
+	if errs.ScriptKind(err) == errs.NoSpace {
+		return errs.Fail(errs.NoSpace, "%w", err).WithHint("free space there, or name a directory on another disk in AMBERFS_RUNS")
 	}
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (k *kept) begin(ctx context.Context, c *sandbox.Config) error {
 	defer main.Close()
 	if from, err := storedir.FilledFrom(k.store); err == nil && from == "" {
 		k.empty = true // another run ended between, and the daemon made an empty store
-		return fail.New(fail.Busy, "another run removed the copy of %s while this one began", quote(k.dir)).WithHint("run it again")
+		return errs.Fail(errs.Busy, "another run removed the copy of %s while this one began", quote(k.dir)).WithHint("run it again")
 	}
 	all, err := runs.List(ctx, main, k.dir, k.store)
 	if err != nil {
@@ -149,7 +149,7 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 		names = append(names, r.Name)
 	}
 	if slices.Contains(names, k.name) {
-		return fail.New(fail.Exists, "the run %s exists", k.name).WithHint("go on with it by --resume %s, or choose another name", k.name)
+		return errs.Fail(errs.Exist, "the run %s exists", k.name).WithHint("go on with it by --resume %s, or choose another name", k.name)
 	}
 	if !k.filled {
 		if _, err := k.a.refresh(ctx, main, k.dir, k.store, service.Refresh{Theirs: true}); err != nil {
@@ -165,10 +165,10 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 		}
 		if owner == "" {
 			err = main.Do(ctx, service.Fork{Name: k.name}, client.Exchange{}, nil)
-			if err != nil && fail.KindOf(err) != fail.Exists {
+			if err != nil && errs.ScriptKind(err) != errs.Exist {
 				runs.GiveBack(k.store, k.name)
 			}
-			if fail.KindOf(err) != fail.Exists || chosen != "" {
+			if errs.ScriptKind(err) != errs.Exist || chosen != "" {
 				return err
 			}
 		} else if chosen != "" {
@@ -190,7 +190,7 @@ func (k *kept) takeFrom(ctx context.Context, owner string) error {
 			return err
 		}
 		if slices.ContainsFunc(all, func(r runs.Run) bool { return r.Name == k.name }) {
-			return fail.New(fail.Exists, "%s has a run %s", quote(dir), k.name).WithHint("choose another name")
+			return errs.Fail(errs.Exist, "%s has a run %s", quote(dir), k.name).WithHint("choose another name")
 		}
 		runs.GiveBack(owner, k.name)
 		return nil
@@ -218,7 +218,7 @@ func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
 		for _, p := range done.Conflicts {
 			fmt.Fprintln(k.a.stderr, "\t"+quote(p))
 		}
-		return fail.New(fail.Conflict, "the run %s does not go on; nothing was changed", k.name).
+		return errs.Fail(errs.Conflict, "the run %s does not go on; nothing was changed", k.name).
 			WithHint("%s", threeway.DecideHint("add --prefer run (--ours) or --prefer dir (--theirs)", done.Conflicts))
 	}
 	if err == nil && done.Changed > 0 {
@@ -274,7 +274,7 @@ func (k *kept) commandText() string {
 func (a *app) resumeRun(ctx context.Context, k *kept, c sandbox.Config, dir string, names []string) error {
 	k.name, k.resume, c.Store = strings.Join(names, ""), true, ""
 	if c.Fork != "" {
-		return fail.New(fail.Usage, "--resume and --fork cannot be used together")
+		return errs.Fail(errs.Invalid, "--resume and --fork cannot be used together")
 	}
 	if k.dir = dir; dir == "" {
 		wd, err := a.cwd()

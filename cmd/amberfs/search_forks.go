@@ -22,7 +22,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -43,7 +43,7 @@ type searchForks struct {
 func newSearchForks(a *app, p locate.Place, what string) (_ *searchForks, err error) {
 	root, ok := p.Root()
 	if !ok {
-		return nil, fail.New(fail.Usage, "the root of the workspace is not mounted here")
+		return nil, errs.Fail(errs.Invalid, "the root of the workspace is not mounted here")
 	}
 	f := &searchForks{a: a, p: p, root: root, prefix: fmt.Sprintf("%s-%08x-", what, rand.Uint32())}
 	cmd := exec.Command("/proc/self/exe", janitor, root, f.prefix)
@@ -107,14 +107,14 @@ func (f *searchForks) run(ctx context.Context, fork string, out *os.File, env []
 // limitOf reads the timeout of a search, and checks its numbers.
 func limitOf(timeout string, numbers ...int) (time.Duration, error) {
 	if slices.Min(numbers) < 0 {
-		return 0, fail.New(fail.Usage, "jobs and repeat must be at least 1")
+		return 0, errs.Fail(errs.Invalid, "jobs and repeat must be at least 1")
 	}
 	if timeout == "" {
 		return math.MaxInt64, nil
 	}
 	limit, err := policy.ParseSpan(timeout)
 	if err != nil || limit <= 0 {
-		return 0, fail.New(fail.Usage, "the timeout is a span such as 30s or 5m, not %q", timeout)
+		return 0, errs.Fail(errs.Invalid, "the timeout is a span such as 30s or 5m, not %q", timeout)
 	}
 	return limit, nil
 }
@@ -125,7 +125,7 @@ func beforeDash(min, max int, usage string) cobra.PositionalArgs {
 		before, command := splitDash(cmd, argv)
 		if len(command) == 0 {
 			example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
-			return fail.New(fail.Usage, "%s needs -- and a COMMAND after it", cmd.Name()).WithHint("such as: %s", example)
+			return errs.Fail(errs.Invalid, "%s needs -- and a COMMAND after it", cmd.Name()).WithHint("such as: %s", example)
 		}
 		return args(min, max, usage+" before --")(cmd, before)
 	}

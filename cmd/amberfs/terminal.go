@@ -17,7 +17,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/internal/env"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // output is the standard output or the standard error. On a terminal or a pager it escapes all
@@ -253,7 +253,7 @@ func (a *app) closeOutput() {
 // outputError is the first error of the standard output.
 func (a *app) outputError() error {
 	if err := a.out.err; err != nil {
-		return fail.New(fail.KindOf(err), "cannot write to the standard output: %w", err)
+		return errs.Fail(errs.ScriptKind(err), "cannot write to the standard output: %w", err)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 )
@@ -34,7 +34,7 @@ func (a *app) copyForWorktrees(ctx context.Context, dir string, add bool) (point
 	point = worktrees.Point(top)
 	cfg := daemon.Config{Store: runs.Store(filepath.Join(root, "worktrees"), table, top), Mountpoint: point, From: top, Version: versionText()}
 	if _, err := os.Lstat(cfg.Store); err != nil && !add {
-		return "", fail.New(fail.NotFound, "%s has no worktrees", top).WithHint("`amberfs worktree add NAME` makes one")
+		return "", errs.Fail(errs.NotExist, "%s has no worktrees", top).WithHint("`amberfs worktree add NAME` makes one")
 	}
 	cfg.Exclude = []string{root, filepath.Join(top, ".git"), worktrees.Place(top)}
 	made, err := a.mountCopy(ctx, cfg)
@@ -61,7 +61,7 @@ func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Confi
 		if err == nil {
 			err = c.Do(ctx, service.Remove{Names: []string{state}}, client.Exchange{}, nil)
 		}
-		if err != nil && fail.KindOf(err) != fail.NotFound { // it ended before the first one
+		if err != nil && errs.ScriptKind(err) != errs.NotExist { // it ended before the first one
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 )
@@ -33,7 +32,7 @@ func (d daemon) do(ctx context.Context, fork string, args, result any) error {
 	return err
 }
 
-func is(err error, kind fail.Kind) bool { return err != nil && fail.KindOf(err) == kind }
+func is(err error, kind errs.Kind) bool { return err != nil && errs.ScriptKind(err) == kind }
 
 // empty is the snapshot of main that layers without a parent begin with.
 const empty = "containerd-empty"

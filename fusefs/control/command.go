@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
@@ -121,7 +120,7 @@ func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, 
 		})
 	}
 	if err != nil {
-		if e := (*fail.Error)(nil); !errors.As(err, &e) { // the service has logged its own
+		if e := (*errs.Error)(nil); !errors.As(err, &e) { // the service has logged its own
 			t.log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
@@ -756,7 +755,7 @@ func TestDiffIsTheOwners(t *testing.T) {
 	}
 	u.who.UID = 4321
 	for _, name := range []string{"diff@v1", "stat@v1"} {
-		if a, err := u.lookup(name); fail.KindOf(err) != fail.Denied {
+		if a, err := u.lookup(name); errs.ScriptKind(err) != errs.Perm {
 			t.Errorf("%s of a stranger: %d bytes, %v", name, a.Size, err)
 		}
 	}

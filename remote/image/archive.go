@@ -19,7 +19,7 @@ import (
 	"oras.land/oras-go/v2/content"
 
 	"github.com/amberfs/amberfs/internal/decompress"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // An archived is the configuration and the layers of an archive of `docker save`, with a
@@ -56,7 +56,7 @@ func (im *Image) archive(name string) ([]ocispec.Descriptor, error) {
 			break
 		}
 		if errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, fail.New(fail.Usage, "%s is not an archive of `docker save`, or not whole", name)
+			return nil, errs.Fail(errs.Invalid, "%s is not an archive of `docker save`, or not whole", name)
 		}
 		at, serr := f.Seek(0, io.SeekCurrent)
 		if err = cmp.Or(err, serr); err != nil {
@@ -76,7 +76,7 @@ func (im *Image) archive(name string) ([]ocispec.Descriptor, error) {
 		err = decode(list, &images)
 	}
 	if err == nil && len(images) != 1 {
-		err = fail.New(fail.Usage, "%s has %d images in its manifest.json, not one as `docker save NAME` writes", name, len(images))
+		err = errs.Fail(errs.Invalid, "%s has %d images in its manifest.json, not one as `docker save NAME` writes", name, len(images))
 	}
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (im *Image) archive(name string) ([]ocispec.Descriptor, error) {
 		name = path.Clean(name)
 		s := files[cmp.Or(links[name], name)]
 		if s == nil {
-			return nil, fail.New(fail.Failed, "image %s: the file %.80q that manifest.json names is missing", im.at.ref, name)
+			return nil, errs.Fail(errs.Failed, "image %s: the file %.80q that manifest.json names is missing", im.at.ref, name)
 		}
 		var head [6]byte
 		n, _ := s.ReadAt(head[:], 0)
@@ -112,7 +112,7 @@ func (im *Image) archive(name string) ([]ocispec.Descriptor, error) {
 func (im *Image) openArchive(name string) (*os.File, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fail.New(fail.NotFound, "no image %s: there is no such file", im.at.ref)
+		return nil, errs.Fail(errs.NotExist, "no image %s: there is no such file", im.at.ref)
 	}
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (im *Image) openArchive(name string) (*os.File, error) {
 		return nil, fmt.Errorf("it is not a regular file: %w", err)
 	}
 	if kind := decompress.Kind(head[:n]); kind != "" {
-		return nil, fail.New(fail.Usage, "%s is compressed by %s", name, kind).WithHint("decompress it first, for example with `%s -d`", kind)
+		return nil, errs.Fail(errs.Invalid, "%s is compressed by %s", name, kind).WithHint("decompress it first, for example with `%s -d`", kind)
 	}
 	return f, nil
 }

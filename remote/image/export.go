@@ -24,7 +24,7 @@ import (
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/content/oci"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // An Export is an image of a base, whose layers stay as they are, and one more layer.
@@ -103,7 +103,7 @@ func (e *Export) make(kind string, v any) (ocispec.Descriptor, error) {
 
 func lost(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fail.New(fail.NotFound, "the store has lost a part of the image: %w", err).WithHint("import the image again, into a directory of its own, to have it again")
+		return errs.Fail(errs.NotExist, "the store has lost a part of the image: %w", err).WithHint("import the image again, into a directory of its own, to have it again")
 	}
 	return err
 }
@@ -158,13 +158,13 @@ func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
 		if dir, tag = splitLayout(rest); vacant(dir) {
 			t, err = oci.NewWithContext(ctx, dir)
 		} else {
-			err = fail.New(fail.Exists, "%s has files and is not an OCI layout", dir).WithHint("name a new or empty directory")
+			err = errs.Fail(errs.Exist, "%s has files and is not an OCI layout", dir).WithHint("name a new or empty directory")
 		}
 	} else {
 		var pinned digest.Digest
 		tag, pinned, err = at.registry()
 		if t = at.repo; err == nil && pinned != "" {
-			err = fail.New(fail.Usage, "%q does not name a place for an image: give a tag and no digest", ref)
+			err = errs.Fail(errs.Invalid, "%q does not name a place for an image: give a tag and no digest", ref)
 		}
 	}
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry/remote"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/backend"
 )
 
@@ -66,19 +66,19 @@ type place struct {
 
 // explain puts an error into words: one of the blob d, or of the whole image without it.
 func (p place) explain(ctx context.Context, d digest.Digest, err error) error {
-	var explained *fail.Error
+	var explained *errs.Error
 	switch {
 	case err == nil || errors.As(err, &explained):
 		return err
 	case d != "" && (errors.Is(err, errdef.ErrNotFound) || errors.Is(err, fs.ErrNotExist)):
-		return fail.New(fail.NotFound, "image %s: %s is missing there", p.ref, d).WithHint("the image is incomplete: push or copy it again")
+		return errs.Fail(errs.NotExist, "image %s: %s is missing there", p.ref, d).WithHint("the image is incomplete: push or copy it again")
 	case d != "" && (errors.Is(err, content.ErrMismatchedDigest) || errors.Is(err, content.ErrTrailingData) || errors.Is(err, io.ErrUnexpectedEOF)):
-		return fail.New(fail.Failed, "image %s: %s: %w", p.ref, d, ErrDigest)
+		return errs.Fail(errs.Failed, "image %s: %s: %w", p.ref, d, ErrDigest)
 	case p.repo != nil:
 		err = backend.Explain(ctx, p.repo, "image "+p.ref, err)
-		return fail.New(fail.KindOf(err), "%w", err)
+		return errs.Fail(errs.ScriptKind(err), "%w", err)
 	}
-	return fail.New(fail.KindOf(err), "image %s: %w", p.ref, err)
+	return errs.Fail(errs.ScriptKind(err), "image %s: %w", p.ref, err)
 }
 
 // Open finds an image: oci:DIR[:TAG], docker-archive:FILE, or HOST/NAME[:TAG][@DIGEST]. The
@@ -89,7 +89,7 @@ func Open(ctx context.Context, ref, platform string) (*Image, error) {
 		system, rest, _ := strings.Cut(platform, "/")
 		arch, variant, _ := strings.Cut(rest, "/")
 		if im.want = (ocispec.Platform{OS: system, Architecture: arch, Variant: variant}); system == "" || arch == "" || strings.Contains(variant, "/") {
-			return nil, fail.New(fail.Usage, "a platform is OS/ARCH or OS/ARCH/VARIANT, such as linux/arm64, not %q", platform)
+			return nil, errs.Fail(errs.Invalid, "a platform is OS/ARCH or OS/ARCH/VARIANT, such as linux/arm64, not %q", platform)
 		}
 	}
 	var all []ocispec.Descriptor
@@ -122,7 +122,7 @@ func (im *Image) layout(rest string) (found []ocispec.Descriptor, err error) {
 	dir, tag := splitLayout(rest)
 	f, err := os.Open(filepath.Join(dir, ocispec.ImageIndexFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fail.New(fail.NotFound, "no image %s: %s is not a directory with an OCI layout", im.at.ref, dir)
+		return nil, errs.Fail(errs.NotExist, "no image %s: %s is not a directory with an OCI layout", im.at.ref, dir)
 	}
 	if err != nil {
 		return nil, err
@@ -145,9 +145,9 @@ func (im *Image) layout(rest string) (found []ocispec.Descriptor, err error) {
 	}
 	switch {
 	case len(found) == 0:
-		return nil, fail.New(fail.NotFound, "no image %s: %s has %s", im.at.ref, dir, some(names, "no tags"))
+		return nil, errs.Fail(errs.NotExist, "no image %s: %s has %s", im.at.ref, dir, some(names, "no tags"))
 	case tag == "" && len(names) > 1:
-		return nil, fail.New(fail.Usage, "%s has several images: name one as oci:%s:TAG, of %s", dir, dir, some(names, ""))
+		return nil, errs.Fail(errs.Invalid, "%s has several images: name one as oci:%s:TAG, of %s", dir, dir, some(names, ""))
 	}
 	im.from = oci.NewStorageFromFS(os.DirFS(dir))
 	return found, nil
@@ -185,7 +185,7 @@ func (p *place) registry() (tag string, pinned digest.Digest, err error) {
 		p.repo, err = backend.Repository(name)
 	}
 	if errors.Is(err, errdef.ErrInvalidReference) {
-		err = fail.New(fail.Usage, "%q does not name an image, such as HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE", p.ref)
+		err = errs.Fail(errs.Invalid, "%q does not name an image, such as HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE", p.ref)
 	}
 	return tag, pinned, err
 }
@@ -198,7 +198,7 @@ func (im *Image) registry(ctx context.Context) (found []ocispec.Descriptor, pinn
 	im.from = im.at.repo
 	d, err := im.at.repo.Resolve(ctx, cmp.Or(tag, pinned.String()))
 	if errors.Is(err, errdef.ErrNotFound) {
-		err = fail.New(fail.NotFound, "no image %s in %s", im.at.ref, im.at.repo.Reference.Host()).WithHint("check the name and the tag")
+		err = errs.Fail(errs.NotExist, "no image %s in %s", im.at.ref, im.at.repo.Reference.Host()).WithHint("check the name and the tag")
 	}
 	return []ocispec.Descriptor{d}, pinned, err
 }
@@ -219,7 +219,7 @@ func (im *Image) choose(ctx context.Context, all []ocispec.Descriptor, pinned di
 		}
 		if d.MediaType != ocispec.MediaTypeImageIndex && d.MediaType != dockerIndex {
 			if !met {
-				return fail.New(fail.Conflict, "image %s: the tag moved: it names %s now", im.at.ref, first).
+				return errs.Fail(errs.Conflict, "image %s: the tag moved: it names %s now", im.at.ref, first).
 					WithHint("leave the tag out to import what has the digest, or the digest to import what has the tag")
 			}
 			im.Digest = d.Digest
@@ -257,7 +257,7 @@ func (im *Image) pick(all []ocispec.Descriptor) (d ocispec.Descriptor, err error
 }
 
 func (im *Image) noPlatform(has string) error {
-	return fail.New(fail.NotFound, "image %s is not for %s: it has %s", im.at.ref, PlatformName(im.want), has).
+	return errs.Fail(errs.NotExist, "image %s is not for %s: it has %s", im.at.ref, PlatformName(im.want), has).
 		WithHint("choose one with --platform")
 }
 
@@ -268,7 +268,7 @@ func (im *Image) check(ctx context.Context, kind string) (err error) {
 	}
 	of := im.Manifest.Config
 	if kind != ocispec.MediaTypeImageManifest && kind != dockerManifest || of.MediaType != ocispec.MediaTypeImageConfig && of.MediaType != dockerConfig {
-		return fail.New(fail.Usage, "%s is not a container image, but of the type %s", im.at.ref, strings.TrimSpace(kind+" "+of.MediaType))
+		return errs.Fail(errs.Invalid, "%s is not a container image, but of the type %s", im.at.ref, strings.TrimSpace(kind+" "+of.MediaType))
 	}
 	if im.config, err = im.read(ctx, of); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 )
 
@@ -73,7 +73,7 @@ func (t *Target) dial(ctx context.Context) (*net.UnixConn, error) {
 	}
 	peer, err := service.Peer(conn)
 	if err == nil && !t.User(peer.Uid) {
-		err = fail.New(fail.Denied, "the store %s: %w (uid %d)", t.Store, errOtherUser, peer.Uid)
+		err = errs.Fail(errs.Perm, "the store %s: %w (uid %d)", t.Store, errOtherUser, peer.Uid)
 	}
 	if err != nil {
 		conn.Close()
@@ -119,7 +119,7 @@ func (c *Client) Close() {
 }
 
 // Do asks for the operation of args, and reads its result into result, which may be nil. Errors
-// of the daemon are *fail.Error, with their result in result.
+// of the daemon are *errs.Error, with their result in result.
 func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error {
 	o := service.OpOf(args)
 	var err error
@@ -150,7 +150,7 @@ func (c *Client) decode(r io.Reader, result any) error {
 
 // refused reads the error of the daemon, and what it has to show into result.
 func (c *Client) refused(r io.Reader, result any) error {
-	e := &fail.Error{Result: result}
+	e := &errs.Error{Result: result}
 	if err := c.decode(r, e); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (c *Client) broken(err error) error {
 }
 
 func (c *Client) endedEarly(err error) error {
-	e := fail.New(fail.Failed, "the daemon of the store %s ended before it answered", c.target.Store).
+	e := errs.Fail(errs.Failed, "the daemon of the store %s ended before it answered", c.target.Store).
 		WithHint("the request may have been carried out: look at amberfs list and amberfs log before you repeat it; amberfs.log in the store says why the daemon ended")
 	e.Err = errors.Join(errBroken, err)
 	return e
@@ -188,7 +188,7 @@ func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchan
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		var known *fail.Error
+		var known *errs.Error
 		if errors.As(err, &known) {
 			return known
 		}

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -39,14 +39,14 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 	return c.call(o, request, func(file string, raw []byte) error {
 		var a struct {
 			OK bool
-			fail.Error
+			errs.Error
 			Text   string
 			Items  []json.RawMessage
 			Stream bool
 		}
 		a.Result = result
 		if err := json.Unmarshal(raw, &a); err != nil {
-			return fail.New(fail.Failed, "reading the mount's answer: %w", err)
+			return errs.Fail(errs.Failed, "reading the mount's answer: %w", err)
 		}
 		if a.Result = nil; !a.OK {
 			return &a.Error
@@ -72,7 +72,7 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 func (x Exchange) takeFile(name string, o *service.Op) error {
 	f, err := os.Open(name)
 	if err != nil {
-		return fail.New(fail.KindOf(err), "reading the mount's answer: %w", err)
+		return errs.Fail(errs.ScriptKind(err), "reading the mount's answer: %w", err)
 	}
 	defer f.Close()
 	if o.Output != service.Events {
@@ -84,7 +84,7 @@ func (x Exchange) takeFile(name string, o *service.Op) error {
 		if err := d.Decode(&item); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return fail.New(fail.Failed, "reading the mount's answer: %w", err)
+			return errs.Fail(errs.Failed, "reading the mount's answer: %w", err)
 		}
 		if err := x.Item(item); err != nil {
 			return err
@@ -116,7 +116,7 @@ func (c *Client) call(o *service.Op, request []byte, read func(file string, answ
 		}
 		lost := !errors.Is(err, errNotAsked)
 		if asked == maxAsked || !errors.Is(err, unix.ESTALE) || lost && o.Effect != service.Reads {
-			e := fail.New(fail.KindOf(err), "asking through the mount: %w", err)
+			e := errs.Fail(errs.ScriptKind(err), "asking through the mount: %w", err)
 			if lost {
 				e = e.WithHint("the daemon may have carried the request out: look at amberfs list and amberfs log before you repeat it")
 			}

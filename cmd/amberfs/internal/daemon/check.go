@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -53,30 +53,30 @@ func CheckPaths(cfg *Config, mounts []locate.Mount) error {
 
 func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 	if within(cfg.Store, cfg.Mountpoint) && len(cfg.Exclude) == 0 {
-		return fail.New(fail.Usage, "the store %s lies inside the mount point %s, where the mount would hide it", cfg.Store, cfg.Mountpoint).
+		return errs.Fail(errs.Invalid, "the store %s lies inside the mount point %s, where the mount would hide it", cfg.Store, cfg.Mountpoint).
 			WithHint("put the store beside the mount point")
 	}
 	if m, ok := locate.At(mounts, cfg.Store); ok && m.FSType == locate.FSType {
-		return fail.New(fail.Usage, "the store %s is inside the amberfs mount at %s", cfg.Store, m.Mountpoint).
+		return errs.Fail(errs.Invalid, "the store %s is inside the amberfs mount at %s", cfg.Store, m.Mountpoint).
 			WithHint("put the store on an ordinary file system")
 	}
 	if in, ok := insideStore(filepath.Dir(cfg.Store)); ok {
-		return fail.New(fail.Usage, "the store %s is inside the store %s", cfg.Store, in).WithHint("put it beside that store")
+		return errs.Fail(errs.Invalid, "the store %s is inside the store %s", cfg.Store, in).WithHint("put it beside that store")
 	}
 	st, err := os.Stat(cfg.Store)
 	if errors.Is(err, os.ErrNotExist) {
 		parent := filepath.Dir(cfg.Store)
 		if _, err := os.Stat(parent); err != nil {
-			return fail.New(fail.NotFound, "there is no directory %s to make the store in", parent).
+			return errs.Fail(errs.NotExist, "there is no directory %s to make the store in", parent).
 				WithHint("make it with `mkdir -p %s`", parent)
 		}
 		return nil
 	}
 	if err != nil {
-		return fail.New(fail.KindOf(err), "cannot look at the store: %w", err)
+		return errs.Fail(errs.ScriptKind(err), "cannot look at the store: %w", err)
 	}
 	if !st.IsDir() {
-		return fail.New(fail.Usage, "the store %s is not a directory", cfg.Store).WithHint("name a directory, or a path where none is yet")
+		return errs.Fail(errs.Invalid, "the store %s is not a directory", cfg.Store).WithHint("name a directory, or a path where none is yet")
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func clearDead(cfg *Config, mounts []locate.Mount, s Starter) error {
 			continue
 		}
 		if err := Detach(m.Mountpoint); err != nil {
-			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err).
+			return errs.Fail(errs.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err).
 				WithHint("unmount it with `umount -l %s`", m.Mountpoint)
 		}
 		s.note("unmounted the dead mount that was left at " + m.Mountpoint)
@@ -121,7 +121,7 @@ func Answers(path string) error {
 	case err := <-done:
 		return err
 	case <-time.After(answerTime):
-		return fail.New(fail.Busy, "%s does not answer", path)
+		return errs.Fail(errs.Busy, "%s does not answer", path)
 	}
 }
 
@@ -139,37 +139,37 @@ func checkMountpoint(cfg *Config) error {
 	case errors.Is(err, unix.ENOENT) && cfg.Shared: // start makes it
 		return nil
 	case errors.Is(err, unix.ENOENT):
-		return fail.New(fail.NotFound, "there is no mount point %s", cfg.Mountpoint).
+		return errs.Fail(errs.NotExist, "there is no mount point %s", cfg.Mountpoint).
 			WithHint("make it with `mkdir -p %s`", cfg.Mountpoint)
 	case errors.Is(err, unix.ENOTCONN):
-		return fail.New(fail.Busy, "a dead mount of another file system lies on %s", cfg.Mountpoint).
+		return errs.Fail(errs.Busy, "a dead mount of another file system lies on %s", cfg.Mountpoint).
 			WithHint("unmount it with `umount -l %s`", cfg.Mountpoint)
 	case err != nil:
-		return fail.New(fail.KindOf(err), "cannot look at the mount point %s: %w", cfg.Mountpoint, err)
+		return errs.Fail(errs.ScriptKind(err), "cannot look at the mount point %s: %w", cfg.Mountpoint, err)
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fail.New(fail.Usage, "the mount point %s is not a directory", cfg.Mountpoint)
+		return errs.Fail(errs.Invalid, "the mount point %s is not a directory", cfg.Mountpoint)
 	}
 	// A program that runs in a copy of a directory has the copy in its place.
 	inPlace := cfg.Options.NonEmpty || cfg.From == cfg.Mountpoint
 	if mounts, err := locate.Mounts(); err == nil && !inPlace {
 		if m, ok := locate.On(mounts, cfg.Mountpoint); ok {
-			return fail.New(fail.Busy, "the store %s is mounted at %s already", m.Source, cfg.Mountpoint).
+			return errs.Fail(errs.Busy, "the store %s is mounted at %s already", m.Source, cfg.Mountpoint).
 				WithHint("unmount it first with `amberfs umount %s`", cfg.Mountpoint)
 		}
 	}
 	// It must not hide files that are in the mount point.
 	if in, ok := insideStore(cfg.Mountpoint); ok && cfg.Mountpoint != RunMountpoint(cfg.Store) {
-		return fail.New(fail.Usage, "the mount point %s is inside the store %s", cfg.Mountpoint, in).WithHint("choose a directory outside of it")
+		return errs.Fail(errs.Invalid, "the mount point %s is inside the store %s", cfg.Mountpoint, in).WithHint("choose a directory outside of it")
 	}
 	if !inPlace {
 		entries, _ := os.ReadDir(cfg.Mountpoint) // what may not be listed may still be mounted on
 		if len(entries) > 0 {
-			return fail.New(fail.Usage, "the mount point %s is not empty, and the mount would hide %s", cfg.Mountpoint, entries[0].Name()).
+			return errs.Fail(errs.Invalid, "the mount point %s is not empty, and the mount would hide %s", cfg.Mountpoint, entries[0].Name()).
 				WithHint("choose an empty directory, or use -o nonempty")
 		}
 	}
 	if !mounts.Privileged() && unix.Access(cfg.Mountpoint, unix.W_OK) != nil {
-		return fail.New(fail.Failed, "you cannot mount on %s, which you cannot write to", cfg.Mountpoint).
+		return errs.Fail(errs.Failed, "you cannot mount on %s, which you cannot write to", cfg.Mountpoint).
 			WithHint("choose a directory of your own")
 	}
 	return nil
@@ -181,15 +181,15 @@ func checkFrom(cfg *Config, mounts []locate.Mount) error {
 		return nil
 	}
 	if _, err := os.ReadDir(cfg.From); errors.Is(err, unix.ENOTDIR) {
-		return fail.New(fail.Usage, "%s is not a directory", cfg.From)
+		return errs.Fail(errs.Invalid, "%s is not a directory", cfg.From)
 	} else if err != nil {
-		return fail.New(fail.KindOf(err), "cannot read %s: %w", cfg.From, errors.Unwrap(err))
+		return errs.Fail(errs.ScriptKind(err), "cannot read %s: %w", cfg.From, errors.Unwrap(err))
 	}
 	if in, ok := insideStore(cfg.From); ok {
-		return fail.New(fail.Usage, "%s is inside the store %s", cfg.From, in).WithHint("mount that store, and name the directory in the mount")
+		return errs.Fail(errs.Invalid, "%s is inside the store %s", cfg.From, in).WithHint("mount that store, and name the directory in the mount")
 	}
 	if within(cfg.Store, cfg.From) && len(cfg.Exclude) == 0 {
-		return fail.New(fail.Usage, "the store %s is inside %s, from which it would be filled", cfg.Store, cfg.From).
+		return errs.Fail(errs.Invalid, "the store %s is inside %s, from which it would be filled", cfg.Store, cfg.From).
 			WithHint("put the store elsewhere")
 	}
 	if _, ok := locate.On(mounts, cfg.From); ok {
@@ -197,7 +197,7 @@ func checkFrom(cfg *Config, mounts []locate.Mount) error {
 	}
 	for _, name := range []string{naming.SnapshotsDir, naming.ForksDir} {
 		if _, err := os.Lstat(filepath.Join(cfg.From, name)); err == nil {
-			return fail.New(fail.Usage, "%s has an entry %s of its own, a name that amberfs reserves", cfg.From, name).
+			return errs.Fail(errs.Invalid, "%s has an entry %s of its own, a name that amberfs reserves", cfg.From, name).
 				WithHint("rename it first")
 		}
 	}
@@ -207,14 +207,14 @@ func checkFrom(cfg *Config, mounts []locate.Mount) error {
 func checkFUSE() error {
 	var st unix.Stat_t
 	if err := unix.Stat("/dev/fuse", &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
-		return fail.New(fail.Failed, "this system has no /dev/fuse").
+		return errs.Fail(errs.Failed, "this system has no /dev/fuse").
 			WithHint("load the module with `modprobe fuse` or, in a container, start it with --device /dev/fuse")
 	}
 	if mounts.Privileged() {
 		return nil
 	}
 	if _, err := mounts.Helper(); err != nil {
-		return fail.New(fail.Failed, "an ordinary user needs fusermount3 to mount").
+		return errs.Fail(errs.Failed, "an ordinary user needs fusermount3 to mount").
 			WithHint("install the package fuse3, or use `amberfs run` where users may create namespaces")
 	}
 	return nil
@@ -231,7 +231,7 @@ func busyStore(store string, pid int, point string) error {
 	if pid != 0 {
 		by = fmt.Sprintf("pid %d", pid)
 	}
-	e := fail.New(fail.Busy, "the store %s is in use by %s", store, by)
+	e := errs.Fail(errs.Busy, "the store %s is in use by %s", store, by)
 	switch {
 	case here:
 		e.Msg += ", mounted at " + point

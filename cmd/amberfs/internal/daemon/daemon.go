@@ -21,7 +21,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/budget"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/service"
@@ -97,7 +97,7 @@ func giveUp(cfg *Config, s Starter, err error) error {
 	if cfg.Keeper.Holds() {
 		return cfg.Keeper.Fail(err)
 	}
-	s(Message{Error: fail.Of(err)})
+	s(Message{Error: errs.ErrorOf(err)})
 	return err
 }
 
@@ -194,7 +194,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 		return nil, fmt.Errorf("writing down the mount point: %w", err)
 	}
 	if err = d.attach(); err != nil {
-		return nil, fail.New(fail.KindOf(err), "%w", err)
+		return nil, errs.Fail(errs.ScriptKind(err), "%w", err)
 	}
 	if err = point("attached"); err != nil {
 		return nil, err
@@ -312,12 +312,12 @@ func (d *Daemon) unmount(lazy bool) error {
 		}
 		return nil
 	case !errors.Is(err, unix.EBUSY):
-		return fail.New(fail.KindOf(err), "%w", err)
+		return errs.Fail(errs.ScriptKind(err), "%w", err)
 	case !lazy:
-		return fail.New(fail.Busy, "the mount at %s is in use", d.cfg.Mountpoint)
+		return errs.Fail(errs.Busy, "the mount at %s is in use", d.cfg.Mountpoint)
 	}
 	if err := Detach(d.cfg.Mountpoint); err != nil {
-		return fail.New(fail.Failed, "cannot detach the mount at %s: %w", d.cfg.Mountpoint, err)
+		return errs.Fail(errs.Failed, "cannot detach the mount at %s: %w", d.cfg.Mountpoint, err)
 	}
 	return nil
 }
@@ -367,7 +367,7 @@ func (d *Daemon) awaitReady(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if d.ending.Load() {
-		return fail.New(fail.Busy, "the mount at %s is ending", d.cfg.Mountpoint)
+		return errs.Fail(errs.Busy, "the mount at %s is ending", d.cfg.Mountpoint)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/tests/must"
@@ -83,8 +83,8 @@ func TestReadinessPipe(t *testing.T) {
 		want func(Ready, error) bool
 	}{
 		{"ready", func(s Starter, w *os.File) { s(Message{Ready: &Ready{Store: "/s", PID: 7}}) }, func(r Ready, err error) bool { return err == nil && r.PID == 7 }},
-		{"failed", func(s Starter, w *os.File) { s(Message{Error: fail.New(fail.Busy, "in use").WithHint("wait")}) }, func(_ Ready, err error) bool {
-			return fail.KindOf(err) == fail.Busy && err.Error() == "in use; wait"
+		{"failed", func(s Starter, w *os.File) { s(Message{Error: errs.Fail(errs.Busy, "in use").WithHint("wait")}) }, func(_ Ready, err error) bool {
+			return errs.ScriptKind(err) == errs.Busy && err.Error() == "in use; wait"
 		}},
 		{"died", func(s Starter, w *os.File) { w.Close() }, func(_ Ready, err error) bool { return errors.Is(err, errSilent) }},
 	} {
@@ -128,18 +128,18 @@ func TestCheckRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name              string
 		store, mnt, from  string
-		kind              fail.Kind
+		kind              errs.Kind
 		mentions, mention string
 	}{
-		{"store inside mount point", "around/inside/s", "around", "", fail.Usage, "inside the mount point", "beside"},
-		{"store is a file", "file", "mnt", "", fail.Usage, "file", "directory"},
-		{"no parent of the store", "no/such/store", "mnt", "", fail.NotFound, "no/such", "mkdir -p"},
-		{"no mount point", "s", "nowhere", "", fail.NotFound, "nowhere", "mkdir -p"},
-		{"mount point is a file", "s", "file", "", fail.Usage, "file", "directory"},
-		{"nothing to fill from", "s", "mnt", "missing", fail.NotFound, "missing", ""},
-		{"filled from a file", "s", "mnt", "file", fail.Usage, "file", "directory"},
-		{"filled from around the store", "tree/s", "mnt", "tree", fail.Usage, "inside", "elsewhere"},
-		{"filled with reserved names", "s", "mnt", "reserved", fail.Usage, ".snapshots", "rename"},
+		{"store inside mount point", "around/inside/s", "around", "", errs.Invalid, "inside the mount point", "beside"},
+		{"store is a file", "file", "mnt", "", errs.Invalid, "file", "directory"},
+		{"no parent of the store", "no/such/store", "mnt", "", errs.NotExist, "no/such", "mkdir -p"},
+		{"no mount point", "s", "nowhere", "", errs.NotExist, "nowhere", "mkdir -p"},
+		{"mount point is a file", "s", "file", "", errs.Invalid, "file", "directory"},
+		{"nothing to fill from", "s", "mnt", "missing", errs.NotExist, "missing", ""},
+		{"filled from a file", "s", "mnt", "file", errs.Invalid, "file", "directory"},
+		{"filled from around the store", "tree/s", "mnt", "tree", errs.Invalid, "inside", "elsewhere"},
+		{"filled with reserved names", "s", "mnt", "reserved", errs.Invalid, ".snapshots", "rename"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Config{Store: path(c.store), Mountpoint: path(c.mnt)}
@@ -147,8 +147,8 @@ func TestCheckRefuses(t *testing.T) {
 				cfg.From = path(c.from)
 			}
 			err := check(&cfg, func(Message) {})
-			if fail.KindOf(err) != c.kind {
-				t.Fatalf("check = %v (%s), want %s", err, fail.KindOf(err), c.kind)
+			if errs.ScriptKind(err) != c.kind {
+				t.Fatalf("check = %v (%s), want %s", err, errs.ScriptKind(err), c.kind)
 			}
 			for _, m := range []string{c.mentions, c.mention} {
 				if !strings.Contains(err.Error(), m) {
@@ -175,7 +175,7 @@ func TestVerifyWithoutPermission(t *testing.T) {
 	must.OK(t, os.Chmod(packs, 0))
 	defer os.Chmod(packs, 0o700)
 	_, err = VerifyStore(context.Background(), dir, false, func(service.Progress) {})
-	if fail.KindOf(err) == fail.Damage || !errors.Is(err, os.ErrPermission) {
+	if errs.ScriptKind(err) == errs.Damaged || !errors.Is(err, os.ErrPermission) {
 		t.Errorf("verify says %v", err)
 	}
 }
@@ -199,7 +199,7 @@ func TestVerifyReadOnlyDisk(t *testing.T) {
 	})
 	must.OK(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	_, err = VerifyStore(context.Background(), dir, false, func(service.Progress) {})
-	if !errors.Is(err, unix.EROFS) || fail.KindOf(err) == fail.Damage {
+	if !errors.Is(err, unix.EROFS) || errs.ScriptKind(err) == errs.Damaged {
 		t.Errorf("verify says %v", err)
 	}
 }
@@ -213,7 +213,7 @@ func TestRootVerifiesOnlyItsOwn(t *testing.T) {
 	s, err := snapshot.Open(dir, snapshot.Options{})
 	must.OK(t, err)
 	must.OK(t, errors.Join(s.Close(), os.Lchown(dir, 65533, 65532)))
-	if _, err := VerifyStore(context.Background(), dir, true, nil); fail.KindOf(err) != fail.Denied {
+	if _, err := VerifyStore(context.Background(), dir, true, nil); errs.ScriptKind(err) != errs.Perm {
 		t.Errorf("verify says %v", err)
 	}
 }

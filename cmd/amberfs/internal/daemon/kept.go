@@ -15,7 +15,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/fusefs"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -234,7 +234,7 @@ const (
 // connection is answered by the next daemon.
 func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.UnixConn, error)) error {
 	if why := d.alone.Load(); why != nil {
-		return fail.New(fail.Failed, "the daemon of %s cannot be replaced: %s", d.cfg.Store, *why).WithHint("unmount first")
+		return errs.Fail(errs.Failed, "the daemon of %s cannot be replaced: %s", d.cfg.Store, *why).WithHint("unmount first")
 	}
 	if err := d.compareTerms(ctx, program); err != nil {
 		return err
@@ -271,7 +271,7 @@ func (d *Daemon) drain(ctx context.Context) error {
 	if len(running) == 0 {
 		return nil
 	}
-	return fail.New(fail.Busy, "the daemon was not replaced: after %v it still answers %s", drainTime, strings.Join(running, ", ")).
+	return errs.Fail(errs.Busy, "the daemon was not replaced: after %v it still answers %s", drainTime, strings.Join(running, ", ")).
 		WithHint("upgrade when that has ended")
 }
 
@@ -288,14 +288,14 @@ func (d *Daemon) compareTerms(ctx context.Context, program string) error {
 	cmd.Stdin = bytes.NewReader(c.Init)
 	theirs, err := cmd.Output()
 	if err != nil {
-		return fail.New(fail.Failed, "%s cannot replace the daemon: it does not print its terms: %w", program, err).
+		return errs.Fail(errs.Failed, "%s cannot replace the daemon: it does not print its terms: %w", program, err).
 			WithHint("unmount first, and mount with it")
 	}
 	if len(theirs) == 0 {
-		return fail.New(fail.Usage, "%s is no amberfs, or one without upgrades: it prints no terms", program)
+		return errs.Fail(errs.Invalid, "%s is no amberfs, or one without upgrades: it prints no terms", program)
 	}
 	if string(theirs) != ours {
-		return fail.New(fail.Failed, "%s cannot replace the daemon under a mount: its store format, or what it promises the kernel, differs", program).
+		return errs.Fail(errs.Failed, "%s cannot replace the daemon under a mount: its store format, or what it promises the kernel, differs", program).
 			WithHint("unmount first, and mount with it")
 	}
 	return nil
@@ -310,7 +310,7 @@ func (d *Daemon) answerUpgrade(f *os.File) {
 		return
 	}
 	if why := d.cfg.Keeper.Refused; why != "" {
-		err = fail.New(fail.Failed, "the upgrade failed, and the daemon is the old program again: %s", why).
+		err = errs.Fail(errs.Failed, "the upgrade failed, and the daemon is the old program again: %s", why).
 			WithHint("the log is amberfs.log in the store")
 	}
 	service.AnswerUpgrade(c, service.Upgraded{Version: d.cfg.Version, PID: os.Getpid(), Pause: d.pause.Seconds()}, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/amberfs/amberfs/fusefs"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/info"
@@ -62,7 +62,7 @@ func (d *Daemon) serveMetrics() error {
 func (m *metrics) listen() error {
 	l, err := net.Listen("tcp", m.d.cfg.Options.Metrics)
 	if err != nil {
-		return fail.New(fail.KindOf(err), "cannot serve metrics: %w", err).WithHint("choose another address after metrics=")
+		return errs.Fail(errs.ScriptKind(err), "cannot serve metrics: %w", err).WithHint("choose another address after metrics=")
 	}
 	go func() {
 		if err := m.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -18,7 +18,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/fusefs/control"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // Config says what to mount, where and how. Its paths are absolute.
@@ -108,13 +108,13 @@ func Remount(mountpoint string, o mountopt.Options) error {
 	}
 	point := locate.Resolve(mounts, mountpoint)
 	if _, ok := locate.On(mounts, point); !ok {
-		return fail.New(fail.NotFound, "amberfs is not mounted at %s", point)
+		return errs.Fail(errs.NotExist, "amberfs is not mounted at %s", point)
 	}
 	if err := unix.Mount("", point, "", unix.MS_REMOUNT|o.MountFlags(), ""); err != nil {
 		if errors.Is(err, unix.EPERM) {
-			return fail.New(fail.Failed, "only root can remount").WithHint("unmount and mount again with other options")
+			return errs.Fail(errs.Failed, "only root can remount").WithHint("unmount and mount again with other options")
 		}
-		return fail.New(fail.KindOf(err), "cannot remount %s: %w", point, err)
+		return errs.Fail(errs.ScriptKind(err), "cannot remount %s: %w", point, err)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // shared counts the `run` commands that use a daemon's mount.
@@ -27,7 +27,7 @@ const joinTime = 10 * time.Second
 // way round: a mount that is unmounted outside must not stay in use here.
 func PrivateMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fail.New(fail.Denied, "cannot make the mounts private: %w", err)
+		return errs.Fail(errs.Perm, "cannot make the mounts private: %w", err)
 	}
 	return nil
 }
@@ -41,10 +41,10 @@ func (d *Daemon) join(options string) (*os.File, error) {
 	d.shared.mu.Lock()
 	defer d.shared.mu.Unlock()
 	if d.shared.ending || d.ending.Load() {
-		return nil, fail.New(fail.NotFound, "the daemon of the store %s is ending", d.cfg.Store)
+		return nil, errs.Fail(errs.NotExist, "the daemon of the store %s is ending", d.cfg.Store)
 	}
 	if has := d.cfg.Options.String(); options != "" && options != has {
-		return nil, fail.New(fail.Exists, "the store %s is in use with other options: %q", d.cfg.Store, has).
+		return nil, errs.Fail(errs.Exist, "the store %s is in use with other options: %q", d.cfg.Store, has).
 			WithHint("use the same options, or none")
 	}
 	// A mount point for a user that has no other one.
@@ -55,7 +55,7 @@ func (d *Daemon) join(options string) (*os.File, error) {
 	case err == nil:
 		tree = os.NewFile(uintptr(fd), "mount")
 	case !errors.Is(err, unix.EPERM):
-		return nil, fail.New(fail.Failed, "cannot copy the mount at %s: %w", d.cfg.Mountpoint, err)
+		return nil, errs.Fail(errs.Failed, "cannot copy the mount at %s: %w", d.cfg.Mountpoint, err)
 	}
 	d.shared.users++
 	return tree, nil
@@ -89,7 +89,7 @@ func (d *Daemon) umount(lazy bool) error {
 	n := d.shared.users
 	d.shared.mu.Unlock()
 	if n > 0 && !lazy {
-		return fail.New(fail.Busy, "the mount at %s is in use by amberfs run (%d)", d.cfg.Mountpoint, n)
+		return errs.Fail(errs.Busy, "the mount at %s is in use by amberfs run (%d)", d.cfg.Mountpoint, n)
 	}
 	return d.unmount(lazy)
 }

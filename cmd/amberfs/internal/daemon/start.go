@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -88,7 +88,7 @@ func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr
 		return Ready{}, nil, ctx.Err()
 	}
 	if errors.Is(err, errSilent) {
-		return Ready{}, nil, fail.New(fail.Failed, "the daemon ended before the mount was ready (%v)%s", werr, firstLines(said.Bytes(), 5))
+		return Ready{}, nil, errs.Fail(errs.Failed, "the daemon ended before the mount was ready (%v)%s", werr, firstLines(said.Bytes(), 5))
 	}
 	return Ready{}, nil, err
 }
@@ -118,7 +118,7 @@ type Message struct {
 	Progress *service.Progress `json:"progress,omitempty"`
 	Note     string            `json:"note,omitempty"` // something that a person should know
 	Ready    *Ready            `json:"ready,omitempty"`
-	Error    *fail.Error       `json:"error,omitempty"`
+	Error    *errs.Error       `json:"error,omitempty"`
 }
 
 // Ready is what `mount` knows once the mount can be used.

@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
@@ -72,7 +72,7 @@ func usedAgain(cfg Config, note func(string)) error {
 	if from != "" {
 		of = "was filled from " + from
 	}
-	return fail.New(fail.Exists, "the store %s exists and %s", cfg.Store, of).
+	return errs.Fail(errs.Exist, "the store %s exists and %s", cfg.Store, of).
 		WithHint("leave out --from, and import %s with `amberfs import`", cfg.From)
 }
 
@@ -92,7 +92,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	case "":
 		st.note("the store " + cfg.Store + " was not filled to the end: filling it from " + from)
 	default:
-		return fail.New(fail.Exists, "the store %s is to be filled from %s", cfg.Store, from).WithHint("leave out --from, or remove the store")
+		return errs.Fail(errs.Exist, "the store %s is to be filled from %s", cfg.Store, from).WithHint("leave out --from, or remove the store")
 	}
 	cfg.From = from
 	exclude := append([]string{cfg.Store, worktrees.Point(cfg.From)}, cfg.Exclude...)
@@ -148,7 +148,7 @@ func afterEnd[R any](f func() (R, error)) (R, error) {
 func WhenFree(ctx context.Context, store string, f func() error) error {
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		err := f()
-		if fail.KindOf(err) != fail.Busy || ctx.Err() != nil {
+		if errs.ScriptKind(err) != errs.Busy || ctx.Err() != nil {
 			return err
 		}
 		if h, herr := storedir.ReadHolder(store); herr == nil && h.Mountpoint == "" {
@@ -182,13 +182,13 @@ func ending(store string, pid int, point string) bool {
 func VerifyStore(ctx context.Context, dir string, mend bool, show func(service.Progress)) (*repair.Report, error) {
 	if err := storedir.Check(dir); err != nil {
 		if _, serr := os.Lstat(filepath.Join(dir, "format")); errors.Is(serr, os.ErrNotExist) {
-			return nil, fail.New(fail.NotFound, "no store at %s", dir)
+			return nil, errs.Fail(errs.NotExist, "no store at %s", dir)
 		}
 		return nil, service.Explain(err)
 	}
 	var st unix.Stat_t
 	if os.Geteuid() == 0 && unix.Stat(dir, &st) == nil && st.Uid != 0 {
-		return nil, fail.New(fail.Denied, "the store %s belongs to the user %d, who could not open what root writes there", dir, st.Uid).
+		return nil, errs.Fail(errs.Perm, "the store %s belongs to the user %d, who could not open what root writes there", dir, st.Uid).
 			WithHint("run it as that user")
 	}
 	unix.Umask(ownerOnly)
@@ -204,7 +204,7 @@ func VerifyStore(ctx context.Context, dir string, mend bool, show func(service.P
 }
 
 func openError(dir string, err error) error {
-	var known *fail.Error
+	var known *errs.Error
 	var locked *storedir.LockedError
 	switch {
 	case errors.As(err, &known):
@@ -212,11 +212,11 @@ func openError(dir string, err error) error {
 	case errors.As(err, &locked):
 		return busyStore(dir, locked.PID, locked.Mountpoint)
 	case errors.Is(err, snapshot.ErrLost):
-		return fail.New(fail.Damage, "%w", err).
+		return errs.Fail(errs.Damaged, "%w", err).
 			WithHint("the catalogue cannot be repaired: restore the store from a backup, and keep the packs, which have the contents of its files")
 	}
-	if err = service.Explain(err); fail.KindOf(err) == fail.Damage {
-		return fail.New(fail.Damage, "%w", err).
+	if err = service.Explain(err); errs.ScriptKind(err) == errs.Damaged {
+		return errs.Fail(errs.Damaged, "%w", err).
 			WithHint("`amberfs verify %s` lists the affected files, `amberfs verify --repair %s` keeps what can be read", dir, dir)
 	}
 	return err

@@ -14,7 +14,7 @@ import (
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // An agent has a file of settings, and an event for the beginning of a turn.
@@ -68,7 +68,7 @@ type Settings struct {
 func Plan(dir, name string, remove bool) (*Settings, error) {
 	a, ok := agents[name]
 	if !ok {
-		return nil, fail.New(fail.Usage, "there are no settings for %q", name).WithHint("they are for claude, codex and gemini; others call `amberfs hook generic`")
+		return nil, errs.Fail(errs.Invalid, "there are no settings for %q", name).WithHint("they are for claude, codex and gemini; others call `amberfs hook generic`")
 	}
 	was, err := os.ReadFile(filepath.Join(dir, a.file))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -98,7 +98,7 @@ func plan(file string, was []byte, name string, remove bool) (*Settings, error) 
 
 	var err error
 	if s.become, err = edited(was, agents[name], name, remove); err != nil {
-		return nil, fail.New(fail.Failed, "%s: %w", s.File, err).WithHint("correct the file, or add the hook by hand")
+		return nil, errs.Fail(errs.Failed, "%s: %w", s.File, err).WithHint("correct the file, or add the hook by hand")
 	}
 	s.Changed = !sameJSON(s.was, s.become)
 	return s, nil

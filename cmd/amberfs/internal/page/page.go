@@ -19,7 +19,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 //go:embed static
@@ -133,7 +133,7 @@ func result(w http.ResponseWriter, v any, err error) {
 		answer(w, http.StatusOK, v)
 		return
 	}
-	e := fail.Of(err)
+	e := errs.ErrorOf(err)
 	answer(w, e.Kind.HTTP(), e)
 }
 

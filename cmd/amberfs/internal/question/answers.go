@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
@@ -63,7 +63,7 @@ func (q *Question) read(ctx context.Context, prompt string) (line string, err er
 		}
 		err = errNotApplied
 	case <-ctx.Done():
-		err = fail.New(fail.Failed, "interrupted")
+		err = errs.Fail(errs.Failed, "interrupted")
 	}
 	fmt.Fprintln(q.t.Out)
 	return "", err

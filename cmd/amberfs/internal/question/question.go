@@ -20,7 +20,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -60,7 +60,7 @@ type Question struct {
 }
 
 // errNotApplied ends a question without an answer.
-var errNotApplied = fail.New(fail.Failed, "nothing was applied")
+var errNotApplied = errs.Fail(errs.Failed, "nothing was applied")
 
 // New is about the plan of a dry run.
 func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *gitbridge.Applied) *Question {

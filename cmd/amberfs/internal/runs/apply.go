@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -39,7 +39,7 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*g
 		return nil, err
 	}
 	if r.State == service.RunRunning && !a.DryRun {
-		return nil, fail.New(fail.Busy, "a program is in the run %s", r.Name).
+		return nil, errs.Fail(errs.Busy, "a program is in the run %s", r.Name).
 			WithHint("end it first, or apply what it has changed until now with `amberfs apply --run %s`", r.Name)
 	}
 	ch, err := c.Changes(ctx, "")
@@ -87,7 +87,7 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o gitbridge.Appl
 	}
 	err = gitbridge.ApplyError(err, done)
 	if done != nil && len(done.Conflicts) > 0 {
-		withPaths := *fail.Of(err)
+		withPaths := *errs.ErrorOf(err)
 		withPaths.Result = done
 		err = &withPaths
 	}
@@ -98,10 +98,10 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o gitbridge.Appl
 func there(dir string, src *tree.Source, base *tree.State) error {
 	gone, err := gitbridge.NotThere(dir, src, base)
 	if err != nil {
-		return fail.New(fail.KindOf(err), "reading %s: %w", dir, err)
+		return errs.Fail(errs.ScriptKind(err), "reading %s: %w", dir, err)
 	}
 	if gone {
-		return fail.New(fail.Failed, "%s is empty, and not the directory that was copied; nothing was changed", dir).
+		return errs.Fail(errs.Failed, "%s is empty, and not the directory that was copied; nothing was changed", dir).
 			WithHint("mount it first; if it was emptied, create a file in it")
 	}
 	return nil
@@ -112,11 +112,11 @@ func there(dir string, src *tree.Source, base *tree.State) error {
 // changed.
 func (r *Run) Applied(ctx context.Context, c *client.Client, user string, all bool, show func(service.Progress)) error {
 	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, show)
-	if fail.KindOf(err) == fail.Conflict {
+	if errs.ScriptKind(err) == errs.Conflict {
 		err = nil
 	}
 	if err != nil {
-		err = fail.New(fail.KindOf(err), "the changes were applied, but not noted in the run %s: %w", r.Name, err).
+		err = errs.Fail(errs.ScriptKind(err), "the changes were applied, but not noted in the run %s: %w", r.Name, err).
 			WithHint("do that with `amberfs refresh --run %s`", r.Name)
 	}
 	if all {
@@ -173,7 +173,7 @@ func (a Apply) leaves(name string) bool {
 // someHunks is the choice of some hunks of a file.
 func someHunks(ctx context.Context, ch *client.Changes, p gitbridge.Planned, ids []string) (gitbridge.Choice, error) {
 	if p.A == nil || p.B == nil || !p.A.IsRegular() || !p.B.IsRegular() {
-		return gitbridge.Choice{}, fail.New(fail.Usage, "%s has no parts", p.Path.Short())
+		return gitbridge.Choice{}, errs.Fail(errs.Invalid, "%s has no parts", p.Path.Short())
 	}
 	found, err := diff.TextOfChange(ctx, ch.Source, p.Change)
 	if err != nil {
@@ -194,7 +194,7 @@ func stale(p gitbridge.Planned, found int, ids []string) error {
 	if found == len(ids) {
 		return nil
 	}
-	return fail.New(fail.Conflict, "%s changed meanwhile; nothing was applied", p.Path.Short()).WithHint("look at it again")
+	return errs.Fail(errs.Conflict, "%s changed meanwhile; nothing was applied", p.Path.Short()).WithHint("look at it again")
 }
 
 // Applicable reports whether a run can be applied to a directory: it was not removed, and the
@@ -213,7 +213,7 @@ func NotItself(store, dir, hint string) error {
 		return err
 	}
 	if p, err := locate.Find(mounts, dir); err == nil && p.Store == store {
-		return fail.New(fail.Usage, "%s is the workspace itself here, not the directory that it was copied from", dir).WithHint("%s", hint)
+		return errs.Fail(errs.Invalid, "%s is the workspace itself here, not the directory that it was copied from", dir).WithHint("%s", hint)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/env"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
@@ -25,11 +25,11 @@ func Root() (string, error) {
 	if dir := env.Get("AMBERFS_RUNS"); filepath.IsAbs(dir) {
 		return filepath.Clean(dir), nil
 	} else if dir != "" {
-		return "", fail.New(fail.Usage, "AMBERFS_RUNS is %q, which is not an absolute path", dir)
+		return "", errs.Fail(errs.Invalid, "AMBERFS_RUNS is %q, which is not an absolute path", dir)
 	}
 	state, err := env.StateDir()
 	if err != nil {
-		return "", fail.New(fail.Failed, "%w", err).WithHint("name a directory in AMBERFS_RUNS")
+		return "", errs.Fail(errs.Failed, "%w", err).WithHint("name a directory in AMBERFS_RUNS")
 	}
 	return filepath.Join(state, "runs"), nil
 }

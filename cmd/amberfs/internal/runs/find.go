@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service/client"
 )
 
@@ -158,7 +158,7 @@ func (f *Finder) onUnnamed(ctx context.Context, root, name string, fn func(r *Ru
 	case 1:
 		return f.onOne(ctx, in[0], name, fn)
 	}
-	return false, fail.New(fail.Usage, "several directories have a run %s: %s", name, strings.Join(dirs, ", ")).WithHint("name one with -C DIR")
+	return false, errs.Fail(errs.Invalid, "several directories have a run %s: %s", name, strings.Join(dirs, ", ")).WithHint("name one with -C DIR")
 }
 
 // onOne is On for the runs of one store.

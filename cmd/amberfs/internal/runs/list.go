@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/info"
@@ -64,7 +64,7 @@ func Named(ctx context.Context, store, name, user string) (*Run, error) {
 	}
 	i := slices.IndexFunc(all, func(r Run) bool { return r.Name == name })
 	if i < 0 {
-		return nil, fail.New(fail.NotFound, "no such run: %s", name).WithHint("see `amberfs runs`")
+		return nil, errs.Fail(errs.NotExist, "no such run: %s", name).WithHint("see `amberfs runs`")
 	}
 	return &all[i], nil
 }
@@ -88,13 +88,13 @@ func (r *Run) Of(dir string) bool { return dir == r.Dir || strings.HasPrefix(dir
 // Removable reports whether a run can be removed.
 func (r *Run) Removable() error {
 	if r.State == service.RunRunning {
-		return fail.New(fail.Busy, "the run %s is running", r.Name).WithHint("end its program first")
+		return errs.Fail(errs.Busy, "the run %s is running", r.Name).WithHint("end its program first")
 	}
 	return nil
 }
 
 func removed(name string) error {
-	return fail.New(fail.NotFound, "the run %s was removed", name).WithHint("get it back with `amberfs runs restore %s`", name)
+	return errs.Fail(errs.NotExist, "the run %s was removed", name).WithHint("get it back with `amberfs runs restore %s`", name)
 }
 
 const (
@@ -159,7 +159,7 @@ func Choose(all []Run, name, dir string) (*Run, error) {
 	if name != "" {
 		what = "no such run: " + name
 	}
-	return nil, fail.New(fail.NotFound, "%s", what).WithHint("see `amberfs runs`")
+	return nil, errs.Fail(errs.NotExist, "%s", what).WithHint("see `amberfs runs`")
 }
 
 // Mark takes a snapshot of a run that has its state and the command line of its program.

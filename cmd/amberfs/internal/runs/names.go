@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -26,7 +26,7 @@ func linkOf(store, name string) string {
 func Take(store, name string) (owner string, err error) {
 	link := linkOf(store, name)
 	if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
-		return "", fail.New(fail.KindOf(err), "cannot make the directory of the names of runs: %w", err)
+		return "", errs.Fail(errs.ScriptKind(err), "cannot make the directory of the names of runs: %w", err)
 	}
 	for {
 		err := os.Symlink(filepath.Base(store), link)
@@ -34,7 +34,7 @@ func Take(store, name string) (owner string, err error) {
 			return "", nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
-			return "", fail.New(fail.KindOf(err), "cannot take the name of the run: %w", err)
+			return "", errs.Fail(errs.ScriptKind(err), "cannot take the name of the run: %w", err)
 		}
 		owner := Owner(store, name)
 		if owner == store {
@@ -44,7 +44,7 @@ func Take(store, name string) (owner string, err error) {
 			return owner, nil
 		}
 		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) { // its store is gone
-			return "", fail.New(fail.KindOf(err), "cannot take the name of the run: %w", err)
+			return "", errs.Fail(errs.ScriptKind(err), "cannot take the name of the run: %w", err)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func RemoveEmpty(store string) (removed bool, err error) {
 		removed = true
 		return os.RemoveAll(store)
 	})
-	if fail.KindOf(service.Explain(err)) == fail.Busy {
+	if errs.ScriptKind(service.Explain(err)) == errs.Busy {
 		return false, nil
 	}
 	return removed && err == nil, service.Explain(err)

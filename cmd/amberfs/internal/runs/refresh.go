@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -20,7 +20,7 @@ func Refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 	done service.Refreshed, left gitbridge.LeftOut, err error) {
 	for range 5 {
 		left = gitbridge.LeftOut{}
-		if done, err = refresh(ctx, c, dir, store, req, show, left.Add, exclude); fail.KindOf(err) != fail.Busy {
+		if done, err = refresh(ctx, c, dir, store, req, show, left.Add, exclude); errs.ScriptKind(err) != errs.Busy {
 			break
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 )
 
@@ -62,7 +62,7 @@ func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
 			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 				_ = cmd.Process.Kill()
 				_ = cmd.Wait()
-				return true, 0, fail.New(fail.Failed, "%s: %w: %s", args[0], err, strings.TrimSpace(string(out)))
+				return true, 0, errs.Fail(errs.Failed, "%s: %w: %s", args[0], err, strings.TrimSpace(string(out)))
 			}
 		}
 		mapped.Close()
@@ -111,7 +111,7 @@ func otherGroup(ctx context.Context, c *Config) error {
 	if _, serr := fmt.Sscan(string(text), &inside, &gid, &n); err != nil || serr != nil || n != 1 || gid == os.Getegid() {
 		return nil
 	}
-	return fail.New(fail.Busy, "the store %s is in use by a run whose primary group is %s, and this one's is %s", c.Store, groupName(gid), groupName(os.Getegid())).
+	return errs.Fail(errs.Busy, "the store %s is in use by a run whose primary group is %s, and this one's is %s", c.Store, groupName(gid), groupName(os.Getegid())).
 		WithHint("begin this one with `sg %s -c …`, or end that first", groupName(gid))
 }
 
@@ -149,5 +149,5 @@ func servedIn(ctx context.Context, store string) (string, error) {
 	case err == nil && strings.Fields(string(ids))[0] == "0":
 		return ns, nil
 	}
-	return "", fail.New(fail.Busy, "the store %s is in use by a `run` without --root, in which there is no root", store).WithHint("end that first")
+	return "", errs.Fail(errs.Busy, "the store %s is in use by a `run` without --root, in which there is no root", store).WithHint("end that first")
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/mounts"
 )
 
@@ -84,7 +84,7 @@ func InsideFork(ctx context.Context, argv []string) (int, error) {
 	} else if err := daemon.PrivateMounts(); err != nil {
 		return statusNoFork, err
 	} else if err := unix.Mount(fork, dir, "", unix.MS_BIND, ""); err != nil {
-		return statusNoFork, fail.New(fail.Failed, "cannot mount %s on %s: %w", fork, dir, err)
+		return statusNoFork, errs.Fail(errs.Failed, "cannot mount %s on %s: %w", fork, dir, err)
 	}
 	cmd, st, err := program(ctx, argv, dir, kind == forkUser)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // Inner is the process in the namespaces. It returns the program's exit status. note prints
@@ -48,7 +48,7 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); c.UserNS && !c.Root && c.Temp == "" {
 		if err != nil {
-			return 0, fail.New(fail.Denied, "cannot use %s: %w", c.Store, err).WithHint("a store of a `run --root` needs --root")
+			return 0, errs.Fail(errs.Perm, "cannot use %s: %w", c.Store, err).WithHint("a store of a `run --root` needs --root")
 		}
 		if !c.InPlace && st.Mode&unix.S_IWUSR == 0 {
 			note("you may not change the workspace: a store of a `run --root` needs --root")
@@ -83,7 +83,7 @@ func runProgram(served context.Context, c Config, dir string, signals *passer) (
 	if served.Err() == nil || st != statusSignal+int(unix.SIGKILL) {
 		return st, err
 	}
-	e := fail.New(fail.Failed, "the daemon of the workspace ended before %s did", name)
+	e := errs.Fail(errs.Failed, "the daemon of the workspace ended before %s did", name)
 	if c.Temp == "" {
 		return 0, e.WithHint("nothing acknowledged is lost; %s/amberfs.log can have the reason", c.Store)
 	}
@@ -149,7 +149,7 @@ func lookPath(name, dir string) (string, error) {
 // commandError is the end of a program that could not be started.
 func commandError(name string, err error) (int, error) {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return statusNoCommand, fail.New(fail.Failed, "no such command: %s", name)
+		return statusNoCommand, errs.Fail(errs.Failed, "no such command: %s", name)
 	}
-	return statusCannotExecute, fail.New(fail.Failed, "cannot run %s: %w", name, err)
+	return statusCannotExecute, errs.Fail(errs.Failed, "cannot run %s: %w", name, err)
 }

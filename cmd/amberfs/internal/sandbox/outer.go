@@ -22,7 +22,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/internal/env"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
@@ -83,7 +83,7 @@ func inherited(f *os.File) (Config, error) {
 	var c Config
 	err := gob.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(&c)
 	if err != nil || len(c.Command) == 0 && !c.Root {
-		return c, fail.New(fail.Usage, "%s is for `amberfs run` only", Command)
+		return c, errs.Fail(errs.Invalid, "%s is for `amberfs run` only", Command)
 	}
 	return c, f.Close() // the program does not get it
 }
@@ -248,12 +248,12 @@ func plainPoint(store string) (string, error) {
 // forbidden reports whether an error can be that of a system that gives an ordinary user no
 // namespaces, or gives it one in which nothing can be mounted.
 func forbidden(err error) bool {
-	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES) || fail.KindOf(err) == fail.Denied
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES) || errs.ScriptKind(err) == errs.Perm
 }
 
 func namespaceError(user bool, err error) error {
 	if user && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES)) {
-		return fail.New(fail.Failed, "this system forbids ordinary users to create namespaces: %w", err).
+		return errs.Fail(errs.Failed, "this system forbids ordinary users to create namespaces: %w", err).
 			WithHint("have root allow it (sysctl kernel.unprivileged_userns_clone=1 or user.max_user_namespaces=10000), or use `amberfs mount`")
 	}
 	return err
@@ -297,7 +297,7 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 	err = daemon.WhenFree(ctx, c.Store, func() (err error) {
 		for {
 			j, err = service.Join(ctx, c.Store, c.Options.String(), "")
-			if fail.KindOf(err) != fail.NotFound || ctx.Err() != nil {
+			if errs.ScriptKind(err) != errs.NotExist || ctx.Err() != nil {
 				return err
 			}
 			// In its own namespaces, so that it can outlive this process.
@@ -351,13 +351,13 @@ func attach(c Config) error {
 	if !c.Tree { // the daemon may not copy it
 		var err error
 		if tree, err = unix.OpenTree(unix.AT_FDCWD, c.Shared, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
-			return fail.New(fail.Busy, "the store %s is mounted at %s, and the mount cannot be used here: %w", c.Store, c.Shared, err).
+			return errs.Fail(errs.Busy, "the store %s is mounted at %s, and the mount cannot be used here: %w", c.Store, c.Shared, err).
 				WithHint("unmount it first with `amberfs umount %s`", c.Shared)
 		}
 	}
 	defer unix.Close(tree)
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, c.Mountpoint, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fail.New(fail.Failed, "cannot mount on %s: %w", c.Mountpoint, err)
+		return errs.Fail(errs.Failed, "cannot mount on %s: %w", c.Mountpoint, err)
 	}
 	if c.InPlace {
 		fork := filepath.Join(c.Mountpoint, naming.ForksDir, c.Fork)
@@ -367,7 +367,7 @@ func attach(c Config) error {
 			_ = unix.Close(fd)
 		}
 		if err != nil {
-			return fail.New(fail.Failed, "cannot mount the run on %s: %w", c.Mountpoint, err)
+			return errs.Fail(errs.Failed, "cannot mount the run on %s: %w", c.Mountpoint, err)
 		}
 	}
 	daemon.FirstOpen(c.Mountpoint)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/internal/env"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/snapshot"
 )
@@ -79,7 +79,7 @@ func InsideRoot(ctx context.Context, note func(string)) (int, error) {
 	signals := catch(ctx)
 	_ = unix.Close(caughtFD)
 	if err := c.enter(note); err != nil {
-		return statusCannotExecute, fail.New(fail.Failed, "cannot make %s a root directory: %w", c.Mountpoint, err)
+		return statusCannotExecute, errs.Fail(errs.Failed, "cannot make %s a root directory: %w", c.Mountpoint, err)
 	}
 	cmd, err := c.program(note)
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *Config) enter(note func(string)) error {
 		return err
 	}
 	if st.Uid == overflowID {
-		return fail.New(fail.Failed, "it belongs to a user that is not mapped here").
+		return errs.Fail(errs.Failed, "it belongs to a user that is not mapped here").
 			WithHint("run it as root, or with the STORE while that is not mounted")
 	}
 	if err := unix.MoveMount(root, "", unix.AT_FDCWD, c.Mountpoint, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
@@ -308,7 +308,7 @@ func (c *Config) program(note func(string)) (*exec.Cmd, error) {
 	}
 	if m, err := mounts.At("/"); err == nil && m != nil && !strings.Contains(m.VFSOptions, "allow_other") && !cred.NoSetGroups {
 		if cred.Uid != 0 {
-			return nil, fail.New(fail.Denied, "the image's user %q cannot use the fork", im.User).WithHint("mount with -o allow_other")
+			return nil, errs.Fail(errs.Perm, "the image's user %q cannot use the fork", im.User).WithHint("mount with -o allow_other")
 		}
 		note("only root can use the fork: it is mounted without -o allow_other")
 	}
@@ -330,7 +330,7 @@ func (c *Config) program(note func(string)) (*exec.Cmd, error) {
 func credential(spec string) (home string, _ *syscall.Credential, err error) {
 	u, err := user.GetExecUserPath(spec, &user.ExecUser{Home: "/"}, "/etc/passwd", "/etc/group")
 	if err != nil {
-		return "", nil, fail.New(fail.Failed, "the image's user %q: %w", spec, err)
+		return "", nil, errs.Fail(errs.Failed, "the image's user %q: %w", spec, err)
 	}
 	deny, _ := os.ReadFile("/proc/self/setgroups")
 	cred := &syscall.Credential{Uid: uint32(u.Uid), Gid: uint32(u.Gid), NoSetGroups: bytes.HasPrefix(deny, []byte("deny"))}

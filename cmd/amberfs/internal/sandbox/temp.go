@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // tempPrefix is what the names of temporary directories begin with.
@@ -35,7 +35,7 @@ func Temp() (*TempDir, error) {
 		}
 	}
 	if err != nil {
-		return nil, fail.New(fail.KindOf(err), "cannot create a temporary store: %w", err)
+		return nil, errs.Fail(errs.ScriptKind(err), "cannot create a temporary store: %w", err)
 	}
 	return t, nil
 }

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -45,7 +45,7 @@ func (r *Repository) entry(path string) (*entry, error) {
 		}
 		e.Close()
 	}
-	return nil, fail.New(fail.NotFound, "%s is no worktree of %s", path, r.Top)
+	return nil, errs.Fail(errs.NotExist, "%s is no worktree of %s", path, r.Top)
 }
 
 // OfFork finds the repository of which a fork of the workspace at root is a worktree, for a path

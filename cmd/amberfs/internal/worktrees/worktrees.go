@@ -21,7 +21,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -58,7 +58,7 @@ func Open(ctx context.Context, dir, root string) (*Repository, error) {
 	}
 	rel, err := filepath.Rel(root, top)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-		return nil, fail.New(fail.Usage, "the repository %s is not in the workspace %s", top, root)
+		return nil, errs.Fail(errs.Invalid, "the repository %s is not in the workspace %s", top, root)
 	}
 	return &Repository{Top: top, Root: root, rel: rel}, nil
 }
@@ -83,13 +83,13 @@ func Copied(root string) (*Repository, bool) {
 func Top(ctx context.Context, dir string) (string, error) {
 	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
 	if err != nil && strings.Contains(err.Error(), "not a git repository") {
-		return "", fail.New(fail.Usage, "%s is in no git repository", dir).WithHint("go into one, or make one with `git init` and a commit")
+		return "", errs.Fail(errs.Invalid, "%s is in no git repository", dir).WithHint("go into one, or make one with `git init` and a commit")
 	}
 	if err != nil {
 		return "", err
 	}
 	if st, err := os.Lstat(filepath.Join(top, ".git")); err != nil || !st.IsDir() {
-		return "", fail.New(fail.Usage, "%s is a worktree already", top).WithHint("go into the repository's main worktree")
+		return "", errs.Fail(errs.Invalid, "%s is a worktree already", top).WithHint("go into the repository's main worktree")
 	}
 	return top, nil
 }
@@ -132,7 +132,7 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 	w = Worktree{Name: name, Branch: branch, Path: r.Files(name), Link: link}
 	now, err := r.Head(ctx)
 	if err == nil && now != head {
-		err = fail.New(fail.Busy, "the HEAD of %s moved while %s was made", r.Top, name).WithHint("try again")
+		err = errs.Fail(errs.Busy, "the HEAD of %s moved while %s was made", r.Top, name).WithHint("try again")
 	}
 	if err != nil {
 		return w, err
@@ -194,7 +194,7 @@ func (r *Repository) AddPlain(ctx context.Context, name string, from *Worktree) 
 func RemovePlain(ctx context.Context, path string) error {
 	top, ok := strings.CutSuffix(filepath.Dir(path), "/"+place)
 	if !ok {
-		return fail.New(fail.NotFound, "%s is not below %s", path, place).WithHint("remove it with `git worktree remove`")
+		return errs.Fail(errs.NotExist, "%s is not below %s", path, place).WithHint("remove it with `git worktree remove`")
 	}
 	_, err := git(ctx, top, "worktree", "remove", path)
 	return err
@@ -279,7 +279,7 @@ func (r *Repository) Find(ctx context.Context, name string) (Worktree, error) {
 			return w, nil
 		}
 	}
-	return Worktree{}, fail.New(fail.NotFound, "no such worktree: %q", name).WithHint("`amberfs worktree list` lists them")
+	return Worktree{}, errs.Fail(errs.NotExist, "no such worktree: %q", name).WithHint("`amberfs worktree list` lists them")
 }
 
 // Forget removes what git knows of a worktree whose fork is gone, and the link, if it still
@@ -312,7 +312,7 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	out, err := gitbridge.Git(ctx, dir, args...)
 	var failed *gitbridge.GitError
 	if errors.As(err, &failed) && failed.Stderr != "" {
-		return "", fail.New(fail.Failed, "git: %s", failed.Stderr)
+		return "", errs.Fail(errs.Failed, "git: %s", failed.Stderr)
 	}
 	return out, err
 }

@@ -2,8 +2,10 @@ package snapshot
 
 import (
 	"context"
-	"errors"
+	"path"
+	"sync"
 
+	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
@@ -12,181 +14,266 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// afterEdit describes the snapshot of the state after an edit.
-type afterEdit struct {
-	CaptureOptions
-	undoes *catalogue.Undone
-}
-
-// A change is a restore or a merge of which the steps are known.
+// A change changes a workspace in one step: by a restore, a merge, a refresh, an import or an undo
+// of an actor. It begins with an order, which a plan turns into steps.
 type change struct {
-	w        *Workspace
-	edit     *live.Edit // nil for a dry run
-	steps    []graft.Step
-	graft    live.Graft
-	stored   bool   // contents of the steps were put into the chunk store
-	restored uint32 // see catalogue.Edit
-	dir      string // the same
-	answer   catalogue.EditAnswer
-	before   CaptureOptions // the snapshot of the state before
-	after    *afterEdit     // that of the state after, nil for none
-	check    func() error   // asked with the lock held
-	leave    func()         // lets a gc go on that waits for the objects of a plan; may be called twice
+	w      *Workspace
+	reads  []uint32 // views of other workspaces that must not change before the change is made
+	caller actors.Caller
+	list   *budget.Charge // see RestoreOptions
+	from   string         // the snapshot, fork, actor or directory that the changes come from
+
+	now  *tree.State // the present state; the plan reads it
+	edit *live.Edit  // nil for a dry run
+	held []func()    // release the states that the change reads, see letGo
+
+	changePlan
+	Changes
+	inv live.Invalidation
 }
 
-// outcome is what a change has done, or would do.
-type outcome struct {
-	Changes
+// A changePlan is what a change does. A plan sets the fields.
+type changePlan struct {
+	steps   []graft.Step
+	overlay *graft.Overlay // in place of steps
+	graft   live.Graft
+	stored  *tree.State    // has contents of steps that no other state refers to; nil: there are none
+	record  catalogue.Edit // Restored and Dir
+	kept    []string       // paths that differ and stay as they are
+	message string         // of the snapshot of the state before
+	after   *CaptureOptions
+	undoes  *catalogue.Undone
+	check   func() error // called with the lock held before the change is published; may be nil
+
 	conflicts []string
 	said      []threeway.Repository
-	inv       live.Invalidation
-	steps     []graft.Step
-	after     string // the snapshot of the state after
 }
 
-// make journals the steps and makes them.
-func (c change) make(ctx context.Context) (out outcome, err error) {
-	out.steps = c.steps
-	out.Changed, out.Paths, out.More = graft.Listed(c.steps)
-	if len(c.steps) == 0 && c.dir == "" || c.edit == nil {
-		return out, nil
-	}
-	if c.stored {
-		if err := c.w.store.cas.Commit(); err != nil {
-			return out, err
+// change makes one change of the workspace. It does not call plan with a lock held. If other callers
+// leave too little memory for the list of steps, it begins again once all of that memory is free.
+// The result is never nil.
+func (w *Workspace) change(ctx context.Context, order change, plan func(*change) error) (*change, error) {
+	order.w = w
+	c := order
+	err := c.run(ctx, plan)
+	if err != nil && order.list.Full() {
+		if err := order.list.All(ctx); err != nil {
+			return &c, err
 		}
+		c = order
+		err = c.run(ctx, plan)
 	}
-	d := editing{w: c.w, e: c.edit, before: c.before, after: c.after}
-	defer d.end()
-	d.r = catalogue.Edit{WS: c.w.ws.View, Now: c.graft.Now, Restored: c.restored, Dir: c.dir}
-	if c.before.Caller.Request != 0 {
-		d.r.Answer = &c.answer
-		d.r.Answer.Changed, d.r.Answer.Paths, d.r.Answer.More = out.Changed, out.Paths, out.More
-		if len(out.Paths) > catalogue.MaxAnswerPaths {
-			d.r.Answer.Paths, d.r.Answer.More = out.Paths[:catalogue.MaxAnswerPaths], true
-		}
-	}
-	if err := d.graft(ctx, c.steps, c.graft); err != nil {
-		return out, err
-	}
-	// The undo point stays as it is when only times of directories differ.
-	inv, err := d.commit(out.Changed > 0, c.check)
-	if err == nil {
-		out.inv, out.Undo, out.after = inv, d.r.Pre.Name, d.r.Post.Name
-	}
-	return out, err
+	return &c, err
 }
 
-// report notifies the kernel of a change, and writes the snapshot before it and each changed path
-// to the log.
-func (o *outcome) report(w *Workspace, from string, c actors.Caller) {
-	w.store.tell(o.inv)
-	if o.Undo == "" {
-		return
-	}
-	w.store.event(Event{Workspace: w.ws.View, Action: "captured", From: o.Undo}, c)
-	for i := range o.steps {
-		if step := &o.steps[i]; !graft.Trivial(step) {
-			p := graft.PathChangeOf(*step)
-			w.store.event(Event{Workspace: w.ws.View, Action: "restored", Path: p.Path, From: from, Size: step.Size, Detail: p.Action}, c)
-		}
-	}
-	if o.after != "" {
-		w.store.event(Event{Workspace: w.ws.View, Action: "captured", From: o.after}, c)
-	}
-}
+// run does the steps of a change in their one order. The states are let go last: until the edit
+// has ended, it finds in them the inodes that the kernel still references.
+func (c *change) run(ctx context.Context, plan func(*change) error) error {
+	s := c.w.store
+	defer c.letGo()
 
-// editing is an edit with its record, which is filled in.
-type editing struct {
-	w      *Workspace
-	e      *live.Edit
-	r      catalogue.Edit
-	before CaptureOptions // see change
-	after  *afterEdit
-	// release gives up what gc keeps until the record is in the catalogue: the state that was
-	// sealed last.
-	release func()
-}
-
-// graft makes steps. If there are very many, the state that they lead to is sealed, which takes
-// less memory than the steps.
-func (d *editing) graft(ctx context.Context, all []graft.Step, g live.Graft) error {
-	g.Record = true
-	if len(all) > d.w.store.opt.ManyChanges || d.r.Dir != "" { // recovery could not find the contents of the directory
-		g.Record, g.Seal = false, d.seals(ctx)
-	}
-	if err := d.e.Graft(ctx, all, g); err != nil {
-		if d.r.State != "" {
-			d.w.store.Abandon()
-		}
+	// Take the edit.
+	if err := c.begin(ctx); err != nil {
 		return err
 	}
-	return d.made()
-}
+	if c.edit != nil {
+		defer c.edit.End()
+	}
 
-// made returns when all that the record refers to but for the journal is on disk.
-func (d *editing) made() error {
-	d.r.Steps, d.r.Depth = d.e.Steps(), d.e.Depth()
-	d.r.SetActors(d.e.Actors())
-	if d.r.State == "" {
+	// Hold the states, and keep objects that the plan stores from a gc.
+	c.hold(c.now)
+	stop := sync.OnceFunc(s.Importing())
+	defer stop()
+
+	if err := plan(c); err != nil {
+		return err
+	}
+	if c.stored != nil {
+		c.hold(c.stored)
+	}
+	stop()
+
+	c.Changed, c.Paths, c.More = graft.Listed(c.steps)
+	if c.DryRun || len(c.steps) == 0 && c.overlay == nil && c.record.Dir == "" {
 		return nil
 	}
-	d.r.NextIno = d.e.Next()
-	return d.w.store.cas.Commit()
-}
 
-// seals returns what seals the states of the edit. The record has the id of the last one. Until
-// end, gc keeps that state, which nothing else refers to.
-func (d *editing) seals(ctx context.Context) func(*tree.State) error {
-	return func(st *tree.State) error {
-		release := d.w.store.Hold(st)
-		d.end()
-		d.release = release
-		id, err := d.w.store.seal.Edited(ctx, d.w.ws.View, st)
-		d.r.State = id.String()
-		return err
-	}
-}
-
-func (d *editing) end() {
-	if d.release != nil {
-		d.release()
-	}
-}
-
-// commit journals the edit and puts it in place, if check allows it with the lock held. With undo
-// the states before and after are captured.
-func (d *editing) commit(undo bool, check func() error) (live.Invalidation, error) {
-	s := d.w.store
-	t := &trees{s: s, edit: d.e}
-	err := s.forest.Update(false, func(tx *live.Tx) error {
-		t.Tx = tx
-		if err := errors.Join(d.w.ws.Alive(), check()); err != nil {
+	if c.stored != nil {
+		if err := s.cas.Commit(); err != nil {
 			return err
 		}
-		if undo {
-			if err := d.describe(tx); err != nil {
+	}
+	err := c.journal(ctx)
+	if err == nil {
+		err = c.publish()
+	}
+	if err != nil {
+		if c.record.State != "" {
+			s.Abandon()
+		}
+		return err
+	}
+
+	c.edit.End()
+	c.report()
+	return nil
+}
+
+// begin takes the edit. A dry run reads the present state, and changes of the workspace go on.
+func (c *change) begin(ctx context.Context) (err error) {
+	if c.DryRun {
+		c.now, err = c.w.State()
+		return err
+	}
+	if c.edit, err = c.w.store.forest.As(c.caller.Actor).Edit(ctx, c.w.ws.View, c.reads...); err == nil {
+		c.now = c.edit.Base()
+	}
+	return err
+}
+
+// hold keeps what a state refers to until the change has ended.
+func (c *change) hold(st *tree.State) { c.held = append(c.held, c.w.store.Hold(st)) }
+
+func (c *change) letGo() {
+	for _, release := range c.held {
+		release()
+	}
+}
+
+// journal makes the steps in the edit. When it returns, all that the record refers to is on disk, but
+// for the journal. Many steps are not written to the journal: the state that they lead to is sealed, which
+// takes less memory. So is that of a refresh: recovery could not find the contents of the directory.
+func (c *change) journal(ctx context.Context) (err error) {
+	c.record.WS, c.record.Now, c.record.Answer = c.w.ws.View, c.graft.Now, c.answer()
+	c.graft.Record = c.overlay == nil && len(c.steps) <= c.w.store.opt.ManyChanges && c.record.Dir == ""
+	if !c.graft.Record {
+		c.graft.Seal = func(st *tree.State) error { return c.seal(ctx, st) }
+	}
+
+	if c.overlay == nil {
+		err = c.edit.Graft(ctx, c.steps, c.graft)
+	} else if err = c.seal(ctx, c.now.Clone()); err == nil {
+		err = c.edit.Overlay(ctx, c.overlay, c.graft)
+	}
+	if err != nil {
+		return err
+	}
+
+	c.record.Steps, c.record.Depth = c.edit.Steps(), c.edit.Depth()
+	c.record.SetActors(c.edit.Actors())
+	if c.record.State == "" {
+		return nil
+	}
+	c.record.NextIno = c.edit.Next()
+	return c.w.store.cas.Commit()
+}
+
+// seal seals a state of the edit, of which the record has the id. No other root refers to the state
+// before the record is in the catalogue, so the change holds it.
+func (c *change) seal(ctx context.Context, st *tree.State) error {
+	c.hold(st)
+	id, err := c.w.store.seal.Edited(ctx, c.w.ws.View, st)
+	c.record.State = id.String()
+	return err
+}
+
+// answer returns the answer to a request of the kernel, nil if there is no request.
+func (c *change) answer() *catalogue.EditAnswer {
+	if c.caller.Request == 0 {
+		return nil
+	}
+	a := &catalogue.EditAnswer{Of: c.from, Changed: c.Changed, Paths: c.Paths, More: c.More, Kept: c.kept}
+	if len(a.Paths) > catalogue.MaxAnswerPaths {
+		a.Paths, a.More = a.Paths[:catalogue.MaxAnswerPaths], true
+	}
+	return a
+}
+
+// publish journals the record and puts the edit in place, if check allows it.
+func (c *change) publish() error {
+	s := c.w.store
+	t := &trees{s: s, edit: c.edit}
+	if err := s.forest.Update(false, func(tx *live.Tx) error {
+		t.Tx = tx
+		if err := c.w.ws.Alive(); err != nil {
+			return err
+		}
+		if c.check != nil {
+			if err := c.check(); err != nil {
 				return err
 			}
 		}
-		return t.commit(&d.r, d.before.Caller)
-	})
-	switch {
-	case err == nil:
-		s.replaced(&t.inv)
-	case d.r.State != "":
-		s.Abandon()
+		// The undo point stays as it is when only times of directories differ.
+		if c.Changed > 0 || c.overlay != nil {
+			if err := c.describe(tx); err != nil {
+				return err
+			}
+		}
+		return t.commit(&c.record, c.caller)
+	}); err != nil {
+		return err
 	}
-	return t.inv, err
+	s.replaced(&t.inv)
+	c.inv, c.Undo = t.inv, c.record.Pre.Name
+	return nil
 }
 
-func (d *editing) describe(tx *live.Tx) error {
-	cat, now := d.w.store.cat, d.w.store.opt.Now()
-	before := d.before.describe(now)
-	if d.after == nil {
-		return cat.Describe(&d.r, tx, d.w.ws, before, nil, nil, nil)
+// describe puts the snapshots of the states before and after into the record.
+func (c *change) describe(tx *live.Tx) error {
+	now := c.w.store.opt.Now()
+	before := CaptureOptions{Message: c.message, Caller: c.caller}.describe(now)
+	var after *Info
+	if c.after != nil {
+		c.after.Caller = c.caller
+		i := c.after.describe(now)
+		after = &i
 	}
-	d.after.Caller = d.before.Caller
-	after := d.after.describe(now)
-	return cat.Describe(&d.r, tx, d.w.ws, before, &after, d.e.Actors().Actors(), d.after.undoes)
+	return c.w.store.cat.Describe(&c.record, tx, c.w.ws, before, after, c.edit.Actors().Actors(), c.undoes)
 }
+
+// report notifies the kernel, and writes the snapshots before and after and each changed path to the
+// log.
+func (c *change) report() {
+	s := c.w.store
+	s.tell(c.inv)
+	event := func(e Event) {
+		e.Workspace = c.w.ws.View
+		s.event(e, c.caller)
+	}
+	if c.Undo == "" {
+		return
+	}
+	event(Event{Action: "captured", From: c.Undo})
+	for i := range c.steps {
+		if step := &c.steps[i]; !graft.Trivial(step) {
+			p := graft.PathChangeOf(*step)
+			event(Event{Action: "restored", Path: p.Path, From: c.from, Size: step.Size, Detail: p.Action})
+		}
+	}
+	if c.overlay != nil {
+		err := c.overlay.Walk(context.Background(), s.src, func(step *graft.Step) error {
+			p := graft.PathChangeOf(*step)
+			event(Event{Action: p.Action, Path: path.Join(c.overlay.Prefix, p.Path), Size: step.Size})
+			return nil
+		})
+		if err != nil {
+			s.logger.Warn("writing to the log what an import changed", "err", err)
+		}
+	}
+	if name := c.record.Post.Name; name != "" {
+		event(Event{Action: "captured", From: name})
+	}
+}
+
+// take makes a plan of a merge the plan of the change. It fails if conflicts are left.
+func (c *change) take(p *threeway.Plan, steps []graft.Step) (err error) {
+	c.conflicts, c.said = p.Conflicts, p.Said
+	if err := p.Refused(); err != nil {
+		return err
+	}
+	c.steps, c.graft.Now = steps, p.Now
+	c.stored, err = p.Stored()
+	return err
+}
+
+func (c *change) mergeResult() MergeResult { return MergeResult{c.conflicts, c.said, c.Changes} }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -59,62 +58,27 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		return GraftResult{}, err
 	}
 	release()
-	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, w.ws.View)
-	if err != nil {
-		return GraftResult{}, err
-	}
-	defer e.End()
-	over := &graft.Overlay{Base: e.Base(), Source: o.Tree, Prefix: prefix}
-	defer s.Hold(over.Base)()
-	d := editing{w: w, e: e, r: catalogue.Edit{WS: w.ws.View}, before: CaptureOptions{Message: "before import", Caller: o.Caller}}
-	defer d.end()
-	if o.Image != nil {
-		if err := o.Image.Check(); err != nil {
-			return GraftResult{}, err
+	c, err := w.change(ctx, change{caller: o.Caller}, func(c *change) error {
+		c.overlay = &graft.Overlay{Base: c.now, Source: o.Tree, Prefix: prefix}
+		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), Top: o.Top}
+		c.message = "before import"
+		if o.Image == nil {
+			return nil
 		}
-		d.after = &afterEdit{CaptureOptions: CaptureOptions{Kind: KindImport, Message: "image " + o.Image.Ref, Image: o.Image}}
-	}
-	if o.Image != nil && o.Top {
-		here, err := over.Base.Resolve(s.src, prefix)
-		if err != nil {
-			return GraftResult{}, err
+		if o.Top {
+			here, err := c.now.Resolve(s.src, prefix)
+			if err != nil {
+				return err
+			}
+			o.Image.Merged = here.Dir.Len() > 0
 		}
-		o.Image.Merged = here.Dir.Len() > 0
-	}
-	seal := d.seals(ctx)
-	if err := seal(over.Base.Clone()); err != nil {
-		return GraftResult{}, err
-	}
-	if err := e.Overlay(ctx, over, live.Graft{Options: graft.Options{Now: time.Now().UnixNano(), Top: o.Top}, Seal: seal}); err != nil {
-		return GraftResult{}, err
-	}
-	if err := d.made(); err != nil {
-		return GraftResult{}, err
-	}
-	inv, err := d.commit(true, func() error { return nil })
-	e.End()
-	if err != nil {
-		return GraftResult{}, err
-	}
-	s.event(Event{Workspace: w.ws.View, Action: "captured", From: d.r.Pre.Name}, o.Caller)
-	if d.r.Post.Name != "" {
-		defer s.event(Event{Workspace: w.ws.View, Action: "captured", From: d.r.Post.Name}, o.Caller)
-	}
-	s.tell(inv)
-	s.imported(w, over, o.Caller)
-	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: d.r.Pre.Name, Snapshot: d.r.Post.Name}, s.Sync()
-}
-
-// imported writes to the log what came with a graft.
-func (s *core) imported(w *Workspace, over *graft.Overlay, c actors.Caller) {
-	err := over.Walk(context.Background(), s.src, func(step *graft.Step) error {
-		p := graft.PathChangeOf(*step)
-		s.event(Event{Workspace: w.ws.View, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: step.Size}, c)
-		return nil
+		c.after = &CaptureOptions{Kind: KindImport, Message: "image " + o.Image.Ref, Image: o.Image}
+		return o.Image.Check()
 	})
 	if err != nil {
-		s.logger.Warn("writing to the log what an import changed", "err", err)
+		return GraftResult{}, err
 	}
+	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: c.Undo, Snapshot: c.record.Post.Name}, s.Sync()
 }
 
 // Importing guards objects that an import puts into the store until its tree

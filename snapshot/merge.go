@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
@@ -67,60 +66,51 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 	if err != nil {
 		return res, err
 	}
-	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return fs.merge(ctx, f, o, rule) })
-	if out.report(fs.w, o.Fork, o.Caller); out.Undo != "" {
+	order := change{caller: o.Caller, list: o.List, from: o.Fork, reads: []uint32{f.ws.View}, Changes: Changes{DryRun: o.DryRun}}
+	c, err := fs.w.change(ctx, order, func(c *change) error {
+		in, err := fs.sides(f, c)
+		if err != nil {
+			return err
+		}
+		c.message, c.check = "before merge of "+f.ws.Name, f.ws.Alive
+		c.graft = live.Graft{Options: graft.Options{Source: in.After, View: f.ws.View}, By: in.ActorsOf}
+		return o.plan(ctx, c, in.Before, rule)
+	})
+	if c.Undo != "" {
 		fs.w.store.event(Event{Workspace: fs.w.ws.View, Action: "merged", From: o.Fork}, o.Caller)
 	}
-	out.DryRun = o.DryRun
-	res.MergeResult = MergeResult{out.conflicts, out.said, out.Changes}
-	return res, err
+	return PromoteResult{o.Fork, c.mergeResult()}, err
 }
 
-// merge prepares the steps, and then journals and makes them in one step.
-func (fs Forks) merge(ctx context.Context, f *Workspace, o MergeOptions, rule threeway.Rule) (out outcome, err error) {
+// sides returns the states of a fork at its base and now, and who changed what between them.
+func (fs Forks) sides(f *Workspace, c *change) (in graft.States, err error) {
 	s := fs.w.store
-	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, fs.w.ws.View, f.ws.View)
-	if err != nil {
-		return out, err
-	}
-	defer s.Hold(e.Base())()
-	defer e.End()
-	leave := sync.OnceFunc(s.Importing()) // merged files
-	defer leave()
-	var base, theirs *tree.State
+	in.Source = s.src
 	var changed actors.Changes
-	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
+	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
 		sn, ok := s.cat.Snapshots[f.ws.Base]
 		if !ok {
 			return fmt.Errorf("%w: fork %q has no base", ErrNotFound, f.ws.Name)
 		}
-		if base, err = sn.Tree(s.src); err != nil {
+		if in.Before, err = sn.Tree(s.src); err != nil {
 			return err
 		}
+		c.hold(in.Before)
 		changed = f.ws.AllChanges(tx)
-		theirs, err = tx.Capture(f.ws.View)
+		if in.After, err = tx.Capture(f.ws.View); err == nil {
+			c.hold(in.After)
+		}
 		return err
-	}); err != nil {
-		return out, err
-	}
-	in := graft.States{Source: s.src, Before: base, After: theirs, Set: s.parts.Union(changed)}
-	g := live.Graft{Options: graft.Options{Source: theirs, View: f.ws.View}, By: in.ActorsOf}
-	p, c, err := o.plan(ctx, fs.w, e, base, g, rule)
-	if err != nil {
-		return out, err
-	}
-	c.check, c.leave, c.answer.Of = f.ws.Alive, leave, f.ws.Name
-	c.before = CaptureOptions{Message: "before merge of " + f.ws.Name, Caller: o.Caller}
-	return c.merge(ctx, p, o.DryRun)
+	})
+	in.Set = s.parts.Union(changed)
+	return in, err
 }
 
-// plan plans the merge of what the source of a graft has changed since base.
-func (o *MergeOptions) plan(ctx context.Context, w *Workspace, e *live.Edit, base *tree.State, g live.Graft, rule threeway.Rule) (
-	p *threeway.Plan, c change, err error) {
-	s := w.store
+// plan plans the merge of what the source of the change's graft has changed since base.
+func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, rule threeway.Rule) error {
 	keep, err := naming.CleanPaths(o.Keep)
 	if err != nil {
-		return nil, c, err
+		return err
 	}
 	rules := func(path string) threeway.Rule {
 		if slices.ContainsFunc(keep, func(k string) bool { return path == k || strings.HasPrefix(path, k+"/") }) {
@@ -128,37 +118,18 @@ func (o *MergeOptions) plan(ctx context.Context, w *Workspace, e *live.Edit, bas
 		}
 		return cmp.Or(o.Resolve[path], rule)
 	}
-	p = &threeway.Plan{
-		Source: s.src, Objects: s.cas, Ours: e.Base(), View: w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
+	p := &threeway.Plan{
+		Source: c.w.store.src, Objects: c.w.store.cas, Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
 		Decided: o.Contents, Rule: rules, Git: o.Git, Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun,
 	}
-	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: g.Source, View: g.View})
+	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: c.graft.Source, View: c.graft.View})
 	if err == nil {
 		err = p.AllDecided()
 	}
-	all, kept := graft.Without(all, keep)
-	g.Exact, g.KeepFull = exact && len(kept) == 0, len(kept) > 0
-	return p, change{w: w, edit: e, steps: all, graft: g}, err
-}
-
-// merge is make for the steps of a plan.
-func (c change) merge(ctx context.Context, p *threeway.Plan, dryRun bool) (outcome, error) {
-	if err := p.Refused(); err != nil {
-		return outcome{conflicts: p.Conflicts, said: p.Said}, err
-	}
-	if dryRun {
-		c.edit = nil
-	}
-	stored, err := p.Stored()
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
-	if stored != nil {
-		defer c.w.store.Hold(stored)()
-	}
-	c.leave()
-	c.graft.Now, c.stored = p.Now, stored != nil
-	out, err := c.make(ctx)
-	out.conflicts, out.said = p.Conflicts, p.Said
-	return out, err
+	all, kept := graft.Without(all, keep)
+	c.graft.Exact, c.graft.KeepFull = exact && len(kept) == 0, len(kept) > 0
+	return c.take(p, all)
 }

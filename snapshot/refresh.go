@@ -2,11 +2,9 @@ package snapshot
 
 import (
 	"context"
-	"sync"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/graft"
-	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -47,33 +45,18 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 	if err != nil {
 		return res, err
 	}
-	w, s := d.w, d.w.store
-	defer s.Hold(base)()
-	defer s.Hold(now)()
-	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return d.refresh(ctx, base, now, o, rule) })
-	if out.report(w, "directory", o.Caller); out.Undo != "" {
-		s.event(Event{Workspace: w.ws.View, Action: "refreshed", From: out.Undo}, o.Caller)
-	}
-	out.DryRun = o.DryRun
-	return MergeResult{out.conflicts, out.said, out.Changes}, err
-}
+	defer d.w.store.Hold(base)()
+	defer d.w.store.Hold(now)()
 
-func (d Directory) refresh(ctx context.Context, base, now *tree.State, o MergeOptions, rule threeway.Rule) (out outcome, err error) {
-	w, s := d.w, d.w.store
-	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, w.ws.View)
-	if err != nil {
-		return out, err
+	order := change{caller: o.Caller, list: o.List, from: "directory", Changes: Changes{DryRun: o.DryRun}}
+	c, err := d.w.change(ctx, order, func(c *change) error {
+		id, _ := now.ID()
+		c.message, c.record.Dir = "before refresh", id.String()
+		c.graft.Options = graft.Options{Source: now, View: d.w.ws.View}
+		return o.plan(ctx, c, base, rule)
+	})
+	if c.Undo != "" {
+		d.w.store.event(Event{Workspace: d.w.ws.View, Action: "refreshed", From: c.Undo}, o.Caller)
 	}
-	defer s.Hold(e.Base())()
-	defer e.End()
-	leave := sync.OnceFunc(s.Importing()) // merged files
-	defer leave()
-	p, c, err := o.plan(ctx, w, e, base, live.Graft{Options: graft.Options{Source: now, View: w.ws.View}}, rule)
-	if err != nil {
-		return out, err
-	}
-	id, _ := now.ID()
-	c.dir, c.check, c.leave = id.String(), func() error { return nil }, leave
-	c.before = CaptureOptions{Message: "before refresh", Caller: o.Caller}
-	return c.merge(ctx, p, o.DryRun)
+	return c.mergeResult(), err
 }

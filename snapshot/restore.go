@@ -10,7 +10,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/info"
-	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -47,103 +46,68 @@ type RestoreResult struct {
 // Restore makes the workspace, or some paths of it, equal to a snapshot. The
 // state before is captured first.
 func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResult, error) {
-	s := w.store
 	start := time.Now()
-	paths, err := naming.CleanPaths(o.Paths)
+	sn, to, err := w.toRestore(o)
 	if err != nil {
 		return RestoreResult{}, err
+	}
+	defer w.store.Hold(to.State)()
+
+	order := change{caller: o.Caller, list: o.List, from: to.Snapshot, Changes: Changes{DryRun: o.DryRun}}
+	c, err := w.change(ctx, order, func(c *change) (err error) {
+		if o.Edit == nil {
+			c.steps, err = to.Steps(ctx, w.store.src, c.now, o.List)
+		} else {
+			e := graft.EditedFile{Objects: w.store.cas, Edit: o.Edit, DryRun: o.DryRun}
+			c.steps, err = e.Steps(ctx, w.store.src, c.now, to.Paths)
+			c.stored = e.Stored
+		}
+		all := len(to.Paths) == 0
+		c.graft.Options = graft.Options{
+			Now: time.Now().UnixNano(), Source: to.State, View: sn.View, Touch: !all, Exact: all, KeepFull: len(to.Kept) > 0,
+		}
+		if all && len(to.Kept) == 0 {
+			c.record.Restored = sn.View
+		}
+		c.message, c.kept = "before restore of "+to.Snapshot, to.Kept
+		c.check = func() error {
+			if w.store.cat.Snapshots[sn.View] != sn {
+				return catalogue.RemovedMeanwhile(sn.Info)
+			}
+			return nil
+		}
+		return err
+	})
+	if err == nil && !o.DryRun {
+		w.store.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
+	}
+	return RestoreResult{to.Snapshot, c.Changes, to.Kept}, err
+}
+
+// toRestore checks the options and finds the snapshot.
+func (w *Workspace) toRestore(o RestoreOptions) (sn *snap, to *graft.Restore, err error) {
+	to = &graft.Restore{}
+	if to.Paths, err = naming.CleanPaths(o.Paths); err != nil {
+		return nil, nil, err
 	}
 	keep, err := naming.CleanPaths(o.Keep)
 	if err != nil {
-		return RestoreResult{}, err
+		return nil, nil, err
 	}
-	if len(o.Keep) > 0 && (len(keep) == 0 || len(paths) > 0) {
-		return RestoreResult{}, errs.New(errs.Invalid, "malformed request: keep takes paths below the root, in a restore of the whole workspace")
+	if len(o.Keep) > 0 && (len(keep) == 0 || len(to.Paths) > 0) {
+		return nil, nil, errs.New(errs.Invalid, "malformed request: keep takes paths below the root, in a restore of the whole workspace")
 	}
-	to := &graft.Restore{Paths: paths}
-	var sn *snap
 	w.read(func() {
-		if len(paths) == 0 {
+		if len(to.Paths) == 0 {
 			to.Keep = append(keep, w.ws.Policy.RestoreKeeps...)
 		}
 		if err = w.ws.Alive(); err != nil {
 			return
 		}
-		if sn, err = s.cat.Find(w.ws, o.Name); err == nil {
+		if sn, err = w.store.cat.Find(w.ws, o.Name); err == nil {
 			to.Snapshot, to.Like = sn.Name, w.ws.RestoredState(sn.View)
-			to.State, err = sn.Tree(s.src)
+			to.State, err = sn.Tree(w.store.src)
 		}
 	})
-	if err != nil {
-		return RestoreResult{}, err
-	}
-	defer s.Hold(to.State)()
-	if o.Edit != nil {
-		defer s.Importing()()
-	}
-	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return w.restore(ctx, sn, to, o) })
-	out.DryRun = o.DryRun
-	res := RestoreResult{to.Snapshot, out.Changes, to.Kept}
-	if err != nil || o.DryRun {
-		return res, err
-	}
-	s.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
-	out.report(w, to.Snapshot, o.Caller)
-	return res, nil
-}
-
-// retryWithWholeBudget calls do, which takes memory of a budget for each difference. If other
-// callers leave too little, it calls do again once the whole budget is free. It holds no lock
-// meanwhile.
-func retryWithWholeBudget(ctx context.Context, list *budget.Charge, do func() (outcome, error)) (outcome, error) {
-	out, err := do()
-	if err == nil || !list.Full() {
-		return out, err
-	}
-	if err := list.All(ctx); err != nil {
-		return out, err
-	}
-	return do()
-}
-
-// restore prepares the steps, and then journals and makes them in one step.
-func (w *Workspace) restore(ctx context.Context, sn *snap, to *graft.Restore, o RestoreOptions) (out outcome, err error) {
-	s := w.store
-	c := change{w: w, stored: o.Edit != nil}
-	var now *tree.State
-	if o.DryRun {
-		now, err = w.State()
-	} else if c.edit, err = s.forest.As(o.Caller.Actor).Edit(ctx, w.ws.View); err == nil {
-		defer c.edit.End()
-		now = c.edit.Base()
-	}
-	if err != nil {
-		return out, err
-	}
-	defer s.Hold(now)()
-	if o.Edit == nil {
-		c.steps, err = to.Steps(ctx, s.src, now, o.List)
-	} else {
-		e := graft.EditedFile{Objects: s.cas, Edit: o.Edit, DryRun: o.DryRun}
-		c.steps, err = e.Steps(ctx, s.src, now, to.Paths)
-	}
-	if err != nil {
-		return out, err
-	}
-	c.graft = live.Graft{Options: graft.Options{
-		Now: time.Now().UnixNano(), Source: to.State, View: sn.View,
-		Touch: len(to.Paths) > 0, Exact: len(to.Paths) == 0, KeepFull: len(to.Kept) > 0,
-	}}
-	if c.graft.Exact && len(to.Kept) == 0 {
-		c.restored = sn.View
-	}
-	c.answer.Of, c.answer.Kept = to.Snapshot, to.Kept
-	c.before = CaptureOptions{Message: "before restore of " + sn.Name, Caller: o.Caller}
-	c.check = func() error {
-		if s.cat.Snapshots[sn.View] != sn {
-			return catalogue.RemovedMeanwhile(sn.Info)
-		}
-		return nil
-	}
-	return c.make(ctx)
+	return sn, to, err
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
@@ -14,7 +13,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/info"
-	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -56,12 +54,12 @@ func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, 
 		return UndoByResult{Actor: o.By}, err
 	}
 	start := time.Now()
-	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return u.run(ctx) })
-	if out.report(ss.w, o.By, o.Caller); out.Undo != "" {
+	order := change{caller: o.Caller, list: o.List, from: o.By, Changes: Changes{DryRun: o.DryRun}}
+	c, err := ss.w.change(ctx, order, func(c *change) error { return u.change(ctx, c) })
+	if c.Undo != "" {
 		ss.w.store.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	}
-	out.DryRun = o.DryRun
-	return UndoByResult{o.By, MergeResult{out.conflicts, nil, out.Changes}, slices.Sorted(maps.Keys(u.shared)), slices.Sorted(maps.Keys(u.kept))}, err
+	return UndoByResult{o.By, c.mergeResult(), slices.Sorted(maps.Keys(u.shared)), slices.Sorted(maps.Keys(u.kept))}, err
 }
 
 // undoBy is one UndoBy.
@@ -123,58 +121,50 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (u *undoBy, err error) {
 	return u, nil
 }
 
-// run makes the plan, and then journals and makes its steps in one step.
-func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
-	s := u.w.store
-	e, err := s.forest.As(u.o.Caller.Actor).Edit(ctx, u.w.ws.View)
+// change plans the change.
+func (u *undoBy) change(ctx context.Context, c *change) error {
+	c.held = append(c.held, u.close)
+	p, all, err := u.plan(ctx, c.now)
 	if err != nil {
-		return out, err
-	}
-	defer s.Hold(e.Base())()
-	defer e.End()
-	leave := sync.OnceFunc(s.Importing()) // merged files
-	defer leave()
-	defer u.close()
-	p, all, err := u.plan(ctx, e.Base())
-	if err != nil {
-		return out, err
+		return err
 	}
 	for at, d := range u.o.Contents {
 		if threeway.Under(at, u.keep) != "" {
 			continue
 		}
 		if err := p.Decide(ctx, at, d); err != nil {
-			return out, err
+			return err
 		}
 	}
-	made, err := p.Steps()
+	steps, err := p.Steps()
 	if err != nil {
-		return out, err
+		return err
 	}
-	states := []*tree.State{e.Base()}
+
 	used := make(map[uint32]bool) // views
-	for _, step := range made {
+	for _, step := range steps {
 		used[step.WithView] = true
 	}
+	deepest := c.now
 	for _, i := range all {
-		if used[i.View] {
-			states = append(states, i.Theirs)
+		if used[i.View] && i.Theirs.Depth > deepest.Depth {
+			deepest = i.Theirs
 		}
 	}
-	deepest := slices.MaxFunc(states, func(a, b *tree.State) int { return a.Depth - b.Depth })
-	c := change{w: u.w, edit: e, steps: made, leave: leave, graft: live.Graft{Options: graft.Options{Source: deepest, View: u.w.ws.View, Touch: true}}}
-	c.before = CaptureOptions{Message: "before undo of " + u.o.By, Caller: u.o.Caller}
-	c.answer.Of, c.answer.Kept = u.o.By, slices.Sorted(maps.Keys(u.kept))
-	c.after = &afterEdit{CaptureOptions{Kind: KindActor, Message: "after undo of " + u.o.By}, &catalogue.Undone{By: u.o.By, Since: u.since}}
+	c.graft.Options = graft.Options{Source: deepest, View: u.w.ws.View, Touch: true}
+	c.message = "before undo of " + u.o.By
+	c.after = &CaptureOptions{Kind: KindActor, Message: "after undo of " + u.o.By}
+	c.undoes = &catalogue.Undone{By: u.o.By, Since: u.since}
+	c.kept = slices.Sorted(maps.Keys(u.kept))
 	c.check = func() error {
 		for _, i := range u.list {
-			if _, ok := s.cat.Snapshots[i.From.View]; !ok && used[i.From.View] {
+			if _, ok := u.w.store.cat.Snapshots[i.From.View]; !ok && used[i.From.View] {
 				return catalogue.RemovedMeanwhile(i.From)
 			}
 		}
 		return nil
 	}
-	return c.merge(ctx, p, u.o.DryRun)
+	return c.take(p, steps)
 }
 
 // plan takes the intervals back from the present state or, without one, from the newest state

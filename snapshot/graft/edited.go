@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -14,6 +16,8 @@ type EditedFile struct {
 	Objects content.ObjectStore // where they are stored
 	Edit    func(now *tree.State) ([]byte, error)
 	DryRun  bool // they are not stored
+
+	Stored *tree.State // has the stored bytes; set by Steps
 }
 
 // Steps is the step that puts the bytes of Edit in place of those of a file.
@@ -47,5 +51,6 @@ func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, now *tree.Stat
 		return nil, err
 	}
 	with.Content = content.Of(sealed)
+	f.Stored = tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFREG, Nlink: 1, Content: with.Content})
 	return []Step{step}, nil
 }

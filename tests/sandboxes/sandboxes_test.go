@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,12 @@ type sandbox struct {
 	command func(t *testing.T, m *harness.Mount, fork string, argv []string) *exec.Cmd
 }
 
+// placeholders are how many paths a sandbox makes to mount something there.
+var placeholders = map[string]int{"codex": 4, "srt": 12}
+
+// hidden is one of these in a diff.
+var hidden = regexp.MustCompile(`diff --git a/\.\S+ b/\.\S+\\nnew file mode 100644\\nindex 0000000\.\.e69de29\\n`)
+
 // wants returns the lines of a sandbox, by those without one. What differs is in docs/how-to/sandbox.md.
 func (s *sandbox) wants(native []string) []string {
 	out := slices.Clone(native)
@@ -49,6 +56,10 @@ func (s *sandbox) wants(native []string) []string {
 		// gVisor truncates an open file by its name, unless a process outside opens files for it.
 		if s.name == "gvisor" && strings.HasPrefix(line, "truncated_after_restore:") {
 			out[i] = `truncated_after_restore: ('', b'new state\n')`
+		}
+		// No snapshot has the paths that these hide, and a restore counts each.
+		if n := placeholders[s.name]; n > 0 && strings.HasPrefix(line, "restore_by_rename:") {
+			out[i] = strings.Replace(line, "'changed': 1,", fmt.Sprintf("'changed': %d,", 1+n), 1)
 		}
 		// A file that is not cached has no shared mapping before Linux 6.6, and SQLite's WAL has one.
 		if s.name == "virtiofs-rust-6.1" && strings.HasPrefix(line, "shared_mapping:") {
@@ -183,6 +194,9 @@ func compare(t *testing.T, fork string, got, want []string) {
 		if i == len(got) {
 			t.Errorf("%s: nothing from here on: %s", fork, line)
 			return
+		}
+		if strings.HasPrefix(fork, "srt-") {
+			got[i] = hidden.ReplaceAllString(got[i], "")
 		}
 		if got[i] != line {
 			t.Errorf("%s:\n got %s\nwant %s", fork, got[i], line)

@@ -1,7 +1,9 @@
 package survive_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/amberfs/amberfs/tests/harness"
 	"github.com/amberfs/amberfs/tests/must"
@@ -86,14 +89,18 @@ func TestUpgradeBreaksNoCommand(t *testing.T) {
 		}
 	}
 
-	m.Crash()
-	m.Amberfs("snapshot", "last")
-	for _, name := range []string{"during0", "during19", "last"} {
+	shows := func(name string) {
 		harness.Eventually(t, "log -f shows "+name, func() bool {
 			b, err := os.ReadFile(followed)
-			return err == nil && bytes.Contains(b, []byte(name))
+			return err == nil && bytes.Contains(b, []byte(name+"  "))
 		})
 	}
+	for i := range commands {
+		shows(fmt.Sprint("during", i)) // before the crash, which may lose the last events
+	}
+	m.Crash()
+	m.Amberfs("snapshot", "last")
+	shows("last")
 	must.OK(t, follow.Process.Signal(syscall.SIGINT))
 	_ = follow.Wait()
 }
@@ -119,5 +126,40 @@ func TestThawAfterDeath(t *testing.T) {
 	m.Amberfs("freeze")
 	if out := m.Amberfs("thaw"); !strings.Contains(out, "thawed") {
 		t.Errorf("thaw: %s", out)
+	}
+}
+
+// TestUpgradeKeepsEvents: the events of a command that an upgrade has waited for are in the log.
+func TestUpgradeKeepsEvents(t *testing.T) {
+	m := newMount(t)
+	imported := exec.Command(harness.Binary(t), "-C", m.Dir, "import", "--tar", "-", "sub")
+	var said bytes.Buffer
+	imported.Stdout, imported.Stderr = &said, &said
+	in, err := imported.StdinPipe()
+	must.OK(t, err)
+	must.OK(t, imported.Start())
+	archive := tar.NewWriter(in)
+	must.OK(t, archive.WriteHeader(&tar.Header{Name: "f", Mode: 0o644, Size: 1 << 20}))
+	_, err = archive.Write(make([]byte, 1<<20))
+	must.OK(t, err)
+
+	upgraded := make(chan error, 1)
+	go func() {
+		_, err := m.TryAmberfs("upgrade", harness.Binary(t))
+		upgraded <- err
+	}()
+	harness.Eventually(t, "other commands wait", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return exec.CommandContext(ctx, harness.Binary(t), "-C", m.Dir, "list").Run() != nil
+	})
+	must.OK(t, archive.Close())
+	must.OK(t, in.Close())
+	if err := imported.Wait(); err != nil {
+		t.Fatalf("the import: %v: %s", err, &said)
+	}
+	must.OK(t, <-upgraded)
+	if log := m.Amberfs("log"); !strings.Contains(log, "sub/f") {
+		t.Errorf("the log does not say what was imported:\n%s", log)
 	}
 }

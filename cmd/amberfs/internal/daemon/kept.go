@@ -245,6 +245,9 @@ func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.
 	if err := d.drain(ctx); err != nil {
 		return err
 	}
+	if err := d.events.Flush(); err != nil { // those of the last commands
+		d.log.Warn("writing events", "err", err)
+	}
 	c, err := take()
 	if err != nil {
 		d.socket.Undrain()

@@ -98,13 +98,18 @@ func (fs *filesystem) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
 	return fs.forest.Done(h.Unique &^ resentBit)
 }
 
-// again answers a request that a daemon before carried out with the node that it made.
+// again answers a request that a daemon before carried out with the node that it made. The kernel does
+// not hold one that was made without a name before it has the answer, and locks no directory for it.
 func (fs *filesystem) again(op string, h *fuse.InHeader, id live.NodeID, out *fuse.EntryOut) fuse.Status {
 	a, err := fs.forest.GetAttr(id)
 	if err != nil {
 		return fs.status(op, id, err)
 	}
+	if op == opTmpfile {
+		fs.lookups.disinherit(id)
+	}
 	fs.entry(out, live.NodeID(h.NodeId), &a)
+	fs.probes.settled([]live.NodeID{id})
 	return fuse.OK
 }
 

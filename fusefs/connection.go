@@ -109,6 +109,8 @@ func (s *Server) resume() error {
 		return err
 	}
 	s.readers.resends = newResends(fs.forest, fs.opts)
+	s.readers.resends.settled = fs.probes.settled
+	fs.probes.unanswered = in.Unanswered
 	if len(in.Notices)+len(in.Stale) > 0 {
 		fs.notify.edits.Add(1)
 		if fs.notify.mayEpoch() {
@@ -170,9 +172,11 @@ const resentBit = 1 << 63
 type resends struct {
 	forest *live.Forest
 	report func(unique uint64, answered bool) // may be nil
-	deadly map[uint64]bool
-	over   atomic.Bool // all of them were read
-	mu     sync.Mutex  // held around a read, and what follows it, until over
+	// settled is called with the nodes that no request sent again is answered with, see Forest.Settled.
+	settled func(known []live.NodeID)
+	deadly  map[uint64]bool
+	over    atomic.Bool // all of them were read
+	mu      sync.Mutex  // held around a read, and what follows it, until over
 }
 
 func newResends(forest *live.Forest, o Options) *resends {
@@ -200,7 +204,7 @@ func (s *resends) read(fd int, b []byte) (int, error) {
 		s.forest.Done(unique &^ resentBit)
 	default:
 		s.over.Store(true)
-		s.forest.Settled()
+		s.settled(s.forest.Settled())
 	}
 	return n, nil
 }
@@ -247,9 +251,13 @@ type probes struct {
 
 	mu      sync.Mutex
 	pending []live.NodeID
-	closed  bool
-	running sync.WaitGroup
-	active  bool
+	// unanswered are nodes that the kernel may only get to know by an answer, and early are those of
+	// them that it would have been asked about.
+	unanswered map[live.NodeID]bool
+	early      []live.NodeID
+	closed     bool
+	running    sync.WaitGroup
+	active     bool
 }
 
 func newProbes(fs *filesystem, fd int) *probes { return &probes{fs: fs, fd: fd} }
@@ -281,9 +289,33 @@ func (p *probes) run() {
 			return
 		}
 		for _, id := range ids {
-			p.ask(id)
+			if !p.tooEarly(id) {
+				p.ask(id)
+			}
 		}
 	}
+}
+
+// tooEarly reports whether the kernel may wait for the answer that describes a node.
+func (p *probes) tooEarly(id live.NodeID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unanswered[id] {
+		p.early = append(p.early, id)
+	}
+	return p.unanswered[id]
+}
+
+// settled notes that the kernel has got the answers that described these nodes.
+func (p *probes) settled(known []live.NodeID) {
+	p.mu.Lock()
+	for _, id := range known {
+		delete(p.unanswered, id)
+	}
+	early := p.early
+	p.early = nil
+	p.mu.Unlock()
+	p.add(early...)
 }
 
 // ask releases a node if the kernel does not hold it.
@@ -291,8 +323,8 @@ func (p *probes) run() {
 // The kernel may not have got to an answer that it was given: then it does not hold the node yet.
 // While it waits for such an answer, and until it holds the node, it has the directory locked that
 // the node is looked up in. So a notice for that directory, about no name that can be there, comes
-// after it. What is looked up later is counted, and found by release. Of a node without a name,
-// nothing is looked up.
+// after it. What is looked up later is counted, and found by release. A node that was made without a
+// name is not inherited from the answer on, see filesystem.again.
 func (p *probes) ask(id live.NodeID) {
 	n, via := p.fs.lookups.since(id)
 	if n > 0 && via != several {

@@ -78,6 +78,17 @@ func TestInheritedLookups(t *testing.T) {
 	if n, via = l.since(unnamed); via != several || !l.release(unnamed, n) {
 		t.Error("one directory of two is named")
 	}
+
+	// The kernel was given the answer about a new node, and may not have got to it.
+	made := live.Node(0, 4)
+	l.disinherit(made)
+	l.add(made, 1)
+	if n, _ = l.since(made); l.release(made, n) || !l.held(made) {
+		t.Error("released, though the kernel was given it")
+	}
+	if gone, unknown := l.forget(made, 1); !gone || unknown {
+		t.Error("the count of a new node is not known")
+	}
 	l.add(unnamed, 1)
 	if gone, unknown := l.forget(unnamed, 1); !gone || unknown {
 		t.Error("not counted, though nothing of it is from a daemon before")

@@ -68,6 +68,15 @@ func (l *lookups) release(id live.NodeID, n uint64) bool {
 	return true
 }
 
+// disinherit notes that the kernel does not hold an inherited node yet.
+func (l *lookups) disinherit(id live.NodeID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released != nil {
+		l.released[id] = struct{}{}
+	}
+}
+
 // add counts one more, which was looked up in a directory.
 func (l *lookups) add(id, via live.NodeID) {
 	l.mu.Lock()

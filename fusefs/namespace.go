@@ -84,6 +84,8 @@ func (fs *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, 
 	return st
 }
 
+const opTmpfile = "tmpfile"
+
 // Tmpfile makes a file without a name (open with O_TMPFILE).
 func (fs *filesystem) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut) fuse.Status {
 	if control.IsNode(live.NodeID(in.NodeId)) {
@@ -91,7 +93,7 @@ func (fs *filesystem) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.Cr
 	}
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG}
-	return fs.newNode("tmpfile", &in.InHeader, "", c, in.Umask, &out.EntryOut)
+	return fs.newNode(opTmpfile, &in.InHeader, "", c, in.Umask, &out.EntryOut)
 }
 
 func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {

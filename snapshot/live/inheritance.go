@@ -19,6 +19,9 @@ type Inheritance struct {
 	// Orphans are the nodes without a name that the kernel may hold. Forget must be called
 	// for each that it does not hold.
 	Orphans []NodeID
+	// Unanswered are nodes that the kernel may not hold yet, because it waits for the answer that
+	// describes them. Settled returns those of them that it does not wait for.
+	Unanswered map[NodeID]bool
 	// Notices are what edits changed of which the kernel may not know.
 	Notices []Invalidation
 	// Stale are views of which the kernel may have outdated names, attributes and bytes, and
@@ -32,7 +35,7 @@ type Inheritance struct {
 func (f *Takeover) Inherit() (Inheritance, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	in := Inheritance{Notices: f.mu.inherited.notices, Stale: maps.Clone(f.mu.inherited.stale)}
+	in := Inheritance{Notices: f.mu.inherited.notices, Stale: maps.Clone(f.mu.inherited.stale), Unanswered: f.requests.nodes()}
 	for id, v := range f.mu.views {
 		inos, err := v.orphans.all(f.waiting)
 		if err != nil {

@@ -94,12 +94,30 @@ func (f *Takeover) Record(request uint64) any {
 	return r.unanswered[request].record
 }
 
-// Settled notes that Done was called for each request that the kernel sent again.
-func (f *Takeover) Settled() {
+// Settled notes that Done was called for each request that the kernel sent again. It returns the nodes
+// that the answers to the others described: the kernel has those answers.
+func (f *Takeover) Settled() (known []NodeID) {
 	r := &f.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for request, c := range r.inherited {
+		if _, again := r.unanswered[request]; !again && c.node != 0 {
+			known = append(known, c.node)
+		}
+	}
 	r.inherited = make(map[uint64]carried)
+	return known
+}
+
+// nodes returns the nodes that the answers to inherited requests describe.
+func (r *requests) nodes() map[NodeID]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[NodeID]bool)
+	for _, c := range r.inherited {
+		all[c.node] = true
+	}
+	return all
 }
 
 func (r *requests) clear() {

@@ -173,9 +173,18 @@ func carriedOutOnce(t *testing.T, y *system, c changing) {
 			must.OK(t, err)
 		}
 	}
+	answered := y.takenOver(t) // the kernel does not send the request again
+	if in, err := answered.f.Inherit(); err != nil || want != 0 && !in.Unanswered[want] {
+		t.Errorf("the kernel may wait for %v (%v), not only for %x", in.Unanswered, err, want)
+	}
+	if known := answered.f.Settled(); want != 0 && !slices.Contains(known, want) {
+		t.Errorf("the kernel has the answers about %v, and not about %x", known, want)
+	}
 	once := y.takenOver(t)
 	check("killed", once)
-	once.f.Settled()
+	if known := once.f.Settled(); want != 0 && slices.Contains(known, want) {
+		t.Errorf("the kernel waits for the answer about %x", want)
+	}
 	check("killed and settled", once)
 	check("killed twice", once.takenOver(t))
 	must.OK(t, once.checkpoint())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -64,11 +65,11 @@ type Collected struct {
 // objects itself; there only expired snapshots are deleted.
 func (r *Remote) GC(ctx context.Context) (Collected, error) {
 	c := &collection{r: r, began: time.Now(), live: map[string]bool{}, objects: map[string]int64{}}
+	steps := []func(context.Context) error{c.readMarks, c.readRefs, c.readObjects, c.readHolds, c.remove, c.advance, c.list}
 	if r.b.Collects() {
-		err := c.readRefs(ctx)
-		return c.done, err
+		steps = []func(context.Context) error{c.readMarks, c.readRefs}
 	}
-	for _, step := range []func(context.Context) error{c.readMarks, c.readObjects, c.readRefs, c.readHolds, c.remove, c.advance} {
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return c.done, fmt.Errorf("collection: %w", err)
 		}
@@ -81,9 +82,10 @@ type collection struct {
 	began time.Time // by this machine's clock
 	now   time.Time // by the service's clock
 	marks []mark
+	view  *view
 
 	live    map[string]bool
-	objects map[string]int64 // on the remote, and their sizes
+	objects map[string]int64 // on the remote, and their sizes; noSize if a mark names them
 	done    Collected
 }
 
@@ -104,33 +106,36 @@ const (
 
 // listMarks reads the marks of some stages, again if one is replaced meanwhile.
 func (r *Remote) listMarks(ctx context.Context, stages ...string) ([]mark, error) {
-again:
 	for {
-		var out []mark
-		if err := r.b.List(ctx, "gc/", func(i backend.Info) error {
-			for _, stage := range stages {
-				if id, ok := strings.CutPrefix(i.Key, stage); ok {
-					out = append(out, mark{stage: stage, id: id, at: i.Modified})
-				}
-			}
-			return nil
-		}); err != nil {
+		var keys []backend.Info
+		if err := r.b.List(ctx, "gc/", func(i backend.Info) error { keys = append(keys, i); return nil }); err != nil {
 			return nil, err
 		}
-		for i := range out {
-			raw, err := backend.Get(ctx, r.b, out[i].key())
-			if errors.Is(err, backend.ErrNotFound) {
-				continue again
-			}
-			if err == nil {
-				err = json.Unmarshal(raw, &out[i].objects)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", out[i].key(), err)
+		if out, err := r.marks(ctx, keys, stages...); !errors.Is(err, backend.ErrNotFound) {
+			return out, err
+		}
+	}
+}
+
+// marks reads the marks of some stages among keys. Errors: backend.ErrNotFound if one was replaced.
+func (r *Remote) marks(ctx context.Context, keys []backend.Info, stages ...string) (out []mark, err error) {
+	for _, i := range keys {
+		for _, stage := range stages {
+			if id, ok := strings.CutPrefix(i.Key, stage); ok {
+				out = append(out, mark{stage: stage, id: id, at: i.Modified})
 			}
 		}
-		return out, nil
 	}
+	for i := range out {
+		raw, err := backend.Get(ctx, r.b, out[i].key())
+		if err == nil {
+			err = json.Unmarshal(raw, &out[i].objects)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", out[i].key(), err)
+		}
+	}
+	return out, nil
 }
 
 // condemned returns the objects that a collection may be about to remove.
@@ -148,45 +153,121 @@ func (r *Remote) condemned(ctx context.Context) (map[string]bool, error) {
 	return out, err
 }
 
-// readMarks also sets now, the time by the clock of the service.
-func (c *collection) readMarks(ctx context.Context) error {
-	key := "gc/now-" + uuid.NewString()
-	if err := c.r.b.Put(ctx, key, nil, backend.PutOptions{}); err != nil {
+// nowKey is written for the time that it has then.
+const nowKey = "gc/now"
+
+// readMarks also sets now, the time by the clock of the service, and begins the look at all refs.
+func (c *collection) readMarks(ctx context.Context) (err error) {
+	if c.r.b.Collects() {
+		c.view, err = c.r.beginLook(ctx, true)
 		return err
 	}
-	defer func() { _ = c.r.b.Delete(context.WithoutCancel(ctx), key) }()
-	info, err := c.r.b.Stat(ctx, key)
+	if err := c.r.b.Put(ctx, nowKey, nil, backend.PutOptions{}); err != nil {
+		return err
+	}
+	for {
+		if c.view, err = c.r.beginLook(ctx, true); err != nil {
+			return err
+		}
+		for _, i := range c.view.gc {
+			if i.Key == nowKey {
+				c.now = i.Modified
+			}
+		}
+		c.marks, err = c.r.marks(ctx, c.view.gc, seenPrefix, condemnedPrefix, removedPrefix)
+		if !errors.Is(err, backend.ErrNotFound) {
+			return err
+		}
+	}
+}
+
+const (
+	noSize = -1
+	// fewObjects is how many objects are listed in each collection. Of more, on a remote with entries, a
+	// collection lists someParts of as many parts as have at most that many.
+	fewObjects, someParts = 2000, 2
+)
+
+// readObjects finds the objects on the remote. On one with entries, these are the objects of the list,
+// of marks and of some parts of the remote: they find what a push has left that did not end.
+func (c *collection) readObjects(ctx context.Context) error {
+	prefixes := []string{"obj/"}
+	if c.view.format.Entries && len(c.view.named) > fewObjects {
+		c.nameObjects()
+		prefixes = someObjects(len(c.objects))
+	}
+	for _, prefix := range prefixes {
+		if err := c.r.b.List(ctx, prefix, func(i backend.Info) error {
+			c.objects[i.Key[len("obj/"):]] = i.Size
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	c.done.Objects = len(c.objects)
+	return nil
+}
+
+func (c *collection) nameObjects() {
+	for _, m := range c.marks {
+		for _, o := range m.objects {
+			if m.stage != removedPrefix {
+				c.objects[o] = noSize
+			}
+		}
+	}
+	for _, o := range c.view.named {
+		c.objects[o.Name] = o.Size
+	}
+}
+
+// someObjects returns prefixes that some of n objects have, at random.
+func someObjects(n int) (prefixes []string) {
+	digits, parts := 0, 1
+	for n/parts > fewObjects/someParts {
+		digits, parts = digits+1, parts*16
+	}
+	for _, part := range rand.Perm(parts)[:someParts] {
+		prefixes = append(prefixes, fmt.Sprintf("obj/%0*x", digits, part))
+	}
+	return prefixes
+}
+
+// readRefs removes what has expired, and notes what the others need. A collection that is to remove
+// objects compares the sums of all refs.
+func (c *collection) readRefs(ctx context.Context) error {
+	err := c.r.endLook(ctx, c.view, len(c.old(condemnedPrefix)) > 0)
+	for errors.Is(err, errListGone) {
+		if err = c.readMarks(ctx); err == nil {
+			err = c.r.endLook(ctx, c.view, len(c.old(condemnedPrefix)) > 0)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	c.now = info.Modified
-	c.marks, err = c.r.listMarks(ctx, seenPrefix, condemnedPrefix, removedPrefix)
-	return err
-}
-
-func (c *collection) readObjects(ctx context.Context) error {
-	err := c.r.b.List(ctx, "obj/", func(i backend.Info) error {
-		c.objects[i.Key[len("obj/"):]] = i.Size
-		return nil
-	})
-	c.done.Objects = len(c.objects)
-	return err
-}
-
-// readRefs removes what has expired, and notes what the others need.
-func (c *collection) readRefs(ctx context.Context) error {
-	return c.r.Refs(ctx, func(name string, ref *object.Ref, err error) error {
+	return c.view.each(func(name string, ref *object.Ref, err error) error {
 		if err != nil {
 			return err
 		}
 		if !ref.Expires.IsZero() && time.Since(ref.Expires) > expiryMargin {
 			c.done.Expired++
+			delete(c.view.refs, name)
 			return c.r.b.Delete(ctx, "ref/"+name)
 		}
 		c.done.Snapshots++
 		c.keep(ref.Objects)
 		return nil
 	})
+}
+
+// list writes the list. Objects that no ref names any more are in marks now.
+func (c *collection) list(ctx context.Context) error {
+	before := len(c.view.named)
+	c.view.named = slices.DeleteFunc(c.view.named, func(o backend.Object) bool { return !c.live[o.Name] })
+	if c.view.format.Entries && (c.done.Expired > 0 || len(c.view.named) < before) || c.r.listingDue(c.view) {
+		c.r.writeListing(ctx, c.view)
+	}
+	return nil
 }
 
 func (c *collection) keep(objects []backend.Object) {
@@ -271,19 +352,35 @@ func older(than time.Time, d time.Duration) bool {
 
 func (c *collection) removeAll(ctx context.Context, names []string) error {
 	var mu sync.Mutex
+	forget := func(name string, removed int, size int64) error {
+		mu.Lock()
+		defer mu.Unlock()
+		c.done.Removed += removed
+		c.done.Bytes += size
+		delete(c.objects, name)
+		return nil
+	}
 	return each(ctx, c.garbage(names), func(ctx context.Context, name string) error {
 		if older(c.began, runTime) {
 			return fmt.Errorf("it took more than %v: run it again", runTime)
 		}
-		if err := c.r.b.Delete(ctx, backend.Object{Name: name}.Key()); err != nil {
+		mu.Lock()
+		key, size := backend.Object{Name: name}.Key(), c.objects[name]
+		mu.Unlock()
+		if size == noSize {
+			info, err := c.r.b.Stat(ctx, key)
+			if errors.Is(err, backend.ErrNotFound) {
+				return forget(name, 0, 0)
+			}
+			if err != nil {
+				return err
+			}
+			size = info.Size
+		}
+		if err := c.r.b.Delete(ctx, key); err != nil {
 			return err
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		c.done.Removed++
-		c.done.Bytes += c.objects[name]
-		delete(c.objects, name)
-		return nil
+		return forget(name, 1, size)
 	})
 }
 

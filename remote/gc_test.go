@@ -221,7 +221,7 @@ func steps() int {
 func TestCollectionModel(t *testing.T) {
 	o := Options{Cache: newCache(t), Timeout: -1}
 	rapid.Check(t, func(rt *rapid.T) {
-		m := newModel(rt, rt, t, o)
+		m := newModel(rt, rt, t, o, rapid.Bool().Draw(rt, "entries"))
 		for range steps() {
 			m.step()
 		}
@@ -237,13 +237,13 @@ func TestCollectionModel(t *testing.T) {
 // push.
 func TestPushMeetsCollection(t *testing.T) {
 	o := Options{Cache: newCache(t), Timeout: -1}
-	for _, first := range []bool{true, false} {
-		for turns := range 16 {
-			m := newModel(t, nil, t, o)
+	for n, first := range []bool{true, false, true, false} {
+		for turns := range 20 {
+			m := newModel(t, nil, t, o, n < 2)
 			p := m.w.push("v1", m.w.tree(files(1, 3)), nil)
 			m.push(p)
 			m.finish()
-			m.b.remove("ref/v1")
+			m.remove("v1")
 			for range 2 {
 				m.collect()
 				m.finish()
@@ -272,19 +272,19 @@ func TestPushMeetsCollection(t *testing.T) {
 // another one removes the same objects and a push sends them again.
 func TestCollectionsMeet(t *testing.T) {
 	o := Options{Cache: newCache(t), Timeout: -1}
-	for turns := range 24 {
-		m := newModel(t, nil, t, o)
+	for turns := range 60 {
+		m := newModel(t, nil, t, o, turns%2 == 0)
 		p := m.w.push("v1", m.w.tree(files(1, 3)), nil)
 		m.push(p)
 		m.finish()
-		m.b.remove("ref/v1")
+		m.remove("v1")
 		for range 2 {
 			m.collect()
 			m.finish()
 			m.pass(25 * time.Hour)
 		}
 		m.collect()
-		for range turns {
+		for range turns / 2 {
 			if len(m.tasks) > 0 {
 				m.run(0)
 			}
@@ -319,57 +319,76 @@ type model struct {
 	w      *world
 	tasks  []*task
 	reader *Remote
+
+	entries bool // each change of a ref has an entry
 }
 
 type task struct {
-	ask   chan chan struct{}
+	ask   chan turn
 	end   chan error
 	began time.Time // by the service's clock
 	push  bool
 }
 
-// A waiting backend asks for the turn before each request.
+// A turn lets one request of a task go on, and ends when it is answered.
+type turn struct{ granted, ended chan struct{} }
+
+// A waiting backend asks for a turn before each request.
 type waiting struct {
 	*clocked
-	ask chan chan struct{}
+	ask chan turn
 }
 
-func (w waiting) wait() {
-	granted := make(chan struct{})
-	w.ask <- granted
-	<-granted
+// wait returns once the turn begins. The caller ends it.
+func (w waiting) wait() (end func()) {
+	t := turn{make(chan struct{}), make(chan struct{})}
+	w.ask <- t
+	<-t.granted
+	return func() { close(t.ended) }
 }
 
 func (w waiting) Put(ctx context.Context, key string, data []byte, o backend.PutOptions) error {
-	w.wait()
+	defer w.wait()()
 	return w.clocked.Put(ctx, key, data, o)
 }
 
 func (w waiting) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
-	w.wait()
+	defer w.wait()()
 	return w.clocked.GetRange(ctx, key, off, n)
 }
 
 func (w waiting) Stat(ctx context.Context, key string) (backend.Info, error) {
-	w.wait()
+	defer w.wait()()
 	return w.clocked.Stat(ctx, key)
 }
 
 func (w waiting) List(ctx context.Context, prefix string, fn func(backend.Info) error) error {
-	w.wait()
+	defer w.wait()()
 	return w.clocked.List(ctx, prefix, fn)
 }
 
 func (w waiting) Delete(ctx context.Context, key string) error {
-	w.wait()
+	defer w.wait()()
 	return w.clocked.Delete(ctx, key)
 }
 
-func newModel(tb rapid.TB, draw *rapid.T, t *testing.T, o Options) *model {
-	m := &model{TB: tb, draw: draw, b: newClocked(), w: newWorld()}
+func newModel(tb rapid.TB, draw *rapid.T, t *testing.T, o Options, entries bool) *model {
+	m := &model{TB: tb, draw: draw, b: newClocked(), w: newWorld(), entries: entries}
 	m.reader = m.remote(m.b, o)
+	if !entries {
+		must.OK(t, m.b.Put(t.Context(), "format", []byte(formatLine+`{"version":1,"conditional":true}`), backend.PutOptions{}))
+	}
 	initRemote(t, m.reader)
 	return m
+}
+
+// remove removes a name, as a person or an older program does where there are no entries.
+func (m *model) remove(name string) {
+	if !m.entries {
+		m.b.remove("ref/" + name)
+	} else if err := m.reader.Remove(context.Background(), name); !errors.Is(err, backend.ErrNotFound) {
+		must.OK(m, err)
+	}
 }
 
 // remote shares what is costly to make with all others.
@@ -384,7 +403,7 @@ func (m *model) remote(b backend.Backend, o Options) *Remote {
 }
 
 func (m *model) start(push bool, fn func(r *Remote) error) {
-	t := &task{ask: make(chan chan struct{}), end: make(chan error, 1), began: m.b.time(), push: push}
+	t := &task{ask: make(chan turn), end: make(chan error, 1), began: m.b.time(), push: push}
 	r := m.remote(waiting{m.b, t.ask}, Options{})
 	m.tasks = append(m.tasks, t)
 	go func() { t.end <- fn(r) }()
@@ -394,8 +413,9 @@ func (m *model) start(push bool, fn func(r *Remote) error) {
 func (m *model) run(i int) {
 	t := m.tasks[i]
 	select {
-	case granted := <-t.ask:
-		close(granted)
+	case turn := <-t.ask:
+		close(turn.granted)
+		<-turn.ended
 	case err := <-t.end:
 		m.tasks = slices.Delete(m.tasks, i, i+1)
 		if err != nil && !errors.Is(err, ErrExists) && !errors.Is(err, backend.ErrNotFound) {
@@ -415,7 +435,12 @@ func (m *model) step() {
 		m.collect()
 		m.finish()
 	case n == 6 || n == 7:
-		m.b.remove("ref/" + m.name())
+		if m.entries && len(m.tasks) < 4 {
+			name := m.name()
+			m.start(true, func(r *Remote) error { return r.Remove(context.Background(), name) })
+		} else {
+			m.remove(m.name())
+		}
 	case n == 8:
 		m.pass(time.Duration(rapid.IntRange(1, 30).Draw(m.draw, "hours")) * time.Hour)
 	case n == 9 && len(m.tasks) < 3: // they meet
@@ -470,11 +495,21 @@ func (m *model) finish() {
 	}
 }
 
-// checkAll looks whether every snapshot has its objects.
+// checkAll looks whether every snapshot has its objects, and whether a look at all refs sees each as it is,
+// and no other.
 func (m *model) checkAll() {
-	for _, key := range m.b.list("ref/") {
+	v, err := m.reader.look(context.Background(), false)
+	must.OK(m, err)
+	refs := m.b.list("ref/")
+	if len(refs) != len(v.refs) {
+		m.Fatalf("%d snapshots are seen, and there are %q", len(v.refs), refs)
+	}
+	for _, key := range refs {
 		ref, err := m.reader.Ref(context.Background(), strings.TrimPrefix(key, "ref/"))
 		must.OK(m, err)
+		if seen, ok := v.refs[ref.Name]; !ok || seen.ref.Nonce != ref.Nonce || !slices.Equal(seen.ref.Objects, ref.Objects) {
+			m.Fatalf("%s is seen as %+v, and is %+v", key, seen.ref, ref)
+		}
 		for _, o := range ref.Objects {
 			if _, err := m.b.Stat(context.Background(), o.Key()); err != nil {
 				m.Fatalf("%s lacks an object: %v", key, err)

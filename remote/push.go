@@ -60,7 +60,7 @@ type Pushed struct {
 // Errors: ErrExists; ErrNoRemote; cas.ErrDamaged if something of it is damaged
 // here, and then nothing was published; those of package backend.
 func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
-	u := &pushing{r: r, p: &p}
+	u := &pushing{r: r, p: &p, nonce: uuid.NewString()}
 	if there, err := u.confirmBase(ctx); err != nil || there != nil {
 		return there, err
 	}
@@ -88,7 +88,9 @@ func (u *pushing) attempt(ctx context.Context) error {
 	if u.base != nil && !u.free(u.base.Ref.Objects) {
 		u.base = nil
 	}
+	u.after = u.r.newestList()
 	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return u.r.writeEntry(gctx, u.format, u.nonce, u.p.Ref.Name) })
 	var condemned map[string]bool
 	g.Go(func() (err error) {
 		if condemned, err = u.r.condemned(gctx); err != nil {
@@ -113,6 +115,8 @@ type pushing struct {
 	base   *Snapshot     // nil if there is none
 	there  *object.Index // of base
 	format *Format
+	nonce  string
+	after  int // the newest list that was known before the entry was written
 
 	condemned map[string]bool
 	marksRead time.Time
@@ -130,11 +134,15 @@ type pushing struct {
 	bytes   int64
 }
 
-// confirmBase reads the base's ref, which proves that everything it leads to is
-// there. It returns a result if there is nothing to do.
+// confirmBase reads the base's ref, which proves that everything it leads to is there. So does the push
+// of it by this program, for as long as marks count: a collection takes days to remove its objects.
+// confirmBase returns a result if there is nothing to do.
 func (u *pushing) confirmBase(ctx context.Context) (*Pushed, error) {
 	name := cmp.Or(u.p.Base, u.p.Ref.Name)
-	ref, err := u.r.Ref(ctx, name)
+	ref, err := u.r.lately(name), error(nil)
+	if ref == nil || name == u.p.Ref.Name {
+		ref, err = u.r.Ref(ctx, name)
+	}
 	if errors.Is(err, backend.ErrNotFound) {
 		return nil, nil
 	}
@@ -170,7 +178,7 @@ func (u *pushing) free(objects []backend.Object) bool {
 
 func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	ref := u.p.Ref
-	ref.Version, ref.Nonce, ref.Pushed = object.Version, uuid.NewString(), time.Now().UTC()
+	ref.Version, ref.Nonce, ref.Pushed = object.Version, u.nonce, time.Now().UTC()
 	ref.Objects, ref.Indexes, ref.Encrypted = u.objects, u.indexes, len(u.format.Recipients) > 0
 	raw, err := ref.Encode()
 	if err != nil {
@@ -182,7 +190,7 @@ func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	err = u.r.b.Put(ctx, "ref/"+ref.Name, raw, backend.PutOptions{IfAbsent: !u.p.Force, Keeps: ref.Objects})
 	done := &Pushed{Ref: &ref, Objects: u.sent, Bytes: u.bytes}
 	if err == nil && u.format.Conditional {
-		u.r.notePushed(&ref, raw)
+		u.r.notePushed(&ref, raw, u.after)
 		return done, nil
 	}
 	if err != nil && !errors.Is(err, backend.ErrChanged) && !errors.Is(err, backend.ErrAway) {
@@ -204,6 +212,9 @@ func (r *Remote) Keep(ctx context.Context, ref *object.Ref, as string) error {
 		return err
 	}
 	if raw, err = f.encrypt(raw); err != nil {
+		return err
+	}
+	if err := r.writeEntry(ctx, f, kept.Nonce, as); err != nil {
 		return err
 	}
 	err = r.b.Put(ctx, "ref/"+as, raw, backend.PutOptions{IfAbsent: true, Keeps: ref.Objects})

@@ -72,6 +72,7 @@ type Remote struct {
 
 	format  atomic.Pointer[Format]
 	pushed  pushedRefs
+	few     int        // refs that are read by themselves before the list is written again
 	readers sync.Map   // of encrypted objects: a reader to its io.ReaderAt
 	mu      sync.Mutex // guards o.Identities
 }
@@ -87,7 +88,7 @@ func Open(url string, o Options) (*Remote, error) {
 	if o.Note == nil {
 		o.Note = func(bool, time.Time) {}
 	}
-	r := &Remote{b: b, o: o, expand: cas.NewExpander()}
+	r := &Remote{b: b, o: o, expand: cas.NewExpander(), few: fewRefs}
 	r.health = health{probe: r.probe, timeout: max(o.Timeout, 0), note: o.Note}
 	r.health.init()
 	return r, nil
@@ -168,8 +169,12 @@ func (r *Remote) Remove(ctx context.Context, names ...string) error {
 			return err
 		}
 	}
+	f, err := r.Format(ctx)
+	if err != nil {
+		return err
+	}
 	for _, name := range names {
-		if err := r.b.Delete(ctx, "ref/"+name); err != nil {
+		if err := r.removeRef(ctx, f, name); err != nil {
 			return err
 		}
 	}
@@ -181,9 +186,16 @@ type Format struct {
 	Version     int      `json:"version"`
 	Conditional bool     `json:"conditional"` // puts under a condition hold when many write
 	Recipients  []string `json:"recipients,omitempty"`
+	// Entries: each change of a ref has an entry. It is what the second line says, so that a program that
+	// writes none is refused.
+	Entries bool `json:"-"`
 }
 
-const formatLine = "amberfs remote 1\n"
+// The first lines of the key format: without and with entries.
+const (
+	formatLine  = "amberfs remote 1\n"
+	entriesLine = "amberfs remote 2\n"
+)
 
 // Format reads the format once. Errors: ErrNoRemote, ErrForeign, object.ErrNewer.
 func (r *Remote) Format(ctx context.Context) (*Format, error) {
@@ -218,10 +230,11 @@ func decodeFormat(raw []byte) (*Format, error) {
 	if !bytes.HasPrefix(line, []byte("amberfs remote ")) {
 		return nil, fmt.Errorf("%w: its key format is not an amberfs remote's", ErrForeign)
 	}
-	if string(line)+"\n" != formatLine {
+	entries := string(line)+"\n" == entriesLine
+	if string(line)+"\n" != formatLine && !entries {
 		return nil, object.ErrNewer
 	}
-	var f Format
+	f := Format{Entries: entries}
 	if err := json.Unmarshal(rest, &f); err != nil {
 		return nil, fmt.Errorf("%w: format: %w", object.ErrMalformed, err)
 	}
@@ -268,12 +281,16 @@ func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(strin
 	if problem != "" {
 		warn(problem)
 	}
-	f := &Format{Version: object.Version, Conditional: problem == "", Recipients: recipients}
+	f, line := &Format{Version: object.Version, Conditional: problem == "", Recipients: recipients}, formatLine
+	// Only where a list costs requests, and where two lists of one number are impossible.
+	if f.Conditional && !strings.HasPrefix(r.URL(), "file:") {
+		line = entriesLine
+	}
 	raw, err := json.Marshal(f)
 	if err != nil {
 		return nil, fmt.Errorf("encode format: %w", err)
 	}
-	err = r.b.Put(ctx, "format", append([]byte(formatLine), raw...), backend.PutOptions{IfAbsent: true})
+	err = r.b.Put(ctx, "format", append([]byte(line), raw...), backend.PutOptions{IfAbsent: true})
 	if err != nil && !errors.Is(err, backend.ErrChanged) {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func TestForeignPlace(t *testing.T) {
 	if _, err := r.Init(t.Context(), nil, nil); !errors.Is(err, ErrForeign) {
 		t.Errorf("%v", err)
 	}
-	must.OK(t, os.WriteFile(filepath.Join(dir, "format"), []byte("amberfs remote 2\n{}"), 0o644))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "format"), []byte("amberfs remote 3\n{}"), 0o644))
 	if _, err := r.Init(t.Context(), nil, nil); !errors.Is(err, object.ErrNewer) {
 		t.Errorf("a newer remote: %v", err)
 	}
@@ -116,7 +116,7 @@ func (f folding) GetRange(ctx context.Context, key string, off, n int64) ([]byte
 // FuzzFormat: whatever lies at the key format, it is understood or refused.
 func FuzzFormat(f *testing.F) {
 	f.Add([]byte(formatLine + `{"version":1,"conditional":true}`))
-	f.Add([]byte("amberfs remote 2\n{}"))
+	f.Add([]byte("amberfs remote 3\n{}"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if f, err := decodeFormat(raw); err == nil && f == nil {
 			t.Error("neither")

@@ -36,7 +36,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 	}
 	objects := map[backend.Object]error{}
 	var refs []*object.Ref
-	err = r.Refs(ctx, func(name string, ref *object.Ref, err error) error {
+	err = r.refs(ctx, true, func(name string, ref *object.Ref, err error) error {
 		sum.Snapshots++
 		if err != nil {
 			return report(name, err)

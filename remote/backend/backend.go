@@ -93,7 +93,7 @@ type Info struct {
 	Sum      string // MD5 of the value in hex, from List; "" where the service does not say it
 }
 
-var keyPattern = regexp.MustCompile(`^(format|(ref|hold|gc)/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|obj/[0-9a-f]{64})$`)
+var keyPattern = regexp.MustCompile(`^(format|(ref/|hold/|gc/|new/(rm-)?[0-9a-f-]{36}\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|obj/[0-9a-f]{64})$`)
 
 func isKey(key string) bool { return keyPattern.MatchString(key) && !strings.Contains(key, "..") }
 

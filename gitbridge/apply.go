@@ -28,6 +28,8 @@ type ApplyOptions struct {
 	// Choose returns what becomes of single paths, nil for all of them.
 	Choose func(path string) Choice
 	Name   string // of the workspace, in the names of branches that git gets
+	// Merge merges the branches of git that both sides moved, if they are checked out.
+	Merge  bool
 	DryRun bool
 	// Own is set if Base was read from the directory itself.
 	Own bool

@@ -26,7 +26,8 @@ type GitChange struct {
 	Lines   []string `json:"lines,omitempty"`
 	Commits []string `json:"commits,omitempty"` // subjects of the commits that come, some of each branch
 	Off     []string `json:"off,omitempty"`     // subjects of commits that no branch has afterwards
-	Parked  string   `json:"parked,omitempty"`  // the branch with the commits that HEAD's branch does not get
+	// Diverged are the branches that both sides moved.
+	Diverged []*gitdir.Diverged `json:"diverged,omitempty"`
 }
 
 // A gitApply is the part of an apply that is one repository.
@@ -34,6 +35,7 @@ type gitApply struct {
 	change GitChange
 	plan   *gitdir.Plan
 	merge  bool
+	work   string // the working tree, "" if it is not in the directory
 }
 
 // planGit takes the changes of git directories out of those of files. What brings them to the
@@ -66,10 +68,16 @@ func (a *applying) planGit(changes []tree.Change) ([]tree.Change, error) {
 		if g == nil {
 			continue
 		}
-		if g.plan != nil && g.plan.Parted {
-			if files, err = a.withoutCommitted(at, g.plan, files); err != nil {
+		if g.plan != nil && g.plan.Parted && g.work != "" {
+			if files, err = withoutCommitted(a.ctx, a.o.Source, g.plan, g.work, files, false); err != nil {
 				return nil, err
 			}
+		}
+		if err := a.planMerges(g, files); err != nil {
+			return nil, err
+		}
+		if files, err = a.withReplaced(g, files); err != nil {
+			return nil, err
 		}
 		if len(g.change.Lines) > 0 || g.plan != nil && !g.plan.Empty() {
 			a.repos = append(a.repos, g)
@@ -126,13 +134,14 @@ func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest
 		return nil, nil, nil
 	}
 	m := &gitdir.Merge{Git: gitRunner, Base: base, Theirs: now, Ours: repo, Name: cmp.Or(a.o.Name, "workspace"), Another: !hadOne || was.Ino != is.Ino}
-	m.Prefer = a.o.Conflicts == threeway.TakeTheirs || choice.Conflicts == threeway.TakeTheirs
+	m.Join = choice.Merge || a.o.Merge
+	m.Prefer = func(branch string) bool { return !m.Join && a.ruleOf(at+"/refs/heads/"+branch) == threeway.TakeTheirs }
 	if !hadOne {
 		m.Base = nil
 	}
 	m.Borrowed = a.borrowed(now)
 	if at, ok := worktreeOf(now); ok && !m.Another {
-		repo.Work = filepath.Join(a.host.path, at)
+		repo.Work, g.work = filepath.Join(a.host.path, at), at
 	}
 	if _, err := exec.LookPath("git"); err != nil {
 		g.change.Lines = []string{"git is not installed: refs, commits and the index stay in the workspace"}
@@ -151,8 +160,8 @@ func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest
 	if err != nil {
 		return nil, nil, err
 	}
-	g.merge = choice.Merge && g.plan.Parked != ""
-	g.change.Lines, g.change.Commits, g.change.Off, g.change.Parked = g.plan.Lines, g.plan.Commits, g.plan.Off, g.plan.Parked
+	g.merge = m.Join
+	g.change.Lines, g.change.Commits, g.change.Off, g.change.Diverged = g.plan.Lines, g.plan.Commits, g.plan.Off, g.plan.Diverged
 	return g, a.filesOf(at, changes, m, linked), nil
 }
 
@@ -224,16 +233,6 @@ func (a *applying) repoAt(at string, base treeFiles) (repo *gitdir.Repo, linked 
 	return &gitdir.Repo{Dir: l.Dir, Common: l.Common}, true
 }
 
-// withoutCommitted leaves out the changes of files that are those of commits which the branch of
-// HEAD does not get: they are on a branch of their own.
-func (a *applying) withoutCommitted(at string, p *gitdir.Plan, changes []tree.Change) ([]tree.Change, error) {
-	work, ok := worktreeOf(treeFiles{a.o.Source, a.o.Now, at})
-	if !ok {
-		return changes, nil
-	}
-	return withoutCommitted(a.ctx, a.o.Source, p, work, changes, false)
-}
-
 // commitGit carries out what was planned for the repositories.
 func (a *applying) commitGit() error {
 	for _, g := range a.repos {
@@ -247,8 +246,11 @@ func (a *applying) commitGit() error {
 		if !g.merge {
 			continue
 		}
-		if err := g.plan.MergeParked(a.ctx); err != nil {
+		left, err := g.plan.Merge(a.ctx, func(at string) gitdir.Resolution { return a.resolution(path.Join(g.work, at)) })
+		if err != nil {
 			a.res.Skipped = append(a.res.Skipped, Omission{g.change.Dir, "not merged: " + err.Error()})
+		} else if len(left) > 0 {
+			a.res.Skipped = append(a.res.Skipped, Omission{g.change.Dir, "the merge is not committed: " + strings.Join(left, ", ") + " has conflict markers"})
 		}
 	}
 	return nil

@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -335,28 +334,6 @@ cd ../wt; git bisect start; git bisect bad; git bisect good HEAD~4`,
 			}
 		})
 	}
-}
-
-// TestApplyGitPrefer: theirs wins, and the commits of the directory get a branch of their own.
-func TestApplyGitPrefer(t *testing.T) {
-	isolate(t)
-	r := newRig(t, "dir", mk)
-	r.shell(r.run, `echo x >x; git add x; git commit -qm run`)
-	r.shell(r.dir, `echo y >y; git add y; git commit -qm mine`)
-	_, err := r.apply(ApplyOptions{Conflicts: threeway.TakeTheirs})
-	must.OK(t, err)
-	r.want(`git log --format=%s main; git log --format=%s amberfs/r/main -1`, "run\n1\nmine")
-}
-
-// TestApplyGitMerge: the choice to merge makes a merge commit.
-func TestApplyGitMerge(t *testing.T) {
-	isolate(t)
-	r := newRig(t, "dir", mk)
-	r.shell(r.run, `echo x >x; git add x; git commit -qm run; echo u >u`)
-	r.shell(r.dir, `git config user.name a; git config user.email a@a; echo y >y; git add y; git commit -qm mine`)
-	_, err := r.apply(ApplyOptions{Choose: func(string) Choice { return Choice{Merge: true} }})
-	must.OK(t, err)
-	r.want(`git log --format=%s main | sort; git status -s; ls`, "1\nMerge branch 'amberfs/r/main'\nmine\nrun\n?? u\na\nb\nc\nu\nx\ny")
 }
 
 // TestApplyGitLocked: while git is at work in the directory, nothing of it changes.

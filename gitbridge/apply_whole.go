@@ -74,19 +74,9 @@ func (a *applying) replaceAll(w threeway.Whole) (all []tree.Change, err error) {
 		if err != nil {
 			return nil, err
 		}
-		c := tree.Change{Path: p, What: tree.Data}
-		if c.A, err = a.o.Base.At(a.o.Source, name); err != nil {
+		c, err := a.changeTo(p)
+		if err != nil {
 			return nil, err
-		}
-		if c.B, err = a.o.Now.At(a.o.Source, name); err != nil {
-			return nil, err
-		}
-		if c.A == nil && c.B == nil { // only the directory has it
-			at, err := a.host.look(p)
-			if err != nil {
-				return nil, err
-			}
-			c.A = &tree.Inode{Ino: at.st.Ino, Mode: at.st.Mode, Nlink: 1}
 		}
 		all = append(all, c)
 	}

@@ -90,13 +90,13 @@ func command(ctx context.Context, dir string, env []string, args ...string) *exe
 	return cmd
 }
 
-// run calls git and returns its output.
+// run calls git and returns its output, also if it fails.
 func run(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
 	cmd := command(ctx, dir, env, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
 	if err := cmd.Run(); err != nil {
-		return nil, gitError(ctx, args, errs.String(), err)
+		return out.Bytes(), gitError(ctx, args, errs.String(), err)
 	}
 	return out.Bytes(), nil
 }

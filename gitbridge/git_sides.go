@@ -121,7 +121,8 @@ func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, e
 		r.say(at, []string{"the git directory is gone there: this one stays as it is"}, nil)
 		return nil, nil
 	}
-	m := &gitdir.Merge{Git: gitRunner, Base: base, Theirs: theirs, Name: in.Name, Prefer: in.Rule(at) == threeway.TakeTheirs}
+	m := &gitdir.Merge{Git: gitRunner, Base: base, Theirs: theirs, Name: in.Name}
+	m.Prefer = func(branch string) bool { return in.Rule(at+"/refs/heads/"+branch) == threeway.TakeTheirs }
 	m.Another = !hadOne || !in.FromDirectory && was.Ino != now.Ino
 	if !hadOne {
 		m.Base = nil

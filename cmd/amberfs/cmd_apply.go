@@ -24,10 +24,10 @@ import (
 )
 
 func applyCommand(a *app) *cobra.Command {
-	var dryRun, ours, theirs, yes, noIgnore bool
+	var dryRun, ours, theirs, merge, yes, noIgnore bool
 	var run string
 	cmd := &cobra.Command{
-		Use:   "apply [DIR] [SNAPSHOT] [--run NAME] [--dry-run] [--ours|--theirs|--prefer SIDE] [--no-ignore] [--yes]",
+		Use:   "apply [DIR] [SNAPSHOT] [--run NAME] [--dry-run] [--ours|--theirs|--prefer SIDE] [--merge] [--no-ignore] [--yes]",
 		Short: "Write the workspace's changes to a directory",
 		Long: `Writes to DIR what changed in the workspace since it was filled or refreshed: contents,
 permissions, modification times, links and deletions. In a fork, this includes what its
@@ -39,6 +39,9 @@ that is kept. DIR is by default the working directory.
 Text that also changed in DIR is merged by lines. Conflicts are listed, and then nothing
 is changed. --ours (--prefer dir) keeps what DIR has, and --theirs (--prefer run) takes what the
 run or workspace has.
+
+A branch of git that moved on both sides stays, and amberfs/RUN/BRANCH gets the commits of
+the run. --merge merges them, as "git merge" does. --theirs has it the other way round.
 
 At a terminal, apply shows the changes and asks which to apply. Elsewhere it needs --yes
 or --dry-run.
@@ -58,7 +61,7 @@ wait. Run an interrupted apply again to complete it.`,
 			if err != nil {
 				return err
 			}
-			o := gitbridge.ApplyOptions{DryRun: dryRun, Conflicts: rule, Everything: noIgnore}
+			o := gitbridge.ApplyOptions{DryRun: dryRun, Conflicts: rule, Everything: noIgnore, Merge: merge}
 			ask := askInApply
 			if yes || dryRun {
 				ask = askNever
@@ -104,6 +107,7 @@ wait. Run an interrupted apply again to complete it.`,
 	cmd.Flags().StringVar(&run, "run", "", "apply the run `NAME`")
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&merge, "merge", false, "merge a checked-out branch of git that moved on both sides")
 	cmd.Flags().BoolVar(&noIgnore, "no-ignore", false, "also apply what is left out otherwise")
 	cmd.Flags().BoolVar(&ours, "ours", false, "keep DIR's version of conflicting paths")
 	cmd.Flags().BoolVar(&theirs, "theirs", false, "take the workspace's version of conflicting paths")
@@ -187,13 +191,13 @@ func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, 
 // is to be applied, and sets what in o.
 func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask asking, o *gitbridge.ApplyOptions) (yes bool, q *question.Question, err error) {
 	dry := *o
-	dry.DryRun = true
+	dry.DryRun, dry.Merge = true, false // the question is about the merges
 	plan, err := a.apply(ctx, ch, dir, dry)
 	if err != nil && (!a.asks() || plan == nil || len(plan.Plan) == 0 || o.Conflicts != threeway.RefuseConflicts) {
 		return false, nil, a.printConflicts(plan, err)
 	}
 	q = question.New(a.terminal(), ch, dir, o.Conflicts, plan)
-	q.Removable = ask == askOfKept
+	q.Removable, q.Merge, o.Merge = ask == askOfKept, o.Merge, false
 	switch err := q.Print(ctx); {
 	case err != nil:
 		return false, q, err

@@ -11,16 +11,6 @@ type File struct {
 	Blob        func(idLen int) string // its id as git would store it, without filters
 }
 
-// MergeParked merges the branch with the commits of theirs into HEAD, as git merge does, if that has
-// no conflict.
-func (p *Plan) MergeParked(ctx context.Context) error {
-	_, err := p.receiver.atWork(ctx, "merge", "--no-edit", "--quiet", p.Parked)
-	if err != nil {
-		_, _ = p.receiver.atWork(ctx, "merge", "--abort") // it may not have begun
-	}
-	return err
-}
-
 // Worktree is the setting of the working tree of a git directory, "" for none.
 func Worktree(text string) string { return strings.TrimSpace(parseConfig(text).last("core.worktree")) }
 

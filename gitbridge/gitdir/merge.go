@@ -20,8 +20,10 @@ type Merge struct {
 	Theirs Files
 	Ours   *Repo
 	Name   string // of their side, in the names of branches
-	// Prefer takes their side of branches that both moved. Ours get a branch of their own.
-	Prefer bool
+	// Prefer reports whether a branch that both moved becomes theirs. Then ours gets a branch of its
+	// own. Join: the branch of HEAD is merged if both moved it, see Plan.Merge.
+	Prefer func(branch string) bool
+	Join   bool
 	// Alternates are directories with objects that theirs has there.
 	Alternates []string
 	// Borrowed are git directories of their side whose objects theirs reads, with the directories here
@@ -36,10 +38,9 @@ type Plan struct {
 	// Lines say it, in git's words. Commits are the subjects of those that come, some of each
 	// branch, and Off of those that no branch has afterwards.
 	Lines, Commits, Off []string
-	// Parted: HEAD stays at a branch that does not get the commits of theirs. Parked is the branch
-	// that has them.
-	Parted bool
-	Parked string
+	// Parted: HEAD stays at a branch that does not get the commits of theirs.
+	Parted   bool
+	Diverged []*Diverged
 
 	m *Merge
 	sides
@@ -96,9 +97,8 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	if err := p.decide(ctx); err != nil {
 		return nil, err
 	}
-	p.Parked = p.refs.parked
 	p.words(ctx)
-	return p, nil
+	return p, p.describe(ctx)
 }
 
 // decide decides about refs, HEAD, work in progress and the index.
@@ -118,6 +118,9 @@ func (p *Plan) decide(ctx context.Context) error {
 	p.Parted = h.to != h.theirs && h.theirs != h.base
 	if err := p.index.decide(ctx); err != nil {
 		return err
+	}
+	if p.m.Join && h.was == h.to {
+		p.index.delta = nil // git merges only if nothing is staged
 	}
 	return p.needed(ctx)
 }

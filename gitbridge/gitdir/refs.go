@@ -14,14 +14,15 @@ import (
 // A refPlan is what becomes of the refs and of HEAD.
 type refPlan struct {
 	sides
-	m       *Merge
-	git     *scratchRepo
-	updates []update
-	symrefs map[string]string
-	head    string   // the new HEAD, "" for none
-	parked  string   // see Plan.Parked
-	tips    []string // objects that are needed beside the values of updates
-	notes   []string // what stays as it is, and why
+	m         *Merge
+	git       *scratchRepo
+	updates   []update
+	symrefs   map[string]string
+	head      string // the new HEAD, "" for none
+	preferred bool   // the branch of HEAD became theirs, although both moved it
+	diverged  []*Diverged
+	tips      []string // objects that are needed beside the values of updates
+	notes     []string // what stays as it is, and why
 }
 
 // An update moves a ref. old and new are "" for none.
@@ -83,16 +84,19 @@ func (p *refPlan) ref(ctx context.Context, name string) {
 	case o != "" && p.git.contains(ctx, o, t):
 	case o != "" && p.git.contains(ctx, t, o):
 		p.update(name, o, t)
-	case isBranch && p.m.Prefer && o != "":
+	case isBranch && o != "" && p.m.Prefer(short):
 		p.say("%s moved on both sides: it is theirs, and %s has what it was", short, p.park(ctx, short, o))
 		p.update(name, o, t)
+		p.preferred = p.preferred || p.ours.head == "ref: "+name
 	case isBranch:
 		at := p.park(ctx, short, t)
-		if p.ours.head == "ref: "+name {
-			p.parked = at
-		}
 		if o == "" {
 			p.say("%s is gone here: %s has the commits", short, at)
+			return
+		}
+		p.diverged = append(p.diverged, &Diverged{Branch: short, Parked: at, ours: o, theirs: t})
+		if p.joined() != nil {
+			p.say("%s moved on both sides, and is merged", short)
 		} else {
 			p.say("%s moved on both sides: it stays, and %s has the other commits", short, at)
 		}

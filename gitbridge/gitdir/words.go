@@ -77,6 +77,9 @@ func (p *refPlan) words(ctx context.Context) *summary {
 		case strings.HasPrefix(u.name, remotes):
 			s.say("%s moved", strings.TrimPrefix(u.name, remotes))
 		case isBranch:
+			if d := p.joined(); d != nil && d.Parked == short {
+				short = d.Branch
+			}
 			p.branchWords(ctx, s, short, u, known)
 			known = append(known, u.new)
 		default:
@@ -89,6 +92,15 @@ func (p *refPlan) words(ctx context.Context) *summary {
 		s.say("HEAD is at %s", p.head[:min(7, len(p.head))])
 	}
 	return s
+}
+
+// joined is the branch that is merged, nil for none.
+func (p *refPlan) joined() *Diverged {
+	i := slices.IndexFunc(p.diverged, func(d *Diverged) bool { return p.m.Join && p.ours.head == "ref: "+branches+d.Branch })
+	if i < 0 {
+		return nil
+	}
+	return p.diverged[i]
 }
 
 // branchWords says what an update does to a branch. known are commits that other branches have.

@@ -110,7 +110,7 @@ func (q *Question) showDiff(ctx context.Context, groups ...group) error {
 // settle asks which version of a path that both sides changed is wanted.
 func (q *Question) settle(ctx context.Context, g group) error {
 	if g.git {
-		return q.settleBranch(ctx, g)
+		return q.settleBranches(ctx, g)
 	}
 	words, choices := []string{"ours", "diff", "stop"}, map[string]gitbridge.Choice{"ours": {Leave: true}, "theirs": {Conflicts: threeway.TakeTheirs}, "merged": {Markers: true}}
 	prompt := fmt.Sprintf("%s changed on both sides: [o]urs, of %s", g.name(), gitquote.Readable(q.dir))
@@ -121,24 +121,6 @@ func (q *Question) settle(ctx context.Context, g group) error {
 		words, prompt = append(words, "merged"), prompt+"  [m]erged with markers"
 	}
 	answer, err := q.pick(ctx, prompt+"  [d]iff  [s]top: ", words, "", g)
-	if answer == "stop" {
-		return errNotApplied
-	}
-	q.set(g, choices[answer])
-	return err
-}
-
-// settleBranch asks what becomes of a branch that moved on both sides.
-func (q *Question) settleBranch(ctx context.Context, g group) error {
-	words := []string{"keep", "merge", "theirs", "diff", "stop"}
-	choices := map[string]gitbridge.Choice{"keep": {}, "merge": {Merge: true}, "theirs": {Conflicts: threeway.TakeTheirs}}
-	fmt.Fprintln(q.t.Out, gitText(g))
-	for _, s := range subjects(g) {
-		fmt.Fprintln(q.t.Out, s)
-	}
-	help := "k - the branch stays, and " + gitquote.Readable(g.repo.Parked) + " gets the commits\nm - as k, and git merges them" +
-		"\nt - the branch is the workspace's, and " + gitquote.Readable(g.repo.Parked) + " gets the directory's commits\n"
-	answer, err := q.pick(ctx, "the branch moved on both sides: [k]eep both  [m]erge  [t]heirs, of the workspace  [d]iff  [s]top: ", words, help, g)
 	if answer == "stop" {
 		return errNotApplied
 	}

@@ -1,11 +1,20 @@
 package question
 
 import (
+	"context"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // gitText says in one line what happens to a repository.
@@ -33,4 +42,93 @@ func subjects(g group) (out []string) {
 		out = append(out, gitquote.Readable(s))
 	}
 	return out
+}
+
+// settleBranches asks what becomes of the branches of a repository that moved on both sides.
+func (q *Question) settleBranches(ctx context.Context, g group) error {
+	q.set(g, gitbridge.Choice{})
+	for _, d := range g.repo.Diverged {
+		if err := q.settleBranch(ctx, g, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleBranch asks what becomes of one branch that moved on both sides.
+func (q *Question) settleBranch(ctx context.Context, g group, d *gitdir.Diverged) error {
+	branch, words, prompt := gitquote.Readable(d.Branch), []string{"keep", "theirs", "stop"}, "  [t]heirs, of the workspace  [s]top: "
+	ways := q.ways(d)
+	if d.Head && d.NoMerge == "" {
+		words, prompt = append(words, "merge"), "  [m]erge"+prompt
+	}
+	answer := "merge"
+	if !q.Merge || !d.Head || d.NoMerge != "" {
+		fmt.Fprint(q.t.Out, branch+" moved on both sides\n"+ways)
+		var err error
+		if answer, err = q.pick(ctx, branch+": [k]eep both"+prompt, words, ways); err != nil {
+			return err
+		}
+	}
+	switch answer {
+	case "stop":
+		return errNotApplied
+	case "theirs":
+		q.choices[g.dir+"/refs/heads/"+d.Branch] = gitbridge.Choice{Conflicts: threeway.TakeTheirs}
+	case "merge":
+		q.set(g, gitbridge.Choice{Merge: true})
+		for _, at := range d.Conflicts {
+			if err := q.settleMerged(ctx, at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ways says, for each answer about a branch, which commits it puts on the branch and takes off.
+func (q *Question) ways(d *gitdir.Diverged) string {
+	commits := func(n int, subjects []string) string {
+		return english.Plural(n, "commit", "commits") + ": " + strings.Join(subjects, ", ")
+	}
+	comes, goes := commits(d.Ahead, d.Theirs), commits(d.Behind, d.Ours)
+	merge := "puts on " + comes
+	if len(d.Conflicts) > 0 {
+		merge += "; in conflict: " + strings.Join(d.Conflicts, ", ")
+	}
+	if d.NoMerge != "" {
+		merge = "not now: " + d.NoMerge
+	}
+	text := "k - " + d.Branch + " stays, and " + d.Parked + " gets " + comes + "\n"
+	if d.Head {
+		text += "m - " + merge + "\n"
+	}
+	text += "t - puts on " + comes + "\n    and takes off " + goes + "; " + d.Parked + " keeps it"
+	var out string
+	for line := range strings.Lines(text) {
+		out += gitquote.Readable(strings.TrimSuffix(line, "\n")) + "\n"
+	}
+	return out
+}
+
+// settleMerged asks which version is wanted of a path that a merge leaves in conflict.
+func (q *Question) settleMerged(ctx context.Context, at string) error {
+	c := gitbridge.Planned{Lines: true, Conflict: true}
+	var err error
+	if c.Path, err = tree.ParsePath(at); err != nil {
+		return err
+	}
+	if c.A, err = q.ch.Base.At(q.ch.Source, at); err == nil {
+		c.B, err = q.ch.Now.At(q.ch.Source, at)
+	}
+	if c.A == nil && c.B == nil {
+		c.B = &tree.Inode{Mode: unix.S_IFREG}
+	}
+	if err != nil {
+		return err
+	}
+	left := q.Left
+	err = q.settle(ctx, group{changes: []gitbridge.Planned{c}})
+	q.Left = left // the merge has it
+	return err
 }

@@ -43,6 +43,7 @@ type Question struct {
 	Removable bool // it is about a run that can be removed
 	Left      bool // some changes were not applied
 	Discard   bool // the run is to be removed
+	Merge     bool // branches that moved on both sides are merged, without asking
 
 	t       Terminal
 	ch      *client.Changes
@@ -70,6 +71,11 @@ func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *g
 		plan.Plan[i].Conflict = plan.Plan[i].Conflict && rule == threeway.RefuseConflicts
 	}
 	q.groups, q.dirs = grouped(plan.Plan)
+	for i := range plan.Git {
+		if rule != threeway.RefuseConflicts {
+			plan.Git[i].Diverged = nil
+		}
+	}
 	q.groups = withRepos(q.groups, plan.Git)
 	q.leftOut, q.notes = plan.LeftOut, plan.Notes
 	return q
@@ -212,7 +218,7 @@ func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 		return true, q.chooseSome(ctx)
 	}
 	for _, g := range q.groups {
-		if g.conflict() || g.repo.Parked != "" {
+		if g.conflict() || len(g.repo.Diverged) > 0 {
 			if err := q.settle(ctx, g); err != nil {
 				return false, err
 			}

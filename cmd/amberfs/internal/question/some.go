@@ -58,7 +58,7 @@ func (q *Question) chooseSome(ctx context.Context) error {
 // askGroup asks for a group and records the choice, unless the answer is to split it or to go
 // back.
 func (q *Question) askGroup(ctx context.Context, g group) (answer string, err error) {
-	if g.conflict() || g.repo.Parked != "" {
+	if g.conflict() || len(g.repo.Diverged) > 0 {
 		return "", q.settle(ctx, g)
 	}
 	answers := "ynbq"

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -26,6 +25,7 @@ type side struct {
 	files  map[string]string // of the working tree
 	wip    []string
 	log    string
+	nested map[string]*side // repositories and working trees in it
 }
 
 // aCommit is a commit of a history.
@@ -43,8 +43,24 @@ echo @end`
 // capture reads a side after a script has run in it.
 func (h *histories) capture(dir, script string) *side {
 	h.t.Helper()
-	out := h.rig.in(dir, script+"\n"+captures)
-	s := &side{refs: make(map[string]string), index: make(map[string]string), staged: make(map[string]bool), dirty: make(map[string]bool), files: filesBelow(h.t, dir)}
+	h.rig.in(dir, script)
+	return h.captureIn(dir, ".")
+}
+
+// nestedNames are directories that some kinds of repositories have working trees in.
+var nestedNames = []string{"lib", "inner"}
+
+// captureIn reads a side, or one that is nested in it.
+func (h *histories) captureIn(top, below string) *side {
+	dir := filepath.Join(top, below)
+	out := h.rig.in(top, "cd "+below+" || exit\n"+captures)
+	s := &side{refs: make(map[string]string), index: make(map[string]string), staged: make(map[string]bool), dirty: make(map[string]bool), nested: make(map[string]*side)}
+	s.files = h.filesBelow(dir)
+	for _, name := range nestedNames {
+		if _, err := os.Lstat(filepath.Join(dir, name, ".git")); err == nil {
+			s.nested[name] = h.captureIn(dir, name)
+		}
+	}
 	part := ""
 	for l := range strings.Lines(out) {
 		l = strings.TrimSuffix(l, "\n")
@@ -54,7 +70,7 @@ func (h *histories) capture(dir, script string) *side {
 		}
 		switch part {
 		case "@status":
-			s.status(l)
+			s.status(strings.TrimSuffix(l, "/"))
 		case "@dag":
 			p := strings.SplitN(l, "|", 3)
 			h.commits[p[0]] = aCommit{strings.Fields(p[1]), p[2]}
@@ -114,7 +130,7 @@ func (h *histories) readGit(dir string, s *side) {
 		}
 	}
 	if entries, err := os.ReadDir(filepath.Join(common, "worktrees")); err == nil && len(entries) > 0 {
-		h.worktrees = h.rig.in(dir, "git worktree list --porcelain")
+		h.worktrees += h.rig.in(dir, "git worktree list --porcelain")
 	}
 }
 
@@ -139,15 +155,19 @@ func (s *side) status(l string) {
 	}
 }
 
-// filesBelow returns the files of a working tree, without git directories.
-func filesBelow(t *testing.T, dir string) map[string]string {
+// filesBelow returns the files of a working tree, without git directories and what is nested.
+func (h *histories) filesBelow(dir string) map[string]string {
 	out := make(map[string]string)
-	must.OK(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+	must.OK(h.t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		rel := got(filepath.Rel(dir, p))
 		switch {
+		case d.IsDir() && slices.Contains(nestedNames, rel):
+			if _, err := os.Lstat(filepath.Join(p, ".git")); err == nil {
+				return filepath.SkipDir
+			}
 		case d.Name() == ".git":
 			if d.IsDir() {
 				return filepath.SkipDir
@@ -188,6 +208,17 @@ func (s *side) tips() (out []string) {
 	return append(append(out, s.commit), s.stash...)
 }
 
+// branches are the tips that have to come: tags of theirs that were moved do not, nor what their
+// upstream has.
+func (s *side) branches() (out []string) {
+	for name, id := range s.refs {
+		if strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/notes/") {
+			out = append(out, id)
+		}
+	}
+	return append(append(out, s.commit), s.stash...)
+}
+
 // check checks the receiving side, which was ours, now that theirs came.
 func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefer bool) (wrong []string) {
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
@@ -203,9 +234,16 @@ func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefe
 			fail("LOST: the commit %s of ours", h.commits[id].subject)
 		}
 	}
-	for id := range h.reach(theirs.tips()...) {
+	for id := range h.reach(theirs.branches()...) {
 		if !has[id] && !hadTheirs[id] && !strings.Contains(said, h.commits[id].subject) && !(strings.Contains(said, "stash") && slices.Contains(theirs.stash, id)) {
 			fail("LOST: the commit %q of theirs", h.commits[id].subject)
+		}
+	}
+	for name, in := range now.nested {
+		if b, o, t := base.nested[name], ours.nested[name], theirs.nested[name]; b != nil && o != nil && t != nil {
+			for _, w := range h.check(filepath.Join(dir, name), said, b, o, t, in, prefer) {
+				fail("%s: %s", name, w)
+			}
 		}
 	}
 	h.checkRefs(fail, base, ours, theirs, now, prefer)

@@ -144,6 +144,7 @@ func newHistoryRig(t *testing.T, name string, k repoKind) *rig {
 	}
 	must.OK(t, exec.Command("cp", "-a", made[name], top).Run())
 	r.in(r.dir, "git status") // it has other inodes
+	r.mounts = name == "inner"
 	r.begin()
 	return r
 }

@@ -113,10 +113,7 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 		not = append(not, id)
 	}
 	slices.Sort(not)
-	if not = slices.Compact(not); !bytes.Equal(p.ours.shallow, p.theirs.shallow) {
-		not = nil // commits below those of the receiving side may be missing there
-	}
-	have, err := p.receiver.present(ctx, not)
+	have, err := p.receiver.present(ctx, slices.Compact(not))
 	if err != nil {
 		return err
 	}
@@ -151,16 +148,21 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	if _, err := p.receiver.git(ctx, nil, pack, args...); err != nil {
 		return fmt.Errorf("adding the objects: %w", err)
 	}
-	if !bytes.Equal(p.ours.shallow, p.theirs.shallow) && p.m.Base != nil {
-		if was, _ := p.m.Base.Read("shallow"); bytes.Equal(was, p.ours.shallow) {
-			p.work.files["shallow"] = p.theirs.shallow
-			return nil
-		}
+	ends, err := p.receiver.present(ctx, p.git.ends)
+	if err != nil {
+		return err
+	}
+	if len(ends) > 0 {
+		p.work.files["shallow"] = []byte(string(p.ours.shallow) + strings.Join(ends, "\n") + "\n")
 	}
 	if p.m.Ours.partial() {
 		return nil // some are fetched when they are needed
 	}
-	if _, err := p.receiver.git(ctx, []string{"GIT_NO_REPLACE_OBJECTS=1"}, strings.NewReader(revs), "rev-list", "--objects", "--quiet", "--stdin"); err != nil {
+	env := []string{"GIT_NO_REPLACE_OBJECTS=1"}
+	if len(ends) > 0 {
+		env = append(env, "GIT_SHALLOW_FILE="+filepath.Join(p.git.dir, "shallow"))
+	}
+	if _, err := p.receiver.git(ctx, env, strings.NewReader(revs), "rev-list", "--objects", "--quiet", "--stdin"); err != nil {
 		return fmt.Errorf("the objects that came are not complete: %w", err)
 	}
 	return nil

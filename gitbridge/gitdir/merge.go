@@ -88,7 +88,7 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	if p.ours.idLen != p.theirs.idLen {
 		return nil, fmt.Errorf("%w: their object ids have another format", ErrKind)
 	}
-	if p.git, err = m.newScratchRepo(filepath.Join(scratch, "git"), p.ours); err != nil {
+	if p.git, err = m.newScratchRepo(ctx, filepath.Join(scratch, "git"), p.ours, p.theirs); err != nil {
 		return nil, err
 	}
 	if m.Base != nil && !m.Another && p.git.unrelated(ctx, p.theirs, p.base) {

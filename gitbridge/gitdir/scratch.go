@@ -1,6 +1,7 @@
 package gitdir
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -17,10 +18,12 @@ type scratchRepo struct {
 	call Git
 	dir  string
 	none string // the id of the tree without entries
+	// ends are the commits of theirs whose parents neither side has: theirs is shallow there.
+	ends []string
 }
 
 // newScratchRepo makes the repository for a merge.
-func (m *Merge) newScratchRepo(dir string, ours *state) (*scratchRepo, error) {
+func (m *Merge) newScratchRepo(ctx context.Context, dir string, ours, theirs *state) (*scratchRepo, error) {
 	s := &scratchRepo{call: m.Git, dir: dir, none: ours.emptyTree()}
 	objects := filepath.Join(dir, "objects")
 	format := "[core]\n\trepositoryformatversion = 0\n"
@@ -52,7 +55,23 @@ func (m *Merge) newScratchRepo(dir string, ours *state) (*scratchRepo, error) {
 			return nil, err
 		}
 	}
-	return s, nil
+	return s, s.shorten(ctx, ours, theirs)
+}
+
+// shorten has git take no commits for missing that theirs does not have, because it is shallow.
+func (s *scratchRepo) shorten(ctx context.Context, ours, theirs *state) error {
+	for _, id := range strings.Fields(string(theirs.shallow)) {
+		if !theirs.isID(id) || bytes.Contains(ours.shallow, []byte(id)) {
+			continue
+		}
+		if _, err := s.ask(ctx, nil, "", "rev-list", "--quiet", "--max-count=2", id); err != nil {
+			s.ends = append(s.ends, id)
+		}
+	}
+	if len(s.ends) == 0 {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(s.dir, "shallow"), []byte(string(ours.shallow)+strings.Join(s.ends, "\n")+"\n"), 0o600)
 }
 
 // tree is a commit, or the empty tree for none.

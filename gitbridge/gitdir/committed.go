@@ -14,26 +14,30 @@ type File struct {
 // Worktree is the setting of the working tree of a git directory, "" for none.
 func Worktree(text string) string { return strings.TrimSpace(parseConfig(text).last("core.worktree")) }
 
-// Committed returns a function that reports whether theirs has a path as their HEAD has it. nil is
-// for no file.
+// Committed returns a function that reports whether a change of theirs at a path does not come: they
+// have the path as their HEAD has it, which does not come, or a sparse checkout left it out that does
+// not come. nil is for no file.
 func (p *Plan) Committed(ctx context.Context) (func(at string, f *File) bool, error) {
-	return p.index.committed(ctx)
+	return p.index.committed(ctx, p.apart)
 }
 
-func (p *indexPlan) committed(ctx context.Context) (func(at string, f *File) bool, error) {
+func (p *indexPlan) committed(ctx context.Context, apart bool) (func(at string, f *File) bool, error) {
 	staged, err := p.staged(ctx, p.theirs, p.heads.theirs)
 	if err != nil {
 		return nil, err
 	}
-	has := byPath(p.theirs.entries)
+	has, sparse := byPath(p.theirs.entries), p.base.sameSparse(p.ours)
 	return func(at string, f *File) bool {
-		if _, is := staged[at]; is {
+		if e := has[at]; e != nil && e.Skip && f == nil {
+			return !sparse
+		}
+		if _, is := staged[at]; is || !apart {
 			return false
 		}
 		e := has[at]
 		if e == nil || f == nil {
 			return e == nil && f == nil
 		}
-		return !e.Skip && (e.Mtime == f.Mtime && e.Size == uint32(f.Size) || e.ID == f.Blob(p.theirs.idLen))
+		return e.Mtime == f.Mtime && e.Size == uint32(f.Size) || e.ID == f.Blob(p.theirs.idLen)
 	}, nil
 }

@@ -20,7 +20,7 @@ type Copy struct {
 
 // notCopied are not needed to bring two sides together, or are files to a merge.
 func notCopied(name string) bool {
-	return name != "config" && IsFile(name) && !below(name, "worktrees") || below(name, "objects", "reftable", "rr-cache") || strings.HasSuffix(name, ".lock")
+	return name != "config" && IsFile(name) || below(name, "objects", "reftable", "rr-cache") || strings.HasSuffix(name, ".lock")
 }
 
 // NewCopy makes a copy in a directory. It reads objects of the directories alternates, too.
@@ -49,7 +49,7 @@ func (c *Copy) copy(f Files, dir string, depth int) error {
 	}
 	for _, n := range names {
 		name := path.Join(dir, n.Name)
-		if below(name, "worktrees") && !(n.Dir && depth < 2 || path.Base(name) == "HEAD") || notCopied(name) && name != "info" {
+		if notCopied(name) && name != "info" {
 			continue
 		}
 		if n.Dir {

@@ -38,11 +38,14 @@ type Plan struct {
 	// Lines say it, in git's words. Commits are the subjects of those that come, some of each
 	// branch, and Off of those that no branch has afterwards.
 	Lines, Commits, Off []string
-	// Parted: HEAD stays at a branch that does not get the commits of theirs.
+	// Parted: some changes of files are those of commits that HEAD does not get, or of a sparse
+	// checkout, see Committed. Parked is the branch that has the commits.
 	Parted   bool
+	Parked   string
 	Diverged []*Diverged
 
-	m *Merge
+	m     *Merge
+	apart bool // HEAD does not become that of theirs
 	sides
 	git      *scratchRepo
 	refs     *refPlan
@@ -115,7 +118,9 @@ func (p *Plan) decide(ctx context.Context) error {
 	h := &p.index.heads
 	h.base, h.theirs, h.to = s.base.resolve(s.base.head), s.theirs.resolve(s.theirs.head), p.refs.newHead()
 	p.work.take(s, p.refs, h.to == h.theirs)
-	p.Parted = h.to != h.theirs && h.theirs != h.base
+	p.work.takeTrees(s, p.refs)
+	p.apart = h.to != h.theirs && h.theirs != h.base
+	p.Parted = p.apart || !s.base.sameSparse(s.theirs) && !s.base.sameSparse(s.ours)
 	if err := p.index.decide(ctx); err != nil {
 		return err
 	}
@@ -132,8 +137,8 @@ func (p *Plan) needed(ctx context.Context) error {
 	for _, u := range p.refs.updates {
 		p.tips = append(p.tips, u.new)
 	}
-	for _, head := range p.theirs.worktrees {
-		p.tips = append(p.tips, head)
+	for _, tree := range p.theirs.worktrees {
+		p.tips = append(p.tips, tree.commit)
 	}
 	p.tips = append(p.tips, p.refs.head)
 	for _, e := range p.index.delta {

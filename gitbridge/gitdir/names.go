@@ -50,7 +50,7 @@ func Copied(name string, own bool) bool {
 
 // generated are files of a git directory that git keeps itself, or makes anew.
 var generated = slices.Concat([]string{"HEAD", "index", "packed-refs", "refs", "reftable", "logs", "objects", "shallow", "info/sparse-checkout",
-	"info/refs", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "gc.log", "gc.pid", "rr-cache", "commondir", "gitdir"}, unfinishedNames)
+	"info/refs", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "gc.log", "gc.pid", "rr-cache", "commondir", "gitdir", "worktrees"}, unfinishedNames)
 
 // IsFile reports whether a path below a git directory is an ordinary file to a merge, such as the
 // configuration and hooks. The others are git's.

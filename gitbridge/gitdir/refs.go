@@ -39,6 +39,7 @@ func (p *refPlan) decide(ctx context.Context, work *workPlan) {
 	}
 	p.stash(ctx, work)
 	p.decideHead(ctx)
+	p.keepHead(ctx)
 }
 
 // drop leaves out updates whose objects are missing.
@@ -82,7 +83,7 @@ func (p *refPlan) ref(ctx context.Context, name string) {
 	case o == b && (!isBranch || b == "" || p.git.contains(ctx, t, b) || p.moved(name, b)):
 		p.update(name, o, t)
 	case o != "" && p.git.contains(ctx, o, t):
-	case o != "" && p.git.contains(ctx, t, o):
+	case o != "" && p.git.contains(ctx, t, o) && (p.ours.head != "ref: "+name || !p.headMoved(ctx, t)):
 		p.update(name, o, t)
 	case isBranch && o != "" && p.m.Prefer(short):
 		p.say("%s moved on both sides: it is theirs, and %s has what it was", short, p.park(ctx, short, o))
@@ -124,37 +125,24 @@ func (p *refPlan) keptBeside(id string) bool {
 }
 
 // elsewhere reports whether another working tree of the receiving side has a branch checked out.
-// One whose own part theirs changed too is not another: it lies in the directory.
+// One that becomes as theirs has it is not another.
 func (p *refPlan) elsewhere(name string) bool {
-	heads := maps.Clone(p.ours.worktrees)
-	if p.m.Ours.Dir != p.m.Ours.Common {
-		delete(heads, filepath.Base(p.m.Ours.Dir))
-		if text, err := readSmall(filepath.Join(p.m.Ours.Common, "HEAD")); err == nil && !p.bareCommon() {
-			heads[""] = strings.TrimSpace(text)
-		}
-	}
-	for id, head := range heads {
-		if head == "ref: "+name && (p.m.Ours.Dir != p.m.Ours.Common || !p.changedTree(id)) {
+	linked := p.m.Ours.Dir != p.m.Ours.Common
+	for id, tree := range p.ours.worktrees {
+		if tree.head == "ref: "+name && (linked && id != filepath.Base(p.m.Ours.Dir) || !linked && !p.takesTree(id)) {
 			return true
 		}
 	}
-	return false
+	if !linked || p.bareCommon() {
+		return false
+	}
+	text, err := readSmall(filepath.Join(p.m.Ours.Common, "HEAD"))
+	return err == nil && strings.TrimSpace(text) == "ref: "+name
 }
 
 func (p *refPlan) bareCommon() bool {
 	text, _ := readSmall(filepath.Join(p.m.Ours.Common, "config"))
 	return parseConfig(text).last("core.bare") == "true"
-}
-
-// changedTree reports whether theirs changed the index of a linked working tree.
-func (p *refPlan) changedTree(id string) bool {
-	at := "worktrees/" + id + "/index"
-	t, terr := p.m.Theirs.Read(at)
-	if p.m.Base == nil || terr != nil {
-		return false
-	}
-	b, _ := p.m.Base.Read(at) // else it has none
-	return !bytes.Equal(b, t)
 }
 
 func (p *refPlan) say(format string, args ...any) {
@@ -264,12 +252,12 @@ func (p *refPlan) decideHead(ctx context.Context) {
 	name, isRef := strings.CutPrefix(t, "ref: ")
 	switch {
 	case t == b || t == o:
-	case o != b && !isRef && p.ours.isID(o) && p.git.contains(ctx, t, o):
+	case o != b && !isRef && p.ours.isID(o) && !p.headMoved(ctx, t):
 		p.head = t
 	case o != b && !isRef && !p.git.contains(ctx, p.ours.resolve(o), t):
 		p.say("HEAD moved on both sides: %s has the other commits", p.park(ctx, "HEAD", t))
 	case o != b:
-	case p.headMoved(ctx):
+	case p.headMoved(ctx, p.theirs.resolve(t)):
 		p.say("HEAD stays: both sides have moved it")
 		if !isRef {
 			p.park(ctx, "HEAD", t)
@@ -282,11 +270,32 @@ func (p *refPlan) decideHead(ctx context.Context) {
 	}
 }
 
-// headMoved reports whether the branch that HEAD is at has commits here that the new HEAD of theirs
-// does not contain.
-func (p *refPlan) headMoved(ctx context.Context) bool {
-	was, is, to := p.base.resolve(p.base.head), p.ours.resolve(p.ours.head), p.theirs.resolve(p.theirs.head)
-	return is != "" && is != was && (to == "" || !p.git.contains(ctx, to, is))
+// headMoved reports whether the receiving side has moved HEAD other than on the way to a commit of
+// theirs: it has commits of its own, or took some back.
+func (p *refPlan) headMoved(ctx context.Context, to string) bool {
+	was, is := p.base.resolve(p.base.head), p.ours.resolve(p.ours.head)
+	return is != was && is != "" && !(to != "" && p.git.contains(ctx, to, is) && (was == "" || p.git.contains(ctx, is, was)))
+}
+
+// keepHead keeps the branch that HEAD is at, unless it becomes the commit that the files of theirs
+// belong to.
+func (p *refPlan) keepHead(ctx context.Context) {
+	is, to := p.ours.resolve(p.ours.head), p.newHead()
+	if to == is || to == p.theirs.resolve(p.theirs.head) && to != "" {
+		return
+	}
+	name := strings.TrimPrefix(cmp.Or(p.head, p.ours.head), "ref: ")
+	for _, u := range slices.Clone(p.updates) {
+		if u.name != name || u.old == "" {
+			continue
+		}
+		p.updates = slices.DeleteFunc(p.updates, func(o update) bool { return o == u })
+		short := strings.TrimPrefix(name, branches)
+		p.say("%s stays: it is checked out", short)
+		if u.new != "" && !p.git.contains(ctx, u.old, u.new) {
+			p.park(ctx, short, u.new)
+		}
+	}
 }
 
 // newHead is the commit of HEAD after the merge.

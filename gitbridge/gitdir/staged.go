@@ -65,15 +65,26 @@ func (p *indexPlan) decide(ctx context.Context) error {
 	if err := p.stagedBy(ctx, wanted, has); err != nil {
 		return err
 	}
-	for at, e := range wanted {
-		if e == nil {
-			e = &IndexEntry{Path: at}
-		} else if now := has[at]; now != nil {
-			e.Skip = now.Skip
-		} else if i := slices.IndexFunc(t.entries, func(x IndexEntry) bool { return x.Path == at }); i >= 0 {
-			e.Skip = t.entries[i].Skip
+	theirs, sparse := byPath(t.entries), b.sameSparse(o)
+	for at, e := range theirs {
+		if now := has[at]; sparse && now != nil && now.Skip != e.Skip {
+			if _, decided := wanted[at]; !decided {
+				wanted[at] = now
+			}
 		}
-		p.delta = append(p.delta, *e)
+	}
+	for at, e := range wanted {
+		n := IndexEntry{Path: at}
+		if e != nil {
+			n = *e
+			if now := has[at]; now != nil {
+				n.Skip = now.Skip
+			}
+			if then := theirs[at]; then != nil && (sparse || has[at] == nil) {
+				n.Skip = then.Skip
+			}
+		}
+		p.delta = append(p.delta, n)
 	}
 	slices.SortFunc(p.delta, func(a, b IndexEntry) int { return strings.Compare(a.Path, b.Path) })
 	return nil

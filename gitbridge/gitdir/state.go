@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -103,7 +104,7 @@ type state struct {
 	unfinished map[string][]byte // work in progress, with its refs
 	sparse     []byte
 	shallow    []byte
-	worktrees  map[string]string // HEAD of the linked working trees, by id
+	worktrees  map[string]*linkedTree // by id
 }
 
 // ErrKind means that a git directory is of a kind that amberfs does not bring together.
@@ -111,7 +112,7 @@ var ErrKind = errors.New("a git directory of a kind that amberfs does not bring 
 
 // read reads the state of a git directory.
 func read(f Files) (*state, error) {
-	s := &state{refs: make(map[string]string), unfinished: make(map[string][]byte), worktrees: make(map[string]string)}
+	s := &state{refs: make(map[string]string), unfinished: make(map[string][]byte), worktrees: make(map[string]*linkedTree)}
 	text, err := f.Read("config")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -141,14 +142,16 @@ func read(f Files) (*state, error) {
 	s.wasIndex = s.index
 	s.entries, s.badIndex = parseIndex(s.index, s.idLen)
 	for _, name := range unfinishedNames {
-		if err := s.collect(f, name, 0); err != nil {
+		if err := collect(f, name, 0, s.unfinished); err != nil {
 			return nil, err
 		}
 	}
 	trees, err := f.List("worktrees")
 	for _, n := range trees {
-		if head, err := line(f, path.Join("worktrees", n.Name, "HEAD")); err == nil && n.Dir {
-			s.worktrees[n.Name] = head
+		if tree, err := s.linkedTree(f, path.Join("worktrees", n.Name)); err != nil {
+			return nil, err
+		} else if tree != nil {
+			s.worktrees[n.Name] = tree
 		}
 	}
 	return s, err
@@ -183,14 +186,14 @@ func (s *state) loose(f Files, dir string, depth int) error {
 	return nil
 }
 
-// collect reads the files of work in progress.
-func (s *state) collect(f Files, name string, depth int) error {
+// collect reads the files at or below a path.
+func collect(f Files, name string, depth int, into map[string][]byte) error {
 	names, err := f.List(name)
 	if err != nil || depth > maxDepth {
 		return err
 	}
 	for _, n := range names {
-		if err := s.collect(f, path.Join(name, n.Name), depth+1); err != nil {
+		if err := collect(f, path.Join(name, n.Name), depth+1, into); err != nil {
 			return err
 		}
 	}
@@ -199,7 +202,7 @@ func (s *state) collect(f Files, name string, depth int) error {
 	}
 	b, err := f.Read(name)
 	if err == nil {
-		s.unfinished[name] = b
+		into[name] = b
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -209,11 +212,15 @@ func (s *state) collect(f Files, name string, depth int) error {
 // line reads a file of one line: HEAD, a ref.
 func line(f Files, name string) (string, error) {
 	b, err := f.Read(name)
+	return refValue(b), err
+}
+
+func refValue(b []byte) string {
 	text := strings.TrimSpace(string(b[:min(len(b), smallFile)]))
 	if target, ok := strings.CutPrefix(text, "ref:"); ok {
-		return "ref: " + strings.TrimSpace(target), err
+		return "ref: " + strings.TrimSpace(target)
 	}
-	return strings.ToLower(text), err
+	return strings.ToLower(text)
 }
 
 // resolve returns the object that a value of HEAD or of a ref leads to, "" for none.
@@ -256,6 +263,20 @@ func (s *state) sameIndex(o *state) bool {
 	return slices.EqualFunc(s.entries, o.entries, IndexEntry.same)
 }
 
+// sameSparse reports whether two states leave out the same files.
+func (s *state) sameSparse(o *state) bool {
+	skipped := func(s *state) map[string]bool {
+		out := make(map[string]bool)
+		for _, e := range s.entries {
+			if e.Skip {
+				out[e.Path] = true
+			}
+		}
+		return out
+	}
+	return bytes.Equal(s.sparse, o.sparse) && maps.Equal(skipped(s), skipped(o))
+}
+
 // same reports whether two entries say the same about a path.
 func (e IndexEntry) same(o IndexEntry) bool {
 	return e.Path == o.Path && e.Mode == o.Mode && e.ID == o.ID && e.Stage == o.Stage && e.Skip == o.Skip
@@ -271,8 +292,8 @@ func (s *state) same(o *state) bool {
 			return false
 		}
 	}
-	for id, head := range s.worktrees {
-		if o.worktrees[id] != head {
+	for id, tree := range s.worktrees {
+		if !tree.same(o.worktrees[id]) {
 			return false
 		}
 	}

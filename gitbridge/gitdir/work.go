@@ -14,7 +14,7 @@ type workPlan struct {
 
 // take takes work in progress as a whole, or leaves it.
 func (p *workPlan) take(s sides, refs *refPlan, fits bool) {
-	if !bytes.Equal(s.base.sparse, s.theirs.sparse) && bytes.Equal(s.base.sparse, s.ours.sparse) {
+	if !bytes.Equal(s.base.sparse, s.theirs.sparse) && s.base.sameSparse(s.ours) {
 		p.files["info/sparse-checkout"] = s.theirs.sparse
 	}
 	if s.base.sameWork(s.theirs) || s.ours.sameWork(s.theirs) {
@@ -31,11 +31,7 @@ func (p *workPlan) take(s sides, refs *refPlan, fits bool) {
 	}
 	for name, b := range s.theirs.unfinished {
 		p.files[name] = b
-		for _, word := range strings.FieldsFunc(string(b[:min(len(b), smallFile)]), func(r rune) bool { return r <= ' ' }) {
-			if s.theirs.isID(word) {
-				p.tips = append(p.tips, word)
-			}
-		}
+		p.tips = append(p.tips, s.idsIn(b)...)
 	}
 	for _, has := range []map[string]string{s.ours.refs, s.theirs.refs} {
 		for name := range has {

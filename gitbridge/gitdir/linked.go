@@ -1,0 +1,112 @@
+package gitdir
+
+import (
+	"bytes"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A linkedTree is what a git directory has of one of its linked working trees.
+type linkedTree struct {
+	head, commit string
+	files        map[string][]byte // below the git directory
+	entries      []IndexEntry
+}
+
+// linkedTree reads the part of a linked working tree, nil if it is none.
+func (s *state) linkedTree(f Files, dir string) (*linkedTree, error) {
+	t := &linkedTree{files: make(map[string][]byte)}
+	if err := collect(f, dir, 0, t.files); err != nil {
+		return nil, err
+	}
+	head, ok := t.files[path.Join(dir, "HEAD")]
+	if !ok {
+		return nil, nil
+	}
+	t.head = refValue(head)
+	t.commit = s.resolve(t.head)
+	t.entries, _ = parseIndex(t.files[path.Join(dir, "index")], s.idLen) // one that is not understood has none
+	return t, nil
+}
+
+// same reports whether two linked working trees have the same HEAD, index and work in progress.
+func (t *linkedTree) same(o *linkedTree) bool {
+	if t == nil || o == nil {
+		return t == o
+	}
+	said := func(t *linkedTree) map[string]string {
+		out := make(map[string]string)
+		for name, b := range t.files {
+			if rel := strings.SplitN(name, "/", 3)[2]; below(rel, unfinishedNames...) || below(rel, ownParts...) && !below(rel, "logs") {
+				out[name] = string(b)
+			}
+		}
+		return out
+	}
+	return t.head == o.head && t.commit == o.commit && slices.EqualFunc(t.entries, o.entries, IndexEntry.same) && maps.Equal(said(t), said(o))
+}
+
+// takesTree reports whether the receiving side gets a linked working tree as theirs has it: theirs
+// alone has changed it.
+func (s sides) takesTree(id string) bool {
+	b, o, t := s.base.worktrees[id], s.ours.worktrees[id], s.theirs.worktrees[id]
+	return !b.same(t) && b.same(o)
+}
+
+// takeTrees takes linked working trees that theirs alone has changed, each as a whole.
+func (p *workPlan) takeTrees(s sides, refs *refPlan) {
+	all := maps.Clone(s.base.worktrees)
+	maps.Copy(all, s.theirs.worktrees)
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		b, o, t := s.base.worktrees[id], s.ours.worktrees[id], s.theirs.worktrees[id]
+		switch {
+		case b.same(t) || o.same(t):
+		case refs.m.Ours.Dir != refs.m.Ours.Common || !b.same(o):
+			refs.say("the working tree %s stays as it is here", id)
+		default:
+			p.takeTree(path.Join("worktrees", id), s, o, t)
+		}
+	}
+}
+
+// takeTree gives the receiving side the part of a working tree; t is nil if it is gone there. What
+// names files elsewhere, and settings that could name programs, do not come.
+func (p *workPlan) takeTree(dir string, s sides, o, t *linkedTree) {
+	if o != nil {
+		for name := range o.files {
+			p.files[name] = nil
+		}
+	}
+	if t == nil {
+		return
+	}
+	for name, b := range t.files {
+		p.files[name] = b
+		if below(name, dir+"/index", dir+"/logs") {
+			continue
+		}
+		p.tips = append(p.tips, s.idsIn(b)...)
+	}
+	for _, e := range t.entries {
+		p.tips = append(p.tips, e.ID)
+	}
+	p.files[dir+"/commondir"] = []byte("../..\n")
+	if b, ok := p.files[dir+"/config.worktree"]; ok && b != nil {
+		p.files[dir+"/config.worktree"] = []byte(PlainConfig(string(b)))
+	}
+	if o != nil && bytes.Equal(o.files[dir+"/gitdir"], p.files[dir+"/gitdir"]) {
+		delete(p.files, dir+"/gitdir")
+	}
+}
+
+// idsIn returns the words of a small file that are ids of objects.
+func (s sides) idsIn(b []byte) (ids []string) {
+	for _, word := range strings.FieldsFunc(string(b[:min(len(b), smallFile)]), func(r rune) bool { return r <= ' ' }) {
+		if s.theirs.isID(word) {
+			ids = append(ids, word)
+		}
+	}
+	return ids
+}

@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -95,6 +96,9 @@ func (h *histories) readGit(dir string, s *side) {
 		own = strings.TrimSpace(strings.TrimPrefix(string(b), "gitdir: "))
 		if !filepath.IsAbs(own) {
 			own = filepath.Join(dir, own)
+		}
+		if rel, ok := strings.CutPrefix(own, h.rig.dir+"/"); ok && strings.HasPrefix(dir, h.rig.run) {
+			own = filepath.Join(h.rig.run, rel) // the run's is at the path of the directory
 		}
 	}
 	common := own
@@ -230,7 +234,7 @@ func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefe
 	// No commit is lost.
 	has, hadTheirs := h.reach(now.tips()...), h.reach(base.tips()...)
 	for id := range h.reach(ours.tips()...) {
-		if !has[id] && !strings.Contains(said, h.commits[id].subject) {
+		if !has[id] && !strings.Contains(said, h.commits[id].subject) && !(strings.Contains(said, "stash") && slices.Equal(ours.stash, base.stash)) {
 			fail("LOST: the commit %s of ours", h.commits[id].subject)
 		}
 	}
@@ -266,11 +270,11 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 		case t == b || t == o:
 			ok = n == o
 		case o == b && t == "":
-			ok = n == "" || h.checkedOut(name)
+			ok = n == "" || h.checkedOut(name) || n == o && ours.head == name
 		case o == b && strings.HasPrefix(name, "refs/tags/") && o != "":
 			ok = n == o || n == t // a tag that was moved
 		case o == b:
-			ok = n == t || h.checkedOut(name) || o != "" && !h.contains(t, o) && n == o
+			ok = n == t || h.checkedOut(name) || o != "" && n == o && (!h.contains(t, o) || ours.head == name && theirs.head != name)
 		case strings.HasPrefix(name, "refs/tags/") && o != "":
 			ok = n == o
 		case o == "" || t == "":
@@ -278,7 +282,7 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 		case h.contains(o, t):
 			ok = n == o
 		case h.contains(t, o):
-			ok = n == t || h.checkedOut(name)
+			ok = n == t || h.checkedOut(name) || n == o && ours.head == name && (!h.contains(o, b) || theirs.head != name)
 		case prefer && strings.HasPrefix(name, "refs/heads/"):
 			ok = n == t || h.checkedOut(name)
 		default:
@@ -296,12 +300,12 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 			fail("REF %s is empty", name)
 		}
 	}
+	at := func(s *side) string { return cmp.Or(s.head, s.commit) }
+	stays := at(theirs) == at(base) || at(ours) != at(base) || ours.commit != base.commit || h.checkedOut(theirs.head)
 	switch {
-	case now.head == ours.head && (now.head != "" || now.commit == ours.commit) && (theirs.head == base.head && (theirs.head != "" || theirs.commit == base.commit) || ours.head != base.head || ours.head == "" && ours.commit != base.commit || h.k.make == "" || h.checkedOut(theirs.head)):
-	case now.head == theirs.head && (now.head != "" || now.commit == theirs.commit):
-	case strings.HasPrefix(now.head, "refs/heads/amberfs"):
+	case at(now) == at(ours) && stays, at(now) == at(theirs), strings.HasPrefix(now.head, "refs/heads/amberfs"):
 	default:
-		fail("HEAD is at %s %.7s: base %s %.7s ours %s %.7s theirs %s %.7s", now.head, now.commit, base.head, base.commit, ours.head, ours.commit, theirs.head, theirs.commit)
+		fail("HEAD is at %s: base %s %.7s ours %s %.7s theirs %s %.7s", at(now), base.head, base.commit, ours.head, ours.commit, theirs.head, theirs.commit)
 	}
 }
 
@@ -324,7 +328,7 @@ func (h *histories) checkIndex(fail func(string, ...any), ours, theirs, now *sid
 		}
 	}
 	for at := range now.dirty {
-		if !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] {
+		if !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] && !prefer && !slices.Contains(nestedNames, at) && !(h.sparse && now.index[at] == "") {
 			fail("DIRTY %s", at)
 		}
 	}
@@ -333,8 +337,12 @@ func (h *histories) checkIndex(fail func(string, ...any), ours, theirs, now *sid
 			fail("WIP %s", w)
 		}
 	}
-	if slices.Contains(now.wip, "MERGE_HEAD") && !prefer && !maps.Equal(now.index, ours.index) && !maps.Equal(now.index, theirs.index) {
-		fail("MERGE_HEAD with another index")
+	if of := map[bool]*side{true: ours, false: theirs}[slices.Contains(ours.wip, "MERGE_HEAD")]; slices.Contains(now.wip, "MERGE_HEAD") && !prefer {
+		for at := range of.staged {
+			if now.index[at] != of.index[at] {
+				fail("MERGE_HEAD without %s", at)
+			}
+		}
 	}
 }
 
@@ -348,7 +356,11 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 	for _, at := range slices.Sorted(maps.Keys(all)) {
 		b, o, t, n := base.files[at], ours.files[at], theirs.files[at], now.files[at]
 		want := o
+		first, _, _ := strings.Cut(at, "/")
 		switch {
+		case slices.Contains(nestedNames, first) && (ours.nested[first] == nil) != (theirs.nested[first] == nil):
+			want = n // a working tree that one side has removed
+		case t == "" && !theirs.dirty[at] && n == o && h.sparse:
 		case t == b || t == o:
 		case parted && !theirs.dirty[at]: // as the commit has it that does not come
 		case o == b:

@@ -26,7 +26,7 @@ func (p *indexPlan) committed(ctx context.Context, apart bool) (func(at string, 
 	if err != nil {
 		return nil, err
 	}
-	has, sparse := byPath(p.theirs.entries), p.base.sameSparse(p.ours)
+	has, sparse := byPath(p.theirs.entries), p.takesSparse()
 	return func(at string, f *File) bool {
 		if e := has[at]; e != nil && e.Skip && f == nil {
 			return !sparse

@@ -117,10 +117,10 @@ func (p *Plan) decide(ctx context.Context) error {
 	p.refs.decide(ctx, &p.work)
 	h := &p.index.heads
 	h.base, h.theirs, h.to = s.base.resolve(s.base.head), s.theirs.resolve(s.theirs.head), p.refs.newHead()
-	p.work.take(s, p.refs, h.to == h.theirs)
+	p.work.take(s, p.refs, h.to == h.theirs, p.index.takesSparse())
 	p.work.takeTrees(s, p.refs)
 	p.apart = h.to != h.theirs && h.theirs != h.base
-	p.Parted = p.apart || !s.base.sameSparse(s.theirs) && !s.base.sameSparse(s.ours)
+	p.Parted = p.apart || !p.index.takesSparse()
 	if err := p.index.decide(ctx); err != nil {
 		return err
 	}

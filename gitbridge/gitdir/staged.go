@@ -65,7 +65,7 @@ func (p *indexPlan) decide(ctx context.Context) error {
 	if err := p.stagedBy(ctx, wanted, has); err != nil {
 		return err
 	}
-	theirs, sparse := byPath(t.entries), b.sameSparse(o)
+	theirs, sparse := byPath(t.entries), p.takesSparse()
 	for at, e := range theirs {
 		if now := has[at]; sparse && now != nil && now.Skip != e.Skip {
 			if _, decided := wanted[at]; !decided {
@@ -88,6 +88,11 @@ func (p *indexPlan) decide(ctx context.Context) error {
 	}
 	slices.SortFunc(p.delta, func(a, b IndexEntry) int { return strings.Compare(a.Path, b.Path) })
 	return nil
+}
+
+// takesSparse reports whether the receiving side gets the sparse checkout of theirs.
+func (p *indexPlan) takesSparse() bool {
+	return p.base.sameSparse(p.ours) && (p.heads.to == p.heads.theirs || p.heads.theirs == p.heads.base)
 }
 
 // stagedBy adds what theirs has staged, or has unstaged, since the base.

@@ -91,6 +91,9 @@ func (p *refPlan) words(ctx context.Context) *summary {
 	} else if p.head != "" {
 		s.say("HEAD is at %s", p.head[:min(7, len(p.head))])
 	}
+	if p.head != "" && p.ours.isID(p.ours.head) {
+		p.offWords(ctx, s, "HEAD", p.ours.head, append(p.all(true), p.newHead())...)
+	}
 	return s
 }
 
@@ -101,6 +104,14 @@ func (p *refPlan) joined() *Diverged {
 		return nil
 	}
 	return p.diverged[i]
+}
+
+// offWords says which commits are not reached any more.
+func (p *refPlan) offWords(ctx context.Context, s *summary, short, old string, stays ...string) {
+	if n, subjects := p.git.between(ctx, old, stays...); n > 0 {
+		s.say("takes %s off %s: %s", plural(n, "commit"), short, strings.Join(subjects, ", "))
+		s.off = append(s.off, subjects...)
+	}
 }
 
 // branchWords says what an update does to a branch. known are commits that other branches have.
@@ -123,9 +134,8 @@ func (p *refPlan) branchWords(ctx context.Context, s *summary, short string, u u
 	if u.new == "" {
 		stays = p.all(true)
 	}
-	if n, subjects := p.git.between(ctx, u.old, stays...); u.old != "" && n > 0 {
-		s.say("takes %s off %s: %s", plural(n, "commit"), short, strings.Join(subjects, ", "))
-		s.off = append(s.off, subjects...)
+	if u.old != "" {
+		p.offWords(ctx, s, short, u.old, stays...)
 	}
 	if len(s.said) == before {
 		s.say("%s moved", short)

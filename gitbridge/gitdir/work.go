@@ -12,9 +12,9 @@ type workPlan struct {
 	tips  []string          // objects that they need
 }
 
-// take takes work in progress as a whole, or leaves it.
-func (p *workPlan) take(s sides, refs *refPlan, fits bool) {
-	if !bytes.Equal(s.base.sparse, s.theirs.sparse) && s.base.sameSparse(s.ours) {
+// take takes work in progress as a whole, or leaves it, and a sparse checkout.
+func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
+	if sparse && !bytes.Equal(s.base.sparse, s.theirs.sparse) {
 		p.files["info/sparse-checkout"] = s.theirs.sparse
 	}
 	if s.base.sameWork(s.theirs) || s.ours.sameWork(s.theirs) {

@@ -111,9 +111,9 @@ func list(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (f
 
 // fileOf reduces a change to what git sees of it.
 func fileOf(c tree.Change) (File, bool) {
-	before, after := gitMode(c.A), gitMode(c.B)
+	before, after := gitMode(c.Before), gitMode(c.After)
 	p := c.Path.String()
-	f := File{Path: p, OldPath: p, Old: c.A, New: c.B}
+	f := File{Path: p, OldPath: p, Old: c.Before, New: c.After}
 	if before == 0 {
 		f.Old = nil
 	}

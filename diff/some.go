@@ -9,11 +9,11 @@ import (
 
 // WithHunks returns what a text file has when only some hunks of its change are made.
 func WithHunks(src *tree.Source, c tree.Change, hunks []Hunk) ([]byte, error) {
-	before, err := io.ReadAll(c.A.Content.Reader(src.Files))
+	before, err := io.ReadAll(c.Before.Content.Reader(src.Files))
 	if err != nil {
 		return nil, err
 	}
-	after, err := io.ReadAll(c.B.Content.Reader(src.Files))
+	after, err := io.ReadAll(c.After.Content.Reader(src.Files))
 	if err != nil {
 		return nil, err
 	}

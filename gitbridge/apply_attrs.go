@@ -18,7 +18,7 @@ import (
 // judgeAttrs plans the attributes of a file that stays. Each one that changed since was is applied
 // if the directory still has it as in was, which is nil if it is not known.
 func (a *applying) judgeAttrs(s *applyStep, was *tree.Inode) (conflict bool, err error) {
-	n, st := s.change.B, s.seen.st
+	n, st := s.change.After, s.seen.st
 	if was == nil || was.Type() != n.Type() {
 		return st.Mode != n.Mode, nil
 	}
@@ -80,7 +80,7 @@ func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // mayChangeAttrs fails if an ordinary user cannot give a file that stays its new attributes.
 func (a *applying) mayChangeAttrs(s *applyStep) error {
-	n, st, uid := s.change.B, s.seen.st, os.Geteuid()
+	n, st, uid := s.change.After, s.seen.st, os.Geteuid()
 	if uid == 0 {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (a *applying) mayChangeAttrs(s *applyStep) error {
 // onlyUserXattrs reports whether only extended attributes change that need no more than the right
 // to write the file.
 func (a *applying) onlyUserXattrs(s *applyStep, was *tree.Inode) bool {
-	if was == nil || was.Mode != s.change.B.Mode || slices.ContainsFunc(changedXattrs(was, s.change.B), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
+	if was == nil || was.Mode != s.change.After.Mode || slices.ContainsFunc(changedXattrs(was, s.change.After), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
 		return false
 	}
 	dir, err := a.host.dirOf(s.change.Path)
@@ -110,10 +110,10 @@ func inGroup(gid int) bool {
 
 // baseOf returns what the base has of the file of a step, nil for a new file.
 func (a *applying) baseOf(s *applyStep) *tree.Inode {
-	n, was := s.change.B, s.change.A
+	n, was := s.change.After, s.change.Before
 	if f := a.files[n.Ino]; f != nil && !n.IsDir() {
 		if was = f.was; was == nil && s.attrsOnly {
-			was = s.change.A // other numbers, after a refresh
+			was = s.change.Before // other numbers, after a refresh
 		}
 	}
 	if was == nil || was.Type() != n.Type() {
@@ -219,9 +219,9 @@ func (a *applying) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has 
 // rewritten returns the attributes of a file that replaces the one of the same inode: those that did
 // not change are the directory's. again is false, and n the workspace's inode, for a new file.
 func (a *applying) rewritten(s *applyStep) (n *tree.Inode, again bool, err error) {
-	n = s.change.B
+	n = s.change.After
 	was := a.baseOf(s)
-	if was == nil || s.change.A == nil || s.change.A.Ino != was.Ino || !s.seen.exists || s.seen.st.Mode&unix.S_IFMT != n.Type() {
+	if was == nil || s.change.Before == nil || s.change.Before.Ino != was.Ino || !s.seen.exists || s.seen.st.Mode&unix.S_IFMT != n.Type() {
 		return n, false, nil
 	}
 	c := *n
@@ -262,7 +262,7 @@ func (a *applying) setTime(s *applyStep) error {
 	c := s.change
 	dir, name, err := a.entry(s)
 	if err == nil {
-		err = setMtime(dir, name, c.B.Mtime)
+		err = setMtime(dir, name, c.After.Mtime)
 	}
 	if err != nil {
 		return fmt.Errorf("setting the time of %q: %w", c.Path.Short(), err)
@@ -276,7 +276,7 @@ func (a *applying) changeAttrs(s *applyStep) error {
 	if was == nil && !s.forced {
 		return nil
 	}
-	if f := a.files[s.change.B.Ino]; f != nil && !s.change.B.IsDir() {
+	if f := a.files[s.change.After.Ino]; f != nil && !s.change.After.IsDir() {
 		if f.set && !a.isApart(s, f) {
 			return nil
 		}
@@ -284,7 +284,7 @@ func (a *applying) changeAttrs(s *applyStep) error {
 	}
 	dir, err := a.host.dirOf(s.change.Path)
 	if err == nil {
-		err = a.setAttrs(dir, s.change.Path.Name, s.change.Path, was, s.change.B)
+		err = a.setAttrs(dir, s.change.Path.Name, s.change.Path, was, s.change.After)
 	}
 	if err != nil {
 		return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), err)

@@ -37,22 +37,22 @@ func (a *applying) bothChanged(s *applyStep) (decided bool, err error) {
 // is false if the bytes cannot be merged, or something else is in conflict.
 func (a *applying) threeSides(s *applyStep) (in threeway.Input, ok bool, err error) {
 	c, st := s.change, s.seen.st
-	if c.B == nil || !c.B.IsRegular() || c.A != nil && !c.A.IsRegular() || !s.seen.exists || st.Mode&unix.S_IFMT != unix.S_IFREG {
+	if c.After == nil || !c.After.IsRegular() || c.Before != nil && !c.Before.IsRegular() || !s.seen.exists || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return in, false, nil
 	}
-	size := st.Size + c.B.Size()
-	if c.A != nil {
-		size += c.A.Size()
+	size := st.Size + c.After.Size()
+	if c.Before != nil {
+		size += c.Before.Size()
 		if _, ok := modeOfBoth(c, st.Mode); !ok {
 			return in, false, nil
 		}
 	}
-	if st.Size > maxMerged || c.B.Size() > maxMerged || a.mergeBytes+size > maxMerges {
+	if st.Size > maxMerged || c.After.Size() > maxMerged || a.mergeBytes+size > maxMerges {
 		return in, false, nil
 	}
 	a.mergeBytes += size
 	var sides [3][]byte
-	for i, n := range []*tree.Inode{c.A, nil, c.B} {
+	for i, n := range []*tree.Inode{c.Before, nil, c.After} {
 		if i == 1 {
 			sides[i], err = a.host.read(c.Path)
 		} else if i == 2 && s.text != nil {
@@ -75,7 +75,7 @@ func (a *applying) threeSides(s *applyStep) (in threeway.Input, ok bool, err err
 // the permissions.
 func modeOfBoth(c tree.Change, has uint32) (mode uint32, ok bool) {
 	has &= 0o7777
-	switch was, now := c.A.Mode&0o7777, c.B.Mode&0o7777; {
+	switch was, now := c.Before.Mode&0o7777, c.After.Mode&0o7777; {
 	case was == now || has == now:
 		return has, true
 	case has == was:
@@ -86,13 +86,13 @@ func modeOfBoth(c tree.Change, has uint32) (mode uint32, ok bool) {
 
 // merge has a step write a merged text.
 func (a *applying) merge(s *applyStep, text []byte) {
-	n := *s.change.B
-	if s.change.A != nil {
+	n := *s.change.After
+	if s.change.Before != nil {
 		mode, _ := modeOfBoth(s.change, s.seen.st.Mode)
 		n.Mode = n.Mode&unix.S_IFMT | mode
 	}
 	n.UID, n.GID, n.Mtime = s.seen.st.Uid, s.seen.st.Gid, time.Now().UnixNano()
-	s.change.B = &n
+	s.change.After = &n
 	s.change.What |= tree.Data
 	s.merged, s.todo = text, true
 }

@@ -32,7 +32,7 @@ func ChooseDirs(choices map[string]Choice, plan []Planned) {
 	for _, p := range plan {
 		name := p.Path.String()
 		if _, chosen := choices[name]; !chosen {
-			choices[name] = Choice{Leave: left[name] && (p.B == nil || p.A == nil && !applied[name])}
+			choices[name] = Choice{Leave: left[name] && (p.After == nil || p.Before == nil && !applied[name])}
 		}
 	}
 }
@@ -53,13 +53,13 @@ func (a *applying) choose(s *applyStep) (leave bool) {
 	}
 	c := &s.change
 	s.choice = a.o.Choose(c.Path.String())
-	if s.choice.Leave && c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir() {
+	if s.choice.Leave && c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir() {
 		a.excluded[c.Path.String()] = true // with all below
 	}
-	if s.choice.Text != nil && c.B != nil {
-		n := *c.B
+	if s.choice.Text != nil && c.After != nil {
+		n := *c.After
 		n.Mtime = time.Now().UnixNano()
-		c.B, s.text = &n, s.choice.Text
+		c.After, s.text = &n, s.choice.Text
 	}
 	return s.choice.Leave
 }
@@ -68,9 +68,9 @@ func (a *applying) choose(s *applyStep) (leave bool) {
 func (a *applying) isApplied(s *applyStep) (bool, error) {
 	c, at := s.change, s.seen
 	if s.text == nil {
-		return a.host.same(a.o.Source, c.Path, at, c.B)
+		return a.host.same(a.o.Source, c.Path, at, c.After)
 	}
-	if !at.exists || at.st.Mode != c.B.Mode || at.st.Size != int64(len(s.text)) {
+	if !at.exists || at.st.Mode != c.After.Mode || at.st.Size != int64(len(s.text)) {
 		return false, nil
 	}
 	has, err := a.host.read(c.Path)
@@ -94,7 +94,7 @@ func (a *applying) conflict(s *applyStep, blocked bool) (written bool) {
 		if blocked {
 			a.blocked = append(a.blocked, p)
 		}
-		s.todo, s.forced = s.change.B != nil || s.seen.exists, true
+		s.todo, s.forced = s.change.After != nil || s.seen.exists, true
 		return true
 	}
 	return false

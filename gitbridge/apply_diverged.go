@@ -86,7 +86,7 @@ func (a *applying) withReplaced(g *gitApply, files []tree.Change) ([]tree.Change
 			if err != nil {
 				return nil, err
 			}
-			if c.A == nil && c.B == nil || c.B != nil && c.B.IsDir() && a.hasDir(p) {
+			if c.Before == nil && c.After == nil || c.After != nil && c.After.IsDir() && a.hasDir(p) {
 				break
 			}
 			if a.whole[p.String()] = true; !known[p.String()] {
@@ -107,15 +107,15 @@ func (a *applying) hasDir(p *tree.Path) bool {
 // workspace has.
 func (a *applying) changeTo(p *tree.Path) (c tree.Change, err error) {
 	c = tree.Change{Path: p, What: tree.Data}
-	if c.A, err = a.o.Base.At(a.o.Source, p.String()); err != nil {
+	if c.Before, err = a.o.Base.At(a.o.Source, p.String()); err != nil {
 		return c, err
 	}
-	if c.B, err = a.o.Now.At(a.o.Source, p.String()); err != nil || c.A != nil || c.B != nil {
+	if c.After, err = a.o.Now.At(a.o.Source, p.String()); err != nil || c.Before != nil || c.After != nil {
 		return c, err
 	}
 	at, err := a.host.look(p)
 	if at.exists {
-		c.A = &tree.Inode{Ino: at.st.Ino, Mode: at.st.Mode, Nlink: 1}
+		c.Before = &tree.Inode{Ino: at.st.Ino, Mode: at.st.Mode, Nlink: 1}
 	}
 	return c, err
 }

@@ -71,7 +71,7 @@ func leaveDirs(left map[string]bool, written, changes []tree.Change) {
 	}
 	for _, c := range slices.Backward(changes) { // a directory after its entries
 		p := c.Path.String()
-		isNew := c.A == nil && c.B != nil && c.B.IsDir()
+		isNew := c.Before == nil && c.After != nil && c.After.IsDir()
 		if isNew && dirs[p] {
 			left[p] = true
 		} else if c.Path.Dir != nil && !left[p] {
@@ -109,10 +109,10 @@ var forkEntry = regexp.MustCompile(`^((?:.*/)?\.git/worktrees/[^/]+)/amberfs-lin
 // leadsToFork reports whether a change is a link to a fork of the workspace, such as that to a
 // worktree. The directory has no forks.
 func leadsToFork(c tree.Change) bool {
-	if c.B == nil || !c.B.IsSymlink() {
+	if c.After == nil || !c.After.IsSymlink() {
 		return false
 	}
-	to := c.B.Target
+	to := c.After.Target
 	if !path.IsAbs(to) {
 		to = path.Join(path.Dir(c.Path.String()), to)
 	}
@@ -122,7 +122,7 @@ func leadsToFork(c tree.Change) bool {
 // wroteForAgents reports whether a change of a file is one that amberfs made.
 func (a *applying) wroteForAgents(c tree.Change) (bool, error) {
 	const most = 1 << 20
-	if a.o.Wrote == nil || c.B == nil || !c.B.IsRegular() || c.B.Size() > most {
+	if a.o.Wrote == nil || c.After == nil || !c.After.IsRegular() || c.After.Size() > most {
 		return false, nil
 	}
 	wrote := a.o.Wrote(c.Path.String())
@@ -130,7 +130,7 @@ func (a *applying) wroteForAgents(c tree.Change) (bool, error) {
 		return false, nil
 	}
 	var sides [2][]byte
-	for i, n := range []*tree.Inode{c.A, c.B} {
+	for i, n := range []*tree.Inode{c.Before, c.After} {
 		if n == nil || !n.IsRegular() || n.Size() > most {
 			continue
 		}
@@ -161,7 +161,7 @@ func ignored(ctx context.Context, patterns string, changes []tree.Change, left m
 	}
 	paths := make([]string, len(changes))
 	for i, c := range changes {
-		if paths[i] = c.Path.String(); c.A != nil && c.A.IsDir() || c.B != nil && c.B.IsDir() {
+		if paths[i] = c.Path.String(); c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
 			paths[i] += "/"
 		}
 	}

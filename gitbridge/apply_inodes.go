@@ -31,18 +31,18 @@ func (a *applying) findFiles(changes []tree.Change) error {
 	taken := make(map[fileID]bool)
 	for _, find := range []func(*hostFile, *tree.Path, *tree.Inode) (bool, error){a.findKept, a.findEqual} {
 		for _, c := range changes {
-			if c.B == nil || c.B.IsDir() {
+			if c.After == nil || c.After.IsDir() {
 				continue
 			}
-			f := a.files[c.B.Ino]
+			f := a.files[c.After.Ino]
 			if f == nil {
 				f = &hostFile{}
-				a.files[c.B.Ino] = f
+				a.files[c.After.Ino] = f
 			}
 			if f.at != nil {
 				continue
 			}
-			found, err := find(f, c.Path, c.B)
+			found, err := find(f, c.Path, c.After)
 			switch {
 			case err != nil:
 				return err
@@ -152,15 +152,15 @@ func kindOf(n *tree.Inode, withData bool) fileKind {
 // have.
 func (a *applying) findLost(changes []tree.Change) error {
 	for _, c := range changes {
-		if c.A == nil || c.A.IsDir() || c.B != nil && (c.B.Ino == c.A.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) == 0) {
+		if c.Before == nil || c.Before.IsDir() || c.After != nil && (c.After.Ino == c.Before.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) == 0) {
 			continue
 		}
-		now, err := a.o.Now.Get(a.o.Source, c.A.Ino)
+		now, err := a.o.Now.Get(a.o.Source, c.Before.Ino)
 		if err != nil && !errors.Is(err, tree.ErrNoInode) {
 			return err
 		}
-		if now == nil || now.Btime != c.A.Btime {
-			a.lost[kindOf(c.A, true)] = append(a.lost[kindOf(c.A, true)], c.A)
+		if now == nil || now.Btime != c.Before.Btime {
+			a.lost[kindOf(c.Before, true)] = append(a.lost[kindOf(c.Before, true)], c.Before)
 		}
 	}
 	return nil
@@ -211,10 +211,10 @@ func (a *applying) findAt(f *hostFile, names []string, n *tree.Inode) (bool, err
 
 // fileOf returns the file of a step, nil for one whose bytes are not the workspace's.
 func (a *applying) fileOf(s *applyStep) *hostFile {
-	if s.change.B == nil || s.change.B.IsDir() || s.text != nil || s.merged != nil {
+	if s.change.After == nil || s.change.After.IsDir() || s.text != nil || s.merged != nil {
 		return nil
 	}
-	return a.files[s.change.B.Ino]
+	return a.files[s.change.After.Ino]
 }
 
 // isApart reports whether a name of a file is one of another file now: overlayfs copied the names of
@@ -279,7 +279,7 @@ func (a *applying) leaving(name string, f *hostFile) *applyStep {
 // new directory has a temporary name are renamed after it, unless their old name is needed.
 func (a *applying) moveAll(replaced map[string]bool) error {
 	for _, s := range a.staged {
-		if s.from != nil && (!a.host.isNew(s.change.Path.Dir) || inSet(s.from, replaced) || s.source.change.B != nil) {
+		if s.from != nil && (!a.host.isNew(s.change.Path.Dir) || inSet(s.from, replaced) || s.source.change.After != nil) {
 			if err := a.rename(s); err != nil {
 				return err
 			}
@@ -306,17 +306,17 @@ func (a *applying) move(s *applyStep) error {
 	if err := a.moveTo(s, other != nil); err != nil {
 		return err
 	}
-	a.files[s.change.B.Ino].at = s.change.Path
+	a.files[s.change.After.Ino].at = s.change.Path
 	if other != nil {
 		other.from = s.from
 	}
 	switch {
-	case source.change.B == nil:
+	case source.change.After == nil:
 		a.applied(source)
 	case other == nil:
 		source.seen = place{}
 	case other == source:
-		a.files[other.change.B.Ino].at = other.change.Path
+		a.files[other.change.After.Ino].at = other.change.Path
 		a.applied(other)
 	}
 	return nil

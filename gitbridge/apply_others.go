@@ -94,8 +94,8 @@ func (a *applying) mountPoints() (map[string]bool, error) {
 // outside of the directory.
 func (a *applying) isLinkedOutside(s *applyStep) bool {
 	c := s.change
-	return c.A != nil && c.B != nil && c.A.Ino == c.B.Ino && c.B.IsRegular() && c.What&tree.Data != 0 &&
-		s.seen.st.Mode&unix.S_IFMT == unix.S_IFREG && int(s.seen.st.Nlink) > max(1, len(c.A.Links))
+	return c.Before != nil && c.After != nil && c.Before.Ino == c.After.Ino && c.After.IsRegular() && c.What&tree.Data != 0 &&
+		s.seen.st.Mode&unix.S_IFMT == unix.S_IFREG && int(s.seen.st.Nlink) > max(1, len(c.Before.Links))
 }
 
 const lockedBy, unknown = "locked by ", "another program"

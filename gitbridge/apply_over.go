@@ -48,7 +48,7 @@ func (a *applying) markOverwrite(s *applyStep) {
 // nothing beside it.
 func (a *applying) inPlace(s *applyStep) bool {
 	c := s.change
-	if c.A == nil || c.A.Ino != c.B.Ino || !c.B.IsRegular() || !s.seen.exists || a.host.isNew(c.Path.Dir) {
+	if c.Before == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || a.host.isNew(c.Path.Dir) {
 		return false
 	}
 	if f := a.fileOf(s); f != nil && f.at != nil {
@@ -153,8 +153,8 @@ func punchHole(f *os.File, at, n int64) error {
 // halfWritten reports whether an apply was interrupted while it overwrote a file.
 func (a *applying) halfWritten(s *applyStep) (bool, error) {
 	c, st := s.change, s.seen.st
-	if os.Geteuid() == 0 || c.A == nil || c.B == nil || c.A.Ino != c.B.Ino || !c.B.IsRegular() || !s.seen.exists || s.text != nil ||
-		st.Mode != c.A.Mode || st.Size > max(c.A.Size(), c.B.Size()) || st.Size < min(c.A.Size(), c.B.Size()) {
+	if os.Geteuid() == 0 || c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || s.text != nil ||
+		st.Mode != c.Before.Mode || st.Size > max(c.Before.Size(), c.After.Size()) || st.Size < min(c.Before.Size(), c.After.Size()) {
 		return false, nil
 	}
 	if dir, err := a.host.dirOf(c.Path); err != nil || st.Uid == uint32(os.Geteuid()) && !lockedDir(dir) {
@@ -165,7 +165,7 @@ func (a *applying) halfWritten(s *applyStep) (bool, error) {
 		return false, ignore(err, unix.EACCES)
 	}
 	defer f.Close()
-	was, now := c.A.Content.Reader(a.o.Source.Files), c.B.Content.Reader(a.o.Source.Files)
+	was, now := c.Before.Content.Reader(a.o.Source.Files), c.After.Content.Reader(a.o.Source.Files)
 	var here, x, y [64 << 10]byte
 	for off := int64(0); off < st.Size; off += int64(len(here)) {
 		n, err := f.ReadAt(here[:], off)

@@ -151,7 +151,7 @@ func (a *applying) exchange(dir int, s *applyStep) (ours place, err error) {
 
 // putOver is put where a file system cannot exchange names.
 func (a *applying) putOver(dir int, s *applyStep) error {
-	if s.seen.isDir() != s.change.B.IsDir() {
+	if s.seen.isDir() != s.change.After.IsDir() {
 		if err := unlink(dir, s.change.Path.Name, s.seen); err != nil {
 			return err
 		}
@@ -268,7 +268,7 @@ func (a *applying) mayTouch(s *applyStep) error {
 		return fmt.Errorf("%q cannot be changed: lsattr shows why, and chattr -ia ends it: %w", p.Short(), unix.EPERM)
 	}
 	uid := uint32(os.Geteuid())
-	again := s.change.A != nil && s.change.B != nil && s.change.A.Ino == s.change.B.Ino // see keepOwner
+	again := s.change.Before != nil && s.change.After != nil && s.change.Before.Ino == s.change.After.Ino // see keepOwner
 	if !again && above.Mode&unix.S_ISVTX != 0 && uid != 0 && uid != x.Uid && uid != above.Uid {
 		return fmt.Errorf("%q is another user's, in a directory where only he may remove it: %w", p.Short(), unix.EPERM)
 	}

@@ -265,8 +265,8 @@ func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
 func TestApplyMakesNoFileOfALink(t *testing.T) {
 	a, s, dir := saved(t, "not")
 	n := &tree.Inode{Ino: 7, Mode: unix.S_IFLNK | 0o777, Target: "x", Links: make([]tree.Link, 2)}
-	s.change.B = n
-	other := &applyStep{change: tree.Change{Path: (*tree.Path)(nil).Entry("g"), B: n}, temp: "no such file"}
+	s.change.After = n
+	other := &applyStep{change: tree.Change{Path: (*tree.Path)(nil).Entry("g"), After: n}, temp: "no such file"}
 	a.linked = map[uint64]*applyStep{n.Ino: other}
 	if err := a.write(a.host.root, "second", s); err == nil {
 		t.Error("no error")

@@ -11,7 +11,7 @@ import (
 
 // plan plans one path. It is called for a directory before its entries.
 func (a *applying) plan(c tree.Change) error {
-	if inSet(c.Path, a.excluded) || c.B != nil && c.B.Mode&unix.S_IFMT == unix.S_IFSOCK && a.isSocket(c) {
+	if inSet(c.Path, a.excluded) || c.After != nil && c.After.Mode&unix.S_IFMT == unix.S_IFSOCK && a.isSocket(c) {
 		return nil
 	}
 	at, err := a.host.look(c.Path)
@@ -54,9 +54,9 @@ func (a *applying) plan(c tree.Change) error {
 
 func (a *applying) add(s *applyStep) {
 	switch p := s.change.Path.String(); {
-	case s.change.B == nil:
+	case s.change.After == nil:
 		a.removals[p] = s.todo
-	case s.change.B.IsDir():
+	case s.change.After.IsDir():
 		a.willBeDir[p] = true
 	}
 	a.steps = append(a.steps, s)
@@ -64,8 +64,8 @@ func (a *applying) add(s *applyStep) {
 
 // minor reports whether only the time and other names of a file differ.
 func minor(c tree.Change) bool {
-	return c.A != nil && c.B != nil && c.What&^(tree.Mtime|tree.Links) == 0 &&
-		(c.A.Ino == c.B.Ino || len(c.A.Links) < 2 && len(c.B.Links) < 2)
+	return c.Before != nil && c.After != nil && c.What&^(tree.Mtime|tree.Links) == 0 &&
+		(c.Before.Ino == c.After.Ino || len(c.Before.Links) < 2 && len(c.After.Links) < 2)
 }
 
 // judge decides whether a path is applied, and reports a conflict.
@@ -74,7 +74,7 @@ func (a *applying) judge(s *applyStep) (conflict bool, err error) {
 	if at.unreachable != nil {
 		// The path above it does not exist, or is not a directory.
 		switch {
-		case c.B == nil:
+		case c.After == nil:
 			return false, nil
 		case a.willBeDir[c.Path.Dir.String()]:
 			s.todo = true
@@ -82,23 +82,23 @@ func (a *applying) judge(s *applyStep) (conflict bool, err error) {
 		}
 		return true, nil
 	}
-	if c.A != nil && c.A.IsDir() && c.B != nil && c.B.IsDir() && at.isDir() {
+	if c.Before != nil && c.Before.IsDir() && c.After != nil && c.After.IsDir() && at.isDir() {
 		s.attrsOnly = true
-		return a.judgeAttrs(s, c.A)
+		return a.judgeAttrs(s, c.Before)
 	}
 	if f := a.fileOf(s); f != nil && f.at != nil && at.exists && at.id() == f.id {
 		s.attrsOnly = true
-		return a.judgeAttrs(s, cmp.Or(f.was, c.A))
+		return a.judgeAttrs(s, cmp.Or(f.was, c.Before))
 	}
 	if is, err := a.isApplied(s); err != nil || is {
 		s.todo = is && a.fileOf(s) != nil // another file with the same bytes
 		return false, err
 	}
-	if c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir() && !at.exists {
+	if c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir() && !at.exists {
 		s.todo = true // an interrupted run removed what was there
 		return false, nil
 	}
-	was, err := a.host.same(a.o.Source, c.Path, at, c.A)
+	was, err := a.host.same(a.o.Source, c.Path, at, c.Before)
 	if err == nil && !was {
 		was, err = a.halfWritten(s)
 	}
@@ -122,7 +122,7 @@ func (a *applying) planReplaced() error {
 		if s.left || inSet(c.Path, a.excluded) {
 			continue
 		}
-		if s.todo && s.seen.isDir() && c.B != nil && !c.B.IsDir() {
+		if s.todo && s.seen.isDir() && c.After != nil && !c.After.IsDir() {
 			more, err := a.host.holdsMore(c.Path, a.removals)
 			if err != nil {
 				return err

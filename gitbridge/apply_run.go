@@ -59,7 +59,7 @@ func (a *applying) run() error {
 func (a *applying) stageAll() error {
 	// Other names of a file that is overwritten are links to it.
 	for _, s := range a.steps {
-		if f := a.fileOf(s); f != nil && f.was != nil && f.at == nil && s.change.A != nil && s.change.A.Ino == f.was.Ino && isForeign(s.change.B) {
+		if f := a.fileOf(s); f != nil && f.was != nil && f.at == nil && s.change.Before != nil && s.change.Before.Ino == f.was.Ino && isForeign(s.change.After) {
 			if err := a.stage(s); err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func (a *applying) stageAll() error {
 			var err error
 			if ahead, err = prefetch(a.o.Prefetch, a.o.Source, i, len(a.steps), func(i int) *tree.Inode {
 				if s := a.steps[i]; s.todo {
-					return s.change.B
+					return s.change.After
 				}
 				return nil
 			}); err != nil {
@@ -92,7 +92,7 @@ func (a *applying) stageAll() error {
 		}
 	}
 	for _, s := range slices.Backward(a.steps) {
-		if c := s.change; s.todo && c.B != nil && c.B.IsDir() && !s.seen.isDir() {
+		if c := s.change; s.todo && c.After != nil && c.After.IsDir() && !s.seen.isDir() {
 			err := a.finishDir(s)
 			if err == nil {
 				err = a.openDir(s)
@@ -110,7 +110,7 @@ func (a *applying) stageAll() error {
 func (a *applying) commit() error {
 	room := make(map[string]bool) // directories that something else replaces
 	for _, s := range a.steps {
-		room[s.change.Path.String()] = s.todo && s.change.B != nil && s.seen.isDir() && !s.change.B.IsDir()
+		room[s.change.Path.String()] = s.todo && s.change.After != nil && s.seen.isDir() && !s.change.After.IsDir()
 	}
 	if err := a.moveAll(room); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (a *applying) commit() error {
 	a.restoreTimes()
 	for _, s := range slices.Backward(a.steps) {
 		switch c := s.change; {
-		case c.B == nil || !c.B.IsDir():
+		case c.After == nil || !c.After.IsDir():
 		case s.seen.isDir():
 			if err := a.finishDir(s); err != nil {
 				return err
@@ -216,7 +216,7 @@ func (a *applying) begin(s *applyStep) error {
 
 func (a *applying) remove(s *applyStep) error {
 	c := s.change
-	if !s.todo || s.done || !s.seen.exists || c.B != nil {
+	if !s.todo || s.done || !s.seen.exists || c.After != nil {
 		return nil
 	}
 	if err := a.begin(s); err != nil {
@@ -279,14 +279,14 @@ func (a *applying) rename(s *applyStep) error {
 // change sets attributes and times of files that are at their places.
 func (a *applying) change(s *applyStep) error {
 	c := s.change
-	if c.B == nil || c.B.IsDir() && s.seen.isDir() {
+	if c.After == nil || c.After.IsDir() && s.seen.isDir() {
 		return nil
 	}
 	f := a.fileOf(s)
 	switch known := f != nil && f.at != nil && !s.overwrites; {
 	case f != nil && f.set && !a.isApart(s, f):
 	case !s.todo:
-		if !known || c.B.IsDir() || c.A == nil || c.A.Mtime == c.B.Mtime {
+		if !known || c.After.IsDir() || c.Before == nil || c.Before.Mtime == c.After.Mtime {
 			return nil
 		}
 		f.set = true

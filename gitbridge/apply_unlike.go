@@ -26,7 +26,7 @@ func (a *applying) noteUnlike() error {
 	}
 	seen := make(map[copyKind][]*applyStep)
 	for _, s := range a.steps {
-		n, was := s.change.B, s.change.A
+		n, was := s.change.After, s.change.Before
 		if !s.todo || n == nil || n.UID != uint32(os.Geteuid()) || was != nil && was.Ino == n.Ino {
 			continue
 		}
@@ -43,7 +43,7 @@ func (a *applying) noteUnlike() error {
 		shown := *n
 		shown.Mode = seenMode(n)
 		for _, s := range seen[kindOfOriginal(&shown)] {
-			text, err := a.unlike(s.change.B, n, &shown)
+			text, err := a.unlike(s.change.After, n, &shown)
 			if err != nil {
 				return err
 			}

@@ -28,12 +28,12 @@ func (a *applying) stage(s *applyStep) error {
 	if err := a.mayTouch(s); err != nil {
 		return err
 	}
-	if s.seen.isDir() && (c.B == nil || !c.B.IsDir()) {
+	if s.seen.isDir() && (c.After == nil || !c.After.IsDir()) {
 		if err := a.sweep(c.Path); err != nil {
 			return err
 		}
 	}
-	if c.B == nil {
+	if c.After == nil {
 		return a.mayChange(c.Path)
 	}
 	if s.forced && c.Path != nil {
@@ -44,13 +44,13 @@ func (a *applying) stage(s *applyStep) error {
 	switch {
 	case s.attrsOnly:
 		return a.mayChangeAttrs(s)
-	case c.B.IsDir() && c.A == nil && isForeign(c.B) && a.isMoved(c.B):
+	case c.After.IsDir() && c.Before == nil && isForeign(c.After) && a.isMoved(c.After):
 		return fmt.Errorf("%q is another user's directory, which apply cannot move: move it yourself, and apply again: %w", c.Path.Short(), unix.EPERM)
-	case c.B.IsDir():
-		return a.stageDir(s, c.B.Mode&0o777|unfinished)
+	case c.After.IsDir():
+		return a.stageDir(s, c.After.Mode&0o777|unfinished)
 	case a.inPlace(s):
 		a.markOverwrite(s)
-		a.linked[c.B.Ino] = s
+		a.linked[c.After.Ino] = s
 		a.staged = append(a.staged, s)
 		return nil
 	}
@@ -181,7 +181,7 @@ func (a *applying) skip(p *tree.Path, why string) {
 // write creates the file of a step under its first name, with its content and attributes.
 func (a *applying) write(dir int, tmp string, s *applyStep) error {
 	c := s.change
-	n := c.B
+	n := c.After
 	f := a.fileOf(s)
 	if f != nil && f.at != nil {
 		if f.id == s.seen.id() && s.seen.exists {
@@ -243,7 +243,7 @@ func (a *applying) fill(f *os.File, s *applyStep) error {
 		_, err := f.Write(s.merged)
 		return err
 	}
-	return a.copyData(f, s.change.B.Content)
+	return a.copyData(f, s.change.After.Content)
 }
 
 // copyData writes the data of a file, without holes that are smaller than a block, of which there may
@@ -273,7 +273,7 @@ func (a *applying) copyData(f *os.File, c *content.Content) error {
 func (a *applying) finishDir(s *applyStep) error {
 	c := s.change
 	if !s.todo {
-		if c.A != nil && c.A.Mtime == c.B.Mtime {
+		if c.Before != nil && c.Before.Mtime == c.After.Mtime {
 			return nil
 		}
 		return a.setTime(s)
@@ -282,7 +282,7 @@ func (a *applying) finishDir(s *applyStep) error {
 	if s.attrsOnly {
 		was = a.baseOf(s)
 	}
-	n := *c.B
+	n := *c.After
 	if !s.seen.isDir() && n.Mode&unfinished != unfinished {
 		n.Mode |= openMode // files in it may get their names later
 	}
@@ -293,7 +293,7 @@ func (a *applying) finishDir(s *applyStep) error {
 	if err != nil {
 		return fmt.Errorf("setting the owner, mode and time of %q: %w", s.change.Path.Short(), err)
 	}
-	if o := a.opened[s.seen.st.Ino]; o != nil && s.seen.isDir() && (was == nil || was.Mode != c.B.Mode) {
+	if o := a.opened[s.seen.st.Ino]; o != nil && s.seen.isDir() && (was == nil || was.Mode != c.After.Mode) {
 		o.set = true
 	}
 	return nil

@@ -37,7 +37,7 @@ func (x *exporter) changes() (*update, error) {
 		if name := path.Base(p); name == ".gitattributes" || name == ".gitignore" && x.o.Gitignore {
 			return errFull
 		}
-		if c.A != nil && !c.A.IsDir() {
+		if c.Before != nil && !c.Before.IsDir() {
 			gone = append(gone, p)
 		}
 		u.add(p)

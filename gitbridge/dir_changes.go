@@ -180,7 +180,7 @@ func ReadStream(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) er
 func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, logs bool) (bool, error) {
 	dirs, same := gitDirs{src, base, now, make(map[string]bool)}, make(map[string]bool)
 	err := tree.Diff(ctx, src, base, now, tree.DiffOptions{}, func(c tree.Change) error {
-		if c.A != nil && c.B != nil && c.B.IsDir() && c.What&^tree.Mtime == 0 {
+		if c.Before != nil && c.After != nil && c.After.IsDir() && c.What&^tree.Mtime == 0 {
 			return nil
 		}
 		at, err := dirs.of(c.Path.String())
@@ -212,9 +212,9 @@ func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, log
 // ChangedFile reports whether a change counts as a changed file, or is in a git directory. A time
 // alone is no change.
 func ChangedFile(c tree.Change) (file, inGit bool) {
-	is := c.B
+	is := c.After
 	if is == nil {
-		is = c.A
+		is = c.Before
 	}
 	if is.IsDir() || minor(c) {
 		return false, false

@@ -29,9 +29,9 @@ func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, wor
 		if isDirChange(c) {
 			continue
 		}
-		there := c.B
+		there := c.After
 		if back {
-			there = c.A
+			there = c.Before
 		}
 		if ok && committed(at, fileOf(src, there)) {
 			leaves[c.Path.String()] = true
@@ -44,7 +44,7 @@ func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, wor
 	var out []tree.Change
 	for _, c := range changes {
 		at := c.Path.String()
-		if _, ok := below(at, work); leaves[at] || ok && isDirChange(c) && (c.A == nil || back && c.B == nil) && !holds[at] && len(leaves) > 0 && hasBelow(leaves, at) {
+		if _, ok := below(at, work); leaves[at] || ok && isDirChange(c) && (c.Before == nil || back && c.After == nil) && !holds[at] && len(leaves) > 0 && hasBelow(leaves, at) {
 			continue
 		}
 		out = append(out, c)
@@ -62,7 +62,7 @@ func hasBelow(set map[string]bool, dir string) bool {
 }
 
 func isDirChange(c tree.Change) bool {
-	return (c.A == nil || c.A.IsDir()) && (c.B == nil || c.B.IsDir())
+	return (c.Before == nil || c.Before.IsDir()) && (c.After == nil || c.After.IsDir())
 }
 
 // below returns a path relative to a directory.

@@ -279,17 +279,17 @@ func (h *histories) merge(how string, rule threeway.Rule) (said string, conflict
 // make makes steps in a directory.
 func (r *rig) make(to string, theirs *tree.State, steps []graft.Step) {
 	for _, s := range slices.Backward(steps) {
-		if at := filepath.Join(to, s.Path.String()); s.A != 0 && (s.B == 0 || s.ADir != s.BDir) && s.With == nil || s.With != nil && s.A != 0 && s.With.IsDir() != s.ADir {
+		if at := filepath.Join(to, s.Path.String()); s.Before != 0 && (s.After == 0 || s.WasDir != s.IsDir) && s.With == nil || s.With != nil && s.Before != 0 && s.With.IsDir() != s.WasDir {
 			must.OK(r.t, but(os.Remove(at), fs.ErrNotExist))
 		}
 	}
 	for _, s := range steps {
 		at, n := filepath.Join(to, s.Path.String()), s.With
-		if n == nil && s.B == 0 {
+		if n == nil && s.After == 0 {
 			continue
 		}
 		if n == nil {
-			n = got(theirs.Get(r.m.src, s.B))
+			n = got(theirs.Get(r.m.src, s.After))
 		}
 		switch {
 		case n.IsDir():

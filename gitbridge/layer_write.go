@@ -49,11 +49,11 @@ func (l *layerWriter) change(c tree.Change) error {
 			return nil
 		}
 	}
-	if c.A != nil && c.A.IsDir() && (c.B == nil || !c.B.IsDir()) {
+	if c.Before != nil && c.Before.IsDir() && (c.After == nil || !c.After.IsDir()) {
 		l.gone = c.Path
 	}
 	p, ok := l.inside(c.Path.String())
-	switch n := c.B; {
+	switch n := c.After; {
 	case !ok:
 		return nil
 	case isWhiteout(p):
@@ -61,19 +61,19 @@ func (l *layerWriter) change(c tree.Change) error {
 		return nil
 	case n == nil:
 		return l.put(Entry{Path: path.Join(path.Dir(p), whiteoutPrefix+path.Base(p)), Meta: Meta{Mode: unix.S_IFREG}})
-	case l.linked[n.Ino], c.What == tree.Links && c.A.Ino == n.Ino && (n.IsDir() || n.Nlink < c.A.Nlink):
+	case l.linked[n.Ino], c.What == tree.Links && c.Before.Ino == n.Ino && (n.IsDir() || n.Nlink < c.Before.Nlink):
 		return nil // it is in the layer, or another of its names was removed
 	case n.IsDir() || n.Nlink < 2:
 		return l.put(l.entry(p, n, ""))
 	}
 	// All names of a file are written, so that they are one file in the image, too.
-	l.linked[c.B.Ino] = true
-	names, err := l.Now.Paths(l.Source, c.B)
+	l.linked[c.After.Ino] = true
+	names, err := l.Now.Paths(l.Source, c.After)
 	slices.Sort(names)
 	first := ""
 	for _, name := range names {
 		if p, ok := l.inside(name); ok && !isWhiteout(p) && err == nil {
-			err = l.put(l.entry(p, c.B, first))
+			err = l.put(l.entry(p, c.After, first))
 			first = cmp.Or(first, p)
 		}
 	}

@@ -150,7 +150,7 @@ func (s *Service) pathsBy(ctx context.Context, r *Request, i snapshot.Interval, 
 	defer open.Close()
 	list := r.list(s)
 	return open.Changes(ctx, tree.DiffOptions{Paths: within}, func(c graft.ChangedBy) error {
-		if !actors.Among(c.By, by) || c.A != nil && c.A.IsDir() || c.B != nil && c.B.IsDir() {
+		if !actors.Among(c.By, by) || c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
 			return turns.Yield(ctx)
 		}
 		*out = append(*out, naming.BytePath(c.Path.String()))

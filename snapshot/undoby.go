@@ -276,8 +276,8 @@ func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterv
 			u.kept[k] = true
 			return nil
 		}
-		dir := c.A != nil && c.A.IsDir() || c.B != nil && c.B.IsDir()
-		came := c.A == nil || c.B == nil // what others put into a directory is theirs, and keeps it
+		dir := c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir()
+		came := c.Before == nil || c.After == nil // what others put into a directory is theirs, and keeps it
 		if !undo && slices.ContainsFunc(c.By, func(a string) bool { return !actors.Below(a, u.o.By) }) && !(dir && came) {
 			u.shared[c.Path.Short()], of.Disputed[c.Path.String()] = true, true
 		}

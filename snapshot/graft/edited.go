@@ -41,7 +41,7 @@ func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, now *tree.Stat
 		return nil, err
 	}
 	with := *n
-	step := StepOf(tree.Change{Path: path, A: n, B: n, What: tree.Data})
+	step := StepOf(tree.Change{Path: path, Before: n, After: n, What: tree.Data})
 	step.With, step.Size = &with, int64(len(text))
 	if f.DryRun {
 		return []Step{step}, nil

@@ -55,7 +55,7 @@ const (
 func (t *Target) Graft(ctx context.Context, steps []Step, o Options) (changed []uint64, err error) {
 	made := 0
 	for i := range steps {
-		if steps[i].B != 0 {
+		if steps[i].After != 0 {
 			made++
 		}
 	}
@@ -156,38 +156,38 @@ func (j *grafting) step(s *Step) error {
 		}
 	}
 	switch {
-	case s.B == 0 && s.Path != nil && j.isGone(s.Path.Dir):
-		if s.ADir {
+	case s.After == 0 && s.Path != nil && j.isGone(s.Path.Dir):
+		if s.WasDir {
 			j.gone[s.Path] = true
 		}
 		return nil
-	case s.ADir && s.BDir:
+	case s.WasDir && s.IsDir:
 		ino, err := j.dirs.find(s.Path)
-		j.attrs = append(j.attrs, attrsOf{ino, s.B, s.With})
+		j.attrs = append(j.attrs, attrsOf{ino, s.After, s.With})
 		if err == nil && s.What&^tree.Mtime != 0 {
 			j.t.Touched(ino)
 		}
 		return err
-	case s.ADir && s.B == 0 && j.o.KeepFull:
+	case s.WasDir && s.After == 0 && j.o.KeepFull:
 		j.emptied = append(j.emptied, s.Path)
 		return nil
-	case s.A != 0 && s.B != 0 && j.links[s.Link] == s.A:
+	case s.Before != 0 && s.After != 0 && j.links[s.Link] == s.Before:
 		return nil // it goes on
 	}
-	if s.A != 0 && !s.ADir && s.B != 0 && !s.Linked && s.To == 0 {
+	if s.Before != 0 && !s.WasDir && s.After != 0 && !s.Linked && s.To == 0 {
 		if done, err := j.rewrite(s); done || err != nil {
 			return err
 		}
 	}
-	if s.A != 0 {
-		if s.ADir {
+	if s.Before != 0 {
+		if s.WasDir {
 			j.gone[s.Path] = true
 		}
 		if err := j.remove(s.Path); err != nil {
 			return err
 		}
 	}
-	if s.B == 0 {
+	if s.After == 0 {
 		return nil
 	}
 	return j.put(s)
@@ -270,7 +270,7 @@ func (j *grafting) put(s *Step) error {
 	}
 	j.touched(s.Path, parent)
 	at := tree.Link{Parent: parent, Name: s.Path.Name}
-	if s.A == 0 && (parent < j.t.First || j.names < namesBelow) {
+	if s.Before == 0 && (parent < j.t.First || j.names < namesBelow) {
 		j.replaced(Replaced{Link: at})
 	}
 	target, ok := j.links[s.Link]
@@ -284,7 +284,7 @@ func (j *grafting) put(s *Step) error {
 	from, view := s.With, s.WithView
 	if from == nil {
 		view = j.o.View
-		if from, err = j.o.Source.Get(j.src, s.B); err != nil {
+		if from, err = j.o.Source.Get(j.src, s.After); err != nil {
 			return tree.LoadError(err)
 		}
 	}
@@ -318,25 +318,25 @@ func (j *grafting) beneath(at tree.Link, from *tree.Inode) uint64 {
 // on that: the kernel unmounts what is mounted on a name that it has to drop.
 func (j *grafting) rewrite(s *Step) (done bool, err error) {
 	parent, err := j.dirs.find(s.Path.Dir)
-	if err != nil || !j.t.mounted(tree.Link{Parent: parent, Name: s.Path.Name}, s.A) {
+	if err != nil || !j.t.mounted(tree.Link{Parent: parent, Name: s.Path.Name}, s.Before) {
 		return false, err
 	}
-	a, err := j.t.State.Get(j.src, s.A)
+	a, err := j.t.State.Get(j.src, s.Before)
 	if err != nil {
 		return false, tree.LoadError(err)
 	}
 	b := s.With
 	if b == nil {
-		if b, err = j.o.Source.Get(j.src, s.B); err != nil {
+		if b, err = j.o.Source.Get(j.src, s.After); err != nil {
 			return false, tree.LoadError(err)
 		}
 	}
 	if len(a.Links) != 1 || !a.IsRegular() || !b.IsRegular() {
 		return false, nil
 	}
-	j.rewritten = s.A
+	j.rewritten = s.Before
 	defer func() { j.rewritten = 0 }()
-	j.stale[s.A] = true
+	j.stale[s.Before] = true
 	if err := j.remove(s.Path); err != nil {
 		return false, err
 	}

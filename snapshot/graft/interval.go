@@ -45,7 +45,7 @@ func (o *States) Changes(ctx context.Context, d tree.DiffOptions, fn func(Change
 
 // ActorsOf returns the actors of a step, in order; none if nothing is known.
 func (o *States) ActorsOf(s *Step) (by []string, err error) {
-	for side, ino := range [2]uint64{s.A, s.B} {
+	for side, ino := range [2]uint64{s.Before, s.After} {
 		if ino == 0 {
 			continue
 		}

@@ -11,7 +11,7 @@ func (j *grafting) chooseLinks(steps []Step) error {
 	var several []*Step
 	for i := range steps {
 		s := &steps[i]
-		if s.B == 0 || s.BDir || !s.Linked || s.With != nil {
+		if s.After == 0 || s.IsDir || !s.Linked || s.With != nil {
 			continue
 		}
 		dir, err := j.from.find(s.Path.Dir)
@@ -24,11 +24,11 @@ func (j *grafting) chooseLinks(steps []Step) error {
 	target := tree.NewPairing(j.src, j.o.Source, j.t.Base, j.root)
 	seen := make(map[uint64]bool)
 	for _, s := range several {
-		if _, done := j.links[s.Link]; done || seen[s.B] {
+		if _, done := j.links[s.Link]; done || seen[s.After] {
 			continue
 		}
-		seen[s.B] = true
-		b, err := j.o.Source.Get(j.src, s.B)
+		seen[s.After] = true
+		b, err := j.o.Source.Get(j.src, s.After)
 		if err != nil {
 			return err
 		}
@@ -39,12 +39,12 @@ func (j *grafting) chooseLinks(steps []Step) error {
 	// A name that does not change keeps its inode, so that one comes first.
 	for i := range steps {
 		s := &steps[i]
-		if _, done := j.links[s.Link]; done || s.B == 0 || s.BDir {
+		if _, done := j.links[s.Link]; done || s.After == 0 || s.IsDir {
 			continue
 		}
-		if s.A != 0 && s.What&^tree.Links == 0 && !taken[s.A] {
-			j.links[s.Link] = s.A
-			taken[s.A] = true
+		if s.Before != 0 && s.What&^tree.Links == 0 && !taken[s.Before] {
+			j.links[s.Link] = s.Before
+			taken[s.Before] = true
 		}
 	}
 	return nil

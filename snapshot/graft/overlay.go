@@ -55,12 +55,12 @@ func (o *Overlay) Walk(ctx context.Context, src *tree.Source, fn func(*Step) err
 			return err
 		}
 		s := StepOf(c)
-		s.With = c.B
+		s.With = c.After
 		if err := fn(&s); err != nil {
 			return err
 		}
-		if c.B.IsDir() {
-			stack = append(stack, openDir{path: c.Path, from: c.B, here: c.A})
+		if c.After.IsDir() {
+			stack = append(stack, openDir{path: c.Path, from: c.After, here: c.Before})
 		}
 	}
 	return nil
@@ -81,15 +81,15 @@ func (o *Overlay) change(src *tree.Source, at *openDir, name string) (c tree.Cha
 	if c.Path, err = at.path.At(name); err != nil {
 		return c, err
 	}
-	if c.B, err = o.Source.Lookup(src, at.from, name); err != nil || at.here == nil {
+	if c.After, err = o.Source.Lookup(src, at.from, name); err != nil || at.here == nil {
 		return c, err
 	}
-	c.A, err = o.Base.Lookup(src, at.here, name)
+	c.Before, err = o.Base.Lookup(src, at.here, name)
 	if errors.Is(err, tree.ErrNotExist) {
 		return c, nil
 	}
-	if err == nil && c.A.IsDir() != c.B.IsDir() {
-		err = &OverlayError{Path: path.Join(o.Prefix, c.Path.String()), Dir: c.A.IsDir()}
+	if err == nil && c.Before.IsDir() != c.After.IsDir() {
+		err = &OverlayError{Path: path.Join(o.Prefix, c.Path.String()), Dir: c.Before.IsDir()}
 	}
 	return c, err
 }

@@ -52,7 +52,7 @@ func MissingParents(src *tree.Source, now, then *tree.State, p *tree.Path, seen 
 			return nil, err
 		}
 		seen[dir.String()] = true
-		missing = append(missing, StepOf(tree.Change{Path: dir, A: a, B: b, What: tree.Added}))
+		missing = append(missing, StepOf(tree.Change{Path: dir, Before: a, After: b, What: tree.Added}))
 	}
 	slices.Reverse(missing) // from the top down
 	return missing, nil
@@ -70,7 +70,7 @@ func Without(all []Step, keep []string) (left []Step, kept []string) {
 				dropped[k] = true
 				return true
 			}
-			if s.ADir && s.B != 0 && !s.BDir && strings.HasPrefix(k, p+"/") {
+			if s.WasDir && s.After != 0 && !s.IsDir && strings.HasPrefix(k, p+"/") {
 				return true // a file in place of the directory
 			}
 		}
@@ -82,7 +82,7 @@ func Without(all []Step, keep []string) (left []Step, kept []string) {
 // Trivial reports whether a step follows from others: the mtime of a directory whose
 // entries changed.
 func Trivial(c *Step) bool {
-	return c.ADir && c.BDir && c.What&^(tree.Mtime|tree.Links) == 0
+	return c.WasDir && c.IsDir && c.What&^(tree.Mtime|tree.Links) == 0
 }
 
 // A PathChange is a path that a restore, an import or a merge changed.
@@ -96,9 +96,9 @@ type PathChange struct {
 func PathChangeOf(s Step) PathChange {
 	p := PathChange{Path: s.Path.Short(), Action: "modified"}
 	switch {
-	case s.A == 0:
+	case s.Before == 0:
 		p.Action = "created"
-	case s.B == 0:
+	case s.After == 0:
 		p.Action = "deleted"
 	}
 	if p.Raw = naming.Raw(p.Path); p.Path == "" {

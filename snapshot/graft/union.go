@@ -23,9 +23,9 @@ func Union(ctx context.Context, src *tree.Source, owner Owner, states []*tree.St
 		taken := make(map[*tree.Path]bool) // paths that are directories in the state only, and what is below them
 		if err := tree.Diff(ctx, src, out, st, tree.DiffOptions{}, func(c tree.Change) error {
 			switch {
-			case c.Path != nil && taken[c.Path.Dir], c.A != nil && c.B != nil && !c.A.IsDir() && c.B.IsDir():
+			case c.Path != nil && taken[c.Path.Dir], c.Before != nil && c.After != nil && !c.Before.IsDir() && c.After.IsDir():
 				taken[c.Path] = true
-			case c.A == nil:
+			case c.Before == nil:
 				all = append(all, StepOf(c))
 			}
 			return nil

@@ -58,7 +58,7 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 		must.OK(t, err)
 		var steps []graft.Step
 		must.OK(t, tree.Diff(t.Context(), f.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
-			if c.B != nil && !c.B.IsDir() {
+			if c.After != nil && !c.After.IsDir() {
 				s := graft.StepOf(c)
 				s.What = tree.Data // so that a new inode comes
 				steps = append(steps, s)
@@ -67,7 +67,7 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 		}))
 		link, err := then.Resolve(f.src, "link")
 		must.OK(t, err)
-		steps = append(steps, graft.StepOf(tree.Change{Path: (*tree.Path)(nil).Entry("link"), A: link, B: link, What: tree.Target}))
+		steps = append(steps, graft.StepOf(tree.Change{Path: (*tree.Path)(nil).Entry("link"), Before: link, After: link, What: tree.Target}))
 		if len(steps) != len(order) {
 			t.Fatalf("%d steps", len(steps))
 		}

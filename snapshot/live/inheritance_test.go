@@ -38,7 +38,7 @@ func TestOrphansOfAnEdit(t *testing.T) {
 	defer e.End()
 	var steps []graft.Step
 	ok(tree.Diff(t.Context(), f.src, e.Base(), empty, tree.DiffOptions{}, func(c tree.Change) error {
-		if c.A != nil && !c.A.IsDir() {
+		if c.Before != nil && !c.Before.IsDir() {
 			steps = append(steps, graft.StepOf(c))
 		}
 		return nil

@@ -63,7 +63,7 @@ func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
 	if err != nil {
 		return step, false, err
 	}
-	c := tree.Change{Path: s.path(at), A: n}
+	c := tree.Change{Path: s.path(at), Before: n}
 	switch {
 	case f == nil && n == nil, f != nil && n != nil && !f.changed && f.is(n):
 		return step, false, nil
@@ -78,7 +78,7 @@ func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
 			c.What = tree.Mode
 		}
 	}
-	c.B = f.node
+	c.After = f.node
 	if n != nil {
 		if same, err := s.unchanged(f, n); err != nil || same {
 			return step, false, err

@@ -16,7 +16,7 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 	err = tree.Diff(ctx, p.Source, of.Base, p.Ours, tree.DiffOptions{}, func(tree.Change) error { return differs })
 	if err == nil && len(p.Decided) == 0 {
 		all, err = graft.Between(ctx, p.Source, p.Ours, of.Theirs, tree.DiffOptions{}, p.List)
-		if err != nil || p.Git == nil || !slices.ContainsFunc(all, func(s graft.Step) bool { return gitGone(s.Path, s.B == 0) }) {
+		if err != nil || p.Git == nil || !slices.ContainsFunc(all, func(s graft.Step) bool { return gitGone(s.Path, s.After == 0) }) {
 			return all, true, err
 		}
 		err = differs

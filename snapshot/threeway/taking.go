@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// taking takes one interval over. A change is from c.A, which is theirs, to c.B, the base.
+// taking takes one interval over. A change is from c.Before, which is theirs, to c.After, the base.
 //
 // Inodes and names are merged separately:
 //
@@ -52,14 +52,14 @@ func (p *Plan) Take(ctx context.Context, i Interval) error {
 	// Paths sort by their components: what is in a directory goes before the directory,
 	// and comes after it.
 	for n := range t.changes {
-		if c := t.changes[len(t.changes)-1-n]; c.A == nil {
+		if c := t.changes[len(t.changes)-1-n]; c.Before == nil {
 			if err := t.name(ctx, c); err != nil {
 				return err
 			}
 		}
 	}
 	for _, c := range t.changes {
-		if c.A != nil {
+		if c.Before != nil {
 			if err := t.name(ctx, c); err != nil {
 				return err
 			}
@@ -88,8 +88,8 @@ func (t *taking) choose() {
 	}
 	for _, c := range t.Changes {
 		stays := t.stays(c.Path.String())
-		note(c.B, c.A, stays, func(n *names) { n.from = true })
-		note(c.A, c.B, stays, func(n *names) { n.to = true })
+		note(c.After, c.Before, stays, func(n *names) { n.from = true })
+		note(c.Before, c.After, stays, func(n *names) { n.to = true })
 	}
 	whole := func(n *tree.Inode) bool {
 		m := (*names)(nil)
@@ -100,7 +100,7 @@ func (t *taking) choose() {
 	}
 	t.listed = make(map[string]tree.Change)
 	for _, c := range t.Changes {
-		if p := c.Path.String(); !t.stays(p) && !whole(c.A) && !whole(c.B) {
+		if p := c.Path.String(); !t.stays(p) && !whole(c.Before) && !whole(c.After) {
 			t.changes = append(t.changes, c)
 			t.listed[p] = c
 		}
@@ -115,9 +115,9 @@ func (t *taking) dispute() error {
 			continue
 		}
 		f, err := t.get(p)
-		same := f == nil && c.A == nil
-		if err == nil && f != nil && c.A != nil {
-			same, err = t.same(f, c.A)
+		same := f == nil && c.Before == nil
+		if err == nil && f != nil && c.Before != nil {
+			same, err = t.same(f, c.Before)
 		}
 		if err != nil {
 			return err
@@ -142,15 +142,15 @@ func (t *taking) name(ctx context.Context, c tree.Change) error {
 		return err
 	}
 	isDir := func(n *tree.Inode) bool { return n != nil && n.IsDir() }
-	if isDir(c.A) && isDir(c.B) {
+	if isDir(c.Before) && isDir(c.After) {
 		return t.directory(p, ours, c)
 	}
-	if c.A == nil && c.B.IsDir() {
+	if c.Before == nil && c.After.IsDir() {
 		return t.removeDir(p, ours, c)
 	}
 	base, own := uint64(0), uint64(0) // the file that the name leads to, by its number in the base
-	if c.B != nil && !c.B.IsDir() {
-		base = c.B.Ino
+	if c.After != nil && !c.After.IsDir() {
+		base = c.After.Ino
 	}
 	if ours != nil && !ours.node.IsDir() {
 		if own, err = t.ownOf(ours); err != nil {
@@ -162,8 +162,8 @@ func (t *taking) name(ctx context.Context, c tree.Change) error {
 	switch {
 	case theirs != nil && base != 0 && theirs.goesOn == base:
 		return nil
-	case oursDir && isDir(c.B): // theirs has none
-		same, err := t.same(ours, c.B)
+	case oursDir && isDir(c.After): // theirs has none
+		same, err := t.same(ours, c.After)
 		if err != nil {
 			return err
 		}
@@ -171,29 +171,29 @@ func (t *taking) name(ctx context.Context, c tree.Change) error {
 			return t.conflictAt(p, ours, c)
 		}
 		return t.become(p, c, false)
-	case oursDir == isDir(c.B) && (ours == nil) == (c.B == nil) && own == base:
+	case oursDir == isDir(c.After) && (ours == nil) == (c.After == nil) && own == base:
 		return t.become(p, c, false) // ours did not change it
-	case ours == nil && c.A == nil, theirs != nil && own != 0 && theirs.goesOn == own:
+	case ours == nil && c.Before == nil, theirs != nil && own != 0 && theirs.goesOn == own:
 		return nil // both changed it alike
-	case c.A == nil && oursDir:
+	case c.Before == nil && oursDir:
 		return nil // others put a directory in the place of the file
-	case ours == nil && c.B != nil && isDir(c.A) != isDir(c.B):
+	case ours == nil && c.After != nil && isDir(c.Before) != isDir(c.After):
 		return t.become(p, c, false) // the file or the directory is gone in both
 	}
-	if ours != nil && c.A != nil && oursDir == isDir(c.A) {
+	if ours != nil && c.Before != nil && oursDir == isDir(c.Before) {
 		alike, err := t.alike(ours, own, theirs, c)
 		if err != nil || alike {
 			return err
 		}
 	}
 	// A name that one side only separated from the others of its file is as the other side has it.
-	if theirs != nil && c.B != nil && !c.B.IsDir() && theirs.goesOn == 0 {
-		if same, err := tree.SameFile(t.Source, c.A, c.B); err != nil || same {
+	if theirs != nil && c.After != nil && !c.After.IsDir() && theirs.goesOn == 0 {
+		if same, err := tree.SameFile(t.Source, c.Before, c.After); err != nil || same {
 			return err
 		}
 	}
-	if ours != nil && own == 0 && c.B != nil && !c.B.IsDir() && !oursDir {
-		if same, err := t.same(ours, c.B); err != nil {
+	if ours != nil && own == 0 && c.After != nil && !c.After.IsDir() && !oursDir {
+		if same, err := t.same(ours, c.After); err != nil {
 			return err
 		} else if same {
 			return t.become(p, c, false)
@@ -206,19 +206,19 @@ func (t *taking) name(ctx context.Context, c tree.Change) error {
 func (t *taking) alike(ours *file, own uint64, theirs *theirFile, c tree.Change) (bool, error) {
 	p := c.Path.String()
 	if theirs == nil {
-		return t.same(ours, c.A) // directories
+		return t.same(ours, c.Before) // directories
 	}
 	if theirs.file == ours {
 		return true, nil
 	}
-	same, err := t.same(ours, c.A)
+	same, err := t.same(ours, c.Before)
 	switch {
 	case err != nil || !same:
 		return false, err
 	case own == 0 && theirs.goesOn != 0: // ours has a copy of what theirs has a link to
 		f, err := t.fileOf(theirs)
 		if err == nil && !t.ByPath { // an undo may have paired it with another file that was put in its place
-			same, err = t.same(f, c.A)
+			same, err = t.same(f, c.Before)
 		}
 		if err != nil || !same {
 			return false, err
@@ -231,9 +231,9 @@ func (t *taking) alike(ours *file, own uint64, theirs *theirFile, c tree.Change)
 // conflictAt is a conflict at a name. What others have in a directory that theirs has
 // something else in place of is in conflict, too.
 func (t *taking) conflictAt(p string, ours *file, c tree.Change) error {
-	theirsDir := c.A != nil && c.A.IsDir()
-	t.whole[p] = t.whole[p] || c.A != nil && (ours != nil && ours.node.IsDir() != theirsDir || c.B != nil && c.B.IsDir() != theirsDir)
-	if ours != nil && ours.node.IsDir() && c.A != nil && !theirsDir {
+	theirsDir := c.Before != nil && c.Before.IsDir()
+	t.whole[p] = t.whole[p] || c.Before != nil && (ours != nil && ours.node.IsDir() != theirsDir || c.After != nil && c.After.IsDir() != theirsDir)
+	if ours != nil && ours.node.IsDir() && c.Before != nil && !theirsDir {
 		var names []string
 		if err := t.below(p, ours, func(name string) bool { names = append(names, name); return true }); err != nil {
 			return err
@@ -253,7 +253,7 @@ func (t *taking) become(p string, c tree.Change, force bool) error {
 	if err != nil {
 		return err
 	}
-	if there != nil && there.node.IsDir() && (c.A == nil || !c.A.IsDir()) {
+	if there != nil && there.node.IsDir() && (c.Before == nil || !c.Before.IsDir()) {
 		empty := true
 		if err := t.below(p, there, func(string) bool { empty = false; return false }); err != nil {
 			return err
@@ -265,7 +265,7 @@ func (t *taking) become(p string, c tree.Change, force bool) error {
 			return nil // something in it stays
 		}
 	}
-	if c.A == nil {
+	if c.Before == nil {
 		t.set(p, nil)
 		return nil
 	}
@@ -277,8 +277,8 @@ func (t *taking) become(p string, c tree.Change, force bool) error {
 		return nil
 	case !free:
 		return t.conflictAt(p, nil, c)
-	case c.A.IsDir():
-		t.set(p, &file{node: c.A, view: t.Interval.View, ino: c.A.Ino})
+	case c.Before.IsDir():
+		t.set(p, &file{node: c.Before, view: t.Interval.View, ino: c.Before.Ino})
 		return nil
 	}
 	f, err := t.fileOf(t.theirs[p])
@@ -290,7 +290,7 @@ func (t *taking) become(p string, c tree.Change, force bool) error {
 
 // directory merges the attributes of a directory.
 func (t *taking) directory(p string, ours *file, c tree.Change) error {
-	same, err := tree.SameFile(t.Source, c.A, c.B)
+	same, err := tree.SameFile(t.Source, c.Before, c.After)
 	if err != nil || same {
 		return err
 	}
@@ -298,7 +298,7 @@ func (t *taking) directory(p string, ours *file, c tree.Change) error {
 		return t.conflictAt(p, ours, c)
 	}
 	t.set(p, ours)
-	return t.inode(p, []string{p}, ours, ours, c.B, c.A)
+	return t.inode(p, []string{p}, ours, ours, c.After, c.Before)
 }
 
 // removeDir removes a directory that theirs does not have, unless something is in it.
@@ -311,7 +311,7 @@ func (t *taking) removeDir(p string, ours *file, c tree.Change) error {
 	if err != nil || !empty {
 		return err
 	}
-	same, err := t.same(ours, c.B)
+	same, err := t.same(ours, c.After)
 	if err != nil || same {
 		t.set(p, nil)
 		return err

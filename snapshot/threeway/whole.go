@@ -37,7 +37,7 @@ func SplitWhole(changes []tree.Change) (rest []tree.Change, whole []Whole) {
 	}
 	whole = slices.DeleteFunc(whole, func(w Whole) bool {
 		changed := slices.ContainsFunc(w.Changes, func(c tree.Change) bool {
-			return c.A == nil || c.B == nil || c.What&^(tree.Mtime|tree.Links) != 0
+			return c.Before == nil || c.After == nil || c.What&^(tree.Mtime|tree.Links) != 0
 		})
 		if !changed {
 			rest = append(rest, w.Changes...)
@@ -61,7 +61,7 @@ func WholeDir(c tree.Change) (dir string, ok bool) {
 			continue
 		}
 		isDir := func(n *tree.Inode) bool { return n != nil && n.IsDir() }
-		return p[:i], i < len(p) || isDir(c.A) || isDir(c.B)
+		return p[:i], i < len(p) || isDir(c.Before) || isDir(c.After)
 	}
 	return "", false
 }
@@ -188,25 +188,25 @@ func (t *taking) replace(ctx context.Context, dir string) error {
 	files := make(map[uint64]*file) // by their inodes in theirs
 	return tree.Diff(ctx, t.Source, t.Plan.Ours, t.Theirs, tree.DiffOptions{Paths: []string{dir}}, func(c tree.Change) error {
 		p := c.Path.String()
-		if c.B == nil {
+		if c.After == nil {
 			t.set(p, nil)
 			return nil
 		}
-		if c.A != nil && c.A.IsDir() && c.B.IsDir() {
+		if c.Before != nil && c.Before.IsDir() && c.After.IsDir() {
 			f, err := t.get(p)
 			if err == nil && f != nil {
 				t.set(p, f)
-				t.stage(f, c.B, t.Interval.View)
+				t.stage(f, c.After, t.Interval.View)
 			}
 			return err
 		}
 		if free, err := t.parents(p); err != nil || !free {
 			return err
 		}
-		f := files[c.B.Ino]
+		f := files[c.After.Ino]
 		if f == nil {
-			f = &file{node: c.B, view: t.Interval.View, ino: c.B.Ino}
-			files[c.B.Ino] = f
+			f = &file{node: c.After, view: t.Interval.View, ino: c.After.Ino}
+			files[c.After.Ino] = f
 		}
 		t.set(p, f)
 		return nil

@@ -11,8 +11,8 @@ type What uint16
 
 // The ways to differ. Other access, change and birth times are no difference.
 const (
-	Added   What = 1 << iota // only B has the path
-	Removed                  // only A has it
+	Added   What = 1 << iota // only the state after has the path
+	Removed                  // only the state before has it
 	Type                     // a file of another type
 	Data                     // other bytes in a regular file
 	Mode                     // other permission bits
@@ -24,12 +24,12 @@ const (
 	Rdev                     // another device
 )
 
-// Change is one path that differs. A is nil when it is Added, B when it is
+// Change is one path that differs. Before is nil when it is Added, After when it is
 // Removed; neither may be changed.
 type Change struct {
-	Path *Path
-	A, B *Inode
-	What What
+	Path          *Path
+	Before, After *Inode
+	What          What
 }
 
 // compare returns how two inodes at one path differ, apart from their links. With

@@ -139,7 +139,7 @@ func (d *differ) pair(path *Path, x, y, z *Inode, only filter) error {
 			}
 		}
 		if w != 0 {
-			if err := d.fn(Change{Path: path, A: x, B: y, What: w}); err != nil {
+			if err := d.fn(Change{Path: path, Before: x, After: y, What: w}); err != nil {
 				return err
 			}
 		}
@@ -228,9 +228,9 @@ func (d *differ) below(s *State, path *Path, n *Inode, w What, only filter, top 
 		return err
 	}
 	if top && only.within() {
-		c := Change{Path: path, A: n, What: w}
+		c := Change{Path: path, Before: n, What: w}
 		if w == Added {
-			c.A, c.B = nil, n
+			c.Before, c.After = nil, n
 		}
 		if err := d.fn(c); err != nil {
 			return err

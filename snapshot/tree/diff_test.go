@@ -139,8 +139,8 @@ func checkDiffAgainst(t testing.TB, src *Source, a, b *State, o DiffOptions, fa,
 		if w, ok := want[path]; !ok || w != c.What {
 			t.Errorf("%q: Diff says %b, a full walk %b", path, c.What, w)
 		}
-		if (c.A == nil) != (fa.files[path] == nil) || (c.B == nil) != (fb.files[path] == nil) {
-			t.Errorf("%q: inodes %v, %v", path, c.A, c.B)
+		if (c.Before == nil) != (fa.files[path] == nil) || (c.After == nil) != (fb.files[path] == nil) {
+			t.Errorf("%q: inodes %v, %v", path, c.Before, c.After)
 		}
 		return nil
 	})

@@ -228,10 +228,10 @@ func (e editor) state(t rapid.TB) *tree.State {
 // differing are the paths that two states differ in, and those above them.
 func (e editor) differing(t rapid.TB, a, b *tree.State, into map[string]bool, files ...map[string]bool) {
 	must.OK(t, tree.Diff(context.Background(), e.s.Source(), a, b, tree.DiffOptions{}, func(c tree.Change) error {
-		if len(files) > 0 && c.B != nil && !c.B.IsDir() {
+		if len(files) > 0 && c.After != nil && !c.After.IsDir() {
 			files[0][c.Path.String()] = true
 		}
-		if c.What&^tree.Mtime == 0 && c.B.IsDir() {
+		if c.What&^tree.Mtime == 0 && c.After.IsDir() {
 			return nil
 		}
 		for p := c.Path.String(); p != "" && p != "."; p = path.Dir(p) {

@@ -16,7 +16,7 @@ import (
 // In returns the paths of a plan that other programs execute.
 func In(plan []gitbridge.Planned) (out []naming.BytePath) {
 	for _, c := range plan {
-		if File(c.Path.String(), c.B) {
+		if File(c.Path.String(), c.After) {
 			out = append(out, naming.BytePath(c.Path.String()))
 		}
 	}

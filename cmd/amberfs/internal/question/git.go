@@ -118,11 +118,11 @@ func (q *Question) settleMerged(ctx context.Context, at string) error {
 	if c.Path, err = tree.ParsePath(at); err != nil {
 		return err
 	}
-	if c.A, err = q.ch.Base.At(q.ch.Source, at); err == nil {
-		c.B, err = q.ch.Now.At(q.ch.Source, at)
+	if c.Before, err = q.ch.Base.At(q.ch.Source, at); err == nil {
+		c.After, err = q.ch.Now.At(q.ch.Source, at)
 	}
-	if c.A == nil && c.B == nil {
-		c.B = &tree.Inode{Mode: unix.S_IFREG}
+	if c.Before == nil && c.After == nil {
+		c.After = &tree.Inode{Mode: unix.S_IFREG}
 	}
 	if err != nil {
 		return err

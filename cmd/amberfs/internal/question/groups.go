@@ -67,9 +67,9 @@ func grouped(plan []gitbridge.Planned) (groups []group, dirs []gitbridge.Planned
 		switch {
 		case git:
 			repos = append(repos, group{dir: dir, whole: true, git: true, changes: rest[:n]})
-		case isWhole, c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir():
+		case isWhole, c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir():
 			others = append(others, group{dir: dir, whole: true, changes: rest[:n]})
-		case n > 1 && (c.A == nil || c.B == nil):
+		case n > 1 && (c.Before == nil || c.After == nil):
 			dirs, n = append(dirs, c), 1
 		default:
 			n = 1
@@ -133,16 +133,16 @@ func (g group) name() string {
 	return gitquote.Readable(cmp.Or(c.Path.Short(), ".") + "/")
 }
 
-func isDir(c gitbridge.Planned) bool { return c.B == nil && c.A.IsDir() || c.B != nil && c.B.IsDir() }
+func isDir(c gitbridge.Planned) bool { return c.After == nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() }
 
 // letterOf is that of git, or C for a conflict.
 func letterOf(c gitbridge.Planned) string {
 	switch {
 	case c.Conflict:
 		return "C"
-	case c.A == nil:
+	case c.Before == nil:
 		return "A"
-	case c.B == nil:
+	case c.After == nil:
 		return "D"
 	}
 	return "M"

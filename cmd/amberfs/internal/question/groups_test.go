@@ -23,14 +23,14 @@ func planned(t *testing.T, lines ...string) (plan []gitbridge.Planned) {
 		if strings.HasSuffix(name, "/") {
 			n = &tree.Inode{Mode: unix.S_IFDIR | 0o755}
 		}
-		c := gitbridge.Planned{Change: tree.Change{Path: p, A: n, B: n}, Conflict: letter == "C"}
+		c := gitbridge.Planned{Change: tree.Change{Path: p, Before: n, After: n}, Conflict: letter == "C"}
 		switch letter {
 		case "A":
-			c.A = nil
+			c.Before = nil
 		case "D":
-			c.B = nil
+			c.After = nil
 		case "T":
-			c.A = &tree.Inode{Mode: unix.S_IFDIR | 0o755}
+			c.Before = &tree.Inode{Mode: unix.S_IFDIR | 0o755}
 		}
 		plan = append(plan, c)
 	}

@@ -136,7 +136,7 @@ func (q *Question) Print(ctx context.Context) error {
 	}
 	for _, g := range q.groups {
 		for _, c := range g.changes {
-			if executes.File(c.Path.String(), c.B) {
+			if executes.File(c.Path.String(), c.After) {
 				fmt.Fprintln(q.t.Out, q.paint(Careful(c.Path.String()), styles.Bold+styles.Red))
 			}
 		}
@@ -189,8 +189,8 @@ func (q *Question) text(ctx context.Context, g group, width int) (string, error)
 				parts = append(parts, q.paint(fmt.Sprint(op, lines[op]), letterColors[op]))
 			}
 		}
-		if c.A != nil && c.B != nil && c.A.Type() == c.B.Type() && c.A.Mode != c.B.Mode {
-			parts = append(parts, fmt.Sprintf("mode %o to %o", c.A.Mode&0o7777, c.B.Mode&0o7777))
+		if c.Before != nil && c.After != nil && c.Before.Type() == c.After.Type() && c.Before.Mode != c.After.Mode {
+			parts = append(parts, fmt.Sprintf("mode %o to %o", c.Before.Mode&0o7777, c.After.Mode&0o7777))
 		}
 	}
 	line := fmt.Sprintf("%s  %-*s  %s", q.paint(letter, letterColors[letter]), width, g.name(), strings.Join(parts, " "))

@@ -70,11 +70,11 @@ func (q *Question) askGroup(ctx context.Context, g group) (answer string, err er
 		if err != nil {
 			return "", err
 		}
-		if c.A != nil && c.B != nil && c.A.IsRegular() && c.B.IsRegular() && len(t.Hunks) > 0 {
+		if c.Before != nil && c.After != nil && c.Before.IsRegular() && c.After.IsRegular() && len(t.Hunks) > 0 {
 			return q.askHunks(ctx, g, t.Hunks)
 		}
 		q.printHunks(t.Hunks)
-		if len(t.Hunks) > 0 && c.B != nil && c.B.IsRegular() {
+		if len(t.Hunks) > 0 && c.After != nil && c.After.IsRegular() {
 			answers = "ynebq"
 		}
 	}
@@ -173,7 +173,7 @@ func (q *Question) matches(ctx context.Context, g group) bool {
 // edit lets the user change the text that a file gets.
 func (q *Question) edit(g group) error {
 	c := g.changes[0]
-	text, err := io.ReadAll(c.B.Content.Reader(q.ch.Source.Files))
+	text, err := io.ReadAll(c.After.Content.Reader(q.ch.Source.Files))
 	if err != nil {
 		return err
 	}

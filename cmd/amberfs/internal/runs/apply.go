@@ -131,7 +131,7 @@ func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []gitbridge
 	for _, p := range plan {
 		name := p.Path.String()
 		choice := gitbridge.Choice{Leave: a.leaves(name)}
-		if !choice.Leave && (p.A == nil || p.A.IsDir()) && (p.B == nil || p.B.IsDir()) {
+		if !choice.Leave && (p.Before == nil || p.Before.IsDir()) && (p.After == nil || p.After.IsDir()) {
 			continue
 		}
 		if ids, ok := a.Hunks[name]; ok && !choice.Leave {
@@ -172,7 +172,7 @@ func (a Apply) leaves(name string) bool {
 
 // someHunks is the choice of some hunks of a file.
 func someHunks(ctx context.Context, ch *client.Changes, p gitbridge.Planned, ids []string) (gitbridge.Choice, error) {
-	if p.A == nil || p.B == nil || !p.A.IsRegular() || !p.B.IsRegular() {
+	if p.Before == nil || p.After == nil || !p.Before.IsRegular() || !p.After.IsRegular() {
 		return gitbridge.Choice{}, errs.Fail(errs.Invalid, "%s has no parts", p.Path.Short())
 	}
 	found, err := diff.TextOfChange(ctx, ch.Source, p.Change)

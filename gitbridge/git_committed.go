@@ -16,8 +16,9 @@ import (
 )
 
 // withoutCommitted leaves out, of the changes of a working tree, the files that are as the HEAD there
-// has them. back says that a change is from what is there to what was before.
-func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, work string, changes []tree.Change, back bool) ([]tree.Change, error) {
+// has them. A directory that the changes remove, and of which only such files are left out, is left out
+// with removed.
+func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, work string, changes []tree.Change, removed bool) ([]tree.Change, error) {
 	committed, err := p.Committed(ctx)
 	if err != nil {
 		return nil, err
@@ -29,11 +30,7 @@ func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, wor
 		if isDirChange(c) {
 			continue
 		}
-		there := c.After
-		if back {
-			there = c.Before
-		}
-		if ok && committed(at, fileOf(src, there)) {
+		if ok && committed(at, fileOf(src, c.After)) {
 			leaves[c.Path.String()] = true
 			continue
 		}
@@ -44,7 +41,7 @@ func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, wor
 	var out []tree.Change
 	for _, c := range changes {
 		at := c.Path.String()
-		if _, ok := below(at, work); leaves[at] || ok && isDirChange(c) && (c.Before == nil || back && c.After == nil) && !holds[at] && len(leaves) > 0 && hasBelow(leaves, at) {
+		if _, ok := below(at, work); leaves[at] || ok && isDirChange(c) && (c.Before == nil || removed && c.After == nil) && !holds[at] && len(leaves) > 0 && hasBelow(leaves, at) {
 			continue
 		}
 		out = append(out, c)

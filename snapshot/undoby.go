@@ -281,7 +281,7 @@ func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterv
 		if !undo && slices.ContainsFunc(c.By, func(a string) bool { return !actors.Below(a, u.o.By) }) && !(dir && came) {
 			u.shared[c.Path.Short()], of.Disputed[c.Path.String()] = true, true
 		}
-		return p.Collect(ctx, &of, c.Change)
+		return p.Collect(ctx, &of, c.Reversed())
 	})
 	return of, err
 }

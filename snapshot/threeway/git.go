@@ -17,7 +17,7 @@ import (
 type Sides struct {
 	Source             *tree.Source
 	Base, Ours, Theirs *tree.State
-	Changes            []tree.Change // from Theirs to Base, in the order of tree.Diff
+	Changes            []tree.Change // from Base to Theirs, in the order of tree.Diff
 	Rule               func(path string) Rule
 	Name               string // of their side
 	FromDirectory      bool   // theirs is a directory of the host, as a client of the socket read it

@@ -83,7 +83,7 @@ func (t *taking) copies() error {
 	for _, c := range t.changes {
 		p := c.Path.String()
 		x := t.theirs[p]
-		if x == nil || c.After == nil || x.goesOn != c.After.Ino {
+		if x == nil || c.Before == nil || x.goesOn != c.Before.Ino {
 			continue
 		}
 		f, err := t.get(p)
@@ -113,11 +113,11 @@ func (t *taking) copies() error {
 		if err != nil {
 			return err
 		}
-		if b.node.Ino != c.After.Ino || len(names) == 0 || slices.ContainsFunc(names, t.stays) {
+		if b.node.Ino != c.Before.Ino || len(names) == 0 || slices.ContainsFunc(names, t.stays) {
 			continue
 		}
 		seen[f] = true
-		if err := t.inode(p, names, f, f, c.After, x.node); err != nil {
+		if err := t.inode(p, names, f, f, c.Before, x.node); err != nil {
 			return err
 		}
 	}

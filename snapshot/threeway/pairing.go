@@ -57,13 +57,13 @@ func (t *pairing) pair(ctx context.Context) error {
 		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
-		if c.Before == nil || c.Before.IsDir() {
+		if c.After == nil || c.After.IsDir() {
 			continue
 		}
-		x := byIno[c.Before.Ino]
+		x := byIno[c.After.Ino]
 		if x == nil {
-			x = &theirFile{node: c.Before}
-			byIno[c.Before.Ino] = x
+			x = &theirFile{node: c.After}
+			byIno[c.After.Ino] = x
 			t.files = append(t.files, x)
 		}
 		p := c.Path.String()
@@ -172,7 +172,7 @@ func (t *pairing) pairCopy(x *theirFile) error {
 func (t *pairing) keptInTheirs(b *baseFile) (bool, error) {
 	for _, p := range b.names {
 		if c, ok := t.listed[p]; ok {
-			if c.Before != nil && c.Before.Ino == b.node.Ino {
+			if c.After != nil && c.After.Ino == b.node.Ino {
 				return true, nil
 			}
 			continue
@@ -189,7 +189,7 @@ func (t *pairing) keptInTheirs(b *baseFile) (bool, error) {
 func (t *pairing) retained(b *baseFile) bool {
 	return slices.ContainsFunc(b.names, func(p string) bool {
 		c, ok := t.listed[p]
-		return !ok || c.Before != nil && c.Before.Ino == b.node.Ino
+		return !ok || c.After != nil && c.After.Ino == b.node.Ino
 	})
 }
 
@@ -214,8 +214,8 @@ func (t *pairing) firstGone(names []string, gone func(*baseFile) (bool, error)) 
 func (t *pairing) note(c tree.Change) error {
 	p := c.Path.String()
 	was, is := uint64(0), uint64(0)
-	if c.After != nil && !c.After.IsDir() {
-		was = c.After.Ino
+	if c.Before != nil && !c.Before.IsDir() {
+		was = c.Before.Ino
 	}
 	if x := t.theirs[p]; x != nil {
 		is = x.goesOn
@@ -309,7 +309,7 @@ func (t *pairing) baseFile(ino uint64) (*baseFile, error) {
 func (t *pairing) baseAt(p string) (*baseFile, error) {
 	var n *tree.Inode
 	if c, ok := t.listed[p]; ok {
-		n = c.After
+		n = c.Before
 	} else {
 		var err error
 		if n, err = t.Base.At(t.Source, p); err != nil {

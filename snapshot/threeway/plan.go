@@ -27,7 +27,7 @@ import (
 type Interval struct {
 	Base, Theirs *tree.State
 	View         uint32          // of Theirs
-	Changes      []tree.Change   // those to take over, from Theirs to Base, in the order of tree.Diff
+	Changes      []tree.Change   // those to take over, from Base to Theirs, in the order of tree.Diff
 	Disputed     map[string]bool // paths of Changes that are conflicts, as others changed them, too
 	Whole        []string        // directories that are one entry, and that both sides changed: none of Changes is in them
 }

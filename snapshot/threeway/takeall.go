@@ -24,7 +24,7 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 	if err != nil && !errors.Is(err, differs) {
 		return nil, false, err
 	}
-	if err = tree.Diff(ctx, p.Source, of.Theirs, of.Base, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err == nil {
+	if err = tree.Diff(ctx, p.Source, of.Base, of.Theirs, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err == nil {
 		err = p.takeFiles(ctx, of)
 	}
 	if err == nil {

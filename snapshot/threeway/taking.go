@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// taking takes one interval over. A change is from c.Before, which is theirs, to c.After, the base.
+// taking takes one interval over. A change is from c.Before, the base, to c.After, which is theirs.
 //
 // Inodes and names are merged separately:
 //
@@ -52,14 +52,14 @@ func (p *Plan) Take(ctx context.Context, i Interval) error {
 	// Paths sort by their components: what is in a directory goes before the directory,
 	// and comes after it.
 	for n := range t.changes {
-		if c := t.changes[len(t.changes)-1-n]; c.Before == nil {
+		if c := t.changes[len(t.changes)-1-n]; c.After == nil {
 			if err := t.name(ctx, c); err != nil {
 				return err
 			}
 		}
 	}
 	for _, c := range t.changes {
-		if c.Before != nil {
+		if c.After != nil {
 			if err := t.name(ctx, c); err != nil {
 				return err
 			}
@@ -88,8 +88,8 @@ func (t *taking) choose() {
 	}
 	for _, c := range t.Changes {
 		stays := t.stays(c.Path.String())
-		note(c.After, c.Before, stays, func(n *names) { n.from = true })
-		note(c.Before, c.After, stays, func(n *names) { n.to = true })
+		note(c.Before, c.After, stays, func(n *names) { n.from = true })
+		note(c.After, c.Before, stays, func(n *names) { n.to = true })
 	}
 	whole := func(n *tree.Inode) bool {
 		m := (*names)(nil)
@@ -100,7 +100,7 @@ func (t *taking) choose() {
 	}
 	t.listed = make(map[string]tree.Change)
 	for _, c := range t.Changes {
-		if p := c.Path.String(); !t.stays(p) && !whole(c.Before) && !whole(c.After) {
+		if p := c.Path.String(); !t.stays(p) && !whole(c.After) && !whole(c.Before) {
 			t.changes = append(t.changes, c)
 			t.listed[p] = c
 		}
@@ -115,9 +115,9 @@ func (t *taking) dispute() error {
 			continue
 		}
 		f, err := t.get(p)
-		same := f == nil && c.Before == nil
-		if err == nil && f != nil && c.Before != nil {
-			same, err = t.same(f, c.Before)
+		same := f == nil && c.After == nil
+		if err == nil && f != nil && c.After != nil {
+			same, err = t.same(f, c.After)
 		}
 		if err != nil {
 			return err
@@ -142,15 +142,15 @@ func (t *taking) name(ctx context.Context, c tree.Change) error {
 		return err
 	}
 	isDir := func(n *tree.Inode) bool { return n != nil && n.IsDir() }
-	if isDir(c.Before) && isDir(c.After) {
+	if isDir(c.After) && isDir(c.Before) {
 		return t.directory(p, ours, c)
 	}
-	if c.Before == nil && c.After.IsDir() {
+	if c.After == nil && c.Before.IsDir() {
 		return t.removeDir(p, ours, c)
 	}
 	base, own := uint64(0), uint64(0) // the file that the name leads to, by its number in the base
-	if c.After != nil && !c.After.IsDir() {
-		base = c.After.Ino
+	if c.Before != nil && !c.Before.IsDir() {
+		base = c.Before.Ino
 	}
 	if ours != nil && !ours.node.IsDir() {
 		if own, err = t.ownOf(ours); err != nil {
@@ -162,8 +162,8 @@ func (t *taking) name(ctx context.Context, c tree.Change) error {
 	switch {
 	case theirs != nil && base != 0 && theirs.goesOn == base:
 		return nil
-	case oursDir && isDir(c.After): // theirs has none
-		same, err := t.same(ours, c.After)
+	case oursDir && isDir(c.Before): // theirs has none
+		same, err := t.same(ours, c.Before)
 		if err != nil {
 			return err
 		}
@@ -171,29 +171,29 @@ func (t *taking) name(ctx context.Context, c tree.Change) error {
 			return t.conflictAt(p, ours, c)
 		}
 		return t.become(p, c, false)
-	case oursDir == isDir(c.After) && (ours == nil) == (c.After == nil) && own == base:
+	case oursDir == isDir(c.Before) && (ours == nil) == (c.Before == nil) && own == base:
 		return t.become(p, c, false) // ours did not change it
-	case ours == nil && c.Before == nil, theirs != nil && own != 0 && theirs.goesOn == own:
+	case ours == nil && c.After == nil, theirs != nil && own != 0 && theirs.goesOn == own:
 		return nil // both changed it alike
-	case c.Before == nil && oursDir:
+	case c.After == nil && oursDir:
 		return nil // others put a directory in the place of the file
-	case ours == nil && c.After != nil && isDir(c.Before) != isDir(c.After):
+	case ours == nil && c.Before != nil && isDir(c.After) != isDir(c.Before):
 		return t.become(p, c, false) // the file or the directory is gone in both
 	}
-	if ours != nil && c.Before != nil && oursDir == isDir(c.Before) {
+	if ours != nil && c.After != nil && oursDir == isDir(c.After) {
 		alike, err := t.alike(ours, own, theirs, c)
 		if err != nil || alike {
 			return err
 		}
 	}
 	// A name that one side only separated from the others of its file is as the other side has it.
-	if theirs != nil && c.After != nil && !c.After.IsDir() && theirs.goesOn == 0 {
-		if same, err := tree.SameFile(t.Source, c.Before, c.After); err != nil || same {
+	if theirs != nil && c.Before != nil && !c.Before.IsDir() && theirs.goesOn == 0 {
+		if same, err := tree.SameFile(t.Source, c.After, c.Before); err != nil || same {
 			return err
 		}
 	}
-	if ours != nil && own == 0 && c.After != nil && !c.After.IsDir() && !oursDir {
-		if same, err := t.same(ours, c.After); err != nil {
+	if ours != nil && own == 0 && c.Before != nil && !c.Before.IsDir() && !oursDir {
+		if same, err := t.same(ours, c.Before); err != nil {
 			return err
 		} else if same {
 			return t.become(p, c, false)
@@ -206,19 +206,19 @@ func (t *taking) name(ctx context.Context, c tree.Change) error {
 func (t *taking) alike(ours *file, own uint64, theirs *theirFile, c tree.Change) (bool, error) {
 	p := c.Path.String()
 	if theirs == nil {
-		return t.same(ours, c.Before) // directories
+		return t.same(ours, c.After) // directories
 	}
 	if theirs.file == ours {
 		return true, nil
 	}
-	same, err := t.same(ours, c.Before)
+	same, err := t.same(ours, c.After)
 	switch {
 	case err != nil || !same:
 		return false, err
 	case own == 0 && theirs.goesOn != 0: // ours has a copy of what theirs has a link to
 		f, err := t.fileOf(theirs)
 		if err == nil && !t.ByPath { // an undo may have paired it with another file that was put in its place
-			same, err = t.same(f, c.Before)
+			same, err = t.same(f, c.After)
 		}
 		if err != nil || !same {
 			return false, err
@@ -231,9 +231,9 @@ func (t *taking) alike(ours *file, own uint64, theirs *theirFile, c tree.Change)
 // conflictAt is a conflict at a name. What others have in a directory that theirs has
 // something else in place of is in conflict, too.
 func (t *taking) conflictAt(p string, ours *file, c tree.Change) error {
-	theirsDir := c.Before != nil && c.Before.IsDir()
-	t.whole[p] = t.whole[p] || c.Before != nil && (ours != nil && ours.node.IsDir() != theirsDir || c.After != nil && c.After.IsDir() != theirsDir)
-	if ours != nil && ours.node.IsDir() && c.Before != nil && !theirsDir {
+	theirsDir := c.After != nil && c.After.IsDir()
+	t.whole[p] = t.whole[p] || c.After != nil && (ours != nil && ours.node.IsDir() != theirsDir || c.Before != nil && c.Before.IsDir() != theirsDir)
+	if ours != nil && ours.node.IsDir() && c.After != nil && !theirsDir {
 		var names []string
 		if err := t.below(p, ours, func(name string) bool { names = append(names, name); return true }); err != nil {
 			return err
@@ -253,7 +253,7 @@ func (t *taking) become(p string, c tree.Change, force bool) error {
 	if err != nil {
 		return err
 	}
-	if there != nil && there.node.IsDir() && (c.Before == nil || !c.Before.IsDir()) {
+	if there != nil && there.node.IsDir() && (c.After == nil || !c.After.IsDir()) {
 		empty := true
 		if err := t.below(p, there, func(string) bool { empty = false; return false }); err != nil {
 			return err
@@ -265,7 +265,7 @@ func (t *taking) become(p string, c tree.Change, force bool) error {
 			return nil // something in it stays
 		}
 	}
-	if c.Before == nil {
+	if c.After == nil {
 		t.set(p, nil)
 		return nil
 	}
@@ -277,8 +277,8 @@ func (t *taking) become(p string, c tree.Change, force bool) error {
 		return nil
 	case !free:
 		return t.conflictAt(p, nil, c)
-	case c.Before.IsDir():
-		t.set(p, &file{node: c.Before, view: t.Interval.View, ino: c.Before.Ino})
+	case c.After.IsDir():
+		t.set(p, &file{node: c.After, view: t.Interval.View, ino: c.After.Ino})
 		return nil
 	}
 	f, err := t.fileOf(t.theirs[p])
@@ -290,7 +290,7 @@ func (t *taking) become(p string, c tree.Change, force bool) error {
 
 // directory merges the attributes of a directory.
 func (t *taking) directory(p string, ours *file, c tree.Change) error {
-	same, err := tree.SameFile(t.Source, c.Before, c.After)
+	same, err := tree.SameFile(t.Source, c.After, c.Before)
 	if err != nil || same {
 		return err
 	}
@@ -298,7 +298,7 @@ func (t *taking) directory(p string, ours *file, c tree.Change) error {
 		return t.conflictAt(p, ours, c)
 	}
 	t.set(p, ours)
-	return t.inode(p, []string{p}, ours, ours, c.After, c.Before)
+	return t.inode(p, []string{p}, ours, ours, c.Before, c.After)
 }
 
 // removeDir removes a directory that theirs does not have, unless something is in it.
@@ -311,7 +311,7 @@ func (t *taking) removeDir(p string, ours *file, c tree.Change) error {
 	if err != nil || !empty {
 		return err
 	}
-	same, err := t.same(ours, c.After)
+	same, err := t.same(ours, c.Before)
 	if err != nil || same {
 		t.set(p, nil)
 		return err

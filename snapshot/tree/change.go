@@ -32,6 +32,15 @@ type Change struct {
 	What          What
 }
 
+// Reversed returns the change back.
+func (c Change) Reversed() Change {
+	c.Before, c.After = c.After, c.Before
+	if c.What == Added || c.What == Removed {
+		c.What ^= Added | Removed
+	}
+	return c
+}
+
 // compare returns how two inodes at one path differ, apart from their links. With
 // skipData it compares contents only of files that are alike in all else.
 func compare(src *Source, a, b *Inode, skipData bool) (What, error) {

@@ -36,10 +36,10 @@ func (a *applying) planWhole(whole []threeway.Whole) (changes []tree.Change, err
 		if s.change.Path, err = tree.ParsePath(w.Dir); err != nil {
 			return nil, err
 		}
-		if s.change.A, err = a.o.Base.At(a.o.Source, w.Dir); err != nil {
+		if s.change.Before, err = a.o.Base.At(a.o.Source, w.Dir); err != nil {
 			return nil, err
 		}
-		if s.change.B, err = a.o.Now.At(a.o.Source, w.Dir); err != nil {
+		if s.change.After, err = a.o.Now.At(a.o.Source, w.Dir); err != nil {
 			return nil, err
 		}
 		if a.choose(s) || !a.conflict(s, false) {
@@ -93,7 +93,7 @@ func (a *applying) planIn(s *applyStep) error {
 	if conflict && s.seen.unreachable != nil && !errors.Is(s.seen.unreachable, unix.ENOENT) {
 		a.blocked = append(a.blocked, p.Short())
 	}
-	s.todo = s.todo || conflict && (s.change.B != nil || s.seen.exists)
+	s.todo = s.todo || conflict && (s.change.After != nil || s.seen.exists)
 	s.forced = conflict
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,6 +37,7 @@ type gitApply struct {
 	plan   *gitdir.Plan
 	merge  bool
 	work   string // the working tree, "" if it is not in the directory
+	stays  bool   // in the workspace, with its working tree
 }
 
 // planGit takes the changes of git directories out of those of files. What brings them to the
@@ -67,6 +69,9 @@ func (a *applying) planGit(changes []tree.Change) ([]tree.Change, error) {
 		files = append(files, rest...)
 		if g == nil {
 			continue
+		}
+		if g.stays && g.work != "" {
+			files = slices.DeleteFunc(files, func(c tree.Change) bool { _, in := below(c.Path.String(), g.work); return in })
 		}
 		if g.plan != nil && g.plan.Parted && g.work != "" {
 			if files, err = withoutCommitted(a.ctx, a.o.Source, g.plan, g.work, files, false); err != nil {
@@ -113,6 +118,11 @@ func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest
 		g.change.Target = repo.Dir
 	}
 	switch {
+	case repo == nil && !hadOne && a.inLink(at):
+		g.work, _ = worktreeOf(now)
+		g.stays = true
+		g.change.Lines = []string{"a new repository in that of another place stays in the workspace, with " + cmp.Or(g.work, "its files") + ": `git submodule update --init` makes it here"}
+		return g, nil, nil
 	case repo == nil && !hadOne, repo == nil && !hasOne:
 		return nil, changes, nil // it is new in the workspace, or gone on both sides
 	case repo == nil:
@@ -154,8 +164,8 @@ func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest
 	a.temps = append(a.temps, temp)
 	g.plan, err = m.Plan(a.ctx, temp.Path)
 	if errors.Is(err, gitdir.ErrKind) {
-		g.change.Lines, err = []string{"left in the workspace: " + err.Error()}, nil
-		return g, a.filesOf(at, changes, m, linked), nil
+		g.change.Lines = []string{"left in the workspace: " + err.Error()}
+		return g, nil, nil // the configuration says of which kind it is
 	}
 	if err != nil {
 		return nil, nil, err
@@ -199,6 +209,20 @@ func (a *applying) filesOf(at string, changes []tree.Change, m *gitdir.Merge, li
 		}
 	}
 	return files
+}
+
+// inLink reports whether a path lies below a `.git` that is a file, or a link, in the directory.
+func (a *applying) inLink(at string) bool {
+	p, err := tree.ParsePath(at)
+	if err != nil {
+		return false
+	}
+	for p = p.Dir; p != nil; p = p.Dir {
+		if seen, err := a.host.look(p); err == nil && p.Name == ".git" && seen.exists && !seen.isDir() {
+			return true
+		}
+	}
+	return false
 }
 
 // repoAt returns the repository that the directory has at a path, nil for none. linked: it lies

@@ -142,7 +142,7 @@ func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, e
 	err = r.bring(at, m, ours)
 	if errors.Is(err, gitdir.ErrKind) {
 		r.say(at, []string{"left out: " + err.Error()}, nil)
-		err = nil
+		return nil, nil
 	}
 	return filesIn(at, changes, m), err
 }

@@ -20,7 +20,7 @@ type Copy struct {
 
 // notCopied are not needed to bring two sides together, or are files to a merge.
 func notCopied(name string) bool {
-	return name != "config" && IsFile(name) || below(name, "objects", "reftable", "rr-cache") || strings.HasSuffix(name, ".lock")
+	return name != "config" && IsFile(name) || below(name, "objects", "reftable") || strings.HasSuffix(name, ".lock")
 }
 
 // NewCopy makes a copy in a directory. It reads objects of the directories alternates, too.

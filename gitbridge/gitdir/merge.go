@@ -88,6 +88,9 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	if p.ours, err = read(m.Ours); err != nil {
 		return nil, err
 	}
+	if err := errors.Join(p.base.files(), p.theirs.files(), p.ours.files()); err != nil {
+		return nil, err
+	}
 	if p.ours.idLen != p.theirs.idLen {
 		return nil, fmt.Errorf("%w: their object ids have another format", ErrKind)
 	}
@@ -117,7 +120,9 @@ func (p *Plan) decide(ctx context.Context) error {
 	p.refs.decide(ctx, &p.work)
 	h := &p.index.heads
 	h.base, h.theirs, h.to = s.base.resolve(s.base.head), s.theirs.resolve(s.theirs.head), p.refs.newHead()
-	p.work.take(s, p.refs, h.to == h.theirs, p.index.takesSparse())
+	if p.work.take(s, p.refs, h.to == h.theirs, p.index.takesSparse()); h.to == h.theirs {
+		p.work.takeLast(p.m)
+	}
 	p.work.takeTrees(s, p.refs)
 	p.apart = h.to != h.theirs && h.theirs != h.base
 	p.Parted = p.apart || !p.index.takesSparse()

@@ -34,6 +34,13 @@ var unfinishedNames = []string{"MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_R
 	"REBASE_HEAD", "AUTO_MERGE", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS", "BISECT_EXPECTED_REV", "BISECT_ANCESTORS_OK", "BISECT_FIRST_PARENT",
 	"BISECT_HEAD", "BISECT_RUN", "rebase-merge", "rebase-apply", "sequencer"}
 
+// wholeNames are directories that are taken as they are, or left: what rerere has recorded, and refs
+// that are not read here.
+var wholeNames = []string{"rr-cache", "reftable"}
+
+// lastNames are what the last command of a kind left.
+var lastNames = []string{"ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG"}
+
 // copied are the parts of a git directory elsewhere that its copy gets: no configuration, hooks
 // or rules, which could have secrets or name programs, and no objects, which the copy reads there.
 var copiedShared, copiedOwn = []string{"refs", "packed-refs", "logs", "shallow"},

@@ -102,9 +102,16 @@ func (p *refPlan) ref(ctx context.Context, name string) {
 			p.say("%s moved on both sides: it stays, and %s has the other commits", short, at)
 		}
 	case strings.HasPrefix(name, remotes):
-	default:
-		p.say("%s moved on both sides: it stays", name)
+	default: // notes, and what others keep in refs
+		p.say("%s moved on both sides: it stays, and %s is the other one", name, p.beside(ctx, name, t))
 	}
+}
+
+// beside gives the value of a ref that is no branch a ref of its own, and returns its name.
+func (p *refPlan) beside(ctx context.Context, ref, value string) string {
+	kind, rest, _ := strings.Cut(strings.TrimPrefix(ref, "refs/"), "/")
+	first := "refs/" + kind + "/amberfs/" + refName(p.m.Name) + "/" + rest
+	return p.free(ctx, first, value)
 }
 
 // moved reports whether their side moved a branch away from a commit itself, such as by a reset
@@ -171,14 +178,19 @@ func (p *refPlan) park(ctx context.Context, branch, commit string) string {
 	if p.value(branches+"amberfs") != "" || p.value(parked+refName(p.m.Name)) != "" {
 		first = branches + "amberfs-" + refName(p.m.Name) + "-" + strings.ReplaceAll(branch, "/", "-")
 	}
+	return strings.TrimPrefix(p.free(ctx, first, commit), branches)
+}
+
+// free gives a value a ref of a name, or of one like it that no other value has, and returns that.
+func (p *refPlan) free(ctx context.Context, first, value string) string {
 	name := first
 	for n := 2; ; n++ {
 		has := p.value(name)
-		if has == "" || p.git.contains(ctx, commit, has) {
-			if has != commit {
-				p.update(name, has, commit)
+		if has == "" || p.git.contains(ctx, value, has) {
+			if has != value {
+				p.update(name, has, value)
 			}
-			return strings.TrimPrefix(name, branches)
+			return name
 		}
 		name = fmt.Sprintf("%s-%d", first, n)
 	}

@@ -94,7 +94,9 @@ func (r *Repo) Save(name string, to io.Writer) error {
 // A state is what a git directory says, without its objects. Values of refs are object ids, or
 // "ref: NAME".
 type state struct {
-	idLen      int // in bytes
+	idLen      int               // in bytes
+	storage    string            // extensions.refStorage, "" for files
+	whole      map[string][]byte // the files of wholeNames
 	head       string
 	refs       map[string]string
 	index      []byte
@@ -112,15 +114,13 @@ var ErrKind = errors.New("a git directory of a kind that amberfs does not bring 
 
 // read reads the state of a git directory.
 func read(f Files) (*state, error) {
-	s := &state{refs: make(map[string]string), unfinished: make(map[string][]byte), worktrees: make(map[string]*linkedTree)}
+	s := &state{refs: make(map[string]string), unfinished: make(map[string][]byte), whole: make(map[string][]byte), worktrees: make(map[string]*linkedTree)}
 	text, err := f.Read("config")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	c := parseConfig(string(text))
-	if s.idLen = idLen(c); c.last("extensions.refstorage") == "reftable" {
-		return nil, fmt.Errorf("%w: its refs are in a reftable", ErrKind)
-	}
+	s.idLen, s.storage = idLen(c), c.last("extensions.refstorage")
 	if s.head, err = line(f, "HEAD"); err != nil {
 		return nil, err
 	}
@@ -143,6 +143,11 @@ func read(f Files) (*state, error) {
 	s.entries, s.badIndex = parseIndex(s.index, s.idLen)
 	for _, name := range unfinishedNames {
 		if err := collect(f, name, 0, s.unfinished); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range wholeNames {
+		if err := collect(f, name, 0, s.whole); err != nil {
 			return nil, err
 		}
 	}
@@ -237,13 +242,8 @@ func (s *state) resolve(value string) string {
 
 // sameWork reports whether two states have the same work in progress.
 func (s *state) sameWork(o *state) bool {
-	if len(s.unfinished) != len(o.unfinished) {
+	if !maps.EqualFunc(s.unfinished, o.unfinished, bytes.Equal) {
 		return false
-	}
-	for name, b := range s.unfinished {
-		if c, ok := o.unfinished[name]; !ok || !bytes.Equal(b, c) {
-			return false
-		}
 	}
 	for _, refs := range []map[string]string{s.refs, o.refs} {
 		for name := range refs {
@@ -284,20 +284,18 @@ func (e IndexEntry) same(o IndexEntry) bool {
 
 // same reports whether two states say the same.
 func (s *state) same(o *state) bool {
-	if s.head != o.head || len(s.refs) != len(o.refs) || !s.sameIndex(o) || !s.sameWork(o) || !bytes.Equal(s.sparse, o.sparse) || !bytes.Equal(s.shallow, o.shallow) {
+	if s.head != o.head || !maps.Equal(s.refs, o.refs) || !maps.EqualFunc(s.whole, o.whole, bytes.Equal) || !s.sameIndex(o) || !s.sameWork(o) || !bytes.Equal(s.sparse, o.sparse) || !bytes.Equal(s.shallow, o.shallow) {
 		return false
 	}
-	for name, value := range s.refs {
-		if o.refs[name] != value {
-			return false
-		}
+	return maps.EqualFunc(s.worktrees, o.worktrees, (*linkedTree).same)
+}
+
+// files reports an error if refs are stored in another way than in files.
+func (s *state) files() error {
+	if s.storage == "" || s.storage == "files" {
+		return nil
 	}
-	for id, tree := range s.worktrees {
-		if !tree.same(o.worktrees[id]) {
-			return false
-		}
-	}
-	return len(s.worktrees) == len(o.worktrees)
+	return fmt.Errorf("%w: its refs are in a %s", ErrKind, s.storage)
 }
 
 // Same reports whether two states of a git directory say the same in all that git keeps there but

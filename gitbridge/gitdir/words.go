@@ -48,8 +48,8 @@ func (p *Plan) words(ctx context.Context) {
 	if len(s.said)+len(p.refs.notes) == 0 && len(p.index.delta) > 0 {
 		s.say("%s staged or unstaged", plural(len(p.index.delta), "path"))
 	}
-	if len(s.said)+len(p.refs.notes) == 0 && len(p.work.files) > 0 {
-		s.say("work in progress")
+	if len(s.said)+len(p.refs.notes) == 0 {
+		s.said = p.work.said
 	}
 	p.Lines, p.Commits, p.Off = append(s.said, p.refs.notes...), s.commits(), s.off
 }

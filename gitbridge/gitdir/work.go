@@ -2,6 +2,7 @@ package gitdir
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -10,6 +11,7 @@ import (
 type workPlan struct {
 	files map[string][]byte // to write; nil: to remove
 	tips  []string          // objects that they need
+	said  []string
 }
 
 // take takes work in progress as a whole, or leaves it, and a sparse checkout.
@@ -17,6 +19,7 @@ func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
 	if sparse && !bytes.Equal(s.base.sparse, s.theirs.sparse) {
 		p.files["info/sparse-checkout"] = s.theirs.sparse
 	}
+	p.takeRerere(s, refs)
 	if s.base.sameWork(s.theirs) || s.ours.sameWork(s.theirs) {
 		return
 	}
@@ -24,6 +27,7 @@ func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
 		refs.say("work in progress (%s) is left there", strings.Join(s.theirs.progress(), ", "))
 		return
 	}
+	p.said = append(p.said, "work in progress")
 	for name := range s.ours.unfinished {
 		if _, ok := s.theirs.unfinished[name]; !ok {
 			p.files[name] = nil
@@ -38,6 +42,38 @@ func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
 			if Private(name) && refs.value(name) != s.theirs.refs[name] {
 				refs.update(name, s.ours.refs[name], s.theirs.refs[name])
 			}
+		}
+	}
+}
+
+// takeRerere takes what rerere has recorded, or leaves it.
+func (p *workPlan) takeRerere(s sides, refs *refPlan) {
+	switch same := bytes.Equal; {
+	case maps.EqualFunc(s.base.whole, s.theirs.whole, same), maps.EqualFunc(s.ours.whole, s.theirs.whole, same):
+	case len(s.ours.whole) > 0 && !maps.EqualFunc(s.base.whole, s.ours.whole, same):
+		refs.say("what rerere has recorded is left there")
+	default:
+		p.said = append(p.said, "what rerere has recorded")
+		for name := range s.ours.whole {
+			p.files[name] = nil
+		}
+		maps.Copy(p.files, s.theirs.whole)
+	}
+}
+
+// takeLast takes what the last commands left if the receiving side did not have such commands.
+func (p *workPlan) takeLast(m *Merge) {
+	read := func(f Files, name string) (b []byte) {
+		if f != nil {
+			b, _ = f.Read(name) // else there is none
+		}
+		return b
+	}
+	for _, name := range lastNames {
+		base, ours, theirs := read(m.Base, name), read(m.Ours, name), read(m.Theirs, name)
+		if theirs != nil && !bytes.Equal(base, theirs) && bytes.Equal(base, ours) {
+			p.files[name] = theirs
+			p.tips = append(p.tips, strings.Fields(string(theirs[:min(len(theirs), smallFile)]))...)
 		}
 	}
 }

@@ -80,11 +80,15 @@ func (p *Plan) edit(ctx context.Context, edits []Edit) error {
 		if err != nil {
 			return err
 		}
-		var n tree.Inode
+		n, err := p.fileIn(path.Dir(e.Path))
+		if err != nil {
+			return err
+		}
+		if _, rel, _ := InGit(e.Path); strings.HasPrefix(rel, "objects/") {
+			n.Mode &^= 0o222 // as git writes objects
+		}
 		if f != nil && f.node.IsRegular() {
 			n = *f.node
-		} else if n, err = p.newIn(path.Dir(e.Path)); err != nil {
-			return err
 		}
 		n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
 		p.stored = append(p.stored, n.Content)
@@ -93,24 +97,28 @@ func (p *Plan) edit(ctx context.Context, edits []Edit) error {
 	return nil
 }
 
-// newIn makes the directories down to a path, and returns a file for it that is owned as they are.
-func (p *Plan) newIn(dir string) (tree.Inode, error) {
+// fileIn returns a new file for a directory, with its owner and permissions.
+func (p *Plan) fileIn(dir string) (tree.Inode, error) {
+	d, err := p.dirFor(dir)
+	d.Mode, d.Nlink = unix.S_IFREG|d.Mode&0o666, 1
+	return d, err
+}
+
+// dirFor makes the directories down to a path, each like the one above it, and returns the last.
+func (p *Plan) dirFor(dir string) (tree.Inode, error) {
 	f, err := p.get(dir)
 	if err != nil {
 		return tree.Inode{}, err
 	}
 	if f != nil && f.node.IsDir() {
-		n := tree.Inode{Ino: f.node.Ino, Mode: unix.S_IFREG | f.node.Mode&0o666, UID: f.node.UID, GID: f.node.GID, Nlink: 1, Ctime: p.Now, Btime: p.Now}
-		return n, nil
+		return tree.Inode{Ino: f.node.Ino, Mode: f.node.Mode, UID: f.node.UID, GID: f.node.GID, Nlink: 2, Mtime: p.Now, Atime: p.Now, Ctime: p.Now, Btime: p.Now}, nil
 	}
-	n, err := p.newIn(path.Dir(dir))
-	if err != nil {
-		return n, err
+	d, err := p.dirFor(path.Dir(dir))
+	if err == nil {
+		made := d
+		p.set(dir, &file{node: &made, view: p.View, ino: d.Ino})
 	}
-	d := n
-	d.Mode, d.Nlink, d.Mtime, d.Atime = unix.S_IFDIR|0o700|n.Mode&0o044|n.Mode&0o044>>2, 2, p.Now, p.Now
-	p.set(dir, &file{node: &d, view: p.View, ino: d.Ino})
-	return n, nil
+	return d, err
 }
 
 // gitGone reports whether steps remove or replace a git directory, or what it has.

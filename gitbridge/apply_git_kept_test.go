@@ -1,0 +1,73 @@
+package gitbridge
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestApplyGitKept: what is neither a ref nor the index is taken as a whole, or left and said.
+func TestApplyGitKept(t *testing.T) {
+	isolate(t)
+
+	for name, c := range map[string]struct{ dir, make, run, meanwhile, check, want, said string }{
+		"reftable": {
+			make: mk + `git config core.repositoryformatversion 1; git config extensions.refStorage reftable; mkdir .git/reftable; echo 1 >.git/reftable/tables.list`,
+			run:  `echo 2 >.git/reftable/tables.list; echo n >n`, meanwhile: `echo 3 >.git/reftable/tables.list`,
+			check: `cat .git/reftable/tables.list n`, want: "3\nn", said: "its refs are in a reftable",
+		},
+		"reftable in the run": {
+			make: mk, run: `git config core.repositoryformatversion 1; git config extensions.refStorage reftable; mkdir .git/reftable; echo 1 >.git/reftable/tables.list`,
+			check: `git config extensions.refStorage || git log --format=%s`, want: "1", said: "its refs are in a reftable",
+		},
+		"reftable, a hook": {
+			make: mk + `git config core.repositoryformatversion 1; git config extensions.refStorage reftable`,
+			run:  `mkdir -p .git/hooks; echo x >.git/hooks/post-commit`, check: `cat .git/hooks/post-commit`, want: "x",
+		},
+		"the last commands": {
+			make: mk, run: `echo x >a; git commit -qam run; git reset -q --hard HEAD~1; echo y >a; git commit -qam again`,
+			check: `git log --format=%s ORIG_HEAD -1; cat .git/COMMIT_EDITMSG; git fsck --strict --no-dangling`, want: "run\nagain",
+		},
+		"the last commands of both": {
+			make: mk + `git branch base`, run: `echo x >a; git commit -qam run; git reset -q --hard base; git tag v1`, meanwhile: `git commit -q --allow-empty -m mine; git reset -q --hard base`,
+			check: `git log --format=%s ORIG_HEAD -1; git tag`, want: "mine\nv1",
+		},
+		"notes": {
+			make: mk, run: `git notes add -m theirs`, meanwhile: `git notes add -m ours`,
+			check: `git notes show; git notes --ref amberfs/r/commits show`, want: "ours\ntheirs", said: "refs/notes/amberfs/r/commits",
+		},
+		"rerere": {
+			make: mk, run: `mkdir -p .git/rr-cache/1; echo p >.git/rr-cache/1/preimage`, check: `cat .git/rr-cache/1/preimage`, want: "p", said: "what rerere has recorded",
+		},
+		"rerere of both": {
+			make: mk, run: `mkdir -p .git/rr-cache/1; echo p >.git/rr-cache/1/preimage`, meanwhile: `mkdir -p .git/rr-cache/2; echo p >.git/rr-cache/2/preimage`,
+			check: `ls .git/rr-cache`, want: "2", said: "what rerere has recorded is left there",
+		},
+		"a submodule in a linked working tree": {
+			dir: "wt", make: `cd ..; mkdir up; cd up; ` + mk + `cd ..; mkdir m; cd m; ` + mk + `git submodule --quiet add ../up sub; git commit -qm sub; rmdir ../wt; git worktree add -q ../wt -b feat`,
+			run: `git submodule --quiet update --init; echo n >n`, check: `git status -s; ls sub; git submodule --quiet update --init; ls sub`, want: "?? n\na\nb\nc",
+			said: "stays in the workspace, with sub",
+		},
+		"the index of a working tree elsewhere": {
+			make: mk + `git worktree add -q ../wt -b feat`, run: `cp -a .git/index .git/worktrees/wt/index; rm .git/worktrees/wt/ORIG_HEAD; echo n >n; git add n; git commit -qm n`,
+			meanwhile: `cd ../wt; echo w >w; git add w`, check: `git log --format=%s; git -C ../wt status -s`, want: "n\n1\nA  w",
+		},
+		"a new working tree": {
+			make: mk, run: `git worktree add -q inner -b inner`, check: `git worktree list | wc -l; git status -s`, want: "2\n?? inner/",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.dir == "" {
+				c.dir = "dir"
+			}
+			r := newRig(t, c.dir, c.make)
+			r.shell(r.run, c.run)
+			if c.meanwhile != "" {
+				r.shell(r.dir, c.meanwhile)
+			}
+			if said := r.applied(); !strings.Contains(said, c.said) {
+				t.Errorf("it said: %s\nwant: %s", said, c.said)
+			}
+			r.want(c.check, c.want)
+		})
+	}
+}

@@ -160,10 +160,17 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 // countRun counts the changes of a run as an apply does: files, and what is in git directories for
 // itself.
 func (s *Service) countRun(ctx context.Context, f *ForkState, from, to *tree.State, most int) error {
+	git := gitbridge.NewGitDiffer(s.Store.Source(), from, to)
 	return tree.Diff(ctx, s.Store.Source(), from, to, tree.DiffOptions{}, func(c tree.Change) error {
 		switch file, inGit := gitbridge.ChangedFile(c); {
 		case inGit:
-			f.Run.InGit++
+			differs, err := git.Differs(c)
+			if err != nil {
+				return err
+			}
+			if differs {
+				f.Run.InGit++
+			}
 		case file:
 			if f.Changed++; f.Changed <= 3 {
 				f.Paths = append(f.Paths, c.Path.String())

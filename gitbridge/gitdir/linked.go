@@ -66,6 +66,7 @@ func (p *workPlan) takeTrees(s sides, refs *refPlan) {
 		case refs.m.Ours.Dir != refs.m.Ours.Common || !b.same(o):
 			refs.say("the working tree %s stays as it is here", id)
 		default:
+			p.said = append(p.said, "the working tree "+id)
 			p.takeTree(path.Join("worktrees", id), s, o, t)
 		}
 	}

@@ -205,7 +205,7 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 	if name == ".git" && !isDir && d.top != "" {
 		if l := gitLinkIn(int(parent.Fd()), d.top); l != nil {
 			if !l.Trusted {
-				return d.skip(at, errNotBack(at, l))
+				return d.skip(at, notBack(at, l))
 			}
 			return d.gitDir(at, l, was)
 		}

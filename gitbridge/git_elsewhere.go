@@ -61,8 +61,10 @@ func readSmall(name string) (string, error) {
 }
 
 // errNotBack is why a `.git` is left out that leads to a repository elsewhere.
-func errNotBack(at string, l *gitdir.Link) error {
-	return fmt.Errorf("%q names %s, which does not name it back (`git --git-dir=%s config core.worktree DIR` does that for a repository of yours)", at, l.Dir, l.Dir)
+var errNotBack = errors.New("which does not name it back")
+
+func notBack(at string, l *gitdir.Link) error {
+	return fmt.Errorf("%q names the repository %s, %w (`git --git-dir=%s config core.worktree DIR` does that for a repository of yours)", at, l.Dir, errNotBack, l.Dir)
 }
 
 // gitDir reads the git directory that a link leads to as one of the directory's own.

@@ -204,7 +204,8 @@ func (o ImportOptions) skip(path string, reason error) error {
 type LeftOut struct {
 	n     int
 	first []string
-	temps int // of an apply that was interrupted
+	links []string // `.git` files that lead to a repository that does not name the directory
+	temps int      // of an apply that was interrupted
 }
 
 const namedPaths = 3
@@ -215,6 +216,10 @@ func (l *LeftOut) Add(_ string, reason error) {
 		l.temps++
 		return
 	}
+	if errors.Is(reason, errNotBack) {
+		l.links = append(l.links, reason.Error())
+		return
+	}
 	if l.n++; l.n <= namedPaths {
 		l.first = append(l.first, reason.Error()) // it has the path
 	}
@@ -222,23 +227,23 @@ func (l *LeftOut) Add(_ string, reason error) {
 
 // Of describes what was left out of a directory, "" for nothing.
 func (l *LeftOut) Of(dir string) string {
-	var interrupted string
+	var said []string
+	if l.n > 0 {
+		text := strings.Join(l.first, ", ")
+		if more := l.n - len(l.first); more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		what := fmt.Sprintf("%d paths of %s cannot be read, and their contents are left out: ", l.n, dir)
+		if l.n == 1 {
+			what = "a path of " + dir + " cannot be read, and its contents are left out: "
+		}
+		said = append(said, what+text)
+	}
+	if len(l.links) > 0 {
+		said = append(said, "git is left out: "+strings.Join(l.links[:min(len(l.links), namedPaths)], ", "))
+	}
 	if l.temps > 0 {
-		interrupted = fmt.Sprintf("an apply to %s was interrupted, and its temporary files (%s…) are left out: apply that run again, which removes them", dir, tempPrefix)
+		said = append(said, fmt.Sprintf("an apply to %s was interrupted, and its temporary files (%s…) are left out: apply that run again, which removes them", dir, tempPrefix))
 	}
-	if l.n == 0 {
-		return interrupted
-	}
-	if interrupted != "" {
-		interrupted = "; " + interrupted
-	}
-	text := strings.Join(l.first, ", ")
-	if more := l.n - len(l.first); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	what := fmt.Sprintf("%d paths of %s cannot be read, and their contents are left out: ", l.n, dir)
-	if l.n == 1 {
-		what = "a path of " + dir + " cannot be read, and its contents are left out: "
-	}
-	return what + text + interrupted
+	return strings.Join(said, "; ")
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -26,7 +26,7 @@ func TestErrno(t *testing.T) {
 		{errs.Quota, syscall.EDQUOT},
 		{fmt.Errorf("write: %w", errs.NoSpace), syscall.ENOSPC},
 		{fmt.Errorf("%w: %w", errs.Damaged, errors.New("chunk")), syscall.EIO},
-		{fmt.Errorf("snapshot x: %w", snapshot.ErrNotFound), syscall.ENOENT},
+		{fmt.Errorf("snapshot x: %w", catalogue.ErrNotFound), syscall.ENOENT},
 		{fmt.Errorf("snapshot x: %w", errs.Exist), syscall.EEXIST},
 		{fmt.Errorf("snapshot x: %w", naming.ErrBad), syscall.EINVAL},
 		{fmt.Errorf("snapshot x: %w", errs.Busy), syscall.EBUSY},

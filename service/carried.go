@@ -17,13 +17,13 @@ func (s *Service) resume(ctx context.Context, r *Request, args any) (any, error)
 		if c.Captured.Name != "" {
 			return s.resumeSnapshot(ctx, r, a)
 		}
-	case Restore, Revert:
+	case snapshot.RestoreOptions, Revert:
 		if c.Edit != nil {
-			return Restored{Snapshot: c.Edit.Of, Changes: c.Changes(), Kept: c.Edit.Kept}, nil
+			return snapshot.RestoreResult{Snapshot: c.Edit.Of, Changes: c.Changes(), Kept: c.Edit.Kept}, nil
 		}
-	case Merge:
+	case snapshot.MergeOptions:
 		if c.Edit != nil {
-			return Merged{Fork: c.Edit.Of, MergeResult: snapshot.MergeResult{Changes: c.Changes()}}, nil
+			return snapshot.PromoteResult{Fork: c.Edit.Of, MergeResult: snapshot.MergeResult{Changes: c.Changes()}}, nil
 		}
 	case Fork:
 		if c.Forked != "" && a.As == "" {

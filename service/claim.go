@@ -69,7 +69,7 @@ func (s *Service) catchUp(ctx context.Context, r *Request, a Claim) (string, err
 			return bothWentOn(a)
 		}
 		if name, err = s.nameOf(&in, ref); err == nil {
-			_, err = s.restore(ctx, &in, Restore{Name: name})
+			_, err = s.restore(ctx, &in, snapshot.RestoreOptions{Name: name})
 		}
 		return err
 	})

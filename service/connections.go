@@ -17,6 +17,8 @@ import (
 	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -110,7 +112,7 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 	}
 	main := s.Store.Main()
 	if p.Only == policy.PushAll {
-		_, err := main.Capture(snapshot.CaptureOptions{Kind: snapshot.KindAuto, IfChanged: true})
+		_, err := main.Capture(snapshot.CaptureOptions{Kind: info.KindAuto, IfChanged: true})
 		if err != nil && !errors.Is(err, snapshot.ErrUnchanged) {
 			return err
 		}
@@ -118,11 +120,11 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 	var damaged error
 	sent := s.Remotes.Sent(to)
 	for _, i := range slices.Backward(main.List()) {
-		if i.Seq <= sent || i.Kind == snapshot.KindPull || p.Only != policy.PushAll && i.Kind != p.Only {
+		if i.Seq <= sent || i.Kind == info.KindPull || p.Only != policy.PushAll && i.Kind != p.Only {
 			continue
 		}
 		switch err := s.backUpOne(ctx, p, to, i); {
-		case errors.Is(err, snapshot.ErrNotFound):
+		case errors.Is(err, catalogue.ErrNotFound):
 			continue // removed meanwhile
 		case errors.Is(err, cas.ErrDamaged):
 			damaged = errors.Join(damaged, fmt.Errorf("snapshot %s: %w", i.Name, err)) // it will never be better
@@ -143,7 +145,7 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 
 // backUpOne pushes a snapshot. If another snapshot has its name there, it gets one with
 // the beginning of its id. A taken name never blocks a backup.
-func (s *Service) backUpOne(ctx context.Context, p policy.Push, to *remote.Remote, i snapshot.Info) error {
+func (s *Service) backUpOne(ctx context.Context, p policy.Push, to *remote.Remote, i info.Info) error {
 	r := &Request{
 		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},
 		Workspace: s.Store.Main(),

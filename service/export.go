@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/loops"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -157,7 +158,7 @@ func (s *Service) alive(view uint32) bool {
 	return alive
 }
 
-func GitInfo(i snapshot.Info, parents []string) gitbridge.Info {
+func GitInfo(i info.Info, parents []string) gitbridge.Info {
 	return gitbridge.Info{Name: i.Name, ID: i.ID, Message: i.Message, Time: i.Created, Parents: parents, Authors: i.Actors}
 }
 
@@ -169,7 +170,7 @@ func (s *Service) authors(by []string) []string {
 
 func (s *Service) exported(_ context.Context, r *Request, a Exported) (None, error) {
 	s.Log.Info("export", "snapshot", a.Name, "repository", a.Repo, "ref", a.Ref, "commit", a.Commit)
-	return None{}, r.Workspace.Snapshots().Amend(a.Name, func(i *snapshot.Info) { i.Exported(a.Commit) })
+	return None{}, r.Workspace.Snapshots().Amend(a.Name, func(i *info.Info) { i.Exported(a.Commit) })
 }
 
 // maxSkipped bounds the list of entries that an archive cannot represent.
@@ -248,7 +249,7 @@ func waitSealed(ctx context.Context, ws *snapshot.Workspace, name string) (seale
 }
 
 type sealed struct {
-	info  snapshot.Info
+	info  info.Info
 	state *tree.State // it has an id
 }
 
@@ -257,7 +258,7 @@ func idOf(st *tree.State) string {
 	return id.String()
 }
 
-func sealedOf(ws *snapshot.Workspace, info snapshot.Info) (s sealed, err error) {
+func sealedOf(ws *snapshot.Workspace, info info.Info) (s sealed, err error) {
 	s.info = info
 	if s.state, err = ws.StateOf(info.Name); err != nil {
 		return s, err
@@ -332,10 +333,10 @@ func (e *exportSource) gitBases() []gitbridge.Base {
 
 // forkPoint is where a workspace was forked from: the snapshots before its own
 // are those of its parent, up to one that is given as if it came right after.
-func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, snapshot.Info) {
+func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, info.Info) {
 	up := ws.Parent()
 	if up == nil {
-		return nil, snapshot.Info{}
+		return nil, info.Info{}
 	}
 	base, err := ws.Find(snapshotBase)
 	if err != nil {
@@ -343,28 +344,28 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, snapshot.Info) {
 	}
 	for i := range up.Snapshots().Newest() {
 		if i.Name == base.Parent || base.Parent == "" && !i.Created.After(base.Created) {
-			return up, snapshot.Info{Seq: i.Seq + 1, Parent: i.Name}
+			return up, info.Info{Seq: i.Seq + 1, Parent: i.Name}
 		}
 	}
-	return up, snapshot.Info{}
+	return up, info.Info{}
 }
 
 // ancestors lists the snapshots before one: those that it was made on top of, then all older ones.
-func ancestors(ws *snapshot.Workspace, info snapshot.Info) []snapshot.Info {
+func ancestors(ws *snapshot.Workspace, one info.Info) []info.Info {
 	list := ws.List() // newest first
-	byName := make(map[string]snapshot.Info, len(list))
+	byName := make(map[string]info.Info, len(list))
 	for _, i := range list {
 		byName[i.Name] = i
 	}
-	var out []snapshot.Info
-	seen := map[uint64]bool{info.Seq: true}
-	add := func(i snapshot.Info) {
-		if !seen[i.Seq] && i.Seq < info.Seq {
+	var out []info.Info
+	seen := map[uint64]bool{one.Seq: true}
+	add := func(i info.Info) {
+		if !seen[i.Seq] && i.Seq < one.Seq {
 			seen[i.Seq] = true
 			out = append(out, i)
 		}
 	}
-	for at := info; ; {
+	for at := one; ; {
 		up, ok := byName[at.Parent]
 		if !ok || up.Seq >= at.Seq {
 			break

@@ -231,9 +231,9 @@ func (s *Service) lastActor(ws *snapshot.Workspace) (name string) {
 	return name
 }
 
-func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error) {
+func (s *Service) merge(ctx context.Context, r *Request, a snapshot.MergeOptions) (snapshot.PromoteResult, error) {
 	if err := s.notWorktree(r.Workspace, a.Fork); err != nil {
-		return Merged{}, err
+		return snapshot.PromoteResult{}, err
 	}
 	a.Merge, a.Git, a.Caller, a.List = r.merger(s).Merge, r.merger(s).Repositories, r.Caller, r.list(s)
 	done, err := r.Workspace.Forks().Merge(ctx, a)
@@ -294,7 +294,7 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 		return out, err
 	}
 	if a.By != "" {
-		o, err := s.toUndo(ctx, r, UndoBy{By: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
+		o, err := s.toUndo(ctx, r, snapshot.UndoByOptions{By: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
 		if err != nil {
 			return out, err
 		}

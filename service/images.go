@@ -23,6 +23,8 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/image"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -35,9 +37,9 @@ func (s *Service) blobs() image.Blobs {
 
 // readImage stores the blobs that image.Image.Send sends, and writes the layers to the sink of
 // layers.
-func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.Layers, a Import) (*snapshot.Image, error) {
-	im := &snapshot.Image{
-		Ref: a.Image, Path: strings.Trim(path.Clean("/"+string(a.Path)), "/"), Layers: []string{}, Owner: (*snapshot.ImageOwner)(layers.Owner),
+func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.Layers, a Import) (*info.Image, error) {
+	im := &info.Image{
+		Ref: a.Image, Path: strings.Trim(path.Clean("/"+string(a.Path)), "/"), Layers: []string{}, Owner: (*info.Owner)(layers.Owner),
 	}
 	t, blobs := tar.NewReader(in), s.blobs()
 	// next keeps the next blob, and decodes it if it is text.
@@ -144,8 +146,8 @@ func (s *Service) sweepImages() {
 
 // imageOf finds the image that a snapshot, or the present state without a name, was made
 // on top of: in its workspace and in those that this one was forked from.
-func imageOf(ws *snapshot.Workspace, name string) (*snapshot.Workspace, snapshot.Info, error) {
-	at := snapshot.Info{Seq: math.MaxUint64, Parent: ws.Snapshots().Head()}
+func imageOf(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
+	at := info.Info{Seq: math.MaxUint64, Parent: ws.Snapshots().Head()}
 	if name != "" {
 		var err error
 		if at, err = ws.Find(name); err != nil || at.Image != nil {
@@ -159,7 +161,7 @@ func imageOf(ws *snapshot.Workspace, name string) (*snapshot.Workspace, snapshot
 			}
 		}
 	}
-	return nil, snapshot.Info{}, nil
+	return nil, info.Info{}, nil
 }
 
 func (s *Service) image(_ context.Context, r *Request, a GetImage) (FoundImage, error) {
@@ -169,9 +171,9 @@ func (s *Service) image(_ context.Context, r *Request, a GetImage) (FoundImage, 
 
 // imageAt finds a snapshot that was taken of an image, in a workspace or in those that it was
 // forked from.
-func imageAt(ws *snapshot.Workspace, name string) (*snapshot.Workspace, snapshot.Info, error) {
+func imageAt(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
 	i, err := ws.Find(name)
-	for up := ws.Parent(); errors.Is(err, snapshot.ErrNotFound) && up != nil; up = up.Parent() {
+	for up := ws.Parent(); errors.Is(err, catalogue.ErrNotFound) && up != nil; up = up.Parent() {
 		if there, uerr := up.Find(name); uerr == nil {
 			ws, i, err = up, there, nil
 		}

@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 var snapshotOps = []*Op{
 	op(Op{Name: "snapshot", Effect: Adds, Cost: Cheap, Access: Add,
 		About:  "Takes a snapshot of the workspace.",
 		AtOnce: true, Line: &Line{File: "create", Parse: parseCreate},
-		Text: Lines(func(i *snapshot.Info) string { return fmt.Sprintf("snapshot %s created: %s\n", i.Name, i.ID) }),
+		Text: Lines(func(i *info.Info) string { return fmt.Sprintf("snapshot %s created: %s\n", i.Name, i.ID) }),
 		Tools: []Tool{{Names: [3]string{"snapshot_create", "snapshots_create", "snapshot"}, Title: "Create a snapshot",
 			About:  "Take a snapshot of the workspace. It takes the same time for any size.",
 			Preset: Snapshot{Wait: true}, Args: "name description=message labels expires pinned if_changed"}}}, (*Service).snapshot),
@@ -86,7 +87,7 @@ If one name is unknown, nothing changes.`,
 			{Names: [3]string{"snapshot_restore"}, Title: "Restore a snapshot",
 				About: "Make the workspace, or some paths, equal to a snapshot. snapshot_undo undoes it.", Args: "name paths keep dry_run"},
 			{Names: [3]string{"snapshot_undo"}, Title: "Undo the last restore", About: "Undo the last restore, revert or merge.",
-				Preset: Restore{Name: "undo"}, Args: "keep dry_run"},
+				Preset: snapshot.RestoreOptions{Name: "undo"}, Args: "keep dry_run"},
 		}}, (*Service).restore),
 	op(Op{Name: "revert", Effect: Destroys, Cost: Allocates, Charges: Lists, Access: Owner, Mutates: true,
 		About: "Restores one file or directory.",

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/tests/must"
@@ -77,7 +76,7 @@ A line of %[1]s.snapshots/log%[1]s and of %[1]samberfs log --json%[1]s. Many wri
 
 %[1]s.snapshots/status%[1]s and %[1]samberfs status --json%[1]s. In a fork, %[1]sstatus%[1]s is about the fork alone and leaves fields empty.
 
-%[6]s`, "`", "`"+strings.Join(info.Kinds, "`, `")+"`", fields[snapshot.Info](t), fields[events.Event](t), actions.String(), fields[Status](t))
+%[6]s`, "`", "`"+strings.Join(info.Kinds, "`, `")+"`", fields[info.Info](t), fields[events.Event](t), actions.String(), fields[Status](t))
 }
 
 func httpPage() string {

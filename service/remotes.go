@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -187,7 +188,7 @@ func (s *Service) continues(ctx context.Context, to *remote.Remote, ref *remote.
 // boundary reports whether the caller reaches only a fork.
 func boundary(r *Request) bool { return !r.Caller.Direct && r.Workspace.IsFork() }
 
-func pushedRef(i snapshot.Info, as string, actors []cas.Hash) remote.Ref {
+func pushedRef(i info.Info, as string, actors []cas.Hash) remote.Ref {
 	ref := remote.Ref{
 		Name: as, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: i.Kind, Files: i.Files, Bytes: i.Bytes,
 		Actors: i.Actors, ActorSets: actors,
@@ -218,7 +219,7 @@ func (s *Service) stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
 }
 
 func (s *Service) pull(ctx context.Context, r *Request, a Pull) (PulledList, error) {
-	done := PulledList{Pulled: []snapshot.Info{}}
+	done := PulledList{Pulled: []info.Info{}}
 	if a.As != "" && len(a.Snapshots) != 1 {
 		return done, errs.Fail(errs.Invalid, "--as needs exactly one snapshot")
 	}
@@ -236,10 +237,10 @@ func (s *Service) pull(ctx context.Context, r *Request, a Pull) (PulledList, err
 	return done, nil
 }
 
-func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.Remote, name string) (snapshot.Info, error) {
+func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.Remote, name string) (info.Info, error) {
 	ref, err := from.Find(ctx, name)
 	if err != nil {
-		return snapshot.Info{}, err
+		return info.Info{}, err
 	}
 	info := InfoOf(ref)
 	info.Name = cmp.Or(a.As, naming.Local(ref.Name))
@@ -300,8 +301,8 @@ func (p pulling) Get(h cas.Hash, dst []byte) ([]byte, error) {
 func (p pulling) Put(cas.Kind, []byte) (cas.Hash, error) { return cas.Hash{}, errors.ErrUnsupported }
 
 // InfoOf describes the snapshot of a ref.
-func InfoOf(ref *remote.Ref) snapshot.Info {
-	return snapshot.Info{
+func InfoOf(ref *remote.Ref) info.Info {
+	return info.Info{
 		Name: ref.Name, ID: ref.ID, Message: ref.Message, Labels: ref.Labels, Created: ref.Created, Kind: ref.Kind,
 		Files: ref.Files, Bytes: ref.Bytes, Sealed: true, Actors: ref.Actors, ActorSets: ref.ActorSets, Lineage: ref.Lineage,
 	}
@@ -318,7 +319,7 @@ func (s *Service) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnaps
 			return err
 		}
 		if err != nil {
-			list.Snapshots = append(list.Snapshots, RemoteSnapshot{Info: snapshot.Info{Name: name}, Problem: err.Error()})
+			list.Snapshots = append(list.Snapshots, RemoteSnapshot{Info: info.Info{Name: name}, Problem: err.Error()})
 			return nil
 		}
 		list.Snapshots = append(list.Snapshots, RemoteSnapshot{Info: InfoOf(ref), Pushed: ref.Pushed})

@@ -22,6 +22,7 @@ import (
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/events"
 )
 
@@ -157,12 +158,12 @@ func suggest(ws *snapshot.Workspace, args any, err error) error {
 	var known []string
 	var missing func(name string) error
 	switch {
-	case errors.Is(err, snapshot.ErrNotFound):
+	case errors.Is(err, catalogue.ErrNotFound):
 		for _, i := range ws.List() {
 			known = append(known, i.Name)
 		}
 		missing = func(name string) error { _, err := ws.Find(name); return err }
-	case errors.Is(err, snapshot.ErrNoFork):
+	case errors.Is(err, catalogue.ErrNoFork):
 		for _, f := range ws.Forks().List() {
 			known = append(known, f.Name)
 		}

@@ -17,22 +17,22 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapshot.Info, error) {
+func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (info.Info, error) {
 	o := snapshot.CaptureOptions{
 		Name: a.Name, Message: a.Message, Labels: a.Labels, Pinned: a.Pinned, Kind: a.Kind, IfChanged: a.IfChanged,
 		Caller: r.Caller,
 	}
-	if a.Kind != "" && a.Kind != snapshot.KindManual && a.Kind != snapshot.KindTurn {
-		return snapshot.Info{}, errs.Fail(errs.Invalid, "the kind must be manual or turn, not %q", a.Kind)
+	if a.Kind != "" && a.Kind != info.KindManual && a.Kind != info.KindTurn {
+		return info.Info{}, errs.Fail(errs.Invalid, "the kind must be manual or turn, not %q", a.Kind)
 	}
 	if _, state := a.Labels[RunLabel]; state && !r.Caller.Direct && r.Workspace.Parent() != nil {
-		return snapshot.Info{}, errs.Fail(errs.Perm, "the label %q of a fork has the state of a run, which a program in it cannot set", RunLabel).
+		return info.Info{}, errs.Fail(errs.Perm, "the label %q of a fork has the state of a run, which a program in it cannot set", RunLabel).
 			WithHint("choose another label")
 	}
 	if a.Expires != "" {
 		t, err := ParseExpiry(a.Expires, time.Now())
 		if err != nil {
-			return snapshot.Info{}, err
+			return info.Info{}, err
 		}
 		o.Expires = &t
 	}
@@ -56,7 +56,7 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 	if err = errors.Join(err, oneOf("kind", a.Kind, info.Kinds), oneOf("without", a.Without, info.Kinds)); err != nil {
 		return Snapshots{}, err
 	}
-	out := Snapshots{Snapshots: []snapshot.Info{}, Head: r.Workspace.Snapshots().Head()}
+	out := Snapshots{Snapshots: []info.Info{}, Head: r.Workspace.Snapshots().Head()}
 	if undo, err := r.Workspace.Find("undo"); err == nil {
 		out.Undo = undo.Name
 	}
@@ -77,7 +77,7 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 
 // chargeInfo charges the memory that a snapshot takes in an answer. If others leave too little,
 // it waits until they are done.
-func chargeInfo(ctx context.Context, list *budget.Charge, i snapshot.Info) error {
+func chargeInfo(ctx context.Context, list *budget.Charge, i info.Info) error {
 	const infoCost, copies = 1000, 4 // bytes; of a message and labels, in the answer
 	n := len(i.Message)
 	for k, v := range i.Labels {
@@ -90,7 +90,7 @@ func chargeInfo(ctx context.Context, list *budget.Charge, i snapshot.Info) error
 }
 
 // fits reports whether a snapshot has the kind and the labels asked for.
-func (a List) fits(i snapshot.Info) bool {
+func (a List) fits(i info.Info) bool {
 	for k, v := range a.Labels {
 		if have, ok := i.Labels[k]; !ok || have != v {
 			return false
@@ -166,11 +166,11 @@ func (s *Service) summaries(ctx context.Context, r *Request, a Summaries) (Summa
 	return out, nil
 }
 
-func (s *Service) show(_ context.Context, r *Request, a Show) (snapshot.Info, error) {
+func (s *Service) show(_ context.Context, r *Request, a Show) (info.Info, error) {
 	return r.Workspace.Find(a.Name)
 }
 
-func (s *Service) rename(_ context.Context, r *Request, a Rename) (snapshot.Info, error) {
+func (s *Service) rename(_ context.Context, r *Request, a Rename) (info.Info, error) {
 	old, err := r.Workspace.Find(a.From)
 	if err != nil {
 		return old, err
@@ -194,7 +194,7 @@ func (s *Service) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
 		}
 	}
 	for _, n := range out.Names {
-		if err := r.Workspace.Snapshots().Amend(n, func(i *snapshot.Info) { i.Pinned = a.Pin }); err != nil {
+		if err := r.Workspace.Snapshots().Amend(n, func(i *info.Info) { i.Pinned = a.Pin }); err != nil {
 			return Pinned{}, err
 		}
 	}
@@ -206,9 +206,9 @@ func (s *Service) remove(_ context.Context, r *Request, a Remove) (Removed, erro
 	return Removed{Names: names}, err
 }
 
-func (s *Service) compact(ctx context.Context, r *Request, a Compact) (Compacted, error) {
+func (s *Service) compact(ctx context.Context, r *Request, a snapshot.CompactOptions) (snapshot.Compacted, error) {
 	if a.Name == "" {
-		return Compacted{}, errs.Fail(errs.Invalid, "the new snapshot needs a name").WithHint("give it as name, in a shell with --name")
+		return snapshot.Compacted{}, errs.Fail(errs.Invalid, "the new snapshot needs a name").WithHint("give it as name, in a shell with --name")
 	}
 	a.Caller = r.Caller
 	return r.Workspace.Snapshots().Compact(ctx, a)
@@ -233,7 +233,7 @@ func ParseExpiry(text string, now time.Time) (time.Time, error) {
 	return now.Add(d), nil
 }
 
-func (s *Service) restore(ctx context.Context, r *Request, a Restore) (Restored, error) {
+func (s *Service) restore(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {
 	a.Caller, a.List = r.Caller, r.list(s)
 	done, err := r.Workspace.Restore(ctx, a)
 	done.Paths = listed(done.Paths)
@@ -249,9 +249,9 @@ func listed[T any](list []T) []T {
 }
 
 // restoreHunk restores the lines of a hunk, in a file that may have changed elsewhere.
-func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out Restored, err error) {
+func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.RestoreResult, err error) {
 	err = s.compare(r, a.Name, a.B, func(from, to *tree.State) (err error) {
-		out, err = r.Workspace.Restore(ctx, Restore{
+		out, err = r.Workspace.Restore(ctx, snapshot.RestoreOptions{
 			Name: a.Name, Paths: []naming.BytePath{a.Path}, DryRun: a.DryRun, Caller: r.Caller, List: r.list(s),
 			Edit: func(now *tree.State) ([]byte, error) {
 				shown := to
@@ -271,14 +271,14 @@ func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (o
 }
 
 // revert restores one path, without a name from the newest snapshot in which it differs.
-func (s *Service) revert(ctx context.Context, r *Request, a Revert) (Restored, error) {
+func (s *Service) revert(ctx context.Context, r *Request, a Revert) (snapshot.RestoreResult, error) {
 	if a.Name == "" {
 		var err error
 		if a.Name, err = s.lastDifferent(ctx, r.Workspace, string(a.Path)); err != nil {
-			return Restored{}, err
+			return snapshot.RestoreResult{}, err
 		}
 	}
-	return s.restore(ctx, r, Restore{Name: a.Name, Paths: []naming.BytePath{a.Path}})
+	return s.restore(ctx, r, snapshot.RestoreOptions{Name: a.Name, Paths: []naming.BytePath{a.Path}})
 }
 
 // lastDifferent finds the newest snapshot in which path differs from now. The base counts only

@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/graft"
 )
 
@@ -81,9 +82,9 @@ func Shorten(result any, most int) {
 
 func pathsOf(result any) *[]graft.PathChange {
 	switch r := result.(type) {
-	case *Restored:
+	case *snapshot.RestoreResult:
 		return &r.Paths
-	case *Merged:
+	case *snapshot.PromoteResult:
 		return &r.Paths
 	case *UndoneBy:
 		return &r.Paths
@@ -94,7 +95,7 @@ func pathsOf(result any) *[]graft.PathChange {
 // Conflicts returns the paths that are in conflict in a result.
 func Conflicts(result any) []string {
 	switch r := result.(type) {
-	case *Merged:
+	case *snapshot.PromoteResult:
 		return r.Conflicts
 	case *UndoneBy:
 		return r.Conflicts

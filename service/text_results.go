@@ -19,7 +19,7 @@ import (
 )
 
 // Row is a snapshot in a listing: name, 12 digits of the id or "-", time, message.
-func Row(i snapshot.Info) []string {
+func Row(i info.Info) []string {
 	id := "-"
 	if i.ID != "" {
 		id = i.ID[:12]
@@ -36,7 +36,7 @@ func countsText(c info.Counts) string {
 	return text
 }
 
-func infoFields(i *snapshot.Info) [][]string {
+func infoFields(i *info.Info) [][]string {
 	id := i.ID
 	if id == "" {
 		id = "- (not sealed yet)"
@@ -92,7 +92,7 @@ func listRows(l *Snapshots) [][]string { return l.rows(Row) }
 
 // LongRows has also the kinds of the snapshots, the counts of changes and the labels.
 func (l *Snapshots) LongRows() [][]string {
-	return l.rows(func(i snapshot.Info) []string {
+	return l.rows(func(i info.Info) []string {
 		kind := i.Kind
 		if i.Pinned {
 			kind += ", pinned"
@@ -101,7 +101,7 @@ func (l *Snapshots) LongRows() [][]string {
 	})
 }
 
-func (l *Snapshots) rows(row func(snapshot.Info) []string) [][]string {
+func (l *Snapshots) rows(row func(info.Info) []string) [][]string {
 	if len(l.Snapshots) == 0 {
 		return [][]string{{"no snapshots"}}
 	}
@@ -225,7 +225,7 @@ func lines(format string, names []string) string {
 	return b.String()
 }
 
-func compactedLines(done *Compacted) string {
+func compactedLines(done *snapshot.Compacted) string {
 	text := "snapshot " + done.Name + " created: " + done.ID + "\n"
 	if len(done.Removed) > 0 {
 		text += "deleted " + strings.Join(done.Removed, " ") + "\n"
@@ -262,12 +262,12 @@ func deletedForkLine(done *DeletedFork) string {
 	return fmt.Sprintf("fork %s deleted; its last state is the snapshot %s\n", done.Name, done.Snapshot)
 }
 
-func restoredLines(r *Restored) string {
+func restoredLines(r *snapshot.RestoreResult) string {
 	text := ChangedText("restored", "would restore", r.DryRun, "snapshot "+r.Snapshot, r.Changed, r.Changed, r.Paths, 0)
 	return text + prefixed("kept as it is: ", r.Kept)
 }
 
-func mergedLines(done *Merged) string {
+func mergedLines(done *snapshot.PromoteResult) string {
 	paths, inGit := WithoutGit(done.Paths)
 	return ChangedText("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Changed, paths, inGit) + GitText(done.Git)
 }

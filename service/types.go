@@ -40,9 +40,9 @@ type List struct {
 
 // Snapshots is the result of List, newest first.
 type Snapshots struct {
-	Snapshots []snapshot.Info `json:"snapshots"`
-	Head      string          `json:"head,omitempty" jsonschema:"the snapshot that the present state continues: the newest, or the one that was restored since"`
-	Undo      string          `json:"undo,omitempty" jsonschema:"the snapshot of the state before the last restore, merge or undo"`
+	Snapshots []info.Info `json:"snapshots"`
+	Head      string      `json:"head,omitempty" jsonschema:"the snapshot that the present state continues: the newest, or the one that was restored since"`
+	Undo      string      `json:"undo,omitempty" jsonschema:"the snapshot of the state before the last restore, merge or undo"`
 }
 
 type Summaries struct {
@@ -76,17 +76,6 @@ type Remove struct {
 }
 
 type Removed Remove
-
-// The arguments and results of these operations are those of package snapshot.
-type (
-	Compact   = snapshot.CompactOptions
-	Compacted = snapshot.Compacted
-	Restore   = snapshot.RestoreOptions
-	Restored  = snapshot.RestoreResult // what a restore changed, or would change
-	UndoBy    = snapshot.UndoByOptions
-	Merge     = snapshot.MergeOptions
-	Merged    = snapshot.PromoteResult
-)
 
 type DU struct {
 	Names []string `json:"names,omitempty" jsonschema:"the snapshots; if empty, all snapshots and forks"`

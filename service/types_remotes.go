@@ -6,6 +6,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -26,8 +27,8 @@ type ExportTar Show
 type Open Show
 
 type Opened struct {
-	Info  snapshot.Info `json:"info"`
-	State string        `json:"state" jsonschema:"hash of the state object"`
+	Info  info.Info `json:"info"`
+	State string    `json:"state" jsonschema:"hash of the state object"`
 	// Parents are the commits of the snapshots before, the nearest first. Bases are
 	// exported snapshots, the likely most similar first.
 	Parents []string `json:"parents"`
@@ -84,7 +85,7 @@ type Imported struct {
 	Path string `json:"path"`
 	snapshot.GraftResult
 	Skipped []gitbridge.Omission `json:"skipped,omitempty"`
-	Image   *snapshot.Image      `json:"image,omitempty"`
+	Image   *info.Image          `json:"image,omitempty"`
 }
 
 type Refresh struct {
@@ -102,8 +103,8 @@ type GetImage struct {
 
 // FoundImage is the image that was imported last before. Both are empty if there is none.
 type FoundImage struct {
-	Snapshot string          `json:"snapshot,omitempty" jsonschema:"the snapshot of the import"`
-	Image    *snapshot.Image `json:"image,omitempty"`
+	Snapshot string      `json:"snapshot,omitempty" jsonschema:"the snapshot of the import"`
+	Image    *info.Image `json:"image,omitempty"`
 }
 
 type ExportLayer struct {
@@ -186,7 +187,7 @@ type Pull struct {
 }
 
 type PulledList struct {
-	Pulled []snapshot.Info `json:"pulled"`
+	Pulled []info.Info `json:"pulled"`
 }
 
 type RemoteSnapshots TrustRemote
@@ -196,7 +197,7 @@ type RemoteSnapshotList struct {
 }
 
 type RemoteSnapshot struct {
-	snapshot.Info
+	info.Info
 	Pushed  time.Time `json:"pushed"`
 	Problem string    `json:"problem,omitempty" jsonschema:"why it cannot be read"`
 }

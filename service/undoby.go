@@ -13,8 +13,10 @@ import (
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -68,7 +70,7 @@ func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 }
 
 // toUndo completes options. Since names a snapshot or a time.
-func (s *Service) toUndo(ctx context.Context, r *Request, o UndoBy) (UndoBy, error) {
+func (s *Service) toUndo(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
 	if err := s.knownActor(ctx, r, o.By); err != nil {
 		return o, err
 	}
@@ -88,7 +90,7 @@ func (s *Service) toUndo(ctx context.Context, r *Request, o UndoBy) (UndoBy, err
 	return o, nil
 }
 
-func (s *Service) undoBy(ctx context.Context, r *Request, a UndoBy) (UndoneBy, error) {
+func (s *Service) undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy, error) {
 	o, err := s.toUndo(ctx, r, a)
 	if err != nil {
 		return UndoneBy{}, err
@@ -114,7 +116,7 @@ func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, pa
 	if err := s.knownActor(ctx, r, by); err != nil {
 		return nil, err
 	}
-	var from, to snapshot.Info
+	var from, to info.Info
 	var err error
 	if from, err = r.Workspace.Find(a); err == nil && b != "" {
 		to, err = r.Workspace.Find(b)
@@ -142,7 +144,7 @@ func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, pa
 	return out, nil
 }
 
-func (s *Service) pathsBy(ctx context.Context, r *Request, i snapshot.Interval, by string, within []string, out *[]naming.BytePath) error {
+func (s *Service) pathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, within []string, out *[]naming.BytePath) error {
 	open, err := r.Workspace.Snapshots().Open(i)
 	if err != nil {
 		return err
@@ -160,7 +162,7 @@ func (s *Service) pathsBy(ctx context.Context, r *Request, i snapshot.Interval, 
 
 // A version is an interval in which a file changed.
 type version struct {
-	snapshot.Interval
+	catalogue.Interval
 	before, node *tree.Inode
 }
 
@@ -170,7 +172,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	now, err := r.Workspace.State()
 	intervals := r.Workspace.Snapshots().Intervals()
 	if a.Snapshot != "" {
-		var at snapshot.Info
+		var at info.Info
 		if at, err = r.Workspace.Find(a.Snapshot); err == nil {
 			now, err = r.Workspace.StateOf(at.Name)
 		}
@@ -242,7 +244,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 
 // versions returns the versions of a file, the newest first, and the paths that it had. It adds to
 // held what releases their contents.
-func (s *Service) versions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []snapshot.Interval, held *[]func()) (all []version, paths []string, err error) {
+func (s *Service) versions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []catalogue.Interval, held *[]func()) (all []version, paths []string, err error) {
 	src := s.Store.Source()
 	paths = []string{path}
 	for n, i := range intervals {
@@ -284,7 +286,7 @@ func (s *Service) versions(ctx context.Context, r *Request, path string, node *t
 		}
 		node = before
 		if n == len(intervals)-1 && node != nil {
-			all = append(all, version{snapshot.Interval{To: i.From}, nil, node})
+			all = append(all, version{catalogue.Interval{To: i.From}, nil, node})
 		}
 	}
 	return all, paths, nil
@@ -306,7 +308,7 @@ func (s *Service) changesOf(r *Request, paths []string) []events.Event {
 
 // actorsOf returns the actors that changed a file in an interval, in order. The nodes are what it
 // was and what it became, nil for nothing.
-func (s *Service) actorsOf(r *Request, i snapshot.Interval, nodes ...*tree.Inode) (by []string, err error) {
+func (s *Service) actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (by []string, err error) {
 	open, err := r.Workspace.Snapshots().Open(i)
 	if err != nil {
 		return nil, err

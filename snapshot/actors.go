@@ -4,15 +4,14 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// An Interval is what happened between two successive states of a workspace.
-type Interval = catalogue.Interval
-
 // Intervals returns the intervals of the workspace, newest first.
-func (ss Snapshots) Intervals() (all []Interval) {
+func (ss Snapshots) Intervals() (all []catalogue.Interval) {
 	ss.w.store.look(func(tx *live.Tx) { all = ss.w.store.cat.Intervals(tx, ss.w.ws) })
 	return all
 }
@@ -20,13 +19,13 @@ func (ss Snapshots) Intervals() (all []Interval) {
 // An OpenInterval is an interval with the states at its ends, which are kept until Close,
 // once.
 type OpenInterval struct {
-	Interval
+	catalogue.Interval
 	graft.States
 	Close func()
 }
 
 // Open returns an interval with its states.
-func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
+func (ss Snapshots) Open(i catalogue.Interval) (*OpenInterval, error) {
 	s := ss.w.store
 	o := &OpenInterval{Interval: i, States: graft.States{Source: s.src}}
 	var sets actors.Changes
@@ -66,7 +65,7 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 func (rs Remotes) actorSets(view uint32) (stored []cas.Hash, err error) {
 	s := rs.w.store
 	defer s.gc.Puts.Enter()()
-	var sn *snap
+	var sn *catalogue.Snapshot
 	s.look(func(*live.Tx) { sn = s.cat.Snapshots[view] })
 	if sn != nil {
 		err = s.parts.StoreChanges(sn)
@@ -81,14 +80,14 @@ func (s entries) between(tx *live.Tx, view uint32, by string) error {
 	if !ok || !s.cat.HasRoomForActors(w.ws) {
 		return nil
 	}
-	r, err := s.cat.NewSnapshot(tx, w.ws, CaptureOptions{Kind: KindActor, Message: "before a change by " + by}.describe(s.opt.Now()))
+	r, err := s.cat.NewSnapshot(tx, w.ws, CaptureOptions{Kind: info.KindActor, Message: "before a change by " + by}.describe(s.opt.Now()))
 	if err != nil {
 		return err
 	}
 	if err := s.commit(tx, &catalogue.Capture{SnapshotRecord: r}, actors.Caller{}); err != nil {
 		return err
 	}
-	s.captured = append(s.captured, Event{Workspace: view, Action: "captured", From: r.Name})
+	s.captured = append(s.captured, events.Event{Workspace: view, Action: "captured", From: r.Name})
 	s.keep.Signal.Up()
 	return nil
 }

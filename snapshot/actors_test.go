@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
@@ -320,7 +321,7 @@ func TestBetweenActorsAfterRemount(t *testing.T) {
 	must.OK(t, s.Close())
 	s = open(t, dir)
 	as(t, s.Main(), "b").write("f", "2")
-	if list := s.Main().List(); len(list) != 1 || list[0].Kind != snapshot.KindActor {
+	if list := s.Main().List(); len(list) != 1 || list[0].Kind != info.KindActor {
 		t.Errorf("snapshots: %v", list)
 	}
 	as(t, s.Main(), "b").write("h", "1")
@@ -337,7 +338,7 @@ func TestBetweenActors(t *testing.T) {
 		t.Helper()
 		got := 0
 		for _, i := range w.List() {
-			if i.Kind == snapshot.KindActor {
+			if i.Kind == info.KindActor {
 				got++
 			}
 		}

@@ -96,7 +96,7 @@ func (t *trees) follow(e catalogue.Effects, err error) error {
 }
 
 // Tree implements catalogue.Trees.
-func (t *trees) Tree(sn *snap) (*tree.State, error) { return sn.Tree(t.s.src) }
+func (t *trees) Tree(sn *catalogue.Snapshot) (*tree.State, error) { return sn.Tree(t.s.src) }
 
 // Pushed implements catalogue.Trees.
 func (t *trees) Pushed(id cas.Hash) (*tree.State, uint64, error) {
@@ -160,13 +160,13 @@ func (s entries) Turns(view uint32) (turns *semaphore.Weighted) {
 }
 
 // Needed implements engine.Catalogue. Nobody needs the chunks of a snapshot that was removed.
-func (s entries) Needed(sn *snap) (name string, needed bool) {
+func (s entries) Needed(sn *catalogue.Snapshot) (name string, needed bool) {
 	s.look(func(*live.Tx) { name, needed = sn.Name, s.cat.Snapshots[sn.View] == sn || sn.Wanted })
 	return name, needed
 }
 
 // Sealed implements engine.Catalogue.
-func (s entries) Sealed(sn *snap, id cas.Hash, added int64) {
+func (s entries) Sealed(sn *catalogue.Snapshot, id cas.Hash, added int64) {
 	s.alter(func(*live.Tx) { s.cat.SetID(sn, id, added) })
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -25,35 +26,35 @@ type CaptureOptions struct {
 	IfChanged bool
 	Caller    actors.Caller
 	// Image was imported just before.
-	Image *Image
+	Image *info.Image
 }
 
 // Capture makes a snapshot of the present state. It takes the same time
 // whatever the size of the tree.
-func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
+func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 	if o.Name != "" {
 		if err := naming.Check(o.Name); err != nil {
-			return Info{}, err
+			return info.Info{}, err
 		}
 	}
 	if err := naming.CheckDescription(o.Message, o.Labels); err != nil {
-		return Info{}, err
+		return info.Info{}, err
 	}
 	start := time.Now()
 	if o.Kind == "" {
-		o.Kind = KindManual
+		o.Kind = info.KindManual
 	}
 	s := w.store
 	left, err := w.placeholders(o.Caller)
 	if err != nil {
-		return Info{}, err
+		return info.Info{}, err
 	}
 	if o.IfChanged {
 		if newest, err := w.Snapshots().unchanged(left); err != nil {
 			return newest, err
 		}
 	}
-	var made Info
+	var made info.Info
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		r, err := s.cat.NewCapture(tx, w.ws, o.describe(s.opt.Now()))
 		if err != nil {
@@ -65,16 +66,16 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 		return err
 	})
 	if err != nil {
-		return Info{}, err
+		return info.Info{}, err
 	}
 	s.metrics.Note(func(m *info.Metrics) { m.Snapshots++; m.LastSnapshotMs = info.MsSince(start) })
-	s.event(Event{Workspace: w.ws.View, Action: "captured", From: made.Name}, o.Caller)
+	s.event(events.Event{Workspace: w.ws.View, Action: "captured", From: made.Name}, o.Caller)
 	return made, nil
 }
 
 // describe is what a snapshot that is taken now is called.
-func (o CaptureOptions) describe(now time.Time) Info {
-	return Info{
+func (o CaptureOptions) describe(now time.Time) info.Info {
+	return info.Info{
 		Name: o.Name, Kind: o.Kind, Message: o.Message, Labels: o.Labels, Created: now, Expires: o.Expires,
 		UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command, Pinned: o.Pinned, Image: o.Image,
 	}
@@ -82,28 +83,28 @@ func (o CaptureOptions) describe(now time.Time) Info {
 
 // unchanged returns the newest snapshot and ErrUnchanged if the workspace does not differ
 // from it, but for paths that a snapshot leaves out.
-func (ss Snapshots) unchanged(left []naming.BytePath) (Info, error) {
+func (ss Snapshots) unchanged(left []naming.BytePath) (info.Info, error) {
 	s := ss.w.store
 	newest, err := ss.w.Find("latest")
-	if errors.Is(err, ErrNotFound) {
-		return Info{}, nil
+	if errors.Is(err, catalogue.ErrNotFound) {
+		return info.Info{}, nil
 	}
 	if err != nil {
-		return Info{}, err
+		return info.Info{}, err
 	}
 	then, err := ss.w.StateOf(newest.Name)
 	if err != nil {
-		return Info{}, err
+		return info.Info{}, err
 	}
 	defer s.Hold(then)()
 	now, err := ss.w.State()
 	if err != nil {
-		return Info{}, err
+		return info.Info{}, err
 	}
 	differs := errors.New("it differs")
 	if len(left) > 0 {
 		if err := s.forest.Update(true, func(tx *live.Tx) error { now = tx.Without(now, catalogue.Paths(left)); return nil }); err != nil {
-			return Info{}, err
+			return info.Info{}, err
 		}
 	}
 	err = tree.Diff(context.Background(), s.src, then, now, tree.DiffOptions{}, func(tree.Change) error { return differs })
@@ -111,28 +112,28 @@ func (ss Snapshots) unchanged(left []naming.BytePath) (Info, error) {
 	case err == nil:
 		return newest, ErrUnchanged
 	case errors.Is(err, differs):
-		return Info{}, nil
+		return info.Info{}, nil
 	}
-	return Info{}, err
+	return info.Info{}, err
 }
 
 // WaitSealed waits until a snapshot has its id. Everything acknowledged before
 // is on disk when it returns.
-func (ss Snapshots) WaitSealed(ctx context.Context, name string) (Info, error) {
-	var sn *snap
+func (ss Snapshots) WaitSealed(ctx context.Context, name string) (info.Info, error) {
+	var sn *catalogue.Snapshot
 	var err error
 	ss.w.read(func() { sn, err = ss.w.store.cat.Find(ss.w.ws, name) })
 	if err != nil {
-		return Info{}, err
+		return info.Info{}, err
 	}
 	defer ss.w.store.seal.Pacer.Urgent()()
 	if err := ss.w.store.seal.Wait(ctx, sn); err != nil {
-		return Info{}, err
+		return info.Info{}, err
 	}
 	if err := ss.w.store.Sync(); err != nil {
-		return Info{}, err
+		return info.Info{}, err
 	}
-	var info Info
+	var info info.Info
 	ss.w.read(func() { info = sn.Info })
 	return info, nil
 }
@@ -169,7 +170,7 @@ func (ss Snapshots) DeleteAll(names []string, c actors.Caller) ([]string, error)
 		return nil, err
 	}
 	for _, name := range gone {
-		s.event(Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, c)
+		s.event(events.Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, c)
 	}
 	return gone, nil
 }
@@ -186,14 +187,14 @@ func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 		return s.commit(tx, r, c)
 	})
 	if err == nil {
-		s.event(Event{Workspace: ss.w.ws.View, Action: "renamed-snapshot", From: old, Detail: b}, c)
+		s.event(events.Event{Workspace: ss.w.ws.View, Action: "renamed-snapshot", From: old, Detail: b}, c)
 	}
 	return err
 }
 
 // Amend changes what is written down about a snapshot: pin, labels, expiry,
 // git commit, counts. fn gets a copy to change.
-func (ss Snapshots) Amend(name string, fn func(*Info)) error {
+func (ss Snapshots) Amend(name string, fn func(*info.Info)) error {
 	s := ss.w.store
 	return s.forest.Update(true, func(tx *live.Tx) error {
 		sn, err := s.cat.Find(ss.w.ws, name)

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 // Carried is what a daemon did that died before it answered a request of the kernel. Nothing is set
@@ -9,9 +10,9 @@ import (
 type Carried struct {
 	Request   uint64
 	Workspace *Workspace
-	Captured  Info   // the snapshot that was taken; without a name there is none
-	Forked    string // the name of the fork that was made
-	Ended     Info   // the snapshot of the last state of the fork that was ended
+	Captured  info.Info // the snapshot that was taken; without a name there is none
+	Forked    string    // the name of the fork that was made
+	Ended     info.Info // the snapshot of the last state of the fork that was ended
 	Edit      *catalogue.EditAnswer
 	Undo      string // of Edit: the snapshot of the state before
 }

@@ -8,7 +8,9 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -222,7 +224,7 @@ func (c *change) publish() error {
 func (c *change) describe(tx *live.Tx) error {
 	now := c.w.store.opt.Now()
 	before := CaptureOptions{Message: c.message, Caller: c.caller}.describe(now)
-	var after *Info
+	var after *info.Info
 	if c.after != nil {
 		c.after.Caller = c.caller
 		i := c.after.describe(now)
@@ -236,24 +238,24 @@ func (c *change) describe(tx *live.Tx) error {
 func (c *change) report() {
 	s := c.w.store
 	s.tell(c.inv)
-	event := func(e Event) {
+	event := func(e events.Event) {
 		e.Workspace = c.w.ws.View
 		s.event(e, c.caller)
 	}
 	if c.Undo == "" {
 		return
 	}
-	event(Event{Action: "captured", From: c.Undo})
+	event(events.Event{Action: "captured", From: c.Undo})
 	for i := range c.steps {
 		if step := &c.steps[i]; !graft.Trivial(step) {
 			p := graft.PathChangeOf(*step)
-			event(Event{Action: "restored", Path: p.Path, From: c.from, Size: step.Size, Detail: p.Action})
+			event(events.Event{Action: "restored", Path: p.Path, From: c.from, Size: step.Size, Detail: p.Action})
 		}
 	}
 	if c.overlay != nil {
 		err := c.overlay.Walk(context.Background(), s.src, func(step *graft.Step) error {
 			p := graft.PathChangeOf(*step)
-			event(Event{Action: p.Action, Path: path.Join(c.overlay.Prefix, p.Path), Size: step.Size})
+			event(events.Event{Action: p.Action, Path: path.Join(c.overlay.Prefix, p.Path), Size: step.Size})
 			return nil
 		})
 		if err != nil {
@@ -261,7 +263,7 @@ func (c *change) report() {
 		}
 	}
 	if name := c.record.Post.Name; name != "" {
-		event(Event{Action: "captured", From: name})
+		event(events.Event{Action: "captured", From: name})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -22,7 +23,7 @@ func TestCheckpointSealsTheRest(t *testing.T) {
 		_, err = w.Capture(CaptureOptions{Name: "v"})
 		must.OK(t, err)
 	}
-	snapshot := func(w *Workspace) *snap {
+	snapshot := func(w *Workspace) *catalogue.Snapshot {
 		sn, err := s.cat.Find(w.ws, "v")
 		must.OK(t, err)
 		return sn

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -57,7 +58,7 @@ func (fs Forks) Claim(o ForkOptions) (Claimed, error) {
 }
 
 // Left describes the last state that the fork of a label left; ok is false if there is none.
-func (fs Forks) Left(label string) (i Info, ok bool) {
+func (fs Forks) Left(label string) (i info.Info, ok bool) {
 	fs.w.read(func() {
 		if sn := fs.w.ws.Left(label); sn != nil {
 			i, ok = sn.Info, true

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -112,7 +114,7 @@ func TestForkTTL(t *testing.T) {
 	s := openAt(t, &now)
 	w := s.Main()
 	var said []string
-	s.OnEvent(func(e Event, _ actors.Caller) { said = append(said, e.Action+" "+e.From+e.Detail) })
+	s.OnEvent(func(e events.Event, _ actors.Caller) { said = append(said, e.Action+" "+e.From+e.Detail) })
 	for _, label := range []string{"a", "b"} {
 		_, err := w.Forks().Claim(ForkOptions{Name: label, TTL: time.Hour})
 		must.OK(t, err)
@@ -127,7 +129,7 @@ func TestForkTTL(t *testing.T) {
 	if len(forks) != 1 || forks[0].Name != "b" || !forks[0].Expires.Equal(now.Add(10*time.Minute)) {
 		t.Errorf("the forks are %+v", forks)
 	}
-	if i, err := w.Find("a"); err != nil || i.Kind != KindFork {
+	if i, err := w.Find("a"); err != nil || i.Kind != info.KindFork {
 		t.Errorf("it left %+v, %v", i, err)
 	}
 	if !slices.Contains(said, "forked a") || !slices.Contains(said, "fork-deleted aa") || !slices.Contains(said, "captured a") {

@@ -5,7 +5,10 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -20,7 +23,7 @@ type CompactOptions struct {
 
 // Compacted is the new snapshot, and what became of the others.
 type Compacted struct {
-	Info
+	info.Info
 	Removed []string `json:"removed" jsonschema:"the deleted snapshots"`
 	Kept    []string `json:"kept" jsonschema:"snapshots that were kept because they are pinned"`
 }
@@ -36,7 +39,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err := naming.CheckDescription(o.Message, nil); err != nil {
 		return Compacted{}, err
 	}
-	var snaps []*snap
+	var snaps []*catalogue.Snapshot
 	var states []*tree.State
 	var err error
 	ss.w.read(func() { snaps, states, err = ss.toCompact(o) })
@@ -67,7 +70,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		if err := s.cat.MayCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err != nil {
 			return err
 		}
-		i := CaptureOptions{Name: o.Name, Kind: KindManual, Message: o.Message, Caller: o.Caller}.describe(s.opt.Now())
+		i := CaptureOptions{Name: o.Name, Kind: info.KindManual, Message: o.Message, Caller: o.Caller}.describe(s.opt.Now())
 		i.ID = id.String()
 		r, removed, kept, err := s.cat.NewCompacted(tx, ss.w.ws, i, st, highest, snaps)
 		if err != nil {
@@ -82,15 +85,15 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err != nil {
 		return Compacted{}, err
 	}
-	s.event(Event{Workspace: ss.w.ws.View, Action: "captured", From: o.Name}, o.Caller)
+	s.event(events.Event{Workspace: ss.w.ws.View, Action: "captured", From: o.Name}, o.Caller)
 	for _, name := range out.Removed {
-		s.event(Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, o.Caller)
+		s.event(events.Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, o.Caller)
 	}
 	return out, s.Sync()
 }
 
 // toCompact finds the snapshots, newest first. The lock is held.
-func (ss Snapshots) toCompact(o CompactOptions) (snaps []*snap, states []*tree.State, err error) {
+func (ss Snapshots) toCompact(o CompactOptions) (snaps []*catalogue.Snapshot, states []*tree.State, err error) {
 	s := ss.w.store
 	if snaps, err = s.cat.ToCompact(ss.w.ws, o.Names); err != nil {
 		return nil, nil, err

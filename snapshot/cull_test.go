@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -22,7 +24,7 @@ func TestCullMany(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := openAt(t, &now)
 	w := s.Main()
-	first := capture(t, w, CaptureOptions{Name: "first", Kind: KindTurn})
+	first := capture(t, w, CaptureOptions{Name: "first", Kind: info.KindTurn})
 	must.OK(t, s.Checkpoint(t.Context()))
 	s.alter(func(tx *live.Tx) {
 		sn, err := s.cat.Find(w.ws, "first")
@@ -30,7 +32,7 @@ func TestCullMany(t *testing.T) {
 		for i := range all {
 			view, err := tx.NewView()
 			must.OK(t, err)
-			more := &snap{Info: sn.Info, WS: sn.WS, Hash: sn.Hash, Done: sn.Done}
+			more := &catalogue.Snapshot{Info: sn.Info, WS: sn.WS, Hash: sn.Hash, Done: sn.Done}
 			more.State.Store(sn.State.Load())
 			more.View, more.Seq, more.Name = view, first.Seq+1+uint64(i), fmt.Sprint("turn-", i)
 			s.cat.Add(more)

@@ -7,6 +7,8 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -27,7 +29,7 @@ func (s *Store) Object(h cas.Hash, dst []byte) ([]byte, error) { return s.object
 // Its objects are on a remote.
 type Start struct {
 	ID   cas.Hash
-	Info Info // its name, message, labels and when it was made
+	Info info.Info // its name, message, labels and when it was made
 }
 
 // beginWith makes a pushed snapshot the first state of main.
@@ -51,11 +53,11 @@ func (s opening) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State
 
 // Pulled adds a snapshot to the workspace. All its objects are on disk in the store, or on a
 // remote. The caller that put them holds Importing until Pulled returns.
-func (rs Remotes) Pulled(i Info, id cas.Hash, c actors.Caller) (Info, error) {
+func (rs Remotes) Pulled(i info.Info, id cas.Hash, c actors.Caller) (info.Info, error) {
 	s := rs.w.store
 	st, highest, err := s.objects.Pushed(s.src, id)
 	if err != nil {
-		return Info{}, err
+		return info.Info{}, err
 	}
 	r := catalogue.Pulled(i, id, st, highest)
 	sn := &r.Snapshot
@@ -70,15 +72,15 @@ func (rs Remotes) Pulled(i Info, id cas.Hash, c actors.Caller) (Info, error) {
 		return s.commit(tx, r, c)
 	})
 	if err != nil {
-		return Info{}, err
+		return info.Info{}, err
 	}
-	s.event(Event{Workspace: rs.w.ws.View, Action: "pulled", From: i.Name}, c)
+	s.event(events.Event{Workspace: rs.w.ws.View, Action: "pulled", From: i.Name}, c)
 	return sn.Seen(), s.Sync()
 }
 
 // MayPull returns the error that Pulled would return for the name and description of a snapshot.
 // Callers ask before they fetch the snapshot.
-func (rs Remotes) MayPull(i Info) (err error) {
+func (rs Remotes) MayPull(i info.Info) (err error) {
 	rs.w.read(func() { err = rs.w.ws.MayPull(i) })
 	return err
 }
@@ -86,7 +88,7 @@ func (rs Remotes) MayPull(i Info) (err error) {
 // Pushing is a snapshot that is being sent somewhere: sealed, and kept until it is
 // released.
 type Pushing struct {
-	Info      Info
+	Info      info.Info
 	State     *tree.State
 	ActorSets []cas.Hash // objects to be sent beside the tree
 	Claim     string     // the label of the fork that it is a state of, "" if that was not claimed
@@ -96,7 +98,7 @@ type Pushing struct {
 
 // Pushed notes that a snapshot was sent to a remote.
 func (rs Remotes) Pushed(name, remote string, c actors.Caller) {
-	rs.w.store.event(Event{Workspace: rs.w.ws.View, Action: "pushed", From: name, Detail: remote}, c)
+	rs.w.store.event(events.Event{Workspace: rs.w.ws.View, Action: "pushed", From: name, Detail: remote}, c)
 }
 
 // Push waits until a snapshot has its id, and keeps it.

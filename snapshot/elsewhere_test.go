@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -74,7 +75,7 @@ func (p *place) Near(h cas.Hash, dst []byte) ([]byte, error) {
 }
 
 // push copies what a snapshot needs to the place.
-func (p *place) push(t *testing.T, w *snapshot.Workspace, name string) snapshot.Info {
+func (p *place) push(t *testing.T, w *snapshot.Workspace, name string) info.Info {
 	t.Helper()
 	ctx, s := context.Background(), w.Store()
 	x, err := w.Remotes().Push(ctx, name)
@@ -109,7 +110,7 @@ func openWith(t *testing.T, dir string, p *place, start *snapshot.Start) *snapsh
 	return s
 }
 
-func startOf(t *testing.T, i snapshot.Info) *snapshot.Start {
+func startOf(t *testing.T, i info.Info) *snapshot.Start {
 	t.Helper()
 	h, err := cas.ParseHash(i.ID)
 	must.OK(t, err)
@@ -187,12 +188,12 @@ func TestStartRefused(t *testing.T) {
 	_, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
 	must.OK(t, err)
 	info := p.push(t, a.Main(), "v1")
-	for what, spoil := range map[string]func(*snapshot.Info){
-		"path":     func(i *snapshot.Info) { i.Name = "../../x" },
-		"control":  func(i *snapshot.Info) { i.Name = "create" },
-		"no name":  func(i *snapshot.Info) { i.Name = "" },
-		"message":  func(i *snapshot.Info) { i.Message = strings.Repeat("m", naming.MaxDescription+1) },
-		"too long": func(i *snapshot.Info) { i.Name = strings.Repeat("n", 200) },
+	for what, spoil := range map[string]func(*info.Info){
+		"path":     func(i *info.Info) { i.Name = "../../x" },
+		"control":  func(i *info.Info) { i.Name = "create" },
+		"no name":  func(i *info.Info) { i.Name = "" },
+		"message":  func(i *info.Info) { i.Message = strings.Repeat("m", naming.MaxDescription+1) },
+		"too long": func(i *info.Info) { i.Name = strings.Repeat("n", 200) },
 	} {
 		bad := info
 		spoil(&bad)
@@ -268,7 +269,7 @@ func TestPulledStays(t *testing.T) {
 	must.OK(t, s.CAS().Commit())
 	got, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{UID: 7})
 	done()
-	if err != nil || got.ID != info.ID || got.Kind != snapshot.KindPull || got.UID != 7 {
+	if err != nil || got.ID != info.ID || got.Kind != info.KindPull || got.UID != 7 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if _, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{}); !errors.Is(err, errs.Exist) {

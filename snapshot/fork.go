@@ -7,6 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -60,7 +61,7 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 
 func (fs Forks) forked(fork *Workspace, o ForkOptions, start time.Time) {
 	fs.w.store.metrics.Note(func(m *info.Metrics) { m.Forks++; m.LastForkMs = info.MsSince(start) })
-	fs.w.store.event(Event{Workspace: fs.w.ws.View, Action: "forked", From: fork.BeganFrom(), Detail: o.Name}, o.Caller)
+	fs.w.store.event(events.Event{Workspace: fs.w.ws.View, Action: "forked", From: fork.BeganFrom(), Detail: o.Name}, o.Caller)
 }
 
 // make journals and makes a fork. The lock is held.
@@ -135,7 +136,7 @@ func (fs Forks) Rename(a, b string, c actors.Caller) error {
 		return s.commit(tx, r, c)
 	})
 	if err == nil {
-		s.event(Event{Workspace: fs.w.ws.View, Action: "renamed-fork", From: a, Detail: b}, c)
+		s.event(events.Event{Workspace: fs.w.ws.View, Action: "renamed-fork", From: a, Detail: b}, c)
 	}
 	return err
 }

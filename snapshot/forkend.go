@@ -7,12 +7,14 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 // End removes a fork. Its last state becomes a snapshot of this
 // workspace, whose Info is returned.
-func (fs Forks) End(name string, c actors.Caller) (Info, error) {
+func (fs Forks) End(name string, c actors.Caller) (info.Info, error) {
 	return fs.end(name, c, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
 		if err := fs.w.store.cat.MayEnd(fs.w.ws, f, c, fs.w.store.opt.Now()); err != nil {
 			return nil, err
@@ -60,7 +62,7 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 }
 
 // end ends a fork as a record says.
-func (fs Forks) end(name string, c actors.Caller, record func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (Info, error) {
+func (fs Forks) end(name string, c actors.Caller, record func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (info.Info, error) {
 	s := fs.w.store
 	var r *catalogue.EndFork
 	err := s.forest.Update(true, func(tx *live.Tx) error {
@@ -74,16 +76,16 @@ func (fs Forks) end(name string, c actors.Caller, record func(*live.Tx, *catalog
 		return s.commit(tx, r, c)
 	})
 	if err != nil {
-		return Info{}, err
+		return info.Info{}, err
 	}
-	var last Info
+	var last info.Info
 	if r.Last != nil {
 		last = r.Last.Seen()
-		s.event(Event{Workspace: fs.w.ws.View, Action: "captured", From: last.Name}, c)
+		s.event(events.Event{Workspace: fs.w.ws.View, Action: "captured", From: last.Name}, c)
 	}
-	s.event(Event{Workspace: fs.w.ws.View, Action: "fork-deleted", From: name, Detail: last.Name}, c)
+	s.event(events.Event{Workspace: fs.w.ws.View, Action: "fork-deleted", From: name, Detail: last.Name}, c)
 	for _, view := range append(r.Inside, r.View) {
-		s.event(Event{Workspace: view, Action: "ended"}, c)
+		s.event(events.Event{Workspace: view, Action: "ended"}, c)
 	}
 	return last, nil
 }
@@ -96,7 +98,7 @@ func (fs Forks) keepLast(tx *live.Tx, f *catalogue.Workspace, c actors.Caller) (
 }
 
 // fullState is the bookmark of a fork; nil if it has none, or one without files.
-func (fs Forks) fullState(f *catalogue.Workspace) *snap {
+func (fs Forks) fullState(f *catalogue.Workspace) *catalogue.Snapshot {
 	sn, ok := fs.w.store.cat.Snapshots[f.Before]
 	if !ok || sn.Files == 0 {
 		return nil

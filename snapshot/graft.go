@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -23,7 +24,7 @@ type GraftOptions struct {
 	Caller actors.Caller
 	// Image, if set, is the image that the tree comes from. A snapshot is taken after the graft,
 	// which names it.
-	Image *Image
+	Image *info.Image
 	// Top gives the attributes of the tree's root directory to Path.
 	Top bool
 }
@@ -72,7 +73,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 			}
 			o.Image.Merged = here.Dir.Len() > 0
 		}
-		c.after = &CaptureOptions{Kind: KindImport, Message: "image " + o.Image.Ref, Image: o.Image}
+		c.after = &CaptureOptions{Kind: info.KindImport, Message: "image " + o.Image.Ref, Image: o.Image}
 		return o.Image.Check()
 	})
 	if err != nil {
@@ -98,7 +99,7 @@ func (w *Workspace) Begin(st *tree.State, c actors.Caller) error {
 	id, _ := st.ID()
 	s := w.store
 	return s.forest.Update(true, func(tx *live.Tx) error {
-		r, err := w.ws.NewBegin(tx, id, Info{Created: s.opt.Now(), UID: c.UID, PID: c.PID})
+		r, err := w.ws.NewBegin(tx, id, info.Info{Created: s.opt.Now(), UID: c.UID, PID: c.PID})
 		if err != nil {
 			return err
 		}

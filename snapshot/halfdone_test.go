@@ -46,7 +46,7 @@ func TestHalfDoneChangeIsNotCommitted(t *testing.T) {
 	if s, err = Open(dir, Options{Quiet: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Main().Find("v1"); !errors.Is(err, ErrNotFound) {
+	if _, err := s.Main().Find("v1"); !errors.Is(err, catalogue.ErrNotFound) {
 		t.Errorf("what is in the journal was not done: %v", err)
 	}
 }

@@ -12,10 +12,8 @@ import (
 type hooks struct {
 	replaced   atomic.Pointer[func(names int) (epoch bool)]
 	invalidate atomic.Pointer[func(inv live.Invalidation, told func())]
-	event      atomic.Pointer[func(Event, actors.Caller)]
+	event      atomic.Pointer[func(events.Event, actors.Caller)]
 }
-
-type Event = events.Event
 
 // OnInvalidate sets the function that is called, without a lock held, with changes that were not
 // made through the mount. It calls told, perhaps later, when the kernel was notified. After a
@@ -32,7 +30,7 @@ func (s *Store) OnReplaced(fn func(names int) (epoch bool)) { s.hooks.replaced.S
 // OnEvent sets the function that is called, without a lock held, with each event of a workspace as
 // a whole, and with each path that a restore, a merge or an import changed. The action is one of
 // events.Actions, or "ended" for a workspace that no longer exists.
-func (s *Store) OnEvent(fn func(Event, actors.Caller)) { s.hooks.event.Store(&fn) }
+func (s *Store) OnEvent(fn func(events.Event, actors.Caller)) { s.hooks.event.Store(&fn) }
 
 // replaced notifies the kernel of what it needs to know before other changes go on.
 func (s *core) replaced(inv *live.Invalidation) {
@@ -53,7 +51,7 @@ func (s *core) tell(inv live.Invalidation) {
 	}
 }
 
-func (s *core) event(e Event, c actors.Caller) {
+func (s *core) event(e events.Event, c actors.Caller) {
 	if fn := s.hooks.event.Load(); fn != nil {
 		e.UID, e.PID, e.Command, e.Actor = c.UID, c.PID, c.Command, c.Actor
 		(*fn)(e, c)

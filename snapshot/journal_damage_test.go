@@ -241,7 +241,7 @@ func TestCatalogueAndJournalLost(t *testing.T) {
 		"verifying": func() error { _, err := snapshot.Check(ctx, dir, snapshot.Options{}, nil); return err },
 		"repairing": func() error { _, err := snapshot.Repair(ctx, dir, snapshot.Options{}, nil); return err },
 	} {
-		if err := fn(); !errors.Is(err, snapshot.ErrLost) || !errors.Is(err, cas.ErrDamaged) {
+		if err := fn(); !errors.Is(err, cas.ErrLost) || !errors.Is(err, cas.ErrDamaged) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
@@ -23,7 +25,7 @@ func (s entries) changed() (views []uint32) {
 // toKeep looks at one workspace after the other, at all of them for nil. Before, it reports the
 // snapshots that were taken between two actors, with the lock held.
 func (s entries) toKeep(views []uint32) iter.Seq[policy.Workspace] {
-	var captured []Event
+	var captured []events.Event
 	var all []*Workspace
 	s.alter(func(*live.Tx) {
 		captured, s.captured = s.captured, nil
@@ -48,7 +50,7 @@ func (s entries) toKeep(views []uint32) iter.Seq[policy.Workspace] {
 					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, Undo: w.ws.Undo, Changes: n, Records: w.ws.Changes + w.ws.ForkChanges, Changed: n != w.ws.At,
 					Newest: w.Snapshots().Newest(), Remove: w.Snapshots().removeOld, EndForks: w.Forks().expire,
 					Capture: func() error {
-						_, err := w.Capture(CaptureOptions{Kind: KindAuto})
+						_, err := w.Capture(CaptureOptions{Kind: info.KindAuto})
 						return err
 					},
 				}
@@ -76,7 +78,7 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 		return err
 	}
 	for _, name := range names {
-		s.event(Event{Workspace: w.ws.View, Action: "expired", From: name}, actors.Caller{})
+		s.event(events.Event{Workspace: w.ws.View, Action: "expired", From: name}, actors.Caller{})
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -29,7 +31,7 @@ func openAt(t testing.TB, now *time.Time) *Store {
 	return s
 }
 
-func capture(t testing.TB, w *Workspace, o CaptureOptions) Info {
+func capture(t testing.TB, w *Workspace, o CaptureOptions) info.Info {
 	t.Helper()
 	i, err := w.Capture(o)
 	must.OK(t, err)
@@ -45,31 +47,31 @@ func TestAYearOfSnapshots(t *testing.T) {
 	_, err := w.PatchPolicy([]byte(`{"keep":{"auto":{"last":3,"hourly":6,"daily":7,"weekly":4,"monthly":12}}}`), actors.Caller{})
 	must.OK(t, err)
 	capture(t, w, CaptureOptions{Name: "mine"})
-	capture(t, w, CaptureOptions{Name: "pinned", Kind: KindAuto, Pinned: true})
+	capture(t, w, CaptureOptions{Name: "pinned", Kind: info.KindAuto, Pinned: true})
 	for hour := range 365 * 24 {
 		now = now.Add(time.Hour)
 		if hour%2 == 0 {
-			capture(t, w, CaptureOptions{Kind: KindAuto})
+			capture(t, w, CaptureOptions{Kind: info.KindAuto})
 		}
 		if hour%24 < 5 {
-			capture(t, w, CaptureOptions{Kind: KindTurn})
+			capture(t, w, CaptureOptions{Kind: info.KindTurn})
 		}
 		if hour%12 == 0 {
 			s.keep.Round()
 		}
 	}
 	s.keep.Round()
-	kept := map[string][]Info{}
+	kept := map[string][]info.Info{}
 	for _, i := range w.List() {
 		kept[i.Kind] = append(kept[i.Kind], i)
 	}
-	if len(kept[KindManual]) != 1 {
-		t.Errorf("%d manual snapshots", len(kept[KindManual]))
+	if len(kept[info.KindManual]) != 1 {
+		t.Errorf("%d manual snapshots", len(kept[info.KindManual]))
 	}
-	if n := len(kept[KindTurn]); n != 100 {
+	if n := len(kept[info.KindTurn]); n != 100 {
 		t.Errorf("%d of the turns are kept, want the last 100, which last more than 7 days", n)
 	}
-	auto := kept[KindAuto]
+	auto := kept[info.KindAuto]
 	// The newest six lie two hours apart; then one for each of the other six days, for
 	// each of up to four weeks, and for each other month, some of which are the same.
 	if n := len(auto); n < 6+6+9 || n > 6+6+4+11+1 {
@@ -107,7 +109,7 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 	_, err = w.Forks().End("late", actors.Caller{})
 	must.OK(t, err)
 	var gone []string
-	s.OnEvent(func(e Event, _ actors.Caller) {
+	s.OnEvent(func(e events.Event, _ actors.Caller) {
 		if e.Action == "expired" {
 			gone = append(gone, e.From)
 		}
@@ -235,7 +237,7 @@ func TestKeepSleeps(t *testing.T) {
 	sleeps("a change, with an interval", time.Second)
 	now = now.Add(time.Second)
 	sleeps("an interval that has passed", time.Second)
-	if i, err := w.Find("latest"); err != nil || i.Kind != KindAuto {
+	if i, err := w.Find("latest"); err != nil || i.Kind != info.KindAuto {
 		t.Errorf("the newest is %+v, %v", i, err)
 	}
 	now = now.Add(time.Second)

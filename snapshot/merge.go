@@ -11,6 +11,8 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -77,7 +79,7 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 		return o.plan(ctx, c, in.Before, rule)
 	})
 	if c.Undo != "" {
-		fs.w.store.event(Event{Workspace: fs.w.ws.View, Action: "merged", From: o.Fork}, o.Caller)
+		fs.w.store.event(events.Event{Workspace: fs.w.ws.View, Action: "merged", From: o.Fork}, o.Caller)
 	}
 	return PromoteResult{o.Fork, c.mergeResult()}, err
 }
@@ -90,7 +92,7 @@ func (fs Forks) sides(f *Workspace, c *change) (in graft.States, err error) {
 	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
 		sn, ok := s.cat.Snapshots[f.ws.Base]
 		if !ok {
-			return fmt.Errorf("%w: fork %q has no base", ErrNotFound, f.ws.Name)
+			return fmt.Errorf("%w: fork %q has no base", catalogue.ErrNotFound, f.ws.Name)
 		}
 		if in.Before, err = sn.Tree(s.src); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/engine"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -109,7 +110,7 @@ func (s opening) open() error {
 		return err
 	}
 	if at.First && !s.firstOpening() {
-		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, ErrLost)
+		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, cas.ErrLost)
 	}
 	s.objects.Store = s.cas
 	if s.opt.Connect != nil {
@@ -223,13 +224,13 @@ func (s opening) firstTree(tx *live.Tx) error {
 	now := s.opt.Now()
 	st := s.emptyTree(tx, now)
 	w := entries{s.Store}.connect(s.cat.AddMain())
-	base := catalogue.SnapshotRecord{Info: Info{Name: "base", Kind: KindImport, Created: now, UID: s.opt.UID}}
+	base := catalogue.SnapshotRecord{Info: info.Info{Name: "base", Kind: info.KindImport, Created: now, UID: s.opt.UID}}
 	var err error
 	if start := s.start; start != nil {
 		if st, err = s.beginWith(tx, start, w); err != nil {
 			return err
 		}
-		base.Kind, base.Parent = KindPull, start.Info.Name
+		base.Kind, base.Parent = info.KindPull, start.Info.Name
 		w.ws.Head = base.Parent
 	}
 	tx.AddView(w.ws.View, st)

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -29,7 +30,7 @@ func (w *Workspace) placeholders(c actors.Caller) (left []naming.BytePath, err e
 		case err == nil:
 			defer w.store.Hold(st)()
 			before = append(before, st)
-		case !errors.Is(err, ErrNotFound):
+		case !errors.Is(err, catalogue.ErrNotFound):
 			return nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
@@ -23,7 +24,7 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 		return s.commit(tx, r, c)
 	})
 	if err == nil {
-		s.event(Event{Workspace: w.ws.View, Action: "policy"}, c)
+		s.event(events.Event{Workspace: w.ws.View, Action: "policy"}, c)
 	}
 	return p, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -53,7 +54,7 @@ func TestRecordsOfTheCatalogueAreBounded(t *testing.T) {
 		for i := range env {
 			env[i] = "<>\n"[i%3:][:1] + fmt.Sprintf("%03x", i%4096)
 		}
-		_, err = w.Graft(t.Context(), snapshot.GraftOptions{Tree: st, Image: &snapshot.Image{Ref: "x", Env: env}})
+		_, err = w.Graft(t.Context(), snapshot.GraftOptions{Tree: st, Image: &info.Image{Ref: "x", Env: env}})
 		return err
 	}
 	if err := graft(3 << 20); !errors.Is(err, errs.TooBig) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -56,7 +57,7 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 		return o.plan(ctx, c, base, rule)
 	})
 	if c.Undo != "" {
-		d.w.store.event(Event{Workspace: d.w.ws.View, Action: "refreshed", From: c.Undo}, o.Caller)
+		d.w.store.event(events.Event{Workspace: d.w.ws.View, Action: "refreshed", From: c.Undo}, o.Caller)
 	}
 	return c.mergeResult(), err
 }

@@ -21,7 +21,9 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -113,7 +115,7 @@ func sizes(t *testing.T, s *snapshot.Store) map[string]int64 {
 	return out
 }
 
-func mustFind(t *testing.T, w *snapshot.Workspace, name string) snapshot.Info {
+func mustFind(t *testing.T, w *snapshot.Workspace, name string) info.Info {
 	t.Helper()
 	i, err := w.Find(name)
 	must.OK(t, err)
@@ -311,7 +313,7 @@ func expected(err error) bool {
 		return a.Fetch(context.Background()) == nil
 	}
 	for _, e := range []error{nil, errs.Exist, errs.NotExist, errs.IsDir, errs.NotDir, errs.NotEmpty, errs.Invalid,
-		errs.Perm, errs.TooBig, errs.NotSupported, threeway.ErrConflict, graft.ErrNoPath, errs.Busy, snapshot.ErrNotFound, errs.Invalid, errAway} {
+		errs.Perm, errs.TooBig, errs.NotSupported, threeway.ErrConflict, graft.ErrNoPath, errs.Busy, catalogue.ErrNotFound, errs.Invalid, errAway} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -85,7 +85,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 }
 
 // toRestore checks the options and finds the snapshot.
-func (w *Workspace) toRestore(o RestoreOptions) (sn *snap, to *graft.Restore, err error) {
+func (w *Workspace) toRestore(o RestoreOptions) (sn *catalogue.Snapshot, to *graft.Restore, err error) {
 	to = &graft.Restore{}
 	if to.Paths, err = naming.CleanPaths(o.Paths); err != nil {
 		return nil, nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/engine"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -108,7 +109,7 @@ type core struct {
 	forest     *live.Forest
 	cat        *catalogue.Catalogue  // guarded by the lock of forest
 	workspaces map[uint32]*Workspace // of cat, by view
-	captured   []Event               // of snapshots between two actors, not reported yet
+	captured   []events.Event        // of snapshots between two actors, not reported yet
 	lost       repair.Lost           // when a damaged store was opened
 	hooks      hooks
 	metrics    *info.Recorder
@@ -207,9 +208,9 @@ func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
 	return w, ok
 }
 
-func (s *Store) SnapshotOf(view uint32) (info Info, ok bool) {
+func (s *Store) SnapshotOf(view uint32) (info info.Info, ok bool) {
 	s.look(func(*live.Tx) {
-		var sn *snap
+		var sn *catalogue.Snapshot
 		if sn, ok = s.cat.Snapshots[view]; ok {
 			info = sn.Info
 		}

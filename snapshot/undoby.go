@@ -68,8 +68,8 @@ type undoBy struct {
 	o     UndoByOptions
 	paths []string
 	rule  threeway.Rule
-	list  []Interval // to take back, newest first
-	since uint64     // the number of the snapshot that they reach back to
+	list  []catalogue.Interval // to take back, newest first
+	since uint64               // the number of the snapshot that they reach back to
 	open  []*OpenInterval
 
 	keep, shared, kept map[string]bool
@@ -94,7 +94,7 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (u *undoBy, err error) {
 	for _, k := range keep {
 		u.keep[k] = true
 	}
-	var since Info
+	var since info.Info
 	if u.o.Since != "" {
 		if since, err = u.w.Find(u.o.Since); err != nil {
 			return nil, err
@@ -117,7 +117,7 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (u *undoBy, err error) {
 	if !found {
 		return nil, errs.New(errs.Invalid, "malformed request: snapshot %s is no earlier state of this workspace", u.o.Since)
 	}
-	u.list = slices.DeleteFunc(u.list, func(i Interval) bool { return !i.By(u.o.By) && !u.reverts(i) })
+	u.list = slices.DeleteFunc(u.list, func(i catalogue.Interval) bool { return !i.By(u.o.By) && !u.reverts(i) })
 	return u, nil
 }
 
@@ -153,7 +153,7 @@ func (u *undoBy) change(ctx context.Context, c *change) error {
 	}
 	c.graft.Options = graft.Options{Source: deepest, View: u.w.ws.View, Touch: true}
 	c.message = "before undo of " + u.o.By
-	c.after = &CaptureOptions{Kind: KindActor, Message: "after undo of " + u.o.By}
+	c.after = &CaptureOptions{Kind: info.KindActor, Message: "after undo of " + u.o.By}
 	c.undoes = &catalogue.Undone{By: u.o.By, Since: u.since}
 	c.kept = slices.Sorted(maps.Keys(u.kept))
 	c.check = func() error {
@@ -228,7 +228,7 @@ func take(ctx context.Context, p *threeway.Plan, all []threeway.Interval) error 
 
 // reverts reports whether an interval is an undo that is reverted: what it took back is all
 // taken back again.
-func (u *undoBy) reverts(i Interval) bool {
+func (u *undoBy) reverts(i catalogue.Interval) bool {
 	return i.Undoes != nil && actors.Below(i.Undoes.By, u.o.By) && i.Undoes.Since >= u.since
 }
 

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -74,9 +75,9 @@ func (w *Workspace) read(fn func()) {
 
 // Find returns the snapshot that a name, cp-<seq>, a prefix of an id, latest,
 // undo or base means. ErrNotFound when there is none.
-func (w *Workspace) Find(name string) (info Info, err error) {
+func (w *Workspace) Find(name string) (info info.Info, err error) {
 	w.read(func() {
-		var sn *snap
+		var sn *catalogue.Snapshot
 		if sn, err = w.store.cat.Find(w.ws, name); err == nil {
 			info = sn.Info
 		}
@@ -85,7 +86,7 @@ func (w *Workspace) Find(name string) (info Info, err error) {
 }
 
 // List returns the snapshots, newest first, without the base.
-func (w *Workspace) List() []Info {
+func (w *Workspace) List() []info.Info {
 	return slices.Collect(w.Snapshots().Newest())
 }
 
@@ -98,12 +99,12 @@ func (w *Workspace) Changes() (n uint64) {
 
 // Newest yields the snapshots, newest first, with the lock held for one at a time only.
 // Those that are made or removed meanwhile are left out.
-func (ss Snapshots) Newest() iter.Seq[Info] {
-	return func(yield func(Info) bool) {
-		var all []*snap
+func (ss Snapshots) Newest() iter.Seq[info.Info] {
+	return func(yield func(info.Info) bool) {
+		var all []*catalogue.Snapshot
 		ss.w.read(func() { all = slices.Clone(ss.w.ws.Snapshots.All()) })
 		for _, sn := range slices.Backward(all) {
-			var i Info
+			var i info.Info
 			var ok bool
 			ss.w.read(func() { i, ok = sn.Info, ss.w.store.cat.Snapshots[sn.View] == sn })
 			if ok && !yield(i) {
@@ -154,7 +155,7 @@ func (fs Forks) From(from uint64, n int) (out []Listed) {
 
 func (w *Workspace) StateOf(name string) (st *tree.State, err error) {
 	w.read(func() {
-		var sn *snap
+		var sn *catalogue.Snapshot
 		if sn, err = w.store.cat.Find(w.ws, name); err == nil {
 			st, err = sn.Tree(w.store.src)
 		}
@@ -169,7 +170,7 @@ func (w *Workspace) Held(name string) (st *tree.State, release func(), err error
 		if name == "" {
 			st, err = tx.Capture(w.ws.View)
 		} else {
-			var sn *snap
+			var sn *catalogue.Snapshot
 			if sn, err = w.store.cat.Find(w.ws, name); err == nil {
 				st, err = sn.Tree(w.store.src)
 			}

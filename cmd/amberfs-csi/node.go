@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 type node struct {
@@ -133,7 +133,7 @@ const (
 // inline volumes. Only its exact name counts: latest, cp-N and digits of an id name others as well.
 func (n node) seed(ctx context.Context, name string) (string, error) {
 	var list service.Snapshots
-	l := service.List{Kind: snapshot.KindManual, Labels: map[string]string{inlineLabel: inlineYes}}
+	l := service.List{Kind: info.KindManual, Labels: map[string]string{inlineLabel: inlineYes}}
 	if err := n.d.do(ctx, "", l, &list); err != nil {
 		return "", err
 	}

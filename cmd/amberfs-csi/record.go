@@ -14,7 +14,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 // The kinds of records.
@@ -34,7 +34,7 @@ type record struct {
 	Login    string   // the credentials for it, "" for those of the daemon
 	Logins   []string // credentials for what it began with
 	Bytes    int64    // the capacity of a volume, the size of a snapshot
-	info     snapshot.Info
+	info     info.Info
 }
 
 // Labels of records. The id stands alone, so that it finds the newest record.
@@ -55,7 +55,7 @@ func (r *record) labels() map[string]string {
 	}
 }
 
-func recordOf(i snapshot.Info) (*record, error) {
+func recordOf(i info.Info) (*record, error) {
 	bytes, err := strconv.ParseInt(i.Labels[bytesLabel], 10, 64)
 	if err != nil {
 		return nil, fmt.Errorf("the snapshot %s of main is no record of a volume: %w", i.Name, err)
@@ -100,7 +100,7 @@ func (d *driver) find(ctx context.Context, kind, id string) (*record, error) {
 func (d *driver) records(ctx context.Context, l service.List) ([]*record, error) {
 	var out []*record
 	var list service.Snapshots
-	l.Kind = snapshot.KindManual
+	l.Kind = info.KindManual
 	if err := d.do(ctx, "", l, &list); err != nil {
 		return nil, err
 	}

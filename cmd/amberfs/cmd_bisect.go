@@ -17,7 +17,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 // bisectArgs are the arguments of bisect, for the command line and for MCP.
@@ -54,7 +54,7 @@ func (r bisectRound) text() string {
 }
 
 type bisected struct {
-	FirstBad *snapshot.Info       `json:"first_bad,omitempty" jsonschema:"missing if the present state is the first that is bad"`
+	FirstBad *info.Info           `json:"first_bad,omitempty" jsonschema:"missing if the present state is the first that is bad"`
 	Now      bool                 `json:"now,omitempty" jsonschema:"the present state is the first that is bad"`
 	LastGood string               `json:"last_good"`
 	Skipped  []string             `json:"skipped,omitempty" jsonschema:"snapshots between them that were skipped; one of them may be the first bad one"`
@@ -123,9 +123,9 @@ up to 127 is bad, and 128 and above ends the search.
 
 // bisectStates are good, the snapshots between, and bad, by time. The name of the present
 // state is "".
-func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]snapshot.Info, error) {
-	var good snapshot.Info
-	bad := snapshot.Info{Seq: math.MaxUint64}
+func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]info.Info, error) {
+	var good info.Info
+	bad := info.Info{Seq: math.MaxUint64}
 	err := f.ask(ctx, service.Show{Name: r.Good}, &good)
 	if err == nil && r.Bad != "" {
 		err = f.ask(ctx, service.Show{Name: r.Bad}, &bad)
@@ -140,12 +140,12 @@ func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]snapsho
 	if err := f.ask(ctx, service.List{Kind: r.Kind, Labels: r.Labels, By: r.By}, &l); err != nil {
 		return nil, err
 	}
-	states := slices.DeleteFunc(l.Snapshots, func(i snapshot.Info) bool {
+	states := slices.DeleteFunc(l.Snapshots, func(i info.Info) bool {
 		// Those of forks and remotes are of other time lines.
-		return i.Seq <= good.Seq || i.Seq >= bad.Seq || i.Kind == snapshot.KindFork || i.Kind == snapshot.KindPull
+		return i.Seq <= good.Seq || i.Seq >= bad.Seq || i.Kind == info.KindFork || i.Kind == info.KindPull
 	})
-	slices.SortFunc(states, func(x, y snapshot.Info) int { return cmp.Compare(x.Seq, y.Seq) })
-	return slices.Concat([]snapshot.Info{good}, states, []snapshot.Info{bad}), nil
+	slices.SortFunc(states, func(x, y info.Info) int { return cmp.Compare(x.Seq, y.Seq) })
+	return slices.Concat([]info.Info{good}, states, []info.Info{bad}), nil
 }
 
 // bisect searches; each is called after each round.

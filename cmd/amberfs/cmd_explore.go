@@ -22,6 +22,7 @@ import (
 	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 // maxAttempts bounds how many forks one explore makes.
@@ -195,8 +196,8 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 	if best == nil {
 		return done, errs.Fail(errs.Failed, "no attempt passed; nothing was merged, and the forks stay")
 	}
-	var merged service.Merged
-	failed := f.ask(ctx, service.Merge{Fork: best.Fork}, &merged)
+	var merged snapshot.PromoteResult
+	failed := f.ask(ctx, snapshot.MergeOptions{Fork: best.Fork}, &merged)
 	if done.Conflicts = merged.Conflicts; len(done.Conflicts) > 0 {
 		failed = errs.Fail(errs.ScriptKind(failed), "attempt %d passed, but the workspace changed the same files meanwhile; nothing was merged", best.Attempt).
 			WithHint("see `amberfs diff --fork %s`, and merge it with `amberfs merge %s --ours` or --theirs", best.Fork, best.Fork)

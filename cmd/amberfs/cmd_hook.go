@@ -19,7 +19,7 @@ import (
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 const (
@@ -142,7 +142,7 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 // this number, which is then Exists, or is found.
 func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, message string) error {
 	var newest, same service.Snapshots
-	if err := c.Do(ctx, service.List{Limit: 1, Kind: snapshot.KindTurn}, client.Exchange{}, &newest); err != nil {
+	if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn}, client.Exchange{}, &newest); err != nil {
 		return err
 	}
 	next := uint64(1)
@@ -151,7 +151,7 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 	}
 	if labels["message"] != "" {
 		one := map[string]string{"session": labels["session"], "message": labels["message"]}
-		if err := c.Do(ctx, service.List{Limit: 1, Kind: snapshot.KindTurn, Labels: one}, client.Exchange{}, &same); err != nil {
+		if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn, Labels: one}, client.Exchange{}, &same); err != nil {
 			return err
 		}
 		if len(same.Snapshots) > 0 {
@@ -159,20 +159,20 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 		}
 	}
 	labels["turn"] = strconv.FormatUint(next, 10)
-	return c.Do(ctx, service.Snapshot{Name: turnName + labels["turn"], Message: message, Labels: labels, Kind: snapshot.KindTurn}, client.Exchange{}, nil)
+	return c.Do(ctx, service.Snapshot{Name: turnName + labels["turn"], Message: message, Labels: labels, Kind: info.KindTurn}, client.Exchange{}, nil)
 }
 
 // turnName is what the name of a turn's snapshot begins with. Its number follows.
 const turnName = "turn-"
 
 // turnOf is the number of a turn, 0 if its snapshot was renamed.
-func turnOf(i snapshot.Info) uint64 {
+func turnOf(i info.Info) uint64 {
 	n, _ := strconv.ParseUint(strings.TrimPrefix(i.Name, turnName), 10, 32) // else it is 0
 	return n
 }
 
 // turnRows are the turns of agents among snapshots.
-func turnRows(list []snapshot.Info) (rows [][]string) {
+func turnRows(list []info.Info) (rows [][]string) {
 	for _, i := range list {
 		if n := turnOf(i); n > 0 {
 			row := service.Row(i)

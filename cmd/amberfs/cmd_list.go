@@ -17,8 +17,8 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 func listCommand(a *app) *cobra.Command {
@@ -42,13 +42,13 @@ id ("-" until it is stored), time and message, separated by tabs.
 				return errs.Fail(errs.Invalid, "-n must be at least 1, not %d", req.Limit)
 			}
 			if turns {
-				if req.Kind != "" && req.Kind != snapshot.KindTurn || long {
+				if req.Kind != "" && req.Kind != info.KindTurn || long {
 					return errs.Fail(errs.Invalid, "--turns cannot be used with --kind or --long")
 				}
-				req.Kind = snapshot.KindTurn
+				req.Kind = info.KindTurn
 			}
 			if !all && req.Kind == "" {
-				req.Without = snapshot.KindPreRestore
+				req.Without = info.KindPreRestore
 			}
 			var l service.Snapshots
 			if err := a.askHere(cmd.Context(), req, &l); err != nil {

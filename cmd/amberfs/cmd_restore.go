@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -49,7 +50,7 @@ restore_keeps in the policy is a --keep for every such restore.
 			if cmd.ArgsLenAtDash() == 0 && len(argv) > 1 {
 				return errs.Fail(errs.Invalid, "restore -- takes one PATH; for several, name the snapshot before --")
 			}
-			var done service.Restored
+			var done snapshot.RestoreResult
 			if asPath := cmd.ArgsLenAtDash() == 0 || strings.Contains(argv[0], "/"); asPath && len(argv) == 1 {
 				if dryRun || len(keep) > 0 {
 					return errs.Fail(errs.Invalid, "--dry-run and --keep need the NAME of a snapshot, and %s is a path", quote(argv[0]))
@@ -60,13 +61,13 @@ restore_keeps in the policy is a --keep for every such restore.
 				}
 			} else {
 				n := len(argv) - 1
-				err = a.ask(cmd.Context(), p, service.Restore{Name: argv[0], Paths: paths[:n], Keep: paths[n:], DryRun: dryRun}, &done)
+				err = a.ask(cmd.Context(), p, snapshot.RestoreOptions{Name: argv[0], Paths: paths[:n], Keep: paths[n:], DryRun: dryRun}, &done)
 				err = a.orPath(err, argv[0])
 			}
 			if err != nil {
 				return err
 			}
-			return a.print(done, func() { a.printResult(service.OpOf(service.Restore{}).Text, &done) })
+			return a.print(done, func() { a.printResult(service.OpOf(snapshot.RestoreOptions{}).Text, &done) })
 		},
 	}
 	cmd.Flags().StringArrayVar(&keep, "keep", nil, "leave `PATH` as it is; repeatable")
@@ -137,7 +138,7 @@ func relPath(p locate.Place, arg string) (naming.BytePath, error) {
 }
 
 func undoCommand(a *app) *cobra.Command {
-	var req service.UndoBy
+	var req snapshot.UndoByOptions
 	var keep []string
 	var turn int
 	cmd := &cobra.Command{
@@ -177,7 +178,7 @@ nothing is changed. PATHs limit the undo.`,
 				if turn > 0 {
 					name = turnName + strconv.Itoa(turn)
 				}
-				return a.showOpAt(cmd.Context(), p, service.Restore{Name: name, Keep: req.Keep, DryRun: req.DryRun}, false)
+				return a.showOpAt(cmd.Context(), p, snapshot.RestoreOptions{Name: name, Keep: req.Keep, DryRun: req.DryRun}, false)
 			}
 			return a.showOpAt(cmd.Context(), p, req, false)
 		},

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 func snapshotCommand(a *app) *cobra.Command {
@@ -24,10 +24,10 @@ it survives a power cut, and prints its id.`,
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			req.Name, req.Wait = strings.Join(argv, ""), !noWait
 			if turn {
-				req.Kind = snapshot.KindTurn
+				req.Kind = info.KindTurn
 			}
 			if noWait {
-				return show(a, cmd, req, func(info snapshot.Info) { a.printf("cp-%d\n", info.Seq) })
+				return show(a, cmd, req, func(info info.Info) { a.printf("cp-%d\n", info.Seq) })
 			}
 			return a.showOp(cmd, req)
 		},
@@ -66,7 +66,7 @@ func renameCommand(a *app) *cobra.Command {
 		Args:    args(2, 2, "the present name A and the new name B"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			req := service.Rename{From: argv[0], To: argv[1]}
-			return show(a, cmd, req, func(info snapshot.Info) { a.printf("snapshot %s renamed to %s\n", req.From, req.To) })
+			return show(a, cmd, req, func(info info.Info) { a.printf("snapshot %s renamed to %s\n", req.From, req.To) })
 		},
 	}
 }

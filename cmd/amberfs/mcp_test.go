@@ -12,6 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -149,14 +150,14 @@ func TestRelativeArguments(t *testing.T) {
 	p, err := locate.Find(mounts, "/no/ws/sub")
 	must.OK(t, err)
 	blame := service.Blame{Path: "f"}
-	undo := service.UndoBy{Paths: []naming.BytePath{"a", "../b"}, Keep: []naming.BytePath{"c"}}
+	undo := snapshot.UndoByOptions{Paths: []naming.BytePath{"a", "../b"}, Keep: []naming.BytePath{"c"}}
 	for _, args := range []any{&blame, &undo} {
 		must.OK(t, relative(p, reflect.ValueOf(args).Elem()))
 	}
 	if blame.Path != "sub/f" || undo.Paths[0] != "sub/a" || undo.Paths[1] != "b" || undo.Keep[0] != "sub/c" {
 		t.Errorf("%+v, %+v", blame, undo)
 	}
-	if err := relative(p, reflect.ValueOf(&service.UndoBy{Paths: []naming.BytePath{"../../x", "a"}}).Elem()); err == nil {
+	if err := relative(p, reflect.ValueOf(&snapshot.UndoByOptions{Paths: []naming.BytePath{"../../x", "a"}}).Elem()); err == nil {
 		t.Error("a path outside of the workspace is accepted")
 	}
 }

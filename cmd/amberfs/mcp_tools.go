@@ -16,7 +16,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 // A tool is an operation of the service with the names and arguments that models know, or
@@ -165,7 +165,7 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 // capture returns the ref of the present state of the workspace at a place, or of its
 // snapshot.
 func (m *mcpServer) capture(ctx context.Context, p locate.Place, name string) (newRef, error) {
-	made := snapshot.Info{Name: name}
+	made := info.Info{Name: name}
 	var err error
 	if name == "" {
 		err = m.a.ask(ctx, p, service.Snapshot{Wait: true}, &made)

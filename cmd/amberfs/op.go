@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -59,7 +60,7 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 			panic(fmt.Sprintf("the flag --%s of %s is a %T", f.Name, name, field))
 		}
 	}
-	if m, ok := req.Interface().(*service.Merge); ok {
+	if m, ok := req.Interface().(*snapshot.MergeOptions); ok {
 		addPrefer(cmd, &m.Ours, &m.Theirs, []string{sideWorkspace}, []string{sideFork})
 	}
 	completions[name] = completionOf(c.Args)

@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -96,7 +96,7 @@ func (a *app) snapshotAfter(ctx context.Context, p locate.Place, c sandbox.Confi
 	if c.After == "" {
 		return nil
 	}
-	var made snapshot.Info
+	var made info.Info
 	err := a.askIn(context.WithoutCancel(ctx), p, c.Fork, service.Snapshot{Name: c.After, Wait: true}, &made)
 	if err == nil {
 		a.note("snapshot %s created: %s", made.Name, made.ID)

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 // copyForWorktrees mounts the copy of the repository that dir is in, without .git, and returns
@@ -54,7 +55,7 @@ func (a *app) copyForWorktrees(ctx context.Context, dir string, add bool) (point
 func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Config, made bool) error {
 	const state = "directory"
 	if !made {
-		err := c.Do(ctx, service.Restore{Name: state}, client.Exchange{}, nil)
+		err := c.Do(ctx, snapshot.RestoreOptions{Name: state}, client.Exchange{}, nil)
 		if err == nil {
 			_, err = a.refresh(ctx, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, cfg.Exclude...)
 		}

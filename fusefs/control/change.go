@@ -73,7 +73,7 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 
 func (t *Tree) rename(ws *snapshot.Workspace, from, to string, r Request) error {
 	if name, ok := parseRestore(to); ok && from == restoreName {
-		return t.perform(ws, restoreName, nil, r, service.Restore{Name: name}, nil)
+		return t.perform(ws, restoreName, nil, r, snapshot.RestoreOptions{Name: name}, nil)
 	}
 	if n := t.privateFile(ws, from); n != nil {
 		return t.renamePrivate(n, to, r)

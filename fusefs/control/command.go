@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -201,11 +202,11 @@ func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who acto
 func shown(result any) any {
 	const maxPaths = 100
 	switch v := result.(type) {
-	case snapshot.Info:
+	case info.Info:
 		return named{v.Name, v.Seq}
 	case service.PushedList:
 		return v.Pushed[0]
-	case service.Restored:
+	case snapshot.RestoreResult:
 		if len(v.Paths) > maxPaths {
 			v.Paths, v.More = v.Paths[:maxPaths], true
 		}

@@ -71,7 +71,7 @@ func (t *Tree) renameLost(ws *snapshot.Workspace, to string, r Request) error {
 	case to == createName:
 		return t.perform(ws, to, nil, r, service.Snapshot{}, nil)
 	case to == restoreName:
-		return t.perform(ws, to, nil, r, service.Restore{}, nil)
+		return t.perform(ws, to, nil, r, snapshot.RestoreOptions{}, nil)
 	}
 	return t.perform(ws, to, nil, r, service.Fork{}, nil)
 }

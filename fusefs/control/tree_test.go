@@ -20,6 +20,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -190,7 +191,7 @@ func TestSnapshotsByFiles(t *testing.T) {
 	u.must(u.tree.Rename(u.dir, restoreName, u.dir, "restore@v1", 0, Request{Caller: u.who}))
 	u.result(restoreName, `"snapshot":"v1","changed":0`)
 	u.must(u.tree.Rmdir(u.dir, "v3", Request{Caller: u.who}))
-	if _, err := u.lookup("v3"); !errors.Is(err, snapshot.ErrNotFound) {
+	if _, err := u.lookup("v3"); !errors.Is(err, catalogue.ErrNotFound) {
 		t.Errorf("a snapshot that was removed: %v", err)
 	}
 	if names := u.names(); !slices.Contains(names, "v1") || slices.Contains(names, "v3") || !slices.Contains(names, "list") {

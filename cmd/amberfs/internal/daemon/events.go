@@ -15,9 +15,9 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/vfs"
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -199,7 +199,7 @@ func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
 	if !ok {
 		return
 	}
-	err := ws.Snapshots().Amend(name, func(i *snapshot.Info) {
+	err := ws.Snapshots().Amend(name, func(i *info.Info) {
 		i.FirstEvent, i.LastEvent, i.Counts = span.First, span.Last, span.Counts
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
 	"github.com/amberfs/amberfs/gitbridge"
@@ -211,7 +212,7 @@ func openError(dir string, err error) error {
 		return err
 	case errors.As(err, &locked):
 		return busyStore(dir, locked.PID, locked.Mountpoint)
-	case errors.Is(err, snapshot.ErrLost):
+	case errors.Is(err, cas.ErrLost):
 		return errs.Fail(errs.Damaged, "%w", err).
 			WithHint("the catalogue cannot be repaired: restore the store from a backup, and keep the packs, which have the contents of its files")
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -39,8 +39,8 @@ type Config struct {
 	After      string // snapshot that is taken at the end
 	Command    []string
 	Options    mountopt.Options
-	Actor      string          // of the program's changes; "" for none
-	Image      *snapshot.Image // of the fork, with Root; it may be nil
+	Actor      string      // of the program's changes; "" for none
+	Image      *info.Image // of the fork, with Root; it may be nil
 
 	// Outer sets these.
 	UserNS bool   // the namespaces include one for users

@@ -21,7 +21,7 @@ import (
 	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/mounts"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 // InRootCommand is the hidden command that must call [InsideRoot].
@@ -43,7 +43,7 @@ var capabilities = []int{
 // end of ctx kills it. Call ready when the command has been started: it waits until signals can be
 // sent. Earlier ones would be lost, since the kernel drops those that process 1 of a namespace has
 // no handler for.
-func InRoot(ctx context.Context, dir string, argv []string, image *snapshot.Image) (cmd *exec.Cmd, ready func(), err error) {
+func InRoot(ctx context.Context, dir string, argv []string, image *info.Image) (cmd *exec.Cmd, ready func(), err error) {
 	config, err := Config{Mountpoint: dir, Command: argv, Image: image, Root: true}.file()
 	if err != nil {
 		return nil, nil, err
@@ -294,7 +294,7 @@ func createIn(root int, name string, dir bool) error {
 func (c *Config) program(note func(string)) (*exec.Cmd, error) {
 	im := c.Image
 	if im == nil {
-		im = &snapshot.Image{}
+		im = &info.Image{}
 	}
 	if len(c.Command) == 0 {
 		c.Command = slices.Concat(im.Entrypoint, im.Cmd)

@@ -13,7 +13,7 @@ import (
 func (s *Service) resume(ctx context.Context, r *Request, args any) (any, error) {
 	c := r.Carried
 	switch a := args.(type) {
-	case Snapshot:
+	case snapshot.CaptureOptions:
 		if c.Captured.Name != "" {
 			return s.resumeSnapshot(ctx, r, a)
 		}
@@ -25,7 +25,7 @@ func (s *Service) resume(ctx context.Context, r *Request, args any) (any, error)
 		if c.Edit != nil {
 			return snapshot.PromoteResult{Fork: c.Edit.Of, MergeResult: snapshot.MergeResult{Changes: c.Changes()}}, nil
 		}
-	case Fork:
+	case snapshot.ForkOptions:
 		if c.Forked != "" && a.As == "" {
 			f, err := r.Workspace.Forks().Named(c.Forked)
 			if err != nil {
@@ -50,7 +50,7 @@ func (s *Service) resume(ctx context.Context, r *Request, args any) (any, error)
 		WithHint("look at amberfs list and amberfs log before you repeat it")
 }
 
-func (s *Service) resumeSnapshot(ctx context.Context, r *Request, a Snapshot) (any, error) {
+func (s *Service) resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (any, error) {
 	if !a.Wait {
 		return r.Carried.Captured, nil
 	}

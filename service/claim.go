@@ -7,17 +7,18 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 // claim returns the fork of a label. If the label was claimed here before and REMOTE@SNAPSHOT is a
 // later state of the same label, the fork gets that state.
 func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, error) {
-	ttl, err := spanOf(a.TTL)
+	_, err := policy.ParseTTL(a.TTL)
 	if err != nil {
 		return Claimed{}, err
 	}
 	forks := r.Workspace.Forks()
-	o := snapshot.ForkOptions{Name: a.Label, TTL: ttl, Caller: r.Caller}
+	o := snapshot.ForkOptions{Name: a.Label, TTL: a.TTL, Caller: r.Caller}
 	if isRemote(a.From) && forks.Claimed(a.Label) {
 		o.Snapshot, err = s.catchUp(ctx, r, a)
 		o.Newer = o.Snapshot != ""

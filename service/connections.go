@@ -292,7 +292,7 @@ func isRemote(from string) bool {
 
 // Fetches reports whether an operation has to ask a remote first.
 func Fetches(args any) bool {
-	f, ok := args.(Fork)
+	f, ok := args.(snapshot.ForkOptions)
 	return ok && isRemote(f.Snapshot)
 }
 

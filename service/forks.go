@@ -26,21 +26,18 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-func (s *Service) fork(ctx context.Context, r *Request, a Fork) (Forked, error) {
-	ttl, err := spanOf(a.TTL)
-	if err != nil {
-		return Forked{}, err
-	}
+func (s *Service) fork(ctx context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
+	var err error
 	if a.Snapshot, err = s.localName(ctx, r, a.Snapshot); err != nil {
 		return Forked{}, err
 	}
-	o := snapshot.ForkOptions{Snapshot: a.Snapshot, Name: a.Name, TTL: ttl, Discard: a.Discard, Caller: r.Caller}
 	if a.As != "" {
 		if err := actors.Check(a.As); err != nil {
 			return Forked{}, err
 		}
 	}
-	f, err := r.Workspace.Forks().New(o)
+	a.Caller = r.Caller
+	f, err := r.Workspace.Forks().New(a)
 	if err != nil {
 		return Forked{}, err
 	}
@@ -69,18 +66,6 @@ func Below(ws *snapshot.Workspace) string {
 		p = filepath.Join(p, naming.ForksDir, name)
 	}
 	return p
-}
-
-// spanOf reads how long a fork lives; 0 for "".
-func spanOf(text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	d, err := policy.ParseSpan(text)
-	if err != nil || d <= 0 {
-		return 0, errs.Fail(errs.Invalid, "a ttl is a duration such as 30m, 1h or 7d, not %q", text)
-	}
-	return d, nil
 }
 
 func (s *Service) renameFork(_ context.Context, r *Request, a RenameFork) (Forked, error) {

@@ -14,7 +14,7 @@ var snapshotOps = []*Op{
 		Text: Lines(func(i *info.Info) string { return fmt.Sprintf("snapshot %s created: %s\n", i.Name, i.ID) }),
 		Tools: []Tool{{Names: [3]string{"snapshot_create", "snapshots_create", "snapshot"}, Title: "Create a snapshot",
 			About:  "Take a snapshot of the workspace. It takes the same time for any size.",
-			Preset: Snapshot{Wait: true}, Args: "name description=message labels expires pinned if_changed"}}}, (*Service).snapshot),
+			Preset: snapshot.CaptureOptions{Wait: true}, Args: "name description=message labels expires pinned if_changed"}}}, (*Service).snapshot),
 	op(Op{Name: "list", Cost: Allocates, Charges: Lists,
 		About: "Lists the snapshots, newest first.",
 		Text:  Rows(listRows), Pages: true,

@@ -66,7 +66,7 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 		return nil
 	}
 	switch a := args.(type) {
-	case Fork:
+	case snapshot.ForkOptions:
 		return beginsHere(a.Snapshot)
 	case Claim:
 		return beginsHere(a.From)

@@ -17,11 +17,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (info.Info, error) {
-	o := snapshot.CaptureOptions{
-		Name: a.Name, Message: a.Message, Labels: a.Labels, Pinned: a.Pinned, Kind: a.Kind, IfChanged: a.IfChanged,
-		Caller: r.Caller,
-	}
+func (s *Service) snapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
+	a.Caller = r.Caller
 	if a.Kind != "" && a.Kind != info.KindManual && a.Kind != info.KindTurn {
 		return info.Info{}, errs.Fail(errs.Invalid, "the kind must be manual or turn, not %q", a.Kind)
 	}
@@ -29,14 +26,7 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (info.In
 		return info.Info{}, errs.Fail(errs.Perm, "the label %q of a fork has the state of a run, which a program in it cannot set", RunLabel).
 			WithHint("choose another label")
 	}
-	if a.Expires != "" {
-		t, err := ParseExpiry(a.Expires, time.Now())
-		if err != nil {
-			return info.Info{}, err
-		}
-		o.Expires = &t
-	}
-	info, err := r.Workspace.Capture(o)
+	info, err := r.Workspace.Capture(a)
 	if errors.Is(err, snapshot.ErrUnchanged) {
 		err = nil
 	}
@@ -216,21 +206,6 @@ func (s *Service) compact(ctx context.Context, r *Request, a snapshot.CompactOpt
 
 func (s *Service) du(ctx context.Context, r *Request, a DU) (*info.Disk, error) {
 	return r.Workspace.Snapshots().DiskUsage(ctx, a.Names)
-}
-
-// ParseExpiry reads a span from now (with d and w besides Go's units) or a date.
-func ParseExpiry(text string, now time.Time) (time.Time, error) {
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		if !t.After(now) {
-			return t, errs.Fail(errs.Invalid, "the expiry %s is in the past", text)
-		}
-		return t, nil
-	}
-	d, err := policy.ParseSpan(text)
-	if err != nil || d <= 0 {
-		return now, errs.Fail(errs.Invalid, "an expiry is a duration such as 30m, 24h, 7d or 2w, or a date in RFC 3339, not %q", text)
-	}
-	return now.Add(d), nil
 }
 
 func (s *Service) restore(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {

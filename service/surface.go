@@ -7,6 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/strictjson"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -189,7 +190,7 @@ func (o *Op) FromLine(line string) (any, error) {
 
 // parseCreate reads a name and a message, or an object.
 func parseCreate(line string) (any, error) {
-	var a Snapshot
+	var a snapshot.CaptureOptions
 	line = strings.TrimSpace(line)
 	if !strings.HasPrefix(line, "{") {
 		name := line

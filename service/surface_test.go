@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func TestParseCreate(t *testing.T) {
@@ -17,7 +18,7 @@ func TestParseCreate(t *testing.T) {
 		{"v1\nsubject\n\nbody\n", "v1", "subject\n\nbody"},
 	} {
 		got, err := parseCreate(tc.line)
-		if a, ok := got.(Snapshot); err != nil || !ok || a.Name != tc.name || a.Message != tc.message {
+		if a, ok := got.(snapshot.CaptureOptions); err != nil || !ok || a.Name != tc.name || a.Message != tc.message {
 			t.Errorf("parseCreate(%q) = %+v, %v", tc.line, got, err)
 		}
 	}

@@ -16,18 +16,6 @@ import (
 // None has no fields: no arguments, or an empty result.
 type None struct{}
 
-type Snapshot struct {
-	Name    string            `json:"name,omitempty" jsonschema:"its name; cp-NUMBER if empty"`
-	Message string            `json:"message,omitempty" jsonschema:"its message"`
-	Labels  map[string]string `json:"labels,omitempty" jsonschema:"labels: keys and values"`
-	Expires string            `json:"expires,omitempty" jsonschema:"delete it after this time: 30m, 24h, 7d, 2w, or a date in RFC 3339"`
-	Kind    string            `json:"kind,omitempty" jsonschema:"manual or turn"`
-	Wait    bool              `json:"wait,omitempty" jsonschema:"answer when it is stored and has its id"`
-	Pinned  bool              `json:"pinned,omitempty" jsonschema:"protect it from deletion"`
-	// IfChanged is for hooks: a turn in which nothing happened leaves no snapshot.
-	IfChanged bool `json:"if_changed,omitempty" jsonschema:"take none if nothing differs from the newest snapshot, and answer with that one"`
-}
-
 type List struct {
 	Limit   int               `json:"limit,omitempty" jsonschema:"at most this many; 0: all"`
 	Before  uint64            `json:"before,omitempty" jsonschema:"only those with a smaller seq"`
@@ -215,14 +203,6 @@ type Log struct {
 	Limit   int             `json:"limit,omitempty" jsonschema:"only the newest this many"`
 	Follow  bool            `json:"follow,omitempty" jsonschema:"continue as events happen"`
 	New     bool            `json:"new,omitempty" jsonschema:"only events from now on"`
-}
-
-type Fork struct {
-	Name     string `json:"name" jsonschema:"the name of the fork"`
-	Snapshot string `json:"snapshot,omitempty" jsonschema:"the snapshot it begins with: a name, FORK/NAME for one of a fork, FORK/ for the present state of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state"`
-	TTL      string `json:"ttl,omitempty" jsonschema:"delete the fork after this time: 30m, 1h, 7d"`
-	As       string `json:"as,omitempty" jsonschema:"the actor of changes whose program cannot be seen; if empty, the name of the fork"`
-	Discard  bool   `json:"discard,omitempty" jsonschema:"keep no snapshot of its last state when it ends"`
 }
 
 type Forked struct {

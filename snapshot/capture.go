@@ -11,22 +11,25 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 type CaptureOptions struct {
-	Name    string // cp-<seq> when empty
-	Message string
-	Labels  map[string]string
-	Expires *time.Time
-	Pinned  bool
-	Kind    string // KindManual when empty
-	// IfChanged makes no snapshot when nothing differs from the newest one:
-	// that is returned, with ErrUnchanged.
-	IfChanged bool
-	Caller    actors.Caller
+	Name    string            `json:"name,omitempty" jsonschema:"its name; cp-NUMBER if empty"`
+	Message string            `json:"message,omitempty" jsonschema:"its message"`
+	Labels  map[string]string `json:"labels,omitempty" jsonschema:"labels: keys and values"`
+	Expires string            `json:"expires,omitempty" jsonschema:"delete it after this time: 30m, 24h, 7d, 2w, or a date in RFC 3339"`
+	Kind    string            `json:"kind,omitempty" jsonschema:"manual or turn"`
+	// Wait is for the service: Capture itself never waits, see WaitSealed.
+	Wait   bool `json:"wait,omitempty" jsonschema:"answer when it is stored and has its id"`
+	Pinned bool `json:"pinned,omitempty" jsonschema:"protect it from deletion"`
+	// IfChanged is for hooks, so that a turn in which nothing happened leaves no snapshot. Capture
+	// returns the newest snapshot with ErrUnchanged.
+	IfChanged bool          `json:"if_changed,omitempty" jsonschema:"take none if nothing differs from the newest snapshot, and answer with that one"`
+	Caller    actors.Caller `json:"-"`
 	// Image was imported just before.
-	Image *info.Image
+	Image *info.Image `json:"-"`
 }
 
 // Capture makes a snapshot of the present state. It takes the same time
@@ -40,11 +43,16 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 	if err := naming.CheckDescription(o.Message, o.Labels); err != nil {
 		return info.Info{}, err
 	}
+	s := w.store
+	now := s.opt.Now()
+	expires, err := policy.ParseExpiry(o.Expires, now)
+	if err != nil {
+		return info.Info{}, err
+	}
 	start := time.Now()
 	if o.Kind == "" {
 		o.Kind = info.KindManual
 	}
-	s := w.store
 	left, err := w.placeholders(o.Caller)
 	if err != nil {
 		return info.Info{}, err
@@ -56,7 +64,9 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 	}
 	var made info.Info
 	err = s.forest.Update(true, func(tx *live.Tx) error {
-		r, err := s.cat.NewCapture(tx, w.ws, o.describe(s.opt.Now()))
+		i := o.describe(now)
+		i.Expires = expires
+		r, err := s.cat.NewCapture(tx, w.ws, i)
 		if err != nil {
 			return err
 		}
@@ -76,7 +86,7 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 // describe is what a snapshot that is taken now is called.
 func (o CaptureOptions) describe(now time.Time) info.Info {
 	return info.Info{
-		Name: o.Name, Kind: o.Kind, Message: o.Message, Labels: o.Labels, Created: now, Expires: o.Expires,
+		Name: o.Name, Kind: o.Kind, Message: o.Message, Labels: o.Labels, Created: now,
 		UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command, Pinned: o.Pinned, Image: o.Image,
 	}
 }

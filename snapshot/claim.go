@@ -31,17 +31,20 @@ func (fs Forks) Claim(o ForkOptions) (Claimed, error) {
 	if err := naming.Check(o.Name); err != nil {
 		return Claimed{}, err
 	}
+	s := fs.w.store
+	if err := o.expire(s.opt.Now()); err != nil {
+		return Claimed{}, err
+	}
 	o.claim = o.Name
 	var got Claimed
 	start := time.Now()
-	s := fs.w.store
 	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
 		if f, ok := fs.w.ws.Forks[o.Name]; ok {
 			got = Claimed{Fork: s.workspaces[f.View], Tier: Resumed}
-			if o.TTL <= 0 {
+			if o.expires == nil {
 				return nil
 			}
-			return s.commit(tx, &catalogue.Lease{View: f.View, Expires: s.after(o.TTL)}, o.Caller)
+			return s.commit(tx, &catalogue.Lease{View: f.View, Expires: o.expires}, o.Caller)
 		}
 		got.Tier = FreshlyMade
 		if last := fs.w.ws.Left(o.Name); last != nil && !o.Newer {

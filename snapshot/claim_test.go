@@ -116,11 +116,11 @@ func TestForkTTL(t *testing.T) {
 	var said []string
 	s.OnEvent(func(e events.Event, _ actors.Caller) { said = append(said, e.Action+" "+e.From+e.Detail) })
 	for _, label := range []string{"a", "b"} {
-		_, err := w.Forks().Claim(ForkOptions{Name: label, TTL: time.Hour})
+		_, err := w.Forks().Claim(ForkOptions{Name: label, TTL: "1h"})
 		must.OK(t, err)
 	}
 	now = now.Add(50 * time.Minute)
-	_, err := w.Forks().Claim(ForkOptions{Name: "b", TTL: time.Hour})
+	_, err := w.Forks().Claim(ForkOptions{Name: "b", TTL: "1h"})
 	must.OK(t, err)
 	now = now.Add(50 * time.Minute)
 	_, err = w.Forks().expire(now, now)
@@ -144,7 +144,7 @@ func TestForkDiscarded(t *testing.T) {
 	options := Options{Quiet: true, Now: func() time.Time { return now }}
 	s, err := Open(dir, options)
 	must.OK(t, err)
-	a, err := s.Main().Forks().New(ForkOptions{Name: "a", Discard: true, TTL: time.Hour})
+	a, err := s.Main().Forks().New(ForkOptions{Name: "a", Discard: true, TTL: "1h"})
 	must.OK(t, err)
 	_, err = s.Forest().Create(a.Root(), "work", live.Create{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)

@@ -187,7 +187,7 @@ func TestStartRefused(t *testing.T) {
 	p, a := newPlace(), open(t, t.TempDir())
 	_, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
 	must.OK(t, err)
-	info := p.push(t, a.Main(), "v1")
+	pushed := p.push(t, a.Main(), "v1")
 	for what, spoil := range map[string]func(*info.Info){
 		"path":     func(i *info.Info) { i.Name = "../../x" },
 		"control":  func(i *info.Info) { i.Name = "create" },
@@ -195,7 +195,7 @@ func TestStartRefused(t *testing.T) {
 		"message":  func(i *info.Info) { i.Message = strings.Repeat("m", naming.MaxDescription+1) },
 		"too long": func(i *info.Info) { i.Name = strings.Repeat("n", 200) },
 	} {
-		bad := info
+		bad := pushed
 		spoil(&bad)
 		_, err := snapshot.Open(t.TempDir(), snapshot.Options{Connect: func(c snapshot.Connecting) (tree.Elsewhere, *snapshot.Start, error) {
 			return p, startOf(t, bad), nil
@@ -257,7 +257,7 @@ func TestPulledStays(t *testing.T) {
 	}
 	_, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
 	must.OK(t, err)
-	info := p.push(t, a.Main(), "v1")
+	pushed := p.push(t, a.Main(), "v1")
 	dir := t.TempDir()
 	p.fresh = true
 	s := openWith(t, dir, p, nil)
@@ -267,12 +267,12 @@ func TestPulledStays(t *testing.T) {
 		must.OK(t, err)
 	}
 	must.OK(t, s.CAS().Commit())
-	got, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{UID: 7})
+	got, err := s.Main().Remotes().Pulled(pushed, startOf(t, pushed).ID, actors.Caller{UID: 7})
 	done()
-	if err != nil || got.ID != info.ID || got.Kind != info.KindPull || got.UID != 7 {
+	if err != nil || got.ID != pushed.ID || got.Kind != info.KindPull || got.UID != 7 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if _, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{}); !errors.Is(err, errs.Exist) {
+	if _, err := s.Main().Remotes().Pulled(pushed, startOf(t, pushed).ID, actors.Caller{}); !errors.Is(err, errs.Exist) {
 		t.Errorf("pulled twice under one name: %v", err)
 	}
 	p.away = true

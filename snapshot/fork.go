@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 type ForkInfo struct {
@@ -28,23 +29,29 @@ type ForkInfo struct {
 func (i ForkInfo) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
 
 type ForkOptions struct {
-	Snapshot string // that it starts from; the present state when empty, that of a fork for FORK/
-	Name     string
-	// TTL is the time after which the fork ends, as by Forks.End. 0: never.
-	TTL time.Duration
+	Name     string `json:"name" jsonschema:"the name of the fork"`
+	Snapshot string `json:"snapshot,omitempty" jsonschema:"the snapshot it begins with: a name, FORK/NAME for one of a fork, FORK/ for the present state of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state"`
+	// TTL is the time after which the fork ends, as by Forks.End. Empty: never.
+	TTL string `json:"ttl,omitempty" jsonschema:"delete the fork after this time: 30m, 1h, 7d"`
+	// As is for the service: New registers no actor.
+	As string `json:"as,omitempty" jsonschema:"the actor of changes whose program cannot be seen; if empty, the name of the fork"`
 	// Discard: when the fork ends, however it does, no snapshot of its last state is kept.
-	Discard bool
+	Discard bool `json:"discard,omitempty" jsonschema:"keep no snapshot of its last state when it ends"`
 	// Newer: a claim does not begin with what the fork of the label left here.
-	Newer  bool
-	Caller actors.Caller
+	Newer  bool          `json:"-"`
+	Caller actors.Caller `json:"-"`
 
-	claim string // see Claim
+	claim   string     // see Claim
+	expires *time.Time // see TTL
 }
 
 // New makes a workspace that starts equal to a snapshot, or to the present
 // state. It takes the same time whatever the size.
 func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 	if err := naming.Check(o.Name); err != nil {
+		return nil, err
+	}
+	if err := o.expire(fs.w.store.opt.Now()); err != nil {
 		return nil, err
 	}
 	var fork *Workspace
@@ -67,7 +74,7 @@ func (fs Forks) forked(fork *Workspace, o ForkOptions, start time.Time) {
 // make journals and makes a fork. The lock is held.
 func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 	s := fs.w.store
-	r := &catalogue.Fork{Name: o.Name, Claim: o.claim, Expires: s.after(o.TTL), Discard: o.Discard}
+	r := &catalogue.Fork{Name: o.Name, Claim: o.claim, Expires: o.expires, Discard: o.Discard}
 	r.Base.Created, r.Base.UID, r.Base.PID = s.opt.Now(), o.Caller.UID, o.Caller.PID
 	if err := s.cat.NewFork(&trees{Tx: tx, s: s}, fs.w.ws, o.Snapshot, r); err != nil {
 		return nil, err
@@ -76,13 +83,14 @@ func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 	return s.workspaces[r.View], err
 }
 
-// after is the time when a ttl that begins now is over, nil for none.
-func (s *core) after(ttl time.Duration) *time.Time {
-	if ttl <= 0 {
-		return nil
+// expire computes when a TTL that begins now is over.
+func (o *ForkOptions) expire(now time.Time) error {
+	ttl, err := policy.ParseTTL(o.TTL)
+	if ttl > 0 {
+		end := now.Add(ttl)
+		o.expires = &end
 	}
-	t := s.opt.Now().Add(ttl)
-	return &t
+	return err
 }
 
 // BeganFrom is the name of the snapshot that a fork was made from, at that time; "" if the fork

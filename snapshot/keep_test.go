@@ -101,7 +101,7 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 		_, err := w.Forks().New(ForkOptions{Name: name})
 		must.OK(t, err)
 	}
-	capture(t, w, CaptureOptions{Name: "expires", Expires: ptr(now.Add(time.Hour))})
+	capture(t, w, CaptureOptions{Name: "expires", Expires: now.Add(time.Hour).Format(time.RFC3339Nano)})
 	_, err := w.Forks().End("early", actors.Caller{})
 	must.OK(t, err)
 	s.keep.Round()
@@ -126,7 +126,6 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
 
 // TestRefusedPatchChangesNothing, not even what is right of it.
 func TestRefusedPatchChangesNothing(t *testing.T) {
@@ -227,7 +226,7 @@ func TestKeepSleeps(t *testing.T) {
 		must.OK(t, err)
 	}
 	sleeps("a new store", time.Minute)
-	capture(t, w, CaptureOptions{Name: "a", Expires: new(now.Add(20 * time.Second))})
+	capture(t, w, CaptureOptions{Name: "a", Expires: "20s"})
 	now = now.Add(2 * time.Second)
 	sleeps("a snapshot that expires", 18*time.Second)
 	policy(`{"interval_seconds":5}`)
@@ -256,18 +255,18 @@ func TestForksOfAllDepthsEndInTime(t *testing.T) {
 		now = now.Add(d)
 		s.keep.Round()
 	}
-	claim := func(in *Workspace, label string, ttl time.Duration) *Workspace {
+	claim := func(in *Workspace, label, ttl string) *Workspace {
 		t.Helper()
 		got, err := in.Forks().Claim(ForkOptions{Name: label, TTL: ttl})
 		must.OK(t, err)
 		return got.Fork
 	}
 	pass(time.Second)
-	outer := claim(s.Main(), "outer", 20*time.Second)
+	outer := claim(s.Main(), "outer", "20s")
 	pass(time.Second)
-	claim(outer, "inner", time.Hour)
+	claim(outer, "inner", "1h")
 	pass(time.Second)
-	claim(outer, "inner", 5*time.Second)
+	claim(outer, "inner", "5s")
 	left := func(want int, what string) {
 		t.Helper()
 		if n := len(s.Workspaces()) - 1; n != want {
@@ -315,7 +314,7 @@ func TestRoundsLookAtWhatChanged(t *testing.T) {
 	_, err := s.forest.Create(forks[3].Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	round(time.Second, "f3")
-	capture(t, forks[4], CaptureOptions{Name: "a", Expires: new(now.Add(time.Minute))})
+	capture(t, forks[4], CaptureOptions{Name: "a", Expires: "1m"})
 	round(time.Second, "f4")
 	round(30 * time.Second)
 	round(time.Minute, "f4")

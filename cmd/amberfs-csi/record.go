@@ -14,6 +14,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
@@ -116,7 +117,7 @@ func (d *driver) records(ctx context.Context, l service.List) ([]*record, error)
 
 // write records that a fork is complete.
 func (d *driver) write(ctx context.Context, r *record) error {
-	return d.do(ctx, "", service.Snapshot{Name: r.ID, Labels: r.labels(), Wait: true}, &r.info)
+	return d.do(ctx, "", snapshot.CaptureOptions{Name: r.ID, Labels: r.labels(), Wait: true}, &r.info)
 }
 
 // rewrite replaces a record. The newest counts, so an interrupted one can leave both.
@@ -127,7 +128,7 @@ func (d *driver) rewrite(ctx context.Context, r *record) error {
 		return err
 	}
 	name := fmt.Sprintf("%s.%d", r.ID, r.info.Seq)
-	if err := d.do(ctx, "", service.Snapshot{Name: name, Labels: r.labels(), Wait: true}, &r.info); err != nil {
+	if err := d.do(ctx, "", snapshot.CaptureOptions{Name: name, Labels: r.labels(), Wait: true}, &r.info); err != nil {
 		return err
 	}
 	return d.removeRecords(ctx, old)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
@@ -107,7 +108,7 @@ func (d *driver) freeze(ctx context.Context, r *record) (taken info.Info, err er
 	if err := d.forkVolume(ctx, r.ID, r.Source, ""); err != nil {
 		return taken, err
 	}
-	err = d.do(ctx, r.ID, service.Snapshot{Name: content, Labels: r.labels(), Wait: true}, &taken)
+	err = d.do(ctx, r.ID, snapshot.CaptureOptions{Name: content, Labels: r.labels(), Wait: true}, &taken)
 	return taken, err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 // A source is what a volume begins with: one of its fields, or main if all are empty.
@@ -98,7 +99,7 @@ func (d *driver) anew(ctx context.Context, id string, make func() error) error {
 // forkOf makes a fork that leaves nothing in main when it ends, whoever ends it: what main keeps is
 // not for other tenants.
 func (d *driver) forkOf(ctx context.Context, id, from, ttl string) (f service.Forked, err error) {
-	err = d.do(ctx, "", service.Fork{Name: id, Snapshot: from, TTL: ttl, Discard: true}, &f)
+	err = d.do(ctx, "", snapshot.ForkOptions{Name: id, Snapshot: from, TTL: ttl, Discard: true}, &f)
 	return f, err
 }
 

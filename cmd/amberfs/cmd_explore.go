@@ -221,7 +221,7 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 // stays keeps the fork of an attempt, with a snapshot that has the result.
 func (f *searchForks) stays(ctx context.Context, t *attempt) error {
 	f.keep(t.Fork)
-	result := service.Snapshot{Message: fmt.Sprintf("attempt %d", t.Attempt), Labels: map[string]string{"check": t.State}}
+	result := snapshot.CaptureOptions{Message: fmt.Sprintf("attempt %d", t.Attempt), Labels: map[string]string{"check": t.State}}
 	return f.a.askIn(ctx, f.p, t.Fork, result, nil)
 }
 

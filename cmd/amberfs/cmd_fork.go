@@ -7,10 +7,11 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func forkCommand(a *app) *cobra.Command {
-	var req service.Fork
+	var req snapshot.ForkOptions
 	var end service.DeleteFork
 	var ends bool
 	cmd := &cobra.Command{

@@ -19,6 +19,7 @@ import (
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
@@ -159,7 +160,7 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 		}
 	}
 	labels["turn"] = strconv.FormatUint(next, 10)
-	return c.Do(ctx, service.Snapshot{Name: turnName + labels["turn"], Message: message, Labels: labels, Kind: info.KindTurn}, client.Exchange{}, nil)
+	return c.Do(ctx, snapshot.CaptureOptions{Name: turnName + labels["turn"], Message: message, Labels: labels, Kind: info.KindTurn}, client.Exchange{}, nil)
 }
 
 // turnName is what the name of a turn's snapshot begins with. Its number follows.

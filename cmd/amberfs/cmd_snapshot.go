@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 func snapshotCommand(a *app) *cobra.Command {
-	var req service.Snapshot
+	var req snapshot.CaptureOptions
 	var noWait, turn bool
 	cmd := &cobra.Command{
 		Use:   "snapshot [NAME] [-m MESSAGE] [FLAG]...",

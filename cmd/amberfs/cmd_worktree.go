@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -174,7 +175,7 @@ func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w wor
 	if err != nil {
 		return w, err
 	}
-	if err := a.ask(ctx, p, service.Fork{Name: name}, nil); err != nil {
+	if err := a.ask(ctx, p, snapshot.ForkOptions{Name: name}, nil); err != nil {
 		return w, err
 	}
 	if branch == "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
@@ -168,7 +169,7 @@ func (m *mcpServer) capture(ctx context.Context, p locate.Place, name string) (n
 	made := info.Info{Name: name}
 	var err error
 	if name == "" {
-		err = m.a.ask(ctx, p, service.Snapshot{Wait: true}, &made)
+		err = m.a.ask(ctx, p, snapshot.CaptureOptions{Wait: true}, &made)
 	}
 	return newRef{Ref: made.Name}, err
 }
@@ -177,7 +178,7 @@ func (m *mcpServer) capture(ctx context.Context, p locate.Place, name string) (n
 func (m *mcpServer) branch(ctx context.Context, p locate.Place, workspace, state string) (newRef, error) {
 	for n := 1; ; n++ {
 		var made service.Forked
-		err := m.a.ask(ctx, p, service.Fork{Name: fmt.Sprintf("%s-%d", workspace, n), Snapshot: state}, &made)
+		err := m.a.ask(ctx, p, snapshot.ForkOptions{Name: fmt.Sprintf("%s-%d", workspace, n), Snapshot: state}, &made)
 		if errs.ScriptKind(err) != errs.Exist { // else the name is in use
 			return newRef{Ref: made.Name, Path: made.Path}, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -64,7 +65,7 @@ func (a *app) askIn(ctx context.Context, p locate.Place, fork string, args, resu
 // snapshot if it is named, and registers the actor.
 func (a *app) prepare(ctx context.Context, p locate.Place, c *sandbox.Config, from string) error {
 	if c.Fork != "" {
-		err := a.ask(ctx, p, service.Fork{Name: c.Fork, Snapshot: from}, nil)
+		err := a.ask(ctx, p, snapshot.ForkOptions{Name: c.Fork, Snapshot: from}, nil)
 		if err != nil && errs.ScriptKind(err) != errs.Exist {
 			return err
 		}
@@ -97,7 +98,7 @@ func (a *app) snapshotAfter(ctx context.Context, p locate.Place, c sandbox.Confi
 		return nil
 	}
 	var made info.Info
-	err := a.askIn(context.WithoutCancel(ctx), p, c.Fork, service.Snapshot{Name: c.After, Wait: true}, &made)
+	err := a.askIn(context.WithoutCancel(ctx), p, c.Fork, snapshot.CaptureOptions{Name: c.After, Wait: true}, &made)
 	if err == nil {
 		a.note("snapshot %s created: %s", made.Name, made.ID)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
@@ -164,7 +165,7 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 			return err
 		}
 		if owner == "" {
-			err = main.Do(ctx, service.Fork{Name: k.name}, client.Exchange{}, nil)
+			err = main.Do(ctx, snapshot.ForkOptions{Name: k.name}, client.Exchange{}, nil)
 			if err != nil && errs.ScriptKind(err) != errs.Exist {
 				runs.GiveBack(k.store, k.name)
 			}

@@ -25,6 +25,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
@@ -90,9 +91,9 @@ func (f *searchForks) ask(ctx context.Context, args, result any) error {
 }
 
 // new makes a fork of a snapshot, or of the present state for "".
-func (f *searchForks) new(ctx context.Context, number, snapshot string) (string, error) {
+func (f *searchForks) new(ctx context.Context, number, from string) (string, error) {
 	name := f.prefix + number
-	return name, f.ask(ctx, service.Fork{Name: name, Snapshot: snapshot}, nil)
+	return name, f.ask(ctx, snapshot.ForkOptions{Name: name, Snapshot: from}, nil)
 }
 
 // discard is done even if the command is interrupted.

@@ -66,7 +66,7 @@ func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Confi
 			return err
 		}
 	}
-	return c.Do(ctx, service.Snapshot{Name: state}, client.Exchange{}, nil)
+	return c.Do(ctx, snapshot.CaptureOptions{Name: state}, client.Exchange{}, nil)
 }
 
 // mountCopy mounts a store that is a copy of a directory. It makes the store if there is none.

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 // daemon is the daemon of a store.
@@ -46,7 +47,7 @@ func (d daemon) prepare(ctx context.Context) error {
 	if size.Files > 0 {
 		return errors.New("the store has files outside of forks; use one that is for containerd alone")
 	}
-	err := d.do(ctx, "", service.Snapshot{Name: empty, Pinned: true}, nil)
+	err := d.do(ctx, "", snapshot.CaptureOptions{Name: empty, Pinned: true}, nil)
 	if is(err, errs.Exist) {
 		return nil
 	}
@@ -55,14 +56,14 @@ func (d daemon) prepare(ctx context.Context) error {
 
 // fork makes a fork. One that is there is what an interrupted request left, and is made again.
 func (d daemon) fork(ctx context.Context, name, from string) error {
-	err := d.do(ctx, "", service.Fork{Name: name, Snapshot: from, Discard: true}, nil)
+	err := d.do(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from, Discard: true}, nil)
 	if !is(err, errs.Exist) {
 		return err
 	}
 	if err := d.discard(ctx, name); err != nil {
 		return err
 	}
-	return d.do(ctx, "", service.Fork{Name: name, Snapshot: from, Discard: true}, nil)
+	return d.do(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from, Discard: true}, nil)
 }
 
 func (d daemon) discard(ctx context.Context, name string) error {
@@ -76,7 +77,7 @@ func (d daemon) discard(ctx context.Context, name string) error {
 // capture takes a snapshot of a fork. One of that name is of an interrupted request, or of a program
 // in the container, and is replaced.
 func (d daemon) capture(ctx context.Context, fork, name string) error {
-	err := d.do(ctx, fork, service.Snapshot{Name: name}, nil)
+	err := d.do(ctx, fork, snapshot.CaptureOptions{Name: name}, nil)
 	if !is(err, errs.Exist) {
 		return err
 	}
@@ -87,7 +88,7 @@ func (d daemon) capture(ctx context.Context, fork, name string) error {
 	if err := d.do(ctx, fork, service.Remove{Names: names}, nil); err != nil {
 		return err
 	}
-	return d.do(ctx, fork, service.Snapshot{Name: name}, nil)
+	return d.do(ctx, fork, snapshot.CaptureOptions{Name: name}, nil)
 }
 
 // added returns how much larger a fork is than what it began with.

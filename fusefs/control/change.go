@@ -16,12 +16,12 @@ func (t *Tree) Mkdir(dir live.NodeID, name string, r Request) (Entry, error) {
 		return Entry{}, err
 	}
 	if forks {
-		if err := t.perform(ws, forkName, nil, r, service.Fork{Name: name}, nil); err != nil {
+		if err := t.perform(ws, forkName, nil, r, snapshot.ForkOptions{Name: name}, nil); err != nil {
 			return Entry{}, err
 		}
 		return t.lookupFork(ws, name)
 	}
-	if err := t.perform(ws, createName, nil, r, service.Snapshot{Name: name}, nil); err != nil {
+	if err := t.perform(ws, createName, nil, r, snapshot.CaptureOptions{Name: name}, nil); err != nil {
 		return Entry{}, err
 	}
 	return t.lookupSnapshot(ws, name)

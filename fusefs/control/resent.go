@@ -69,9 +69,9 @@ func (t *Tree) renameLost(ws *snapshot.Workspace, to string, r Request) error {
 	case c == nil || to != r.carriedBy(nil):
 		return errUnanswered
 	case to == createName:
-		return t.perform(ws, to, nil, r, service.Snapshot{}, nil)
+		return t.perform(ws, to, nil, r, snapshot.CaptureOptions{}, nil)
 	case to == restoreName:
 		return t.perform(ws, to, nil, r, snapshot.RestoreOptions{}, nil)
 	}
-	return t.perform(ws, to, nil, r, service.Fork{}, nil)
+	return t.perform(ws, to, nil, r, snapshot.ForkOptions{}, nil)
 }

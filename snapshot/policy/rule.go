@@ -134,6 +134,37 @@ func ParseSpan(text string) (time.Duration, error) {
 }
 
 // String is the shortest form that ParseSpan reads.
+// ParseExpiry reads a span from now (with d and w besides Go's units) or a date; nil for "".
+func ParseExpiry(text string, now time.Time) (*time.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		if !t.After(now) {
+			return nil, errs.Fail(errs.Invalid, "the expiry %s is in the past", text)
+		}
+		return &t, nil
+	}
+	d, err := ParseSpan(text)
+	if err != nil || d <= 0 {
+		return nil, errs.Fail(errs.Invalid, "an expiry is a duration such as 30m, 24h, 7d or 2w, or a date in RFC 3339, not %q", text)
+	}
+	t := now.Add(d)
+	return &t, nil
+}
+
+// ParseTTL reads how long a fork lives; 0 for "".
+func ParseTTL(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := ParseSpan(text)
+	if err != nil || d <= 0 {
+		return 0, errs.Fail(errs.Invalid, "a ttl is a duration such as 30m, 1h or 7d, not %q", text)
+	}
+	return d, nil
+}
+
 func (s Span) String() string {
 	if d := time.Duration(s); d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
@@ -169,5 +170,5 @@ func Mark(ctx context.Context, user, store, name, command, state string) error {
 		return err
 	}
 	defer c.Close()
-	return c.Do(ctx, service.Snapshot{Message: command, Labels: map[string]string{service.RunLabel: state}}, client.Exchange{}, nil)
+	return c.Do(ctx, snapshot.CaptureOptions{Message: command, Labels: map[string]string{service.RunLabel: state}}, client.Exchange{}, nil)
 }

@@ -1,4 +1,4 @@
-package service
+package policy
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ func TestParseExpiry(t *testing.T) {
 			t.Errorf("ParseExpiry(%q) = %v, %v", in, got, err)
 		}
 	}
-	for _, in := range []string{"", "0s", "-1h", "soon", "d", "2029-01-01T00:00:00Z"} {
+	for _, in := range []string{"0s", "-1h", "soon", "d", "2029-01-01T00:00:00Z"} {
 		if got, err := ParseExpiry(in, now); err == nil {
 			t.Errorf("ParseExpiry(%q) = %v", in, got)
 		}

@@ -33,7 +33,8 @@ func TestRows(t *testing.T) {
 		for _, c := range o.Commands {
 			presets, words = append(presets, c.Preset), append(words, c.Args)
 			for _, f := range c.Flags {
-				field(strings.ReplaceAll(f.Name, "-", "_"))
+				_, of, _ := f.Parts()
+				field(of)
 			}
 		}
 		for _, q := range o.Queries {
@@ -61,7 +62,7 @@ func TestRows(t *testing.T) {
 			case Events:
 				result = &[]events.Event{}
 			}
-			o.Text.Text(result)
+			o.Text.Text(reflect.Zero(o.Args).Interface(), result)
 		}
 	}
 }

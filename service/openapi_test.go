@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -168,13 +169,21 @@ func (c *components) operation(o *Op, method string) object {
 	return out
 }
 
+// published are the names of types that had them before they moved to another package.
+var published = map[reflect.Type]string{
+	reflect.TypeFor[snapshot.CaptureOptions](): "Snapshot",
+	reflect.TypeFor[snapshot.ForkOptions]():    "Fork",
+}
+
 // ref puts a type among the components, and refers to it.
 func (c *components) ref(t reflect.Type) object {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	name := t.Name()
-	if pkg := path.Base(t.PkgPath()); pkg != "service" && pkg != "fail" {
+	if pkg := path.Base(t.PkgPath()); published[t] != "" {
+		name = published[t]
+	} else if pkg != "service" && pkg != "errs" {
 		name = pkg + "." + name
 	}
 	ref := "#/components/schemas/" + name

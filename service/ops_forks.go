@@ -21,7 +21,11 @@ var forkOps = []*Op{
 		About: "Lists the forks of the workspace.",
 		Text:  Rows(forkRows), Pages: true,
 		Tools: []Tool{{Names: [3]string{"fork_list"}, Title: "List forks",
-			About: "List the forks: name, base, time, snapshots, changed files and time to live."}}}, (*Service).forks),
+			About: "List the forks: name, base, time, snapshots, changed files and time to live."}},
+		Commands: []Command{{Group: "Forks:", Use: "forks", Short: "List forks",
+			Long: `Lists the forks: name, base, age, last actor, snapshots, changed files and the remaining
+time to live, separated by tabs.`,
+			Example: "  amberfs forks", JSON: "forks"}}}, (*Service).forks),
 	op(Op{Name: "claim", Effect: Adds, Cost: Cheap, Access: Add, Mutates: true,
 		About: "Returns the fork with a label. If there is none, creates it. If from is a later state of the label on a remote, the fork gets it.",
 		Text:  Rows(func(c *Claimed) [][]string { return [][]string{{gitquote.Readable(c.Path), c.Tier}} }),
@@ -72,5 +76,6 @@ keeps what the workspace has, and --theirs (--prefer fork) takes what the fork h
 				{"dry-run", "n", "only list what would change"},
 			}}}}, (*Service).merge),
 	op(Op{Name: "actor", Effect: Adds, Cost: Cheap, Access: Add,
-		About: "Registers the name of an actor for a process and its descendants."}, (*Service).actor),
+		About: "Registers the name of an actor for a process and its descendants.",
+		Text:  Lines(func(done *Registered) string { return fmt.Sprintf("process %d is actor %s\n", done.PID, done.Name) })}, (*Service).actor),
 }

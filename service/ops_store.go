@@ -3,6 +3,8 @@ package service
 import (
 	"fmt"
 	"time"
+
+	"github.com/amberfs/amberfs/remote"
 )
 
 var storeOps = []*Op{
@@ -93,21 +95,71 @@ state of the same claimed fork is replaced, and kept as NAME.ID.`,
 				{"full", "", "send everything again"},
 			}}}}, (*Service).push),
 	op(Op{Name: "pull", Effect: Adds, Cost: Cheap, Access: Govern, Mutates: true,
-		About: "Copies snapshots of a remote into the store."}, (*Service).pull),
+		About: "Copies snapshots of a remote into the store.",
+		Text:  LinesOf(pulledLines),
+		Commands: []Command{{Group: "Remotes:", Use: "pull REMOTE SNAPSHOT... [--as NAME]", Short: "Bring snapshots from a remote into the store",
+			Long: `Copies snapshots of REMOTE, a name or a URL, into the store. An interrupted pull continues
+when it is run again. The workspace does not change.`,
+			Example: "  amberfs pull team v1\n  amberfs pull s3://bucket/team v1 --as theirs", Args: "remote snapshots...", Takes: "a REMOTE and at least one SNAPSHOT",
+			Flags: []Flag{{"as", "", "use `NAME` as its name there"}}}}}, (*Service).pull),
 	op(Op{Name: "remotes", Cost: Cheap, Access: Govern,
-		About: "Lists the registered remotes."}, (*Service).remotes),
+		About:    "Lists the registered remotes.",
+		Text:     Lines(remoteLines),
+		Commands: []Command{{Under: "remote", Use: "list", Short: "List remotes"}}}, (*Service).remotes),
 	op(Op{Name: "add-remote", Effect: Adds, Cost: Cheap, Access: Socket,
-		About: "Registers a remote, and sets it up if it is new."}, (*Service).addRemote),
+		About: "Registers a remote, and sets it up if it is new.",
+		Text:  Lines(func(done *AddedRemote) string { return fmt.Sprintf("remote %s added: %s\n", done.Name, done.URL) }),
+		Commands: []Command{{Under: "remote", Use: "add NAME URL [--recipient KEY]...", Short: "Add a remote",
+			Long: `Registers the remote at URL as NAME. A new remote is probed first, and guarantees
+that it does not provide are reported.
+
+--recipient encrypts everything on a new remote. The service then sees sizes, times and
+names only. AMBERFS_AGE_IDENTITY names the file that decrypts it. If the remote has
+other keys later, nothing is sent until "amberfs remote remove" and another add.`,
+			Example: `  amberfs remote add team s3://bucket/team
+  amberfs remote add nas file:///mnt/nas/amberfs
+  amberfs remote add hub oci://ghcr.io/me/workspaces --recipient age1...`,
+			Args: "name url", Takes: "a NAME and a URL",
+			Flags: []Flag{{"recipient=recipients", "", "encrypt to this age `KEY` (age1...)"}}}}}, (*Service).addRemote),
 	op(Op{Name: "trust-remote", Effect: Adds, Cost: Cheap, Access: Socket,
-		About: "Agrees to contact a remote that the store names."}, (*Service).trustRemote),
+		About: "Agrees to contact a remote that the store names.",
+		Text:  Lines(func(done *Remote) string { return fmt.Sprintf("remote %s is trusted: %s\n", done.Name, done.URL) }),
+		Commands: []Command{{Under: "remote", Use: "trust REMOTE", Short: "Agree to contact a remote that came with the store",
+			Long: `A store that another user made can name remotes that you did not add. Requests to them
+would be signed with your credentials, so amberfs contacts none before this command.
+"amberfs status" lists them.`,
+			Args: "remote", Takes: "a REMOTE"}}}, (*Service).trustRemote),
 	op(Op{Name: "remove-remote", Effect: Destroys, Cost: Cheap, Access: Socket,
-		About: "Forgets a remote. Nothing on the remote changes."}, (*Service).removeRemote),
+		About:    "Forgets a remote. Nothing on the remote changes.",
+		Text:     LinesOf(func(a RemoveRemote, _ *None) string { return fmt.Sprintf("remote %s removed\n", a.Name) }),
+		Commands: []Command{{Under: "remote", Use: "remove NAME", Short: "Forget a remote", Args: "name", Takes: "a NAME"}}}, (*Service).removeRemote),
 	op(Op{Name: "remote-snapshots", Cost: Cheap, Access: Socket,
-		About: "Lists the snapshots on a remote, newest first."}, (*Service).remoteSnapshots),
+		About: "Lists the snapshots on a remote, newest first.",
+		Text:  Lines(remoteSnapshotLines),
+		Commands: []Command{{Under: "remote", Use: "snapshots REMOTE", Short: "List the snapshots on a remote, newest first",
+			Args: "remote", Takes: "a REMOTE"}}}, (*Service).remoteSnapshots),
 	op(Op{Name: "remove-pushed", Effect: Destroys, Cost: Cheap, Access: Socket,
-		About: "Deletes snapshots from a remote."}, (*Service).removePushed),
+		About: "Deletes snapshots from a remote.",
+		Text:  LinesOf(removedPushedLines),
+		Commands: []Command{{Under: "remote", Use: "rm REMOTE SNAPSHOT...", Short: "Delete snapshots from a remote",
+			Long: `Deletes snapshots from a remote. "amberfs remote gc" frees what only they needed.`,
+			Args: "remote names...", Takes: "a REMOTE and at least one SNAPSHOT"}}}, (*Service).removePushed),
 	op(Op{Name: "verify-remote", Cost: Cheap, Access: Socket,
-		About: "Checks that a remote has everything its snapshots need."}, (*Service).verifyRemote),
+		About: "Checks that a remote has everything its snapshots need.",
+		Text:  Lines(verifiedRemoteLines),
+		Commands: []Command{{Under: "remote", Use: "verify REMOTE [--deep]", Short: "Check the snapshots on a remote",
+			Long: `Checks that REMOTE has everything that its snapshots need, with the right sizes. If
+something is missing or damaged, it lists the snapshots and exits with status 7.`,
+			Args: "remote", Takes: "a REMOTE", Damage: true,
+			Flags: []Flag{{"deep", "", "also read and check every byte"}}}}}, (*Service).verifyRemote),
 	op(Op{Name: "gc-remote", Effect: Destroys, Cost: Cheap, Access: Socket,
-		About: "Frees what no snapshot on a remote needs, in several runs on different days."}, (*Service).gcRemote),
+		About: "Frees what no snapshot on a remote needs, in several runs on different days.",
+		Text: Lines(func(done *remote.Collected) string {
+			return fmt.Sprintf("freed %s (%d objects); %d more wait for later runs\n", BytesText(done.Bytes), done.Removed, done.Waiting)
+		}),
+		Commands: []Command{{Under: "remote", Use: "gc REMOTE", Short: "Free space on a remote",
+			Long: `Frees what no snapshot on REMOTE needs. Run it once a day, for example from cron. Of
+three runs, each at least a day after the other, the third deletes an object. Expired
+snapshots are deleted too. A registry frees untagged data itself.`,
+			Args: "remote", Takes: "a REMOTE"}}}, (*Service).gcRemote),
 }

@@ -51,15 +51,31 @@ type Tool struct {
 // A Command is a command that only calls the operation and prints its result.
 type Command struct {
 	Use, Group, Short, Long, Example string
+	Under                            string // the command that it is a part of, instead of a group
 	Aliases                          []string
 	Preset                           any
 	Args                             Positional
+	Takes                            string // what the arguments are, for an error; else the words of Use
 	Flags                            []Flag
-	Pager                            bool // on a terminal
+	Pager                            bool   // on a terminal
+	JSON                             string // the field of the result that --json prints; else the result
+	Damage                           bool   // the result is printed also if it comes with an error of the kind Damaged
 }
 
-// A Flag sets the field of the same name: dry-run sets dry_run.
+// A Flag sets the field of the same name: dry-run sets dry_run. The flag NAME=FIELD sets
+// another field, and NAME=FIELD:VALUE, without a value of its own, sets it to VALUE.
 type Flag struct{ Name, Short, About string }
+
+// Parts returns the name of a flag, the field that it sets, and the value of a flag that has
+// none of its own.
+func (f Flag) Parts() (name, field, value string) {
+	name, field, other := strings.Cut(f.Name, "=")
+	if !other {
+		field = strings.ReplaceAll(name, "-", "_")
+	}
+	field, value, _ = strings.Cut(field, ":")
+	return name, field, value
+}
 
 // Positional are the fields that the words of a command line or of a control file's line
 // set, in this order. [f] can be missing, and f... takes all that are left.

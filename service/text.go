@@ -3,6 +3,7 @@ package service
 import (
 	"fmt"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
@@ -16,7 +17,7 @@ import (
 // result, or to a string or []events.Event for an operation with such a stream.
 type Form struct {
 	rows   func(result any) [][]string
-	lines  func(result any) string
+	lines  func(args, result any) string
 	fields bool // each row is a name and a value
 }
 
@@ -34,14 +35,19 @@ func Fields[R any](rows func(*R) [][]string) Form {
 
 // Lines writes lines, each with its newline.
 func Lines[R any](lines func(*R) string) Form {
-	return Form{lines: func(result any) string { return lines(result.(*R)) }}
+	return Form{lines: func(_, result any) string { return lines(result.(*R)) }}
 }
 
-// Text writes a result with tabs between columns.
-func (f Form) Text(result any) string {
+// LinesOf writes lines about a result and the arguments that led to it.
+func LinesOf[A, R any](lines func(A, *R) string) Form {
+	return Form{lines: func(args, result any) string { return lines(args.(A), result.(*R)) }}
+}
+
+// Text writes the result of a call with arguments, with tabs between columns.
+func (f Form) Text(args, result any) string {
 	switch {
 	case f.lines != nil:
-		return f.lines(result)
+		return f.lines(args, result)
 	case f.fields:
 		return JoinRows(f.rows(result), ": ")
 	}
@@ -61,6 +67,15 @@ func (f Form) Table(result any) (rows [][]string, fields bool) {
 		}
 	}
 	return rows, f.fields
+}
+
+// Columns writes rows in columns as wide as they need to be.
+func Columns(rows [][]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, JoinRows(rows, "\t"))
+	w.Flush()
+	return b.String()
 }
 
 // JoinRows writes one row a line.

@@ -307,3 +307,11 @@ func undoneLines(done *UndoneBy) string {
 	}
 	return text
 }
+
+// createdLine has no id yet if the call did not wait for it.
+func createdLine(a snapshot.CaptureOptions, i *info.Info) string {
+	if !a.Wait {
+		return fmt.Sprintf("cp-%d\n", i.Seq)
+	}
+	return fmt.Sprintf("snapshot %s created: %s\n", i.Name, i.ID)
+}

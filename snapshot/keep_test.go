@@ -126,7 +126,6 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 	}
 }
 
-
 // TestRefusedPatchChangesNothing, not even what is right of it.
 func TestRefusedPatchChangesNothing(t *testing.T) {
 	now := time.Now()

@@ -139,39 +139,38 @@ func (a *app) askHere(ctx context.Context, args, result any) error {
 	return a.ask(ctx, p, args, result)
 }
 
-// show asks for the operation of args here and prints its result, as text or as JSON. If it
-// fails with conflicts, it prints these.
-func show[R any](a *app, cmd *cobra.Command, args any, text func(R)) error {
-	p, err := a.place()
-	if err != nil {
-		return err
-	}
-	return showAt(cmd.Context(), a, p, args, text)
-}
-
-func showAt[R any](ctx context.Context, a *app, p locate.Place, args any, text func(R)) error {
-	var done R
-	return a.showed(&done, a.ask(ctx, p, args, &done), func() { text(done) })
-}
-
 // showOp asks for the operation of args here and prints its result as the operation's row says.
 func (a *app) showOp(cmd *cobra.Command, args any) error {
 	p, err := a.place()
 	if err != nil {
 		return err
 	}
-	return a.showOpAt(cmd.Context(), p, args, false)
+	return a.showOpAt(cmd.Context(), p, args, &service.Command{})
 }
 
-func (a *app) showOpAt(ctx context.Context, p locate.Place, args any, pager bool) error {
+// showOpAt prints the result as the row of the command says, too.
+func (a *app) showOpAt(ctx context.Context, p locate.Place, args any, c *service.Command) error {
 	o := service.OpOf(args)
-	result := reflect.New(o.Result).Interface()
-	return a.showed(result, a.ask(ctx, p, args, result), func() {
-		if pager {
+	result := reflect.New(o.Result)
+	text := func() {
+		if c.Pager {
 			a.usePager()
 		}
-		a.printResult(o.Text, result)
-	})
+		a.printResult(o.Text, args, result.Interface())
+	}
+	err := a.ask(ctx, p, args, result.Interface())
+	if c.Damage && errs.ScriptKind(err) == errs.Damaged {
+		return a.printFailed(result.Interface(), err, text)
+	}
+	if noted, ok := result.Interface().(interface{ Notes() []string }); ok && err == nil {
+		for _, n := range noted.Notes() {
+			a.say(n)
+		}
+	}
+	if c.JSON != "" && err == nil {
+		return a.print(service.FieldNamed(result.Elem(), c.JSON).Interface(), text)
+	}
+	return a.showed(result.Interface(), err, text)
 }
 
 // showed prints a result, to which it gets a pointer, or the conflicts with which err came.
@@ -185,14 +184,14 @@ func (a *app) showed(result any, err error, text func()) error {
 	return a.print(result, text)
 }
 
-// printResult prints the text form of a result, to which it gets a pointer.
-func (a *app) printResult(form service.Form, result any) {
+// printResult prints the text form of a call's result, to which it gets a pointer.
+func (a *app) printResult(form service.Form, args, result any) {
 	if !a.verbose {
 		service.Shorten(result, maxPrinted)
 	}
 	switch rows, fields := form.Table(result); {
 	case rows == nil:
-		a.printf("%s", form.Text(result))
+		a.printf("%s", form.Text(args, result))
 	case fields:
 		printTable(a.stdout, rows)
 	default:

@@ -233,7 +233,7 @@ func bisectedText(b *bisected) string {
 	var t strings.Builder
 	name, to, fields := "now", "", ""
 	if !b.Now {
-		name, to, fields = b.FirstBad.Name, ".."+b.FirstBad.Name, service.OpOf(service.Show{}).Text.Text(b.FirstBad)
+		name, to, fields = b.FirstBad.Name, ".."+b.FirstBad.Name, service.OpOf(service.Show{}).Text.Text(nil, b.FirstBad)
 	}
 	if fmt.Fprintf(&t, "the first bad snapshot is %s", name); len(b.Skipped) > 0 {
 		fmt.Fprintf(&t, ", or one of those skipped before it: %s", strings.Join(b.Skipped, " "))

@@ -53,7 +53,8 @@ PATHs after "--" limit the diff.`,
 			case stat && nameStatus:
 				return errs.Fail(errs.Invalid, "--stat and --name-status cannot be combined")
 			case a.json:
-				return showAt(cmd.Context(), a, p, service.Changes{A: req.A, B: req.B, By: by, Paths: req.Paths}, func(service.Diffed) {})
+				var done service.Diffed
+				return a.showed(&done, a.ask(cmd.Context(), p, service.Changes{A: req.A, B: req.B, By: by, Paths: req.Paths}, &done), nil)
 			case stat:
 				req.Format = "stat"
 			case nameStatus:

@@ -49,21 +49,3 @@ func forkCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&req.As, "as", "", "changes from a virtual machine or gVisor are by this `ACTOR`, not by NAME")
 	return cmd
 }
-
-func forksCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "forks",
-		Short: "List forks",
-		Long: `Lists the forks: name, base, age, last actor, snapshots, changed files and the remaining
-time to live, separated by tabs.`,
-		Example: `  amberfs forks`,
-		Args:    args(0, 0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var l service.ForkList
-			if err := a.askHere(cmd.Context(), service.Forks{}, &l); err != nil {
-				return err
-			}
-			return a.print(l.Forks, func() { a.printResult(service.OpOf(service.Forks{}).Text, &l) })
-		},
-	}
-}

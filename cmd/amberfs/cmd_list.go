@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +61,7 @@ id ("-" until it is stored), time and message, separated by tabs.
 				case long:
 					a.printRows(l.LongRows())
 				default:
-					a.printResult(service.OpOf(req).Text, &l)
+					a.printResult(service.OpOf(req).Text, req, &l)
 				}
 			})
 		},
@@ -99,9 +98,7 @@ func (a *app) printRows(rows [][]string) {
 
 // printTable prints rows in columns as wide as they need to be.
 func printTable(w io.Writer, rows [][]string) {
-	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprint(columns, service.JoinRows(rows, "\t"))
-	columns.Flush()
+	fmt.Fprint(w, service.Columns(rows))
 }
 
 func logCommand(a *app) *cobra.Command {

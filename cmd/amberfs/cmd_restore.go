@@ -67,7 +67,7 @@ restore_keeps in the policy is a --keep for every such restore.
 			if err != nil {
 				return err
 			}
-			return a.print(done, func() { a.printResult(service.OpOf(snapshot.RestoreOptions{}).Text, &done) })
+			return a.print(done, func() { a.printResult(service.OpOf(snapshot.RestoreOptions{}).Text, nil, &done) })
 		},
 	}
 	cmd.Flags().StringArrayVar(&keep, "keep", nil, "leave `PATH` as it is; repeatable")
@@ -178,9 +178,9 @@ nothing is changed. PATHs limit the undo.`,
 				if turn > 0 {
 					name = turnName + strconv.Itoa(turn)
 				}
-				return a.showOpAt(cmd.Context(), p, snapshot.RestoreOptions{Name: name, Keep: req.Keep, DryRun: req.DryRun}, false)
+				return a.showOpAt(cmd.Context(), p, snapshot.RestoreOptions{Name: name, Keep: req.Keep, DryRun: req.DryRun}, &service.Command{})
 			}
-			return a.showOpAt(cmd.Context(), p, req, false)
+			return a.showOpAt(cmd.Context(), p, req, &service.Command{})
 		},
 	}
 	f := cmd.Flags()

@@ -16,12 +16,12 @@ import (
 )
 
 // completions are the kinds of the arguments of each command, the last of which repeats
-// before "...", and of its flags. Other arguments are files. opCommand adds the commands of rows.
+// before "...", and of its flags. Other arguments are files. opCommand adds the commands of rows
+// that are not among these.
 var completions = map[string]string{
 	"--by": "actor", "actor": "actor none", "apply": "file snapshot none", "run --as": "actor", "claim --from": "snapshot", "bisect": "snapshot snapshot none", "diff": "snapshot snapshot file ...",
 	"diff --fork": "fork", "export": "snapshot none", "fork": "snapshot none", "fork --delete": "fork none", "fork --discard": "fork none",
-	"pull": "remote none", "remote gc": "remote none",
-	"remote remove": "remote none", "remote rm": "remote none", "remote snapshots": "remote none", "remote trust": "remote none", "remote verify": "remote none",
+	"pull": "remote none", "remote add": "file ...", "remote remove": "remote none", "remote rm": "remote none",
 	"rename": "snapshot none", "restore": "snapshot file ...", "run --fork": "fork",
 	"apply --run": "run", "refresh --run": "run", "runs diff": "run none", "runs rm": "run ...", "runs restore": "run none",
 	"snapshot": "none", "worktree list": "none", "worktree remove": "fork none",

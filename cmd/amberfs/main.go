@@ -192,12 +192,12 @@ run work from inside a mount, or with -C DIR.`,
 	}{
 		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), upgradeCommand(a), runCommand(a), runsCommand(a), mcpCommand(a), hookCommand(a), actorCommand(a)}},
 		{"Snapshots:", []*cobra.Command{
-			snapshotCommand(a), listCommand(a), renameCommand(a), restoreCommand(a), undoCommand(a),
+			listCommand(a), restoreCommand(a), undoCommand(a),
 			diffCommand(a), bisectCommand(a), logCommand(a), uiCommand(a),
 		}},
-		{"Forks:", []*cobra.Command{forkCommand(a), forksCommand(a), worktreeCommand(a), exploreCommand(a)}},
+		{"Forks:", []*cobra.Command{forkCommand(a), worktreeCommand(a), exploreCommand(a)}},
 		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a), refreshCommand(a)}},
-		{"Remotes:", []*cobra.Command{pullCommand(a), remoteCommand(a)}},
+		{"Remotes:", []*cobra.Command{remoteCommand(a)}},
 		{"The store:", []*cobra.Command{policyCommand(a), verifyCommand(a)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
@@ -205,7 +205,7 @@ run work from inside a mount, or with -C DIR.`,
 			add(group.title, c)
 		}
 	}
-	opCommands(a, add)
+	opCommands(a, root, add)
 	root.AddCommand(versionCommand(a), exitStatusHelp(),
 		hidden(sandbox.Command, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.Inner(ctx, a.say)) }),
 		hidden(sandbox.InForkCommand, 4, func(ctx context.Context, argv []string) error { return a.statusOf(sandbox.InsideFork(ctx, argv)) }),

@@ -169,7 +169,7 @@ func (m *mcpServer) offer(set int, t *tool) {
 			return "", nil, err
 		}
 		service.Shorten(result, maxListed)
-		shown := t.form.Text(result)
+		shown := t.form.Text(req.Interface(), result)
 		switch {
 		case !t.pages:
 			return strings.TrimSuffix(shown, "\n"), result, nil

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,10 +17,17 @@ import (
 )
 
 // opCommands adds the commands of the operations that have one in their row.
-func opCommands(a *app, add func(group string, cmd *cobra.Command)) {
+func opCommands(a *app, root *cobra.Command, add func(group string, cmd *cobra.Command)) {
 	for _, o := range service.Ops() {
 		for i := range o.Commands {
-			add(o.Commands[i].Group, opCommand(a, o, &o.Commands[i]))
+			c := &o.Commands[i]
+			cmd := opCommand(a, o, c)
+			if c.Under == "" {
+				add(c.Group, cmd)
+				continue
+			}
+			cmd.DisableFlagsInUseLine = true
+			root.Commands()[slices.IndexFunc(root.Commands(), func(up *cobra.Command) bool { return up.Name() == c.Under })].AddCommand(cmd)
 		}
 	}
 }
@@ -31,6 +42,7 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 	if most == 0 {
 		words = "no arguments"
 	}
+	words = cmp.Or(c.Takes, words)
 	cmd := &cobra.Command{
 		Use: c.Use, Aliases: c.Aliases, Short: c.Short, Long: c.Long, Example: c.Example,
 		Args: args(least, most, words),
@@ -44,27 +56,73 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 			if err := relative(p, given); err != nil {
 				return err
 			}
-			return a.showOpAt(cmd.Context(), p, given.Interface(), c.Pager)
+			return a.showOpAt(cmd.Context(), p, given.Interface(), c)
 		},
 	}
 	for _, f := range c.Flags {
-		field := service.FieldNamed(req.Elem(), strings.ReplaceAll(f.Name, "-", "_")).Addr().Interface()
-		switch field := field.(type) {
+		flag, of, value := f.Parts()
+		at := service.FieldNamed(req.Elem(), of)
+		if value != "" {
+			cmd.Flags().VarPF(&presetFlag{at, value, false}, flag, f.Short, f.About).NoOptDefVal = "true"
+			continue
+		}
+		switch field := at.Addr().Interface().(type) {
 		case *bool:
-			cmd.Flags().BoolVarP(field, f.Name, f.Short, *field, f.About)
+			cmd.Flags().BoolVarP(field, flag, f.Short, *field, f.About)
 		case *string:
-			cmd.Flags().StringVarP(field, f.Name, f.Short, *field, f.About)
+			cmd.Flags().StringVarP(field, flag, f.Short, *field, f.About)
+		case *[]string:
+			cmd.Flags().StringArrayVarP(field, flag, f.Short, nil, f.About)
+		case *map[string]string:
+			labelFlag(cmd, field, f.About)
 		case *[]naming.BytePath:
-			cmd.Flags().VarP((*pathList)(field), f.Name, f.Short, f.About)
+			cmd.Flags().VarP((*pathList)(field), flag, f.Short, f.About)
 		default:
-			panic(fmt.Sprintf("the flag --%s of %s is a %T", f.Name, name, field))
+			panic(fmt.Sprintf("the flag --%s of %s is a %T", flag, name, field))
 		}
 	}
 	if m, ok := req.Interface().(*snapshot.MergeOptions); ok {
 		addPrefer(cmd, &m.Ours, &m.Theirs, []string{sideWorkspace}, []string{sideFork})
 	}
-	completions[name] = completionOf(c.Args)
+	full := strings.TrimSpace(c.Under + " " + name)
+	completions[full] = cmp.Or(completions[full], completionOf(c.Args))
 	return cmd
+}
+
+// presetFlag is a flag without a value of its own: it sets a field of the arguments to value.
+type presetFlag struct {
+	field reflect.Value
+	value string
+	given bool
+}
+
+func (f *presetFlag) String() string { return strconv.FormatBool(f.given) }
+func (f *presetFlag) Type() string   { return "bool" }
+func (f *presetFlag) Set(text string) (err error) {
+	if f.given, err = strconv.ParseBool(text); !f.given {
+		return err
+	}
+	if f.field.Kind() == reflect.Bool {
+		f.field.SetBool(f.value == "true")
+	} else {
+		f.field.SetString(f.value)
+	}
+	return nil
+}
+
+// labelFlag adds the flag --label.
+func labelFlag(cmd *cobra.Command, labels *map[string]string, usage string) {
+	cmd.Flags().Func("label", usage, func(text string) error {
+		k, v, ok := strings.Cut(text, "=")
+		if !ok || k == "" {
+			return errors.New("it takes KEY=VALUE")
+		}
+		if *labels == nil {
+			*labels = map[string]string{}
+		}
+		(*labels)[k] = v
+		return nil
+	})
 }
 
 // pathList is the value of a flag that is given once for each path.

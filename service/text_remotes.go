@@ -1,0 +1,53 @@
+package service
+
+import (
+	"fmt"
+	"strings"
+)
+
+func remoteLines(l *RemoteList) string {
+	if len(l.Remotes) == 0 {
+		return "no remotes\n"
+	}
+	return JoinRows(each(l.Remotes, func(r Remote) []string { return []string{r.Name, r.URL} }), "\t")
+}
+
+// Notes are for a person who reads the result on a terminal.
+func (r *AddedRemote) Notes() []string { return r.Warnings }
+
+func pulledLines(a Pull, l *PulledList) string {
+	var b strings.Builder
+	for _, i := range l.Pulled {
+		fmt.Fprintf(&b, "snapshot %s pulled from %s: %s, %s\n", i.Name, a.Remote, plural(i.Files, "file", "files"), BytesText(i.Bytes))
+	}
+	return b.String()
+}
+
+func remoteSnapshotLines(l *RemoteSnapshotList) string {
+	if len(l.Snapshots) == 0 {
+		return "no snapshots\n"
+	}
+	return Columns(each(l.Snapshots, func(s RemoteSnapshot) []string {
+		if s.Problem != "" {
+			return []string{s.Name, "-", "-", OneLine(s.Problem)}
+		}
+		return Row(s.Info)
+	}))
+}
+
+func removedPushedLines(a RemovePushed, done *Removed) string {
+	var b strings.Builder
+	for _, name := range done.Names {
+		fmt.Fprintf(&b, "snapshot %s removed from %s\n", name, a.Remote)
+	}
+	return b.String()
+}
+
+func verifiedRemoteLines(v *VerifiedRemote) string {
+	var b strings.Builder
+	for _, d := range v.Damage {
+		fmt.Fprintf(&b, "%s: %s\n", d.Snapshot, d.Problem)
+	}
+	fmt.Fprintf(&b, "%s, %s, %s\n", plural(v.Snapshots, "snapshot", "snapshots"), plural(v.Objects, "object", "objects"), BytesText(v.Bytes))
+	return b.String()
+}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
@@ -32,6 +33,7 @@ func TestRuns(t *testing.T) {
 	run(dir, `sed -i -e 's/^line 5$/five/' -e 's/^line 50$/fifty/' text; rm gone; mkdir d; echo new > d/new`)
 	run(far, "rm gone")
 	b := openIn(t, dir, "--write")
+	b.noErrors()
 	has := func(path, content string) {
 		t.Helper()
 		harness.Eventually(t, path+" has what was applied", func() bool {
@@ -93,4 +95,12 @@ func TestRuns(t *testing.T) {
 	b.answer("2 files of "+dir+" will change", "Apply")
 	has("d/new", "theirs\n")
 	has("text", textOf(60, map[int]string{5: "five\n", 7: "seven\n", 50: "fifty\n"}))
+
+	t.Log("what is left out, too")
+	put(filepath.Join(dir, ".amberignore"), "*.o\n")
+	run(dir, "echo object > x.o")
+	b.press(strings.Replace(apply, "project-2", "project-3", 1))
+	b.answer("Left out (.amberignore, and what amberfs wrote for agents): x.o", "Also take what is left out")
+	b.answer("1 file of "+dir+" will change", "Apply")
+	has("x.o", "object\n")
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	console "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
@@ -127,6 +128,16 @@ func openIn(t *testing.T, dir string, args ...string) *browser {
 	})
 	b.do(network.ClearBrowserCookies(), emulation.SetEmulatedMedia(), emulation.ClearDeviceMetricsOverride(), chromedp.Navigate(b.url))
 	return b
+}
+
+// noErrors has each error that the browser's console shows fail the test.
+func (b *browser) noErrors() {
+	chromedp.ListenTarget(b.ctx, func(e any) {
+		if e, ok := e.(*console.EventEntryAdded); ok && e.Entry.Level == console.LevelError {
+			b.t.Errorf("the console has: %s %s", e.Entry.Text, e.Entry.URL)
+		}
+	})
+	b.do(console.Enable())
 }
 
 // patient makes messages of the page stay until they are read: end is the function that takes one away.
@@ -297,6 +308,7 @@ func TestPromoteWithConflict(t *testing.T) {
 	put("same", "ours\n")
 	put("other", "ours\n")
 	b := open(t, m, "--write")
+	b.noErrors()
 	b.click("#workspaces [role=tab]", "try")
 	b.click("#actions button", "Merge")
 	b.click("#conflicts [aria-label=same] > header button", "try")

@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -91,7 +92,7 @@ func (p *Page) Handler() http.Handler {
 	mux.HandleFunc("GET /session", p.guard.member(p.session))
 	mux.HandleFunc("GET /file", p.guard.member(p.file))
 	mux.HandleFunc("GET /image", p.guard.member(p.image))
-	mux.HandleFunc("POST /apply", p.guard.member(p.apply))
+	mux.HandleFunc("POST /apply", p.guard.member(quiet(p.apply)))
 	mux.HandleFunc("GET /runs", p.guard.member(func(w http.ResponseWriter, r *http.Request) {
 		if p.o.Runs == nil {
 			answer(w, http.StatusOK, []any{})
@@ -100,8 +101,29 @@ func (p *Page) Handler() http.Handler {
 		all, err := p.o.Runs(r.Context())
 		result(w, all, err)
 	}))
-	mux.HandleFunc("/api/", p.guard.member(p.api().ServeHTTP))
+	mux.HandleFunc("/api/", p.guard.member(quiet(p.api().ServeHTTP)))
 	return p.guard.protect(mux)
+}
+
+// statusHeader has the status of an answer that the page expects: conflicts, and snapshots that are gone.
+// With the status itself, the browser would show them as errors of the page.
+const statusHeader = "Amberfs-Status"
+
+// quiet answers with statusHeader where next answers with one of these statuses.
+func quiet(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { next(quietWriter{w}, r) }
+}
+
+type quietWriter struct{ http.ResponseWriter }
+
+func (q quietWriter) Unwrap() http.ResponseWriter { return q.ResponseWriter }
+
+func (q quietWriter) WriteHeader(status int) {
+	if status == http.StatusNotFound || status == http.StatusConflict {
+		q.Header().Set(statusHeader, strconv.Itoa(status))
+		status = http.StatusOK
+	}
+	q.ResponseWriter.WriteHeader(status)
 }
 
 func (p *Page) session(w http.ResponseWriter, _ *http.Request) {

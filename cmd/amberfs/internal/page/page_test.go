@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -241,7 +242,7 @@ func TestOnlyLooking(t *testing.T) {
 	}
 	for _, op := range []string{"open", "umount", "objects", "set-policy", "gc", "nothing"} {
 		for _, method := range []string{"GET", "POST"} {
-			if w := v.do(method, "/api/v1/"+op, "{}"); w.Code == 200 {
+			if w := v.do(method, "/api/v1/"+op, "{}"); w.Code == 200 && w.Header().Get(statusHeader) == "" {
 				t.Errorf("%s %s got through", method, op)
 			}
 		}
@@ -319,5 +320,24 @@ func TestSmall(t *testing.T) {
 	}
 	if lines == 0 || lines > 1700 {
 		t.Errorf("JavaScript and CSS have %d lines of code, and at most 1,700 are allowed", lines)
+	}
+}
+
+// failing answers each request with an error of a kind.
+type failing int
+
+func (f failing) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: int(f), Body: io.NopCloser(strings.NewReader(`{"error":"no"}`)), Request: r, Header: http.Header{}}, nil
+}
+
+// TestExpectedErrors: a conflict, and something that is gone, are no errors of the page for the browser.
+// Others are.
+func TestExpectedErrors(t *testing.T) {
+	for status, quiet := range map[int]bool{404: true, 409: true, 403: false, 500: false} {
+		w := enter(t, Options{Daemon: failing(status)}).do("POST", "/api/v1/summaries", "{}")
+		said := w.Header().Get(statusHeader)
+		if (w.Code == 200) != quiet || (said == strconv.Itoa(status)) != quiet || !strings.Contains(w.Body.String(), "no") {
+			t.Errorf("%d: answered with %d, %s %q, %s", status, w.Code, statusHeader, said, w.Body)
+		}
 	}
 }

@@ -14,8 +14,9 @@ const KEY = "amberfs-session";
 const headers = (more = {}) => ({ "Amberfs-Session": localStorage.getItem(KEY) || "", ...more });
 const json = { "Content-Type": "application/json" };
 async function good(response) {
-  if (response.ok) return response;
-  const { error, kind, hint, result } = await response.json().catch(() => ({})), { status } = response;
+  const status = Number(response.headers.get("Amberfs-Status")) || response.status;
+  if (status < 400) return response;
+  const { error, kind, hint, result } = await response.json().catch(() => ({}));
   throw Object.assign(new Error(error || `the server answered ${status}`), { kind, hint, result, status });
 }
 // ask tries again when the connection breaks.

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"testing"
+	"time"
 
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
@@ -14,7 +15,7 @@ func TestCheckpointsSleep(t *testing.T) {
 	s.ckpt.At.Store(s.log.End())
 	woken := make(chan struct{})
 	go func() {
-		s.ckpt.AwaitChange()
+		s.ckpt.AwaitChange(0, time.Time{})
 		close(woken)
 	}()
 	await.Blocked(t, 1, "(*Checkpointer).awaitRecord")
@@ -22,5 +23,5 @@ func TestCheckpointsSleep(t *testing.T) {
 	await.Receive(t, "it was asked, and wakes up", woken)
 	_, err := s.forest.Create(live.Node(live.MainView, live.RootIno), "a", live.Create{Mode: 0o100644})
 	must.OK(t, err)
-	s.ckpt.AwaitChange() // it returns
+	s.ckpt.AwaitChange(0, time.Time{}) // it returns
 }

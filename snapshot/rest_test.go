@@ -57,7 +57,7 @@ func TestJournalAtRest(t *testing.T) {
 	_, err = s.forest.Write(a.ID, make([]byte, 1<<20), 0, false)
 	must.OK(t, err)
 	must.OK(t, s.Checkpoint(t.Context()))
-	go s.ckpt.AwaitChange()
+	go s.ckpt.AwaitChange(0, time.Time{})
 	await.Blocked(t, 1, "(*Checkpointer).awaitRecord")
 	segments, err := filepath.Glob(filepath.Join(s.dir, "journal", "*"))
 	if err != nil || len(segments) != 1 {

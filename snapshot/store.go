@@ -156,6 +156,16 @@ func (s *Store) Created() bool { return s.created }
 
 func (s *Store) Forest() *live.Forest { return s.forest }
 
+// Connect begins a connection to the kernel, see live.Takeover. Its record alone calls for no checkpoint.
+func (s *Store) Connect() error {
+	before := s.log.End()
+	if err := s.forest.Connect(); err != nil {
+		return err
+	}
+	s.ckpt.At.CompareAndSwap(before, s.log.End())
+	return nil
+}
+
 // Actors returns the registry of the actors of processes.
 func (s *Store) Actors() *actors.Registry { return s.actors }
 

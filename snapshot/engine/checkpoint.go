@@ -31,7 +31,7 @@ type Checkpointer struct {
 	Memory    *Memory
 	GCWork    int64 // limit of the seals while a gc waits, see WithLimit
 
-	At      atomic.Int64  // journal position of the last checkpoint
+	At      atomic.Int64  // journal position of the last checkpoint; what is before needs none
 	Records atomic.Uint64 // records of the journal before At
 	Changes atomic.Int64  // steps of edits since, see Edited
 

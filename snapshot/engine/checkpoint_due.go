@@ -25,7 +25,7 @@ const (
 func (p *Checkpointer) Loop() {
 	last, busy, seen := time.Now(), time.Now(), p.Log.End()
 	for {
-		p.AwaitChange()
+		p.AwaitChange(seen, last.Add(checkpointTime))
 		if p.Loops.Context.Err() != nil {
 			return
 		}
@@ -49,21 +49,27 @@ func (p *Checkpointer) Loop() {
 }
 
 // AwaitChange returns after a second, or at once when a checkpoint is asked for. If nothing changed
-// since the last one, it waits for a change first.
-func (p *Checkpointer) AwaitChange() {
+// since the last one, it waits for a change first. If nothing changed since the journal was seen to end
+// at seen, it waits for a change, too, but no longer than until a checkpoint is due.
+func (p *Checkpointer) AwaitChange(seen int64, due time.Time) {
 	appended := p.Log.Appended()
-	if p.Log.End() == p.At.Load() {
+	var rest time.Duration
+	switch p.Log.End() {
+	case p.At.Load():
 		p.ShrinkJournal() // the mark that it appends is not a change
-		if !p.awaitRecord(appended) {
-			return
-		}
+		rest = loops.Forever
+	case seen:
+		rest = max(time.Until(due), time.Second)
 	}
-	p.Loops.Await(p.signal, nil, time.Second)
+	if rest == 0 || p.awaitRecord(appended, rest) {
+		p.Loops.Await(p.signal, nil, time.Second)
+	}
 }
 
-// awaitRecord waits until something is journaled, which it reports, or a checkpoint is asked for.
-func (p *Checkpointer) awaitRecord(appended <-chan struct{}) bool {
-	return p.Loops.Await(p.signal, appended, loops.Forever)
+// awaitRecord waits until something is journaled, which it reports, a checkpoint is asked for, or the
+// time is over.
+func (p *Checkpointer) awaitRecord(appended <-chan struct{}, rest time.Duration) bool {
+	return p.Loops.Await(p.signal, appended, rest)
 }
 
 // Due reports whether a checkpoint is due. since is the time since the last one.

@@ -12,6 +12,20 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
+// TestIdleSoon: a mount that nobody uses sleeps two seconds after it was made.
+func TestIdleSoon(t *testing.T) {
+	m := newMount(t)
+	keeper, daemon := harness.Parent(m.Pid()), m.Pid()
+	time.Sleep(2 * time.Second)
+
+	const window, most = 5 * time.Second, 10
+	last := switches(t, keeper) + switches(t, daemon)
+	time.Sleep(window)
+	if woke := switches(t, keeper) + switches(t, daemon) - last; woke > most {
+		t.Errorf("keeper and daemon woke up %d times in %v", woke, window)
+	}
+}
+
 // TestIdle: neither the keeper nor the daemon wakes up while nobody uses the mount, also after a crash.
 func TestIdle(t *testing.T) {
 	m := newMount(t)

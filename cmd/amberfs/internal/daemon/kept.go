@@ -96,7 +96,7 @@ func (d *Daemon) attach() (err error) {
 
 // hold hands the mount to the keeper.
 func (d *Daemon) hold() error {
-	if err := d.store.Forest().Connect(); err != nil {
+	if err := d.store.Connect(); err != nil {
 		return err
 	}
 	fd, c := d.mount.Connection()

@@ -177,11 +177,14 @@ func (s *Service) exported(_ context.Context, r *Request, a Exported) (None, err
 const maxSkipped = 100
 
 func (s *Service) exportTar(ctx context.Context, r *Request, a ExportTar) (*gitbridge.TarResult, error) {
-	st, err := r.Workspace.StateOf(a.Name)
+	if _, err := r.Workspace.Find(a.Name); err != nil {
+		return nil, err // the present state has no name
+	}
+	st, release, err := r.Workspace.Held(a.Name)
 	if err != nil {
 		return nil, err
 	}
-	defer s.Store.Hold(st)()
+	defer release()
 	done, err := gitbridge.WriteTar(ctx, r.Out, s.Store.Source(), st)
 	if err == nil && len(done.Skipped) > maxSkipped {
 		done.Skipped = done.Skipped[:maxSkipped]

@@ -39,28 +39,30 @@ func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
 }
 
 func (s *Service) compare(r *Request, a, b string, fn func(from, to *tree.State) error) error {
-	from, err := r.Workspace.StateOf(a)
-	if strings.HasPrefix(a, inForks) {
-		from, err = s.stateOf(r, a)
+	if a == "" { // only the other side can be the present state
+		_, err := r.Workspace.Find(a)
+		return err
 	}
+	from, release, err := s.held(r, a)
 	if err != nil {
 		return err
 	}
-	defer s.Store.Hold(from)()
-	to, err := s.stateOf(r, b)
+	defer release()
+	to, release, err := s.held(r, b)
 	if err != nil {
 		return err
 	}
-	defer s.Store.Hold(to)()
+	defer release()
 	return fn(from, to)
 }
 
-// inForks is the prefix of the name of a fork's state, see stateOf.
+// inForks is the prefix of the name of a fork's state, see held.
 const inForks = naming.ForksDir + "/"
 
-// stateOf returns the present state for "", the state of a snapshot or, for a caller of the
-// socket, the state of a fork, spelled as in the mount: .forks/F or .forks/F/.snapshots/S.
-func (s *Service) stateOf(r *Request, name string) (*tree.State, error) {
+// held returns the present state for "", the state of a snapshot or, for a caller of the socket,
+// the state of a fork, spelled as in the mount: .forks/F or .forks/F/.snapshots/S. What the state
+// refers to is kept until release is called.
+func (s *Service) held(r *Request, name string) (st *tree.State, release func(), err error) {
 	ws := r.Workspace
 	for {
 		rest, ok := strings.CutPrefix(name, inForks)
@@ -68,20 +70,17 @@ func (s *Service) stateOf(r *Request, name string) (*tree.State, error) {
 			break
 		}
 		if !r.Caller.Direct {
-			return nil, errs.Fail(errs.Perm, "a state of another workspace needs the store's socket, which cannot be reached from here").
+			return nil, nil, errs.Fail(errs.Perm, "a state of another workspace needs the store's socket, which cannot be reached from here").
 				WithHint("compare the files below %s", naming.ForksDir)
 		}
 		fork, in, _ := strings.Cut(rest, "/")
 		next, err := ws.Forks().Named(fork)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		ws, name = next, strings.TrimPrefix(in, naming.SnapshotsDir+"/")
 	}
-	if name == "" {
-		return ws.State()
-	}
-	return ws.StateOf(name)
+	return ws.Held(name)
 }
 
 func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, error) {

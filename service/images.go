@@ -191,10 +191,11 @@ func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (o
 		return out, err
 	}
 	o := gitbridge.LayerOptions{Source: s.Store.Source(), Base: tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR, Nlink: 2})}
-	if o.Now, err = r.Workspace.StateOf(now.Name); err != nil {
+	var release func()
+	if o.Now, release, err = r.Workspace.Held(now.Name); err != nil {
 		return out, err
 	}
-	defer s.Store.Hold(o.Now)()
+	defer release()
 	of, base, err := imageOf(r.Workspace, a.Name)
 	if err == nil && a.Base != "" {
 		of, base, err = imageAt(r.Workspace, a.Base)
@@ -209,10 +210,10 @@ func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (o
 				WithHint("import the image into an empty directory, or name another --base")
 		}
 		out.FoundImage, o.Dir, o.Owner = FoundImage{base.Name, im}, im.Path, (*gitbridge.Owner)(im.Owner)
-		if o.Base, err = of.StateOf(base.Name); err != nil {
+		if o.Base, release, err = of.Held(base.Name); err != nil {
 			return out, err
 		}
-		defer s.Store.Hold(o.Base)()
+		defer release()
 	}
 	done, err := gitbridge.WriteLayer(ctx, r.Out, o)
 	if err != nil {

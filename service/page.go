@@ -104,11 +104,11 @@ type File struct {
 }
 
 func (s *Service) file(_ context.Context, r *Request, a File) (None, error) {
-	st, err := s.stateOf(r, a.Snapshot)
+	st, release, err := s.held(r, a.Snapshot)
 	if err != nil {
 		return None{}, err
 	}
-	defer s.Store.Hold(st)()
+	defer release()
 	src := s.Store.Source()
 	n, err := st.Resolve(src, string(a.Path))
 	if err != nil {

@@ -24,11 +24,11 @@ func (z *Sized) text() string {
 }
 
 func (s *Service) size(ctx context.Context, r *Request, a Size) (out Sized, err error) {
-	st, err := s.stateOf(r, a.Name)
+	st, release, err := s.held(r, a.Name)
 	if err != nil {
 		return out, err
 	}
-	defer s.Store.Hold(st)()
+	defer release()
 	if a.Path == "" || a.Path == "." {
 		return Sized{Files: st.Inodes - 1, Bytes: st.Bytes}, nil
 	}

@@ -205,7 +205,7 @@ func (h *histories) contains(a, b string) bool { return a == b || h.reach(a)[b] 
 // tips are what the commits of a side hang on.
 func (s *side) tips() (out []string) {
 	for name, id := range s.refs {
-		if !strings.HasPrefix(name, "refs/stash") && !strings.HasPrefix(name, "refs/bisect/") {
+		if !strings.HasPrefix(name, "refs/bisect/") {
 			out = append(out, id)
 		}
 	}
@@ -245,6 +245,9 @@ func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefe
 	}
 	for name, in := range now.nested {
 		if b, o, t := base.nested[name], ours.nested[name], theirs.nested[name]; b != nil && o != nil && t != nil {
+			if strings.Contains(said, "the working tree "+name+" stays") {
+				continue
+			}
 			for _, w := range h.check(filepath.Join(dir, name), said, b, o, t, in, prefer) {
 				fail("%s: %s", name, w)
 			}
@@ -348,7 +351,7 @@ func (h *histories) checkIndex(fail func(string, ...any), ours, theirs, now *sid
 
 // checkFiles compares the working tree with a merge of the three.
 func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, now *side, prefer bool) {
-	parted := now.commit != theirs.commit && theirs.commit != base.commit
+	parted := now.commit != theirs.commit
 	all := maps.Clone(base.files)
 	maps.Copy(all, ours.files)
 	maps.Copy(all, theirs.files)
@@ -362,7 +365,7 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 			want = n // a working tree that one side has removed
 		case t == "" && !theirs.dirty[at] && n == o && h.sparse:
 		case t == b || t == o:
-		case parted && !theirs.dirty[at]: // as the commit has it that does not come
+		case parted && !theirs.dirty[at] && n == o: // as the commit has it that does not come
 		case o == b:
 			want = t
 		default:
@@ -403,7 +406,7 @@ func (h *histories) mergeFile(b, o, t string) (string, bool) {
 }
 
 // gitConflicts returns the paths at which git's own merge of the two working trees has conflicts.
-func (h *histories) gitConflicts(base, ours, theirs *side) string {
+func (h *histories) gitConflicts(base, ours, theirs *side, renames string) string {
 	dir := h.t.TempDir()
 	write := func(s *side, name string) {
 		at := filepath.Join(dir, name)
@@ -426,5 +429,5 @@ func (h *histories) gitConflicts(base, ours, theirs *side) string {
 	write(ours, "o")
 	write(theirs, "t")
 	return h.rig.in(dir, `exec 2>&1; git init -q; c() { rm -f .git/index; git --work-tree=$1 add -A -f; git commit-tree $2 $3 -m $1 $(git write-tree); }
-b=$(c b); o=$(c o -p $b); t=$(c t -p $b); git merge-tree --write-tree --name-only $o $t | sed '1d;/^$/,$d'`)
+b=$(c b); o=$(c o -p $b); t=$(c t -p $b); git -c merge.renames=`+renames+` merge-tree --write-tree --name-only $o $t | sed '1d;/^$/,$d'`)
 }

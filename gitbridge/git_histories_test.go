@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -38,6 +39,7 @@ type histories struct {
 	worktrees string          // those of ours, as git lists them
 	excused   map[string]bool // paths of conflicts
 	base      *side           // what both sides had
+	why       map[string]bool // why something was refused
 	sparse    bool            // a side may have a sparse checkout
 }
 
@@ -65,7 +67,7 @@ func TestGitHistories(t *testing.T) {
 	for i := range n {
 		seed := first + uint64(i)
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			h := &histories{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), commits: make(map[string]aCommit)}
+			h := &histories{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), commits: make(map[string]aCommit), why: make(map[string]bool)}
 			h.history(counts)
 		})
 		if !ok {
@@ -95,7 +97,7 @@ func (h *histories) history(counts map[string]int) {
 			ok = h.bring("refresh", h.rig.run, theirs, ours)
 		default:
 			ok = h.bring("apply", h.rig.dir, ours, theirs)
-			if ok && !h.t.Failed() && h.rnd.IntN(2) == 0 {
+			if !h.t.Failed() && h.rnd.IntN(4) != 0 {
 				ours, theirs = h.capture(h.rig.dir, ""), h.capture(h.rig.run, "")
 				ok = h.bring("refresh", h.rig.run, theirs, ours)
 			}
@@ -104,6 +106,9 @@ func (h *histories) history(counts map[string]int) {
 		if h.t.Failed() {
 			return
 		}
+	}
+	for why := range h.why {
+		counts["refused: "+why]++
 	}
 	if refused {
 		counts["refused"]++
@@ -187,10 +192,12 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	said, conflicts, err := by(threeway.RefuseConflicts)
 	if err != nil && len(conflicts) > 0 {
 		h.did = append(h.did, fmt.Sprintf("%s refused: %q", how, conflicts))
-		if git := h.gitConflicts(h.base, ours, theirs); strings.TrimSpace(git) == "" && len(ours.nested) == len(theirs.nested) {
+		if why := h.refused(conflicts, ours, theirs); why == "" {
 			h.t.Errorf("REFUSED: git's merge has no conflict, and %s has %q", how, conflicts)
 			h.wrong(ours, theirs, nil)
 			return false
+		} else {
+			h.why[why] = true
 		}
 		rule := []threeway.Rule{threeway.KeepOurs, threeway.TakeTheirs}[h.rnd.IntN(2)]
 		prefer = rule == threeway.TakeTheirs
@@ -219,6 +226,22 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 		h.base = theirs
 	}
 	return ok
+}
+
+// refused returns why conflicts are right, "" if they are not.
+func (h *histories) refused(conflicts []string, ours, theirs *side) string {
+	has := func(s string) bool { return strings.TrimSpace(s) != "" }
+	switch {
+	case has(h.gitConflicts(h.base, ours, theirs, "true")):
+		return "as git merge"
+	case slices.ContainsFunc(conflicts, func(at string) bool { return strings.HasPrefix(path.Base(at), "config") }):
+		return "configuration"
+	case len(ours.nested) != len(theirs.nested):
+		return "a working tree that is gone"
+	case has(h.gitConflicts(h.base, ours, theirs, "false")):
+		return "a file that git finds renamed"
+	}
+	return ""
 }
 
 func (h *histories) wrong(ours, theirs, now *side) {

@@ -18,11 +18,15 @@ func Worktree(text string) string { return strings.TrimSpace(parseConfig(text).l
 // have the path as their HEAD has it, which does not come, or a sparse checkout left it out that does
 // not come. nil is for no file.
 func (p *Plan) Committed(ctx context.Context) (func(at string, f *File) bool, error) {
-	return p.index.committed(ctx, p.apart)
+	return p.index.committed(ctx)
 }
 
-func (p *indexPlan) committed(ctx context.Context, apart bool) (func(at string, f *File) bool, error) {
+func (p *indexPlan) committed(ctx context.Context) (func(at string, f *File) bool, error) {
 	staged, err := p.staged(ctx, p.theirs, p.heads.theirs)
+	if err != nil {
+		return nil, err
+	}
+	apart, err := p.git.diffTree(ctx, p.heads.theirs, p.heads.to)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +35,10 @@ func (p *indexPlan) committed(ctx context.Context, apart bool) (func(at string, 
 		if e := has[at]; e != nil && e.Skip && f == nil {
 			return !sparse
 		}
-		if _, is := staged[at]; is || !apart {
+		if _, is := staged[at]; is {
+			return false
+		}
+		if _, differs := apart[at]; !differs {
 			return false
 		}
 		e := has[at]

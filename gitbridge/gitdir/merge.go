@@ -44,8 +44,7 @@ type Plan struct {
 	Parked   string
 	Diverged []*Diverged
 
-	m     *Merge
-	apart bool // HEAD does not become that of theirs
+	m *Merge
 	sides
 	git      *scratchRepo
 	refs     *refPlan
@@ -124,8 +123,7 @@ func (p *Plan) decide(ctx context.Context) error {
 		p.work.takeLast(p.m)
 	}
 	p.work.takeTrees(s, p.refs)
-	p.apart = h.to != h.theirs && h.theirs != h.base
-	p.Parted = p.apart || !p.index.takesSparse()
+	p.Parted = h.to != h.theirs || !p.index.takesSparse()
 	if err := p.index.decide(ctx); err != nil {
 		return err
 	}

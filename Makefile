@@ -12,7 +12,7 @@ PREFIX  ?= /usr/local
 export GOFLAGS += -buildvcs=false -trimpath
 
 .PHONY: build cross npm image install uninstall session licences run stop test fresh test-race test-long test-remote \
-	test-clients test-cluster test-kubernetes test-kernels test-packages test-plugin test-release test-sandboxes snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
+	test-clients test-cluster test-kubernetes test-kernels test-packages test-plugin test-release test-sandboxes snapshot lint bench bench-disk bench-curves bench-containers crash histories powercut soak clean
 
 # Static, so that it runs in any container.
 build:
@@ -164,6 +164,10 @@ ROUNDS ?= 1000
 crash:
 	@scripts/setup test
 	AMBERFS_TEST_LONG=1 ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 0 -v ./tests/crash ./tests/survive
+
+# Histories of two sides of a repository, each at git, which are brought together: 5,000.
+histories:
+	AMBERFS_TEST_LONG=1 $(GO) test -count=1 -timeout 0 -v -run TestGitHistories ./gitbridge
 
 # ROUNDS power cuts at any write, with what the disk may have kept of them.
 powercut:

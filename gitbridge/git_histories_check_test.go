@@ -254,7 +254,7 @@ func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefe
 		}
 	}
 	h.checkRefs(fail, base, ours, theirs, now, prefer)
-	h.checkIndex(fail, ours, theirs, now, prefer)
+	h.checkIndex(fail, base, ours, theirs, now, prefer)
 	h.checkFiles(fail, base, ours, theirs, now, prefer)
 	return wrong
 }
@@ -287,7 +287,7 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 		case h.contains(t, o):
 			ok = n == t || h.checkedOut(name) || n == o && ours.head == name && (!h.contains(o, b) || theirs.head != name)
 		case prefer && strings.HasPrefix(name, "refs/heads/"):
-			ok = n == t || h.checkedOut(name)
+			ok = n == t || h.checkedOut(name) || n == o && ours.head == name
 		default:
 			ok = n == o
 		}
@@ -317,7 +317,7 @@ func (h *histories) checkedOut(name string) bool {
 	return strings.Contains(h.worktrees, "branch "+name+"\n")
 }
 
-func (h *histories) checkIndex(fail func(string, ...any), ours, theirs, now *side, prefer bool) {
+func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, now *side, prefer bool) {
 	for at := range now.staged {
 		switch {
 		case ours.staged[at] && ours.index[at] == now.index[at], theirs.staged[at] && theirs.index[at] == now.index[at]:
@@ -331,7 +331,8 @@ func (h *histories) checkIndex(fail func(string, ...any), ours, theirs, now *sid
 		}
 	}
 	for at := range now.dirty {
-		if !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] && !prefer && !slices.Contains(nestedNames, at) && !(h.sparse && now.index[at] == "") {
+		if !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] && !prefer && !slices.Contains(nestedNames, at) && !(h.sparse && now.index[at] == "") &&
+			!(base.files[at] != "" && now.files[at] == "" && (ours.files[at] == "" || theirs.files[at] == "")) {
 			fail("DIRTY %s", at)
 		}
 	}
@@ -429,5 +430,6 @@ func (h *histories) gitConflicts(base, ours, theirs *side, renames string) strin
 	write(ours, "o")
 	write(theirs, "t")
 	return h.rig.in(dir, `exec 2>&1; git init -q; c() { rm -f .git/index; git --work-tree=$1 add -A -f; git commit-tree $2 $3 -m $1 $(git write-tree); }
-b=$(c b); o=$(c o -p $b); t=$(c t -p $b); git -c merge.renames=`+renames+` merge-tree --write-tree --name-only $o $t | sed '1d;/^$/,$d'`)
+b=$(c b); o=$(c o -p $b); t=$(c t -p $b); if `+renames+`; then git merge-tree --write-tree --name-only $o $t | sed '1d;/^$/,$d'
+else git checkout -q -f $o; git merge -q -X no-renames $t >/dev/null; git diff --name-only --diff-filter=U; fi`)
 }

@@ -22,6 +22,9 @@ func (p *Plan) Committed(ctx context.Context) (func(at string, f *File) bool, er
 }
 
 func (p *indexPlan) committed(ctx context.Context) (func(at string, f *File) bool, error) {
+	if err := p.readSplit(ctx); err != nil {
+		return nil, err
+	}
 	staged, err := p.staged(ctx, p.theirs, p.heads.theirs)
 	if err != nil {
 		return nil, err

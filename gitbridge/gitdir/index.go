@@ -23,6 +23,13 @@ type IndexEntry struct {
 	Size         uint32
 }
 
+// hasObject reports whether an entry leads to an object of the repository: a removed one does not, nor
+// one of a submodule.
+func (e IndexEntry) hasObject() bool {
+	const gitlink, mask = 0o160000, 0o170000
+	return e.Mode != 0 && e.Mode&mask != gitlink
+}
+
 // errIndex means that an index is of a kind that is not read here: it is split, or has whole
 // directories.
 var errIndex = errors.New("an index of a kind that amberfs does not read")

@@ -91,7 +91,9 @@ func (p *workPlan) takeTree(dir string, s sides, o, t *linkedTree) {
 		p.tips = append(p.tips, s.idsIn(b)...)
 	}
 	for _, e := range t.entries {
-		p.tips = append(p.tips, e.ID)
+		if e.hasObject() {
+			p.tips = append(p.tips, e.ID)
+		}
 	}
 	p.files[dir+"/commondir"] = []byte("../..\n")
 	if b, ok := p.files[dir+"/config.worktree"]; ok && b != nil {

@@ -119,7 +119,8 @@ func (p *Plan) decide(ctx context.Context) error {
 	p.refs.decide(ctx, &p.work)
 	h := &p.index.heads
 	h.base, h.theirs, h.to = s.base.resolve(s.base.head), s.theirs.resolve(s.theirs.head), p.refs.newHead()
-	if p.work.take(s, p.refs, h.to == h.theirs, p.index.takesSparse()); h.to == h.theirs {
+	fits := h.to == h.theirs && (s.ours.sameIndex(s.base) || !s.theirs.unmerged())
+	if p.work.take(s, p.refs, fits, p.index.takesSparse()); h.to == h.theirs {
 		p.work.takeLast(p.m)
 	}
 	p.work.takeTrees(s, p.refs)
@@ -145,8 +146,7 @@ func (p *Plan) needed(ctx context.Context) error {
 	}
 	p.tips = append(p.tips, p.refs.head)
 	for _, e := range p.index.delta {
-		const gitlink, mask = 0o160000, 0o170000
-		if e.Mode != 0 && e.Mode&mask != gitlink {
+		if e.hasObject() {
 			p.tips = append(p.tips, e.ID)
 		}
 	}
@@ -161,7 +161,7 @@ func (p *Plan) needed(ctx context.Context) error {
 	}
 	p.tips = slices.DeleteFunc(p.tips, func(id string) bool { return missing[id] })
 	p.refs.drop(missing)
-	p.index.delta = slices.DeleteFunc(p.index.delta, func(e IndexEntry) bool { return e.Mode != 0 && missing[e.ID] })
+	p.index.delta = slices.DeleteFunc(p.index.delta, func(e IndexEntry) bool { return e.hasObject() && missing[e.ID] })
 	if to := p.refs.newHead(); missing[to] || to != p.index.heads.to {
 		p.index.heads.to, p.index.delta, p.work.files = to, nil, map[string][]byte{}
 	}

@@ -38,13 +38,8 @@ func (p *indexPlan) decide(ctx context.Context) error {
 	if p.heads.was == p.heads.to && b.sameIndex(t) && p.heads.base == p.heads.theirs || len(o.index) == 0 && len(t.index) == 0 || p.m.Ours.bare() {
 		return nil
 	}
-	for _, s := range []*state{o, t, b} {
-		if s.badIndex == nil {
-			continue
-		}
-		if err := p.unsplit(ctx, s); err != nil {
-			return fmt.Errorf("%w: %w", ErrKind, err)
-		}
+	if err := p.readSplit(ctx); err != nil {
+		return err
 	}
 	if o.sameIndex(b) && p.heads.was == p.heads.base && p.heads.to == p.heads.theirs && (b.sameWork(o) || o.sameWork(t)) {
 		p.delta = differ(o.entries, t.entries)
@@ -211,6 +206,19 @@ func differ(from, to []IndexEntry) (out []IndexEntry) {
 	}
 	slices.SortFunc(out, func(a, b IndexEntry) int { return strings.Compare(a.Path, b.Path) })
 	return out
+}
+
+// readSplit reads the indexes that are split.
+func (p *indexPlan) readSplit(ctx context.Context) error {
+	for _, s := range []*state{p.ours, p.theirs, p.base} {
+		if s.badIndex == nil {
+			continue
+		}
+		if err := p.unsplit(ctx, s); err != nil {
+			return fmt.Errorf("%w: %w", ErrKind, err)
+		}
+	}
+	return nil
 }
 
 // unsplit reads an index that is split by making one of it.

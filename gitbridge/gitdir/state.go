@@ -263,6 +263,11 @@ func (s *state) sameIndex(o *state) bool {
 	return slices.EqualFunc(s.entries, o.entries, IndexEntry.same)
 }
 
+// unmerged reports whether an index has a conflict.
+func (s *state) unmerged() bool {
+	return slices.ContainsFunc(s.entries, func(e IndexEntry) bool { return e.Stage > 0 })
+}
+
 // sameSparse reports whether two states leave out the same files.
 func (s *state) sameSparse(o *state) bool {
 	skipped := func(s *state) map[string]bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/scratch"
 	"github.com/amberfs/amberfs/snapshot/graft"
@@ -43,6 +44,8 @@ type ApplyOptions struct {
 	Progress func(Progress) // called now and then, nil for never
 	// Waiting, if set, is called once when another apply to the directory is under way.
 	Waiting func()
+
+	git gitdir.Git // nil, or one that fails
 }
 
 // Applied is what was applied, or the conflicts.
@@ -80,6 +83,9 @@ var ErrApplyConflict = errors.New("changed in the directory, too")
 // that, or an interruption, leaves the directory as it was. If a rename fails, Applied has what was
 // applied, and another run does the rest.
 func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
+	if o.git == nil {
+		o.git = gitRunner
+	}
 	host, err := openHost(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", dir, err)

@@ -143,7 +143,7 @@ func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest
 	if choice.Leave {
 		return nil, nil, nil
 	}
-	m := &gitdir.Merge{Git: gitRunner, Base: base, Theirs: now, Ours: repo, Name: cmp.Or(a.o.Name, "workspace"), Another: !hadOne || was.Ino != is.Ino}
+	m := &gitdir.Merge{Git: a.o.git, Base: base, Theirs: now, Ours: repo, Name: cmp.Or(a.o.Name, "workspace"), Another: !hadOne || was.Ino != is.Ino}
 	m.Join = choice.Merge || a.o.Merge
 	m.Prefer = func(branch string) bool { return !m.Join && a.ruleOf(at+"/refs/heads/"+branch) == threeway.TakeTheirs }
 	if !hadOne {

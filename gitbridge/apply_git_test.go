@@ -312,6 +312,48 @@ cd ../wt; git bisect start; git bisect bad; git bisect good HEAD~4`,
 		"clone in the run": {
 			make: `echo f >f`, run: mk, check: `git log --format=%s; git status -s`, want: "1",
 		},
+		"git add -N": {
+			make: mk, run: `echo x >x; git add -N x; echo a2 >a; git commit -qm run a`, meanwhile: `echo y >y; git add y; git commit -qm mine`,
+			check: `git diff --cached --name-only; git log --format=%s -1`, want: "mine",
+		},
+		"a branch is checked out there, and HEAD's moved here": {
+			make: mk, run: `git checkout -q -b other; echo x >x; git add x; git commit -qm run`, meanwhile: `echo y >y; git add y; git commit -qm mine`,
+			check: `git branch --show-current; git status -s; git log --format=%s -1; git log --format=%s -1 other`, want: "main\nmine\nrun",
+		},
+		"a reset here, and a commit there": {
+			make: mk + `echo 2 >>a; git commit -qam 2`, run: `echo x >x; git add x; git commit -qm run`, meanwhile: `git reset -q --hard HEAD~1`,
+			check: `git log --format=%s -1; git status -s; git log --format=%s -1 amberfs/r/main`, want: "1\nrun",
+		},
+		"a branch is removed there, and checked out here": {
+			make: mk + `git branch other`, run: `git branch -D other`, meanwhile: `git checkout -q other`,
+			check: `git log --format=%s -1; git status -s`, want: "1",
+		},
+		"a branch is checked out there, and renamed here": {
+			make: mk + `git branch other`, run: `git checkout -q other`, meanwhile: `git branch -m other another`,
+			check: `git branch --show-current; git status -s`, want: "main",
+		},
+		"a change is dropped there, and committed here": {
+			make: mk + `echo dirty >>a`, run: `git checkout -q a; git branch new`, meanwhile: `git commit -qam mine`,
+			check: `git status -s; cat a`, want: "a\ndirty",
+		},
+		"a merge in progress there, and staged here": {
+			make: mk + `git checkout -q -b side; echo side >a; git commit -qam side; git checkout -q main; echo main >a; git commit -qam main`,
+			run:  `git merge -q side || true`, meanwhile: `echo y >y; git add y`,
+			check: `git status -s; test ! -e .git/MERGE_HEAD`, want: "M a\nA  y",
+		},
+		"a linked working tree in it": {
+			make: mk + `echo inner >.gitignore; git add .; git commit -qm 2; git worktree add -q inner -b inner; git -C inner status -s`,
+			run:  `git --git-dir=.git/worktrees/inner --work-tree=inner commit -q --allow-empty -m run`, meanwhile: `git -C inner status -s; touch inner/a; git -C inner status -s`,
+			check: `git -C inner log --format=%s -1; git -C inner status -s; git status -s`, want: "run",
+		},
+		"a sparse checkout here, and another one there": {
+			make: `git init -q .; mkdir d e; echo 1 >d/f; echo 2 >e/f; git add .; git commit -qm 1; git sparse-checkout set d`, run: `git sparse-checkout set e`, meanwhile: `git sparse-checkout disable`,
+			check: `git status -s; ls`, want: "d\ne",
+		},
+		"shallow, and more of it there": {
+			make: `cd ..; git init -q up; cd up; for i in 1 2 3; do echo $i >f; git add f; git commit -qm $i; done; cd ..; rmdir dir; git clone -q --depth 1 file://$PWD/up dir; cd dir`,
+			run:  `git fetch -q --deepen=1; echo x >f; git stash -q`, check: `git stash list | wc -l; git log --format=%s; git status -s`, want: "1\n3",
+		},
 		"unborn": {
 			make: `git init -q`, run: `echo x >x; git add x; git commit -qm run`, check: `git log --format=%s; git status -s`, want: "run",
 		},

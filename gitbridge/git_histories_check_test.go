@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ type aCommit struct {
 // captures is the script that prints a side. What it runs is a process each.
 const captures = `
 echo @status; git status --porcelain=v2 -uall --no-renames
-echo @dag; git log --all --reflog --format='%H|%P|%s' 2>/dev/null
+echo @dag; git for-each-ref refs/tags --format='%(objectname)|%(*objectname)|tag'; git log --all --reflog --format='%H|%P|%s' 2>/dev/null
 echo @end`
 
 // capture reads a side after a script has run in it.
@@ -74,6 +73,9 @@ func (h *histories) captureIn(top, below string) *side {
 			s.status(strings.TrimSuffix(l, "/"))
 		case "@dag":
 			p := strings.SplitN(l, "|", 3)
+			if p[2] == "tag" && p[1] == "" {
+				continue // it is no object of its own
+			}
 			h.commits[p[0]] = aCommit{strings.Fields(p[1]), p[2]}
 		}
 	}
@@ -304,7 +306,7 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 		}
 	}
 	at := func(s *side) string { return cmp.Or(s.head, s.commit) }
-	stays := at(theirs) == at(base) || at(ours) != at(base) || ours.commit != base.commit || h.checkedOut(theirs.head)
+	stays := at(theirs) == at(base) || at(ours) != at(base) || ours.commit != base.commit || h.checkedOut(theirs.head) || ours.refs[theirs.head] == ""
 	switch {
 	case at(now) == at(ours) && stays, at(now) == at(theirs), strings.HasPrefix(now.head, "refs/heads/amberfs"):
 	default:
@@ -331,7 +333,7 @@ func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, no
 		}
 	}
 	for at := range now.dirty {
-		if !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] && !prefer && !slices.Contains(nestedNames, at) && !(h.sparse && now.index[at] == "") &&
+		if !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] && !h.excused[before(at, "/")] && !prefer && !slices.Contains(nestedNames, at) && !(h.sparse && now.index[at] == "") &&
 			!(base.files[at] != "" && now.files[at] == "" && (ours.files[at] == "" || theirs.files[at] == "")) {
 			fail("DIRTY %s", at)
 		}
@@ -343,7 +345,7 @@ func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, no
 	}
 	if of := map[bool]*side{true: ours, false: theirs}[slices.Contains(ours.wip, "MERGE_HEAD")]; slices.Contains(now.wip, "MERGE_HEAD") && !prefer {
 		for at := range of.staged {
-			if now.index[at] != of.index[at] {
+			if now.index[at] != of.index[at] && !slices.Equal(ours.wip, base.wip) {
 				fail("MERGE_HEAD without %s", at)
 			}
 		}
@@ -380,56 +382,8 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 				}
 			}
 		}
-		if n != want {
+		if n != want && !h.excused[first] {
 			fail("FILE %s: %q, want %q (base %q ours %q theirs %q)", at, n, want, b, o, t)
 		}
 	}
-}
-
-// mergeFile merges as git does.
-func (h *histories) mergeFile(b, o, t string) (string, bool) {
-	if b == "" || o == "" || t == "" || strings.HasPrefix(b+o+t, "->") || strings.HasPrefix(o, "->") || strings.HasPrefix(t, "->") {
-		return "", false
-	}
-	mode := func(s string) string { return before(s, " ") }
-	m := mode(o)
-	if mode(o) == mode(b) {
-		m = mode(t)
-	}
-	dir := h.t.TempDir()
-	for name, text := range map[string]string{"b": b, "o": o, "t": t} {
-		must.OK(h.t, os.WriteFile(filepath.Join(dir, name), []byte(after(text, " ")), 0o600))
-	}
-	cmd := exec.Command("git", "merge-file", "-p", "o", "b", "t")
-	cmd.Dir = dir
-	out, err := cmd.Output()
-	return m + " " + string(out), err == nil
-}
-
-// gitConflicts returns the paths at which git's own merge of the two working trees has conflicts.
-func (h *histories) gitConflicts(base, ours, theirs *side, renames string) string {
-	dir := h.t.TempDir()
-	write := func(s *side, name string) {
-		at := filepath.Join(dir, name)
-		for file, text := range s.files {
-			p := filepath.Join(at, file)
-			must.OK(h.t, os.MkdirAll(filepath.Dir(p), 0o755))
-			if strings.HasPrefix(text, "-> ") {
-				must.OK(h.t, os.Symlink(text[3:], p))
-				continue
-			}
-			mode := fs.FileMode(0o644)
-			if before(text, " ") != "----------" {
-				mode = 0o755
-			}
-			must.OK(h.t, os.WriteFile(p, []byte(after(text, " ")), mode))
-		}
-		must.OK(h.t, os.MkdirAll(at, 0o755))
-	}
-	write(base, "b")
-	write(ours, "o")
-	write(theirs, "t")
-	return h.rig.in(dir, `exec 2>&1; git init -q; c() { rm -f .git/index; git --work-tree=$1 add -A -f; git commit-tree $2 $3 -m $1 $(git write-tree); }
-b=$(c b); o=$(c o -p $b); t=$(c t -p $b); if `+renames+`; then git merge-tree --write-tree --name-only $o $t | sed '1d;/^$/,$d'
-else git checkout -q -f $o; git merge -q -X no-renames $t >/dev/null; git diff --name-only --diff-filter=U; fi`)
 }

@@ -53,9 +53,9 @@ func TestGitHistories(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	t.Setenv("HISTORIES", got(filepath.EvalSymlinks(t.TempDir())))
 	clear(made)
-	n, first := 6, uint64(time.Now().UnixNano())
+	n, first := 6, uint64(700_017) // a sample that is the same each time
 	if os.Getenv("AMBERFS_TEST_LONG") != "" {
-		n = 5000
+		n, first = 5000, uint64(time.Now().UnixNano())
 	}
 	if s := os.Getenv("ROUNDS"); s != "" {
 		n = got(strconv.Atoi(s))
@@ -183,6 +183,9 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	h.t.Helper()
 	h.excused = make(map[string]bool)
 	prefer := false
+	if how == "apply" && h.rnd.IntN(3) == 0 {
+		h.interrupt(1+h.rnd.IntN(30), h.rnd.IntN(2) == 0)
+	}
 	by := func(rule threeway.Rule) (string, []string, error) {
 		if how == "apply" {
 			return h.apply(rule)
@@ -262,6 +265,36 @@ func (h *histories) apply(rule threeway.Rule) (said string, conflicts []string, 
 		said, conflicts = strings.Join(text, "; "), res.Conflicts
 	}
 	return said, conflicts, err
+}
+
+// interrupt begins an apply, which ends at its nth call of git: that fails, or the process is killed.
+func (h *histories) interrupt(n int, kill bool) {
+	killed, ended := make(chan bool), make(chan bool)
+	at := ""
+	go func() {
+		defer close(ended)
+		_, _ = h.rig.apply(ApplyOptions{git: func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
+			if n--; n > 0 {
+				return gitRunner(ctx, dir, env, stdin, args...)
+			}
+			if at += strings.Join(args[:min(2, len(args))], " "); kill {
+				close(killed)
+				select {}
+			}
+			return nil, errors.New("it fails")
+		}})
+	}()
+	select {
+	case <-ended:
+	case <-killed: // what it has open is closed, and its locks end
+		for _, e := range got(os.ReadDir("/proc/self/fd")) {
+			if name, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(name, h.rig.top) {
+				_ = unix.Close(got(strconv.Atoi(e.Name())))
+			}
+		}
+		must.OK(h.t, os.RemoveAll(filepath.Join(os.Getenv("XDG_STATE_HOME"), "amberfs", "locks")))
+	}
+	h.did = append(h.did, fmt.Sprintf("an apply ends at %q, killed: %v", at, kill))
 }
 
 // merge brings the directory to the run, as the daemon does for a refresh, or a fork, which is the

@@ -27,20 +27,11 @@ func (p *Plan) Commit(ctx context.Context) error {
 		return nil
 	}
 	r := p.m.Ours
-	lock, err := os.OpenFile(filepath.Join(r.Dir, "index.lock"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w: %s exists", ErrMeanwhile, filepath.Join(r.Dir, "index.lock"))
-	}
+	lock, err := lockIndex(r.Dir)
 	if err != nil {
 		return err
 	}
-	renamed := false
-	defer func() {
-		lock.Close()
-		if !renamed {
-			_ = os.Remove(lock.Name()) // it is this one's
-		}
-	}()
+	defer lock.release()
 	now, err := r.Read("index")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -64,15 +55,14 @@ func (p *Plan) Commit(ctx context.Context) error {
 			_, err = lock.Write(index)
 		}
 		if err == nil {
-			err = errors.Join(lock.Sync(), os.Rename(lock.Name(), filepath.Join(r.Dir, "index")))
+			err = errors.Join(lock.Sync(), lock.rename())
 		}
 		if err != nil {
 			return err
 		}
-		renamed = true
 	}
 	if err := p.receiver.moveRefs(ctx, p.refs); err != nil {
-		if renamed && len(now) > 0 {
+		if lock.renamed && len(now) > 0 {
 			err = errors.Join(err, replaceFile(filepath.Join(r.Dir, "index"), now))
 		}
 		return err

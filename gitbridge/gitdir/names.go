@@ -56,7 +56,7 @@ func Copied(name string, own bool) bool {
 }
 
 // generated are files of a git directory that git keeps itself, or makes anew.
-var generated = slices.Concat([]string{"HEAD", "index", "packed-refs", "refs", "reftable", "logs", "objects", "shallow", "info/sparse-checkout",
+var generated = slices.Concat([]string{"HEAD", "index", lockMark, "packed-refs", "refs", "reftable", "logs", "objects", "shallow", "info/sparse-checkout",
 	"info/refs", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "gc.log", "gc.pid", "rr-cache", "commondir", "gitdir", "worktrees"}, unfinishedNames)
 
 // IsFile reports whether a path below a git directory is an ordinary file to a merge, such as the

@@ -274,6 +274,8 @@ func (p *refPlan) decideHead(ctx context.Context) {
 		if !isRef {
 			p.park(ctx, "HEAD", t)
 		}
+	case isRef && p.value(name) == "" && p.theirs.refs[name] != "":
+		p.say("HEAD stays: %s is gone here", strings.TrimPrefix(name, branches))
 	case isRef && p.elsewhere(name):
 		short := strings.TrimPrefix(name, branches)
 		p.head = "ref: " + branches + p.park(ctx, short, cmp.Or(p.theirs.refs[name], p.value(name)))

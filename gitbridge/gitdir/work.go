@@ -24,7 +24,11 @@ func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
 		return
 	}
 	if !s.base.sameWork(s.ours) || !fits {
-		refs.say("work in progress (%s) is left there", strings.Join(s.theirs.progress(), ", "))
+		if there := s.theirs.progress(); len(there) > 0 {
+			refs.say("work in progress (%s) is left there", strings.Join(there, ", "))
+		} else {
+			refs.say("work in progress (%s) stays here", strings.Join(s.ours.progress(), ", "))
+		}
 		return
 	}
 	p.said = append(p.said, "work in progress")

@@ -1,0 +1,59 @@
+package gitbridge
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/amberfs/amberfs/tests/must"
+)
+
+// mergeFile merges as git does.
+func (h *histories) mergeFile(b, o, t string) (string, bool) {
+	if b == "" || o == "" || t == "" || strings.HasPrefix(b+o+t, "->") || strings.HasPrefix(o, "->") || strings.HasPrefix(t, "->") {
+		return "", false
+	}
+	mode := func(s string) string { return before(s, " ") }
+	m := mode(o)
+	if mode(o) == mode(b) {
+		m = mode(t)
+	}
+	dir := h.t.TempDir()
+	for name, text := range map[string]string{"b": b, "o": o, "t": t} {
+		must.OK(h.t, os.WriteFile(filepath.Join(dir, name), []byte(after(text, " ")), 0o600))
+	}
+	cmd := exec.Command("git", "merge-file", "-p", "o", "b", "t")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	return m + " " + string(out), err == nil
+}
+
+// gitConflicts returns the paths at which git's own merge of the two working trees has conflicts.
+func (h *histories) gitConflicts(base, ours, theirs *side, renames string) string {
+	dir := h.t.TempDir()
+	write := func(s *side, name string) {
+		at := filepath.Join(dir, name)
+		for file, text := range s.files {
+			p := filepath.Join(at, file)
+			must.OK(h.t, os.MkdirAll(filepath.Dir(p), 0o755))
+			if strings.HasPrefix(text, "-> ") {
+				must.OK(h.t, os.Symlink(text[3:], p))
+				continue
+			}
+			mode := fs.FileMode(0o644)
+			if before(text, " ") != "----------" {
+				mode = 0o755
+			}
+			must.OK(h.t, os.WriteFile(p, []byte(after(text, " ")), mode))
+		}
+		must.OK(h.t, os.MkdirAll(at, 0o755))
+	}
+	write(base, "b")
+	write(ours, "o")
+	write(theirs, "t")
+	return h.rig.in(dir, `exec 2>&1; git init -q; c() { rm -f .git/index; git --work-tree=$1 add -A -f; git commit-tree $2 $3 -m $1 $(git write-tree); }
+b=$(c b); o=$(c o -p $b); t=$(c t -p $b); if `+renames+`; then git merge-tree --write-tree --name-only $o $t | sed '1d;/^$/,$d'
+else git checkout -q -f $o; git merge -q -X no-renames $t >/dev/null; git diff --name-only --diff-filter=U; fi`)
+}

@@ -1,0 +1,74 @@
+package gitdir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// An indexLock is git's own lock of an index. It has a second name, by which the lock of a process
+// that was killed is known. That name is locked while the process lives.
+type indexLock struct {
+	*os.File
+	dir     string
+	renamed bool
+}
+
+const lockMark = "index.lock.amberfs"
+
+// lockIndex locks the index of a git directory.
+func lockIndex(dir string) (*indexLock, error) {
+	mark, name := filepath.Join(dir, lockMark), filepath.Join(dir, "index.lock")
+	busy := fmt.Errorf("%w: %s exists", ErrMeanwhile, name)
+	if left, err := os.OpenFile(mark, os.O_RDWR|unix.O_NOFOLLOW, 0); err == nil {
+		defer left.Close()
+		if unix.Flock(int(left.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+			return nil, busy
+		}
+		is, err := left.Stat()
+		if lock, lerr := os.Lstat(name); err == nil && lerr == nil && os.SameFile(is, lock) {
+			err = os.Remove(name)
+		}
+		if err = errors.Join(err, os.Remove(mark)); err != nil {
+			return nil, err
+		}
+	}
+	f, err := os.OpenFile(mark, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	l := &indexLock{File: f, dir: dir}
+	err = errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), os.Link(mark, name))
+	if err == nil {
+		return l, nil
+	}
+	_ = os.Remove(mark)
+	f.Close()
+	if !errors.Is(err, fs.ErrExist) { // there are no hard links
+		l.File, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil, busy
+	}
+	return l, err
+}
+
+// rename makes what was written the index.
+func (l *indexLock) rename() error {
+	err := os.Rename(filepath.Join(l.dir, "index.lock"), filepath.Join(l.dir, "index"))
+	l.renamed = err == nil
+	return err
+}
+
+// release ends the lock.
+func (l *indexLock) release() {
+	if !l.renamed {
+		_ = os.Remove(filepath.Join(l.dir, "index.lock")) // it is this one's
+	}
+	_ = os.Remove(filepath.Join(l.dir, lockMark)) // else the next lock does
+	l.Close()
+}

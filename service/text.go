@@ -9,7 +9,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/amberfs/amberfs/internal/gitquote"
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/graft"
 )
 
@@ -89,31 +88,15 @@ func JoinRows(rows [][]string, between string) string {
 
 // Shorten bounds the changed paths in a result. The count beside them stays.
 func Shorten(result any, most int) {
-	paths := pathsOf(result)
-	if paths != nil {
-		*paths = (*paths)[:min(len(*paths), most)]
+	if r, ok := result.(interface{ Shorten(most int) }); ok {
+		r.Shorten(most)
 	}
-}
-
-func pathsOf(result any) *[]graft.PathChange {
-	switch r := result.(type) {
-	case *snapshot.RestoreResult:
-		return &r.Paths
-	case *snapshot.PromoteResult:
-		return &r.Paths
-	case *UndoneBy:
-		return &r.Paths
-	}
-	return nil
 }
 
 // Conflicts returns the paths that are in conflict in a result.
 func Conflicts(result any) []string {
-	switch r := result.(type) {
-	case *snapshot.PromoteResult:
-		return r.Conflicts
-	case *UndoneBy:
-		return r.Conflicts
+	if r, ok := result.(interface{ InConflict() []string }); ok {
+		return r.InConflict()
 	}
 	return nil
 }

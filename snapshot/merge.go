@@ -45,6 +45,9 @@ type MergeResult struct {
 	Changes
 }
 
+// InConflict returns the paths in conflict.
+func (m *MergeResult) InConflict() []string { return m.Conflicts }
+
 type PromoteResult struct {
 	Fork string `json:"fork"`
 	MergeResult

@@ -37,6 +37,9 @@ type Changes struct {
 	DryRun  bool               `json:"dry_run,omitempty"`
 }
 
+// Shorten bounds the list of paths. The count beside it stays.
+func (c *Changes) Shorten(most int) { c.Paths = c.Paths[:min(len(c.Paths), most)] }
+
 type RestoreResult struct {
 	Snapshot string `json:"snapshot"`
 	Changes

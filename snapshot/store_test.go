@@ -369,7 +369,7 @@ func TestInfoIsKept(t *testing.T) {
 	s := open(t, dir)
 	expires := time.Date(2300, 1, 2, 3, 4, 5, 6, time.UTC)
 	made, err := s.Main().Capture(snapshot.CaptureOptions{
-		Name: "v1", Message: "a message", Labels: map[string]string{"k": "v"}, Expires: &expires, Pinned: true,
+		Name: "v1", Message: "a message", Labels: map[string]string{"k": "v"}, Expires: expires.Format(time.RFC3339Nano), Pinned: true,
 		Caller: actors.Caller{UID: 7, PID: 8, Command: "make all"},
 	})
 	must.OK(t, err)

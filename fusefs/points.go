@@ -3,6 +3,7 @@
 package fusefs
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,13 +15,39 @@ import (
 // beforeAnswer is where a test has a daemon end that has carried a request out: at the first one that
 // changes something, if the file "answer" is in the directory that the environment names.
 func beforeAnswer(request []byte) {
-	reads := []string{"", "LOOKUP", "FORGET", "GETATTR", "READLINK", "READ", "STATFS", "GETXATTR", "LISTXATTR", "READDIR", "READDIRPLUS",
-		"ACCESS", "STATX", "LSEEK", "OPEN", "OPENDIR", "RELEASE", "RELEASEDIR", "FLUSH", "INTERRUPT"}
-	if slices.Contains(reads, operations[opcode(request)]) {
+	if changesNothing(request) {
 		return
 	}
-	if os.Remove(filepath.Join(os.Getenv("AMBERFS_TEST_POINTS"), "answer")) == nil {
+	if os.Remove(pointFile("answer")) == nil {
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		time.Sleep(time.Hour)
 	}
+}
+
+// bystanderTime is how long a request takes that a test names "bystander".
+const bystanderTime = time.Second
+
+// beforeHandling is where each daemon crashes that carries a change of a name out that ends in "deadly":
+// once one of a name that ends in "bystander" has begun.
+func beforeHandling(request []byte) {
+	switch begun := pointFile("bystander"); {
+	case changesNothing(request):
+	case bytes.HasSuffix(request, []byte("bystander\x00")):
+		_ = os.WriteFile(begun, nil, 0o600)
+		time.Sleep(bystanderTime)
+	case bytes.HasSuffix(request, []byte("deadly\x00")):
+		for _, err := os.Stat(begun); err != nil; _, err = os.Stat(begun) {
+			time.Sleep(time.Millisecond)
+		}
+		_ = unix.Kill(os.Getpid(), unix.SIGABRT)
+		time.Sleep(time.Hour)
+	}
+}
+
+func pointFile(name string) string { return filepath.Join(os.Getenv("AMBERFS_TEST_POINTS"), name) }
+
+func changesNothing(request []byte) bool {
+	reads := []string{"", "LOOKUP", "FORGET", "GETATTR", "READLINK", "READ", "STATFS", "GETXATTR", "LISTXATTR", "READDIR", "READDIRPLUS",
+		"ACCESS", "STATX", "LSEEK", "OPEN", "OPENDIR", "RELEASE", "RELEASEDIR", "FLUSH", "INTERRUPT"}
+	return slices.Contains(reads, operations[opcode(request)])
 }

@@ -4,3 +4,6 @@ package fusefs
 
 // beforeAnswer is where a test has a daemon end that has carried a request out.
 func beforeAnswer([]byte) {}
+
+// beforeHandling is where a test has each daemon end that carries out a certain request.
+func beforeHandling([]byte) {}

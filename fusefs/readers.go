@@ -236,6 +236,7 @@ func (r *readers) handle(b *buffers, n int) (size int, err error) {
 	} else if r.resends.begin(b.in[:n]) {
 		size = failure(b.out, b.in[:n], unix.EIO)
 	} else {
+		beforeHandling(b.in[:n])
 		size, status = r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
 	}
 	for status == fuse.OK {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +14,39 @@ import (
 	"github.com/amberfs/amberfs/tests/harness"
 	"github.com/amberfs/amberfs/tests/must"
 )
+
+// TestBystander: of two requests that daemons die of, only the one fails that they die of each time. The
+// other one is carried out, once.
+func TestBystander(t *testing.T) {
+	p := newPointed(t)
+	must.OK(t, os.WriteFile(p.Path("f"), []byte("then"), 0o644))
+	p.Amberfs("snapshot", "deadly")
+	must.OK(t, os.WriteFile(p.Path("f"), []byte("now"), 0o644))
+
+	for name, deadly := range map[string]func() error{
+		"a mkdir":   func() error { return os.Mkdir(p.Path("deadly"), 0o755) },
+		"a restore": func() error { return os.Rename(p.Path(".snapshots/restore"), p.Path(".snapshots/restore@deadly")) },
+	} {
+		must.OK(t, os.RemoveAll(filepath.Join(p.points, "bystander")))
+		before, failed, made := p.Pid(), make(chan error, 1), make(chan error, 1)
+		go func() { failed <- deadly() }()
+		go func() { made <- os.Mkdir(p.Path("d-bystander"), 0o755) }()
+		if err := <-made; err != nil {
+			t.Errorf("beside %s: %v", name, err)
+		}
+		if err := <-failed; !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if p.Pid() == before {
+			t.Errorf("%s: no daemon died", name)
+		}
+		must.OK(t, os.Remove(p.Path("d-bystander")))
+		if b, err := os.ReadFile(p.Path("f")); string(b) != "now" {
+			t.Errorf("after %s, the file has %q (%v)", name, b, err)
+		}
+	}
+	p.Amberfs("snapshot", "after")
+}
 
 // waiting counts the threads of this process that wait for answers of a mount.
 func waiting(t *testing.T) (n int) {

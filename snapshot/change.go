@@ -74,6 +74,13 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 	s := c.w.store
 	defer c.letGo()
 
+	if !c.DryRun {
+		var err error
+		if c.record.Placeholders, err = c.w.placeholders(c.caller); err != nil {
+			return err
+		}
+	}
+
 	// Take the edit.
 	if err := c.begin(ctx); err != nil {
 		return err

@@ -38,7 +38,11 @@ func (fs Forks) Claim(o ForkOptions) (Claimed, error) {
 	o.claim = o.Name
 	var got Claimed
 	start := time.Now()
-	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
+	var err error
+	if o.placeholders, err = fs.w.placeholders(o.Caller); err != nil {
+		return Claimed{}, err
+	}
+	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
 		if f, ok := fs.w.ws.Forks[o.Name]; ok {
 			got = Claimed{Fork: s.workspaces[f.View], Tier: Resumed}
 			if o.expires == nil {

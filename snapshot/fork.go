@@ -41,8 +41,9 @@ type ForkOptions struct {
 	Newer  bool          `json:"-"`
 	Caller actors.Caller `json:"-"`
 
-	claim   string     // see Claim
-	expires *time.Time // see TTL
+	claim        string            // see Claim
+	expires      *time.Time        // see TTL
+	placeholders []naming.BytePath // of the caller's sandbox, which a fork of the present state leaves out
 }
 
 // New makes a workspace that starts equal to a snapshot, or to the present
@@ -56,7 +57,11 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 	}
 	var fork *Workspace
 	start := time.Now()
-	err := fs.w.store.forest.Update(true, func(tx *live.Tx) (err error) {
+	var err error
+	if o.placeholders, err = fs.w.placeholders(o.Caller); err != nil {
+		return nil, err
+	}
+	err = fs.w.store.forest.Update(true, func(tx *live.Tx) (err error) {
 		fork, err = fs.make(tx, o)
 		return err
 	})
@@ -78,6 +83,9 @@ func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 	r.Base.Created, r.Base.UID, r.Base.PID = s.opt.Now(), o.Caller.UID, o.Caller.PID
 	if err := s.cat.NewFork(&trees{Tx: tx, s: s}, fs.w.ws, o.Snapshot, r); err != nil {
 		return nil, err
+	}
+	if r.Now {
+		r.Placeholders = o.placeholders
 	}
 	err := s.commit(tx, r, o.Caller)
 	return s.workspaces[r.View], err

@@ -18,6 +18,8 @@ import (
 type Edit struct {
 	WS  uint32         `json:"ws"`
 	Pre SnapshotRecord `json:"pre"` // the state before; without a name there is none
+	// Placeholders are left out of Pre, as in a Capture.
+	Placeholders []naming.BytePath `json:"placeholders,omitempty"`
 	// Post is the state after, of an import of an image or an undo of an actor.
 	Post SnapshotRecord `json:"post,omitzero"`
 
@@ -93,7 +95,7 @@ func (r *Edit) apply(a *applying) error {
 	}
 	a.TouchWorkspace(w)
 	if r.Pre.Name != "" {
-		if err := (&Capture{SnapshotRecord: r.Pre}).apply(a); err != nil {
+		if err := (&Capture{SnapshotRecord: r.Pre, Placeholders: r.Placeholders}).apply(a); err != nil {
 			return err
 		}
 		w.Undo = r.Pre.View

@@ -29,6 +29,8 @@ type Fork struct {
 	Expires *time.Time `json:"expires,omitempty"`
 	// Discard: the parent gets no snapshot of its last state when it ends.
 	Discard bool `json:"discard,omitempty"`
+	// Placeholders are left out of the parent's present state, as in a Capture.
+	Placeholders []naming.BytePath `json:"placeholders,omitempty"`
 }
 
 func (*Fork) Type() Type { return TypeFork }
@@ -102,6 +104,9 @@ func (r *Fork) apply(a *applying) error {
 	switch {
 	case r.Now:
 		st, dir = parent.Freeze(a), parent.Dir
+		if len(r.Placeholders) > 0 {
+			st = a.Without(st, Paths(r.Placeholders))
+		}
 	case r.Of != 0:
 		of, ok := a.Workspaces[r.Of]
 		if !ok {

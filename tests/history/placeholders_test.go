@@ -25,9 +25,11 @@ mount --bind fresh fresh
 echo in the sandbox > f
 echo other > .vscode/other
 mkdir .snapshots/inside
-echo again > .snapshots/create`
+echo again > .snapshots/create
+mkdir .forks/made
+"$2" restore before f`
 
-// A snapshot that is taken in a sandbox does not have what the sandbox made to mount something there, and
+// A snapshot that is taken in a sandbox, a fork that is made there and the undo point of a restore do not have what the sandbox made to mount something there, and
 // has what the user made.
 func TestPlaceholdersOfSandboxes(t *testing.T) {
 	harness.Needs(t, "unshare")
@@ -37,24 +39,27 @@ func TestPlaceholdersOfSandboxes(t *testing.T) {
 	capture(t, m, "before")
 	write(t, m.Path("fresh"), "")
 
-	args := []string{"--mount", "sh", "-c", hiding, "sh", m.Dir}
+	args := []string{"--mount", "sh", "-c", hiding, "sh", m.Dir, harness.Binary(t)}
 	if os.Getuid() != 0 {
 		args = append([]string{"--user", "--map-root-user"}, args...)
 	}
 	if out, err := exec.Command("unshare", args...).CombinedOutput(); err != nil {
 		t.Fatalf("the sandbox: %v\n%s", err, out)
 	}
+	const undo = "cp-4" // the state before the restore
 	placeholders := []string{".bashrc", ".vscode", "sub/.idea"}
 	look := func(when string) {
 		t.Helper()
-		for _, p := range placeholders {
-			if _, err := os.Lstat(m.Path(".snapshots", "inside", p)); !os.IsNotExist(err) {
-				t.Errorf("%s: %s is in the snapshot: %v", when, p, err)
+		for _, of := range []string{".snapshots/inside", ".forks/made", ".forks/made/.snapshots/base", ".snapshots/" + undo} {
+			for _, p := range placeholders {
+				if _, err := os.Lstat(m.Path(of, p)); !os.IsNotExist(err) {
+					t.Errorf("%s: %s has %s: %v", when, of, p, err)
+				}
 			}
-		}
-		for _, p := range []string{"hidden", "fresh", "f", "sub"} {
-			if _, err := os.Lstat(m.Path(".snapshots", "inside", p)); err != nil {
-				t.Errorf("%s: the snapshot lacks what is the user's: %v", when, err)
+			for _, p := range []string{"hidden", "fresh", "f", "sub"} {
+				if _, err := os.Lstat(m.Path(of, p)); err != nil {
+					t.Errorf("%s: %s lacks what is the user's: %v", when, of, err)
+				}
 			}
 		}
 	}

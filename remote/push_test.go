@@ -74,7 +74,8 @@ func TestPush(t *testing.T) {
 }
 
 // A push of what the remote has is one request, one of few changes four, however large what
-// it builds on is. A daemon that begins asks what sort of remote it is, too.
+// it builds on is. A daemon that begins asks what sort of remote it is, too, and whether what it builds on
+// is there.
 func TestPushRequests(t *testing.T) {
 	p := remotetest.NewProxy(t, remotetest.S3(t))
 	url, c := remotetest.S3Prefix(p.URL, "requests"), newCache(t)
@@ -102,7 +103,7 @@ func TestPushRequests(t *testing.T) {
 	count("one file", 4, r, "v2", w.tree(all))
 	all[5] = []byte("changed, too")
 	v3 := w.tree(all)
-	count("one file, later", 5, openRemote(t, url, Options{Cache: c}), "v3", v3)
+	count("one file, later", 6, openRemote(t, url, Options{Cache: c}), "v3", v3)
 	w.check(t, openRemote(t, url, Options{}), "v3", v3)
 }
 

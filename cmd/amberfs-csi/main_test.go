@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,11 +79,14 @@ func (p *plugin) run() {
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	p.Conn.ResetConnectBackoff()
-	harness.Eventually(p.t, "the driver listens", func() bool {
-		_, err := os.Stat(p.Endpoint[len("unix://"):])
+	harness.Eventually(p.t, "the driver listens", func() bool { // the socket is there before it listens
+		c, err := net.Dial("unix", p.Endpoint[len("unix://"):])
+		if err == nil {
+			c.Close()
+		}
 		return err == nil
 	})
+	p.Conn.ResetConnectBackoff()
 }
 
 // kill kills the driver at once.

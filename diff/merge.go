@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"slices"
-	"strings"
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/turns"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -22,18 +25,27 @@ type Part struct {
 
 // Merge finds what two sides changed in a text. Changes that touch are one part.
 func Merge(ctx context.Context, base, ours, theirs []byte) (parts []Part, err error) {
+	err = mergeLines(ctx, base, ours, theirs, func(kind string, b, o, t [][]byte) {
+		parts = append(parts, Part{kind, lineTexts(b), lineTexts(o), lineTexts(t)})
+	})
+	return parts, err
+}
+
+// mergeLines calls part for each part of a merge, in order.
+func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind string, base, ours, theirs [][]byte)) error {
 	e := &effort{ctx, diffCost}
 	lb, lo, eo, err := e.compareText(base, ours)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	_, lt, et, err := e.compareText(base, theirs)
 	if err != nil {
-		return nil, err
+		return err
 	}
+
 	at, o, t := 0, 0, 0 // how far the parts go in each text
 	add := func(kind string, to, oursTo, theirsTo int) {
-		parts = append(parts, Part{kind, lineTexts(lb[at:to]), lineTexts(lo[o:oursTo]), lineTexts(lt[t:theirsTo])})
+		part(kind, lb[at:to], lo[o:oursTo], lt[t:theirsTo])
 		at, o, t = to, oursTo, theirsTo
 	}
 	for at < len(lb) || len(eo)+len(et) > 0 {
@@ -47,6 +59,7 @@ func Merge(ctx context.Context, base, ours, theirs []byte) (parts []Part, err er
 			add("same", from, o+n, t+n)
 			continue
 		}
+
 		to, no, nt := from, 0, 0
 		for more := true; more; {
 			switch {
@@ -60,6 +73,7 @@ func Merge(ctx context.Context, base, ours, theirs []byte) (parts []Part, err er
 				more = false
 			}
 		}
+
 		oursTo, theirsTo := o+to-from+grown(eo[:no]), t+to-from+grown(et[:nt])
 		kind := "conflict"
 		switch {
@@ -73,7 +87,107 @@ func Merge(ctx context.Context, base, ours, theirs []byte) (parts []Part, err er
 		add(kind, to, oursTo, theirsTo)
 		eo, et = eo[no:], et[nt:]
 	}
-	return parts, nil
+	return nil
+}
+
+// mergedText returns a text with the changes of both sides, with conflict markers around lines that
+// the sides changed to different ones. clean reports whether there are no such lines.
+func mergedText(ctx context.Context, base, ours, theirs []byte) (text []byte, clean bool, err error) {
+	clean = true
+	err = mergeLines(ctx, base, ours, theirs, func(kind string, _, o, t [][]byte) {
+		switch kind {
+		case "theirs":
+			text = append(text, bytes.Join(t, nil)...)
+		case "conflict":
+			clean = false
+			text = append(text, "<<<<<<< ours\n"...)
+			text = append(endLine(append(text, bytes.Join(o, nil)...)), "=======\n"...)
+			text = append(endLine(append(text, bytes.Join(t, nil)...)), ">>>>>>> theirs\n"...)
+		default:
+			text = append(text, bytes.Join(o, nil)...)
+		}
+	})
+	return text, clean, err
+}
+
+// endLine ends the last line of a text.
+func endLine(text []byte) []byte {
+	if n := len(text); n > 0 && text[n-1] != '\n' {
+		text = append(text, '\n')
+	}
+	return text
+}
+
+// A Merger merges files by lines. Its method Merge is a threeway.Merger.
+type Merger struct {
+	// Memory is charged with what a merge takes. A file that exceeds it does not merge. May be nil.
+	Memory *budget.Budget
+	// Admit, if set, is asked before a merged file is stored, and may refuse that.
+	Admit func(bytes int64) error
+}
+
+// Merge merges one file. Binary files, and those that are too different to be compared, do not merge.
+func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threeway.Merged) error) error {
+	sides := [3]*io.SectionReader{in.Base, in.Ours, in.Theirs}
+	var all survey
+	for _, side := range sides {
+		s, err := surveySide(ctx, side)
+		if err != nil {
+			return fmt.Errorf("merging files: %w", err)
+		}
+		all.size, all.lines, all.binary = all.size+s.size, all.lines+s.lines, all.binary || s.binary
+	}
+	if all.binary {
+		return nil
+	}
+	need := 2 * cost(all, survey{})
+	if !m.Memory.Holds(need) {
+		return nil
+	}
+	release, err := m.Memory.Take(ctx, need)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	var texts [3][]byte
+	for i, side := range sides {
+		texts[i] = make([]byte, side.Size())
+		if _, err := io.ReadFull(side, texts[i]); err != nil {
+			return fmt.Errorf("merging files: %w", err)
+		}
+	}
+	text, clean, err := mergedText(ctx, texts[0], texts[1], texts[2])
+	if errors.Is(err, errTooDifferent) {
+		return nil
+	}
+	if err == nil && clean && m.Admit != nil {
+		err = m.Admit(int64(len(text)))
+	}
+	if err != nil {
+		return err
+	}
+	return merged(threeway.Merged{Text: text, Clean: clean})
+}
+
+// surveySide counts the bytes and lines of a file.
+func surveySide(ctx context.Context, r *io.SectionReader) (s survey, err error) {
+	s.size = r.Size()
+	buf := make([]byte, min(s.size, surveyPiece))
+	for at := int64(0); at < s.size; {
+		n, err := r.ReadAt(buf[:min(s.size-at, surveyPiece)], at)
+		if n == 0 {
+			return s, err
+		}
+		s.binary = s.binary || at == 0 && isBinary(buf[:n])
+		s.lines += bytes.Count(buf[:n], []byte{'\n'})
+		at += int64(n)
+		if err := turns.Yield(ctx); err != nil {
+			return s, err
+		}
+	}
+	s.lines++
+	return s, nil
 }
 
 // errTooLarge is for texts that the memory for comparisons does not hold.
@@ -178,17 +292,9 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 	if err != nil {
 		return nil, err
 	}
-	parts, err := Merge(ctx, base, ours, text)
-	text = text[:0:0]
-	for _, p := range parts {
-		lines := p.Ours
-		switch p.Kind {
-		case "theirs":
-			lines = p.Theirs
-		case "conflict":
-			return nil, ErrTouched
-		}
-		text = append(text, strings.Join(lines, "")...)
+	text, clean, err := mergedText(ctx, base, ours, text)
+	if err == nil && !clean {
+		return nil, ErrTouched
 	}
 	return text, err
 }

@@ -28,7 +28,9 @@ type ApplyOptions struct {
 	Conflicts threeway.Rule // of paths that changed in the directory, too
 	// Choose returns what becomes of single paths, nil for all of them.
 	Choose func(path string) Choice
-	Name   string // of the workspace, in the names of branches that git gets
+	// MergeLines merges the files that changed on both sides. Nil: these are conflicts.
+	MergeLines threeway.Merger
+	Name       string // of the workspace, in the names of branches that git gets
 	// Merge merges the branches of git that both sides moved, if they are checked out.
 	Merge  bool
 	DryRun bool
@@ -137,9 +139,6 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 			return nil, err
 		}
 	}
-	if err := a.mergeTexts(); err != nil {
-		return nil, err
-	}
 	if err := a.planReplaced(); err != nil {
 		return nil, err
 	}
@@ -220,10 +219,7 @@ type applying struct {
 
 	interrupted map[string]bool // directories that an earlier apply began to change
 
-	// What changed on both sides.
-	texts      []threeway.Input
-	textSteps  []*applyStep // of texts
-	mergeBytes int64
+	mergedBytes int64 // of merged texts
 
 	repos []*gitApply
 	temps []*scratch.Dir // of repos
@@ -233,19 +229,19 @@ type applying struct {
 type applyStep struct {
 	change     tree.Change
 	choice     Choice
-	seen       place      // what the directory had at the path when it was planned
-	todo       bool       // more than the time changes
-	attrsOnly  bool       // the path has its file already, and only attributes change
-	from       *tree.Path // the file is renamed from there, see linkKept
-	source     *applyStep // the step of the path from
-	moved      bool       // another step renames the file at the path
-	overwrites bool       // the file is overwritten, see overwrite
-	forced     bool       // it replaces what the directory changed
+	seen       place       // what the directory had at the path when it was planned
+	here, was  *tree.Inode // the file of seen and its version in the base, nil if its attributes were not merged
+	todo       bool        // more than the time changes
+	attrsOnly  bool        // the path has its file already, and only attributes change
+	from       *tree.Path  // the file is renamed from there, see linkKept
+	source     *applyStep  // the step of the path from
+	moved      bool        // another step renames the file at the path
+	overwrites bool        // the file is overwritten, see overwrite
+	forced     bool        // it replaces what the directory changed
 	// merged is the content with the changes of both sides, nil if only one changed it.
 	merged   []byte
 	marked   []byte // the same with conflict markers
 	text     []byte // the content in place of the workspace's, see Choice
-	left     bool   // the directory keeps what it has
 	temp     string // the temporary name of what was staged
 	isStaged bool
 	done     bool

@@ -1,7 +1,6 @@
 package gitbridge
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -12,56 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/filetime"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
-
-// judgeAttrs plans the attributes of a file that stays. Each one that changed since was is applied
-// if the directory still has it as in was, which is nil if it is not known.
-func (a *applying) judgeAttrs(s *applyStep, was *tree.Inode) (conflict bool, err error) {
-	n, st := s.change.After, s.seen.st
-	if was == nil || was.Type() != n.Type() {
-		return st.Mode != n.Mode, nil
-	}
-	judge := func(changed, isNew, isOld bool) {
-		s.todo = s.todo || changed && isOld && !isNew
-		conflict = conflict || changed && !isOld && !isNew
-	}
-	judge(was.Mode != n.Mode, st.Mode == n.Mode, st.Mode == was.Mode)
-	judge(was.UID != n.UID, st.Uid == n.UID, st.Uid == was.UID)
-	judge(was.GID != n.GID, st.Gid == n.GID, st.Gid == was.GID)
-	changed := changedXattrs(was, n)
-	if len(changed) == 0 {
-		return conflict, nil
-	}
-	has, err := a.host.xattrs(s.change.Path)
-	for _, name := range changed {
-		v := xattr(has, name)
-		judge(true, sameXattr(v, xattr(n.Xattrs, name)), sameXattr(v, xattr(was.Xattrs, name)))
-	}
-	return conflict, err
-}
-
-// changedXattrs returns the names of the extended attributes that differ between two inodes.
-func changedXattrs(x, y *tree.Inode) (names []string) {
-	for _, have := range slices.Concat(x.Xattrs, y.Xattrs) {
-		if !sameXattr(xattr(x.Xattrs, have.Name), xattr(y.Xattrs, have.Name)) && !slices.Contains(names, have.Name) {
-			names = append(names, have.Name)
-		}
-	}
-	return names
-}
-
-func sameXattr(x, y []byte) bool { return (x == nil) == (y == nil) && bytes.Equal(x, y) }
-
-// xattr returns an extended attribute, nil for none.
-func xattr(all []tree.Xattr, name string) []byte {
-	for _, x := range all {
-		if x.Name == name {
-			return append([]byte{}, x.Value...)
-		}
-	}
-	return nil
-}
 
 func (h *host) xattrs(p *tree.Path) ([]tree.Xattr, error) {
 	dir, err := h.dirOf(p)
@@ -74,6 +26,11 @@ func (h *host) xattrs(p *tree.Path) ([]tree.Xattr, error) {
 	}
 	defer unix.Close(fd)
 	return readXattrs(procPath(fd), make([]byte, 64<<10))
+}
+
+func hasXattr(n *tree.Inode, name string) bool {
+	_, ok := n.Xattr(name)
+	return ok
 }
 
 func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
@@ -96,7 +53,7 @@ func (a *applying) mayChangeAttrs(s *applyStep) error {
 // onlyUserXattrs reports whether only extended attributes change that need no more than the right
 // to write the file.
 func (a *applying) onlyUserXattrs(s *applyStep, was *tree.Inode) bool {
-	if was == nil || was.Mode != s.change.After.Mode || slices.ContainsFunc(changedXattrs(was, s.change.After), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
+	if was == nil || was.Mode != s.change.After.Mode || slices.ContainsFunc(threeway.ChangedXattrs(was, s.change.After), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
 		return false
 	}
 	dir, err := a.host.dirOf(s.change.Path)
@@ -111,6 +68,9 @@ func inGroup(gid int) bool {
 // baseOf returns what the base has of the file of a step, nil for a new file.
 func (a *applying) baseOf(s *applyStep) *tree.Inode {
 	n, was := s.change.After, s.change.Before
+	if s.here != nil {
+		return s.here
+	}
 	if f := a.files[n.Ino]; f != nil && !n.IsDir() {
 		if was = f.was; was == nil && s.attrsOnly {
 			was = s.change.Before // other numbers, after a refresh
@@ -194,16 +154,16 @@ func (a *applying) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has 
 		}
 		// A new file has a security label, which stays, and perhaps an ACL from its directory.
 		was = &tree.Inode{Xattrs: slices.DeleteFunc(here, func(x tree.Xattr) bool {
-			return !strings.HasPrefix(x.Name, "system.posix_acl") && xattr(n.Xattrs, x.Name) == nil
+			return !strings.HasPrefix(x.Name, "system.posix_acl") && !hasXattr(n, x.Name)
 		})}
 	}
-	names := changedXattrs(was, n)
+	names := threeway.ChangedXattrs(was, n)
 	if len(names) > 0 && !n.IsSymlink() && has.st.Mode&0o600 != 0o600 && os.Geteuid() != 0 {
 		_ = unix.Chmod(proc, has.st.Mode&0o7777|0o600) // if it fails, the next call does
 	}
 	for _, name := range names {
 		var err error
-		if v := xattr(n.Xattrs, name); v == nil {
+		if v, ok := n.Xattr(name); !ok {
 			err = ignore(unix.Removexattr(proc, name), unix.ENODATA)
 		} else {
 			err = unix.Setxattr(proc, name, v, 0)
@@ -216,33 +176,10 @@ func (a *applying) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has 
 	return nil
 }
 
-// rewritten returns the attributes of a file that replaces the one of the same inode: those that did
-// not change are the directory's. again is false, and n the workspace's inode, for a new file.
-func (a *applying) rewritten(s *applyStep) (n *tree.Inode, again bool, err error) {
-	n = s.change.After
-	was := a.baseOf(s)
-	if was == nil || s.change.Before == nil || s.change.Before.Ino != was.Ino || !s.seen.exists || s.seen.st.Mode&unix.S_IFMT != n.Type() {
-		return n, false, nil
-	}
-	c := *n
-	if was.UID == n.UID {
-		c.UID = s.seen.st.Uid
-	}
-	if was.GID == n.GID {
-		c.GID = s.seen.st.Gid
-	}
-	has, err := a.host.xattrs(s.change.Path)
-	if err != nil {
-		return nil, false, err
-	}
-	for _, name := range changedXattrs(was, n) {
-		has = slices.DeleteFunc(has, func(x tree.Xattr) bool { return x.Name == name })
-		if v := xattr(n.Xattrs, name); v != nil {
-			has = append(has, tree.Xattr{Name: name, Value: v})
-		}
-	}
-	c.Xattrs = has
-	return &c, true, nil
+// isAgain reports whether a file that a step writes replaces one of the same inode.
+func (a *applying) isAgain(s *applyStep) bool {
+	n, was := s.change.After, a.files[s.change.After.Ino].was
+	return was != nil && was.Type() == n.Type() && s.change.Before != nil && s.change.Before.Ino == was.Ino && s.seen.exists && s.seen.st.Mode&unix.S_IFMT == n.Type()
 }
 
 // setMtime sets the time of a file. A file of another user gets the present time, if it may be

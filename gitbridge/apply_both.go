@@ -14,114 +14,172 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-const (
-	// maxMerged is the size in bytes up to which a file is merged, and maxMerges that
-	// of all such files together.
-	maxMerged = 16 << 20
-	maxMerges = 128 << 20
-)
+// maxMergedTexts is how many bytes of merged texts an apply has in memory.
+const maxMergedTexts = 128 << 20
 
-// bothChanged plans a file that changed on both sides. It reports whether there may be no conflict:
-// a text is merged later.
-func (a *applying) bothChanged(s *applyStep) (decided bool, err error) {
-	in, ok, err := a.threeSides(s)
-	if !ok || err != nil {
+// goesOn reports whether the workspace has another version of the base's file at the path of a step, and
+// not another file that was moved there.
+func (a *applying) goesOn(s *applyStep) bool {
+	f := a.files[s.change.After.Ino]
+	return (s.text != nil || f.at == nil) && (f.was == nil || f.was.Ino == s.change.Before.Ino)
+}
+
+// areFiles reports whether the base, the directory and the workspace have something other than a
+// directory at the path of a step, which is not in a directory that is taken as a whole.
+func (a *applying) areFiles(s *applyStep) bool {
+	was, n := s.change.Before, s.change.After
+	return s.seen.exists && !s.seen.isDir() && was != nil && !was.IsDir() && n != nil && !n.IsDir() && !inSet(s.change.Path, a.whole)
+}
+
+// mergeFile plans a file of which the base, the directory and the workspace have a version. conflict
+// reports that both sides changed it, other than by lines that merge.
+func (a *applying) mergeFile(s *applyStep) (conflict bool, err error) {
+	c := s.change
+	if err := a.readHere(s, c.Before); err != nil {
 		return false, err
 	}
-	a.texts, a.textSteps = append(a.texts, in), append(a.textSteps, s)
-	a.steps = append(a.steps, s)
-	return true, nil
+	m, err := threeway.MergeFile(c.Before, s.here, c.After, func(x, y *tree.Inode) (bool, error) { return a.sameData(s, x, y) })
+	if err != nil {
+		return false, err
+	}
+	if !m.OK || m.Taken && !a.goesOn(s) {
+		return true, nil
+	}
+	a.takeAttrs(s, m.Node)
+	if m.Lines {
+		clean, err := a.mergeText(s)
+		return !clean, err
+	}
+	s.todo = m.Changed
+	return false, nil
 }
 
-// threeSides reads the versions of a regular file in the base, the directory and the workspace. ok
-// is false if the bytes cannot be merged, or something else is in conflict.
-func (a *applying) threeSides(s *applyStep) (in threeway.Input, ok bool, err error) {
-	c, st := s.change, s.seen.st
-	if c.After == nil || !c.After.IsRegular() || c.Before != nil && !c.Before.IsRegular() || !s.seen.exists || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return in, false, nil
+// sameData compares the data of two inodes, of which one may be that of the directory. A file that an
+// apply was killed in while it overwrote it has the data of the base.
+func (a *applying) sameData(s *applyStep, x, y *tree.Inode) (bool, error) {
+	switch s.here {
+	case y:
+		x, y = y, x
+	case x:
+	default:
+		return tree.SameData(a.o.Source, x, y)
 	}
-	size := st.Size + c.After.Size()
+	same, err := a.host.sameData(a.o.Source, s.change.Path, s.seen, y)
+	if err == nil && !same && y == s.change.Before {
+		same, err = a.halfWritten(s)
+	}
+	return same, err
+}
+
+// mergeText merges the lines of a regular file of which the directory, the workspace and perhaps the
+// base have different versions. It reports whether that left no conflict. s.marked has the lines with conflict
+// markers, if it is a text.
+func (a *applying) mergeText(s *applyStep) (clean bool, err error) {
+	c, p := s.change, s.change.Path
+	if a.o.MergeLines == nil || c.After == nil || !s.seen.exists || inSet(p, a.whole) || !c.After.IsRegular() || s.seen.st.Mode&unix.S_IFMT != unix.S_IFREG || max(s.seen.st.Size, c.After.Size()) > threeway.MaxMerged {
+		return false, nil
+	}
+	ours, err := a.host.file(p)
+	if errors.Is(err, unix.EACCES) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %q: %w", p.Short(), err)
+	}
+	defer ours.Close()
+
+	in := threeway.Input{Base: section(nil), Ours: io.NewSectionReader(ours, 0, s.seen.st.Size), Theirs: c.After.Content.Reader(a.o.Source.Files)}
 	if c.Before != nil {
-		size += c.Before.Size()
-		if _, ok := modeOfBoth(c, st.Mode); !ok {
-			return in, false, nil
-		}
+		in.Base = c.Before.Content.Reader(a.o.Source.Files)
 	}
-	if st.Size > maxMerged || c.After.Size() > maxMerged || a.mergeBytes+size > maxMerges {
-		return in, false, nil
+	if s.text != nil {
+		in.Theirs = section(s.text)
 	}
-	a.mergeBytes += size
-	var sides [3][]byte
-	for i, n := range []*tree.Inode{c.Before, nil, c.After} {
-		if i == 1 {
-			sides[i], err = a.host.read(c.Path)
-		} else if i == 2 && s.text != nil {
-			sides[i] = s.text
-		} else if n != nil {
-			sides[i], err = io.ReadAll(io.LimitReader(n.Content.Reader(a.o.Source.Files), n.Size()))
+	err = a.o.MergeLines(a.ctx, in, func(m threeway.Merged) error {
+		if a.mergedBytes += int64(len(m.Text)); a.mergedBytes > maxMergedTexts {
+			return nil
 		}
-		if k := errs.ScriptKind(err); err != nil && (k == errs.NotExist || k == errs.Damaged || errors.Is(err, unix.EACCES)) {
-			return in, false, nil
+		if clean = m.Clean; clean {
+			a.takeText(s, m.Text)
+		} else {
+			s.marked = m.Text
 		}
-		if err != nil {
-			return in, false, fmt.Errorf("reading %q: %w", c.Path.Short(), err)
-		}
+		return nil
+	})
+	if k := errs.ScriptKind(err); err != nil && (k == errs.NotExist || k == errs.Damaged) {
+		return false, nil // the base's version cannot be read
 	}
-	section := func(b []byte) *io.SectionReader { return io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b))) }
-	return threeway.Input{Base: section(sides[0]), Ours: section(sides[1]), Theirs: section(sides[2])}, true, nil
+	if err != nil {
+		return false, fmt.Errorf("reading %q: %w", p.Short(), err)
+	}
+	return clean, nil
 }
 
-// modeOfBoth returns the permissions of a file that both sides changed. ok is false if both changed
-// the permissions.
-func modeOfBoth(c tree.Change, has uint32) (mode uint32, ok bool) {
-	has &= 0o7777
-	switch was, now := c.Before.Mode&0o7777, c.After.Mode&0o7777; {
-	case was == now || has == now:
-		return has, true
-	case has == was:
-		return now, true
-	}
-	return 0, false
+func section(b []byte) *io.SectionReader {
+	return io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b)))
 }
 
-// merge has a step write a merged text.
-func (a *applying) merge(s *applyStep, text []byte) {
+// takeText has a step write a text with the changes of both sides.
+func (a *applying) takeText(s *applyStep, text []byte) {
 	n := *s.change.After
-	if s.change.Before != nil {
-		mode, _ := modeOfBoth(s.change, s.seen.st.Mode)
-		n.Mode = n.Mode&unix.S_IFMT | mode
-	}
 	n.UID, n.GID, n.Mtime = s.seen.st.Uid, s.seen.st.Gid, time.Now().UnixNano()
 	s.change.After = &n
 	s.change.What |= tree.Data
 	s.merged, s.todo = text, true
 }
 
-// mergeTexts merges the text files that both sides changed. The others are conflicts.
-func (a *applying) mergeTexts() error {
-	if len(a.texts) == 0 {
+// readHere reads the version of a step's file that the directory has. Extended attributes that may not
+// be read are those of was.
+func (a *applying) readHere(s *applyStep, was *tree.Inode) error {
+	st := s.seen.st
+	s.was, s.here = was, &tree.Inode{Ino: was.Ino, Mode: st.Mode, UID: st.Uid, GID: st.Gid, Mtime: timeOf(st.Mtim), Xattrs: was.Xattrs}
+	if s.attrsOnly && tree.SameXattrs(was, s.change.After) {
+		return nil // they stay
+	}
+	has, err := a.host.xattrs(s.change.Path)
+	if errors.Is(err, unix.EACCES) {
 		return nil
 	}
-	err := mergeMarked(a.ctx, nil, a.texts, func(i int, conflict bool, size int64, r io.Reader) error {
-		text, err := io.ReadAll(io.LimitReader(r, size))
-		s := a.textSteps[i]
-		switch {
-		case err != nil:
-			return err
-		case !conflict:
-			a.merge(s, text)
-		case bytes.Contains(text, []byte("<<<<<<< ours\n")): // else it is binary
-			s.marked = text
-		}
-		return nil
-	})
-	if err != nil {
-		return err
+	s.here.Xattrs = has
+	return err
+}
+
+// takeAttrs gives the file of a step its merged attributes.
+func (a *applying) takeAttrs(s *applyStep, merged tree.Inode) {
+	n := *s.change.After
+	n.Mode, n.UID, n.GID, n.Xattrs = n.Mode&unix.S_IFMT|merged.Mode&^unix.S_IFMT, merged.UID, merged.GID, merged.Xattrs
+	if s.attrsOnly && s.change.Before != nil && s.change.Before.Mtime == n.Mtime {
+		n.Mtime = s.here.Mtime
 	}
-	for _, s := range a.textSteps {
-		if s.merged == nil {
-			s.left = !a.conflict(s, false)
-		}
+	s.change.After = &n
+}
+
+// judgeAttrs plans the attributes of a file that stays. was is its version in the base, nil if that is
+// not known.
+func (a *applying) judgeAttrs(s *applyStep, was *tree.Inode) (conflict bool, err error) {
+	n := s.change.After
+	if was == nil || was.Type() != n.Type() {
+		return s.seen.st.Mode != n.Mode, nil
 	}
-	return nil
+	if err := a.readHere(s, was); err != nil {
+		return false, err
+	}
+	merged, changed, ok := threeway.MergeAttrs(was, s.here, n, threeway.RefuseConflicts)
+	if !ok {
+		return true, nil
+	}
+	if s.todo = changed; changed {
+		a.takeAttrs(s, merged)
+	}
+	return false, nil
+}
+
+// force has a step replace what the directory changed. Attributes that the workspace did not change
+// stay as the directory has them.
+func (a *applying) force(s *applyStep) {
+	s.todo, s.forced = s.change.After != nil || s.seen.exists, true
+	if s.here != nil {
+		merged, _, _ := threeway.MergeAttrs(s.was, s.here, s.change.After, threeway.TakeTheirs)
+		a.takeAttrs(s, merged)
+	}
 }

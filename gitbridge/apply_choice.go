@@ -84,7 +84,7 @@ func (a *applying) conflict(s *applyStep, blocked bool) (written bool) {
 	a.res.Conflicts = append(a.res.Conflicts, p)
 	a.res.Plan = append(a.res.Plan, Planned{s.change, true, blocked, s.marked != nil})
 	if s.choice.Markers && s.marked != nil {
-		a.merge(s, s.marked)
+		a.takeText(s, s.marked)
 		return true
 	}
 	switch cmp.Or(s.choice.Conflicts, a.o.Conflicts) {
@@ -94,7 +94,7 @@ func (a *applying) conflict(s *applyStep, blocked bool) (written bool) {
 		if blocked {
 			a.blocked = append(a.blocked, p)
 		}
-		s.todo, s.forced = s.change.After != nil || s.seen.exists, true
+		a.force(s)
 		return true
 	}
 	return false

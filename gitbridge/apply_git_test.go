@@ -147,7 +147,7 @@ func (r *rig) now() *tree.State {
 }
 
 func (r *rig) apply(o ApplyOptions) (*Applied, error) {
-	o.Source, o.Base, o.Now, o.Name = r.m.src, r.base, r.now(), "r"
+	o.Source, o.Base, o.Now, o.Name, o.MergeLines = r.m.src, r.base, r.now(), "r", mergeByGit
 	return ApplyDir(context.Background(), r.dir, o)
 }
 

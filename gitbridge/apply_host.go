@@ -13,6 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -233,14 +234,14 @@ func openIn(dir int, name string, how int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// read returns the bytes of a regular file, which must not be over maxMerged.
+// read returns the bytes of a regular file, which must not be over threeway.MaxMerged.
 func (h *host) read(p *tree.Path) ([]byte, error) {
 	f, err := h.file(p)
 	if err != nil {
 		return nil, err
 	}
-	b, err := io.ReadAll(io.LimitReader(f, maxMerged+1))
-	if err == nil && len(b) > maxMerged {
+	b, err := io.ReadAll(io.LimitReader(f, threeway.MaxMerged+1))
+	if err == nil && len(b) > threeway.MaxMerged {
 		err = unix.EFBIG
 	}
 	return b, errors.Join(reason(err), f.Close())

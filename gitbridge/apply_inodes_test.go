@@ -262,3 +262,49 @@ func TestApplyUnreadable(t *testing.T) {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
+
+// TestApplyMergesAttributes: an attribute that one side changed, and data that the other side changed,
+// are no conflict, also in a file that is no text. Two values of one attribute are.
+func TestApplyMergesAttributes(t *testing.T) {
+	a := newApplied(t)
+	base := a.start(spec{"f": file("\x001"), "g": file("1\n"), "touched": file("1\n")})
+	a.write("touched", "mine\n")
+	mine := has(t, a.dir)["touched"]
+	must.OK(t, os.Chmod(filepath.Join(a.dir, "f"), 0o600))
+	must.OK(t, unix.Setxattr(filepath.Join(a.dir, "g"), "user.here", []byte("h"), 0))
+	now := a.edited(base, func(now *tree.State) {
+		a.own(now, "f").Content = a.m.content(t, "\x002")
+		g := a.own(now, "g")
+		g.Content = a.m.content(t, "2\n")
+		g.SetXattr("user.there", []byte("t"))
+		a.own(now, "touched").Mtime++
+	})
+	if res, err := a.apply(base, now, ApplyOptions{}); err != nil || res.Changed != 2 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	got := has(t, a.dir)
+	if f := got["f"]; f[:6] != "100600" || f[len(f)-2:] != "\x002" {
+		t.Errorf("f is %q", f)
+	}
+	if got["touched"] != mine {
+		t.Errorf("touched is %q, want %q", got["touched"], mine)
+	}
+	for _, name := range []string{"user.here", "user.there"} {
+		if _, err := unix.Getxattr(filepath.Join(a.dir, "g"), name, make([]byte, 9)); err != nil {
+			t.Errorf("g has no %s: %v", name, err)
+		}
+	}
+	if res, err := a.apply(base, now, ApplyOptions{}); err != nil || res.Changed != 0 {
+		t.Errorf("once more: %+v, %v", res, err)
+	}
+
+	must.OK(t, unix.Setxattr(filepath.Join(a.dir, "g"), "user.there", []byte("other"), 0))
+	next := a.edited(now, func(next *tree.State) {
+		g := a.own(next, "g")
+		g.Content = a.m.content(t, "3\n")
+		g.SetXattr("user.there", []byte("next"))
+	})
+	if res, err := a.apply(now, next, ApplyOptions{}); !errors.Is(err, ErrApplyConflict) || !slices.Equal(res.Conflicts, []string{"g"}) {
+		t.Errorf("two values: %+v, %v", res, err)
+	}
+}

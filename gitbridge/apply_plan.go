@@ -38,11 +38,6 @@ func (a *applying) plan(c tree.Change) error {
 		return nil
 	}
 	if conflict {
-		if !s.attrsOnly {
-			if decided, err := a.bothChanged(s); decided || err != nil {
-				return err
-			}
-		}
 		if !a.conflict(s, at.unreachable != nil && !errors.Is(at.unreachable, unix.ENOENT)) {
 			a.excluded[p] = true
 			return nil
@@ -98,12 +93,20 @@ func (a *applying) judge(s *applyStep) (conflict bool, err error) {
 		s.todo = true // an interrupted run removed what was there
 		return false, nil
 	}
-	was, err := a.host.same(a.o.Source, c.Path, at, c.Before)
-	if err == nil && !was {
-		was, err = a.halfWritten(s)
+	files := a.areFiles(s) && !minor(c)
+	if !files || !a.goesOn(s) {
+		if s.todo, err = a.host.same(a.o.Source, c.Path, at, c.Before); err != nil || s.todo {
+			return false, err
+		}
 	}
-	s.todo = was
-	return !was, err
+	switch {
+	case files:
+		return a.mergeFile(s)
+	case c.Before != nil:
+		return true, nil
+	}
+	clean, err := a.mergeText(s)
+	return !clean, err
 }
 
 // isSocket reports that a socket is skipped: it is useless without its program.
@@ -119,7 +122,7 @@ func (a *applying) planReplaced() error {
 	a.steps = nil
 	for _, s := range steps {
 		c := s.change
-		if s.left || inSet(c.Path, a.excluded) {
+		if inSet(c.Path, a.excluded) {
 			continue
 		}
 		if s.todo && s.seen.isDir() && c.After != nil && !c.After.IsDir() {

@@ -168,7 +168,7 @@ func (a *applying) sweepAbove(s *applyStep) error {
 // interrupted.
 func (s *applyStep) isThere() bool {
 	c := s.change
-	return !s.todo && !s.left && (c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) != 0)
+	return !s.todo && (c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) != 0)
 }
 
 // setAside renames a file so that no apply removes it.

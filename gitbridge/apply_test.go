@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -41,8 +42,32 @@ func (a *applied) start(s spec) *tree.State {
 }
 
 func (a *applied) apply(base, now *tree.State, o ApplyOptions) (*Applied, error) {
-	o.Source, o.Base, o.Now = a.m.src, base, now
+	o.Source, o.Base, o.Now, o.MergeLines = a.m.src, base, now, mergeByGit
 	return ApplyDir(context.Background(), a.dir, o)
+}
+
+// mergeByGit is a threeway.Merger.
+func mergeByGit(ctx context.Context, in threeway.Input, merged func(threeway.Merged) error) error {
+	dir, err := os.MkdirTemp("", "merge")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	for name, side := range map[string]*io.SectionReader{"base": in.Base, "ours": in.Ours, "theirs": in.Theirs} {
+		b, err := io.ReadAll(side)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), b, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	text, err := command(ctx, dir, nil, "merge-file", "-p", "ours", "base", "theirs").Output()
+	const binary = 255
+	if exitCode(err) == binary {
+		return nil
+	}
+	return merged(threeway.Merged{Text: text, Clean: err == nil})
 }
 
 func (a *applied) write(p, data string) {

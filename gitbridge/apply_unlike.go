@@ -3,9 +3,11 @@ package gitbridge
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -102,7 +104,7 @@ func (a *applying) unlike(n, of, shown *tree.Inode) (string, error) {
 		return "", nil
 	case of.GID != n.GID && inGroup(int(of.GID)):
 		return fmt.Sprintf("without its group %d, which the run does not show", of.GID), nil
-	case xattr(of.Xattrs, acl) != nil && !sameXattr(xattr(of.Xattrs, acl), xattr(n.Xattrs, acl)):
+	case slices.Contains(threeway.ChangedXattrs(of, n), acl) && hasXattr(of, acl):
 		return "without its access control list, which the run does not show", nil
 	}
 	return "", nil

@@ -218,12 +218,9 @@ func (a *applying) write(dir int, tmp string, s *applyStep) error {
 			return err
 		}
 	}
-	like, again, err := a.rewritten(s)
-	if err == nil {
-		err = a.setAttrs(dir, tmp, c.Path, nil, like)
-	}
-	if err == nil && again {
-		err = a.keepOwner(dir, tmp, s, like)
+	err := a.setAttrs(dir, tmp, c.Path, nil, n)
+	if err == nil && a.isAgain(s) {
+		err = a.keepOwner(dir, tmp, s, n)
 	}
 	return err
 }

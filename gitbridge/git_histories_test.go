@@ -306,7 +306,7 @@ func (h *histories) merge(how string, rule threeway.Rule) (said string, conflict
 		ours, theirs, to = theirs, ours, r.dir
 	}
 	p := &threeway.Plan{
-		Source: r.m.src, Objects: r.m, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: Merger{}.Merge,
+		Source: r.m.src, Objects: r.m, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: mergeByGit,
 		Rule: func(string) threeway.Rule { return rule }, Git: Merger{}.Repositories, Name: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh",
 	}
 	steps, _, err := p.TakeAll(ctx, threeway.Interval{Base: r.base, Theirs: theirs, View: 2})

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/amberfs/amberfs/internal/budget"
-	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
@@ -108,51 +105,6 @@ func TestMostBytes(t *testing.T) {
 	o.State = m.state(t, spec{"a": file(strings.Repeat("a", 700<<10)), "b": file(strings.Repeat("b", 700<<10))})
 	if _, err := Export(context.Background(), o); err == nil || !strings.Contains(err.Error(), "limit reached") {
 		t.Errorf("more than the most: %v", err)
-	}
-}
-
-// TestMergeInParts: no temporary directory has more than a few files of a merge, a file that
-// takes more memory than there is does not merge, and no result is stored that was refused.
-func TestMergeInParts(t *testing.T) {
-	isolate(t)
-	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
-	big := strings.Repeat(strings.Repeat("0123456789", 34)+"\n", 40_000)
-	section := func(s string) *io.SectionReader { return io.NewSectionReader(strings.NewReader(s), 0, int64(len(s))) }
-	files := func() (files []threeway.Input) {
-		for range 2 {
-			files = append(files, threeway.Input{Base: section(big), Ours: section("first\n" + big), Theirs: section(big + "last\n")})
-		}
-		return append(files, threeway.Input{Base: section("a\nb\nc\n"), Ours: section("A\nb\nc\n"), Theirs: section("a\nb\nC\n")})
-	}
-	most, merged, dirsMade, last := 0, 0, 0, ""
-	clean := func(_ int, size int64, r io.Reader) error {
-		dirs, _ := filepath.Glob(filepath.Join(temp, "*"))
-		most = max(most, len(dirs))
-		if len(dirs) > 0 && dirs[0] != last {
-			last = dirs[0]
-			dirsMade++
-		}
-		merged++
-		n, err := io.Copy(io.Discard, r)
-		if n != size {
-			t.Errorf("%d bytes of %d", n, size)
-		}
-		return err
-	}
-	must.OK(t, Merger{}.Merge(context.Background(), files(), clean))
-	if merged != 3 || most != 1 || dirsMade < 2 {
-		t.Errorf("%d files merged, in %d directories", merged, most)
-	}
-	merged = 0
-	must.OK(t, Merger{Memory: budget.New(64 << 20)}.Merge(context.Background(), files(), clean))
-	if merged != 1 {
-		t.Errorf("%d files merge in little memory", merged)
-	}
-	merged = 0
-	refused := Merger{Admit: func(int64) error { return errors.ErrUnsupported }}
-	if err := refused.Merge(context.Background(), files()[2:], clean); !errors.Is(err, errors.ErrUnsupported) || merged != 0 {
-		t.Errorf("%d are stored: %v", merged, err)
 	}
 }
 

@@ -28,7 +28,7 @@ type Pool int
 const (
 	Lists Pool = 1 << iota // of changes and of snapshots
 	Texts                  // files that are compared, and imports
-	Gits                   // git's own
+	Gits                   // merges of texts, and git's own
 )
 
 // budget is a pool of memory for the workspace of a request. It panics unless the operation

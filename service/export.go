@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/loops"
@@ -109,9 +110,14 @@ const (
 	allExports = 1 << 20
 )
 
-// merger merges files by lines, with the memory and the room that the workspace has.
+// merger brings git directories together, with the memory and the room that the workspace has.
 func (r *Request) merger(s *Service) gitbridge.Merger {
 	return gitbridge.Merger{Memory: r.budget(s, Gits), Admit: r.Workspace.Quota().Admit}
+}
+
+// texts merges files by lines, with the memory and the room that the workspace has.
+func (r *Request) texts(s *Service) diff.Merger {
+	return diff.Merger{Memory: r.budget(s, Gits), Admit: r.Workspace.Quota().Admit}
 }
 
 func (s *Service) exportEnded() {

@@ -220,7 +220,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a snapshot.MergeOptions
 	if err := s.notWorktree(r.Workspace, a.Fork); err != nil {
 		return snapshot.PromoteResult{}, err
 	}
-	a.Merge, a.Git, a.Caller, a.List = r.merger(s).Merge, r.merger(s).Repositories, r.Caller, r.list(s)
+	a.Merge, a.Git, a.Caller, a.List = r.texts(s).Merge, r.merger(s).Repositories, r.Caller, r.list(s)
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = listed(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {

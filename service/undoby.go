@@ -74,7 +74,7 @@ func (s *Service) toUndo(ctx context.Context, r *Request, o snapshot.UndoByOptio
 	if err := s.knownActor(ctx, r, o.By); err != nil {
 		return o, err
 	}
-	o.Merge, o.Caller, o.List = r.merger(s).Merge, r.Caller, r.list(s)
+	o.Merge, o.Caller, o.List = r.texts(s).Merge, r.Caller, r.list(s)
 	since := o.Since
 	if _, err := r.Workspace.Find(since); err == nil {
 		return o, nil

@@ -86,38 +86,31 @@ func (l linkSide) files() string {
 }
 
 // mergeLines merges files of as many lines each.
-func mergeLines(_ context.Context, files []threeway.Input, clean func(i int, size int64, r io.Reader) error) error {
-	for i, f := range files {
-		var sides [3][]string
-		for k, r := range []io.Reader{f.Base, f.Ours, f.Theirs} {
-			b, err := io.ReadAll(r)
-			if err != nil {
-				return err
-			}
-			sides[k] = strings.Fields(string(b))
+func mergeLines(_ context.Context, f threeway.Input, done func(threeway.Merged) error) error {
+	var sides [3][]string
+	for k, r := range []io.Reader{f.Base, f.Ours, f.Theirs} {
+		b, err := io.ReadAll(r)
+		if err != nil {
+			return err
 		}
-		merged, ok := "", len(sides[0]) == len(sides[1]) && len(sides[1]) == len(sides[2])
-		for k := range sides[0] {
-			if !ok {
-				break
-			}
-			base, ours, theirs := sides[0][k], sides[1][k], sides[2][k]
-			switch {
-			case theirs == base || theirs == ours:
-				merged += ours + "\n"
-			case ours == base:
-				merged += theirs + "\n"
-			default:
-				ok = false
-			}
-		}
-		if ok {
-			if err := clean(i, int64(len(merged)), strings.NewReader(merged)); err != nil {
-				return err
-			}
+		sides[k] = strings.Fields(string(b))
+	}
+	if len(sides[0]) != len(sides[1]) || len(sides[1]) != len(sides[2]) {
+		return nil
+	}
+	merged := ""
+	for k := range sides[0] {
+		base, ours, theirs := sides[0][k], sides[1][k], sides[2][k]
+		switch {
+		case theirs == base || theirs == ours:
+			merged += ours + "\n"
+		case ours == base:
+			merged += theirs + "\n"
+		default:
+			return nil
 		}
 	}
-	return nil
+	return done(threeway.Merged{Text: []byte(merged), Clean: true})
 }
 
 func TestMergeOfLinks(t *testing.T) {

@@ -3,10 +3,8 @@ package snapshot
 import (
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -148,8 +146,8 @@ func TestEditsGiveWay(t *testing.T) {
 			return err
 		},
 		"merge": func(w *Workspace, _ *tree.State) error {
-			merge := func(_ context.Context, _ []threeway.Input, merged func(int, int64, io.Reader) error) error {
-				return merged(0, 6, strings.NewReader("merged"))
+			merge := func(_ context.Context, _ threeway.Input, merged func(threeway.Merged) error) error {
+				return merged(threeway.Merged{Text: []byte("merged"), Clean: true})
 			}
 			_, err := w.Forks().Merge(context.Background(), MergeOptions{Fork: "from", Merge: merge})
 			return err

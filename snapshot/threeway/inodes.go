@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -173,45 +171,18 @@ func (t *taking) merged(p string, f *file, base, theirs *tree.Inode) (n *tree.In
 	if ours == base && !decided {
 		return theirs, t.Interval.View, false, true, nil
 	}
-	out := *ours
-	view = f.view
-	change := false
-	pick := func(unchanged, ownUnchanged, alike bool, take func()) bool {
-		if !unchanged && ownUnchanged {
-			take()
-			change = true
-		}
-		return unchanged || ownUnchanged || alike
+	m, err := MergeFile(base, ours, theirs, func(x, y *tree.Inode) (bool, error) { return tree.SameData(t.Source, x, y) })
+	if err != nil {
+		return nil, 0, false, false, err
 	}
-	const perm = ^uint32(unix.S_IFMT)
-	mode := func(a, b *tree.Inode) bool { return a.Mode&perm == b.Mode&perm }
-	ok = pick(mode(theirs, base), mode(ours, base), mode(ours, theirs), func() { out.Mode = out.Mode&unix.S_IFMT | theirs.Mode&perm })
-	owner := func(a, b *tree.Inode) bool { return a.UID == b.UID && a.GID == b.GID }
-	ok = pick(owner(theirs, base), owner(ours, base), owner(ours, theirs), func() { out.UID, out.GID = theirs.UID, theirs.GID }) && ok
-	xattrs := tree.SameXattrs
-	ok = pick(xattrs(theirs, base), xattrs(ours, base), xattrs(ours, theirs), func() { out.Xattrs = theirs.Xattrs }) && ok
-	var same [3]bool
-	for i, pair := range [][2]*tree.Inode{{theirs, base}, {ours, base}, {ours, theirs}} {
-		if same[i], err = tree.SameData(t.Source, pair[0], pair[1]); err != nil {
-			return nil, 0, false, false, err
-		}
-		if i == 0 && same[0] {
-			break // the rest does not matter
-		}
+	if decided && !m.Lines {
+		m.Lines, m.OK = true, m.OK && mergeable(base, ours, theirs)
 	}
-	if decided || !pick(same[0], same[1], same[2], func() {
-		out.Mode = theirs.Mode&unix.S_IFMT | out.Mode&perm
-		out.Ino, out.Content, out.Target, out.Rdev = theirs.Ino, theirs.Content, theirs.Target, theirs.Rdev
-		out.Mtime, out.Atime = theirs.Mtime, theirs.Atime
+	if !m.Changed && !m.Lines {
+		return nil, 0, false, m.OK, nil
+	}
+	if view = f.view; m.Taken {
 		view = t.Interval.View
-	}) {
-		lines, change = true, true
-		for _, n := range []*tree.Inode{theirs, base, ours} {
-			ok = ok && n.IsRegular() && n.Size() <= maxMerged
-		}
 	}
-	if !change {
-		return nil, 0, false, ok, nil
-	}
-	return &out, view, lines, ok, nil
+	return &m.Node, view, m.Lines, m.OK, nil
 }

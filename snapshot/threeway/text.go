@@ -1,6 +1,7 @@
 package threeway
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,12 +18,18 @@ import (
 // An Input is a regular file that both sides changed.
 type Input struct{ Base, Ours, Theirs *io.SectionReader }
 
-// A Merger merges files by lines. It calls clean for those that merge without a
-// conflict, by their index in files.
-type Merger func(ctx context.Context, files []Input, clean func(i int, size int64, r io.Reader) error) error
+// Merged is a text with the changes of both sides. Unless it is Clean, it has conflict markers.
+type Merged struct {
+	Text  []byte
+	Clean bool
+}
 
-// maxMerged is the size in bytes up to which a file is merged by lines.
-const maxMerged = 16 << 20
+// A Merger merges a file by lines, and calls merged with the result, unless the file is no text or too
+// large. The result's memory is that of the call.
+type Merger func(ctx context.Context, in Input, merged func(Merged) error) error
+
+// MaxMerged is the size in bytes up to which a file is merged by lines.
+const MaxMerged = 16 << 20
 
 // A text is a file that has to be merged by lines.
 type text struct {
@@ -91,44 +98,40 @@ func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
 
 // mergeTexts merges the texts of an interval.
 func (p *Plan) mergeTexts(ctx context.Context) error {
-	texts := p.texts
-	clean := make([]bool, len(texts))
 	sealer := &content.Sealer{Src: p.Source.Files, Objects: p.Objects}
-	merged := func(i int, size int64, in io.Reader) error {
-		sealed, err := content.FromReader(ctx, sealer, io.LimitReader(in, size))
-		if err == nil {
-			n := texts[i].file.node
-			n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
-			clean[i], p.stored = true, append(p.stored, n.Content)
-		}
-		return err
-	}
-	var files []Input
-	var of []int // the texts of files
-	for i, x := range texts {
-		src := p.Source.Files
-		in := Input{Base: x.base.Content.Reader(src), Ours: x.ours.Content.Reader(src), Theirs: x.theirs.Content.Reader(src)}
-		if d, ok := p.Decided[x.path]; ok {
-			digest, err := Digest(p.Source, x.base, x.ours, x.theirs)
-			if p.decided[x.path] = digest == d.Of; err == nil && digest == d.Of {
-				err = merged(i, int64(len(d.Text)), strings.NewReader(d.Text))
+	for _, x := range p.texts {
+		clean := false
+		merged := func(m Merged) error {
+			if !m.Clean {
+				return nil
 			}
-			if err != nil {
-				return err
+			sealed, err := content.FromReader(ctx, sealer, bytes.NewReader(m.Text))
+			if err == nil {
+				n := x.file.node
+				n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
+				clean, p.stored = true, append(p.stored, n.Content)
 			}
-			continue
-		}
-		files, of = append(files, in), append(of, i)
-	}
-	if len(files) > 0 && p.Merge != nil {
-		if err := p.Merge(ctx, files, func(i int, size int64, r io.Reader) error { return merged(of[i], size, r) }); err != nil {
 			return err
 		}
-	}
-	for i, x := range texts {
-		if clean[i] {
+
+		var err error
+		if d, ok := p.Decided[x.path]; ok {
+			var digest string
+			digest, err = Digest(p.Source, x.base, x.ours, x.theirs)
+			if p.decided[x.path] = digest == d.Of; err == nil && digest == d.Of {
+				err = merged(Merged{[]byte(d.Text), true})
+			}
+		} else if p.Merge != nil {
+			src := p.Source.Files
+			err = p.Merge(ctx, Input{x.base.Content.Reader(src), x.ours.Content.Reader(src), x.theirs.Content.Reader(src)}, merged)
+		}
+		if err != nil {
+			return err
+		}
+		if clean {
 			continue
 		}
+
 		names, err := p.namesOf(x.file, 0)
 		if err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -74,7 +74,7 @@ func TestUndoByOfFastActors(t *testing.T) {
 				}
 			}
 		}
-		o := snapshot.UndoByOptions{By: "alice", Merge: gitbridge.Merger{}.Merge}
+		o := snapshot.UndoByOptions{By: "alice", Merge: diff.Merger{}.Merge}
 		done, err := e.w.Snapshots().UndoBy(t.Context(), o)
 		switch {
 		case errors.Is(err, threeway.ErrConflict):

@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -335,7 +335,7 @@ func TestUndoByAgainstGit(t *testing.T) {
 				r.git(t, "commit", "--allow-empty", "-qm", "nothing to revert")
 			}
 		}
-		done, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Merge: gitbridge.Merger{}.Merge})
+		done, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Merge: diff.Merger{}.Merge})
 		what := fmt.Sprintf("history %d, %d commits from %.10s on, %v by a", n, len(h.commits), h.commits[0], mine)
 		switch {
 		case errors.Is(err, threeway.ErrConflict):

@@ -290,23 +290,17 @@ func (e editor) flat(t testing.TB) flat {
 }
 
 // mergeLines merges files of as many lines each.
-func mergeLines(_ context.Context, files []threeway.Input, clean func(i int, size int64, r io.Reader) error) error {
-	for i, f := range files {
-		var sides [3]value
-		for k, r := range []io.Reader{f.Base, f.Ours, f.Theirs} {
-			b, err := io.ReadAll(r)
-			if err != nil {
-				return err
-			}
-			sides[k].lines = string(b)
+func mergeLines(_ context.Context, f threeway.Input, merged func(threeway.Merged) error) error {
+	var sides [3]value
+	for k, r := range []io.Reader{f.Base, f.Ours, f.Theirs} {
+		b, err := io.ReadAll(r)
+		if err != nil {
+			return err
 		}
-		if v, ok := mergeValues(sides[0], sides[1], sides[2]); ok {
-			if err := clean(i, int64(len(v.lines)), strings.NewReader(v.lines)); err != nil {
-				return err
-			}
-		}
+		sides[k].lines = string(b)
 	}
-	return nil
+	v, ok := mergeValues(sides[0], sides[1], sides[2])
+	return merged(threeway.Merged{Text: []byte(v.lines), Clean: ok})
 }
 
 // TestMergesAgainstModel merges forks, and undoes actors, in random histories with links. The

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/tests/must"
@@ -83,7 +83,7 @@ func TestUndoByKeepsLinks(t *testing.T) {
 				}
 			}
 			before := e.lines(t, e.state(t))
-			o := snapshot.UndoByOptions{By: by, Merge: gitbridge.Merger{}.Merge}
+			o := snapshot.UndoByOptions{By: by, Merge: diff.Merger{}.Merge}
 			if c.theirs {
 				done, err := e.w.Snapshots().UndoBy(t.Context(), o)
 				if !errors.Is(err, threeway.ErrConflict) || !slices.Equal(done.Conflicts, c.conflicts) {

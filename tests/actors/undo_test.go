@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -324,7 +324,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 				}
 			}
 			if n == midst && n >= began {
-				o := snapshot.UndoByOptions{By: "a", Merge: gitbridge.Merger{}.Merge, Caller: actors.Caller{Actor: "lead"}}
+				o := snapshot.UndoByOptions{By: "a", Merge: diff.Merger{}.Merge, Caller: actors.Caller{Actor: "lead"}}
 				done, err := full.w.Snapshots().UndoBy(context.Background(), o)
 				if err != nil && !errors.Is(err, threeway.ErrConflict) && errs.Of(err) != errs.NotExist {
 					rt.Fatal(err)
@@ -398,7 +398,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 		present := full.state(rt)
 		was := full.lines(rt, present)
 		rule := rapid.SampledFrom([]threeway.Rule{threeway.RefuseConflicts, threeway.KeepOurs, threeway.TakeTheirs}).Draw(rt, "rule")
-		o := snapshot.UndoByOptions{By: "a", Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs, Merge: gitbridge.Merger{}.Merge}
+		o := snapshot.UndoByOptions{By: "a", Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs, Merge: diff.Merger{}.Merge}
 		done, err := full.w.Snapshots().UndoBy(context.Background(), o)
 		if errors.Is(err, threeway.ErrConflict) {
 			total["conflicts"]++
@@ -488,7 +488,7 @@ func TestUndoByOfAReplacement(t *testing.T) {
 		})
 		before := e.lines(t, e.state(t))
 		do(c.edits)
-		if _, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Theirs: true, Merge: gitbridge.Merger{}.Merge}); err != nil {
+		if _, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Theirs: true, Merge: diff.Merger{}.Merge}); err != nil {
 			t.Fatal(i, err)
 		}
 		for _, p := range c.without {
@@ -548,7 +548,7 @@ func BenchmarkUndoBy(b *testing.B) {
 	_, err = e.w.Snapshots().WaitSealed(context.Background(), "after")
 	must.OK(b, err)
 	for b.Loop() {
-		done, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Merge: gitbridge.Merger{}.Merge})
+		done, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Merge: diff.Merger{}.Merge})
 		if err != nil || done.Changed != len(ids) {
 			b.Fatal(done.Changed, err)
 		}
@@ -576,7 +576,7 @@ func TestUndoByAfterKill(t *testing.T) {
 			_ = e.do(edit{[]string{"a", "b", "c"}[rnd.IntN(3)], whats[rnd.IntN(len(whats))], names[rnd.IntN(len(names))], names[rnd.IntN(len(names))], rnd.IntN(99)})
 			e.captureAs(t, fmt.Sprint("s", n))
 		}
-		done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{By: "a", Theirs: true, Merge: gitbridge.Merger{}.Merge})
+		done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{By: "a", Theirs: true, Merge: diff.Merger{}.Merge})
 		must.OK(t, err)
 		changed += done.Changed
 		want := fmt.Sprint(linesOf(t, e))

@@ -1,0 +1,109 @@
+package threeway
+
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// MergeAttrs returns ours with the permissions, the owner, the group and the extended attributes that
+// theirs changed since base. Each of these is merged alone, an extended attribute by its name. ok is
+// false if both sides changed one of them to different values: that one is as rule says.
+func MergeAttrs(base, ours, theirs *tree.Inode, rule Rule) (out tree.Inode, changed, ok bool) {
+	const perm = ^uint32(unix.S_IFMT)
+	out, ok = *ours, true
+	out.Mode = ours.Mode&unix.S_IFMT | mergeValue(base.Mode&perm, ours.Mode&perm, theirs.Mode&perm, rule, &ok)
+	out.UID = mergeValue(base.UID, ours.UID, theirs.UID, rule, &ok)
+	out.GID = mergeValue(base.GID, ours.GID, theirs.GID, rule, &ok)
+	for _, name := range ChangedXattrs(base, theirs) {
+		has := valueOf(ours, name)
+		switch v := mergeValue(valueOf(base, name), has, valueOf(theirs, name), rule, &ok); {
+		case v == has:
+		case v.exists:
+			out.SetXattr(name, []byte(v.bytes))
+		default:
+			out.RemoveXattr(name)
+		}
+	}
+	changed = out.Mode != ours.Mode || out.UID != ours.UID || out.GID != ours.GID || !tree.SameXattrs(&out, ours)
+	return out, changed, ok
+}
+
+// mergeValue merges three versions of a value. ok becomes false if both sides changed it to different
+// ones.
+func mergeValue[T comparable](base, ours, theirs T, rule Rule, ok *bool) T {
+	if theirs == base || theirs == ours {
+		return ours
+	}
+	*ok = *ok && ours == base
+	if ours == base || rule == TakeTheirs {
+		return theirs
+	}
+	return ours
+}
+
+// A FileMerge is what three versions of a file become together.
+type FileMerge struct {
+	Node    tree.Inode // ours with the changes of theirs
+	Changed bool       // Node differs from ours
+	Taken   bool       // Node has the data of theirs, which alone changed them
+	Lines   bool       // both sides changed the data: they may merge by lines
+	OK      bool       // false for a conflict
+}
+
+// MergeFile merges three versions of a file that is no directory. same compares the data of two.
+func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool, error)) (m FileMerge, err error) {
+	m.Node, m.Changed, m.OK = MergeAttrs(base, ours, theirs, RefuseConflicts)
+	unchanged, err := same(theirs, base)
+	if err != nil || unchanged {
+		return m, err
+	}
+	if m.Taken, err = same(ours, base); err != nil {
+		return m, err
+	}
+	if m.Taken {
+		m.Changed = true
+		m.Node.Mode = theirs.Mode&unix.S_IFMT | m.Node.Mode&^unix.S_IFMT
+		m.Node.Ino, m.Node.Content, m.Node.Target, m.Node.Rdev = theirs.Ino, theirs.Content, theirs.Target, theirs.Rdev
+		m.Node.Mtime, m.Node.Atime = theirs.Mtime, theirs.Atime
+		return m, nil
+	}
+
+	alike, err := same(ours, theirs)
+	if err == nil && !alike {
+		m.Lines = true
+		m.OK = m.OK && mergeable(base, ours, theirs)
+	}
+	return m, err
+}
+
+// mergeable reports whether versions of a file can be merged by lines, if they are texts.
+func mergeable(versions ...*tree.Inode) bool {
+	return !slices.ContainsFunc(versions, func(n *tree.Inode) bool { return !n.IsRegular() || n.Size() > MaxMerged })
+}
+
+// xattrValue is the value of an extended attribute that may not exist.
+type xattrValue struct {
+	exists bool
+	bytes  string
+}
+
+func valueOf(n *tree.Inode, name string) xattrValue {
+	v, exists := n.Xattr(name)
+	return xattrValue{exists, string(v)}
+}
+
+// ChangedXattrs returns the names of the extended attributes that differ between two inodes.
+func ChangedXattrs(x, y *tree.Inode) (names []string) {
+	if tree.SameXattrs(x, y) {
+		return nil
+	}
+	for _, have := range slices.Concat(x.Xattrs, y.Xattrs) {
+		if valueOf(x, have.Name) != valueOf(y, have.Name) && !slices.Contains(names, have.Name) {
+			names = append(names, have.Name)
+		}
+	}
+	return names
+}

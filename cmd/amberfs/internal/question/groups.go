@@ -133,7 +133,9 @@ func (g group) name() string {
 	return gitquote.Readable(cmp.Or(c.Path.Short(), ".") + "/")
 }
 
-func isDir(c gitbridge.Planned) bool { return c.After == nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() }
+func isDir(c gitbridge.Planned) bool {
+	return c.After == nil && c.Before.IsDir() || c.After != nil && c.After.IsDir()
+}
 
 // letterOf is that of git, or C for a conflict.
 func letterOf(c gitbridge.Planned) string {

@@ -2,9 +2,9 @@ package graft
 
 import "github.com/amberfs/amberfs/snapshot/tree"
 
-// A Change is what is done to a target: the steps of a graft become changes, and the same
-// changes of an equal target make an equal one again.
-type Change struct {
+// An Op is what is done to a target: the steps of a graft become operations, and the same
+// operations on an equal target make an equal one again.
+type Op struct {
 	Kind   Kind
 	Parent uint64 // with Name: not of SetAttrs
 	Name   string
@@ -27,7 +27,7 @@ const (
 )
 
 // Make makes the change. removed is called for each name that is removed.
-func (c *Change) Make(e *tree.Editor, removed tree.RemovedFunc) error {
+func (c *Op) Make(e *tree.Editor, removed tree.RemovedFunc) error {
 	switch c.Kind {
 	case Remove:
 		e.RemoveAll(c.Parent, c.Name, removed)

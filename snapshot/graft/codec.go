@@ -12,7 +12,7 @@ import (
 const maxView = 1<<(64-tree.InoBits) - 2
 
 // Encode writes a change. The contents of its node are written if they are sealed.
-func (c *Change) Encode(e *wire.Encoder) {
+func (c *Op) Encode(e *wire.Encoder) {
 	e.Byte(byte(c.Kind))
 	if c.Kind == Link {
 		e.Uvarint(c.Ino)
@@ -37,9 +37,9 @@ func (c *Change) Encode(e *wire.Encoder) {
 	}
 }
 
-// DecodeChange reads what Encode wrote. Content that was not sealed is missing: it is that of
+// DecodeOp reads what Encode wrote. Content that was not sealed is missing: it is that of
 // From.
-func DecodeChange(d *wire.Decoder, epoch uint64) (c Change) {
+func DecodeOp(d *wire.Decoder, epoch uint64) (c Op) {
 	switch c.Kind = Kind(d.Byte()); c.Kind {
 	case Link:
 		c.Ino = d.Uint(tree.MaxIno)

@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-func encoded(c graft.Change) []byte {
+func encoded(c graft.Op) []byte {
 	e := wire.NewEncoder(nil)
 	c.Encode(e)
 	return bytes.Clone(e.Out())
@@ -20,7 +20,7 @@ func encoded(c graft.Change) []byte {
 // TestChangesComeBack: a change comes back as it was written, and none that is cut short.
 func TestChangesComeBack(t *testing.T) {
 	file := newWorld(t, 0).newTree()
-	for _, c := range []graft.Change{
+	for _, c := range []graft.Op{
 		{Kind: graft.Link, Parent: 1, Name: "a\n\xff", Ino: 77},
 		{Kind: graft.Remove, Parent: 9, Name: "u"},
 		{Kind: graft.Put, Parent: 1, Name: "p", Node: &tree.Inode{Ino: 7, Mode: unix.S_IFLNK | 0o777, Rdev: 9, Target: "x"}, View: 3, From: 5},
@@ -29,7 +29,7 @@ func TestChangesComeBack(t *testing.T) {
 	} {
 		b := encoded(c)
 		d := wire.NewDecoder(b)
-		got := graft.DecodeChange(d, 1)
+		got := graft.DecodeOp(d, 1)
 		if err := d.Finish(); err != nil {
 			t.Errorf("kind %d: %v", c.Kind, err)
 			continue
@@ -45,7 +45,7 @@ func TestChangesComeBack(t *testing.T) {
 		}
 		for i := range b {
 			d := wire.NewDecoder(b[:i])
-			if graft.DecodeChange(d, 1); d.Err() == nil {
+			if graft.DecodeOp(d, 1); d.Err() == nil {
 				t.Errorf("kind %d: cut to %d of %d bytes it is accepted", c.Kind, i, len(b))
 			}
 		}

@@ -234,7 +234,7 @@ func (j *grafting) remove(p *tree.Path) error {
 		return err
 	}
 	j.touched(p, parent)
-	return j.do(&Change{Kind: Remove, Parent: parent, Name: p.Name})
+	return j.do(&Op{Kind: Remove, Parent: parent, Name: p.Name})
 }
 
 // removed notes a name that was removed, which may have been the last one of n.
@@ -279,7 +279,7 @@ func (j *grafting) put(s *Step) error {
 	}
 	if ok {
 		j.stale[target] = true
-		return j.do(&Change{Kind: Link, Parent: parent, Name: at.Name, Ino: target})
+		return j.do(&Op{Kind: Link, Parent: parent, Name: at.Name, Ino: target})
 	}
 	from, view := s.With, s.WithView
 	if from == nil {
@@ -300,7 +300,7 @@ func (j *grafting) put(s *Step) error {
 	} else if s.Linked {
 		j.links[s.Link] = n.Ino
 	}
-	return j.do(&Change{Kind: Put, Parent: parent, Name: at.Name, Node: n, From: from.Ino, View: view})
+	return j.do(&Op{Kind: Put, Parent: parent, Name: at.Name, Node: n, From: from.Ino, View: view})
 }
 
 func (j *grafting) beneath(at tree.Link, from *tree.Inode) uint64 {
@@ -344,7 +344,7 @@ func (j *grafting) rewrite(s *Step) (done bool, err error) {
 }
 
 // do makes one change, and writes it down if that is asked for.
-func (j *grafting) do(c *Change) error {
+func (j *grafting) do(c *Op) error {
 	if j.t.Record != nil {
 		if err := j.t.Record(c); err != nil {
 			return err
@@ -411,7 +411,7 @@ func (j *grafting) setAttrs() error {
 		n.SetAttrs(from, j.o.Now)
 		j.touch(n)
 		j.stale[n.Ino] = true
-		if err := j.do(&Change{Kind: SetAttrs, Node: n}); err != nil {
+		if err := j.do(&Op{Kind: SetAttrs, Node: n}); err != nil {
 			return err
 		}
 	}

@@ -50,11 +50,11 @@ func (d *edited) graft(o graft.Options, make func(*graft.Target, graft.Options) 
 	t := d.target()
 	again := d.target()
 	before := d.read().text(true)
-	var changes []graft.Change
-	t.Record = func(c *graft.Change) error {
+	var changes []graft.Op
+	t.Record = func(c *graft.Op) error {
 		if c.Node != nil {
 			n := *c.Node
-			changes = append(changes, graft.Change{Kind: c.Kind, Parent: c.Parent, Name: c.Name, Ino: c.Ino, Node: &n})
+			changes = append(changes, graft.Op{Kind: c.Kind, Parent: c.Parent, Name: c.Name, Ino: c.Ino, Node: &n})
 		} else {
 			changes = append(changes, *c)
 		}

@@ -10,7 +10,7 @@ import (
 // the content of an inode of another view.
 func (t *Target) Redo(changes []byte, contentOf func(view uint32, ino uint64) (*content.Content, error)) (n int, err error) {
 	for d := wire.NewDecoder(changes); d.Remaining() > 0; n++ {
-		c := DecodeChange(d, t.Epoch)
+		c := DecodeOp(d, t.Epoch)
 		if err := d.Err(); err != nil {
 			return n, err
 		}
@@ -39,7 +39,7 @@ func (t *Target) Redo(changes []byte, contentOf func(view uint32, ino uint64) (*
 }
 
 // redone says what a change replaces, but for names that are removed.
-func (t *Target) redone(c *Change) {
+func (t *Target) redone(c *Op) {
 	switch c.Kind {
 	case SetAttrs:
 		t.Redone(c.Node.Ino)

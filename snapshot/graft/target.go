@@ -14,7 +14,7 @@ type Target struct {
 	First, Next uint64
 
 	// Record is called before each change is made.
-	Record func(*Change) error
+	Record func(*Op) error
 	// Seal is called from time to time and at the end, so that the memory that a graft takes
 	// does not grow with the steps. It seals the state, and returns another epoch for what
 	// is done from then on.

@@ -102,7 +102,7 @@ func (f *Forest) Numbers(e *tree.Editor, n uint64) (first uint64, err error) {
 const stepsBlob = 1 << 20
 
 // record writes a change down.
-func (e *Edit) record(c *graft.Change) error {
+func (e *Edit) record(c *graft.Op) error {
 	c.Encode(e.enc)
 	e.Changes++
 	e.unsealed++

@@ -111,28 +111,11 @@ func (r stateReceiver) Below(dir string) ([]string, error) { return Below(r.src,
 
 // Below returns the path of a directory of a state and all paths below it, none if it is not there.
 func Below(src *tree.Source, st *tree.State, dir string) (out []string, err error) {
-	n, err := st.At(src, dir)
-	if err != nil || n == nil {
-		return nil, err
-	}
-	if out = append(out, dir); !n.IsDir() {
-		return out, nil
-	}
-	var names []string
-	if err := n.Dir.List(src, 0, func(e tree.Dirent, _ uint64) bool {
-		names = append(names, e.Name)
-		return true
-	}); err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		more, err := Below(src, st, dir+"/"+name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, more...)
-	}
-	return out, nil
+	err = st.WalkFrom(context.Background(), src, dir, func(p *tree.Path, _ *tree.Inode) error {
+		out = append(out, p.String())
+		return nil
+	})
+	return out, err
 }
 
 func (r stateReceiver) Has(p string, n *tree.Inode) (bool, error) {

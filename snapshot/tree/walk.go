@@ -10,11 +10,20 @@ import (
 // Walk calls fn for the root directory and everything below it: depth first, a
 // directory before what is in it, names in order of their bytes. An error ends the walk.
 func (s *State) Walk(ctx context.Context, src *Source, fn func(path *Path, n *Inode) error) error {
-	n, err := s.Get(src, RootIno)
+	return s.WalkFrom(ctx, src, "", fn)
+}
+
+// WalkFrom is Walk from a path on. If the state does not have it, fn is not called.
+func (s *State) WalkFrom(ctx context.Context, src *Source, top string, fn func(path *Path, n *Inode) error) error {
+	n, err := s.At(src, top)
+	if err != nil || n == nil {
+		return err
+	}
+	path, err := ParsePath(top)
 	if err != nil {
 		return err
 	}
-	return s.walk(ctx, src, nil, n, fn)
+	return s.walk(ctx, src, path, n, fn)
 }
 
 func (s *State) walk(ctx context.Context, src *Source, path *Path, n *Inode, fn func(path *Path, n *Inode) error) error {

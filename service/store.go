@@ -21,6 +21,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/repair"
 )
@@ -178,10 +179,8 @@ func concerns(e events.Event, path string) bool {
 	if path == "" || path == "." {
 		return true
 	}
-	return below(e.Path, path) || e.Action == events.Renamed && below(e.From, path)
+	return naming.Under(e.Path, path) || e.Action == events.Renamed && naming.Under(e.From, path)
 }
-
-func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 // CheckStore verifies a store that is not mounted. A Damage error has the report.
 func CheckStore(ctx context.Context, dir string, show func(Progress)) (*repair.Report, error) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
@@ -118,7 +117,7 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 		return err
 	}
 	rules := func(path string) threeway.Rule {
-		if slices.ContainsFunc(keep, func(k string) bool { return path == k || strings.HasPrefix(path, k+"/") }) {
+		if slices.ContainsFunc(keep, func(k string) bool { return naming.Under(path, k) }) {
 			return threeway.KeepOurs
 		}
 		return cmp.Or(o.Resolve[path], rule)

@@ -66,7 +66,7 @@ func Without(all []Step, keep []string) (left []Step, kept []string) {
 	left = slices.DeleteFunc(all, func(s Step) bool {
 		p := s.Path.String()
 		for _, k := range keep {
-			if p == k || strings.HasPrefix(p, k+"/") {
+			if naming.Under(p, k) {
 				dropped[k] = true
 				return true
 			}

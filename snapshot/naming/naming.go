@@ -86,6 +86,9 @@ const (
 // directory.
 func IsControlDir(name string) bool { return name == SnapshotsDir || name == ForksDir }
 
+// Under reports whether a path is that of a directory, or below it.
+func Under(p, dir string) bool { return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/") }
+
 // CleanPaths checks paths that a user gave, and returns them in their shortest form; nil
 // if the root is one of them.
 func CleanPaths[P ~string](in []P) ([]string, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -12,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // Copy is the State, in a listing, of the copy of a directory that its runs share.
@@ -84,7 +84,7 @@ func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
 }
 
 // Of reports whether it is a run of the directory that dir is in.
-func (r *Run) Of(dir string) bool { return dir == r.Dir || strings.HasPrefix(dir, r.Dir+"/") }
+func (r *Run) Of(dir string) bool { return naming.Under(dir, r.Dir) }
 
 // Removable reports whether a run can be removed.
 func (r *Run) Removable() error {

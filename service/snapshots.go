@@ -8,7 +8,6 @@ import (
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
@@ -304,21 +303,9 @@ func nowhere(path string) error {
 	return errs.Fail(errs.NotExist, "no such path, now or in any snapshot: %s", path)
 }
 
-// errDiffers ends a walk that has found what it looked for.
-var errDiffers = errors.New("it differs")
-
 func (s *Service) differs(ctx context.Context, a, b *tree.State, path string) (bool, error) {
-	o := tree.DiffOptions{Paths: limitTo(naming.BytePath(path))}
-	err := tree.Diff(ctx, s.Store.Source(), a, b, o, func(c tree.Change) error {
-		if c.What&^tree.Mtime == 0 {
-			return turns.Yield(ctx) // touched, no more
-		}
-		return errDiffers
-	})
-	if errors.Is(err, errDiffers) {
-		return true, nil
-	}
-	return false, err
+	equal, err := tree.Equal(ctx, s.Store.Source(), a, b, tree.DiffOptions{Paths: limitTo(naming.BytePath(path))}, tree.Mtime)
+	return err == nil && !equal, err
 }
 
 // limitTo limits a comparison to paths; everything if there are none.

@@ -111,20 +111,16 @@ func (ss Snapshots) unchanged(left []naming.BytePath) (info.Info, error) {
 	if err != nil {
 		return info.Info{}, err
 	}
-	differs := errors.New("it differs")
 	if len(left) > 0 {
 		if err := s.forest.Update(true, func(tx *live.Tx) error { now = tx.Without(now, catalogue.Paths(left)); return nil }); err != nil {
 			return info.Info{}, err
 		}
 	}
-	err = tree.Diff(context.Background(), s.src, then, now, tree.DiffOptions{}, func(tree.Change) error { return differs })
-	switch {
-	case err == nil:
-		return newest, ErrUnchanged
-	case errors.Is(err, differs):
-		return info.Info{}, nil
+	equal, err := tree.Equal(context.Background(), s.src, then, now, tree.DiffOptions{}, 0)
+	if err != nil || !equal {
+		return info.Info{}, err
 	}
-	return info.Info{}, err
+	return newest, ErrUnchanged
 }
 
 // WaitSealed waits until a snapshot has its id. Everything acknowledged before

@@ -2,7 +2,6 @@ package threeway
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/graft"
@@ -12,17 +11,15 @@ import (
 // TakeAll plans to take over all that an interval changed, from its base to theirs, and returns
 // the steps. exact: nothing else has changed, so ours is to become theirs.
 func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exact bool, err error) {
-	differs := errors.New("it differs")
-	err = tree.Diff(ctx, p.Source, of.Base, p.Ours, tree.DiffOptions{}, func(tree.Change) error { return differs })
-	if err == nil && len(p.Decided) == 0 {
+	equal, err := tree.Equal(ctx, p.Source, of.Base, p.Ours, tree.DiffOptions{}, 0)
+	if err != nil {
+		return nil, false, err
+	}
+	if equal && len(p.Decided) == 0 {
 		all, err = graft.Between(ctx, p.Source, p.Ours, of.Theirs, tree.DiffOptions{}, p.List)
 		if err != nil || p.Git == nil || !slices.ContainsFunc(all, func(s graft.Step) bool { return gitGone(s.Path, s.After == 0) }) {
 			return all, true, err
 		}
-		err = differs
-	}
-	if err != nil && !errors.Is(err, differs) {
-		return nil, false, err
 	}
 	if err = tree.Diff(ctx, p.Source, of.Base, of.Theirs, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err == nil {
 		err = p.takeFiles(ctx, of)

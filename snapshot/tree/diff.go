@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/amberfs/amberfs/internal/turns"
 )
 
 // DiffOptions limit what Diff looks at.
@@ -81,6 +83,23 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 		return err
 	}
 	return d.pair(nil, x, y, z, only)
+}
+
+var errDiffers = errors.New("it differs")
+
+// Equal reports whether two states are alike at the paths of the options. A path that differs in
+// ignored ways alone is alike.
+func Equal(ctx context.Context, src *Source, a, b *State, o DiffOptions, ignored What) (bool, error) {
+	err := Diff(ctx, src, a, b, o, func(c Change) error {
+		if c.What&^ignored == 0 {
+			return turns.Yield(ctx)
+		}
+		return errDiffers
+	})
+	if errors.Is(err, errDiffers) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 type differ struct {

@@ -13,7 +13,7 @@ import (
 
 // binary writes the change of a file that is not text, reading it as it goes.
 func (w *writer) binary(f File, before, after string) error {
-	if large := max(Size(f.Old), Size(f.New)); w.o.Binary && large > maxPatch {
+	if large := max(Size(f.Before), Size(f.After)); w.o.Binary && large > maxPatch {
 		return errs.New(errs.TooBig, "%q has %d bytes: a binary patch takes files of up to %d GiB; name other paths, or compare without binary", f.Path, large, maxPatch>>30)
 	}
 	if !w.o.Binary {
@@ -27,10 +27,10 @@ func (w *writer) binary(f File, before, after string) error {
 	// git apply wants whole ids here: it checks the result against them.
 	w.index(f, before, after)
 	w.WriteString("GIT binary patch\n")
-	if err := w.literal(f.New, f.Path); err != nil {
+	if err := w.literal(f.After, f.Path); err != nil {
 		return err
 	}
-	return w.literal(f.Old, f.OldPath)
+	return w.literal(f.Before, f.OldPath)
 }
 
 // literal writes one whole side of a binary patch: its length, and its

@@ -33,13 +33,14 @@ const (
 	modeSymlink = 0o120000
 )
 
-// File is one changed file. Old and New are nil where the file is absent.
+// File is one changed file. Before and After are nil where the file is absent.
 type File struct {
 	Status     Status
 	Similarity int    // of a rename, in percent
 	Path       string // the new path; the old one of a deletion
 	OldPath    string // differs from Path only for a rename
-	Old, New   *tree.Inode
+	Before     *tree.Inode
+	After      *tree.Inode
 }
 
 // gitMode is n's mode as git records it, 0 for what git cannot hold.
@@ -113,12 +114,12 @@ func list(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (f
 func fileOf(c tree.Change) (File, bool) {
 	before, after := gitMode(c.Before), gitMode(c.After)
 	p := c.Path.String()
-	f := File{Path: p, OldPath: p, Old: c.Before, New: c.After}
+	f := File{Path: p, OldPath: p, Before: c.Before, After: c.After}
 	if before == 0 {
-		f.Old = nil
+		f.Before = nil
 	}
 	if after == 0 {
-		f.New = nil
+		f.After = nil
 	}
 	switch {
 	case before == 0 && after == 0:

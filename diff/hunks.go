@@ -78,7 +78,7 @@ func TextOfChange(ctx context.Context, src *tree.Source, c tree.Change) (Text, e
 }
 
 func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, error) {
-	t := Text{OldSize: Size(f.Old), NewSize: Size(f.New)}
+	t := Text{OldSize: Size(f.Before), NewSize: Size(f.After)}
 	if t.TooLarge = max(t.OldSize, t.NewSize) > maxText; t.TooLarge {
 		return t, nil
 	}

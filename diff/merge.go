@@ -243,7 +243,7 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 	if err != nil {
 		return nil, err
 	}
-	if f == nil || max(Size(f.Old), Size(f.New)) > maxText {
+	if f == nil || max(Size(f.Before), Size(f.After)) > maxText {
 		return nil, ErrNoHunk
 	}
 	before, after, err := surveys(ctx, src, *f, maxText)
@@ -284,7 +284,7 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 		return nil, err
 	}
 	defer release()
-	base, err := read(src, f.New, path)
+	base, err := read(src, f.After, path)
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func findRenames(ctx context.Context, src *tree.Source, files []File) ([]File, e
 // join makes an addition a rename of a deletion.
 func (r *renamer) join(from, to, score int) {
 	f, of := &r.files[to], &r.files[from]
-	f.Status, f.Similarity, f.OldPath, f.Old = Renamed, score*100/maxScore, of.Path, of.Old
+	f.Status, f.Similarity, f.OldPath, f.Before = Renamed, score*100/maxScore, of.Path, of.Before
 	of.Status = joined
 }
 
@@ -75,14 +75,14 @@ func (r *renamer) base(i int) string { return path.Base(r.files[i].Path) }
 func (r *renamer) exact() error {
 	sizes := make(map[int64]bool)
 	for _, i := range r.to {
-		sizes[Size(r.files[i].New)] = true
+		sizes[Size(r.files[i].After)] = true
 	}
 	byID := make(map[string][]int)
 	common := make(map[int64]bool)
 	for _, i := range r.from {
-		if n := Size(r.files[i].Old); sizes[n] {
+		if n := Size(r.files[i].Before); sizes[n] {
 			common[n] = true
-			id, err := r.id(r.files[i].Old, i)
+			id, err := r.id(r.files[i].Before, i)
 			if err != nil {
 				return err
 			}
@@ -90,8 +90,8 @@ func (r *renamer) exact() error {
 		}
 	}
 	for _, i := range r.to {
-		if common[Size(r.files[i].New)] {
-			id, err := r.id(r.files[i].New, i)
+		if common[Size(r.files[i].After)] {
+			id, err := r.id(r.files[i].After, i)
 			if err != nil {
 				return err
 			}
@@ -121,7 +121,7 @@ func (r *renamer) id(n *tree.Inode, i int) (string, error) {
 func (r *renamer) pickIdentical(sources []int, to int) (from int, ok bool) {
 	seen := 0
 	for _, i := range sources {
-		if r.files[i].Status == joined || !sameKind(r.files[i].Old, r.files[to].New) {
+		if r.files[i].Status == joined || !sameKind(r.files[i].Before, r.files[to].After) {
 			continue
 		}
 		if r.base(i) == r.base(to) {

@@ -91,10 +91,10 @@ func (r *renamer) similarity(from, to, minimum int) (int, error) {
 		return 0, err
 	}
 	a, b := r.files[from], r.files[to]
-	if !a.Old.IsRegular() || !b.New.IsRegular() {
+	if !a.Before.IsRegular() || !b.After.IsRegular() {
 		return 0, nil
 	}
-	sizeA, sizeB := Size(a.Old), Size(b.New)
+	sizeA, sizeB := Size(a.Before), Size(b.After)
 	large := max(sizeA, sizeB)
 	delta := large - min(sizeA, sizeB)
 	// A file over maxText is renamed only if it is equal.
@@ -118,9 +118,9 @@ func (r *renamer) spansAt(i int) (spanSet, error) {
 		return s, nil
 	}
 	f := r.files[i]
-	n := f.New
+	n := f.After
 	if f.Status == Deleted {
-		n = f.Old
+		n = f.Before
 	}
 	if r.kept > maxSpans {
 		return nil, nil // it is like no other

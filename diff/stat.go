@@ -58,8 +58,8 @@ func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error
 	if f.Status == Renamed {
 		r.name = gitquote.Name(f.OldPath) + " => " + r.name
 	}
-	if max(Size(f.Old), Size(f.New)) > maxText {
-		return row{r.name, Size(f.New), Size(f.Old), true}, nil
+	if max(Size(f.Before), Size(f.After)) > maxText {
+		return row{r.name, Size(f.After), Size(f.Before), true}, nil
 	}
 	a, b, err := surveys(ctx, src, f, maxText)
 	if err != nil {
@@ -72,7 +72,7 @@ func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error
 	switch {
 	case a.id == b.id && f.Status != Type:
 		r.added, r.deleted = 0, 0
-	case r.binary, f.Old == nil, f.New == nil, !o.Memory.Holds(cost(a, b)):
+	case r.binary, f.Before == nil, f.After == nil, !o.Memory.Holds(cost(a, b)):
 	default:
 		err = o.compare(ctx, src, f, a, b, 1, func(_, _ [][]byte, edits []edit) {
 			r.added, r.deleted = 0, 0

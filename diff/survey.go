@@ -67,8 +67,8 @@ func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string,
 
 // surveys are those of both sides of a change.
 func surveys(ctx context.Context, src *tree.Source, f File, limit int64) (a, b survey, err error) {
-	if a, err = surveyOf(ctx, src, f.Old, f.OldPath, limit); err == nil {
-		b, err = surveyOf(ctx, src, f.New, f.Path, limit)
+	if a, err = surveyOf(ctx, src, f.Before, f.OldPath, limit); err == nil {
+		b, err = surveyOf(ctx, src, f.After, f.Path, limit)
 	}
 	return a, b, err
 }
@@ -82,11 +82,11 @@ func (o Options) compare(ctx context.Context, src *tree.Source, f File, a, b sur
 		return err
 	}
 	defer release()
-	before, err := a.data(src, f.Old, f.OldPath)
+	before, err := a.data(src, f.Before, f.OldPath)
 	if err != nil {
 		return err
 	}
-	after, err := b.data(src, f.New, f.Path)
+	after, err := b.data(src, f.After, f.Path)
 	if err != nil {
 		return err
 	}
@@ -121,10 +121,10 @@ func (w *writer) replaced(f File, a, b survey, why string) error {
 	}
 	w.heads(f)
 	fmt.Fprintf(w, "@@ -%s +%s @@%s\n", hunkRange(0, a.lines), hunkRange(0, b.lines), why)
-	if err := w.all('-', f.Old, f.OldPath, a); err != nil {
+	if err := w.all('-', f.Before, f.OldPath, a); err != nil {
 		return err
 	}
-	return w.all('+', f.New, f.Path, b)
+	return w.all('+', f.After, f.Path, b)
 }
 
 // all writes every line of one side, as it is read.

@@ -48,10 +48,10 @@ func (w *writer) file(f File) error {
 	// git apply knows no change of type, and it misses that a renamed symbolic
 	// link leaves room for a directory, because a rename names no mode: the old
 	// file is deleted, a new one added.
-	if f.Status == Type || f.Status == Renamed && f.New.IsSymlink() {
+	if f.Status == Type || f.Status == Renamed && f.After.IsSymlink() {
 		gone, come := f, f
-		gone.Status, gone.New, gone.Path = Deleted, nil, f.OldPath
-		come.Status, come.Old, come.OldPath = Added, nil, f.Path
+		gone.Status, gone.After, gone.Path = Deleted, nil, f.OldPath
+		come.Status, come.Before, come.OldPath = Added, nil, f.Path
 		if err := w.pair(gone); err != nil {
 			return err
 		}
@@ -62,12 +62,12 @@ func (w *writer) file(f File) error {
 
 // pair writes the header lines of one file and its change.
 func (w *writer) pair(f File) error {
-	before, after := gitMode(f.Old), gitMode(f.New)
+	before, after := gitMode(f.Before), gitMode(f.After)
 	fmt.Fprintf(w, "diff --git %s %s\n", gitquote.Name("a/"+f.OldPath), gitquote.Name("b/"+f.Path))
 	switch {
-	case f.Old == nil:
+	case f.Before == nil:
 		fmt.Fprintf(w, "new file mode %06o\n", after)
-	case f.New == nil:
+	case f.After == nil:
 		fmt.Fprintf(w, "deleted file mode %06o\n", before)
 	case before != after:
 		fmt.Fprintf(w, "old mode %06o\nnew mode %06o\n", before, after)
@@ -76,13 +76,13 @@ func (w *writer) pair(f File) error {
 		fmt.Fprintf(w, "similarity index %d%%\nrename from %s\nrename to %s\n",
 			f.Similarity, gitquote.Name(f.OldPath), gitquote.Name(f.Path))
 	}
-	if f.Old != nil && f.New != nil {
+	if f.Before != nil && f.After != nil {
 		// Files have no target, links no content.
-		same, err := f.Old.Content.Equal(w.src.Files, f.New.Content)
+		same, err := f.Before.Content.Equal(w.src.Files, f.After.Content)
 		if err != nil {
 			return fmt.Errorf("comparing %q: %w", f.Path, err)
 		}
-		if same && f.Old.Target == f.New.Target {
+		if same && f.Before.Target == f.After.Target {
 			return nil
 		}
 	}
@@ -98,7 +98,7 @@ func (w *writer) pair(f File) error {
 		return w.binary(f, a.id, b.id)
 	}
 	w.index(f, a.id[:7], b.id[:7])
-	if f.Old == nil || f.New == nil || !w.o.Memory.Holds(cost(a, b)) {
+	if f.Before == nil || f.After == nil || !w.o.Memory.Holds(cost(a, b)) {
 		return w.replaced(f, a, b, "")
 	}
 	err = w.o.compare(w.ctx, w.src, f, a, b, 1, func(la, lb [][]byte, edits []edit) { w.text(f, la, lb, edits) })
@@ -112,8 +112,8 @@ func (w *writer) pair(f File) error {
 // same on both sides.
 func (w *writer) index(f File, before, after string) {
 	fmt.Fprintf(w, "index %s..%s", before, after)
-	if f.Old != nil && f.New != nil && gitMode(f.Old) == gitMode(f.New) {
-		fmt.Fprintf(w, " %06o", gitMode(f.New))
+	if f.Before != nil && f.After != nil && gitMode(f.Before) == gitMode(f.After) {
+		fmt.Fprintf(w, " %06o", gitMode(f.After))
 	}
 	w.WriteByte('\n')
 }
@@ -121,10 +121,10 @@ func (w *writer) index(f File, before, after string) {
 // names returns what stands after --- and +++.
 func names(f File) (before, after string) {
 	before, after = "/dev/null", "/dev/null"
-	if f.Old != nil {
+	if f.Before != nil {
 		before = gitquote.Name("a/" + f.OldPath)
 	}
-	if f.New != nil {
+	if f.After != nil {
 		after = gitquote.Name("b/" + f.Path)
 	}
 	return before, after

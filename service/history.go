@@ -134,7 +134,7 @@ func (s *Service) countLines(ctx context.Context, r *Request, files []diff.File,
 }
 
 func diffedFile(f diff.File) DiffedFile {
-	d := DiffedFile{Status: string(rune(f.Status)), Path: f.Path, Raw: naming.Raw(f.Path), OldSize: diff.Size(f.Old), NewSize: diff.Size(f.New)}
+	d := DiffedFile{Status: string(rune(f.Status)), Path: f.Path, Raw: naming.Raw(f.Path), OldSize: diff.Size(f.Before), NewSize: diff.Size(f.After)}
 	if f.Status == diff.Renamed {
 		d.From, d.RawFrom, d.Score = f.OldPath, naming.Raw(f.OldPath), f.Similarity
 	}

@@ -142,8 +142,8 @@ func (s *Service) summaries(ctx context.Context, r *Request, a Summaries) (Summa
 				default:
 					sum.Modified++
 				}
-				if sum.Bytes += diff.Size(f.New); f.New == nil {
-					sum.Bytes += diff.Size(f.Old)
+				if sum.Bytes += diff.Size(f.After); f.After == nil {
+					sum.Bytes += diff.Size(f.Before)
 				}
 			}
 			return err

@@ -228,6 +228,12 @@ func TestApplyGit(t *testing.T) {
 			run:  `git fetch -q; git status -s; echo w >w`, meanwhile: `echo b2 >>b; git commit -qam outside; git status -s`,
 			check: `git status -s; git log --format=%s -1; git log --format=%s -1 origin/main`, want: "?? w\noutside\nnew", said: "origin/main moved",
 		},
+		// The change has the time and the size of the file that is in the index.
+		"changed in the second of the index": {
+			make: mk + `git config core.trustctime false; echo 1 >c; touch -d 2020-01-01 c; git add c; git commit -qm c; touch -d 2020-01-01 .git/index`,
+			run:  `echo x >x; git add x; git commit -qm run`, meanwhile: `echo 2 >c; touch -d 2020-01-01 c .git/index`,
+			check: `git log --format=%s -1; git status -s; git diff --numstat`, want: "run\n M c\n1\t1\tc",
+		},
 		"another branch outside": {
 			make: mk + `git branch other`, run: `echo a2 >>a; git commit -qam run`, meanwhile: `git checkout -q other`,
 			check: `git status -s; git log --format=%s main -1; git branch --show-current`, want: "run\nother",

@@ -69,6 +69,14 @@ func (f treeFiles) Save(name string, to io.Writer) error {
 	return err
 }
 
+func (f treeFiles) Mtime(name string) (int64, error) {
+	n, err := f.lookup(name)
+	if err != nil || n == nil {
+		return 0, err
+	}
+	return n.Mtime, nil
+}
+
 // isGitDir reports whether a directory of a state is a git directory.
 func isGitDir(src *tree.Source, st *tree.State, n *tree.Inode) (bool, error) {
 	if n == nil || !n.IsDir() {

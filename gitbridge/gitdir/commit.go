@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -63,7 +64,8 @@ func (p *Plan) Commit(ctx context.Context) error {
 	}
 	if err := p.receiver.moveRefs(ctx, p.refs); err != nil {
 		if lock.renamed && len(now) > 0 {
-			err = errors.Join(err, replaceFile(filepath.Join(r.Dir, "index"), now))
+			at, written := filepath.Join(r.Dir, "index"), time.Unix(0, p.ours.indexMtime)
+			err = errors.Join(err, replaceFile(at, now), os.Chtimes(at, written, written))
 		}
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // A Copy is a git directory on this machine that was made of one that is not. It has a plain
@@ -76,6 +77,14 @@ func (c *Copy) copy(f Files, dir string, depth int) error {
 			return err
 		}
 		c.had[name] = sha256.Sum256(b)
+
+		mtime, err := f.Mtime(name) // git compares the index's with those of files
+		if err == nil {
+			err = os.Chtimes(at, time.Time{}, time.Unix(0, mtime))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

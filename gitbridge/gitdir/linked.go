@@ -13,7 +13,11 @@ type linkedTree struct {
 	head, commit string
 	files        map[string][]byte // below the git directory
 	entries      []IndexEntry
+	isFork       bool // `amberfs worktree add` made it
 }
+
+// forkMark is the file by which amberfs marks the part of a linked working tree that is a fork.
+const forkMark = "amberfs-link"
 
 // linkedTree reads the part of a linked working tree, nil if it is none.
 func (s *state) linkedTree(f Files, dir string) (*linkedTree, error) {
@@ -25,6 +29,7 @@ func (s *state) linkedTree(f Files, dir string) (*linkedTree, error) {
 	if !ok {
 		return nil, nil
 	}
+	_, t.isFork = t.files[path.Join(dir, forkMark)]
 	t.head = refValue(head)
 	t.commit = s.resolve(t.head)
 	t.entries, _ = parseIndex(t.files[path.Join(dir, "index")], s.idLen) // one that is not understood has none
@@ -55,7 +60,8 @@ func (s sides) takesTree(id string) bool {
 	return !b.same(t) && b.same(o)
 }
 
-// takeTrees takes linked working trees that theirs alone has changed, each as a whole.
+// takeTrees takes linked working trees that theirs alone has changed, each as a whole. Those that are
+// forks stay where the forks are.
 func (p *workPlan) takeTrees(s sides, refs *refPlan) {
 	all := maps.Clone(s.base.worktrees)
 	maps.Copy(all, s.theirs.worktrees)
@@ -63,6 +69,7 @@ func (p *workPlan) takeTrees(s sides, refs *refPlan) {
 		b, o, t := s.base.worktrees[id], s.ours.worktrees[id], s.theirs.worktrees[id]
 		switch {
 		case b.same(t) || o.same(t):
+		case b != nil && b.isFork || t != nil && t.isFork:
 		case refs.m.Ours.Dir != refs.m.Ours.Common || !b.same(o):
 			refs.say("the working tree %s stays as it is here", id)
 		default:

@@ -324,7 +324,8 @@ func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 	at := filepath.Join(p.git.dir, "new-index")
 	_ = os.Remove(at) // of an earlier try
 	if len(p.ours.index) > 0 {
-		if err := os.WriteFile(at, p.ours.index, 0o600); err != nil {
+		index := smudged(p.ours.index, p.ours.idLen, p.ours.indexMtime)
+		if err := os.WriteFile(at, index, 0o600); err != nil {
 			return nil, err
 		}
 	}

@@ -23,6 +23,8 @@ type Files interface {
 	List(name string) ([]Name, error)
 	// Save copies a file of any size.
 	Save(name string, to io.Writer) error
+	// Mtime returns when a file was changed last, in nanoseconds, 0 if there is none.
+	Mtime(name string) (int64, error)
 }
 
 // A Name is an entry of a directory.
@@ -91,6 +93,18 @@ func (r *Repo) Save(name string, to io.Writer) error {
 	return err
 }
 
+func (r *Repo) Mtime(name string) (int64, error) {
+	info, err := os.Lstat(r.place(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+
+	if err != nil {
+		return 0, err
+	}
+	return info.ModTime().UnixNano(), nil
+}
+
 // A state is what a git directory says, without its objects. Values of refs are object ids, or
 // "ref: NAME".
 type state struct {
@@ -101,6 +115,7 @@ type state struct {
 	refs       map[string]string
 	index      []byte
 	wasIndex   []byte // as it was read, if index was made of it
+	indexMtime int64  // of the file of the index, in nanoseconds
 	entries    []IndexEntry
 	badIndex   error             // why entries could not be read
 	unfinished map[string][]byte // work in progress, with its refs
@@ -132,6 +147,9 @@ func read(f Files) (*state, error) {
 		}
 	}
 	if err := s.loose(f, "refs", 0); err != nil {
+		return nil, err
+	}
+	if s.indexMtime, err = f.Mtime("index"); err != nil { // before it is read: it is not newer than what is read
 		return nil, err
 	}
 	for name, to := range map[string]*[]byte{"index": &s.index, "info/sparse-checkout": &s.sparse, "shallow": &s.shallow} {

@@ -55,6 +55,7 @@ var opensOther = map[string]string{
 	"gitbridge/gitdir/commit.go":  "the receiving git directory, and a temporary directory of its own",
 	"gitbridge/gitdir/copy.go":    "a temporary directory that this process has made",
 	"gitbridge/gitdir/link.go":    "a git directory, with O_NONBLOCK and up to a size",
+	"gitbridge/gitdir/lock.go":    "the lock of the receiving git directory, without following links",
 	"gitbridge/gitdir/receive.go": "the receiving git directory",
 	"gitbridge/gitdir/scratch.go": "a temporary directory that this process has made",
 	"gitbridge/gitdir/staged.go":  "a temporary directory that this process has made",

@@ -113,3 +113,14 @@ A failure has a status and the body %[1]s{"error":…,"hint":…,"kind":…}%[1]
 }
 
 var accessNames = []string{"look", "owner", "add", "change", "own", "govern", "socket"}
+
+// TestArgumentsAreFields: arguments are read and written by their fields, of which each can be set.
+func TestArgumentsAreFields(t *testing.T) {
+	for _, o := range ops {
+		for _, f := range reflect.VisibleFields(o.Args) {
+			if !f.IsExported() {
+				t.Errorf("%s: the field %s of %s cannot be set", o.Name, f.Name, o.Args)
+			}
+		}
+	}
+}

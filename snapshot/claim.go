@@ -6,7 +6,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // How a claim was met.
@@ -28,34 +27,28 @@ type Claimed struct {
 // with what the fork left when it ended, else a fresh one. All claims of a label get the same. A TTL
 // begins again with each claim.
 func (fs Forks) Claim(o ForkOptions) (Claimed, error) {
-	if err := naming.Check(o.Name); err != nil {
+	p, err := fs.plan(o)
+	if err != nil {
 		return Claimed{}, err
 	}
-	s := fs.w.store
-	if err := o.expire(s.opt.Now()); err != nil {
-		return Claimed{}, err
-	}
-	o.claim = o.Name
+	p.claim = o.Name
+
 	var got Claimed
-	start := time.Now()
-	var err error
-	if o.placeholders, err = fs.w.placeholders(o.Caller); err != nil {
-		return Claimed{}, err
-	}
+	s, start := fs.w.store, time.Now()
 	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
 		if f, ok := fs.w.ws.Forks[o.Name]; ok {
 			got = Claimed{Fork: s.workspaces[f.View], Tier: Resumed}
-			if o.expires == nil {
+			if p.expires == nil {
 				return nil
 			}
-			return s.commit(tx, &catalogue.Lease{View: f.View, Expires: o.expires}, o.Caller)
+			return s.commit(tx, &catalogue.Lease{View: f.View, Expires: p.expires}, o.Caller)
 		}
 		got.Tier = FreshlyMade
 		if last := fs.w.ws.Left(o.Name); last != nil && !o.Newer {
-			got.Tier, o.Snapshot = FromLast, last.Name
+			got.Tier, p.Snapshot = FromLast, last.Name
 		}
-		got.From = o.Snapshot
-		got.Fork, err = fs.make(tx, o)
+		got.From = p.Snapshot
+		got.Fork, err = fs.make(tx, p)
 		return err
 	})
 	if err == nil && got.Tier != Resumed {

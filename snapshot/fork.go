@@ -40,29 +40,49 @@ type ForkOptions struct {
 	// Newer: a claim does not begin with what the fork of the label left here.
 	Newer  bool          `json:"-"`
 	Caller actors.Caller `json:"-"`
+}
 
+// A forkPlan is what a fork is made with. ForkOptions are arguments of operations, which have exported
+// fields alone.
+type forkPlan struct {
+	ForkOptions
 	claim        string            // see Claim
 	expires      *time.Time        // see TTL
 	placeholders []naming.BytePath // of the caller's sandbox, which a fork of the present state leaves out
 }
 
+// plan checks what is asked for.
+func (fs Forks) plan(o ForkOptions) (p forkPlan, err error) {
+	p.ForkOptions = o
+	if err := naming.Check(o.Name); err != nil {
+		return p, err
+	}
+
+	ttl, err := policy.ParseTTL(o.TTL)
+	if err != nil {
+		return p, err
+	}
+	if ttl > 0 {
+		end := fs.w.store.opt.Now().Add(ttl)
+		p.expires = &end
+	}
+
+	p.placeholders, err = fs.w.placeholders(o.Caller)
+	return p, err
+}
+
 // New makes a workspace that starts equal to a snapshot, or to the present
 // state. It takes the same time whatever the size.
 func (fs Forks) New(o ForkOptions) (*Workspace, error) {
-	if err := naming.Check(o.Name); err != nil {
+	p, err := fs.plan(o)
+	if err != nil {
 		return nil, err
 	}
-	if err := o.expire(fs.w.store.opt.Now()); err != nil {
-		return nil, err
-	}
+
 	var fork *Workspace
 	start := time.Now()
-	var err error
-	if o.placeholders, err = fs.w.placeholders(o.Caller); err != nil {
-		return nil, err
-	}
 	err = fs.w.store.forest.Update(true, func(tx *live.Tx) (err error) {
-		fork, err = fs.make(tx, o)
+		fork, err = fs.make(tx, p)
 		return err
 	})
 	if err == nil {
@@ -77,7 +97,7 @@ func (fs Forks) forked(fork *Workspace, o ForkOptions, start time.Time) {
 }
 
 // make journals and makes a fork. The lock is held.
-func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
+func (fs Forks) make(tx *live.Tx, o forkPlan) (*Workspace, error) {
 	s := fs.w.store
 	r := &catalogue.Fork{Name: o.Name, Claim: o.claim, Expires: o.expires, Discard: o.Discard}
 	r.Base.Created, r.Base.UID, r.Base.PID = s.opt.Now(), o.Caller.UID, o.Caller.PID
@@ -89,16 +109,6 @@ func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 	}
 	err := s.commit(tx, r, o.Caller)
 	return s.workspaces[r.View], err
-}
-
-// expire computes when a TTL that begins now is over.
-func (o *ForkOptions) expire(now time.Time) error {
-	ttl, err := policy.ParseTTL(o.TTL)
-	if ttl > 0 {
-		end := now.Add(ttl)
-		o.expires = &end
-	}
-	return err
 }
 
 // BeganFrom is the name of the snapshot that a fork was made from, at that time; "" if the fork

@@ -62,19 +62,19 @@ func (a *applying) planMerges(g *gitApply, files []tree.Change) error {
 	return nil
 }
 
-// withReplaced adds the files that the directory gets because the branch of HEAD became the
-// workspace's: they are what the workspace has.
+// withReplaced adds the files that the directory gets because its HEAD becomes the workspace's: they are
+// what the workspace has.
 func (a *applying) withReplaced(g *gitApply, files []tree.Change) ([]tree.Change, error) {
 	if g.plan == nil {
 		return files, nil
 	}
-	replaced, err := g.plan.Replaced(a.ctx)
-	if err != nil {
-		return nil, err
-	}
 	known := make(map[string]bool)
 	for _, c := range files {
 		known[c.Path.String()] = true
+	}
+	replaced, err := g.plan.Replaced(a.ctx, func(at string) bool { return a.asBase(path.Join(g.work, at)) })
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range replaced {
 		p, err := tree.ParsePath(path.Join(g.work, name))
@@ -95,6 +95,20 @@ func (a *applying) withReplaced(g *gitApply, files []tree.Change) ([]tree.Change
 		}
 	}
 	return files, nil
+}
+
+// asBase reports whether the directory has the file of the base at a path, or as the base none.
+func (a *applying) asBase(name string) bool {
+	p, err := tree.ParsePath(name)
+	if err != nil {
+		return false
+	}
+	at, err := a.host.look(p)
+	was, berr := a.o.Base.At(a.o.Source, name)
+	if err != nil || berr != nil || was == nil || !at.exists {
+		return err == nil && berr == nil && was == nil && !at.exists
+	}
+	return at.st.Mode == was.Mode && at.st.Size == was.Size() && at.st.Mtim.Nano() == was.Mtime
 }
 
 // hasDir reports whether the directory has a directory at a path.

@@ -360,6 +360,22 @@ cd ../wt; git bisect start; git bisect bad; git bisect good HEAD~4`,
 			make: `cd ..; git init -q up; cd up; for i in 1 2 3; do echo $i >f; git add f; git commit -qm $i; done; cd ..; rmdir dir; git clone -q --depth 1 file://$PWD/up dir; cd dir`,
 			run:  `git fetch -q --deepen=1; echo x >f; git stash -q`, check: `git stash list | wc -l; git log --format=%s; git status -s`, want: "1\n3",
 		},
+		"the first commit made anew": {
+			make: mk, run: `echo x >a; git commit -q --amend -am again; echo n >n; git add n; git commit -qm run`,
+			check: `git log --format=%s; git status -s; cat a`, want: "run\nagain\nx",
+		},
+		"staged in both, and committed there": {
+			make: mk + `echo s >s; git add s`, run: `git commit -qm run`, meanwhile: `echo x >a; git commit -qm mine a`,
+			check: `git log --format=%s; git status -s`, want: "mine\n1\nA  s",
+		},
+		"committed there, taken back here": {
+			make: mk + `echo x >a; rm c; mkdir d; echo e >d/e`, run: `git add -A; git commit -qm run`, meanwhile: `git checkout -q .; rm -r d`,
+			check: `git status -s; cat a d/e; ls`, want: "x\ne\na\nb\nd",
+		},
+		"changed and committed there, taken back here": {
+			make: mk + `echo x >a`, run: `echo y >a; git commit -qam run`, meanwhile: `git checkout -q .`,
+			check: `git status -s; cat a`, want: "y",
+		},
 		"unborn": {
 			make: `git init -q`, run: `echo x >x; git add x; git commit -qm run`, check: `git log --format=%s; git status -s`, want: "run",
 		},

@@ -155,7 +155,7 @@ func (s *side) status(l string) {
 	case strings.HasPrefix(l, "u "):
 		f := strings.SplitN(l, " ", 11)
 		s.dirty[f[10]], s.staged[f[10]] = true, true
-		s.index[f[10]] = strings.Join(f[1:10], " ")
+		s.index[f[10]] = strings.Join(append(f[3:6], f[7:10]...), " ") // not the mode of the file
 	case strings.HasPrefix(l, "? "):
 		s.dirty[l[2:]] = true
 	}
@@ -298,7 +298,7 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 		}
 	}
 	for name, n := range now.refs {
-		if _, known := all[name]; !known && !strings.HasPrefix(name, "refs/heads/amberfs") {
+		if _, known := all[name]; !known && !strings.HasPrefix(name, "refs/heads/amberfs") && !strings.HasPrefix(name, "refs/notes/amberfs/") {
 			fail("REF %s is new", name)
 		}
 		if n == "" {
@@ -367,6 +367,8 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 		case slices.Contains(nestedNames, first) && (ours.nested[first] == nil) != (theirs.nested[first] == nil):
 			want = n // a working tree that one side has removed
 		case t == "" && !theirs.dirty[at] && n == o && h.sparse:
+		case !parted && now.commit != ours.commit && !ours.dirty[at] && !h.sparse: // HEAD becomes theirs, and the file follows
+			want = t
 		case t == b || t == o:
 		case parted && !theirs.dirty[at] && n == o: // as the commit has it that does not come
 		case o == b:

@@ -48,12 +48,18 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 			return out, fmt.Errorf("the git directory %s: %w", at, err)
 		}
 		out.Changes = append(out.Changes, rest...)
-		if p := r.plan; p != nil && p.Parted {
-			if work, ok := worktreeOf(treeFiles{in.Source, in.Theirs, at}); ok {
-				if out.Changes, err = withoutCommitted(ctx, in.Source, p, work, out.Changes, true); err != nil {
-					return out, err
-				}
+		work, ok := worktreeOf(treeFiles{in.Source, in.Theirs, at})
+		if r.plan == nil || !ok {
+			continue
+		}
+
+		if r.plan.Parted {
+			if out.Changes, err = withoutCommitted(ctx, in.Source, r.plan, work, out.Changes, true); err != nil {
+				return out, err
 			}
+		}
+		if out.Changes, err = r.follow(work, out.Changes); err != nil {
+			return out, err
 		}
 	}
 	out.Edits, out.Said = r.edits, r.said
@@ -204,6 +210,44 @@ func (r *gitSides) bring(at string, m *gitdir.Merge, ours treeFiles) error {
 		r.edits = append(r.edits, threeway.Edit{Path: path.Join(at, name)})
 	}
 	return err
+}
+
+// follow gives files that are as HEAD had them what theirs has, if HEAD becomes theirs, whatever the base
+// had. It returns the other changes.
+func (r *gitSides) follow(work string, changes []tree.Change) ([]tree.Change, error) {
+	behind, err := r.plan.Behind(r.ctx)
+	followed := make(map[string]bool)
+	for rel, asCommitted := range behind {
+		at := path.Join(work, rel)
+		var has [3]*tree.Inode
+		for i, st := range []*tree.State{r.in.Base, r.in.Ours, r.in.Theirs} {
+			if has[i], err = (treeFiles{r.in.Source, st, at}).lookup("."); err != nil {
+				return nil, err
+			}
+		}
+		base, ours, theirs := has[0], has[1], has[2]
+
+		other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() }
+		if other(ours) || other(theirs) || sameFile(r.in.Source, base, ours) || sameFile(r.in.Source, ours, theirs) || !asCommitted(fileOf(r.in.Source, ours)) {
+			continue
+		}
+		edit := threeway.Edit{Path: at}
+		if theirs != nil {
+			edit.Mode = theirs.Mode
+			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(theirs.Content.Reader(r.in.Source.Files)), nil }
+		}
+		r.edits, followed[at] = append(r.edits, edit), true
+	}
+	return slices.DeleteFunc(changes, func(c tree.Change) bool { return followed[c.Path.String()] }), err
+}
+
+// sameFile reports whether two states have the same at a path, or nothing.
+func sameFile(src *tree.Source, a, b *tree.Inode) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	same, err := tree.SameFile(src, a, b)
+	return err == nil && same
 }
 
 // alternatesIn returns the directories with objects that both sides read, as the copies of a git

@@ -1,6 +1,7 @@
 package gitdir
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,7 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	if p.git, err = m.newScratchRepo(ctx, filepath.Join(scratch, "git"), p.ours, p.theirs); err != nil {
 		return nil, err
 	}
-	if m.Base != nil && !m.Another && p.git.unrelated(ctx, p.theirs, p.base) {
+	if m.Base != nil && !m.Another && p.git.unrelated(ctx, p.theirs, p.base) && !m.leftBase(p.base) {
 		m.Another, p.base = true, &state{idLen: p.theirs.idLen}
 	}
 	if err := p.decide(ctx); err != nil {
@@ -104,6 +105,14 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	}
 	p.words(ctx)
 	return p, p.describe(ctx)
+}
+
+// leftBase reports whether the log of their HEAD has the commit of the base: theirs is the repository of
+// the base, whose first commit was made anew.
+func (m *Merge) leftBase(base *state) bool {
+	log, err := m.Theirs.Read("logs/HEAD")
+	head := base.resolve(base.head)
+	return err == nil && head != "" && bytes.Contains(log, []byte(head))
 }
 
 // decide decides about refs, HEAD, work in progress and the index.

@@ -128,12 +128,19 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted, has paths) error {
 		if still || !ourStaged || !equal(o, b) || unmerged(o) {
 			continue
 		}
-		if _, decided := wanted[at]; !decided {
-			e, err := p.git.treeEntry(ctx, p.heads.to, at)
-			if err != nil {
-				return err
-			}
-			wanted[at] = e
+		if _, decided := wanted[at]; decided {
+			continue
+		}
+
+		committed, err := p.git.treeEntry(ctx, p.heads.theirs, at)
+		if err != nil {
+			return err
+		}
+		if equal(committed, b) { // it is in a commit, which may not come
+			continue
+		}
+		if wanted[at], err = p.git.treeEntry(ctx, p.heads.to, at); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ type Sides struct {
 // An Outcome is what a merge of git directories came to.
 type Outcome struct {
 	Changes []tree.Change // those that are ordinary files
-	Edits   []Edit        // of files in git directories
+	Edits   []Edit        // of files in git directories, and of those that follow HEAD
 	Said    []Repository
 	Close   func() // called when the edits are made
 }
@@ -35,6 +35,7 @@ type Outcome struct {
 // An Edit gives a file of the present tree other bytes, or removes it.
 type Edit struct {
 	Path string
+	Mode uint32                        // 0: as it was
 	Open func() (io.ReadCloser, error) // nil: it is removed
 }
 
@@ -89,6 +90,9 @@ func (p *Plan) edit(ctx context.Context, edits []Edit) error {
 		}
 		if f != nil && f.node.IsRegular() {
 			n = *f.node
+		}
+		if e.Mode != 0 {
+			n.Mode = e.Mode
 		}
 		n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
 		p.stored = append(p.stored, n.Content)

@@ -55,5 +55,5 @@ func (h *histories) gitConflicts(base, ours, theirs *side, renames string) strin
 	write(theirs, "t")
 	return h.rig.in(dir, `exec 2>&1; git init -q; c() { rm -f .git/index; git --work-tree=$1 add -A -f; git commit-tree $2 $3 -m $1 $(git write-tree); }
 b=$(c b); o=$(c o -p $b); t=$(c t -p $b); if `+renames+`; then git merge-tree --write-tree --name-only $o $t | sed '1d;/^$/,$d'
-else git checkout -q -f $o; git merge -q -X no-renames $t >/dev/null; git diff --name-only --diff-filter=U; fi`)
+else git checkout -q -f $o; git merge -q -s recursive -X no-renames $t >/dev/null; git diff --name-only --diff-filter=U; fi`)
 }

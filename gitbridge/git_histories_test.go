@@ -183,7 +183,9 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	h.t.Helper()
 	h.excused = make(map[string]bool)
 	prefer := false
+	asked := ""
 	if how == "apply" && h.rnd.IntN(3) == 0 {
+		asked = h.asked()
 		h.interrupt(1+h.rnd.IntN(30), h.rnd.IntN(2) == 0)
 	}
 	by := func(rule threeway.Rule) (string, []string, error) {
@@ -214,6 +216,7 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 		ok = true
 	}
 	h.did = append(h.did, how+": "+said)
+	said += asked
 	if err != nil {
 		h.t.Errorf("%s: %v %q", how, err, conflicts)
 		h.wrong(ours, theirs, nil)
@@ -254,9 +257,19 @@ func (h *histories) wrong(ours, theirs, now *side) {
 	}
 }
 
+// asked is what a person read before an apply, which may have ended before it said so again.
+func (h *histories) asked() string {
+	said, _, _ := h.applied(ApplyOptions{DryRun: true}) // or it is refused
+	return said
+}
+
 // apply applies the run to the directory.
 func (h *histories) apply(rule threeway.Rule) (said string, conflicts []string, err error) {
-	res, err := h.rig.apply(ApplyOptions{Conflicts: rule})
+	return h.applied(ApplyOptions{Conflicts: rule})
+}
+
+func (h *histories) applied(o ApplyOptions) (said string, conflicts []string, err error) {
+	res, err := h.rig.apply(o)
 	if res != nil {
 		var text []string
 		for _, g := range res.Git {

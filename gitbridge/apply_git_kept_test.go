@@ -51,6 +51,10 @@ func TestApplyGitKept(t *testing.T) {
 			make: mk + `git worktree add -q ../wt -b feat`, run: `cp -a .git/index .git/worktrees/wt/index; rm .git/worktrees/wt/ORIG_HEAD; echo n >n; git add n; git commit -qm n`,
 			meanwhile: `cd ../wt; echo w >w; git add w`, check: `git log --format=%s; git -C ../wt status -s`, want: "n\n1\nA  w",
 		},
+		"a separate git directory, and a split index": {
+			make: `cd ..; rmdir dir; git init -q --separate-git-dir=far.git dir; cd dir; ` + mk + `git update-index --split-index`,
+			run:  `git commit -q --allow-empty -m run`, check: `git log --format=%s; git status -s`, want: "run\n1",
+		},
 		"a new working tree": {
 			make: mk, run: `git worktree add -q inner -b inner`, check: `git worktree list | wc -l; git status -s`, want: "2\n?? inner/",
 		},

@@ -333,7 +333,9 @@ func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, no
 		}
 	}
 	for at := range now.dirty {
-		if !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] && !h.excused[before(at, "/")] && !prefer && !slices.Contains(nestedNames, at) && !(h.sparse && now.index[at] == "") &&
+		first := before(at, "/")
+		if !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] && !h.excused[first] && !prefer && !slices.Contains(nestedNames, at) && !(h.sparse && now.index[at] == "") &&
+			!((ours.nested[first] == nil) != (theirs.nested[first] == nil)) &&
 			!(base.files[at] != "" && now.files[at] == "" && (ours.files[at] == "" || theirs.files[at] == "")) {
 			fail("DIRTY %s", at)
 		}

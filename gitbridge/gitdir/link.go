@@ -3,8 +3,10 @@ package gitdir
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -86,7 +88,16 @@ func (l *Link) pointsBack(at string) bool {
 // --separate-git-dir writes nothing else that points back. Inode and time of change cannot be
 // chosen by a program that only writes files there.
 func (l *Link) hasSeen(at string) bool {
-	b, err := readFile(filepath.Join(l.Dir, "index"))
+	names, err := os.ReadDir(l.Dir)
+	return err == nil && slices.ContainsFunc(names, func(e fs.DirEntry) bool {
+		isPart := strings.HasPrefix(e.Name(), "sharedindex.") // of an index that is split
+		return (isPart || e.Name() == "index") && l.hasEntry(filepath.Join(l.Dir, e.Name()), at)
+	})
+}
+
+// hasEntry reports whether an index has a file of a working tree as it is.
+func (l *Link) hasEntry(index, at string) bool {
+	b, err := readFile(index)
 	if err != nil {
 		return false
 	}

@@ -55,6 +55,10 @@ func TestApplyGitKept(t *testing.T) {
 			make: `cd ..; rmdir dir; git init -q --separate-git-dir=far.git dir; cd dir; ` + mk + `git update-index --split-index`,
 			run:  `git commit -q --allow-empty -m run`, check: `git log --format=%s; git status -s`, want: "run\n1",
 		},
+		"packs of git maintenance": {
+			make: mk, run: `git commit -q --allow-empty -m run; for i in 1 2; do git maintenance run --quiet --task=loose-objects; git prune-packed; done; ls .git/objects/pack | grep -q ^loose`,
+			check: `git log --format=%s; git fsck --strict`, want: "run\n1",
+		},
 		"a new working tree": {
 			make: mk, run: `git worktree add -q inner -b inner`, check: `git worktree list | wc -l; git status -s`, want: "2\n?? inner/",
 		},

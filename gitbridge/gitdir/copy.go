@@ -201,7 +201,7 @@ func isObject(dir, name string) bool {
 		return len(name) > 36 && strings.Trim(name, "0123456789abcdef") == ""
 	}
 	ext := path.Ext(name)
-	return strings.HasPrefix(name, "pack-") && (ext == ".pack" || ext == ".idx" || ext == ".promisor")
+	return !strings.HasPrefix(name, ".") && (ext == ".pack" || ext == ".idx" || ext == ".promisor")
 }
 
 // limited is a writer that fails after so many bytes.

@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -22,17 +24,21 @@ import (
 type systemCall struct {
 	name string
 	make func(dir string, ready func()) error
+
+	// request begins the names of the operations before whose answer the daemon is killed. It is empty
+	// for the first one that changes something.
+	request string
 }
 
 func named(name string, call func(path func(string) string) error) systemCall {
-	return systemCall{name, func(dir string, ready func()) error {
+	return systemCall{name: name, make: func(dir string, ready func()) error {
 		ready()
 		return call(func(name string) string { return filepath.Join(dir, name) })
 	}}
 }
 
 func opened(name string, flags int, call func(fd int, dir string) error) systemCall {
-	return systemCall{name, func(dir string, ready func()) error {
+	return systemCall{name: name, make: func(dir string, ready func()) error {
 		fd, err := unix.Open(filepath.Join(dir, "f"), flags, 0)
 		if err != nil {
 			return err
@@ -119,7 +125,7 @@ var systemCalls = []systemCall{
 	opened("replace while it is open", unix.O_RDWR, func(fd int, dir string) error {
 		return errors.Join(unix.Rename(filepath.Join(dir, "g"), filepath.Join(dir, "f")), wrote(unix.Pwrite(fd, []byte("xyz"), 0)))
 	}),
-	{"a file without a name, and its first one", func(dir string, ready func()) error {
+	{name: "a file without a name, and its first one", make: func(dir string, ready func()) error {
 		fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR, 0o640)
 		if err != nil {
 			return err
@@ -131,7 +137,7 @@ var systemCalls = []systemCall{
 		ready()
 		return unix.Linkat(unix.AT_FDCWD, fmt.Sprint("/proc/self/fd/", fd), unix.AT_FDCWD, filepath.Join(dir, "n"), unix.AT_SYMLINK_FOLLOW)
 	}},
-	{"make a file without a name", func(dir string, ready func()) error {
+	{name: "make a file without a name", make: func(dir string, ready func()) error {
 		ready()
 		fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR, 0o640)
 		return errors.Join(err, wrote(unix.Write(fd, []byte("no name"))), unix.Close(fd))
@@ -184,65 +190,114 @@ func treeOf(t *testing.T, dir string) (all []string) {
 	return all
 }
 
+// A callTable makes system calls on a mount whose daemons are killed, and the same ones where none is.
+type callTable struct {
+	*pointed
+	plain string         // a directory of another filesystem
+	other *harness.Mount // with snapshots
+}
+
+// A death is a moment at which a daemon is killed, and what becomes of the next one: a point and an end.
+type death struct {
+	moment string
+	next   [2]string
+}
+
+const beforeRead, beforeAnswer = "before it is read", "before the answer"
+
+// make makes a call whose daemon dies, and compares.
+func (k *callTable) make(t *testing.T, c systemCall, name string, d death) {
+	what := fmt.Sprintf("%s, killed %s, then %s", c.name, d.moment, d.next)
+	onSnapshots := slices.ContainsFunc(snapshotCalls, func(s systemCall) bool { return s.name == c.name })
+	want, got := filepath.Join(k.plain, name), k.Path(name)
+	if onSnapshots {
+		want = k.other.Path(name)
+	}
+	setUp(t, want)
+	setUp(t, got)
+	before := treeOf(t, got) // which the kernel has in its caches then
+	wantErr := c.make(want, func() {})
+
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	wait := fmt.Sprintf("/proc/self/task/%d/wchan", unix.Gettid())
+	gotErr := c.make(got, func() {
+		if d.next[0] != "" {
+			k.arm(t, d.next[0], d.next[1])
+		}
+		if d.moment == beforeAnswer {
+			k.arm(t, "answer", c.request)
+			return
+		}
+		pid := k.Pid()
+		must.OK(t, syscall.Kill(pid, syscall.SIGSTOP))
+		go func() {
+			harness.Poll(func() bool { b, _ := os.ReadFile(wait); return string(b) == "request_wait_answer" })
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}()
+	})
+	if (wantErr == nil || c.request != "") && k.armed("answer") {
+		t.Errorf("%s: no daemon was killed", what)
+	}
+	if fmt.Sprint(gotErr) != strings.ReplaceAll(fmt.Sprint(wantErr), filepath.Dir(want), k.Dir) {
+		t.Errorf("%s: %v, want %v", what, gotErr, wantErr)
+	}
+
+	a, b := treeOf(t, got), treeOf(t, want)
+	if onSnapshots {
+		a, b = append(a, snapshotsOf(t, site(got))...), append(b, snapshotsOf(t, site(want))...)
+	}
+	if !slices.Equal(a, b) {
+		t.Errorf("%s: the tree differs:\n%.300s\nwant\n%.300s\nbefore\n%.300s", what, diffLines(a, b), diffLines(b, a), diffLines(before, b))
+	}
+
+	// A call that fails in the kernel reaches no daemon.
+	must.OK(t, os.RemoveAll(k.points))
+	must.OK(t, os.Mkdir(k.points, 0o700))
+	for _, dir := range []string{got, want} {
+		must.OK(t, os.RemoveAll(dir))
+		if onSnapshots {
+			removeSnapshots(t, site(dir))
+		}
+	}
+}
+
 // TestSystemCalls: a system call whose daemon is killed, before it reads the request or before it answers,
-// is made once, also if the next daemon fails, wherever that is.
+// is made once, also if the next daemon fails, wherever that is. The short form has the next daemon of each
+// call succeed or fail at one of four points.
 func TestSystemCalls(t *testing.T) {
-	p := newPointed(t)
-	plain := t.TempDir()
 	successors := [][2]string{{}}
 	for _, point := range points {
 		for _, how := range ends[:3] {
 			successors = append(successors, [2]string{point, how})
 		}
 	}
-	if !harness.Long() { // each of them with some of the calls
+	if !harness.Long() {
 		successors = append(successors[:1], successors[1], successors[5], successors[9], successors[11])
 	}
-	for i, c := range systemCalls {
-		for j, next := range successors {
-			for _, moment := range []string{"before it is read", "before the answer"} {
-				if !harness.Long() && ((i+j)%len(successors) != 0 || moment == "before it is read" && i%4 != 0) {
-					continue
-				}
-				what := fmt.Sprintf("%s, killed %s, then %s", c.name, moment, next)
-				name := fmt.Sprintf("%d-%d-%s", i, j, moment)
-				want, got := filepath.Join(plain, name), p.Path(name)
-				setUp(t, want)
-				setUp(t, got)
-				before := treeOf(t, got) // which the kernel has in its caches then
-				wantErr := c.make(want, func() {})
+	calls := slices.Concat(systemCalls, moreCalls, snapshotCalls)
+	newMount(t).Stop() // for the kernel
+	harness.Tagged(t, "points")
 
-				gotErr := c.make(got, func() {
-					if next[0] != "" {
-						p.arm(t, next[0], next[1])
+	const lanes = 4 // most of the time a daemon starts
+	var wg sync.WaitGroup
+	for lane := range lanes {
+		wg.Go(func() {
+			t.Run(fmt.Sprint(lane), func(t *testing.T) {
+				k := &callTable{newPointed(t), t.TempDir(), harness.New(t)}
+				for i := lane; i < len(calls); i += lanes {
+					for j, next := range successors {
+						for _, moment := range []string{beforeRead, beforeAnswer} {
+							if harness.Long() || (i+j)%len(successors) == 0 && (moment == beforeAnswer || i%7 == 0) {
+								k.make(t, calls[i], fmt.Sprintf("%d-%d-%.10s", i, j, strings.ReplaceAll(moment, " ", "")), death{moment, next})
+							}
+						}
 					}
-					if moment == "before the answer" {
-						p.arm(t, "answer", "")
-						return
-					}
-					pid := p.Pid()
-					must.OK(t, syscall.Kill(pid, syscall.SIGSTOP))
-					go func() {
-						harness.Poll(func() bool { return inKernel(os.Getpid(), "request_wait_answer") })
-						_ = syscall.Kill(pid, syscall.SIGKILL)
-					}()
-				})
-				if wantErr == nil && p.armed("answer") {
-					t.Errorf("%s: no daemon was killed", what)
 				}
-				if fmt.Sprint(gotErr) != fmt.Sprint(wantErr) {
-					t.Errorf("%s: %v, want %v", what, gotErr, wantErr)
-				}
-				if a, b := treeOf(t, got), treeOf(t, want); !slices.Equal(a, b) {
-					t.Errorf("%s: the tree differs:\n%.300s\nwant\n%.300s\nbefore\n%.300s", what, diffLines(a, b), diffLines(b, a), diffLines(before, b))
-				}
-				// A call that fails in the kernel reaches no daemon.
-				must.OK(t, os.RemoveAll(p.points))
-				must.OK(t, os.Mkdir(p.points, 0o700))
-				must.OK(t, os.RemoveAll(got))
-			}
-		}
+			})
+		})
 	}
+	wg.Wait()
 }
 
 // diffLines returns the lines of a that b has not.

@@ -151,6 +151,8 @@ func (n *notifier) DropTail(id live.NodeID, from int64) { n.send(invalPages(id, 
 func (n *notifier) dropAttr(id live.NodeID) { n.send(invalPages(id, -1)) }
 
 func (n *notifier) drop(inv live.Invalidation) {
+	beforeDropping()
+
 	if inv.Epoch {
 		n.settle(inv.Entries)
 	} else {

@@ -47,6 +47,15 @@ func beforeHandling(request []byte) {
 	}
 }
 
+// beforeDropping is where the notices of an edit wait as long as the file "notices" is there. A file "waiting"
+// shows that they do.
+func beforeDropping() {
+	for _, err := os.Stat(pointFile("notices")); err == nil; _, err = os.Stat(pointFile("notices")) {
+		_ = os.WriteFile(pointFile("waiting"), nil, 0o600)
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func pointFile(name string) string { return filepath.Join(os.Getenv("AMBERFS_TEST_POINTS"), name) }
 
 func changesNothing(request []byte) bool {

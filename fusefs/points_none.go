@@ -7,3 +7,6 @@ func beforeAnswer([]byte) {}
 
 // beforeHandling is where a test has each daemon end that carries out a certain request.
 func beforeHandling([]byte) {}
+
+// beforeDropping is where a test has the notices of an edit wait.
+func beforeDropping() {}

@@ -182,7 +182,17 @@ var snapshotCalls = []systemCall{
 	onSnapshots("fork", "", func(s site) error { return unix.Mkdir(s.fork("-f"), 0o755) }),
 	onFork("end a fork", "", func(s site) error { return unix.Rmdir(s.fork("-f")) }),
 	onFork("write in a fork", "", func(s site) error {
-		return unix.Rename(filepath.Join(s.fork("-f"), s.called("/f")), filepath.Join(s.fork("-f"), s.called("/n/e")))
+		return unix.Rename(filepath.Join(s.fork("-f"), s.called("/f")), filepath.Join(s.fork("-f"), s.called("/n/new")))
+	}),
+	onFork("merge a fork by call", "WRITE", func(s site) error {
+		err := os.Rename(filepath.Join(s.fork("-f"), s.called("/f")), filepath.Join(s.fork("-f"), s.called("/n/new")))
+		if err == nil {
+			err = tell(s.control("call"), fmt.Sprintf(`{"op":"merge","fork":%q}`, s.called("-f")))
+		}
+		if errors.Is(err, unix.EIO) { // it was carried out, and its answer is lost
+			return nil
+		}
+		return err
 	}),
 	onFork("exchange in a fork", "", func(s site) error {
 		in := func(name string) string { return filepath.Join(s.fork("-f"), s.called(name)) }

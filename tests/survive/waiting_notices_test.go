@@ -13,9 +13,13 @@ import (
 
 // TestSuccessorFailsWhileNoticesWait: the notices of a restore wait in a daemon that is killed, in the next
 // one, which fails, and in the one after that. When the restore returns, programs read what was restored, and
-// what they write is kept. The short form has a daemon fail once at each point.
+// what they write is kept. The short form has a daemon fail once at each point. The long form restores so many
+// names that they are dropped together where that is possible.
 func TestSuccessorFailsWhileNoticesWait(t *testing.T) {
-	const files = 60
+	files := 60
+	if harness.Long() {
+		files = 2000
+	}
 	p := newPointed(t)
 	in := func(state string, i int) string { return p.Path("d", fmt.Sprint(state, i)) }
 	states := []string{"a", "b"}

@@ -27,6 +27,8 @@ const (
 	workspaceParam = "workspace"
 	// CommandHeader is what the user ran, percent-encoded, for the event log.
 	CommandHeader = "Amberfs-Command"
+	// DeviceHeader is the device (MAJOR:MINOR) of the mount that the caller found the store by.
+	DeviceHeader = "Amberfs-Device"
 	// ResultTrailer and ErrorTrailer end an answer that is a stream.
 	ResultTrailer = "Amberfs-Result"
 	ErrorTrailer  = "Amberfs-Error"
@@ -198,6 +200,10 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if there, here := r.Header.Get(DeviceHeader), s.device(); there != "" && here != "" && there != here {
+		return nil, nil, errs.Fail(errs.Perm, "the mount is not that of the daemon of its store, which is at %s; nothing was done", s.Mountpoint).
+			WithHint("a mount can name any store: unmount it, or go to %s", s.Mountpoint)
+	}
 	args, err := o.bind(r)
 	if err != nil {
 		return nil, nil, err
@@ -213,6 +219,14 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 	caller := actors.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), Direct: true, Command: command}
 	caller.Actor = s.Store.Actors().Of(caller.PID, caller.UID, ws.View())
 	return &Request{Caller: caller, Workspace: ws, In: r.Body}, args, nil
+}
+
+// device returns the device of the daemon's mount, "" if it is not known.
+func (s *Service) device() string {
+	if s.Device == nil {
+		return ""
+	}
+	return s.Device()
 }
 
 func writeError(w http.ResponseWriter, err error) {

@@ -252,3 +252,42 @@ func TestProgress(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 }
+
+// TestMountOfAnother: a mount can name any store as its source, so a request says by which mount
+// the store was found, and by another one than the daemon's nothing is done.
+func TestMountOfAnother(t *testing.T) {
+	s, dir := newService(t)
+	here := ""
+	s.Device = func() string { return here }
+	server, err := s.Listen(dir)
+	must.OK(t, err)
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, dir) }}
+	defer func() {
+		transport.CloseIdleConnections()
+		must.OK(t, server.Close())
+	}()
+
+	for i, c := range []struct {
+		there, here string
+		want        int
+	}{
+		{"", "0:50", http.StatusOK}, // found without a mount
+		{"0:50", "", http.StatusOK}, // the daemon does not see its mount
+		{"0:50", "0:50", http.StatusOK},
+		{"0:51", "0:50", http.StatusForbidden},
+	} {
+		here = c.here
+		r, err := http.NewRequest("POST", "http://amberfs/v1/snapshot", strings.NewReader(fmt.Sprintf(`{"name":"v%d"}`, i)))
+		must.OK(t, err)
+		r.Header.Set(DeviceHeader, c.there)
+		resp, err := transport.RoundTrip(r)
+		must.OK(t, err)
+		resp.Body.Close()
+		if resp.StatusCode != c.want {
+			t.Errorf("by %q, of a daemon at %q: %d", c.there, c.here, resp.StatusCode)
+		}
+	}
+	if list := s.Store.Main().List(); len(list) != 3 {
+		t.Errorf("%d snapshots", len(list))
+	}
+}

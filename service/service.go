@@ -33,9 +33,11 @@ type Config struct {
 	Remotes    *known.Registry
 	Log        *slog.Logger
 	Mountpoint string
-	Options    string // of the mount, as after -o
-	Version    string // of the program
-	Started    time.Time
+	// Device returns the device of the mount as MAJOR:MINOR, "" if it is not known. It may be nil.
+	Device  func() string
+	Options string // of the mount, as after -o
+	Version string // of the program
+	Started time.Time
 	// Ready returns when the mount is up, with an error if it is ending.
 	Ready func(ctx context.Context) error
 	// Inside lists the programs with root or working directory in the views, or with their

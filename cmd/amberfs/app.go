@@ -93,7 +93,9 @@ func (a *app) placeOf(wd string) (locate.Place, error) {
 
 func (a *app) open(ctx context.Context, p locate.Place) (*client.Client, error) {
 	root, _ := p.Root()
-	c, err := client.Open(ctx, client.Target{Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Command: a.command, User: p.IsUser})
+	c, err := client.Open(ctx, client.Target{
+		Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Device: p.Device(), Command: a.command, User: p.IsUser,
+	})
 	if errs.ScriptKind(err) == errs.NotExist {
 		return nil, deadMount(p, err)
 	}

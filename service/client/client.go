@@ -30,6 +30,9 @@ type Target struct {
 	Workspace string
 	// Root is where the workspace is mounted, empty if it is not, or not known.
 	Root string
+	// Device of the mount that the store was found by, as MAJOR:MINOR. The daemon refuses requests that
+	// come by another mount than its own. Empty if the store was not found by a mount.
+	Device string
 	// Command is what the user ran, for the event log.
 	Command string
 	// User reports whether the daemon may run as a user; nil for any.
@@ -230,6 +233,7 @@ func (c *Client) request(ctx context.Context, o *service.Op, args any, x Exchang
 		return nil, err
 	}
 	req.Header.Set(service.CommandHeader, url.QueryEscape(c.target.Command))
+	req.Header.Set(service.DeviceHeader, c.target.Device)
 	if x.Progress != nil && o.Output == "" && o.Input == "" {
 		req.Header.Set("Accept", service.Events)
 	}

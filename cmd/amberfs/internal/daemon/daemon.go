@@ -58,7 +58,8 @@ type Daemon struct {
 	// unmounted is closed when the kernel has ended the mount. gone is closed by end when
 	// the mount has left the directory tree, but a copy remains.
 	unmounted, gone chan struct{}
-	unmounting      sync.Mutex // held during umount(2), which outlasts the mount while the kernel drops its inodes
+	mountDevice     atomic.Pointer[string] // nil until it was found in the mount table
+	unmounting      sync.Mutex             // held during umount(2), which outlasts the mount while the kernel drops its inodes
 	end             func()
 	ending          atomic.Bool
 }
@@ -329,7 +330,7 @@ const copyTime = 2 * time.Second
 
 func (d *Daemon) serviceConfig() service.Config {
 	return service.Config{
-		Store: d.store, Events: d.events, Remotes: d.connection.Remotes, Log: d.log, Mountpoint: d.cfg.Mountpoint, Options: d.cfg.Options.String(),
+		Store: d.store, Events: d.events, Remotes: d.connection.Remotes, Log: d.log, Mountpoint: d.cfg.Mountpoint, Device: d.device, Options: d.cfg.Options.String(),
 		Version: d.cfg.Version, Started: d.started, Ready: d.awaitReady, ReadOnly: d.readOnly, Umount: d.umount, Inside: d.inside,
 		Joining:  service.Joining{Join: d.join, Leave: d.leave, Hold: d.holdUser()},
 		Survival: d.survival, Freezing: d.freezing(),
@@ -379,6 +380,20 @@ func (d *Daemon) mounted() (m locate.Mount, ok bool, err error) {
 		m, ok = locate.On(mounts, d.cfg.Mountpoint)
 	}
 	return m, ok && m.Source == d.cfg.Store, err
+}
+
+// device returns the device of the mount, "" where the mount is not seen. It stays the same.
+func (d *Daemon) device() string {
+	if known := d.mountDevice.Load(); known != nil {
+		return *known
+	}
+	m, ok, err := d.mounted()
+	if err != nil || !ok {
+		return ""
+	}
+	device := locate.Device(m)
+	d.mountDevice.Store(&device)
+	return device
 }
 
 // readOnly reports whether the mount is, by now: it can be remounted.

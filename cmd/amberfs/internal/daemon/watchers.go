@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -179,7 +180,7 @@ func (w *watchers) nudge(ctx context.Context, paths []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, nudgeTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", NudgeCommand, m.Mountpoint, fmt.Sprintf("%d:%d", m.Major, m.Minor), strconv.FormatInt(w.time, 10))
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", NudgeCommand, m.Mountpoint, locate.Device(m), strconv.FormatInt(w.time, 10))
 	cmd.Dir = "/"
 	cmd.Stdin = strings.NewReader(strings.Join(paths, "\x00") + "\x00")
 	err = cmd.Run()

@@ -28,6 +28,10 @@ func Mounts() ([]Mount, error) {
 	return rows, nil
 }
 
+// Device of a mount is the same for all binds of it, in whatever namespace, and differs from that
+// of each other mount.
+func Device(m Mount) string { return fmt.Sprintf("%d:%d", m.Major, m.Minor) }
+
 // At returns the mount that path (absolute and clean) lies on: the deepest mount
 // point above it and, of several on one point, the last made.
 func At(mounts []Mount, path string) (best Mount, found bool) {

@@ -100,6 +100,14 @@ func (p Place) Root() (root string, ok bool) {
 	return path.Join(p.Mount.Mountpoint, strings.TrimPrefix(inside, path.Clean(p.Mount.Root))), true
 }
 
+// Device of the mount, "" for a place that Find did not return.
+func (p Place) Device() string {
+	if p.dir == "" {
+		return ""
+	}
+	return Device(p.Mount)
+}
+
 func split(inside string) (forks []string, name, rest string) {
 	parts := strings.Split(strings.Trim(inside, "/"), "/")
 	for len(parts) >= 2 && parts[0] == naming.ForksDir {

@@ -50,7 +50,7 @@ func (s *Service) exportTo(ctx context.Context, r *Request, a Export) (ExportDon
 		return ExportDone{}, err
 	}
 	e.info.Actors = s.authors(e.info.Actors)
-	defer e.hold(s.Store)()
+	defer e.letGo()
 	release, err := r.budget(s, Gits).Take(ctx, exportMemory)
 	if err != nil {
 		return ExportDone{}, err
@@ -205,7 +205,7 @@ func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
 	if err != nil {
 		return None{}, err
 	}
-	defer e.hold(s.Store)()
+	defer e.letGo()
 	e.info.Actors = s.authors(e.info.Actors)
 	out := Opened{Info: e.info, State: idOf(e.state), Parents: e.parents, Bases: []Base{}}
 	for _, b := range e.bases {
@@ -221,11 +221,12 @@ func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
 // openChanges does so for two states: that of the directory from which the workspace was filled,
 // and a snapshot or the present state of the workspace.
 func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
-	base, err := r.Workspace.Directory().State(ctx)
+	base, letGo, err := r.Workspace.Directory().Held(ctx)
 	if err != nil {
 		return None{}, err
 	}
-	defer s.Store.Hold(base)()
+	defer letGo()
+
 	var now *tree.State
 	if a.Name == "" {
 		st, release, err := r.Workspace.SealPresent(ctx)
@@ -239,7 +240,7 @@ func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (N
 		if err != nil {
 			return None{}, err
 		}
-		defer s.Store.Hold(named.state)()
+		defer named.release()
 		now = named.state
 	}
 	if err := r.Item(OpenedChanges{Base: idOf(base), Now: idOf(now)}); err != nil {
@@ -260,6 +261,8 @@ func waitSealed(ctx context.Context, ws *snapshot.Workspace, name string) (seale
 type sealed struct {
 	info  info.Info
 	state *tree.State // it has an id
+	// release ends the hold of what the state refers to.
+	release func()
 }
 
 func idOf(st *tree.State) string {
@@ -267,12 +270,14 @@ func idOf(st *tree.State) string {
 	return id.String()
 }
 
+// sealedOf finds a snapshot that has its id. What it refers to is kept until the caller releases it.
 func sealedOf(ws *snapshot.Workspace, info info.Info) (s sealed, err error) {
 	s.info = info
-	if s.state, err = ws.StateOf(info.Name); err != nil {
+	if s.state, s.release, err = ws.Held(info.Name); err != nil {
 		return s, err
 	}
 	if _, ok := s.state.ID(); !ok {
+		s.release()
 		return s, errs.Fail(errs.Failed, "snapshot %s is not stored", info.Name)
 	}
 	return s, nil
@@ -298,7 +303,7 @@ func exportable(ctx context.Context, ws *snapshot.Workspace, name string) (*expo
 	e, info := &exportSource{sealed: one}, one.info
 	// Nothing is closer to a snapshot than itself.
 	if len(e.info.GitCommits) > 0 {
-		e.bases = append(e.bases, e.sealed)
+		e.bases = append(e.bases, sealed{e.info, e.state, func() {}})
 	}
 	for ; ws != nil; ws, info = forkPoint(ws) {
 		for _, before := range ancestors(ws, info) {
@@ -317,16 +322,11 @@ func exportable(ctx context.Context, ws *snapshot.Workspace, name string) (*expo
 	return e, nil
 }
 
-// hold keeps all that the export reads until release is called.
-func (e *exportSource) hold(s *snapshot.Store) (release func()) {
-	releases := []func(){s.Hold(e.state)}
+// letGo ends the holds of all that the export reads.
+func (e *exportSource) letGo() {
+	e.release()
 	for _, b := range e.bases {
-		releases = append(releases, s.Hold(b.state))
-	}
-	return func() {
-		for _, release := range releases {
-			release()
-		}
+		b.release()
 	}
 }
 

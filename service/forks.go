@@ -106,10 +106,12 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 		f.Run = s.runOf(counting, ws, i.Name)
 		err = s.compare(&Request{Workspace: ws}, snapshotBase, "", func(from, to *tree.State) (err error) {
 			if f.Run != nil {
-				if from, err = ws.Directory().State(counting); err != nil {
+				base, release, err := ws.Directory().Held(counting)
+				if err != nil {
 					return err
 				}
-				defer s.Store.Hold(from)()
+				defer release()
+				from = base
 			}
 			if f.Run != nil {
 				return s.countRun(counting, &f, from, to, maxCounted)
@@ -240,11 +242,11 @@ func (s *Service) notWorktree(ws *snapshot.Workspace, name string) error {
 		return err
 	}
 	git := func(ws *snapshot.Workspace) (*tree.Inode, error) {
-		st, err := ws.State()
+		st, release, err := ws.Held("")
 		if err != nil {
 			return nil, err
 		}
-		defer s.Store.Hold(st)()
+		defer release()
 		return st.At(s.Store.Source(), ".git")
 	}
 	ours, err := git(ws)
@@ -269,11 +271,11 @@ func meanwhile(err error) error {
 
 // conflict compares the present states, so a merge or an undo checks Of.
 func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Conflicting, err error) {
-	now, err := r.Workspace.State()
+	now, release, err := r.Workspace.Held("")
 	if err != nil {
 		return out, err
 	}
-	defer s.Store.Hold(now)()
+	defer release()
 	ours, err := now.At(s.Store.Source(), string(a.Path))
 	if err != nil {
 		return out, err

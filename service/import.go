@@ -116,10 +116,12 @@ func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest strin
 	if top, _, _ := strings.Cut(p, "/"); naming.IsControlDir(top) {
 		return "", "", errs.Fail(errs.Invalid, "%s is a name that amberfs reserves", top)
 	}
-	st, err := ws.State()
+	st, release, err := ws.Held("")
 	if err != nil {
 		return "", "", err
 	}
+	defer release()
+
 	for base = p; base != ""; {
 		n, err := st.Resolve(s.Store.Source(), base)
 		switch {

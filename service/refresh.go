@@ -16,11 +16,12 @@ import (
 // refresh merges what changed in the directory. The client reads it, as its user, and sends
 // what differs from the state that open-changes gave it.
 func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
-	base, err := r.Workspace.Directory().State(ctx)
+	base, letGo, err := r.Workspace.Directory().Held(ctx)
 	if err != nil {
 		return Refreshed{}, err
 	}
-	defer s.Store.Hold(base)()
+	defer letGo()
+
 	release, err := r.budget(s, Texts).Take(ctx, importer.Memory)
 	if err != nil {
 		return Refreshed{}, err

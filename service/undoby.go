@@ -169,24 +169,26 @@ type version struct {
 // blame follows a file back to its beginning, and its lines from there.
 func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error) {
 	out := Blamed{Path: string(a.Path), Lines: []BlamedLine{}}
-	now, err := r.Workspace.State()
-	intervals := r.Workspace.Snapshots().Intervals()
+	var at info.Info
 	if a.Snapshot != "" {
-		var at info.Info
-		if at, err = r.Workspace.Find(a.Snapshot); err == nil {
-			now, err = r.Workspace.StateOf(at.Name)
-		}
-		for len(intervals) > 0 && intervals[0].To.View != at.View {
-			intervals = intervals[1:]
-		}
-		if err == nil && len(intervals) == 0 {
-			err = errs.Fail(errs.Invalid, "%s is not an earlier state of this workspace", a.Snapshot)
+		var err error
+		if at, err = r.Workspace.Find(a.Snapshot); err != nil {
+			return out, err
 		}
 	}
+	now, release, err := r.Workspace.Held(at.Name)
 	if err != nil {
 		return out, err
 	}
-	defer s.Store.Hold(now)()
+	defer release()
+
+	intervals := r.Workspace.Snapshots().Intervals()
+	for a.Snapshot != "" && len(intervals) > 0 && intervals[0].To.View != at.View {
+		intervals = intervals[1:]
+	}
+	if a.Snapshot != "" && len(intervals) == 0 {
+		return out, errs.Fail(errs.Invalid, "%s is not an earlier state of this workspace", a.Snapshot)
+	}
 	node, err := now.At(s.Store.Source(), string(a.Path))
 	switch {
 	case err != nil:

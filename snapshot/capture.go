@@ -102,15 +102,18 @@ func (ss Snapshots) unchanged(left []naming.BytePath) (info.Info, error) {
 	if err != nil {
 		return info.Info{}, err
 	}
-	then, err := ss.w.StateOf(newest.Name)
+	then, release, err := ss.w.Held(newest.Name)
 	if err != nil {
 		return info.Info{}, err
 	}
-	defer s.Hold(then)()
-	now, err := ss.w.State()
+	defer release()
+
+	now, letGo, err := ss.w.Held("")
 	if err != nil {
 		return info.Info{}, err
 	}
+	defer letGo()
+
 	if len(left) > 0 {
 		if err := s.forest.Update(true, func(tx *live.Tx) error { now = tx.Without(now, catalogue.Paths(left)); return nil }); err != nil {
 			return info.Info{}, err
@@ -147,12 +150,10 @@ func (ss Snapshots) WaitSealed(ctx context.Context, name string) (info.Info, err
 // SealPresent seals the present tree without a snapshot, and keeps it until release
 // is called.
 func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release func(), err error) {
-	s := w.store
-	if st, err = w.State(); err != nil {
+	if st, release, err = w.Held(""); err != nil {
 		return nil, nil, err
 	}
-	release = s.Hold(st)
-	if _, err = s.seal.InTurn(ctx, w.ws.View, st); err != nil {
+	if _, err = w.store.seal.InTurn(ctx, w.ws.View, st); err != nil {
 		release()
 		return nil, nil, err
 	}

@@ -131,7 +131,9 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 // begin takes the edit. A dry run reads the present state, and changes of the workspace go on.
 func (c *change) begin(ctx context.Context) (err error) {
 	if c.DryRun {
-		c.now, err = c.w.State()
+		var release func()
+		c.now, release, err = c.w.Held("")
+		c.held = append(c.held, release)
 		return err
 	}
 	if c.edit, err = c.w.store.forest.As(c.caller.Actor).Edit(ctx, c.w.ws.View, c.reads...); err == nil {

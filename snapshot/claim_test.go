@@ -196,7 +196,7 @@ func TestClaimNotPlanted(t *testing.T) {
 	capture(t, f, CaptureOptions{Name: "state", Labels: planted})
 	info, err := f.Snapshots().WaitSealed(t.Context(), "state")
 	must.OK(t, err)
-	st, err := f.StateOf("state")
+	st, _, err := f.Held("state")
 	must.OK(t, err)
 	id, _ := st.ID()
 	info.Name, info.Claim = "pulled", "victim"

@@ -18,8 +18,8 @@
 //   - [Workspace.Restore] makes the workspace, or some paths, equal to a snapshot. The
 //     state before is captured, which makes it an undo.
 //   - [Workspace.Graft] merges a tree from outside into the workspace.
-//   - [Workspace.State] and [Workspace.StateOf] return the present tree and that of a
-//     snapshot, to be read and compared (package tree).
+//   - [Workspace.Held] returns the present tree or that of a snapshot, to be read and
+//     compared (package tree), and keeps what it refers to.
 //   - [Workspace.Policy] and [Workspace.PatchPolicy] say what is captured, kept and allowed.
 //   - [Workspace.Status] says how the workspace and the store are, [Quota.Usage] what
 //     a fork has of its own.

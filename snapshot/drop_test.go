@@ -93,9 +93,8 @@ func TestJournalOfAHeldState(t *testing.T) {
 	}
 	_, err = w.Capture(CaptureOptions{Name: "v"})
 	must.OK(t, err)
-	st, err := w.StateOf("v")
+	st, release, err := w.Held("v")
 	must.OK(t, err)
-	release := s.Hold(st)
 	must.OK(t, w.Snapshots().Delete("v", actors.Caller{}))
 	_, err = f.Unlink(w.Root(), "file")
 	must.OK(t, err)

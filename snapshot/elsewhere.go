@@ -107,11 +107,11 @@ func (rs Remotes) Push(ctx context.Context, name string) (*Pushing, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := rs.w.StateOf(info.Name)
+	st, release, err := rs.w.Held(info.Name)
 	if err != nil {
 		return nil, err
 	}
-	p := &Pushing{Info: info, State: st, Release: rs.w.store.Hold(st)}
+	p := &Pushing{Info: info, State: st, Release: release}
 	rs.w.read(func() {
 		if p.Claim, p.Lineage = info.Claim, info.Lineage; rs.w.ws.Claim != "" {
 			p.Claim, p.Lineage = rs.w.ws.Claim, rs.w.store.cat.Lineage(rs.w.ws, info.Seq)

@@ -119,7 +119,7 @@ func startOf(t *testing.T, i info.Info) *snapshot.Start {
 
 func stateDump(t *testing.T, w *snapshot.Workspace, name string) string {
 	t.Helper()
-	st, err := w.StateOf(name)
+	st, _, err := w.Held(name)
 	must.OK(t, err)
 	return dump(t, w.Store(), st)
 }

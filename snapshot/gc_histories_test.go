@@ -86,8 +86,9 @@ func (w *gcWorld) change() {
 		var st *tree.State
 		if l := at.List(); len(l) > 0 {
 			i := l[w.r.IntN(len(l))]
-			if st, err = at.StateOf(i.Name); err == nil {
-				w.t.Cleanup(w.s.Hold(st))
+			var release func()
+			if st, release, err = at.Held(i.Name); err == nil {
+				w.t.Cleanup(release)
 				w.pins = append(w.pins, pinned{i.Name, dump(w.t, w.s, st), st})
 				err = at.Snapshots().Delete(i.Name, actors.Caller{})
 			}

@@ -20,15 +20,17 @@ func (w *Workspace) placeholders(c actors.Caller) (left []naming.BytePath, err e
 	if len(covered) == 0 {
 		return nil, nil
 	}
-	now, err := w.State()
+	now, letGo, err := w.Held("")
 	if err != nil {
 		return nil, err
 	}
+	defer letGo()
+
 	var before []*tree.State
 	for _, name := range []string{"latest", "base"} {
-		switch st, err := w.StateOf(name); {
+		switch st, release, err := w.Held(name); {
 		case err == nil:
-			defer w.store.Hold(st)()
+			defer release()
 			before = append(before, st)
 		case !errors.Is(err, catalogue.ErrNotFound):
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -15,38 +16,47 @@ type Directory struct{ w *Workspace }
 
 func (w *Workspace) Directory() Directory { return Directory{w} }
 
-// State returns what the directory had when it was last read for this workspace. It has an id.
-// A fork begins with that of its parent.
-func (d Directory) State(ctx context.Context) (*tree.State, error) {
-	w, id := d.w, ""
-	w.read(func() { id = w.ws.Dir })
-	if id != "" {
-		h, err := cas.ParseHash(id)
-		if err != nil {
-			return nil, err
+// Held returns what the directory had when it was last read for this workspace. It has an id, and
+// what it refers to is kept until release is called. A fork begins with that of its parent.
+func (d Directory) Held(ctx context.Context) (st *tree.State, release func(), err error) {
+	s := d.w.store
+	err = s.forest.Update(true, func(*live.Tx) error {
+		if d.w.ws.Dir == "" {
+			return nil
 		}
-		return tree.Load(w.store.src, h)
+		h, err := cas.ParseHash(d.w.ws.Dir)
+		if err != nil {
+			return err
+		}
+		if st, err = tree.Load(s.src, h); err == nil {
+			release = s.Hold(st)
+		}
+		return err
+	})
+	if err != nil || st != nil {
+		return st, release, err
 	}
-	main := w.store.Main()
+
+	main := s.Main()
 	if _, err := main.Snapshots().WaitSealed(ctx, "base"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return main.StateOf("base")
+	return main.Held("base")
 }
 
 // Refresh merges into the workspace what changed in the directory.
-// now is what the directory has: a sealed state, made of that of State. If changes
+// now is what the directory has: a sealed state, made of that of Held. If changes
 // conflict, nothing is touched, unless the options decide.
 func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions) (res MergeResult, err error) {
 	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
 	if err != nil {
 		return res, err
 	}
-	base, err := d.State(ctx)
+	base, release, err := d.Held(ctx)
 	if err != nil {
 		return res, err
 	}
-	defer d.w.store.Hold(base)()
+	defer release()
 	defer d.w.store.Hold(now)()
 
 	order := change{caller: o.Caller, list: o.List, from: "directory", Changes: Changes{DryRun: o.DryRun}}

@@ -153,17 +153,8 @@ func (fs Forks) From(from uint64, n int) (out []Listed) {
 	return out[:min(n, len(out))]
 }
 
-func (w *Workspace) StateOf(name string) (st *tree.State, err error) {
-	w.read(func() {
-		var sn *catalogue.Snapshot
-		if sn, err = w.store.cat.Find(w.ws, name); err == nil {
-			st, err = sn.Tree(w.store.src)
-		}
-	})
-	return st, err
-}
-
-// Held is StateOf, or State for "", and keeps what the state refers to until release is called.
+// Held returns the state of a snapshot, or the present one for "", and keeps what it refers to until
+// release is called. Both are one step: no collection comes between them.
 func (w *Workspace) Held(name string) (st *tree.State, release func(), err error) {
 	release = func() {}
 	err = w.store.forest.Update(true, func(tx *live.Tx) error {

@@ -144,7 +144,7 @@ func (y *system) graft(workspace, name, dir string) error {
 	if _, err := w.Snapshots().WaitSealed(context.Background(), name); err != nil {
 		return err
 	}
-	st, err := w.StateOf(name)
+	st, _, err := w.Held(name)
 	if err == nil {
 		_, err = w.Graft(context.Background(), snapshot.GraftOptions{Tree: st, Path: dir})
 	}

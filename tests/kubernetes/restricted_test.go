@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// undo is what a pod does that is not root.
+// undo is what a pod does that is not root: a restore, its undo and a fork.
 const undo = `set -e
 cd /data
 echo one >f
@@ -13,15 +13,23 @@ mkdir .snapshots/s
 echo two >f
 cat .snapshots/diff@s .snapshots/log >/dev/null
 mv .snapshots/restore .snapshots/restore@s
-cat f`
+cat f
+mv .snapshots/restore .snapshots/restore@undo
+cat f
+mkdir .forks/x
+echo three >.forks/x/f
+cat .forks/x/f f
+rmdir .forks/x`
 
 // restricted restores a volume in a pod that Pod Security "restricted" allows but for the network.
 func (c *cluster) restricted() {
 	c.t.Helper()
+	c.kubectl("create", "namespace", "restricted")
+	c.kubectl("-n", "restricted", "wait", "serviceaccount/default", "--for=create", "--timeout=5m") // pods need it
 	c.apply("restricted.yaml")
 	c.kubectl("-n", "restricted", "wait", "pod/work", "--for=condition=Ready", "--timeout=5m")
-	if got := c.kubectl("-n", "restricted", "exec", "work", "--", "/usr/bin/busybox", "sh", "-c", undo); got != "one" {
-		c.t.Errorf("a pod that is not root restored %q", got)
+	if got := c.kubectl("-n", "restricted", "exec", "work", "--", "/usr/bin/busybox", "sh", "-c", undo); got != "one\ntwo\nthree\ntwo" {
+		c.t.Errorf("a pod that is not root restored, undid and forked %q", got)
 	}
 	label := exec.Command("kubectl", "label", "--dry-run=server", "namespace", "restricted", "pod-security.kubernetes.io/enforce=restricted")
 	out, err := label.CombinedOutput()

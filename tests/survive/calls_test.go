@@ -288,6 +288,10 @@ func TestSystemCalls(t *testing.T) {
 				for i := lane; i < len(calls); i += lanes {
 					for j, next := range successors {
 						for _, moment := range []string{beforeRead, beforeAnswer} {
+							// A page that is waited for stops all of this process, which then kills nobody.
+							if moment == beforeRead && strings.HasSuffix(calls[i].name, "through a mapping") {
+								continue
+							}
 							if harness.Long() || (i+j)%len(successors) == 0 && (moment == beforeAnswer || i%7 == 0) {
 								k.make(t, calls[i], fmt.Sprintf("%d-%d-%.10s", i, j, strings.ReplaceAll(moment, " ", "")), death{moment, next})
 							}

@@ -56,6 +56,9 @@ func (t tarWriter) entry(path string, n *tree.Inode, first string) Entry {
 	if n.IsRegular() && first == "" {
 		e.Holes = n.Size() - n.Content.Allocated()
 		e.Size, e.Data = n.Size(), &contextReader{t.ctx, n.Content.Reader(t.src.Files)}
+		if e.Holes >= sparseFrom {
+			t.sparse(&e, n.Content)
+		}
 	}
 	return e
 }
@@ -74,8 +77,8 @@ func (c *contextReader) Read(p []byte) (int, error) {
 }
 
 // A TarSink writes a PAX archive: with modes, numeric owners, times to the nanosecond,
-// extended attributes (SCHILY.xattr.*), hard links, FIFOs and devices. Holes are written
-// as zeros.
+// extended attributes (SCHILY.xattr.*), hard links, FIFOs and devices. Small holes are written
+// as zeros, and a file with large ones as its parts (tar_sparse.go).
 type TarSink struct {
 	TarResult               // so far
 	w         *bufio.Writer // below tar
@@ -132,6 +135,9 @@ func (t *TarSink) Add(e Entry) error {
 		t.skip(e.Path, "tar has no sockets")
 		return nil
 	}
+	if e.Sparse {
+		e.Holes = 0
+	}
 	if t.holes += e.Holes; t.holes > maxHoles {
 		t.holes -= e.Holes
 		t.skip(e.Path, fmt.Sprintf("an archive would hold its %d bytes of holes as zeros; copy it with `cp --sparse=always`", e.Holes))
@@ -163,6 +169,9 @@ func (t *TarSink) Add(e Entry) error {
 	}
 	if !utf8.ValidString(h.Name) || !utf8.ValidString(h.Linkname) {
 		h.PAXRecords["hdrcharset"] = "BINARY" // libarchive refuses such names without it
+	}
+	if e.Sparse {
+		return t.addSparse(h, e)
 	}
 	if err := t.tar.WriteHeader(h); err != nil || kind != tar.TypeReg {
 		return err

@@ -352,6 +352,12 @@ cd ../wt; git bisect start; git bisect bad; git bisect good HEAD~4`,
 			run:  `git --git-dir=.git/worktrees/inner --work-tree=inner commit -q --allow-empty -m run`, meanwhile: `git -C inner status -s; touch inner/a; git -C inner status -s`,
 			check: `git -C inner log --format=%s -1; git -C inner status -s; git status -s`, want: "run",
 		},
+		"changed in the second of the index of a linked working tree": {
+			make: mk + `git config core.checkStat minimal; git config core.trustctime false; echo inner >.gitignore; git add .; git commit -qm 2; git worktree add -q inner -b inner
+cd inner; echo 1 >c; touch -d 2020-01-01 c; git add c; git commit -qm c`,
+			run:   `git --git-dir=.git/worktrees/inner --work-tree=inner commit -q --allow-empty -m run; echo 2 >inner/c; touch -d 2020-01-01 inner/c .git/worktrees/inner/index`,
+			check: `git -C inner log --format=%s -1; git -C inner status -s; git fsck --strict; git status -s`, want: "run\n M c",
+		},
 		"a sparse checkout here, and another one there": {
 			make: `git init -q .; mkdir d e; echo 1 >d/f; echo 2 >e/f; git add .; git commit -qm 1; git sparse-checkout set d`, run: `git sparse-checkout set e`, meanwhile: `git sparse-checkout disable`,
 			check: `git status -s; ls`, want: "d\ne",

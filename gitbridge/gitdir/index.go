@@ -2,6 +2,8 @@ package gitdir
 
 import (
 	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -74,7 +76,6 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 // smudged returns an index without the sizes of those files that were changed in the second in which
 // the index was written, or later. git compares the contents of such files, as they may have changed
 // again without another time or size; it knows them by the time of the index, which a new index has not.
-// The sum at its end is not made anew.
 func smudged(index []byte, idLen int, written int64) []byte {
 	const size = 36 // where an entry has it
 	out := bytes.Clone(index)
@@ -90,6 +91,16 @@ func smudged(index []byte, idLen int, written int64) []byte {
 			binary.BigEndian.PutUint32(out[at+size:], 0)
 		}
 		at, before = at+n, e.Path
+	}
+
+	if end := len(out) - idLen; !bytes.Equal(out[end:], make([]byte, idLen)) { // index.skipHash leaves zeros
+		if idLen == sha1.Size {
+			sum := sha1.Sum(out[:end])
+			copy(out[end:], sum[:])
+		} else {
+			sum := sha256.Sum256(out[:end])
+			copy(out[end:], sum[:])
+		}
 	}
 	return out
 }

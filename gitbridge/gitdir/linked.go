@@ -13,7 +13,8 @@ type linkedTree struct {
 	head, commit string
 	files        map[string][]byte // below the git directory
 	entries      []IndexEntry
-	isFork       bool // `amberfs worktree add` made it
+	indexMtime   int64 // of the file of the index, in nanoseconds
+	isFork       bool  // `amberfs worktree add` made it
 }
 
 // forkMark is the file by which amberfs marks the part of a linked working tree that is a fork.
@@ -22,6 +23,10 @@ const forkMark = "amberfs-link"
 // linkedTree reads the part of a linked working tree, nil if it is none.
 func (s *state) linkedTree(f Files, dir string) (*linkedTree, error) {
 	t := &linkedTree{files: make(map[string][]byte)}
+	var err error
+	if t.indexMtime, err = f.Mtime(path.Join(dir, "index")); err != nil {
+		return nil, err
+	}
 	if err := collect(f, dir, 0, t.files); err != nil {
 		return nil, err
 	}
@@ -91,7 +96,9 @@ func (p *workPlan) takeTree(dir string, s sides, o, t *linkedTree) {
 		return
 	}
 	for name, b := range t.files {
-		p.files[name] = b
+		if p.files[name] = b; name == dir+"/index" && len(t.entries) > 0 {
+			p.files[name] = smudged(b, s.theirs.idLen, t.indexMtime)
+		}
 		if below(name, dir+"/index", dir+"/logs") {
 			continue
 		}

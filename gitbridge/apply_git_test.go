@@ -94,7 +94,9 @@ func (r *rig) read(dir string) (out []Entry) {
 		return nil
 	}, DirOptions{Whole: true, ImportOptions: ImportOptions{Skip: func(string, error) {}}}))
 	if b, err := os.ReadFile(filepath.Join(dir, "inner/.git")); dir == r.run && err == nil { // its paths are those of the directory
-		out = append(out, Entry{Path: "inner/.git", Meta: Meta{Mode: unix.S_IFREG | 0o644}, Size: int64(len(b)), Data: strings.NewReader(string(b))})
+		var st unix.Stat_t
+		must.OK(r.t, unix.Lstat(filepath.Join(dir, "inner/.git"), &st))
+		out = append(out, Entry{Path: "inner/.git", Meta: Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Mtime: timeOf(st.Mtim)}, Size: int64(len(b)), Data: strings.NewReader(string(b))})
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 )
@@ -9,7 +10,7 @@ import (
 func TestApplyGitKept(t *testing.T) {
 	isolate(t)
 
-	for name, c := range map[string]struct{ dir, make, run, meanwhile, check, want, said string }{
+	for name, c := range map[string]gitCase{
 		"reftable": {
 			make: mk + `git config core.repositoryformatversion 1; git config extensions.refStorage reftable; mkdir .git/reftable; echo 1 >.git/reftable/tables.list`,
 			run:  `echo 2 >.git/reftable/tables.list; echo n >n`, meanwhile: `echo 3 >.git/reftable/tables.list`,
@@ -64,18 +65,31 @@ func TestApplyGitKept(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.dir == "" {
-				c.dir = "dir"
-			}
-			r := newRig(t, c.dir, c.make)
-			r.shell(r.run, c.run)
-			if c.meanwhile != "" {
-				r.shell(r.dir, c.meanwhile)
-			}
+			r := c.rig(t)
 			if said := r.applied(); !strings.Contains(said, c.said) {
 				t.Errorf("it said: %s\nwant: %s", said, c.said)
 			}
 			r.want(c.check, c.want)
 		})
 	}
+}
+
+// A gitCase is what is made in a directory, what a run of it and a person do then, and what the
+// directory shows after an apply, which says something.
+type gitCase struct {
+	dir                               string // "" for dir
+	make, run, meanwhile, check, want string
+	said                              string
+}
+
+// rig makes the directory and does what is done on both sides.
+func (c gitCase) rig(t *testing.T) *rig {
+	t.Helper()
+	r := newRig(t, cmp.Or(c.dir, "dir"), c.make)
+	r.shell(r.run, c.run)
+
+	if c.meanwhile != "" {
+		r.shell(r.dir, c.meanwhile)
+	}
+	return r
 }

@@ -198,7 +198,7 @@ const mk = `git init -q .; echo a >a; echo b >b; echo c >c; git add .; git commi
 // what becomes of it.
 func TestApplyGit(t *testing.T) {
 	isolate(t)
-	for name, c := range map[string]struct{ dir, make, run, meanwhile, check, want, said string }{
+	for name, c := range map[string]gitCase{
 		"commit": {
 			make: mk, run: `echo x >x; git add x; git commit -qm run`,
 			check: `git log --format=%s; git status -s`, want: "run\n1", said: "1 commit on main",
@@ -389,14 +389,7 @@ cd inner; echo 1 >c; touch -d 2020-01-01 c; git add c; git commit -qm c`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.dir == "" {
-				c.dir = "dir"
-			}
-			r := newRig(t, c.dir, c.make)
-			r.shell(r.run, c.run)
-			if c.meanwhile != "" {
-				r.shell(r.dir, c.meanwhile)
-			}
+			r := c.rig(t)
 			said := r.applied()
 			if c.said != "" && said != c.said {
 				t.Errorf("it said: %s\nwant: %s", said, c.said)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"golang.org/x/sys/unix"
@@ -53,7 +54,7 @@ func newDirReader(ctx context.Context, sink Sink, o DirOptions) *dirReader {
 
 func (d *dirReader) read(dir string) error {
 	if d.whole {
-		d.top = resolved("/", dir)
+		d.top = gitdir.Resolved("/", dir)
 	}
 	d.deliver()
 	err := d.root(dir)

@@ -42,18 +42,6 @@ func gitLinkIn(dir int, root string) *gitdir.Link {
 	return l
 }
 
-// resolved is a path relative to a directory, without symbolic links; "" if it leads nowhere.
-func resolved(dir, to string) string {
-	if !filepath.IsAbs(to) {
-		to = filepath.Join(dir, to)
-	}
-	to, err := filepath.EvalSymlinks(to)
-	if err != nil {
-		return ""
-	}
-	return to
-}
-
 // readSmall reads the beginning of a file.
 func readSmall(name string) (string, error) {
 	text, err := readRegular(name)

@@ -161,7 +161,7 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 		}
 	}
 	if text, err := readSmall(filepath.Join(dirs[0], "commondir")); err == nil {
-		dirs = append(dirs, resolved(dirs[0], strings.TrimRight(text, "\r\n")))
+		dirs = append(dirs, gitdir.Resolved(dirs[0], strings.TrimRight(text, "\r\n")))
 	}
 	seen := make(map[string]bool)
 	if t != trustNone {

@@ -29,7 +29,7 @@ func (l *Link) Linked() bool { return l.Dir != l.Common }
 func LinkAt(at string) *Link {
 	file := filepath.Join(at, ".git")
 	if target, err := os.Readlink(file); err == nil {
-		if l := linkTo(resolved(at, target)); l != nil {
+		if l := linkTo(Resolved(at, target)); l != nil {
 			return l // git follows it, but nothing points back at a symbolic link
 		}
 		return nil
@@ -39,9 +39,9 @@ func LinkAt(at string) *Link {
 	if err != nil || !is {
 		return nil
 	}
-	l := linkTo(resolved(at, strings.TrimRight(target, "\r\n")))
+	l := linkTo(Resolved(at, strings.TrimRight(target, "\r\n")))
 	if l != nil {
-		l.Trusted = l.pointsBack(resolved("/", at))
+		l.Trusted = l.pointsBack(Resolved("/", at))
 	}
 	return l
 }
@@ -53,7 +53,7 @@ func linkTo(dir string) *Link {
 	}
 	l := &Link{Dir: dir, Common: dir}
 	if text, err := readSmall(filepath.Join(dir, "commondir")); err == nil {
-		l.Common = resolved(dir, strings.TrimRight(text, "\r\n"))
+		l.Common = Resolved(dir, strings.TrimRight(text, "\r\n"))
 	}
 	for _, must := range []string{filepath.Join(dir, "HEAD"), filepath.Join(l.Common, "objects"), filepath.Join(l.Common, "refs")} {
 		if _, err := os.Stat(must); l.Common == "" || err != nil {
@@ -71,7 +71,7 @@ func (l *Link) pointsBack(at string) bool {
 	if l.Linked() {
 		text, err := readSmall(filepath.Join(l.Dir, "gitdir"))
 		return err == nil && filepath.Dir(filepath.Dir(l.Dir)) == l.Common && filepath.Base(filepath.Dir(l.Dir)) == "worktrees" &&
-			resolved(l.Dir, strings.TrimRight(text, "\r\n")) == filepath.Join(at, ".git")
+			Resolved(l.Dir, strings.TrimRight(text, "\r\n")) == filepath.Join(at, ".git")
 	}
 	text, err := readSmall(filepath.Join(l.Dir, "config"))
 	if err != nil {
@@ -79,7 +79,7 @@ func (l *Link) pointsBack(at string) bool {
 	}
 	config := parseConfig(text)
 	if tree := config.last("core.worktree"); tree != "" {
-		return resolved(l.Dir, tree) == at
+		return Resolved(l.Dir, tree) == at
 	}
 	return config.last("core.bare") != "true" && filepath.Base(l.Dir) != ".git" && l.hasSeen(at)
 }
@@ -128,8 +128,8 @@ func idLen(c config) int {
 	return 20
 }
 
-// resolved is a path relative to a directory, without symbolic links; "" if it leads nowhere.
-func resolved(dir, to string) string {
+// Resolved is a path relative to a directory, without symbolic links; "" if it leads nowhere.
+func Resolved(dir, to string) string {
 	if !filepath.IsAbs(to) {
 		to = filepath.Join(dir, to)
 	}

@@ -84,6 +84,7 @@ func TestSparseEntries(t *testing.T) {
 			}
 			root := t.TempDir()
 			cmd := exec.Command(program, "-xf", "-", "-C", root)
+			cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8") // bsdtar converts names to the locale
 			cmd.Stdin = bytes.NewReader(out.Bytes())
 			if text, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, text)

@@ -114,13 +114,6 @@ type grafting struct {
 	copied   atomic.Int64
 }
 
-// attrsOf gives a directory the attributes of another one: of with or, if that is nil, of an
-// inode of the source.
-type attrsOf struct {
-	ino, from uint64
-	with      *tree.Inode
-}
-
 // begin takes inode numbers for all that steps make.
 func (t *Target) begin(ctx context.Context, o Options, made int) (*grafting, error) {
 	src := t.Source
@@ -379,48 +372,4 @@ func (j *grafting) finish() (changed []uint64, err error) {
 		j.t.State.Depth = j.o.Source.Depth
 	}
 	return slices.Sorted(maps.Keys(j.stale)), j.seal()
-}
-
-// setAttrs gives directories the attributes of the source: those that differed, and
-// those whose entries changed, when the view is to be exactly as that.
-func (j *grafting) setAttrs() error {
-	if j.o.Exact {
-		for ino, p := range j.edited {
-			from, err := uint64(tree.RootIno), error(nil)
-			if p != nil {
-				from, err = j.from.find(p)
-			}
-			if j.o.KeepFull && (errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir)) {
-				continue // a directory that stays because it is not empty
-			}
-			if err != nil {
-				return err
-			}
-			j.attrs = append(j.attrs, attrsOf{ino: ino, from: from})
-		}
-	}
-	for _, a := range j.attrs {
-		from := a.with
-		if from == nil {
-			var err error
-			if from, err = j.o.Source.Get(j.src, a.from); err != nil {
-				return tree.LoadError(err)
-			}
-		}
-		n := &tree.Inode{Ino: a.ino}
-		n.SetAttrs(from, j.o.Now)
-		j.touch(n)
-		j.stale[n.Ino] = true
-		if err := j.do(&Op{Kind: SetAttrs, Node: n}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// touch gives what is put in place the time of the change, if it is to have that.
-func (j *grafting) touch(n *tree.Inode) {
-	if j.o.Touch {
-		n.Atime, n.Mtime = j.o.Now, j.o.Now
-	}
 }

@@ -76,6 +76,9 @@ func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
 		c.What = tree.Data
 		if f.node.IsDir() && n.IsDir() {
 			c.What = tree.Mode
+			if f.node.UID != n.UID || f.node.GID != n.GID {
+				c.What = tree.Owner
+			}
 		}
 	}
 	c.After = f.node

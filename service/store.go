@@ -182,12 +182,13 @@ func concerns(e events.Event, path string) bool {
 	return naming.Under(e.Path, path) || e.Action == events.Renamed && naming.Under(e.From, path)
 }
 
-// CheckStore verifies a store that is not mounted. A Damage error has the report.
-func CheckStore(ctx context.Context, dir string, show func(Progress)) (*repair.Report, error) {
+// CheckStore verifies a store that is not mounted, with so many bytes of memory for its journal. A Damage
+// error has the report.
+func CheckStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
-	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx)}, bytesDone("verifying", show))
+	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory}, bytesDone("verifying", show))
 	if err == nil {
 		return r, DamageFound(r, hint)
 	}
@@ -200,10 +201,10 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*repair.R
 	return nil, errs.Fail(errs.Damaged, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
 }
 
-func RepairStore(ctx context.Context, dir string, show func(Progress)) (*repair.Report, error) {
+func RepairStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
-	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx)}, bytesDone("repairing", show))
+	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory}, bytesDone("repairing", show))
 	if err != nil || r.OK() || len(r.Affected) == 0 {
 		return r, err
 	}

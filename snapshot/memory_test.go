@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -120,6 +121,7 @@ func TestOpeningIsBounded(t *testing.T) {
 	if grown := heap() - before; grown > heapLimit {
 		t.Errorf("the heap has grown by %d bytes", grown)
 	}
+	verifyIsBounded(t, frugal)
 	forkIsReadOnly(t, frugal)
 }
 
@@ -149,5 +151,19 @@ func forkIsReadOnly(t *testing.T, dir string) {
 			t.Errorf("recovery had %d bytes of changes in memory", s.mem.Most())
 		}
 		must.OK(t, s.Close())
+	}
+}
+
+// verifyIsBounded verifies a store that is not mounted and whose journal takes too much memory.
+func verifyIsBounded(t *testing.T, dir string) {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "store")
+	must.OK(t, os.CopyFS(copied, os.DirFS(dir)))
+	if _, err := Open(copied, Options{Quiet: true, ReadOnly: true, Memory: littleMemory}); !errors.Is(err, engine.ErrManyToRedo) {
+		t.Errorf("a store that can be read only takes more memory than it may: %v", err)
+	}
+	r, err := Check(t.Context(), copied, Options{Memory: littleMemory}, nil)
+	if must.OK(t, err); !r.OK() {
+		t.Errorf("damage: %+v", r)
 	}
 }

@@ -2,9 +2,11 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -21,11 +23,16 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 
 // Check verifies a store that is not open. If the store does not open, the report lists what Repair
 // would lose. Check changes nothing but the index, and torn ends of files after a kill or a power
-// cut, which it cuts off.
+// cut, which it cuts off. What is in the journal is stored, as by a mount, if it takes too much memory.
 func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*repair.Report, error) {
 	return repair.Check(ctx, func(salvage bool) (repair.Opened, error) {
 		o.Quiet, o.ReadOnly, o.Salvage = true, true, o.Salvage || salvage
-		return Open(dir, o)
+		s, err := Open(dir, o)
+		if errors.Is(err, engine.ErrManyToRedo) && !o.Salvage {
+			o.ReadOnly = false
+			return Open(dir, o)
+		}
+		return s, err
 	}, progress)
 }
 

@@ -157,6 +157,10 @@ func (m *Memory) Await(view uint32, began time.Time) error {
 
 var errFullMemory = errs.New(errs.Quota, "limit reached: the changes of this workspace that are not stored yet take all memory that it may have; try again in a while")
 
+// ErrManyToRedo is for a store that is opened to be read only: its journal takes too much memory unless it
+// is sealed.
+var ErrManyToRedo = errs.New(errs.Quota, "limit reached: what the journal contains takes more memory than there is for it")
+
 // sealSoonLocked has the workspaces of a tenant sealed in the background, unless they are.
 func (m *Memory) sealSoonLocked(tenant uint32) {
 	if m.sealing[tenant] || !m.opened.Load() {
@@ -320,16 +324,22 @@ func (m *Memory) Opened() { m.opened.Store(true) }
 
 // Relieve implements live.Memory.
 func (m *Memory) Relieve() error {
-	if !m.account.NearlyFull() || m.ReadOnly {
+	if !m.account.NearlyFull() {
 		return nil
+	}
+	if m.ReadOnly {
+		return ErrManyToRedo
 	}
 	return m.seal(m.Loops.Context, func(*charged) bool { return true })
 }
 
 // SealEdit implements live.Memory.
 func (m *Memory) SealEdit(view uint32, st *tree.State, bytes int64) (sealed bool, err error) {
-	if bytes < m.half || m.ReadOnly {
+	if bytes < m.half {
 		return false, nil
+	}
+	if m.ReadOnly {
+		return false, ErrManyToRedo
 	}
 	for err = content.ErrTurnOver; errors.Is(err, content.ErrTurnOver); {
 		_, _, err = m.Sealer.sealState(m.Loops.Context, view, st)

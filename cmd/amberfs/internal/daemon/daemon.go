@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -68,7 +67,6 @@ type Daemon struct {
 // reported to s and returned.
 func Run(ctx context.Context, cfg Config, s Starter) error {
 	unix.Umask(ownerOnly)
-	debug.SetGCPercent(50) // garbage takes at most half of what is in use
 	limitMemory()
 	// Before another process can know of the daemon: a signal to end it must not be lost.
 	signals := make(chan os.Signal, 4)

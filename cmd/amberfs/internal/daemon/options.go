@@ -125,9 +125,10 @@ const maxShare = 256 << 20
 // memoryShare is the memory for all diffs and imports, less in a small control group.
 func memoryShare() int64 { return min(maxShare, groupMemory()/4) }
 
-// limitMemory makes the garbage collector run more often as the daemon nears the memory limit of
-// its control group, of which git needs a part.
+// limitMemory lets garbage take half of what is in use at most, and less as the process nears the
+// memory limit of its control group, of which git needs a part.
 func limitMemory() {
+	debug.SetGCPercent(50)
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // else GOMEMLIMIT says it
 		debug.SetMemoryLimit(groupMemory() / 10 * 7)
 	}

@@ -193,11 +193,12 @@ func VerifyStore(ctx context.Context, dir string, mend bool, show func(service.P
 			WithHint("run it as that user")
 	}
 	unix.Umask(ownerOnly)
+	limitMemory()
 	work := service.CheckStore
 	if mend {
 		work = service.RepairStore
 	}
-	r, err := afterEnd(func() (*repair.Report, error) { return work(ctx, dir, show) })
+	r, err := afterEnd(func() (*repair.Report, error) { return work(ctx, dir, memoryShare(), show) })
 	if err != nil && r == nil {
 		err = openError(dir, err)
 	}

@@ -166,7 +166,7 @@ func forkRows(l *ForkList) [][]string {
 		if f.TTL != "" {
 			ttl = "ttl " + f.TTL
 		}
-		rows = append(rows, []string{f.Name, cmp.Or(f.Base, "now"), humanize.Time(f.Created), cmp.Or(gitquote.Readable(f.Last), "-"), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl})
+		rows = append(rows, []string{f.Name, cmp.Or(f.Base, "present state"), humanize.Time(f.Created), cmp.Or(gitquote.Readable(f.Last), "-"), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl})
 	}
 	return rows
 }

@@ -144,8 +144,8 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 const maxPage = 40 << 10
 
 type paging struct {
-	StartIndex int `json:"start_index,omitempty" jsonschema:"where to go on in a long text, in bytes; see next_index of the answer"`
-	MaxLength  int `json:"max_length,omitempty" jsonschema:"at most so many bytes at once, up to 40960"`
+	StartIndex int `json:"start_index,omitempty" jsonschema:"next_index of the answer before"`
+	MaxLength  int `json:"max_length,omitempty" jsonschema:"in bytes, up to 40960"`
 }
 
 type page struct {

@@ -174,7 +174,7 @@ run work from inside a mount, or with -C DIR.`,
 		if word := firstWord(a.argv); cmd == root && word != "" && !isCommand(root, word) {
 			return noSuchCommand(root, word) // with flags of the command that was meant
 		}
-		return errs.Fail(errs.Invalid, "%v", err).WithHint("see `amberfs help %s`", cmd.Name())
+		return errs.Fail(errs.Invalid, "%v", err).WithHint("see `%s`", helpOf(cmd))
 	})
 	root.PersistentFlags().StringVarP(&a.dir, "directory", "C", "", "use the workspace that contains `DIR`, and resolve paths there")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
@@ -307,8 +307,13 @@ func args(min, max int, usage string) cobra.PositionalArgs {
 			return nil
 		}
 		e := errs.Fail(errs.Invalid, "%s takes %s", cmd.CommandPath(), usage)
-		return e.WithHint("see `amberfs help %s`", cmd.Name())
+		return e.WithHint("see `%s`", helpOf(cmd))
 	}
+}
+
+// helpOf is the command that prints the help of a command.
+func helpOf(cmd *cobra.Command) string {
+	return "amberfs help" + strings.TrimPrefix(cmd.CommandPath(), "amberfs")
 }
 
 // commandText is what the user ran, for the event log.

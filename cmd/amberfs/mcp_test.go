@@ -56,6 +56,13 @@ func TestMCPTools(t *testing.T) {
 		if strings.Join(got, " ") != names {
 			t.Errorf("%s: %v", set, got)
 		}
+
+		// Each session of a model reads the list of the set that is offered by default.
+		text, err := json.Marshal(list)
+		must.OK(t, err)
+		if set == "standard" && len(text) > 20_000 {
+			t.Errorf("the list of tools has %d bytes", len(text))
+		}
 	}
 	if _, err := newMCPServer(newApp(nil, nil, nil), "no"); err == nil {
 		t.Error("a set that there is not was made")
@@ -65,7 +72,7 @@ func TestMCPTools(t *testing.T) {
 // checkTool wants all that a client shows or checks.
 func checkTool(t *testing.T, tool *mcp.Tool) {
 	t.Helper()
-	if tool.Title == "" || tool.Description == "" || tool.Annotations == nil || tool.Annotations.Title == "" ||
+	if tool.Title == "" || tool.Description == "" || tool.Annotations == nil ||
 		tool.Annotations.DestructiveHint == nil || tool.Annotations.OpenWorldHint == nil || tool.OutputSchema == nil {
 		t.Errorf("%s lacks something: %+v", tool.Name, tool)
 	}

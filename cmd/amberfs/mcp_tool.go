@@ -26,10 +26,10 @@ type mcpServer struct {
 	s *mcp.Server
 }
 
-func annotations(e service.Effect, title string) *mcp.ToolAnnotations {
+func annotations(e service.Effect) *mcp.ToolAnnotations {
 	destructive, open := e == service.Destroys || e == service.Executes, e == service.Executes || e == service.Sends
 	return &mcp.ToolAnnotations{
-		Title: title, ReadOnlyHint: e == service.Reads, DestructiveHint: &destructive, IdempotentHint: e == service.Reads, OpenWorldHint: &open,
+		ReadOnlyHint: e == service.Reads, DestructiveHint: &destructive, IdempotentHint: e == service.Reads, OpenWorldHint: &open,
 	}
 }
 
@@ -38,7 +38,7 @@ type arguments = map[string]json.RawMessage
 
 // common are the arguments that do not belong to the operation.
 type common struct {
-	Workspace string `json:"workspace,omitempty" jsonschema:"a fork, by its name in fork_list; a fork of a fork as FORK/FORK; the workspace of the server if empty"`
+	Workspace string `json:"workspace,omitempty" jsonschema:"the fork to work in, NAME or FORK/FORK"`
 	Format    string `json:"format,omitempty" jsonschema:"text or json"`
 	paging
 }
@@ -71,7 +71,7 @@ func (t *tool) common(set int) []string {
 
 func (t *tool) schema(set int) *jsonschema.Schema {
 	of, others := mustSchema(reflect.TypeOf(t.preset)), mustSchema(reflect.TypeFor[common]())
-	out := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
+	out := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
 	names, field := t.fields()
 	for _, name := range names {
 		p := of.Properties[field[name]]
@@ -101,13 +101,19 @@ func mustSchema(t reflect.Type) *jsonschema.Schema {
 	return s
 }
 
+// outline is a schema of results that names the fields that each has, and no more: the list
+// of tools is part of each session of a model, so it must be short.
+func outline(s *jsonschema.Schema) *jsonschema.Schema {
+	return &jsonschema.Schema{Type: s.Type, Required: s.Required}
+}
+
 // A notifier sends a progress notification, if the client asked for them.
 type notifier func(message string, done, total int)
 
 func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect.Type, do func(context.Context, arguments, notifier) (string, any, error)) {
 	spec := &mcp.Tool{
-		Name: name, Title: t.Title, Description: t.About, Annotations: annotations(t.effect, t.Title),
-		InputSchema: in, OutputSchema: mustSchema(out),
+		Name: name, Title: t.Title, Description: t.About, Annotations: annotations(t.effect),
+		InputSchema: in, OutputSchema: outline(mustSchema(out)),
 	}
 	m.s.AddTool(spec, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var args arguments

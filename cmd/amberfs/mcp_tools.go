@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/gitbridge"
@@ -133,7 +131,6 @@ func (m *mcpServer) resolve(ctx context.Context, ref string) (workspace, name st
 
 func (m *mcpServer) offerRef(workspace string, t *tool) {
 	in := mustSchema(reflect.TypeFor[ref]())
-	in.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}
 	makesFork := t.op.Name == "fork"
 	if !makesFork {
 		in.Required = nil // the server's workspace

@@ -16,8 +16,9 @@ import (
 
 // A copyKind is what a copy has in common with its original.
 type copyKind struct {
-	mode        uint32 // of a directory, as the user saw it
-	size, mtime int64  // of a regular file
+	mode  uint32 // of a directory, as the user saw it
+	size  int64  // of a regular file
+	mtime int64  // 0 for a directory that was copied without its time
 }
 
 // noteUnlike notes the new files and directories that would have another group or other permissions if
@@ -29,6 +30,9 @@ func (a *applying) noteUnlike() error {
 	seen := make(map[copyKind][]*applyStep)
 	for _, s := range a.steps {
 		n, was := s.change.After, s.change.Before
+		if s.todo && n != nil && a.isTakenOver(s) {
+			a.note(s.change.Path.Short(), "another user's, which was renamed: here it becomes yours")
+		}
 		if !s.todo || n == nil || n.UID != uint32(os.Geteuid()) || was != nil && was.Ino == n.Ino {
 			continue
 		}
@@ -44,7 +48,11 @@ func (a *applying) noteUnlike() error {
 	return a.o.Base.Walk(a.ctx, a.o.Source, func(p *tree.Path, n *tree.Inode) error {
 		shown := *n
 		shown.Mode = seenMode(n)
-		for _, s := range seen[kindOfOriginal(&shown)] {
+		kind, timed := kindOfOriginal(&shown), []*applyStep(nil)
+		if n.IsDir() {
+			timed = seen[copyKind{mode: kind.mode, mtime: n.Mtime}]
+		}
+		for _, s := range append(timed, seen[kind]...) {
 			text, err := a.unlike(s.change.After, n, &shown)
 			if err != nil {
 				return err
@@ -57,10 +65,25 @@ func (a *applying) noteUnlike() error {
 	})
 }
 
-// kindOfCopy returns the kind of a file if it may be a copy that lost something: a file that got the
+// isTakenOver reports whether a step makes a file of the user's own out of one of another user that
+// has a new name: a directory, or a file whose bytes changed, too.
+func (a *applying) isTakenOver(s *applyStep) bool {
+	n, was := s.change.After, s.change.Before
+	if !isForeign(n) || was != nil && was.UID == n.UID {
+		return false
+	}
+	f := a.fileOf(s)
+	return n.IsDir() || f != nil && f.at == nil
+}
+
+// kindOfCopy returns the kind of a file if it may be a copy that lost something: one that got the
 // time of another, or a directory that nobody can write.
 func kindOfCopy(n *tree.Inode) (copyKind, bool) {
-	return kindOfOriginal(n), n.IsRegular() && n.Mtime < n.Btime || n.IsDir() && n.Mode&unix.S_IWUSR == 0
+	kind, timed := kindOfOriginal(n), n.Mtime < n.Btime
+	if n.IsDir() && timed {
+		kind.mtime = n.Mtime
+	}
+	return kind, n.IsRegular() && timed || n.IsDir() && (timed || n.Mode&unix.S_IWUSR == 0)
 }
 
 func kindOfOriginal(n *tree.Inode) copyKind {
@@ -100,7 +123,7 @@ func (a *applying) unlike(n, of, shown *tree.Inode) (string, error) {
 		return "", nil
 	case of.Mode != shown.Mode && n.Mode&0o777 == shown.Mode&0o777:
 		return "without its permission to write, which the run does not show", nil
-	case n.IsDir():
+	case n.IsDir() && n.Mtime != of.Mtime:
 		return "", nil
 	case of.GID != n.GID && inGroup(int(of.GID)):
 		return fmt.Sprintf("without its group %d, which the run does not show", of.GID), nil

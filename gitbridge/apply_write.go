@@ -44,8 +44,6 @@ func (a *applying) stage(s *applyStep) error {
 	switch {
 	case s.attrsOnly:
 		return a.mayChangeAttrs(s)
-	case c.After.IsDir() && c.Before == nil && isForeign(c.After) && a.isMoved(c.After):
-		return fmt.Errorf("%q is another user's directory, which apply cannot move: move it yourself, and apply again: %w", c.Path.Short(), unix.EPERM)
 	case c.After.IsDir():
 		return a.stageDir(s, c.After.Mode&0o777|unfinished)
 	case a.inPlace(s):
@@ -62,12 +60,6 @@ func (a *applying) stage(s *applyStep) error {
 		return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
 	}
 	return nil
-}
-
-// isMoved reports whether a new directory exists in the base, with another name.
-func (a *applying) isMoved(n *tree.Inode) bool {
-	was, err := a.o.Base.Get(a.o.Source, n.Ino)
-	return err == nil && was.IsDir() && was.Btime == n.Btime
 }
 
 // beside returns where a path is written first: under a temporary name in its directory or, if that

@@ -112,7 +112,7 @@ func ChangedText(did, would string, dry bool, to string, files, all int, paths [
 		return fmt.Sprintf("%s %s (no files %s)\n", did, to, change)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s (%d file(s) %s):\n", did, to, files, change)
+	fmt.Fprintf(&b, "%s %s (%s %s):\n", did, to, plural(files, "file", "files"), change)
 	for _, c := range paths {
 		b.WriteString(gitquote.Readable(c.Path) + "\n")
 	}

@@ -348,7 +348,7 @@ func exploredText(e *explored) string {
 		fmt.Fprintf(&b, "conflict: %s\n", quote(path))
 	}
 	if e.Merged > 0 {
-		fmt.Fprintf(&b, "merged attempt %d (%d file(s) changed)\n", e.Merged, e.Changed)
+		fmt.Fprintf(&b, "merged attempt %d (%s changed)\n", e.Merged, plural(e.Changed, "file", "files"))
 	} else if len(e.Conflicts) == 0 {
 		fmt.Fprintf(&b, "compare: amberfs diff --fork %[1]s\nmerge:   amberfs merge %[1]s\ndiscard: amberfs fork --discard %[1]s\n", kept)
 	}

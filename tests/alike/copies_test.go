@@ -44,14 +44,15 @@ func TestCopies(t *testing.T) {
 		return string(out)
 	}
 	const make = `echo a > group; chgrp 2002 group; echo a > list; setfacl -m g:2002:r,u:0:rw list; echo a > own
-		mkdir shared; chgrp 2002 shared; chmod 2775 shared; echo a > shared/s; touch empty; chgrp 2002 empty`
+		mkdir shared; chgrp 2002 shared; chmod 2775 shared; echo a > shared/s; touch empty; chgrp 2002 empty
+		mkdir old; chgrp 2002 old; touch -d 2020-01-01 old`
 	got := map[string]string{}
 	for _, name := range []string{"plain", "run"} {
 		dir := filepath.Join(base, name)
 		must.OK(t, os.Mkdir(dir, 0o755))
 		must.OK(t, os.Chown(dir, w.UID, w.GID))
 		as(dir, "sh", "-ec", make)
-		for _, root := range []string{"root", "root2"} {
+		for _, root := range []string{"root", "root2", "written"} {
 			must.OK(t, os.WriteFile(filepath.Join(dir, root), []byte("a\n"), 0o644))
 		}
 		if name == "plain" {
@@ -67,8 +68,14 @@ func TestCopies(t *testing.T) {
 
 	t.Log("what cannot be known is named")
 	dir := filepath.Join(base, "run")
-	out := as(dir, harness.Binary(t), "run", "--from", ".", "--", "sh", "-c", "cp -a empty empty-a; rm group; echo new > group")
-	for _, says := range []string{"empty-a: a copy of empty, without its group 2002", "group: a new file, without the group 2002 of the old one"} {
+	must.OK(t, os.Mkdir(filepath.Join(dir, "theirs"), 0o755))
+	for _, name := range []string{"theirs", "written"} {
+		must.OK(t, os.Chmod(filepath.Join(dir, name), 0o777))
+	}
+	out := as(dir, harness.Binary(t), "run", "--from", ".", "--apply=yes", "--", "sh", "-ec",
+		"cp -a empty empty-a; rm group; echo new > group; cp -a old old-a; mv theirs theirs2; mv written written2; echo b >> written2")
+	for _, says := range []string{"empty-a: a copy of empty, without its group 2002", "group: a new file, without the group 2002 of the old one",
+		"old-a: a copy of old, without its group 2002", "theirs2: another user's, which was renamed", "written2: another user's, which was renamed"} {
 		if !strings.Contains(out, says) {
 			t.Errorf("it does not say %q:\n%s", says, out)
 		}

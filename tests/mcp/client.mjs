@@ -57,9 +57,9 @@ async function all() {
   assert.match((await c.do("snapshot_history", { path: "f" })).text, /^modified\ts2\t.*\ncreated\ts1\t/);
   await c.fails("snapshot_history", { path: "../x" }, /outside/);
   let r = await c.do("snapshot_restore", { name: "s1", dry_run: true });
-  assert.equal(r.text, "would restore snapshot s1 (2 file(s) would change):\nf\ng");
+  assert.equal(r.text, "would restore snapshot s1 (2 files would change):\nf\ng");
   r = await c.do("snapshot_restore", { name: "s1", paths: ["f"] });
-  assert.equal(r.text, "restored snapshot s1 (1 file(s) changed):\nf");
+  assert.equal(r.text, "restored snapshot s1 (1 file changed):\nf");
   assert.equal(readFileSync(`${dir}/f`, "utf8"), "one\n");
   assert.equal((await c.do("snapshot_undo")).changed, 1);
   await c.do("snapshot_revert", { path: "f", name: "s1" });
@@ -69,7 +69,7 @@ async function all() {
   put(".forks/left/f", "theirs\n");
   put("f", "ours\n");
   await c.fails("fork_merge", { fork: "left" }, /decide with ours, theirs or resolve:\nf/);
-  assert.match((await c.do("fork_merge", { fork: "left", theirs: true, dry_run: true })).text, /^would merge fork left \(1 file\(s\) would change\):\nf$/);
+  assert.match((await c.do("fork_merge", { fork: "left", theirs: true, dry_run: true })).text, /^would merge fork left \(1 file would change\):\nf$/);
   assert.equal(readFileSync(`${dir}/f`, "utf8"), "ours\n");
   assert.equal((await c.do("fork_merge", { fork: "left", theirs: true })).changed, 1);
   assert.match((await c.do("fork_list")).text, /^left\ts1\t/);

@@ -242,8 +242,8 @@ class AsyncWorkspace:
         """The snapshots, newest first."""
         return (await self.call("list", **options)).snapshots
 
-    async def diff(self, a: Named, b: Named = "", /, **options: Unpack[api.DiffArgs]) -> str:
-        """The unified diff from a snapshot to another, or to now."""
+    async def diff(self, a: Named = "base", b: Named = "", /, **options: Unpack[api.DiffArgs]) -> str:
+        """The unified diff from a snapshot, by default the state that the workspace began from, to another, or to now."""
         return await self.call("diff", **{"a": _name(a), "b": _name(b), **options})
 
     async def changes(self, a: Named = "base", b: Named = "", /, **options: Unpack[api.ChangesArgs]) -> api.Diffed:

@@ -242,8 +242,8 @@ class Workspace:
         """The snapshots, newest first."""
         return (self.call("list", **options)).snapshots
 
-    def diff(self, a: Named, b: Named = "", /, **options: Unpack[api.DiffArgs]) -> str:
-        """The unified diff from a snapshot to another, or to now."""
+    def diff(self, a: Named = "base", b: Named = "", /, **options: Unpack[api.DiffArgs]) -> str:
+        """The unified diff from a snapshot, by default the state that the workspace began from, to another, or to now."""
         return self.call("diff", **{"a": _name(a), "b": _name(b), **options})
 
     def changes(self, a: Named = "base", b: Named = "", /, **options: Unpack[api.ChangesArgs]) -> api.Diffed:

@@ -30,6 +30,7 @@ class Client(unittest.TestCase):
         (ws.path / "a").write_text("two\n")
         (ws.path / "ä").write_text("ö\n")
         self.assertIn("\n-one\n+two\n", ws.diff(s))
+        self.assertIn("\n+two\n", ws.diff())
         self.assertEqual([p.status + p.path for p in ws.changes(s).paths], ["Ma", "Aä"])
         self.assertEqual(ws.restore(s, paths=[ws.path / "a"]).changed, 1)
         self.assertEqual((ws.path / "a").read_text(), "one\n")

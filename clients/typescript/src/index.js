@@ -64,8 +64,8 @@ export class Workspace {
     return (await this.call('list', options)).snapshots
   }
 
-  /** The unified diff from a snapshot to another, or to now. @param {Named} a @param {Named} [b] @param {Options<'diff', 'a' | 'b'>} [options] */
-  diff(a, b, options) {
+  /** The unified diff from a snapshot, by default the state that the workspace began from, to another, or to now. @param {Named} [a] @param {Named} [b] @param {Options<'diff', 'a' | 'b'>} [options] */
+  diff(a = 'base', b, options) {
     return this.call('diff', { ...options, a: nameOf(a), b: b && nameOf(b) })
   }
 

@@ -31,6 +31,7 @@ inFork('snapshots, diff, restore and undo', async ws => {
   await write(ws, 'a', 'two\n')
   await write(ws, 'ä', 'ö\n')
   assert.match(await ws.diff(s), /^-one\n\+two$/m)
+  assert.match(await ws.diff(), /^\+two$/m)
   assert.deepEqual((await ws.changes(s)).paths.map(p => p.status + p.path), ['Ma', 'Aä'])
   assert.equal((await ws.restore(s, { paths: ['a'] })).changed, 1)
   assert.equal(await read(ws, 'a'), 'one\n')

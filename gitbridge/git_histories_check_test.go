@@ -364,12 +364,15 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 	for _, at := range slices.Sorted(maps.Keys(all)) {
 		b, o, t, n := base.files[at], ours.files[at], theirs.files[at], now.files[at]
 		want := o
-		first, _, _ := strings.Cut(at, "/")
+		first, rest, _ := strings.Cut(at, "/")
+		if in := base.nested[first]; in != nil { // both sides may have removed that working tree
+			b = in.files[rest]
+		}
 		switch {
 		case slices.Contains(nestedNames, first) && (ours.nested[first] == nil) != (theirs.nested[first] == nil):
 			want = n // a working tree that one side has removed
 		case t == "" && !theirs.dirty[at] && n == o && h.sparse:
-		case !parted && now.commit != ours.commit && !ours.dirty[at] && !h.sparse: // HEAD becomes theirs, and the file follows
+		case !parted && now.commit != ours.commit && !ours.dirty[at] && !h.sparse && base.nested[first] == nil: // HEAD becomes theirs, and the file follows
 			want = t
 		case t == b || t == o:
 		case parted && !theirs.dirty[at] && n == o: // as the commit has it that does not come

@@ -95,7 +95,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	defer host.close()
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun},
-		willBeDir: make(map[string]bool), whole: make(map[string]bool), excluded: make(map[string]bool), removals: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile), lost: make(map[fileKind][]*tree.Inode),
+		willBeDir: make(map[string]bool), whole: make(map[string]bool), merged: make(map[string]gitdir.Text), excluded: make(map[string]bool), removals: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile), lost: make(map[fileKind][]*tree.Inode),
 		touched: make(map[uint64]bool), written: make(map[uint64]bool), swept: make(map[string]bool), opened: make(map[uint64]*openedDir), interrupted: make(map[string]bool),
 	}
 	if err := a.lock(); err != nil {
@@ -199,11 +199,12 @@ type applying struct {
 	host *host
 	res  Applied
 
-	steps     []*applyStep    // in the order of paths, a directory before its entries
-	willBeDir map[string]bool // paths that are a directory after the apply
-	excluded  map[string]bool // paths that stay as they are, with all below them
-	whole     map[string]bool // directories of Mercurial and jj that are taken as a whole
-	removals  map[string]bool // paths that are removed
+	steps     []*applyStep           // in the order of paths, a directory before its entries
+	willBeDir map[string]bool        // paths that are a directory after the apply
+	excluded  map[string]bool        // paths that stay as they are, with all below them
+	whole     map[string]bool        // directories of Mercurial and jj that are taken as a whole, and what a merge of git writes
+	merged    map[string]gitdir.Text // by paths of whole: what git makes of both sides
+	removals  map[string]bool        // paths that are removed
 	blocked   []string
 	refused   bool                       // a conflict is not decided
 	files     map[uint64]*hostFile       // by the workspace's inode

@@ -26,7 +26,7 @@ func TestApplyDiverged(t *testing.T) {
 	}{
 		"kept apart": {did: apart, said: "1 commit on amberfs/r/main; main moved on both sides: it stays, and amberfs/r/main has the other commits",
 			want: "1\nmine\nrun\n?? u\namberfs/r/main\nmain", after: `git merge -q amberfs/r/main; cat a r u`, wanted: "d\nr\nu"},
-		"merged": {did: apart, o: ApplyOptions{Merge: true}, said: "1 commit on main; main moved on both sides, and is merged",
+		"merged": {did: apart, o: ApplyOptions{Merge: true}, said: "2 commits on main; main moved on both sides, and is merged",
 			want: "1\nMerge branch 'amberfs/r/main'\nmine\nrun\n?? u\nmain", after: `cat a r u`, wanted: "d\nr\nu"},
 		"merged by choice": {did: apart, choices: map[string]Choice{".git": {Merge: true}}, want: "1\nMerge branch 'amberfs/r/main'\nmine\nrun\n?? u\nmain"},
 		"a conflict":       {did: both, o: ApplyOptions{Merge: true}, fails: ErrApplyConflict.Error(), conflicts: []string{"a"}, want: "1\nmine\nmain"},
@@ -41,7 +41,7 @@ func TestApplyDiverged(t *testing.T) {
 		"changed here": {did: [2]string{both[0], `echo d >d; git add d; git commit -qm mine; echo mine >a`}, o: ApplyOptions{Merge: true},
 			fails: "main is not merged: a has changes that are not committed; nothing was changed", want: "1\nmine\n M a\nmain"},
 		"changed there": {did: [2]string{both[0] + `; echo more >>r`, both[1]}, o: ApplyOptions{Merge: true},
-			fails: "main is not merged: r has changes in the workspace that are not committed; nothing was changed", want: "1\nmine\nmain"},
+			fails: "main is not merged: r has changes there that are not committed; nothing was changed", want: "1\nmine\nmain"},
 		"staged here": {did: [2]string{apart[0], apart[1] + `; echo b >>b; git add b`}, o: ApplyOptions{Merge: true},
 			fails: "main is not merged: b is staged; nothing was changed", want: "1\nmine\nM  b\nmain"},
 		"theirs": {did: both, o: ApplyOptions{Conflicts: threeway.TakeTheirs}, said: "takes 1 commit off main: mine",

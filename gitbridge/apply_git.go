@@ -35,7 +35,6 @@ type GitChange struct {
 type gitApply struct {
 	change GitChange
 	plan   *gitdir.Plan
-	merge  bool
 	work   string // the working tree, "" if it is not in the directory
 	stays  bool   // in the workspace, with its working tree
 }
@@ -78,7 +77,7 @@ func (a *applying) planGit(changes []tree.Change) ([]tree.Change, error) {
 				return nil, err
 			}
 		}
-		if err := a.planMerges(g, files); err != nil {
+		if err := a.planMerges(g); err != nil {
 			return nil, err
 		}
 		if files, err = a.withReplaced(g, files); err != nil {
@@ -144,8 +143,13 @@ func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest
 		return nil, nil, nil
 	}
 	m := &gitdir.Merge{Git: a.o.git, Base: base, Theirs: now, Ours: repo, Name: cmp.Or(a.o.Name, "workspace"), Another: !hadOne || was.Ino != is.Ino}
-	m.Join = choice.Merge || a.o.Merge
-	m.Prefer = func(branch string) bool { return !m.Join && a.ruleOf(at+"/refs/heads/"+branch) == threeway.TakeTheirs }
+	if choice.Merge || a.o.Merge {
+		m.Resolve = func(at string) gitdir.Resolution { return a.resolution(path.Join(g.work, at)) }
+	}
+	m.TheirFile = func(at string) *gitdir.File { return fileAt(a.o.Source, a.o.Now, path.Join(g.work, at)) }
+	m.Prefer = func(branch string) bool {
+		return m.Resolve == nil && a.ruleOf(at+"/refs/heads/"+branch) == threeway.TakeTheirs
+	}
 	if !hadOne {
 		m.Base = nil
 	}
@@ -170,7 +174,6 @@ func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest
 	if err != nil {
 		return nil, nil, err
 	}
-	g.merge = m.Join
 	g.change.Lines, g.change.Commits, g.change.Off, g.change.Diverged = g.plan.Lines, g.plan.Commits, g.plan.Off, g.plan.Diverged
 	return g, a.filesOf(at, changes, m, linked), nil
 }
@@ -267,13 +270,7 @@ func (a *applying) commitGit() error {
 			return fmt.Errorf("the git directory %s: %w", g.change.Dir, err)
 		}
 		g.plan.Refresh(a.ctx)
-		if !g.merge {
-			continue
-		}
-		left, err := g.plan.Merge(a.ctx, func(at string) gitdir.Resolution { return a.resolution(path.Join(g.work, at)) })
-		if err != nil {
-			a.res.Skipped = append(a.res.Skipped, Omission{g.change.Dir, "not merged: " + err.Error()})
-		} else if len(left) > 0 {
+		if left := g.plan.Marked(); len(left) > 0 {
 			a.res.Skipped = append(a.res.Skipped, Omission{g.change.Dir, "the merge is not committed: " + strings.Join(left, ", ") + " has conflict markers"})
 		}
 	}

@@ -18,8 +18,8 @@ func (a *applying) plan(c tree.Change) error {
 	if err != nil {
 		return err
 	}
-	s := &applyStep{change: c, seen: at}
 	p := c.Path.String()
+	s := &applyStep{change: c, seen: at, text: a.merged[p].Data}
 	if inSet(c.Path, a.whole) {
 		if err := a.planIn(s); err != nil {
 			return err

@@ -70,6 +70,15 @@ func below(at, dir string) (string, bool) {
 	return strings.CutPrefix(at, path.Clean(dir)+"/")
 }
 
+// fileAt describes the file of a state at a path, nil for none.
+func fileAt(src *tree.Source, st *tree.State, at string) *gitdir.File {
+	n, err := treeFiles{src, st, at}.lookup(".")
+	if err != nil {
+		return nil
+	}
+	return fileOf(src, n)
+}
+
 // fileOf describes a file for gitdir, nil for none.
 func fileOf(src *tree.Source, n *tree.Inode) *gitdir.File {
 	if n == nil || n.IsDir() {

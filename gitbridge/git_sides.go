@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/scratch"
@@ -53,6 +56,9 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 			continue
 		}
 
+		for _, at := range r.plan.Unresolved {
+			out.Conflicts = append(out.Conflicts, path.Join(work, at))
+		}
 		if r.plan.Parted {
 			if out.Changes, err = withoutCommitted(ctx, in.Source, r.plan, work, out.Changes, true); err != nil {
 				return out, err
@@ -61,11 +67,17 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 		if out.Changes, err = r.follow(work, out.Changes); err != nil {
 			return out, err
 		}
+		if out.Changes, err = r.merge(work, out.Changes); err != nil {
+			return out, err
+		}
 	}
 	out.Edits, out.Said = r.edits, r.said
 	threeway.SortChanges(out.Changes)
 	return out, nil
 }
+
+// resolutions are what the rules for files say about a merge of git.
+var resolutions = map[threeway.Rule]gitdir.Resolution{threeway.KeepOurs: gitdir.TakeOurs, threeway.TakeTheirs: gitdir.TakeTheirs}
 
 // gitSides is one call of Repositories.
 type gitSides struct {
@@ -128,10 +140,17 @@ func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, e
 		return nil, nil
 	}
 	m := &gitdir.Merge{Git: gitRunner, Base: base, Theirs: theirs, Name: in.Name}
-	m.Prefer = func(branch string) bool { return in.Rule(at+"/refs/heads/"+branch) == threeway.TakeTheirs }
+	m.Prefer = func(branch string) bool { return in.Rule(at+"/refs/heads/"+branch) == threeway.TakeTheirs && !in.Merge }
 	m.Another = !hadOne || !in.FromDirectory && was.Ino != now.Ino
 	if !hadOne {
 		m.Base = nil
+	}
+	if work, ok := worktreeOf(theirs); ok {
+		m.TheirFile = func(p string) *gitdir.File { return fileAt(in.Source, in.Theirs, path.Join(work, p)) }
+		m.OurFile = func(p string) *gitdir.File { return fileAt(in.Source, in.Ours, path.Join(work, p)) }
+		if in.Merge {
+			m.Resolve = func(p string) gitdir.Resolution { return resolutions[in.Rule(path.Join(work, p))] }
+		}
 	}
 	if m.Another = m.Another && in.Rule(at) != threeway.KeepOurs; in.Rule(at) == threeway.KeepOurs && !hadOne {
 		return nil, nil
@@ -184,6 +203,9 @@ func (r *gitSides) bring(at string, m *gitdir.Merge, ours treeFiles) error {
 	}
 	m.Ours = c.Repo
 	if r.plan, err = m.Plan(r.ctx, filepath.Join(temp.Path, "plan")); err != nil {
+		return err
+	}
+	if err := refusedMerge(r.plan); err != nil {
 		return err
 	}
 	r.say(at, r.plan.Lines, r.plan.Commits)
@@ -239,6 +261,26 @@ func (r *gitSides) follow(work string, changes []tree.Change) ([]tree.Change, er
 		r.edits, followed[at] = append(r.edits, edit), true
 	}
 	return slices.DeleteFunc(changes, func(c tree.Change) bool { return followed[c.Path.String()] }), err
+}
+
+// merge gives files what git makes of both sides. It returns the other changes.
+func (r *gitSides) merge(work string, changes []tree.Change) ([]tree.Change, error) {
+	texts, err := r.plan.Texts(r.ctx)
+	merged := make(map[string]bool)
+	for rel, text := range texts {
+		edit := threeway.Edit{Path: path.Join(work, rel)}
+		merged[edit.Path] = true
+		if text.Data != nil {
+			mode := uint32(unix.S_IFREG | 0o644)
+			if n, err := r.in.Ours.At(r.in.Source, edit.Path); err == nil && n != nil && n.IsRegular() {
+				mode = n.Mode
+			}
+			edit.Mode = executable(mode, text.Exec)
+			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Data)), nil }
+		}
+		r.edits = append(r.edits, edit)
+	}
+	return slices.DeleteFunc(changes, func(c tree.Change) bool { return merged[c.Path.String()] }), err
 }
 
 // sameFile reports whether two states have the same at a path, or nothing.

@@ -62,6 +62,11 @@ func (p *Plan) Commit(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, name := range sortedNames(p.work.last) {
+		if err := p.receiver.write(name, p.work.last[name]); err != nil {
+			return err
+		}
+	}
 	if err := p.receiver.moveRefs(ctx, p.refs); err != nil {
 		if lock.renamed && len(now) > 0 {
 			at, written := filepath.Join(r.Dir, "index"), time.Unix(0, p.ours.indexMtime)

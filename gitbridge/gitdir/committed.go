@@ -44,10 +44,17 @@ func (p *indexPlan) committed(ctx context.Context) (func(at string, f *File) boo
 		if _, differs := apart[at]; !differs {
 			return false
 		}
-		e := has[at]
-		if e == nil || f == nil {
-			return e == nil && f == nil
-		}
-		return e.Mtime == f.Mtime && e.Size == uint32(f.Size) || e.ID == f.Blob(p.theirs.idLen)
+		return has[at].is(f, p.theirs.idLen)
 	}, nil
+}
+
+// hasFile reports whether an entry is a file of the working tree.
+func (e *IndexEntry) hasFile() bool { return e != nil && e.hasObject() }
+
+// is reports whether a working tree has a file as an entry has it; nil is for none.
+func (e *IndexEntry) is(f *File, idLen int) bool {
+	if f == nil || !e.hasFile() {
+		return f == nil && !e.hasFile()
+	}
+	return e.Mtime != 0 && e.Mtime == f.Mtime && e.Size == uint32(f.Size) || e.ID == f.Blob(idLen)
 }

@@ -22,9 +22,13 @@ type Merge struct {
 	Ours   *Repo
 	Name   string // of their side, in the names of branches
 	// Prefer reports whether a branch that both moved becomes theirs. Then ours gets a branch of its
-	// own. Join: the branch of HEAD is merged if both moved it, see Plan.Merge.
+	// own.
 	Prefer func(branch string) bool
-	Join   bool
+	// Resolve, if set, has the branch of HEAD merged if both moved it, and decides the paths in conflict.
+	Resolve func(at string) Resolution
+	// TheirFile and OurFile return the files of the working trees, nil for none. OurFile is nil if Ours.Work
+	// has them.
+	TheirFile, OurFile func(at string) *File
 	// Alternates are directories with objects that theirs has there.
 	Alternates []string
 	// Borrowed are git directories of their side whose objects theirs reads, with the directories here
@@ -44,6 +48,8 @@ type Plan struct {
 	Parted   bool
 	Parked   string
 	Diverged []*Diverged
+	// Unresolved are paths in conflict, which Resolve did not decide: there is no merge.
+	Unresolved []string
 
 	m *Merge
 	sides
@@ -51,6 +57,7 @@ type Plan struct {
 	refs     *refPlan
 	work     workPlan
 	index    indexPlan
+	merge    *merged // nil for none
 	receiver receiver
 	tips     []string // objects that are needed, with all that they lead to
 }
@@ -104,7 +111,7 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 		return nil, err
 	}
 	p.words(ctx)
-	return p, p.describe(ctx)
+	return p, nil
 }
 
 // leftBase reports whether the log of their HEAD has the commit of the base: theirs is the repository of
@@ -128,6 +135,9 @@ func (p *Plan) decide(ctx context.Context) error {
 	p.refs.decide(ctx, &p.work)
 	h := &p.index.heads
 	h.base, h.theirs, h.to = s.base.resolve(s.base.head), s.theirs.resolve(s.theirs.head), p.refs.newHead()
+	if err := p.describe(ctx); err != nil {
+		return err
+	}
 	fits := h.to == h.theirs && (s.ours.sameIndex(s.base) || !s.theirs.unmerged())
 	if p.work.take(s, p.refs, fits, p.index.takesSparse()); h.to == h.theirs {
 		p.work.takeLast(p.m)
@@ -137,8 +147,9 @@ func (p *Plan) decide(ctx context.Context) error {
 	if err := p.index.decide(ctx); err != nil {
 		return err
 	}
-	if p.m.Join && h.was == h.to {
-		p.index.delta = nil // git merges only if nothing is staged
+	if left := p.Marked(); len(left) > 0 {
+		inConflict := func(e IndexEntry) bool { return slices.Contains(left, e.Path) }
+		p.index.delta = slices.Concat(slices.DeleteFunc(p.index.delta, inConflict), slices.DeleteFunc(p.merge.stages, func(e IndexEntry) bool { return !inConflict(e) }))
 	}
 	return p.needed(ctx)
 }
@@ -169,9 +180,10 @@ func (p *Plan) needed(ctx context.Context) error {
 		return err
 	}
 	p.tips = slices.DeleteFunc(p.tips, func(id string) bool { return missing[id] })
+	was := p.refs.newHead()
 	p.refs.drop(missing)
 	p.index.delta = slices.DeleteFunc(p.index.delta, func(e IndexEntry) bool { return e.hasObject() && missing[e.ID] })
-	if to := p.refs.newHead(); missing[to] || to != p.index.heads.to {
+	if to := p.refs.newHead(); missing[to] || to != was {
 		p.index.heads.to, p.index.delta, p.work.files = to, nil, map[string][]byte{}
 	}
 	return nil

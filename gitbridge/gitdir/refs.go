@@ -96,11 +96,6 @@ func (p *refPlan) ref(ctx context.Context, name string) {
 			return
 		}
 		p.diverged = append(p.diverged, &Diverged{Branch: short, Parked: at, ours: o, theirs: t})
-		if p.joined() != nil {
-			p.say("%s moved on both sides, and is merged", short)
-		} else {
-			p.say("%s moved on both sides: it stays, and %s has the other commits", short, at)
-		}
 	case strings.HasPrefix(name, remotes):
 	default: // notes, and what others keep in refs
 		p.say("%s moved on both sides: it stays, and %s is the other one", name, p.beside(ctx, name, t))

@@ -77,9 +77,6 @@ func (p *refPlan) words(ctx context.Context) *summary {
 		case strings.HasPrefix(u.name, remotes):
 			s.say("%s moved", strings.TrimPrefix(u.name, remotes))
 		case isBranch:
-			if d := p.joined(); d != nil && d.Parked == short {
-				short = d.Branch
-			}
 			p.branchWords(ctx, s, short, u, known)
 			known = append(known, u.new)
 		default:
@@ -95,15 +92,6 @@ func (p *refPlan) words(ctx context.Context) *summary {
 		p.offWords(ctx, s, "HEAD", p.ours.head, append(p.all(true), p.newHead())...)
 	}
 	return s
-}
-
-// joined is the branch that is merged, nil for none.
-func (p *refPlan) joined() *Diverged {
-	i := slices.IndexFunc(p.diverged, func(d *Diverged) bool { return p.m.Join && p.ours.head == "ref: "+branches+d.Branch })
-	if i < 0 {
-		return nil
-	}
-	return p.diverged[i]
 }
 
 // offWords says which commits are not reached any more.

@@ -10,6 +10,7 @@ import (
 // A workPlan is what becomes of work in progress, and of the stash's log.
 type workPlan struct {
 	files map[string][]byte // to write; nil: to remove
+	last  map[string][]byte // to write after the index
 	tips  []string          // objects that they need
 	said  []string
 }

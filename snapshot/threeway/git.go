@@ -22,6 +22,7 @@ type Sides struct {
 	Name               string // of their side
 	FromDirectory      bool   // theirs is a directory of the host, as a client of the socket read it
 	DryRun             bool
+	Merge              bool // a branch that is checked out and that both sides moved is merged
 }
 
 // An Outcome is what a merge of git directories came to.
@@ -29,7 +30,9 @@ type Outcome struct {
 	Changes []tree.Change // those that are ordinary files
 	Edits   []Edit        // of files in git directories, and of those that follow HEAD
 	Said    []Repository
-	Close   func() // called when the edits are made
+	// Conflicts are paths of a merge of git that Sides.Rule does not decide.
+	Conflicts []string
+	Close     func() // called when the edits are made
 }
 
 // An Edit gives a file of the present tree other bytes, or removes it.

@@ -50,6 +50,7 @@ type Plan struct {
 	Name          string
 	FromDirectory bool // see Sides
 	DryRun        bool
+	Join          bool // see Sides.Merge
 
 	Said []Repository
 

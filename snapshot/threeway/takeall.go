@@ -37,20 +37,25 @@ func (p *Plan) takeFiles(ctx context.Context, of Interval) error {
 	if err != nil {
 		return err
 	}
-	var edits []Edit
+	var out Outcome
 	if p.Git != nil {
-		out, err := p.Git(ctx, Sides{p.Source, of.Base, p.Ours, of.Theirs, of.Changes, p.Rule, p.Name, p.FromDirectory, p.DryRun})
+		out, err = p.Git(ctx, Sides{p.Source, of.Base, p.Ours, of.Theirs, of.Changes, p.Rule, p.Name, p.FromDirectory, p.DryRun, p.Join})
 		if out.Close != nil {
 			defer out.Close()
 		}
 		if err != nil {
 			return err
 		}
-		of.Changes, edits, p.Said = out.Changes, out.Edits, out.Said
+		of.Changes, p.Said = out.Changes, out.Said
 	}
 	of.Changes = SortChanges(append(of.Changes, apart...))
 	if err := p.Run(func() error { return p.Take(ctx, of) }); err != nil {
 		return err
 	}
-	return p.edit(ctx, edits)
+	for _, at := range out.Conflicts {
+		if err := p.conflict(at, func() error { return nil }); err != nil {
+			return err
+		}
+	}
+	return p.edit(ctx, out.Edits)
 }

@@ -1,0 +1,353 @@
+package gitdir
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Resolution is what becomes of a path that a merge leaves in conflict.
+type Resolution int
+
+const (
+	Unresolved Resolution = iota // there is no merge
+	TakeOurs
+	TakeTheirs
+	WithMarkers // the merge is left to be completed
+)
+
+// A merged is the result of git's merge of the branch of HEAD, which both sides moved.
+type merged struct {
+	of      *Diverged
+	tree    string
+	stages  []IndexEntry              // of the paths in conflict
+	left    []string                  // those of them that get conflict markers
+	changed map[string][2]*IndexEntry // what the receiving side has, and gets
+	both    map[string]bool           // those of changed that are not as theirs has them
+}
+
+// Marked are the paths that get conflict markers: the merge is left to be completed.
+func (p *Plan) Marked() []string {
+	if p.merge == nil {
+		return nil
+	}
+	return p.merge.left
+}
+
+// NotMerged returns the branch whose merge was wanted, and why there is none; why is "" if there is no
+// such branch.
+func (p *Plan) NotMerged() (branch, why string) {
+	for _, d := range p.Diverged {
+		if p.m.Resolve != nil && d.Head && d.NoMerge != "" {
+			return d.Branch, d.NoMerge
+		}
+	}
+	return "", ""
+}
+
+// describe finds what the ways to go on mean for each branch that both sides moved, and merges that of
+// HEAD if that is wanted.
+func (p *Plan) describe(ctx context.Context) error {
+	p.Diverged = p.refs.diverged
+	for _, d := range p.Diverged {
+		d.Ahead, d.Theirs = p.git.between(ctx, d.theirs, d.ours)
+		d.Behind, d.Ours = p.git.between(ctx, d.ours, d.theirs)
+		if d.Head = "ref: "+branches+d.Branch == p.ours.head; !d.Head || p.m.Ours.Work == "" && p.m.OurFile == nil {
+			d.NoMerge = "it is not checked out"
+		} else if err := p.tryMerge(ctx, d); err != nil {
+			return err
+		}
+		switch {
+		case p.merge == nil || p.merge.of != d:
+			p.refs.say("%s moved on both sides: it stays, and %s has the other commits", d.Branch, d.Parked)
+		case len(p.merge.left) > 0:
+			p.refs.say("%s moved on both sides, and its merge is to be completed", d.Branch)
+		default:
+			p.refs.say("%s moved on both sides, and is merged", d.Branch)
+		}
+	}
+	return nil
+}
+
+// tryMerge merges a branch, if Resolve is set, or finds what is in the way.
+func (p *Plan) tryMerge(ctx context.Context, d *Diverged) error {
+	if err := p.index.readSplit(ctx); err != nil {
+		return err
+	}
+	m := &merged{of: d}
+	if err := p.mergeTree(ctx, m); err != nil {
+		d.NoMerge = err.Error()
+		return ctx.Err()
+	}
+	d.Conflicts = m.conflicts()
+	if p.m.Resolve != nil {
+		if err := p.resolve(ctx, m); err != nil {
+			return err
+		}
+	}
+	var err error
+	if m.changed, err = p.git.diffTree(ctx, d.ours, m.tree); err != nil {
+		return err
+	}
+	apart, err := p.git.diffTree(ctx, d.theirs, m.tree)
+	if err != nil {
+		return err
+	}
+	m.both = make(map[string]bool)
+	for at := range m.changed {
+		_, m.both[at] = apart[at]
+	}
+	if d.NoMerge, err = p.inTheWay(ctx, m); err != nil || d.NoMerge != "" || p.m.Resolve == nil || len(p.Unresolved) > 0 {
+		return err
+	}
+	return p.join(ctx, m)
+}
+
+// join makes the merge a part of the plan: a commit, or work in progress if it has conflict markers.
+func (p *Plan) join(ctx context.Context, m *merged) error {
+	d, h := m.of, &p.index.heads
+	message := "Merge branch '" + d.Parked + "'\n"
+	if len(m.left) > 0 {
+		message += "\n# Conflicts:\n#\t" + strings.Join(m.left, "\n#\t") + "\n"
+		p.work.last = map[string][]byte{"MERGE_MSG": []byte(message), "MERGE_MODE": {}, "MERGE_HEAD": []byte(d.theirs + "\n")}
+		p.merge, h.to = m, m.tree
+		return nil
+	}
+	commit, err := p.commitMerge(ctx, m, message)
+	if err != nil {
+		d.NoMerge = err.Error()
+		return ctx.Err()
+	}
+	p.refs.updates = slices.DeleteFunc(p.refs.updates, func(u update) bool { return u.name == branches+d.Parked && u.old == "" })
+	p.refs.update(branches+d.Branch, d.ours, commit)
+	p.merge, h.to = m, commit
+	return nil
+}
+
+// commitMerge makes the commit of a merge, by the settings of the receiving side.
+func (p *Plan) commitMerge(ctx context.Context, m *merged, message string) (string, error) {
+	args := []string{"commit-tree", "-p", m.of.ours, "-p", m.of.theirs}
+	if sign, _ := p.asOurs(ctx, nil, "", "config", "--type=bool", "--get", "commit.gpgSign"); strings.TrimSpace(sign) == "true" {
+		args = append(args, "-S")
+	}
+	var env []string
+	if p.m.Ours.Work == "" { // there is no configuration: it is who committed last
+		who, err := p.git.ask(ctx, nil, "", "log", "-1", "--format=%cn%n%ce", m.of.ours)
+		name, email, _ := strings.Cut(strings.TrimSpace(who), "\n")
+		if err != nil {
+			return "", err
+		}
+		env = []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email}
+	}
+	commit, err := p.asOurs(ctx, env, message, append(args, m.tree)...)
+	return strings.TrimSpace(commit), err
+}
+
+// asOurs calls git with the settings of the receiving side and the attributes of its working tree. Objects
+// are written to the scratch repository.
+func (p *Plan) asOurs(ctx context.Context, env []string, stdin string, args ...string) (string, error) {
+	work := p.m.Ours.Work
+	if work == "" { // the attributes are those of the index
+		work = filepath.Join(p.git.dir, "empty")
+		if err := os.MkdirAll(work, 0o700); err != nil {
+			return "", err
+		}
+	}
+	env = append(env, "GIT_NO_REPLACE_OBJECTS=1", "GIT_OBJECT_DIRECTORY="+filepath.Join(p.git.dir, "objects"))
+	if len(p.git.ends) > 0 {
+		env = append(env, "GIT_SHALLOW_FILE="+filepath.Join(p.git.dir, "shallow"))
+	}
+	out, err := p.m.Git(ctx, work, env, strings.NewReader(stdin), append([]string{"--git-dir=" + p.m.Ours.Dir, "--work-tree=" + work}, args...)...)
+	return string(out), err
+}
+
+// mergeTree merges as git merge does. Texts in conflict have markers.
+func (p *Plan) mergeTree(ctx context.Context, m *merged) error {
+	out, err := p.asOurs(ctx, nil, "", "merge-tree", "--write-tree", "--no-messages", "-z", m.of.ours, m.of.theirs)
+	const inConflict = 1
+	if err != nil && exitCode(err) != inConflict {
+		return err
+	}
+	tree, rest, _ := strings.Cut(out, "\x00")
+	m.tree = tree
+	for line := range strings.SplitSeq(strings.TrimSuffix(rest, "\x00"), "\x00") {
+		var e IndexEntry
+		head, at, ok := strings.Cut(line, "\t")
+		if _, err := fmt.Sscanf(head, "%o %s %d", &e.Mode, &e.ID, &e.Stage); err == nil && ok {
+			e.Path = at
+			m.stages = append(m.stages, e)
+		}
+	}
+	return nil
+}
+
+// conflicts are the paths in conflict.
+func (m *merged) conflicts() (out []string) {
+	for _, e := range m.stages {
+		out = append(out, e.Path)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// resolve decides the paths in conflict.
+func (p *Plan) resolve(ctx context.Context, m *merged) error {
+	var info strings.Builder
+	for _, at := range m.conflicts() {
+		stage := 2
+		switch p.m.Resolve(at) {
+		case Unresolved:
+			p.Unresolved = append(p.Unresolved, at)
+			continue
+		case WithMarkers:
+			m.left = append(m.left, at)
+			continue
+		case TakeTheirs:
+			stage = 3
+		}
+		fmt.Fprintf(&info, "0 %s\t%s\x00", strings.Repeat("0", 2*p.ours.idLen), at)
+		for _, e := range m.stages {
+			if e.Path == at && e.Stage == stage {
+				fmt.Fprintf(&info, "%o %s 0\t%s\x00", e.Mode, e.ID, at)
+			}
+		}
+	}
+	if info.Len() == 0 {
+		return nil
+	}
+	env := []string{"GIT_INDEX_FILE=" + filepath.Join(p.git.dir, "merge-index")}
+	_, err := p.git.ask(ctx, env, "", "read-tree", m.tree)
+	if err == nil {
+		_, err = p.git.ask(ctx, env, info.String(), "update-index", "-z", "--index-info")
+	}
+	if err == nil {
+		m.tree, err = p.git.ask(ctx, env, "", "write-tree", "--missing-ok")
+		m.tree = strings.TrimSpace(m.tree)
+	}
+	return err
+}
+
+// inTheWay returns why there can be no merge: as for git merge, nothing may be staged, and no file that
+// it changes may have changes that are not committed, on neither side. What a merge that was killed has
+// written is not in the way.
+func (p *Plan) inTheWay(ctx context.Context, m *merged) (why string, err error) {
+	if p.refs.head != "" {
+		return "another branch is checked out", nil
+	}
+	if len(p.ours.unfinished) > 0 {
+		return strings.Join(p.ours.progress(), ", ") + " is in progress", nil
+	}
+	staged, err := p.index.staged(ctx, p.ours, m.of.ours)
+	if err != nil {
+		return "", err
+	}
+	for _, at := range slices.Sorted(maps.Keys(staged)) {
+		if c, ok := m.changed[at]; !ok || !equal(c[1], staged[at]) {
+			return at + " is staged", nil
+		}
+	}
+	there, err := p.index.staged(ctx, p.theirs, p.index.heads.theirs)
+	if err != nil {
+		return "", err
+	}
+	dirty, err := p.dirty(ctx, m)
+	if err != nil {
+		return "", err
+	}
+	theirs := byPath(p.theirs.entries)
+	for _, at := range slices.Sorted(maps.Keys(m.changed)) {
+		e, f := theirs[at], p.m.TheirFile(at)
+		_, isStaged := there[at]
+		switch to := m.changed[at][1]; {
+		case dirty[at]:
+			return at + " has changes that are not committed", nil
+		case isStaged || !e.is(f, p.ours.idLen) && !(f == nil && e.Skip):
+			return at + " has changes there that are not committed", nil
+		case m.both[at] && to.hasFile() && to.Mode>>12 != 0o10:
+			return at + " is a link", nil
+		}
+	}
+	return "", nil
+}
+
+// dirty returns those files that a merge changes, and that are neither as they are committed nor as the
+// merge has them.
+func (p *Plan) dirty(ctx context.Context, m *merged) (map[string]bool, error) {
+	dirty, has := make(map[string]bool), byPath(p.ours.entries)
+	if p.m.OurFile != nil {
+		for at, c := range m.changed {
+			f := p.m.OurFile(at)
+			dirty[at] = !c[0].is(f, p.ours.idLen) && !has[at].is(f, p.ours.idLen) && !c[1].is(f, p.ours.idLen)
+		}
+		return dirty, nil
+	}
+	all, err := p.receiver.status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for at := range all {
+		c, ok := m.changed[at]
+		if !ok {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(p.m.Ours.Work, at)); err != nil {
+			dirty[at] = c[1] != nil
+			continue
+		}
+		id, err := p.receiver.atWork(ctx, "hash-object", "--", at)
+		dirty[at] = err != nil || c[1] == nil || strings.TrimSpace(string(id)) != c[1].ID
+	}
+	return dirty, nil
+}
+
+// status returns the files of the working tree with changes that are not committed.
+func (r receiver) status(ctx context.Context) (map[string]bool, error) {
+	out, err := r.atWork(ctx, "status", "--porcelain", "-z", "--no-renames", "-uall", "--ignore-submodules=dirty")
+	dirty := make(map[string]bool)
+	for entry := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		if len(entry) > 3 {
+			dirty[entry[3:]] = true
+		}
+	}
+	return dirty, err
+}
+
+// A Text is a file that a merge makes of both sides.
+type Text struct {
+	Exec bool
+	Data []byte // nil: it is removed
+}
+
+// Texts returns the files that the merge makes of both sides, as they are checked out.
+func (p *Plan) Texts(ctx context.Context) (map[string]Text, error) {
+	out := make(map[string]Text)
+	if p.merge == nil {
+		return nil, nil
+	}
+	for at, c := range p.merge.changed {
+		to := c[1]
+		if !p.merge.both[at] || to != nil && !to.hasFile() {
+			continue
+		}
+		if to == nil {
+			out[at] = Text{}
+			continue
+		}
+		data, err := p.asOurs(ctx, nil, "", "cat-file", "--filters", "--path="+at, to.ID)
+		if err != nil {
+			return nil, err
+		}
+		text := []byte(data)
+		if slices.Contains(p.merge.left, at) {
+			text = bytes.ReplaceAll(text, []byte(">>>>>>> "+p.merge.of.theirs), []byte(">>>>>>> "+p.merge.of.Parked))
+			text = bytes.ReplaceAll(text, []byte("<<<<<<< "+p.merge.of.ours), []byte("<<<<<<< HEAD"))
+		}
+		out[at] = Text{to.Mode&0o111 != 0, text}
+	}
+	return out, nil
+}

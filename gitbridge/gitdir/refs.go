@@ -73,8 +73,8 @@ func (p *refPlan) ref(ctx context.Context, name string) {
 		p.update(name, o, "")
 	case t == "":
 		p.say("%s stays: it moved since", strings.TrimPrefix(name, "refs/"))
-	case strings.HasPrefix(name, tags) && o != "":
-		p.say("the tag %s stays as it is", strings.TrimPrefix(name, tags))
+	case strings.HasPrefix(name, tags) && o+b != "":
+		p.say("the tag %s stays as it is here", strings.TrimPrefix(name, tags))
 	case isBranch && p.elsewhere(name):
 		if !p.git.contains(ctx, cmp.Or(o, t), t) || o == "" {
 			p.park(ctx, short, t)
@@ -304,6 +304,10 @@ func (p *refPlan) keepHead(ctx context.Context) {
 		if u.new != "" && !p.git.contains(ctx, u.old, u.new) {
 			p.park(ctx, short, u.new)
 		}
+	}
+	if short := strings.TrimPrefix(name, branches); p.head != "" && p.newHead() != "" && short != p.head {
+		p.head = "" // the branch has other files than theirs
+		p.say("HEAD stays: %s is at another commit here", short)
 	}
 }
 

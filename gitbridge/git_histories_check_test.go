@@ -288,7 +288,9 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 			ok = n == o
 		case h.contains(t, o):
 			ok = n == t || h.checkedOut(name) || n == o && ours.head == name && (!h.contains(o, b) || theirs.head != name)
-		case prefer && strings.HasPrefix(name, "refs/heads/"):
+		case h.join && ours.head == name && n != o:
+			ok = h.contains(n, o) && h.contains(n, t)
+		case prefer && !h.join && strings.HasPrefix(name, "refs/heads/"):
 			ok = n == t || h.checkedOut(name) || n == o && ours.head == name
 		default:
 			ok = n == o
@@ -357,6 +359,12 @@ func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, no
 // checkFiles compares the working tree with a merge of the three.
 func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, now *side, prefer bool) {
 	parted := now.commit != theirs.commit
+	merged := h.join && parted && now.commit != ours.commit
+	if to := h.mergeTree(ours, theirs); merged && !prefer && to != "" && h.contains(now.commit, theirs.commit) {
+		if is := h.ofBoth("rev-parse " + now.commit + "^{tree}"); is != to {
+			fail("TREE %s, want %s", is, to)
+		}
+	}
 	all := maps.Clone(base.files)
 	maps.Copy(all, ours.files)
 	maps.Copy(all, theirs.files)
@@ -369,6 +377,8 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 			b = in.files[rest]
 		}
 		switch {
+		case merged && !ours.dirty[at] && !theirs.dirty[at]:
+			continue // it is clean, see checkIndex, and the tree is git's
 		case slices.Contains(nestedNames, first) && (ours.nested[first] == nil) != (theirs.nested[first] == nil):
 			want = n // a working tree that one side has removed
 		case t == "" && !theirs.dirty[at] && n == o && h.sparse:

@@ -41,6 +41,7 @@ type histories struct {
 	base      *side           // what both sides had
 	why       map[string]bool // why something was refused
 	sparse    bool            // a side may have a sparse checkout
+	join      bool            // a branch that both sides moved is merged
 }
 
 // TestGitHistories has two sides do random git commands, on files of their own and on shared ones,
@@ -109,6 +110,9 @@ func (h *histories) history(counts map[string]int) {
 	}
 	for why := range h.why {
 		counts["refused: "+why]++
+		if why != asGit {
+			h.t.Logf("refused: %s\n%s", why, strings.Join(h.did, "\n"))
+		}
 	}
 	if refused {
 		counts["refused"]++
@@ -184,6 +188,7 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	h.excused = make(map[string]bool)
 	prefer := false
 	asked := ""
+	h.join = h.rnd.IntN(3) == 0
 	if how == "apply" && h.rnd.IntN(3) == 0 {
 		asked = h.asked()
 		h.interrupt(1+h.rnd.IntN(30), h.rnd.IntN(2) == 0)
@@ -195,6 +200,10 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 		return h.merge(how, rule)
 	}
 	said, conflicts, err := by(threeway.RefuseConflicts)
+	if err != nil && strings.Contains(err.Error(), "is not merged: ") {
+		h.did, h.join = append(h.did, err.Error()), false
+		said, conflicts, err = by(threeway.RefuseConflicts)
+	}
 	if err != nil && len(conflicts) > 0 {
 		h.did = append(h.did, fmt.Sprintf("%s refused: %q", how, conflicts))
 		if why := h.refused(conflicts, ours, theirs); why == "" {
@@ -215,7 +224,7 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	} else {
 		ok = true
 	}
-	h.did = append(h.did, how+": "+said)
+	h.did = append(h.did, fmt.Sprintf("%s, join %v: %s", how, h.join, said))
 	said += asked
 	if err != nil {
 		h.t.Errorf("%s: %v %q", how, err, conflicts)
@@ -234,12 +243,27 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	return ok
 }
 
+// asGit is why a conflict is right.
+const asGit = "as git merge"
+
+// ofBoth calls git with the objects of both sides. It returns "" if that fails.
+func (h *histories) ofBoth(args string) string {
+	return strings.TrimSpace(h.rig.in(h.rig.dir, `a=$(git -C ../run rev-parse --path-format=absolute --git-path objects); out=$(GIT_ALTERNATE_OBJECT_DIRECTORIES=$a git `+args+`) && echo "$out"`))
+}
+
+// mergeTree is the tree of git's merge of the commits of two sides, "" if it has conflicts.
+func (h *histories) mergeTree(ours, theirs *side) string {
+	return h.ofBoth("merge-tree --write-tree " + ours.commit + " " + theirs.commit)
+}
+
 // refused returns why conflicts are right, "" if they are not.
 func (h *histories) refused(conflicts []string, ours, theirs *side) string {
 	has := func(s string) bool { return strings.TrimSpace(s) != "" }
 	switch {
 	case has(h.gitConflicts(h.base, ours, theirs, "true")):
-		return "as git merge"
+		return asGit
+	case h.join && h.mergeTree(ours, theirs) == "":
+		return asGit
 	case slices.ContainsFunc(conflicts, func(at string) bool { return strings.HasPrefix(path.Base(at), "config") }):
 		return "configuration"
 	case len(ours.nested) != len(theirs.nested):
@@ -265,7 +289,7 @@ func (h *histories) asked() string {
 
 // apply applies the run to the directory.
 func (h *histories) apply(rule threeway.Rule) (said string, conflicts []string, err error) {
-	return h.applied(ApplyOptions{Conflicts: rule})
+	return h.applied(ApplyOptions{Conflicts: rule, Merge: h.join})
 }
 
 func (h *histories) applied(o ApplyOptions) (said string, conflicts []string, err error) {
@@ -286,7 +310,7 @@ func (h *histories) interrupt(n int, kill bool) {
 	at := ""
 	go func() {
 		defer close(ended)
-		_, _ = h.rig.apply(ApplyOptions{git: func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
+		_, _ = h.rig.apply(ApplyOptions{Merge: h.join, git: func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
 			if n--; n > 0 {
 				return gitRunner(ctx, dir, env, stdin, args...)
 			}
@@ -320,7 +344,7 @@ func (h *histories) merge(how string, rule threeway.Rule) (said string, conflict
 	}
 	p := &threeway.Plan{
 		Source: r.m.src, Objects: r.m, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: mergeByGit,
-		Rule: func(string) threeway.Rule { return rule }, Git: Merger{}.Repositories, Name: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh",
+		Rule: func(string) threeway.Rule { return rule }, Git: Merger{}.Repositories, Name: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh", Join: h.join,
 	}
 	steps, _, err := p.TakeAll(ctx, threeway.Interval{Base: r.base, Theirs: theirs, View: 2})
 	if err != nil {

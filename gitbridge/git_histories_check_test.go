@@ -308,7 +308,7 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 		}
 	}
 	at := func(s *side) string { return cmp.Or(s.head, s.commit) }
-	stays := at(theirs) == at(base) || at(ours) != at(base) || ours.commit != base.commit || h.checkedOut(theirs.head) || ours.refs[theirs.head] == ""
+	stays := at(theirs) == at(base) || at(ours) != at(base) || ours.commit != base.commit || h.checkedOut(theirs.head) || ours.refs[theirs.head] == "" || now.refs[theirs.head] != theirs.commit
 	switch {
 	case at(now) == at(ours) && stays, at(now) == at(theirs), strings.HasPrefix(now.head, "refs/heads/amberfs"):
 	default:

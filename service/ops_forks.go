@@ -61,11 +61,14 @@ a minute. If the label was changed here and there, claim exits with status 8.`,
 		Text:  Lines(mergedLines),
 		Tools: []Tool{{Names: [3]string{"fork_merge"}, Title: "Merge a fork",
 			About: "Merge what a fork changed into the workspace. Conflicts are listed, and then nothing is changed.",
-			Args:  "fork ours theirs resolve keep dry_run"}},
-		Commands: []Command{{Group: "Forks:", Use: "merge FORK [--keep PATH]... [--ours|--theirs|--prefer SIDE] [--dry-run]", Aliases: []string{"promote"}, Short: "Bring a fork's changes into the workspace",
+			Args:  "fork ours theirs resolve merge keep dry_run"}},
+		Commands: []Command{{Group: "Forks:", Use: "merge FORK [--keep PATH]... [--ours|--theirs|--prefer SIDE] [--merge] [--dry-run]", Aliases: []string{"promote"}, Short: "Bring a fork's changes into the workspace",
 			Long: `Merges what the fork changed since its base into its parent. Text that both changed is
 merged by lines. Conflicts are listed, and nothing is changed. --ours (--prefer workspace)
 keeps what the workspace has, and --theirs (--prefer fork) takes what the fork has.
+
+A branch of git that moved on both sides stays, and amberfs/FORK/BRANCH gets the commits of
+the fork. --merge merges them, as "git merge" does.
 
 "amberfs undo" undoes the merge. The fork stays.`,
 			Example: "  amberfs merge idea\n  amberfs merge idea --theirs", Args: "fork",
@@ -73,6 +76,7 @@ keeps what the workspace has, and --theirs (--prefer fork) takes what the fork h
 				{"keep", "", "leave `PATH` as it is; repeatable"},
 				{"ours", "", "keep the workspace's version of conflicting paths"},
 				{"theirs", "", "take the fork's version of conflicting paths"},
+				{"merge", "", "merge a checked-out branch of git that moved on both sides"},
 				{"dry-run", "n", "only list what would change"},
 			}}}}, (*Service).merge),
 	op(Op{Name: "actor", Effect: Adds, Cost: Cheap, Access: Add,

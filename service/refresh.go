@@ -60,7 +60,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 	defer s.Store.Hold(now)()
 	finished()
 	done, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
-		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun, Merge: r.texts(s).Merge, Git: r.merger(s).Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, List: r.list(s),
+		Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, DryRun: a.DryRun, Merge: r.texts(s).Merge, Git: r.merger(s).Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, List: r.list(s),
 	})
 	done.Paths = listed(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {

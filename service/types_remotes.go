@@ -92,6 +92,7 @@ type Refresh struct {
 	Base   string `json:"base,omitempty" jsonschema:"hash of the state object that the stream differs from"`
 	Ours   bool   `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
 	Theirs bool   `json:"theirs,omitempty" jsonschema:"take the directory's version of conflicting paths"`
+	Merge  bool   `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
 	DryRun bool   `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 }
 

@@ -28,6 +28,7 @@ type MergeOptions struct {
 	// Contents decides before Resolve.
 	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single conflicting paths, by path"`
 	Keep     []naming.BytePath            `json:"keep,omitempty" jsonschema:"paths that the workspace keeps as they are, with all below them"`
+	Join     bool                         `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
 	DryRun   bool                         `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 	Merge    threeway.Merger              `json:"-"` // merges files that changed on both sides; nil for none
 	Git      threeway.Repositories        `json:"-"` // brings git directories together; nil: they are files
@@ -124,7 +125,7 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	}
 	p := &threeway.Plan{
 		Source: c.w.store.src, Objects: c.w.store.cas, Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
-		Decided: o.Contents, Rule: rules, Git: o.Git, Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun,
+		Decided: o.Contents, Rule: rules, Git: o.Git, Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, Join: o.Join,
 	}
 	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: c.graft.Source, View: c.graft.View})
 	if err == nil {

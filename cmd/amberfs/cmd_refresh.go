@@ -18,13 +18,16 @@ func refreshCommand(a *app) *cobra.Command {
 	var req service.Refresh
 	var run string
 	cmd := &cobra.Command{
-		Use:   "refresh [DIR] [--run NAME] [--ours|--theirs|--prefer SIDE] [--dry-run]",
+		Use:   "refresh [DIR] [--run NAME] [--ours|--theirs|--prefer SIDE] [--merge] [--dry-run]",
 		Short: "Bring in what changed in the directory",
 		Long: `Merges into the workspace what changed in DIR since it was copied or refreshed last.
 
 Text that both changed is merged by lines. Conflicts are listed, and then nothing is
 changed. --ours (--prefer run) keeps what the run or workspace has, and --theirs (--prefer
-dir) takes what DIR has. "amberfs undo" undoes the refresh.`,
+dir) takes what DIR has. "amberfs undo" undoes the refresh.
+
+A branch of git that moved on both sides stays, and amberfs/dir/BRANCH gets the commits of
+DIR. --merge merges them, as "git merge" does.`,
 		Example: `  amberfs refresh
   amberfs refresh --run project-1 --theirs`,
 		Args: args(0, 1, "perhaps a DIR"),
@@ -57,6 +60,7 @@ dir) takes what DIR has. "amberfs undo" undoes the refresh.`,
 	cmd.Flags().BoolVar(&req.Ours, "ours", false, "keep the workspace's version of conflicting paths")
 	cmd.Flags().BoolVar(&req.Theirs, "theirs", false, "take DIR's version of conflicting paths")
 	addPrefer(cmd, &req.Ours, &req.Theirs, []string{sideRun, sideWorkspace, sideFork}, []string{sideDir})
+	cmd.Flags().BoolVar(&req.Merge, "merge", false, "merge a checked-out branch of git that moved on both sides")
 	cmd.Flags().BoolVarP(&req.DryRun, "dry-run", "n", false, "only list what would change")
 	return cmd
 }

@@ -113,9 +113,9 @@ other commands work inside.`,
 			if !slices.Contains([]string{"", applyAsk, applyYes}, k.apply) {
 				return errs.Fail(errs.Invalid, "use --apply or --apply=yes, not --apply=%s", k.apply)
 			}
-			if k.sides.Ours || k.sides.Theirs {
+			if k.sides.Ours || k.sides.Theirs || k.sides.Merge {
 				if !resume {
-					return errs.Fail(errs.Invalid, "--ours, --theirs and --prefer need --resume")
+					return errs.Fail(errs.Invalid, "--ours, --theirs, --prefer and --merge need --resume")
 				}
 				if _, err := threeway.RuleOf(k.sides.Ours, k.sides.Theirs); err != nil {
 					return err
@@ -165,6 +165,7 @@ other commands work inside.`,
 	cmd.Flags().Lookup("apply").NoOptDefVal = applyAsk
 	cmd.Flags().BoolVar(&k.sides.Ours, "ours", false, "with --resume, keep the run's version of conflicting paths")
 	cmd.Flags().BoolVar(&k.sides.Theirs, "theirs", false, "with --resume, take DIR's version of conflicting paths")
+	cmd.Flags().BoolVar(&k.sides.Merge, "merge", false, "with --resume, merge a checked-out branch of git that moved on both sides")
 	addPrefer(cmd, &k.sides.Ours, &k.sides.Theirs, []string{sideRun}, []string{sideDir})
 	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
 	cmd.Flags().BoolVar(&readOnly, "read-only", false, "nothing can be changed")

@@ -60,7 +60,7 @@ var ownTools = []tool{
 		effect: service.Reads, anywhere: true, preset: runListArgs{}, out: reflect.TypeFor[runList](),
 		form: service.Rows(func(l *runList) [][]string { return runRows(l.Runs, nil) }), own: listRunsTool},
 	{Tool: service.Tool{Names: [3]string{"run_apply"}, Title: "Apply a run",
-		About: "Write what a run changed to its directory. Conflicts are listed, and then nothing is changed.", Args: "name leave ours theirs no_ignore dry_run"},
+		About: "Write what a run changed to its directory. Conflicts are listed, and then nothing is changed.", Args: "name leave ours theirs merge no_ignore dry_run"},
 		effect: service.Destroys, anywhere: true, preset: runApplyArgs{}, out: reflect.TypeFor[gitbridge.Applied](),
 		form: service.Lines(func(d *gitbridge.Applied) string { d.Paths = shorten(d.Paths); return (&app{}).appliedLines(d) }), own: applyRunTool},
 	{Tool: service.Tool{Names: [3]string{"run_remove"}, Title: "Remove a run", About: "Remove a run. For a day, the user can have it back.", Args: "name"},

@@ -318,6 +318,8 @@ class MergeArgs(TypedDict, total=False):
     fork: str
     # paths that the workspace keeps as they are, with all below them
     keep: list[str]
+    # merge a branch of git that is checked out and moved on both sides
+    merge: bool
     # keep the workspace's version of conflicting paths
     ours: bool
     # ours or theirs, by path, for single conflicting paths

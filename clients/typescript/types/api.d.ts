@@ -671,6 +671,8 @@ export interface MergeArgs {
   fork: string
   /** paths that the workspace keeps as they are, with all below them */
   keep?: string[]
+  /** merge a branch of git that is checked out and moved on both sides */
+  merge?: boolean
   /** keep the workspace's version of conflicting paths */
   ours?: boolean
   /** ours or theirs, by path, for single conflicting paths */

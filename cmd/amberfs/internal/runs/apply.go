@@ -26,6 +26,7 @@ type Apply struct {
 	Hunks  map[string][]string `json:"hunks,omitempty" jsonschema:"by path, the ids of the only hunks of a file that are applied"`
 	Ours   bool                `json:"ours,omitempty" jsonschema:"keep the directory's version of conflicting paths"`
 	Theirs bool                `json:"theirs,omitempty" jsonschema:"take the workspace's version of conflicting paths"`
+	Merge  bool                `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
 	// NoIgnore is --no-ignore.
 	NoIgnore bool `json:"no_ignore,omitempty" jsonschema:"also apply what is left out otherwise"`
 	DryRun   bool `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
@@ -47,7 +48,7 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*g
 		return nil, err
 	}
 	defer ch.Close()
-	o := gitbridge.ApplyOptions{DryRun: true, Own: true, Name: r.Name, Everything: a.NoIgnore}
+	o := gitbridge.ApplyOptions{DryRun: true, Own: true, Name: r.Name, Everything: a.NoIgnore, Merge: a.Merge}
 	if o.Conflicts, err = threeway.RuleOf(a.Ours, a.Theirs); err != nil {
 		return nil, err
 	}

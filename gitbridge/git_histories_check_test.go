@@ -360,7 +360,7 @@ func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, no
 func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, now *side, prefer bool) {
 	parted := now.commit != theirs.commit
 	merged := h.join && parted && now.commit != ours.commit
-	if to := h.mergeTree(ours, theirs); merged && !prefer && to != "" && h.contains(now.commit, theirs.commit) {
+	if to := h.mergeTree(ours, theirs); merged && !prefer && to != "" && h.contains(now.commit, theirs.refs[ours.head]) {
 		if is := h.ofBoth("rev-parse " + now.commit + "^{tree}"); is != to {
 			fail("TREE %s, want %s", is, to)
 		}

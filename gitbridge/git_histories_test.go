@@ -251,9 +251,9 @@ func (h *histories) ofBoth(args string) string {
 	return strings.TrimSpace(h.rig.in(h.rig.dir, `a=$(git -C ../run rev-parse --path-format=absolute --git-path objects); out=$(GIT_ALTERNATE_OBJECT_DIRECTORIES=$a git `+args+`) && echo "$out"`))
 }
 
-// mergeTree is the tree of git's merge of the commits of two sides, "" if it has conflicts.
+// mergeTree is the tree of git's merge of the branch that ours has checked out, "" if it has conflicts.
 func (h *histories) mergeTree(ours, theirs *side) string {
-	return h.ofBoth("merge-tree --write-tree " + ours.commit + " " + theirs.commit)
+	return h.ofBoth("merge-tree --write-tree " + ours.commit + " " + theirs.refs[ours.head])
 }
 
 // refused returns why conflicts are right, "" if they are not.

@@ -94,7 +94,7 @@ func (p *Plan) tryMerge(ctx context.Context, d *Diverged) error {
 	if m.changed, err = p.git.diffTree(ctx, d.ours, m.tree); err != nil {
 		return err
 	}
-	apart, err := p.git.diffTree(ctx, d.theirs, m.tree)
+	apart, err := p.git.diffTree(ctx, p.index.heads.theirs, m.tree) // their files are those of their HEAD
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,21 @@ var fileOps = []*Op{
 		}}, (*Service).diff),
 	op(Op{Name: "changes", Cost: Allocates, Charges: Lists | Texts, Access: Owner,
 		About: "Lists the files that differ from one snapshot to another, or to now."}, (*Service).changes),
+	op(Op{Name: "changed", Effect: Adds, Cost: Allocates, Charges: Lists | Texts, Access: Owner,
+		About: "Reports what changed since the last look, and takes a snapshot if something did.",
+		Text:  LinesOf(changedLines),
+		Tools: []Tool{{Names: [3]string{"workspace_changed"}, Title: "Show what the last command changed",
+			About:  "Report what changed since the last call of this tool: deleted and overwritten files first. Call it after a command with side effects.",
+			Preset: Changed{ForAgent: true}, Args: "since"}},
+		Commands: []Command{{Group: "Snapshots:", Use: "changed [--since LAST|SNAPSHOT] [--for-agent]", Short: "Show what changed since the last look",
+			Long: `Prints what changed since the last look, or since SNAPSHOT: deleted and overwritten files
+first, then renames, permissions, additions by directory, and the command that undoes
+it. Prints nothing if nothing changed.
+
+A look at which something changed takes a snapshot of kind call. Looks of different
+actors do not count for each other.`,
+			Example: "  amberfs changed\n  amberfs changed --since v1",
+			Flags:   []Flag{{"since", "", "compare with `SNAPSHOT`, and take no snapshot; LAST is the default"}, {"for-agent", "", "at most some 1,200 characters beside deleted and overwritten files"}}}}}, (*Service).changed),
 	op(Op{Name: "hunks", Cost: Allocates, Charges: Texts, Access: Owner,
 		About: "Returns the changed lines of one file, a part at a time."}, (*Service).hunks),
 	op(Op{Name: "file", Cost: Compares, Access: Owner, Output: Bytes,

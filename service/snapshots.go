@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/diff"
@@ -42,7 +44,7 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a snapshot.CaptureOp
 
 func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, error) {
 	since, err := ParseSince(a.Since)
-	if err = errors.Join(err, oneOf("kind", a.Kind, info.Kinds), oneOf("without", a.Without, info.Kinds)); err != nil {
+	if err = errors.Join(err, oneOf("kind", a.Kind, info.Kinds), kindsIn("without", a.Without)); err != nil {
 		return Snapshots{}, err
 	}
 	out := Snapshots{Snapshots: []info.Info{}, Head: r.Workspace.Snapshots().Head()}
@@ -62,6 +64,14 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 		}
 	}
 	return out, nil
+}
+
+// kindsIn refuses a list of kinds, with commas between them, that has an unknown one.
+func kindsIn(what, list string) (err error) {
+	for kind := range strings.SplitSeq(list, ",") {
+		err = errors.Join(err, oneOf(what, kind, info.Kinds))
+	}
+	return err
 }
 
 // chargeInfo charges the memory that a snapshot takes in an answer. If others leave too little,
@@ -88,7 +98,7 @@ func (a List) fits(i info.Info) bool {
 	if a.By != "" && !actors.Among(i.Actors, a.By) {
 		return false
 	}
-	return (a.Kind == "" || i.Kind == a.Kind) && (a.Without == "" || i.Kind != a.Without)
+	return (a.Kind == "" || i.Kind == a.Kind) && !slices.Contains(strings.Split(a.Without, ","), i.Kind)
 }
 
 // ParseSince reads a duration before now or a date; the zero time for "".

@@ -21,7 +21,7 @@ type List struct {
 	Before  uint64            `json:"before,omitempty" jsonschema:"only those with a smaller seq"`
 	Since   string            `json:"since,omitempty" jsonschema:"only those taken since: a duration such as 2h or 7d, or a date in RFC 3339"`
 	Kind    string            `json:"kind,omitempty" jsonschema:"only those of this kind"`
-	Without string            `json:"without,omitempty" jsonschema:"leave out those of this kind"`
+	Without string            `json:"without,omitempty" jsonschema:"leave out those of this kind, or of these, with commas between them"`
 	By      string            `json:"by,omitempty" jsonschema:"only those with changes of this actor"`
 	Labels  map[string]string `json:"labels,omitempty" jsonschema:"only those with these labels"`
 }
@@ -129,6 +129,36 @@ type DiffedFile struct {
 	Added   *int64 `json:"added,omitempty" jsonschema:"added lines, if counted"`
 	Removed *int64 `json:"removed,omitempty" jsonschema:"removed lines, if counted"`
 	Binary  bool   `json:"binary,omitempty" jsonschema:"whether it has no lines, if counted"`
+}
+
+type Changed struct {
+	Since    string `json:"since,omitempty" jsonschema:"the snapshot to compare with; if empty or last, the snapshot of the last look"`
+	Look     string `json:"look,omitempty" jsonschema:"who looks; looks of others do not count. If empty, the actor of the caller"`
+	Message  string `json:"message,omitempty" jsonschema:"the message of the snapshot that is taken if something changed"`
+	ForAgent bool   `json:"for_agent,omitempty" jsonschema:"a text of some 1,200 characters, or of all deleted and overwritten files"`
+}
+
+// WhatChanged is what happened since a look or a snapshot.
+type WhatChanged struct {
+	Since    string       `json:"since" jsonschema:"the snapshot that was compared with"`
+	Snapshot string       `json:"snapshot,omitempty" jsonschema:"the snapshot of this look; empty if nothing changed, or since names a snapshot"`
+	Effects  []PathEffect `json:"effects" jsonschema:"deletions first, then overwritten files, renames, attributes, additions"`
+	Git      []string     `json:"git,omitempty" jsonschema:"what changed in git directories: branches, HEAD, the index"`
+	Undo     string       `json:"undo,omitempty" jsonschema:"the command that undoes exactly this"`
+}
+
+// A PathEffect is one change of a path, or of a directory with all that is in it.
+type PathEffect struct {
+	Action  string `json:"action" jsonschema:"deleted, overwritten, renamed, attributes or added"`
+	Path    string `json:"path"`
+	Raw     string `json:"raw,omitempty" jsonschema:"the bytes of path in base64, if they are not UTF-8"`
+	From    string `json:"from,omitempty" jsonschema:"the old path of the file, if it was renamed"`
+	Dir     bool   `json:"dir,omitempty" jsonschema:"it is a directory"`
+	Files   int    `json:"files,omitempty" jsonschema:"files in a directory that was deleted or added"`
+	OldSize int64  `json:"old_size,omitempty" jsonschema:"bytes before"`
+	NewSize int64  `json:"new_size,omitempty" jsonschema:"bytes after"`
+	Note    string `json:"note,omitempty" jsonschema:"what else changed: permissions, owner, the kind"`
+	Ignored bool   `json:"ignored,omitempty" jsonschema:"a .gitignore names it"`
 }
 
 // UndoneBy is what an UndoBy changed, or would change, or the paths in conflict.

@@ -35,11 +35,14 @@ func hookCommand(a *app) *cobra.Command {
 	var install, uninstall bool
 	cmd := &cobra.Command{
 		Use:   "hook AGENT | hook --install|--uninstall AGENT",
-		Short: "Take a snapshot before an agent's turn",
+		Short: "Take a snapshot before an agent's turn, and report what its calls change",
 		Long: `Reads the JSON object that an agent (claude, codex, cursor, gemini or generic) sends to
 its hooks. Takes a snapshot turn-N, with the prompt as its message and the agent's ids of
 session and message as labels. The agent's later changes are by the actor AGENT/SESSION.
 The object's "cwd" selects the workspace.
+
+After a call of a tool (the object has "tool_name"), it gives the agent what "amberfs
+changed" prints, or nothing if nothing changed.
 
 The exit status is always 0, within two seconds, so that a hook cannot stop the agent.
 If it failed, the agent shows the reason once a session, and
@@ -102,6 +105,9 @@ func (a *app) hookEnded(agent string, in hooks.Input, err error) {
 		return
 	}
 	message := "amberfs took no snapshot before this turn: " + text
+	if in.Tool != "" {
+		message = "amberfs does not know what this call changed: " + text
+	}
 	if log != "" {
 		message += "; see " + log
 	}
@@ -130,12 +136,35 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 	defer c.Close()
 	who := service.Actor{Name: hooks.Actor(agent, in.Session), Up: agentAbove()}
 	named := c.Do(ctx, who, client.Exchange{}, nil)
+	if in.Tool != "" {
+		return errors.Join(a.reportCall(ctx, c, agent, who.Name, in), named)
+	}
 	for range hookNames {
 		if err = takeTurn(ctx, c, in.Labels(agent), in.Message()); errs.ScriptKind(err) != errs.Exist {
 			break
 		}
 	}
 	return errors.Join(err, named)
+}
+
+// reportCall gives the agent what its call changed.
+func (a *app) reportCall(ctx context.Context, c *client.Client, agent, look string, in *hooks.Input) error {
+	args := service.Changed{Look: look, Message: in.Message(), ForAgent: true}
+	var done service.WhatChanged
+	if err := c.Do(ctx, args, client.Exchange{}, &done); err != nil {
+		return err
+	}
+	text := service.OpOf(args).Text.Text(args, &done)
+	if text == "" {
+		return nil
+	}
+	switch out := hooks.Context(agent, in.Event, text).(type) {
+	case string:
+		a.printf("%s", out)
+		return nil
+	default:
+		return a.printJSON(out)
+	}
 }
 
 // takeTurn takes the snapshot that follows the newest turn's, unless the message has one. The
@@ -159,6 +188,7 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 			return errTaken
 		}
 	}
+	labels[service.LookLabel] = hooks.Actor(labels["agent"], labels["session"])
 	labels["turn"] = strconv.FormatUint(next, 10)
 	return c.Do(ctx, snapshot.CaptureOptions{Name: turnName + labels["turn"], Message: message, Labels: labels, Kind: info.KindTurn}, client.Exchange{}, nil)
 }

@@ -47,7 +47,7 @@ id ("-" until it is stored), time and message, separated by tabs.
 				req.Kind = info.KindTurn
 			}
 			if !all && req.Kind == "" {
-				req.Without = info.KindPreRestore
+				req.Without = info.KindPreRestore + "," + info.KindCall
 			}
 			var l service.Snapshots
 			if err := a.askHere(cmd.Context(), req, &l); err != nil {
@@ -68,9 +68,9 @@ id ("-" until it is stored), time and message, separated by tabs.
 	}
 	f := cmd.Flags()
 	f.IntVarP(&req.Limit, "limit", "n", 0, "only the newest `N`")
-	f.BoolVar(&all, "all", false, "also snapshots that restores took first (kind pre-restore)")
+	f.BoolVar(&all, "all", false, "also snapshots that restores took first (kind pre-restore), and those after calls of tools (call)")
 	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date (2026-01-31)")
-	f.StringVar(&req.Kind, "kind", "", "only this `KIND`: manual, turn, actor, auto, pre-restore, fork, import, pull")
+	f.StringVar(&req.Kind, "kind", "", "only this `KIND`: manual, turn, call, actor, auto, pre-restore, fork, import, pull")
 	cmd.Flags().StringVar(&req.By, "by", "", "only with changes of `ACTOR`")
 	labelFlag(cmd, &req.Labels, "only with the label `KEY=VALUE`; repeatable")
 	f.BoolVar(&turns, "turns", false, "agents' turns")

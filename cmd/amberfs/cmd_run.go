@@ -168,6 +168,7 @@ other commands work inside.`,
 	cmd.Flags().BoolVar(&k.sides.Merge, "merge", false, "with --resume, merge a checked-out branch of git that moved on both sides")
 	addPrefer(cmd, &k.sides.Ours, &k.sides.Theirs, []string{sideRun}, []string{sideDir})
 	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
+	cmd.Flags().BoolVar(&c.Report, "report", false, "print what COMMAND changed when it ends, as \"amberfs changed\" does")
 	cmd.Flags().BoolVar(&readOnly, "read-only", false, "nothing can be changed")
 	addOptions(cmd, &options)
 	return cmd
@@ -239,7 +240,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 			if !e.Started || !e.Served { // which was reported
 				return nil
 			}
-			err := a.snapshotAfter(cmd.Context(), p, c)
+			err := a.atEnd(cmd.Context(), p, c)
 			switch {
 			case err == nil && apply == applyYes && e.Interrupted:
 				a.note("interrupted: nothing is applied")

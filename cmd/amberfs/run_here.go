@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
@@ -48,7 +50,7 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 	}
 	status, err := sandbox.Foreground(ctx, cmd, ready)
 	if err == nil {
-		err = a.snapshotAfter(ctx, p, c)
+		err = a.atEnd(ctx, p, c)
 	}
 	return a.statusOf(status, err)
 }
@@ -82,6 +84,11 @@ func (a *app) prepare(ctx context.Context, p locate.Place, c *sandbox.Config, fr
 			return err
 		}
 	}
+	if c.Report {
+		if err := a.askIn(ctx, p, c.Fork, service.Changed{Look: lookOfRun()}, nil); err != nil {
+			return err
+		}
+	}
 	if !c.Root {
 		return nil
 	}
@@ -91,14 +98,27 @@ func (a *app) prepare(ctx context.Context, p locate.Place, c *sandbox.Config, fr
 	return err
 }
 
-// snapshotAfter takes the snapshot at the end of a run. A signal that ended the program does
-// not cancel it.
-func (a *app) snapshotAfter(ctx context.Context, p locate.Place, c sandbox.Config) error {
+// lookOfRun is the name under which a run looks what its program changed.
+func lookOfRun() string { return "run/" + strconv.Itoa(os.Getpid()) }
+
+// atEnd reports what the program of a run changed, and takes the snapshot that is asked for. A signal
+// that ended the program does not cancel it.
+func (a *app) atEnd(ctx context.Context, p locate.Place, c sandbox.Config) error {
+	ctx = context.WithoutCancel(ctx)
+	if c.Report {
+		args := service.Changed{Look: lookOfRun(), ForAgent: true}
+		var done service.WhatChanged
+		if err := a.askIn(ctx, p, c.Fork, args, &done); err != nil {
+			return err
+		}
+		fmt.Fprint(a.stderr, service.OpOf(args).Text.Text(args, &done))
+	}
+
 	if c.After == "" {
 		return nil
 	}
 	var made info.Info
-	err := a.askIn(context.WithoutCancel(ctx), p, c.Fork, snapshot.CaptureOptions{Name: c.After, Wait: true}, &made)
+	err := a.askIn(ctx, p, c.Fork, snapshot.CaptureOptions{Name: c.After, Wait: true}, &made)
 	if err == nil {
 		a.note("snapshot %s created: %s", made.Name, made.ID)
 	}

@@ -85,7 +85,7 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 			return k.mark(ctx, service.RunKept)
 		}
 		c.Fork = k.name
-		err := a.snapshotAfter(ctx, k.place(), c)
+		err := a.atEnd(ctx, k.place(), c)
 		if err == nil {
 			ended = k.end(e.Interrupted)
 		}

@@ -14,7 +14,8 @@ import (
 // The ways in which a snapshot comes about.
 const (
 	KindManual     = "manual"
-	KindTurn       = "turn"  // of an agent
+	KindTurn       = "turn"  // before an agent's turn
+	KindCall       = "call"  // after a call of an agent's tool that changed something
 	KindActor      = "actor" // before an actor changed what another one had changed
 	KindAuto       = "auto"
 	KindPreRestore = "pre-restore"
@@ -23,7 +24,7 @@ const (
 	KindPull       = "pull"
 )
 
-var Kinds = []string{KindManual, KindTurn, KindActor, KindAuto, KindPreRestore, KindFork, KindImport, KindPull}
+var Kinds = []string{KindManual, KindTurn, KindCall, KindActor, KindAuto, KindPreRestore, KindFork, KindImport, KindPull}
 
 // Counts are the events between a snapshot and the one before.
 type Counts struct {

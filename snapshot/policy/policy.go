@@ -82,6 +82,7 @@ func Default() Policy {
 	keep := Keep{
 		Auto:       Rule{Last: 10},
 		Turn:       Rule{Last: 100, Within: Span(week)},
+		Call:       Rule{Last: 100, Within: Span(day)},
 		Actor:      Rule{Last: 1000, Within: Span(week)},
 		PreRestore: Rule{Last: 10, Within: Span(30 * day)},
 		Fork:       Rule{Within: Span(30 * day)},

@@ -16,6 +16,7 @@ import (
 type Keep struct {
 	Auto       Rule `json:"auto"`
 	Turn       Rule `json:"turn"`
+	Call       Rule `json:"call"`
 	Actor      Rule `json:"actor"`
 	PreRestore Rule `json:"pre-restore"`
 	Fork       Rule `json:"fork"`
@@ -47,7 +48,7 @@ func (r *Rule) UnmarshalJSON(b []byte) error {
 
 func (k *Keep) Rules() map[string]*Rule {
 	return map[string]*Rule{
-		"auto": &k.Auto, "turn": &k.Turn, "actor": &k.Actor, "pre-restore": &k.PreRestore,
+		"auto": &k.Auto, "turn": &k.Turn, "call": &k.Call, "actor": &k.Actor, "pre-restore": &k.PreRestore,
 		"fork": &k.Fork, "import": &k.Import, "pull": &k.Pull,
 	}
 }

@@ -1,5 +1,5 @@
-// Package hooks has the settings in which agents name the commands that they run before
-// each turn.
+// Package hooks has the settings in which agents name the commands that they run before each turn
+// and after each call of a tool.
 package hooks
 
 import (
@@ -17,15 +17,29 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// An agent has a file of settings, and an event for the beginning of a turn.
+// An agent has a file of settings, and events for the beginning of a turn and the end of a call.
 type agent struct {
-	file, event, extra string
+	file   string
+	events []string
+	extra  string // more fields of a hook
 }
 
 var agents = map[string]agent{
-	"claude": {".claude/settings.json", "UserPromptSubmit", `,"timeout":10`},
-	"codex":  {".codex/hooks.json", "UserPromptSubmit", `,"timeout":10`},
-	"gemini": {".gemini/settings.json", "BeforeAgent", `,"timeout":10000`},
+	"claude": {".claude/settings.json", []string{"UserPromptSubmit", "PostToolUse", "PostToolUseFailure"}, `,"timeout":10`},
+	"codex":  {".codex/hooks.json", []string{"UserPromptSubmit", "PostToolUse"}, `,"timeout":10`},
+	"gemini": {".gemini/settings.json", []string{"BeforeAgent", "AfterTool"}, `,"timeout":10000`},
+}
+
+// Context is the JSON with which a hook gives an agent a text, or the text itself for an agent that is
+// not known.
+func Context(agent, event, text string) any {
+	if agent == "cursor" {
+		return map[string]string{"additional_context": text}
+	}
+	if _, ok := agents[agent]; !ok {
+		return text
+	}
+	return map[string]any{"hookSpecificOutput": map[string]string{"hookEventName": event, "additionalContext": text}}
 }
 
 // Warning is the JSON with which an agent shows a message to its user, nil for an agent that has none.
@@ -117,17 +131,36 @@ func edited(settings []byte, a agent, name string, remove bool) ([]byte, error) 
 	if !gjson.ParseBytes(root).IsObject() {
 		return nil, errors.New("not a JSON object")
 	}
+	for _, event := range a.events {
+		var err error
+		if root, err = editedEvent(root, event, a.extra, name, remove); err != nil {
+			return nil, err
+		}
+	}
+
+	var b bytes.Buffer
+	if err := json.Indent(&b, root, "", "  "); err != nil {
+		return nil, err
+	}
+	if len(settings) == 0 || bytes.HasSuffix(settings, []byte("\n")) {
+		b.WriteByte('\n')
+	}
+	return b.Bytes(), nil
+}
+
+// editedEvent is edited for one event. root is a JSON object.
+func editedEvent(root []byte, event, extra, name string, remove bool) ([]byte, error) {
 	hooks := gjson.GetBytes(root, "hooks")
 	if hooks.Exists() && !hooks.IsObject() {
 		return nil, errors.New("hooks: not a JSON object")
 	}
-	groups := hooks.Get(a.event)
+	groups := hooks.Get(event)
 	if groups.Exists() && !groups.IsArray() {
-		return nil, fmt.Errorf("hooks of %s: not a JSON array", a.event)
+		return nil, fmt.Errorf("hooks of %s: not a JSON array", event)
 	}
 
 	// The hook takes the place of the first of its own, or the last place.
-	command := fmt.Sprintf(`{"hooks":[{"type":"command","command":%s%s}]}`, encode(shellCommand(name)), a.extra)
+	command := fmt.Sprintf(`{"hooks":[{"type":"command","command":%s%s}]}`, encode(shellCommand(name)), extra)
 	var kept []string
 	placed := remove
 	for _, group := range groups.Array() {
@@ -143,27 +176,13 @@ func edited(settings []byte, a agent, name string, remove bool) ([]byte, error) 
 	}
 
 	// What is empty then is removed.
-	var err error
-	switch path := "hooks." + a.event; {
+	switch path := "hooks." + event; {
 	case len(kept) > 0:
-		root, err = sjson.SetRawBytes(root, path, []byte("["+strings.Join(kept, ",")+"]"))
+		return sjson.SetRawBytes(root, path, []byte("["+strings.Join(kept, ",")+"]"))
 	case len(hooks.Map()) > 1 || len(hooks.Map()) == 1 && !groups.Exists():
-		root, err = sjson.DeleteBytes(root, path)
-	default:
-		root, err = sjson.DeleteBytes(root, "hooks")
+		return sjson.DeleteBytes(root, path)
 	}
-	if err != nil {
-		return nil, err
-	}
-
-	var b bytes.Buffer
-	if err := json.Indent(&b, root, "", "  "); err != nil {
-		return nil, err
-	}
-	if len(settings) == 0 || bytes.HasSuffix(settings, []byte("\n")) {
-		b.WriteByte('\n')
-	}
-	return b.Bytes(), nil
+	return sjson.DeleteBytes(root, "hooks")
 }
 
 // isOurs reports whether a group of hooks is what Plan adds, or what an earlier version added.

@@ -42,7 +42,7 @@ func TestInstall(t *testing.T) {
 			}
 			changed, diff := change(t, dir, "claude", false)
 			b, err := os.ReadFile(file)
-			if err != nil || !changed || strings.Count(string(b), "amberfs hook claude ") != 1 || !strings.Contains(diff, "+") {
+			if err != nil || !changed || strings.Count(string(b), "amberfs hook claude ") != len(agents["claude"].events) || !strings.Contains(diff, "+") {
 				t.Fatalf("installed: %s, %v, diff %s", b, err, diff)
 			}
 			if strings.Contains(before, "mine <x>") != strings.Contains(string(b), "mine <x>") {

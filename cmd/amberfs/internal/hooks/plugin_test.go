@@ -81,10 +81,10 @@ func TestPluginHooks(t *testing.T) {
 		Hooks   []struct{ Type, Command string }
 	}
 	for file, want := range map[string]map[string]string{
-		"hooks/hooks.json":          {"UserPromptSubmit": "claude", "WorktreeCreate": "", "WorktreeRemove": ""},
-		"hooks/codex.json":          {"UserPromptSubmit": "codex"},
-		"hooks/cursor.json":         {"beforeSubmitPrompt": "cursor"},
-		"portable/hooks/hooks.json": {"BeforeAgent": "gemini"},
+		"hooks/hooks.json":          {"UserPromptSubmit": "claude", "PostToolUse": "claude", "PostToolUseFailure": "claude", "WorktreeCreate": "", "WorktreeRemove": ""},
+		"hooks/codex.json":          {"UserPromptSubmit": "codex", "PostToolUse": "codex"},
+		"hooks/cursor.json":         {"beforeSubmitPrompt": "cursor", "postToolUse": "cursor"},
+		"portable/hooks/hooks.json": {"BeforeAgent": "gemini", "AfterTool": "gemini"},
 	} {
 		var h struct{ Hooks map[string][]group }
 		readJSON(t, &h, plugin, file)

@@ -37,6 +37,7 @@ type Config struct {
 	InPlace    bool   // the fork, not the workspace, is at Mountpoint
 	Root       bool   // the fork is the root directory of the program
 	After      string // snapshot that is taken at the end
+	Report     bool   // what the program changed is printed at the end
 	Command    []string
 	Options    mountopt.Options
 	Actor      string      // of the program's changes; "" for none

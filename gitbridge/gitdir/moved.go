@@ -1,0 +1,87 @@
+package gitdir
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Moved says in git's words how the refs, HEAD, the index and the work in progress of a git directory
+// differ from one state to another. It reads no objects. Nothing is said of files that git rewrote
+// without another meaning.
+func Moved(base, now Files) ([]string, error) {
+	b, err := read(base)
+	if err != nil {
+		return nil, err
+	}
+	n, err := read(now)
+	if err != nil {
+		return nil, err
+	}
+
+	said := n.movedRefs(b)
+	if n.head != b.head {
+		said = append(said, "HEAD is at "+shortRef(n.head)+", was at "+shortRef(b.head))
+	}
+	if changed := changedEntries(b.entries, n.entries); changed > 0 {
+		said = append(said, plural(changed, "path")+" staged, unstaged or committed")
+	}
+	for _, name := range unfinishedNames {
+		_, was := b.unfinished[name]
+		if _, is := n.unfinished[name]; is != was {
+			said = append(said, name+map[bool]string{true: " is new", false: " is gone"}[is])
+		}
+	}
+	return said, nil
+}
+
+// movedRefs says which refs have another value than in the state b.
+func (s *state) movedRefs(b *state) (said []string) {
+	names := maps.Clone(s.refs)
+	maps.Copy(names, b.refs)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		was, is := b.refs[name], s.refs[name]
+		what := shortRef("ref: " + name)
+		switch {
+		case was == is:
+		case was == "":
+			said = append(said, fmt.Sprintf("new %s at %s", what, shortRef(is)))
+		case is == "":
+			said = append(said, fmt.Sprintf("%s is gone, was at %s", what, shortRef(was)))
+		default:
+			said = append(said, fmt.Sprintf("%s moved from %s to %s", what, shortRef(was), shortRef(is)))
+		}
+	}
+	return said
+}
+
+// shortRef is the value of a ref for a person: a name without refs/heads, or 7 digits.
+func shortRef(value string) string {
+	name, isName := strings.CutPrefix(value, "ref: ")
+	switch {
+	case !isName:
+		return value[:min(len(value), 7)]
+	case strings.HasPrefix(name, branches):
+		return "branch " + strings.TrimPrefix(name, branches)
+	case strings.HasPrefix(name, tags):
+		return "tag " + strings.TrimPrefix(name, tags)
+	}
+	return strings.TrimPrefix(name, "refs/")
+}
+
+// changedEntries counts the paths at which two indexes differ.
+func changedEntries(a, b []IndexEntry) (n int) {
+	was := make(map[string]IndexEntry, len(a))
+	for _, e := range a {
+		was[fmt.Sprint(e.Stage, e.Path)] = e
+	}
+	for _, e := range b {
+		key := fmt.Sprint(e.Stage, e.Path)
+		if w, ok := was[key]; !ok || !w.same(e) {
+			n++
+		}
+		delete(was, key)
+	}
+	return n + len(was)
+}

@@ -1,0 +1,118 @@
+package gitbridge
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
+	"github.com/amberfs/amberfs/internal/scratch"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// IgnoreFile is the name of a file with patterns of paths that git ignores.
+const IgnoreFile = ".gitignore"
+
+// mostRules bounds the bytes of the rules that Ignored reads. With more, no path is ignored.
+const mostRules = 1 << 20
+
+// Ignored returns which paths of a state git add would ignore by the .gitignore files above them. A
+// path of a directory ends with a slash. Git decides, in a directory that has these files alone.
+func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []string) (map[string]bool, error) {
+	rules, err := rulesAbove(src, st, paths)
+	if err != nil || len(rules) == 0 {
+		return nil, err
+	}
+
+	temp, err := scratch.New(scratch.Export)
+	if err != nil {
+		return nil, fmt.Errorf("making a temporary directory: %w", err)
+	}
+	defer temp.Remove()
+	work, gitDir := filepath.Join(temp.Path, "tree"), filepath.Join(temp.Path, "git")
+	if err := writeRules(work, rules); err != nil {
+		return nil, fmt.Errorf("copying %s: %w", IgnoreFile, err)
+	}
+	if err := initBare(ctx, gitDir, "sha1"); err != nil {
+		return nil, err
+	}
+
+	p, err := start(ctx, work, append(trustNone.env(), "GIT_DIR="+gitDir, "GIT_WORK_TREE="+work), ignorer...)
+	if err != nil {
+		return nil, err
+	}
+	const pattern, fields = 2, 4
+	ignored := make(map[string]bool)
+	err = p.ask(paths, fields, func(i, field int, text string) {
+		if field == pattern && text != "" && !strings.HasPrefix(text, "!") {
+			ignored[paths[i]] = true
+		}
+	})
+	const noneMatched = 1
+	if werr := p.wait(); err == nil && werr != nil && exitCode(werr) != noneMatched {
+		err = werr
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking git what is ignored: %w", err)
+	}
+	return ignored, nil
+}
+
+// rulesAbove returns the .gitignore files in the directories above some paths, by their paths.
+func rulesAbove(src *tree.Source, st *tree.State, paths []string) (map[string][]byte, error) {
+	rules, seen, size := make(map[string][]byte), make(map[string]bool), int64(0)
+	for _, p := range paths {
+		for dir := path.Dir(strings.TrimSuffix(p, "/")); !seen[dir]; dir = path.Dir(dir) {
+			seen[dir] = true
+			n, err := st.At(src, path.Join(dir, IgnoreFile))
+			if err != nil || n == nil || !n.IsRegular() {
+				continue // a path without rules, such as one below a file
+			}
+			if size += n.Size(); size > mostRules {
+				return nil, nil
+			}
+			text, err := io.ReadAll(n.Content.Reader(src.Files))
+			if err != nil {
+				return nil, fmt.Errorf("reading %q: %w", path.Join(dir, IgnoreFile), err)
+			}
+			rules[path.Join(dir, IgnoreFile)] = text
+		}
+	}
+	return rules, nil
+}
+
+// writeRules writes files below a new directory.
+func writeRules(dir string, files map[string][]byte) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+
+	for name, text := range files {
+		if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
+			return err
+		}
+		if err := root.WriteFile(name, text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RefChanges says in git's words what changed in a git directory from one state to another, see
+// [gitdir.Moved]. A directory that is none in one of the states has no words.
+func RefChanges(src *tree.Source, base, now *tree.State, dir string) ([]string, error) {
+	was, is := treeFiles{src, base, dir}, treeFiles{src, now, dir}
+	if !gitdir.Is(was) || !gitdir.Is(is) {
+		return nil, nil
+	}
+	return gitdir.Moved(was, is)
+}

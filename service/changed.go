@@ -1,0 +1,221 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// LookLabel is the label of the snapshots at which somebody looked what had changed. Its value is
+// who looked.
+const LookLabel = "look"
+
+// lastLook is the word for the snapshot of the last look.
+const lastLook = "last"
+
+// changed compares the workspace with the snapshot of the caller's last look. If it differs, or there
+// was no look, it takes the snapshot of this look.
+func (s *Service) changed(ctx context.Context, r *Request, a Changed) (WhatChanged, error) {
+	a.Look = cmp.Or(a.Look, r.Caller.Actor, "caller")
+	looks := a.Since == "" || strings.EqualFold(a.Since, lastLook)
+	d := WhatChanged{Since: a.Since, Effects: []PathEffect{}}
+	first := false
+	if looks {
+		d.Since, first = s.lookOf(r, a.Look)
+	}
+
+	same := false
+	err := s.compare(r, d.Since, "", func(from, to *tree.State) (err error) {
+		same, err = tree.Equal(ctx, s.Store.Source(), from, to, tree.DiffOptions{SkipData: true}, 0)
+		return err
+	})
+	if err != nil || same && !first {
+		return d, err
+	}
+
+	if looks {
+		if len(a.Look) > maxLook {
+			return d, errs.Fail(errs.Invalid, "look is at most %d bytes long", maxLook)
+		}
+		made, err := r.Workspace.Capture(snapshot.CaptureOptions{
+			Kind: info.KindCall, Message: a.Message, Labels: map[string]string{LookLabel: a.Look}, Caller: r.Caller,
+		})
+		if err != nil {
+			return d, err
+		}
+		d.Snapshot = made.Name
+	}
+	err = s.compare(r, d.Since, d.Snapshot, func(from, to *tree.State) error { return s.effects(ctx, r, from, to, &d) })
+	if len(d.Effects)+len(d.Git) > 0 {
+		d.Undo = s.undoOf(r, d.Since)
+	}
+	return d, err
+}
+
+// maxLook bounds the name of who looks, in bytes.
+const maxLook = 200
+
+// lookOf returns the snapshot of somebody's last look. For the first look, it is the newest snapshot,
+// or the base.
+func (s *Service) lookOf(r *Request, look string) (name string, first bool) {
+	newest := ""
+	for i := range r.Workspace.Snapshots().Newest() {
+		if i.Labels[LookLabel] == look {
+			return i.Name, false
+		}
+		newest = cmp.Or(newest, i.Name)
+	}
+	return cmp.Or(newest, "base"), true
+}
+
+// effects fills in what differs. Files that git keeps itself are left out: git's words say what they
+// mean.
+func (s *Service) effects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChanged) error {
+	src := s.Store.Source()
+	repos := make(map[string]bool) // git directories of both states
+	inGit := func(p string) bool {
+		repo, rel, ok := threeway.InGit(p)
+		if !ok || gitdir.IsFile(rel) {
+			return false
+		}
+		if _, known := repos[repo]; !known {
+			was, err := from.At(src, repo)
+			is, nerr := to.At(src, repo)
+			repos[repo] = err == nil && nerr == nil && was != nil && is != nil && was.IsDir() && is.IsDir()
+		}
+		return repos[repo]
+	}
+	list, err := diff.Effects(ctx, src, from, to, diff.Options{List: r.list(s)}, inGit)
+	if err != nil {
+		return err
+	}
+
+	for repo, both := range repos {
+		if !both {
+			continue
+		}
+		words, err := gitbridge.RefChanges(src, from, to, repo)
+		if err != nil {
+			words = []string{"its files changed: " + err.Error()}
+		}
+		for _, w := range words {
+			d.Git = append(d.Git, gitquote.Readable(repo)+": "+w)
+		}
+	}
+	slices.Sort(d.Git)
+
+	for _, e := range list {
+		d.Effects = append(d.Effects, effectOf(e))
+	}
+	return s.markIgnored(ctx, to, d.Effects)
+}
+
+// markIgnored marks the files that were added or overwritten and that .gitignore names. Deletions are
+// not marked: git has no other copy of an ignored file.
+func (s *Service) markIgnored(ctx context.Context, st *tree.State, list []PathEffect) error {
+	const most = 10_000 // more paths are not looked up, and count as not ignored
+	var paths []string
+	at := make(map[string]*PathEffect)
+	for i := range list {
+		e := &list[i]
+		if e.Action != string(diff.Creates) && e.Action != string(diff.Overwrote) || len(paths) == most {
+			continue
+		}
+		p := e.bytes()
+		if e.Dir {
+			p += "/"
+		}
+		paths, at[p] = append(paths, p), e
+	}
+	if len(paths) == 0 {
+		return nil
+	}
+	ignored, err := gitbridge.Ignored(ctx, s.Store.Source(), st, paths)
+	if err != nil {
+		s.Log.Debug("asking git what is ignored", "err", err) // without git all paths are listed
+		return nil
+	}
+	for p := range ignored {
+		at[p].Ignored = true
+	}
+	return nil
+}
+
+// undoOf returns the command that undoes what changed since a snapshot. If several actors changed
+// something since, it undoes the changes of the caller alone.
+func (s *Service) undoOf(r *Request, since string) string {
+	var by []string
+	for _, i := range slices.Backward(r.Workspace.Snapshots().Intervals()) {
+		if i.To.Name == since {
+			break
+		}
+		by = append(by, i.Actors...)
+	}
+	slices.Sort(by)
+	if by = slices.Compact(by); len(by) > 1 && slices.Contains(by, r.Caller.Actor) {
+		return "amberfs undo --by " + r.Caller.Actor + " --since " + since
+	}
+	return "amberfs restore " + since
+}
+
+func effectOf(e diff.Effect) PathEffect {
+	out := PathEffect{
+		Action: string(e.Action), Path: e.Path, Raw: naming.Raw(e.Path), From: e.From, Dir: e.Dir, Files: e.Files,
+		OldSize: diff.Size(e.Change.Before), NewSize: diff.Size(e.Change.After),
+	}
+	if b, a := e.Change.Before, e.Change.After; b != nil && a != nil {
+		out.Note = attributeNote(b, a)
+	}
+	return out
+}
+
+// attributeNote says how the kind, the permissions, the owner and the extended attributes of a path
+// differ, "" if they do not.
+func attributeNote(before, after *tree.Inode) string {
+	var notes []string
+	const permissions = 0o7777
+	if before.Type() != after.Type() {
+		return "was " + kindText(before) + ", is " + kindText(after)
+	}
+	if before.Mode&permissions != after.Mode&permissions {
+		notes = append(notes, fmt.Sprintf("%04o to %04o", before.Mode&permissions, after.Mode&permissions))
+	}
+	if before.UID != after.UID || before.GID != after.GID {
+		notes = append(notes, fmt.Sprintf("owner %d:%d to %d:%d", before.UID, before.GID, after.UID, after.GID))
+	}
+	if names := threeway.ChangedXattrs(before, after); len(names) > 0 {
+		notes = append(notes, "attributes "+strings.Join(names, " "))
+	}
+	if before.IsSymlink() && after.IsSymlink() && before.Target != after.Target {
+		notes = append(notes, "link to "+gitquote.Readable(before.Target)+", now to "+gitquote.Readable(after.Target))
+	}
+	if before.IsRegular() && after.IsRegular() && before.Content.Size() > 0 && after.Content.Size() == 0 {
+		notes = append(notes, "emptied")
+	}
+	return strings.Join(notes, ", ")
+}
+
+func kindText(n *tree.Inode) string {
+	switch {
+	case n.IsDir():
+		return "a directory"
+	case n.IsSymlink():
+		return "a symbolic link"
+	case n.IsRegular():
+		return "a file"
+	}
+	return "a special file"
+}

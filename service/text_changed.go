@@ -1,0 +1,195 @@
+package service
+
+import (
+	"encoding/base64"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/internal/gitquote"
+)
+
+// agentText is how many characters of a report for an agent deletions and overwritten files leave to
+// the rest.
+const agentText = 1200
+
+// changedLines reports what changed: deletions and overwritten files first and all of them, then the
+// rest. For an agent, the rest ends where the report is agentText long. Nothing is reported if nothing
+// changed.
+func changedLines(a Changed, d *WhatChanged) string {
+	if len(d.Effects)+len(d.Git) == 0 {
+		return ""
+	}
+
+	var out strings.Builder
+	fmt.Fprintf(&out, "changed since %s:\n", d.Since)
+	const mostIgnored = 20 // more overwritten files that git ignores are a build's, and summed up
+	var lost, rest []PathEffect
+	rebuilt := 0
+	for _, e := range d.Effects {
+		if e.Ignored && e.Action == string(diff.Overwrote) {
+			rebuilt++
+		}
+	}
+	for _, e := range d.Effects {
+		e.Ignored = e.Ignored && (e.Action == string(diff.Creates) || rebuilt > mostIgnored)
+		if e.isLoss() {
+			lost = append(lost, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	for _, line := range groupLines(lost) {
+		out.WriteString(line + "\n")
+	}
+
+	undo := "to undo exactly this: " + d.Undo + "\n"
+	lines := append(groupLines(withoutIgnored(rest)), ignoredLines(rest)...)
+	for _, g := range d.Git {
+		lines = append(lines, "git "+g)
+	}
+	for i, line := range lines {
+		const more = "and %d more lines: amberfs diff --name-status %s\n"
+		if a.ForAgent && out.Len()+len(line)+len(undo)+len(more)+len(d.Since) > agentText {
+			fmt.Fprintf(&out, more, len(lines)-i, d.Since)
+			break
+		}
+		out.WriteString(line + "\n")
+	}
+	out.WriteString(undo)
+	return out.String()
+}
+
+// isLoss reports whether an effect took contents away, which git may not have.
+func (e *PathEffect) isLoss() bool {
+	return e.Action == string(diff.Deletes) || e.Action == string(diff.Overwrote) && !e.Ignored
+}
+
+// bytes returns the path as the tree has it.
+func (e *PathEffect) bytes() string {
+	if e.Raw == "" {
+		return e.Path
+	}
+	raw, err := base64.StdEncoding.DecodeString(e.Raw)
+	if err != nil {
+		return e.Path
+	}
+	return string(raw)
+}
+
+func withoutIgnored(list []PathEffect) (out []PathEffect) {
+	for _, e := range list {
+		if !e.Ignored {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// mostAlone is how many files of one directory are listed on a line each. More are listed together.
+const mostAlone = 3
+
+// groupLines writes the effects. Files of one directory to which the same happened share a line: all
+// their names or, of files that were added, their number.
+func groupLines(list []PathEffect) (lines []string) {
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && sameGroup(&list[0], &list[n]) {
+			n++
+		}
+		lines = append(lines, linesOf(list[:n])...)
+		list = list[n:]
+	}
+	return lines
+}
+
+func sameGroup(a, b *PathEffect) bool {
+	return a.Action == b.Action && a.From == "" && b.From == "" && !a.Dir && !b.Dir && a.Note == b.Note && path.Dir(a.bytes()) == path.Dir(b.bytes())
+}
+
+func linesOf(list []PathEffect) (lines []string) {
+	e := &list[0]
+	if len(list) <= mostAlone {
+		for _, e := range list {
+			lines = append(lines, e.line())
+		}
+		return lines
+	}
+
+	dir := gitquote.Readable(path.Dir(e.bytes())) + "/"
+	if e.Action == string(diff.Creates) {
+		return []string{fmt.Sprintf("added %s %s files", dir, humanize.Comma(int64(len(list))))}
+	}
+	var names []string
+	for _, e := range list {
+		names = append(names, gitquote.Readable(path.Base(e.bytes())))
+	}
+	line := fmt.Sprintf("%s %d files in %s: %s", e.Action, len(list), dir, strings.Join(names, " "))
+	if e.Note != "" {
+		line += " (" + e.Note + ")"
+	}
+	return []string{line}
+}
+
+// line writes one effect.
+func (e *PathEffect) line() string {
+	name := gitquote.Readable(e.bytes())
+	if e.Dir {
+		name += "/"
+	}
+	var notes []string
+	switch {
+	case e.Dir && e.Action != string(diff.Renames) && e.Action != string(diff.Sets):
+		notes = append(notes, plural(e.Files, "file", "files"))
+	case e.Action == string(diff.Deletes) || e.Action == string(diff.Creates):
+		notes = append(notes, BytesText(e.OldSize+e.NewSize))
+	case e.Action == string(diff.Overwrote) && e.OldSize != e.NewSize:
+		notes = append(notes, BytesText(e.OldSize)+" to "+BytesText(e.NewSize))
+	}
+	if e.Note != "" {
+		notes = append(notes, e.Note)
+	}
+	if !e.Dir && e.Files > 0 { // it was a directory
+		notes = append(notes, plural(e.Files, "file", "files")+" in it deleted")
+	}
+	text := e.Action + " " + name
+	switch {
+	case e.From != "" && e.Action == string(diff.Renames):
+		text = "renamed " + gitquote.Readable(e.From) + " to " + name
+	case e.From != "":
+		text += " by a rename of " + gitquote.Readable(e.From)
+	}
+	if len(notes) > 0 {
+		text += " (" + strings.Join(notes, ", ") + ")"
+	}
+	return text
+}
+
+// ignoredLines sums up what .gitignore names.
+func ignoredLines(list []PathEffect) []string {
+	const named = 5
+	files := 0
+	var names []string
+	for _, e := range list {
+		if !e.Ignored {
+			continue
+		}
+		name := gitquote.Readable(e.bytes())
+		if e.Dir {
+			name, files = name+"/", files+e.Files
+		} else {
+			files++
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if len(names) > named {
+		names = append(names[:named], "…")
+	}
+	return []string{fmt.Sprintf("ignored by git: %s added or overwritten (%s)", plural(files, "file", "files"), strings.Join(names, " "))}
+}

@@ -8,20 +8,20 @@ import (
 )
 
 // An Absent error reports that an object is not on this machine, but on a remote. The call
-// that needed it has changed nothing: its caller releases its locks, fetches the object, which
-// may take long, and makes the call again.
+// that needed the object has changed nothing. The caller releases its locks, calls Fetch, which
+// may take long, and repeats the call.
 type Absent struct {
 	Hash Hash
-	// Fetch stores the object here, or fails when ctx ends.
+	// Fetch downloads the object into the store. It fails when ctx ends.
 	Fetch func(ctx context.Context) error
 }
 
 func (a *Absent) Error() string { return "object " + a.Hash.String() + " is elsewhere" }
 
-// Unwrap gives it the kind of what is not damaged.
+// Unwrap makes it an errs.Away, so that callers do not take the object for damaged.
 func (a *Absent) Unwrap() error { return errs.Away }
 
-// Await calls fn, and again each time after an object that it lacked was fetched.
+// Await calls fn. While fn fails with an Absent error, Await fetches the object and calls fn again.
 func Await(ctx context.Context, fn func() error) error {
 	for {
 		err := fn()

@@ -8,63 +8,65 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// An appender writes records at the end of the newest pack of objects. One
-// write at a time: what is on disk before the end is whole, except after a
-// power cut.
+// An appender writes records at the end of the newest pack, one at a time. So all records
+// before the end are whole, except after a power cut.
 type appender struct {
 	mu              sync.Mutex
-	pack            *pack // nil until there is something to write
-	bytesSinceCheck int64 // of the free space
-	mustCheckSpace  bool  // the last check found too little
+	pack            *pack // the newest pack, nil until the first write
+	bytesSinceCheck int64 // bytes appended since the last check of the free space
+	mustCheckSpace  bool  // the last check found too little space
 }
 
-// appendObject writes a built record and enters it into the fresh overlay, so
-// that it can be found from now on. With only set, it does nothing unless the
-// object is still at that place (gc moves objects). The record at instead, if there is one, cannot
-// be used.
-func (s *Store) appendObject(h *header, rec []byte, only, instead *loc) error {
+// appendObject appends a built record to the newest pack and adds its place to the index.
+//
+// If from is not nil, gc moves the object from there: the index is changed only if the object is
+// still at that place. If damaged is not nil, the record replaces the unusable one at that place.
+func (s *Store) appendObject(h *header, rec []byte, from, damaged *loc) error {
 	a := &s.packs.tail
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := s.failed.err(); err != nil {
 		return err
 	}
-	if only == nil {
-		if err := s.packs.room(int64(len(rec))); err != nil {
+	if from == nil {
+		if err := s.packs.checkRoom(int64(len(rec))); err != nil {
 			return err
 		}
 	}
 	if err := s.packs.rotate(int64(len(rec))); err != nil {
 		return err
 	}
+
 	p := a.pack
 	off := p.end
 	h.encode(rec, p.id, off)
 	if err := s.packs.write(p, rec, off); err != nil {
 		return err
 	}
+
 	l := h.loc(p.id, off)
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
 	p.end += int64(len(rec))
-	if only != nil {
-		now, ok, err := s.index.locate(h.hash)
-		if err != nil || !ok || !now.same(*only) {
-			p.garbage = true // the record stays behind unused
+	if from != nil {
+		now, ok, err := s.index.findLocked(h.hash)
+		if err != nil || !ok || !now.same(*from) {
+			p.garbage = true // no place refers to the appended record
 			return err
 		}
-		s.index.uncount(now)
+		s.index.subtract(now)
 	}
-	if instead != nil {
-		s.index.uncount(*instead)
-		s.index.unmark(h.hash)
+	if damaged != nil {
+		s.index.subtract(*damaged)
+		s.index.unmarkDamaged(h.hash)
 	}
-	s.index.enter(h.hash, l)
+	s.index.add(h.hash, l)
 	return nil
 }
 
-// room checks the free space once per appendInterval bytes. The appender is locked.
-func (ps *packSet) room(n int64) error {
+// checkRoom returns ErrNoSpace if the disk has too little room for n bytes more. It asks the disk
+// once per appendInterval bytes. The caller holds appender.mu.
+func (ps *packSet) checkRoom(n int64) error {
 	a := &ps.tail
 	a.bytesSinceCheck += n
 	if a.bytesSinceCheck < appendInterval && a.pack != nil && !a.mustCheckSpace {
@@ -78,8 +80,8 @@ func (ps *packSet) room(n int64) error {
 	return nil
 }
 
-// rotate begins a new pack if the current one has no room for n bytes more. The appender is
-// locked.
+// rotate begins a new pack if the current one has no room for n bytes more. The caller holds
+// appender.mu.
 func (ps *packSet) rotate(n int64) error {
 	a := &ps.tail
 	if a.pack != nil && a.pack.end+n <= max(ps.packSize, packHeaderSize+n) {
@@ -89,19 +91,18 @@ func (ps *packSet) rotate(n int64) error {
 	if err != nil {
 		return errs.Full(err)
 	}
-	ps.leave(a.pack)
+	ps.markFull(a.pack)
 	a.pack = p
 	return nil
 }
 
-// write writes a record at the end of a pack. If that fails, the pack is
-// as it was.
+// write writes a record at the end of a pack. After an error the pack is unchanged.
 func (ps *packSet) write(p *pack, rec []byte, off int64) error {
-	f, err := ps.use(p)
+	f, err := ps.acquireFile(p)
 	if err != nil {
 		return err
 	}
-	defer ps.done(p)
+	defer ps.releaseFile(p)
 	if _, err := f.WriteAt(rec, off); err != nil {
 		err = fmt.Errorf("append to pack %s: %w", p.name(), errs.Full(err))
 		if terr := f.Truncate(off); terr != nil {
@@ -113,21 +114,22 @@ func (ps *packSet) write(p *pack, rec []byte, off int64) error {
 	return nil
 }
 
-// sync makes every object durable that was put before the call. It needs
-// no lock.
+// sync makes every object durable that was put before the call. The caller needs to hold no lock.
 func (ps *packSet) sync() error {
 	if err := ps.failed.err(); err != nil {
 		return err
 	}
-	ends := map[*pack]int64{}
+
+	ends := map[*pack]int64{} // of the packs with bytes that are not on disk
 	packs := ps.all()
-	ps.figures.Lock()
+	ps.locatorMu.Lock()
 	for _, p := range packs {
 		if p.synced < p.end {
 			ends[p] = p.end
 		}
 	}
-	ps.figures.Unlock()
+	ps.locatorMu.Unlock()
+
 	for p, end := range ends {
 		if err := ps.syncPack(p, end); err != nil {
 			return err
@@ -136,25 +138,27 @@ func (ps *packSet) sync() error {
 	return nil
 }
 
+// syncPack makes a pack durable, and records that its bytes before end are. A pack that gc has
+// removed is no error: its live objects were durable in other packs before.
 func (ps *packSet) syncPack(p *pack, end int64) error {
-	f, err := ps.use(p)
-	if err == nil {
-		defer ps.done(p)
-		if err = f.Sync(); err != nil {
-			err = fmt.Errorf("sync pack %s: %w", p.name(), errs.Full(err))
+	f, err := ps.acquireFile(p)
+	if err != nil {
+		if ps.get(p.id) == nil {
+			return nil
 		}
-	}
-	switch {
-	case err != nil && ps.get(p.id) == nil:
-		return nil // gc has removed it since, after its live objects were durable elsewhere
-	case err != nil && f != nil:
-		return ps.failed.set(err)
-	case err != nil:
 		return err
 	}
-	ps.figures.Lock()
+	defer ps.releaseFile(p)
+	if err := f.Sync(); err != nil {
+		if ps.get(p.id) == nil {
+			return nil
+		}
+		return ps.failed.set(fmt.Errorf("sync pack %s: %w", p.name(), errs.Full(err)))
+	}
+
+	ps.locatorMu.Lock()
 	p.synced = max(p.synced, end)
-	ps.figures.Unlock()
-	ps.letGo(p)
+	ps.locatorMu.Unlock()
+	ps.releaseFull(p)
 	return nil
 }

@@ -95,9 +95,9 @@ func BenchmarkLookup(b *testing.B) {
 	for _, n := range decades(100_000) {
 		for ; made < n; made++ {
 			s.index.mu.Lock()
-			s.index.enter(named(made), loc{pack: 1, off: int64(made%(1<<20)+1) * recordAlign, plain: 1, stored: 1, kind: KindData})
+			s.index.add(named(made), loc{pack: 1, off: int64(made%(1<<20)+1) * recordAlign, plain: 1, stored: 1, kind: KindData})
 			s.index.mu.Unlock()
-			must.OK(b, s.index.flushFull())
+			must.OK(b, s.index.flushIfDue())
 		}
 		look("filled", 0)
 		look("filled-absent", n)

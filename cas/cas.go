@@ -36,16 +36,16 @@ var (
 	// ErrInUse: another process has the store open.
 	ErrInUse = index.ErrInUse
 	// ErrStuck: the index cannot be closed, because its disk takes no more writes.
-	// The process had better end. Packs have all that is in it.
+	// The process should exit. No object is lost: the index can be rebuilt from the packs.
 	ErrStuck = index.ErrStuck
 )
 
-// Damage describes one damaged or missing thing. As an error, *Damage satisfies
+// Damage describes one damaged or missing object, record or file. As an error, *Damage satisfies
 // errors.Is(err, ErrDamaged).
 type Damage struct {
 	Hash   Hash   // the object, zero if it is unknown
 	Kind   Kind   // its kind, 0 if it is unknown
-	Pack   string // the file: of a pack, the manifest, or the folder index
+	Pack   string // name of the pack file, of the manifest file, or "index"
 	Offset int64  // bytes from the start of the file
 	Length int64  // bytes of the file that are affected
 	Reason string
@@ -71,13 +71,13 @@ func (d *Damage) Unwrap() error { return errs.Damaged }
 
 // Options are the ways to open a store. The zero value is fine.
 type Options struct {
-	FS       vfs.FS       // the disk but for the index; default the real one beneath the store's directory
+	FS       vfs.FS       // the disk for all files except the index; default: the store's directory
 	Logger   *slog.Logger // default: discard
 	PackSize int64        // bytes at which a new pack is begun; default 128 MiB
 	ReadOnly bool         // change nothing on disk; the index is built in memory
 	Salvage  bool         // see manifest.Options
-	NoCommit bool         // leave the manifest as it is
-	Takeover bool         // another process may still have the store open, which writes nothing any more
+	NoCommit bool         // Commit fails, and the manifest is not changed
+	Takeover bool         // allow that another process has the store open; it must have stopped writing
 
 	indexDir string // for tests that keep the packs in memory
 }
@@ -86,10 +86,10 @@ type Options struct {
 // do not begin with a zero byte.
 type MetaOp = manifest.Op
 
-// GCResult says what a collection did.
+// GCResult describes what a collection removed.
 type GCResult struct {
-	Removed    int64 // objects gone
-	FreedBytes int64 // bytes of packs given back to the disk
+	Removed    int64 // objects
+	FreedBytes int64 // bytes by which the packs occupy less of the disk
 }
 
 // VerifyResult sums up a verification.
@@ -103,12 +103,12 @@ type VerifyResult struct {
 type RepairResult struct {
 	Packs       int
 	Objects     int64    // objects in the new index
-	Mended      int64    // pack headers that were written again
-	Quarantined int64    // damaged records taken out of the packs
-	Damage      []Damage // everything found
+	Mended      int64    // damaged pack headers that were rewritten
+	Quarantined int64    // damaged records that were moved out of the packs
+	Damage      []Damage // all damage that was found
 }
 
-// Stats are the store's figures.
+// Stats are the numbers of objects and bytes of a store.
 type Stats struct {
 	Objects int64 // in the index
 	Bytes   int64 // plain bytes of these objects

@@ -11,17 +11,17 @@ import (
 
 const (
 	minCompress = 128      // bytes; below, a frame costs more than it saves
-	sampleSize  = 4 << 10  // bytes that tell whether compression may pay
-	minEstimate = 16 << 10 // bytes; from here on it is worth sampling first
-	// mostNoise is the estimate that 98 % of random samples stay below, and hardly any sample
-	// in which compression saves something.
-	mostNoise = 0.05
+	sampleSize  = 4 << 10  // bytes of a sample, see looksRandom
+	minEstimate = 16 << 10 // bytes; shorter objects are compressed without sampling
+	// maxRandom is compress.Estimate's highest result for bytes that are taken for random: 98 % of
+	// random samples are below, and hardly any sample of compressible bytes.
+	maxRandom = 0.05
 )
 
-// level was chosen by measurement: see "Why one level of compression" in docs/dev/RATIONALE.md.
-const level = zstd.SpeedFastest
+// compressionLevel was chosen by measurement: see "Why one level of compression" in docs/dev/RATIONALE.md.
+const compressionLevel = zstd.SpeedFastest
 
-// A codec compresses and expands. It is safe for concurrent use.
+// A codec compresses and expands objects. It is safe for concurrent use.
 type codec struct {
 	enc  *zstd.Encoder
 	dec  *zstd.Decoder
@@ -29,7 +29,7 @@ type codec struct {
 }
 
 func newCodec() *codec {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderCRC(false),
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(compressionLevel), zstd.WithEncoderCRC(false),
 		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256<<10))
 	dec, derr := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxObject), zstd.WithDecoderConcurrency(0),
 		zstd.WithDecoderLowmem(true))
@@ -45,9 +45,9 @@ func (c *codec) close() {
 	c.dec.Close()
 }
 
-// build lays out a record in a pooled buffer: the header without its place yet,
-// the bytes (compressed if that saves 5 %), the padding. Give the buffer back
-// with release.
+// build lays out a record in a pooled buffer: room for the header, the bytes (compressed if that
+// saves 5 %), the padding. header.encode writes the header when the record's place is known. The
+// caller gives the buffer back with release.
 func (c *codec) build(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
 	bp := c.bufs.Get().(*[]byte)
 	b := (*bp)[:0]
@@ -56,7 +56,7 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
 	}
 	b = b[:headerSize]
 	h := &header{kind: kind, plain: uint32(len(plain)), hash: hash}
-	if len(plain) >= minCompress && !noise(plain) {
+	if len(plain) >= minCompress && !looksRandom(plain) {
 		b = c.enc.EncodeAll(plain, b)
 		if len(b)-headerSize <= len(plain)-len(plain)/20 {
 			h.flags |= flagZstd
@@ -73,27 +73,28 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
 	return h, bp
 }
 
-// noise reports whether three samples of something long all look random, as in
-// what is compressed already.
-func noise(b []byte) bool {
+// looksRandom reports whether compression would be in vain: b is long, and three samples of it look
+// random, as in files that are compressed already.
+func looksRandom(b []byte) bool {
 	if len(b) < minEstimate {
 		return false
 	}
 	for _, at := range []int{0, (len(b) - sampleSize) / 2, len(b) - sampleSize} {
-		if compress.Estimate(b[at:at+sampleSize]) > mostNoise {
+		if compress.Estimate(b[at:at+sampleSize]) > maxRandom {
 			return false
 		}
 	}
 	return true
 }
 
+// release gives a buffer back to the pool, unless it is too large to be kept.
 func (c *codec) release(bp *[]byte) {
 	if cap(*bp) <= 1<<20 {
 		c.bufs.Put(bp)
 	}
 }
 
-// expand appends the plain bytes of a record to dst[:0].
+// expand appends the plain bytes of a record to dst[:0]. It fails unless there are plain of them.
 func (c *codec) expand(flags uint8, plain uint32, stored, dst []byte) ([]byte, error) {
 	if flags&flagZstd == 0 {
 		dst = append(dst[:0], stored...)

@@ -4,53 +4,56 @@
 //	STORE/packs/NNNN.pack   objects, one record after another (FORMAT.md)
 //	STORE/packs/reserve     space kept for a full disk
 //	STORE/manifest          metadata, see package manifest
-//	STORE/manifest.copy     the same again
+//	STORE/manifest.copy     a second copy of the manifest
 //	STORE/index/            Badger: hash → place
-//	STORE/quarantine/       damaged bytes that a repair took away
+//	STORE/quarantine/       damaged bytes that Repair moved out of the packs
 //
 // # The life of an object
 //
 // Put hashes the bytes (BLAKE3) and looks for the object in memory, then in Badger. A
-// new object is compressed (zstd at its fastest, kept if it saves 5 %), appended to the
-// newest pack with one pwrite, and entered into memory. From then on Get finds it.
-// Nothing has been synced.
+// new object is compressed (zstd at its fastest, used if it saves 5 %), appended to the
+// newest pack with one pwrite, and its place is entered into memory. From then on Get finds
+// it, but it has not been synced.
 //
-// Commit syncs the packs, then appends one record to the manifest and syncs that. So
-// metadata is never durable before the objects that it refers to. The record also has
-// the place up to which the packs are durable.
+// Commit syncs the packs, then appends one record to the manifest and syncs the manifest.
+// So metadata is never durable before the objects that it refers to. The record also
+// contains the place up to which the packs are durable.
 //
-// When memory has some thousand places, the packs are synced, then a Badger transaction
-// adds the places and moves the offsets up to which the index covers each pack. So the
-// index never has a place that a power cut could empty. After a kill, Open reads the
-// packs from these offsets on.
+// When memory has some thousand places, the index is flushed: the packs are synced, then a
+// Badger transaction adds the places, and for each pack the offset up to which the index covers
+// it. So the index never refers to a record that a power cut could lose. After a kill, Open
+// reads the packs from these offsets on.
 //
-// Get asks memory and Badger for the place, reads, expands, and always compares with the
-// hash. If that fails, only this object is damaged. The index keeps a mark of that, and of
-// what Verify finds, so that a Put of the same bytes stores it again.
+// Get looks the place up in memory and Badger, reads the record, expands the bytes, and always
+// compares them with the hash. If they differ, only this object is damaged. The index keeps
+// a mark for each object that Get or Verify found damaged, so that a Put of the same bytes
+// stores it again.
 //
 // # Collection
 //
-// When GC begins to record, it notes the end of every pack: later records are new and
-// stay. Of the others it keeps those that mark names and those that a Put or Has found
-// meanwhile. Then, pack by pack, it takes the dead out of the index while no Put runs,
-// turns runs of dead records into free records, syncs, and punches holes under
-// the free records. A pack with little that lives, or with too much dead between the
-// living for holes, is emptied by appending its living records to the newest pack, and
-// removed. Each step is safe to be the last one.
+// When a collection (gc) begins to record, it notes the end of every pack: later records are
+// new and are kept. Of the older records it keeps the ones that the caller's mark function names
+// and the ones that a Put or Has finds from then on. All others are dead. Then, pack by pack, gc
+// deletes the dead records from the index while no Put runs, turns runs of dead records into free
+// records, syncs, and punches holes under the free records. A pack with few live records, or
+// whose dead records lie in pieces too small for holes, is emptied by appending its live records
+// to the newest pack, and removed. After each step a kill or a power cut leaves a working store.
 //
-// Before the first of these, GC counts itself in the index, then in the manifest. An
-// index that was put back from an older copy has seen fewer collections, and is rebuilt.
+// Before the first step, gc increments the number of collections in the index, then in the
+// manifest. An index that was restored from an older copy has a smaller number, and is rebuilt.
 //
 // # Badger is a cache
 //
-// Packs and manifest have all that the index has, so an index that does not open is made
-// again from them. Package index says what Badger needs. No compaction runs in the
-// background: a flush merges the levels that are over their size, and gc merges all.
+// Packs and manifest contain all that the index contains, so an index that does not open is
+// rebuilt from them. Package index says what Badger needs. No compaction runs in the
+// background: a flush compacts the levels that are over their size, and gc compacts all.
 //
-// Objects are refused while Headroom bytes are still free. The reserve is given up for
-// opening, for commits and for gc.
+// # Full disk
 //
-// # What others wrote
+// Put fails with ErrNoSpace when no more than Headroom bytes are free. For opening, for commits
+// and for gc the reserve file is deleted if they need its space.
+//
+// # Untrusted files
 //
 // All files are opened beneath the store's directory, without following links, and
 // only regular ones (vfs.Beneath). Badger takes paths: its directory is checked before
@@ -59,24 +62,24 @@
 // # Failure of the disk
 //
 // A write that fails leaves the pack as it was. After a sync that fails, every write
-// fails until the store is opened again, which writes the records in doubt a second
-// time: the kernel reports such an error only once. Reading works.
+// fails until the store is opened again: the kernel reports such an error only once. Open
+// writes the records that may not be on disk a second time. Reading works.
 //
 // # Locks
 //
 // Outermost first. Store.life is taken before all of them, shared.
 //
-//	collection.recording           one collection at a time, from when it begins to record
-//	  collection.running           one collection or verification at a time
-//	    collection.gate            shared by each Put and Has, alone by gc when it decides
+//	gcState.recording              one collection at a time, from when it begins to record
+//	  gcState.running              one collection or verification at a time
+//	    gcState.gate               shared by each Put and Has, exclusively by gc in dropDead
 //	      Store.puts               one Put of an object at a time
 //	      Store.commits            one Commit at a time
-//	        manifest.writing       the files of the manifest
-//	          manifest.data        its entries
-//	        index.writing          the database
+//	        Manifest.writing       the files of the manifest
+//	          Manifest.data        its entries
+//	        locator.writing        the database
 //	          appender.mu          the end of the newest pack
-//	            index.mu           places in memory, figures of packs
+//	            locator.mu         places in memory, figures of packs
 //	              packSet.mu       open files
-//	              collector.mu     places kept
+//	              collector.mu     places of the records that gc keeps
 //	              space.mu         the reserve
 package cas

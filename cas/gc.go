@@ -13,67 +13,68 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// A collection is what the Store has for those under way.
-type collection struct {
+// A gcState has the locks of collections, and the collection under way.
+type gcState struct {
 	recording *semaphore.Weighted // one collection at a time, from when it begins to record
 	running   *semaphore.Weighted // one collection or verification at a time
-	gate      sync.RWMutex        // held shared by each Put and Has, alone by gc when it decides
+	gate      sync.RWMutex        // held shared by each Put and Has, exclusively by gc in dropDead
 	current   *collector          // guarded by gate; nil when no collection is recording
 }
 
-// A collector is a collection under way.
+// A collector knows which records the collection under way must not remove.
 type collector struct {
-	limits map[uint64]int64    // ends of the packs at the beginning; what lies behind is new
-	infos  map[uint64]packInfo // their figures then
+	limits map[uint64]int64    // ends of the packs when the collection began; later records are new
+	infos  map[uint64]packInfo // numbers of objects and bytes in the packs at that time
 
-	mu   sync.Mutex
-	keep locSet // named by mark, or found by a Put or Has
+	mu     sync.Mutex
+	places placeSet // of records that mark named, or that a Put or Has found
 }
 
-// mark adds an object that mark names and reports whether it is the first time.
-func (c *collector) mark(l loc) bool {
+// keepMarked keeps a record that mark names. It reports whether mark names it for the first time.
+func (c *collector) keepMarked(l loc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.keep.add(l.place())
+	return c.places.add(l.place())
 }
 
-func (c *collector) touch(l loc) {
+// keepFound keeps a record that a Put or Has found.
+func (c *collector) keepFound(l loc) {
 	if l.off >= c.limits[l.pack] {
-		return // it is new
+		return // new records are kept anyway
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.keep.touch(l.place())
+	c.places.touch(l.place())
 }
 
-func (c *collector) kept(p place) bool {
+// isKept reports whether the record at a place was kept. It does not know the new records.
+func (c *collector) isKept(p place) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.keep.has(p)
+	return c.places.has(p)
 }
 
-// count is the number of objects kept in a pack.
-func (c *collector) count(id uint64) int64 {
+// countKept returns the number of records kept in a pack.
+func (c *collector) countKept(id uint64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.keep.count(id)
+	return c.places.count(id)
 }
 
-// A locSet is an exact set of places of records. Records begin at multiples of 64 bytes,
-// so a place within a pack is a 32-bit number. Eight of these that follow each other share
-// an entry of some 15 bytes. A Bloom filter would be smaller, but "seen before" must not be
-// wrong even once: what hangs below an object would stay unmarked.
-type locSet map[uint64]map[uint32]eight
+// A placeSet is an exact set of places of records: pack id → slot/8 → bits of eight slots. Such an
+// entry takes some 15 bytes of memory. A Bloom filter would be smaller, but a wrong "seen before"
+// would leave the objects that an object refers to unmarked, and they would be removed.
+type placeSet map[uint64]map[uint32]placeBits
 
-// An eight has a bit for each of eight places.
-type eight struct {
-	marked  uint8
-	touched uint8 // only touched, mark still descends there
+// A placeBits has two bits for each of eight slots.
+type placeBits struct {
+	marked  uint8 // named by mark
+	touched uint8 // found by a Put or Has; mark must still visit the objects that it refers to
 }
 
-// add reports whether the place was not added before.
-func (s locSet) add(p place) bool {
-	e, bit := s[p.pack][p.number()/8], uint8(1)<<(p.number()%8)
+// add sets the marked bit of a place. It reports whether the bit was not set before.
+func (s placeSet) add(p place) bool {
+	e, bit := s[p.pack][p.slot()/8], uint8(1)<<(p.slot()%8)
 	if e.marked&bit != 0 {
 		return false
 	}
@@ -82,77 +83,79 @@ func (s locSet) add(p place) bool {
 	return true
 }
 
-func (s locSet) touch(p place) {
-	e := s[p.pack][p.number()/8]
-	e.touched |= 1 << (p.number() % 8)
+// touch sets the touched bit of a place.
+func (s placeSet) touch(p place) {
+	e := s[p.pack][p.slot()/8]
+	e.touched |= 1 << (p.slot() % 8)
 	s.set(p, e)
 }
 
-func (s locSet) set(p place, e eight) {
+func (s placeSet) set(p place, e placeBits) {
 	if s[p.pack] == nil {
-		s[p.pack] = map[uint32]eight{}
+		s[p.pack] = map[uint32]placeBits{}
 	}
-	s[p.pack][p.number()/8] = e
+	s[p.pack][p.slot()/8] = e
 }
 
-func (s locSet) has(p place) bool {
-	e := s[p.pack][p.number()/8]
-	return (e.marked|e.touched)>>(p.number()%8)&1 != 0
+func (s placeSet) has(p place) bool {
+	e := s[p.pack][p.slot()/8]
+	return (e.marked|e.touched)>>(p.slot()%8)&1 != 0
 }
 
-// count is the number of places in a pack.
-func (s locSet) count(pack uint64) (n int64) {
+// count returns the number of places in a pack.
+func (s placeSet) count(pack uint64) (n int64) {
 	for _, e := range s[pack] {
 		n += int64(bits.OnesCount8(e.marked | e.touched))
 	}
 	return n
 }
 
-func (p place) number() uint32 { return uint32(p.off / recordAlign) }
+// slot is the offset in the pack in units of recordAlign, at which all records begin.
+func (p place) slot() uint32 { return uint32(p.off / recordAlign) }
 
-// A Recording is a collection that is being prepared: what Put and Has
-// find or add stays from the moment that Record begins until Close. There is one at
-// a time.
+// A Recording is a collection that has begun: from Record until Close, all objects that a Put or Has
+// finds or adds are kept. There is one Recording at a time.
 type Recording struct {
 	s *Store
 	c *collector
 }
 
-// Record begins a collection. It waits for another one to end, then begins to
-// record, calls before, which may be nil and may wait for long, and at last waits
-// for a verification. Only then other verifications have to wait for Close.
+// Record begins a collection. It waits for the end of another collection, begins to record, calls
+// before, and waits for the end of a verification. Other verifications can begin while before
+// runs; later ones wait for Close. before may be nil and may take long.
 //
-// Errors: that of before, the context's, errs.ReadOnly or errs.Closed.
+// Errors: the error of before or of the context, errs.ReadOnly or errs.Closed.
 func (s *Store) Record(ctx context.Context, before func(ctx context.Context) error) (*Recording, error) {
-	if err := s.begin(true); err != nil {
+	if err := s.beginCall(true); err != nil {
 		return nil, err
 	}
 	r := &Recording{s: s}
-	err := s.gc.recording.Acquire(ctx, 1)
-	if err != nil {
+	if err := s.gc.recording.Acquire(ctx, 1); err != nil {
 		s.life.RUnlock()
 		return nil, fmt.Errorf("gc: %w", err)
 	}
 	r.c = s.startRecording()
+
 	if before != nil {
-		err = guard.Do(func() error { return before(ctx) })
+		if err := guard.Do(func() error { return before(ctx) }); err != nil {
+			r.stop()
+			return nil, fmt.Errorf("gc: %w", err)
+		}
 	}
-	if err == nil {
-		err = s.gc.running.Acquire(ctx, 1)
-	}
-	if err != nil {
+	if err := s.gc.running.Acquire(ctx, 1); err != nil {
 		r.stop()
 		return nil, fmt.Errorf("gc: %w", err)
 	}
 	return r, nil
 }
 
-// Close ends the collection.
+// Close ends the collection. The caller calls it once.
 func (r *Recording) Close() {
 	r.s.gc.running.Release(1)
 	r.stop()
 }
 
+// stop ends the recording and releases its locks, except gcState.running.
 func (r *Recording) stop() {
 	r.s.gc.gate.Lock()
 	r.s.gc.current = nil
@@ -161,20 +164,20 @@ func (r *Recording) stop() {
 	r.s.life.RUnlock()
 }
 
-// Collect removes every object that is neither kept nor new. It is called once.
+// Collect removes every object that is neither kept nor new. The caller calls it once.
 //
-// mark names all that must stay to a Keeper; incomplete says that objects may be missing. Then
-// whatever else was there when the recording began goes: its space is punched out of the packs; packs that
-// are mostly dead are emptied and removed.
+// mark names all objects that must stay to a Keeper. It may call the store, but not Record and
+// Verify. It must also name each object whose hash a caller got from Put before the recording
+// began, and still uses. incomplete says that objects which mark names may be missing.
 //
-// A hash that a caller got from Put before the recording began must be reachable
-// for mark. mark may call the store, but not Record and Verify.
+// The space of the removed objects is punched out of the packs. Packs with few live objects are
+// emptied and removed.
 //
-// Collect works with a full disk. Interrupted at any point, also by a kill, it loses
-// nothing that was kept, and the next one goes on. progress may be nil; it gets
+// Collect works with a full disk. If it is interrupted at any point, also by a kill, no kept object
+// is lost, and the next collection continues. progress may be nil; it is called with numbers of
 // bytes of packs.
 //
-// Errors: that of mark, the context's, ErrNoSpace if even the reserve is gone, or an
+// Errors: the error of mark or of the context, ErrNoSpace if even the reserve is used up, or an
 // error of the disk.
 func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
 	progress func(done, total int64)) (GCResult, error) {
@@ -194,28 +197,31 @@ type sweeper struct {
 
 func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
 	progress func(done, total int64)) error {
-	defer s.space.drain()()
+	defer s.space.startDraining()()
 	if err := s.failed.err(); err != nil {
 		return err
 	}
-	if incomplete { // objects that a damaged index lacks would be taken for garbage
+	if incomplete {
+		// An object that mark names may be missing, so Keep does not detect a damaged index. The
+		// objects that such an index lacks would be removed.
 		if err := s.index.db.Check(); err != nil {
 			return err
 		}
 	}
+
 	keeper := &Keeper{s: s, incomplete: incomplete}
-	err := mark(keeper)
-	if err == nil {
-		keeper.keepLeaves()
-		err = keeper.err
-	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err := mark(keeper); err != nil {
 		return err
 	}
-	// From here on, what the index does not hold yet is new.
+	keeper.keepLeaves()
+	if keeper.err != nil {
+		return keeper.err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+
+	// After this flush only new objects are missing in the database.
 	if err := s.index.flush(); err != nil {
 		return err
 	}
@@ -225,14 +231,14 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 	if err := s.index.flush(); err != nil {
 		return err
 	}
-	s.index.merge()
+	s.index.compact()
 	return nil
 }
 
-// startRecording notes where the packs end. It waits for Puts that are under
-// way: one that found its object before could otherwise return afterwards.
+// startRecording begins to record, and notes where the packs end. It waits for the Puts that are
+// under way: a Put that found its object before, and did not record it, must have returned.
 func (s *Store) startRecording() *collector {
-	c := &collector{limits: map[uint64]int64{}, infos: map[uint64]packInfo{}, keep: locSet{}}
+	c := &collector{limits: map[uint64]int64{}, infos: map[uint64]packInfo{}, places: placeSet{}}
 	s.gc.gate.Lock()
 	defer s.gc.gate.Unlock()
 	packs := s.packs.all()
@@ -246,36 +252,38 @@ func (s *Store) startRecording() *collector {
 	return c
 }
 
+// sweep removes the dead objects of all packs that have any.
 func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) error {
-	// The newest first: if it is to be emptied, that must happen before the
-	// living records of others are moved into it.
+	// The newest pack first: it must be emptied, if at all, before live records of other packs are
+	// moved into it.
 	packs := s.packs.all()
 	slices.Reverse(packs)
 	var done, total int64
 	for _, p := range packs {
 		total += s.c.limits[p.id]
 	}
-	announced := false
+
+	counted := false // countCollection was called
 	for _, p := range packs {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		limit, old := s.c.limits[p.id]
+		end, old := s.c.limits[p.id]
 		s.index.mu.Lock()
-		clean := !p.garbage && !p.sweeping && s.c.count(p.id) == s.c.infos[p.id].objects
+		clean := !p.garbage && !p.sweeping && s.c.countKept(p.id) == s.c.infos[p.id].objects
 		s.index.mu.Unlock()
 		if old && !clean {
-			if !announced {
-				if err := s.announce(); err != nil {
+			if !counted {
+				if err := s.countCollection(); err != nil {
 					return err
 				}
-				announced = true
+				counted = true
 			}
-			if err := s.sweepPack(ctx, p, limit); err != nil {
+			if err := s.sweepPack(ctx, p, end); err != nil {
 				return fmt.Errorf("sweep pack %s: %w", p.name(), err)
 			}
 		}
-		done += limit
+		done += end
 		if progress != nil {
 			progress(done, total)
 		}
@@ -283,22 +291,23 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 	return nil
 }
 
-// announce counts this collection in the index, then in the manifest. An older copy of the index,
-// for example from a backup, has places of removed objects. Open detects it by the count. The index
-// is never behind the manifest, so that a kill between the two makes no index look older.
-func (s *sweeper) announce() error {
-	n := collections(s.manifest) + 1
-	s.index.writing.Lock() // a flush would write the count of the manifest
+// countCollection increments the number of collections in the index, then in the manifest. An older
+// copy of the index, for example from a backup, has places of removed objects; Open detects it by
+// its smaller number. The index comes first, so that a kill between the two writes does not make
+// a good index look old.
+func (s *sweeper) countCollection() error {
+	n := collectionCount(s.manifest) + 1
+	s.index.writing.Lock() // a flush would write the number of the manifest
 	defer s.index.writing.Unlock()
 	b := s.index.db.Batch(s.space.forIndex)
 	b.Put([]byte{keyHead}, indexHead(n))
 	if err := b.Commit(); err != nil {
 		return err
 	}
-	return s.commit([]MetaOp{announced(n)})
+	return s.commit([]MetaOp{collectionCountOp(n)})
 }
 
-// announced counts n collections in the manifest.
-func announced(n uint64) MetaOp {
+// collectionCountOp returns the change of the manifest that sets the number of collections.
+func collectionCountOp(n uint64) MetaOp {
 	return MetaOp{Key: keyCollections, Value: binary.LittleEndian.AppendUint64(nil, n)}
 }

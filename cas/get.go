@@ -15,7 +15,7 @@ import (
 // Errors: ErrNotFound; a *Damage (errors.Is ErrDamaged) if what is on disk
 // is not the object; errs.Closed; an error of the disk.
 func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
-	err := s.locate(h, func(l loc) (err error) {
+	err := s.withPlace(h, func(l loc) (err error) {
 		dst, err = s.packs.read(s.codec, h, l, dst)
 		return err
 	})
@@ -25,9 +25,10 @@ func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// locate calls read with the place of an object, and once more if gc moved the object meanwhile.
-func (s *Store) locate(h Hash, read func(l loc) error) error {
-	if err := s.begin(false); err != nil {
+// withPlace calls read with the place of an object. If read fails and gc has moved the object since,
+// withPlace calls read with the new place. An object that is damaged at its place gets a mark.
+func (s *Store) withPlace(h Hash, read func(l loc) error) error {
+	if err := s.beginCall(false); err != nil {
 		return err
 	}
 	defer s.life.RUnlock()
@@ -37,40 +38,42 @@ func (s *Store) locate(h Hash, read func(l loc) error) error {
 		if err == nil && !ok {
 			err = ErrNotFound
 		}
-		if err == nil {
-			if err = read(l); err == nil {
-				return nil
-			}
-			if !l.same(last) {
-				last = l
-				continue
-			}
-			if vfs.IsDamage(err) {
-				return s.index.damaged(h, l, err)
-			}
+		if err != nil {
+			return fmt.Errorf("get object %s: %w", h, err)
 		}
-		return fmt.Errorf("get object %s: %w", h, err)
+
+		err = read(l)
+		switch {
+		case err == nil:
+			return nil
+		case !l.same(last):
+			last = l
+		case vfs.IsDamage(err):
+			return s.index.reportDamage(h, l, err)
+		default:
+			return fmt.Errorf("get object %s: %w", h, err)
+		}
 	}
 }
 
-// packOf returns the file that a place is in, until done with the pack.
-func (ps *packSet) packOf(l loc) (*pack, vfs.File, error) {
+// acquirePack returns the pack of a place and its open file. The caller calls releaseFile.
+func (ps *packSet) acquirePack(l loc) (*pack, vfs.File, error) {
 	p := ps.get(l.pack)
 	if p == nil {
 		return nil, nil, errors.New("the pack is missing")
 	}
-	f, err := ps.use(p)
+	f, err := ps.acquireFile(p)
 	return p, f, err
 }
 
-// read returns the object at a place, if its hash is right. It does not read the record's header:
-// the index has the same lengths, and the hash proves more.
+// read reads the object at a place into dst[:0], and compares it with its hash. It does not read the
+// record's header: the index has the same lengths, and the hash proves more.
 func (ps *packSet) read(c *codec, h Hash, l loc, dst []byte) ([]byte, error) {
-	p, f, err := ps.packOf(l)
+	p, f, err := ps.acquirePack(l)
 	if err != nil {
 		return nil, err
 	}
-	defer ps.done(p)
+	defer ps.releaseFile(p)
 	if l.flags&flagZstd == 0 {
 		dst = slices.Grow(dst[:0], int(l.plain))[:l.plain]
 		err = readExactly(f, dst, l.off+headerSize)
@@ -94,33 +97,34 @@ func (ps *packSet) read(c *codec, h Hash, l loc, dst []byte) ([]byte, error) {
 
 var errHash = errors.New("the bytes do not have the object's hash")
 
-// healed clears the mark of an object after a good read of the place.
-func (x *locator) healed(h Hash, l loc) {
+// clearMark removes the mark of an object that was read without error from the marked place.
+func (x *locator) clearMark(h Hash, l loc) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if b, ok := x.bad[h]; ok && b.same(l) {
-		x.unmark(h)
+	if b, ok := x.damageMarks[h]; ok && b.same(l) {
+		x.unmarkDamaged(h)
 	}
 }
 
-// damaged marks an object, logs it the first time, and returns the error for the reader.
-func (x *locator) damaged(h Hash, l loc, cause error) error {
+// reportDamage marks an object as damaged and returns the error for the reader. It logs the first
+// report of an object.
+func (x *locator) reportDamage(h Hash, l loc, cause error) error {
 	e := &Damage{Hash: h, Kind: l.kind, Pack: packName(l.pack), Offset: l.off, Length: l.size(), Reason: cause.Error()}
 	x.mu.Lock()
-	first := x.mark(h, l)
+	first := x.markDamaged(h, l)
 	x.mu.Unlock()
 	if !first {
 		return e
 	}
 	x.log.Error("damage found", "object", h, "pack", e.Pack, "offset", l.off, "reason", cause)
-	if err := x.saveMarks(); err != nil { // the next flush writes it
+	if err := x.saveMarks(); err != nil { // the next flush tries again
 		x.log.Warn("cannot write down which object is damaged", "object", h, "err", err)
 	}
 	return e
 }
 
-// A Stored is an object as it is in a pack: compressed, if that saves space. A remote gets it in
-// this form, and readers Expand it.
+// A Stored is an object in the form in which a pack stores it: compressed, if that saves space. Push
+// sends this form to a remote, and an Expander turns it into the object's bytes.
 type Stored struct {
 	Kind  Kind
 	Flags uint8 // how the bytes are compressed, bit 0: FORMAT.md, "Record"
@@ -128,22 +132,23 @@ type Stored struct {
 	Bytes []byte
 }
 
-// Stored returns an object without expanding it. What the disk returns is compared
-// with the record's checksum. Errors are those of Get.
+// Stored returns an object without expanding it. It checks the record's checksum, not the hash. It
+// returns the same errors as Get.
 func (s *Store) Stored(h Hash) (rec Stored, err error) {
-	err = s.locate(h, func(l loc) (err error) {
+	err = s.withPlace(h, func(l loc) (err error) {
 		rec, err = s.packs.readStored(h, l)
 		return err
 	})
 	return rec, err
 }
 
+// readStored reads the record at a place and checks its checksum.
 func (ps *packSet) readStored(h Hash, l loc) (Stored, error) {
-	p, f, err := ps.packOf(l)
+	p, f, err := ps.acquirePack(l)
 	if err != nil {
 		return Stored{}, err
 	}
-	defer ps.done(p)
+	defer ps.releaseFile(p)
 	raw := make([]byte, l.size())
 	if err := readExactly(f, raw, l.off); err != nil {
 		return Stored{}, err
@@ -162,28 +167,32 @@ func (ps *packSet) readStored(h Hash, l loc) (Stored, error) {
 // concurrent use.
 type Expander struct{ codec *codec }
 
-// NewExpander returns an Expander; Close it.
+// NewExpander returns an Expander. The caller closes it.
 func NewExpander() *Expander { return &Expander{newCodec()} }
 
-// Close releases what it holds.
+// Close releases the decoder. The Expander must not be used afterwards.
 func (e *Expander) Close() { e.codec.close() }
 
-// Expand appends the plain bytes of the object h to dst[:0]. Errors: ErrDamaged if
-// what is stored is not that object.
+// Expand appends the plain bytes of the object h to dst[:0]. It returns ErrDamaged if rec is not that
+// object.
 func (e *Expander) Expand(h Hash, rec Stored, dst []byte) ([]byte, error) {
-	plain, err := e.plain(rec, dst)
-	if err == nil && Sum(plain) != h {
-		err = errHash
-	}
+	plain, err := e.expand(h, rec, dst)
 	if err != nil {
 		return dst[:0], fmt.Errorf("object %s: %w: %w", h, ErrDamaged, err)
 	}
 	return plain, nil
 }
 
-func (e *Expander) plain(rec Stored, dst []byte) ([]byte, error) {
+func (e *Expander) expand(h Hash, rec Stored, dst []byte) ([]byte, error) {
 	if rec.Plain > MaxObject || rec.Flags&^flagZstd != 0 {
 		return nil, errors.New("impossible length or compression")
 	}
-	return e.codec.expand(rec.Flags, uint32(rec.Plain), rec.Bytes, dst)
+	plain, err := e.codec.expand(rec.Flags, uint32(rec.Plain), rec.Bytes, dst)
+	if err != nil {
+		return nil, err
+	}
+	if Sum(plain) != h {
+		return nil, errHash
+	}
+	return plain, nil
 }

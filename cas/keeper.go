@@ -6,85 +6,90 @@ import (
 	"slices"
 )
 
-// maxLeaves is how many hashes a Keeper gathers, 32 bytes each, before it reads the index once
-// for all of them. To look a hash up alone takes as long as to read fifty places in order.
+// maxLeaves is the number of hashes, 32 bytes each, that a Keeper gathers before it reads the whole
+// index once to look all of them up. A look-up of one hash takes as long as to read fifty entries
+// of the index in order.
 const maxLeaves = 3 << 17
 
-// A Keeper is what mark names objects to. It is for one goroutine.
+// A Keeper collects the objects that a collection must keep: the mark function of Collect calls it.
+// It must not be used by several goroutines at once.
 type Keeper struct {
 	s          *sweeper
 	incomplete bool
-	leaves     []Hash // named and not looked up yet
-	err        error  // the first
+	leaves     []Hash // passed to KeepLeaf and not looked up yet
+	err        error  // the first error
 
-	last  Hash // that Keep has found, and where
-	place loc
+	last  Hash // the object that Keep found last
+	place loc  // its place
 }
 
-// Keep names an object that must stay. It reports whether that is the first time, so that mark
-// need not descend twice. Of an object that is not in the store it reports true; unless the
-// store is incomplete, nothing is removed then, for the index may be wrong and not the caller.
+// Keep keeps an object. It reports whether this is its first call for the object, so that mark visits
+// the objects that it refers to once. For an object that is not in the store it always reports
+// true. Unless the store is incomplete, Collect then fails before it removes an object: perhaps the
+// index is damaged.
 func (k *Keeper) Keep(h Hash) (first bool) {
 	l, ok, err := k.s.index.find(h)
 	if err == nil && ok {
 		k.last, k.place = h, l
 	}
-	return k.found(h, l, ok, err)
+	return k.keepPlace(h, l, ok, err)
 }
 
-func (k *Keeper) found(h Hash, l loc, ok bool, err error) (first bool) {
+// keepPlace keeps the object at the place that a look-up in the index returned.
+func (k *Keeper) keepPlace(h Hash, l loc, ok bool, err error) (first bool) {
 	if err == nil && !ok && !k.incomplete {
 		err = ErrNotFound
 	}
 	if err != nil && k.err == nil {
 		k.err = fmt.Errorf("look for object %s: %w", h, err)
 	}
-	return err == nil && (!ok || k.s.c.mark(l))
+	return err == nil && (!ok || k.s.c.keepMarked(l))
 }
 
 // KeepLeaf is Keep for an object that refers to no others.
 func (k *Keeper) KeepLeaf(h Hash) {
 	if k.leaves == nil {
-		k.leaves = make([]Hash, 0, maxLeaves) // one that grows leaves its copies to Go's collector
+		k.leaves = make([]Hash, 0, maxLeaves) // at once: each growth would leave garbage
 	}
 	if k.leaves = append(k.leaves, h); len(k.leaves) >= maxLeaves {
 		k.keepLeaves()
 	}
 }
 
-// keepLeaves looks the gathered hashes up, in one walk through the index.
+// keepLeaves looks the gathered hashes up, in one walk through the sorted index, and keeps them.
 func (k *Keeper) keepLeaves() {
 	slices.SortFunc(k.leaves, func(a, b Hash) int { return bytes.Compare(a[:], b[:]) })
 	left := slices.Compact(k.leaves)
-	// Memory first: what is written to the index meanwhile is found in both.
+
+	// Memory is read before the database: a place that a flush moves between the two is found in both.
 	fresh := k.s.index.unwritten()
 	left = slices.DeleteFunc(left, func(h Hash) bool {
 		l, ok := fresh[h]
 		if ok {
-			k.found(h, l, true, nil)
+			k.keepPlace(h, l, true, nil)
 		}
 		return ok
 	})
+
 	if len(left) > 0 {
 		err := k.s.index.storedObjects(func(h Hash, l loc) {
 			for len(left) > 0 && bytes.Compare(left[0][:], h[:]) < 0 {
-				k.found(left[0], loc{}, false, nil)
+				k.keepPlace(left[0], loc{}, false, nil)
 				left = left[1:]
 			}
 			if len(left) > 0 && left[0] == h {
-				k.found(h, l, true, nil)
+				k.keepPlace(h, l, true, nil)
 				left = left[1:]
 			}
 		})
 		for _, h := range left {
-			k.found(h, loc{}, false, err)
+			k.keepPlace(h, loc{}, false, err)
 		}
 	}
 	k.leaves = k.leaves[:0]
 }
 
-// Read is Store.Get for an object that Keep has just been called for, without another look into
-// the index.
+// Read is like Store.Get, but does not look the object up if it is the one that Keep found last.
 func (k *Keeper) Read(h Hash, dst []byte) ([]byte, error) {
 	if h == k.last {
 		if b, err := k.s.packs.read(k.s.codec, h, k.place, dst); err == nil {

@@ -6,16 +6,16 @@ import (
 	"fmt"
 )
 
-// Keys of the index begin with one byte that says what they are.
+// Keys of the index begin with a byte for their type.
 const (
 	keyHead   = 'h' // → indexHead
-	keyMark   = 'b' // hash → place at which the object was found damaged
-	keyObject = 'o' // hash → place
+	keyMark   = 'b' // hash → loc at which the object was found damaged
+	keyObject = 'o' // hash → loc
 	keyPack   = 'p' // pack id → packInfo
 )
 
-// indexHead is the version of the index, and the number of collections that it has
-// seen. An index that has seen fewer than the manifest is an older copy.
+// indexHead returns the value of keyHead: the version of the index, and the number of collections.
+// An index whose number is smaller than the one in the manifest is an older copy.
 func indexHead(collections uint64) []byte {
 	return fmt.Appendf(nil, "amberfs index 5, %d", collections)
 }
@@ -42,7 +42,7 @@ func encodeLoc(l loc) []byte {
 	return b
 }
 
-// decodeLoc refuses a place where no object can lie: the index may be forged.
+// decodeLoc reports false for a loc that no object can have: the index may be forged.
 func decodeLoc(b []byte) (loc, bool) {
 	if len(b) != locSize {
 		return loc{}, false
@@ -62,16 +62,16 @@ func decodeLoc(b []byte) (loc, bool) {
 // States of a pack in the index.
 const (
 	packNormal   = 0
-	packSweeping = 1 // keys are gone, perhaps not yet the records: scan it at the next gc
+	packSweeping = 1 // the pack may contain records that the index does not have: the next gc sweeps it
 )
 
-// A packInfo is what the index knows of a pack.
+// A packInfo is the index's entry of a pack.
 type packInfo struct {
-	covered int64 // the index holds the records before this offset
-	objects int64 // in the index at places in this pack
+	covered int64 // the index has all records before this offset
+	objects int64 // number of objects that the index has in this pack
 	plain   int64 // their bytes before compression
-	stored  int64 // their bytes in the pack, with headers
-	state   uint8
+	stored  int64 // their bytes in the pack, with headers and padding
+	state   uint8 // packNormal or packSweeping
 }
 
 const packInfoSize = 33
@@ -96,27 +96,28 @@ func decodePackInfo(b []byte) (packInfo, bool) {
 	return packInfo{covered: v(0), objects: v(1), plain: v(2), stored: v(3), state: b[32]}, true
 }
 
-// add counts an object in, remove out.
+// add adds an object to the counts.
 func (i *packInfo) add(l loc) {
 	i.objects++
 	i.plain += int64(l.plain)
 	i.stored += l.size()
 }
 
+// remove subtracts an object from the counts.
 func (i *packInfo) remove(l loc) {
 	i.objects--
 	i.plain -= int64(l.plain)
 	i.stored -= l.size()
 }
 
-// subtract takes the figures of other objects out.
+// subtract subtracts the counts of o.
 func (i *packInfo) subtract(o packInfo) {
 	i.objects -= o.objects
 	i.plain -= o.plain
 	i.stored -= o.stored
 }
 
-// storedPacks reads what the index knows of all packs.
+// storedPacks reads the entries of all packs, by pack id.
 func (x *locator) storedPacks() (map[uint64]packInfo, error) {
 	m := map[uint64]packInfo{}
 	err := x.db.Each([]byte{keyPack}, func(k, v []byte) error {
@@ -130,8 +131,7 @@ func (x *locator) storedPacks() (map[uint64]packInfo, error) {
 	return m, err
 }
 
-// storedPack reads what the index knows of a pack; of one that it does not know, that
-// it covers nothing.
+// storedPack reads the entry of a pack. If there is none, it returns one that covers no records.
 func (x *locator) storedPack(id uint64) (packInfo, error) {
 	v, ok, err := x.db.Get(packKey(id))
 	if !ok {
@@ -144,7 +144,7 @@ func (x *locator) storedPack(id uint64) (packInfo, error) {
 	return i, nil
 }
 
-// storedObjects calls fn with every object of the index and its place.
+// storedObjects calls fn with every object of the database and its place, in the order of the hashes.
 func (x *locator) storedObjects(fn func(Hash, loc)) error {
 	return x.db.Each([]byte{keyObject}, func(k, v []byte) error {
 		l, ok := decodeLoc(v)
@@ -156,8 +156,8 @@ func (x *locator) storedObjects(fn func(Hash, loc)) error {
 	})
 }
 
-// stored finds an object in the index.
-func (x *locator) stored(h Hash) (l loc, ok bool, err error) {
+// findStored looks an object up in the database.
+func (x *locator) findStored(h Hash) (l loc, ok bool, err error) {
 	v, ok, err := x.db.Get(objectKey(h))
 	if !ok {
 		return loc{}, false, err

@@ -12,48 +12,47 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// A locator knows where each object lies: what was put lately from memory, the rest from
-// the index.
+// A locator finds the place of each object: places that were added lately in memory, all others in
+// the database.
 type locator struct {
-	packs       *packSet
-	space       *space
-	log         *slog.Logger
-	readOnly    bool
-	collections func() uint64 // by the manifest
+	packs           *packSet
+	space           *space
+	log             *slog.Logger
+	readOnly        bool
+	collectionCount func() uint64 // the number in the manifest
 
 	db *index.DB
 
 	writing sync.Mutex // held while the database is written
 
-	mu       sync.Mutex    // guards what follows, and the figures of all packs
-	fresh    overlay       // not in the database yet
-	flushing overlay       // being written to it, or empty
-	bad      map[Hash]loc  // marks, see marks.go
-	unsaved  map[Hash]bool // objects whose mark was changed since it was written
+	mu          sync.Mutex    // guards the fields below, and most fields of all packs
+	fresh       overlay       // places that are not in the database yet
+	flushing    overlay       // places that a flush is writing to the database
+	damageMarks map[Hash]loc  // damaged objects, see marks.go
+	unsaved     map[Hash]bool // objects whose mark in the database is not up to date
 }
 
-// An overlay is what the database does not hold yet.
+// An overlay has places that are not in the database yet.
 type overlay struct {
 	objects map[Hash]loc
-	bytes   int64 // of packs that they occupy
+	bytes   int64 // bytes of packs that the objects occupy
 }
 
 func newOverlay() overlay { return overlay{objects: map[Hash]loc{}} }
 
 func newLocator() *locator {
-	return &locator{fresh: newOverlay(), bad: map[Hash]loc{}, unsaved: map[Hash]bool{}}
+	return &locator{fresh: newOverlay(), damageMarks: map[Hash]loc{}, unsaved: map[Hash]bool{}}
 }
 
-// reset forgets what is in memory.
+// reset drops the places in memory.
 func (x *locator) reset() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.fresh, x.flushing = newOverlay(), overlay{}
 }
 
-// inMemory looks an object up among those that the database does not hold yet. mu is
-// held.
-func (x *locator) inMemory(h Hash) (loc, bool) {
+// findInMemory looks an object up in the overlays. The caller holds locator.mu.
+func (x *locator) findInMemory(h Hash) (loc, bool) {
 	l, ok := x.fresh.objects[h]
 	if !ok {
 		l, ok = x.flushing.objects[h]
@@ -61,27 +60,27 @@ func (x *locator) inMemory(h Hash) (loc, bool) {
 	return l, ok
 }
 
-// locate finds an object wherever it is known. mu is held.
-func (x *locator) locate(h Hash) (loc, bool, error) {
-	if l, ok := x.inMemory(h); ok {
+// findLocked looks an object up in memory and in the database. The caller holds locator.mu.
+func (x *locator) findLocked(h Hash) (loc, bool, error) {
+	if l, ok := x.findInMemory(h); ok {
 		return l, true, nil
 	}
-	return x.stored(h)
+	return x.findStored(h)
 }
 
-// find is locate for callers that do not hold mu; it does not hold it either while it
-// reads the database.
+// find looks an object up in memory and in the database. It does not hold locator.mu while it reads
+// the database.
 func (x *locator) find(h Hash) (loc, bool, error) {
 	x.mu.Lock()
-	l, ok := x.inMemory(h)
+	l, ok := x.findInMemory(h)
 	x.mu.Unlock()
 	if ok {
 		return l, true, nil
 	}
-	return x.stored(h)
+	return x.findStored(h)
 }
 
-// unwritten is a copy of what the database does not hold yet.
+// unwritten returns a copy of the places that are not in the database yet.
 func (x *locator) unwritten() map[Hash]loc {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -91,8 +90,8 @@ func (x *locator) unwritten() map[Hash]loc {
 	return all
 }
 
-// enter makes an object known. mu is held.
-func (x *locator) enter(hash Hash, l loc) {
+// add adds the place of an object. The caller holds locator.mu.
+func (x *locator) add(hash Hash, l loc) {
 	x.fresh.objects[hash] = l
 	x.fresh.bytes += l.size()
 	if p := x.packs.get(l.pack); p != nil {
@@ -101,31 +100,31 @@ func (x *locator) enter(hash Hash, l loc) {
 	}
 }
 
-// uncount takes an object that moves or vanishes out of its pack's figures.
-// mu is held.
-func (x *locator) uncount(l loc) {
+// subtract subtracts an object that is moved or replaced from the counts of its pack, which then has
+// garbage. The caller holds locator.mu.
+func (x *locator) subtract(l loc) {
 	if p := x.packs.get(l.pack); p != nil {
 		p.info.remove(l)
 		p.dirty, p.garbage = true, true
 	}
 }
 
-// overfull reports whether the overlay is so large that it should be written to the database.
-func (x *locator) overfull() bool {
+// mustFlush reports whether the fresh overlay has reached the size at which it is flushed.
+func (x *locator) mustFlush() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.fresh.objects) >= flushObjects || x.fresh.bytes >= flushBytes
 }
 
-// flushFull flushes if that is due. If the disk is too full for the database, that is not an error
-// while the overlay in memory is below its limit.
-func (x *locator) flushFull() error {
-	if !x.overfull() {
+// flushIfDue flushes if mustFlush. ErrNoSpace is not returned while there are fewer than maxUnflushed
+// places in memory.
+func (x *locator) flushIfDue() error {
+	if !x.mustFlush() {
 		return nil
 	}
 	x.writing.Lock()
 	defer x.writing.Unlock()
-	if !x.overfull() {
+	if !x.mustFlush() {
 		return nil // another goroutine did it
 	}
 	err := x.flushLocked()
@@ -135,14 +134,14 @@ func (x *locator) flushFull() error {
 	return err
 }
 
-// flush writes what the database does not hold yet, after making the packs that it
-// refers to durable.
+// flush syncs the packs, then writes the fresh overlay and the changed marks to the database.
 func (x *locator) flush() error {
 	x.writing.Lock()
 	defer x.writing.Unlock()
 	return x.flushLocked()
 }
 
+// flushLocked is flush for callers that hold locator.writing.
 func (x *locator) flushLocked() error {
 	if x.readOnly {
 		return nil
@@ -150,50 +149,55 @@ func (x *locator) flushLocked() error {
 	if err := x.saveMarksLocked(); err != nil {
 		return fmt.Errorf("write index: %w", errs.Full(err))
 	}
+
 	over, infos, dirty := x.beginFlush()
 	if len(over.objects) == 0 && len(infos) == 0 {
 		x.endFlush(overlay{}, nil)
 		return nil
 	}
-	x.space.refill()
-	err := guard.Do(func() error { // after a panic, too, the overlay must stay
+	x.space.refillReserve()
+	err := guard.Do(func() error { // also after a panic the overlay must be put back
 		if err := x.packs.sync(); err != nil {
 			return err
 		}
-		return x.write(over, infos)
+		return x.writeBatch(over, infos)
 	})
 	if err != nil {
 		x.endFlush(over, dirty)
 		return fmt.Errorf("write index: %w", errs.Full(err))
 	}
 	x.endFlush(overlay{}, nil)
-	x.mergeLocked(false)
+	x.compactLocked(false)
 	return nil
 }
 
-// merge compacts the index to few tables.
-func (x *locator) merge() {
+// compact compacts the index to few tables.
+func (x *locator) compact() {
 	x.writing.Lock()
 	defer x.writing.Unlock()
-	x.mergeLocked(true)
+	x.compactLocked(true)
 }
 
-// mergeLocked needs room for the index once more. Without it, lookups take longer.
-func (x *locator) mergeLocked(all bool) {
+// compactLocked compacts the levels of the index that are over their size, or all. That needs room for
+// a second copy of the index. Without it the index is not compacted, and look-ups take longer. The
+// caller holds locator.writing.
+func (x *locator) compactLocked(all bool) {
 	err := x.db.Flush(all, func(bytes int64) error { return x.space.check(bytes, headroom) })
 	if err != nil {
 		x.log.Warn("cannot merge the tables of the index", "err", err)
 	}
 }
 
-// beginFlush takes the fresh overlay, and the pack figures as of that instant:
-// every record before a pack's end is in the overlay or in the database.
+// beginFlush returns the fresh overlay, and the packs whose entry in the database is not up to date
+// with their new entries. Both are of one instant: the place of every record before a pack's end
+// is in the overlay or in the database.
 func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 	packs := x.packs.all()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	over := x.fresh
 	x.flushing, x.fresh = over, newOverlay()
+
 	infos := map[uint64]packInfo{}
 	var dirty []*pack
 	for _, p := range packs {
@@ -212,8 +216,8 @@ func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 	return over, infos, dirty
 }
 
-// endFlush drops the overlay that was written to the database or, if that failed, merges it into
-// the fresh one.
+// endFlush ends a flush. After a failed flush, back is the overlay that was not written and dirty are
+// its packs: they are flushed next time, with the places that were added since.
 func (x *locator) endFlush(back overlay, dirty []*pack) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -229,26 +233,27 @@ func (x *locator) endFlush(back overlay, dirty []*pack) {
 	x.fresh = back
 }
 
-func (x *locator) write(over overlay, infos map[uint64]packInfo) error {
+// writeBatch writes places and entries of packs to the database.
+func (x *locator) writeBatch(over overlay, infos map[uint64]packInfo) error {
 	b := x.db.Batch(x.space.forIndex)
-	b.Put([]byte{keyHead}, indexHead(x.collections()))
+	b.Put([]byte{keyHead}, indexHead(x.collectionCount()))
 	for h, l := range over.objects {
 		b.Put(objectKey(h), encodeLoc(l))
 	}
-	// Last, so that a batch cut into several transactions claims to cover a
-	// pack only once it does.
+	// The entries of packs come last: a batch may be cut into several transactions, and an entry says
+	// that the database has all records before covered.
 	for id, i := range infos {
 		b.Put(packKey(id), i.encode())
 	}
 	return b.Commit()
 }
 
-// Headroom is the number of bytes of disk that must stay free for commits, the index,
-// recovery and gc. Other programs should not use it.
+// Headroom is the number of bytes of disk that Put leaves free for commits, the index, recovery and
+// gc. The owner of the disk should leave them free too.
 const Headroom = headroom
 
-// Stats returns the store's figures. They are kept in memory and cost next to
-// nothing. After Close they are those of the end.
+// Stats returns the numbers of objects and bytes. It reads only memory. After Close it returns the
+// last numbers.
 func (s *Store) Stats() Stats {
 	packs := s.packs.all()
 	st := Stats{Packs: len(packs)}
@@ -262,10 +267,10 @@ func (s *Store) Stats() Stats {
 	return st
 }
 
-// Sizes calls fn with every object and the bytes of packs that it
-// occupies. It reads the whole index.
+// Sizes calls fn with every object and the number of bytes of packs that it occupies. It reads the
+// whole index.
 func (s *Store) Sizes(fn func(h Hash, bytes int64)) error {
-	if err := s.begin(false); err != nil {
+	if err := s.beginCall(false); err != nil {
 		return err
 	}
 	defer s.life.RUnlock()

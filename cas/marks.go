@@ -2,8 +2,9 @@ package cas
 
 import "maps"
 
-// A mark says that an object was found damaged at a place, so that the next Put stores it
-// again. Marks are kept in the database, for that Put may come after a restart.
+// A mark says that an object was found damaged at a place: the next Put of the object stores it
+// again. Marks are saved in the database, because that Put may come after a restart. (The marks of
+// a collection are something else: see collector.)
 
 func markKey(h Hash) []byte {
 	k := objectKey(h)
@@ -11,32 +12,33 @@ func markKey(h Hash) []byte {
 	return k
 }
 
-// mark notes that an object was found damaged. It reports whether that is new. mu is held.
-func (x *locator) mark(h Hash, l loc) bool {
-	if old, ok := x.bad[h]; ok && old.same(l) || len(x.bad) >= maxMarks {
+// markDamaged marks an object as damaged at a place. It reports whether the object had no such mark.
+// The caller holds locator.mu.
+func (x *locator) markDamaged(h Hash, l loc) bool {
+	if old, ok := x.damageMarks[h]; ok && old.same(l) || len(x.damageMarks) >= maxMarks {
 		return false
 	}
-	x.bad[h] = l
+	x.damageMarks[h] = l
 	x.unsaved[h] = true
 	return true
 }
 
-// unmark removes the mark of an object, if it has one. mu is held.
-func (x *locator) unmark(h Hash) {
-	if _, ok := x.bad[h]; ok {
-		delete(x.bad, h)
+// unmarkDamaged removes the mark of an object, if it has one. The caller holds locator.mu.
+func (x *locator) unmarkDamaged(h Hash) {
+	if _, ok := x.damageMarks[h]; ok {
+		delete(x.damageMarks, h)
 		x.unsaved[h] = true
 	}
 }
 
-// saveMarks writes the marks that have changed.
+// saveMarks writes the changed marks to the database.
 func (x *locator) saveMarks() error {
 	x.writing.Lock()
 	defer x.writing.Unlock()
 	return x.saveMarksLocked()
 }
 
-// saveMarksLocked is saveMarks with writing held.
+// saveMarksLocked is saveMarks for callers that hold locator.writing.
 func (x *locator) saveMarksLocked() error {
 	if x.readOnly {
 		return nil
@@ -46,7 +48,7 @@ func (x *locator) saveMarksLocked() error {
 	x.unsaved = map[Hash]bool{}
 	set := map[Hash]loc{}
 	for h := range changed {
-		if l, ok := x.bad[h]; ok {
+		if l, ok := x.damageMarks[h]; ok {
 			set[h] = l
 		}
 	}
@@ -54,6 +56,7 @@ func (x *locator) saveMarksLocked() error {
 	if len(changed) == 0 {
 		return nil
 	}
+
 	b := x.db.Batch(x.space.forIndex)
 	for h := range changed {
 		if l, ok := set[h]; ok {
@@ -71,7 +74,7 @@ func (x *locator) saveMarksLocked() error {
 	return err
 }
 
-// loadMarks reads the marks of objects that are still where they were found damaged.
+// loadMarks reads the marks. It drops the marks of objects that are at another place now.
 func (x *locator) loadMarks() error {
 	found := map[Hash]loc{}
 	stale := map[Hash]bool{}
@@ -89,6 +92,7 @@ func (x *locator) loadMarks() error {
 	if err != nil {
 		return err
 	}
+
 	for h, l := range found {
 		now, ok, err := x.find(h)
 		if err != nil {
@@ -101,7 +105,7 @@ func (x *locator) loadMarks() error {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	maps.Copy(x.bad, found)
+	maps.Copy(x.damageMarks, found)
 	maps.Copy(x.unsaved, stale)
 	return nil
 }

@@ -69,8 +69,8 @@ func TestPutHeals(t *testing.T) {
 					if s.Stats().Stored != before {
 						t.Error("it is stored once more after a restart")
 					}
-					if len(s.index.bad) > 0 {
-						t.Errorf("%d marks are left", len(s.index.bad))
+					if len(s.index.damageMarks) > 0 {
+						t.Errorf("%d marks are left", len(s.index.damageMarks))
 					}
 					if _, err := s.Verify(context.Background(), nil, func(Damage) {}); err != nil {
 						t.Error(err)

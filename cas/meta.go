@@ -9,19 +9,19 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// Keys of the store's own metadata. Those of callers do not begin with a zero byte.
+// Keys of the store's own metadata. Keys of callers do not begin with a zero byte.
 const (
-	keyDurable     = "\x00durable"     // the place up to which all objects are on disk
-	keyCollections = "\x00collections" // how many collections have removed something
+	keyDurable     = "\x00durable"     // see syncedUpTo
+	keyCollections = "\x00collections" // number of collections that have removed objects
 )
 
-// Commit makes everything that was put before the call durable, and then ops,
-// all of them or, if the power fails meanwhile, none. Metadata is never durable
-// before the objects. GetMeta and ScanMeta see it when Commit returns.
+// Commit makes all objects durable that were put before the call, and then the changes ops of the
+// metadata: after a power cut all of ops are done, or none. Metadata is never durable before the
+// objects. GetMeta and ScanMeta see ops when Commit returns.
 //
-// Errors: ErrNoSpace (nothing of ops happened); errs.ReadOnly; errs.Closed; an error
-// of the disk. If the disk fails to sync, all later writes fail until the store
-// is opened again, for it is unknown then what is on disk.
+// Errors: ErrNoSpace (none of ops is done); errs.ReadOnly; errs.Closed; an error of the disk. After a
+// failed sync it is unknown what is on disk, so all later writes fail until the store is opened
+// again.
 func (s *Store) Commit(ops ...MetaOp) error {
 	for _, op := range ops {
 		if err := checkMeta(op); err != nil {
@@ -31,7 +31,7 @@ func (s *Store) Commit(ops ...MetaOp) error {
 	if s.o.NoCommit {
 		return errs.ReadOnly
 	}
-	if err := s.begin(true); err != nil {
+	if err := s.beginCall(true); err != nil {
 		return err
 	}
 	defer s.life.RUnlock()
@@ -39,12 +39,13 @@ func (s *Store) Commit(ops ...MetaOp) error {
 		return fmt.Errorf("commit: %w", err)
 	}
 	// The commit is done. If the index could not be written, the next flush reports it.
-	if err := s.index.flushFull(); err != nil {
+	if err := s.index.flushIfDue(); err != nil {
 		s.log.Warn("cannot write the index", "err", err)
 	}
 	return nil
 }
 
+// checkMeta refuses keys and values that callers must not commit.
 func checkMeta(op MetaOp) error {
 	if op.Key == "" || op.Key[0] == 0 || len(op.Key) > manifest.MaxKey {
 		return fmt.Errorf("metadata key %q: want 1 to %d bytes, the first not zero", op.Key, manifest.MaxKey)
@@ -55,16 +56,20 @@ func checkMeta(op MetaOp) error {
 	return nil
 }
 
+// commit syncs the packs, then commits ops and the place up to which the packs are synced. It does not
+// check ops.
 func (s *Store) commit(ops []MetaOp) error {
 	s.commits.Lock()
 	defer s.commits.Unlock()
 	if err := s.packs.sync(); err != nil || len(ops) == 0 {
 		return err
 	}
-	ops = append(ops[:len(ops):len(ops)], MetaOp{Key: keyDurable, Value: s.packs.synced().encode()})
+
+	ops = append(ops[:len(ops):len(ops)], MetaOp{Key: keyDurable, Value: s.packs.syncedUpTo().encode()})
 	err := s.manifest.Commit(ops...)
-	if errors.Is(errs.Full(err), ErrNoSpace) && !errors.Is(err, errs.Failed) { // of a quota, perhaps
-		s.space.release()
+	if errors.Is(errs.Full(err), ErrNoSpace) && !errors.Is(err, errs.Failed) {
+		// Manifest.Commit checks the free space of the disk, so this may be a quota.
+		s.space.releaseReserve()
 		err = s.manifest.Commit(ops...)
 	}
 	if errors.Is(err, errs.Failed) {
@@ -73,11 +78,12 @@ func (s *Store) commit(ops []MetaOp) error {
 	return errs.Full(err)
 }
 
-// synced is the place up to which all objects are on disk.
-func (ps *packSet) synced() (at place) {
+// syncedUpTo returns the place in the oldest pack that is not fully synced, or in the newest pack, before
+// which all records are on disk.
+func (ps *packSet) syncedUpTo() (at place) {
 	packs := ps.all()
-	ps.figures.Lock()
-	defer ps.figures.Unlock()
+	ps.locatorMu.Lock()
+	defer ps.locatorMu.Unlock()
 	for _, p := range packs {
 		at = place{p.id, p.synced}
 		if p.synced < p.end {
@@ -87,14 +93,14 @@ func (ps *packSet) synced() (at place) {
 	return at
 }
 
+// encode returns the value of keyDurable.
 func (p place) encode() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, p.pack)
 	return binary.LittleEndian.AppendUint64(b, uint64(p.off))
 }
 
-// durable is the place up to which all objects are on disk, by what was committed
-// last.
-func durable(m *manifest.Manifest) place {
+// committedPlace returns the place that the last commit wrote: all records before it are on disk.
+func committedPlace(m *manifest.Manifest) place {
 	b, _ := m.Get(keyDurable)
 	if len(b) != 16 {
 		return place{}
@@ -102,8 +108,8 @@ func durable(m *manifest.Manifest) place {
 	return place{binary.LittleEndian.Uint64(b), int64(binary.LittleEndian.Uint64(b[8:]))}
 }
 
-// collections is how many collections have removed something.
-func collections(m *manifest.Manifest) uint64 {
+// collectionCount returns the number of collections that have removed objects.
+func collectionCount(m *manifest.Manifest) uint64 {
 	b, _ := m.Get(keyCollections)
 	if len(b) != 8 {
 		return 0
@@ -111,10 +117,9 @@ func collections(m *manifest.Manifest) uint64 {
 	return binary.LittleEndian.Uint64(b)
 }
 
-// GetMeta returns a copy of the value that the last Commit gave the key, or
-// ErrNotFound.
+// GetMeta returns a copy of the last committed value of a key, or ErrNotFound.
 func (s *Store) GetMeta(key string) ([]byte, error) {
-	if err := s.begin(false); err != nil {
+	if err := s.beginCall(false); err != nil {
 		return nil, err
 	}
 	defer s.life.RUnlock()
@@ -127,15 +132,15 @@ func (s *Store) GetMeta(key string) ([]byte, error) {
 
 // ScanMeta calls fn for every key that begins with prefix, in the order of the
 // keys, until fn returns an error, which ScanMeta returns. fn may call the
-// store, and must not change the value. Changes made meanwhile are not seen.
+// store, and must not change the value. Changes that are committed while ScanMeta runs are not seen.
 func (s *Store) ScanMeta(prefix string, fn func(key string, value []byte) error) error {
-	if err := s.begin(false); err != nil {
+	if err := s.beginCall(false); err != nil {
 		return err
 	}
 	defer s.life.RUnlock()
 	return s.manifest.Scan(prefix, func(key string, value []byte) error {
 		if key[0] == 0 {
-			return nil
+			return nil // the store's own
 		}
 		return fn(key, value)
 	})

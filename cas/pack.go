@@ -27,31 +27,31 @@ const (
 	packExt        = ".pack"
 	packHeaderSize = 64 // the first record follows
 
-	// maxOpenPacks is how many files stay open when nobody uses them.
+	// maxOpenPacks bounds the open files: above it, files without users are closed.
 	maxOpenPacks = 256
 )
 
-// A pack is one file of records. The mutable figures are guarded by index.mu, except
-// the file, with its users, which the packSet guards.
+// A pack is one file of records. locator.mu guards the fields from size to full, packSet.mu the fields
+// from file on.
 type pack struct {
 	id   uint64
 	path string
 
-	size   int64 // of the file when it was opened
-	end    int64 // offset after the last record that is known
-	synced int64 // offset up to which everything is known to be on disk
-	sealed bool  // damaged somewhere: nothing is appended
+	size   int64 // bytes of the file when the store was opened
+	end    int64 // offset after the last record
+	synced int64 // offset before which all bytes are on disk
+	sealed bool  // the pack is damaged: no record is appended
 	info   packInfo
 	dirty  bool // info differs from the index
 
-	garbage  bool // records became useless since the last sweep
-	sweeping bool // keys are gone from the index, the records not yet
+	garbage  bool // some records became dead since the last sweep
+	sweeping bool // a sweep has deleted keys from the index, and not yet freed the records
 
-	full bool // the appender has left it, and is a user until its bytes are on disk
+	full bool // the appender writes to a newer pack, and uses the file until its bytes are on disk
 
-	file  vfs.File // nil until it is used
-	users int      // of file
-	idle  *list.Element
+	file  vfs.File      // nil if it is not open
+	users int           // number of users of file: acquireFile, releaseFile
+	idle  *list.Element // in packSet.idle, nil if there are users
 }
 
 // name is the file's base name.
@@ -100,25 +100,25 @@ func parsePackName(name string) (id uint64, ok bool) {
 
 // A packSet is the packs of a store, and their open files.
 type packSet struct {
-	fs       vfs.FS
-	dir      string
-	readOnly bool
-	packSize int64
-	space    *space
-	failed   *failure
-	figures  *sync.Mutex // index.mu
+	fs        vfs.FS
+	dir       string
+	readOnly  bool
+	packSize  int64
+	space     *space
+	failed    *failure
+	locatorMu *sync.Mutex // locator.mu
 
 	mu   sync.Mutex
 	m    map[uint64]*pack
 	last uint64    // highest id so far
-	open int       // files
-	idle list.List // packs whose file is open and not used, the one that was used last at the end
+	open int       // number of open files
+	idle list.List // packs whose file is open and has no users, the last used one at the end
 
 	tail appender
 }
 
-// load finds the packs on disk and checks their headers. It changes nothing.
-// Files whose header is damaged are packs all the same.
+// load finds the packs on disk and checks their headers. It writes nothing. A pack with a damaged
+// header is returned and is also in the set.
 func (ps *packSet) load() (damaged []*pack, err error) {
 	infos, err := ps.fs.ReadDir(ps.dir)
 	if err != nil {
@@ -146,6 +146,7 @@ func (ps *packSet) load() (damaged []*pack, err error) {
 	return damaged, nil
 }
 
+// checkHeader reads and checks the header of a pack. Errors: see checkPackHeader.
 func (ps *packSet) checkHeader(p *pack) error {
 	f, err := vfs.Open(ps.fs, p.path)
 	if err != nil {
@@ -170,21 +171,22 @@ func (ps *packSet) get(id uint64) *pack {
 	return ps.m[id]
 }
 
-// all returns the packs by rising id.
+// all returns the packs in the order of their ids: the oldest first.
 func (ps *packSet) all() []*pack {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	return slices.SortedFunc(maps.Values(ps.m), func(a, b *pack) int { return cmp.Compare(a.id, b.id) })
 }
 
-// used reports whether there is a pack with anything in it.
-func (ps *packSet) used() bool {
+// hasRecords reports whether a pack had records when the store was opened.
+func (ps *packSet) hasRecords() bool {
 	return slices.ContainsFunc(ps.all(), func(p *pack) bool { return p.size > packHeaderSize })
 }
 
-// use returns the pack's file, which is opened if need be, until done. It is closed when
-// the pack is removed: then what was read from it lies elsewhere.
-func (ps *packSet) use(p *pack) (vfs.File, error) {
+// acquireFile returns the pack's file, and opens it if it is not open. The caller calls releaseFile.
+// The file is also closed when the pack is removed: then reads fail, and the objects are found at
+// their new places.
+func (ps *packSet) acquireFile(p *pack) (vfs.File, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if p.file == nil {
@@ -200,12 +202,13 @@ func (ps *packSet) use(p *pack) (vfs.File, error) {
 		ps.open++
 	}
 	p.users++
-	ps.notIdle(p)
+	ps.removeIdle(p)
 	return p.file, nil
 }
 
-// done ends a use. Of the files that nobody uses, those that were used last stay open.
-func (ps *packSet) done(p *pack) {
+// releaseFile ends a use of the pack's file. If too many files are open, the files that were not used
+// for the longest time are closed.
+func (ps *packSet) releaseFile(p *pack) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if p.users--; p.users > 0 || p.file == nil {
@@ -217,71 +220,69 @@ func (ps *packSet) done(p *pack) {
 	}
 }
 
-// leave notes that nothing is appended to a pack any more. p may be nil.
-func (ps *packSet) leave(p *pack) {
-	if p != nil {
-		ps.figures.Lock()
-		p.full = true
-		ps.figures.Unlock()
-		ps.letGo(p)
+// markFull notes that the appender has left a pack. p may be nil.
+func (ps *packSet) markFull(p *pack) {
+	if p == nil {
+		return
 	}
+	ps.locatorMu.Lock()
+	p.full = true
+	ps.locatorMu.Unlock()
+	ps.releaseFull(p)
 }
 
-// letGo takes a full pack from the appender, if its bytes are on disk.
-func (ps *packSet) letGo(p *pack) {
-	ps.figures.Lock()
+// releaseFull ends the appender's use of a full pack if its bytes are on disk.
+func (ps *packSet) releaseFull(p *pack) {
+	ps.locatorMu.Lock()
 	stored := p.full && p.synced == p.end
 	if stored {
 		p.full = false
 	}
-	ps.figures.Unlock()
+	ps.locatorMu.Unlock()
 	if stored {
-		ps.done(p)
+		ps.releaseFile(p)
 	}
 }
 
-func (ps *packSet) notIdle(p *pack) {
+// removeIdle removes a pack from the idle ones. The caller holds packSet.mu.
+func (ps *packSet) removeIdle(p *pack) {
 	if p.idle != nil {
 		ps.idle.Remove(p.idle)
 		p.idle = nil
 	}
 }
 
-// closeFile is called with mu held.
+// closeFile closes the pack's file, if it is open. The caller holds packSet.mu.
 func (ps *packSet) closeFile(p *pack) {
-	ps.notIdle(p)
+	ps.removeIdle(p)
 	if p.file != nil {
-		// Everything that matters was synced, so an error here means nothing.
+		// All bytes that are needed were synced before, so the error does not matter.
 		_ = p.file.Close()
 		p.file = nil
 		ps.open--
 	}
 }
 
-// create makes a new, durable, empty pack. Its id has a serial number in the
-// upper half and a random lower half, which salts the checksums of the records.
+// create makes an empty pack and syncs it. The caller, the appender, is a user of its file. The id has
+// a serial number in the upper half and a random lower half, which salts the checksums of the
+// records.
 func (ps *packSet) create() (*pack, error) {
 	ps.mu.Lock()
 	id := (ps.last>>32+1)<<32 | uint64(rand.Uint32())
 	ps.last = id
 	ps.mu.Unlock()
+
 	p := &pack{id: id, path: filepath.Join(ps.dir, packName(id))}
 	f, err := vfs.Create(ps.fs, p.path)
 	if err != nil {
 		return nil, fmt.Errorf("create pack: %w", err)
 	}
-	_, err = f.WriteAt(encodePackHeader(id), 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		err = ps.fs.SyncDir(ps.dir)
-	}
-	if err != nil {
+	if err := ps.writeHeader(f, id); err != nil {
 		_ = f.Close()
-		_ = ps.fs.Remove(p.path) // else an empty pack stays, which is harmless
+		_ = ps.fs.Remove(p.path) // if this fails too, an empty pack is left, which is harmless
 		return nil, fmt.Errorf("create pack %s: %w", p.name(), err)
 	}
+
 	p.end, p.synced = packHeaderSize, packHeaderSize
 	p.info.covered = packHeaderSize
 	ps.mu.Lock()
@@ -290,6 +291,17 @@ func (ps *packSet) create() (*pack, error) {
 	ps.open++
 	ps.m[id] = p
 	return p, nil
+}
+
+// writeHeader writes the header of a new pack, and syncs the pack and its folder.
+func (ps *packSet) writeHeader(f vfs.File, id uint64) error {
+	if _, err := f.WriteAt(encodePackHeader(id), 0); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return ps.fs.SyncDir(ps.dir)
 }
 
 // remove deletes the pack's file.

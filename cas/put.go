@@ -7,10 +7,9 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// Put stores b and returns its hash. An object that is there already is not
-// stored again, also when several Puts of it run at once. On return the object
-// can be read and is in a pack file, though not synced; Commit does that.
-// Objects are at most MaxObject bytes. Put keeps no reference to b.
+// Put stores b, of at most MaxObject bytes, and returns its hash. An object that the store has is not
+// stored again, also if several Puts of it run at once. When Put returns, the object can be read
+// and is in a pack; Commit makes it durable. Put keeps no reference to b.
 //
 // Errors: ErrNoSpace, errs.ReadOnly, errs.Closed, or an error of the disk.
 func (s *Store) Put(k Kind, b []byte) (Hash, error) {
@@ -18,25 +17,25 @@ func (s *Store) Put(k Kind, b []byte) (Hash, error) {
 	return h, err
 }
 
-// Counting is the same store for a caller that counts the bytes of the records of its
-// Puts.
-type Counting struct {
+// A CountingStore is a Store that counts the bytes of the records that its Puts write.
+type CountingStore struct {
 	*Store
 	Bytes *atomic.Int64
-	// Apart hides which objects are there already: a Put does the same work and counts
-	// the same bytes for them.
+	// Apart hides from the caller which objects the store has already: a Put takes as long, and counts
+	// as many bytes, for an object that is not stored again.
 	Apart bool
 }
 
-// Put is Store.Put.
-func (s Counting) Put(k Kind, b []byte) (Hash, error) {
+// Put is Store.Put, and adds the bytes of the record to Bytes.
+func (s CountingStore) Put(k Kind, b []byte) (Hash, error) {
 	h, n, err := s.put(k, b, s.Apart)
 	s.Bytes.Add(n)
 	return h, err
 }
 
-// put returns how many bytes the record has, too: 0 if none was made. With apart one is
-// made in any case. Of several Puts of one object one writes, and the others wait for it.
+// put is Put, and returns the number of bytes of the record that it built: 0 if the store had the
+// object. With apart it always builds the record. If several goroutines put one object at once, one
+// of them writes it and the others wait.
 func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 	if k != KindData && k != KindTree {
 		return h, 0, fmt.Errorf("put object: unknown kind %d", k)
@@ -44,10 +43,11 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 	if len(b) > MaxObject {
 		return h, 0, fmt.Errorf("put object: %d bytes are more than the %d allowed", len(b), MaxObject)
 	}
-	if err := s.begin(true); err != nil {
+	if err := s.beginCall(true); err != nil {
 		return h, 0, err
 	}
 	defer s.life.RUnlock()
+
 	h = Sum(b)
 	var hdr *header
 	var rec *[]byte
@@ -58,75 +58,76 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 	if apart {
 		build()
 	}
+
 	s.gc.gate.RLock()
 	defer s.gc.gate.RUnlock()
 	_, err, _ = s.puts.Do(string(h[:]), func() (any, error) {
 		return nil, guard.Do(func() error {
-			here, instead, err := s.has(h)
+			usable, damaged, err := s.findUsable(h)
 			if err != nil {
-				// It cannot be checked, so it is stored again, which costs some space.
+				// The object is stored again, which costs at most some space.
 				s.log.Error("index lookup failed, object is stored again", "object", h, "err", err, guard.Stack(err))
 			}
-			if here {
+			if usable {
 				return nil
 			}
 			if rec == nil {
 				build()
 			}
-			err = s.appendObject(hdr, *rec, nil, instead)
-			return err
+			return s.appendObject(hdr, *rec, nil, damaged)
 		})
 	})
 	if rec != nil {
 		s.codec.release(rec)
 	}
-	if err == nil {
-		err = s.index.flushFull()
-	}
 	if err != nil {
+		return h, n, fmt.Errorf("put object %s: %w", h, err)
+	}
+	if err := s.index.flushIfDue(); err != nil {
 		return h, n, fmt.Errorf("put object %s: %w", h, err)
 	}
 	return h, n, nil
 }
 
-// has reports whether Get would find an object, and keeps it from a collection; or where it
-// is that cannot be used. The gate is held.
-func (s *Store) has(h Hash) (here bool, unusable *loc, err error) {
+// findUsable reports whether an object is stored and not damaged, as far as is known. If so, the
+// collection under way keeps it. If it is stored but damaged, findUsable returns the place of the
+// damaged copy. The caller holds gcState.gate.
+func (s *Store) findUsable(h Hash) (usable bool, damaged *loc, err error) {
 	l, ok, err := s.index.find(h)
 	if err != nil || !ok {
 		return false, nil, err
 	}
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
-	if s.usable(h, l) {
+	if s.isUsable(h, l) {
 		if s.gc.current != nil {
-			s.gc.current.touch(l)
+			s.gc.current.keepFound(l)
 		}
 		return true, nil, nil
 	}
 	return false, &l, nil
 }
 
-// usable reports whether an object that is there need not be stored again: it was
-// not found damaged and its pack reaches that far. index.mu is held.
-func (s *Store) usable(h Hash, l loc) bool {
-	if b, ok := s.index.bad[h]; ok && b.same(l) {
+// isUsable reports whether the object at a place need not be stored again: it has no mark at that
+// place, and its pack has not lost its end. The caller holds locator.mu.
+func (s *Store) isUsable(h Hash, l loc) bool {
+	if b, ok := s.index.damageMarks[h]; ok && b.same(l) {
 		return false
 	}
 	p := s.packs.get(l.pack)
 	return p != nil && l.off+l.size() <= p.end
 }
 
-// Has reports whether Get would find the object. An object known to be damaged is
-// not there, so that it gets stored again.
+// Has reports whether the store has the object. For an object that was found damaged it reports false,
+// so that the caller puts it again.
 func (s *Store) Has(h Hash) (bool, error) {
-	if err := s.begin(false); err != nil {
+	if err := s.beginCall(false); err != nil {
 		return false, err
 	}
 	defer s.life.RUnlock()
 	s.gc.gate.RLock()
 	defer s.gc.gate.RUnlock()
-	here, _, err := s.has(h)
+	here, _, err := s.findUsable(h)
 	if err != nil {
 		return false, fmt.Errorf("look for object %s: %w", h, err)
 	}

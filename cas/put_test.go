@@ -19,13 +19,13 @@ func records(t *testing.T, s *Store) map[Hash]int {
 	t.Helper()
 	n := map[Hash]int{}
 	for _, p := range s.packs.all() {
-		f, err := s.packs.use(p)
+		f, err := s.packs.acquireFile(p)
 		must.OK(t, err)
-		defer s.packs.done(p)
+		defer s.packs.releaseFile(p)
 		sc := &scan{r: f, id: p.id, from: packHeaderSize, to: p.end, bodies: true}
 		err = sc.run(context.Background(), func(it *item) error {
-			if it.bad != "" {
-				t.Errorf("pack %s at %d: %s", p.name(), it.off, it.bad)
+			if it.damage != "" {
+				t.Errorf("pack %s at %d: %s", p.name(), it.off, it.damage)
 			}
 			if it.isObject() {
 				n[it.hash]++

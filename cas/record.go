@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 )
 
-// kindFree is the kind of a record that is no object: the space of a removed one.
+// kindFree is the kind of a free record: the space of removed objects.
 const kindFree Kind = 255
 
 const (
@@ -24,7 +24,7 @@ type header struct {
 	kind   Kind
 	flags  uint8
 	plain  uint32 // bytes before compression
-	stored uint32 // bytes in the pack; of a free record the whole length in units of recordAlign
+	stored uint32 // bytes in the pack; in a free record: its whole length in units of recordAlign
 	hash   Hash
 	crc    uint32 // CRC-32C of the stored bytes and their padding
 }
@@ -32,7 +32,7 @@ type header struct {
 // padded rounds up to the alignment of records.
 func padded(n int64) int64 { return (n + recordAlign - 1) &^ (recordAlign - 1) }
 
-// size is the length of the whole record in bytes, padding included.
+// size returns the length of the whole record in bytes: header, stored bytes and padding.
 func (h *header) size() int64 {
 	if h.kind == kindFree {
 		return int64(h.stored) * recordAlign
@@ -40,12 +40,12 @@ func (h *header) size() int64 {
 	return headerSize + padded(int64(h.stored))
 }
 
-// isObject reports whether the record holds an object.
+// isObject reports whether the record is an object, not free space.
 func (h *header) isObject() bool { return h.kind == KindData || h.kind == KindTree }
 
-// encode writes the header for a record at offset off of pack id. Both are in
-// the checksum, so that the bytes of a pack that are stored inside another
-// pack are never taken for records of it.
+// encode writes the header of a record at offset off of pack id to b. The checksum includes id and
+// off: so if an object's bytes contain a copy of a pack, no record of that copy is taken for a record
+// of the pack around it.
 func (h *header) encode(b []byte, id uint64, off int64) {
 	_ = b[headerSize-1]
 	binary.LittleEndian.PutUint32(b[0:], recordMagic)
@@ -69,8 +69,8 @@ func headerCRC(b []byte, id uint64, off int64) uint32 {
 
 var errNoRecord = errors.New("no record header")
 
-// decodeHeader reads the header at offset off of pack id. It accepts nothing
-// that encode cannot have written there.
+// decodeHeader reads the header at offset off of pack id. It refuses a header that encode cannot have
+// written there.
 func decodeHeader(b []byte, id uint64, off int64) (header, error) {
 	var h header
 	if len(b) < headerSize || binary.LittleEndian.Uint32(b) != recordMagic {
@@ -105,7 +105,7 @@ func checkLengths(kind Kind, flags uint8, plain, stored uint32) error {
 	return nil
 }
 
-// A loc is where an object lies.
+// A loc is the place of an object, and the fields of the record's header that are needed to read it.
 type loc struct {
 	pack   uint64
 	off    int64 // of the header
@@ -119,16 +119,16 @@ func (h *header) loc(id uint64, off int64) loc {
 	return loc{pack: id, off: off, plain: h.plain, stored: h.stored, kind: h.kind, flags: h.flags}
 }
 
-// size is the length of the record there in bytes.
+// size returns the length of the record in bytes: header, stored bytes and padding.
 func (l loc) size() int64 { return headerSize + padded(int64(l.stored)) }
 
-// A place is what makes two locs the same.
+// A place identifies a record.
 type place struct {
-	pack uint64
-	off  int64
+	pack uint64 // id
+	off  int64  // of the header
 }
 
 func (l loc) place() place { return place{l.pack, l.off} }
 
-// same reports whether both are the same place.
+// same reports whether l and o have the same place.
 func (l loc) same(o loc) bool { return l.place() == o.place() }

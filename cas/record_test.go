@@ -47,7 +47,7 @@ func FuzzScan(f *testing.F) {
 				t.Fatalf("item at %d of %d bytes, want one at %d", it.off, it.length, at)
 			}
 			at += it.length
-			if it.bad != "" || it.kind == kindFree {
+			if it.damage != "" || it.kind == kindFree {
 				return nil
 			}
 			if err := s.codec.checkBody(it); err == nil {
@@ -80,7 +80,7 @@ func TestRecordsOfAnotherPlaceAreNoRecords(t *testing.T) {
 }
 
 func TestLocSet(t *testing.T) {
-	s := locSet{}
+	s := placeSet{}
 	var n int64
 	for i := int64(1); i < 20_000; i++ {
 		p := place{uint64(i % 3), i * i % 100_003 * recordAlign}

@@ -11,16 +11,16 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// A recovery brings the index of a store that is being opened up to its packs.
+// A recovery adds records of packs that the index lacks to the index, while a store is opened.
 type recovery struct {
 	*Store
-	durable place // up to which the packs were durable at the last commit
+	committed place // the last commit says that all records before it are durable
 }
 
-// recover brings the index up to the packs: after a clean end there is nothing
-// to do, after a kill the records since the last flush are read, and with an
-// empty index all of them. It returns index.ErrBroken or index.ErrRead for an index that
-// cannot belong to these packs.
+// recover reads the records of the packs that the index does not cover and adds them to the index.
+// After Close there are none, after a kill the records since the last flush, and with an empty
+// index all records. It returns index.ErrBroken or index.ErrRead for an index that does not belong
+// to these packs.
 func (s *recovery) recover() error {
 	infos, err := s.index.storedPacks()
 	if err != nil {
@@ -35,10 +35,11 @@ func (s *recovery) recover() error {
 			return err
 		}
 	}
-	if err := s.placePacks(infos); err != nil {
+	if err := s.comparePacks(infos); err != nil {
 		return err
 	}
-	s.durable = durable(s.manifest)
+
+	s.committed = committedPlace(s.manifest)
 	for _, p := range s.packs.all() {
 		if err := s.recoverPack(p); err != nil {
 			return err
@@ -53,14 +54,15 @@ func (s *recovery) recover() error {
 	if err := s.index.flush(); err != nil && !errors.Is(err, ErrNoSpace) {
 		return err
 	}
-	s.continuePacks()
+	s.chooseTail()
 	return nil
 }
 
-// compareHead compares the collections that the index has seen with those in the manifest. It may have
-// seen one more, which was interrupted before it removed anything: that one is counted now.
+// compareHead compares the number of collections in the index with the number in the manifest. The
+// index may have counted one more, which was interrupted before it removed objects: compareHead
+// then increments the number in the manifest.
 func (s *recovery) compareHead(head []byte) error {
-	n := collections(s.manifest)
+	n := collectionCount(s.manifest)
 	switch {
 	case bytes.Equal(head, indexHead(n)):
 		return nil
@@ -69,18 +71,19 @@ func (s *recovery) compareHead(head []byte) error {
 	case s.o.ReadOnly || s.o.NoCommit:
 		return nil
 	}
-	err := errs.Full(s.manifest.Commit(announced(n + 1)))
+	err := errs.Full(s.manifest.Commit(collectionCountOp(n + 1)))
 	if errors.Is(err, ErrNoSpace) {
 		return nil
 	}
 	return err
 }
 
-// placePacks compares what the index knows of the packs with the packs that exist.
-func (s *recovery) placePacks(infos map[uint64]packInfo) error {
+// comparePacks sets the fields of each pack from its entry in the index, and removes entries of packs
+// that do not exist.
+func (s *recovery) comparePacks(infos map[uint64]packInfo) error {
 	for _, p := range s.packs.all() {
 		i, known := infos[p.id]
-		begun := !known && p.size <= packHeaderSize && p.sealed // and interrupted before its header was on disk
+		begun := !known && p.size <= packHeaderSize && p.sealed // create was interrupted
 		if begun && !s.o.ReadOnly {
 			if err := s.packs.remove(p); err != nil {
 				return err
@@ -91,7 +94,7 @@ func (s *recovery) placePacks(infos map[uint64]packInfo) error {
 		p.garbage = i.state == packSweeping
 		p.info.covered = max(i.covered, packHeaderSize)
 		if p.info.covered > p.size && known {
-			s.short(p, p.info.covered)
+			s.sealShort(p, p.info.covered)
 		}
 		p.end = min(p.info.covered, max(p.size, packHeaderSize))
 		p.synced = p.end
@@ -99,11 +102,12 @@ func (s *recovery) placePacks(infos map[uint64]packInfo) error {
 	if s.o.ReadOnly {
 		return nil
 	}
+
 	b := s.index.db.Batch(s.space.forIndex)
 	for id, i := range infos {
 		switch {
 		case s.packs.get(id) != nil:
-		case i.objects == 0: // gc was interrupted
+		case i.objects == 0: // gc was interrupted after it removed the pack
 			b.Delete(packKey(id))
 		default:
 			s.log.Error("pack is missing; verify tells what was in it", "pack", packName(id))
@@ -115,36 +119,38 @@ func (s *recovery) placePacks(infos map[uint64]packInfo) error {
 	return nil
 }
 
-// short takes note of a pack that has lost its end: nothing is appended to it.
-func (s *recovery) short(p *pack, want int64) {
+// sealShort logs that a pack has lost its end, and seals it.
+func (s *recovery) sealShort(p *pack, want int64) {
 	s.log.Error("pack is shorter than it was; verify tells what is missing", "pack", p.name(), "bytes", p.size, "expected", want)
 	p.sealed = true
 }
 
-// recoverPack reads the records that the index does not have. Those that were durable at the last
-// commit are trusted. Later ones may have been torn by a power cut: they are checked, and torn
-// bytes are made free records.
+// recoverPack adds the records of a pack that the index does not cover. Of records that were durable at
+// the last commit it reads the headers only. Later records may have been torn by a power cut: it
+// checks their bytes, and makes torn ranges free records.
 func (s *recovery) recoverPack(p *pack) error {
-	f, err := s.packs.use(p)
+	f, err := s.packs.acquireFile(p)
 	if err != nil {
 		return err
 	}
-	defer s.packs.done(p)
-	durable := p.end
+	defer s.packs.releaseFile(p)
+
+	durable := p.end // offset before which all records are durable
 	switch {
-	case p.id < s.durable.pack:
+	case p.id < s.committed.pack:
 		durable = p.size
-	case p.id == s.durable.pack:
-		durable = s.durable.off
+	case p.id == s.committed.pack:
+		durable = s.committed.off
 	}
 	if durable > p.size {
-		s.short(p, durable)
+		s.sealShort(p, durable)
 		durable = p.size
 	}
+
 	sc := &scan{r: f, id: p.id, from: p.end, to: durable}
 	err = sc.run(context.Background(), func(it *item) error {
-		if it.bad != "" {
-			s.log.Error("pack is damaged; verify tells more", "pack", p.name(), "offset", it.off, "reason", it.bad)
+		if it.damage != "" {
+			s.log.Error("pack is damaged; verify tells more", "pack", p.name(), "offset", it.off, "reason", it.damage)
 			p.sealed = true
 		}
 		return s.adopt(p, it)
@@ -152,21 +158,21 @@ func (s *recovery) recoverPack(p *pack) error {
 	if err != nil {
 		return err
 	}
+
 	err = s.recoverTail(p, f, max(durable, p.end))
 	if err != nil || s.o.ReadOnly || p.end <= p.synced {
 		return err
 	}
-	return s.packs.syncPack(p, p.end) // what it holds is durable from here on
+	return s.packs.syncPack(p, p.end)
 }
 
-// recoverTail adopts the good records after an offset. They are written once
-// more: if they are there because a failed sync left them in memory only, they
-// reach the disk now.
+// recoverTail adopts the good records from an offset on. It writes them a second time: after a failed
+// sync the kernel may have them in memory only, and would not write them again.
 func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
-	torn := int64(-1) // where torn bytes begin
+	torn := int64(-1) // offset of the torn range before the item, -1 if there is none
 	sc := &scan{r: f, id: p.id, from: from, to: p.size, bodies: true}
 	err := sc.run(context.Background(), func(it *item) error {
-		if it.bad != "" {
+		if it.damage != "" {
 			if torn < 0 {
 				torn = it.off
 			}
@@ -181,18 +187,18 @@ func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
 	if err != nil || torn < 0 || s.o.ReadOnly {
 		return err
 	}
+
 	s.log.Info("cutting a torn end", "pack", p.name(), "offset", torn, "bytes", p.size-torn)
-	err = f.Truncate(torn)
-	if err == nil {
-		err = f.Sync() // a later commit says that all before it is whole
+	if err := f.Truncate(torn); err != nil {
+		return fmt.Errorf("cut pack %s: %w", p.name(), err)
 	}
-	if err != nil {
+	if err := f.Sync(); err != nil { // the next commit says that all records before its place are whole
 		return fmt.Errorf("cut pack %s: %w", p.name(), err)
 	}
 	return nil
 }
 
-// rewriteTail writes a record of the tail again, and makes torn bytes before it free.
+// rewriteTail writes a record of the tail a second time, and makes the torn range before it a free record.
 func (s *recovery) rewriteTail(p *pack, f vfs.File, it *item, torn int64) error {
 	if s.o.ReadOnly {
 		return nil
@@ -203,7 +209,7 @@ func (s *recovery) rewriteTail(p *pack, f vfs.File, it *item, torn int64) error 
 		}
 	}
 	if it.raw == nil {
-		return nil
+		return nil // a free record
 	}
 	if _, err := f.WriteAt(it.raw, it.off); err != nil {
 		return fmt.Errorf("write pack %s: %w", p.name(), errs.Full(err))
@@ -223,13 +229,13 @@ func writeFree(f vfs.File, id uint64, off, n int64) error {
 	return nil
 }
 
-// adopt enters a record that a scan found; of two records of one object the
-// later one. It flushes now and then, so that recovering needs little memory.
+// adopt adds a record that a scan found to the index; of two records of one object the later one
+// counts. It flushes the index when that is due, so that recovery needs little memory.
 func (s *recovery) adopt(p *pack, it *item) error {
 	if err := s.adoptRecord(p, it); err != nil || s.o.ReadOnly {
 		return err
 	}
-	return s.index.flushFull()
+	return s.index.flushIfDue()
 }
 
 func (s *recovery) adoptRecord(p *pack, it *item) error {
@@ -237,39 +243,39 @@ func (s *recovery) adoptRecord(p *pack, it *item) error {
 	defer s.index.mu.Unlock()
 	p.end = it.off + it.length
 	p.dirty = true
-	if it.lost || !it.isObject() {
+	if it.headerBad || !it.isObject() {
 		return nil
 	}
-	_, counted := s.index.inMemory(it.hash)
-	old, ok, err := s.index.locate(it.hash)
+
+	_, counted := s.index.findInMemory(it.hash)
+	old, ok, err := s.index.findLocked(it.hash)
 	if err != nil {
 		return err
 	}
 	if ok {
-		// An interrupted flush may have left a place that no pack's figures
-		// include.
+		// An interrupted flush may have added the old place, but not counted it in the entry of its pack.
 		q := s.packs.get(old.pack)
 		if counted || q != nil && old.off < q.info.covered {
-			s.index.uncount(old)
+			s.index.subtract(old)
 		}
 	}
-	s.index.enter(it.hash, it.loc(p.id, it.off))
+	s.index.add(it.hash, it.loc(p.id, it.off))
 	return nil
 }
 
-// continuePacks chooses the pack that is appended to.
-func (s *recovery) continuePacks() {
+// chooseTail makes the newest pack the appender's, if records can be appended to it.
+func (s *recovery) chooseTail() {
 	packs := s.packs.all()
 	if len(packs) == 0 {
 		return
 	}
 	if p := packs[len(packs)-1]; !p.sealed && p.end%recordAlign == 0 && p.end < s.o.PackSize {
 		s.packs.tail.pack = p
-		p.users++ // the appender
+		p.users++ // the appender is a user
 	}
 }
 
-// rebuild makes a new index from the packs.
+// rebuild creates an empty index and adds all records of the packs.
 func (s *recovery) rebuild() error {
 	if s.index.db != nil {
 		if err := s.index.db.Close(); err != nil {

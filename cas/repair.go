@@ -9,18 +9,16 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// Repair makes a store whole again as far as packs and manifest allow. It must not be
-// open. Every record is read; the bytes of a damaged one are moved to the folder
-// quarantine, and its object is missing from then on, until it is put again. Then the
-// index is rebuilt from the packs alone.
+// Repair repairs the store in dir as far as its packs and manifest allow. The store must not be open.
+// Repair reads every record. It moves the bytes of a damaged record to the folder quarantine; the
+// object is then missing until it is put again. Then it rebuilds the index from the packs.
 func Repair(dir string, o Options) (RepairResult, error) {
 	o.ReadOnly, o.NoCommit, o.Salvage = false, false, true
 	r := &repairer{}
-	err := r.packs(dir, o)
-	var s *Store
-	if err == nil {
-		s, err = Open(dir, o) // builds the index
+	if err := r.repairPacks(dir, o); err != nil {
+		return r.res, fmt.Errorf("repair store %s: %w", dir, err)
 	}
+	s, err := Open(dir, o) // builds the index
 	if err != nil {
 		return r.res, fmt.Errorf("repair store %s: %w", dir, err)
 	}
@@ -29,13 +27,14 @@ func Repair(dir string, o Options) (RepairResult, error) {
 	return r.res, s.Close()
 }
 
+// A repairer repairs the packs of a store that is not open.
 type repairer struct {
 	s   *Store
 	res RepairResult
 }
 
-// packs sets the damaged records aside, and removes the index.
-func (r *repairer) packs(dir string, o Options) (err error) {
+// repairPacks moves damaged records to the quarantine, and removes the index.
+func (r *repairer) repairPacks(dir string, o Options) (err error) {
 	if r.s, err = newStore(dir, o); err != nil {
 		return err
 	}
@@ -50,9 +49,10 @@ func (r *repairer) packs(dir string, o Options) (err error) {
 	if err := r.s.openManifest(); err != nil {
 		return err
 	}
-	if err := r.s.named(index.Remove(r.s.indexDir())); err != nil {
+	if err := r.s.withUserPath(index.Remove(r.s.indexDir())); err != nil {
 		return err
 	}
+
 	for _, p := range damaged {
 		if err := r.writePackHeader(p); err != nil {
 			return err
@@ -66,13 +66,14 @@ func (r *repairer) packs(dir string, o Options) (err error) {
 	return nil
 }
 
-// writePackHeader rewrites a header: everything in it is in the name too.
+// writePackHeader writes the header of a pack again. All that it contains is known: the id is in the
+// name of the file.
 func (r *repairer) writePackHeader(p *pack) error {
-	f, err := r.s.packs.use(p)
+	f, err := r.s.packs.acquireFile(p)
 	if err != nil {
 		return err
 	}
-	defer r.s.packs.done(p)
+	defer r.s.packs.releaseFile(p)
 	if _, err := f.WriteAt(encodePackHeader(p.id), 0); err != nil {
 		return fmt.Errorf("write header of pack %s: %w", p.name(), err)
 	}
@@ -82,28 +83,28 @@ func (r *repairer) writePackHeader(p *pack) error {
 	return f.Sync()
 }
 
-// scrub checks every record of a pack and quarantines the bad ones.
+// scrub checks every record of a pack and isolates the damaged ones.
 func (r *repairer) scrub(p *pack) error {
-	f, err := r.s.packs.use(p)
+	f, err := r.s.packs.acquireFile(p)
 	if err != nil {
 		return err
 	}
-	defer r.s.packs.done(p)
+	defer r.s.packs.releaseFile(p)
 	changed := false
 	sc := &scan{r: f, id: p.id, from: packHeaderSize, to: p.size, bodies: true}
 	for off := sc.from; off < sc.to; {
-		it := sc.at(off)
+		it := sc.readItem(off)
 		off += it.length
-		if it.bad == "" && it.kind != kindFree { // the scan does not compare with the hash
+		if it.damage == "" && it.kind != kindFree { // readItem has not checked the hash
 			if err := r.s.codec.checkBody(&it); err != nil {
-				it.bad = err.Error()
+				it.damage = err.Error()
 			}
 		}
-		if it.bad == "" {
+		if it.damage == "" {
 			continue
 		}
 		changed = true
-		r.res.Damage = append(r.res.Damage, damageOf(p, &it))
+		r.res.Damage = append(r.res.Damage, itemDamage(p, &it))
 		r.res.Quarantined++
 		if err := r.isolate(p, f, &it); err != nil {
 			return err
@@ -116,9 +117,10 @@ func (r *repairer) scrub(p *pack) error {
 	return f.Sync()
 }
 
-// isolate copies damaged bytes to the quarantine and makes their place free.
+// isolate copies damaged bytes to the quarantine and makes their range a free record. It cuts off a
+// damaged end whose length no free record can have.
 func (r *repairer) isolate(p *pack, f vfs.File, it *item) error {
-	if err := r.keep(p, f, it); err != nil {
+	if err := r.quarantine(p, f, it); err != nil {
 		return fmt.Errorf("quarantine: %w", errs.Full(err))
 	}
 	if it.off+it.length >= p.size && it.length%recordAlign != 0 {
@@ -131,8 +133,8 @@ func (r *repairer) isolate(p *pack, f vfs.File, it *item) error {
 	return writeFree(f, p.id, it.off, it.length)
 }
 
-// keep copies damaged bytes to the quarantine, a piece a file.
-func (r *repairer) keep(p *pack, f vfs.File, it *item) error {
+// quarantine copies damaged bytes to files in the folder quarantine, at most an object's length each.
+func (r *repairer) quarantine(p *pack, f vfs.File, it *item) error {
 	dir := filepath.Join(r.s.dir, "quarantine")
 	if err := r.s.fs.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -141,7 +143,7 @@ func (r *repairer) keep(p *pack, f vfs.File, it *item) error {
 	for off := it.off; off < it.off+it.length; off += int64(len(b)) {
 		n, err := readFull(f, b[:min(int64(len(b)), it.off+it.length-off)], off)
 		if err != nil {
-			// Bytes that the disk cannot read are left out.
+			// The rest of this piece cannot be read, and is not copied.
 			r.s.log.Error("damaged bytes cannot be read", "pack", p.name(), "offset", off, "err", err)
 		}
 		if err := vfs.WriteFile(r.s.fs, filepath.Join(dir, fmt.Sprintf("%016x-%012x", p.id, off)), b[:n]); err != nil {

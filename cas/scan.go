@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// readFull reads until p is full or the file ends, which is no error.
+// readFull reads until p is full or the file ends. The end of the file is no error.
 func readFull(r io.ReaderAt, p []byte, off int64) (int, error) {
 	n, err := r.ReadAt(p, off)
 	if errors.Is(err, io.EOF) {
@@ -16,7 +16,7 @@ func readFull(r io.ReaderAt, p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// readExactly fills p or fails.
+// readExactly fills p. It fails if the file ends before.
 func readExactly(r io.ReaderAt, p []byte, off int64) error {
 	n, err := readFull(r, p, off)
 	if err == nil && n < len(p) {
@@ -25,20 +25,20 @@ func readExactly(r io.ReaderAt, p []byte, off int64) error {
 	return err
 }
 
-// An item is what a scan found at one place of a pack: a record, or bytes that
-// are none.
+// An item is a record that a scan found, or a range of damaged bytes.
 type item struct {
 	header
-	off    int64
-	length int64  // bytes up to the next item
-	raw    []byte // the whole record, if bodies were asked for; valid during the call
-	bad    string // why the record is damaged; empty if it is good
-	lost   bool   // the header is damaged, too
+	off       int64
+	length    int64  // bytes up to the next item
+	raw       []byte // the whole record if scan.bodies is set; overwritten by the next readItem
+	damage    string // why the record is damaged; empty if it is good
+	headerBad bool   // the header is damaged: the embedded one is zero
 }
 
+// body returns the stored bytes of a record whose raw bytes were read.
 func (it *item) body() []byte { return it.raw[headerSize : headerSize+int64(it.stored)] }
 
-// A scan walks the records of a pack from one offset to another.
+// A scan reads the records of a pack from one offset to another.
 type scan struct {
 	r        io.ReaderAt
 	id       uint64
@@ -49,11 +49,12 @@ type scan struct {
 	start int64 // offset of buf[0]
 }
 
-// scanBytes are read at a time, also when only headers are wanted: reading on costs less than
-// going to the next header of chunks.
+// scanBytes is the number of bytes that a scan reads at once, also if it needs only the headers: a
+// long read costs less than one read for each header.
 const scanBytes = 1 << 20
 
-// window returns [off, off+n) of the pack, shorter where the range ends.
+// window returns n bytes of the pack from off on: fewer at scan.to or at the end of the file. They are
+// overwritten by the next call.
 func (s *scan) window(off, n int64) ([]byte, error) {
 	n = min(n, s.to-off)
 	if n <= 0 {
@@ -62,6 +63,7 @@ func (s *scan) window(off, n int64) ([]byte, error) {
 	if off >= s.start && off+n <= s.start+int64(len(s.buf)) {
 		return s.buf[off-s.start:][:n], nil
 	}
+
 	want := min(max(n, scanBytes), s.to-off)
 	if int64(cap(s.buf)) < want {
 		s.buf = make([]byte, want)
@@ -75,14 +77,14 @@ func (s *scan) window(off, n int64) ([]byte, error) {
 	return s.buf, err
 }
 
-// run calls fn for every item in order, without gaps between them. A damaged
-// header costs the records up to the next intact one, which is searched.
+// run calls fn for every item, in the order of their offsets. There are no gaps between the items: a
+// range of damaged bytes reaches to the next intact header.
 func (s *scan) run(ctx context.Context, fn func(it *item) error) error {
 	for off := s.from; off < s.to; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		it := s.at(off)
+		it := s.readItem(off)
 		if err := fn(&it); err != nil {
 			return err
 		}
@@ -91,7 +93,8 @@ func (s *scan) run(ctx context.Context, fn func(it *item) error) error {
 	return nil
 }
 
-func (s *scan) at(off int64) item {
+// readItem returns the item at off, which is the end of the item before.
+func (s *scan) readItem(off int64) item {
 	it := item{off: off}
 	b, err := s.window(off, headerSize)
 	if err == nil {
@@ -99,8 +102,8 @@ func (s *scan) at(off int64) item {
 	}
 	if err != nil {
 		it.header = header{}
-		it.lost = true
-		it.bad = err.Error()
+		it.headerBad = true
+		it.damage = err.Error()
 		it.length = s.resync(off) - off
 		return it
 	}
@@ -108,9 +111,9 @@ func (s *scan) at(off int64) item {
 	if off+it.length > s.to {
 		it.length = s.to - off
 		if it.kind == kindFree {
-			return it // the pack was cut within free space: nothing is missing
+			return it // the pack was cut within free space: no record is missing
 		}
-		it.bad = "the pack ends within the record"
+		it.damage = "the pack ends within the record"
 		return it
 	}
 	if it.kind == kindFree || !s.bodies {
@@ -119,21 +122,21 @@ func (s *scan) at(off int64) item {
 	it.raw, err = s.window(off, it.length)
 	switch {
 	case err != nil:
-		it.bad = err.Error()
+		it.damage = err.Error()
 	case int64(len(it.raw)) < it.length:
-		it.bad = "the pack ends within the record"
+		it.damage = "the pack ends within the record"
 	case crc32.Checksum(it.raw[headerSize:], crcTable) != it.crc:
-		it.bad = "checksum of the bytes does not match"
+		it.damage = "checksum of the bytes does not match"
 	}
 	return it
 }
 
-// resync finds the next intact header after off, or the end.
+// resync returns the offset of the next intact header after off, or scan.to.
 func (s *scan) resync(off int64) int64 {
 	const sector = 4096
 	for off += recordAlign; off < s.to; {
 		b, err := s.window(off, headerSize)
-		if err != nil {
+		if err != nil { // the disk cannot read this sector
 			off = (off/sector + 1) * sector
 			continue
 		}

@@ -11,18 +11,18 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// Objects are refused while headroom is still free, so that commits, the index and gc go
-// on. The reserve is preallocated, and given up where others have filled the disk, for
-// opening, commits and gc. Removing an object takes some 60 bytes in the logs of the
-// index, the rest is a segment of the journal and what a commit adds to the manifest.
+// Put leaves headroom bytes free, so that commits, the index and gc work on a full disk. They need it
+// for the logs of the index (some 60 bytes for each removed object), a segment of the journal, and
+// the records of commits in the manifest. If other programs have filled the disk further, opening,
+// commits and gc delete the reserve, a preallocated file, and use its space.
 const (
 	headroom       = 10 << 20           // bytes
-	metaRoom       = 2 * index.Memtable // bytes with which a commit leaves the reserve alone
-	openingRoom    = 8 * index.Memtable // the same for opening: logs, and tables of those that a kill left
-	indexRoom      = 4 * index.Memtable // bytes that a change of the index must find: a log and tables
-	drainingRoom   = 2 * index.Memtable // the same for gc
-	leastRoom      = 64 << 10           // bytes with which commits and opening go on without the reserve
-	appendInterval = 1 << 20            // bytes appended to packs between two looks at the disk
+	metaRoom       = 2 * index.Memtable // free bytes below which a commit deletes the reserve
+	openingRoom    = 8 * index.Memtable // free bytes below which opening does so: Badger turns old logs into tables
+	indexRoom      = 4 * index.Memtable // free bytes that a change of the index needs: for a log and tables
+	drainingRoom   = 2 * index.Memtable // free bytes that a change of the index needs during gc
+	leastRoom      = 64 << 10           // free bytes that commits and opening need without the reserve
+	appendInterval = 1 << 20            // bytes appended to packs between two checks of the free space
 
 	reserveSize = 4 << 20
 )
@@ -34,51 +34,53 @@ type space struct {
 	log     *slog.Logger
 	reserve string // path of the reserve file
 
-	mu       sync.Mutex // held while the reserve changes, too
-	draining bool       // gc may use up everything
-	borrowed int64      // bytes that gc changed of the index since there was room for it
+	mu       sync.Mutex // held while the reserve is changed, and guards the fields below
+	draining bool       // gc is running: see forIndex
+	borrowed int64      // bytes that gc wrote to the index since drainingRoom was last free
 }
 
-// forObjects returns ErrNoSpace unless n bytes of objects can be written with
-// the headroom left over.
+// forObjects returns ErrNoSpace unless n bytes of objects can be written and headroom is left free.
 func (s *space) forObjects(n int64) error { return s.check(n, headroom) }
 
-// forIndex is the same for n bytes of the index. During gc, which ends in more free
-// space, as much as fits into a log needs no room: Badger waits for room only when its
-// logs are full.
+// forIndex returns ErrNoSpace unless n bytes can be written to the index. During gc, which frees space
+// in the end, up to index.Memtable bytes are allowed without free space: that much fits into a log
+// that Badger has already.
 func (s *space) forIndex(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.draining {
 		return s.check(n, indexRoom)
 	}
-	err := s.check(n, drainingRoom)
-	if err == nil {
-		s.borrowed = 0
-	} else if s.borrowed+n <= index.Memtable {
+	if err := s.check(n, drainingRoom); err != nil {
+		if s.borrowed+n > index.Memtable {
+			return err
+		}
 		s.borrowed += n
 		return nil
 	}
-	return err
+	s.borrowed = 0
+	return nil
 }
 
-// forMeta is the same for metadata, which must go on when the disk is full: that
-// a snapshot is deleted is metadata too.
-func (s *space) forMeta(n int64) error { return s.orReserve(n, metaRoom) }
+// forMeta returns ErrNoSpace unless n bytes of metadata can be written. It may delete the reserve:
+// deleting a snapshot writes metadata, and must work with a full disk.
+func (s *space) forMeta(n int64) error { return s.checkOrRelease(n, metaRoom) }
 
-// forOpening is the same for opening the index.
-func (s *space) forOpening() error { return s.orReserve(0, openingRoom) }
+// forOpening returns ErrNoSpace unless there is space to open the index. It may delete the reserve.
+func (s *space) forOpening() error { return s.checkOrRelease(0, openingRoom) }
 
-// orReserve gives the reserve up if there is no room otherwise.
-func (s *space) orReserve(n, keep int64) error {
+// checkOrRelease is check. If there are fewer than keep bytes left, it deletes the reserve, and then
+// leastRoom bytes suffice.
+func (s *space) checkOrRelease(n, keep int64) error {
 	err := s.check(n, keep)
-	if errors.Is(err, ErrNoSpace) {
-		s.release()
-		err = s.check(n, leastRoom)
+	if !errors.Is(err, ErrNoSpace) {
+		return err
 	}
-	return err
+	s.releaseReserve()
+	return s.check(n, leastRoom)
 }
 
+// check returns ErrNoSpace unless n bytes can be written and keep bytes are left free.
 func (s *space) check(n, keep int64) error {
 	free, err := s.fs.Free(s.dir)
 	if err != nil {
@@ -90,11 +92,11 @@ func (s *space) check(n, keep int64) error {
 	return nil
 }
 
-// drain gives the reserve up if the disk is nearly full, and lets forIndex use the
-// headroom until the returned function is called.
-func (s *space) drain() (stop func()) {
+// startDraining deletes the reserve if the disk is nearly full, and lets forIndex allow more until the
+// returned function is called.
+func (s *space) startDraining() (stop func()) {
 	if s.check(0, headroom) != nil {
-		s.release()
+		s.releaseReserve()
 	}
 	s.mu.Lock()
 	s.draining, s.borrowed = true, 0
@@ -103,15 +105,15 @@ func (s *space) drain() (stop func()) {
 		s.mu.Lock()
 		s.draining = false
 		s.mu.Unlock()
-		s.refill()
+		s.refillReserve()
 	}
 }
 
-// GiveUpReserve frees the reserve, for what must not fail although the disk, or a quota that
-// the disk does not tell of, is used up.
-func (s *Store) GiveUpReserve() { s.space.release() }
+// GiveUpReserve deletes the reserve, so that a write which must not fail has space. Callers need it for
+// a quota: the disk's free space does not show that it is used up.
+func (s *Store) GiveUpReserve() { s.space.releaseReserve() }
 
-func (s *space) release() {
+func (s *space) releaseReserve() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.fs.Remove(s.reserve); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -119,21 +121,22 @@ func (s *space) release() {
 	}
 }
 
-// refill allocates the reserve, if there is room for it. Without one the store works
-// until the disk is full to the last byte, so failing is only a warning.
-func (s *space) refill() {
+// refillReserve allocates the reserve, if there is space for it. An error is logged only: without a
+// reserve the store works until the disk is full to the last byte.
+func (s *space) refillReserve() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i, err := s.fs.Stat(s.reserve)
-	if s.draining || err == nil && i.Size == reserveSize && i.Allocated >= reserveSize || s.check(reserveSize, headroom) != nil {
+	full := err == nil && i.Size == reserveSize && i.Allocated >= reserveSize
+	if s.draining || full || s.check(reserveSize, headroom) != nil {
 		return
 	}
-	if err := s.allocate(); err != nil {
+	if err := s.allocateReserve(); err != nil {
 		s.log.Warn("cannot keep a reserve for a full disk", "err", err)
 	}
 }
 
-func (s *space) allocate() error {
+func (s *space) allocateReserve() error {
 	f, err := vfs.Create(s.fs, s.reserve)
 	if err != nil {
 		return err

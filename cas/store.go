@@ -27,42 +27,41 @@ type Store struct {
 	log    *slog.Logger
 	dir    string
 	fs     vfs.FS
-	root   *vfs.Beneath // closed with the store; nil if the disk came with the options
-	life   sync.RWMutex // held shared by each call, alone from Close on
+	root   *vfs.Beneath // fs, which the store closes; nil if fs came with the options
+	life   sync.RWMutex // held shared by each call, exclusively from Close on
 	closed atomic.Bool
-	failed failure // shared with packs
+	failed failure // after a failed sync, see failure
 	space  *space
 	codec  *codec
 
 	packs    *packSet
-	puts     singleflight.Group // by hash
+	puts     singleflight.Group // merges concurrent Puts of one object, by hash
 	index    *locator
-	badIndex string     // why it was made again, for Verify
+	badIndex string     // why the index was rebuilt, for Verify
 	commits  sync.Mutex // one Commit at a time
 	manifest *manifest.Manifest
-	gc       collection
+	gc       gcState
 }
 
-// Open opens the store in dir, making what is missing. An index that is missing, that
-// does not open or that is older than the packs is rebuilt from them, which takes
-// time but loses nothing; so is a copy of the manifest that is missing or damaged.
+// Open opens the store in dir, and creates it if it does not exist. It rebuilds an index that is
+// missing, does not open or is older than the packs: that loses no objects, but takes time. It
+// writes a copy of the manifest again that is missing or damaged.
 //
-// Errors: errs.Format if the packs are of another version (nothing was touched),
-// ErrNoSpace if the disk is too full for the index to open, ErrInUse, or an error
-// of the disk.
+// Errors: errs.Format if the packs are of another version (then no file was changed), ErrNoSpace if
+// the disk is too full to open the index, ErrInUse, or an error of the disk.
 func Open(dir string, o Options) (*Store, error) {
 	s, err := newStore(dir, o)
-	if err == nil {
-		if err = s.open(); err != nil {
-			s.abandon()
-		}
-	}
 	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
+	if err := s.open(); err != nil {
+		s.abandon()
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	return s, nil
 }
 
+// newStore returns a store without packs, manifest and index. It opens only the directory.
 func newStore(dir string, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -73,25 +72,26 @@ func newStore(dir string, o Options) (*Store, error) {
 	o.PackSize = min(max(o.PackSize, minPackSize), maxPackSize)
 	s := &Store{
 		o: o, log: o.Logger, dir: dir, fs: o.FS, codec: newCodec(), index: newLocator(),
-		gc: collection{recording: semaphore.NewWeighted(1), running: semaphore.NewWeighted(1)},
+		gc: gcState{recording: semaphore.NewWeighted(1), running: semaphore.NewWeighted(1)},
 	}
 	if o.FS == nil || o.FS == vfs.OS {
 		if err := s.openRoot(); err != nil {
 			return nil, err
 		}
 	}
+
 	packDir := filepath.Join(dir, "packs")
 	s.space = &space{fs: s.fs, dir: packDir, log: o.Logger, reserve: filepath.Join(packDir, "reserve")}
 	s.packs = &packSet{
 		fs: s.fs, dir: packDir, readOnly: o.ReadOnly, packSize: o.PackSize, space: s.space, failed: &s.failed,
-		figures: &s.index.mu, m: map[uint64]*pack{}, tail: appender{mustCheckSpace: true},
+		locatorMu: &s.index.mu, m: map[uint64]*pack{}, tail: appender{mustCheckSpace: true},
 	}
 	s.index.packs, s.index.space, s.index.log, s.index.readOnly = s.packs, s.space, o.Logger, o.ReadOnly
-	s.index.collections = func() uint64 { return collections(s.manifest) }
+	s.index.collectionCount = func() uint64 { return collectionCount(s.manifest) }
 	return s, nil
 }
 
-// openRoot keeps the store to its own directory.
+// openRoot opens the directory of the store as its disk: no path leads out of it.
 func (s *Store) openRoot() error {
 	if !s.o.ReadOnly {
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -103,7 +103,8 @@ func (s *Store) openRoot() error {
 	return err
 }
 
-// indexDir is a path of the index for Badger, which knows only paths.
+// indexDir returns the path of the index that Badger opens. It contains a file descriptor if the disk is
+// a vfs.Beneath: so Badger, which takes only paths, uses the same directory.
 func (s *Store) indexDir() string {
 	if s.o.indexDir != "" {
 		return s.o.indexDir
@@ -115,25 +116,25 @@ func (s *Store) indexDir() string {
 	return dir
 }
 
-// named is an error in which the index has the path that users know it by.
-func (s *Store) named(err error) error {
+// withUserPath returns err with the path of indexDir replaced by the path that users know.
+func (s *Store) withUserPath(err error) error {
 	if err == nil || s.o.indexDir != "" {
 		return err
 	}
-	return &renamed{err, strings.NewReplacer(s.indexDir(), filepath.Join(s.dir, "index"))}
+	return &userPathError{err, strings.NewReplacer(s.indexDir(), filepath.Join(s.dir, "index"))}
 }
 
-type renamed struct {
+// A userPathError is an error with other paths in its text.
+type userPathError struct {
 	error
 	names *strings.Replacer
 }
 
-func (r *renamed) Error() string { return r.names.Replace(r.error.Error()) }
-func (r *renamed) Unwrap() error { return r.error }
+func (r *userPathError) Error() string { return r.names.Replace(r.error.Error()) }
+func (r *userPathError) Unwrap() error { return r.error }
 
 func (s *Store) open() error {
-	// Look at everything that might be of another version before changing
-	// anything.
+	// Headers of packs are checked before any file is changed: they may be of another version.
 	if err := s.loadPacks(); err != nil {
 		return err
 	}
@@ -145,25 +146,26 @@ func (s *Store) open() error {
 	if err := s.openManifest(); err != nil {
 		return err
 	}
-	if err := s.named(s.openIndex()); err != nil {
+	if err := s.withUserPath(s.openIndex()); err != nil {
 		return err
 	}
 	if !s.o.ReadOnly {
-		s.space.refill()
+		s.space.refillReserve()
 	}
 	return nil
 }
 
-// loadPacks finds the packs, and makes their folder.
+// loadPacks finds the packs. It creates their folder if it does not exist.
 func (s *Store) loadPacks() error {
 	damaged, err := s.packs.load()
 	if errors.Is(err, fs.ErrNotExist) {
 		if s.o.ReadOnly {
 			return nil
 		}
-		if err = s.fs.MkdirAll(s.packs.dir, 0o700); err == nil {
-			err = s.fs.SyncDir(s.dir)
+		if err := s.fs.MkdirAll(s.packs.dir, 0o700); err != nil {
+			return err
 		}
+		return s.fs.SyncDir(s.dir)
 	}
 	if err != nil {
 		return err
@@ -176,12 +178,13 @@ func (s *Store) loadPacks() error {
 
 func (s *Store) openManifest() (err error) {
 	s.manifest, err = manifest.Open(s.fs, s.dir, manifest.Options{
-		Logger: s.log, New: !s.packs.used(), ReadOnly: s.o.ReadOnly || s.o.NoCommit, Salvage: s.o.Salvage, Room: s.space.forMeta,
+		Logger: s.log, New: !s.packs.hasRecords(), ReadOnly: s.o.ReadOnly || s.o.NoCommit, Salvage: s.o.Salvage, Room: s.space.forMeta,
 	})
 	return errs.Full(err)
 }
 
-// openIndex opens the index and brings it up to the packs, or rebuilds it.
+// openIndex opens the index and adds the records that it lacks. A broken index is rebuilt. A read-only
+// store has its index in memory.
 func (s *Store) openIndex() (err error) {
 	dir := s.indexDir()
 	if s.o.ReadOnly {
@@ -195,20 +198,20 @@ func (s *Store) openIndex() (err error) {
 	}
 	s.log.Warn("rebuilding the index from the packs", "reason", err)
 	if s.o.NoCommit && errors.Is(err, index.ErrTable) {
-		s.badIndex = err.Error() // Verify is what the store was opened for
+		s.badIndex = err.Error() // the store was opened to be verified
 	}
 	return (&recovery{Store: s}).rebuild()
 }
 
-// abandon releases everything without writing.
+// abandon closes all files without a flush.
 func (s *Store) abandon() {
-	if err := s.release(); err != nil {
+	if err := s.closeFiles(); err != nil {
 		s.log.Warn("close store", "err", err)
 	}
 }
 
-// release closes all files.
-func (s *Store) release() error {
+// closeFiles closes all files of the store.
+func (s *Store) closeFiles() error {
 	var err error
 	if s.index.db != nil {
 		err = s.index.db.Close()
@@ -218,15 +221,14 @@ func (s *Store) release() error {
 	}
 	s.packs.close()
 	s.codec.close()
-	if s.root != nil && !errors.Is(err, ErrStuck) { // Badger still needs it
+	if s.root != nil && !errors.Is(err, ErrStuck) { // in that case Badger still uses it
 		err = errors.Join(err, s.root.Close())
 	}
 	return err
 }
 
-// Close makes everything durable and releases the directory. It waits for
-// calls that are under way; calls that begin later fail with errs.Closed. ErrStuck
-// means that the index was left open.
+// Close makes all objects durable and closes all files. It waits for the calls that are under way; later
+// calls fail with errs.Closed. ErrStuck means that the index was left open.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return errs.Closed
@@ -236,11 +238,11 @@ func (s *Store) Close() error {
 	if !s.o.ReadOnly && s.failed.err() == nil {
 		err = s.index.flush()
 		if errors.Is(err, ErrNoSpace) {
-			// Nothing is lost: the packs hold it, and the next Open reads it there.
+			// The next Open reads the objects that the index lacks from the packs.
 			err = s.packs.sync()
 		}
 	}
-	if err = errors.Join(err, s.release()); err != nil {
+	if err = errors.Join(err, s.closeFiles()); err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}
 	return nil
@@ -264,8 +266,8 @@ func (f *failure) err() error {
 	return nil
 }
 
-// begin counts a call in; end it with s.life.RUnlock.
-func (s *Store) begin(write bool) error {
+// beginCall counts a call in; end it with s.life.RUnlock.
+func (s *Store) beginCall(write bool) error {
 	if write && s.o.ReadOnly {
 		return errs.ReadOnly
 	}

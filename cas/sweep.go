@@ -11,32 +11,34 @@ import (
 
 const punchBlock = 4096 // bytes; holes are made of whole blocks
 
-// sweepPack removes the dead records below limit. The order makes it safe to be
-// interrupted anywhere: first the dead leave the index, then they become free records,
-// then their space goes.
-func (s *sweeper) sweepPack(ctx context.Context, p *pack, limit int64) error {
-	f, err := s.packs.use(p)
+// sweepPack removes the dead records of a pack before the offset end. It may be interrupted at any
+// point, because of its order: it deletes the dead records from the index, then makes them free
+// records, then frees their space.
+func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
+	f, err := s.packs.acquireFile(p)
 	if err != nil {
 		return err
 	}
-	defer s.packs.done(p)
+	defer s.packs.releaseFile(p)
 	before, err := s.fs.Stat(p.path)
 	if err != nil {
 		return err
 	}
-	w := &sweepPlan{p: p, f: f, limit: limit}
+
+	w := &sweepPlan{p: p, f: f, end: end}
 	s.index.mu.Lock()
 	p.garbage, p.sweeping = false, true
 	s.index.mu.Unlock()
-	if err := s.survey(ctx, w); err != nil {
+	if err := s.listRecords(ctx, w); err != nil {
 		return err
 	}
-	if err := s.decide(w); err != nil {
+	if err := s.dropDead(w); err != nil {
 		return err
 	}
-	w.runs()
+	w.deadRuns() // for waste
 	s.res.Removed += w.dead
-	removed, err := s.empty(ctx, w)
+
+	removed, err := s.emptyPack(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -44,7 +46,8 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, limit int64) error {
 		s.res.FreedBytes += max(before.Allocated-w.moved, 0)
 		return nil
 	}
-	if err := s.free(w); err != nil {
+
+	if err := s.freeDead(w); err != nil {
 		return err
 	}
 	s.index.mu.Lock()
@@ -58,14 +61,14 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, limit int64) error {
 	return nil
 }
 
-// survey lists the records.
-func (s *sweeper) survey(ctx context.Context, w *sweepPlan) error {
-	sc := &scan{r: w.f, id: w.p.id, from: packHeaderSize, to: w.limit}
+// listRecords lists the records of the pack. Ranges without a readable header are not listed.
+func (s *sweeper) listRecords(ctx context.Context, w *sweepPlan) error {
+	sc := &scan{r: w.f, id: w.p.id, from: packHeaderSize, to: w.end}
 	return sc.run(ctx, func(it *item) error {
-		r := swept{hash: it.hash, off: it.off, length: it.length, plain: int64(it.plain), free: it.kind == kindFree}
-		if it.bad != "" {
+		r := sweepRecord{hash: it.hash, off: it.off, length: it.length, plain: int64(it.plain), free: it.kind == kindFree}
+		if it.damage != "" {
 			w.damaged = true
-			if it.lost {
+			if it.headerBad {
 				return nil
 			}
 		}
@@ -74,9 +77,9 @@ func (s *sweeper) survey(ctx context.Context, w *sweepPlan) error {
 	})
 }
 
-// decide separates the dead from the living, and takes the dead out of the index,
-// durably. No Put runs meanwhile; those that come later do not find the dead any more.
-func (s *sweeper) decide(w *sweepPlan) error {
+// dropDead decides which records are dead, and deletes them from the index, durably. No Put runs while
+// it holds gcState.gate; later Puts do not find the dead objects.
+func (s *sweeper) dropDead(w *sweepPlan) error {
 	s.gc.gate.Lock()
 	defer s.gc.gate.Unlock()
 	s.index.writing.Lock()
@@ -87,72 +90,72 @@ func (s *sweeper) decide(w *sweepPlan) error {
 	}
 	b := s.index.db.Batch(s.space.forIndex)
 	defer b.Discard()
-	// What the figures have beyond the objects that the index has here: a kill within an
-	// earlier decide leaves that.
+
+	// excess becomes the objects that the pack's entry counts, but that the index does not have in
+	// this pack: a kill during an earlier dropDead leaves such counts.
 	excess := s.c.infos[w.p.id]
-	var gone []loc
+	var removed []loc
 	for i := range w.records {
 		r := &w.records[i]
 		if r.free {
 			continue
 		}
-		if s.c.kept(place{w.p.id, r.off}) { // the index has it here
+		if s.c.isKept(place{w.p.id, r.off}) { // then the index has the object in this pack
 			excess.subtract(packInfo{objects: 1, plain: r.plain, stored: r.length})
 			w.live += r.length
 			continue
 		}
-		l, ok, err := s.index.stored(r.hash)
+		l, ok, err := s.index.findStored(r.hash)
 		if err != nil {
 			return err
 		}
-		here := ok && l.pack == w.p.id && l.off == r.off // else it is a second copy
-		if here {
-			excess.remove(l)
-		}
 		r.dead = true
 		w.dead++
-		if here {
+		if ok && l.pack == w.p.id && l.off == r.off { // otherwise the record is a second copy
+			excess.remove(l)
 			b.Delete(objectKey(r.hash))
 			info.remove(l)
-			gone = append(gone, l)
+			removed = append(removed, l)
 		}
 	}
-	if w.damaged { // there may be objects that were not seen
+	if w.damaged { // the excess may be objects that were not listed
 		excess = packInfo{}
 	}
 	if w.dead == 0 && excess.objects == 0 {
 		return nil
 	}
+
 	info.subtract(excess)
 	info.state = packSweeping
 	b.Put(packKey(w.p.id), info.encode())
 	if err := b.Commit(); err != nil {
 		return err
 	}
+
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
-	for _, l := range gone {
+	for _, l := range removed {
 		w.p.info.remove(l)
 	}
 	w.p.info.subtract(excess)
-	for h := range s.index.bad {
-		if l := s.index.bad[h]; l.pack == w.p.id && !s.c.kept(l.place()) && l.off < w.limit {
-			s.index.unmark(h)
+	for h := range s.index.damageMarks {
+		if l := s.index.damageMarks[h]; l.pack == w.p.id && !s.c.isKept(l.place()) && l.off < w.end {
+			s.index.unmarkDamaged(h)
 		}
 	}
 	return nil
 }
 
-// empty removes the pack if that is worth it, after moving what lives in it to
-// the newest pack.
-func (s *sweeper) empty(ctx context.Context, w *sweepPlan) (removed bool, err error) {
-	if w.damaged || !w.worthMoving(s.o.PackSize) || !s.retire(w) {
+// emptyPack moves the live records to the newest pack and removes the pack, if that is worth it. It
+// reports whether it did.
+func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, err error) {
+	if w.damaged || !w.worthMoving(s.o.PackSize) || !s.stopAppends(w) {
 		return false, nil
 	}
 	if w.live > 0 {
-		if err := s.move(ctx, w); err != nil {
+		if err := s.moveLive(ctx, w); err != nil {
 			if errors.Is(err, ErrNoSpace) || errors.Is(err, ErrDamaged) {
-				return false, nil // punching needs no space
+				return false, nil // the caller punches holes, which needs no space
 			}
 			return false, err
 		}
@@ -160,26 +163,26 @@ func (s *sweeper) empty(ctx context.Context, w *sweepPlan) (removed bool, err er
 	return true, s.removePack(w.p)
 }
 
-// retire makes sure that nothing is appended to the pack any more. It refuses a
-// pack that has got new records meanwhile: the next gc can have it.
-func (s *sweeper) retire(w *sweepPlan) bool {
+// stopAppends makes the appender leave the pack. It reports false if new records were appended since
+// the collection began: then a later collection may empty the pack.
+func (s *sweeper) stopAppends(w *sweepPlan) bool {
 	s.packs.tail.mu.Lock()
 	defer s.packs.tail.mu.Unlock()
 	if s.packs.tail.pack == w.p {
-		s.packs.leave(w.p)
+		s.packs.markFull(w.p)
 		s.packs.tail.pack = nil
 	}
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
-	if w.p.end > w.limit {
+	if w.p.end > w.end {
 		w.p.garbage = true
 		return false
 	}
 	return true
 }
 
-// move copies the living records to the newest pack and enters them into the index.
-func (s *sweeper) move(ctx context.Context, w *sweepPlan) error {
+// moveLive copies the live records to the newest pack and changes their places in the index.
+func (s *sweeper) moveLive(ctx context.Context, w *sweepPlan) error {
 	if err := s.space.forIndex(w.live); err != nil {
 		return err
 	}
@@ -211,9 +214,9 @@ func (s *sweeper) move(ctx context.Context, w *sweepPlan) error {
 	return s.index.flush()
 }
 
-// free turns runs of dead records into free ones and gives their blocks back.
-func (s *sweeper) free(w *sweepPlan) error {
-	runs := w.runs()
+// freeDead makes each run of dead records a free record, and punches holes into their blocks.
+func (s *sweeper) freeDead(w *sweepPlan) error {
+	runs := w.deadRuns()
 	for _, r := range runs {
 		if err := writeFree(w.f, w.p.id, r.from, r.to-r.from); err != nil {
 			return err
@@ -222,7 +225,8 @@ func (s *sweeper) free(w *sweepPlan) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	// A hole with an old header before it would look like damage.
+	// The headers of the free records must be on disk before the holes: a dead record's header before a
+	// hole would look like damage.
 	if err := w.f.Sync(); err != nil {
 		return s.failed.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
 	}
@@ -232,7 +236,7 @@ func (s *sweeper) free(w *sweepPlan) error {
 		}
 		err := w.f.Punch(r.holeFrom, r.holeTo-r.holeFrom)
 		if errors.Is(err, vfs.ErrNotSupported) {
-			return nil // the space comes back when the pack is mostly dead
+			return nil // the space is freed when the pack is emptied
 		}
 		if err != nil {
 			return fmt.Errorf("punch hole: %w", err)
@@ -241,7 +245,7 @@ func (s *sweeper) free(w *sweepPlan) error {
 	return nil
 }
 
-// removePack deletes a pack of which the index names no object any more.
+// removePack deletes a pack in which the index has no object.
 func (s *sweeper) removePack(p *pack) error {
 	s.index.writing.Lock()
 	defer s.index.writing.Unlock()
@@ -253,61 +257,62 @@ func (s *sweeper) removePack(p *pack) error {
 	return b.Commit()
 }
 
-// A swept record is what gc knows of one during the sweep of its pack.
-type swept struct {
+// A sweepRecord is a record of the pack that is swept.
+type sweepRecord struct {
 	hash   Hash
 	off    int64
 	length int64
 	plain  int64 // bytes before compression
-	dead   bool  // goes now
-	free   bool  // went earlier
+	dead   bool  // removed by this sweep
+	free   bool  // free space already
 }
 
-// A sweepPlan is the content of a pack, sorted into what stays and what goes.
+// A sweepPlan has the records of a pack, and which of them are dead.
 type sweepPlan struct {
 	p       *pack
 	f       vfs.File
-	limit   int64
-	records []swept
-	live    int64 // bytes of records that stay
-	moved   int64 // bytes that they take elsewhere
-	dead    int64 // number of records that go
-	waste   int64 // bytes between the living that no hole can give back
-	damaged bool  // holds bytes that no one understands: they stay as they are
+	end     int64 // records from this offset on are new
+	records []sweepRecord
+	live    int64 // bytes of live records
+	moved   int64 // bytes of live records that were moved to another pack
+	dead    int64 // number of dead records
+	waste   int64 // bytes of dead and free records that no hole can free
+	damaged bool  // the pack has damaged bytes, which a sweep does not change
 }
 
-// A run is a range of dead and free records, at least one of them dead, and the
-// whole blocks within, which a hole can give back.
-type run struct {
+// A deadRun is a range of neighbouring dead and free records, at least one of them dead, and the whole
+// blocks in it, which a hole can free.
+type deadRun struct {
 	from, to         int64
 	holeFrom, holeTo int64
 }
 
-// runs joins the dead and free records, and adds up what is lost between holes.
-func (w *sweepPlan) runs() (list []run) {
+// deadRuns joins neighbouring dead and free records, and sets waste.
+func (w *sweepPlan) deadRuns() (list []deadRun) {
 	w.waste = 0
 	for i := 0; i < len(w.records); {
-		r, fresh := run{from: w.records[i].off, to: w.records[i].off}, false
+		r, hasDead := deadRun{from: w.records[i].off, to: w.records[i].off}, false
 		for ; i < len(w.records) && (w.records[i].dead || w.records[i].free) && w.records[i].off == r.to; i++ {
-			fresh = fresh || w.records[i].dead
+			hasDead = hasDead || w.records[i].dead
 			r.to += w.records[i].length
 		}
 		if r.from == r.to {
-			i++
+			i++ // a live record
 			continue
 		}
+
 		r.holeFrom = (r.from + headerSize + punchBlock - 1) / punchBlock * punchBlock
 		r.holeTo = max(r.to/punchBlock*punchBlock, r.holeFrom)
 		w.waste += r.to - r.from - (r.holeTo - r.holeFrom)
-		if fresh {
+		if hasDead {
 			list = append(list, r)
 		}
 	}
 	return list
 }
 
-// worthMoving reports whether the living should move to another pack: there are
-// few of them, or what lies between is in pieces too small for holes.
+// worthMoving reports whether the live records should be moved to another pack: there are few of them,
+// or much of the dead bytes lies in pieces too small for holes.
 func (w *sweepPlan) worthMoving(packSize int64) bool {
-	return w.live <= w.limit/4 || w.waste >= packSize/128 && w.waste >= w.live/12
+	return w.live <= w.end/4 || w.waste >= packSize/128 && w.waste >= w.live/12
 }

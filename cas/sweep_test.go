@@ -27,9 +27,9 @@ func TestKillWithinDecide(t *testing.T) {
 	if st := s.Stats(); st.Objects != int64(len(kept)) {
 		t.Errorf("%d objects after opening again, want %d", st.Objects, len(kept))
 	}
-	before := collections(s.manifest)
+	before := collectionCount(s.manifest)
 	collectAllBut(t, s, kept)
-	if n := collections(s.manifest); n != before {
+	if n := collectionCount(s.manifest); n != before {
 		t.Error("the pack is swept once more")
 	}
 	verifyClean(t, s)

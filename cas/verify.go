@@ -8,16 +8,15 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// Verify reads every record of every pack, checks it against its hash, and
-// compares the packs with the index in both directions. It calls bad, from the
-// calling goroutine, for everything that is not as it should be, and progress, which may
-// be nil, with bytes of packs. Puts and Commits go on meanwhile; collections wait. bad
-// may read from the store, but not change it.
+// Verify reads every record of every pack, compares it with its hash, and compares the packs with the
+// index in both directions. It calls bad for all damage that it finds, and progress with numbers of
+// bytes of packs, both in the caller's goroutine. bad may read from the store, but not change it.
+// progress may be nil. Puts and Commits work while Verify runs; collections wait.
 //
-// The error is that of the context or of a disk that cannot be read at all;
-// damage is no error.
+// Damage is no error of Verify. Its errors: the error of the context, errs.Closed, or an error of a
+// disk that cannot be read at all.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64), bad func(Damage)) (VerifyResult, error) {
-	if err := s.begin(false); err != nil {
+	if err := s.beginCall(false); err != nil {
 		return VerifyResult{}, err
 	}
 	defer s.life.RUnlock()
@@ -25,9 +24,9 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64), ba
 		return VerifyResult{}, fmt.Errorf("verify: %w", err)
 	}
 	defer s.gc.running.Release(1)
-	v := &verifier{s: s, progress: progress, bad: bad, good: map[uint64][]uint32{}, reported: map[Hash]struct{}{}, limits: map[uint64]int64{}}
+	v := &verifier{s: s, progress: progress, bad: bad, intact: map[uint64][]uint32{}, reported: map[Hash]struct{}{}, limits: map[uint64]int64{}}
 	err := v.run(ctx)
-	if merr := s.index.saveMarks(); merr != nil { // the next flush writes them
+	if merr := s.index.saveMarks(); merr != nil { // the next flush tries again
 		s.log.Warn("cannot write down which objects are damaged", "err", merr)
 	}
 	if err != nil {
@@ -36,15 +35,16 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64), ba
 	return v.res, nil
 }
 
+// A verifier is one run of Verify.
 type verifier struct {
 	s        *Store
 	progress func(done, total int64)
 	bad      func(Damage)
 	res      VerifyResult
-	good     map[uint64][]uint32 // by pack: records that are as they should be, in order
-	reported map[Hash]struct{}   // objects already named as damaged
-	limits   map[uint64]int64    // how far each pack was read
-	total    int64
+	intact   map[uint64][]uint32 // by pack: slots of the intact records, in order
+	reported map[Hash]struct{}   // objects that were reported as damaged
+	limits   map[uint64]int64    // by pack: the offset up to which it is read
+	total    int64               // bytes of packs to read
 }
 
 func (v *verifier) run(ctx context.Context) error {
@@ -52,6 +52,7 @@ func (v *verifier) run(ctx context.Context) error {
 	if v.res.Bytes = size; err != nil {
 		return err
 	}
+
 	packs := v.s.packs.all()
 	v.s.index.mu.Lock()
 	for _, p := range packs {
@@ -60,15 +61,16 @@ func (v *verifier) run(ctx context.Context) error {
 	}
 	v.s.index.mu.Unlock()
 	for _, p := range packs {
-		if err := v.pack(ctx, p, v.limits[p.id]); err != nil {
+		if err := v.verifyPack(ctx, p, v.limits[p.id]); err != nil {
 			return err
 		}
-		v.good[p.id] = slices.Clone(v.good[p.id]) // without what append has in reserve
+		v.intact[p.id] = slices.Clone(v.intact[p.id]) // drops the spare capacity
 		v.res.Packs++
 	}
-	return v.index(ctx)
+	return v.verifyIndex(ctx)
 }
 
+// report passes damage to the caller of Verify.
 func (v *verifier) report(d Damage) {
 	if !d.Hash.IsZero() {
 		v.reported[d.Hash] = struct{}{}
@@ -76,9 +78,9 @@ func (v *verifier) report(d Damage) {
 	v.bad(d)
 }
 
-// pack reads one pack up to limit.
-func (v *verifier) pack(ctx context.Context, p *pack, limit int64) error {
-	f, err := v.s.packs.use(p)
+// verifyPack reads and checks the records of one pack before limit.
+func (v *verifier) verifyPack(ctx context.Context, p *pack, limit int64) error {
+	f, err := v.s.packs.acquireFile(p)
 	if err != nil {
 		if vfs.IsDamage(err) {
 			v.report(Damage{Pack: p.name(), Length: limit, Reason: err.Error()})
@@ -86,7 +88,7 @@ func (v *verifier) pack(ctx context.Context, p *pack, limit int64) error {
 		}
 		return err
 	}
-	defer v.s.packs.done(p)
+	defer v.s.packs.releaseFile(p)
 	if err := v.s.packs.checkHeader(p); err != nil {
 		v.report(Damage{Pack: p.name(), Length: packHeaderSize, Reason: err.Error()})
 	}
@@ -96,73 +98,75 @@ func (v *verifier) pack(ctx context.Context, p *pack, limit int64) error {
 		if v.progress != nil {
 			v.progress(v.res.Bytes, max(v.total, v.res.Bytes))
 		}
-		if it.bad != "" {
-			v.bytesOf(p, it)
+		if it.damage != "" {
+			v.reportRecord(p, it)
 			return nil
 		}
 		if it.kind == kindFree {
 			return nil
 		}
-		v.object(p, it)
+		v.verifyObject(p, it)
 		return nil
 	})
 }
 
-func damageOf(p *pack, it *item) Damage {
-	d := Damage{Pack: p.name(), Offset: it.off, Length: it.length, Reason: it.bad}
-	if !it.lost && it.isObject() {
+// itemDamage describes a damaged item.
+func itemDamage(p *pack, it *item) Damage {
+	d := Damage{Pack: p.name(), Offset: it.off, Length: it.length, Reason: it.damage}
+	if !it.headerBad && it.isObject() {
 		d.Hash, d.Kind = it.hash, it.kind
 	}
 	return d
 }
 
-// bytesOf reports a record that is not as it was written, and marks its object.
-func (v *verifier) bytesOf(p *pack, it *item) {
-	v.report(damageOf(p, it))
-	if !it.lost && it.isObject() {
-		v.mark(it.hash, it.loc(p.id, it.off))
+// reportRecord reports a damaged record, and marks its object as damaged.
+func (v *verifier) reportRecord(p *pack, it *item) {
+	v.report(itemDamage(p, it))
+	if !it.headerBad && it.isObject() {
+		v.markDamaged(it.hash, it.loc(p.id, it.off))
 	}
 }
 
-// mark has an object stored again by the next Put, if this is where it is read.
-func (v *verifier) mark(h Hash, l loc) {
+// markDamaged marks an object as damaged, if l is the place where Get reads it.
+func (v *verifier) markDamaged(h Hash, l loc) {
 	now, ok, err := v.s.index.find(h)
 	if err != nil || !ok || !now.same(l) {
 		return
 	}
 	v.s.index.mu.Lock()
 	defer v.s.index.mu.Unlock()
-	v.s.index.mark(h, l)
+	v.s.index.markDamaged(h, l)
 }
 
-// object checks an intact record of an object against its hash and the index.
-func (v *verifier) object(p *pack, it *item) {
+// verifyObject compares an intact record of an object with its hash and with the index.
+func (v *verifier) verifyObject(p *pack, it *item) {
 	if err := v.s.codec.checkBody(it); err != nil {
-		it.bad = err.Error()
-		v.bytesOf(p, it)
+		it.damage = err.Error()
+		v.reportRecord(p, it)
 		return
 	}
+
 	here := it.loc(p.id, it.off)
-	v.good[p.id] = append(v.good[p.id], here.place().number())
+	v.intact[p.id] = append(v.intact[p.id], here.place().slot())
 	v.res.Objects++
-	v.s.index.healed(it.hash, here)
+	v.s.index.clearMark(it.hash, here)
 	l, ok, err := v.s.index.find(it.hash)
 	v.s.index.mu.Lock()
 	unswept := p.garbage || p.sweeping
 	v.s.index.mu.Unlock()
 	switch {
 	case err != nil:
-		it.bad = err.Error()
+		it.damage = err.Error()
 	case !ok && unswept:
 		return // an interrupted gc took it out of the index already
 	case !ok:
-		it.bad = "the index does not know the object"
+		it.damage = "the index does not know the object"
 	case l.same(here) && l != here:
-		it.bad = "the index has other lengths than the record"
+		it.damage = "the index has other lengths than the record"
 	default:
 		return
 	}
-	v.report(damageOf(p, it))
+	v.report(itemDamage(p, it))
 }
 
 // checkBody expands an intact record and compares it with its hash.
@@ -180,41 +184,43 @@ func (c *codec) checkBody(it *item) error {
 	return nil
 }
 
-// index looks for places that the index has and the packs do not.
-func (v *verifier) index(ctx context.Context) error {
+// verifyIndex reports places in the index at which no pack has an intact record.
+func (v *verifier) verifyIndex(ctx context.Context) error {
 	if v.s.badIndex != "" {
 		v.report(Damage{Pack: "index", Reason: v.s.badIndex + " (it was made again from the packs)"})
 	}
 	for h, l := range v.s.index.unwritten() {
-		v.place(h, l)
+		v.verifyPlace(h, l)
 	}
-	if err := v.s.index.storedObjects(v.place); err != nil {
+	if err := v.s.index.storedObjects(v.verifyPlace); err != nil {
 		v.report(Damage{Pack: "index", Reason: err.Error()})
 	}
 	return ctx.Err()
 }
 
-// place checks a place that the index has.
-func (v *verifier) place(h Hash, l loc) {
-	if _, ok := slices.BinarySearch(v.good[l.pack], l.place().number()); ok {
+// verifyPlace reports an object whose place in the index has no intact record. It does not report the
+// object twice.
+func (v *verifier) verifyPlace(h Hash, l loc) {
+	if _, ok := slices.BinarySearch(v.intact[l.pack], l.place().slot()); ok {
 		return
 	}
 	p := v.s.packs.get(l.pack)
 	if limit, ok := v.limits[l.pack]; l.off >= limit && p != nil && (!ok || !p.sealed) {
-		return // put since
+		return // put since the pack was read
 	}
 	if _, ok := v.reported[h]; ok {
 		return
 	}
 	now, ok, err := v.s.index.find(h)
 	if err == nil && (!ok || !now.same(l)) {
-		return // moved or gone since
+		return // moved or removed since
 	}
+
 	d := Damage{Hash: h, Kind: l.kind, Offset: l.off, Length: l.size(),
 		Pack: packName(l.pack), Reason: "the pack does not hold the object there"}
 	if p == nil {
 		d.Reason = "the pack is missing"
 	}
 	v.report(d)
-	v.mark(h, l)
+	v.markDamaged(h, l)
 }

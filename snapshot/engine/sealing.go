@@ -317,7 +317,7 @@ func (q *Sealer) turns(ctx context.Context, ws uint32, fn func() error) error {
 func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, int64, error) {
 	start := time.Now()
 	var added atomic.Int64
-	objects := cas.Counting{Store: q.Objects, Bytes: &added, Apart: ws != live.MainView}
+	objects := cas.CountingStore{Store: q.Objects, Bytes: &added, Apart: ws != live.MainView}
 	id, err := q.sealTo(ctx, q.turnSealer(ctx, q.Pacer.Objects(objects)), st)
 	if err != nil {
 		return id, added.Load(), err

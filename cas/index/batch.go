@@ -9,47 +9,51 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// A Batch is a set of changes. It becomes one transaction if it fits into one,
-// otherwise several in the order of the calls.
+// A Batch is a list of changes. They are written in one transaction if they fit into one, otherwise in
+// several, in the order of the calls. The first error is returned by Commit.
 type Batch struct {
 	x     *DB
 	txn   *badger.Txn
-	size  int64               // bytes of the transaction
-	check func(n int64) error // runs before every transaction: is there space?
+	size  int64               // bytes of the transaction in the log
+	check func(n int64) error // returns an error if there is no space to write n bytes
 	err   error
 }
 
-// entryOverhead is what an entry takes in a log beside its key and its value, in bytes.
+// entryOverhead is the number of bytes of an entry in a log in addition to its key and value.
 const entryOverhead = 24
 
-// Batch begins one; check may be nil.
+// Batch returns an empty batch. check is called before each transaction and fails if there is no space
+// for n bytes; it may be nil. The caller ends the batch with Commit or Discard.
 func (x *DB) Batch(check func(n int64) error) *Batch {
 	return &Batch{x: x, txn: x.db.NewTransaction(true), check: check}
 }
 
-func (b *Batch) do(key, value []byte, op func() error) {
+// add adds a change to the transaction with op. If the transaction is full, add commits it and begins
+// another.
+func (b *Batch) add(key, value []byte, op func() error) {
 	if b.err != nil {
 		return
 	}
 	b.err = op()
 	if errors.Is(b.err, badger.ErrTxnTooBig) {
-		if b.err = b.write(); b.err == nil {
-			b.txn, b.size = b.x.db.NewTransaction(true), 0
-			b.err = op()
+		if b.err = b.commitTxn(); b.err != nil {
+			return
 		}
+		b.txn, b.size = b.x.db.NewTransaction(true), 0
+		b.err = op()
 	}
 	b.size += int64(len(key) + len(value) + entryOverhead)
 }
 
-// Put stores a value; the slices belong to the batch from now on.
+// Put stores a value. The caller must not change the slices afterwards.
 func (b *Batch) Put(key, value []byte) {
-	b.do(key, value, func() error { return b.txn.Set(key, value) })
+	b.add(key, value, func() error { return b.txn.Set(key, value) })
 }
 
-// Delete removes a key, which belongs to the batch from now on.
-func (b *Batch) Delete(key []byte) { b.do(key, nil, func() error { return b.txn.Delete(key) }) }
+// Delete deletes a key. The caller must not change the slice afterwards.
+func (b *Batch) Delete(key []byte) { b.add(key, nil, func() error { return b.txn.Delete(key) }) }
 
-func (b *Batch) write() error {
+func (b *Batch) commitTxn() error {
 	if b.check != nil {
 		if err := b.check(b.size); err != nil {
 			return err
@@ -61,17 +65,17 @@ func (b *Batch) write() error {
 	return b.txn.Commit()
 }
 
-// Commit makes everything durable.
+// Commit writes all changes and makes them durable.
 func (b *Batch) Commit() error {
 	defer b.Discard()
-	if b.err == nil {
-		b.err = b.write()
-	}
 	if b.err != nil {
 		return fmt.Errorf("write index: %w", b.err)
+	}
+	if err := b.commitTxn(); err != nil {
+		return fmt.Errorf("write index: %w", err)
 	}
 	return nil
 }
 
-// Discard ends a batch without writing it.
+// Discard ends a batch without writing its last transaction. After Commit it does nothing.
 func (b *Batch) Discard() { b.txn.Discard() }

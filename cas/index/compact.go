@@ -8,15 +8,17 @@ import (
 )
 
 const (
-	// freshTables is how many tables lie side by side in level 0. A lookup asks each.
+	// freshTables is the number of tables of level 0 at which it is over its size. A look-up searches
+	// all of them.
 	freshTables = 8
-	// baseLevel is the size in bytes up to which they are merged with one level. Each level below
-	// it has ten times the size.
+	// baseLevel is the size in bytes of the level with which level 0 is merged. Each level after it is
+	// ten times as large.
 	baseLevel = 32 << 20
 )
 
-// compaction is laid out as badger.compactionPriority. Badger finds the targets if there are none.
-type compaction struct {
+// A compactionPriority has the layout of badger.compactionPriority. Badger chooses the targets if they are
+// zero.
+type compactionPriority struct {
 	level           int
 	score, adjusted float64
 	dropPrefixes    [][]byte
@@ -30,13 +32,14 @@ type compaction struct {
 // the next level. Badger exports only Flatten, which merges everything.
 //
 //go:linkname compact github.com/dgraph-io/badger/v4.(*levelsController).doCompact
-func compact(levels unsafe.Pointer, id int, c compaction) error
+func compact(levels unsafe.Pointer, id int, c compactionPriority) error
 
-// foreground is an id of no compactor, as Flatten has.
+// foreground is the id of a compaction that no compactor runs. Flatten uses this number too.
 const foreground = 175
 
-// Flush is called after a batch. It merges the levels that are over their size, or all if that is
-// asked for. It needs room for what it writes. No other goroutine writes meanwhile.
+// Flush merges the levels that are over their size, or all levels. The caller calls it after a batch,
+// and allows no other writer. room returns an error if there is no space to write that many bytes;
+// then Flush returns the error.
 func (x *DB) Flush(all bool, room func(bytes int64) error) error {
 	x.stopPool()
 	for {
@@ -59,13 +62,13 @@ func (x *DB) Flush(all bool, room func(bytes int64) error) error {
 			return err
 		}
 		lc := reflect.ValueOf(x.db).Elem().FieldByName("lc").UnsafePointer()
-		if err := guard.Do(func() error { return compact(lc, foreground, compaction{level: over}) }); err != nil {
+		if err := guard.Do(func() error { return compact(lc, foreground, compactionPriority{level: over}) }); err != nil {
 			return err
 		}
 	}
 }
 
-// Tables returns how many tables there are, and how many of them are in level 0.
+// Tables returns the number of tables of all levels, and of level 0.
 func (x *DB) Tables() (all, fresh int) {
 	for _, l := range x.db.Levels() {
 		if all += l.NumTables; l.Level == 0 {

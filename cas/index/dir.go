@@ -13,23 +13,23 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// openingMark is a file in the index directory while Badger opens it: some damage makes
-// Badger end the process. It stays there when the index cannot be read or may lack
-// something. An index with the mark is rebuilt.
+// openingMark is the name of a file in the index directory, the mark. An index with the mark is rebuilt.
+// The mark exists while Badger opens the index, because some damage makes Badger end the process. It
+// is also written when the index cannot be read, or may lack entries after a kill.
 //
-// A process may also be killed while it opens the index. Hence in a takeover the mark has the number of
-// the try, and the index is rebuilt after maxTries.
+// A process may also be killed, for other reasons, while it opens the index. Hence in a takeover the
+// mark contains the number of the try, and the index is rebuilt after maxTries.
 const openingMark = "OPENING"
 
 const maxTries = 2
 
-// prepare makes the directory and the mark. It is ErrBroken if the mark is
-// there already, or a file that Badger would follow out of the directory.
+// prepareDir creates the directory and the mark. It returns ErrBroken if the mark exists already, or a
+// link through which Badger would leave the directory.
 //
-// In a takeover the directory is not locked. The process before may be stuck in its death, and its
-// lock then lasts until this process answers what it waits for. The lock of the store, which was
-// handed over, keeps all others away.
-func prepare(dir string, takeover bool) error {
+// In a takeover the directory is not locked. The old process may not be able to exit, and thus keep
+// its lock, until this process answers a request that the old one waits for. Third processes are
+// kept away by the lock of the store, which the old process has handed over.
+func prepareDir(dir string, takeover bool) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create index: %w", err)
 	}
@@ -37,14 +37,14 @@ func prepare(dir string, takeover bool) error {
 		return fmt.Errorf("open index: %w", err)
 	}
 	d, err := openDir(dir)
-	if err == nil && !takeover {
-		err = lock(d)
-	}
-	if d != nil {
-		defer d.Close()
-	}
 	if err != nil {
 		return err
+	}
+	defer d.Close()
+	if !takeover {
+		if err := lockDir(d); err != nil {
+			return err
+		}
 	}
 
 	tries := 0
@@ -53,7 +53,7 @@ func prepare(dir string, takeover bool) error {
 		return fmt.Errorf("open index: %w", err)
 	}
 	for _, e := range ents {
-		// Badger would follow it to wherever it leads, and write to it.
+		// Badger would follow a link and write to its target.
 		if fi, err := e.Info(); err == nil && !vfs.Own(fi) {
 			return fmt.Errorf("%w: %s is not a regular file with one name", ErrBroken, e.Name())
 		}
@@ -62,25 +62,26 @@ func prepare(dir string, takeover bool) error {
 		}
 	}
 	if tries > 0 {
-		if tries = triesOf(dir); !takeover || tries == 0 || tries >= maxTries {
+		if tries = triesInMark(dir); !takeover || tries == 0 || tries >= maxTries {
 			return fmt.Errorf("%w: it was not opened to the end, or not read", ErrBroken)
 		}
 	}
-	if err := spare(d, len(ents)); err != nil {
+
+	if err := checkDescriptors(d, len(ents)); err != nil {
 		return err
 	}
 	if takeover {
-		return markWith(dir, strconv.Itoa(tries+1))
+		return writeMarkText(dir, strconv.Itoa(tries+1))
 	}
-	return mark(dir)
+	return writeMark(dir)
 }
 
-// moreFiles is how many files Badger opens besides those that are there.
+// moreFiles is the number of files that Badger creates while it opens, at most.
 const moreFiles = 8
 
-// spare reports an error unless Badger can open its files: without descriptors it would end the
-// process.
-func spare(dir *os.File, files int) error {
+// checkDescriptors returns an error unless the process may open as many files as Badger needs: without
+// descriptors Badger would end the process.
+func checkDescriptors(dir *os.File, files int) error {
 	var copies []int
 	defer func() {
 		for _, fd := range copies {
@@ -100,9 +101,9 @@ func spare(dir *os.File, files int) error {
 	return nil
 }
 
-// triesOf returns how many processes that took over have begun to open the index and did not come to
-// the end, 0 if the mark says that the index is broken.
-func triesOf(dir string) int {
+// triesInMark returns the number in the mark: how many processes tried to open the index in a takeover,
+// and did not finish. It returns 0 if the mark has no number.
+func triesInMark(dir string) int {
 	b, err := os.ReadFile(filepath.Join(dir, openingMark))
 	if err != nil {
 		return 0
@@ -111,28 +112,27 @@ func triesOf(dir string) int {
 	return n
 }
 
-// mark says that the index is broken, unless the mark is removed again.
-func mark(dir string) error { return markWith(dir, "") }
+// writeMark writes a mark without a number.
+func writeMark(dir string) error { return writeMarkText(dir, "") }
 
-func markWith(dir, text string) error {
-	err := os.WriteFile(filepath.Join(dir, openingMark), []byte(text), 0o600)
-	if err == nil {
-		err = vfs.OS.SyncDir(dir)
+func writeMarkText(dir, text string) error {
+	if err := os.WriteFile(filepath.Join(dir, openingMark), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("mark index: %w", err)
 	}
-	if err != nil {
+	if err := vfs.OS.SyncDir(dir); err != nil {
 		return fmt.Errorf("mark index: %w", err)
 	}
 	return nil
 }
 
-func unmark(dir string) error {
+func removeMark(dir string) error {
 	if err := os.Remove(filepath.Join(dir, openingMark)); err != nil {
 		return fmt.Errorf("mark index: %w", err)
 	}
 	return nil
 }
 
-// openDir opens the directory of an index, and refuses a link in its place.
+// openDir opens the directory of an index. It fails if dir is a link.
 func openDir(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -141,16 +141,16 @@ func openDir(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-// lock takes the lock that Badger takes, too. Without it nothing there may be
-// touched or believed: the mark could be that of a process that is opening the index.
-func lock(dir *os.File) error {
+// lockDir takes the lock that Badger takes too, until dir is closed. Without the lock the mark means
+// nothing: another process may be opening the index.
+func lockDir(dir *os.File) error {
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("%w: lock %s: %v", ErrInUse, dir.Name(), err)
 	}
 	return nil
 }
 
-// Remove removes the index in dir, if there is one.
+// Remove removes the index in dir, if there is one. It returns ErrInUse if a process has it open.
 func Remove(dir string) error {
 	d, err := openDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,30 +160,31 @@ func Remove(dir string) error {
 		return err
 	}
 	defer d.Close()
-	if err := lock(d); err != nil {
+	if err := lockDir(d); err != nil {
 		return err
 	}
-	return remove(dir)
+	return removeDir(dir)
 }
 
-// remove renames first: a part of an index, left by a kill, could pass for a whole one.
-func remove(dir string) error {
-	old := dir + ".old"
-	err := os.RemoveAll(old)
-	if err == nil {
-		err = os.Rename(dir, old)
-	}
-	if err == nil {
-		err = vfs.OS.SyncDir(filepath.Dir(dir))
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = os.RemoveAll(old)
-	}
-	if err != nil {
+// removeDir removes the directory of an index. It renames the directory first: after a kill, a partly
+// removed index could be taken for a whole one.
+func removeDir(dir string) error {
+	err := renameAndRemove(dir, dir+".old")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the old index: %w", err)
 	}
 	return nil
+}
+
+func renameAndRemove(dir, old string) error {
+	if err := os.RemoveAll(old); err != nil {
+		return err
+	}
+	if err := os.Rename(dir, old); err != nil {
+		return err
+	}
+	if err := vfs.OS.SyncDir(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	return os.RemoveAll(old)
 }

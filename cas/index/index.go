@@ -19,20 +19,20 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// A DB is opened once and closed once.
+// A DB is an open index.
 type DB struct {
-	dir        string // "" in memory
-	db         *badger.DB
-	failed     chan struct{} // Badger could not write a table, and tries again
-	markedLogs int64         // value of logsInMemory when the mark was last made
-	marked     bool          // because of a log in memory
-	quiet      bool          // Badger's pool of buffers is gone
+	dir           string // "" if the index is in memory
+	db            *badger.DB
+	failedFlushes chan struct{} // one element for each failure of Badger to write a table
+	markedLogs    int64         // value of logsInMemory when the mark was last written
+	markedForLog  bool          // the mark was written because a log is not on disk
+	poolStopped   bool          // stopPool has removed Badger's pool of buffers
 }
 
 var (
-	// ErrBroken: the index cannot be used and must be made again.
+	// ErrBroken: the index cannot be used and must be rebuilt.
 	ErrBroken = errors.New("the index does not open")
-	// ErrRead: something in the index cannot be read.
+	// ErrRead: an entry of the index cannot be read. The next Open returns ErrBroken.
 	ErrRead = errors.New("read index")
 	// ErrInUse: another process has the index open.
 	ErrInUse = errs.New(errs.Busy, "the store is open in another process")
@@ -40,25 +40,28 @@ var (
 	ErrStuck = errors.New("the index cannot be written")
 )
 
-// Memtable is the size of Badger's memtables, and of a table of the lowest level, in
-// bytes. A log has twice as much, which is allocated when it is made.
+// Memtable is the size in bytes of Badger's memtables, and of a table of the lowest level. A log is
+// twice as large; its blocks are allocated when it is created.
 const Memtable = 1 << 20
 
-// Create removes what is in dir and makes an empty index there.
+// Create removes the index in dir and creates an empty one.
 func Create(dir string, log *slog.Logger, takeover bool) (*DB, error) {
-	if err := remove(dir); err != nil {
+	if err := removeDir(dir); err != nil {
 		return nil, err
 	}
 	return Open(dir, log, takeover)
 }
 
-// Open opens or creates the index in dir; dir "" makes one in memory. With takeover, another
-// process may still have it open, which writes nothing any more.
+// Open opens or creates the index in dir. If dir is "", the index is in memory. With takeover, another
+// process may still have the index open; it must have stopped writing.
+//
+// Errors: ErrBroken, ErrInUse, or an error of the system that is no damage of the index, such as
+// EMFILE.
 func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
-	x := &DB{dir: dir, failed: make(chan struct{}, stuckTries), markedLogs: logsInMemory.Load()}
+	x := &DB{dir: dir, failedFlushes: make(chan struct{}, stuckTries), markedLogs: logsInMemory.Load()}
 	o := badger.DefaultOptions(dir).
 		WithBypassLockGuard(takeover).
-		WithLogger(badgerLog{log, x.failed}).
+		WithLogger(badgerLog{log, x.failedFlushes}).
 		WithInMemory(dir == "").
 		// db.Sync does not cover memtables that were rotated away, so every
 		// transaction is synced; they are few and large.
@@ -67,7 +70,7 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 		WithDetectConflicts(false). // the caller has one writer at a time
 		WithCompression(options.None).
 		WithBlockCacheSize(0).
-		WithIndexCacheSize(0). // it serves encrypted tables only
+		WithIndexCacheSize(0). // only encrypted tables use it
 		WithMemTableSize(Memtable).
 		WithNumMemtables(2).
 		WithBaseTableSize(Memtable).
@@ -78,16 +81,17 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 		WithNumLevelZeroTables(freshTables).
 		WithBaseLevelSize(baseLevel).
 		WithMetricsEnabled(false).
-		// Values in the value log can come back empty without an error, and
-		// its space is hard to get back: keep every value in the tables.
+		// Values in the value log can be read back empty without an error, and its space is
+		// hard to free: all values are in the tables.
 		WithValueThreshold(Memtable / 8). // Badger allows 15 % of a memtable
 		WithValueLogFileSize(1 << 20).
 		WithChecksumVerificationMode(options.OnBlockRead)
 	if dir != "" {
-		if err := prepare(dir, takeover); err != nil {
+		if err := prepareDir(dir, takeover); err != nil {
 			return nil, err
 		}
 	}
+
 	var err error
 	if x.db, err = openBadger(o); err != nil {
 		return nil, err
@@ -95,25 +99,25 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 	if dir == "" {
 		return x, nil
 	}
-	if err := unmark(dir); err != nil {
+	if err := removeMark(dir); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
 	x.stopPool()
 	return x, nil
 }
 
-// stopPool releases Badger's pool of buffers, which wakes up every two seconds to look
-// whether it has some to spare, and without which Badger works as well. There is no
-// option for that. No table may be under construction: then there is one log. No other
-// goroutine writes meanwhile.
+// stopPool removes Badger's pool of buffers. The pool wakes up every two seconds to free buffers, Badger
+// works as well without it, and no option disables it. Badger must not be writing a table, which
+// uses the pool: so stopPool does it only if there is one log. The caller allows no other writer.
 func (x *DB) stopPool() {
 	logs, err := filepath.Glob(filepath.Join(x.dir, "*.mem"))
-	if x.quiet || x.dir == "" || err != nil || len(logs) != 1 {
+	if x.poolStopped || x.dir == "" || err != nil || len(logs) != 1 {
 		return
 	}
-	x.quiet = true
-	// What made the last table has given its buffer back: its log was removed after that, under
-	// a lock that a look into the tables takes as well.
+	x.poolStopped = true
+
+	// This Get waits until the writer of the last table has returned its buffer to the pool: it takes
+	// a lock that the writer holds from before that until it has removed the table's log.
 	_ = x.db.View(func(txn *badger.Txn) error { _, err := txn.Get([]byte{0}); return err })
 	f := reflect.ValueOf(x.db).Elem().FieldByName("allocPool")
 	if !f.IsValid() || f.IsZero() {
@@ -127,15 +131,15 @@ func (x *DB) stopPool() {
 	}
 }
 
-// openBadger tells apart why Badger does not open. Only damage may lead to the
-// index being thrown away.
+// openBadger opens Badger. It returns ErrBroken only if the index is damaged, because the caller then
+// removes the index. All other errors are ErrInUse or errors of the system.
 func openBadger(o badger.Options) (db *badger.DB, err error) {
 	defer func() {
 		if err != nil && !errors.Is(err, ErrBroken) && o.Dir != "" {
-			_ = unmark(o.Dir)
+			_ = removeMark(o.Dir)
 		}
 	}()
-	err = mapped(func() error {
+	err = recoverFaults(func() error {
 		if err := checkTables(o); err != nil {
 			return err
 		}
@@ -148,7 +152,7 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 	if strings.Contains(err.Error(), "Cannot acquire directory lock") {
 		return nil, fmt.Errorf("%w: %v", ErrInUse, err)
 	}
-	if e := refusal(err); e != nil {
+	if e := systemError(err); e != nil {
 		return nil, fmt.Errorf("open index: %w (%v)", e, err)
 	}
 	if errors.Is(err, ErrTable) {
@@ -157,9 +161,10 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 	return nil, fmt.Errorf("%w: %v", ErrBroken, err)
 }
 
-// refusal returns the error of the system because of which the index could not be read, such as
-// EMFILE: it says nothing about the index. Of some errors Badger keeps the text alone.
-func refusal(err error) error {
+// systemError returns the error of the system, such as EMFILE, because of which the index could not be
+// read, or nil if err is not such an error. Then the index need not be damaged. ShortageIn also
+// searches the text, since Badger passes on some errors as text.
+func systemError(err error) error {
 	if errno := errs.ShortageIn(err); errno != 0 {
 		return errno
 	}
@@ -171,10 +176,10 @@ func refusal(err error) error {
 	return nil
 }
 
-// mapped calls what reads files that Badger has mapped. A page that the disk does not
-// give, or that was cut off, is a SIGBUS, and what is malformed a panic. Here these, too,
-// are errors.
-func mapped(fn func() error) error {
+// recoverFaults calls fn, which reads files that Badger has mapped. It turns two results of damage into
+// errors: a SIGBUS, for a page that the disk cannot read or that is behind the end of the file, and
+// a panic of Badger, for malformed bytes.
+func recoverFaults(fn func() error) error {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	err := guard.Do(fn)
 	var p *guard.Panic
@@ -184,17 +189,19 @@ func mapped(fn func() error) error {
 	return err
 }
 
+// view runs fn in a read-only transaction.
 func (x *DB) view(fn func(*badger.Txn) error) error {
-	return mapped(func() error { return x.db.View(fn) })
+	return recoverFaults(func() error { return x.db.View(fn) })
 }
 
-// Get returns a copy of the value of a key, if it is there.
+// Get returns a copy of the value of a key. ok is false if the index does not have the key.
 func (x *DB) Get(key []byte) (v []byte, ok bool, err error) {
 	err = x.view(func(t *badger.Txn) error {
 		i, err := t.Get(key)
-		if err == nil {
-			v, err = i.ValueCopy(nil)
+		if err != nil {
+			return err
 		}
+		v, err = i.ValueCopy(nil)
 		return err
 	})
 	if errors.Is(err, badger.ErrKeyNotFound) {
@@ -206,35 +213,37 @@ func (x *DB) Get(key []byte) (v []byte, ok bool, err error) {
 	return v, true, nil
 }
 
-// Unreadable wraps an error of reading. The next Open finds the index broken.
+// Unreadable wraps an error of reading as ErrRead, and writes the mark with which the next Open returns
+// ErrBroken.
 func (x *DB) Unreadable(err error) error {
 	if x.dir != "" && !errors.Is(err, badger.ErrDBClosed) {
-		_ = mark(x.dir) // if it cannot be made, the error comes up again
+		_ = writeMark(x.dir) // without the mark the next read fails again
 	}
 	return fmt.Errorf("%w: %w", ErrRead, err)
 }
 
-// markLogsInMemory leaves the mark if a log of Badger's is not on the disk.
+// markLogsInMemory writes the mark if a log of Badger's has no file, see mapAllocated: after a kill the
+// index would lack entries.
 func (x *DB) markLogsInMemory() error {
 	n := logsInMemory.Load()
 	if x.dir == "" || n == x.markedLogs {
 		return nil
 	}
-	if err := mark(x.dir); err != nil {
+	if err := writeMark(x.dir); err != nil {
 		return err
 	}
-	x.markedLogs, x.marked = n, true
+	x.markedLogs, x.markedForLog = n, true
 	return nil
 }
 
-// Each calls fn with every key of a prefix, in order. The slices are only valid
-// during the call.
+// Each calls fn with every key that begins with prefix, in the order of the keys, until fn returns an
+// error, which Each returns. The slices are only valid during the call.
 func (x *DB) Each(prefix []byte, fn func(key, value []byte) error) error {
-	var stop error // of fn
+	var stop error // the error of fn
 	err := x.view(func(t *badger.Txn) error {
 		o := badger.DefaultIteratorOptions
 		o.Prefix = prefix
-		o.PrefetchValues = false // values lie beside the keys
+		o.PrefetchValues = false // the values are in the tables, like the keys
 		it := t.NewIterator(o)
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
@@ -252,52 +261,54 @@ func (x *DB) Each(prefix []byte, fn func(key, value []byte) error) error {
 	return stop
 }
 
-// Check compares all tables with their checksums. Badger takes a block with a wrong one
-// for one without the key that is looked for.
+// Check compares all tables with their checksums. A look-up does not detect a wrong checksum: Badger
+// then reports that the key is missing.
 func (x *DB) Check() error {
-	if err := mapped(x.db.VerifyChecksum); err != nil {
+	if err := recoverFaults(x.db.VerifyChecksum); err != nil {
 		return x.Unreadable(err)
 	}
 	return nil
 }
 
-// Close is ErrStuck if the index cannot be written: Badger tries forever.
+// Close writes the memtable to a table and closes the index. It returns ErrStuck, and leaves the index
+// open, if Badger fails stuckTries times to write the table: it would try forever.
 func (x *DB) Close() error {
-	for len(x.failed) > 0 {
-		<-x.failed // failed before
+	for len(x.failedFlushes) > 0 {
+		<-x.failedFlushes // of earlier failures
 	}
 	done := make(chan error, 1)
-	go func() { done <- mapped(x.db.Close) }()
+	go func() { done <- recoverFaults(x.db.Close) }()
 	for range stuckTries {
 		select {
 		case err := <-done:
-			if err == nil && x.marked {
-				err = unmark(x.dir) // all is in tables now
+			if err == nil && x.markedForLog {
+				err = removeMark(x.dir) // all entries are in tables now
 			}
 			if err != nil {
 				return fmt.Errorf("close index: %w", err)
 			}
 			return nil
-		case <-x.failed:
+		case <-x.failedFlushes:
 		}
 	}
 	return fmt.Errorf("close index: %w", ErrStuck)
 }
 
-// stuckTries is how often closing tries to write a table. Badger does every second.
+// stuckTries is the number of failures to write a table after which Close gives up. Badger tries every
+// second.
 const stuckTries = 3
 
-// badgerLog passes on what Badger finds worth a warning.
+// A badgerLog passes on Badger's warnings and errors, and counts its failures to write a table.
 type badgerLog struct {
-	log    *slog.Logger
-	failed chan<- struct{}
+	log           *slog.Logger
+	failedFlushes chan<- struct{}
 }
 
 func (l badgerLog) Errorf(f string, a ...any) {
 	if strings.Contains(f, "flushing memtable to disk") {
 		select {
-		case l.failed <- struct{}{}:
-		default: // no goroutine closes it
+		case l.failedFlushes <- struct{}{}:
+		default: // the channel is full
 		}
 	}
 	l.log.Error("index: " + strings.TrimSpace(fmt.Sprintf(f, a...)))

@@ -17,10 +17,10 @@ import (
 // Badger gives a file its full size without blocks and then writes to it through a
 // mapping, on goroutines of its own. On a full disk such a write is a SIGBUS, which
 // ends the process, and Badger has no option to allocate the blocks first. Badger maps
-// through unix.Mmap, so mapAllocated takes the place of the system call there.
+// through unix.Mmap, so mapAllocated replaces the system call there.
 //
-// mmapper is laid out as the type of unix.mapper. TestMappedFilesHaveBlocks fails if
-// that changes.
+// An mmapper has the layout of the type of unix.mapper. TestMappedFilesHaveBlocks fails if that type
+// changes.
 type mmapper struct {
 	mu     sync.Mutex
 	active map[*byte][]byte
@@ -30,29 +30,30 @@ type mmapper struct {
 //go:linkname mapper golang.org/x/sys/unix.mapper
 var mapper *mmapper
 
-var mapFile = mapper.mmap
+// systemMmap is the mmap that mapAllocated replaces.
+var systemMmap = mapper.mmap
 
 func init() { mapper.mmap = mapAllocated }
 
-// logsInMemory counts the logs that were mapped without a file, see mapAllocated.
+// logsInMemory is the number of logs that were mapped without a file, see mapAllocated.
 var logsInMemory atomic.Int64
 
-// logRoom is how many bytes a new log leaves of the disk, for the manifest and the journal.
+// logRoom is the number of bytes that a new log leaves free for the manifest and the journal.
 const logRoom = 1 << 20
 
-// largestMapped is more than Badger ever makes a file.
+// largestMapped is larger than any file of Badger with these options.
 const largestMapped = 128 << 20
 
-// mapAllocated is mmap, but the blocks of a file that is to be written through the mapping
-// are allocated first. If the disk is full:
+// mapAllocated is mmap, but for a file that is written through the mapping it allocates the blocks
+// first. If the disk is full:
 //
-//   - A table of Badger's fails with ENOSPC. Badger tries again later.
-//   - A new log is mapped without its file: Badger cannot go on without a log. Its
-//     content reaches the disk in a table. A batch leaves the mark first, so that after
-//     a kill the index is rebuilt.
+//   - The mapping of a table fails with ENOSPC. Badger tries again later.
+//   - A new log is mapped as anonymous memory, because Badger does not work without a log. Its entries
+//     are written to disk with the next table. Before it writes to such a log, a batch writes the
+//     mark, so that after a kill the index is rebuilt.
 func mapAllocated(addr, length uintptr, prot, flags, fd int, offset int64) (uintptr, error) {
 	if flags != unix.MAP_SHARED || prot&unix.PROT_WRITE == 0 {
-		return mapFile(addr, length, prot, flags, fd, offset)
+		return systemMmap(addr, length, prot, flags, fd, offset)
 	}
 	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
@@ -61,37 +62,41 @@ func mapAllocated(addr, length uintptr, prot, flags, fd int, offset int64) (uint
 	kind := filepath.Ext(name)
 	n := int64(length)
 	if kind != ".sst" && kind != ".mem" {
-		n = int64(os.Getpagesize()) // of the others Badger writes nothing but the header
+		n = int64(os.Getpagesize()) // Badger writes only the header of other files
 	}
+
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return 0, err
 	}
 	if st.Blocks*512 >= n {
-		return mapFile(addr, length, prot, flags, fd, offset)
+		return systemMmap(addr, length, prot, flags, fd, offset)
 	}
 	if n > largestMapped {
-		return 0, unix.EFBIG // it is none of ours, and may be a hole
+		return 0, unix.EFBIG // it is not a file that Badger made
 	}
-	err = allocate(fd, n, kind == ".mem")
+
+	err = allocateBlocks(fd, n, kind == ".mem")
 	switch {
-	case err == nil, !errors.Is(err, errs.NoSpace): // some disks cannot allocate
+	case err == nil, !errors.Is(err, errs.NoSpace): // some file systems have no fallocate
 	case st.Blocks > 0:
 		return 0, err
 	case kind == ".sst":
 		_ = os.Remove(name)
 		return 0, err
 	default:
-		_ = unix.Ftruncate(fd, 0) // gives back what was allocated of it
+		_ = unix.Ftruncate(fd, 0) // frees the blocks that were allocated before the error
 		logsInMemory.Add(1)
 		flags, fd = unix.MAP_SHARED|unix.MAP_ANONYMOUS, -1
 	}
-	return mapFile(addr, length, prot, flags, fd, offset)
+	return systemMmap(addr, length, prot, flags, fd, offset)
 }
 
-func allocate(fd int, n int64, spare bool) error {
+// allocateBlocks allocates the first n bytes of a file. With leaveRoom it fails if less than logRoom would
+// be left free.
+func allocateBlocks(fd int, n int64, leaveRoom bool) error {
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(fd, &st); err == nil && spare && int64(st.Bavail)*st.Bsize < n+logRoom {
+	if err := unix.Fstatfs(fd, &st); err == nil && leaveRoom && int64(st.Bavail)*st.Bsize < n+logRoom {
 		return errs.Full(unix.ENOSPC)
 	}
 	for {

@@ -14,12 +14,13 @@ import (
 	"github.com/dgraph-io/ristretto/v2/z"
 )
 
-// ErrTable is the ErrBroken of a damaged table.
+// ErrTable is ErrBroken because a table is damaged.
 var ErrTable = fmt.Errorf("%w: a table is damaged", ErrBroken)
 
-// checkTables opens and closes each table of an index. Badger does it in goroutines of its own,
-// where a panic at a malformed one ends the process, and it goes on without one whose checksum is
-// wrong. Tables that the manifest does not have were left by a kill; Badger removes them.
+// checkTables opens and closes each table of an index, before Badger opens them. Badger opens tables in
+// goroutines of its own, where a panic at a malformed table ends the process, and it leaves out a
+// table with a wrong checksum. Tables that are not in Badger's manifest are not checked: they were
+// left by a kill, and Badger removes them.
 func checkTables(o badger.Options) error {
 	if o.InMemory {
 		return nil
@@ -38,9 +39,9 @@ func checkTables(o badger.Options) error {
 	}
 	for id := range all.Tables {
 		name := table.NewFilename(id, o.Dir)
-		err := mapped(func() error { return checkTable(name) })
-		if err != nil && refusal(err) == nil {
-			err = fmt.Errorf("%w: %s: %s", ErrTable, filepath.Base(name), brief(err))
+		err := recoverFaults(func() error { return checkTable(name) })
+		if err != nil && systemError(err) == nil {
+			err = fmt.Errorf("%w: %s: %s", ErrTable, filepath.Base(name), shortText(err))
 		}
 		if err != nil {
 			return err
@@ -59,8 +60,8 @@ func checkTable(name string) error {
 	return err
 }
 
-// brief leaves out the dump of the table in a panic of Badger's.
-func brief(err error) string {
+// shortText returns the text of an error without the dump of the table that a panic of Badger's has.
+func shortText(err error) string {
 	if text := strings.TrimSpace(err.Error()); !strings.Contains(text, "\n") {
 		return text
 	}

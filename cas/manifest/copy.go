@@ -17,16 +17,16 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// A state is what is in force.
+// A state has the current entries.
 type state struct {
 	entries map[string][]byte
-	bytes   int64  // of keys and values
-	seq     uint64 // of the last commit
+	bytes   int64  // bytes of all keys and values
+	seq     uint64 // sequence number of the last commit
 }
 
-// set puts an entry in force.
+// set sets or deletes an entry.
 func (s *state) set(op Op) {
-	if old, had := s.entries[op.Key]; had {
+	if old, exists := s.entries[op.Key]; exists {
 		s.bytes -= int64(len(op.Key) + len(old))
 		delete(s.entries, op.Key)
 	}
@@ -36,12 +36,12 @@ func (s *state) set(op Op) {
 	}
 }
 
-// fits reports whether there is room for more entries with so many bytes.
+// fits reports whether the limits allow more entries, with so many bytes of keys and values.
 func (s *state) fits(entries int, bytes int64) bool {
 	return len(s.entries)+entries <= maxEntries && s.bytes+bytes <= maxBytes
 }
 
-// ops are what is in force, in the order of the keys.
+// ops returns the changes that set all entries, in the order of the keys.
 func (s *state) ops() iter.Seq[Op] {
 	return func(yield func(Op) bool) {
 		for _, key := range slices.Sorted(maps.Keys(s.entries)) {
@@ -52,43 +52,32 @@ func (s *state) ops() iter.Seq[Op] {
 	}
 }
 
-// A place is where a record lies in a copy.
-type place struct {
-	copy   int
-	off, n int64
+// A recordPlace is the place of a record in a copy.
+type recordPlace struct {
+	copy   int   // index in copyNames
+	off, n int64 // offset and length, header included
 	seq    uint64
 }
 
-// A reading is what was found in one copy. Its records are whole, and follow each other up
-// to the first gap; behind that come those that were found further on.
-type reading struct {
+// A copyScan is the result of reading one copy. records has the intact records. Up to the first gap, a
+// range of bytes without an intact record, their sequence numbers follow each other.
+type copyScan struct {
 	missing bool
 	size    int64
-	records []place
+	records []recordPlace
 	base    int64  // bytes of the first record, 0 if it is not at the beginning
-	end     int64  // of the records before the first gap
-	seq     uint64 // of the last of them
-	least   uint64 // there was a commit of this number at least
-	damage  error  // why the copy is not as it was written
+	end     int64  // offset of the first gap, or the end of the last record
+	seq     uint64 // of the last record before end
+	minSeq  uint64 // a commit with this number was made, because the gap is no torn write; 0 if unknown
+	damage  error  // why the copy is damaged, nil if it is not
 }
 
-// read reads a copy. The errors are errs.Format, and those of a disk that says nothing
-// about what is in the file.
-func (m *Manifest) read(i int) (*reading, error) {
-	c := &reading{}
-	name := names[i]
-	f, err := vfs.Open(m.fs, m.path(name))
-	if err == nil {
-		defer f.Close()
-		c.size, err = f.Size()
-	}
-	if err == nil && c.size > maxFile {
-		c.damage = fmt.Errorf("%d bytes are more than a manifest has", c.size)
-		return c, nil
-	}
-	if err == nil {
-		err = c.scan(f, i)
-	}
+// scanCopy reads a copy. Damage is no error, but in the result. Errors: errs.Format, and errors of the
+// disk that are no damage, such as EMFILE.
+func (m *Manifest) scanCopy(i int) (*copyScan, error) {
+	c := &copyScan{}
+	name := copyNames[i]
+	err := c.scanFile(m, i)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.missing, c.damage = true, errors.New("the file is missing")
@@ -100,22 +89,39 @@ func (m *Manifest) read(i int) (*reading, error) {
 	return c, nil
 }
 
-// scan finds the records of a copy.
-func (c *reading) scan(r io.ReaderAt, copy int) error {
-	// What a gap takes to be searched is bounded, whatever is in the file.
-	f := &search{r: r, size: c.size, left: 8 * c.size}
+func (c *copyScan) scanFile(m *Manifest, i int) error {
+	f, err := vfs.Open(m.fs, m.path(copyNames[i]))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if c.size, err = f.Size(); err != nil {
+		return err
+	}
+	if c.size > maxFile {
+		c.damage = fmt.Errorf("%d bytes are more than a manifest has", c.size)
+		return nil
+	}
+	return c.findRecords(f, i)
+}
+
+// findRecords finds the intact records of a copy, and why it is damaged. A gap in which the disk reads
+// all bytes may be a torn write: with no record after it, it is no damage.
+func (c *copyScan) findRecords(r io.ReaderAt, copy int) error {
+	// left bounds the time: a forged file may have headers of long bodies at many offsets of a gap.
+	f := &recordSearch{r: r, size: c.size, left: 8 * c.size}
 	gap := false
 	for off := int64(0); off < c.size; {
-		h, err := f.record(off)
+		h, err := f.readRecord(off)
 		last := c.seq
 		if n := len(c.records); n > 0 {
 			last = c.records[n-1].seq
 		}
 		if err == nil && (len(c.records) > 0 || gap) && (h.seq <= last || !gap && h.seq != last+1) {
-			err = errNoRecord
+			err = errNoRecord // the sequence number is impossible here
 		}
 		if err == nil {
-			c.records = append(c.records, place{copy, off, headerSize + h.length, h.seq})
+			c.records = append(c.records, recordPlace{copy, off, headerSize + h.length, h.seq})
 			if gap && c.damage == nil {
 				c.damage = fmt.Errorf("at byte %d: %w", c.end, errNoRecord)
 			}
@@ -126,6 +132,7 @@ func (c *reading) scan(r io.ReaderAt, copy int) error {
 			}
 			continue
 		}
+
 		if errors.Is(err, errs.Format) && !gap {
 			return err
 		}
@@ -136,11 +143,11 @@ func (c *reading) scan(r io.ReaderAt, copy int) error {
 		if (c.base == 0 || unreadable) && c.damage == nil {
 			c.damage = fmt.Errorf("at byte %d: %w", off, err)
 		}
-		if unreadable { // a kill leaves no such end
-			c.least = last + 1
+		if unreadable { // a torn write can be read, so these bytes are of a commit that was made
+			c.minSeq = last + 1
 		}
 		gap = true
-		off = f.next(off)
+		off = f.nextMagic(off)
 	}
 	if c.size == 0 {
 		c.damage = errors.New("the file is empty")
@@ -148,53 +155,54 @@ func (c *reading) scan(r io.ReaderAt, copy int) error {
 	return nil
 }
 
-// damaged returns what is wrong with a copy, when the last commit is seq. A kill in a
-// commit leaves one copy a record shorter.
-func (c *reading) damaged(seq uint64) error {
+// damageAt returns why a copy is damaged, or nil, if seq is the number of the last commit. A copy may lack
+// the last commit: a kill during Commit leaves that.
+func (c *copyScan) damageAt(seq uint64) error {
 	switch {
-	case c.missing && seq == 0: // a kill came between the making of the two
+	case c.missing && seq == 0: // a kill came before the second copy was created
 		return nil
 	case c.damage == nil && c.seq+1 < seq:
-		return c.behind(seq)
+		return c.errBehind(seq)
 	}
 	return c.damage
 }
 
-func (c *reading) behind(seq uint64) error {
+func (c *copyScan) errBehind(seq uint64) error {
 	return fmt.Errorf("it ends at commit %d of %d", c.seq, seq)
 }
 
-// A file is a copy that is open for writing. It has no File while a full disk keeps it
-// from being replaced.
-type file struct {
+// A copyFile is a copy that is open for writing. File is nil while the copy could not be rewritten because
+// the disk is full.
+type copyFile struct {
 	vfs.File
-	end  int64
+	end  int64 // offset after the last record
 	base int64 // bytes of the first record
 }
 
-// resume opens a copy, and cuts off what is behind its last record.
-func (m *Manifest) resume(i int, c *reading) error {
-	opened, err := vfs.OpenWrite(m.fs, m.path(names[i]))
+// openCopy opens a copy for writing, and cuts off bytes behind its last record.
+func (m *Manifest) openCopy(i int, c *copyScan) error {
+	opened, err := vfs.OpenWrite(m.fs, m.path(copyNames[i]))
 	if err != nil {
 		return err
 	}
 	f := &m.copies[i]
-	*f = file{File: opened, end: c.end, base: c.base}
+	*f = copyFile{File: opened, end: c.end, base: c.base}
 	if c.end < c.size {
-		return f.cut()
+		return f.truncate()
 	}
 	return nil
 }
 
-// cut removes what lies behind the last record.
-func (f *file) cut() error {
+// truncate cuts off the bytes behind the last record, and syncs the file.
+func (f *copyFile) truncate() error {
 	if err := f.Truncate(f.end); err != nil {
 		return err
 	}
 	return f.Sync()
 }
 
-func (m *Manifest) inUse() (list []*file) {
+// openCopies returns the copies that are open for writing.
+func (m *Manifest) openCopies() (list []*copyFile) {
 	for i := range m.copies {
 		if m.copies[i].File != nil {
 			list = append(list, &m.copies[i])
@@ -203,56 +211,57 @@ func (m *Manifest) inUse() (list []*file) {
 	return list
 }
 
-// append writes a record to both copies, then syncs both. If writing fails, they are as
-// they were.
-func (m *Manifest) append(ops []Op) error {
-	inUse := m.inUse()
-	n, err := m.write(inUse, m.state.seq+1, len(ops), slices.Values(ops))
+// appendRecord writes a record to both copies, then syncs both. After a failed write it cuts off the
+// written bytes. It returns errs.Failed if that, or a sync, fails.
+func (m *Manifest) appendRecord(ops []Op) error {
+	copies := m.openCopies()
+	n, err := m.writeRecord(copies, m.state.seq+1, len(ops), slices.Values(ops))
 	if err != nil {
-		for _, f := range inUse {
-			if cerr := f.cut(); cerr != nil {
+		for _, f := range copies {
+			if cerr := f.truncate(); cerr != nil {
 				return errs.New(errs.Failed, "%w", errors.Join(err, cerr))
 			}
 		}
 		return err
 	}
-	for _, f := range inUse {
+	for _, f := range copies {
 		if err := f.Sync(); err != nil {
 			return errs.New(errs.Failed, "%w", err)
 		}
 	}
-	for _, f := range inUse {
+	for _, f := range copies {
 		f.end += n
 	}
 	return nil
 }
 
-// write writes a record to the ends of files and returns its size. The header is written last.
-func (m *Manifest) write(files []*file, seq uint64, count int, ops iter.Seq[Op]) (size int64, err error) {
+// writeRecord writes a record with count ops to the ends of files, and returns its size. It writes the
+// header last, and does not change copyFile.end.
+func (m *Manifest) writeRecord(files []*copyFile, seq uint64, count int, ops iter.Seq[Op]) (size int64, err error) {
 	w := &bodyWriter{m: m, files: files, sum: crc32.New(crcTable)}
 	if err := encode(w, m.encoder, count, ops); err != nil {
 		return 0, cmp.Or(w.err, err)
 	}
 	for _, f := range files {
-		if _, err := f.WriteAt(header(head{seq, w.n, w.sum.Sum32()}), f.end); err != nil {
+		if _, err := f.WriteAt(encodeHeader(recordHeader{seq, w.n, w.sum.Sum32()}), f.end); err != nil {
 			return 0, err
 		}
 	}
 	return headerSize + w.n, nil
 }
 
-// A bodyWriter writes the body of a record, block by block, behind the ends of files.
+// A bodyWriter writes the body of a record to all files, after the space for its header.
 type bodyWriter struct {
 	m     *Manifest
-	files []*file
-	n     int64
+	files []*copyFile
+	n     int64 // bytes written so far
 	sum   hash.Hash32
-	err   error
+	err   error // the first error
 }
 
 func (w *bodyWriter) Write(p []byte) (int, error) {
 	if w.err == nil {
-		w.err = w.block(p)
+		w.err = w.writeBlock(p)
 	}
 	if w.err != nil {
 		return 0, w.err
@@ -261,7 +270,8 @@ func (w *bodyWriter) Write(p []byte) (int, error) {
 	return w.sum.Write(p)
 }
 
-func (w *bodyWriter) block(p []byte) error {
+// writeBlock writes a part of the body to all files, if the limits and the disk allow it.
+func (w *bodyWriter) writeBlock(p []byte) error {
 	n := headerSize + int64(len(p))
 	if w.n+int64(len(p)) > maxBody {
 		return errTooMuch
@@ -280,15 +290,15 @@ func (w *bodyWriter) block(p []byte) error {
 	return nil
 }
 
-// due reports whether a log has doubled, or is missing.
-func (m *Manifest) due() bool {
-	return slices.ContainsFunc(m.copies[:], func(f file) bool {
-		return f.File == nil || f.end-f.base > max(f.base, slack)
+// mustRewrite reports whether a copy has doubled since it was rewritten, or is not open.
+func (m *Manifest) mustRewrite() bool {
+	return slices.ContainsFunc(m.copies[:], func(f copyFile) bool {
+		return f.File == nil || f.end-f.base > max(f.base, minRewrite)
 	})
 }
 
-// setAside keeps a copy that has commits which a salvage leaves out.
-func (m *Manifest) setAside(name string) error {
+// moveToQuarantine moves a copy to the folder quarantine: it has commits that Open ignored.
+func (m *Manifest) moveToQuarantine(name string) error {
 	dir := m.path("quarantine")
 	if err := m.fs.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -300,38 +310,44 @@ func (m *Manifest) setAside(name string) error {
 	return errors.Join(err, m.fs.SyncDir(dir))
 }
 
-// rewriteCopy replaces a copy by one record of what is in force. Until the new file has
-// the name, the old one stays in use.
+// rewriteCopy replaces a copy by a file with one record, which has all entries. If it fails before the
+// new file has the name, the old file stays in use.
 func (m *Manifest) rewriteCopy(i int) error {
-	path := m.path(names[i])
-	tmp := path + ".tmp"
+	tmp := m.path(copyNames[i]) + ".tmp"
 	created, err := vfs.Create(m.fs, tmp)
 	if err != nil {
 		return err
 	}
-	f := file{File: created}
-	f.end, err = m.write([]*file{&f}, m.state.seq, len(m.state.entries), m.state.ops())
-	f.base = f.end
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil && m.aside {
-		err = m.setAside(names[i])
-	}
-	if err == nil {
-		err = m.fs.Rename(tmp, path)
-	}
-	if err != nil {
+	f := copyFile{File: created}
+	if err := m.replaceFile(i, &f, tmp); err != nil {
 		_ = f.Close()
-		_ = m.fs.Remove(tmp) // else it is written over
+		_ = m.fs.Remove(tmp) // a file that remains is overwritten next time
 		return err
 	}
 	if old := m.copies[i]; old.File != nil {
-		_ = old.Close() // it has no name any more
+		_ = old.Close() // the replaced file
 	}
 	m.copies[i] = f
 	if err := m.fs.SyncDir(m.dir); err != nil {
 		return errs.New(errs.Failed, "%w", err)
 	}
 	return nil
+}
+
+// replaceFile writes all entries to a new file, and gives the file the name of a copy.
+func (m *Manifest) replaceFile(i int, f *copyFile, tmp string) (err error) {
+	f.end, err = m.writeRecord([]*copyFile{f}, m.state.seq, len(m.state.entries), m.state.ops())
+	if err != nil {
+		return err
+	}
+	f.base = f.end
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if m.quarantineOld {
+		if err := m.moveToQuarantine(copyNames[i]); err != nil {
+			return err
+		}
+	}
+	return m.fs.Rename(tmp, m.path(copyNames[i]))
 }

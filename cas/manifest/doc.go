@@ -1,20 +1,21 @@
-// Package manifest keeps the metadata of a store: small values under names, read
-// whole into memory when it is opened.
+// Package manifest keeps the metadata of a store: small values under keys. Open reads all
+// of it into memory.
 //
 // On disk it is what Pebble and LevelDB call a manifest: a log of checksummed
-// records. Each Commit appends one record, which is there wholly or not at all.
-// Once the log has doubled, a new one with one record, what is in force, takes its
-// name.
+// records. Each Commit appends one record. After a power cut the record is complete or ignored.
+// When the size of the log has doubled, the log is rewritten: a new file, whose first record
+// has all current entries, replaces it.
 //
 // # Two copies
 //
-// The log is kept twice, as the files manifest and manifest.copy. A commit writes
-// to both, then syncs both, so each has all that was ever acknowledged. Open takes each
-// commit from the copy in which it is sound, and replaces a copy that is missing, damaged
-// or shorter. If neither begins with a sound record, Open fails. It also fails if a commit is
-// sound in neither while later ones are; a salvage leaves these out and keeps the files.
+// The log is stored twice, as the files manifest and manifest.copy. A commit writes
+// to both, then syncs both, so each copy has every acknowledged commit. Open takes each
+// commit from a copy in which it is intact, and rewrites a copy that is missing, damaged
+// or shorter. If neither copy begins with an intact record, Open fails. It also fails if a commit
+// is intact in neither copy and a later commit is intact. With Options.Salvage it then ignores the
+// later commits, and moves the files to the folder quarantine.
 //
-// # What is on disk
+// # Format
 //
 // Numbers are little-endian. Records follow each other without gaps.
 //
@@ -28,10 +29,10 @@
 //	    24      4  CRC-32C of the 24 bytes before
 //	    28         the body, a zstd frame
 //
-// Expanded, a body is a number of entries, then the entries: one byte, 0 = set or
+// A decompressed body is the number of entries, then the entries: one byte, 0 = set or
 // 1 = delete; the length of the key and the key; the length of the value and the value.
-// These numbers are unsigned varints.
+// These numbers and lengths are unsigned varints.
 //
-// The first record has what was in force when the log was written, and the sequence
-// number of the last commit then. Commits follow, each with the next number.
+// The first record has all entries at the time when the log was rewritten, and the sequence
+// number of the last commit before. Commits follow, each with the next sequence number.
 package manifest

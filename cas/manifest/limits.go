@@ -1,25 +1,26 @@
 package manifest
 
-// What each limit bounds, where it is kept when something is written, and where when
-// something is read.
+// For each limit: what it bounds, which code enforces it for data that is written, and which code
+// for data that is read.
 const (
 	// MaxKey and MaxValue are the longest key and value in bytes.
-	// Written: checkMeta of package cas. Read: field.
+	// Written: checkMeta of package cas. Read: readField.
 	MaxKey   = 1024
 	MaxValue = 4 << 20
 
-	// maxBytes is the most of all keys and values. Written: admits. Read: apply, both by fits.
+	// maxBytes is the most bytes of all keys and values. Written: hasRoomFor. Read: applyRecord. Both
+	// call state.fits.
 	maxBytes = 512 << 20
-	// maxBody is the most of a record, compressed or expanded: one with all of maxBytes.
-	// Written: plainWriter and bodyWriter. Read: readHead and decode.
+	// maxBody is the most bytes of a body, compressed or not: enough for one with maxBytes.
+	// Written: limitWriter and bodyWriter. Read: decodeHeader and decode.
 	maxBody = 640 << 20
 )
 
-// Tests set these lower.
+// Limits that tests lower.
 var (
-	// maxEntries is the most keys; where, as maxBytes.
+	// maxEntries is the most keys. Written: hasRoomFor. Read: applyRecord.
 	maxEntries = 1 << 20
-	// maxFile is the most bytes of a copy, more than the log of a full manifest has before it
-	// is written again. Written: bodyWriter. Read: Manifest.read, before anything else.
+	// maxFile is the most bytes of a copy: more than the log of a full manifest has before it is
+	// rewritten. Written: bodyWriter. Read: scanCopy, before it reads the file.
 	maxFile int64 = 2 << 30
 )

@@ -8,40 +8,42 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// load puts in force what the two copies have together: the first record of one of them,
-// and behind it each commit from either. It reports whether there was anything.
-func (m *Manifest) load(found [2]*reading) (usable bool, err error) {
+// loadState sets the state from the longest chain of records of both copies. It reports false if the
+// manifest is new.
+func (m *Manifest) loadState(found [2]*copyScan) (usable bool, err error) {
 	m.state.entries = map[string][]byte{}
-	chain, last := chainOf(found)
+	chain, last := longestChain(found)
 	if len(chain) == 0 {
 		if m.o.New && found[0].missing && found[1].missing {
 			return false, nil
 		}
 		return false, fmt.Errorf("%w (%w; %w)", ErrLost, found[0].damage, found[1].damage)
 	}
+
 	reach := chain[len(chain)-1].seq
 	if reach < last && !m.o.Salvage {
 		return false, errs.New(errs.Damaged, "both copies of the catalogue are damaged behind commit %d of %d "+
 			"(%w; %w); run `amberfs verify --repair`, which goes on from commit %d and keeps the two files in quarantine",
-			reach, last, found[0].damaged(last), found[1].damaged(last), reach)
+			reach, last, found[0].damageAt(last), found[1].damageAt(last), reach)
 	}
+
 	for _, at := range chain {
-		if err := m.apply(at); err != nil {
+		if err := m.applyRecord(at); err != nil {
 			return false, err
 		}
 	}
-	if reach < last { // no number is used twice
-		m.state.seq, m.aside = last+1, true
+	if reach < last { // the numbers of ignored commits are not used again
+		m.state.seq, m.quarantineOld = last+1, true
 	}
 	return true, nil
 }
 
-// chainOf returns the longest run of records that leads to a state, and the number of the
-// last record that there was.
-func chainOf(found [2]*reading) (chain []place, last uint64) {
-	commits := map[uint64]place{}
+// longestChain returns the longest sequence of records without a gap: the first record of one copy, then
+// commits of either copy. last is the highest sequence number of all records.
+func longestChain(found [2]*copyScan) (chain []recordPlace, last uint64) {
+	commits := map[uint64]recordPlace{}
 	for _, c := range found {
-		last = max(last, c.least)
+		last = max(last, c.minSeq)
 		for _, at := range c.records {
 			last = max(last, at.seq)
 			if at.off > 0 {
@@ -49,24 +51,25 @@ func chainOf(found [2]*reading) (chain []place, last uint64) {
 			}
 		}
 	}
+
 	for _, c := range found {
 		if c.base == 0 {
 			continue
 		}
-		run := []place{c.records[0]}
+		candidate := []recordPlace{c.records[0]}
 		for at, ok := commits[c.records[0].seq+1]; ok; at, ok = commits[at.seq+1] {
-			run = append(run, at)
+			candidate = append(candidate, at)
 		}
-		if len(chain) == 0 || run[len(run)-1].seq > chain[len(chain)-1].seq {
-			chain = run
+		if len(chain) == 0 || candidate[len(candidate)-1].seq > chain[len(chain)-1].seq {
+			chain = candidate
 		}
 	}
 	return chain, last
 }
 
-// apply puts a record in force whose checksum was right.
-func (m *Manifest) apply(at place) error {
-	f, err := vfs.Open(m.fs, m.path(names[at.copy]))
+// applyRecord applies the entries of a record to the state. The checksum of the record was checked before.
+func (m *Manifest) applyRecord(at recordPlace) error {
+	f, err := vfs.Open(m.fs, m.path(copyNames[at.copy]))
 	if err != nil {
 		return err
 	}
@@ -80,16 +83,16 @@ func (m *Manifest) apply(at place) error {
 		err = errTooMuch
 	}
 	if body.err != nil {
-		return fmt.Errorf("read %s: %w", names[at.copy], body.err)
+		return fmt.Errorf("read %s: %w", copyNames[at.copy], body.err)
 	}
 	if err != nil {
-		return errs.New(errs.Damaged, "%s at byte %d: %w", names[at.copy], at.off, err)
+		return errs.New(errs.Damaged, "%s at byte %d: %w", copyNames[at.copy], at.off, err)
 	}
 	m.state.seq = at.seq
 	return nil
 }
 
-// A bodyReader keeps the error of the disk.
+// A bodyReader reads a body and keeps an error of the disk, to tell it from an error of the decoder.
 type bodyReader struct {
 	r   io.Reader
 	err error

@@ -17,47 +17,48 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// names are the two copies.
-var names = [2]string{"manifest", "manifest.copy"}
+// copyNames are the names of the two files.
+var copyNames = [2]string{"manifest", "manifest.copy"}
 
-// slack is how many bytes of commits are not worth a new log.
-const slack = 128 << 10
+// minRewrite is the number of bytes of commits up to which a log is not rewritten.
+const minRewrite = 128 << 10
 
-// ErrLost: neither copy can be used.
+// ErrLost: neither copy begins with an intact record.
 var ErrLost = errs.New(errs.Damaged, "both copies of the catalogue are damaged or missing")
 
 // Options are the ways to open a manifest.
 type Options struct {
 	Logger   *slog.Logger // not nil
-	New      bool         // the store is empty: it is no loss that there is no manifest
-	ReadOnly bool         // change nothing on disk
-	// Salvage opens an older state if commits behind damage cannot be applied. The files
-	// with them are kept in the folder quarantine.
+	New      bool         // the store is empty, so a missing manifest is no error
+	ReadOnly bool         // do not write to the disk
+	// Salvage makes Open ignore the commits after one that is damaged in both copies. It moves the
+	// files to the folder quarantine.
 	Salvage bool
-	// Room returns an error if n bytes must not be written, for the disk is full.
+	// Room returns an error if n bytes must not be written, because the disk is full.
 	Room func(n int64) error
 }
 
-// A Manifest is open metadata. It is safe for concurrent use.
+// A Manifest is an open manifest. It is safe for concurrent use.
 //
-// Locks: writing is held while a commit is written, and taken before data.
+// Locks: Commit holds writing while it writes the files, and takes data while it changes the state.
 type Manifest struct {
 	fs  vfs.FS
 	dir string
 	o   Options
 
-	writing sync.Mutex
-	copies  [2]file // guarded by writing
-	aside   bool    // a copy that is replaced is kept in quarantine
-	encoder *zstd.Encoder
+	writing       sync.Mutex
+	copies        [2]copyFile // guarded by writing
+	quarantineOld bool        // rewriteCopy moves the old file to the folder quarantine
+	encoder       *zstd.Encoder
 
 	data  sync.RWMutex
-	state state // guarded by data, changed with writing held too
+	state state // a reader holds data or writing, Commit holds both when it changes it
 }
 
-// Open opens the manifest of the store in dir and makes one if there is none. A copy
-// that is missing, damaged or behind is replaced. Errors: ErrLost, and errs.Damaged if
-// there are commits that cannot be applied, because both copies lack one before them.
+// Open opens the manifest of the store in dir, and creates it if Options.New is set. It rewrites a copy
+// that is missing, damaged or shorter than the other. Errors: ErrLost; errs.Damaged if commits
+// cannot be applied, because an earlier one is damaged in both copies; errs.Format; an error of
+// the disk.
 func Open(fsys vfs.FS, dir string, o Options) (*Manifest, error) {
 	m := &Manifest{fs: fsys, dir: dir, o: o, encoder: newEncoder()}
 	if err := m.open(); err != nil {
@@ -69,66 +70,71 @@ func Open(fsys vfs.FS, dir string, o Options) (*Manifest, error) {
 func (m *Manifest) path(name string) string { return filepath.Join(m.dir, name) }
 
 func (m *Manifest) open() error {
-	var found [2]*reading
-	for i := range names {
-		c, err := m.read(i)
+	var found [2]*copyScan
+	for i := range copyNames {
+		c, err := m.scanCopy(i)
 		if err != nil {
 			return err
 		}
 		found[i] = c
 	}
-	usable, err := m.load(found)
+
+	usable, err := m.loadState(found)
 	if err != nil || m.o.ReadOnly {
 		return err
 	}
+
+	// Intact copies stay in use, the others are rewritten.
 	for i, c := range found {
 		if c.base > 0 && c.damage == nil && c.seq == m.state.seq {
-			if err := m.resume(i, c); err != nil {
+			if err := m.openCopy(i, c); err != nil {
 				return err
 			}
 		}
 	}
 	for i, c := range found {
-		if damage := c.damaged(m.state.seq); damage != nil && usable {
-			m.o.Logger.Error("a copy of the manifest is damaged", "file", names[i], "reason", damage)
+		if damage := c.damageAt(m.state.seq); damage != nil && usable {
+			m.o.Logger.Error("a copy of the manifest is damaged", "file", copyNames[i], "reason", damage)
 		}
 		if m.copies[i].File != nil {
 			continue
 		}
 		err := m.rewriteCopy(i)
-		if errors.Is(err, errs.Failed) || err != nil && len(m.inUse()) == 0 {
+		if errors.Is(err, errs.Failed) || err != nil && len(m.openCopies()) == 0 {
 			return err
 		}
-		if err != nil { // the disk may be full
+		if err != nil { // the disk may be full: one copy is enough
 			m.o.Logger.Warn("for the time being there is one copy of the manifest", "err", err)
 		}
 	}
-	m.aside = false
+	m.quarantineOld = false
 	return nil
 }
 
-// Commit makes ops durable, all of them or, if it fails or the power does, none. No key
-// is among them twice. Get and Scan see them when it returns. The values belong to the
-// manifest then.
+// Commit makes ops durable: after a power cut all of them are done, or none. No key may occur in ops
+// twice. Get and Scan see ops when Commit returns. The caller must not change the values
+// afterwards.
 //
-// Errors: that of Options.Room, or of the disk, and nothing has happened; errs.Failed
-// if it is unknown what is on the disk, and the manifest has to be opened again.
+// Errors: the error of Options.Room or of the disk (none of ops is done); errs.Failed if it is
+// unknown what is on the disk: the manifest must be opened again.
 func (m *Manifest) Commit(ops ...Op) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	if !m.admits(ops) {
+	if !m.hasRoomFor(ops) {
 		return errTooMuch
 	}
-	if err := m.append(ops); err != nil {
+	if err := m.appendRecord(ops); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
+
 	m.data.Lock()
 	for _, op := range ops {
 		m.state.set(op)
 	}
 	m.state.seq++
 	m.data.Unlock()
-	if !m.due() {
+
+	if !m.mustRewrite() {
 		return nil
 	}
 	for i := range m.copies {
@@ -142,12 +148,12 @@ func (m *Manifest) Commit(ops ...Op) error {
 	return nil
 }
 
-// admits reports whether a commit fits into the manifest.
-func (m *Manifest) admits(ops []Op) bool {
+// hasRoomFor reports whether the manifest has room for the entries of a commit.
+func (m *Manifest) hasRoomFor(ops []Op) bool {
 	entries, plain := 0, int64(0)
 	for _, op := range ops {
-		old, had := m.state.entries[op.Key]
-		if had {
+		old, exists := m.state.entries[op.Key]
+		if exists {
 			plain -= int64(len(op.Key) + len(old))
 			entries--
 		}
@@ -159,7 +165,7 @@ func (m *Manifest) admits(ops []Op) bool {
 	return m.state.fits(entries, plain)
 }
 
-// Get returns a copy of the value that the last Commit gave the key.
+// Get returns a copy of the last committed value of a key. It reports false if there is none.
 func (m *Manifest) Get(key string) ([]byte, bool) {
 	m.data.RLock()
 	defer m.data.RUnlock()
@@ -168,8 +174,8 @@ func (m *Manifest) Get(key string) ([]byte, bool) {
 }
 
 // Scan calls fn for every key that begins with prefix, in the order of the keys,
-// until fn returns an error, which Scan returns. It is what there was when Scan was
-// called. fn must not change the value.
+// until fn returns an error, which Scan returns. fn does not see commits that were made since Scan was
+// called, and must not change the value.
 func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) error {
 	found := map[string][]byte{}
 	m.data.RLock()
@@ -187,20 +193,19 @@ func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) 
 	return nil
 }
 
-// Verify reads both copies and calls bad for each that is not as it was written. It
-// returns how many bytes they have.
+// Verify reads both copies and calls bad for each that is damaged. It returns the number of their bytes.
 func (m *Manifest) Verify(bad func(file, reason string)) (size int64, err error) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	for i, name := range names {
-		c, err := m.read(i)
+	for i, name := range copyNames {
+		c, err := m.scanCopy(i)
 		if err != nil {
 			return 0, err
 		}
 		size += c.size
-		damage := c.damaged(m.state.seq)
+		damage := c.damageAt(m.state.seq)
 		if damage == nil && !m.o.ReadOnly && c.seq != m.state.seq {
-			damage = c.behind(m.state.seq)
+			damage = c.errBehind(m.state.seq)
 		}
 		if damage != nil {
 			bad(name, damage.Error())
@@ -209,12 +214,12 @@ func (m *Manifest) Verify(bad func(file, reason string)) (size int64, err error)
 	return size, nil
 }
 
-// Close releases the files. All that was committed is durable.
+// Close closes the files.
 func (m *Manifest) Close() error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	var err error
-	for _, f := range m.inUse() {
+	for _, f := range m.openCopies() {
 		err = errors.Join(err, f.Close())
 		f.File = nil
 	}

@@ -143,8 +143,8 @@ func TestSizeIsBounded(t *testing.T) {
 		v := make([]byte, 3000)
 		rand.NewChaCha8([32]byte{byte(i)}).Read(v)
 		commit(t, m, Op{Key: "b", Value: v})
-		for _, name := range names {
-			if fi, err := fsys.Stat(m.path(name)); err != nil || fi.Size > 2*slack {
+		for _, name := range copyNames {
+			if fi, err := fsys.Stat(m.path(name)); err != nil || fi.Size > 2*minRewrite {
 				t.Fatalf("%s has %d bytes, %v", name, fi.Size, err)
 			}
 		}
@@ -193,7 +193,7 @@ func TestOneCopyDamaged(t *testing.T) {
 	if long() {
 		step = 1
 	}
-	for _, name := range names {
+	for _, name := range copyNames {
 		try := func(what string, told bool, hurt func(fsys vfs.FS)) {
 			t.Helper()
 			c := fsys.CrashClone(1, rand.New(rand.NewPCG(1, 1)))
@@ -226,10 +226,10 @@ func TestOneCopyDamaged(t *testing.T) {
 // recordEnds returns where the records of a copy end.
 func recordEnds(t testing.TB, fsys vfs.FS) (ends []int) {
 	t.Helper()
-	b, err := vfs.ReadFile(fsys, dir+"/"+names[0])
+	b, err := vfs.ReadFile(fsys, dir+"/"+copyNames[0])
 	must.OK(t, err)
-	c := &reading{size: int64(len(b))}
-	if err := c.scan(bytes.NewReader(b), 0); err != nil || c.end != c.size {
+	c := &copyScan{size: int64(len(b))}
+	if err := c.findRecords(bytes.NewReader(b), 0); err != nil || c.end != c.size {
 		t.Fatal(c, err)
 	}
 	for _, at := range c.records {
@@ -248,7 +248,7 @@ func TestBothCopiesDamaged(t *testing.T) {
 		for j := range ends {
 			c := fsys.CrashClone(1, rand.New(rand.NewPCG(1, 1)))
 			for n, end := range []int{ends[i], ends[j]} {
-				change(t, c, names[n], func(b []byte) []byte { b[end-1] ^= 4; return b })
+				change(t, c, copyNames[n], func(b []byte) []byte { b[end-1] ^= 4; return b })
 			}
 			last := len(ends) - 1
 			switch {
@@ -274,7 +274,7 @@ func TestBothCopiesDamaged(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range names {
+	for _, name := range copyNames {
 		must.OK(t, fsys.Remove(dir+"/"+name))
 	}
 	if _, err := Open(fsys, dir, options()); !errors.Is(err, ErrLost) {
@@ -303,8 +303,8 @@ func bothLack(t *testing.T, c *vfstest.Mem, states []map[string]string, lost int
 	}
 	for _, i := range aside {
 		b, err := vfs.ReadFile(c, dir+"/quarantine/"+i.Name)
-		r := &reading{size: int64(len(b))}
-		if err = errors.Join(err, r.scan(bytes.NewReader(b), 0)); err != nil || len(r.records) != len(states)-1 {
+		r := &copyScan{size: int64(len(b))}
+		if err = errors.Join(err, r.findRecords(bytes.NewReader(b), 0)); err != nil || len(r.records) != len(states)-1 {
 			t.Errorf("%s has %d of %d records: %v", i.Name, len(r.records), len(states)-1, err)
 		}
 	}
@@ -315,7 +315,7 @@ func TestUnreadableSector(t *testing.T) {
 	fsys, states := small(t)
 	ends := recordEnds(t, fsys)
 	at := int64(ends[len(ends)-1] - 3)
-	one, both := unreadable{fsys, names[:1], at}, unreadable{fsys, names[:], at}
+	one, both := unreadable{fsys, copyNames[:1], at}, unreadable{fsys, copyNames[:], at}
 	if _, err := Open(both, dir, options()); !errors.Is(err, errs.Damaged) {
 		t.Errorf("both copies: %v", err)
 	}
@@ -354,7 +354,7 @@ func (f unreadableFile) ReadAt(p []byte, off int64) (int, error) {
 func TestKillInACommit(t *testing.T) {
 	fsys, states := small(t)
 	ends := recordEnds(t, fsys)
-	for _, name := range names {
+	for _, name := range copyNames {
 		for cut := ends[len(ends)-2]; cut < ends[len(ends)-1]; cut += 5 {
 			fsys := fsys.CrashClone(1, rand.New(rand.NewPCG(1, 1)))
 			change(t, fsys, name, func(b []byte) []byte { return b[:cut] })
@@ -370,7 +370,7 @@ func TestKillInACommit(t *testing.T) {
 
 func TestOtherVersionIsRefused(t *testing.T) {
 	fsys, _ := small(t)
-	change(t, fsys, names[1], func(b []byte) []byte {
+	change(t, fsys, copyNames[1], func(b []byte) []byte {
 		b[4] = 99
 		sum(b)
 		return b
@@ -399,7 +399,7 @@ func TestPowerCut(t *testing.T) {
 		}
 		// A commit that is not synced when the power goes.
 		unacknowledged := []Op{{Key: "n", Value: []byte("unacknowledged")}}
-		_, err := m.write(m.inUse(), m.state.seq+1, 1, slices.Values(unacknowledged))
+		_, err := m.writeRecord(m.openCopies(), m.state.seq+1, 1, slices.Values(unacknowledged))
 		must.OK(t, err)
 		after := maps.Clone(states[len(states)-1])
 		after["n"] = "unacknowledged"
@@ -467,7 +467,7 @@ func TestNoRoom(t *testing.T) {
 		}
 		return nil
 	}
-	must.OK(t, fsys.Remove(dir+"/"+names[0]))
+	must.OK(t, fsys.Remove(dir+"/"+copyNames[0]))
 	m := open(t, fsys, o)
 	want(t, m, last)
 	if err := m.Commit(Op{Key: "x", Value: []byte("y")}); !errors.Is(err, errs.NoSpace) {
@@ -635,14 +635,14 @@ func FuzzOps(f *testing.F) {
 // FuzzScan: whatever is in the files, reading ends, and what it finds is within them.
 func FuzzScan(f *testing.F) {
 	fsys, _ := small(f)
-	whole, err := vfs.ReadFile(fsys, dir+"/"+names[0])
+	whole, err := vfs.ReadFile(fsys, dir+"/"+copyNames[0])
 	must.OK(f, err)
 	f.Add(whole)
 	f.Add(whole[:len(whole)-20])
 	f.Add(whole[headerSize:])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c := &reading{size: int64(len(b))}
-		if err := c.scan(bytes.NewReader(b), 0); err == nil && (c.end > c.size || c.base > c.end) {
+		c := &copyScan{size: int64(len(b))}
+		if err := c.findRecords(bytes.NewReader(b), 0); err == nil && (c.end > c.size || c.base > c.end) {
 			t.Fatalf("it ends at %d of %d", c.end, c.size)
 		}
 	})

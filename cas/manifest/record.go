@@ -44,27 +44,27 @@ func newEncoder() *zstd.Encoder {
 	return enc
 }
 
-// encode writes the body of a record with so many entries.
+// encode writes the body of a record with count ops.
 func encode(w io.Writer, enc *zstd.Encoder, count int, ops iter.Seq[Op]) error {
 	enc.Reset(w)
-	return errors.Join(writeOps(&plainWriter{w: enc}, count, ops), enc.Close())
+	return errors.Join(writeOps(&limitWriter{w: enc}, count, ops), enc.Close())
 }
 
-// A plainWriter refuses more than a body has.
-type plainWriter struct {
+// A limitWriter fails when more than maxBody bytes are written.
+type limitWriter struct {
 	w io.Writer
 	n int
 }
 
-func (p *plainWriter) Write(b []byte) (int, error) {
+func (p *limitWriter) Write(b []byte) (int, error) {
 	if p.n += len(b); p.n > maxBody {
 		return 0, errTooMuch
 	}
 	return p.w.Write(b)
 }
 
-// decode calls fn for the entries of a record whose checksums hold, and returns its error. What is
-// beyond maxBody is not read.
+// decode calls fn for the entries of a body, until fn returns an error, which decode returns. It reads
+// at most maxBody decompressed bytes.
 func decode(body io.Reader, fn func(Op) error) error {
 	dec, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxBody))
 	if err != nil {
@@ -74,7 +74,7 @@ func decode(body io.Reader, fn func(Op) error) error {
 	return readOps(bufio.NewReader(io.LimitReader(dec, maxBody)), fn)
 }
 
-func header(h head) []byte {
+func encodeHeader(h recordHeader) []byte {
 	b := make([]byte, headerSize)
 	copy(b, magic)
 	binary.LittleEndian.PutUint16(b[4:], version)
@@ -85,42 +85,42 @@ func header(h head) []byte {
 	return b
 }
 
-// A head is what the header of a record says.
-type head struct {
+// A recordHeader has the fields of the header of a record.
+type recordHeader struct {
 	seq    uint64
-	length int64 // of the body
-	crc    uint32
+	length int64  // of the body
+	crc    uint32 // of the body
 }
 
-// readHead decodes a header. The error is errs.Format for a sound one of another version.
-func readHead(b []byte) (head, error) {
+// decodeHeader decodes a header. For an intact header of another version it returns errs.Format.
+func decodeHeader(b []byte) (recordHeader, error) {
 	if len(b) < headerSize || string(b[:4]) != magic || crc32.Checksum(b[:24], crcTable) != binary.LittleEndian.Uint32(b[24:]) {
-		return head{}, errNoRecord
+		return recordHeader{}, errNoRecord
 	}
 	if v := binary.LittleEndian.Uint16(b[4:]); v != version {
-		return head{}, errs.New(errs.Format, "manifest version %d, this version of amberfs reads version %d", v, version)
+		return recordHeader{}, errs.New(errs.Format, "manifest version %d, this version of amberfs reads version %d", v, version)
 	}
-	h := head{binary.LittleEndian.Uint64(b[8:]), int64(binary.LittleEndian.Uint32(b[16:])), binary.LittleEndian.Uint32(b[20:])}
+	h := recordHeader{binary.LittleEndian.Uint64(b[8:]), int64(binary.LittleEndian.Uint32(b[16:])), binary.LittleEndian.Uint32(b[20:])}
 	if h.length > maxBody {
-		return head{}, errNoRecord
+		return recordHeader{}, errNoRecord
 	}
 	return h, nil
 }
 
-// A search finds records in a file. It reads through a buffer of bounded size.
-type search struct {
-	r    io.ReaderAt
-	size int64
-	left int64 // bytes of bodies that may still be read
-	buf  []byte
-	at   int64 // offset of buf[0]
+// A recordSearch finds records in a file of any content. It uses a bounded amount of memory and time.
+type recordSearch struct {
+	r      io.ReaderAt
+	size   int64
+	left   int64 // bytes of bodies that it may still read
+	buf    []byte
+	bufOff int64 // offset of buf[0]
 }
 
-const searchStep = 1 << 20 // bytes read at a time
+const searchStep = 1 << 20 // bytes of a read
 
-// window returns the bytes at off, at least n of them unless the file ends.
-func (s *search) window(off int64, n int) ([]byte, error) {
-	if off < s.at || off+int64(n) > s.at+int64(len(s.buf)) {
+// window returns bytes of the file from off on: at least n, fewer only at the end of the file.
+func (s *recordSearch) window(off int64, n int) ([]byte, error) {
+	if off < s.bufOff || off+int64(n) > s.bufOff+int64(len(s.buf)) {
 		if s.buf == nil {
 			s.buf = make([]byte, min(searchStep, s.size))
 		}
@@ -129,18 +129,19 @@ func (s *search) window(off int64, n int) ([]byte, error) {
 			s.buf = s.buf[:0]
 			return nil, err
 		}
-		s.buf, s.at = s.buf[:k], off
+		s.buf, s.bufOff = s.buf[:k], off
 	}
-	return s.buf[off-s.at:], nil
+	return s.buf[off-s.bufOff:], nil
 }
 
-// record reads the header of a record, and compares the body with its checksum.
-func (s *search) record(off int64) (head, error) {
+// readRecord reads the header of the record at off, and compares the body with its checksum. It returns
+// errNoRecord if there is no intact record.
+func (s *recordSearch) readRecord(off int64) (recordHeader, error) {
 	b, err := s.window(off, headerSize)
 	if err != nil {
-		return head{}, err
+		return recordHeader{}, err
 	}
-	h, err := readHead(b)
+	h, err := decodeHeader(b)
 	if err != nil {
 		return h, err
 	}
@@ -158,9 +159,9 @@ func (s *search) record(off int64) (head, error) {
 	return h, nil
 }
 
-// next returns where the next record may begin behind off, or the size. Blocks that the disk
-// cannot read are skipped.
-func (s *search) next(off int64) int64 {
+// nextMagic returns the offset of the next magic bytes after off, or the size of the file. It skips blocks
+// that the disk cannot read.
+func (s *recordSearch) nextMagic(off int64) int64 {
 	const block = 4096
 	for off++; off < s.size; {
 		b, err := s.window(off, len(magic))
@@ -176,6 +177,7 @@ func (s *search) next(off int64) int64 {
 	return s.size
 }
 
+// writeOps writes count ops in the format of a body.
 func writeOps(w io.Writer, count int, ops iter.Seq[Op]) error {
 	b := binary.AppendUvarint(nil, uint64(count))
 	for op := range ops {
@@ -197,44 +199,58 @@ func writeOps(w io.Writer, count int, ops iter.Seq[Op]) error {
 	return err
 }
 
-// readOps calls fn for the entries that writeOps wrote, and refuses everything else.
+// readOps calls fn for the entries of a body. It returns errBody for bytes that writeOps cannot have
+// written.
 func readOps(r *bufio.Reader, fn func(Op) error) error {
 	count, err := binary.ReadUvarint(r)
-	for ; err == nil && count > 0; count-- {
-		kind, err := r.ReadByte()
-		if err != nil || kind > 1 {
-			return malformed(err)
+	if err != nil {
+		return malformedError(err)
+	}
+	for ; count > 0; count-- {
+		op, err := readOp(r)
+		if err != nil {
+			return malformedError(err)
 		}
-		op := Op{Delete: kind == 1}
-		key, err := field(r, MaxKey)
-		if err == nil {
-			op.Value, err = field(r, MaxValue)
-		}
-		if err != nil || len(key) == 0 || op.Delete && len(op.Value) > 0 {
-			return malformed(err)
-		}
-		op.Key = string(key)
 		if err := fn(op); err != nil {
 			return err
 		}
 	}
-	if err == nil {
-		if _, err = r.ReadByte(); err == io.EOF {
-			return nil
-		}
+	if _, err := r.ReadByte(); err != io.EOF {
+		return malformedError(err)
 	}
-	return malformed(err)
+	return nil
 }
 
-func malformed(err error) error {
-	if err == nil {
+func readOp(r *bufio.Reader) (Op, error) {
+	kind, err := r.ReadByte()
+	if err != nil {
+		return Op{}, err
+	}
+	key, err := readField(r, MaxKey)
+	if err != nil {
+		return Op{}, err
+	}
+	value, err := readField(r, MaxValue)
+	if err != nil {
+		return Op{}, err
+	}
+	op := Op{Key: string(key), Value: value, Delete: kind == 1}
+	if kind > 1 || op.Key == "" || op.Delete && len(op.Value) > 0 {
+		return Op{}, errBody
+	}
+	return op, nil
+}
+
+// malformedError returns errBody, because of err if it is not nil.
+func malformedError(err error) error {
+	if err == nil || err == errBody {
 		return errBody
 	}
 	return fmt.Errorf("%w: %w", errBody, err)
 }
 
-// field reads a length of at most limit and that many bytes.
-func field(r *bufio.Reader, limit uint64) ([]byte, error) {
+// readField reads a length, which must be at most limit, and that many bytes.
+func readField(r *bufio.Reader, limit uint64) ([]byte, error) {
 	n, err := binary.ReadUvarint(r)
 	if err != nil {
 		return nil, err

@@ -13,12 +13,12 @@ import (
 // Damage reports which objects and which bytes of the journal are missing or damaged.
 type Damage struct {
 	Object func(h cas.Hash) bool
-	Log    func(pos, n int64) bool // any of n bytes at a journal position
+	Log    func(pos, n int64) bool // reports on the n bytes at a journal position
 }
 
-// Affected calls fn, in path order, with every path of s that cannot be read completely: its
-// inode, a page of its directory or a part of its content is missing, damaged or malformed.
-// For paths below a directory that cannot be listed, it calls fn with the directory.
+// Affected calls fn, in path order, with every path of s that cannot be read completely, because its
+// inode, a page of its directory or a part of its content is missing, damaged or malformed. If a
+// directory cannot be listed, fn gets the path of the directory in place of the paths below it.
 func (s *State) Affected(ctx context.Context, src *Source, bad Damage, fn func(path string)) error {
 	// A damaged object may still be in a cache. This source refuses it, so that nothing decoded
 	// from it is used.
@@ -33,10 +33,10 @@ func (s *State) Affected(ctx context.Context, src *Source, bad Damage, fn func(p
 		fn("")
 		return nil
 	}
-	return c.dir(nil, n)
+	return c.checkDir(nil, n)
 }
 
-// goodStore refuses bad objects.
+// goodStore is an object store in which the objects that bad reports are damaged.
 type goodStore struct {
 	content.ObjectStore
 	bad func(cas.Hash) bool
@@ -49,7 +49,8 @@ func (g goodStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return g.ObjectStore.Get(h, dst)
 }
 
-// notDamage returns err, or nil if err means that an object is missing or malformed.
+// notDamage returns nil if err means that an object is missing, damaged or malformed. It returns
+// any other error unchanged.
 func notDamage(err error) error {
 	if errors.Is(err, cas.ErrNotFound) || errors.Is(err, errs.Damaged) || errors.Is(err, ErrNoInode) {
 		return nil
@@ -64,7 +65,7 @@ type checker struct {
 	src   *Source
 	bad   Damage
 	fn    func(path string)
-	files map[uint64]*checkedFile // those with several names
+	files map[uint64]*checkedFile // by inode number, only files with several names
 }
 
 // checkedFile is the result for a file with several names.
@@ -73,12 +74,13 @@ type checkedFile struct {
 	good  bool
 }
 
-func (c *checker) dir(path *Path, n *Inode) error {
+// checkDir reports the affected paths at and below a directory.
+func (c *checker) checkDir(path *Path, n *Inode) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
 	var ents []Dirent
-	whole, err := c.entries(n.Dir.root, pos{}, &ents)
+	whole, err := c.readEntries(n.Dir.root, pos{}, &ents)
 	if err != nil {
 		return err
 	}
@@ -92,32 +94,41 @@ func (c *checker) dir(path *Path, n *Inode) error {
 			c.fn(path.Short())
 			return nil
 		}
-		if err := c.entry(at, n, e); err != nil {
+		if err := c.checkEntry(at, n, e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *checker) entry(path *Path, dir *Inode, e Dirent) error {
+// checkEntry reports the affected paths at and below an entry of dir.
+func (c *checker) checkEntry(path *Path, dir *Inode, e Dirent) error {
 	n, err := c.s.child(c.src, dir, e)
-	if err == nil && n.IsDir() {
-		return c.dir(path, n)
+	if err != nil {
+		return c.report(path, false, err)
 	}
-	good := false
-	if err == nil {
-		good, err = c.file(n, Link{dir.Ino, e.Name})
+	if n.IsDir() {
+		return c.checkDir(path, n)
 	}
-	if !good && notDamage(err) == nil {
-		c.fn(path.String())
-	}
-	return notDamage(err)
+	good, err := c.checkFile(n, Link{dir.Ino, e.Name})
+	return c.report(path, good, err)
 }
 
-// file reports whether all of a file can be read, and l is one of its names.
-func (c *checker) file(n *Inode, l Link) (good bool, err error) {
+// report calls fn with a path that is not good, unless err is about something else than damage.
+func (c *checker) report(path *Path, good bool, err error) error {
+	if err := notDamage(err); err != nil {
+		return err
+	}
+	if !good {
+		c.fn(path.String())
+	}
+	return nil
+}
+
+// checkFile reports whether the whole content of a file can be read and l is one of its names.
+func (c *checker) checkFile(n *Inode, l Link) (good bool, err error) {
 	if len(n.Links) < 2 {
-		good, err = c.content(n)
+		good, err = c.checkContent(n)
 		return good && len(n.Links) == 1 && n.Links[0] == l, err
 	}
 	f := c.files[n.Ino]
@@ -126,7 +137,7 @@ func (c *checker) file(n *Inode, l Link) (good bool, err error) {
 		for _, l := range n.Links {
 			f.names[l] = true
 		}
-		if f.good, err = c.content(n); notDamage(err) != nil {
+		if f.good, err = c.checkContent(n); notDamage(err) != nil {
 			return false, err
 		}
 		c.files[n.Ino] = f
@@ -134,9 +145,10 @@ func (c *checker) file(n *Inode, l Link) (good bool, err error) {
 	return f.good && f.names[l], nil
 }
 
-func (c *checker) content(n *Inode) (good bool, err error) {
+// checkContent reports whether the whole content of a file can be read.
+func (c *checker) checkContent(n *Inode) (good bool, err error) {
 	good = !n.Content.InLog(c.bad.Log)
-	seen := make(map[cas.Hash]bool) // one list may be in many places
+	seen := make(map[cas.Hash]bool) // lists of chunks: a file may have the same list in many places
 	err = n.Content.EachObject(c.src.Files, func(h cas.Hash, isList bool) (bool, error) {
 		if c.bad.Object(h) {
 			good = false
@@ -150,9 +162,9 @@ func (c *checker) content(n *Inode) (good bool, err error) {
 	return good, err
 }
 
-// entries adds the entries on those pages of a directory that can be read, and
-// reports whether that is all of them.
-func (c *checker) entries(p *page, at pos, to *[]Dirent) (whole bool, err error) {
+// readEntries appends the entries of p and of the pages below it to ents, as far as they can be
+// read. It reports whether all pages could be read.
+func (c *checker) readEntries(p *page, at pos, ents *[]Dirent) (whole bool, err error) {
 	if p == nil {
 		return true, nil
 	}
@@ -161,11 +173,11 @@ func (c *checker) entries(p *page, at pos, to *[]Dirent) (whole bool, err error)
 		return false, notDamage(err)
 	}
 	for _, e := range b.ents {
-		*to = append(*to, e.Dirent)
+		*ents = append(*ents, e.Dirent)
 	}
 	whole = true
 	for i, k := range b.kids {
-		ok, err := c.entries(k, at.down(i), to)
+		ok, err := c.readEntries(k, at.child(i), ents)
 		if err != nil {
 			return false, err
 		}

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What says how a path differs between two states: a set of the constants below.
+// What is a set of the constants below. It says in what a path differs between two states.
 type What uint16
 
-// The ways to differ. Other access, change and birth times are no difference.
+// The ways in which a path can differ. Access, change and birth times are not compared.
 const (
-	Added   What = 1 << iota // only the state after has the path
-	Removed                  // only the state before has it
+	Added   What = 1 << iota // only the second state has the path
+	Removed                  // only the first state has the path
 	Type                     // a file of another type
 	Data                     // other bytes in a regular file
 	Mode                     // other permission bits
@@ -24,15 +24,15 @@ const (
 	Rdev                     // another device
 )
 
-// Change is one path that differs. Before is nil when it is Added, After when it is
-// Removed; neither may be changed.
+// Change is one path that differs between two states, and its inodes in both. Before is nil when the
+// path was added, After is nil when it was removed. The inodes must not be changed.
 type Change struct {
 	Path          *Path
 	Before, After *Inode
 	What          What
 }
 
-// Reversed returns the change back.
+// Reversed returns the change from the second state to the first.
 func (c Change) Reversed() Change {
 	c.Before, c.After = c.After, c.Before
 	if c.What == Added || c.What == Removed {
@@ -41,9 +41,9 @@ func (c Change) Reversed() Change {
 	return c
 }
 
-// compare returns how two inodes at one path differ, apart from their links. With
-// skipData it compares contents only of files that are alike in all else.
-func compare(src *Source, a, b *Inode, skipData bool) (What, error) {
+// compareInodes returns how two inodes at one path differ, apart from their links. With skipData it
+// compares contents only if everything else is equal.
+func compareInodes(src *Source, a, b *Inode, skipData bool) (What, error) {
 	var w What
 	set := func(bit What, on bool) {
 		if on {
@@ -69,26 +69,27 @@ func compare(src *Source, a, b *Inode, skipData bool) (What, error) {
 	return w, nil
 }
 
-// SameFile reports whether two inodes, of whatever states, are alike in type,
-// contents and permissions. Times are not compared.
+// SameFile reports whether two inodes have the same type, contents, permissions, owner and extended
+// attributes. They may be of different states. Times are not compared.
 func SameFile(src *Source, a, b *Inode) (bool, error) {
-	w, err := compare(src, a, b, false)
+	w, err := compareInodes(src, a, b, false)
 	return w&^(Mtime|Links) == 0, err
 }
 
 // SameXattrs reports whether two inodes have the same extended attributes.
 func SameXattrs(a, b *Inode) bool { return slices.EqualFunc(a.Xattrs, b.Xattrs, equalXattr) }
 
-// SameData reports whether two inodes are alike in type and contents.
+// SameData reports whether two inodes have the same type and contents.
 func SameData(src *Source, a, b *Inode) (bool, error) {
-	w, err := compare(src, a, b, false)
+	w, err := compareInodes(src, a, b, false)
 	return w&(Type|Data|Target|Rdev) == 0, err
 }
 
 func equalXattr(a, b Xattr) bool { return a.Name == b.Name && string(a.Value) == string(b.Value) }
 
-// surelySame reports whether two versions of one inode are known to be equal in all that Diff
-// compares. It loads nothing. If it returns false, they are compared later.
+// surelySame reports whether two versions of one inode are known to be equal in everything that Diff
+// compares. It reads no object, so the versions may be equal although it returns false: Diff compares
+// them later.
 func surelySame(a, b *Inode) bool {
 	if a == b {
 		return true

@@ -42,7 +42,7 @@ func decodeState(raw []byte) (*State, error) {
 	return s, d.Finish()
 }
 
-// encodeBody writes a page, other than a table leaf, whose kids are all sealed.
+// encodeBody writes the body of a page other than a table leaf. The pages below it must be sealed.
 func encodeBody(e *wire.Encoder, b *body) {
 	e.Header(b.kind)
 	switch b.kind {
@@ -80,6 +80,7 @@ func encodeEntries(e *wire.Encoder, ents entries) {
 	}
 }
 
+// kidMap returns a bitmap of the slots that have a page.
 func kidMap(kids []*page) (m uint64) {
 	for i, k := range kids {
 		if k != nil {
@@ -89,7 +90,8 @@ func kidMap(kids []*page) (m uint64) {
 	return m
 }
 
-// decodeBody reads what encodeBody wrote. The body of a leaf keeps raw.
+// decodeBody decodes a page of any kind. The body of a table leaf refers to raw, so the caller must
+// not change raw afterwards.
 func decodeBody(raw []byte) (*body, error) {
 	d := wire.NewDecoder(raw)
 	b := &body{kind: d.Header()}
@@ -117,8 +119,8 @@ func decodeBody(raw []byte) (*body, error) {
 	return b, nil
 }
 
-// decodeKids reads the hashes of an inner page, and with counts the number of
-// entries beneath each.
+// decodeKids reads the hashes of the pages below an inner page. m is the bitmap of its slots. With
+// counts, the number of entries below stands before each hash.
 func decodeKids(d *wire.Decoder, m uint64, fan int, counts bool) []*page {
 	n := bits.OnesCount64(m)
 	if n == 0 {

@@ -9,20 +9,20 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// What an inode record holds beyond the fields that every inode has.
+// Flags of an inode record: the optional fields that it has.
 const (
 	hasRdev = 1 << iota
 	hasXattrs
 	hasTarget
 	hasEntries
 	hasContent
-	hasInline // the entries are in the record
+	hasInline // the entries are in the record, not on pages
 	hasAll    = 1<<iota - 1
 )
 
-// encodeInode writes an inode whose directory or content is sealed. Each time but mtime is written
-// as the difference from another one to which it is mostly close: a copy may keep its source's
-// mtime, but its ctime is close to its btime.
+// encodeInode writes an inode whose directory or content is sealed. Mtime is written in full. Atime
+// and ctime are written as differences from mtime, and btime as the difference from ctime. These are
+// mostly small: a copy may keep the mtime of its source, but its btime is close to its ctime.
 func encodeInode(e *wire.Encoder, n *Inode) {
 	base := n.Content.Sealed()
 	var flags byte
@@ -76,8 +76,8 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 	}
 }
 
-// canonicalLinks returns links in order of parent and name, so that the id of a state does not
-// depend on the order in which they were made.
+// canonicalLinks returns links ordered by parent and name, so that the id of a state does not depend
+// on the order in which the links were made.
 func canonicalLinks(links []Link) []Link {
 	if slices.IsSortedFunc(links, compareLinks) {
 		return links
@@ -127,7 +127,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 			d.Fail("links not in order")
 		}
 	}
-	orphan := n.Nlink == 0 && ino != RootIno // child refuses it
+	orphan := n.Nlink == 0 && ino != RootIno // State.child refuses orphans: no entry may lead to one
 	if names := len(n.Links); orphan && names > 0 || !orphan && (n.IsDir() && names != min(int(ino)-RootIno, 1) || !n.IsDir() && (names == 0 || names != int(n.Nlink))) {
 		d.Fail("inode of mode %o with %d links and %d names", n.Mode, n.Nlink, names)
 	}
@@ -165,7 +165,8 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 	return n, nil
 }
 
-// decodeDir reads where the entries of a directory are. Inline entries are decoded later.
+// decodeDir reads the number of entries of a directory and then, if inRecord is set, the inline
+// entries, else the hash of the topmost page. Inline entries are decoded when they are used.
 func decodeDir(d *wire.Decoder, inRecord bool) *page {
 	n := int(d.Uint(maxEntries))
 	if n == 0 {

@@ -11,16 +11,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// The record of an inode with tens of thousands of names or megabytes of extended attributes is too
-// large for a leaf, which is read for the other inodes too, and perhaps for one object. It is cut
-// into pieces, which are objects, and the leaf has their hashes.
+// The record of an inode with tens of thousands of names or megabytes of extended attributes is not
+// stored in the leaf, because the leaf is also read for its other inodes. Such a long record is cut
+// into pieces, each of which is an object, and the leaf has the hashes of the pieces.
 const (
-	maxRecord = 4 << 10 // a longer record is not in the leaf
-	maxPiece  = 1 << 20 // bytes of a record in one object
+	maxRecord = 4 << 10 // bytes of a record in the leaf
+	maxPiece  = 1 << 20 // bytes of a piece of a long record
 )
 
-// encodeTableLeaf writes a leaf whose inodes are all sealed, and to objects the
-// pieces of records too long for it.
+// encodeTableLeaf writes a leaf whose inodes are all sealed. It stores the pieces of long records in
+// objects.
 func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, objects content.ObjectStore) error {
 	e.Header(wire.KindTableLeaf)
 	e.Uvarint(l.number)
@@ -55,6 +55,8 @@ func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, objects content.ObjectStore)
 	return nil
 }
 
+// encodeRecord writes a record, or the hashes of the pieces of a long one, after its length. The
+// lowest bit of the length says which of the two it is.
 func encodeRecord(e *wire.Encoder, rec []byte, long bool) {
 	n := uint64(len(rec)) << 1
 	if long {
@@ -64,7 +66,7 @@ func encodeRecord(e *wire.Encoder, rec []byte, long bool) {
 	e.Raw(rec)
 }
 
-// putRecord writes a record in pieces and returns their hashes.
+// putRecord stores a record in pieces and returns their hashes, one after the other.
 func putRecord(rec []byte, objects content.ObjectStore) ([]byte, error) {
 	var hashes []byte
 	var e wire.Encoder
@@ -83,8 +85,8 @@ func putRecord(rec []byte, objects content.ObjectStore) ([]byte, error) {
 	return hashes, nil
 }
 
-// loadInode returns the inode of a record whose pieces have these hashes, and caches it: a
-// directory may have tens of thousands of names of it.
+// loadInode returns the inode of a long record whose pieces have these hashes. It caches the inode,
+// because a directory with tens of thousands of its names needs it once a name.
 func loadInode(src *Source, ino uint64, hashes []byte) (*Inode, error) {
 	key := cas.Sum(hashes)
 	if n, ok := src.inodes.Get(key); ok && n.Ino == ino {
@@ -95,13 +97,14 @@ func loadInode(src *Source, ino uint64, hashes []byte) (*Inode, error) {
 		return nil, err
 	}
 	n, err := decodeInode(ino, rec)
-	if err == nil {
-		src.inodes.Put(key, n, int64(len(rec)+len(n.Links)*int(unsafe.Sizeof(Link{}))))
+	if err != nil {
+		return nil, err
 	}
-	return n, err
+	src.inodes.Put(key, n, int64(len(rec)+len(n.Links)*int(unsafe.Sizeof(Link{}))))
+	return n, nil
 }
 
-// loadRecord returns the record whose pieces have these hashes.
+// loadRecord returns the long record whose pieces have these hashes.
 func loadRecord(src *Source, hashes []byte) ([]byte, error) {
 	var rec []byte
 	for ; len(hashes) > 0; hashes = hashes[hashSize:] {
@@ -122,7 +125,7 @@ func loadRecord(src *Source, hashes []byte) ([]byte, error) {
 	return rec, nil
 }
 
-// pieces returns the objects with the record of slot i, if it is not in the leaf.
+// pieces returns the objects of the record of slot i if it is a long one, else nil.
 func (l *tableLeaf) pieces(i int) (hs []cas.Hash) {
 	if l.long&(1<<i) != 0 {
 		hs = splitHashes(l.record(i))

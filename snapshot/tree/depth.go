@@ -10,11 +10,11 @@ import (
 )
 
 // Directories are nested less than MaxDepth deep, so that every walk ends and recursion is bounded.
-// State.Depth is an upper bound, because moving a directory needs the depth of those below it, and
-// to count that could mean reading the whole tree.
+// State.Depth is an upper bound and not the exact depth: after a move of a directory the exact depth
+// could be found only by reading all directories below it.
 
-// DepthOf returns how many names the path of a directory has. The error is errs.Invalid if the
-// directory is top or below it. A top of 0 is no directory.
+// DepthOf returns the number of names in the path of a directory. The error is errs.Invalid if the
+// directory is top or below top. With a top of 0 this is not checked.
 func (s *State) DepthOf(src *Source, dir, top uint64) (int, error) {
 	for depth := range MaxDepth {
 		switch dir {
@@ -35,8 +35,8 @@ func (s *State) DepthOf(src *Source, dir, top uint64) (int, error) {
 	return 0, ErrTooDeep
 }
 
-// DepthWith returns the depth of a state in which dir has a new directory with others
-// below it, nested height deep.
+// DepthWith returns the State.Depth of s with a new directory in dir. height is how deep directories
+// are nested below the new one.
 func (s *State) DepthWith(src *Source, dir uint64, height int) (int, error) {
 	above, err := s.DepthOf(src, dir, 0)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *State) DepthWith(src *Source, dir uint64, height int) (int, error) {
 	return max(s.Depth, depth), nil
 }
 
-// DepthAfter returns the depth of a state in which n was moved to dir.
+// DepthAfter returns the State.Depth of s after a move of n to dir.
 func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
 	if !n.IsDir() || len(n.Links) == 1 && n.Links[0].Parent == dir {
 		return s.Depth, nil
@@ -58,7 +58,7 @@ func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !known {
+	if !known { // the upper bound for n
 		depth, err := s.DepthOf(src, n.Ino, 0)
 		if err != nil {
 			return 0, err
@@ -68,18 +68,19 @@ func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
 	return s.DepthWith(src, dir, height)
 }
 
-// heightMost is how many entries heightOf reads at most.
-const heightMost = MaxDepth
+// maxHeightEntries bounds the entries that heightOf reads.
+const maxHeightEntries = MaxDepth
 
-// heightOf returns how deep the directories below n are nested, if they have few entries and all
-// can be read. The error is an Unread one.
+// heightOf returns how deep directories are nested below n. If they have many entries, or one cannot
+// be read, known is false. The only error is Unread: the caller then reads the object and calls
+// heightOf again.
 func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err error) {
 	seen := 0
 	for level := []*Inode{n}; ; height++ {
 		var next []*Inode
 		for _, n := range level {
 			if n.Nlink == 2 {
-				continue // no directory in it
+				continue // n contains no directory
 			}
 			var failed error
 			err := n.Dir.List(src, 0, func(e Dirent, _ uint64) bool {
@@ -90,9 +91,9 @@ func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err err
 					}
 				}
 				seen++
-				return failed == nil && seen < heightMost
+				return failed == nil && seen < maxHeightEntries
 			})
-			if err = cmp.Or(err, failed); err != nil || seen >= heightMost {
+			if err = cmp.Or(err, failed); err != nil || seen >= maxHeightEntries {
 				if _, lacks := errors.AsType[*Unread](err); lacks {
 					return 0, false, err
 				}
@@ -106,7 +107,7 @@ func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err err
 	}
 }
 
-// Deepen prepares a state for directories of a source below prefix.
+// Deepen raises State.Depth for a copy of the tree of source at the path prefix.
 func (s *State) Deepen(prefix string, source *State) error {
 	p, err := ParsePath(prefix)
 	if err != nil {

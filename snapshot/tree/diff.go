@@ -12,12 +12,13 @@ import (
 
 // DiffOptions limit what Diff looks at.
 type DiffOptions struct {
-	Paths []string // only these files, and what is below these directories; empty is everything
+	Paths []string // only these files, and all paths below these directories; empty is everything
 
-	// Renumbered is optional: a state with the same contents as b that shares more
-	// pages with a. It is used to skip equal subtrees, and its contents are not read.
+	// Renumbered is nil, or a state with the same paths and contents as b that shares more pages with
+	// a. Diff compares its pages in place of b's to skip equal subtrees. It reads no file contents
+	// of it.
 	Renumbered *State
-	// SkipData leaves Data out where something else differs, and reads no content there.
+	// SkipData compares no contents at a path that differs otherwise: What then lacks Data.
 	SkipData bool
 }
 
@@ -26,12 +27,12 @@ type DiffOptions struct {
 // followed by every path below it. The cost depends on the differences, not on the sizes of the
 // states.
 //
-// Paths are compared, not inodes: a file that was replaced by an equal one of
-// another inode number is no change. Hard links are compared as follows. Where a
-// path has the same inode in a and b, Links is set when the number of names
-// differs. Where it has another inode, Links is set when the number of names
-// differs, or when some other path that both states have is the same file as this
-// one in only one of them.
+// Paths are compared, not inodes: a file that was replaced by an equal one with another inode number
+// is no change. Links is set
+//
+//   - when the number of names of the file differs;
+//   - when the path has different inode numbers in a and b, and some other path that both states
+//     have is a name of the same file in only one of them.
 func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(Change) error) error {
 	d := differ{
 		ctx: ctx, src: src, a: a, b: b, renumbered: o.Renumbered, skipData: o.SkipData, fn: fn,
@@ -51,25 +52,28 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	}
 	// First, the tables are compared by inode number. Inodes that differ, and the directories
 	// above them, are marked in a's tree. Then both trees are walked together. At each pair of
-	// directories only marked entries and entries that differ are visited. That is complete: while
-	// the entries on a path are equal, the path leads to the same inodes in both trees, so a's marks
-	// lead to its end or to the first entry that differs. Where the renumbered b shares pages with
-	// a nothing differs, so it is compared in place of b.
+	// directories only marked entries and entries that differ are visited.
+	//
+	// The walk misses no change: while the entries on a path are equal, the path leads to the same
+	// inodes in both trees, so a's marks lead to its end or to the first entry that differs.
+	//
+	// Pages that the renumbered b shares with a are equal, so it is compared in place of b.
 	like := b
 	if o.Renumbered != nil {
 		like = o.Renumbered
 	}
-	// Inodes that only one table has need no mark: in the other tree their entry is different or
-	// missing, or there is no such directory.
+	// An inode in only one of the tables needs no mark: in the other tree its entry is different or
+	// missing, or the directory of the entry is missing.
 	w := pairWalk{ctx: ctx, src: src, changed: true, fn: func(x, y *Inode) error {
 		if surelySame(x, y) {
 			return nil
 		}
-		return d.mark(x, 0)
+		return d.markPaths(x, 0)
 	}}
 	if err := w.tables(a.root, a.height, like.root, like.height, 0); err != nil {
 		return fmt.Errorf("compare inodes: %w", err)
 	}
+
 	x, err := a.Get(src, RootIno)
 	if err != nil {
 		return err
@@ -82,13 +86,13 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	if err != nil {
 		return err
 	}
-	return d.pair(nil, x, y, z, only)
+	return d.comparePath(nil, x, y, z, only)
 }
 
-var errDiffers = errors.New("it differs")
+var errDiffers = errors.New("the states differ")
 
-// Equal reports whether two states are alike at the paths of the options. A path that differs in
-// ignored ways alone is alike.
+// Equal reports whether two states are equal at the paths of the options. Differences in ignored do
+// not count.
 func Equal(ctx context.Context, src *Source, a, b *State, o DiffOptions, ignored What) (bool, error) {
 	err := Diff(ctx, src, a, b, o, func(c Change) error {
 		if c.What&^ignored == 0 {
@@ -102,29 +106,30 @@ func Equal(ctx context.Context, src *Source, a, b *State, o DiffOptions, ignored
 	return err == nil, err
 }
 
+// differ is the state of one call of Diff.
 type differ struct {
 	ctx        context.Context
 	src        *Source
 	a, b       *State
-	renumbered *State // b, or nil
+	renumbered *State // b with other inode numbers, or nil; see DiffOptions
 	skipData   bool
 	fn         func(Change) error
 
-	marks  map[uint64]map[string]struct{} // directory in a → names to look at
-	groups map[[2]uint64]bool             // pair of inodes → whether their hard links differ
+	marks  map[uint64]map[string]struct{} // directory in a → names to visit
+	groups map[[2]uint64]bool             // inode numbers in a and b → whether their hard links differ
 
 	aToB, bToA *Pairing
 }
 
-// mark notes every name that n has in a, and those of the directories above.
-func (d *differ) mark(n *Inode, depth int) error {
+// markPaths marks every name that n has in a, and the names of the directories above.
+func (d *differ) markPaths(n *Inode, depth int) error {
 	if depth == MaxDepth {
 		return ErrTooDeep
 	}
 	for _, l := range n.Links {
 		names := d.marks[l.Parent]
 		if names != nil {
-			names[l.Name] = struct{}{}
+			names[l.Name] = struct{}{} // the directories above are marked already
 			continue
 		}
 		d.marks[l.Parent] = map[string]struct{}{l.Name: {}}
@@ -132,28 +137,30 @@ func (d *differ) mark(n *Inode, depth int) error {
 		if err != nil {
 			return err
 		}
-		if err := d.mark(dir, depth+1); err != nil {
+		if err := d.markPaths(dir, depth+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pair compares what a and b have at one path. z is what the renumbered b has
-// there; y if there is none.
-func (d *differ) pair(path *Path, x, y, z *Inode, only filter) error {
+// comparePath compares the inodes at one path, and the paths below: x of a, y of b, and z of the
+// renumbered b. Without a renumbered b, z is y.
+func (d *differ) comparePath(path *Path, x, y, z *Inode, only filter) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
-	if only.within() {
-		w, err := compare(d.src, x, y, d.skipData)
+	if only.selected() {
+		w, err := compareInodes(d.src, x, y, d.skipData)
 		if err != nil {
 			return fmt.Errorf("compare %q: %w", path.String(), err)
 		}
 		if !x.IsDir() && !y.IsDir() {
-			if other, err := d.linksDiffer(x, y); err != nil {
+			other, err := d.linksDiffer(x, y)
+			if err != nil {
 				return fmt.Errorf("compare the links of %q: %w", path.String(), err)
-			} else if other {
+			}
+			if other {
 				w |= Links
 			}
 		}
@@ -163,40 +170,43 @@ func (d *differ) pair(path *Path, x, y, z *Inode, only filter) error {
 			}
 		}
 	}
+
 	switch {
 	case x.IsDir() && y.IsDir():
-		return d.dirs(path, x, y, z, only)
+		return d.compareListings(path, x, y, z, only)
 	case x.IsDir():
-		return d.below(d.a, path, x, Removed, only, false)
+		return d.reportTree(d.a, path, x, Removed, only, false)
 	case y.IsDir():
-		return d.below(d.b, path, y, Added, only, false)
+		return d.reportTree(d.b, path, y, Added, only, false)
 	}
 	return nil
 }
 
-// dirs compares the entries of two directories at one path.
-func (d *differ) dirs(path *Path, x, y, z *Inode, only filter) error {
+// compareListings compares the entries of directories at one path, see comparePath.
+func (d *differ) compareListings(path *Path, x, y, z *Inode, only filter) error {
 	var names []string
-	if err := compareDirs(d.src, trie{page: x.Dir.root}, trie{page: z.Dir.root}, pos{}, func(name string) {
+	if err := compareDirs(d.src, dirPart{page: x.Dir.root}, dirPart{page: z.Dir.root}, pos{}, func(name string) {
 		names = append(names, name)
 	}); err != nil {
 		return fmt.Errorf("compare directory %q: %w", path.String(), err)
 	}
 	names = slices.AppendSeq(names, maps.Keys(d.marks[x.Ino]))
+
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		below, ok := only.at(name)
+		below, ok := only.entry(name)
 		if !ok {
 			continue
 		}
-		if err := d.entry(path, name, x, y, z, below); err != nil {
+		if err := d.compareEntry(path, name, x, y, z, below); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *differ) entry(dir *Path, name string, x, y, z *Inode, only filter) error {
+// compareEntry compares the entries of one name in directories at one path, see comparePath.
+func (d *differ) compareEntry(dir *Path, name string, x, y, z *Inode, only filter) error {
 	path, err := dir.At(name)
 	if err != nil {
 		return err
@@ -215,38 +225,39 @@ func (d *differ) entry(dir *Path, name string, x, y, z *Inode, only filter) erro
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
+
 	switch {
 	case n != nil && m != nil:
-		return d.pair(path, n, m, o, only)
+		return d.comparePath(path, n, m, o, only)
 	case n != nil:
-		return d.below(d.a, path, n, Removed, only, true)
+		return d.reportTree(d.a, path, n, Removed, only, true)
 	case m != nil:
-		return d.below(d.b, path, m, Added, only, true)
+		return d.reportTree(d.b, path, m, Added, only, true)
 	}
 	return nil
 }
 
-// renumberedDir returns the directory of the renumbered b where b has the directory m, and m itself
-// if that is another inode, of which the walk reads nothing.
+// renumberedDir returns the directory of the renumbered b at the path where b has the directory m. If
+// m is no directory, it returns m: the walk then reads nothing of the renumbered b.
 func (d *differ) renumberedDir(dir *Inode, name string, m *Inode) (*Inode, error) {
 	e, ok, err := dir.Dir.Lookup(d.src, name)
 	switch {
 	case err != nil:
 		return nil, err
 	case ok != (m != nil) || ok && e.Type != m.Type():
-		return nil, errors.New("what is given as the renumbered state has other paths") // by the caller
+		return nil, errors.New("the renumbered state has other paths") // an error of Diff's caller
 	case !ok || !m.IsDir():
 		return m, nil
 	}
 	return d.renumbered.child(d.src, dir, e)
 }
 
-// below reports all paths of one state below a path, and with top the path itself.
-func (d *differ) below(s *State, path *Path, n *Inode, w What, only filter, top bool) error {
+// reportTree calls fn for all paths of one state below a path, and with top for the path itself.
+func (d *differ) reportTree(s *State, path *Path, n *Inode, w What, only filter, top bool) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
-	if top && only.within() {
+	if top && only.selected() {
 		c := Change{Path: path, Before: n, What: w}
 		if w == Added {
 			c.Before, c.After = nil, n
@@ -263,7 +274,7 @@ func (d *differ) below(s *State, path *Path, n *Inode, w What, only filter, top 
 		return fmt.Errorf("list %q: %w", path.String(), err)
 	}
 	for _, e := range ents {
-		sub, ok := only.at(e.Name)
+		sub, ok := only.entry(e.Name)
 		if !ok {
 			continue
 		}
@@ -275,7 +286,7 @@ func (d *differ) below(s *State, path *Path, n *Inode, w What, only filter, top 
 		if err != nil {
 			return fmt.Errorf("%s: %w", child, err)
 		}
-		if err := d.below(s, child, c, w, sub, true); err != nil {
+		if err := d.reportTree(s, child, c, w, sub, true); err != nil {
 			return err
 		}
 	}

@@ -1,16 +1,17 @@
 package tree
 
-// trie is a part of a directory that is compared with the same part of another one. If one has an
-// inner page there and the other one leaf, the leaf's entries are split like the page.
-type trie struct {
+// dirPart is a part of a directory that is compared with the same part of another one: either a
+// page, or entries. It is entries where the other directory has an inner page in place of a leaf: the
+// entries of the leaf are then split in the way in which the inner page splits its own.
+type dirPart struct {
 	page *page
 	ents entries
 }
 
-func (t trie) none() bool { return t.page == nil && len(t.ents) == 0 }
+func (t dirPart) empty() bool { return t.page == nil && len(t.ents) == 0 }
 
-// open returns the entries of a leaf, or the kids of an inner page.
-func (t trie) open(src *Source, at pos) (ents entries, kids []*page, err error) {
+// load returns the entries, or the pages below an inner page.
+func (t dirPart) load(src *Source, at pos) (ents entries, kids []*page, err error) {
 	if t.page == nil {
 		return t.ents, nil, nil
 	}
@@ -21,17 +22,17 @@ func (t trie) open(src *Source, at pos) (ents entries, kids []*page, err error) 
 	return b.ents, b.kids, nil
 }
 
-// compareDirs calls fn for every name whose entries differ, in no order. Parts
-// that are known to be equal are not loaded.
-func compareDirs(src *Source, a, b trie, at pos, fn func(name string)) error {
-	if a.none() && b.none() || a.page != nil && samePage(a.page, b.page) {
+// compareDirs calls fn for every name whose entries differ, in no order. Pages that are known to be
+// equal are not loaded.
+func compareDirs(src *Source, a, b dirPart, at pos, fn func(name string)) error {
+	if a.empty() && b.empty() || a.page != nil && samePage(a.page, b.page) {
 		return nil
 	}
-	x, xk, err := a.open(src, at)
+	x, xk, err := a.load(src, at)
 	if err != nil {
 		return err
 	}
-	y, yk, err := b.open(src, at)
+	y, yk, err := b.load(src, at)
 	if err != nil {
 		return err
 	}
@@ -39,16 +40,17 @@ func compareDirs(src *Source, a, b trie, at pos, fn func(name string)) error {
 		compareEntries(x, y, fn)
 		return nil
 	}
-	xs, ys := splitDir(x, at.depth), splitDir(y, at.depth)
+
+	xs, ys := splitDir(x, at.depth), splitDir(y, at.depth) // empty for an inner page
 	for i := range dirFan {
-		s, t := trie{ents: xs[i]}, trie{ents: ys[i]}
+		s, t := dirPart{ents: xs[i]}, dirPart{ents: ys[i]}
 		if xk != nil {
 			s.page = xk[i]
 		}
 		if yk != nil {
 			t.page = yk[i]
 		}
-		if err := compareDirs(src, s, t, at.down(i), fn); err != nil {
+		if err := compareDirs(src, s, t, at.child(i), fn); err != nil {
 			return err
 		}
 	}
@@ -65,7 +67,8 @@ func compareEntries(x, y entries, fn func(name string)) {
 		} else {
 			hash = y[j].hash()
 		}
-		nx, ny := x[i:i+x.run(i, hash)], y[j:j+y.run(j, hash)]
+
+		nx, ny := x[i:i+x.run(i, hash)], y[j:j+y.run(j, hash)] // the entries of this hash
 		for _, e := range nx {
 			k, ok := ny.search(hash, e.Name)
 			if !ok || ny[k].Ino != e.Ino {

@@ -1,7 +1,7 @@
 package tree
 
-// filter is a tree of the paths that Diff is limited to, by name. A nil filter lets
-// everything pass.
+// filter is a tree of the paths that Diff is limited to: a map from names to the filters below. A nil
+// filter selects the path that it is for, and all paths below.
 type filter map[string]filter
 
 func newFilter(paths []string) (filter, error) {
@@ -18,10 +18,10 @@ func newFilter(paths []string) (filter, error) {
 		for i, name := range names {
 			kid, ok := f[name]
 			if ok && kid == nil {
-				break // a directory above was asked for
+				break // a directory above is selected
 			}
 			if i == len(names)-1 {
-				kid = nil // all of it, whatever was asked for below it
+				kid = nil // replaces the paths below that were selected before
 			} else if !ok {
 				kid = make(filter)
 			}
@@ -31,11 +31,12 @@ func newFilter(paths []string) (filter, error) {
 	return root, nil
 }
 
-// within reports whether the place itself was asked for, not only something below.
-func (f filter) within() bool { return f == nil }
+// selected reports whether the path itself is selected, not only paths below it.
+func (f filter) selected() bool { return f == nil }
 
-// at returns the filter for an entry, and whether to look at it at all.
-func (f filter) at(name string) (filter, bool) {
-	kid, ok := f[name]
+// entry returns the filter for an entry of the directory. ok is false if neither the entry nor a path
+// below it is selected.
+func (f filter) entry(name string) (kid filter, ok bool) {
+	kid, ok = f[name]
 	return kid, ok || f == nil
 }

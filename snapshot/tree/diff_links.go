@@ -1,19 +1,20 @@
 package tree
 
-// A Pairing finds, for directories of one state, those of another at the same path.
+// A Pairing finds, for directories of one state, the directories of another state at the same paths.
 type Pairing struct {
 	src      *Source
 	from, to *State
-	known    map[uint64]uint64 // 0: there is none
+	known    map[uint64]uint64 // directory in from → directory in to, 0 if to has none
 }
 
-// NewPairing begins one in which the root of from stands for a directory of to.
+// NewPairing returns a pairing of from and to. root is the directory in to that has the place of
+// from's root.
 func NewPairing(src *Source, from, to *State, root uint64) *Pairing {
 	return &Pairing{src: src, from: from, to: to, known: map[uint64]uint64{RootIno: root}}
 }
 
-// dir returns the number of the directory that stands for one of from, 0 if there
-// is none. depth bounds the recursion.
+// dir returns the inode number of the directory of to that is at the path of a directory of from, or
+// 0. depth bounds the recursion.
 func (p *Pairing) dir(ino uint64, depth int) (uint64, error) {
 	if other, ok := p.known[ino]; ok {
 		return other, nil
@@ -33,16 +34,19 @@ func (p *Pairing) dir(ino uint64, depth int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	p.known[ino] = 0
-	if m, err := p.entry(above, l.Name); err != nil {
+	m, err := p.entry(above, l.Name)
+	if err != nil {
 		return 0, err
-	} else if m != nil && m.IsDir() {
-		p.known[ino] = m.Ino
 	}
-	return p.known[ino], nil
+	other := uint64(0)
+	if m != nil && m.IsDir() {
+		other = m.Ino
+	}
+	p.known[ino] = other
+	return other, nil
 }
 
-// File returns what is in to at one of the paths of a file of from, nil if nothing is.
+// File returns the inode of to at the path of l, a name of a file of from; nil if to has no such path.
 func (p *Pairing) File(l Link) (*Inode, error) {
 	dir, err := p.dir(l.Parent, 0)
 	if err != nil {
@@ -51,6 +55,7 @@ func (p *Pairing) File(l Link) (*Inode, error) {
 	return p.entry(dir, l.Name)
 }
 
+// entry returns the inode of a name in a directory of to, nil if there is no such name or dir is 0.
 func (p *Pairing) entry(dir uint64, name string) (*Inode, error) {
 	if dir == 0 {
 		return nil, nil
@@ -62,8 +67,8 @@ func (p *Pairing) entry(dir uint64, name string) (*Inode, error) {
 	return p.to.find(p.src, n, name)
 }
 
-// linksDiffer reports whether the files at one path differ in their hard links. It
-// does not depend on the path, so the answer is kept for each pair of inodes.
+// linksDiffer reports whether the files at one path differ in their hard links. The result depends
+// only on the two inodes, so it is cached for each pair.
 func (d *differ) linksDiffer(x, y *Inode) (bool, error) {
 	if x.Nlink != y.Nlink {
 		return true, nil
@@ -75,19 +80,21 @@ func (d *differ) linksDiffer(x, y *Inode) (bool, error) {
 	if v, ok := d.groups[key]; ok {
 		return v, nil
 	}
-	v, err := isOther(d.aToB, x, y.Ino)
-	if err == nil && !v {
-		v, err = isOther(d.bToA, y, x.Ino)
-	}
+	v, err := hasOtherFile(d.aToB, x, y.Ino)
 	if err != nil {
 		return false, err
+	}
+	if !v {
+		if v, err = hasOtherFile(d.bToA, y, x.Ino); err != nil {
+			return false, err
+		}
 	}
 	d.groups[key] = v
 	return v, nil
 }
 
-// isOther reports whether the other state has a file other than ino at one of n's paths.
-func isOther(p *Pairing, n *Inode, ino uint64) (bool, error) {
+// hasOtherFile reports whether the other state has a file other than ino at one of n's paths.
+func hasOtherFile(p *Pairing, n *Inode, ino uint64) (bool, error) {
 	for _, l := range n.Links {
 		m, err := p.File(l)
 		if err != nil {

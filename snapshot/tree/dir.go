@@ -10,10 +10,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// A directory is a trie over the hashes of its names: a leaf while it has at
-// most 128 entries, else an inner page that sends an entry down by the next four
-// bits of its hash. The shape depends on the entries alone, so equal directories
-// have equal pages.
+// A directory is a trie over the hashes of its names. Up to 128 entries it is one leaf. Else its top
+// is an inner page with 16 pages below it, and the first four bits of an entry's hash choose among
+// them; each of these pages is again a leaf, or an inner page that uses the next four bits. The shape
+// depends on the entries alone, so equal directories have equal pages.
 const (
 	maxDirLeaf    = 128
 	dirBits       = 4
@@ -26,8 +26,9 @@ const (
 	firstCookie   = 16
 	maxEntries    = math.MaxInt32 // of a directory
 
-	// The entries of a directory are inline, in the record of its inode, if they take at most
-	// maxInline bytes. Most directories are that small, and a page would take a multiple.
+	// maxInline is the largest size of encoded entries that are stored inline, in the record of the
+	// directory's inode. Most directories are that small, and an object of their own would take
+	// several times the space.
 	maxInline = 512
 )
 
@@ -35,7 +36,7 @@ const (
 // shares the entries; the epoch rule of pages keeps the copies apart.
 type Dir struct{ root *page }
 
-// hashName returns the 56 bits by which an entry is found.
+// hashName returns the hash of a name, of 56 bits, by which a directory finds the entry.
 func hashName(name string) uint64 { return xxhash.Sum64String(name) >> (64 - nameBits) }
 
 // nibble returns the part of a hash that chooses among the kids of an inner page.
@@ -43,28 +44,29 @@ func nibble(hash uint64, depth int) int {
 	return int(hash>>(nameBits-dirBits*(depth+1))) & (dirFan - 1)
 }
 
-// pos is the place of a page in the trie of a directory: how deep it is, and the
-// bits that the hashes of all names beneath begin with.
+// pos is the position of a page in the trie of a directory: its depth, and the bits with which the
+// hashes of all names below begin.
 type pos struct {
 	depth int
 	bits  uint64
 }
 
-func (at pos) down(i int) pos { return pos{at.depth + 1, at.bits<<dirBits | uint64(i)} }
+// child returns the position of kid i of an inner page.
+func (at pos) child(i int) pos { return pos{at.depth + 1, at.bits<<dirBits | uint64(i)} }
 
-// towards returns the place below that a hash leads to.
-func (at pos) towards(hash uint64) pos { return at.down(nibble(hash, at.depth)) }
+// childFor returns the position of the kid to which a hash belongs.
+func (at pos) childFor(hash uint64) pos { return at.child(nibble(hash, at.depth)) }
 
-// holds reports whether a hash belongs below.
-func (at pos) holds(hash uint64) bool { return hash>>(nameBits-dirBits*at.depth) == at.bits }
+// contains reports whether an entry with a hash belongs on this page or below it.
+func (at pos) contains(hash uint64) bool { return hash>>(nameBits-dirBits*at.depth) == at.bits }
 
-// loadDir returns the body of a directory page. It checks that a sealed page has as many entries as
-// the page above says, with the hashes that belong there. So no name is found twice in a directory,
-// even in a forged one.
+// loadDir returns the body of a directory page. It checks that a sealed page has the number of
+// entries that the page above states, and that their hashes belong there. So no name is found twice
+// in a directory, even in a forged one.
 func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 	orKind := byte(wire.KindDirInner)
 	if at.depth >= maxDirDepth {
-		orKind = wire.KindDirLeaf
+		orKind = wire.KindDirLeaf // all bits of the hash are used
 	}
 	b, err := p.load(src, keep, wire.KindDirLeaf, orKind)
 	if err != nil || !p.isSealed() {
@@ -73,8 +75,10 @@ func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 	if b.fitsInline && at.depth == 0 && p.inline.Load() == nil {
 		return nil, fmt.Errorf("%w: directory page of %d entries, which its inode has room for", ErrMalformed, len(b.ents))
 	}
+
+	// The entries are in order of their hashes, so all fit if the first and the last one do.
 	ents := b.ents
-	n, fits := len(ents), len(ents) == 0 || at.holds(ents[0].hash()) && at.holds(ents[len(ents)-1].hash())
+	n, fits := len(ents), len(ents) == 0 || at.contains(ents[0].hash()) && at.contains(ents[len(ents)-1].hash())
 	for _, k := range b.kids {
 		if k != nil {
 			n += k.n
@@ -98,7 +102,7 @@ func (d *Dir) Len() int {
 func (d *Dir) Lookup(src *Source, name string) (Dirent, bool, error) {
 	hash := hashName(name)
 	p := d.root
-	for at := (pos{}); p != nil; at = at.towards(hash) {
+	for at := (pos{}); p != nil; at = at.childFor(hash) {
 		b, err := p.loadDir(src, at, true)
 		if err != nil {
 			return Dirent{}, false, err
@@ -114,8 +118,8 @@ func (d *Dir) Lookup(src *Source, name string) (Dirent, bool, error) {
 	return Dirent{}, false, nil
 }
 
-// Insert adds an entry, or replaces the one of that name. The directory must belong to an inode
-// that epoch owns. The name is checked because it may come from another user's journal.
+// Insert adds an entry, or replaces the entry of the same name. The directory must belong to an
+// inode that epoch owns. Insert checks the name because it may come from another user's journal.
 func (d *Dir) Insert(src *Source, epoch uint64, e Dirent) error {
 	if err := CheckName(e.Name); err != nil {
 		return err
@@ -124,28 +128,29 @@ func (d *Dir) Insert(src *Source, epoch uint64, e Dirent) error {
 	return err
 }
 
-// Remove takes an entry out; ErrNotExist if there is none of that name. The
-// directory must belong to an inode that epoch owns.
+// Remove removes an entry. The error is ErrNotExist if there is no entry of that name. The directory
+// must belong to an inode that epoch owns.
 func (d *Dir) Remove(src *Source, epoch uint64, name string) error {
-	if _, ok, err := d.Lookup(src, name); err != nil {
+	_, ok, err := d.Lookup(src, name)
+	if err != nil {
 		return err
-	} else if !ok {
+	}
+	if !ok {
 		return ErrNotExist
 	}
 	return removeBelow(src, epoch, &d.root, pos{}, hashName(name), name)
 }
 
-// OwnEntry copies every page that Insert or Remove of a name changes, unless epoch owns it, so
-// that these read nothing and do not fail. The entries stay the same.
-// ErrDirFull if the name cannot be inserted. The directory must belong to an inode
-// that epoch owns.
+// OwnEntry prepares Insert or Remove of a name: it copies every page that they change, unless epoch
+// owns it, so that they read no object and cannot fail. The entries stay the same. The error is
+// ErrDirFull if the name cannot be inserted. The directory must belong to an inode that epoch owns.
 func (d *Dir) OwnEntry(src *Source, epoch uint64, name string) error {
 	if d.Len() >= maxEntries {
 		return ErrDirFull
 	}
 	hash := hashName(name)
 	pp := &d.root
-	for at := (pos{}); *pp != nil; at = at.towards(hash) {
+	for at := (pos{}); *pp != nil; at = at.childFor(hash) {
 		p, b, err := ownDir(src, epoch, pp, at)
 		if err != nil {
 			return err
@@ -156,7 +161,7 @@ func (d *Dir) OwnEntry(src *Source, epoch uint64, name string) error {
 			}
 			return nil
 		}
-		if p.n <= maxDirLeaf+maxRemoved { // it may become one leaf
+		if p.n <= maxDirLeaf+maxRemoved { // a removal may turn all pages below into one leaf
 			if err := ownAll(src, epoch, pp, at); err != nil {
 				return err
 			}
@@ -166,10 +171,10 @@ func (d *Dir) OwnEntry(src *Source, epoch uint64, name string) error {
 	return nil
 }
 
-// maxRemoved is how many names one change takes out of a directory at most.
+// maxRemoved is the largest number of names that one change removes from a directory.
 const maxRemoved = 2
 
-// ownAll is ownDir for a page and all below it.
+// ownAll does what ownDir does, for a page and all pages below it.
 func ownAll(src *Source, epoch uint64, pp **page, at pos) error {
 	_, b, err := ownDir(src, epoch, pp, at)
 	if err != nil {
@@ -177,7 +182,7 @@ func ownAll(src *Source, epoch uint64, pp **page, at pos) error {
 	}
 	for i := range b.kids {
 		if b.kids[i] != nil {
-			if err := ownAll(src, epoch, &b.kids[i], at.down(i)); err != nil {
+			if err := ownAll(src, epoch, &b.kids[i], at.child(i)); err != nil {
 				return err
 			}
 		}
@@ -189,7 +194,7 @@ func ownAll(src *Source, epoch uint64, pp **page, at pos) error {
 func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) {
 	p := *pp
 	b, err := p.loadDir(src, at, true)
-	if err != nil || p.owned(epoch) {
+	if err != nil || p.ownedBy(epoch) {
 		return p, b, err
 	}
 	c := &body{kind: b.kind}
@@ -198,14 +203,14 @@ func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) 
 	} else {
 		c.kids = append(make([]*page, 0, dirFan), b.kids...)
 	}
-	src.copied.Add(c.weight())
+	src.copiedBytes.Add(c.weight())
 	n := newPage(epoch, c)
 	n.n = p.n
 	*pp = n
 	return n, c, nil
 }
 
-// buildDir returns the page for entries in order. Its shape depends on them alone. It keeps ents.
+// buildDir returns the page for entries in order, and the pages below it. It keeps ents.
 func buildDir(epoch uint64, ents entries, depth int) *page {
 	var p *page
 	if len(ents) <= maxDirLeaf || depth >= maxDirDepth {
@@ -217,6 +222,7 @@ func buildDir(epoch uint64, ents entries, depth int) *page {
 	return p
 }
 
+// innerDir returns the body of an inner page for entries in order.
 func innerDir(epoch uint64, ents entries, depth int) *body {
 	b := &body{kind: wire.KindDirInner, kids: make([]*page, dirFan)}
 	for i, part := range splitDir(ents, depth) {
@@ -227,7 +233,8 @@ func innerDir(epoch uint64, ents entries, depth int) *body {
 	return b
 }
 
-// splitDir cuts entries in order into those of each kid. The parts alias ents.
+// splitDir splits entries in order into the parts for each kid of an inner page. The parts share
+// memory with ents.
 func splitDir(ents entries, depth int) (parts [dirFan]entries) {
 	for first := 0; first < len(ents); {
 		i := nibble(ents[first].hash(), depth)
@@ -241,6 +248,8 @@ func splitDir(ents entries, depth int) (parts [dirFan]entries) {
 	return parts
 }
 
+// insertBelow inserts or replaces an entry at or below the page *pp, which it creates if it is nil.
+// added is false if the entry was replaced.
 func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Dirent) (added bool, err error) {
 	if *pp == nil {
 		*pp = buildDir(epoch, entries{{e, hash << slotBits}}, at.depth)
@@ -251,7 +260,7 @@ func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Di
 		return false, err
 	}
 	if b.kind == wire.KindDirInner {
-		added, err = insertBelow(src, epoch, &b.kids[nibble(hash, at.depth)], at.towards(hash), hash, e)
+		added, err = insertBelow(src, epoch, &b.kids[nibble(hash, at.depth)], at.childFor(hash), hash, e)
 		if added {
 			p.n++
 		}
@@ -262,6 +271,8 @@ func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Di
 		b.ents[i].Dirent = e
 		return false, nil
 	}
+
+	// Find the lowest slot that no entry of this hash has.
 	free := 0
 	for i < len(b.ents) && b.ents[i].hash() == hash && b.ents[i].slot() == free {
 		i++
@@ -270,6 +281,7 @@ func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Di
 	if free == maxCollisions {
 		return false, ErrDirFull
 	}
+
 	b.ents = slices.Insert(b.ents, i, dirent{e, hash<<slotBits | uint64(free)})
 	p.n++
 	if len(b.ents) > maxDirLeaf {
@@ -278,11 +290,14 @@ func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Di
 	return true, nil
 }
 
+// removeBelow removes an entry at or below the page *pp. An empty page becomes nil.
 func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name string) error {
 	p, b, err := ownDir(src, epoch, pp, at)
 	if err != nil {
 		return err
 	}
+
+	// Without the entry, all entries below an inner page may fit into one leaf.
 	if b.kind == wire.KindDirInner && p.n == maxDirLeaf+1 {
 		b = &body{kind: wire.KindDirLeaf}
 		if err := collect(src, p, at, &b.ents); err != nil {
@@ -290,8 +305,9 @@ func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name
 		}
 		p.mem.Store(b)
 	}
+
 	if b.kind == wire.KindDirInner {
-		if err := removeBelow(src, epoch, &b.kids[nibble(hash, at.depth)], at.towards(hash), hash, name); err != nil {
+		if err := removeBelow(src, epoch, &b.kids[nibble(hash, at.depth)], at.childFor(hash), hash, name); err != nil {
 			return err
 		}
 	} else if i, ok := b.ents.search(hash, name); ok {
@@ -305,16 +321,16 @@ func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name
 	return nil
 }
 
-// collect appends all entries below p, in order.
-func collect(src *Source, p *page, at pos, to *entries) error {
+// collect appends all entries at and below p to ents, in order.
+func collect(src *Source, p *page, at pos, ents *entries) error {
 	b, err := p.loadDir(src, at, true)
 	if err != nil {
 		return err
 	}
-	*to = append(*to, b.ents...)
+	*ents = append(*ents, b.ents...)
 	for i, k := range b.kids {
 		if k != nil {
-			if err := collect(src, k, at.down(i), to); err != nil {
+			if err := collect(src, k, at.child(i), ents); err != nil {
 				return err
 			}
 		}
@@ -323,20 +339,20 @@ func collect(src *Source, p *page, at pos, to *entries) error {
 }
 
 // List calls fn for every entry whose cookie is above after, in order of cookies,
-// until fn returns false. A cookie is at least 16 and below 2^63, and an entry
-// keeps it for life. So a listing that continues later from a cookie has each
-// entry that existed all the time exactly once, whatever was added or removed.
-// An after of 0 begins at the start.
+// until fn returns false. An after of 0 begins at the start. A cookie is at least 16 and below 2^63,
+// and an entry keeps its cookie as long as it exists. So a listing that continues later from a cookie
+// has each entry that existed all the time exactly once, although others were added or removed.
 func (d *Dir) List(src *Source, after uint64, fn func(e Dirent, cookie uint64) bool) error {
 	if d.root == nil {
 		return nil
 	}
-	first := max(after, firstCookie-1) - firstCookie + 1 // the key of the first place to list
+	first := max(after, firstCookie-1) - firstCookie + 1 // the lowest key to list
 	_, err := listBelow(src, d.root, pos{}, first, fn)
 	return err
 }
 
-// listBelow lists the entries from a key on.
+// listBelow calls fn for the entries at and below p whose key is at least first. more is false if fn
+// returned false.
 func listBelow(src *Source, p *page, at pos, first uint64, fn func(Dirent, uint64) bool) (more bool, err error) {
 	b, err := p.loadDir(src, at, true)
 	if err != nil {
@@ -348,7 +364,7 @@ func listBelow(src *Source, p *page, at pos, first uint64, fn func(Dirent, uint6
 		}
 	}
 	hash := first >> slotBits
-	if hash>>nameBits != 0 {
+	if hash>>nameBits != 0 { // after the last possible entry
 		return true, nil
 	}
 	for i, k := range b.kids {
@@ -356,9 +372,9 @@ func listBelow(src *Source, p *page, at pos, first uint64, fn func(Dirent, uint6
 			continue
 		}
 		if i > nibble(hash, at.depth) {
-			first = 0
+			first = 0 // all entries of the later kids have higher keys
 		}
-		if more, err := listBelow(src, k, at.down(i), first, fn); err != nil || !more {
+		if more, err := listBelow(src, k, at.child(i), first, fn); err != nil || !more {
 			return false, err
 		}
 	}

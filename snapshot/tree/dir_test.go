@@ -299,7 +299,7 @@ func TestCompareDirs(t *testing.T) {
 			}
 		}
 		got := make(map[string]int)
-		check(compareDirs(f.src, trie{page: a.root}, trie{page: n.Dir.root}, pos{}, func(name string) { got[name]++ }))
+		check(compareDirs(f.src, dirPart{page: a.root}, dirPart{page: n.Dir.root}, pos{}, func(name string) { got[name]++ }))
 		if !maps.Equal(got, want) {
 			rt.Fatalf("%d names differ, want %d", len(got), len(want))
 		}

@@ -14,7 +14,8 @@ type Dirent struct {
 	Type uint32 // S_IFMT part of the inode's mode
 }
 
-// CheckName refuses what cannot be the name of a directory entry.
+// CheckName returns an error if name cannot be the name of a directory entry: errs.NameTooLong above
+// 255 bytes, errs.Invalid for an empty name, ".", "..", or one with a slash or a zero byte.
 func CheckName(name string) error {
 	switch {
 	case name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00"):
@@ -25,7 +26,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// dirent is an entry as pages have it.
+// dirent is an entry of a page.
 type dirent struct {
 	Dirent
 	key uint64 // hash << slotBits | slot
@@ -34,14 +35,15 @@ type dirent struct {
 func (e *dirent) hash() uint64 { return e.key >> slotBits }
 func (e *dirent) slot() int    { return int(e.key % maxCollisions) }
 
-// cookie is the place of an entry in the listing: at least 16, below 2^63.
+// cookie is the position of an entry in a listing, see Dir.List.
 func (e *dirent) cookie() uint64 { return e.key + firstCookie }
 
-// entries are those of a page, or a part of them, in order of hash, then slot: the slot
-// tells names of equal hash apart in listing cookies, and an entry keeps it for life.
+// entries are entries of one page, ordered by hash and then by slot. The slot makes the cookies of
+// names with equal hashes different. An entry keeps its slot as long as it exists.
 type entries []dirent
 
-// search returns where name is, or where its hash begins.
+// search returns the index of name and true, or the index of the first entry that does not have a
+// lower hash and false.
 func (l entries) search(hash uint64, name string) (int, bool) {
 	lo, _ := slices.BinarySearchFunc(l, hash<<slotBits, func(e dirent, key uint64) int {
 		if e.key < key {
@@ -57,7 +59,7 @@ func (l entries) search(hash uint64, name string) (int, bool) {
 	return lo, false
 }
 
-// run returns how many entries from i on have a hash.
+// run returns the number of entries from index i on that have this hash.
 func (l entries) run(i int, hash uint64) (n int) {
 	for i+n < len(l) && l[i+n].hash() == hash {
 		n++

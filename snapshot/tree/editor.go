@@ -1,18 +1,18 @@
 package tree
 
-// An Editor changes the names in a state, in one epoch and with one time. After an error its
-// methods do nothing, and Err returns it. The caller holds the lock of the state's owner.
+// An Editor changes the names in a state, in one epoch and with one time. After an error its other
+// methods have no effect, and Err returns the error. The caller holds the lock of the state's owner.
 type Editor struct {
 	State  *State
 	Source *Source
 	Epoch  uint64
 	Time   int64 // of the changes, in nanoseconds since 1970
 
-	// Changed, if set, is called for each inode that is made, gets or loses a name, or is
-	// changed otherwise, but not for a directory whose entries change.
+	// Changed, if set, is called for each inode that is created, whose names change, or that is
+	// passed to Touched, but not for a directory whose entries change.
 	Changed func(ino uint64)
-	// Unnamed, if set, is called with each inode that was removed with its last name, as it was
-	// before.
+	// Unnamed, if set, is called with each inode whose last name was removed, in its version before
+	// the removal.
 	Unnamed func(n *Inode)
 
 	err error
@@ -21,7 +21,7 @@ type Editor struct {
 // Err returns the first error.
 func (e *Editor) Err() error { return e.err }
 
-// ok notes an error, and reports whether there was none yet.
+// ok records err if it is the first error. It reports whether there was no error so far.
 func (e *Editor) ok(err error) bool {
 	if e.err == nil {
 		e.err = LoadError(err)
@@ -29,53 +29,58 @@ func (e *Editor) ok(err error) bool {
 	return e.err == nil
 }
 
+// Touched calls Changed, if it is set.
 func (e *Editor) Touched(ino uint64) {
 	if e.Changed != nil {
 		e.Changed(ino)
 	}
 }
 
-// OwnSlot is State.OwnSlot.
+// OwnSlot is State.OwnSlot in the editor's epoch.
 func (e *Editor) OwnSlot(ino uint64) error {
 	return LoadError(e.State.OwnSlot(e.Source, e.Epoch, ino))
 }
 
-// Own returns an inode that may be changed. After an error that is one outside of the state.
+// Own returns an inode that the caller may change. After an error it returns an inode that does not
+// belong to the state.
 func (e *Editor) Own(ino uint64) *Inode {
-	if e.err == nil {
-		n, err := e.State.Own(e.Source, e.Epoch, ino)
-		if e.ok(err) {
-			return n
-		}
+	if e.err != nil {
+		return &Inode{}
 	}
-	return &Inode{}
+	n, err := e.State.Own(e.Source, e.Epoch, ino)
+	if !e.ok(err) {
+		return &Inode{}
+	}
+	return n
 }
 
 func (e *Editor) lookup(dir *Inode, name string) (d Dirent, found bool) {
-	if e.err == nil {
-		var err error
-		d, found, err = dir.Dir.Lookup(e.Source, name)
-		e.ok(err)
+	if e.err != nil {
+		return d, false
 	}
+	d, found, err := dir.Dir.Lookup(e.Source, name)
+	e.ok(err)
 	return d, found
 }
 
-// setEntry makes n the inode of a name in a directory.
+// setEntry adds an entry for n to a directory, or makes n the inode of the entry of that name.
 func (e *Editor) setEntry(dir *Inode, name string, n *Inode) {
-	if e.err == nil {
-		e.ok(dir.Dir.Insert(e.Source, e.Epoch, Dirent{Name: name, Ino: n.Ino, Type: n.Type()}))
-		dir.Mtime, dir.Ctime = e.Time, e.Time
+	if e.err != nil {
+		return
 	}
+	e.ok(dir.Dir.Insert(e.Source, e.Epoch, Dirent{Name: name, Ino: n.Ino, Type: n.Type()}))
+	dir.Mtime, dir.Ctime = e.Time, e.Time
 }
 
 func (e *Editor) removeEntry(dir *Inode, name string) {
-	if e.err == nil {
-		e.ok(dir.Dir.Remove(e.Source, e.Epoch, name))
-		dir.Mtime, dir.Ctime = e.Time, e.Time
+	if e.err != nil {
+		return
 	}
+	e.ok(dir.Dir.Remove(e.Source, e.Epoch, name))
+	dir.Mtime, dir.Ctime = e.Time, e.Time
 }
 
-// Add adds an inode to the state, with a name that is not in use.
+// Add adds a new inode to the state, with a name that is not in use.
 func (e *Editor) Add(parent uint64, name string, n *Inode) {
 	dir := e.Own(parent)
 	e.setEntry(dir, name, n)
@@ -102,7 +107,8 @@ func (e *Editor) Link(parent uint64, name string, ino uint64) {
 	n.Ctime = e.Time
 }
 
-// Remove removes a name, and with its last name the inode, which is returned as it was before.
+// Remove removes a name. If it is the last name of its inode, Remove also removes the inode from the
+// state and returns the version before the removal; else it returns the new version.
 func (e *Editor) Remove(parent uint64, name string) (n *Inode, last bool) {
 	dir := e.Own(parent)
 	d, found := e.lookup(dir, name)
@@ -116,7 +122,7 @@ func (e *Editor) Remove(parent uint64, name string) (n *Inode, last bool) {
 	return n, last
 }
 
-// unlink is Remove without the directory.
+// unlink does the part of Remove that concerns the inode and not its directory.
 func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 	if e.err != nil {
 		return &Inode{}, false
@@ -140,10 +146,10 @@ func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 	return n, true
 }
 
-// Rename moves a name. What has the new name is removed.
+// Rename moves a name. A file or directory that has the new name loses it.
 func (e *Editor) Rename(from, to Link) { e.rename(from, to, nil) }
 
-// Whiteout is Rename, and gives the old name to a new inode.
+// Whiteout is Rename, and then gives the old name to n, a new inode.
 func (e *Editor) Whiteout(from, to Link, n *Inode) { e.rename(from, to, n) }
 
 func (e *Editor) rename(from, to Link, whiteout *Inode) {
@@ -173,7 +179,7 @@ func (e *Editor) rename(from, to Link, whiteout *Inode) {
 	}
 }
 
-// Exchange exchanges what two names lead to.
+// Exchange exchanges the inodes of two names.
 func (e *Editor) Exchange(a, b Link) {
 	dirA, dirB := e.Own(a.Parent), e.Own(b.Parent)
 	da, foundA := e.lookup(dirA, a.Name)
@@ -197,7 +203,7 @@ func (e *Editor) Exchange(a, b Link) {
 	}
 }
 
-// move gives n the name in dir in place of its old one.
+// move gives n a name in dir in place of an old name.
 func (e *Editor) move(dir, n *Inode, old Link, name string) {
 	if e.setEntry(dir, name, n); e.err != nil {
 		return

@@ -2,24 +2,26 @@ package tree
 
 import "golang.org/x/sys/unix"
 
-// A RemovedFunc is called for a name that an Editor removed, and with what it led to: as it was
-// before if that was its last name.
+// A RemovedFunc is called for each name that an Editor removed. n and last are the results of
+// Editor.Remove.
 type RemovedFunc func(parent uint64, name string, n *Inode, last bool)
 
-// RemoveAll removes a name and, if it is a directory's, all that is in that: it calls removed
-// for each name, for those in a directory before its own.
+// RemoveAll removes a name and, if it is the name of a directory, all names below. It calls removed
+// for each name, and for the names in a directory before the name of the directory.
 func (e *Editor) RemoveAll(parent uint64, name string, removed RemovedFunc) {
 	if n := e.child(e.Own(parent), name); n.IsDir() {
-		e.empty(n, removed)
+		e.removeBelow(n, removed)
 	}
-	if n, last := e.Remove(parent, name); e.err == nil {
-		removed(parent, name, n, last)
+	n, last := e.Remove(parent, name)
+	if e.err != nil {
+		return
 	}
+	removed(parent, name, n, last)
 }
 
-// empty removes what is in a directory. The directory itself is removed next, so its entries need
-// not be.
-func (e *Editor) empty(dir *Inode, removed RemovedFunc) {
+// removeBelow removes all inodes below a directory, as RemoveAll. It leaves the entries in the
+// directory, because the caller then removes the directory itself.
+func (e *Editor) removeBelow(dir *Inode, removed RemovedFunc) {
 	var names []string
 	if e.err == nil {
 		e.ok(dir.Dir.List(e.Source, 0, func(d Dirent, _ uint64) bool {
@@ -30,7 +32,7 @@ func (e *Editor) empty(dir *Inode, removed RemovedFunc) {
 	for _, name := range names {
 		n := e.child(dir, name)
 		if n.IsDir() {
-			e.empty(n, removed)
+			e.removeBelow(n, removed)
 		}
 		n, last := e.unlink(n.Ino, Link{Parent: dir.Ino, Name: name})
 		if e.err != nil {
@@ -40,18 +42,21 @@ func (e *Editor) empty(dir *Inode, removed RemovedFunc) {
 	}
 }
 
-// child returns what a name in a directory leads to.
+// child returns the inode of a name in a directory. After an error it returns an inode that does not
+// belong to the state.
 func (e *Editor) child(dir *Inode, name string) *Inode {
-	if e.err == nil {
-		n, err := e.State.Lookup(e.Source, dir, name)
-		if e.ok(err) {
-			return n
-		}
+	if e.err != nil {
+		return &Inode{}
 	}
-	return &Inode{}
+	n, err := e.State.Lookup(e.Source, dir, name)
+	if !e.ok(err) {
+		return &Inode{}
+	}
+	return n
 }
 
-// Like returns a new inode, without a name, that is like another one.
+// Like returns a new inode with the type, content and attributes of another one. It has no name, and
+// a directory no entries. now is its birth and change time.
 func Like(from *Inode, ino uint64, now int64) *Inode {
 	n := &Inode{
 		Ino: ino, Mode: from.Mode, Nlink: 1, Rdev: from.Rdev, Target: from.Target, Content: from.Content, Btime: now,
@@ -63,7 +68,8 @@ func Like(from *Inode, ino uint64, now int64) *Inode {
 	return n
 }
 
-// SetAttrs gives an inode the attributes of another.
+// SetAttrs gives an inode the permissions, owner, extended attributes, atime and mtime of another.
+// now is the new change time.
 func (n *Inode) SetAttrs(from *Inode, now int64) {
 	n.Mode = n.Mode&unix.S_IFMT | from.Mode&^unix.S_IFMT
 	n.UID, n.GID = from.UID, from.GID

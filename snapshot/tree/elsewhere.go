@@ -7,50 +7,51 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
-// An Elsewhere has objects that the store need not have.
+// An Elsewhere is a source of objects beside the store, such as the snapshots on a remote.
 type Elsewhere interface {
-	// Any reports whether there is anything.
+	// Any reports whether Elsewhere has any objects.
 	Any() bool
-	// Has reports whether it has an object, and with it all that is below. It may
+	// Has reports whether Elsewhere has an object and all objects below it. It may
 	// wait for a network.
 	Has(h cas.Hash) (bool, error)
-	// Get is cas.Store.Get. It may wait, too.
+	// Get is like cas.Store.Get. It may wait for a network, too.
 	Get(h cas.Hash, dst []byte) ([]byte, error)
-	// Near is Get without waiting: for what is not on this machine it gives a
-	// cas.Absent error.
+	// Near is Get without waiting. If the object is not on this machine, the error is
+	// a cas.Absent.
 	Near(h cas.Hash, dst []byte) ([]byte, error)
 }
 
-// Objects are the objects of a store and of an Elsewhere, such as the snapshots on a remote. Objects
-// that are read elsewhere are not put into the store: Elsewhere caches them.
+// Objects are the objects of a store and of an Elsewhere. An object that was read from Elsewhere is
+// not put into the store, because Elsewhere caches it.
 type Objects struct {
 	*cas.Store
-	Elsewhere Elsewhere // nil if there is nothing elsewhere
+	Elsewhere Elsewhere // may be nil
 }
 
-// Get waits for what is elsewhere.
+// Get returns an object of the store or, after a wait for the network, of Elsewhere.
 func (o Objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return o.get(h, dst, func() ([]byte, error) { return o.Elsewhere.Get(h, dst) })
 }
 
+// get returns an object of the store, or the result of elsewhere if the store does not have it.
 func (o Objects) get(h cas.Hash, dst []byte, elsewhere func() ([]byte, error)) ([]byte, error) {
 	b, err := o.Store.Get(h, dst)
 	if o.Elsewhere != nil && errors.Is(err, cas.ErrNotFound) {
-		b, err = elsewhere()
+		return elsewhere()
 	}
 	return b, err
 }
 
-// Near are the objects for callers that hold a lock: Get does not wait.
-func (o Objects) Near() content.ObjectStore { return near{o} }
+// Near returns the objects for callers that hold a lock: Get does not wait for a network.
+func (o Objects) Near() content.ObjectStore { return nearObjects{o} }
 
-type near struct{ Objects }
+type nearObjects struct{ Objects }
 
-func (o near) Get(h cas.Hash, dst []byte) ([]byte, error) {
+func (o nearObjects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return o.get(h, dst, func() ([]byte, error) { return o.Elsewhere.Near(h, dst) })
 }
 
-// Exists reports whether an object is in the store or elsewhere.
+// Exists reports whether an object is in the store or in Elsewhere.
 func (o Objects) Exists(h cas.Hash) (bool, error) {
 	if here, err := o.Has(h); here || err != nil || o.Elsewhere == nil {
 		return here, err
@@ -58,9 +59,10 @@ func (o Objects) Exists(h cas.Hash) (bool, error) {
 	return o.Elsewhere.Has(h)
 }
 
-// Here reports whether an object may be in the store. If it is not, nothing that it refers to is
-// needed in the store: what is sealed here has all objects above it in the store, too. After an
-// error it is true, and the caller's next access fails.
+// Here reports whether an object may be in the store. If it returns false, the caller need not look
+// for the objects below in the store either: every object that was sealed in this store was stored
+// together with all objects above it. After an error Here returns true, and the caller's next access
+// fails.
 func (o Objects) Here(h cas.Hash) bool {
 	if o.Elsewhere == nil || !o.Elsewhere.Any() {
 		return true
@@ -72,30 +74,34 @@ func (o Objects) Here(h cas.Hash) bool {
 	return !only || err != nil
 }
 
-// Pushed loads a state that was made elsewhere, and returns its highest inode number: new inodes
-// get higher ones. It stores the pages with the root, so that mounting needs no network.
+// Pushed loads a state that was sealed in another store. It also returns the highest inode number of
+// the state, because new inodes need higher numbers. It copies the pages above the root directory
+// into the store, so that mounting needs no network.
 func (o Objects) Pushed(src *Source, id cas.Hash) (st *State, highest uint64, err error) {
-	if st, err = Load(src, id); err == nil {
-		highest, err = st.Highest(src)
+	if st, err = Load(src, id); err != nil {
+		return nil, 0, err
 	}
+	if highest, err = st.Highest(src); err != nil {
+		return nil, 0, err
+	}
+
+	copier := NewSource(storeCopier{o}, nil, 1<<20)
+	again, err := Load(copier, id)
 	if err != nil {
 		return nil, 0, err
 	}
-	copying := NewSource(copied{o}, nil, 1<<20)
-	again, err := Load(copying, id)
-	if err == nil {
-		_, err = again.Get(copying, RootIno)
-	}
+	_, err = again.Get(copier, RootIno)
 	return st, highest, err
 }
 
-// copied stores the tree pages that are read.
-type copied struct{ Objects }
+// storeCopier puts the objects that are read through it into the store. They must be tree objects.
+type storeCopier struct{ Objects }
 
-func (c copied) Get(h cas.Hash, dst []byte) ([]byte, error) {
+func (c storeCopier) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	b, err := c.Objects.Get(h, dst)
-	if err == nil {
-		_, err = c.Put(cas.KindTree, b)
+	if err != nil {
+		return nil, err
 	}
+	_, err = c.Put(cas.KindTree, b)
 	return b, err
 }

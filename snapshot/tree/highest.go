@@ -2,7 +2,7 @@ package tree
 
 import "fmt"
 
-// Highest returns the highest inode number of the state. It reads one page of each
+// Highest returns the highest inode number of the state. It reads one page at each
 // height.
 func (s *State) Highest(src *Source) (uint64, error) {
 	p, base := s.root, uint64(0)
@@ -20,7 +20,7 @@ func (s *State) Highest(src *Source) (uint64, error) {
 	return base, nil
 }
 
-// lastSlot returns the last slot of a page that is not empty.
+// lastSlot returns the last slot in use of a table page.
 func lastSlot(b *body) int {
 	for i := tableFan - 1; i > 0; i-- {
 		if b.leaf != nil && b.leaf.has(i) || b.leaf == nil && b.kids[i] != nil {

@@ -21,8 +21,8 @@ const (
 	MaxIno = 1<<InoBits - 1
 )
 
-// Inode is a file of any type. One that was returned by State.Get may be shared
-// with other states and must not be changed; State.Own returns one that may be.
+// Inode is a file of any type. An inode from State.Get may be shared
+// with other states and must not be changed; an inode from State.Own may be changed.
 type Inode struct {
 	Ino                        uint64
 	Mode                       uint32 // S_IFMT and permission bits, as st_mode
@@ -36,8 +36,8 @@ type Inode struct {
 	Dir                        Dir              // directories
 	Content                    *content.Content // regular files; nil is an empty file
 
-	epoch uint64
-	links bool // the epoch may change the array of Links
+	epoch     uint64
+	ownsLinks bool // the array of Links belongs to this version, so that the epoch may change it
 }
 
 // Link is one name of an inode.
@@ -79,7 +79,7 @@ func (n *Inode) Size() int64 {
 	return 0
 }
 
-// FileSize returns what the inode adds to State.Bytes: the size of a regular file.
+// FileSize returns the size of a regular file, and 0 for other types. State.Bytes is the sum of it.
 func (n *Inode) FileSize() int64 {
 	if n.IsRegular() {
 		return n.Size()
@@ -117,19 +117,19 @@ func (n *Inode) RemoveLink(l Link) {
 	}
 }
 
-// ownLinks copies the names once an epoch: older versions share them.
+// ownLinks copies the names once an epoch, because older versions of the inode share them.
 func (n *Inode) ownLinks() {
-	if !n.links {
-		n.Links, n.links = slices.Clone(n.Links), true
+	if !n.ownsLinks {
+		n.Links, n.ownsLinks = slices.Clone(n.Links), true
 	}
 }
 
-// owned returns n if epoch may change it, else a copy that it may.
-func (n *Inode) owned(epoch uint64) *Inode {
+// writable returns n if epoch may change it, else a copy that epoch may change.
+func (n *Inode) writable(epoch uint64) *Inode {
 	if n.epoch == epoch {
 		return n
 	}
 	c := *n
-	c.epoch, c.links = epoch, false
+	c.epoch, c.ownsLinks = epoch, false
 	return &c
 }

@@ -1,17 +1,17 @@
 package tree
 
-// tableLeaf holds the inodes of 64 numbers in a row. One that was changed since the
-// leaf was loaded is in a cell. Any other is a record, which is decoded when the inode
-// is asked for, and copied unread when the leaf is sealed.
+// tableLeaf has the inodes of 64 consecutive numbers. Inodes that were added or changed since the
+// leaf was loaded are in cells. The others are encoded records: get decodes a record each time, and
+// sealing copies the record as it is.
 type tableLeaf struct {
-	number uint64 // of the first inode, divided by 64
+	number uint64 // the number of the first inode, divided by 64
 	cells  *[tableFan]*Inode
 	raw    []byte
-	lo, hi [tableFan]uint32 // record i is raw[lo[i]:hi[i]]; hi[i] is 0 when there is none
-	long   uint64           // bit i: record i is the hashes of the pieces of a long record
+	lo, hi [tableFan]uint32 // record i is raw[lo[i]:hi[i]]; hi[i] is 0 without a record
+	long   uint64           // bit i: record i is a long one, and raw has the hashes of its pieces
 }
 
-// cell returns the inode of slot i if it is decoded.
+// cell returns the inode in cell i, nil if it is a record or absent.
 func (l *tableLeaf) cell(i int) *Inode {
 	if l.cells == nil {
 		return nil
@@ -32,7 +32,7 @@ func (l *tableLeaf) clone() *tableLeaf {
 // has reports whether slot i holds an inode.
 func (l *tableLeaf) has(i int) bool { return l.hi[i] != 0 || l.cell(i) != nil }
 
-// record returns the encoded inode of slot i, nil if it is in memory or absent.
+// record returns the encoded inode of slot i, empty if it is in a cell or absent.
 func (l *tableLeaf) record(i int) []byte { return l.raw[l.lo[i]:l.hi[i]] }
 
 // get returns the inode of slot i, nil if there is none.
@@ -46,19 +46,20 @@ func (l *tableLeaf) get(src *Source, i int, ino uint64) (*Inode, error) {
 	return decodeInode(ino, l.record(i))
 }
 
-// sameRecord reports whether slot i of both leaves is known to hold the same.
-func (l *tableLeaf) sameRecord(o *tableLeaf, i int) bool {
+// sameInode reports whether slot i of both leaves is known to have equal inodes.
+func (l *tableLeaf) sameInode(o *tableLeaf, i int) bool {
 	if n, m := l.cell(i), o.cell(i); n != nil || m != nil {
 		return n == m
 	}
 	return (l.long^o.long)&(1<<i) == 0 && string(l.record(i)) == string(o.record(i))
 }
 
-// sameStored is sameRecord for inodes that are not decoded.
-func (l *tableLeaf) sameStored(o *tableLeaf, i int) bool {
-	return l.cell(i) == nil && o.cell(i) == nil && l.sameRecord(o, i)
+// sameRecord reports whether slot i of both leaves has equal records.
+func (l *tableLeaf) sameRecord(o *tableLeaf, i int) bool {
+	return l.cell(i) == nil && o.cell(i) == nil && l.sameInode(o, i)
 }
 
+// set puts n into slot i, or empties the slot if n is nil.
 func (l *tableLeaf) set(i int, n *Inode) {
 	if l.cells == nil && n != nil {
 		l.cells = new([tableFan]*Inode)

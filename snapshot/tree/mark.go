@@ -7,36 +7,37 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
-// A Keeper collects the objects that a gc keeps. Keep adds one and reports whether it is new.
-// KeepLeaf adds an object that refers to no others.
+// A Keeper collects the objects that a gc keeps. Keep adds an object and reports whether it is new.
+// KeepLeaf adds an object that refers to no other objects.
 type Keeper interface {
 	Keep(h cas.Hash) (first bool)
 	KeepLeaf(h cas.Hash)
 }
 
-// keep is a Keeper that treats all objects alike.
-type keep func(cas.Hash) (first bool)
+// keepFunc is a Keeper that makes no difference between Keep and KeepLeaf.
+type keepFunc func(cas.Hash) (first bool)
 
-func (k keep) Keep(h cas.Hash) bool { return k(h) }
+func (k keepFunc) Keep(h cas.Hash) bool { return k(h) }
 
-func (k keep) KeepLeaf(h cas.Hash) { k(h) }
+func (k keepFunc) KeepLeaf(h cas.Hash) { k(h) }
 
-// Mark is MarkFor with a function.
+// Mark is MarkFor with a function in place of a Keeper.
 func (s *State) Mark(ctx context.Context, src *Source, like *State, incomplete bool, fn func(cas.Hash) (first bool)) error {
-	return s.MarkFor(ctx, src, like, incomplete, keep(fn))
+	return s.MarkFor(ctx, src, like, incomplete, keepFunc(fn))
 }
 
-// MarkFor calls k with every object that s needs. The objects below an object are visited only
-// if Keep reports that it is new. So the cost of marking many states depends on their number and
-// on their differences.
+// MarkFor calls k with every object that s needs. It visits the objects below an object only
+// if Keep reports that the object is new. So the cost of marking many states depends on their number
+// and on their differences.
 //
-// With incomplete, a missing object (cas.ErrNotFound) is skipped: what is below it is lost.
+// With incomplete, missing objects (cas.ErrNotFound) are skipped, and the objects below them are not
+// marked.
 //
-// A gc has to mark also the states in memory: pages that were stored by a Seal which was
-// interrupted are referred to only there. The store keeps what a Seal writes meanwhile.
+// A gc also has to mark the states in memory: only these refer to the pages that an interrupted Seal
+// has stored. The store itself protects objects that a Seal writes during the gc.
 //
-// like is a state that was marked before for the same Keeper, or nil. Pages and inodes that s is
-// known to share with it are skipped.
+// like is nil, or a state that was marked before for the same Keeper. MarkFor skips pages and inodes
+// that s is known to share with like.
 func (s *State) MarkFor(ctx context.Context, src *Source, like *State, incomplete bool, k Keeper) error {
 	if id, ok := s.ID(); ok && !k.Keep(id) {
 		return nil
@@ -46,9 +47,10 @@ func (s *State) MarkFor(ctx context.Context, src *Source, like *State, incomplet
 	if like != nil && like.height == s.height {
 		at = like.root
 	}
-	return m.table(s.root, at, s.height, 0)
+	return m.markTable(s.root, at, s.height, 0)
 }
 
+// marker is the state of one call of MarkFor.
 type marker struct {
 	Keeper
 	ctx context.Context
@@ -57,24 +59,25 @@ type marker struct {
 	incomplete bool
 }
 
-// orMissing returns err, or nil if it means that an object is missing which may be.
-func (m *marker) orMissing(err error) error {
+// allowMissing returns nil if err means that an object is missing and objects may be missing. It
+// returns any other error unchanged.
+func (m *marker) allowMissing(err error) error {
 	if m.incomplete && errors.Is(err, cas.ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-// first marks a page, and reports whether to visit what is below it. A page without a hash is only
-// in memory, but what it refers to may be stored.
-func (m *marker) first(p *page) bool {
+// markPage marks a page and reports whether the pages below must be visited. A page without a hash is
+// only in memory, but objects below it may be stored.
+func (m *marker) markPage(p *page) bool {
 	id, ok := p.id()
 	return !ok || m.Keep(id)
 }
 
-// marked reports whether a page is stored, and the state that was marked before has it too. What is
-// below a page in memory may have been stored since.
-func marked(p, like *page) bool {
+// isMarked reports whether p was marked with the page like of the state that was marked before.
+// Pages without a hash are never equal: objects below them may have been stored since like was marked.
+func isMarked(p, like *page) bool {
 	if like == nil {
 		return false
 	}
@@ -83,10 +86,10 @@ func marked(p, like *page) bool {
 	return ok && also && id == other
 }
 
-// table visits a table page whose first inode number is base. like is the page at the same place in
-// the state that was marked before, or nil.
-func (m *marker) table(p, like *page, height int, base uint64) error {
-	if p == nil || marked(p, like) || !m.first(p) {
+// markTable marks a table page and all objects below it. base is its first inode number. like is the
+// page at the same position in the state that was marked before, or nil.
+func (m *marker) markTable(p, like *page, height int, base uint64) error {
+	if p == nil || isMarked(p, like) || !m.markPage(p) {
 		return nil
 	}
 	if err := m.ctx.Err(); err != nil {
@@ -94,39 +97,47 @@ func (m *marker) table(p, like *page, height int, base uint64) error {
 	}
 	b, err := p.loadTable(m.src, height, base, like != nil)
 	if err != nil {
-		return m.orMissing(err)
+		return m.allowMissing(err)
 	}
 	before := &body{}
 	if like != nil {
-		if other, err := like.loadTable(m.src, height, base, true); err == nil { // else nothing is known to be shared
+		// If like cannot be read, all kids and inodes of p are visited.
+		if other, err := like.loadTable(m.src, height, base, true); err == nil {
 			before = other
 		}
 	}
+
 	for i, k := range b.kids {
 		var other *page
 		if before.kids != nil {
 			other = before.kids[i]
 		}
-		if err := m.table(k, other, height-1, base+uint64(i)<<(tableBits*(height-1))); err != nil {
+		if err := m.markTable(k, other, height-1, base+uint64(i)<<(tableBits*(height-1))); err != nil {
 			return err
 		}
 	}
 	if b.leaf == nil {
 		return nil
 	}
+	return m.markLeaf(b.leaf, before.leaf, base)
+}
+
+// markLeaf marks the objects of all inodes of a leaf. like is nil, or the leaf at the same position in
+// the state that was marked before.
+func (m *marker) markLeaf(l, like *tableLeaf, base uint64) error {
 	for i := range tableFan {
-		if before.leaf != nil && b.leaf.sameStored(before.leaf, i) {
+		if like != nil && l.sameRecord(like, i) {
 			continue
 		}
-		for _, h := range b.leaf.pieces(i) {
+		for _, h := range l.pieces(i) {
 			m.KeepLeaf(h)
 		}
-		n, err := b.leaf.get(m.src, i, base+uint64(i))
-		if err = m.orMissing(err); err != nil {
+		n, err := l.get(m.src, i, base+uint64(i))
+		if err = m.allowMissing(err); err != nil {
 			return err
 		}
 		if n != nil {
-			if err := m.inode(n); err != nil {
+			if err := m.markInode(n); err != nil {
 				return err
 			}
 		}
@@ -134,9 +145,10 @@ func (m *marker) table(p, like *page, height int, base uint64) error {
 	return nil
 }
 
-func (m *marker) inode(n *Inode) error {
+// markInode marks the pages of a directory, or the objects of a file's content.
+func (m *marker) markInode(n *Inode) error {
 	if n.IsDir() {
-		return m.dir(n.Dir.root, pos{})
+		return m.markDir(n.Dir.root, pos{})
 	}
 	return n.Content.EachObject(m.src.Files, func(h cas.Hash, isList bool) (bool, error) {
 		if !isList {
@@ -146,7 +158,7 @@ func (m *marker) inode(n *Inode) error {
 		if !m.Keep(h) {
 			return false, nil
 		}
-		if m.incomplete {
+		if m.incomplete { // EachObject would fail at a missing list
 			if _, err := m.src.objects.Get(h, nil); errors.Is(err, cas.ErrNotFound) {
 				return false, nil
 			}
@@ -155,19 +167,20 @@ func (m *marker) inode(n *Inode) error {
 	})
 }
 
-func (m *marker) dir(p *page, at pos) error {
-	if p == nil || !m.first(p) {
+// markDir marks a directory page and the pages below it.
+func (m *marker) markDir(p *page, at pos) error {
+	if p == nil || !m.markPage(p) {
 		return nil
 	}
 	if p.n <= maxDirLeaf {
-		return nil // a leaf refers to inode numbers only: no need to load it
+		return nil // a leaf has inode numbers only, no hashes
 	}
 	b, err := p.loadDir(m.src, at, false)
 	if err != nil {
-		return m.orMissing(err)
+		return m.allowMissing(err)
 	}
 	for i, k := range b.kids {
-		if err := m.dir(k, at.down(i)); err != nil {
+		if err := m.markDir(k, at.child(i)); err != nil {
 			return err
 		}
 	}

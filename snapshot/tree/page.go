@@ -9,26 +9,26 @@ import (
 
 // page is a node of a table or of a directory.
 //
-// A page belongs to the epoch that made it. While that is the current one, the
-// page has a single owner, who changes it in place under the owner's lock. From
+// A page belongs to the epoch that made it. During that epoch, one state has the
+// page and changes it in place under the lock of the state's owner. From
 // the next epoch on it is frozen: any number of states share it, and a change
-// copies it first. Only two things still happen to a frozen page, both to its
-// atomic fields and in this order: a sealer sets the hash or the text, then drops
-// the body. So a reader that finds no body finds one of them, and loads by it.
+// copies it first. A sealer changes only the atomic fields of a frozen page, in
+// this order: it sets hash or inline, then it drops the body, mem. So a reader that
+// finds mem nil finds hash or inline set, and loads the body from there.
 type page struct {
 	epoch  uint64
-	n      int // directory pages: the number of entries beneath
+	n      int // directory pages: the number of entries on this page and below
 	hash   atomic.Pointer[cas.Hash]
-	inline atomic.Pointer[string] // the encoded entries of a directory so small that its inode's record has them
-	mem    atomic.Pointer[body]
+	inline atomic.Pointer[string] // the encoded entries of a small directory, see maxInline
+	mem    atomic.Pointer[body]   // nil if the page is not in memory
 }
 
 // body is the contents of a page. Exactly one of kids, leaf and ents is set. The body of a frozen
-// page never changes.
+// page does not change.
 type body struct {
 	kind       byte
-	fitsInline bool       // a loaded directory leaf so small that an inode's record could have it
-	kids       []*page    // inner pages: fanout items, nil where nothing is
+	fitsInline bool       // set for a loaded directory leaf of at most maxInline bytes
+	kids       []*page    // inner pages: tableFan or dirFan pages, nil in unused slots
 	leaf       *tableLeaf // table leaves
 	ents       entries    // directory leaves
 }
@@ -40,7 +40,8 @@ func newPage(epoch uint64, b *body) *page {
 	return p
 }
 
-// sealedPage returns a page known by its hash only.
+// sealedPage returns a sealed page that is not in memory. n is its number of entries, 0 for a page of
+// a table.
 func sealedPage(h cas.Hash, n int) *page {
 	p := &page{n: n}
 	p.hash.Store(&h)
@@ -55,26 +56,27 @@ func (p *page) id() (cas.Hash, bool) {
 	return cas.Hash{}, false
 }
 
-// seal records the hash and drops the body.
+// seal sets the hash and drops the body.
 func (p *page) seal(h cas.Hash) {
 	p.hash.Store(&h)
 	p.mem.Store(nil)
 }
 
-// sealInline is seal for a page whose entries are inline.
+// sealInline sets the inline entries and drops the body.
 func (p *page) sealInline(entries string) {
 	p.inline.Store(&entries)
 	p.mem.Store(nil)
 }
 
-// owned reports whether an epoch may change a page in place. A sealed page that is found in
-// the cache may come from an epoch of the same number: each owner of a state has its own count.
-func (p *page) owned(epoch uint64) bool { return p.epoch == epoch && !p.isSealed() }
+// ownedBy reports whether an epoch may change a page in place. The number of the epoch is not enough:
+// each owner of states counts its own epochs, and a sealed page may be shared between owners.
+func (p *page) ownedBy(epoch uint64) bool { return p.epoch == epoch && !p.isSealed() }
 
 // isSealed reports whether a page can be loaded again: it has a hash, or inline entries.
 func (p *page) isSealed() bool { return p.hash.Load() != nil || p.inline.Load() != nil }
 
-// load returns the body of a page that must be of one of two kinds.
+// load returns the body of a page, and checks that it is of one of two kinds. With keep, a body that
+// was read is cached.
 func (p *page) load(src *Source, keep bool, kind, orKind byte) (*body, error) {
 	b := p.mem.Load()
 	if b == nil {
@@ -94,7 +96,8 @@ func (p *page) load(src *Source, keep bool, kind, orKind byte) (*body, error) {
 	return b, nil
 }
 
-// samePage reports whether two pages are known to be equal. Equal pages need not be known to be.
+// samePage reports whether two pages are known to be equal. It is false for equal pages if one is not
+// sealed.
 func samePage(a, b *page) bool {
 	if a == b {
 		return true
@@ -109,7 +112,7 @@ func samePage(a, b *page) bool {
 	return ha != nil && hb != nil && *ha == *hb
 }
 
-// weight estimates the bytes of memory that the body holds.
+// weight estimates the memory of the body in bytes.
 func (b *body) weight() int64 {
 	w := int64(128)
 	const pageBytes = 8 + 24 + 32 + 16 // pointer, page, hash, rounding

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// A pairWalk compares the tables of two states by inode number. It calls fn for inodes that are
-// not known to be the same if changed is set, and for those that only b has, with a nil a, if added
-// is set.
+// A pairWalk compares the tables of two states a and b by inode number. If changed is set, it calls fn
+// for inode numbers in both whose inodes are not known to be equal. If added is set, it calls fn for
+// the inodes that only b has, with nil for a's inode.
 type pairWalk struct {
 	ctx            context.Context
 	src            *Source
@@ -15,8 +15,8 @@ type pairWalk struct {
 	fn             func(a, b *Inode) error
 }
 
-// Beyond calls fn for each inode that the state has and another one does not. What both share
-// is not read.
+// Beyond calls fn for each inode of s whose number other does not have. It does not read pages that
+// are known to be equal.
 func (s *State) Beyond(src *Source, other *State, fn func(n *Inode)) error {
 	w := pairWalk{ctx: context.Background(), src: src, added: true, fn: func(_, n *Inode) error {
 		fn(n)
@@ -28,7 +28,7 @@ func (s *State) Beyond(src *Source, other *State, fn func(n *Inode)) error {
 	return nil
 }
 
-// tables looks at two pages, of the heights ha and hb, whose first inode number is base.
+// tables compares two pages whose first inode number is base. ha and hb are their heights.
 func (w *pairWalk) tables(a *page, ha int, b *page, hb int, base uint64) error {
 	if b == nil || a == nil && !w.added || a != nil && ha == hb && samePage(a, b) {
 		return nil
@@ -59,7 +59,8 @@ func (w *pairWalk) tables(a *page, ha int, b *page, hb int, base uint64) error {
 	return nil
 }
 
-// load returns the body of a page of height hp; if h is more, that of a page above it.
+// load returns the body of a page of height hp. If h is higher, it returns the body of a page above,
+// with p as its first kid: the table that has p as its root has no higher numbers.
 func (w *pairWalk) load(p *page, hp, h int, base uint64) (*body, error) {
 	if hp == h {
 		return p.loadTable(w.src, h, base, true)
@@ -69,12 +70,14 @@ func (w *pairWalk) load(p *page, hp, h int, base uint64) (*body, error) {
 	return b, nil
 }
 
+// leaves compares the inodes of two leaves.
 func (w *pairWalk) leaves(x, y *tableLeaf, base uint64) error {
 	for i := range tableFan {
 		switch both := x.has(i); {
-		case !y.has(i), !both && !w.added, both && (!w.changed || x.sameRecord(y, i)):
+		case !y.has(i), !both && !w.added, both && (!w.changed || x.sameInode(y, i)):
 			continue
 		}
+
 		n, err := x.get(w.src, i, base+uint64(i))
 		if err != nil {
 			return err

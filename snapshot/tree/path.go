@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxDepth bounds the names of a path, and so every walk. The path of a directory has
-// fewer. Only a damaged tree with a ring in it, or a store made by others, has more.
+// MaxDepth is the largest number of names in a path, and so bounds every walk. A directory has a path
+// of fewer names. Only a damaged tree with a ring of directories, or a forged store, has more.
 const MaxDepth = 1 << 13
 
-// splitPath returns the names of a path below the root; "" and "." are the root
-// itself. ErrBadPath if it is absolute or not in its shortest form.
+// splitPath returns the names of a path relative to the root; "" and "." are the root
+// itself. The error is ErrBadPath if the path is absolute or not in its shortest form.
 func splitPath(path string) ([]string, error) {
 	if path == "" || path == "." {
 		return nil, nil
@@ -28,13 +28,13 @@ func splitPath(path string) ([]string, error) {
 	return names, nil
 }
 
-// ComparePaths orders paths by their components: a directory comes before its entries, and these
-// before what follows the directory.
+// ComparePaths orders paths by their components, as Walk does: a directory comes before all paths
+// below it, and these come before the next entry of its parent.
 func ComparePaths(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		switch x, y := a[i], b[i]; {
 		case x == y:
-		case x == '/':
+		case x == '/': // the component of a ends first
 			return -1
 		case y == '/':
 			return 1
@@ -54,20 +54,21 @@ func (s *State) Resolve(src *Source, path string) (*Inode, error) {
 		return nil, err
 	}
 	n, err := s.Get(src, RootIno)
-	for i := 0; err == nil && i < len(names); i++ {
-		if n.IsSymlink() {
-			err = ErrSymlink
-		} else {
-			n, err = s.Lookup(src, n, names[i])
-		}
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for _, name := range names {
+		if n.IsSymlink() {
+			return nil, fmt.Errorf("%s: %w", path, ErrSymlink)
+		}
+		if n, err = s.Lookup(src, n, name); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
 	}
 	return n, nil
 }
 
-// At is Resolve, but returns nil if there is no such path.
+// At is Resolve, but returns nil without an error if the state has no such path.
 func (s *State) At(src *Source, path string) (*Inode, error) {
 	n, err := s.Resolve(src, path)
 	if errors.Is(err, ErrNotExist) || errors.Is(err, ErrNotDir) || errors.Is(err, ErrSymlink) {
@@ -100,9 +101,9 @@ func (s *State) Paths(src *Source, n *Inode) ([]string, error) {
 	return all, nil
 }
 
-// A Path is the way from the root to a file. It shares memory with the paths of
-// the directories above, so that those of a deep tree take no more than the tree
-// does. The root's is nil.
+// A Path is the names from the root to a file. The path of the root is nil. A Path shares memory with
+// the paths of the directories above, so that all paths of a deep tree together take no more
+// memory than its names.
 type Path struct {
 	Dir    *Path
 	Name   string
@@ -110,7 +111,7 @@ type Path struct {
 	length int // of the string
 }
 
-// At returns the path of an entry of the directory at p. ErrTooDeep if it has more
+// At returns the path of an entry of the directory at p. The error is ErrTooDeep if it has more
 // than MaxDepth names.
 func (p *Path) At(name string) (*Path, error) {
 	if p != nil && p.depth == MaxDepth {
@@ -119,7 +120,7 @@ func (p *Path) At(name string) (*Path, error) {
 	return p.Entry(name), nil
 }
 
-// Entry is At without the limit, for a path whose depth was checked before.
+// Entry is At without the limit, for callers that have checked the depth.
 func (p *Path) Entry(name string) *Path {
 	if p == nil {
 		return &Path{Name: name, depth: 1, length: len(name)}
@@ -127,15 +128,18 @@ func (p *Path) Entry(name string) *Path {
 	return &Path{Dir: p, Name: name, depth: p.depth + 1, length: p.length + 1 + len(name)}
 }
 
-// ParsePath is for a path relative to the root, as Resolve takes it.
+// ParsePath returns the Path of a path relative to the root, in the form that Resolve accepts.
 func ParsePath(path string) (p *Path, err error) {
 	names, err := splitPath(path)
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range names {
-		if err == nil {
-			p, err = p.At(name)
+		if p, err = p.At(name); err != nil {
+			return nil, err
 		}
 	}
-	return p, err
+	return p, nil
 }
 
 // Depth returns how many names the path has.
@@ -157,8 +161,7 @@ func (p *Path) Len() int {
 // String returns the names with slashes in between, "" for the root.
 func (p *Path) String() string { return p.tail(p.Len()) }
 
-// Short returns the string, of one that is longer than a program can use (PATH_MAX)
-// only the end.
+// Short returns the string, or only its end if it is longer than a program can use (PATH_MAX).
 func (p *Path) Short() string { return p.tail(min(p.Len(), unix.PathMax-1)) }
 
 // tail returns the last n bytes of the string.
@@ -175,7 +178,8 @@ func (p *Path) tail(n int) string {
 	return string(b)
 }
 
-// Parent returns the one name of a directory other than the root.
+// Parent returns the only name of a directory other than the root. The error is ErrMalformed if it
+// has not exactly one.
 func (n *Inode) Parent() (Link, error) {
 	if len(n.Links) != 1 {
 		return Link{}, fmt.Errorf("%w: directory %d has %d names", ErrMalformed, n.Ino, len(n.Links))

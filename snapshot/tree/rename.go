@@ -6,9 +6,10 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// CheckRename checks whether n in the directory from may replace old, or nothing if old is nil, in
-// the directory to. flags are those of renameat2(2). depth is State.Depth afterwards. If same is
-// set, both are the same file, and the rename does nothing.
+// CheckRename checks whether n may be moved from the directory from into the directory to, where old
+// has the new name, or nil if the name is free. flags are the flags of renameat2(2). depth is
+// State.Depth after the rename. If same is set, both names are of the same file, and the rename has
+// no effect.
 func (s *State) CheckRename(src *Source, n, old *Inode, from, to uint64, flags uint32) (same bool, depth int, err error) {
 	exchange := flags&unix.RENAME_EXCHANGE != 0
 	switch {
@@ -26,6 +27,8 @@ func (s *State) CheckRename(src *Source, n, old *Inode, from, to uint64, flags u
 	case old.IsDir() && old.Dir.Len() > 0:
 		return false, 0, errs.NotEmpty
 	}
+
+	// A directory must not be moved below itself.
 	if n.IsDir() {
 		if _, err := s.DepthOf(src, to, n.Ino); err != nil {
 			return false, 0, err
@@ -36,10 +39,11 @@ func (s *State) CheckRename(src *Source, n, old *Inode, from, to uint64, flags u
 			return false, 0, err
 		}
 	}
-	if depth, err = s.DepthAfter(src, n, to); err == nil && exchange {
-		var other int
-		other, err = s.DepthAfter(src, old, from)
-		depth = max(depth, other)
+
+	depth, err = s.DepthAfter(src, n, to)
+	if err != nil || !exchange {
+		return false, depth, err
 	}
-	return false, depth, err
+	other, err := s.DepthAfter(src, old, from)
+	return false, max(depth, other), err
 }

@@ -9,27 +9,30 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
-// Resident returns a source for callers that hold a lock. It has the same caches, and reads no
-// disk: an object that is in no cache is an Unread error. Again reads it.
+// Resident returns a source for callers that hold a lock. It has the same caches, but does not read
+// from disk: a method that needs an object which is in no cache fails with an Unread error. Again
+// reads the object without the lock and repeats the call.
 func (s *Source) Resident() *Source {
 	return s.With(&resident{ObjectStore: s.objects, fetched: make(map[cas.Hash]*fetchedObject)})
 }
 
-// resident are the objects that were read for calls under way.
+// resident is an object store with only the objects that were read for running calls of Again.
 type resident struct {
-	content.ObjectStore // where they are read
+	content.ObjectStore // from which Unread.read reads objects
 	mu                  sync.Mutex
 	fetched             map[cas.Hash]*fetchedObject
-	unbounded           sync.Mutex // of the one call that may have more than MaxFetched
+	unbounded           sync.Mutex // held by the one call of Again that has more than MaxFetched objects
 }
 
-// MaxFetched is how many objects a call may have in memory at the same time as other calls.
+// MaxFetched is how many objects a call of Again may have in memory. Further objects are allowed for
+// one call at a time.
 const MaxFetched = 64
 
+// fetchedObject is the result of reading an object.
 type fetchedObject struct {
 	raw   []byte
 	err   error
-	calls int
+	calls int // calls of Again that use it
 }
 
 func (r *resident) Get(h cas.Hash, _ []byte) ([]byte, error) {
@@ -50,10 +53,10 @@ type Unread struct {
 
 func (u *Unread) Error() string { return "it is not in memory" }
 
-// Unwrap returns errs.Away: the object is not damaged.
+// Unwrap returns errs.Away, so that LoadError does not treat the object as damaged.
 func (u *Unread) Unwrap() error { return errs.Away }
 
-// read reads the object, or finds out why it cannot be read, for the next call.
+// read reads the object and records it, or the error of reading it, for the next call.
 func (u *Unread) read() {
 	raw, err := u.objects.ObjectStore.Get(u.hash, nil)
 	u.objects.mu.Lock()
@@ -66,7 +69,7 @@ func (u *Unread) read() {
 	o.calls++
 }
 
-// release ends the use of an object that read read.
+// release drops the object, unless other calls of Again use it. It is called once for each read.
 func (u *Unread) release() {
 	u.objects.mu.Lock()
 	defer u.objects.mu.Unlock()
@@ -76,9 +79,9 @@ func (u *Unread) release() {
 	}
 }
 
-// Again calls fn, which takes and releases a lock. If fn returns an Unread error, Again reads the
-// object without the lock and calls fn again. It ends, because what it has read stays in memory
-// until it returns.
+// Again calls fn, which takes and releases a lock. While fn returns an Unread error, Again reads the
+// object without the lock and calls fn again. The loop ends, because all objects that were read stay
+// in memory until Again returns.
 func Again(fn func() error) error {
 	var all []*Unread
 	defer func() {

@@ -21,13 +21,13 @@ import (
 // table, then the state object, whose hash it returns. z has the destination and the parameters of
 // chunking. Each of its workers seals one file or directory at a time.
 //
-// The state must be frozen. It can be read meanwhile, as can states that share pages with it.
-// Sealed pages move from memory to the page cache. A Seal that was interrupted by ctx, by z.Spend
-// or by an error has done a part of the work, and the next one continues there.
+// The state must be frozen. During Seal the state can be read, and so can states that share pages with
+// it. Sealed pages move from memory to the page cache. If Seal is interrupted by ctx, by z.Spend or
+// by an error, the next call continues where it ended.
 func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Hash, error) {
 	r := &sealRun{src: src, z: z}
 	r.buffers.New = func() any { return new(wire.Encoder) }
-	h, err := r.state(ctx, s)
+	h, err := r.sealState(ctx, s)
 	if err != nil {
 		return cas.Hash{}, fmt.Errorf("seal: %w", err)
 	}
@@ -35,32 +35,35 @@ func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Ha
 }
 
 const (
-	maxJobs = 64 // that wait for a worker
-	// secondRest is how long the second worker rests before each chunk or inode while writers
+	maxJobs = 64 // inodes that wait for a worker
+	// secondRest is how long the second worker sleeps before each chunk or inode while writers
 	// are active.
 	secondRest = 50 * time.Millisecond
 )
 
-// sealRun is one Seal under way.
+// sealRun is the state of one call of Seal.
 type sealRun struct {
 	src     *Source
 	z       *content.Sealer
 	buffers sync.Pool // of *wire.Encoder
 
-	firstEnded atomic.Bool // the first worker
+	firstEnded atomic.Bool // set when the first worker has ended
 }
 
-func (r *sealRun) state(ctx context.Context, s *State) (cas.Hash, error) {
+// sealState does the work of Seal.
+func (r *sealRun) sealState(ctx context.Context, s *State) (cas.Hash, error) {
 	if h, ok := s.ID(); ok {
 		return h, nil
 	}
+
+	// Workers seal the contents and the directories of all inodes in memory.
 	g, gctx := errgroup.WithContext(ctx)
 	jobs := make(chan *Inode, maxJobs)
 	for i := range max(1, r.z.Workers) {
 		g.Go(func() error { return r.work(gctx, jobs, i > 0) })
 	}
 	err := eachUnsealed(s.root, nil, func(n *Inode) error {
-		if n.Dir.root.unsealed() == nil && n.Content.Sealed() != nil {
+		if n.Dir.root.unsealedBody() == nil && n.Content.Sealed() != nil {
 			return gctx.Err()
 		}
 		select {
@@ -78,12 +81,14 @@ func (r *sealRun) state(ctx context.Context, s *State) (cas.Hash, error) {
 	if err != nil {
 		return cas.Hash{}, err
 	}
+
 	var root cas.Hash
 	if s.root != nil {
-		if root, err = r.page(ctx, s.root); err != nil {
+		if root, err = r.sealPage(ctx, s.root); err != nil {
 			return cas.Hash{}, err
 		}
 	}
+
 	var e wire.Encoder
 	encodeState(&e, s, root)
 	h, err := r.z.Objects.Put(cas.KindTree, e.Out())
@@ -94,34 +99,34 @@ func (r *sealRun) state(ctx context.Context, s *State) (cas.Hash, error) {
 	return h, nil
 }
 
-// turnOver returns content.ErrTurnOver when it is time to give way.
-func (r *sealRun) turnOver() error {
+// checkTurn returns content.ErrTurnOver if the time of this turn is spent.
+func (r *sealRun) checkTurn() error {
 	if r.z.Spend != nil && r.z.Spend(0) {
 		return content.ErrTurnOver
 	}
 	return nil
 }
 
-// work seals one file after the other. While writers are active, the second worker does a
-// little at intervals, so that the file that it has begun is sealed in the end, and the first
-// worker keeps an operating system thread to itself: a thread that has just answered a request
-// would keep the client from its processor.
+// work seals the inodes of jobs, one after the other. While writers are active, all workers but the
+// first sleep before each chunk, so that they finish the files that they have begun, but slowly. The
+// first worker then locks its operating system thread: on a thread that has just answered a request,
+// it would occupy the processor that the client of the request needs.
 func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, second bool) error {
 	z, locked := *r.z, false
-	keep := func(thread bool) {
+	lockThread := func(lock bool) {
 		switch {
-		case thread && !locked:
+		case lock && !locked:
 			runtime.LockOSThread()
-		case locked && !thread:
+		case locked && !lock:
 			runtime.UnlockOSThread()
 		}
-		locked = thread
+		locked = lock
 	}
-	defer keep(false)
+	defer lockThread(false)
 	z.Pace = func() bool {
 		throttled := r.z.Pace != nil && r.z.Pace()
 		rests := throttled && second && !r.firstEnded.Load()
-		keep(throttled && !rests)
+		lockThread(throttled && !rests)
 		if rests {
 			time.Sleep(secondRest)
 		}
@@ -132,28 +137,28 @@ func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, second bool) err
 	}
 	for n := range jobs {
 		z.Pace()
-		if err := guard.Do(func() error { return r.inode(ctx, &z, n) }); err != nil {
+		if err := guard.Do(func() error { return r.sealInode(ctx, &z, n) }); err != nil {
 			return err
 		}
-		if err := r.turnOver(); err != nil {
+		if err := r.checkTurn(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unsealed returns the body of a page that is in memory and not sealed yet.
-func (p *page) unsealed() *body {
+// unsealedBody returns the body of a page that is not sealed, else nil.
+func (p *page) unsealedBody() *body {
 	if p == nil || p.isSealed() {
 		return nil
 	}
-	return p.mem.Load() // nil if another sealer was faster
+	return p.mem.Load() // nil if another goroutine has sealed the page since the check
 }
 
-// eachUnsealed calls fn for the inodes in memory on pages that are not sealed. skip, if set, reports
-// whether to leave out a page and those below it.
+// eachUnsealed calls fn for the inodes in cells of leaves that are not sealed, at and below p. skip,
+// if not nil, reports whether to skip a page and the pages below it.
 func eachUnsealed(p *page, skip func(p *page) bool, fn func(n *Inode) error) error {
-	b := p.unsealed()
+	b := p.unsealedBody()
 	if b == nil || skip != nil && skip(p) {
 		return nil
 	}
@@ -175,64 +180,65 @@ func eachUnsealed(p *page, skip func(p *page) bool, fn func(n *Inode) error) err
 	return nil
 }
 
-// inode seals the entries of a directory, or the content of a file.
-func (r *sealRun) inode(ctx context.Context, z *content.Sealer, n *Inode) error {
-	err := ctx.Err()
-	if err == nil {
-		err = r.dir(ctx, n.Dir.root)
+// sealInode seals the entries of a directory, or the content of a file.
+func (r *sealRun) sealInode(ctx context.Context, z *content.Sealer, n *Inode) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("inode %d: %w", n.Ino, err)
 	}
-	if err == nil {
-		_, err = z.Seal(ctx, n.Content)
+	if err := r.sealDir(ctx, n.Dir.root); err != nil {
+		return fmt.Errorf("inode %d: %w", n.Ino, err)
 	}
-	if err != nil {
+	if _, err := z.Seal(ctx, n.Content); err != nil {
 		return fmt.Errorf("inode %d: %w", n.Ino, err)
 	}
 	return nil
 }
 
-// dir seals the topmost page of a directory, which is an object only if the inode's
-// record has no room for the entries.
-func (r *sealRun) dir(ctx context.Context, p *page) error {
-	b := p.unsealed()
+// sealDir seals the topmost page of a directory and all pages below it. Small directories become
+// inline.
+func (r *sealRun) sealDir(ctx context.Context, p *page) error {
+	b := p.unsealedBody()
 	if b == nil {
 		return nil
 	}
 	if b.kind == wire.KindDirLeaf {
-		e := r.encoder()
+		e := r.newEncoder()
 		defer r.buffers.Put(e)
 		if encodeEntries(e, b.ents); e.Len() <= maxInline {
 			p.sealInline(string(e.Out()))
 			return nil
 		}
 	}
-	_, err := r.page(ctx, p)
+	_, err := r.sealPage(ctx, p)
 	return err
 }
 
-// encoder returns an empty one. Give it back to buffers.
-func (r *sealRun) encoder() *wire.Encoder {
+// newEncoder returns an empty encoder. The caller puts it into buffers after use.
+func (r *sealRun) newEncoder() *wire.Encoder {
 	e := r.buffers.Get().(*wire.Encoder)
 	e.Reset()
 	return e
 }
 
-// page seals p and all pages below it; the inodes of a table are sealed already.
-func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
-	b := p.unsealed()
+// sealPage seals p and all pages below it, and returns its hash. The contents and directories of
+// inodes must be sealed already.
+func (r *sealRun) sealPage(ctx context.Context, p *page) (cas.Hash, error) {
+	b := p.unsealedBody()
 	if b == nil {
 		return *p.hash.Load(), nil
 	}
-	if err := cmp.Or(ctx.Err(), r.turnOver()); err != nil {
+	if err := cmp.Or(ctx.Err(), r.checkTurn()); err != nil {
 		return cas.Hash{}, err
 	}
 	for _, k := range b.kids {
 		if k != nil {
-			if _, err := r.page(ctx, k); err != nil {
+			if _, err := r.sealPage(ctx, k); err != nil {
 				return cas.Hash{}, err
 			}
 		}
 	}
-	e := r.encoder()
+
+	e := r.newEncoder()
 	defer r.buffers.Put(e)
 	if b.leaf == nil {
 		encodeBody(e, b)
@@ -243,9 +249,10 @@ func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 	if err != nil {
 		return cas.Hash{}, fmt.Errorf("write a page: %w", err)
 	}
+
 	if b.leaf != nil {
-		// The inodes in memory refer to journal positions and older contents, so the cache gets
-		// the page as it is loaded.
+		// The inodes in cells refer to the journal and to older contents. So the cache gets a leaf
+		// decoded from the object, as after loading it.
 		if b, err = decodeBody(append([]byte(nil), e.Out()...)); err != nil {
 			return cas.Hash{}, fmt.Errorf("read back a page: %w", err)
 		}

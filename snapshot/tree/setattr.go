@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// SetAttr says which attributes to change; nil leaves one as it is. Times are
+// SetAttr is a change of attributes. A nil attribute stays as it is. Times are
 // in nanoseconds since 1970.
 type SetAttr struct {
 	Mode, UID, GID      *uint32
@@ -18,12 +18,13 @@ type SetAttr struct {
 	KillPriv bool
 }
 
-// Marks reports whether anything but the access and change times changes.
+// Marks reports whether SetAttr marks the inode as changed by an actor: it does not if only the
+// access and change times change.
 func (s *SetAttr) Marks() bool {
 	return s.Mode != nil || s.UID != nil || s.GID != nil || s.Size != nil || s.Mtime != nil || s.KillPriv
 }
 
-// Apply changes an inode that the epoch owns, at a time.
+// Apply changes the attributes of an inode that epoch owns. now is the mtime after a change of size.
 func (s *SetAttr) Apply(src *Source, epoch uint64, n *Inode, now int64) error {
 	if s.Size != nil {
 		c := n.Content.Own(epoch)
@@ -68,6 +69,7 @@ const (
 	setKill
 )
 
+// Encode writes a bitmap of the attributes that change, and their values.
 func (s *SetAttr) Encode(e *wire.Encoder) {
 	var bits uint64
 	bit := func(set bool, b uint64) {

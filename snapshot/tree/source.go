@@ -8,39 +8,40 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
-// Source is where states load from whatever is not in memory. It caches what it
-// loads, and is safe for concurrent use.
+// Source loads the parts of states that are not in memory, and caches them. It is safe for concurrent
+// use.
 type Source struct {
-	Files   *content.Source // the bytes of files
-	objects content.ObjectStore
-	pages   *content.Cache[*body]  // decoded pages of tables and directories
-	inodes  *content.Cache[*Inode] // decoded long records
-	copied  *atomic.Int64          // see Counting
+	Files       *content.Source // the bytes of files
+	objects     content.ObjectStore
+	pages       *content.Cache[*body]  // decoded pages of tables and directories
+	inodes      *content.Cache[*Inode] // decoded long records
+	copiedBytes *atomic.Int64          // bytes, see Counting
 }
 
-// longBytes is the size of the cache of long records. One with the maximum of names fits.
+// longBytes is the size of the cache of long records. It is enough for a record with the maximum
+// number of names.
 const longBytes = 32 << 20
 
-// NewSource returns a source whose caches hold about cacheBytes bytes, an eighth of
-// them file data, which the kernel keeps too, and the rest decoded pages: a listing of a large
-// directory with attributes needs all of the inodes' pages again and again.
+// NewSource returns a source whose caches take about cacheBytes bytes. An eighth of them is for file
+// data, which the kernel caches too. The rest is for decoded pages: a listing of a large directory
+// with attributes needs all table pages of its inodes again and again.
 func NewSource(o content.ObjectStore, l content.Log, cacheBytes int64) *Source {
 	return &Source{
-		Files:   content.NewSource(o, l, cacheBytes/8),
-		objects: o,
-		pages:   content.NewCache[*body](cacheBytes - cacheBytes/8),
-		inodes:  content.NewCache[*Inode](longBytes),
-		copied:  new(atomic.Int64),
+		Files:       content.NewSource(o, l, cacheBytes/8),
+		objects:     o,
+		pages:       content.NewCache[*body](cacheBytes - cacheBytes/8),
+		inodes:      content.NewCache[*Inode](longBytes),
+		copiedBytes: new(atomic.Int64),
 	}
 }
 
-// CacheBytes returns how many bytes the caches hold at present.
+// CacheBytes returns the present size of the caches in bytes.
 func (s *Source) CacheBytes() int64 {
 	return s.pages.Weight() + s.inodes.Weight() + s.Files.CacheBytes()
 }
 
-// body returns the decoded page h. With keep it is cached. A caller that reads every page once
-// passes false, so that the pages that others use stay cached.
+// body returns the decoded page with the hash h. With keep, a page that was read is cached. Callers
+// that read every page once pass false, so that the cached pages of other callers stay cached.
 func (s *Source) body(h cas.Hash, keep bool) (*body, error) {
 	if b, ok := s.pages.Get(h); ok {
 		return b, nil
@@ -66,10 +67,10 @@ func (s *Source) With(o content.ObjectStore) *Source {
 	return &c
 }
 
-// Counting returns a source that adds to n about how many bytes of pages were copied in order to
-// change them.
+// Counting returns a source that counts in n the bytes, approximately, of pages and inodes that were
+// copied in order to change them.
 func (s *Source) Counting(n *atomic.Int64) *Source {
 	c := *s
-	c.copied = n
+	c.copiedBytes = n
 	return &c
 }

@@ -11,25 +11,24 @@ import (
 // State is a whole file tree: a table of inodes, of which number 1 is the root
 // directory.
 //
-// A State is changed in place by Own, Put and Delete, under the caller's lock.
-// Clone takes O(1) and shares everything; the caller then goes on to the next
-// epoch, and from there on neither sees what the other changes. A state whose
-// epoch is past is frozen: it may be read, sealed and compared by any number of
-// goroutines with no lock.
+// Own, Put and Delete change a State in place, under the caller's lock. Clone takes
+// O(1) and shares all pages. After a Clone the caller uses the next epoch, so that
+// changes of one state are not visible in the other. A state whose epoch is over is
+// frozen: any number of goroutines may read, seal and compare it without a lock.
 type State struct {
-	Inodes int64 // number of inodes, kept by Put and Delete
-	Bytes  int64 // sum of the sizes of regular files, kept by the caller
-	Depth  int   // no directory is nested deeper; below MaxDepth, kept by the caller
+	Inodes int64 // number of inodes; Put and Delete update it
+	Bytes  int64 // sum of the sizes of regular files; the caller updates it
+	Depth  int   // upper bound of the depth of directories, below MaxDepth; the caller updates it
 
 	root   *page
 	height int
 	id     atomic.Pointer[cas.Hash]
 }
 
-// New returns a state that holds only the root directory. Epochs count from 1.
+// New returns a state with only the root directory. Epochs count from 1.
 func New(epoch uint64, root *Inode) *State {
 	s := &State{}
-	// An empty table is in memory: nothing is loaded, so nothing can fail.
+	// Put cannot fail: an empty table is in memory, so it needs no source.
 	if err := s.Put(nil, epoch, root); err != nil {
 		panic(err)
 	}
@@ -44,8 +43,8 @@ func NewRoot(epoch uint64, mode, uid, gid uint32, t int64) *State {
 	})
 }
 
-// Load returns the sealed state id. It reads one small object. The pages are loaded when they are
-// used.
+// Load returns the sealed state with an id. It reads one small object. The pages are loaded when they
+// are used.
 func Load(src *Source, id cas.Hash) (*State, error) {
 	raw, err := src.objects.Get(id, nil)
 	if err != nil {
@@ -66,7 +65,7 @@ func (s *State) Clone() *State {
 	return c
 }
 
-// ID returns the hash of a state that was sealed or loaded, and not changed since.
+// ID returns the id of a state that was sealed or loaded, and not changed since.
 func (s *State) ID() (cas.Hash, bool) {
 	if h := s.id.Load(); h != nil {
 		return *h, true
@@ -74,7 +73,7 @@ func (s *State) ID() (cas.Hash, bool) {
 	return cas.Hash{}, false
 }
 
-// Get returns an inode, which must not be changed; ErrNoInode if there is none.
+// Get returns an inode, which must not be changed. The error is ErrNoInode if s has no such inode.
 func (s *State) Get(src *Source, ino uint64) (*Inode, error) {
 	leaf, err := s.leafOf(src, ino)
 	if err != nil {
@@ -93,8 +92,8 @@ func (s *State) Get(src *Source, ino uint64) (*Inode, error) {
 	return n, nil
 }
 
-// Own returns an inode that epoch may change: the one in the table if epoch made
-// it, else a copy that takes its place. ErrNoInode if there is none.
+// Own returns an inode that epoch may change. If the inode in the table belongs to an older epoch,
+// Own replaces it by a copy. The error is ErrNoInode if s has no such inode.
 func (s *State) Own(src *Source, epoch, ino uint64) (*Inode, error) {
 	n, err := s.Get(src, ino)
 	if err != nil {
@@ -108,15 +107,15 @@ func (s *State) Own(src *Source, epoch, ino uint64) (*Inode, error) {
 	if err != nil {
 		return nil, err
 	}
-	n = n.owned(epoch)
-	src.copied.Add(n.weight())
+	n = n.writable(epoch)
+	src.copiedBytes.Add(n.weight())
 	leaf.set(slot(ino, 1), n)
 	return n, nil
 }
 
-// Put inserts or replaces an inode. An inode made by the caller (not by Get or
-// Own) belongs to the state from then on, and epoch may go on changing it; one
-// that came from elsewhere is copied.
+// Put inserts or replaces an inode. If the caller made the inode (it is not from Get or Own), it
+// belongs to the state afterwards, and epoch may change it further. Put copies an inode that belongs
+// to another epoch.
 func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	if n.Ino == 0 || n.Ino > MaxIno {
 		return fmt.Errorf("inode number %d is out of range", n.Ino)
@@ -132,19 +131,19 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	if !leaf.has(i) {
 		s.Inodes++
 	}
-	leaf.set(i, n.owned(epoch))
+	leaf.set(i, n.writable(epoch))
 	return nil
 }
 
-// OwnSlot copies the page that an inode number belongs on, unless epoch owns it, so that Put reads
-// nothing and does not fail. The inodes stay the same. A missing page is left to Put, because no
-// page may be sealed without an inode.
+// OwnSlot prepares Put of an inode number: it copies the pages on the way to it, unless epoch owns
+// them, so that Put reads no object and cannot fail. The inodes stay the same. OwnSlot does not
+// create a missing page, because a page without inodes must not be sealed; Put creates it.
 func (s *State) OwnSlot(src *Source, epoch, ino uint64) error {
 	_, err := s.ownLeaf(src, epoch, ino, false)
 	return err
 }
 
-// Delete removes an inode; ErrNoInode if there is none.
+// Delete removes an inode. The error is ErrNoInode if s has no such inode.
 func (s *State) Delete(src *Source, epoch, ino uint64) error {
 	leaf, err := s.leafOf(src, ino)
 	if err != nil {
@@ -162,20 +161,23 @@ func (s *State) Delete(src *Source, epoch, ino uint64) error {
 	return nil
 }
 
-// Lookup returns the inode that dir calls name: ErrNotExist if there is none,
+// Lookup returns the inode of an entry of dir. The error is ErrNotExist if dir has no such entry, and
 // ErrNotDir if dir is no directory.
 func (s *State) Lookup(src *Source, dir *Inode, name string) (*Inode, error) {
 	if !dir.IsDir() {
 		return nil, ErrNotDir
 	}
 	n, err := s.find(src, dir, name)
-	if err == nil && n == nil {
-		err = ErrNotExist
+	if err != nil {
+		return nil, err
 	}
-	return n, err
+	if n == nil {
+		return nil, ErrNotExist
+	}
+	return n, nil
 }
 
-// find is Lookup in a directory; nil if there is no such entry.
+// find returns the inode of an entry of a directory, nil if there is no such entry.
 func (s *State) find(src *Source, dir *Inode, name string) (*Inode, error) {
 	e, ok, err := dir.Dir.Lookup(src, name)
 	if err != nil || !ok {
@@ -184,9 +186,9 @@ func (s *State) find(src *Source, dir *Inode, name string) (*Inode, error) {
 	return s.child(src, dir, e)
 }
 
-// child returns the inode of an entry after checking it: it has the entry's type and a name, and a
-// directory has only this name. So no directory is found twice on the way down from the root, even
-// in a forged tree.
+// child returns the inode of an entry. It checks that the inode has the entry's type and is not
+// deleted, and that a directory has this name and no other. So a walk down from the root finds no
+// directory twice, even in a forged tree.
 func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 	n, err := s.Get(src, e.Ino)
 	if err != nil {
@@ -198,13 +200,13 @@ func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 	return n, nil
 }
 
-// Unsealed visits what several states have in memory, and what they share only once. The zero
-// value is ready.
-type Unsealed struct{ seen map[*page]struct{} }
+// Unsealed visits the contents in memory of several states, and skips pages that an earlier state
+// shares. The zero value is ready to use.
+type Unsealed struct{ seen map[*page]struct{} } // pages of frozen states
 
-// Each calls fn for the content of every file that is in memory on a page not yet sealed, except
-// on pages of frozen states that it has already visited. The contents themselves may be older than
-// the page, and sealed. The caller holds the lock of the state's owner, unless frozen is set.
+// Each calls fn for the content of every inode in a cell of a leaf that is not sealed. If frozen is
+// set, it skips pages that it has visited for another frozen state. A content may be older
+// than its page, and sealed. Unless frozen is set, the caller holds the lock of the state's owner.
 func (u *Unsealed) Each(s *State, frozen bool, fn func(c *content.Content)) {
 	if frozen && u.seen == nil {
 		u.seen = make(map[*page]struct{})

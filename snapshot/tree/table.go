@@ -8,22 +8,22 @@ import (
 )
 
 // The table maps inode numbers to inodes: a radix tree of 64-way pages. A
-// table of height h holds the numbers below 64^h; the page at height 1 is a leaf.
+// table of height h is for the numbers below 64^h. The pages of height 1 are leaves.
 const (
 	tableBits = 6
 	tableFan  = 1 << tableBits
 )
 
-// PageInodes is how many inode numbers share a leaf of the table: those with the same quotient by
-// it.
+// PageInodes is how many consecutive inode numbers share a leaf of the table. The first is a multiple
+// of it.
 const PageInodes = tableFan
 
-// slot returns ino's place in a table page of the given height.
+// slot returns the index of ino in a table page of the given height.
 func slot(ino uint64, height int) int {
 	return int(ino>>(tableBits*(height-1))) & (tableFan - 1)
 }
 
-// heightFor returns the height of the lowest table that can hold ino.
+// heightFor returns the height of the lowest table that has a slot for ino.
 func heightFor(ino uint64) int {
 	return max(1, (bits.Len64(ino)+tableBits-1)/tableBits)
 }
@@ -36,19 +36,22 @@ func tableKind(height int) byte {
 	return wire.KindTableInner
 }
 
-// loadTable returns the body of a page of the table that an inode number belongs on. A leaf has its
-// first number, so that it cannot be at two places.
+// loadTable returns the body of the page at a height that is for ino. A leaf contains its first inode
+// number, and loadTable checks it. So one leaf cannot be at two positions.
 func (p *page) loadTable(src *Source, height int, ino uint64, keep bool) (*body, error) {
 	k := tableKind(height)
 	b, err := p.load(src, keep, k, k)
-	if err == nil && b.leaf != nil && b.leaf.number != ino/tableFan {
+	if err != nil {
+		return nil, err
+	}
+	if b.leaf != nil && b.leaf.number != ino/tableFan {
 		return nil, fmt.Errorf("%w: inodes from %d on where those from %d on belong", ErrMalformed, b.leaf.number*tableFan, ino&^(tableFan-1))
 	}
-	return b, err
+	return b, nil
 }
 
-// ownTable makes *pp a page that epoch may change, copying its contents, and
-// returns its body.
+// ownTable makes *pp a page that epoch may change and returns its body. It creates a missing page,
+// and copies a page of another epoch.
 func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*body, error) {
 	p := *pp
 	if p == nil {
@@ -62,7 +65,7 @@ func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*bo
 		return b, nil
 	}
 	b, err := p.loadTable(src, height, ino, true)
-	if err != nil || p.owned(epoch) {
+	if err != nil || p.ownedBy(epoch) {
 		return b, err
 	}
 	c := &body{kind: b.kind}
@@ -71,12 +74,12 @@ func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*bo
 	} else {
 		c.kids = append(make([]*page, 0, tableFan), b.kids...)
 	}
-	src.copied.Add(c.weight())
+	src.copiedBytes.Add(c.weight())
 	*pp = newPage(epoch, c)
 	return c, nil
 }
 
-// leafOf returns the leaf that ino belongs in, nil if there is none.
+// leafOf returns the leaf that is for ino, nil if the table does not have it.
 func (s *State) leafOf(src *Source, ino uint64) (*tableLeaf, error) {
 	if ino > MaxIno || heightFor(ino) > s.height {
 		return nil, nil
@@ -97,13 +100,15 @@ func (s *State) leafOf(src *Source, ino uint64) (*tableLeaf, error) {
 	}
 }
 
-// ownLeaf returns the leaf that ino belongs in, for epoch to change. With create it makes
-// the leaf, and a higher table, when they are missing; else it returns nil then.
+// ownLeaf returns the leaf that is for ino, so that epoch may change it. If the leaf is missing, or
+// the table is not high enough, ownLeaf creates the leaf and the pages above with create, else it
+// returns nil.
 func (s *State) ownLeaf(src *Source, epoch, ino uint64, create bool) (*tableLeaf, error) {
 	if !create && heightFor(ino) > s.height {
 		return nil, nil
 	}
-	// A state with an id has the root page that its object names: Mark relies on it.
+	// The id is dropped even if no inode changes: Mark relies on a state with an id having the root
+	// page whose hash is in the state object.
 	s.id.Store(nil)
 	for s.height < heightFor(ino) {
 		if s.root != nil {
@@ -113,6 +118,7 @@ func (s *State) ownLeaf(src *Source, epoch, ino uint64, create bool) (*tableLeaf
 		}
 		s.height++
 	}
+
 	pp := &s.root
 	for h := s.height; create || *pp != nil; h-- {
 		b, err := ownTable(src, epoch, pp, h, ino)
@@ -127,8 +133,7 @@ func (s *State) ownLeaf(src *Source, epoch, ino uint64, create bool) (*tableLeaf
 	return nil, nil
 }
 
-// removeFrom empties ino's slot below *pp and drops the pages that this leaves
-// empty.
+// removeFrom empties ino's slot at or below the page *pp, and sets pages without inodes to nil.
 func removeFrom(src *Source, epoch uint64, pp **page, height int, ino uint64) error {
 	b, err := ownTable(src, epoch, pp, height, ino)
 	if err != nil {
@@ -153,7 +158,7 @@ func removeFrom(src *Source, epoch uint64, pp **page, height int, ino uint64) er
 	return nil
 }
 
-// shrink lowers a table after its highest numbers were removed, so that equal tables have equal
+// shrink lowers the table as far as its highest inode number allows, so that equal tables have equal
 // pages. A table whose root cannot be read keeps its height.
 func (s *State) shrink(src *Source) {
 	for s.height > 1 && s.root != nil {

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Walk calls fn for the root directory and everything below it: depth first, a
-// directory before what is in it, names in order of their bytes. An error ends the walk.
+// Walk calls fn for the root directory and all inodes below it: depth first, a
+// directory before its entries, names in order of their bytes. An error of fn ends the walk.
 func (s *State) Walk(ctx context.Context, src *Source, fn func(path *Path, n *Inode) error) error {
 	return s.WalkFrom(ctx, src, "", fn)
 }
 
-// WalkFrom is Walk from a path on. If the state does not have it, fn is not called.
+// WalkFrom is Walk for the tree at the path top. If the state does not have it, fn is not called.
 func (s *State) WalkFrom(ctx context.Context, src *Source, top string, fn func(path *Path, n *Inode) error) error {
 	n, err := s.At(src, top)
 	if err != nil || n == nil {
@@ -55,7 +55,7 @@ func (s *State) walk(ctx context.Context, src *Source, path *Path, n *Inode, fn 
 
 // sorted returns all entries in order of their names.
 func (d *Dir) sorted(src *Source) ([]Dirent, error) {
-	var list []Dirent // Len is what the inode says: it is not checked yet
+	var list []Dirent // not of capacity d.Len: the pages may show that it is forged
 	err := d.List(src, 0, func(e Dirent, _ uint64) bool {
 		list = append(list, e)
 		return true

@@ -15,11 +15,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// epochWithout is the epoch of pages that only SealWithout uses.
+// epochWithout is the epoch of the pages that SealWithout copies.
 const epochWithout = math.MaxUint64
 
-// SealWithout seals a frozen state in which files that cannot be sealed are empty. It returns their
-// contents by inode.
+// SealWithout seals a copy of a frozen state in which files that cannot be sealed are empty. It
+// returns the copy's id, and the contents of these files by inode number. Errors that concern no
+// single file are returned: a cancelled ctx, content.ErrTurnOver and a full disk.
 func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) (id cas.Hash, left map[uint64]*content.Content, err error) {
 	left = make(map[uint64]*content.Content)
 	err = eachUnsealed(s.root, nil, func(n *Inode) error {
@@ -39,6 +40,7 @@ func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) 
 	if err != nil {
 		return id, nil, fmt.Errorf("seal: %w", err)
 	}
+
 	rest := s.Clone()
 	for ino := range left {
 		n, err := rest.Own(src, epochWithout, ino)
@@ -51,8 +53,8 @@ func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) 
 	return id, left, err
 }
 
-// PutContents writes objects that describe contents which SealWithout left out, by inode, and
-// returns them in order.
+// PutContents encodes the contents by inode number that SealWithout left out, stores the encoding in
+// objects, and returns the hashes of these in order. State.Fill reads them.
 func PutContents(objects content.ObjectStore, contents map[uint64]*content.Content) ([]cas.Hash, error) {
 	var e wire.Encoder
 	for _, ino := range slices.Sorted(maps.Keys(contents)) {
@@ -63,8 +65,8 @@ func PutContents(objects content.ObjectStore, contents map[uint64]*content.Conte
 	return splitHashes(hashes), err
 }
 
-// Fill gives files of a loaded state the contents that PutContents wrote to these objects. epoch,
-// which owns them, must be over when the state is used.
+// Fill gives files of a loaded state the contents that PutContents encoded in objects. The contents
+// belong to epoch, which must be over when the state is used.
 func (s *State) Fill(src *Source, epoch uint64, objects []cas.Hash) error {
 	var hashes []byte
 	for _, h := range objects {

@@ -7,14 +7,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
-// inodeBytes and linkBytes are what an inode and each further name of one are
-// counted as: about what they take.
+// inodeBytes and linkBytes are the approximate sizes of an inode with one name and of each further
+// name.
 const (
 	inodeBytes = 512
 	linkBytes  = 64
 )
 
-// Written calls fn for what b has, and a does not have in the same inode: the pieces of files, and a
+// Written calls fn for the parts of b that are not in the same inode of a: the pieces of files, and a
 // piece without a key for each inode that is new or has grown. The cost depends on the differences.
 func Written(ctx context.Context, src *Source, a, b *State, fn func(content.Piece)) error {
 	w := pairWalk{ctx: ctx, src: src, changed: true, added: true, fn: func(before, n *Inode) error {
@@ -32,7 +32,7 @@ func Written(ctx context.Context, src *Source, a, b *State, fn func(content.Piec
 	return nil
 }
 
-// weight is what an inode takes beside its contents, about.
+// weight is the approximate size of an inode without its contents.
 func (n *Inode) weight() int64 {
 	if n.Ino == 0 {
 		return 0

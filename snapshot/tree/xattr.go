@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
+// findXattr returns the index of an extended attribute, or the index where it would be inserted.
 func (n *Inode) findXattr(name string) (int, bool) {
 	return slices.BinarySearchFunc(n.Xattrs, name, func(x Xattr, name string) int { return strings.Compare(x.Name, name) })
 }
@@ -33,7 +34,7 @@ func (n *Inode) SetXattr(name string, value []byte) {
 	n.Xattrs = slices.Insert(n.Xattrs, i, Xattr{Name: name, Value: value})
 }
 
-// RemoveXattr removes an extended attribute, if it is there.
+// RemoveXattr removes an extended attribute, if the inode has it.
 func (n *Inode) RemoveXattr(name string) {
 	if i, ok := n.findXattr(name); ok {
 		n.Xattrs = append(slices.Clone(n.Xattrs[:i]), n.Xattrs[i+1:]...)
@@ -41,8 +42,8 @@ func (n *Inode) RemoveXattr(name string) {
 }
 
 // ClearPriv removes the set-user-ID and set-group-ID bits and the capabilities of a file. As in the
-// kernel (setattr_should_drop_sgid), set-group-ID stays without group execution, where it means
-// mandatory locking.
+// kernel (setattr_should_drop_sgid), set-group-ID stays on a file that its group may not execute,
+// where it means mandatory locking.
 func (n *Inode) ClearPriv() {
 	if n.IsDir() {
 		return
@@ -54,6 +55,7 @@ func (n *Inode) ClearPriv() {
 	n.RemoveXattr("security.capability")
 }
 
+// EncodeXattrs writes extended attributes.
 func EncodeXattrs(e *wire.Encoder, xs []Xattr) {
 	e.Uvarint(uint64(len(xs)))
 	for i := range xs {

@@ -7,12 +7,12 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
-// A Cache keeps values by hash, up to a total weight in bytes; the values used
-// longest ago go first.
+// A Cache maps hashes to values, up to a total weight in bytes. It drops the least
+// recently used values first.
 type Cache[V any] struct {
 	mu    sync.Mutex
 	items map[cas.Hash]*list.Element
-	order *list.List // of *cacheItem[V], the newest first
+	order *list.List // of *cacheItem[V], the most recently used first
 	bytes int64
 	limit int64
 }
@@ -23,12 +23,12 @@ type cacheItem[V any] struct {
 	value V
 }
 
-// NewCache returns an empty cache for values that weigh up to limit bytes together.
+// NewCache returns an empty cache. limit is the largest total weight of its values in bytes.
 func NewCache[V any](limit int64) *Cache[V] {
 	return &Cache[V]{items: make(map[cas.Hash]*list.Element), order: list.New(), limit: limit}
 }
 
-// Get returns the value of h and makes it the newest.
+// Get returns the value of h, which becomes the most recently used.
 func (c *Cache[V]) Get(h cas.Hash) (v V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,8 +40,8 @@ func (c *Cache[V]) Get(h cas.Hash) (v V, ok bool) {
 	return e.Value.(*cacheItem[V]).value, true
 }
 
-// Put keeps v, which weighs the given number of bytes, unless that is more than all
-// may. A value that is there already stays.
+// Put adds a value of a weight in bytes. It has no effect if the cache already has a value of h, or if
+// the weight alone is above the limit.
 func (c *Cache[V]) Put(h cas.Hash, v V, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +57,7 @@ func (c *Cache[V]) Put(h cas.Hash, v V, bytes int64) {
 	}
 }
 
-// Weight returns the bytes that all values weigh together.
+// Weight returns the total weight of the values in bytes.
 func (c *Cache[V]) Weight() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,45 +7,46 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// A file of many chunks is a tree of list objects. A list of level 1 names
-// chunks, one of level n names lists of level n-1. Where one list ends and the
-// next begins is decided by the hashes of the items (see listBuilder), so that a
-// change in the middle of a file leaves the lists before and after it alone.
+// A file of many chunks is a tree of list objects. The items of a list of level 1 are
+// chunks and holes, the items of a list of level n are lists of level n-1. The hashes of
+// the items decide where a list ends (see listBuilder), so that a change in the middle of
+// a file does not change the lists before and after it.
 const (
-	minList  = 64  // a list that is not the last of its level has at least so many items
-	maxList  = 256 // and at most so many
-	maxDepth = 12  // enough for 2^63 bytes: every level holds 64 times the one below
+	minList  = 64  // lowest number of items of a list that is not the last of its level
+	maxList  = 256 // highest number of items of a list
+	maxDepth = 12  // highest level; enough for 2^63 bytes, as a level has 64 times the items of the next
 )
 
-// item is one line of a list: a chunk (level 0) or a list and all below it.
+// item is one entry of a list: a chunk, a hole or a reservation (level 0), or a list with all items
+// below it. A reservation is a range of blocks that were reserved but never written.
 type item struct {
 	n         int64 // bytes of the file
-	holes     int64 // of them without blocks
-	unwritten int64 // of them with blocks but no data
+	holes     int64 // bytes of n without blocks
+	unwritten int64 // bytes of n that are reservations
 	hash      cas.Hash
 }
 
-// add counts the bytes of another item in.
+// add adds the byte counts of another item.
 func (it *item) add(o item) {
 	it.n += o.n
 	it.holes += o.holes
 	it.unwritten += o.unwritten
 }
 
-// data reports whether the item is a chunk or has chunks below it.
-func (it item) data() bool { return it.holes+it.unwritten < it.n }
+// hasData reports whether the item is a chunk or has chunks below it.
+func (it item) hasData() bool { return it.holes+it.unwritten < it.n }
 
-// full reports whether the item is data alone.
-func (it item) full() bool { return it.holes+it.unwritten == 0 }
+// isAllData reports whether the item has no holes and no reservations.
+func (it item) isAllData() bool { return it.holes+it.unwritten == 0 }
 
-// mixed reports whether the item has more than one of data, holes and reservations.
-func (it item) mixed() bool {
+// isMixed reports whether the item has more than one of data, holes and reservations.
+func (it item) isMixed() bool {
 	return it.holes > 0 && it.holes < it.n || it.unwritten > 0 && it.unwritten < it.n
 }
 
-// An item is written as its length and, on level 0, its kind in the two lowest
-// bits; above that what it has of holes and reservations; then the hash of what
-// has one.
+// The kinds of an item of level 0. The encoding of a chunk is its length and kind in one number, then
+// its hash; of a hole or reservation, its kind, then its length. The encoding of a list is its bytes,
+// holes and reservations, then its hash.
 const (
 	itemData = iota
 	itemHole
@@ -122,7 +123,8 @@ func encodeList(e *wire.Encoder, level uint8, items []item) {
 	}
 }
 
-// openList reads the header of a list object and the number of its items.
+// openList reads the header of a list object. It returns a decoder that stands at the first item, and
+// the number of items. Errors are in the decoder.
 func openList(raw []byte, level uint8) (d wire.Decoder, count int) {
 	d = *wire.NewDecoder(raw)
 	if kind := d.Header(); kind != wire.KindList {
@@ -137,7 +139,7 @@ func openList(raw []byte, level uint8) (d wire.Decoder, count int) {
 	return d, count
 }
 
-// checkList decodes all of a list object.
+// checkList checks all items of a list object, and returns their sum.
 func checkList(raw []byte, level uint8) (item, error) {
 	d, count := openList(raw, level)
 	var sum itemSum
@@ -150,27 +152,27 @@ func checkList(raw []byte, level uint8) (item, error) {
 	return sum.item, nil
 }
 
-// cursor goes through the chunks of a ChunkMap from the front. It stands on an item:
-// next goes past it and whatever is below it, enter goes to the first item of
-// the list that it names.
+// cursor iterates over the items of a ChunkMap, from the front. It stands on an item, cur.
 type cursor struct {
 	src  *Source
-	once bool // do not keep lists in the cache
+	once bool // do not put lists into the cache
 
-	off   int64 // in the file, where cur begins
+	off   int64 // offset in the file at which cur begins
 	cur   item  // n is 0 at the end
-	level uint8 // of cur, 0 for a chunk
+	level uint8 // of cur, 0 for a chunk, hole or reservation
 
-	chunks []item  // without lists: what comes after cur
-	lists  []frame // the lists that lead to cur
+	chunks []item  // in a ChunkMap without lists, the items after cur
+	lists  []frame // the lists above cur, the topmost first
 }
 
+// frame is a list that a cursor has entered.
 type frame struct {
-	d    wire.Decoder
-	left int
-	end  int64 // offset in the file where the list ends
+	d    wire.Decoder // stands at the next item
+	left int          // number of items after the present one
+	end  int64        // offset in the file at which the list ends
 }
 
+// cursor returns a cursor on the topmost list, or on the first chunk of a map without lists.
 func (b *ChunkMap) cursor(src *Source) cursor {
 	c := cursor{src: src}
 	switch {
@@ -187,6 +189,7 @@ func (c *cursor) done() bool { return c.cur.n == 0 }
 // end returns the offset at which cur ends.
 func (c *cursor) end() int64 { return c.off + c.cur.n }
 
+// next goes past cur and all items below it.
 func (c *cursor) next() error {
 	c.off += c.cur.n
 	c.cur = item{}
@@ -206,7 +209,7 @@ func (c *cursor) next() error {
 	return nil
 }
 
-// enter goes down into a list, which cur must be.
+// enter goes to the first item of cur, which must be a list.
 func (c *cursor) enter() error {
 	raw, err := c.src.list(&c.cur, c.level, c.once)
 	if err != nil {
@@ -221,6 +224,7 @@ func (c *cursor) enter() error {
 	return c.read(&c.lists[len(c.lists)-1])
 }
 
+// read makes the next item of f, the lowest list, the present one.
 func (c *cursor) read(f *frame) error {
 	f.left--
 	if c.cur = decodeItem(&f.d, c.level); f.d.Err() != nil {
@@ -229,7 +233,7 @@ func (c *cursor) read(f *frame) error {
 	return nil
 }
 
-// seek goes forward to the chunk or hole that holds off, or to the end.
+// seek goes forward to the chunk, hole or reservation that contains off, or to the end.
 func (c *cursor) seek(off int64) error {
 	for !c.done() {
 		var err error

@@ -8,32 +8,31 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// maxInline is how many chunks a ChunkMap names itself; more of them are in list
-// objects.
+// maxInline is the largest number of items in a ChunkMap without list objects.
 const maxInline = 8
 
 // A ChunkMap is the sealed content of a regular file. It never changes. Files with
-// the same bytes, holes and reservations have equal ChunkMaps, however they came
-// about.
+// the same bytes, holes and reservations have equal ChunkMaps, whatever writes led
+// to them.
 type ChunkMap struct {
-	item          // the whole file; its hash is that of the topmost list
-	depth  uint8  // levels of list objects
-	chunks []item // without lists: the whole file
+	item          // the whole file, with the hash of the topmost list
+	depth  uint8  // levels of list objects, 0 without lists
+	chunks []item // the whole file, if depth is 0
 }
 
 func (b *ChunkMap) equal(o *ChunkMap) bool {
 	return b == o || b.item == o.item && b.depth == o.depth && slices.Equal(b.chunks, o.chunks)
 }
 
-// kinds is layout.kinds for [off, end) of a sealed file.
+// kinds does what layout.kinds does, for [off, end) of a sealed file.
 func (b *ChunkMap) kinds(src *Source, off, end int64, lists bool, fn func(off int64, it item) bool) error {
 	c := b.cursor(src)
 	for !c.done() && c.off < end {
 		step := c.next
 		if from, to := max(c.off, off), min(c.end(), end); from < to {
-			it := c.cur
+			it := c.cur // the part of it in [off, end)
 			it.hash = cas.Hash{}
-			mixed := it.mixed()
+			mixed := it.isMixed()
 			if it.n = to - from; !mixed {
 				it.holes, it.unwritten = min(it.holes, it.n), min(it.unwritten, it.n)
 			}
@@ -51,8 +50,8 @@ func (b *ChunkMap) kinds(src *Source, off, end int64, lists bool, fn func(off in
 }
 
 // eachHash calls fn for every object that b refers to, directly or through list
-// objects; lists come before what they name. Below a list for which fn answers
-// false nothing is visited; its answer for a chunk means nothing.
+// objects, and for a list before its items. It visits the items of a list only if fn
+// returns true for the list. The result of fn for a chunk has no meaning.
 func (b *ChunkMap) eachHash(src *Source, fn func(h cas.Hash, isList bool) (descend bool, err error)) error {
 	c := b.cursor(src)
 	c.once = true
@@ -75,7 +74,7 @@ func (b *ChunkMap) eachHash(src *Source, fn func(h cas.Hash, isList bool) (desce
 	return nil
 }
 
-// Encode appends b as it stands in a table leaf.
+// Encode writes b as it stands in a table leaf.
 func (b *ChunkMap) Encode(e *wire.Encoder) {
 	e.Byte(b.depth)
 	if b.depth > 0 {
@@ -88,14 +87,14 @@ func (b *ChunkMap) Encode(e *wire.Encoder) {
 	}
 }
 
-// Key is equal for equal ChunkMaps alone.
+// Key returns a string that is equal only for equal ChunkMaps.
 func (b *ChunkMap) Key() string {
 	var e wire.Encoder
 	b.Encode(&e)
 	return string(e.Out())
 }
 
-// decodeChunkMap reads what Encode wrote; errors are d's.
+// decodeChunkMap reads the encoding of ChunkMap.Encode. Errors are in d.
 func decodeChunkMap(d *wire.Decoder) *ChunkMap {
 	b := &ChunkMap{depth: d.Byte()}
 	if b.depth > maxDepth {
@@ -121,7 +120,8 @@ func decodeChunkMap(d *wire.Decoder) *ChunkMap {
 	return b
 }
 
-// itemSum adds up items that follow each other, and checks that they may.
+// itemSum adds up the items of a list, and checks that no hole or reservation follows another one
+// of its kind.
 type itemSum struct {
 	item
 	prev  item

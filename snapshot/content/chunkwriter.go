@@ -14,26 +14,25 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// Where data is cut into chunks depends on the data only: FastCDC looks for a
-// place of its own liking between minChunk and maxChunk bytes. These numbers and
-// the algorithm, fastcdc-v1.0.0 of go-cdc-chunkers, are part of the format: other cuts
-// would make other hashes of the same file.
+// Where a chunk ends depends on its data only: FastCDC chooses a length between minChunk
+// and maxChunk bytes. These numbers and the algorithm, fastcdc-v1.0.0 of go-cdc-chunkers,
+// are part of the format: with other chunk lengths the same file would have another hash.
 const (
 	minChunk = 16 << 10
 	avgChunk = 64 << 10
 	maxChunk = 256 << 10
 
-	maskBefore = 0x9249249249249000 // what must be zero of the hash before avgChunk
-	maskAfter  = 0x8888888888888800 // and after it
+	maskBefore = 0x9249249249249000 // bits of the hash that must be zero, before avgChunk
+	maskAfter  = 0x8888888888888800 // bits of the hash that must be zero, after avgChunk
 )
 
-// cut returns the length of the chunk that data begins with, as far as data
-// goes. It is final if data is all that follows, or has maxChunk bytes, or if it
-// is less than len(data).
+// cut returns the length of the first chunk of data. A result of len(data) is final only if the file
+// ends there or data has maxChunk bytes: with more data the chunk might be longer. A smaller
+// result is always final.
 //
-// A chunk ends where a hash over its bytes and the one behind its end fulfils a
-// condition; what comes after that byte does not matter. The library's own function has
-// this loop, too, but takes a reader: it would copy all of data for each chunk.
+// A chunk ends where a hash over its bytes and the next byte fulfils a condition. Bytes after
+// that one have no influence. The library's own function has this loop, too, but
+// takes a reader: it would copy all of data for each chunk.
 func cut(data []byte) int {
 	data = data[:min(len(data), maxChunk)]
 	hash, mask := uint64(0), uint64(maskBefore)
@@ -48,10 +47,10 @@ func cut(data []byte) int {
 	return len(data)
 }
 
-// firstLook is how much data is read at first to cut a chunk. Few chunks are longer.
+// firstLook is how many bytes are read at first to find the end of a chunk. Few chunks are longer.
 const firstLook = maxChunk / 2
 
-// bufferSize is how much of a file is read at a time.
+// bufferSize is how many bytes of a file are read at a time.
 const bufferSize = 1 << 20
 
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
@@ -62,22 +61,23 @@ type chunkWriter struct {
 	z    *Sealer
 	list listBuilder
 
-	buf      *[bufferSize]byte // nil until needed
-	from, to int64             // the part of the file that is in it
+	buf      *[bufferSize]byte // nil until it is needed
+	from, to int64             // buf has the part [from, to) of the file
 
-	beside  chan struct{} // see Sealer.Beside
-	waiting []*waiting    // in order
+	beside  chan struct{}  // see Sealer.Beside
+	pending []*pendingItem // in order
 }
 
-// waiting is a chunk that is being stored, or what follows such a chunk.
-type waiting struct {
+// pendingItem is a chunk that a goroutine is storing, or a chunk or hole after it. Items are listed in
+// order, so they wait for the chunks before them.
+type pendingItem struct {
 	item
 	stored chan struct{} // closed when the chunk is stored; nil for a hole
 	err    error
 }
 
-// maxWaiting bounds what waits for one chunk that takes long to be stored.
-const maxWaiting = 64
+// maxPending bounds the items that wait for one chunk whose storing takes long.
+const maxPending = 64
 
 var chunks = sync.Pool{New: func() any { return new([maxChunk]byte) }}
 
@@ -85,7 +85,7 @@ func newChunkWriter(ctx context.Context, z *Sealer) *chunkWriter {
 	return &chunkWriter{ctx: ctx, z: z, list: listBuilder{objects: z.Objects}}
 }
 
-// close gives the memory back.
+// close returns the buffer to the pool.
 func (w *chunkWriter) close() {
 	if w.buf != nil {
 		buffers.Put(w.buf)
@@ -93,8 +93,8 @@ func (w *chunkWriter) close() {
 	}
 }
 
-// fill returns at least n bytes of the file at p, which never goes back. What is
-// missing is read, and up to ahead bytes with it.
+// fill returns at least n bytes of the file from p on. Bytes that are not in the buffer are read with
+// read, up to p+ahead. p must not be lower than in earlier calls.
 func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) error) ([]byte, error) {
 	if p+n <= w.to {
 		return w.buf[p-w.from : w.to-w.from], nil
@@ -105,10 +105,13 @@ func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) err
 	if w.buf == nil {
 		w.buf = buffers.Get().(*[bufferSize]byte)
 	}
+
+	// Keep the bytes from p on that were read before.
 	have := int64(0)
 	if p < w.to {
 		have = int64(copy(w.buf[:], w.buf[p-w.from:w.to-w.from]))
 	}
+
 	w.from, w.to = p, p+max(n, min(ahead, bufferSize))
 	data := w.buf[:w.to-p]
 	if err := read(data[have:], p+have); err != nil {
@@ -117,9 +120,9 @@ func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) err
 	return data, nil
 }
 
-// store stores a chunk and adds it.
+// store stores a chunk, in a goroutine if w.beside is set, and adds it to the list.
 func (w *chunkWriter) store(data []byte) error {
-	c := &waiting{item: item{n: int64(len(data))}}
+	c := &pendingItem{item: item{n: int64(len(data))}}
 	if w.beside == nil {
 		c.hash, c.err = w.z.Objects.Put(cas.KindData, data)
 		return w.add(c)
@@ -140,20 +143,20 @@ func (w *chunkWriter) store(data []byte) error {
 	return w.add(c)
 }
 
-// add adds a chunk or a hole behind those that are waiting.
-func (w *chunkWriter) add(c *waiting) error {
-	w.waiting = append(w.waiting, c)
+// add adds a chunk or a hole after the pending items.
+func (w *chunkWriter) add(c *pendingItem) error {
+	w.pending = append(w.pending, c)
 	if w.beside == nil {
 		return w.await(0)
 	}
-	return w.await(maxWaiting)
+	return w.await(maxPending)
 }
 
-// await returns when no more than most are waiting.
+// await waits until at most most items are pending.
 func (w *chunkWriter) await(most int) error {
-	for len(w.waiting) > most {
-		c := w.waiting[0]
-		if w.waiting = w.waiting[1:]; c.stored != nil {
+	for len(w.pending) > most {
+		c := w.pending[0]
+		if w.pending = w.pending[1:]; c.stored != nil {
 			<-c.stored
 		}
 		if c.err != nil {
@@ -167,6 +170,8 @@ func (w *chunkWriter) await(most int) error {
 	return nil
 }
 
+// FromReader makes a hole of a run of zeros that begins at a multiple of zeroBlock and has at least
+// minHole bytes.
 const (
 	zeroBlock = 4 << 10
 	minHole   = 16 * zeroBlock
@@ -174,9 +179,8 @@ const (
 
 var zeros [zeroBlock]byte
 
-// untilHole returns how many bytes of data, which begins at p in its file, come before
-// the first hole: minHole bytes of zeros or more, at a multiple of zeroBlock. n is the
-// length of the hole, 0 if there is none.
+// untilHole returns the number of bytes of data before the first hole, and the length of the hole, 0
+// without one. data begins at offset p of its file.
 func untilHole(data []byte, p int64) (before, n int) {
 	for at := int(-p & (zeroBlock - 1)); at < len(data); {
 		block := data[at:min(len(data), at+zeroBlock)]
@@ -196,8 +200,8 @@ func untilHole(data []byte, p int64) (before, n int) {
 	return len(data), 0
 }
 
-// FromReader stores what r returns as the content of a file, and has no more than a few
-// chunks of it in memory. Any number of calls may run at a time.
+// FromReader stores the bytes of r as the content of a file. It has only a few chunks in memory at a
+// time. Any number of calls may run at the same time.
 func FromReader(ctx context.Context, z *Sealer, r io.Reader) (*ChunkMap, error) {
 	s, err := Begin(ctx, z, r, math.MaxInt64, []Part{{0, math.MaxInt64}})
 	if err != nil {
@@ -206,36 +210,38 @@ func FromReader(ctx context.Context, z *Sealer, r io.Reader) (*ChunkMap, error) 
 	return s.Finish()
 }
 
-// A Part is where a file with holes has data.
+// A Part is a range of N bytes of a file that is data and no hole.
 type Part struct{ Off, N int64 }
 
-// A Storing is a file that was read. Of its chunks some may still be on their way to the store.
-type Storing struct {
+// A PendingFile is a file that was read completely. Some of its chunks may not be stored yet.
+type PendingFile struct {
 	Size int64 // of the file
 	w    *chunkWriter
 }
 
-// Finish returns the content when all is stored.
-func (s *Storing) Finish() (*ChunkMap, error) {
+// Finish waits until all chunks are stored, and returns the content.
+func (s *PendingFile) Finish() (*ChunkMap, error) {
 	if err := s.w.await(0); err != nil {
 		return nil, err
 	}
 	return s.w.list.finish()
 }
 
-// Begin is FromReader for a file of some size of which r returns only the parts. They are in
-// order. If r ends early, the file is shorter. Begin returns when all is read.
-func Begin(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []Part) (*Storing, error) {
+// Begin is FromReader for a file of a size, of which r returns only the parts, in order; the rest is
+// holes. If r ends early, the file ends there. Begin returns when r is read, and does not wait until
+// all chunks are stored.
+func Begin(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []Part) (*PendingFile, error) {
 	w := newChunkWriter(ctx, z)
 	w.beside = z.Beside
 	defer w.close()
-	at, whole := int64(0), true
-	hole := func(to int64) (err error) {
-		if to > at && whole {
-			err = w.add(&waiting{item: item{n: to - at, holes: to - at}})
-			at = to
+	at, whole := int64(0), true // whole: r has not ended early
+	hole := func(to int64) error {
+		if to <= at || !whole {
+			return nil
 		}
-		return err
+		n := to - at
+		at = to
+		return w.add(&pendingItem{item: item{n: n, holes: n}})
 	}
 	for _, p := range parts {
 		if err := hole(p.Off); err != nil {
@@ -253,10 +259,10 @@ func Begin(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []Part
 	if err := hole(size); err != nil {
 		return nil, err
 	}
-	return &Storing{at, w}, nil
+	return &PendingFile{at, w}, nil
 }
 
-// readAll stores what r returns from p on, and returns where it ends.
+// readAll stores the bytes of r as the part of the file from p on, and returns the end of the part.
 func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
 	w.from, w.to, end = p, p, p
 	ended := false
@@ -271,13 +277,14 @@ func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
 		}
 		return err
 	}
+
 	n := int64(maxChunk)
 	for {
 		data, err := w.fill(p, n, bufferSize, read)
 		if err != nil {
 			return 0, fmt.Errorf("read at %d: %w", p, err)
 		}
-		if ended {
+		if ended { // data beyond end was not read
 			if data = data[:end-p]; len(data) == 0 {
 				return end, nil
 			}
@@ -289,7 +296,7 @@ func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
 		}
 		if before == 0 && hole > 0 {
 			p += int64(hole)
-			if err := w.add(&waiting{item: item{n: int64(hole), holes: int64(hole)}}); err != nil {
+			if err := w.add(&pendingItem{item: item{n: int64(hole), holes: int64(hole)}}); err != nil {
 				return 0, err
 			}
 		} else {

@@ -6,16 +6,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// What kind of place an encoded extent is at.
+// The kinds of encoded extents, by the place of their bytes.
 const (
 	extHole = iota
 	extUnwritten
 	extJournal
-	extBase // and above: the ChunkMap of number kind-extBase
+	extBase // extBase+i is the i-th encoded ChunkMap
 )
 
-// Encode writes c, also an unsealed one, for a record of the journal that its
-// extents point into.
+// Encode writes c, which need not be sealed. The encoding has positions in the journal, so it is
+// valid only together with this journal.
 func (c *Content) Encode(e *wire.Encoder) {
 	l := c.layout.Load()
 	numbers := make(map[*ChunkMap]uint64)
@@ -45,7 +45,7 @@ func (c *Content) Encode(e *wire.Encoder) {
 	for _, b := range bases {
 		b.Encode(e)
 	}
-	e.Uvarint(uint64(l.baseLen)) // of the first
+	e.Uvarint(uint64(l.baseLen)) // of the layout's base, the first ChunkMap
 	e.Uvarint(uint64(l.ext.count()))
 	end := int64(0)
 	l.ext.from(0, func(off int64, x extent) bool {
@@ -69,8 +69,8 @@ func (c *Content) Encode(e *wire.Encoder) {
 	})
 }
 
-// DecodeSealed is Of for what ChunkMap.Encode wrote; errors are d's. An empty file is
-// one.
+// DecodeSealed returns the content of a ChunkMap that ChunkMap.Encode wrote. Errors are in d. An empty
+// file is an error, because its inode has a nil content.
 func DecodeSealed(d *wire.Decoder) *Content {
 	b := decodeChunkMap(d)
 	if d.Err() == nil && b.n == 0 {
@@ -79,8 +79,8 @@ func DecodeSealed(d *wire.Decoder) *Content {
 	return Of(b)
 }
 
-// Decode reads what Encode wrote, as a content that epoch may change
-// unless it is sealed.
+// Decode reads the encoding of Content.Encode. epoch may change the content, unless it is
+// sealed.
 func Decode(d *wire.Decoder, epoch uint64) (*Content, error) {
 	c := New(epoch)
 	l := c.layout.Load()

@@ -11,7 +11,7 @@ import (
 )
 
 // Equal reports whether two files have the same bytes. Holes and reservations count
-// as zeros. It reads only what is not known to be the same, up to the first difference.
+// as zeros. It does not read parts that are known to be equal, and stops at the first difference.
 func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 	if c.Size() != o.Size() {
 		return false, nil
@@ -19,12 +19,14 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 	if c == o || c.Size() == 0 || c.SurelyEqual(o) {
 		return true, nil
 	}
-	if x, y := c.sealed.Load(), o.sealed.Load(); x != nil && y != nil && x.full() && y.full() {
-		return false, nil // the same bytes have the same chunks
+	if x, y := c.sealed.Load(), o.sealed.Load(); x != nil && y != nil && x.isAllData() && y.isAllData() {
+		return false, nil // equal bytes would be in equal chunks
 	}
-	same, r := true, run{}
+
+	// Collect parts that may differ, and compare them when they are long enough.
+	same, r := true, diffRange{}
 	var err error
-	look := func() bool {
+	compare := func() bool {
 		if r.from < r.to {
 			same, err = sameBytes(src, c, o, r.from, r.to-r.from)
 		}
@@ -39,7 +41,7 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 		case x == y, x.inBase() && y.inBase() && x.pos == y.pos && x.base.equal(y.base):
 		default:
 			if off != r.seen || off-r.from >= runBytes {
-				if !look() {
+				if !compare() {
 					return false
 				}
 				r.from = off
@@ -49,7 +51,7 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 		return true
 	})
 	if same && err == nil {
-		look()
+		compare()
 	}
 	if err != nil {
 		return false, fmt.Errorf("compare files: %w", err)
@@ -57,17 +59,18 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 	return same, nil
 }
 
-// A run is what two files may have different bytes in, as they are compared: many small extents
+// A run is a part [from, to) in which two files may differ. It joins many small extents, so that they
 // are not compared one by one.
-type run struct {
+type diffRange struct {
 	from, to int64
-	seen     int64 // from to on both have zeros only
+	seen     int64 // in [to, seen) both files have only zeros
 }
 
+// runBytes is how long a run may become before it is compared.
 const runBytes = 1 << 20
 
-// SurelyEqual reports whether two contents are known to be equal, holes and
-// reservations too. It reads nothing.
+// SurelyEqual reports whether two contents are known to be equal, including their holes and
+// reservations. It reads no object.
 func (c *Content) SurelyEqual(o *Content) bool {
 	if c == o {
 		return true
@@ -81,7 +84,8 @@ func (c *Content) SurelyEqual(o *Content) bool {
 
 var compareBuffers = sync.Pool{New: func() any { return new([2][64 << 10]byte) }}
 
-// sameBytes compares [off, off+n) of two files. Where both have no data it does not look.
+// sameBytes reports whether [off, off+n) of two files has equal bytes. It skips parts in which neither
+// has data.
 func sameBytes(src *Source, a, b *Content, off, n int64) (bool, error) {
 	for end := off + n; off < end; {
 		from, to, err := eitherData(src, a.layout.Load(), b.layout.Load(), off, end)
@@ -96,30 +100,31 @@ func sameBytes(src *Source, a, b *Content, off, n int64) (bool, error) {
 	return true, nil
 }
 
-// dataUnit is how far apart runs of data are at least that are compared one by one.
+// dataUnit is the shortest part without data that is skipped in a comparison.
 const dataUnit = 64 << 10
 
-// eitherData returns where the first data of two files in [off, end) begins, and how far the
-// one that has it goes on there; end if there is none. It looks at nothing behind end, so that
-// a file of many extents, which are compared one by one, is not walked once for each.
+// eitherData returns the first part [from, to) of [off, end) in which one of two files has data; from
+// is end if there is no data. It does not look beyond end: otherwise the comparison of many
+// small parts of a file would walk the rest of the file for each of them.
 func eitherData(src *Source, x, y *layout, off, end int64) (from, to int64, err error) {
-	from, of := end, x
+	from, first := end, x
 	for _, l := range []*layout{x, y} {
 		at, err := l.dataIn(src, off, end)
 		if err != nil {
 			return 0, 0, err
 		}
 		if at < from {
-			from, of = at, l
+			from, first = at, l
 		}
 	}
 	if from == end {
 		return end, end, nil
 	}
-	to, err = of.holeIn(src, from, end, dataUnit)
+	to, err = first.holeIn(src, from, end, dataUnit)
 	return from, to, err
 }
 
+// sameData reads [off, off+n) of two files and reports whether the bytes are equal.
 func sameData(src *Source, a, b *Content, off, n int64) (bool, error) {
 	buf := compareBuffers.Get().(*[2][64 << 10]byte)
 	defer compareBuffers.Put(buf)
@@ -145,40 +150,41 @@ func sameData(src *Source, a, b *Content, off, n int64) (bool, error) {
 	return true, nil
 }
 
-// A Piece is a stored run of bytes: a whole chunk, whose hash is its Key, or a part of
-// the journal, whose Key is made of its position. Of two parts of the journal with the
-// same Key, the longer contains the other.
+// A Piece is a run of bytes on disk: a whole chunk, with its hash as Key, or a part of
+// the journal, with a Key made of its position. If two parts of the journal have the
+// same Key, the longer one contains the other.
 type Piece struct {
 	Key   cas.Hash
 	Bytes int64
 }
 
-// Written calls fn for the pieces that c has and before, an earlier version, has not: what
-// was written since. Holes and reservations are no pieces. What more extents than one take,
-// until they are stored, is a piece without a key.
+// Written calls fn for the pieces of c that before, an earlier version, does not have. Holes and
+// reservations are not counted. The memory of further extents than the first is counted as one
+// piece without a key.
 func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
 	if c == before {
 		return nil
 	}
 	had, newest := make(map[cas.Hash]bool), int64(0)
-	if err := before.pieces(src, func(key cas.Hash, n, pos int64) { had[key], newest = true, max(newest, pos+n) }); err != nil {
+	err := before.pieces(src, func(key cas.Hash, n, pos int64) { had[key], newest = true, max(newest, pos+n) })
+	if err != nil {
 		return err
 	}
 	if more := c.Extents() - max(1, before.Extents()); more > 0 {
 		fn(Piece{Bytes: ExtentBytes * int64(more)})
 	}
 	return c.pieces(src, func(key cas.Hash, n, pos int64) {
-		if pos < 0 && !had[key] || pos >= newest { // the journal only grows
+		if pos < 0 && !had[key] || pos >= newest { // later writes have higher journal positions
 			fn(Piece{key, n})
 		}
 	})
 }
 
-// noPos stands for the position of a piece that is not in the journal.
+// noPos is the journal position of a chunk. A sum with a length is still negative.
 const noPos = math.MinInt64
 
-// pieces calls fn for each piece of the file, with its position in the journal. A chunk is
-// stored whole, however little of it the file needs.
+// pieces calls fn for each piece of the file. pos is its position in the journal, or noPos. A chunk
+// counts in full, even if the file uses only a part of it.
 func (c *Content) pieces(src *Source, fn func(key cas.Hash, n, pos int64)) (err error) {
 	if c == nil {
 		return nil
@@ -206,7 +212,7 @@ func (b *ChunkMap) pieces(src *Source, off, n int64, fn func(key cas.Hash, n int
 	c.once = true
 	for !c.done() && c.off < off+n {
 		step := c.next
-		if c.end() > off && c.cur.data() {
+		if c.end() > off && c.cur.hasData() {
 			if c.level > 0 {
 				step = c.enter
 			} else {

@@ -8,22 +8,23 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
-// Content is what a regular file holds: a sealed ChunkMap, overlaid with extents for
-// what was written since. Extents point into the journal, so a write copies
-// nothing, and clones share bytes.
+// Content is one version of the bytes of a regular file: a sealed ChunkMap, overlaid with extents
+// that were written later. Extents refer to the journal, so a write copies no
+// bytes, and clones share bytes.
 //
-// A Content belongs to the epoch that made it and is changed in place while that
-// is the current one. Once the epoch is past it is frozen, and Own makes the
-// next version. Two things still happen to a frozen Content; neither changes
-// what it holds, and both are safe while others read it without a lock:
+// A Content belongs to the epoch that made it, and is changed in place during that
+// epoch. When the epoch is over the Content is frozen, and Own makes the
+// next version. A frozen Content still changes in two ways. Neither changes the
+// bytes of the file, and both are safe while others read it without a lock:
 //
-//   - a sealer cuts it into chunks and records the ChunkMap. From then on it reads
-//     from there and needs the journal no more;
-//   - Rebase lets a version follow the version before it, when that was sealed.
+//   - a sealer cuts the file into chunks and records the ChunkMap. Afterwards the
+//     Content reads from the ChunkMap and no longer needs the journal;
+//   - Rebase replaces the parts that a version shares with an older version, when the
+//     older version was sealed: they then refer to its chunks.
 //
-// Owning and changing contents that are related (versions of one another, or
-// source and target of CloneRange) needs one lock over all of them. A frozen
-// Content is read, sealed and rebased without it. A nil *Content is an empty
+// The caller needs one lock over related contents (versions of one another, or
+// source and target of CloneRange) to own and to change them. A frozen
+// Content is read, sealed and rebased without the lock. A nil *Content is an empty
 // file.
 type Content struct {
 	epoch  uint64
@@ -31,22 +32,22 @@ type Content struct {
 	sealed atomic.Pointer[ChunkMap] // set once, by a sealer
 	link   atomic.Pointer[ancestry]
 
-	sealing sync.Mutex  // held by the sealer at work
-	begun   *fileSealer // of a Seal that did not come to an end, guarded by sealing
-	// cutting is what it cuts up, nil if none is at work. Its ChunkMap keeps lending
-	// chunks, even if the layout of the Content has moved on, so a collection marks it.
-	cutting atomic.Pointer[layout]
-	// cutOff are the chunks and lists that it had when it last returned before the end.
-	cutOff atomic.Pointer[[]*ChunkMap]
+	sealing    sync.Mutex  // held by Seal and Spill
+	unfinished *fileSealer // of a Seal that was interrupted, guarded by sealing
+	// sealLayout is the layout that a running or interrupted Seal cuts, else nil. The Seal takes chunks
+	// from the layout's ChunkMaps, even after the Content has another layout, so a gc marks them.
+	sealLayout atomic.Pointer[layout]
+	// partialMaps are the chunks and lists that an interrupted Seal has stored.
+	partialMaps atomic.Pointer[[]*ChunkMap]
 }
 
-// ancestry is what a Content that is not sealed was made from.
+// ancestry is the origin of a Content that is not sealed.
 type ancestry struct {
 	prev *Content // the version before
-	from *layout  // a layout of prev; c was a copy of it but for what was changed since
+	from *layout  // a layout of prev, of which the Content's layout is a copy with later changes
 }
 
-// noEpoch owns contents that were sealed from the start.
+// noEpoch is the epoch of contents that Of returned.
 const noEpoch = math.MaxUint64
 
 // New returns an empty file that epoch may change.
@@ -64,8 +65,8 @@ func Of(b *ChunkMap) *Content {
 	return c
 }
 
-// Own returns c if epoch may change it, else a new version that epoch may change
-// and that holds the same. c, which may be nil, is frozen from then on.
+// Own returns c if epoch may change it, else a new version with the same bytes that epoch may
+// change. c may be nil. After a new version was made, c is frozen.
 func (c *Content) Own(epoch uint64) *Content {
 	switch {
 	case c == nil:
@@ -84,7 +85,7 @@ func (c *Content) Own(epoch uint64) *Content {
 	return n
 }
 
-// Frozen reports whether epoch may not change c: it can be read without a lock.
+// Frozen reports whether epoch must not change c, so that c can be read without a lock.
 func (c *Content) Frozen(epoch uint64) bool { return c == nil || c.epoch != epoch }
 
 // Size returns the length of the file in bytes.
@@ -95,7 +96,7 @@ func (c *Content) Size() int64 {
 	return c.layout.Load().size
 }
 
-// Allocated returns how many bytes of the file are data or reserved.
+// Allocated returns the number of bytes of the file that are data or reserved.
 func (c *Content) Allocated() int64 {
 	if c == nil {
 		return 0
@@ -103,7 +104,7 @@ func (c *Content) Allocated() int64 {
 	return c.layout.Load().alloc
 }
 
-// Sealed returns the ChunkMap once the content is sealed, else nil.
+// Sealed returns the ChunkMap of a sealed content, else nil.
 func (c *Content) Sealed() *ChunkMap {
 	if c == nil {
 		return emptyChunkMap
@@ -113,20 +114,21 @@ func (c *Content) Sealed() *ChunkMap {
 
 var emptyChunkMap = &ChunkMap{}
 
-// InLog reports whether is returns true for any part of c that is in the journal, n bytes at pos.
-func (c *Content) InLog(is func(pos, n int64) bool) (found bool) {
+// InLog reports whether match returns true for any part of c in the journal. A part is n bytes at the
+// journal position pos.
+func (c *Content) InLog(match func(pos, n int64) bool) (found bool) {
 	if c == nil {
 		return false
 	}
 	c.layout.Load().ext.from(0, func(_ int64, e extent) bool {
-		found = e.inJournal() && is(e.pos, e.n)
+		found = e.inJournal() && match(e.pos, e.n)
 		return !found
 	})
 	return found
 }
 
-// MinPos returns the lowest journal position that c refers to, MaxInt64 if it
-// needs nothing of the journal.
+// MinPos returns the lowest journal position that c refers to, MaxInt64 if c does
+// not refer to the journal.
 func (c *Content) MinPos() int64 {
 	low := int64(math.MaxInt64)
 	c.InLog(func(pos, _ int64) bool {
@@ -136,25 +138,28 @@ func (c *Content) MinPos() int64 {
 	return low
 }
 
-// eachChunkMap calls fn for every ChunkMap whose chunks c reads or may come to share:
-// the one beneath, those that parts were cloned from, those of the older versions
-// that a Rebase would follow, those that a sealer at work takes chunks from, and what a
-// Seal that returned before the end has made. A collection that marks all of them keeps what c needs, whatever
-// Rebase and the sealer do meanwhile.
+// eachChunkMap calls fn for every ChunkMap whose chunks c reads or may read later:
+//
+//   - the base of its layout, and the ChunkMaps of cloned ranges;
+//   - the ChunkMaps of older versions, to which a Rebase may move parts of c;
+//   - the ChunkMaps from which a sealer takes chunks;
+//   - the chunks and lists that an interrupted Seal has stored.
+//
+// A gc that marks all of them keeps every object that c needs, even if Rebase and a sealer run at the
+// same time.
 func (c *Content) eachChunkMap(fn func(b *ChunkMap) error) error {
 	for c != nil {
-		// Rebase replaces the layout before the link. A sealer sets sealing while that is
-		// the layout, and unsets it when the result has become the layout. So if the
-		// layout is the same before and after all was looked at, no ChunkMap slips
-		// through in between.
+		// Rebase replaces the layout before the link. A sealer sets sealLayout while the layout is the
+		// one that it cuts, and clears sealLayout after the result has become the layout. So no
+		// ChunkMap is missed if the layout is the same at the beginning and at the end.
 		link, l := c.link.Load(), c.layout.Load()
 		if err := l.eachChunkMap(fn); err != nil {
 			return err
 		}
-		if err := c.cutting.Load().eachChunkMap(fn); err != nil {
+		if err := c.sealLayout.Load().eachChunkMap(fn); err != nil {
 			return err
 		}
-		if made := c.cutOff.Load(); made != nil {
+		if made := c.partialMaps.Load(); made != nil {
 			for _, b := range *made {
 				if err := fn(b); err != nil {
 					return err
@@ -162,7 +167,7 @@ func (c *Content) eachChunkMap(fn func(b *ChunkMap) error) error {
 			}
 		}
 		if c.layout.Load() != l {
-			continue
+			continue // once more for c
 		}
 		if link == nil {
 			return nil
@@ -177,33 +182,34 @@ func (l *layout) eachChunkMap(fn func(b *ChunkMap) error) (err error) {
 		return nil
 	}
 	if l.base != nil {
-		err = fn(l.base)
+		if err := fn(l.base); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		l.ext.from(0, func(_ int64, e extent) bool {
-			if e.inBase() {
-				err = fn(e.base)
-			}
-			return err == nil
-		})
-	}
+	l.ext.from(0, func(_ int64, e extent) bool {
+		if e.inBase() {
+			err = fn(e.base)
+		}
+		return err == nil
+	})
 	return err
 }
 
-// EachObject calls fn for every object that c needs: lists come before what they
-// name, and below a list for which fn returns false nothing is visited.
+// EachObject calls fn for every object that c reads or may read later, and for a list before its
+// items. It visits the items of a list only if fn returns true for the list.
 func (c *Content) EachObject(src *Source, fn func(h cas.Hash, isList bool) (descend bool, err error)) error {
 	return c.eachChunkMap(func(b *ChunkMap) error { return b.eachHash(src, fn) })
 }
 
 const (
-	// MaxExtents is how many extents a file may get by changes that bring no bytes.
+	// MaxExtents is the limit of the extents of a file for changes that write no bytes, such as
+	// clones and holes.
 	MaxExtents = 1 << 20
-	// ExtentBytes is what an extent is counted as, about what it takes in memory.
+	// ExtentBytes is the approximate memory of an extent.
 	ExtentBytes = 128
 )
 
-// Extents is how many extents lie over the ChunkMap.
+// Extents returns the number of extents above the base.
 func (c *Content) Extents() int {
 	if c == nil {
 		return 0
@@ -211,7 +217,8 @@ func (c *Content) Extents() int {
 	return c.layout.Load().ext.count()
 }
 
-// Unsealed is how many extents a version that is made of c begins with.
+// Unsealed returns the number of extents that Own would copy into the next version: 0 for a sealed
+// content.
 func (c *Content) Unsealed() int64 {
 	if c == nil || c.sealed.Load() != nil {
 		return 0
@@ -219,8 +226,8 @@ func (c *Content) Unsealed() int64 {
 	return int64(c.layout.Load().ext.count())
 }
 
-// Reach returns how far [off, end) goes with at most so many runs of one place or kind, and
-// how many there are.
+// Reach returns the end of the first most runs of [off, end), or end if there are fewer, and the
+// number of runs up to there. A run is a part in one extent, in one part of the base or in one hole.
 func (c *Content) Reach(off, end int64, most int) (to int64, runs int) {
 	if c == nil {
 		return end, 0
@@ -235,8 +242,8 @@ func (c *Content) Reach(off, end int64, most int) (to int64, runs int) {
 	return to, runs
 }
 
-// ReachBack is Reach from the end on: it returns where [from, end of file) begins if it is
-// to have at most so many extents.
+// ReachBack returns the lowest offset, not below from, from which on the file has at most most
+// extents.
 func (c *Content) ReachBack(from int64, most int) int64 {
 	if c == nil {
 		return from
@@ -244,8 +251,8 @@ func (c *Content) ReachBack(from int64, most int) int64 {
 	return max(from, c.layout.Load().ext.nthLast(most))
 }
 
-// Preload reads of the chunk lists what a change of [off, off+n) needs to know.
-// The change itself does not fail then.
+// Preload reads the chunk lists that a change of [off, off+n) needs, so that the change reads no
+// object and cannot fail.
 func (c *Content) Preload(src *Source, off, n int64) error {
 	if c == nil {
 		return nil
@@ -258,8 +265,8 @@ func (c *Content) Preload(src *Source, off, n int64) error {
 	return err
 }
 
-// Write notes that the n bytes at off are those at journal position pos, in the
-// record whose payload begins at payload. The file grows if need be.
+// Write makes the n bytes at off refer to the journal position pos, in the
+// record whose payload begins at payload. A write beyond the end makes the file longer.
 func (c *Content) Write(src *Source, off, n, pos, payload int64) error {
 	if n <= 0 {
 		return nil
@@ -273,7 +280,7 @@ func (c *Content) Truncate(src *Source, size int64) error {
 		return err
 	}
 	if size == 0 {
-		c.link.Store(nil) // nothing of the older version is left to share
+		c.link.Store(nil) // c shares no bytes with the older version
 	}
 	return nil
 }
@@ -284,11 +291,12 @@ func (c *Content) Punch(src *Source, off, n int64) error {
 }
 
 // Zero makes [off, off+n) read as zeros and reserves its blocks. With keepSize
-// what lies behind the end of the file is left out.
+// only the part before the end of the file is changed, else the file may grow.
 func (c *Content) Zero(src *Source, off, n int64, keepSize bool) error {
 	return c.layout.Load().fill(src, off, n, posUnwritten, keepSize)
 }
 
+// fill makes a hole or a reservation of [off, off+n). pos is posHole or posUnwritten.
 func (l *layout) fill(src *Source, off, n, pos int64, keepSize bool) error {
 	if keepSize {
 		n = min(n, l.size-off)
@@ -299,9 +307,9 @@ func (l *layout) fill(src *Source, off, n, pos int64, keepSize bool) error {
 	return l.place(src, off, extent{n: n, pos: pos})
 }
 
-// Allocate reserves blocks for the holes of [off, off+n); data stays. With
-// keepSize what lies behind the end of the file is left out: there are no blocks
-// to reserve ahead of the end of a file.
+// Allocate reserves blocks for the holes of [off, off+n). Data stays. With
+// keepSize only the part before the end of the file is changed: no blocks can be
+// reserved beyond the end of a file.
 func (c *Content) Allocate(src *Source, off, n int64, keepSize bool) error {
 	l := c.layout.Load()
 	end := off + n
@@ -325,9 +333,9 @@ func (c *Content) Allocate(src *Source, off, n int64, keepSize bool) error {
 	return nil
 }
 
-// CloneRange makes the n bytes at dstOff those that from has at off, holes
-// included, without copying any. What lies behind the end of from is left out;
-// the file grows if need be. from may be c itself.
+// CloneRange replaces the n bytes of c at dstOff by the n bytes of from at off, holes
+// included, without copying bytes. It stops at the end of from, and may make c longer.
+// from may be c itself.
 func (c *Content) CloneRange(src *Source, dstOff int64, from *Content, off, n int64) error {
 	n = min(n, from.Size()-off)
 	if n <= 0 {
@@ -339,15 +347,17 @@ func (c *Content) CloneRange(src *Source, dstOff int64, from *Content, off, n in
 		c.link.Store(nil)
 		return nil
 	}
-	gone, err := l.allocated(src, dstOff, dstOff+n)
+
+	replaced, err := l.allocated(src, dstOff, dstOff+n)
 	if err != nil {
 		return err
 	}
-	fresh, err := f.allocated(src, off, off+n)
+	added, err := f.allocated(src, off, off+n)
 	if err != nil {
 		return err
 	}
-	var runs []extent // all of them first: c may be from
+
+	var runs []extent // read before l changes: f may be l
 	f.runs(off, off+n, func(_ int64, e extent) bool {
 		runs = append(runs, e)
 		return true
@@ -356,6 +366,6 @@ func (c *Content) CloneRange(src *Source, dstOff int64, from *Content, off, n in
 		l.set(dstOff, e)
 		dstOff += e.n
 	}
-	l.alloc += fresh - gone
+	l.alloc += added - replaced
 	return nil
 }

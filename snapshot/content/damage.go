@@ -7,9 +7,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// damagedHash stands in a sealed file for bytes that were damaged before they could
-// be sealed. No object has it, so reading them is an error forever, the rest of
-// the file can be read, and verify names the file.
+// damagedHash is the hash of chunks in place of bytes that were damaged before they could
+// be sealed. No object has this hash. So reading these bytes always fails, the rest of
+// the file can be read, and verify reports the file.
 var damagedHash = func() (h cas.Hash) {
 	for i := range h {
 		h[i] = 0xff
@@ -17,16 +17,16 @@ var damagedHash = func() (h cas.Hash) {
 	return h
 }()
 
-// A damagedPart is a part of a file that cannot be read. Its hash is that of the
-// stored chunk, if the part is exactly one, else damagedHash.
+// A damagedPart is a part of a file that cannot be read. If the part is exactly one stored
+// chunk, hash is the hash of the chunk, else damagedHash.
 type damagedPart struct {
 	span
 	hash cas.Hash
 }
 
-// isGone reports whether err means that the stored bytes are lost, as opposed to a
-// disk or a remote that does not answer at the moment.
-func isGone(err error) bool {
+// isLost reports whether err means that the stored bytes are lost. It is false for an error that may
+// be temporary, such as a disk or a remote that does not answer.
+func isLost(err error) bool {
 	var l interface{ Lost() bool } // an error of a log
 	if errors.As(err, &l) {
 		return l.Lost()
@@ -35,15 +35,16 @@ func isGone(err error) bool {
 	return errors.As(err, &d) || errors.Is(err, cas.ErrNotFound) || errors.Is(err, wire.ErrMalformed)
 }
 
-// unlessGone returns err, nil if it means that stored bytes are lost.
-func unlessGone(err error) error {
-	if isGone(err) {
+// ignoreLost returns nil if err means that stored bytes are lost, else err.
+func ignoreLost(err error) error {
+	if isLost(err) {
 		return nil
 	}
 	return err
 }
 
-// readAround reads what can be read of b, and notes which parts cannot.
+// readAround fills b with the bytes of the file at off. Parts that cannot be read become zeros and
+// are recorded in s.damaged.
 func (s *fileSealer) readAround(b []byte, off int64) error {
 	for end := off + int64(len(b)); off < end; {
 		if err := s.ctx.Err(); err != nil {
@@ -55,9 +56,9 @@ func (s *fileSealer) readAround(b []byte, off int64) error {
 		}
 		n := min(part.end, end) - off
 		if _, err := s.c.ReadAt(s.z.Src, b[:n], off); err != nil {
-			// A whole chunk is as good as its hash, whatever keeps it from being read,
-			// unless a part of it was read and cut off.
-			if (part.hash == damagedHash || part.off < s.p) && !isGone(err) {
+			// A whole chunk need not be read, because its hash is known: after any error it is
+			// listed by this hash. That is not possible if s has already cut a part of it.
+			if (part.hash == damagedHash || part.off < s.p) && !isLost(err) {
 				return err
 			}
 			clear(b[:n])
@@ -68,9 +69,9 @@ func (s *fileSealer) readAround(b []byte, off int64) error {
 	return nil
 }
 
-// partAt returns the part of the file at off that is lost together: what lies in one
-// chunk, or at most minChunk bytes of the journal. It begins before off only if it is a
-// whole chunk.
+// partAt returns the part of the file that counts as damaged if the byte at off cannot be read: the
+// bytes of one chunk, or at most minChunk bytes of the journal. It begins before off only if it is
+// a whole chunk.
 func (s *fileSealer) partAt(off int64) (damagedPart, error) {
 	e := s.l.at(off)
 	part := damagedPart{span{off, off + e.n}, damagedHash}
@@ -80,20 +81,26 @@ func (s *fileSealer) partAt(off int64) (damagedPart, error) {
 	}
 	c := e.base.cursor(s.z.Src)
 	err := c.seek(e.pos)
-	if err != nil && !isGone(err) {
+	if err != nil && !isLost(err) {
 		return part, err
 	}
-	// If a list of chunks is damaged, all that it lists is.
 	part.end = min(part.end, off+c.end()-e.pos)
-	if begin := off - (e.pos - c.off); err == nil && begin >= 0 {
-		if r := s.l.at(begin); r.base == e.base && r.pos == c.off && r.n >= c.cur.n {
-			part.off, part.hash = begin, c.cur.hash
-		}
+	if err != nil { // c stands on a damaged list: all chunks of the list are lost
+		return part, nil
+	}
+
+	// Is the whole chunk in the file, at its offset in the base?
+	begin := off - (e.pos - c.off)
+	if begin < 0 {
+		return part, nil
+	}
+	if r := s.l.at(begin); r.base == e.base && r.pos == c.off && r.n >= c.cur.n {
+		part.off, part.hash = begin, c.cur.hash
 	}
 	return part, nil
 }
 
-// damagedIn returns the first damaged part of [p, p+n).
+// damagedIn returns the first damaged part in [p, p+n).
 func (s *fileSealer) damagedIn(p, n int64) (part damagedPart, ok bool) {
 	for _, d := range s.damaged {
 		if d.off < p+n && p < d.end {
@@ -103,7 +110,8 @@ func (s *fileSealer) damagedIn(p, n int64) (part damagedPart, ok bool) {
 	return part, false
 }
 
-// addDamaged adds the damaged part at p.
+// addDamaged adds the damaged part at s.p to the list: as the stored chunk that it is, or as chunks
+// with damagedHash.
 func (s *fileSealer) addDamaged(d damagedPart) error {
 	if d.off == s.p && d.hash != damagedHash {
 		s.p = d.end

@@ -1,25 +1,25 @@
-// Package content is the bytes of regular files: how a file that is being written
-// refers to the journal, how it is cut into chunks, and how both are read as one.
+// Package content stores the bytes of regular files. A file that is being written
+// refers to the journal. A sealed file is cut into chunks. Both are read in the same way.
 //
 // # Where bytes are
 //
-// A byte of a file is in the journal, at the position where a write put it; in a chunk,
-// an object of the chunk store; in a hole; or in reserved blocks that were never written
-// (fallocate). The last two read as zeros.
+// A byte of a file is in the journal, at the position of the record that wrote it; in a
+// chunk, an object of the chunk store; in a hole; or in a reservation, blocks that were reserved
+// (fallocate) and never written. Holes and reservations read as zeros.
 //
-// A ChunkMap is the map of a sealed file: a list of chunks and holes, inline when it is
-// short, else a tree of list objects. It never changes.
+// A ChunkMap maps the offsets of a sealed file: it is a list of chunks and holes, inline if
+// it is short, else a tree of list objects. It never changes.
 //
-// A layout is the map of a file that was written to: a ChunkMap as its base, and above
-// it extents for what is different. An extent is a run of bytes in the journal, in a
-// ChunkMap, or nowhere. So a write copies nothing, and neither does a clone of a range of
-// another file.
+// A layout maps the offsets of a file that was written to: it has a ChunkMap as its base, and
+// extents for the parts that differ from the base. An extent is a run of bytes in the
+// journal, in a ChunkMap, in a hole or in a reservation. So a write copies no bytes, and
+// neither does a clone of a range of another file.
 //
 // # Versions
 //
-// A Content is one version of a file. It belongs to the epoch that made it and is
-// changed in place while that is the current one. Later it is frozen, because captures
-// may share it, and the first change makes the next version (Own), which begins with the
+// A Content is one version of a file. It belongs to the epoch that made it, and is
+// changed in place during that epoch. Later it is frozen, because captures
+// may share it. The first change then makes the next version (Own), which begins with the
 // same layout: the B-tree of extents is copied in O(1).
 //
 //	epoch 1   Content a   layout: journal 0-900
@@ -29,33 +29,36 @@
 // # Sealing
 //
 // Sealer.Seal cuts a frozen version into chunks and stores them. Where a chunk ends
-// depends on the bytes alone (FastCDC), so above a base only the bytes from the last
-// boundary before a change to the first common boundary behind it are read. The result
-// is the same as if all of the file had been cut.
+// depends on the bytes alone (FastCDC). So for a changed part of a file with a base, Seal reads
+// only the bytes from the last chunk boundary before the change to the first boundary after it
+// that old and new chunks have in common. The result is the same as if Seal had cut
+// the whole file.
 //
-// From then on the Content reads from its ChunkMap, and the journal may drop the bytes.
-// A newer version still points into the journal for all that it has in common with this
-// one. Rebase replaces these parts: where its layout has the same place as the former
-// layout of this one, it takes what the present one has there.
+// Afterwards the Content reads from its ChunkMap, and the journal may drop the bytes.
+// A newer version still refers to the journal for the parts that it shares with the sealed
+// version. Rebase replaces these parts: where both versions had the same run in the journal, the newer
+// one gets the run that the sealed version has now.
 //
 //	a sealed              layout: ChunkMap A
 //	b rebased             layout: ChunkMap A, but 100-200 from journal 5000 on
 //
 // # Locking
 //
-// Owning and changing related contents (versions of one another, or source and target
-// of CloneRange) needs one lock over all of them, which is the caller's. A frozen Content
-// is read, sealed and rebased without it: its layout is an immutable value behind an
-// atomic pointer. Content.sealing keeps two sealers off one Content; under it are the locks
-// of the chunk store and the caches. It is held until the end of a turn at most, and the
-// caller gets its next turn without it: who waits for it has a turn, too.
+// To own and change related contents (versions of one another, or source and target
+// of CloneRange), the caller holds one lock over all of them. A frozen Content
+// is read, sealed and rebased without that lock: its layout is an immutable value behind an
+// atomic pointer.
+//
+// Content.sealing is held by the one goroutine that seals a Content. The locks of the chunk store
+// and of the caches are taken under it. Seal releases it when its turn is over, and must not
+// wait for its next turn under it: a goroutine that waits for the lock has a turn already.
 //
 // # Dangers
 //
-//   - The journal may drop what only an older layout needed. A reader checks that
-//     the layout is still the same when it is done, and reads again if not.
-//   - A collection of objects must see every ChunkMap that a Content may come to
-//     share: see EachObject.
-//   - The numbers in chunk.go and the rule in listBuilder are part of the format
+//   - The journal may drop bytes that only an older layout refers to. A reader checks after
+//     reading that the layout is still the same, and else reads again.
+//   - A gc must mark every ChunkMap from which a Content reads now or later:
+//     see EachObject.
+//   - The numbers in chunkwriter.go and the rule in listBuilder are part of the format
 //     (../tree/FORMAT.md).
 package content

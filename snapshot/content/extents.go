@@ -2,14 +2,14 @@ package content
 
 import "github.com/tidwall/btree"
 
-// What extent.pos says of an extent that is neither in the journal nor in a ChunkMap.
+// Values of extent.pos for an extent that is neither in the journal nor in a ChunkMap.
 const (
 	posHole      = -1 // reads as zeros, no blocks
 	posUnwritten = -2 // reads as zeros, blocks reserved
 )
 
-// An extent says where a run of a file's bytes is: in the journal from pos on,
-// in another ChunkMap from offset pos on, or nowhere (pos below 0).
+// An extent is the place of a run of bytes of a file: in the journal from position pos on,
+// in a ChunkMap from offset pos on, or, with a pos below 0, in a hole or reservation.
 type extent struct {
 	n       int64
 	pos     int64
@@ -21,7 +21,7 @@ func (e extent) inJournal() bool { return e.base == nil && e.pos >= 0 }
 func (e extent) inBase() bool    { return e.base != nil }
 func (e extent) zeros() bool     { return e.pos < 0 }
 
-// kind returns what e is, if it is not in a ChunkMap.
+// kind returns e as an item without a hash. e must not be in a ChunkMap.
 func (e extent) kind() item {
 	it := item{n: e.n}
 	switch e.pos {
@@ -33,7 +33,7 @@ func (e extent) kind() item {
 	return it
 }
 
-// sub returns n bytes of e from its byte at on.
+// sub returns the part of e of n bytes that begins at its byte at.
 func (e extent) sub(at, n int64) extent {
 	e.n = n
 	if e.pos >= 0 {
@@ -42,8 +42,8 @@ func (e extent) sub(at, n int64) extent {
 	return e
 }
 
-// follows reports whether e goes on where prev, right before it in the file, ends, so
-// that one extent can stand for both.
+// follows reports whether one extent can replace prev and e, which follows it in the file: their
+// places must follow each other, too.
 func (e extent) follows(prev extent) bool {
 	if e.base != prev.base || e.payload != prev.payload {
 		return false
@@ -54,13 +54,13 @@ func (e extent) follows(prev extent) bool {
 	return prev.pos >= 0 && e.pos == prev.pos+prev.n
 }
 
-// extents maps offsets of a file to extents that do not overlap. Most files have
-// one at most, which is kept inline; all others are in a B-tree that copies in O(1).
-// Reading is safe while other goroutines read or clone, as long as neither changes.
+// extents maps offsets of a file to extents that do not overlap. Most files have at most
+// one extent, which is inline. More extents are in a B-tree that is copied in O(1).
+// Several goroutines may read and clone at the same time, as long as no goroutine changes.
 type extents struct {
 	tree *btree.Map[int64, extent]
-	at   int64
-	only extent // without a tree, at the offset at; none if it is empty
+	at   int64  // without a tree, the offset of only
+	only extent // without a tree, the only extent; empty without an extent
 }
 
 func (x *extents) clone() extents {
@@ -110,7 +110,7 @@ func (x *extents) floor(off int64) (at int64, e extent, ok bool) {
 	return at, e, ok
 }
 
-// from calls fn for the extents that end after off, in order, until it answers
+// from calls fn for the extents that end after off, in order, until fn returns
 // false.
 func (x *extents) from(off int64, fn func(at int64, e extent) bool) {
 	if x.tree == nil {
@@ -125,13 +125,13 @@ func (x *extents) from(off int64, fn func(at int64, e extent) bool) {
 	}
 	x.tree.Ascend(off, func(k int64, v extent) bool {
 		if ok && k == at {
-			return true // floor found it already
+			return true // fn got it already
 		}
 		return fn(k, v)
 	})
 }
 
-// cut takes [off, end) out, trimming and splitting what reaches over.
+// cut removes all extents in [off, end). Extents that reach beyond it are shortened or split.
 func (x *extents) cut(off, end int64) {
 	lastAt, last, ok := x.last()
 	if !ok || off >= end || lastAt+last.n <= off {
@@ -141,8 +141,10 @@ func (x *extents) cut(off, end int64) {
 		*x = extents{}
 		return
 	}
+
+	// Find the extents to remove, and the parts of them before off and after end.
 	var room [8]int64
-	gone := room[:0]
+	removed := room[:0]
 	var headAt, tailAt int64
 	var head, tail extent
 	x.from(off, func(at int64, e extent) bool {
@@ -152,14 +154,15 @@ func (x *extents) cut(off, end int64) {
 		if at < off {
 			headAt, head = at, e.sub(0, off-at)
 		} else {
-			gone = append(gone, at)
+			removed = append(removed, at)
 		}
 		if at+e.n > end {
 			tailAt, tail = end, e.sub(end-at, at+e.n-end)
 		}
 		return true
 	})
-	for _, at := range gone {
+
+	for _, at := range removed {
 		x.drop(at)
 	}
 	if head.n > 0 {
@@ -169,13 +172,14 @@ func (x *extents) cut(off, end int64) {
 	if tail.n > 0 {
 		x.add(tailAt, tail)
 	}
+
 	if x.tree != nil && x.tree.Len() <= 1 {
 		at, e, _ := x.tree.Max()
 		*x = extents{at: at, only: e}
 	}
 }
 
-// add puts e at off, where nothing is.
+// add adds e at off, where no other extent is.
 func (x *extents) add(off int64, e extent) {
 	if x.tree == nil {
 		if x.only.n == 0 {
@@ -189,7 +193,7 @@ func (x *extents) add(off int64, e extent) {
 	x.tree.Load(off, e) // fast where off is the last
 }
 
-// put puts e at off, where nothing is, as part of its neighbours if possible.
+// put adds e at off, where no other extent is, and joins it with its neighbours if possible.
 func (x *extents) put(off int64, e extent) {
 	if at, prev, ok := x.floor(off); ok && at+prev.n == off && e.follows(prev) {
 		x.drop(at)
@@ -211,7 +215,7 @@ func (x *extents) get(off int64) (extent, bool) {
 	return x.only, x.only.n > 0 && off == x.at
 }
 
-// drop takes out the extent that begins at off.
+// drop removes the extent that begins at off.
 func (x *extents) drop(off int64) {
 	if x.tree != nil {
 		x.tree.Delete(off)

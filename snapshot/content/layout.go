@@ -4,11 +4,11 @@ import (
 	"iter"
 )
 
-// layout is how a Content finds its bytes. An offset below size is looked up in
-// the overlay of extents first; where that has nothing, it is that offset of
-// base if below baseLen, else a hole.
+// layout maps the offsets of a Content to the places of its bytes. A byte is in the
+// extent over its offset. Without an extent, it is at the same offset of base if
+// that is below baseLen, else in a hole.
 //
-// Extents lie within size, and baseLen is at most size and at most its size.
+// Extents end at size at most. baseLen is at most size, and at most the size of base.
 type layout struct {
 	size    int64
 	alloc   int64     // bytes that are data or unwritten
@@ -17,6 +17,7 @@ type layout struct {
 	ext     extents
 }
 
+// baseLayout returns the layout of a sealed file.
 func baseLayout(b *ChunkMap) *layout {
 	l := &layout{size: b.n, alloc: b.n - b.holes}
 	if b.n > 0 {
@@ -32,7 +33,7 @@ func (l *layout) clone() *layout {
 	return &c
 }
 
-// plain returns the ChunkMap if it is the whole layout, else nil.
+// plain returns the base if it is the whole file and there are no extents, else nil.
 func (l *layout) plain() *ChunkMap {
 	if l.base != nil && l.ext.count() == 0 && l.baseLen == l.size && l.base.n == l.size {
 		return l.base
@@ -40,9 +41,9 @@ func (l *layout) plain() *ChunkMap {
 	return nil
 }
 
-// at returns the run of the same kind and place that holds offset off, which is
-// below size: the part of it from off on. What base holds comes as an extent in
-// base at that very offset.
+// at returns the rest, from off on, of the run that contains off, which is below size. A run is
+// an extent, or a part between extents: the base, as an extent in base at the same offset, or a
+// hole.
 func (l *layout) at(off int64) extent {
 	at, e, ok := l.ext.floor(off)
 	if ok && off < at+e.n {
@@ -56,7 +57,7 @@ func (l *layout) at(off int64) extent {
 	return l.gap(off, end)
 }
 
-// gap returns the run at off, where no extent is before end.
+// gap returns the run at off, in [off, end) without extents.
 func (l *layout) gap(off, end int64) extent {
 	if off < l.baseLen {
 		return extent{n: min(end, l.baseLen) - off, pos: off, base: l.base}
@@ -64,11 +65,11 @@ func (l *layout) gap(off, end int64) extent {
 	return extent{n: end - off, pos: posHole}
 }
 
-// runs calls fn for the runs of [off, end), clipped to it and to size, in order
-// and without gaps, until it returns false.
+// runs calls fn for the runs of [off, end), in order and without gaps, until fn returns false. Runs
+// are cut off at off, end and size.
 func (l *layout) runs(off, end int64, fn func(off int64, e extent) bool) {
 	end = min(end, l.size)
-	gaps := func(upto int64) bool {
+	gaps := func(upto int64) bool { // the runs between extents
 		for off < upto {
 			e := l.gap(off, upto)
 			if !fn(off, e) {
@@ -81,6 +82,7 @@ func (l *layout) runs(off, end int64, fn func(off int64, e extent) bool) {
 	if off >= end {
 		return
 	}
+
 	more := true
 	l.ext.from(off, func(at int64, e extent) bool {
 		if more = gaps(min(at, end)); !more || at >= end {
@@ -96,8 +98,8 @@ func (l *layout) runs(off, end int64, fn func(off int64, e extent) bool) {
 	}
 }
 
-// sideBySide calls fn for the pieces of two layouts that are in one run of each,
-// up to the end of the shorter one, until it returns false.
+// sideBySide calls fn for the parts of two layouts that are in one run of both, up to the end of the
+// shorter layout, until fn returns false.
 func sideBySide(a, b *layout, fn func(off int64, x, y extent) bool) {
 	next, stop := iter.Pull2(func(yield func(int64, extent) bool) { b.runs(0, b.size, yield) })
 	defer stop()
@@ -117,9 +119,10 @@ func sideBySide(a, b *layout, fn func(off int64, x, y extent) bool) {
 	})
 }
 
-// kinds calls fn for the data, holes and reservations of [off, end), in order, until it
-// returns false. An item is of one kind, or, with lists, may be a list of chunks that
-// lies within. It has no hash. Other lists of one kind are not loaded.
+// kinds calls fn for the data, holes and reservations of [off, end), in order, until fn
+// returns false. The items have no hash. An item is of one kind; with lists, it may also be a
+// list of chunks of several kinds that is completely in [off, end). Only lists of several kinds are
+// loaded.
 func (l *layout) kinds(src *Source, off, end int64, lists bool, fn func(off int64, it item) bool) (err error) {
 	l.runs(off, end, func(off int64, e extent) (more bool) {
 		if !e.inBase() {
@@ -147,69 +150,69 @@ func (l *layout) allocated(src *Source, off, end int64) (n int64, err error) {
 	return n, err
 }
 
-// place makes [off, off+e.n) zeros or bytes of the journal, whatever was there,
-// and grows the file if need be. It fails before it changes anything.
+// place replaces [off, off+e.n) by e, which is not in a ChunkMap, and makes the file longer if e ends
+// after it. After an error l is unchanged.
 func (l *layout) place(src *Source, off int64, e extent) error {
-	gone, err := l.allocated(src, off, off+e.n)
+	replaced, err := l.allocated(src, off, off+e.n)
 	if err != nil {
 		return err
 	}
 	l.set(off, e)
-	l.alloc -= gone
+	l.alloc -= replaced
 	if e.pos != posHole {
 		l.alloc += e.n
 	}
 	return nil
 }
 
-// set is place for any extent, but leaves counting what is allocated to the
-// caller.
+// set does what place does, for any extent, but does not update alloc: the caller does.
 func (l *layout) set(off int64, e extent) {
 	end := off + e.n
 	l.ext.cut(off, end)
 	l.size = max(l.size, end)
 	switch {
 	case e.pos == posHole && off >= l.baseLen:
-		// A gap behind the base is a hole already.
+		// After the base, a part without extents is a hole.
 	case e.pos == posHole && end >= l.baseLen:
-		// So is one up to its end, once the base is taken to end sooner.
+		// A shorter base makes this part a hole.
 		l.setBaseLen(off)
 	case e.inBase() && e.base == l.base && e.pos == off && end <= l.baseLen:
-		// What shines through needs no extent.
+		// Without extents, this part is in the base.
 	default:
 		l.ext.put(off, e)
 	}
 }
 
+// setBaseLen shortens the part that base has to n bytes.
 func (l *layout) setBaseLen(n int64) {
 	if l.baseLen = min(l.baseLen, n); l.baseLen == 0 {
 		l.base = nil
 	}
 }
 
-// truncate makes the file size bytes long. It fails before it changes anything.
+// truncate makes the file size bytes long. After an error l is unchanged.
 func (l *layout) truncate(src *Source, size int64) error {
 	if size >= l.size {
 		l.size = size
 		return nil
 	}
-	gone, err := l.allocated(src, size, l.size)
+	removed, err := l.allocated(src, size, l.size)
 	if err != nil {
 		return err
 	}
 	l.ext.cut(size, l.size)
-	l.alloc -= gone
+	l.alloc -= removed
 	l.size = size
 	l.setBaseLen(size)
 	return nil
 }
 
-// Rebase has c read what it has in common with the version before from where that reads
-// it by now: from chunks, once that version, or one before it, is sealed. Extents remain
-// only for what is c's own, so the journal can be dropped up to what was written since.
-// The bytes of c stay the same.
+// Rebase makes c read the parts that it shares with the version before from the place where that
+// version reads them now: from chunks, if it or an older version was sealed. Then only the
+// parts that c does not share need the journal, and the journal can drop older bytes. The bytes of c
+// stay the same.
 //
-// With a frozen c it needs no lock. Nothing is loaded.
+// If c is frozen the caller needs no lock. Rebase reads no object.
 func (c *Content) Rebase() {
 	if c == nil {
 		return
@@ -219,41 +222,45 @@ func (c *Content) Rebase() {
 		return
 	}
 	a.prev.Rebase()
-	var after *ancestry
+
+	var after *ancestry // nil if prev is sealed: it does not change any more
 	now := a.prev.layout.Load()
 	if b := a.prev.sealed.Load(); b != nil {
 		now = baseLayout(b)
 	} else if after = (&ancestry{prev: a.prev, from: now}); now == a.from {
 		return
 	}
+
 	old := c.layout.Load()
-	// Neither exchange takes place if a sealer of c was faster.
+	// If a sealer of c replaces the layout first, neither exchange takes place.
 	if c.layout.CompareAndSwap(old, old.rebased(a.from, now)) {
 		c.link.CompareAndSwap(a, after)
 	}
 }
 
-// rebased returns a layout that says what l says, where now says what from says.
+// rebased returns a layout of the same bytes as l. now must be a layout of the same bytes as from.
 //
 // Where l and from have the same run (the same place in the journal or in a ChunkMap
-// for the same offset, or a hole or a reservation in both), the two files have
-// the same there, and so has now: its runs are taken. Everything else stays as it is in
-// l. That is right whatever l and from are. It is small since l began as a copy of from:
-// only what was changed since differs. An extent of from is gone from l only where
-// another one has taken its place, and where truncation cut it off; what l, grown
-// again, has behind such a cut is a hole that from has not, so that the hole is set and
-// now does not shine through.
+// for the same offset, or a hole or a reservation in both), both files have the same
+// bytes there, and so has now: the result has the runs of now. Elsewhere the result has the
+// runs of l. This is correct for any l and from. The result is small because l began as a copy of
+// from and differs only where it was changed later.
+//
+// An extent of from that l does not have was replaced by another extent, or removed by a truncation.
+// If l grew again after the truncation, it has a hole there and from does not. So the hole is set in the
+// result, and the bytes of now are not visible there.
 func (l *layout) rebased(from, now *layout) *layout {
 	n := &layout{size: l.size, alloc: l.alloc, base: now.base, baseLen: now.baseLen}
 	n.setBaseLen(l.size)
-	// Not a copy of the tree, which would need the lock.
+	// Extent by extent: a clone of the tree would need the caller's lock.
 	now.ext.from(0, func(off int64, e extent) bool {
 		if off < l.size {
 			n.ext.add(off, e.sub(0, min(e.n, l.size-off)))
 		}
 		return off < l.size
 	})
-	common := int64(0)
+
+	common := int64(0) // end of the shorter layout
 	sideBySide(l, from, func(off int64, x, y extent) bool {
 		if x != y {
 			n.set(off, x)

@@ -9,25 +9,27 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// listBuilder makes a ChunkMap of the chunks of a file, which it is given in order.
+// listBuilder makes a ChunkMap of the chunks of a file, which are added in order.
 //
-// A list ends after an item whose hash has six bits zero, if it has minList items
-// by then, and in any case at maxList. So the lists of two files, or of two
-// versions of one, are the same from the first place on where they happen to end
-// at the same chunk. That is also what allows a whole list, or a list of lists,
-// to be taken over from an older version unread: at a place where the lists below
-// it have just ended, it is what would come out anyway.
+// A list ends after an item of which six bits of the hash are zero, if the list has at
+// least minList items, and always after maxList items. So if lists of two files, or of two
+// versions of one file, end at the same chunk, the lists after it are equal as long as
+// the chunks are.
+//
+// For the same reason a whole list, or a list of lists, can be taken over from an older
+// version without reading it, at a place where the lists of all lower levels have just
+// ended: adding its chunks one by one would make the same list.
 type listBuilder struct {
 	objects ObjectStore
-	levels  [maxDepth + 1][]item // of every level, the items not in a list yet
-	zeros   item                 // hole or reservation that may grow still
+	levels  [maxDepth + 1][]item // of every level, the items that are not in a list yet
+	zeros   item                 // the last hole or reservation, which the next one may extend
 	total   item
-	lists   bool // there are lists
-	failed  bool // an object was not stored: what is here is not what was added
+	lists   bool // any list was added or made
+	failed  bool // an object was not stored, so the levels lack an item
 	enc     wire.Encoder
 }
 
-// add appends a chunk or a hole.
+// add adds a chunk, hole or reservation.
 func (b *listBuilder) add(it item) error {
 	if it.hash.IsZero() {
 		if b.zeros.n > 0 && b.zeros.holes > 0 != (it.holes > 0) {
@@ -44,6 +46,7 @@ func (b *listBuilder) add(it item) error {
 	return b.push(0, it)
 }
 
+// endZeros adds zeros as an item.
 func (b *listBuilder) endZeros() error {
 	it := b.zeros
 	if it.n == 0 {
@@ -53,25 +56,27 @@ func (b *listBuilder) endZeros() error {
 	return b.push(0, it)
 }
 
-// aligned reports whether a whole list of the given level, whose items are of the
-// level below, can come next.
+// aligned reports whether a whole list of a level can be added now: no lower level may have items
+// that are not in a list.
 func (b *listBuilder) aligned(level uint8) bool {
 	return b.zeros.n == 0 && !slices.ContainsFunc(b.levels[:level], notEmpty)
 }
 
 func notEmpty(items []item) bool { return len(items) > 0 }
 
-// addList appends a list that is stored already. It must be aligned.
+// addList adds a list that is stored already. aligned must be true for its level.
 func (b *listBuilder) addList(level uint8, it item) error {
 	b.lists = true
 	return b.push(level, it)
 }
 
+// push counts an item in the total and inserts it.
 func (b *listBuilder) push(level uint8, it item) error {
 	b.total.add(it)
 	return b.insert(level, it)
 }
 
+// insert adds an item to a level, and makes a list of the level's items if it ends there.
 func (b *listBuilder) insert(level uint8, it item) error {
 	b.levels[level] = append(b.levels[level], it)
 	if n := len(b.levels[level]); n == maxList || n >= minList && endsList(&it) {
@@ -84,7 +89,7 @@ func endsList(it *item) bool {
 	return !it.hash.IsZero() && binary.LittleEndian.Uint16(it.hash[30:])&63 == 0
 }
 
-// end makes a list of the items of a level that are waiting.
+// end stores a list of the items of a level, and inserts it into the next level.
 func (b *listBuilder) end(level uint8) error {
 	if level == maxDepth {
 		return fmt.Errorf("%w: chunk lists over %d deep", wire.ErrMalformed, maxDepth)
@@ -105,8 +110,8 @@ func (b *listBuilder) end(level uint8) error {
 	return b.insert(level+1, it)
 }
 
-// made returns ChunkMaps of all chunks and lists that were added.
-func (b *listBuilder) made() (out []*ChunkMap) {
+// partialMaps returns ChunkMaps that together refer to all chunks and lists that were added.
+func (b *listBuilder) partialMaps() (out []*ChunkMap) {
 	for level, items := range b.levels {
 		if level == 0 {
 			out = append(out, &ChunkMap{chunks: slices.Clone(items)})
@@ -119,7 +124,7 @@ func (b *listBuilder) made() (out []*ChunkMap) {
 	return out
 }
 
-// finish returns the ChunkMap of all that was added.
+// finish returns the ChunkMap of all items that were added.
 func (b *listBuilder) finish() (*ChunkMap, error) {
 	if err := b.endZeros(); err != nil {
 		return nil, err
@@ -129,6 +134,8 @@ func (b *listBuilder) finish() (*ChunkMap, error) {
 		out.chunks = items
 		return out, nil
 	}
+
+	// End the lists of all levels, up to a level with only one list.
 	for level := uint8(0); ; level++ {
 		items := b.levels[level]
 		if level > 0 && len(items) == 1 && !slices.ContainsFunc(b.levels[level+1:], notEmpty) {

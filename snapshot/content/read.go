@@ -9,10 +9,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// ErrNoData means that a file has no data at or behind the offset (ENXIO).
+// ErrNoData means that a file has no data at or after the offset (ENXIO).
 var ErrNoData = errs.NoData
 
-// Reader reads the file, of which nothing may change meanwhile.
+// Reader returns a reader of the file. The file must not change while it is used.
 func (c *Content) Reader(src *Source) *io.SectionReader {
 	return io.NewSectionReader(readerAt{c, src}, 0, c.Size())
 }
@@ -24,13 +24,16 @@ type readerAt struct {
 
 func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
 	n, err := r.c.ReadAt(r.src, p, off)
-	if err == nil && n < len(p) {
-		err = io.EOF
+	if err != nil {
+		return n, err
 	}
-	return n, err
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
 }
 
-// ReadAt fills p with the bytes at off and returns how many there are: fewer
+// ReadAt fills p with the bytes at off and returns their number. It is less
 // than len(p) only at the end of the file, which is no error. Holes read as
 // zeros. Bytes of sealed chunks are checked against their hash.
 func (c *Content) ReadAt(src *Source, p []byte, off int64) (int, error) {
@@ -40,8 +43,8 @@ func (c *Content) ReadAt(src *Source, p []byte, off int64) (int, error) {
 	for {
 		l := c.layout.Load()
 		n, err := l.readAt(src, p, off)
-		// Once a layout is replaced, the part of the journal that only it needed
-		// may go. What was read by it might be anything, so it is read again.
+		// After the layout was replaced, the journal may have dropped bytes that only the old layout
+		// refers to. So the bytes and the error of the old layout may be wrong.
 		if c.layout.Load() == l {
 			return n, err
 		}
@@ -63,13 +66,13 @@ func (l *layout) readAt(src *Source, p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// Runs are where the bytes of a part of a file are. They do not change, so they are read
-// without the lock that guards the file, as it was when they were taken. Bytes that have gone
-// from the journal or the chunk store by then are an error without a kind.
+// Runs are the places of a part of a file, at the time of RunsOf. They do not change, so the caller
+// reads them without the lock of the file. If the journal or the chunk store has dropped the
+// bytes since, Read fails with an error without a kind.
 type Runs []extent
 
-// RunsOf returns the runs of n bytes at off, of fewer at the end of the file, and at most so
-// many.
+// RunsOf returns the first most runs of the n bytes at off. At the end of the file they have fewer
+// bytes.
 func RunsOf(c *Content, off int64, n, most int) (r Runs) {
 	if c == nil || off < 0 {
 		return nil
@@ -81,7 +84,7 @@ func RunsOf(c *Content, off int64, n, most int) (r Runs) {
 	return r
 }
 
-// Equal reports whether the bytes of both are in the same places.
+// Equal reports whether r and o are the same places.
 func (r Runs) Equal(o Runs) bool {
 	return slices.EqualFunc(r, o, func(a, b extent) bool {
 		same := a.base == b.base || a.inBase() && b.inBase() && a.base.equal(b.base)
@@ -90,7 +93,7 @@ func (r Runs) Equal(o Runs) bool {
 	})
 }
 
-// Read fills p with the bytes, and returns how many there are.
+// Read fills p with the bytes of all runs, and returns their number.
 func (r Runs) Read(src *Source, p []byte) (n int, err error) {
 	for _, e := range r {
 		if err := e.read(src, p[n:n+int(e.n)]); err != nil {
@@ -116,7 +119,7 @@ func (e extent) read(src *Source, p []byte) error {
 	return nil
 }
 
-// readAt fills p with the bytes at off, all of which must be within the size.
+// readAt fills p with the bytes at off. The file must not end before.
 func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 	c := b.cursor(src)
 	for len(p) > 0 {
@@ -126,12 +129,14 @@ func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 		if c.done() {
 			return fmt.Errorf("%w: file ends at %d, not at %d", wire.ErrMalformed, c.off, b.n)
 		}
+
 		part := p[:min(int64(len(p)), c.end()-off)]
-		if !c.cur.data() {
+		if !c.cur.hasData() {
 			clear(part)
 		} else if err := src.chunk(&c.cur, part, off-c.off, b.depth > 0 && c.cur.n < smallChunk); err != nil {
 			return err
 		}
+
 		p = p[len(part):]
 		off += int64(len(part))
 	}
@@ -142,8 +147,8 @@ func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 // Programs that read with O_DIRECT, such as qemu-img, expect holes in whole blocks.
 const SeekBlock = 4096
 
-// SeekData returns the first offset at or behind off in a block of unit bytes that holds
-// data. Reserved blocks that were never written hold none. ErrNoData: there is only hole.
+// SeekData returns the first offset, at or after off, in a block of unit bytes that has
+// data. Reservations are not data. The error is ErrNoData if there is no such block.
 func (c *Content) SeekData(src *Source, off, unit int64) (int64, error) {
 	off = max(off, 0)
 	if off >= c.Size() {
@@ -151,26 +156,29 @@ func (c *Content) SeekData(src *Source, off, unit int64) (int64, error) {
 	}
 	l := c.layout.Load()
 	found, err := l.dataIn(src, off-off%unit, l.size)
-	if err == nil && found >= l.size {
-		err = ErrNoData
+	if err != nil {
+		return 0, err
 	}
-	return max(off, found-found%unit), err
+	if found >= l.size {
+		return 0, ErrNoData
+	}
+	return max(off, found-found%unit), nil
 }
 
-// dataIn returns the first offset in [off, end) that holds data; end if there is none.
+// dataIn returns the offset of the first data in [off, end), or end.
 func (l *layout) dataIn(src *Source, off, end int64) (int64, error) {
 	found := end
 	err := l.kinds(src, off, end, false, func(at int64, it item) bool {
-		if it.data() {
+		if it.hasData() {
 			found = at
 		}
-		return !it.data()
+		return !it.hasData()
 	})
 	return found, err
 }
 
-// SeekHole returns the first offset at or behind off in a block of unit bytes without data;
-// the end of the file counts as one. ErrNoData: off is not within the file.
+// SeekHole returns the first offset, at or after off, in a block of unit bytes without data, or
+// the end of the file. The error is ErrNoData if off is not in the file.
 func (c *Content) SeekHole(src *Source, off, unit int64) (int64, error) {
 	off = max(off, 0)
 	if off >= c.Size() {
@@ -181,12 +189,12 @@ func (c *Content) SeekHole(src *Source, off, unit int64) (int64, error) {
 	return max(off, hole), err
 }
 
-// holeIn returns the first offset in [begin, limit) in a block of unit bytes without data from
-// begin to limit; limit if there is none.
+// holeIn returns the offset of the first block of unit bytes in [begin, limit) without data, or
+// limit. Data outside of [begin, limit) does not count.
 func (l *layout) holeIn(src *Source, begin, limit, unit int64) (int64, error) {
-	end := begin // of the data that was found
+	end := begin // the end of the data up to here, rounded up to a block
 	err := l.kinds(src, begin, limit, false, func(at int64, it item) bool {
-		if !it.data() {
+		if !it.hasData() {
 			return true
 		}
 		if at-at%unit > end {

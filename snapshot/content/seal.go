@@ -8,10 +8,10 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
-// ErrTurnOver means that a Seal gave way to others. The next one goes on from there.
+// ErrTurnOver means that Sealer.Spend ended a Seal. The next Seal continues where it ended.
 var ErrTurnOver = errors.New("the turn is over")
 
-// itemCost is what an item that is taken over counts as, in bytes that are cut.
+// itemCost is the work, in bytes, of an item that is not read and cut.
 const itemCost = 4 << 10
 
 // Sealer cuts files into chunks and stores them. One Sealer may seal several
@@ -19,26 +19,28 @@ const itemCost = 4 << 10
 type Sealer struct {
 	Src       *Source
 	Objects   ObjectStore
-	FindHoles bool                // FromReader makes holes of long runs of zeros
-	Workers   int                 // files and directories that tree.Seal seals at a time; 0 is 1
-	Pace      func() (alone bool) // called before each chunk of a file; may wait. alone: tree.Seal is to use one worker; may be nil
-	OnDamage  func(bytes int64)   // called for bytes that are damaged and cannot be sealed; may be nil
-	// Beside has a place for each chunk that FromReader and Begin store while they go on reading.
-	// If it is nil, they store one at a time.
+	FindHoles bool // FromReader makes holes of long runs of zeros
+	Workers   int  // how many files and directories tree.Seal seals at a time; 0 is 1
+	// Pace is called before each chunk of a file, and may wait. If it returns true, writers are active
+	// and tree.Seal should use one worker. It may be nil.
+	Pace     func() (alone bool)
+	OnDamage func(bytes int64) // called for damaged bytes that cannot be sealed; may be nil
+	// Beside is a semaphore for the goroutines in which FromReader and Begin store chunks while they
+	// read on. Its capacity bounds the chunks. If it is nil, they store each chunk before they read on.
 	Beside chan struct{}
-	// Spend is called with the work that was done, in bytes. It reports whether the turn is
+	// Spend is called with the work since its last call, in bytes. It reports whether the turn is
 	// over: Seal then returns ErrTurnOver. It may be nil.
 	Spend func(bytes int64) (over bool)
 }
 
 // Seal cuts a frozen content into chunks, stores them, and records the
-// result in c. Only what changed since the ChunkMap beneath it is read: from the
-// chunk that the change begins in to where old and new chunks fall together
-// again. What comes out is the same as if all of it had been cut.
+// ChunkMap in c. It reads only the parts that differ from the base: each from the beginning of
+// the chunk that contains it to the next chunk boundary that old and new chunks have in
+// common. The result is the same as if Seal had cut the whole file.
 //
-// A Seal that returns before the end keeps in c what it has done, unless the store failed,
-// and the next one goes on from there, whoever calls it. A collection between the two
-// marks that (see EachObject).
+// If Seal returns early, c has the chunks up to there, unless the store failed, and the next
+// Seal, of any Sealer, continues there. A gc between the two marks these chunks (see
+// EachObject).
 func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	if b := c.Sealed(); b != nil {
 		return b, nil
@@ -53,19 +55,21 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 		return nil, fmt.Errorf("cut file into chunks: %w", err)
 	}
 	c.sealed.Store(b)
-	c.layout.Store(baseLayout(b)) // it needs the journal no more, nor older versions
+	c.layout.Store(baseLayout(b)) // refers neither to the journal nor to older versions
 	c.link.Store(nil)
-	c.forget()
+	c.dropUnfinished()
 	return b, nil
 }
 
-// cut is Seal with c.sealing held.
+// cut begins or continues to cut c into chunks. The caller holds c.sealing.
 func (z *Sealer) cut(ctx context.Context, c *Content) (*ChunkMap, error) {
-	s := c.begun
+	s := c.unfinished
 	if s == nil {
-		c.Rebase() // what an older version has stored need not be cut again
+		c.Rebase() // chunks of older versions need not be cut again
+
+		// eachChunkMap relies on sealLayout being set while the layout is the same.
 		l := c.layout.Load()
-		for c.cutting.Store(l); c.layout.Load() != l; c.cutting.Store(l) {
+		for c.sealLayout.Store(l); c.layout.Load() != l; c.sealLayout.Store(l) {
 			l = c.layout.Load()
 		}
 		if b := l.plain(); b != nil {
@@ -73,57 +77,60 @@ func (z *Sealer) cut(ctx context.Context, c *Content) (*ChunkMap, error) {
 		}
 		s = &fileSealer{c: c, l: l}
 	}
-	c.begun = nil // a panic leaves s as it may be
+	c.unfinished = nil // after a panic s is not used again
+
 	s.begin(ctx, z)
 	defer s.close()
-	err := s.run()
-	if err == nil {
-		var b *ChunkMap
-		if b, err = s.list.finish(); err == nil {
-			return b, nil
-		}
-	}
-	if s.list.failed {
-		c.forget()
+	b, err := s.run()
+	if err != nil {
+		c.keepUnfinished(s)
 		return nil, err
 	}
-	made := s.list.made()
-	c.cutOff.Store(&made)
-	c.begun = s
-	return nil, err
+	return b, nil
 }
 
-// forget drops what a Seal has begun.
-func (c *Content) forget() {
-	c.begun = nil
-	c.cutting.Store(nil)
-	c.cutOff.Store(nil)
+// keepUnfinished keeps s for the next Seal, unless its list lacks an item.
+func (c *Content) keepUnfinished(s *fileSealer) {
+	if s.list.failed {
+		c.dropUnfinished()
+		return
+	}
+	maps := s.list.partialMaps()
+	c.partialMaps.Store(&maps)
+	c.unfinished = s
 }
 
-// fileSealer is one Seal under way, or one that is to go on. At p, where it stands, a chunk
-// begins whatever came before; list has what lies before p.
+// dropUnfinished drops the state of an unfinished Seal.
+func (c *Content) dropUnfinished() {
+	c.unfinished = nil
+	c.sealLayout.Store(nil)
+	c.partialMaps.Store(nil)
+}
+
+// fileSealer is the state of a Seal that is running or was interrupted. The list has the chunks before
+// p, and a new chunk begins at p.
 type fileSealer struct {
 	*chunkWriter
 	c *Content
-	l *layout // what it plans by. Bytes are read through c, whose layout may move on
-	p int64
+	l *layout // of c when the Seal began, as a plan; bytes are read through c's present layout
+	p int64   // offset in the file
 
 	dataEnd int64 // [p, dataEnd) is known to be data
-	ended   bool  // and at dataEnd there is none
+	ended   bool  // at dataEnd there is no data
 
-	old   cursor // in oldOf, for chunks to take over
+	old   cursor // in oldOf, from which chunks are taken over
 	oldOf *ChunkMap
 
-	small map[place]cas.Hash // chunks that were stored in this turn, see smallPart
+	small map[journalRange]cas.Hash // chunks that were stored in this turn, see smallPart
 
 	damaged []damagedPart
-	work    int64 // since the last call of Spend
+	work    int64 // in bytes, since the last call of Spend
 }
 
-// place is where an extent is in the journal.
-type place struct{ pos, n int64 }
+// journalRange is the place of an extent in the journal.
+type journalRange struct{ pos, n int64 }
 
-// begin has it go on for a Seal.
+// begin prepares s for a Seal by z.
 func (s *fileSealer) begin(ctx context.Context, z *Sealer) {
 	w := newChunkWriter(ctx, z)
 	if s.chunkWriter != nil {
@@ -133,25 +140,25 @@ func (s *fileSealer) begin(ctx context.Context, z *Sealer) {
 	s.chunkWriter, s.oldOf, s.small = w, nil, nil
 }
 
-func (s *fileSealer) run() error {
+// run cuts the rest of the file and returns its ChunkMap.
+func (s *fileSealer) run() (*ChunkMap, error) {
 	for s.p < s.l.size {
-		err := s.ctx.Err()
-		if err == nil {
-			err = s.step()
+		if err := s.ctx.Err(); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return err
+		if err := s.step(); err != nil {
+			return nil, err
 		}
 		done := s.work
 		s.work = 0
 		if s.z.Spend != nil && s.z.Spend(done) && s.p < s.l.size {
-			return ErrTurnOver
+			return nil, ErrTurnOver
 		}
 	}
-	return nil
+	return s.list.finish()
 }
 
-// step takes over what can be taken over at p, or adds a hole or a chunk.
+// step takes over chunks at p from a ChunkMap, or adds a hole or a chunk.
 func (s *fileSealer) step() error {
 	e := s.l.at(s.p)
 	if e.inBase() {
@@ -159,7 +166,7 @@ func (s *fileSealer) step() error {
 			return err
 		}
 	}
-	if s.dataEnd <= s.p {
+	if s.dataEnd <= s.p { // the kind of the bytes at p is not known yet
 		if done, err := s.smallPart(e); done || err != nil {
 			return err
 		}
@@ -168,7 +175,7 @@ func (s *fileSealer) step() error {
 		if err != nil {
 			return err
 		}
-		if !kind.data() {
+		if !kind.hasData() {
 			s.work += itemCost
 			s.p += kind.n
 			return s.list.add(kind)
@@ -181,23 +188,23 @@ func (s *fileSealer) step() error {
 	return s.cutOne()
 }
 
-// maxSmall is how many stored chunks smallPart remembers.
+// maxSmall is the largest number of stored chunks in fileSealer.small.
 const maxSmall = 64 << 10
 
-// smallPart adds a small extent of the journal between holes, which is a chunk, and reports whether
-// it did. A file may have a million of them that are copies of a few, which are read and stored
-// once.
+// smallPart adds the extent e at p as a chunk if e is small, in the journal and followed by a hole. done
+// reports whether it did. A file may have a million small extents that are clones of a few: each
+// range of the journal is read and stored only once.
 func (s *fileSealer) smallPart(e extent) (done bool, err error) {
 	if !e.inJournal() || e.n >= smallChunk {
 		return false, nil
 	}
 	if end := s.p + e.n; end < s.l.size {
 		kind, err := s.kind(end)
-		if err != nil || kind.data() {
+		if err != nil || kind.hasData() {
 			return false, err
 		}
 	}
-	at := place{e.pos, e.n}
+	at := journalRange{e.pos, e.n}
 	h, found := s.small[at]
 	if !found {
 		data, err := s.window(s.p, e.n, e.n)
@@ -212,7 +219,7 @@ func (s *fileSealer) smallPart(e extent) (done bool, err error) {
 			return false, fmt.Errorf("write a chunk: %w", err)
 		}
 		if s.small == nil || len(s.small) == maxSmall {
-			s.small = make(map[place]cas.Hash)
+			s.small = make(map[journalRange]cas.Hash)
 		}
 		s.small[at] = h
 	}
@@ -221,66 +228,57 @@ func (s *fileSealer) smallPart(e extent) (done bool, err error) {
 	return true, s.list.add(item{n: e.n, hash: h})
 }
 
-// takeOver adds the chunks and lists that begin at p and are in a ChunkMap, e being
-// the run at p. It says whether there were any.
+// takeOver adds the chunks and lists of a ChunkMap that begin at p. e is the run at p, and is in the
+// ChunkMap. taken reports whether there were any.
 //
-// Where a chunk ends depends on its bytes and the one behind it, so that one must
-// lie within the run too, unless the file ends there. The same goes for a list.
+// Where a chunk or a list ends depends on its bytes and the next byte. So the next byte must be in the
+// run, too, unless the file ends there.
 func (s *fileSealer) takeOver(e extent) (taken bool, err error) {
-	shift := s.p - e.pos
-	clean := s.p + e.n // positions below it are as in the ChunkMap
+	shift := s.p - e.pos // offset in the file minus offset in the ChunkMap
+	clean := s.p + e.n   // chunks that end below it are as in the ChunkMap
 	if clean == s.l.size {
 		clean++
 	}
 	if s.oldOf != e.base || s.old.off > e.pos {
 		s.oldOf, s.old = e.base, e.base.cursor(s.z.Src)
 	}
+
 	c := &s.old
 	for !c.done() {
-		at := s.p - shift
+		at := s.p - shift // p in the ChunkMap
+		fits := c.off == at && s.p+c.cur.n < clean
 		switch {
 		case c.end() <= at:
 			err = c.next()
-		case c.off < at && c.level > 0:
-			err = c.enter()
-		case c.off < at:
-			return taken, nil
+		case fits && c.level == 0:
+			err = s.list.add(c.cur)
+		case fits && s.list.aligned(c.level):
+			err = s.list.addList(c.level, c.cur)
+		case c.level > 0:
+			fits, err = false, c.enter()
 		default:
-			ok := s.p+c.cur.n < clean
-			if c.level > 0 && ok {
-				ok = s.list.aligned(c.level)
-			}
-			switch {
-			case ok && c.level > 0:
-				err = s.list.addList(c.level, c.cur)
-			case ok:
-				err = s.list.add(c.cur)
-			case c.level > 0:
-				if err = c.enter(); err == nil {
-					continue
-				}
-			default:
-				return taken, nil
-			}
-			if err != nil {
-				return taken, unlessGone(err)
-			}
-			s.p += c.cur.n
-			s.work += itemCost
-			taken = true
-			if err = c.next(); s.work >= bufferSize {
-				return taken, unlessGone(err)
-			}
+			return taken, nil
 		}
 		if err != nil {
-			return taken, unlessGone(err)
+			return taken, ignoreLost(err)
+		}
+		if !fits {
+			continue
+		}
+
+		s.p += c.cur.n
+		s.work += itemCost
+		taken = true
+		if err = c.next(); err != nil || s.work >= bufferSize {
+			return taken, ignoreLost(err)
 		}
 	}
 	return taken, nil
 }
 
-// kind returns what is at p, without a hash, up to where that may end. If it cannot be
-// read, it counts as data: readAround finds out what is damaged.
+// kind returns the data, hole or reservation at p, without a hash. Only its beginning may be
+// returned. If the lists of chunks cannot be read, the result is data: readAround then finds the
+// damaged parts.
 func (s *fileSealer) kind(p int64) (item, error) {
 	e := s.l.at(p)
 	it := e.kind()
@@ -291,33 +289,34 @@ func (s *fileSealer) kind(p int64) (item, error) {
 		it = first
 		return false
 	})
-	return it, unlessGone(err)
+	return it, ignoreLost(err)
 }
 
-// extend moves dataEnd on, until it is past upto or the data ends.
+// extend moves dataEnd forward, to upto or beyond, or to the end of the data.
 func (s *fileSealer) extend(upto int64) error {
 	for s.dataEnd < min(upto, s.l.size) && !s.ended {
 		kind, err := s.kind(s.dataEnd)
 		if err != nil {
 			return err
 		}
-		if s.ended = !kind.data(); !s.ended {
+		if s.ended = !kind.hasData(); !s.ended {
 			s.dataEnd += kind.n
 		}
 	}
 	return nil
 }
 
-// cutOne stores the chunk at p, where data is.
+// cutOne stores the chunk at p, which is data.
 func (s *fileSealer) cutOne() error {
-	for look := int64(firstLook); ; look = maxChunk {
+	for look := int64(firstLook); ; look = maxChunk { // bytes in which the end of the chunk is sought
 		if err := s.extend(s.p + look); err != nil {
 			return err
 		}
 		n := min(look, s.dataEnd-s.p)
+
 		ahead := n
 		if !s.l.at(s.p + n - 1).inBase() {
-			// As long as there is nothing to take over, read more at a time.
+			// Read more at a time, up to the next part in a base, which may be taken over unread.
 			for s.dataEnd < min(s.p+bufferSize, s.l.size) && !s.ended && !s.l.at(s.dataEnd-1).inBase() {
 				if err := s.extend(s.dataEnd + 1); err != nil {
 					return err
@@ -325,6 +324,7 @@ func (s *fileSealer) cutOne() error {
 			}
 			ahead = s.dataEnd - s.p
 		}
+
 		data, err := s.window(s.p, n, ahead)
 		if err != nil {
 			return err
@@ -334,8 +334,9 @@ func (s *fileSealer) cutOne() error {
 				return s.addDamaged(d)
 			}
 			n = d.off - s.p
-			look = maxChunk // the data ends there
+			look = maxChunk // a chunk ends at the damaged part at the latest
 		}
+
 		chunk := data[:cut(data[:n])]
 		if int64(len(chunk)) < n || n < look || look == maxChunk {
 			s.p += int64(len(chunk))
@@ -345,7 +346,7 @@ func (s *fileSealer) cutOne() error {
 	}
 }
 
-// window returns at least n of the bytes at p, reading ahead if it must read.
+// window returns at least n bytes of the file from p on. If it has to read, it reads up to ahead bytes.
 func (s *fileSealer) window(p, n, ahead int64) ([]byte, error) {
 	return s.fill(p, n, ahead, func(b []byte, off int64) error {
 		got, err := s.c.ReadAt(s.z.Src, b, off)

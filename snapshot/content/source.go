@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// ObjectStore keeps the sealed objects; *cas.Store is one.
+// ObjectStore stores the sealed objects. *cas.Store is one.
 type ObjectStore interface {
 	// Put stores b and returns its hash.
 	Put(kind cas.Kind, b []byte) (cas.Hash, error)
@@ -17,74 +17,73 @@ type ObjectStore interface {
 	Get(h cas.Hash, dst []byte) ([]byte, error)
 }
 
-// Log holds the bytes of unsealed files; *journal.Journal is one.
+// Log stores the bytes of unsealed files. *journal.Journal is one.
 type Log interface {
-	// ReadAt fills p with the bytes at journal position pos, which lies in the
-	// record whose payload begins at the second position.
+	// ReadAt fills p with the bytes at journal position pos, in the record whose
+	// payload begins at position payload.
 	ReadAt(p []byte, pos, payload int64) error
 }
 
-// Source is where the bytes of files are read from: the object store for sealed
-// chunks, the journal for unsealed bytes. It caches plain chunks and is safe for
-// concurrent use.
+// Source reads the bytes of files: sealed chunks from the object store, unsealed bytes
+// from the journal. It caches chunks and lists, and is safe for concurrent use.
 type Source struct {
 	objects ObjectStore
 	log     Log
-	cache   *Cache[cached]
+	cache   *Cache[cachedObject]
 	loading singleflight.Group // chunks, by hash
 }
 
-// entryBytes is about what an entry of the cache takes without the object.
+// entryBytes is the approximate memory of an entry of the cache without the object.
 const entryBytes = 200
 
-// cached is an object as it is in the cache: a chunk, a list of chunks that was
-// checked, or something else.
-type cached struct {
+// cachedObject is an object in the cache: a chunk, a list of chunks that was
+// checked, or another object (see Object).
+type cachedObject struct {
 	raw   []byte
-	level uint8 // of a list, 0 for what is none
-	sum   item  // of a list: what its items add up to
+	level uint8 // the level of a list, 0 for other objects
+	sum   item  // the sum of the items of a list
 }
 
-// NewSource returns a source whose cache holds about cacheBytes bytes.
+// NewSource returns a source with a cache of about cacheBytes bytes.
 func NewSource(o ObjectStore, l Log, cacheBytes int64) *Source {
-	return &Source{objects: o, log: l, cache: NewCache[cached](cacheBytes)}
+	return &Source{objects: o, log: l, cache: NewCache[cachedObject](cacheBytes)}
 }
 
-// With returns a source with the same cache that reads what is not there from other
-// objects.
+// With returns a source with the same cache that reads objects which are not in the cache from o.
 func (s *Source) With(o ObjectStore) *Source {
 	return &Source{objects: o, log: s.log, cache: s.cache}
 }
 
-// CacheBytes returns how many bytes the cache holds at present.
+// CacheBytes returns the present size of the cache in bytes.
 func (s *Source) CacheBytes() int64 { return s.cache.Weight() }
 
-// Object returns the bytes of an object other than a chunk, which must not be
-// changed. It stays in the cache.
+// Object returns the bytes of an object other than a chunk and puts it into the cache. The caller must
+// not change the bytes.
 func (s *Source) Object(h cas.Hash) ([]byte, error) {
 	if v, ok := s.cache.Get(h); ok {
 		return v.raw, nil
 	}
 	raw, err := s.objects.Get(h, nil)
-	if err == nil {
-		s.keep(h, cached{raw: raw})
+	if err != nil {
+		return nil, err
 	}
-	return raw, err
+	s.keep(h, cachedObject{raw: raw})
+	return raw, nil
 }
 
-func (s *Source) keep(h cas.Hash, v cached) { s.cache.Put(h, v, entryBytes+int64(cap(v.raw))) }
+func (s *Source) keep(h cas.Hash, v cachedObject) { s.cache.Put(h, v, entryBytes+int64(cap(v.raw))) }
 
-// list returns the list object that it names, whole and found to fit. With once
-// it is not put in the cache.
+// list returns the list object of an item. It checks all items of the list, and that they add up to it.
+// With once, a list that was read is not put into the cache.
 func (s *Source) list(it *item, level uint8, once bool) ([]byte, error) {
 	v, ok := s.cache.Get(it.hash)
 	if !ok || v.level != level {
 		raw, err := s.objects.Get(it.hash, nil)
-		if err == nil {
-			v = cached{raw: raw, level: level}
-			v.sum, err = checkList(raw, level)
-		}
 		if err != nil {
+			return nil, fmt.Errorf("load chunk list %s: %w", it.hash, err)
+		}
+		v = cachedObject{raw: raw, level: level}
+		if v.sum, err = checkList(raw, level); err != nil {
 			return nil, fmt.Errorf("load chunk list %s: %w", it.hash, err)
 		}
 		if !once {
@@ -97,43 +96,48 @@ func (s *Source) list(it *item, level uint8, once bool) ([]byte, error) {
 	return v.raw, nil
 }
 
-// smallChunk is less than most chunks have. A file with lists of smaller ones was made of small
-// extents, which are often alike.
+// smallChunk is less than the size of most chunks. A file with lists of smaller chunks was made of small
+// extents, which are often equal.
 const smallChunk = 4096
 
-// chunk fills p with the bytes of a chunk from its byte at on. A chunk that is
-// read in parts, or is to be kept, is kept in the cache.
+// chunk fills p with the bytes of a chunk from its byte at on. It puts the chunk into the cache if keep
+// is set, or if p is only a part of it.
 func (s *Source) chunk(it *item, p []byte, at int64, keep bool) error {
 	if v, ok := s.cache.Get(it.hash); ok && int64(len(v.raw)) == it.n {
 		copy(p, v.raw[at:])
 		return nil
 	}
 	if keep || int64(len(p)) < it.n {
-		plain, err := s.shared(it)
-		if err == nil {
-			copy(p, plain[at:])
+		plain, err := s.loadShared(it)
+		if err != nil {
+			return err
 		}
-		return err
+		copy(p, plain[at:])
+		return nil
 	}
 	plain, err := s.load(it, p[:0:len(p)])
-	if err == nil && &plain[0] != &p[0] {
+	if err != nil {
+		return err
+	}
+	if &plain[0] != &p[0] { // load did not use p
 		copy(p, plain)
 	}
-	return err
+	return nil
 }
 
-// shared returns a chunk that others, too, want a part of: a reader that continues where this
-// part ends, for one. It is expanded once for all of them, and stays in the cache.
-func (s *Source) shared(it *item) ([]byte, error) {
+// loadShared returns a whole chunk and puts it into the cache. Goroutines that read parts of one
+// chunk at the same time, such as parallel reads of one file, load it once.
+func (s *Source) loadShared(it *item) ([]byte, error) {
 	plain, err, _ := s.loading.Do(string(it.hash[:]), func() (any, error) {
 		if v, ok := s.cache.Get(it.hash); ok && int64(len(v.raw)) == it.n {
 			return v.raw, nil
 		}
 		plain, err := s.load(it, make([]byte, 0, it.n))
-		if err == nil {
-			s.keep(it.hash, cached{raw: plain})
+		if err != nil {
+			return nil, err
 		}
-		return plain, err
+		s.keep(it.hash, cachedObject{raw: plain})
+		return plain, nil
 	})
 	if err != nil {
 		return nil, err
@@ -141,7 +145,7 @@ func (s *Source) shared(it *item) ([]byte, error) {
 	return plain.([]byte), nil
 }
 
-// load reads a whole chunk, into buf if that is large enough.
+// load reads a whole chunk, into buf if it is large enough.
 func (s *Source) load(it *item, buf []byte) ([]byte, error) {
 	plain, err := s.objects.Get(it.hash, buf)
 	if err != nil {

@@ -6,28 +6,28 @@ import (
 	"io"
 )
 
-// Spill stores the bytes that a frozen content has in the journal, for a file that cannot be
-// sealed because others of its bytes cannot be read. The content then refers to the stored
-// bytes instead, and so do those that Rebase has follow it. Nothing of the journal may be
-// dropped meanwhile.
+// Spill stores the journal bytes of a frozen content as chunks. It is for a file that cannot be sealed
+// because other bytes of it cannot be read. The content then refers to the chunks in place of the
+// journal, and so do newer versions after Rebase. The caller keeps the journal from dropping bytes
+// until Spill returns.
 func (z *Sealer) Spill(ctx context.Context, c *Content) error {
 	c.sealing.Lock()
 	defer c.sealing.Unlock()
 	for c.Sealed() == nil {
 		l := c.layout.Load()
-		b, err := FromReader(ctx, z, &journalReader{z.Src, l.journaled()})
+		b, err := FromReader(ctx, z, &journalReader{z.Src, l.journalExtents()})
 		if err != nil {
 			return fmt.Errorf("store bytes of the journal: %w", err)
 		}
-		if b.n == 0 || c.layout.CompareAndSwap(l, l.spilled(b)) {
+		if b.n == 0 || c.layout.CompareAndSwap(l, l.withSpilled(b)) {
 			return nil
 		}
 	}
 	return nil
 }
 
-// journaled returns the extents in the journal, in order.
-func (l *layout) journaled() (out []extent) {
+// journalExtents returns the extents in the journal, in order.
+func (l *layout) journalExtents() (out []extent) {
 	l.ext.from(0, func(_ int64, e extent) bool {
 		if e.inJournal() {
 			out = append(out, e)
@@ -37,8 +37,8 @@ func (l *layout) journaled() (out []extent) {
 	return out
 }
 
-// spilled returns a layout that has in b, one behind the other, what l has in the journal.
-func (l *layout) spilled(b *ChunkMap) *layout {
+// withSpilled returns a copy of l in which the extents in the journal are in b, one after the other.
+func (l *layout) withSpilled(b *ChunkMap) *layout {
 	n := &layout{size: l.size, alloc: l.alloc, base: l.base, baseLen: l.baseLen}
 	pos := int64(0)
 	l.ext.from(0, func(off int64, e extent) bool {
@@ -52,7 +52,7 @@ func (l *layout) spilled(b *ChunkMap) *layout {
 	return n
 }
 
-// journalReader reads extents in the journal.
+// journalReader reads the bytes of extents in the journal, one after the other.
 type journalReader struct {
 	src  *Source
 	rest []extent

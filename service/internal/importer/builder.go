@@ -68,7 +68,7 @@ type Builder struct {
 
 // storing is a file whose contents are being stored.
 type storing struct {
-	*content.Storing
+	*content.PendingFile
 	path string
 	node *tree.Inode
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// bufferMax is the largest record, in bytes, that is assembled in one buffer. The data of a larger
-// one is written separately.
+// bufferMax is the largest size in bytes of a record that is written with one write. The data of a
+// larger record has a write of its own, so that it is not copied.
 const bufferMax = 32 << 10
 
 // Append adds one record, whose payload is head followed by data, and returns
 // the position of data[0]. When it returns, the record survives the death of the
-// process; Sync makes it survive a power cut. All of the record is in the log,
-// or, after an error, nothing.
+// process; Sync makes it survive a power cut. After an error no part of the record is in the
+// log.
 //
 // Errors are errs.NoSpace (the next Append may succeed), ErrTooLarge, errs.Closed
 // and ErrFailed. Type 0 is not allowed.
@@ -22,8 +22,8 @@ func (j *Journal) Append(t Type, head, data []byte) (int64, error) {
 	return j.append(t, head, data, false)
 }
 
-// AppendUrgent is Append for what must not fail on a full disk, because it
-// gives space back: it may use what Options.Reserve holds back from others.
+// AppendUrgent is Append for records that lead to free space, and so must not fail on a full disk: it
+// may use the space of Options.Reserve.
 func (j *Journal) AppendUrgent(t Type, head, data []byte) (int64, error) {
 	return j.append(t, head, data, true)
 }
@@ -36,6 +36,7 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 	if t == typeMark {
 		return 0, fmt.Errorf("record type %d is reserved", t)
 	}
+
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
@@ -44,17 +45,19 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 	if err := j.Failed(); err != nil {
 		return 0, err
 	}
+
 	need := recordSize(n)
 	if j.cur == nil || j.off+need > j.cur.size {
 		if err := j.newSegment(j.disk.segSize, need, urgent); err != nil {
 			return 0, err
 		}
 	}
-	j.ahead(need)
+	j.zeroAhead(need)
 	pos := j.cur.base + j.off + recordHeader + int64(len(head))
 	if err := j.write(t, head, data); err != nil {
 		return 0, err
 	}
+
 	j.marked = false
 	if j.appended != nil {
 		close(j.appended)
@@ -63,7 +66,8 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 	return pos, nil
 }
 
-// write puts a record that fits at the end of the current segment. j.mu is held.
+// write writes a record at the end of the current segment, which has room for it. The caller holds
+// j.mu.
 func (j *Journal) write(t Type, head, data []byte) error {
 	length := len(head) + len(data)
 	h := recordHead{
@@ -78,31 +82,33 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	size := recordSize(int64(length))
 
 	b, at := j.buf[:0], j.off
-	if !j.cur.good {
+	if !j.cur.validHeader { // the first record is written together with the header of the segment
 		b, at = append(b, j.cur.hdr.encode()...), 0
 	}
 	b = append(append(b, prefix[:]...), head...)
-	apart := size > bufferMax // a kill in between leaves a record whose checksum does not match
-	if !apart {
+	separate := size > bufferMax // a kill between the writes leaves a record with a wrong checksum
+	if !separate {
 		b = append(b, data...)
 	}
 	if cap(b) <= 2*bufferMax {
 		j.buf = b
 	}
+
 	_, err := j.cur.f.WriteAt(b, at)
-	if err == nil && apart {
+	if err == nil && separate {
 		_, err = j.cur.f.WriteAt(data, at+int64(len(b)))
 	}
-	if full(err) {
-		// This happens only where space cannot be reserved. The next record overwrites the written
-		// part, which has no valid checksum.
+	if isFull(err) {
+		// This happens only on filesystems that cannot reserve space. The next record overwrites the
+		// written part, which has no valid checksum.
 		return fmt.Errorf("%w: %w", errs.NoSpace, err)
 	}
 	if err != nil {
 		return j.fail(j.log, "writing a record", err)
 	}
-	if !j.cur.good {
-		j.cur.good = true // read without the lock once the new end is there
+
+	if !j.cur.validHeader {
+		j.cur.validHeader = true // before end is stored: readers look at it without j.mu after that
 	}
 	j.off += size
 	j.seq++
@@ -113,27 +119,27 @@ func (j *Journal) write(t Type, head, data []byte) error {
 }
 
 const (
-	aheadSize   = 256 << 10 // bytes of zeros written at a time
-	smallCommit = 64 << 10  // fewer bytes between two syncs are a small commit
+	aheadSize   = 256 << 10 // bytes of zeros that zeroAhead writes at a time
+	smallCommit = 64 << 10  // zeroAhead writes only if fewer bytes are between two syncs
 )
 
 var aheadZeros [aheadSize]byte
 
-// ahead writes zeros where the next records will go, if the log is being synced
+// zeroAhead writes zeros to the place of the next records, if the log is synced
 // after every few bytes. The first write into a preallocated block changes the
-// file's metadata, and fdatasync then waits for the filesystem's own journal as
-// well; this way it does so once in a while instead of every time.
+// metadata of the file, and fdatasync then also waits for the filesystem's own journal.
+// With zeroAhead that happens once in aheadSize bytes and not at every sync.
 //
-// j.mu is held; a record of size bytes is about to be written.
-func (j *Journal) ahead(size int64) {
+// The caller holds j.mu, and writes a record of size bytes next.
+func (j *Journal) zeroAhead(size int64) {
 	end := j.end.Load()
 	if j.durable.Load() != end {
 		return // not synced since the last record
 	}
-	few := end-j.lastSync < smallCommit
+	small := end-j.lastSync < smallCommit
 	j.lastSync = end
 	from := j.off + size
-	if !few || from <= j.zeroed {
+	if !small || from <= j.zeroed {
 		return
 	}
 	n := min(aheadSize, j.cur.size-from)

@@ -173,7 +173,7 @@ func FuzzScan(f *testing.F) {
 		must.OK(t, err)
 		_, err = file.WriteAt(append(h.encode(), b...), 0)
 		must.OK(t, err)
-		s := &segment{f: file, hdr: h, seed: h.seed(), good: true, name: "s"}
+		s := &segment{f: file, hdr: h, seed: h.seed(), validHeader: true, name: "s"}
 		limit := int64(segmentHeader + len(b))
 		sc := new(Journal).newScanner([]*segment{s}, 0, limit, false)
 		last, seq := int64(0), uint64(0)

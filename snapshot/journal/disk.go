@@ -9,59 +9,61 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// disk is the directory of the segments, and how much of its disk they may take.
+// disk creates and removes the files of segments, and limits the space that they take.
 type disk struct {
 	dir        string
 	quarantine string // folder for segments that could not be read completely, "" for none
 	fs         vfs.FS
 	segSize    int64
-	reserve    func() int64 // bytes that ordinary writers must leave free
-	giveUp     func()       // frees space for what must not fail; may be nil
+	reserve    func() int64 // see Options.Reserve
+	giveUp     func()       // see Options.GiveUp; may be nil
 }
 
-// drop removes a segment, or moves it to the quarantine.
+// drop removes a segment, or moves it to the quarantine if the disk could not read all of it.
 func (d *disk) drop(s *segment) error {
-	if d.quarantine == "" || !s.unread.Load() {
+	if d.quarantine == "" || !s.readFailed.Load() {
 		return d.fs.Remove(d.path(s.name))
 	}
-	err := d.fs.MkdirAll(d.quarantine, 0o700)
-	if err == nil {
-		err = d.fs.Rename(d.path(s.name), filepath.Join(d.quarantine, s.name))
+	if err := d.fs.MkdirAll(d.quarantine, 0o700); err != nil {
+		return err
 	}
-	return err
+	return d.fs.Rename(d.path(s.name), filepath.Join(d.quarantine, s.name))
 }
 
 func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }
 
-// takeFile returns a new open file of the given name with size bytes of disk space, or
-// less on a full disk, but at least need.
-func (d *disk) takeFile(name string, size, need int64, urgent bool) (vfs.File, int64, error) {
+// createFile returns a new open file and its space on disk in bytes: size, or on a full disk less, but
+// at least need. An urgent file may use the reserve, and the space that giveUp frees.
+func (d *disk) createFile(name string, size, need int64, urgent bool) (vfs.File, int64, error) {
 	for size = max(size, need); ; size /= 4 {
 		size = max((size+blockSize-1)&^(blockSize-1), need)
 		f, err := d.create(name, size, d.reserve())
-		if err == nil {
-			return f, size, nil
+		if !isFull(err) {
+			return f, size, err
 		}
-		if full(err) && size > max(minSegment, need) {
+		if size > max(minSegment, need) {
 			continue
 		}
-		if urgent && full(err) {
-			size = max(urgentSegment, need)
+		if !urgent {
+			return nil, 0, err
+		}
+
+		size = max(urgentSegment, need)
+		f, err = d.create(name, size, 0)
+		if isFull(err) && d.giveUp != nil {
+			d.giveUp()
 			f, err = d.create(name, size, 0)
-			if full(err) && d.giveUp != nil {
-				d.giveUp()
-				f, err = d.create(name, size, 0)
-			}
 		}
 		return f, size, err
 	}
 }
 
-// full reports whether an error is that of a full disk, or of a quota that is used up.
-func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+// isFull reports whether err means that the disk is full or a quota is exhausted.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
+// create creates a file with exactly size bytes of disk space, and leaves reserve bytes free.
 func (d *disk) create(name string, size, reserve int64) (vfs.File, error) {
-	if err := d.room(size, reserve); err != nil {
+	if err := d.checkFree(size, reserve); err != nil {
 		return nil, err
 	}
 	f, err := vfs.Create(d.fs, d.path(name))
@@ -76,8 +78,8 @@ func (d *disk) create(name string, size, reserve int64) (vfs.File, error) {
 	return f, nil
 }
 
-// room returns ENOSPC if fewer than n bytes are free beyond the reserve.
-func (d *disk) room(n, reserve int64) error {
+// checkFree returns ENOSPC if fewer than n bytes are free beyond the reserve.
+func (d *disk) checkFree(n, reserve int64) error {
 	free, err := d.fs.Free(d.dir)
 	if err != nil {
 		return err
@@ -89,28 +91,29 @@ func (d *disk) room(n, reserve int64) error {
 	return nil
 }
 
-// rest is the size of a segment that is begun while the log rests.
-func (d *disk) rest() int64 { return min(minSegment, d.segSize) }
+// idleSize is the size of a new segment while no writes are expected.
+func (d *disk) idleSize() int64 { return min(minSegment, d.segSize) }
 
-// extend preallocates a little space behind the end of a segment, for records that free space when
-// other programs have filled the disk. On a full disk the segment stays as it is.
+// extend preallocates a little space after the end of a segment, for records that lead to free space
+// after other programs have filled the disk. On a full disk the segment stays as it is.
 func (d *disk) extend(s *segment) error {
-	n := d.rest()
-	if d.room(n, d.reserve()) != nil {
+	n := d.idleSize()
+	if d.checkFree(n, d.reserve()) != nil {
 		return nil
 	}
 	err := allocate(s.f, s.size, n)
-	if full(err) {
+	if isFull(err) {
 		return s.f.Truncate(s.size)
 	}
-	if err == nil {
-		s.size += n
+	if err != nil {
+		return err
 	}
-	return err
+	s.size += n
+	return nil
 }
 
-// allocate reserves disk space. Where the filesystem cannot, the file only
-// grows, and a full disk shows up at a later write.
+// allocate reserves disk space. On a filesystem that cannot, only the length of the file
+// changes, and on a full disk a later write fails.
 func allocate(f vfs.File, off, n int64) error {
 	err := f.Allocate(off, n)
 	if errors.Is(err, vfs.ErrNotSupported) {

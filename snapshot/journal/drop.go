@@ -7,14 +7,14 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// DropBefore gives up the segments that lie wholly before pos. What is behind
-// them is made durable first. Their space is free when it returns.
+// DropBefore removes the segments that end at or before pos. It makes the rest of the log durable
+// first. When it returns, the space of the segments is free.
 func (j *Journal) DropBefore(pos int64) error {
 	if segs := j.segments(); len(segs) < 2 || segs[1].base > pos {
 		return nil
 	}
-	// After a power cut the journal must not begin with a segment that did not reach the disk: its
-	// position would be lost.
+	// The new first segment must be on disk: if a power cut lost it, the position of the log would
+	// be unknown.
 	if err := j.Sync(); err != nil {
 		return err
 	}
@@ -23,8 +23,8 @@ func (j *Journal) DropBefore(pos int64) error {
 	return j.dropFirst(pos)
 }
 
-// dropFirst drops the segments before pos. j.drop is held, and j.mu is not:
-// removing files and syncing a directory can take a tenth of a second.
+// dropFirst drops the segments before pos. The caller holds j.drop and not j.mu:
+// to remove files and sync a directory can take a tenth of a second.
 func (j *Journal) dropFirst(pos int64) error {
 	j.mu.Lock()
 	if j.closed {
@@ -37,15 +37,16 @@ func (j *Journal) dropFirst(pos int64) error {
 		n++
 	}
 	first, rest := segs[:n], segs[n:]
-	j.set(rest)
+	j.setSegments(rest)
 	j.mu.Unlock()
 	if n == 0 {
 		return nil
 	}
+
 	var err error
 	for len(first) > 0 {
 		if err = j.disk.drop(first[0]); err != nil {
-			// If a later segment were removed before this one, the gap would count as damage.
+			// Stop here: without a later segment, the log would have a gap, which counts as damage.
 			err = fmt.Errorf("drop journal segment %s: %w", first[0].name, err)
 			break
 		}
@@ -57,16 +58,17 @@ func (j *Journal) dropFirst(pos int64) error {
 	if serr := j.disk.fs.SyncDir(j.disk.dir); serr != nil && err == nil {
 		err = fmt.Errorf("sync the journal directory: %w", serr)
 	}
-	if len(first) > 0 {
+
+	if len(first) > 0 { // these are still on disk
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		j.set(append(slices.Clone(first), j.segments()...))
+		j.setSegments(append(slices.Clone(first), j.segments()...))
 	}
 	return err
 }
 
-// Shrink does what DropBefore does. If nothing was appended from pos on, it also replaces the last
-// segment by a small one. Callers use it when they expect no more writes.
+// Shrink does what DropBefore does. If the log ends at pos, it also replaces the last segment by a
+// small one. Callers use it when they expect no more writes.
 func (j *Journal) Shrink(pos int64) error {
 	if err := j.DropBefore(pos); err != nil {
 		return err
@@ -76,16 +78,16 @@ func (j *Journal) Shrink(pos int64) error {
 	}
 	j.drop.Lock()
 	defer j.drop.Unlock()
-	// A segment is removed only when the next one is on disk, with a record: otherwise the
-	// position would be lost.
+	// The new segment must be on disk with a record before the old one is removed: otherwise the
+	// position of the log could be lost.
 	if err := j.restartAt(pos); err != nil {
 		return err
 	}
 	return j.dropFirst(pos)
 }
 
-// restartAt begins a new segment unless something was appended from pos on or
-// the present one is small and has hardly been used.
+// restartAt begins a new segment, unless the log ends after pos, or the present segment is small and
+// almost empty.
 func (j *Journal) restartAt(pos int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -95,8 +97,8 @@ func (j *Journal) restartAt(pos int64) error {
 	if len(j.segments()) == 0 || j.end.Load() > pos || j.durable.Load() < pos {
 		return nil
 	}
-	if j.cur != nil && j.off < blockSize && j.cur.size <= j.disk.rest()+blockSize && len(j.Damage()) == 0 {
-		return nil // not worth it, unless damage would be met again
+	if j.cur != nil && j.off < blockSize && j.cur.size <= j.disk.idleSize()+blockSize && len(j.Damage()) == 0 {
+		return nil // a damaged segment is replaced, so that the next Open does not find the damage again
 	}
 	if err := j.Failed(); err != nil {
 		return err
@@ -115,17 +117,17 @@ func (j *Journal) Begin() error {
 	return j.restart()
 }
 
-// restart begins a small segment and makes it durable. It works on a full disk, because it frees
-// the space of the old segment. j.mu is held.
+// restart begins a small segment and makes it durable. It may use the reserve of a full disk, because
+// the old segment can be removed afterwards. The caller holds j.mu.
 func (j *Journal) restart() error {
-	if err := j.newSegment(j.disk.rest(), recordHeader, true); err != nil {
+	if err := j.newSegment(j.disk.idleSize(), recordHeader, true); err != nil {
 		return err
 	}
-	return j.mark()
+	return j.appendMark()
 }
 
-// mark appends a mark and makes the log durable. j.mu is held.
-func (j *Journal) mark() error {
+// appendMark appends a mark and makes the log durable. The caller holds j.mu.
+func (j *Journal) appendMark() error {
 	if err := j.write(typeMark, nil, nil); err != nil {
 		return err
 	}

@@ -22,15 +22,14 @@ var (
 	ErrPosition = errors.New("position is not in the journal")
 )
 
-// A DamageError names a place in the journal that was written and cannot be
-// read any more, though records after it can.
+// A DamageError is a place in the journal that was durable and cannot be read any more.
 type DamageError struct {
 	Segment string // file name
-	Offset  int64  // in the file, bytes
-	Pos     int64  // the same as a journal position
+	Offset  int64  // bytes from the beginning of the file
+	Pos     int64  // the journal position of Offset
 	Reason  string
-	Err     error // the disk's error, if that was the reason
-	Bytes   bool  // bytes of one file are lost, and nothing else
+	Err     error // the disk's error if a read failed, else nil
+	Bytes   bool  // only bytes of one file are lost, see Options.Bytes
 }
 
 func (e *DamageError) Error() string {
@@ -52,12 +51,12 @@ func (e *DamageError) Unwrap() []error {
 	return []error{errs.Damaged, e.Err}
 }
 
-// Lost reports whether the bytes are gone. Otherwise the file cannot be read at the moment, for
-// example because too many files are open.
+// Lost reports whether the bytes are lost. If it is false, a later read may succeed: for example,
+// too many files were open.
 func (e *DamageError) Lost() bool { return e.Err == nil || vfs.IsDamage(e.Err) }
 
-// damages are the places that Open and Replay skipped.
-type damages struct {
+// damageList has the damaged places that Open and Replay skipped.
+type damageList struct {
 	logger  *slog.Logger
 	salvage bool
 
@@ -67,31 +66,32 @@ type damages struct {
 	}
 }
 
-// Damage returns the places that were skipped because of Options.Salvage, and those of
-// Options.Bytes, in the order in which they were met.
-func (d *damages) Damage() []*DamageError {
+// Damage returns the places that were skipped because of Options.Salvage or Options.Bytes, in the
+// order in which they were found.
+func (d *damageList) Damage() []*DamageError {
 	d.found.Lock()
 	defer d.found.Unlock()
 	return slices.Clone(d.found.list)
 }
 
-// skip records damage during a salvage. Otherwise it returns the damage.
-func (d *damages) skip(e *DamageError) error {
+// skip records damage with Options.Salvage, and returns nil. Without it, it returns the damage.
+func (d *damageList) skip(e *DamageError) error {
 	if !d.salvage {
 		return e
 	}
-	d.note(e)
+	d.addDamage(e)
 	return nil
 }
 
-func (d *damages) note(e *DamageError) {
+// addDamage records damage.
+func (d *damageList) addDamage(e *DamageError) {
 	d.logger.Error("journal: skipped what cannot be read", "err", e)
 	d.found.Lock()
 	defer d.found.Unlock()
 	d.found.list = append(d.found.list, e)
 }
 
-// A failure is why nothing more can be written.
+// A failure is the first error after which the journal accepts no more writes.
 type failure struct{ first atomic.Pointer[error] }
 
 // fail stops the journal for writers and returns the error that they get.
@@ -103,7 +103,7 @@ func (f *failure) fail(log *slog.Logger, doing string, cause error) error {
 	return *f.first.Load()
 }
 
-// Failed returns the error that stopped the journal, nil while it works.
+// Failed returns the error that stopped the journal for writers, else nil.
 func (f *failure) Failed() error {
 	if p := f.first.Load(); p != nil {
 		return *p

@@ -11,8 +11,8 @@ import (
 // Type is the meaning of a record to its writer. 0 is reserved.
 type Type uint8
 
-// typeMark is the type of the empty record that Close appends, so that the last
-// records of a run, too, are known to have been durable.
+// typeMark is the type of a mark: an empty record that states how far the log is durable. Close
+// appends one, because no later record states that the last records of the run are durable.
 const typeMark Type = 0
 
 // MaxPayload is the largest payload of a record in bytes, head and data together.
@@ -30,8 +30,8 @@ type recordHead struct {
 	length  uint32
 	typ     Type
 	seq     uint64
-	durable int64 // the log was durable up to here when the record was written
-	payload uint32
+	durable int64  // the log was durable up to here when the record was written
+	payload uint32 // checksum
 }
 
 // putRecordHead encodes h into b[:recordHeader].
@@ -70,7 +70,7 @@ func getRecordHead(b []byte, seed uint32, pos int64) (recordHead, bool) {
 	return h, true
 }
 
-// recordSize returns the bytes that a record with a payload of n takes.
+// recordSize returns the size of a record with a payload of n bytes.
 func recordSize(n int64) int64 {
 	return (recordHeader + n + recordAlign - 1) &^ (recordAlign - 1)
 }
@@ -81,10 +81,10 @@ const (
 	formatVersion = 2
 )
 
-// A header is the decoded beginning of a segment. FORMAT.md has the layout.
+// A header is the decoded header of a segment. FORMAT.md has the layout.
 type header struct {
 	base     int64  // position of the first byte of the file
-	firstSeq uint64 // of its first record
+	firstSeq uint64 // sequence number of the first record
 	durable  int64  // the log was durable up to here when the segment was opened
 	id       [16]byte
 	nonce    uint64
@@ -125,8 +125,9 @@ func decodeHeader(b []byte) (header, bool, error) {
 	return h, ok, nil
 }
 
-// seed is what the checksums of the segment's records start with: it ties them
-// to this journal, this position and this use of the file.
+// seed returns the initial value of the checksums of the segment's record headers. It is made of the
+// id of the journal, the position and the random nonce of the segment, so that a record of another
+// segment is not valid in this one.
 func (h header) seed() uint32 {
 	var b [32]byte
 	copy(b[:], h.id[:])

@@ -13,7 +13,7 @@ import (
 // DefaultSegmentSize is the size of a segment in bytes unless Options says otherwise.
 const DefaultSegmentSize = 64 << 20
 
-// Options say how to open a journal. The zero value is good for a real disk.
+// Options are the parameters of a journal. The zero value has the defaults.
 type Options struct {
 	FS          vfs.FS // vfs.OS if nil
 	SegmentSize int64  // bytes; DefaultSegmentSize if 0
@@ -23,64 +23,63 @@ type Options struct {
 	// GiveUp frees space that is reserved for a full disk or an exhausted quota. AppendUrgent
 	// calls it if there is no other space. It may be nil.
 	GiveUp func()
-	// Begin is where the log begins if the directory has none. If the log ends before it, it is
-	// damaged, because its owner knows a later position. Damage before it does not keep Open from
-	// succeeding.
+	// Begin is the lowest position that the owner of the log needs. If the directory is empty, the
+	// log begins there. A log that ends before Begin is damaged. Damage before Begin does not make
+	// Open fail.
 	Begin int64
-	// Salvage makes Open and Replay skip what is damaged instead of failing.
-	// Each place is logged and kept for Damage.
+	// Salvage makes Open and Replay skip damaged places instead of failing. Damage returns these
+	// places, and each is logged.
 	Salvage bool
-	// ReadOnly changes nothing on disk; Append and Sync are errs.ReadOnly.
+	// ReadOnly makes Open change no file. Append and Sync then fail with errs.ReadOnly.
 	ReadOnly bool
-	// Bytes reports whether a record stays valid although its payload is damaged: only bytes of
-	// one file are lost. Open and Replay continue behind such a record, and reading the bytes
-	// returns the damage. If it is nil, no record stays valid.
+	// Bytes reports whether a record stays valid although its payload is damaged, because only bytes
+	// of one file are lost. Open and Replay continue with the next record, and ReadAt of the bytes
+	// returns the damage. If it is nil, no damaged record stays valid.
 	Bytes func(t Type, payload []byte) bool
-	// Quarantine is the folder to which a segment goes, instead of being removed, if the disk
-	// could not read all of it. Segments are removed if it is empty.
+	// Quarantine is a folder. If the disk could not read all of a segment, DropBefore moves the
+	// segment there. If it is empty, DropBefore removes all segments.
 	Quarantine string
 }
 
 // A Journal is an open log. All methods are safe for concurrent use.
 type Journal struct {
 	segmentList
-	damages
+	damageList
 	failure
-	disk  disk
-	log   *slog.Logger
-	bytes func(t Type, payload []byte) bool
-	reads bool // read-only
-	begin int64
+	disk     disk
+	log      *slog.Logger
+	bytes    func(t Type, payload []byte) bool
+	readOnly bool  // Options.ReadOnly
+	begin    int64 // Options.Begin
 
 	end     atomic.Int64 // position after the last record
-	durable atomic.Int64 // everything before it was synced
-	names   atomic.Int64 // segments opened so far
+	durable atomic.Int64 // position up to which the log was synced
+	names   atomic.Int64 // number of segments that were created
 
-	drop sync.Mutex // held while segments are removed, and while all are read
+	drop sync.Mutex // held while segments are removed, and by Replay and Verify
 
-	mu       sync.Mutex // guards what follows
-	id       [16]byte   // of this journal, in every segment
-	cur      *segment   // nil until the first record
-	off      int64      // in cur, after the last record
-	seq      uint64     // of the next record
+	mu       sync.Mutex // guards the fields up to appended
+	id       [16]byte   // random; in the header of every segment
+	cur      *segment   // the segment to which records are appended; nil before the first record
+	off      int64      // offset in cur after the last record
+	seq      uint64     // sequence number of the next record
 	marked   bool       // the last record is a mark
 	closed   bool
-	zeroed   int64 // cur has been written before up to this offset
-	lastSync int64 // end when the last sync was noticed
-	buf      []byte
-
-	appended chan struct{} // closed by the next record; nil if nobody waits for it
+	zeroed   int64         // offset in cur up to which zeroAhead has written
+	lastSync int64         // end at the last sync that zeroAhead has seen
+	buf      []byte        // for write
+	appended chan struct{} // closed by the next Append; nil without a waiter
 
 	sync   syncState
-	behind int64       // syncBehind
-	soon   atomic.Bool // a Sync will begin, see SyncSoon
+	behind int64       // syncBehind, lower in tests
+	soon   atomic.Bool // a background Sync is scheduled, see SyncSoon
 	recent atomic.Pointer[checkedPayload]
 }
 
 // End returns the position after the last record.
 func (j *Journal) End() int64 { return j.end.Load() }
 
-// Size returns the bytes of log that are kept.
+// Size returns the size of the log in bytes, without dropped segments.
 func (j *Journal) Size() int64 {
 	segs := j.segments()
 	if len(segs) == 0 {
@@ -99,19 +98,19 @@ func (j *Journal) Appended() <-chan struct{} {
 	return j.appended
 }
 
-// Records returns how many records were appended since the journal was made,
-// its own marks among them.
+// Records returns the number of records, including marks, that were appended since the journal was
+// created.
 func (j *Journal) Records() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.seq - 1
 }
 
-// Close syncs the journal, gives the unused space of its last segment back and
+// Close syncs the journal, frees the unused space of its last segment and
 // closes all files.
 func (j *Journal) Close() error {
 	var err error
-	if !j.reads {
+	if !j.readOnly {
 		err = j.Sync()
 	}
 	j.drop.Lock()
@@ -121,12 +120,12 @@ func (j *Journal) Close() error {
 	if j.closed {
 		return errs.Closed
 	}
-	if err == nil && !j.reads {
+	if err == nil && !j.readOnly {
 		err = j.closeWriter()
 	}
 	j.closed = true
 	segs := j.segments()
-	j.set(nil)
+	j.setSegments(nil)
 	for _, s := range segs {
 		if cerr := s.f.Close(); err == nil && cerr != nil {
 			err = fmt.Errorf("close journal segment %s: %w", s.name, cerr)
@@ -135,18 +134,18 @@ func (j *Journal) Close() error {
 	return err
 }
 
-// closeWriter appends a mark that all records are durable, and trims the last segment. The log is
-// complete without either, so a full disk is not an error.
+// closeWriter appends a mark and cuts off the unused space of the last segment. If the segment is full,
+// there is no mark: the log is valid without it. The caller holds j.mu.
 func (j *Journal) closeWriter() error {
 	if j.cur == nil || j.closed || j.Failed() != nil {
 		return j.Failed()
 	}
-	// Another goroutine may have appended since.
+	// Another goroutine may have appended since Close has synced.
 	if err := j.syncTo(j.end.Load()); err != nil {
 		return err
 	}
 	if !j.marked && j.off+recordHeader <= j.cur.size {
-		if err := j.mark(); err != nil {
+		if err := j.appendMark(); err != nil {
 			return err
 		}
 	}

@@ -12,19 +12,18 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// locate returns the index of the segment that holds pos, -1 if it lies before
+// locate returns the index of the segment that contains pos, or -1 if pos is before
 // the first one.
 func locate(segs []*segment, pos int64) int {
 	return sort.Search(len(segs), func(i int) bool { return segs[i].base > pos }) - 1
 }
 
-// ReadAt fills p with the bytes at a position that Append returned, or from within the
-// data that was appended there. payload is where the payload of that record begins. It
-// never waits for writers.
+// ReadAt fills p with the bytes at pos, a position in the data of a record. payload is the position
+// at which the payload of that record begins. ReadAt does not wait for writers.
 //
-// The record's checksum is checked; where it does not match, or the disk fails, it is a
-// *DamageError. Bytes that are not in the record, or not in the journal any more, are
-// ErrPosition.
+// It checks the record's checksum. The error is a *DamageError if the checksum is wrong or
+// the disk fails, and ErrPosition if the bytes are not in the record, or not in the journal any
+// more.
 func (j *Journal) ReadAt(p []byte, pos, payload int64) error {
 	if len(p) == 0 {
 		return nil
@@ -45,24 +44,24 @@ func (j *Journal) ReadAt(p []byte, pos, payload int64) error {
 	return err
 }
 
-// A checkedPayload is that of a record whose checksum was right.
+// A checkedPayload is the payload of a record with a correct checksum.
 type checkedPayload struct {
 	pos int64
 	b   []byte
 }
 
-// recentMin is the size in bytes from which on a payload is kept after a read, because its parts
-// are usually read one after the other.
+// recentMin is the lowest size in bytes of a payload that ReadAt keeps in Journal.recent: the parts of
+// a large payload are usually read one after the other.
 const recentMin = 128 << 10
 
 // readTries is how often a failed read is repeated.
 const readTries = 2
 
-// readBuffers hold records while their checksums are computed.
+// readBuffers are buffers for records whose checksums are computed.
 var readBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// readRecord reads a part of a payload. It returns all of it if other parts are usually read
-// next.
+// readRecord fills p with the bytes of a record at pos, as ReadAt. It returns the whole payload for
+// Journal.recent if that is worth it, else nil.
 func (s *segment) readRecord(p []byte, pos, payload int64) (*checkedPayload, error) {
 	start, limit := payload-recordHeader, s.end.Load()
 	end := pos + int64(len(p))
@@ -76,6 +75,7 @@ func (s *segment) readRecord(p []byte, pos, payload int64) (*checkedPayload, err
 	if err != nil {
 		return nil, err
 	}
+
 	h, good := getRecordHead(b, s.seed, start)
 	if !good || start+recordSize(int64(h.length)) > limit {
 		return nil, s.damaged(start-s.base, noHeader)
@@ -89,19 +89,20 @@ func (s *segment) readRecord(p []byte, pos, payload int64) (*checkedPayload, err
 	if err != nil {
 		return nil, err
 	}
+
 	data := b[recordHeader:size]
 	if crc(data) != h.payload {
 		return nil, s.damaged(start-s.base, "the record's checksum does not match")
 	}
 	copy(p, data[pos-payload:])
 	if len(data) >= max(2*len(p), recentMin) {
-		*buf = nil
+		*buf = nil // it belongs to the caller now
 		return &checkedPayload{payload, data}, nil
 	}
 	return nil, nil
 }
 
-// readMore reads on until b has the n bytes at start.
+// readMore returns the n bytes at the position start. b has the first of them.
 func (s *segment) readMore(b []byte, start, n int64) ([]byte, error) {
 	have := int64(len(b))
 	if n <= have {
@@ -121,18 +122,20 @@ func (s *segment) readMore(b []byte, start, n int64) ([]byte, error) {
 	return b, nil
 }
 
-func (s *segment) damaged(at int64, reason string) *DamageError {
-	return &DamageError{Segment: s.name, Offset: at, Pos: s.base + at, Reason: reason}
+// damaged returns a DamageError for an offset in the file.
+func (s *segment) damaged(off int64, reason string) *DamageError {
+	return &DamageError{Segment: s.name, Offset: off, Pos: s.base + off, Reason: reason}
 }
 
-func (s *segment) unreadable(at int64, err error) *DamageError {
+// unreadable returns a DamageError for an offset in the file at which a read failed with err.
+func (s *segment) unreadable(off int64, err error) *DamageError {
 	if errors.Is(err, io.EOF) {
-		return s.damaged(at, "the file ends there")
+		return s.damaged(off, "the file ends there")
 	}
 	if vfs.IsDamage(err) {
-		s.unread.Store(true)
+		s.readFailed.Store(true)
 	}
-	d := s.damaged(at, "the disk cannot read it")
+	d := s.damaged(off, "the disk cannot read it")
 	d.Err = err
 	return d
 }

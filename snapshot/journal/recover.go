@@ -12,15 +12,15 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// Open opens the journal in a directory, which it makes if there is none. It
-// finds the end of the log and cuts off what a crash left behind it. It reads
-// only what is not known to have been durable, usually the last segment.
+// Open opens the journal in a directory, which it creates if it is missing. It
+// finds the end of the log, and erases incomplete records that a crash left after it. It reads
+// only the part of the log that is not known to be durable, usually the last segment.
 //
-// Damage among that is a *DamageError, unless Options.Salvage is set.
+// The error is a *DamageError if that part is damaged, unless Options.Salvage is set.
 func Open(dir string, o Options) (*Journal, error) {
 	j := &Journal{
 		disk: disk{dir: dir, quarantine: o.Quarantine, fs: o.FS, segSize: o.SegmentSize, reserve: o.Reserve, giveUp: o.GiveUp},
-		log:  o.Logger, bytes: o.Bytes, reads: o.ReadOnly, begin: o.Begin, seq: 1,
+		log:  o.Logger, bytes: o.Bytes, readOnly: o.ReadOnly, begin: o.Begin, seq: 1,
 	}
 	if j.disk.fs == nil {
 		j.disk.fs = vfs.OS
@@ -28,7 +28,7 @@ func Open(dir string, o Options) (*Journal, error) {
 	if j.log == nil {
 		j.log = slog.New(slog.DiscardHandler)
 	}
-	j.damages.logger, j.salvage = j.log, o.Salvage
+	j.damageList.logger, j.salvage = j.log, o.Salvage
 	if j.disk.reserve == nil {
 		j.disk.reserve = func() int64 { return 0 }
 	}
@@ -38,27 +38,27 @@ func Open(dir string, o Options) (*Journal, error) {
 	j.disk.segSize = (j.disk.segSize + blockSize - 1) &^ (blockSize - 1)
 	j.sync.done.L = &j.sync.mu
 	j.behind = syncBehind
-	if err := (opening{j}).open(); err != nil {
+	if err := (journalOpener{j}).open(); err != nil {
 		for _, s := range j.segments() {
-			_ = s.f.Close() // nothing was written through it that matters
+			_ = s.f.Close() // Open has failed already
 		}
 		return nil, fmt.Errorf("open journal %s: %w", dir, err)
 	}
 	return j, nil
 }
 
-// An opening is what Open does with a journal that is not yet shared with other goroutines: it
-// finds the end of the log, and makes the journal ready to append there.
-type opening struct{ *Journal }
+// A journalOpener is a journal during Open, when no other goroutine has it: its methods find the end of
+// the log and prepare the journal to append there, without locks.
+type journalOpener struct{ *Journal }
 
-func (o opening) open() error {
-	if !o.reads {
+func (o journalOpener) open() error {
+	if !o.readOnly {
 		if err := o.disk.fs.MkdirAll(o.disk.dir, 0o700); err != nil {
 			return err
 		}
 	}
 	infos, err := o.disk.fs.ReadDir(o.disk.dir)
-	if err != nil && (!o.reads || !errors.Is(err, fs.ErrNotExist)) {
+	if err != nil && (!o.readOnly || !errors.Is(err, fs.ErrNotExist)) {
 		return err
 	}
 	for _, i := range infos {
@@ -71,15 +71,14 @@ func (o opening) open() error {
 		}
 	}
 	_, _ = rand.Read(o.id[:]) // never fails
-	// The last run may not have synced all names.
-	o.names.Store(1)
+	o.names.Store(1)          // the next Sync syncs the directory, because the last run may not have
 	if err := o.recover(); err != nil {
 		return err
 	}
-	if err := o.atLeast(o.begin); err != nil {
+	if err := o.requireEnd(o.begin); err != nil {
 		return err
 	}
-	if o.reads {
+	if o.readOnly {
 		o.first.Store(&errReadOnly)
 		return nil
 	}
@@ -91,11 +90,12 @@ func (o opening) open() error {
 
 var errReadOnly error = errs.ReadOnly
 
-// atLeast ensures that the log does not end before a position that its owner knows.
-func (o opening) atLeast(pos int64) error {
+// requireEnd checks that the log ends at pos or later, for the pos of Options.Begin. A log that ends
+// before is damaged; with Options.Salvage, it is replaced by an empty log that begins at pos.
+func (o journalOpener) requireEnd(pos int64) error {
 	if end := o.end.Load(); end >= pos {
-		if !o.reads && end > 0 && len(o.segments()) == 0 {
-			return o.restart() // otherwise the position would be lost
+		if !o.readOnly && end > 0 && len(o.segments()) == 0 {
+			return o.restart() // so that the next Open finds the position
 		}
 		return nil
 	}
@@ -114,26 +114,26 @@ func (o opening) atLeast(pos int64) error {
 	o.cur = nil
 	o.end.Store(pos)
 	o.durable.Store(pos)
-	if o.reads {
+	if o.readOnly {
 		return nil
 	}
 	return o.restart()
 }
 
-// openSegment adds a segment to the list, also one with an invalid header: recover decides what
-// that means.
-func (o opening) openSegment(base int64, name string) error {
+// openSegment adds a segment to the list, even if its header is invalid: recover decides whether
+// that is damage.
+func (o journalOpener) openSegment(base int64, name string) error {
 	f, err := o.disk.fs.OpenFile(o.disk.path(name), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	s := &segment{base: base, name: name, f: f}
-	o.addSegment(s)
+	o.addSegment(s) // Open closes it after an error
 	if s.size, err = f.Size(); err != nil {
 		return err
 	}
 	win := window{r: f, lenient: o.salvage}
-	b, err := win.at(0, segmentHeader)
+	b, err := win.bytesAt(0, segmentHeader)
 	if err != nil {
 		return err
 	}
@@ -142,29 +142,32 @@ func (o opening) openSegment(base int64, name string) error {
 		return err
 	}
 	if ok && h.base == base {
-		s.hdr, s.seed, s.good = h, h.seed(), true
+		s.hdr, s.seed, s.validHeader = h, h.seed(), true
 	}
 	return nil
 }
 
-// recover finds the end of the log and makes the journal ready to append there.
-func (o opening) recover() error {
+// recover finds the end of the log and prepares the journal to append there.
+func (o journalOpener) recover() error {
 	segs := o.segments()
-	for i, s := range segs { // of all but the last the end is known
+	for i, s := range segs { // each segment but the last ends at the base of the next
 		if i+1 < len(segs) {
 			s.end.Store(segs[i+1].base)
 		}
 	}
-	last := len(segs) - 1
-	for last >= 0 && !segs[last].good {
+
+	last := len(segs) - 1 // the last segment with a valid header
+	for last >= 0 && !segs[last].validHeader {
 		last--
 	}
 	if last < 0 {
 		return o.recoverEmpty(segs)
 	}
 	o.id = segs[last].hdr.id
+
+	// Read the log from the last position that is known to be durable.
 	start := max(locate(segs, segs[last].hdr.durable), 0)
-	for start > 0 && !segs[start].good {
+	for start > 0 && !segs[start].validHeader {
 		start--
 	}
 	t, err := o.scanTail(segs[start : last+1])
@@ -172,14 +175,15 @@ func (o opening) recover() error {
 		return err
 	}
 	o.seq = t.seq
-	// Segments without a header behind the end were being opened when the
-	// machine stopped, unless what follows the header says otherwise.
+
+	// The segments after the last valid header were being created when the machine stopped, unless
+	// they contain a record.
 	for _, s := range segs[last+1:] {
 		if err := o.checkUnused(s); err != nil {
 			return err
 		}
 	}
-	// A segment that begins at the end holds nothing and is created again.
+	// A segment that begins at the end of the log is empty, and is created again.
 	keep := locate(segs, t.end-1) + 1
 	if err := o.discardAll(segs[keep:], segs[:keep]); err != nil {
 		return err
@@ -187,81 +191,82 @@ func (o opening) recover() error {
 	return o.resume(t)
 }
 
-// A tail is what scanTail found out.
+// A tail describes the end of the log. It is the result of scanTail.
 type tail struct {
 	end     int64  // position after the last record
-	seq     uint64 // of the next record
-	durable int64  // the highest claim seen
+	seq     uint64 // sequence number of the next record
+	durable int64  // the highest durable position that a record or header states
 	marked  bool   // the last record is a mark
 }
 
-// scanTail reads the part of the log that may have a gap.
-func (o opening) scanTail(segs []*segment) (tail, error) {
+// scanTail reads segs, the last part of the log, and finds the end of the log in it.
+func (o journalOpener) scanTail(segs []*segment) (tail, error) {
 	final := segs[len(segs)-1]
 	sc := o.newScanner(segs, segs[0].base, final.base+final.size, o.salvage)
 	t := tail{end: segs[0].base, seq: segs[0].hdr.firstSeq, durable: final.hdr.durable}
-	if !segs[0].good {
-		t.seq = final.hdr.firstSeq // numbers need only grow
+	if !segs[0].validHeader {
+		t.seq = final.hdr.firstSeq // the numbers of later records need only be higher
 	}
-	note := func(r *record) {
+	extend := func(r *record) {
 		t = tail{end: r.end(), seq: r.seq + 1, durable: max(t.durable, r.durable), marked: r.typ == typeMark}
 	}
+
 	for {
 		r, h := sc.next()
 		if r != nil {
-			note(r)
+			extend(r)
 			continue
 		}
 		if h == nil {
 			return t, nil
 		}
 		if h.err != nil && h.rec == nil && !o.salvage && h.pos >= o.begin {
-			// A read error does not prove that the log ends here.
+			// After a read error it is unknown whether the log ends here.
 			return t, h.damage()
 		}
-		// This gap is the end of the log, unless a record behind it or the owner knows that the
-		// missing part was durable. Then it is damage.
-		if (h.err == nil || h.rec == nil) && max(t.durable, claimBehind(sc, h), o.begin) <= h.pos {
+		// This gap is the end of the log, unless a record or Options.Begin states that the log was
+		// durable beyond it. Then it is damage.
+		if (h.err == nil || h.rec == nil) && max(t.durable, durableAfter(sc, h), o.begin) <= h.pos {
 			return t, nil
 		}
 		if h.rec != nil {
-			o.note(h.damage())
+			o.addDamage(h.damage())
 			sc.accept(h.rec)
-			note(h.rec)
+			extend(h.rec)
 			continue
 		}
 		if !o.salvage && h.pos >= o.begin {
 			return t, h.damage()
 		}
-		// Before begin nothing is replayed; reading there is a DamageError.
-		o.note(h.damage())
+		// Damage before begin is no error: Replay begins later, and ReadAt returns the damage.
+		o.addDamage(h.damage())
 		sc.resync(h)
 	}
 }
 
-// claimBehind returns the highest position that a record behind a hole states to
-// be durable.
-func claimBehind(sc *scanner, h *hole) (claim int64) {
+// durableAfter returns the highest position that a record after a hole states to
+// be durable. It does not move sc.
+func durableAfter(sc *scanner, h *hole) (durable int64) {
 	probe := *sc
 	probe.win = window{r: sc.win.r, lenient: sc.win.lenient}
 	for more := probe.resync(h); more; {
 		r, next := probe.next()
 		switch {
 		case r != nil:
-			claim = max(claim, r.durable)
+			durable = max(durable, r.durable)
 		case next != nil:
 			more = probe.resync(next)
 		default:
 			more = false
 		}
 	}
-	return claim
+	return durable
 }
 
-// recoverEmpty begins a log without any valid segment header: a new log, or one whose first
-// segment did not reach the disk. It is damage if the owner knows a position, because a segment is
-// removed only when the next one is on disk.
-func (o opening) recoverEmpty(segs []*segment) error {
+// recoverEmpty prepares a log without a valid segment header: a new log, or a log whose first segment
+// did not reach the disk. If Options.Begin is set, it is damage: a log that was in use has a
+// segment on disk, because a segment is removed only when the next one is on disk.
+func (o journalOpener) recoverEmpty(segs []*segment) error {
 	found := len(o.Damage())
 	for _, s := range segs {
 		if err := o.checkUnused(s); err != nil {
@@ -281,10 +286,10 @@ func (o opening) recoverEmpty(segs []*segment) error {
 	return o.discardAll(segs, nil)
 }
 
-// checkUnused is a DamageError if a segment without a readable header was in use.
-func (o opening) checkUnused(s *segment) error {
+// checkUnused returns a DamageError if a segment without a valid header contains a record.
+func (o journalOpener) checkUnused(s *segment) error {
 	win := window{r: s.f, lenient: o.salvage}
-	b, err := win.at(segmentHeader, recordHeader)
+	b, err := win.bytesAt(segmentHeader, recordHeader)
 	if err != nil {
 		return fmt.Errorf("segment %s: %w", s.name, err)
 	}
@@ -294,38 +299,40 @@ func (o opening) checkUnused(s *segment) error {
 	return o.skip((&hole{seg: s, pos: s.base, reason: noSegmentHeader}).damage())
 }
 
-// discardAll removes segments behind the end, for good.
-func (o opening) discardAll(gone, kept []*segment) error {
-	o.set(kept)
+// discardAll removes the segments after the end of the log, and makes that durable. kept are the
+// segments before.
+func (o journalOpener) discardAll(discarded, kept []*segment) error {
+	o.setSegments(kept)
 	var err error
-	for _, s := range gone {
+	for _, s := range discarded {
 		err = errors.Join(err, s.f.Close())
-		if !o.reads {
+		if !o.readOnly {
 			err = errors.Join(err, o.disk.fs.Remove(o.disk.path(s.name)))
 		}
 	}
-	if err == nil && len(gone) > 0 && !o.reads {
-		// This comes before the first append: otherwise the segments could reappear in the middle
-		// of the log.
-		err = o.disk.fs.SyncDir(o.disk.dir)
+	if err != nil || len(discarded) == 0 || o.readOnly {
+		return err
 	}
-	return err
+	// Without the sync before the first append, a power cut could bring the segments back, in the
+	// middle of the log.
+	return o.disk.fs.SyncDir(o.disk.dir)
 }
 
-// resume makes the last segment the current one and erases what follows the end: valid records
-// behind a gap must not be found again once the gap is filled.
-func (o opening) resume(t tail) error {
+// resume makes the last segment the current one and erases all bytes after the end of the log:
+// otherwise valid records after a gap would be in the log again when the gap is filled.
+func (o journalOpener) resume(t tail) error {
 	o.end.Store(t.end)
 	o.durable.Store(min(t.durable, t.end))
 	segs := o.segments()
-	if len(segs) == 0 || !segs[len(segs)-1].good {
+	if len(segs) == 0 || !segs[len(segs)-1].validHeader {
 		return nil // the first Append opens a segment
 	}
 	s := segs[len(segs)-1]
 	s.end.Store(t.end)
-	if o.reads {
+	if o.readOnly {
 		return nil
 	}
+
 	off := t.end - s.base
 	erase := s.size != off
 	if erase {

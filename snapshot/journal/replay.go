@@ -7,15 +7,14 @@ import (
 
 func crc(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// Replay calls fn for every record from a position that End returned, in the
-// order of appending, up to what is the end when it is called. recPos is where
-// the record begins and payloadPos where its payload does; the payload may be
-// kept no longer than the call. An error of fn ends the replay and is returned
-// as it is.
+// Replay calls fn for every record from a position that End returned, in the order of
+// appending, up to the end at the time of the call. recPos is the position of the record,
+// payloadPos the position of its payload. fn must not use the payload after it returns. An error of fn ends
+// the replay, and Replay returns it unchanged.
 //
-// A place that cannot be read is a *DamageError; with Options.Salvage it is
-// skipped. A record that counts by Options.Bytes is handed out. A position that is not in the journal any more, or not yet, is
-// ErrPosition.
+// The error is a *DamageError if a part of the log cannot be read; with Options.Salvage the part
+// is skipped. Damaged records that Options.Bytes accepts are passed to fn. The error is
+// ErrPosition if from is not in the journal.
 func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byte, payloadPos int64) error) error {
 	j.drop.Lock()
 	defer j.drop.Unlock()
@@ -27,18 +26,20 @@ func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byt
 	if from == end && len(segs) == 0 {
 		return nil
 	}
+
 	first := locate(segs, from)
 	if first < 0 || from > end || from > segs[first].base && from < segs[first].base+segmentHeader {
 		return fmt.Errorf("%w: replay from %d, it holds %d bytes up to %d", ErrPosition, from, j.Size(), end)
 	}
-	if segs = before(segs[first:], end); len(segs) == 0 {
+	if segs = segmentsBefore(segs[first:], end); len(segs) == 0 {
 		return nil
 	}
+
 	sc := j.newScanner(segs, from, end, j.salvage)
 	for {
 		r, h := sc.next()
 		if h != nil && h.rec != nil {
-			j.note(h.damage())
+			j.addDamage(h.damage())
 			sc.accept(h.rec)
 			r, h = h.rec, nil
 		}
@@ -61,17 +62,16 @@ func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byt
 	}
 }
 
-// before returns the segments that begin before end.
-func before(segs []*segment, end int64) []*segment { return segs[:locate(segs, end-1)+1] }
+// segmentsBefore returns the segments that begin before end.
+func segmentsBefore(segs []*segment, end int64) []*segment { return segs[:locate(segs, end-1)+1] }
 
-// Verify reads all of the log and calls fn for every place that cannot be read:
-// the error, whose Pos is where it begins, and the position at which the next
-// good record does.
+// Verify reads the whole log and calls fn for every damaged place. The place begins at d.Pos, and the
+// next valid record at end.
 func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
 	j.drop.Lock()
 	defer j.drop.Unlock()
 	end := j.end.Load()
-	segs := before(j.segments(), end)
+	segs := segmentsBefore(j.segments(), end)
 	if len(segs) == 0 {
 		return nil
 	}

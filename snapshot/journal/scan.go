@@ -6,23 +6,23 @@ import (
 	"io"
 )
 
-// A record as it was read. The payload is good until the next one is read.
+// A record is a record that a scanner has read.
 type record struct {
 	recordHead
-	pos     int64 // of the header
-	payload []byte
+	pos     int64  // of the header
+	payload []byte // valid until the scanner reads the next record
 }
 
 func (r *record) end() int64 { return r.pos + recordSize(int64(r.length)) }
 
-// A hole is a position at which there is no readable record.
+// A hole is a position without a valid record.
 type hole struct {
 	seg    *segment
 	pos    int64
-	next   int64 // where to look on: behind a record whose payload alone is bad
+	next   int64 // the end of the record if only its payload is damaged, else 0
 	reason string
-	err    error
-	rec    *record // of which only bytes of a file are damaged, else nil
+	err    error   // of the disk, or nil
+	rec    *record // the record if Options.Bytes accepts it although its payload is damaged, else nil
 }
 
 const (
@@ -34,51 +34,52 @@ func (h *hole) damage() *DamageError {
 	return &DamageError{Segment: h.seg.name, Offset: h.pos - h.seg.base, Pos: h.pos, Reason: h.reason, Err: h.err, Bytes: h.rec != nil}
 }
 
-// A scanner reads the records of consecutive segments in their order. The last
-// segment counts up to limit, each other one up to the base of its successor.
+// A scanner reads the records of consecutive segments in their order.
 type scanner struct {
 	segs  []*segment // not empty
-	limit int64
-	i     int
-	pos   int64
-	seq   uint64 // that the next record must have; 0: any
+	limit int64      // where the last segment ends; each other one ends at the base of the next
+	i     int        // index of the present segment
+	pos   int64      // of the next record
+	seq   uint64     // sequence number that the next record must have; 0 if any is valid
 	win   window
 	bytes func(t Type, payload []byte) bool // Options.Bytes
 }
 
+// newScanner returns a scanner that begins at the position from. With lenient, bytes that the disk
+// cannot read count as zeros.
 func (j *Journal) newScanner(segs []*segment, from, limit int64, lenient bool) *scanner {
 	s := &scanner{segs: segs, limit: limit, pos: from, win: window{lenient: lenient}, bytes: j.bytes}
-	s.enter(0)
+	s.enterSegment(0)
 	s.pos = max(s.pos, from)
 	return s
 }
 
-// enter goes to the beginning of the i-th segment.
-func (s *scanner) enter(i int) {
+// enterSegment goes to the beginning of the segment with index i.
+func (s *scanner) enterSegment(i int) {
 	s.i = i
 	s.win = window{r: s.segs[i].f, lenient: s.win.lenient, buf: s.win.buf[:0]}
 	s.pos = s.segs[i].base + segmentHeader
 }
 
-// stop is the position at which the current segment ends.
-func (s *scanner) stop() int64 {
+// segmentEnd returns the position at which the present segment ends.
+func (s *scanner) segmentEnd() int64 {
 	if s.i+1 < len(s.segs) {
 		return s.segs[s.i+1].base
 	}
 	return s.limit
 }
 
-// next returns the next record, or the hole that is there instead, or neither
-// at the end.
+// next returns the next record, or a hole in its place. At the end it returns
+// neither.
 func (s *scanner) next() (*record, *hole) {
 	for {
 		seg := s.segs[s.i]
 		switch {
-		case !seg.good:
+		case !seg.validHeader:
 			return nil, &hole{seg: seg, pos: seg.base, reason: noSegmentHeader}
 		case s.pos == seg.base+segmentHeader && s.seq != 0 && seg.hdr.firstSeq != s.seq:
 			return nil, &hole{seg: seg, pos: seg.base, reason: "the segment does not continue the one before"}
-		case s.pos < s.stop():
+		case s.pos < s.segmentEnd():
 			r, h := s.read(s.pos)
 			if r != nil && s.seq != 0 && r.seq != s.seq {
 				r, h = nil, &hole{seg: seg, pos: s.pos, reason: "the record's number is out of order"}
@@ -93,20 +94,20 @@ func (s *scanner) next() (*record, *hole) {
 		case s.i+1 == len(s.segs):
 			return nil, nil
 		}
-		s.enter(s.i + 1)
+		s.enterSegment(s.i + 1)
 	}
 }
 
-// accept goes on behind a record.
+// accept goes to the end of a record.
 func (s *scanner) accept(r *record) { s.pos, s.seq = r.end(), r.seq+1 }
 
-// read returns the record at pos in the current segment.
+// read returns the record at pos in the present segment, or a hole in its place.
 func (s *scanner) read(pos int64) (*record, *hole) {
 	seg := s.segs[s.i]
 	bad := func(reason string, err error) (*record, *hole) {
 		return nil, &hole{seg: seg, pos: pos, reason: reason, err: err}
 	}
-	b, err := s.win.at(pos-seg.base, recordHeader)
+	b, err := s.win.bytesAt(pos-seg.base, recordHeader)
 	if err != nil {
 		return bad("the disk cannot read it", err)
 	}
@@ -114,19 +115,22 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 	if !ok {
 		return bad(noHeader, nil)
 	}
+
 	r := &record{recordHead: head, pos: pos}
-	if r.end() > s.stop() {
+	if r.end() > s.segmentEnd() {
 		return bad("the record does not fit into its segment", nil)
 	}
-	r.payload, err = s.win.at(pos-seg.base+recordHeader, int(head.length))
+	r.payload, err = s.win.bytesAt(pos-seg.base+recordHeader, int(head.length))
 	if err == nil && len(r.payload) == int(head.length) && crc(r.payload) == head.payload {
 		return r, nil
 	}
+
+	// The header is valid and the payload is damaged. Options.Bytes may accept it.
 	h := &hole{seg: seg, pos: pos, next: r.end(), reason: "the record's checksum does not match"}
 	if err != nil {
 		h.reason, h.err = "the disk cannot read it", err
 		w := window{r: seg.f, lenient: true}
-		r.payload, _ = w.at(pos-seg.base+recordHeader, int(head.length))
+		r.payload, _ = w.bytesAt(pos-seg.base+recordHeader, int(head.length))
 	}
 	if s.bytes != nil && len(r.payload) == int(head.length) && s.bytes(r.typ, r.payload) {
 		h.rec = r
@@ -134,31 +138,31 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 	return nil, h
 }
 
-// resync searches behind a hole for the next good record and continues there. It reports false if
-// there is none, which ends the scan.
+// resync goes to the next valid record after a hole. It returns false if there is no such record: the
+// scan then ends.
 func (s *scanner) resync(h *hole) bool {
 	pos := max(h.next, h.pos+recordAlign, s.segs[s.i].base+segmentHeader)
 	for {
-		if s.segs[s.i].good && s.search(pos) {
+		if s.segs[s.i].validHeader && s.search(pos) {
 			return true
 		}
 		if s.i+1 == len(s.segs) {
 			s.pos = s.limit
 			return false
 		}
-		s.enter(s.i + 1)
+		s.enterSegment(s.i + 1)
 		pos = s.pos
 	}
 }
 
-// search looks in the rest of the current segment for a good record that is
-// later than those seen.
+// search goes to the first valid record at or after pos in the present segment whose sequence number is
+// not lower than s.seq. It reports whether there is one.
 func (s *scanner) search(pos int64) bool {
-	seg, stop := s.segs[s.i], s.stop()
+	seg, stop := s.segs[s.i], s.segmentEnd()
 	for pos+recordHeader <= stop {
-		b, err := s.win.at(pos-seg.base, recordHeader)
+		b, err := s.win.bytesAt(pos-seg.base, recordHeader)
 		if err != nil {
-			s.win.lenient = true // search on where it can be read
+			s.win.lenient = true // and read again: bytes that the disk cannot read count as zeros
 			continue
 		}
 		if len(b) < recordHeader {
@@ -181,7 +185,7 @@ func (s *scanner) search(pos int64) bool {
 
 var zeroBlock [blockSize]byte
 
-// zeroBlocks returns the length of the run of zero blocks that b begins with.
+// zeroBlocks returns the length of the run of zero blocks at the beginning of b.
 func zeroBlocks(b []byte) int64 {
 	n := 0
 	for n+blockSize <= len(b) && bytes.Equal(b[n:n+blockSize], zeroBlock[:]) {
@@ -195,17 +199,18 @@ const windowSize = 256 << 10
 // A window reads a file forward through one buffer.
 type window struct {
 	r       io.ReaderAt
-	lenient bool // what the disk cannot read is taken for zeros
+	lenient bool // bytes that the disk cannot read count as zeros
 	buf     []byte
 	start   int64 // offset of buf[0] in the file
 }
 
-// at returns the n bytes at off, fewer where the file ends. They are good until
+// bytesAt returns the n bytes at off, fewer at the end of the file. They are valid until
 // the next call.
-func (w *window) at(off int64, n int) ([]byte, error) {
+func (w *window) bytesAt(off int64, n int) ([]byte, error) {
 	if off >= w.start && off+int64(n) <= w.start+int64(len(w.buf)) {
 		return w.buf[off-w.start:][:n], nil
 	}
+
 	size := max(n, windowSize)
 	if cap(w.buf) < size {
 		w.buf = make([]byte, size)
@@ -217,6 +222,8 @@ func (w *window) at(off int64, n int) ([]byte, error) {
 			w.buf = w.buf[:0]
 			return nil, err
 		}
+
+		// Replace the rest of the block, or of the n bytes, by zeros.
 		bad := b[k:max(n, min(k/blockSize*blockSize+blockSize, size))]
 		clear(bad)
 		k += len(bad)

@@ -14,30 +14,30 @@ import (
 
 const (
 	segmentSuffix = ".seg"
-	minSegment    = 1 << 20  // of an idle log, and the smallest that is tried on a full disk
-	urgentSegment = 64 << 10 // the smallest for AppendUrgent
+	minSegment    = 1 << 20  // bytes of a segment of an idle log, and of the smallest one on a full disk
+	urgentSegment = 64 << 10 // bytes of the smallest segment of AppendUrgent
 	blockSize     = 4096
 )
 
-// A segment is one file of the log. It is closed when it is dropped.
+// A segment is one file of the log. The file is closed when the segment is dropped.
 type segment struct {
-	base int64
-	name string // base name of the file
-	f    vfs.File
-	hdr  header
-	seed uint32
-	good bool         // there is a readable header
-	size int64        // bytes of the file that may be written; guarded by Journal.mu
-	end  atomic.Int64 // position after the last record
+	base        int64
+	name        string // base name of the file
+	f           vfs.File
+	hdr         header
+	seed        uint32
+	validHeader bool         // the file has a valid header
+	size        int64        // bytes of the file that may be written; guarded by Journal.mu
+	end         atomic.Int64 // position after the last record
 
-	unread atomic.Bool // the disk could not read some of it
+	readFailed atomic.Bool // the disk could not read all of it
 }
 
 func segmentName(base int64) string {
 	return fmt.Sprintf("%016x%s", base, segmentSuffix)
 }
 
-// parseSegmentName returns the base position that a file name states.
+// parseSegmentName returns the base position of a segment from its file name.
 func parseSegmentName(name string) (int64, bool) {
 	hex, ok := strings.CutSuffix(name, segmentSuffix)
 	if !ok || len(hex) != 16 {
@@ -50,8 +50,8 @@ func parseSegmentName(name string) (int64, bool) {
 	return v, true
 }
 
-// A segmentList has the open segments in the order of their bases. It is replaced with
-// Journal.mu held; a list that was returned never changes.
+// A segmentList has the open segments in the order of their bases. Writers replace the list under
+// Journal.mu. A list that segments has returned never changes.
 type segmentList struct{ list atomic.Pointer[[]*segment] }
 
 func (l *segmentList) segments() []*segment {
@@ -61,18 +61,18 @@ func (l *segmentList) segments() []*segment {
 	return nil
 }
 
-func (l *segmentList) set(list []*segment) { l.list.Store(&list) }
+func (l *segmentList) setSegments(list []*segment) { l.list.Store(&list) }
 
-func (l *segmentList) addSegment(s *segment) { l.set(append(slices.Clone(l.segments()), s)) }
+func (l *segmentList) addSegment(s *segment) { l.setSegments(append(slices.Clone(l.segments()), s)) }
 
-// newSegment opens a segment of size bytes at the end of the log that can hold need bytes
-// of records, and makes it the current one. j.mu is held.
+// newSegment creates a segment at the end of the log, and makes it the current one. The segment has
+// size bytes, or less on a full disk, but room for need bytes of records. The caller holds j.mu.
 func (j *Journal) newSegment(size, need int64, urgent bool) error {
 	s, err := j.makeSegment(size, segmentHeader+need, urgent)
+	if isFull(err) {
+		return fmt.Errorf("%w: opening a segment: %w", errs.NoSpace, err)
+	}
 	if err != nil {
-		if full(err) {
-			return fmt.Errorf("%w: opening a segment: %w", errs.NoSpace, err)
-		}
 		return fmt.Errorf("open a journal segment: %w", err)
 	}
 	j.addSegment(s)
@@ -83,6 +83,7 @@ func (j *Journal) newSegment(size, need int64, urgent bool) error {
 	return nil
 }
 
+// makeSegment creates the file of a segment at the end of the log.
 func (j *Journal) makeSegment(size, need int64, urgent bool) (*segment, error) {
 	base := j.end.Load()
 	h := header{base: base, firstSeq: j.seq, durable: j.durable.Load(), id: j.id, nonce: rand.Uint64()}
@@ -90,7 +91,7 @@ func (j *Journal) makeSegment(size, need int64, urgent bool) (*segment, error) {
 	// also loses the record.
 	s := &segment{base: base, name: segmentName(base), hdr: h, seed: h.seed()}
 	s.end.Store(base)
-	f, size, err := j.disk.takeFile(s.name, size, need, urgent)
+	f, size, err := j.disk.createFile(s.name, size, need, urgent)
 	if err != nil {
 		return nil, err
 	}

@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// syncState is where callers that want the log durable wait for each other.
+// syncState makes callers of Sync share the runs of fdatasync.
 type syncState struct {
 	mu      sync.Mutex
 	done    sync.Cond
-	running bool
-	names   int64 // value of Journal.names that the last directory sync covered
+	running bool  // one caller runs syncAll
+	names   int64 // Journal.names before the last sync of the directory
 }
 
-// Sync returns when everything appended before the call survives a power cut.
+// Sync returns when all records that were appended before the call survive a power cut.
 // Callers that wait at the same time share one fdatasync.
 func (j *Journal) Sync() error { return j.syncTo(j.end.Load()) }
 
+// syncTo returns when the log is durable up to target.
 func (j *Journal) syncTo(target int64) error {
 	if j.durable.Load() >= target {
 		return j.Failed()
@@ -37,6 +38,7 @@ func (j *Journal) syncTo(target int64) error {
 		}
 		st.done.Wait()
 	}
+
 	st.running = true
 	st.mu.Unlock()
 	err := j.syncAll()
@@ -46,11 +48,11 @@ func (j *Journal) syncTo(target int64) error {
 	return err
 }
 
-// syncAll makes everything appended so far durable. The one that set
-// syncState.running runs it.
+// syncAll makes all records so far durable. Only the caller that has set
+// syncState.running may call it.
 func (j *Journal) syncAll() error {
-	// The order matters: whatever is before end is in a segment of the list,
-	// and its name is among the names.
+	// The order of the loads matters: the records before end are in segments of the list, and
+	// names counts these segments.
 	from, end := j.durable.Load(), j.end.Load()
 	names := j.names.Load()
 	segs := j.segments()
@@ -59,9 +61,9 @@ func (j *Journal) syncAll() error {
 			continue
 		}
 		if s.base >= end {
-			continue // later than what is asked for
+			continue // all its records are after end
 		}
-		// The file is open, because only durable segments are dropped.
+		// The file cannot be closed, because only durable segments are dropped.
 		if err := s.f.Sync(); err != nil {
 			return j.fail(j.log, fmt.Sprintf("syncing segment %s", s.name), err)
 		}
@@ -76,24 +78,23 @@ func (j *Journal) syncAll() error {
 	return nil
 }
 
-// syncBehind is how many bytes of the log may be not durable before a background sync starts. The
-// next Open reads all of them to find the end, and a caller of Sync waits for them.
+// syncBehind is how many bytes of the log may be not durable before a background Sync starts. These
+// bytes cost time later: the next Open reads them to find the end, and a Sync writes them.
 const syncBehind = 128 << 20
 
-// syncFarBehind syncs the log in the background if much of it is not durable. j.mu is
-// held.
+// syncFarBehind starts a background Sync if syncBehind bytes are not durable. The caller holds j.mu.
 func (j *Journal) syncFarBehind() {
 	if j.end.Load()-j.durable.Load() >= j.behind {
 		j.SyncSoon()
 	}
 }
 
-// syncDelay keeps the disk free for the caller of SyncSoon and for the changes that
-// follow at once, and lets later calls share one Sync.
+// syncDelay is the time between SyncSoon and its Sync. It leaves the disk to the caller of SyncSoon and
+// to the changes right after it, and lets further calls of SyncSoon share one Sync.
 const syncDelay = 10 * time.Millisecond
 
-// SyncSoon starts a Sync in the background, syncDelay later. A failure is logged, and
-// every later call returns it.
+// SyncSoon starts a Sync in the background, syncDelay later. An error is logged, and
+// every later Append and Sync returns it.
 func (j *Journal) SyncSoon() {
 	if j.soon.CompareAndSwap(false, true) {
 		time.AfterFunc(syncDelay, func() {
@@ -103,5 +104,5 @@ func (j *Journal) SyncSoon() {
 	}
 }
 
-// Durable is the position up to which the log survives a power cut.
+// Durable returns the position up to which the log survives a power cut.
 func (j *Journal) Durable() int64 { return j.durable.Load() }

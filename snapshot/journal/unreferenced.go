@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Unreferenced are the positions of bytes that were written before the record that refers to
-// them, so that the journal is not dropped in between.
+// Unreferenced are the positions of bytes to which no record refers yet. The owner of the journal
+// does not drop segments from Lowest on.
 type Unreferenced struct {
 	log  *Journal
 	mu   sync.Mutex
@@ -18,11 +18,12 @@ func NewUnreferenced(log *Journal) *Unreferenced {
 	return &Unreferenced{log: log, open: make(map[int64]int)}
 }
 
-// Write appends a record that only has bytes. The caller calls done when a record refers to them,
-// or none ever will. Urgent bytes may use the space that is reserved for a full disk.
+// Write appends a record of type t with the bytes p, and returns the position of the bytes. The caller
+// calls done when a record refers to the bytes, or when it is certain that no record will. With
+// urgent, Write is AppendUrgent.
 func (b *Unreferenced) Write(t Type, p []byte, urgent bool) (pos int64, done func(), err error) {
 	b.mu.Lock()
-	floor := b.log.End() // the bytes will lie at or after it
+	floor := b.log.End() // not above the position of the bytes
 	b.open[floor]++
 	b.mu.Unlock()
 	done = func() {
@@ -32,6 +33,7 @@ func (b *Unreferenced) Write(t Type, p []byte, urgent bool) (pos int64, done fun
 		}
 		b.mu.Unlock()
 	}
+
 	write := b.log.Append
 	if urgent {
 		write = b.log.AppendUrgent
@@ -43,7 +45,7 @@ func (b *Unreferenced) Write(t Type, p []byte, urgent bool) (pos int64, done fun
 	return pos, done, nil
 }
 
-// Lowest is the lowest of the positions, math.MaxInt64 if there is none.
+// Lowest returns a position that is not above any of the positions, math.MaxInt64 if there are none.
 func (b *Unreferenced) Lowest() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

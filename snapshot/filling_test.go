@@ -20,7 +20,7 @@ func TestFilling(t *testing.T) {
 		must.OK(t, s.Close())
 	}
 	for range 2 {
-		must.OK(t, storedir.Filled(dir))
+		must.OK(t, storedir.MarkFilled(dir))
 	}
 	s, err := Open(dir, Options{Quiet: true})
 	if err != nil || s.Created() {

@@ -57,7 +57,7 @@ func verified(ctx context.Context, s Opened, progress func(done, total int64)) (
 }
 
 func repairPacks(dir string, o cas.Options) (res cas.RepairResult, err error) {
-	err = storedir.Locked(dir, func(disk *vfs.Beneath) error {
+	err = storedir.WithLock(dir, func(disk *vfs.Beneath) error {
 		if o.FS == nil {
 			o.FS = disk
 		}

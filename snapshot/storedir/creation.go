@@ -1,5 +1,5 @@
-// Package storedir is the directory of a store: its lock, its format,
-// what this process made of it, and what it was filled from.
+// Package storedir opens, locks and creates the directory of a store. It reads and writes the files
+// `format` and `lock`, and the files with the name of the directory that a new store is filled from.
 package storedir
 
 import (
@@ -13,30 +13,30 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// storeEntries are the names in a store's directory that this program gives.
+// storeEntries are the names of the files and directories that a store consists of.
 var storeEntries = []string{
 	"format", "from", "filling", "filling.tmp", "format.tmp", "manifest", "manifest.tmp", "manifest.copy", "manifest.copy.tmp",
 	"journal", "packs", "index", "index.old", "events", "git", "gitcache", "images", "remotes.json", "remotes.json.tmp",
 	"actors.json", "actors.json.tmp", "socket", "amberfs.log", "amberfs.log.1",
-	"lock", // the last: until then the store is this process's
+	"lock", // removed last, so that no other process opens the store before
 }
 
-// A Dir is the directory of a store that this process has locked. It remembers what it
-// made, so that nothing that was there before can be removed through it.
+// A Dir is the directory of a store that this process has locked. It records which entries this
+// process created, so that Discard does not remove others.
 type Dir struct {
 	Path string
 	Disk *vfs.Beneath
 
 	lock      *os.File
-	madeDir   bool            // by this process
-	before    map[string]bool // names in the directory that it did not make
-	formatted bool            // this process wrote the file that makes it a store, with the lock held
+	createdDir   bool            // this process created the directory
+	before    map[string]bool // names in the directory when it was opened; nil with an inherited lock
+	formatted bool            // this process wrote the file `format` under the lock
 }
 
-// Open locks a store, or a directory that can become one, which it makes if there is
-// none. Nothing is written into any other.
+// Open locks a store, or a directory that can become one. It creates a missing directory. It writes
+// nothing into a directory that is neither.
 //
-// lock is its lock, which this process inherited; nil otherwise.
+// lock is nil, or the locked file `lock` that this process inherited from the process before.
 func Open(path string, lock *os.File) (*Dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -49,12 +49,13 @@ func Open(path string, lock *os.File) (*Dir, error) {
 	if d.Disk, err = vfs.OpenBeneath(path); err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", path, err)
 	}
-	if err := d.take(); err != nil {
-		return nil, errors.Join(err, d.removeMade(), d.Disk.Close())
+	if err := d.lockDir(); err != nil {
+		return nil, errors.Join(err, d.removeCreated(), d.Disk.Close())
 	}
 	return d, nil
 }
 
+// mkdir creates the directory, unless it exists.
 func (d *Dir) mkdir() error {
 	if err := os.MkdirAll(filepath.Dir(d.Path), 0o700); err != nil {
 		return err
@@ -63,15 +64,15 @@ func (d *Dir) mkdir() error {
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	d.madeDir = err == nil
+	d.createdDir = err == nil
 	return nil
 }
 
-// take remembers what is in the directory, and locks it.
-func (d *Dir) take() error {
+// lockDir records the names in the directory and locks it.
+func (d *Dir) lockDir() error {
 	if d.lock != nil {
-		// Nothing is new, and nothing is looked at: the mount may lie in the store, and does not
-		// answer yet.
+		// The store exists. Its directory must not be read: the mount may be below it, and does not
+		// answer requests yet.
 		return writeHolder(d.lock, Holder{PID: os.Getpid()})
 	}
 	if _, err := checkFormat(d.Disk, d.Path); err != nil {
@@ -92,7 +93,7 @@ func (d *Dir) take() error {
 // Lock returns the descriptor that has the lock.
 func (d *Dir) Lock() int { return int(d.lock.Fd()) }
 
-// Owner returns the user and the group of a store: those that made it.
+// Owner returns the user and the group that created a store.
 func Owner(dir string) (uid, gid uint32, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
@@ -101,37 +102,40 @@ func Owner(dir string) (uid, gid uint32, err error) {
 	return st.Uid, st.Gid, nil
 }
 
-// SetMountpoint writes down where the store is mounted, for those who find it in use.
+// SetMountpoint writes the directory where the store is mounted into the lock file, for the error of
+// processes that find the store in use.
 func (d *Dir) SetMountpoint(dir string) error {
 	return writeHolder(d.lock, Holder{PID: os.Getpid(), Mountpoint: dir})
 }
 
-// Made reports whether this process made the store.
+// Made reports whether this process created the store.
 func (d *Dir) Made() bool { return d.formatted }
 
+// Close unlocks the store.
 func (d *Dir) Close() error { return errors.Join(d.Disk.Close(), d.lock.Close()) }
 
-// Discard is Close, and removes what this process made.
-func (d *Dir) Discard() error { return errors.Join(d.removeMade(), d.Close()) }
+// Discard removes the files and directories that this process created, and closes d.
+func (d *Dir) Discard() error { return errors.Join(d.removeCreated(), d.Close()) }
 
-// removeMade removes what this process made: the entries of the store if it wrote the
-// format file, and the directory if it made that and nothing is left in it. It is
-// called with the lock held.
-func (d *Dir) removeMade() error {
+// removeCreated removes the entries of a store whose format file this process wrote, and then the
+// directory if this process created it and it is empty. The caller holds the lock of the store.
+func (d *Dir) removeCreated() error {
 	var err error
 	for _, name := range storeEntries {
 		if d.formatted && !d.before[name] {
 			err = errors.Join(err, os.RemoveAll(d.Disk.Path(filepath.Join(d.Path, name))))
 		}
 	}
-	if d.madeDir {
-		_ = unix.Rmdir(d.Path) // fails if another process uses it by now
+	if d.createdDir {
+		_ = unix.Rmdir(d.Path) // fails if another process has begun to use it
 	}
 	return err
 }
 
-func Locked(dir string, fn func(disk *vfs.Beneath) error) error {
-	return inside(dir, func(disk *vfs.Beneath) error {
+// WithLock calls fn with the disk beneath a store's directory while this process has the lock. The error
+// is a *LockedError if another process has it.
+func WithLock(dir string, fn func(disk *vfs.Beneath) error) error {
+	return withDisk(dir, func(disk *vfs.Beneath) error {
 		lock, err := lockStore(disk, dir)
 		if err != nil {
 			return err

@@ -15,12 +15,12 @@ import (
 // FormatLine is the content of the file `format` of a store.
 const FormatLine = "amberfs store 4\n"
 
-// smallFile is how many bytes are read at most of the files `format` and `lock`.
+// smallFile is the largest number of bytes that readSmall reads.
 const smallFile = 4 << 10
 
-// Check refuses a directory that is no store of a known format.
+// Check returns an errs.Format error if a directory is not a store of the present format.
 func Check(dir string) error {
-	return inside(dir, func(disk *vfs.Beneath) error {
+	return withDisk(dir, func(disk *vfs.Beneath) error {
 		_, err := disk.Stat(filepath.Join(dir, "format"))
 		if errors.Is(err, os.ErrNotExist) {
 			return errs.New(errs.Format, "unknown store format: %s is not an amberfs store", dir)
@@ -33,8 +33,8 @@ func Check(dir string) error {
 	})
 }
 
-// inside calls fn with the disk beneath a directory.
-func inside(dir string, fn func(disk *vfs.Beneath) error) error {
+// withDisk calls fn with the disk beneath a directory.
+func withDisk(dir string, fn func(disk *vfs.Beneath) error) error {
 	disk, err := vfs.OpenBeneath(dir)
 	if err != nil {
 		return err
@@ -42,26 +42,28 @@ func inside(dir string, fn func(disk *vfs.Beneath) error) error {
 	return errors.Join(fn(disk), disk.Close())
 }
 
-// checkFormat reports whether dir is a store. It refuses one of another format, and a
-// directory that can be no new store because other things are in it.
+// checkFormat reports whether dir is a store of the present format. If it is not, the directory must be
+// empty, so that it can become a store: else the error is errs.Format, as for a store of another
+// format.
 func checkFormat(disk *vfs.Beneath, dir string) (isStore bool, err error) {
 	b, err := readSmall(disk, filepath.Join(dir, "format"))
-	switch {
-	case err == nil && string(b) == FormatLine:
-		return true, nil
-	case err == nil:
-		line, _, _ := strings.Cut(string(b), "\n")
-		return false, errs.New(errs.Format, "unknown store format: %s says %.40q, this version reads %q; %s",
-			filepath.Join(dir, "format"), line, strings.TrimSpace(FormatLine), wayOver(line))
-	case !errors.Is(err, os.ErrNotExist):
+	if errors.Is(err, os.ErrNotExist) {
+		return false, checkEmpty(disk, dir)
+	}
+	if err != nil {
 		return false, err
 	}
-	return false, checkEmpty(disk, dir)
+	if string(b) == FormatLine {
+		return true, nil
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	return false, errs.New(errs.Format, "unknown store format: %s says %.40q, this version reads %q; %s",
+		filepath.Join(dir, "format"), line, strings.TrimSpace(FormatLine), migrationHint(line))
 }
 
-// wayOver says what to do with a store whose file `format` has another line. Before format 3
-// there were no remotes.
-func wayOver(line string) string {
+// migrationHint returns what the user can do with a store whose file `format` has the given line.
+// Before format 3 there were no remotes, so such a store cannot be pushed.
+func migrationHint(line string) string {
 	var theirs, ours int
 	_, err := fmt.Sscanf(line, "amberfs store %d", &theirs)
 	_, _ = fmt.Sscanf(FormatLine, "amberfs store %d", &ours)
@@ -75,14 +77,15 @@ func wayOver(line string) string {
 		"and `amberfs push NAME SNAPSHOT...`; then pull them with this version"
 }
 
-// Format makes the directory a store, unless it is one. What a new store is about to be
-// filled from is written down before.
+// Format makes the directory a store, unless it is one. filling is the directory that a new store will
+// be filled from, or "". It is written before the file `format`, so that Unfilled returns it after a
+// crash.
 func (d *Dir) Format(filling string) error {
 	isStore, err := checkFormat(d.Disk, d.Path)
 	if err != nil || isStore {
 		return err
 	}
-	if d.before == nil { // it was taken over
+	if d.before == nil { // the lock was inherited, so this was a store
 		return errs.New(errs.Format, "unknown store format: %s has lost its file `format`", d.Path)
 	}
 	d.formatted = true
@@ -92,10 +95,12 @@ func (d *Dir) Format(filling string) error {
 	if err := vfs.WriteFile(d.Disk, filepath.Join(d.Path, "format"), []byte(FormatLine)); err != nil {
 		return err
 	}
-	// The directory's own name has to last too.
+	// The name of the directory must survive a power cut, too.
 	return vfs.OS.SyncDir(filepath.Dir(d.Path))
 }
 
+// checkEmpty returns an error if dir has entries that a directory must not have before it becomes a
+// store.
 func checkEmpty(disk *vfs.Beneath, dir string) error {
 	entries, err := disk.ReadDir(dir)
 	if err != nil {
@@ -111,7 +116,7 @@ func checkEmpty(disk *vfs.Beneath, dir string) error {
 	return nil
 }
 
-// readSmall returns the beginning of a file.
+// readSmall returns the first smallFile bytes of a file.
 func readSmall(disk *vfs.Beneath, name string) ([]byte, error) {
 	f, err := vfs.Open(disk, name)
 	if err != nil {
@@ -128,12 +133,12 @@ func readSmall(disk *vfs.Beneath, name string) ([]byte, error) {
 // fromName is a file with the path of the directory that the store was filled from.
 const fromName = "from"
 
-// fillingName is a file that is in a store from before it is made until it is filled. A
-// process that is killed meanwhile leaves it, and the next one fills the store again.
+// fillingName is a file with the path of the directory that a store is being filled from. It is written
+// before the file `format`, and renamed to fromName when the store is filled. If the process is
+// killed before that, the next process finds the file and fills the store again.
 const fillingName = "filling"
 
-// markFilling writes down, before there is a store, what it is to be filled from; "" is
-// nothing.
+// markFilling writes the file fillingName of a new store, or removes it if from is "".
 func markFilling(disk *vfs.Beneath, dir, from string) error {
 	name := filepath.Join(dir, fillingName)
 	if from != "" {
@@ -146,17 +151,17 @@ func markFilling(disk *vfs.Beneath, dir, from string) error {
 	return err
 }
 
-// Unfilled returns what a store is being filled from, or was when that was interrupted; ""
-// if it is filled, or never was to be.
+// Unfilled returns the directory that a store is being filled from, or from which filling was
+// interrupted. It returns "" if the store is filled, or is not filled from a directory.
 func Unfilled(dir string) (from string, err error) { return contentOf(dir, fillingName) }
 
-// FilledFrom returns what a store was filled from; "" if there is none.
+// FilledFrom returns the directory that a store was filled from, or "".
 func FilledFrom(dir string) (from string, err error) { return contentOf(dir, fromName) }
 
-// Filled says that all of what it was to be filled from is in the store and on disk. It may be called
-// of any store, also of one that is closed.
-func Filled(dir string) error {
-	return inside(dir, func(disk *vfs.Beneath) error {
+// MarkFilled records that the store is filled. The caller has made all of its files durable. It may be
+// called for any store, also for a closed one.
+func MarkFilled(dir string) error {
+	return withDisk(dir, func(disk *vfs.Beneath) error {
 		err := disk.Rename(filepath.Join(dir, fillingName), filepath.Join(dir, fromName))
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
@@ -165,12 +170,12 @@ func Filled(dir string) error {
 	})
 }
 
-// contentOf returns what a file of a store has, "" if there is none.
+// contentOf returns the text of a small file of a store, "" if the file does not exist.
 func contentOf(dir, name string) (text string, err error) {
-	err = inside(dir, func(disk *vfs.Beneath) error {
+	err = withDisk(dir, func(disk *vfs.Beneath) error {
 		b, err := readSmall(disk, filepath.Join(dir, name))
 		if errors.Is(err, os.ErrNotExist) {
-			err = nil
+			return nil
 		}
 		text = string(b)
 		return err

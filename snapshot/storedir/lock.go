@@ -15,16 +15,17 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// A Holder is the daemon that has, or last had, a store.
+// A Holder is the daemon that has, or last had, the lock of a store. It is the content of the file
+// `lock`.
 type Holder struct {
 	PID        int    `json:"pid"`
 	Mountpoint string `json:"mountpoint,omitempty"`
 }
 
-// A LockedError says which process has the store open.
+// A LockedError means that another process has the store open.
 type LockedError struct {
 	Dir    string
-	Holder // without a PID if it is not known
+	Holder // with PID 0 if the process is not known
 }
 
 func (e *LockedError) Error() string {
@@ -42,13 +43,14 @@ func (e *LockedError) Error() string {
 // Unwrap makes a LockedError an errs.Busy.
 func (e *LockedError) Unwrap() error { return errs.Busy }
 
-// lockStore takes the store for this process. A *LockedError when another
-// has it.
+// lockStore locks a store and returns the locked file. If another process has the lock, the error is a
+// *LockedError.
 func lockStore(disk *vfs.Beneath, dir string) (*os.File, error) {
 	f, err := disk.File(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
+
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	for end := time.Now().Add(dyingTime); err == unix.EWOULDBLOCK && time.Now().Before(end) && HolderIsDying(dir); {
 		time.Sleep(20 * time.Millisecond)
@@ -62,6 +64,7 @@ func lockStore(disk *vfs.Beneath, dir string) (*os.File, error) {
 		h, _ := ReadHolder(dir)
 		return nil, &LockedError{dir, h}
 	}
+
 	if !leadsTo(disk, filepath.Join(dir, "lock"), f) {
 		return nil, errors.Join(fmt.Errorf("locking store %s: it was just removed; try again", dir), f.Close())
 	}
@@ -71,8 +74,8 @@ func lockStore(disk *vfs.Beneath, dir string) (*os.File, error) {
 	return f, nil
 }
 
-// leadsTo reports whether the file of a name is f. It is not if the process that had
-// the lock removed the store meanwhile.
+// leadsTo reports whether name is a name of f. It is not if the process that had the lock before
+// removed the store after f was opened.
 func leadsTo(disk *vfs.Beneath, name string, f *os.File) bool {
 	g, err := disk.File(name, os.O_RDONLY, 0)
 	if err != nil {
@@ -84,13 +87,13 @@ func leadsTo(disk *vfs.Beneath, name string, f *os.File) bool {
 	return aerr == nil && berr == nil && os.SameFile(a, b)
 }
 
-// dyingTime bounds the wait for a process that was killed and still holds its
-// files: the kernel closes them after it has freed its memory.
+// dyingTime bounds the wait for a process that was killed and still has its files open:
+// the kernel frees the memory of a process before it closes the files.
 const dyingTime = 10 * time.Second
 
-// HolderIsDying reports whether the process in the lock file is on its way
-// out, or gone while something inherited its lock for a moment. Its command
-// line is empty as soon as its memory is gone.
+// HolderIsDying reports whether the process in the lock file was killed or has ended. Its lock may
+// remain for a moment, because the kernel has not closed its files yet, or another process inherited
+// them. The command line of a process is empty as soon as the kernel has freed its memory.
 func HolderIsDying(dir string) bool {
 	h, err := ReadHolder(dir)
 	if err != nil || h.PID <= 0 {
@@ -103,12 +106,14 @@ func HolderIsDying(dir string) bool {
 	return err != nil || len(b) == 0
 }
 
+// writeHolder replaces the content of the lock file f.
 func writeHolder(f *os.File, h Holder) error {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
-	// On a full disk there is no other block than the one it has.
+	// Overwrite before truncating: a truncation frees the block of the file, and a full disk might
+	// have no other.
 	b = append(b, '\n')
 	if _, err = f.WriteAt(b, 0); err != nil {
 		return err
@@ -116,9 +121,9 @@ func writeHolder(f *os.File, h Holder) error {
 	return f.Truncate(int64(len(b)))
 }
 
-// ReadHolder returns the daemon that has, or last had, the store in dir.
+// ReadHolder returns the daemon that has, or last had, the lock of the store in dir.
 func ReadHolder(dir string) (h Holder, err error) {
-	err = inside(dir, func(disk *vfs.Beneath) error {
+	err = withDisk(dir, func(disk *vfs.Beneath) error {
 		b, err := readSmall(disk, filepath.Join(dir, "lock"))
 		if err != nil {
 			return err

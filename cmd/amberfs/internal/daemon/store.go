@@ -121,7 +121,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	if err := s.Sync(); err != nil {
 		return err
 	}
-	return storedir.Filled(cfg.Store)
+	return storedir.MarkFilled(cfg.Store)
 }
 
 // endTime bounds the wait for a daemon without a mount that still writes to its store.
@@ -226,5 +226,5 @@ func openError(dir string, err error) error {
 
 // Remove removes a store that no process uses.
 func Remove(store string) error {
-	return service.Explain(storedir.Locked(store, func(*vfs.Beneath) error { return os.RemoveAll(store) }))
+	return service.Explain(storedir.WithLock(store, func(*vfs.Beneath) error { return os.RemoveAll(store) }))
 }

@@ -79,7 +79,7 @@ func namesIn(store string) (out []string) {
 // RemoveEmpty removes a store without runs, and reports whether it did. A run that began since
 // keeps the store: its daemon has the lock, and later its name is taken.
 func RemoveEmpty(store string) (removed bool, err error) {
-	err = storedir.Locked(store, func(*vfs.Beneath) error {
+	err = storedir.WithLock(store, func(*vfs.Beneath) error {
 		if len(namesIn(store)) > 0 {
 			return nil
 		}

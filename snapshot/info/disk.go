@@ -1,23 +1,23 @@
 package info
 
-// Disk is what would be given back, in bytes of packs: the records of objects. What a
-// gc frees is whole blocks.
+// Disk is the space in the packs that a deletion of snapshots and forks would free. It counts the
+// records of objects in bytes. A gc frees whole blocks, so it may free more or less.
 type Disk struct {
 	Snapshots []UsedBy `json:"snapshots"`
 	Forks     []UsedBy `json:"forks"`
-	// Together is what would be given back if all snapshots that were named, or
-	// all there are, were deleted at once: more than the sum, as what only they
-	// share goes too.
+	// Together is the space that a deletion of all named snapshots, or of all snapshots if none
+	// was named, would free. It is more than the sum of Snapshots, because it includes objects that
+	// several of them share.
 	Together int64 `json:"together"`
-	// Stored is all that the packs hold.
+	// Stored is the size of all objects in the packs.
 	Stored int64 `json:"stored"`
 }
 
-// UsedBy is what one snapshot or fork alone keeps.
+// UsedBy is the space that a deletion of one snapshot or fork would free.
 type UsedBy struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
-	// Files and Size are what it holds, shared or not.
+	// Files and Size are the number and total size of all its files, shared or not.
 	Files int64 `json:"files"`
 	Size  int64 `json:"size"`
 }

@@ -1,4 +1,4 @@
-// Package info has what users see of snapshots and stores.
+// Package info has the descriptions of snapshots, workspaces and stores that users see.
 package info
 
 import (
@@ -11,12 +11,12 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// The ways in which a snapshot comes about.
+// The kinds of snapshots: why they were taken.
 const (
 	KindManual     = "manual"
 	KindTurn       = "turn"  // before an agent's turn
 	KindCall       = "call"  // after a call of an agent's tool that changed something
-	KindActor      = "actor" // before an actor changed what another one had changed
+	KindActor      = "actor" // before an actor changed a file that another actor had changed
 	KindAuto       = "auto"
 	KindPreRestore = "pre-restore"
 	KindFork       = "fork"
@@ -24,9 +24,10 @@ const (
 	KindPull       = "pull"
 )
 
+// Kinds are all kinds of snapshots.
 var Kinds = []string{KindManual, KindTurn, KindCall, KindActor, KindAuto, KindPreRestore, KindFork, KindImport, KindPull}
 
-// Counts are the events between a snapshot and the one before.
+// Counts are the numbers of events between a snapshot and the snapshot before.
 type Counts struct {
 	Created  int64 `json:"created"`
 	Modified int64 `json:"modified"`
@@ -59,16 +60,16 @@ type Info struct {
 	GitCommits  []string          `json:"git_commits,omitempty" jsonschema:"commits of the last exports to different repositories, the newest last"`
 	Sealed      bool              `json:"stored" jsonschema:"whether it has its id"`
 	Pinned      bool              `json:"pinned" jsonschema:"whether it is protected from deletion"`
-	// No user and no remote can set Claim: the next claim of the label begins with the
-	// snapshot.
+	// Claim is set only by the store and not by users or remotes, because the next claim of the label
+	// begins with the snapshot.
 	Claim     string   `json:"claim,omitempty" jsonschema:"the label of the claimed fork whose last state it is"`
 	Actors    []string `json:"actors,omitempty" jsonschema:"the actors that changed anything since the snapshot before, in order"`
 	Compacted bool     `json:"compacted,omitempty" jsonschema:"whether it was made of several snapshots"`
 	Image     *Image   `json:"image,omitempty" jsonschema:"the image that was imported just before"`
 	View      uint32   `json:"-"`
 
-	// ActorSets are the objects that came from a remote with it, Lineage the ids of earlier
-	// states, see catalogue.SnapshotRecord.
+	// ActorSets are objects that came from a remote with the snapshot. Lineage are ids of earlier
+	// states. See catalogue.SnapshotRecord.
 	ActorSets []cas.Hash `json:"-"`
 	Lineage   []string   `json:"-"`
 }
@@ -90,10 +91,10 @@ type Image struct {
 	WorkingDir string   `json:"working_dir,omitempty"`
 }
 
-// maxImage is how many bytes an image has in the record of a snapshot.
+// maxImage is the largest size in bytes of an image in the record of a snapshot.
 const maxImage = 1 << 20
 
-// Check refuses an image that a record has no room for.
+// Check returns an errs.TooBig error if an image is larger than maxImage.
 func (i *Image) Check() error {
 	if b, err := json.Marshal(i); err != nil || len(b) > maxImage {
 		return errors.Join(err, errs.New(errs.TooBig, "the configuration of image %.100s has %d bytes that a snapshot keeps, at most %d are possible", i.Ref, len(b), maxImage))
@@ -101,22 +102,23 @@ func (i *Image) Check() error {
 	return nil
 }
 
+// Owner is a user and a group.
 type Owner struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
 }
 
-// Expired reports whether the snapshot's own time is over.
+// Expired reports whether the snapshot has an expiry time that is over.
 func (i *Info) Expired(now time.Time) bool { return i.Expires != nil && now.After(*i.Expires) }
 
-// Past reports whether the workspace was in the state of the snapshot: it never was in
-// what a fork left, what came from a remote or what was made of several snapshots.
+// Past reports whether the snapshot is a past state of its workspace. A snapshot of a fork's state, from
+// a remote, or compacted from several snapshots is not.
 func (i *Info) Past() bool { return i.Kind != KindFork && i.Kind != KindPull && !i.Compacted }
 
-// maxGitCommits is how many exports of a snapshot are remembered.
+// maxGitCommits is the largest number of commits in Info.GitCommits.
 const maxGitCommits = 32
 
-// Exported remembers a commit that the snapshot was exported as.
+// Exported records the commit of an export of the snapshot.
 func (i *Info) Exported(commit string) {
 	i.GitCommit = commit
 	list := slices.DeleteFunc(slices.Clone(i.GitCommits), func(c string) bool { return c == commit })

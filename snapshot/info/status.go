@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// A Recorder has the metrics of an open store.
+// A Recorder counts the metrics of an open store. It is safe for concurrent use.
 type Recorder struct {
 	mu sync.Mutex
 	m  Metrics
 }
 
-// Metrics count what the store did since it was opened. Times are in milliseconds.
+// Metrics are counts and durations of operations since the store was opened. Durations are in
+// milliseconds.
 type Metrics struct {
 	Snapshots      int64   `json:"snapshots"`
 	LastSnapshotMs float64 `json:"last_snapshot_ms"`
@@ -24,19 +25,22 @@ type Metrics struct {
 	PackedBytes    int64   `json:"packed_bytes"`
 	Checkpoints    int64   `json:"checkpoints"`
 	LastCheckpoint float64 `json:"last_checkpoint_ms"`
-	// CheckpointsFailed is how many failed.
+	// CheckpointsFailed is not included in Checkpoints.
 	CheckpointsFailed int64 `json:"checkpoints_failed"`
 	GarbageCollects   int64 `json:"gcs"`
 }
 
+// MsSince returns the milliseconds since start.
 func MsSince(start time.Time) float64 { return float64(time.Since(start).Microseconds()) / 1000 }
 
+// Note calls fn to change the metrics.
 func (r *Recorder) Note(fn func(m *Metrics)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fn(&r.m)
 }
 
+// Get returns a copy of the metrics.
 func (r *Recorder) Get() (m Metrics) {
 	r.Note(func(now *Metrics) { m = *now })
 	return m

@@ -6,14 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// A BytePath is a path in JSON. A path is any bytes, and JSON has only text: one that
-// is none is written as an object.
+// A BytePath is a path in JSON. JSON strings are UTF-8, and paths need not be: a path that is not
+// UTF-8 is an object with the bytes in base64.
 type BytePath string
 
 type encodedPath struct {
 	Bytes []byte `json:"bytes"`
 }
 
+// MarshalJSON returns a string, or an object for a path that is not UTF-8.
 func (p BytePath) MarshalJSON() ([]byte, error) {
 	if utf8.ValidString(string(p)) {
 		return json.Marshal(string(p))
@@ -21,6 +22,7 @@ func (p BytePath) MarshalJSON() ([]byte, error) {
 	return json.Marshal(encodedPath{[]byte(p)})
 }
 
+// UnmarshalJSON accepts both forms of MarshalJSON.
 func (p *BytePath) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '{' {
 		var e encodedPath
@@ -31,7 +33,7 @@ func (p *BytePath) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(p))
 }
 
-// Raw returns the bytes of a path in base64 if they are not UTF-8, else "".
+// Raw returns a path in base64 if it is not UTF-8, else "".
 func Raw(path string) string {
 	if utf8.ValidString(path) {
 		return ""
@@ -39,6 +41,7 @@ func Raw(path string) string {
 	return base64.StdEncoding.EncodeToString([]byte(path))
 }
 
+// BytePaths converts paths to BytePaths.
 func BytePaths(paths []string) []BytePath {
 	var out []BytePath
 	for _, p := range paths {

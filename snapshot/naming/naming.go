@@ -1,5 +1,5 @@
-// Package naming has the names that snapshots and forks can have, and how paths are written
-// in JSON.
+// Package naming checks the names of snapshots and forks and the paths that users give, and encodes
+// paths in JSON.
 package naming
 
 import (
@@ -19,20 +19,20 @@ var (
 	autoForm = regexp.MustCompile(`^cp-[0-9]+$`)
 )
 
-// controlNames are the names in .snapshots that mean something else.
+// controlNames are the names in .snapshots that are not snapshots.
 var controlNames = map[string]bool{
 	"create": true, "restore": true, "fork": true, "export": true, "call": true, "push": true, "list": true, "log": true,
 	"status": true, "policy": true, "latest": true, "undo": true, "base": true, "README": true,
 }
 
-// ErrBad is wrapped by the error of a refused name.
+// ErrBad is the kind of Check's error for a name that no snapshot or fork can have.
 var ErrBad = errs.New(errs.Invalid, "refused name")
 
-// MaxDescription is how many bytes the message and the labels of a snapshot may have
-// together.
+// MaxDescription is the largest total size in bytes of the message and the labels of a snapshot.
 const MaxDescription = 64 << 10
 
-// CheckDescription refuses what is too much to be said about a snapshot.
+// CheckDescription returns an errs.Invalid error if a message and labels are longer than
+// MaxDescription.
 func CheckDescription(message string, labels map[string]string) error {
 	n := len(message)
 	for k, v := range labels {
@@ -44,8 +44,8 @@ func CheckDescription(message string, labels map[string]string) error {
 	return nil
 }
 
-// Check refuses names that no snapshot or fork can have. The error is
-// ErrBad or an errs.NameTooLong, with the reason.
+// Check returns an error with the reason if no snapshot or fork can have a name. The error is
+// ErrBad or errs.NameTooLong.
 func Check(name string) error {
 	switch {
 	case len(name) > maxName:
@@ -64,11 +64,11 @@ func Check(name string) error {
 	return nil
 }
 
-// IsAuto reports whether a name is one that a snapshot without a name gets.
+// IsAuto reports whether a name has the form of automatic names: cp-N.
 func IsAuto(name string) bool { return autoForm.MatchString(name) }
 
-// Local is what a snapshot that was made elsewhere is called here: as there, unless
-// that is the name of another one here, or will be.
+// Local returns the name in this store of a snapshot that was taken in another store. An automatic name
+// gets a prefix, because this store has, or will have, a snapshot of that name.
 func Local(name string) string {
 	if IsAuto(name) {
 		return "pulled-" + name
@@ -76,21 +76,20 @@ func Local(name string) string {
 	return name
 }
 
-// The control directories, which are found in the root of every workspace.
+// The names of the control directories in the root of every workspace.
 const (
 	SnapshotsDir = ".snapshots"
 	ForksDir     = ".forks"
 )
 
-// IsControlDir reports whether a name in the root of a workspace is that of a control
-// directory.
+// IsControlDir reports whether a name in the root of a workspace is a control directory.
 func IsControlDir(name string) bool { return name == SnapshotsDir || name == ForksDir }
 
-// Under reports whether a path is that of a directory, or below it.
+// Under reports whether a path is dir or below dir.
 func Under(p, dir string) bool { return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/") }
 
-// CleanPaths checks paths that a user gave, and returns them in their shortest form; nil
-// if the root is one of them.
+// CleanPaths checks paths that a user gave, relative to the root of a workspace, and returns them in
+// their shortest form. It returns nil if one of them is the root. The error is errs.Invalid.
 func CleanPaths[P ~string](in []P) ([]string, error) {
 	var out []string
 	for _, given := range in {

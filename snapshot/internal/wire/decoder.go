@@ -7,7 +7,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// ErrMalformed is what every decoding error is (errors.Is).
+// ErrMalformed is wrapped by every decoding error.
 var ErrMalformed = errs.New(errs.Damaged, "malformed object")
 
 // Decoder reads values from a byte slice.
@@ -21,14 +21,16 @@ type Decoder struct {
 // returned by Raw or Blob is in use.
 func NewDecoder(b []byte) *Decoder { return &Decoder{b: b} }
 
-// Err returns the first error met, nil if none.
+// Err returns the first error, or nil.
 func (d *Decoder) Err() error { return d.err }
 
+// Remaining returns the number of bytes that were not read yet.
 func (d *Decoder) Remaining() int { return len(d.b) - d.off }
 
+// Offset returns the number of bytes that were read.
 func (d *Decoder) Offset() int { return d.off }
 
-// Finish returns the first error, or one if bytes are left over.
+// Finish returns the first error. Bytes that were not read are an error, too.
 func (d *Decoder) Finish() error {
 	if d.err == nil && d.off != len(d.b) {
 		d.Fail("%d bytes too many", len(d.b)-d.off)
@@ -44,6 +46,7 @@ func (d *Decoder) Fail(format string, args ...any) {
 	}
 }
 
+// Byte reads one byte.
 func (d *Decoder) Byte() byte {
 	if d.err != nil {
 		return 0
@@ -66,6 +69,7 @@ func (d *Decoder) Bool() bool {
 	return v == 1
 }
 
+// Uvarint reads an unsigned number in its shortest form.
 func (d *Decoder) Uvarint() uint64 {
 	if d.err != nil {
 		return 0
@@ -91,7 +95,7 @@ func (d *Decoder) Uvarint() uint64 {
 	return v
 }
 
-// Varint reads a zig-zagged number.
+// Varint reads a signed number in zig-zag form.
 func (d *Decoder) Varint() int64 {
 	u := d.Uvarint()
 	v := int64(u >> 1)
@@ -111,12 +115,12 @@ func (d *Decoder) Uint(limit uint64) uint64 {
 	return v
 }
 
-// Length reads a number of bytes or of sizes from 0 to 2^63-1.
+// Length reads a number of bytes, from 0 to 2^63-1.
 func (d *Decoder) Length() int64 { return int64(d.Uint(1<<63 - 1)) }
 
 // Count reads the number of items that follow, each at least itemBytes long.
-// A count that the rest of the input cannot hold is refused before
-// room for it is allocated.
+// It fails if the rest of the input is too short for them, so that the caller
+// does not allocate memory for a forged count.
 func (d *Decoder) Count(itemBytes int) int {
 	v := d.Uvarint()
 	if v > uint64(d.Remaining()/itemBytes) {

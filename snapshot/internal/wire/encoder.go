@@ -8,14 +8,16 @@ type Encoder struct{ b []byte }
 // NewEncoder returns an encoder that appends to buf[:0], reusing its memory.
 func NewEncoder(buf []byte) *Encoder { return &Encoder{b: buf[:0]} }
 
-// Out returns what has been written; it is valid until the next write or Reset.
+// Out returns the encoded bytes. They are valid until the next write or Reset.
 func (e *Encoder) Out() []byte { return e.b }
 
+// Len returns the number of encoded bytes.
 func (e *Encoder) Len() int { return len(e.b) }
 
-// Reset forgets what was written and keeps the memory.
+// Reset drops the encoded bytes and keeps the memory for later writes.
 func (e *Encoder) Reset() { e.b = e.b[:0] }
 
+// Byte appends one byte.
 func (e *Encoder) Byte(v byte) { e.b = append(e.b, v) }
 
 // Bool appends 0 or 1.
@@ -30,7 +32,7 @@ func (e *Encoder) Bool(v bool) {
 // Uvarint appends v in 1 to 10 bytes.
 func (e *Encoder) Uvarint(v uint64) { e.b = binary.AppendUvarint(e.b, v) }
 
-// Varint appends v zig-zagged, so that small negative numbers are short too.
+// Varint appends v in zig-zag form, so that small negative numbers are short, too.
 func (e *Encoder) Varint(v int64) { e.b = binary.AppendVarint(e.b, v) }
 
 // Raw appends p with no length.

@@ -182,8 +182,8 @@ type Connection struct {
 }
 
 // Connect is snapshot.Options.Connect, for as long as the store is opened.
-func (c *Connection) Connect(ctx context.Context) func(snapshot.Connecting) (tree.Elsewhere, *snapshot.Start, error) {
-	return func(to snapshot.Connecting) (tree.Elsewhere, *snapshot.Start, error) {
+func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
+	return func(to snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
 		k, err := known.Open(to.Dir, known.Options{FS: to.Disk, Logger: c.Log, Timeout: c.Timeout})
 		if err != nil {
 			return nil, nil, err

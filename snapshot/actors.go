@@ -12,19 +12,20 @@ import (
 
 // Intervals returns the intervals of the workspace, newest first.
 func (ss Snapshots) Intervals() (all []catalogue.Interval) {
-	ss.w.store.look(func(tx *live.Tx) { all = ss.w.store.cat.Intervals(tx, ss.w.ws) })
+	ss.w.store.withReadLock(func(tx *live.Tx) { all = ss.w.store.cat.Intervals(tx, ss.w.ws) })
 	return all
 }
 
-// An OpenInterval is an interval with the states at its ends, which are kept until Close,
-// once.
+// An OpenInterval is an interval with the states at its ends. The states are held until the caller
+// calls Close, exactly once.
 type OpenInterval struct {
 	catalogue.Interval
 	graft.States
 	Close func()
 }
 
-// Open returns an interval with its states.
+// Open returns an interval with its states and the actors of its changes. It fails if a snapshot
+// of the interval was removed.
 func (ss Snapshots) Open(i catalogue.Interval) (*OpenInterval, error) {
 	s := ss.w.store
 	o := &OpenInterval{Interval: i, States: graft.States{Source: s.src}}
@@ -55,27 +56,31 @@ func (ss Snapshots) Open(i catalogue.Interval) (*OpenInterval, error) {
 	before, after := s.Hold(o.Before), s.Hold(o.After)
 	o.Close = func() { before(); after() }
 	o.Set = s.parts.Union(sets)
-	if i.Now() { // so that a caller that asks often makes no long list
-		s.alter(func(tx *live.Tx) { tx.JoinActors(ss.w.ws.View, sets.Sets, actors.Union(sets.Sets...)) })
+	if i.Now() { // keep the joined set, so that repeated calls do not make a long list
+		s.withLock(func(tx *live.Tx) { tx.JoinActors(ss.w.ws.View, sets.Sets, actors.Union(sets.Sets...)) })
 	}
 	return o, nil
 }
 
-// actorSets are the objects of the sets of a snapshot.
-func (rs Remotes) actorSets(view uint32) (stored []cas.Hash, err error) {
+// storeActorSets stores the actor sets of a snapshot and returns their hashes, none if the
+// snapshot was removed.
+func (rs Remotes) storeActorSets(view uint32) (stored []cas.Hash, err error) {
 	s := rs.w.store
 	defer s.gc.Puts.Enter()()
 	var sn *catalogue.Snapshot
-	s.look(func(*live.Tx) { sn = s.cat.Snapshots[view] })
-	if sn != nil {
-		err = s.parts.StoreChanges(sn)
-		s.look(func(*live.Tx) { stored = sn.Changes.Stored })
+	s.withReadLock(func(*live.Tx) { sn = s.cat.Snapshots[view] })
+	if sn == nil {
+		return nil, nil
 	}
+	err = s.parts.StoreChanges(sn)
+	s.withReadLock(func(*live.Tx) { stored = sn.Changes.Stored })
 	return stored, err
 }
 
-// between takes a snapshot before an actor changes what another one changed.
-func (s entries) between(tx *live.Tx, view uint32, by string) error {
+// captureBetweenActors takes a snapshot before the actor named by changes a path that another
+// actor has changed since the newest snapshot. The caller holds the lock of the forest, so the
+// event is emitted later, by workspacesForPolicies.
+func (s entries) captureBetweenActors(tx *live.Tx, view uint32, by string) error {
 	w, ok := s.workspaces[view]
 	if !ok || !s.cat.HasRoomForActors(w.ws) {
 		return nil

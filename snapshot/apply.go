@@ -15,21 +15,23 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// trees are what records of the catalogue change: the views of the forest, with its lock held.
-type trees struct {
+// An applier applies records of the catalogue to the catalogue, the views of the forest and the
+// background work. It implements catalogue.Trees. The caller holds the lock of the forest.
+type applier struct {
 	*live.Tx
 	s    *Store
-	edit *live.Edit // what an edit record says; recovery makes it of the record
-	inv  live.Invalidation
+	edit *live.Edit        // the edit of an edit record; recovery makes it from the record
+	inv  live.Invalidation // of the edit
 }
 
-// commit is trees.commit. The lock of the forest is held.
+// commit writes a record to the journal and applies it. The caller holds the lock of the forest.
 func (s *Store) commit(tx *live.Tx, r catalogue.Record, c actors.Caller) error {
-	return (&trees{Tx: tx, s: s}).commit(r, c)
+	return (&applier{Tx: tx, s: s}).commit(r, c)
 }
 
-// commit journals a record, with the request that it carries out, if any, and applies it.
-func (t *trees) commit(r catalogue.Record, c actors.Caller) error {
+// commit writes a record to the journal and applies it. If a kernel request caused the change, the
+// request's id is in the record.
+func (t *applier) commit(r catalogue.Record, c actors.Caller) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -40,7 +42,7 @@ func (t *trees) commit(r catalogue.Record, c actors.Caller) error {
 	if err := t.Append(journal.Type(r.Type()), b); err != nil {
 		return err
 	}
-	// What changes history is soon on the disk, though the caller does not wait.
+	// Sync such records soon, though the caller does not wait for it.
 	t.s.log.SyncSoon()
 	if c.Request != 0 {
 		t.CarriedOut(c.Request, nil)
@@ -49,32 +51,33 @@ func (t *trees) commit(r catalogue.Record, c actors.Caller) error {
 }
 
 // replay applies a record of the journal after a crash or a remount.
-func (s opening) replay(tx *live.Tx, t journal.Type, payload []byte) error {
+func (s opener) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 	r, err := catalogue.Decode(catalogue.Type(t), payload)
 	if err != nil {
 		return err
 	}
-	var of struct {
+	var cause struct {
 		Request uint64 `json:"request"`
 	}
-	if err := json.Unmarshal(payload, &of); err != nil {
+	if err := json.Unmarshal(payload, &cause); err != nil {
 		return err
 	}
-	if of.Request != 0 {
-		tx.CarriedOut(of.Request, r)
+	if cause.Request != 0 {
+		tx.CarriedOut(cause.Request, r)
 	}
-	return (&trees{Tx: tx, s: s.Store}).apply(r)
+	return (&applier{Tx: tx, s: s.Store}).apply(r)
 }
 
-func (t *trees) apply(r catalogue.Record) error {
-	return t.follow(t.s.cat.Apply(t, r))
+func (t *applier) apply(r catalogue.Record) error {
+	return t.applyEffects(t.s.cat.Apply(t, r))
 }
 
-// follow passes the effects of a record on to what works in the background.
-func (t *trees) follow(e catalogue.Effects, err error) error {
+// applyEffects passes the effects of a record on to the background work, also if applying the
+// record failed with err.
+func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 	s := t.s
 	for _, ws := range e.Made {
-		entries{s}.connect(ws)
+		entries{s}.addWorkspace(ws)
 	}
 	for _, sn := range e.Seal {
 		s.seal.Push(sn)
@@ -90,21 +93,21 @@ func (t *trees) follow(e catalogue.Effects, err error) error {
 	}
 	if e.Rules {
 		s.keep.Signal.Up()
-		entries{s}.refreshLimit()
+		entries{s}.refreshLimits()
 	}
 	return err
 }
 
 // Tree implements catalogue.Trees.
-func (t *trees) Tree(sn *catalogue.Snapshot) (*tree.State, error) { return sn.Tree(t.s.src) }
+func (t *applier) Tree(sn *catalogue.Snapshot) (*tree.State, error) { return sn.Tree(t.s.src) }
 
 // Pushed implements catalogue.Trees.
-func (t *trees) Pushed(id cas.Hash) (*tree.State, uint64, error) {
+func (t *applier) Pushed(id cas.Hash) (*tree.State, uint64, error) {
 	return t.s.objects.Pushed(t.s.src, id)
 }
 
-// Edited implements catalogue.Trees.
-func (t *trees) Edited(r *catalogue.Edit) (err error) {
+// Edited implements catalogue.Trees. In recovery it makes the edit again from its record.
+func (t *applier) Edited(r *catalogue.Edit) (err error) {
 	if t.edit != nil {
 		return nil
 	}
@@ -114,44 +117,47 @@ func (t *trees) Edited(r *catalogue.Edit) (err error) {
 	if r.State == "" {
 		err = t.edit.Redo(r.Steps, r.Now, r.Depth)
 	} else {
-		err = t.load(r)
+		err = t.loadEdited(r)
 	}
 	if err != nil || len(r.Actors) == 0 {
 		return err
 	}
 	set, err := actors.Decode(r.Actors)
-	if err == nil {
-		t.edit.SetActors(set)
+	if err != nil {
+		return err
 	}
-	return err
+	t.edit.SetActors(set)
+	return nil
 }
 
-func (t *trees) load(r *catalogue.Edit) error {
+// loadEdited loads the sealed result of an edit.
+func (t *applier) loadEdited(r *catalogue.Edit) error {
 	h, err := cas.ParseHash(r.State)
 	if err != nil {
 		return err
 	}
 	st, err := tree.Load(t.s.src, h)
-	if err == nil {
-		err = t.edit.Sealed(st, r.NextIno)
+	if err != nil {
+		return err
 	}
-	return err
+	return t.edit.Sealed(st, r.NextIno)
 }
 
 // PutEdited implements catalogue.Trees.
-func (t *trees) PutEdited(*catalogue.Edit) {
+func (t *applier) PutEdited(*catalogue.Edit) {
 	t.s.ckpt.Edited(t.edit.Changes)
 	t.inv = t.Tx.Apply(t.edit)
 }
 
-// entries are the workspaces and snapshots of the catalogue as the parts of a store see them.
+// entries has the methods through which packages engine, policy and live use the workspaces and
+// snapshots of the store.
 type entries struct{ *Store }
 
 // Turns implements engine.Catalogue.
 func (s entries) Turns(view uint32) (turns *semaphore.Weighted) {
-	s.look(func(*live.Tx) {
+	s.withReadLock(func(*live.Tx) {
 		if w, ok := s.workspaces[view]; ok {
-			turns = w.uppermost().sealing
+			turns = w.tenant().sealing
 		} else {
 			turns = semaphore.NewWeighted(1) // of a fork that has ended
 		}
@@ -159,19 +165,19 @@ func (s entries) Turns(view uint32) (turns *semaphore.Weighted) {
 	return turns
 }
 
-// Needed implements engine.Catalogue. Nobody needs the chunks of a snapshot that was removed.
+// Needed implements engine.Catalogue. A snapshot that was removed is not needed.
 func (s entries) Needed(sn *catalogue.Snapshot) (name string, needed bool) {
-	s.look(func(*live.Tx) { name, needed = sn.Name, s.cat.Snapshots[sn.View] == sn || sn.Wanted })
+	s.withReadLock(func(*live.Tx) { name, needed = sn.Name, s.cat.Snapshots[sn.View] == sn || sn.Wanted })
 	return name, needed
 }
 
 // Sealed implements engine.Catalogue.
 func (s entries) Sealed(sn *catalogue.Snapshot, id cas.Hash, added int64) {
-	s.alter(func(*live.Tx) { s.cat.SetID(sn, id, added) })
+	s.withLock(func(*live.Tx) { s.cat.SetID(sn, id, added) })
 }
 
-// readView finds the state of a snapshot's view. The lock of the forest is
-// held at least for reading.
+// readView returns the state of a snapshot by its view, errs.Stale if there is no such snapshot.
+// The caller holds the lock of the forest, at least for reading.
 func (s *core) readView(src *tree.Source, view uint32) (*tree.State, error) {
 	sn, ok := s.cat.Snapshots[view]
 	if !ok {

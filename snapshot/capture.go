@@ -21,19 +21,18 @@ type CaptureOptions struct {
 	Labels  map[string]string `json:"labels,omitempty" jsonschema:"labels: keys and values"`
 	Expires string            `json:"expires,omitempty" jsonschema:"delete it after this time: 30m, 24h, 7d, 2w, or a date in RFC 3339"`
 	Kind    string            `json:"kind,omitempty" jsonschema:"manual or turn"`
-	// Wait is for the service: Capture itself never waits, see WaitSealed.
+	// Wait is an option of the service. Capture ignores it: see WaitSealed.
 	Wait   bool `json:"wait,omitempty" jsonschema:"answer when it is stored and has its id"`
 	Pinned bool `json:"pinned,omitempty" jsonschema:"protect it from deletion"`
-	// IfChanged is for hooks, so that a turn in which nothing happened leaves no snapshot. Capture
-	// returns the newest snapshot with ErrUnchanged.
+	// IfChanged makes Capture return the newest snapshot and ErrUnchanged if the workspace equals
+	// it. Hooks of agents use it, so that a turn without changes leaves no snapshot.
 	IfChanged bool          `json:"if_changed,omitempty" jsonschema:"take none if nothing differs from the newest snapshot, and answer with that one"`
 	Caller    actors.Caller `json:"-"`
-	// Image was imported just before.
-	Image *info.Image `json:"-"`
+	Image     *info.Image   `json:"-"` // the image that was just imported, or nil
 }
 
-// Capture makes a snapshot of the present state. It takes the same time
-// whatever the size of the tree.
+// Capture makes a snapshot of the present state. The time does not depend on the size of the tree.
+// The snapshot has no id until it is sealed in the background: see WaitSealed.
 func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 	if o.Name != "" {
 		if err := naming.Check(o.Name); err != nil {
@@ -58,7 +57,7 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 		return info.Info{}, err
 	}
 	if o.IfChanged {
-		if newest, err := w.Snapshots().unchanged(left); err != nil {
+		if newest, err := w.Snapshots().newestIfUnchanged(left); err != nil {
 			return newest, err
 		}
 	}
@@ -79,11 +78,11 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 		return info.Info{}, err
 	}
 	s.metrics.Note(func(m *info.Metrics) { m.Snapshots++; m.LastSnapshotMs = info.MsSince(start) })
-	s.event(events.Event{Workspace: w.ws.View, Action: "captured", From: made.Name}, o.Caller)
+	s.emit(events.Event{Workspace: w.ws.View, Action: "captured", From: made.Name}, o.Caller)
 	return made, nil
 }
 
-// describe is what a snapshot that is taken now is called.
+// describe returns the description of a snapshot that is taken at the time now.
 func (o CaptureOptions) describe(now time.Time) info.Info {
 	return info.Info{
 		Name: o.Name, Kind: o.Kind, Message: o.Message, Labels: o.Labels, Created: now,
@@ -91,9 +90,10 @@ func (o CaptureOptions) describe(now time.Time) info.Info {
 	}
 }
 
-// unchanged returns the newest snapshot and ErrUnchanged if the workspace does not differ
-// from it, but for paths that a snapshot leaves out.
-func (ss Snapshots) unchanged(left []naming.BytePath) (info.Info, error) {
+// newestIfUnchanged returns the newest snapshot and ErrUnchanged if the workspace equals it. The
+// placeholders in left are ignored, because snapshots do not contain them. It returns a nil error
+// if the workspace differs or has no snapshot.
+func (ss Snapshots) newestIfUnchanged(left []naming.BytePath) (info.Info, error) {
 	s := ss.w.store
 	newest, err := ss.w.Find("latest")
 	if errors.Is(err, catalogue.ErrNotFound) {
@@ -119,6 +119,7 @@ func (ss Snapshots) unchanged(left []naming.BytePath) (info.Info, error) {
 			return info.Info{}, err
 		}
 	}
+
 	equal, err := tree.Equal(context.Background(), s.src, then, now, tree.DiffOptions{}, 0)
 	if err != nil || !equal {
 		return info.Info{}, err
@@ -126,12 +127,12 @@ func (ss Snapshots) unchanged(left []naming.BytePath) (info.Info, error) {
 	return newest, ErrUnchanged
 }
 
-// WaitSealed waits until a snapshot has its id. Everything acknowledged before
-// is on disk when it returns.
+// WaitSealed waits until a snapshot has its id. When it returns, all changes that were
+// acknowledged before the call are on disk.
 func (ss Snapshots) WaitSealed(ctx context.Context, name string) (info.Info, error) {
 	var sn *catalogue.Snapshot
 	var err error
-	ss.w.read(func() { sn, err = ss.w.store.cat.Find(ss.w.ws, name) })
+	ss.w.withReadLock(func() { sn, err = ss.w.store.cat.Find(ss.w.ws, name) })
 	if err != nil {
 		return info.Info{}, err
 	}
@@ -143,12 +144,11 @@ func (ss Snapshots) WaitSealed(ctx context.Context, name string) (info.Info, err
 		return info.Info{}, err
 	}
 	var info info.Info
-	ss.w.read(func() { info = sn.Info })
+	ss.w.withReadLock(func() { info = sn.Info })
 	return info, nil
 }
 
-// SealPresent seals the present tree without a snapshot, and keeps it until release
-// is called.
+// SealPresent seals the present state without a snapshot, and holds it until release is called.
 func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release func(), err error) {
 	if st, release, err = w.Held(""); err != nil {
 		return nil, nil, err
@@ -160,28 +160,29 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 	return st, release, nil
 }
 
-// DeleteAll removes snapshots, all of them or none, and returns their names. Others, and
-// forks made from them, stay as they are.
+// DeleteAll removes all of the named snapshots, or none after an error, and returns their names.
+// Forks that were made from them are not affected.
 func (ss Snapshots) DeleteAll(names []string, c actors.Caller) ([]string, error) {
 	s := ss.w.store
-	var gone []string
+	var removed []string
 	err := s.forest.Update(true, func(tx *live.Tx) error {
 		r, names, err := s.cat.NewDelete(ss.w.ws, names, c, s.opt.Now())
 		if err != nil {
 			return err
 		}
-		gone = names
+		removed = names
 		return s.commit(tx, r, c)
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range gone {
-		s.event(events.Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, c)
+	for _, name := range removed {
+		s.emit(events.Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, c)
 	}
-	return gone, nil
+	return removed, nil
 }
 
+// Rename gives the snapshot a, which Find would return, the name b.
 func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 	s := ss.w.store
 	var old string
@@ -193,14 +194,15 @@ func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 		old = r.Was
 		return s.commit(tx, r, c)
 	})
-	if err == nil {
-		s.event(events.Event{Workspace: ss.w.ws.View, Action: "renamed-snapshot", From: old, Detail: b}, c)
+	if err != nil {
+		return err
 	}
-	return err
+	s.emit(events.Event{Workspace: ss.w.ws.View, Action: "renamed-snapshot", From: old, Detail: b}, c)
+	return nil
 }
 
-// Amend changes what is written down about a snapshot: pin, labels, expiry,
-// git commit, counts. fn gets a copy to change.
+// Amend changes the description of a snapshot, such as its pin, labels, expiry and git commit.
+// fn changes a copy of the description, with the lock of the forest held.
 func (ss Snapshots) Amend(name string, fn func(*info.Info)) error {
 	s := ss.w.store
 	return s.forest.Update(true, func(tx *live.Tx) error {

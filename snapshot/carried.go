@@ -5,19 +5,20 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// Carried is what a daemon did that died before it answered a request of the kernel. Nothing is set
-// but Request if the record of it is not in the journal any more.
+// Carried is the result of a kernel request that a daemon carried out and did not answer before it
+// died. If the record of the change is not in the journal any more, only Request is set.
 type Carried struct {
 	Request   uint64
 	Workspace *Workspace
-	Captured  info.Info // the snapshot that was taken; without a name there is none
-	Forked    string    // the name of the fork that was made
-	Ended     info.Info // the snapshot of the last state of the fork that was ended
+	Captured  info.Info // the new snapshot; zero if the request made none
+	Forked    string    // the name of the new fork
+	Ended     info.Info // the snapshot of the last state of the fork that the request ended
 	Edit      *catalogue.EditAnswer
-	Undo      string // of Edit: the snapshot of the state before
+	Undo      string // for an Edit: the snapshot of the state before
 }
 
-// Carried returns what a request did that the kernel has sent again, nil if it was not carried out.
+// Carried returns the result of a request that the kernel has sent again, nil if the request was
+// not carried out before.
 func (s *Store) Carried(request uint64) *Carried {
 	if _, done := s.forest.Done(request); !done {
 		return nil
@@ -41,7 +42,7 @@ func (s *Store) Carried(request uint64) *Carried {
 	return c
 }
 
-// Changes returns what Edit changed.
+// Changes returns the changes of Edit, which must not be nil.
 func (c *Carried) Changes() Changes {
 	return Changes{Changed: c.Edit.Changed, Paths: c.Edit.Paths, More: c.Edit.More, Undo: c.Undo}
 }

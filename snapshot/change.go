@@ -16,63 +16,66 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A change changes a workspace in one step: by a restore, a merge, a refresh, an import or an undo
-// of an actor. It begins with an order, which a plan turns into steps.
+// A change is one atomic change of a workspace: a restore, a merge, a refresh, an import or an undo
+// of an actor. The caller of Workspace.change sets the first group of fields, and plan sets
+// changePlan.
 type change struct {
 	w      *Workspace
-	reads  []uint32 // views of other workspaces that must not change before the change is made
+	reads  []uint32 // views of other workspaces whose changes block until the edit ends
 	caller actors.Caller
-	list   *budget.Charge // see RestoreOptions
-	from   string         // the snapshot, fork, actor or directory that the changes come from
+	list   *budget.Charge // see RestoreOptions.List
+	from   string         // name of the snapshot, fork, actor or directory with the new contents
 
-	now  *tree.State // the present state; the plan reads it
-	edit *live.Edit  // nil for a dry run
-	held []func()    // release the states that the change reads, see letGo
+	now      *tree.State // the present state, which plan reads
+	edit     *live.Edit  // nil for a dry run
+	releases []func()    // release the held states, see releaseAll
 
 	changePlan
 	Changes
 	inv live.Invalidation
 }
 
-// A changePlan is what a change does. A plan sets the fields.
+// A changePlan has the steps of a change and the descriptions of the snapshots that it makes.
 type changePlan struct {
 	steps   []graft.Step
-	overlay *graft.Overlay // in place of steps
+	overlay *graft.Overlay // for an import, which has no steps
 	graft   live.Graft
-	stored  *tree.State    // has contents of steps that no other state refers to; nil: there are none
-	record  catalogue.Edit // Restored and Dir
+	stored  *tree.State    // references new objects that only the steps use; nil: no new objects
+	record  catalogue.Edit // plan sets Restored and Dir
 	kept    []string       // paths that differ and stay as they are
-	message string         // of the snapshot of the state before
+	message string         // message of the snapshot of the state before
 	after   *CaptureOptions
 	undoes  *catalogue.Undone
 	check   func() error // called with the lock held before the change is published; may be nil
 
-	conflicts []string
-	said      []threeway.Repository
+	conflicts    []string
+	repositories []threeway.Repository
 }
 
-// change makes one change of the workspace. It does not call plan with a lock held. If other callers
-// leave too little memory for the list of steps, it begins again once all of that memory is free.
-// The result is never nil.
+// change makes one change of the workspace. It calls plan without a lock held. If the memory for
+// the list of steps is used by other callers, it waits until all of that memory is free and begins
+// again. The result is never nil.
 func (w *Workspace) change(ctx context.Context, order change, plan func(*change) error) (*change, error) {
 	order.w = w
 	c := order
 	err := c.run(ctx, plan)
-	if err != nil && order.list.Full() {
-		if err := order.list.All(ctx); err != nil {
-			return &c, err
-		}
-		c = order
-		err = c.run(ctx, plan)
+	if err == nil || !order.list.Full() {
+		return &c, err
 	}
+
+	if err := order.list.All(ctx); err != nil {
+		return &c, err
+	}
+	c = order
+	err = c.run(ctx, plan)
 	return &c, err
 }
 
-// run does the steps of a change in their one order. The states are let go last: until the edit
-// has ended, it finds in them the inodes that the kernel still references.
+// run does the steps of a change in their only correct order. The states are released last: until
+// the edit has ended, it reads inodes from them that the kernel still references.
 func (c *change) run(ctx context.Context, plan func(*change) error) error {
 	s := c.w.store
-	defer c.letGo()
+	defer c.releaseAll()
 
 	if !c.DryRun {
 		var err error
@@ -82,15 +85,15 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 	}
 
 	// Take the edit.
-	if err := c.begin(ctx); err != nil {
+	if err := c.takeEdit(ctx); err != nil {
 		return err
 	}
 	if c.edit != nil {
 		defer c.edit.End()
 	}
 
-	// Hold the states, and keep objects that the plan stores from a gc.
-	c.hold(c.now)
+	// Protect the states, and the objects that plan stores, from gc.
+	c.holdState(c.now)
 	stop := sync.OnceFunc(s.Importing())
 	defer stop()
 
@@ -98,7 +101,7 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 		return err
 	}
 	if c.stored != nil {
-		c.hold(c.stored)
+		c.holdState(c.stored)
 	}
 	stop()
 
@@ -129,32 +132,35 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 	return nil
 }
 
-// begin takes the edit. A dry run reads the present state, and changes of the workspace go on.
-func (c *change) begin(ctx context.Context) (err error) {
+// takeEdit begins the edit, which blocks other changes of the workspace. A dry run only holds the
+// present state and blocks no changes.
+func (c *change) takeEdit(ctx context.Context) (err error) {
 	if c.DryRun {
 		var release func()
 		c.now, release, err = c.w.Held("")
-		c.held = append(c.held, release)
+		c.releases = append(c.releases, release)
 		return err
 	}
-	if c.edit, err = c.w.store.forest.As(c.caller.Actor).Edit(ctx, c.w.ws.View, c.reads...); err == nil {
-		c.now = c.edit.Base()
+	if c.edit, err = c.w.store.forest.As(c.caller.Actor).Edit(ctx, c.w.ws.View, c.reads...); err != nil {
+		return err
 	}
-	return err
+	c.now = c.edit.Base()
+	return nil
 }
 
-// hold keeps what a state refers to until the change has ended.
-func (c *change) hold(st *tree.State) { c.held = append(c.held, c.w.store.Hold(st)) }
+// holdState holds a state (see Store.Hold) until the change has ended.
+func (c *change) holdState(st *tree.State) { c.releases = append(c.releases, c.w.store.Hold(st)) }
 
-func (c *change) letGo() {
-	for _, release := range c.held {
+func (c *change) releaseAll() {
+	for _, release := range c.releases {
 		release()
 	}
 }
 
-// journal makes the steps in the edit. When it returns, all that the record refers to is on disk, but
-// for the journal. Many steps are not written to the journal: the state that they lead to is sealed, which
-// takes less memory. So is that of a refresh: recovery could not find the contents of the directory.
+// journal applies the steps to the edit and writes them to the journal. If there are very many
+// steps, it seals the resulting state instead, which needs less memory. It also seals the result of
+// a refresh, because recovery could not read the contents of the directory again. When journal
+// returns, all objects that the record references are on disk; the journal may not be synced yet.
 func (c *change) journal(ctx context.Context) (err error) {
 	c.record.WS, c.record.Now, c.record.Answer = c.w.ws.View, c.graft.Now, c.answer()
 	c.graft.Record = c.overlay == nil && len(c.steps) <= c.w.store.opt.ManyChanges && c.record.Dir == ""
@@ -162,12 +168,7 @@ func (c *change) journal(ctx context.Context) (err error) {
 		c.graft.Seal = func(st *tree.State) error { return c.seal(ctx, st) }
 	}
 
-	if c.overlay == nil {
-		err = c.edit.Graft(ctx, c.steps, c.graft)
-	} else if err = c.seal(ctx, c.now.Clone()); err == nil {
-		err = c.edit.Overlay(ctx, c.overlay, c.graft)
-	}
-	if err != nil {
+	if err := c.apply(ctx); err != nil {
 		return err
 	}
 
@@ -180,16 +181,28 @@ func (c *change) journal(ctx context.Context) (err error) {
 	return c.w.store.cas.Commit()
 }
 
-// seal seals a state of the edit, of which the record has the id. No other root refers to the state
-// before the record is in the catalogue, so the change holds it.
+// apply applies the steps, or the overlay of an import, to the edit.
+func (c *change) apply(ctx context.Context) error {
+	if c.overlay == nil {
+		return c.edit.Graft(ctx, c.steps, c.graft)
+	}
+	if err := c.seal(ctx, c.now.Clone()); err != nil {
+		return err
+	}
+	return c.edit.Overlay(ctx, c.overlay, c.graft)
+}
+
+// seal seals the state of the edit and puts its id into the record. The change holds the state,
+// because no root of gc references it before the record is in the catalogue.
 func (c *change) seal(ctx context.Context, st *tree.State) error {
-	c.hold(st)
+	c.holdState(st)
 	id, err := c.w.store.seal.Edited(ctx, c.w.ws.View, st)
 	c.record.State = id.String()
 	return err
 }
 
-// answer returns the answer to a request of the kernel, nil if there is no request.
+// answer returns the answer for the record, so that another daemon can answer the request of the
+// kernel if this one dies. It returns nil if the change was not requested through the kernel.
 func (c *change) answer() *catalogue.EditAnswer {
 	if c.caller.Request == 0 {
 		return nil
@@ -201,10 +214,11 @@ func (c *change) answer() *catalogue.EditAnswer {
 	return a
 }
 
-// publish journals the record and puts the edit in place, if check allows it.
+// publish writes the record to the journal and makes the edited state the present one, unless check
+// fails.
 func (c *change) publish() error {
 	s := c.w.store
-	t := &trees{s: s, edit: c.edit}
+	t := &applier{s: s, edit: c.edit}
 	if err := s.forest.Update(false, func(tx *live.Tx) error {
 		t.Tx = tx
 		if err := c.w.ws.Alive(); err != nil {
@@ -225,7 +239,7 @@ func (c *change) publish() error {
 	}); err != nil {
 		return err
 	}
-	s.replaced(&t.inv)
+	s.notifyReplaced(&t.inv)
 	c.inv, c.Undo = t.inv, c.record.Pre.Name
 	return nil
 }
@@ -243,14 +257,14 @@ func (c *change) describe(tx *live.Tx) error {
 	return c.w.store.cat.Describe(&c.record, tx, c.w.ws, before, after, c.edit.Actors().Actors(), c.undoes)
 }
 
-// report notifies the kernel, and writes the snapshots before and after and each changed path to the
-// log.
+// report notifies the kernel, and emits events for the snapshots before and after and for each
+// changed path.
 func (c *change) report() {
 	s := c.w.store
-	s.tell(c.inv)
+	s.notifyKernel(c.inv)
 	event := func(e events.Event) {
 		e.Workspace = c.w.ws.View
-		s.event(e, c.caller)
+		s.emit(e, c.caller)
 	}
 	if c.Undo == "" {
 		return
@@ -277,9 +291,9 @@ func (c *change) report() {
 	}
 }
 
-// take makes a plan of a merge the plan of the change. It fails if conflicts are left.
-func (c *change) take(p *threeway.Plan, steps []graft.Step) (err error) {
-	c.conflicts, c.said = p.Conflicts, p.Said
+// usePlan copies the result of a merge plan into the change. It fails if conflicts are left.
+func (c *change) usePlan(p *threeway.Plan, steps []graft.Step) (err error) {
+	c.conflicts, c.repositories = p.Conflicts, p.Said
 	if err := p.Refused(); err != nil {
 		return err
 	}
@@ -288,4 +302,6 @@ func (c *change) take(p *threeway.Plan, steps []graft.Step) (err error) {
 	return err
 }
 
-func (c *change) mergeResult() MergeResult { return MergeResult{c.conflicts, c.said, c.Changes} }
+func (c *change) mergeResult() MergeResult {
+	return MergeResult{c.conflicts, c.repositories, c.Changes}
+}

@@ -74,7 +74,7 @@ func (s *Store) SameAsStored(t *testing.T) {
 	}))
 	present, states := make(map[uint32]catalogue.WorkspaceRecord), make(map[uint32]*tree.State)
 	var orphans map[uint32]*tree.State
-	s.alter(func(tx *live.Tx) {
+	s.withLock(func(tx *live.Tx) {
 		for view, w := range s.cat.Workspaces {
 			states[view] = w.Freeze(tx)
 			r := w.Stored(states[view])

@@ -8,36 +8,36 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// How a claim was met.
+// Values of ClaimResult.Tier.
 const (
-	Resumed     = "resumed"  // the fork exists
-	FromLast    = "snapshot" // from what it left when it ended
-	FreshlyMade = "fresh"
-	Newer       = "newer" // from a state on a remote that continues the one here
+	Resumed     = "resumed"  // the fork existed
+	FromLast    = "snapshot" // made from the last state of an ended fork with the label
+	FreshlyMade = "fresh"    // made from ForkOptions.Snapshot, or the present state
+	Newer       = "newer"    // made from a state on a remote, newer than the last state in this store
 )
 
-// A Claimed fork, and how it was found or made.
-type Claimed struct {
+// A ClaimResult is a claimed fork, and how it was found or made.
+type ClaimResult struct {
 	Fork *Workspace
 	Tier string
-	From string // the snapshot that it was made from, if any
+	From string // the snapshot that the fork was made from, "" if it was resumed or made from a present state
 }
 
-// Claim returns the one fork of a label, which is its name: the existing one, else one that begins
-// with what the fork left when it ended, else a fresh one. All claims of a label get the same. A TTL
-// begins again with each claim.
-func (fs Forks) Claim(o ForkOptions) (Claimed, error) {
+// Claim returns the fork of a label; the label is the name of the fork. If there is no such fork,
+// Claim makes one, from the last state of an ended fork with the label if there is one. Concurrent
+// claims of a label return the same fork. Each claim restarts the TTL.
+func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 	p, err := fs.plan(o)
 	if err != nil {
-		return Claimed{}, err
+		return ClaimResult{}, err
 	}
 	p.claim = o.Name
 
-	var got Claimed
+	var got ClaimResult
 	s, start := fs.w.store, time.Now()
 	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
 		if f, ok := fs.w.ws.Forks[o.Name]; ok {
-			got = Claimed{Fork: s.workspaces[f.View], Tier: Resumed}
+			got = ClaimResult{Fork: s.workspaces[f.View], Tier: Resumed}
 			if p.expires == nil {
 				return nil
 			}
@@ -48,18 +48,21 @@ func (fs Forks) Claim(o ForkOptions) (Claimed, error) {
 			got.Tier, p.Snapshot = FromLast, last.Name
 		}
 		got.From = p.Snapshot
-		got.Fork, err = fs.make(tx, p)
+		got.Fork, err = fs.makeFork(tx, p)
 		return err
 	})
-	if err == nil && got.Tier != Resumed {
-		fs.forked(got.Fork, o, start)
+	if err != nil {
+		return got, err
 	}
-	return got, err
+	if got.Tier != Resumed {
+		fs.reportFork(got.Fork, o, start)
+	}
+	return got, nil
 }
 
-// Left describes the last state that the fork of a label left; ok is false if there is none.
+// Left returns the snapshot of the last state of an ended fork with a label.
 func (fs Forks) Left(label string) (i info.Info, ok bool) {
-	fs.w.read(func() {
+	fs.w.withReadLock(func() {
 		if sn := fs.w.ws.Left(label); sn != nil {
 			i, ok = sn.Info, true
 		}
@@ -67,20 +70,22 @@ func (fs Forks) Left(label string) (i info.Info, ok bool) {
 	return i, ok
 }
 
-// Lineage returns the ids of the states that the workspace began with and was in.
+// Lineage returns the ids of the earlier states of the workspace, including the states that it was
+// forked from.
 func (w *Workspace) Lineage() (ids []string) {
-	w.read(func() { ids = w.store.cat.Lineage(w.ws, 0) })
+	w.withReadLock(func() { ids = w.store.cat.Lineage(w.ws, 0) })
 	return ids
 }
 
-// NewestOf returns the name of the newest snapshot with one of some ids, or "base"; "" if there is none.
+// NewestOf returns the name of the newest snapshot, or "base", whose id is one of ids. It returns ""
+// if there is none.
 func (w *Workspace) NewestOf(ids []string) (name string) {
-	w.read(func() { name = w.store.cat.Newest(w.ws, ids) })
+	w.withReadLock(func() { name = w.store.cat.Newest(w.ws, ids) })
 	return name
 }
 
-// Claimed reports whether a label has a fork, or one that has left its last state.
+// Claimed reports whether a fork with the label exists, or ended with a snapshot of its last state.
 func (fs Forks) Claimed(label string) (yes bool) {
-	fs.w.read(func() { yes = fs.w.ws.Forks[label] != nil || fs.w.ws.Left(label) != nil })
+	fs.w.withReadLock(func() { yes = fs.w.ws.Forks[label] != nil || fs.w.ws.Left(label) != nil })
 	return yes
 }

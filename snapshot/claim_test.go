@@ -70,7 +70,7 @@ func TestClaimTiers(t *testing.T) {
 		}
 		w = s.Main()
 	}
-	claim := func(tier, from string) Claimed {
+	claim := func(tier, from string) ClaimResult {
 		t.Helper()
 		c, err := w.Forks().Claim(ForkOptions{Name: "me", Snapshot: "start"})
 		if err != nil || c.Tier != tier || c.From != from {

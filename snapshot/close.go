@@ -11,35 +11,35 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// Close seals and commits what is not sealed, for CloseTime at most, and closes the store.
-// Everything acknowledged is on disk when it returns. It is for the end of a connection to the
-// kernel, which holds nothing any more. A process that gives up before calls GiveUp.
+// Close seals and commits the unsealed changes, for CloseTime at most, and closes the store.
+// When it returns, all acknowledged changes are on disk. The kernel must not reference any inode
+// any more. A process that ends its work before that calls GiveUp.
 //
-// It is ErrRemoved, and nothing is closed, if the store or its index was removed,
-// and cas.ErrStuck if the disk of the index takes no more writes: Badger would try
-// forever to write its tables. The process should end then; what is
-// acknowledged is in packs and journal.
+// Close returns ErrRemoved if the store or its index was removed, and cas.ErrStuck if the disk of
+// the index accepts no more writes, because Badger would retry forever to write its tables. The
+// store is not closed then, and the process should end. Acknowledged changes are in packs and
+// journal.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
 	s.loops.Stop()
-	if err := (closing{s}).removed(); err != nil {
+	if err := (closer{s}).checkRemoved(); err != nil {
 		return err
 	}
-	err := guard.Do(closing{s}.close)
+	err := guard.Do(closer{s}.close)
 	if errors.Is(err, cas.ErrStuck) {
 		return err // the index is still in use
 	}
 	return errors.Join(err, s.at.Close())
 }
 
-// A closing is what Close does.
-type closing struct{ *Store }
+// A closer has the steps of Close.
+type closer struct{ *Store }
 
-// removed returns ErrRemoved if the directory of the index is gone, and with it, as a rule,
-// the store. The journal is on disk then: a process may still have a link to it.
-func (s closing) removed() error {
+// checkRemoved returns ErrRemoved if the directory of the index was removed, usually with the
+// whole store. It syncs the journal in that case, because its files may still have other links.
+func (s closer) checkRemoved() error {
 	if _, err := s.at.Disk.Stat(filepath.Join(s.dir, "index")); !errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -49,25 +49,25 @@ func (s closing) removed() error {
 	return ErrRemoved
 }
 
-func (s closing) close() error {
+func (s closer) close() error {
 	s.loops.Wait()
 	if s.opt.ReadOnly {
 		return s.closeParts()
 	}
 	err := s.log.Sync()
-	s.lastSeal()
+	s.lastCheckpoint()
 	return errors.Join(err, s.closeParts())
 }
 
-// lastSeal makes the checkpoint at the end. Changes that it has no time to seal stay in the
+// lastCheckpoint makes the checkpoint at the end. Changes that it has no time to seal stay in the
 // journal, which the next opening replays.
-func (s closing) lastSeal() {
+func (s closer) lastCheckpoint() {
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	if s.opt.CloseTime > 0 {
 		ctx, cancel = context.WithTimeout(ctx, s.opt.CloseTime)
 	}
 	defer cancel()
-	s.forest.Disinherit() // the kernel holds nothing any more
+	s.forest.Disinherit() // the kernel references no inodes any more
 	switch err := s.Checkpoint(ctx); {
 	case err == nil:
 		s.ckpt.ShrinkJournal()
@@ -78,7 +78,7 @@ func (s closing) lastSeal() {
 	}
 }
 
-// closeParts closes what was opened of the store.
+// closeParts closes journal and packs, as far as they were opened.
 func (s *Store) closeParts() error {
 	s.loops.Stop()
 	var err error
@@ -91,12 +91,12 @@ func (s *Store) closeParts() error {
 	return err
 }
 
-// GiveUp closes the store for a process that gives up. It removes a store that this opening made.
-// Of any other it writes nothing: what is acknowledged is in packs and journal, from which the next
-// opening has it.
+// GiveUp closes the store without a checkpoint, for a process that cannot go on. A store that this
+// process made is removed. Any other store is not changed: its acknowledged changes are in packs
+// and journal, which the next opening reads.
 //
-// In a takeover it does nothing at all. The kernel holds what the store keeps for it, and the next
-// process takes it over from this one, which ends.
+// In a takeover GiveUp does nothing. The kernel still references inodes of the store, and the next
+// process takes over their state when this process has ended.
 func (s *Store) GiveUp() error {
 	if s.opt.Takeover || s.closed.Swap(true) {
 		return nil

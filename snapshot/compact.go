@@ -21,16 +21,16 @@ type CompactOptions struct {
 	Caller  actors.Caller `json:"-"`
 }
 
-// Compacted is the new snapshot, and what became of the others.
+// Compacted is the result of Compact: the new snapshot, and the names of the others.
 type Compacted struct {
 	info.Info
 	Removed []string `json:"removed" jsonschema:"the deleted snapshots"`
 	Kept    []string `json:"kept" jsonschema:"snapshots that were kept because they are pinned"`
 }
 
-// Compact makes one snapshot of all files that some snapshots have, of each path the
-// version of the newest that has it, and deletes the others, but for those that are
-// pinned. If one of them may not be deleted, nothing happens.
+// Compact makes one snapshot with the union of all paths of some snapshots; each path has its
+// version in the newest snapshot that contains it. It deletes those snapshots, except pinned ones.
+// If the policy protects one of them, Compact fails and changes nothing.
 func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, error) {
 	s := ss.w.store
 	if err := naming.Check(o.Name); err != nil {
@@ -42,13 +42,14 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	var snaps []*catalogue.Snapshot
 	var states []*tree.State
 	var err error
-	ss.w.read(func() { snaps, states, err = ss.toCompact(o) })
+	ss.w.withReadLock(func() { snaps, states, err = ss.findCompacted(o) })
 	if err != nil {
 		return Compacted{}, err
 	}
 	for _, st := range states {
 		defer s.Hold(st)()
 	}
+
 	st, err := graft.Union(ctx, s.src, s.forest, states)
 	if err != nil {
 		return Compacted{}, err
@@ -65,6 +66,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err != nil {
 		return Compacted{}, err
 	}
+
 	var out Compacted
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		if err := s.cat.MayCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err != nil {
@@ -85,15 +87,16 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err != nil {
 		return Compacted{}, err
 	}
-	s.event(events.Event{Workspace: ss.w.ws.View, Action: "captured", From: o.Name}, o.Caller)
+	s.emit(events.Event{Workspace: ss.w.ws.View, Action: "captured", From: o.Name}, o.Caller)
 	for _, name := range out.Removed {
-		s.event(events.Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, o.Caller)
+		s.emit(events.Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, o.Caller)
 	}
 	return out, s.Sync()
 }
 
-// toCompact finds the snapshots, newest first. The lock is held.
-func (ss Snapshots) toCompact(o CompactOptions) (snaps []*catalogue.Snapshot, states []*tree.State, err error) {
+// findCompacted returns the snapshots with their states, newest first. The caller holds the lock of
+// the forest.
+func (ss Snapshots) findCompacted(o CompactOptions) (snaps []*catalogue.Snapshot, states []*tree.State, err error) {
 	s := ss.w.store
 	if snaps, err = s.cat.ToCompact(ss.w.ws, o.Names); err != nil {
 		return nil, nil, err
@@ -105,8 +108,11 @@ func (ss Snapshots) toCompact(o CompactOptions) (snaps []*catalogue.Snapshot, st
 		}
 		states = append(states, st)
 	}
-	if err = s.cat.MayCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err == nil && len(snaps) < 2 {
-		err = errs.New(errs.Invalid, "malformed request: compact needs two or more snapshots")
+	if err := s.cat.MayCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err != nil {
+		return nil, nil, err
 	}
-	return snaps, states, err
+	if len(snaps) < 2 {
+		return nil, nil, errs.New(errs.Invalid, "malformed request: compact needs two or more snapshots")
+	}
+	return snaps, states, nil
 }

@@ -4,126 +4,130 @@
 // # Types and operations
 //
 // A [Store] is a directory that one process owns at a time. [Open] makes or opens it,
-// [Store.Close] closes it, [Repair] is for damaged ones. It has workspaces:
-// `main`, and one more for each fork. [Store.GC] gives back the space of what nothing
-// refers to, [Store.Verify] reads everything and names what is damaged,
-// [Store.Checkpoint] shortens the journal, [Store.Hold] keeps a state that is being read,
-// and [Store.Importing] guards objects that nothing refers to yet.
+// [Store.Close] closes it, [Repair] repairs a damaged store that is not open. A store has
+// workspaces: `main`, and one more for each fork. [Store.GC] frees the disk space of unreferenced
+// objects, [Store.Verify] reads all objects and lists damaged paths,
+// [Store.Checkpoint] shortens the journal, [Store.Hold] protects the objects of a state from gc
+// while the state is read, and [Store.Importing] protects new objects that no tree references yet.
 //
-// A [Workspace] is a writable file tree. Files are read and changed through the
-// [live.Forest] of the store; a workspace is about the whole tree:
+// A [Workspace] is a writable file tree. Single files are read and changed through the
+// [live.Forest] of the store. The methods of a workspace work on the whole tree:
 //
-//   - [Workspace.Capture] makes a snapshot of the present state, in the same time
-//     whatever its size. [Workspace.Find] and [Workspace.List] find snapshots.
+//   - [Workspace.Capture] makes a snapshot of the present state, in a time that does not depend
+//     on its size. [Workspace.Find] and [Workspace.List] find snapshots.
 //   - [Workspace.Restore] makes the workspace, or some paths, equal to a snapshot. The
 //     state before is captured, which makes it an undo.
-//   - [Workspace.Graft] merges a tree from outside into the workspace.
-//   - [Workspace.Held] returns the present tree or that of a snapshot, to be read and
-//     compared (package tree), and keeps what it refers to.
-//   - [Workspace.Policy] and [Workspace.PatchPolicy] say what is captured, kept and allowed.
-//   - [Workspace.Status] says how the workspace and the store are, [Quota.Usage] what
-//     a fork has of its own.
+//   - [Workspace.Graft] merges an imported tree into the workspace.
+//   - [Workspace.Held] returns the present tree or the tree of a snapshot, to be read and
+//     compared (package tree), and protects its objects from gc.
+//   - [Workspace.Policy] and [Workspace.PatchPolicy] read and change the rules for automatic
+//     snapshots, retention and limits.
+//   - [Workspace.Status] returns sizes, counts and health of the workspace and the store,
+//     [Quota.Usage] the bytes that a fork does not share with other trees.
 //
-// A snapshot is a frozen tree.State with a name, which is a read-only view. [Info]
-// describes it. [Snapshots] are those of a workspace:
+// A snapshot is a frozen tree.State with a name, and a read-only view of the mount. An [info.Info]
+// describes it. [Snapshots] has the operations on the snapshots of one workspace:
 //
-//   - [Snapshots.DeleteAll], [Snapshots.Rename] and [Snapshots.Amend] change what is in the
-//     list, never a tree.
-//   - [Snapshots.Compact] makes one snapshot of several.
-//   - [Snapshots.Intervals] and [Snapshots.Open] return which actors changed what between snapshots,
-//     and [Snapshots.UndoBy] undoes what one actor changed.
+//   - [Snapshots.DeleteAll], [Snapshots.Rename] and [Snapshots.Amend] change the list of
+//     snapshots, never a tree.
+//   - [Snapshots.Compact] replaces several snapshots by one.
+//   - [Snapshots.Intervals] and [Snapshots.Open] return which actors changed which paths between
+//     two snapshots, and [Snapshots.UndoBy] undoes the changes of one actor.
 //   - [Snapshots.WaitSealed] waits until a snapshot has its id, and is on disk.
-//   - [Snapshots.DiskUsage] counts what deleting snapshots would give back.
+//   - [Snapshots.DiskUsage] counts the bytes that deleting snapshots would free.
 //
-// A fork is a workspace that began as a snapshot or as the present state of another one.
-// [Forks] are those of a workspace:
+// A fork is a workspace that began as a snapshot or as the present state of another workspace.
+// [Forks] has the operations on the forks of one workspace:
 //
-//   - [Forks.New] makes one, [Forks.Claim] finds or makes the one of a label.
-//   - [Forks.Merge] merges what changed in a fork into the workspace.
-//   - [Forks.End] removes one and keeps its last state as a snapshot, [Forks.Discard]
-//     keeps nothing.
+//   - [Forks.New] makes a fork, [Forks.Claim] finds or makes the fork of a label.
+//   - [Forks.Merge] merges the changes of a fork into the workspace.
+//   - [Forks.End] removes a fork and keeps its last state as a snapshot, [Forks.Discard]
+//     removes a fork without a snapshot.
 //
-// [Remotes] sends snapshots to other stores and takes theirs: [Remotes.Push] keeps one
-// while it is sent, [Remotes.Pulled] makes one of objects that came.
+// [Remotes] exchanges snapshots with other stores: [Remotes.Push] protects a snapshot from gc
+// while it is sent, [Remotes.Pulled] makes a snapshot of objects that were fetched.
 //
 // # The parts
 //
-// A change of workspaces and snapshots is a record of package catalogue: it is checked and made
-// there, journaled here (Store.commit), and applied there, with effects that the store passes on
-// (trees.follow). meter holds forks to their limit.
+// Each change of the list of workspaces and snapshots is a record. Package catalogue checks the
+// request and makes the record, this package writes it to the journal (Store.commit), and
+// catalogue applies it. The effects of a record on background work come back to this package
+// (applier.applyEffects).
 //
-// Package engine does what goes on in the background: seals, checkpoints, which commit the
-// catalogue and drop the journal, gc, and room on the disk. It also reads the last checkpoint. Package policy captures and removes by the policies. They ask the store by
-// narrow interfaces.
+// Package engine has the background work: seals, checkpoints, which commit the
+// catalogue and drop the journal, gc, free disk space, and the limits of forks. It also reads the
+// last checkpoint. Package policy takes and removes snapshots by the policies. Both use the store
+// through narrow interfaces.
 //
-// Packages that know no store: catalogue (workspaces, snapshots, their records), info (what users
-// see), storedir (the directory), usage (what forks and snapshots
-// take), repair (reads everything, and repairs packs), graft and threeway (what a restore, a merge and an
-// undo change, and how it is changed in a state), policy and naming.
+// These packages do not depend on the store: catalogue (workspaces, snapshots, their records),
+// info (the description of snapshots for users), storedir (the directory), usage (the disk space of
+// forks and snapshots), repair (verifies all objects, and repairs packs), graft and threeway (the
+// steps of a restore, a merge and an undo, and how they change a state), policy and naming.
 //
 // # The life of a capture
 //
 // Capture takes the lock of the forest, appends one record to the journal,
-// counts the epoch up and keeps a pointer to the state: that is all, whatever
-// the size of the tree. The snapshot is visible, restorable and kept from then
-// on. In the background the sealer turns what changed into chunks and tree
-// objects, and the hash of the root becomes the snapshot's id. It waits for the
-// writers to rest and leaves them a processor, unless a reader waits for the id or the
-// journal takes much of the disk: what they remove until then is not sealed.
+// increments the epoch and keeps a pointer to the state, whatever
+// the size of the tree. From then on the snapshot is visible, and can be restored.
+// In the background the sealer stores the changed files as chunks and tree
+// objects, and the hash of the root becomes the snapshot's id. The sealer waits until the
+// writers are idle and leaves them a processor, so files that are removed soon are never sealed.
+// It does not wait if a reader waits for the id or the journal takes much of the disk.
 //
 // # The life of a restore
 //
-//  1. Changes of the workspace wait (live.Forest.Edit); others go on.
-//  2. tree.Diff compares the workspace with the snapshot: a list of steps.
-//  3. The steps are made on a copy of the state and written to the journal
-//     (graft.Target, live.Edit.Graft). Very many are not written; the result is sealed instead.
-//  4. Under the lock, one record says where the steps are, or which state was sealed.
-//     The state before is captured, and the copy takes its place.
-//  5. When the lock is released, the kernel gets notices of what changed.
+//  1. Other changes of the workspace block (live.Forest.Edit). Other workspaces continue.
+//  2. tree.Diff compares the workspace with the snapshot. The result is a list of steps.
+//  3. The steps are applied to a copy of the state and written to the journal
+//     (graft.Target, live.Edit.Graft). A very long list is not written; the result is sealed instead.
+//  4. Under the lock of the forest, one record is written. It has the place of the steps in the
+//     journal, or the id of the sealed state. The state before becomes a snapshot, and the copy
+//     becomes the present state.
+//  5. After the lock is released, the kernel is notified of the changed names and inodes.
 //
-// Merges and imports have the same record and the same last steps. Recovery makes the
-// steps of the record again, or loads its state.
+// Merges and imports write the same record and end with steps 4 and 5. Recovery applies the
+// steps of the record again, or loads its sealed state.
 //
 // # Recovery
 //
 // A checkpoint seals the workspaces as they are at one position of the
 // journal and commits them, with the catalogue, as metadata of the chunk
 // store. Opening a store loads the last checkpoint and replays the journal
-// from its position on. The journal before it is dropped as far as nothing
-// refers to its bytes.
+// from its position on. Segments of the journal before that position are deleted
+// unless the bytes of unsealed files are in them.
 //
-// A damaged store does not open. A salvage (Repair, or Check to look at what a
-// repair would do) takes of the journal what lies before the first damage, and
-// for a workspace whose state cannot be read the newest of its snapshots that
-// can. Everything it leaves out is named.
+// A damaged store does not open. A salvage (Repair, or Check to see what a
+// repair would do) uses the journal up to the first damaged record. If the state of a workspace
+// cannot be read, the salvage uses the newest snapshot of the workspace that can be read. The
+// report lists everything that was lost.
 //
 // # Locks
 //
-//	cas.Record                one gc at a time; its holder neither collects nor verifies
-//	engine.Room                one writer at a time makes room on a nearly full disk
-//	  Checkpointer.mu         one checkpoint, or gc that takes its roots, at a time
-//	    Workspace.sealing     one seal at a time of main, or of a fork of it
-//	      Sealer.forks        how many of all forks
+//	cas.Record                one gc at a time; its holder must not call Record or Verify
+//	engine.Room                one writer at a time frees space on a nearly full disk
+//	  Checkpointer.mu         one checkpoint, or gc that reads its roots, at a time
+//	    Workspace.sealing     one seal at a time of main, or of a fork of main with its own forks
+//	      Sealer.forks        the number of seals of all forks
 //	        live.Forest.mu    the catalogue and every view
-//	          Sealer.mu       the queue of package engine
-//	engine.Meter              one counts what a fork has of its own
+//	          Sealer.mu       the queue of the sealer
+//	engine.Meter              one goroutine counts the unshared bytes of a fork
 //	  live.Forest.mu
 //	Pins.mu, gc.Puts.mu, metrics
-//	                          never held while another is taken
+//	                          no other lock is taken while one of these is held
 //
-// Each is taken only under those above it, and Forest.mu under engine.Meter or under the
-// others. Below all of them are those of live, content, events and cas.
+// A lock is taken only while no lock below it in its group is held. The locks of packages live,
+// content, events and cas are below all of these.
 //
-// A gc takes cas.Record before Checkpointer.mu. Before that it waits for callers that put
-// objects that nothing refers to yet (gc.Puts), so that no request has to wait for a
-// gc that waits: an import takes as long as the sender of its files. An
+// A gc takes cas.Record before Checkpointer.mu. Before both it waits for callers that put
+// objects without a reference (gc.Puts). So no request waits for a gc that itself waits for an
+// import, which takes as long as the sender of its files. An
 // automatic gc does not begin during an import. A writer waits for
 // Checkpointer.mu for some seconds only.
 //
-// A seal that did much work leaves Workspace.sealing, Sealer.forks and gc.Puts when others
-// wait for one of them, and then waits for its next turn. Until then what it put can be
-// reached from the states that gc marks. A checkpoint under way ends when a gc waits for
-// Checkpointer.mu. The next one goes on with what it sealed.
+// A seal that did much work releases Workspace.sealing, Sealer.forks and gc.Puts when other
+// goroutines wait for one of them, and then waits for its next turn. The objects that it put are
+// reachable from the states that gc marks. A running checkpoint ends early when a gc waits for
+// Checkpointer.mu. The next checkpoint does not repeat its seals.
 //
-// No lock is held while the kernel gets notices of changes.
+// No lock is held while the kernel is notified of changes.
 package snapshot

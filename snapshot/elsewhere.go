@@ -14,26 +14,26 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Connecting is what Options.Connect gets.
-type Connecting struct {
+// ConnectArgs are the arguments of Options.Connect.
+type ConnectArgs struct {
 	Disk  vfs.FS
-	Dir   string // of the store
-	First bool   // nothing is in the store yet
+	Dir   string // the directory of the store
+	First bool   // the store is empty
 }
 
-// Object appends the bytes of an object to dst[:0], wherever it is. Errors are
-// those of cas.Store.Get.
+// Object appends the bytes of an object, which may be on a remote, to dst[:0]. It returns the
+// errors of cas.Store.Get.
 func (s *Store) Object(h cas.Hash, dst []byte) ([]byte, error) { return s.objects.Get(h, dst) }
 
-// A Start is the snapshot that a new store begins with, instead of an empty tree.
+// A Start is the snapshot that a new store begins with instead of an empty tree.
 // Its objects are on a remote.
 type Start struct {
 	ID   cas.Hash
-	Info info.Info // its name, message, labels and when it was made
+	Info info.Info // name, message, labels and time of the snapshot
 }
 
-// beginWith makes a pushed snapshot the first state of main.
-func (s opening) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State, error) {
+// beginWith adds a pushed snapshot to main and returns its state, the first state of main.
+func (s opener) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State, error) {
 	info := start.Info
 	info.Name = naming.Local(info.Name)
 	if err := catalogue.CheckPulled(info); err != nil {
@@ -48,11 +48,11 @@ func (s opening) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State
 	if err := r.Place(tx, w.ws); err != nil {
 		return nil, err
 	}
-	return st, (&trees{Tx: tx, s: s.Store}).apply(r)
+	return st, (&applier{Tx: tx, s: s.Store}).apply(r)
 }
 
-// Pulled adds a snapshot to the workspace. All its objects are on disk in the store, or on a
-// remote. The caller that put them holds Importing until Pulled returns.
+// Pulled adds a fetched snapshot to the workspace. All its objects are on disk in the store, or on
+// a remote. The caller that put them calls done of Importing only after Pulled returns.
 func (rs Remotes) Pulled(i info.Info, id cas.Hash, c actors.Caller) (info.Info, error) {
 	s := rs.w.store
 	st, highest, err := s.objects.Pushed(s.src, id)
@@ -74,35 +74,35 @@ func (rs Remotes) Pulled(i info.Info, id cas.Hash, c actors.Caller) (info.Info, 
 	if err != nil {
 		return info.Info{}, err
 	}
-	s.event(events.Event{Workspace: rs.w.ws.View, Action: "pulled", From: i.Name}, c)
+	s.emit(events.Event{Workspace: rs.w.ws.View, Action: "pulled", From: i.Name}, c)
 	return sn.Seen(), s.Sync()
 }
 
 // MayPull returns the error that Pulled would return for the name and description of a snapshot.
-// Callers ask before they fetch the snapshot.
+// Callers call it before they fetch the snapshot.
 func (rs Remotes) MayPull(i info.Info) (err error) {
-	rs.w.read(func() { err = rs.w.ws.MayPull(i) })
+	rs.w.withReadLock(func() { err = rs.w.ws.MayPull(i) })
 	return err
 }
 
-// Pushing is a snapshot that is being sent somewhere: sealed, and kept until it is
-// released.
-type Pushing struct {
+// An OutgoingSnapshot is a snapshot to be sent to a remote. It is sealed, and held until the caller
+// calls Release.
+type OutgoingSnapshot struct {
 	Info      info.Info
 	State     *tree.State
-	ActorSets []cas.Hash // objects to be sent beside the tree
-	Claim     string     // the label of the fork that it is a state of, "" if that was not claimed
-	Lineage   []string   // ids of earlier states of that fork
+	ActorSets []cas.Hash // objects that are sent in addition to the tree
+	Claim     string     // the label of the snapshot's fork, "" if the fork was not claimed
+	Lineage   []string   // ids of earlier states of the fork
 	Release   func()
 }
 
-// Pushed notes that a snapshot was sent to a remote.
+// Pushed emits the event for a snapshot that was sent to a remote.
 func (rs Remotes) Pushed(name, remote string, c actors.Caller) {
-	rs.w.store.event(events.Event{Workspace: rs.w.ws.View, Action: "pushed", From: name, Detail: remote}, c)
+	rs.w.store.emit(events.Event{Workspace: rs.w.ws.View, Action: "pushed", From: name, Detail: remote}, c)
 }
 
-// Push waits until a snapshot has its id, and keeps it.
-func (rs Remotes) Push(ctx context.Context, name string) (*Pushing, error) {
+// Push waits until a snapshot is sealed, and holds it.
+func (rs Remotes) Push(ctx context.Context, name string) (*OutgoingSnapshot, error) {
 	info, err := rs.w.Snapshots().WaitSealed(ctx, name)
 	if err != nil {
 		return nil, err
@@ -111,13 +111,13 @@ func (rs Remotes) Push(ctx context.Context, name string) (*Pushing, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pushing{Info: info, State: st, Release: release}
-	rs.w.read(func() {
+	p := &OutgoingSnapshot{Info: info, State: st, Release: release}
+	rs.w.withReadLock(func() {
 		if p.Claim, p.Lineage = info.Claim, info.Lineage; rs.w.ws.Claim != "" {
 			p.Claim, p.Lineage = rs.w.ws.Claim, rs.w.store.cat.Lineage(rs.w.ws, info.Seq)
 		}
 	})
-	if p.ActorSets, err = rs.actorSets(info.View); err != nil {
+	if p.ActorSets, err = rs.storeActorSets(info.View); err != nil {
 		p.Release()
 		return nil, err
 	}

@@ -98,7 +98,7 @@ func (p *place) push(t *testing.T, w *snapshot.Workspace, name string) info.Info
 
 func openWith(t *testing.T, dir string, p *place, start *snapshot.Start) *snapshot.Store {
 	t.Helper()
-	s, err := snapshot.Open(dir, snapshot.Options{Connect: func(c snapshot.Connecting) (tree.Elsewhere, *snapshot.Start, error) {
+	s, err := snapshot.Open(dir, snapshot.Options{Connect: func(c snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
 		if c.First != (start != nil || p.fresh) {
 			t.Errorf("it is the first time: %v", c.First)
 		}
@@ -197,7 +197,7 @@ func TestStartRefused(t *testing.T) {
 	} {
 		bad := pushed
 		spoil(&bad)
-		_, err := snapshot.Open(t.TempDir(), snapshot.Options{Connect: func(c snapshot.Connecting) (tree.Elsewhere, *snapshot.Start, error) {
+		_, err := snapshot.Open(t.TempDir(), snapshot.Options{Connect: func(c snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
 			return p, startOf(t, bad), nil
 		}})
 		if !errors.Is(err, errs.Invalid) && !errors.Is(err, errs.NameTooLong) {

@@ -16,16 +16,17 @@ import (
 
 type ForkInfo struct {
 	Name      string    `json:"name"`
-	Base      string    `json:"base"` // the snapshot that it began from, "" for a present state
+	Base      string    `json:"base"` // the snapshot that it was made from, "" for a present state
 	Created   time.Time `json:"created"`
 	Snapshots int       `json:"snapshots"`
 	Files     int64     `json:"files"`
 	Bytes     int64     `json:"bytes"`
-	// Expires is when it ends automatically.
+	// Expires is the time at which the fork ends automatically.
 	Expires *time.Time `json:"expires,omitempty"`
 	View    uint32     `json:"-"`
 }
 
+// Node returns the root directory of the fork.
 func (i ForkInfo) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
 
 type ForkOptions struct {
@@ -33,25 +34,25 @@ type ForkOptions struct {
 	Snapshot string `json:"snapshot,omitempty" jsonschema:"the snapshot it begins with: a name, FORK/NAME for one of a fork, FORK/ for the present state of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state"`
 	// TTL is the time after which the fork ends, as by Forks.End. Empty: never.
 	TTL string `json:"ttl,omitempty" jsonschema:"delete the fork after this time: 30m, 1h, 7d"`
-	// As is for the service: New registers no actor.
+	// As is an option of the service. New and Claim ignore it.
 	As string `json:"as,omitempty" jsonschema:"the actor of changes whose program cannot be seen; if empty, the name of the fork"`
-	// Discard: when the fork ends, however it does, no snapshot of its last state is kept.
+	// Discard ends the fork without a snapshot of its last state, also when it expires.
 	Discard bool `json:"discard,omitempty" jsonschema:"keep no snapshot of its last state when it ends"`
-	// Newer: a claim does not begin with what the fork of the label left here.
+	// Newer makes a claim begin with Snapshot, even if an ended fork of the label left a last
+	// state in this store.
 	Newer  bool          `json:"-"`
 	Caller actors.Caller `json:"-"`
 }
 
-// A forkPlan is what a fork is made with. ForkOptions are arguments of operations, which have exported
-// fields alone.
+// A forkPlan has the checked options of a fork, and values that are not options of users.
 type forkPlan struct {
 	ForkOptions
-	claim        string            // see Claim
-	expires      *time.Time        // see TTL
-	placeholders []naming.BytePath // of the caller's sandbox, which a fork of the present state leaves out
+	claim        string            // the label of a claim, "" for New
+	expires      *time.Time        // from TTL
+	placeholders []naming.BytePath // not part of a fork of the present state, see Workspace.placeholders
 }
 
-// plan checks what is asked for.
+// plan checks the options.
 func (fs Forks) plan(o ForkOptions) (p forkPlan, err error) {
 	p.ForkOptions = o
 	if err := naming.Check(o.Name); err != nil {
@@ -71,8 +72,8 @@ func (fs Forks) plan(o ForkOptions) (p forkPlan, err error) {
 	return p, err
 }
 
-// New makes a workspace that starts equal to a snapshot, or to the present
-// state. It takes the same time whatever the size.
+// New makes a fork that is equal to a snapshot, or to the present state. The time does not depend
+// on the size of the tree.
 func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 	p, err := fs.plan(o)
 	if err != nil {
@@ -82,26 +83,28 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 	var fork *Workspace
 	start := time.Now()
 	err = fs.w.store.forest.Update(true, func(tx *live.Tx) (err error) {
-		fork, err = fs.make(tx, p)
+		fork, err = fs.makeFork(tx, p)
 		return err
 	})
-	if err == nil {
-		fs.forked(fork, o, start)
+	if err != nil {
+		return fork, err
 	}
-	return fork, err
+	fs.reportFork(fork, o, start)
+	return fork, nil
 }
 
-func (fs Forks) forked(fork *Workspace, o ForkOptions, start time.Time) {
+// reportFork updates the metrics and emits the event of a new fork.
+func (fs Forks) reportFork(fork *Workspace, o ForkOptions, start time.Time) {
 	fs.w.store.metrics.Note(func(m *info.Metrics) { m.Forks++; m.LastForkMs = info.MsSince(start) })
-	fs.w.store.event(events.Event{Workspace: fs.w.ws.View, Action: "forked", From: fork.BeganFrom(), Detail: o.Name}, o.Caller)
+	fs.w.store.emit(events.Event{Workspace: fs.w.ws.View, Action: "forked", From: fork.BeganFrom(), Detail: o.Name}, o.Caller)
 }
 
-// make journals and makes a fork. The lock is held.
-func (fs Forks) make(tx *live.Tx, o forkPlan) (*Workspace, error) {
+// makeFork commits the record of a fork. The caller holds the lock of the forest.
+func (fs Forks) makeFork(tx *live.Tx, o forkPlan) (*Workspace, error) {
 	s := fs.w.store
 	r := &catalogue.Fork{Name: o.Name, Claim: o.claim, Expires: o.expires, Discard: o.Discard}
 	r.Base.Created, r.Base.UID, r.Base.PID = s.opt.Now(), o.Caller.UID, o.Caller.PID
-	if err := s.cat.NewFork(&trees{Tx: tx, s: s}, fs.w.ws, o.Snapshot, r); err != nil {
+	if err := s.cat.NewFork(&applier{Tx: tx, s: s}, fs.w.ws, o.Snapshot, r); err != nil {
 		return nil, err
 	}
 	if r.Now {
@@ -111,10 +114,10 @@ func (fs Forks) make(tx *live.Tx, o forkPlan) (*Workspace, error) {
 	return s.workspaces[r.View], err
 }
 
-// BeganFrom is the name of the snapshot that a fork was made from, at that time; "" if the fork
-// was made from a present state.
+// BeganFrom returns the name that the snapshot of the fork's origin had when the fork was made,
+// "" if the fork was made from a present state.
 func (w *Workspace) BeganFrom() (name string) {
-	w.read(func() {
+	w.withReadLock(func() {
 		if o, ok := w.store.cat.Snapshots[w.ws.Base]; ok {
 			name = o.Parent
 		}
@@ -122,11 +125,11 @@ func (w *Workspace) BeganFrom() (name string) {
 	return name
 }
 
-// List returns the forks, by name.
+// List returns the forks, sorted by name.
 func (fs Forks) List() []ForkInfo {
 	var out []ForkInfo
 	s := fs.w.store
-	s.look(func(tx *live.Tx) {
+	s.withReadLock(func(tx *live.Tx) {
 		for _, f := range fs.w.ws.Forks {
 			i := ForkInfo{Name: f.Name, Snapshots: f.Snapshots.Len(), Expires: f.Expires, View: f.View}
 			if o, ok := s.cat.Snapshots[f.Base]; ok {
@@ -141,9 +144,9 @@ func (fs Forks) List() []ForkInfo {
 	return out
 }
 
-// Named returns a fork of the workspace. ErrNoFork when there is none.
+// Named returns the fork with a name. The error is catalogue.ErrNoFork if there is no such fork.
 func (fs Forks) Named(name string) (f *Workspace, err error) {
-	fs.w.read(func() {
+	fs.w.withReadLock(func() {
 		var ws *catalogue.Workspace
 		if ws, err = fs.w.ws.ForkNamed(name); err == nil {
 			f = fs.w.store.workspaces[ws.View]
@@ -152,6 +155,7 @@ func (fs Forks) Named(name string) (f *Workspace, err error) {
 	return f, err
 }
 
+// Rename gives the fork a the name b.
 func (fs Forks) Rename(a, b string, c actors.Caller) error {
 	s := fs.w.store
 	err := s.forest.Update(true, func(tx *live.Tx) error {
@@ -161,8 +165,9 @@ func (fs Forks) Rename(a, b string, c actors.Caller) error {
 		}
 		return s.commit(tx, r, c)
 	})
-	if err == nil {
-		s.event(events.Event{Workspace: fs.w.ws.View, Action: "renamed-fork", From: a, Detail: b}, c)
+	if err != nil {
+		return err
 	}
-	return err
+	s.emit(events.Event{Workspace: fs.w.ws.View, Action: "renamed-fork", From: a, Detail: b}, c)
+	return nil
 }

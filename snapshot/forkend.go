@@ -13,30 +13,31 @@ import (
 )
 
 // End removes a fork. Its last state becomes a snapshot of this
-// workspace, whose Info is returned.
+// workspace, whose description is returned.
 func (fs Forks) End(name string, c actors.Caller) (info.Info, error) {
-	return fs.end(name, c, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
+	return fs.endFork(name, c, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
 		if err := fs.w.store.cat.MayEnd(fs.w.ws, f, c, fs.w.store.opt.Now()); err != nil {
 			return nil, err
 		}
-		return fs.keepLast(tx, f, c)
+		return fs.newEndRecord(tx, f, c)
 	})
 }
 
-// Discard removes a fork and the forks in it without a snapshot. The policy of this workspace
-// alone decides whether that is allowed, so a program in the fork cannot prevent it.
+// Discard removes a fork and the forks in it, without snapshots of their last states. Only the
+// policy of this workspace can forbid it, so a program in the fork cannot prevent it.
 func (fs Forks) Discard(name string, c actors.Caller) error {
-	_, err := fs.end(name, c, func(_ *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
+	_, err := fs.endFork(name, c, func(_ *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
 		return fs.w.store.cat.NewDiscard(fs.w.ws, f, c, fs.w.store.opt.Now())
 	})
 	return err
 }
 
-// expire ends the forks whose time is over. It returns when the next fork expires, or next if that
-// is earlier. A fork with forks of its own ends after them, or with them if it is discarded.
+// expire ends the forks that have expired. It returns the time at which the next fork expires, or
+// next if that is earlier. A fork that contains forks ends after them; if it is to be discarded, it
+// ends with them.
 func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 	var over []string
-	fs.w.read(func() {
+	fs.w.withReadLock(func() {
 		for name, f := range fs.w.ws.Forks {
 			switch {
 			case f.Expires == nil:
@@ -47,12 +48,13 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 			}
 		}
 	})
+
 	for _, name := range over {
-		_, err := fs.end(name, actors.Caller{}, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
+		_, err := fs.endFork(name, actors.Caller{}, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
 			if f.Expires == nil || !now.After(*f.Expires) || !f.Discard && len(f.Forks) > 0 {
 				return nil, errs.New(errs.Busy, "busy: fork %q was claimed or forked again", name)
 			}
-			return fs.keepLast(tx, f, actors.Caller{})
+			return fs.newEndRecord(tx, f, actors.Caller{})
 		})
 		if err != nil {
 			return next, fmt.Errorf("deleting the expired fork %s: %w", name, err)
@@ -61,8 +63,9 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 	return next, nil
 }
 
-// end ends a fork as a record says.
-func (fs Forks) end(name string, c actors.Caller, record func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (info.Info, error) {
+// endFork commits the record that the function record makes for a fork. It returns the snapshot of
+// the fork's last state, or a zero Info if the record has none.
+func (fs Forks) endFork(name string, c actors.Caller, record func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (info.Info, error) {
 	s := fs.w.store
 	var r *catalogue.EndFork
 	err := s.forest.Update(true, func(tx *live.Tx) error {
@@ -78,27 +81,29 @@ func (fs Forks) end(name string, c actors.Caller, record func(*live.Tx, *catalog
 	if err != nil {
 		return info.Info{}, err
 	}
+
 	var last info.Info
 	if r.Last != nil {
 		last = r.Last.Seen()
-		s.event(events.Event{Workspace: fs.w.ws.View, Action: "captured", From: last.Name}, c)
+		s.emit(events.Event{Workspace: fs.w.ws.View, Action: "captured", From: last.Name}, c)
 	}
-	s.event(events.Event{Workspace: fs.w.ws.View, Action: "fork-deleted", From: name, Detail: last.Name}, c)
+	s.emit(events.Event{Workspace: fs.w.ws.View, Action: "fork-deleted", From: name, Detail: last.Name}, c)
 	for _, view := range append(r.Inside, r.View) {
-		s.event(events.Event{Workspace: view, Action: "ended"}, c)
+		s.emit(events.Event{Workspace: view, Action: "ended"}, c)
 	}
 	return last, nil
 }
 
-// keepLast is the record of the end of a fork of which the last state is kept, unless the fork was
-// made to be discarded. The lock is held.
-func (fs Forks) keepLast(tx *live.Tx, f *catalogue.Workspace, c actors.Caller) (*catalogue.EndFork, error) {
+// newEndRecord returns the record that ends a fork and makes a snapshot of its last state, except
+// for a fork with the option Discard. The caller holds the lock of the forest.
+func (fs Forks) newEndRecord(tx *live.Tx, f *catalogue.Workspace, c actors.Caller) (*catalogue.EndFork, error) {
 	last := CaptureOptions{Caller: c}.describe(fs.w.store.opt.Now())
-	return fs.w.store.cat.NewEnd(fs.w.ws, tx, f, fs.fullState(f), last)
+	return fs.w.store.cat.NewEnd(fs.w.ws, tx, f, fs.usableBookmark(f), last)
 }
 
-// fullState is the bookmark of a fork; nil if it has none, or one without files.
-func (fs Forks) fullState(f *catalogue.Workspace) *catalogue.Snapshot {
+// usableBookmark returns the bookmark of a fork, nil if there is none, it has no files, or it cannot
+// be read.
+func (fs Forks) usableBookmark(f *catalogue.Workspace) *catalogue.Snapshot {
 	sn, ok := fs.w.store.cat.Snapshots[f.Before]
 	if !ok || sn.Files == 0 {
 		return nil
@@ -110,11 +115,10 @@ func (fs Forks) fullState(f *catalogue.Workspace) *catalogue.Snapshot {
 	return sn
 }
 
-// Bookmark remembers a fork's present state in place of the one remembered
-// before. It is called when something begins to be removed in a fork, since
-// `rm -rf .forks/NAME` empties the fork before its last rmdir ends it: End
-// then keeps the bookmark beside the last state. It costs as much as a capture,
-// but is in no list, and not sealed unless a checkpoint comes.
+// Bookmark captures the present state of a fork as its bookmark, and drops the bookmark before it.
+// The mount calls it before the first of several removals, because `rm -rf .forks/NAME` empties the
+// fork before its last rmdir ends it. End then makes a snapshot of the bookmark, too. A bookmark
+// costs as much as a snapshot, but is in no list. Only a checkpoint seals it.
 func (w *Workspace) Bookmark() error {
 	s := w.store
 	return s.forest.Update(true, func(tx *live.Tx) error {

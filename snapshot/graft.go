@@ -17,19 +17,19 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// GraftOptions says what tree to bring in, and where to.
+// GraftOptions are the arguments of Graft.
 type GraftOptions struct {
 	Tree   *tree.State // sealed; its root directory is merged into Path
 	Path   string      // a directory relative to the root, which must exist; "" is the root
 	Caller actors.Caller
-	// Image, if set, is the image that the tree comes from. A snapshot is taken after the graft,
-	// which names it.
+	// Image, if not nil, is the container image that the tree was read from. Graft then also makes a
+	// snapshot of the state after, with the image in its description.
 	Image *info.Image
-	// Top gives the attributes of the tree's root directory to Path.
+	// Top copies the attributes of the tree's root directory to Path.
 	Top bool
 }
 
-// GraftResult is what was brought in.
+// GraftResult has the counts of the grafted tree and the names of the snapshots before and after.
 type GraftResult struct {
 	Files    int64  `json:"files"`
 	Bytes    int64  `json:"bytes"`
@@ -37,11 +37,10 @@ type GraftResult struct {
 	Snapshot string `json:"snapshot,omitempty" jsonschema:"the snapshot with the image"`
 }
 
-// Graft merges a tree into the workspace in one step. The state before is
-// captured first.
+// Graft merges a tree into the workspace in one step, and makes a snapshot of the state before.
 //
-// The whole state is sealed before it is put in place. So a graft of any size takes little memory,
-// and recovery only has to load the state.
+// The new state is sealed before it becomes the present one. So a graft of any size needs little
+// memory, and recovery only has to load the state.
 func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, error) {
 	s := w.store
 	if _, ok := o.Tree.ID(); !ok {
@@ -53,12 +52,14 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	}
 	prefix := path.Join(paths...)
 	defer s.Hold(o.Tree)()
-	// Most of the tree is sealed while changes go on.
+
+	// Seal most of the workspace now, because the change blocks writers while it seals the rest.
 	_, release, err := w.SealPresent(ctx)
 	if err != nil {
 		return GraftResult{}, err
 	}
 	release()
+
 	c, err := w.change(ctx, change{caller: o.Caller}, func(c *change) error {
 		c.overlay = &graft.Overlay{Base: c.now, Source: o.Tree, Prefix: prefix}
 		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), Top: o.Top}
@@ -82,19 +83,18 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: c.Undo, Snapshot: c.record.Post.Name}, s.Sync()
 }
 
-// Importing guards objects that an import puts into the store until its tree
-// is grafted, or kept by Hold: gc waits for done. The objects must be on disk (CAS().Commit)
-// before Graft.
+// Importing protects the objects that an import puts into the store. gc waits until the caller has
+// called done, after Graft or Hold of the imported tree. The caller must commit the objects
+// (CAS().Commit) before Graft.
 func (s *Store) Importing() (done func()) {
 	return s.gc.Import()
 }
 
-// Abandon notes that objects were put that nothing will refer to: gc is due
-// soon.
+// Abandon makes gc run soon, because the caller has put objects that will not be referenced.
 func (s *Store) Abandon() { s.gc.Removed(0) }
 
-// Begin makes a sealed tree the workspace's state and its base, and forgets what was
-// before: for a store that is filled when it is made.
+// Begin makes a sealed tree the present state and the base of the workspace, without a snapshot of
+// the state before. It is used to fill a new store.
 func (w *Workspace) Begin(st *tree.State, c actors.Caller) error {
 	id, _ := st.ID()
 	s := w.store
@@ -107,12 +107,16 @@ func (w *Workspace) Begin(st *tree.State, c actors.Caller) error {
 	})
 }
 
-// owned refuses to read the directory that a store names as its source for any user but the store's
-// owner: the owner could have named a directory that only the other user may read.
-func (s *core) owned() error {
+// checkOwner returns an error if another user than the store's owner opens a store that is not
+// filled yet. The source to fill it from is named in the store, so the owner could make that
+// user read a directory that the owner may not read.
+func (s *core) checkOwner() error {
 	uid, _, err := storedir.Owner(s.dir)
-	if err == nil && int(uid) != os.Geteuid() {
-		err = errs.New(errs.Protected, "the store is not filled yet, and only its owner may read what it is filled from")
+	if err != nil {
+		return err
 	}
-	return err
+	if int(uid) != os.Geteuid() {
+		return errs.New(errs.Protected, "the store is not filled yet, and only its owner may read what it is filled from")
+	}
+	return nil
 }

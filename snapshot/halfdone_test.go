@@ -61,7 +61,7 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 	_, err = s.forest.Write(n.ID, make([]byte, 4<<20), 0, false)
 	must.OK(t, err)
 	const nowhere = 99
-	s.alter(func(tx *live.Tx) {
+	s.withLock(func(tx *live.Tx) {
 		s.cat.Workspaces[nowhere] = nil
 		tx.AddView(nowhere, tree.NewRoot(tx.Epoch(), unix.S_IFDIR|0o755, 0, 0, 1))
 	})
@@ -69,7 +69,7 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 	if err := guard.Do(func() error { return s.room.EnsureFree(1 << 60) }); !errors.As(err, &p) {
 		t.Errorf("no panic but %v", err)
 	}
-	s.alter(func(tx *live.Tx) {
+	s.withLock(func(tx *live.Tx) {
 		delete(s.cat.Workspaces, nowhere)
 		tx.DropView(nowhere)
 	})

@@ -28,7 +28,7 @@ func (ss Snapshots) Delete(name string, c actors.Caller) error {
 // Workspaces returns all workspaces.
 func (s *core) Workspaces() []*Workspace {
 	var out []*Workspace
-	s.look(func(*live.Tx) {
+	s.withReadLock(func(*live.Tx) {
 		for _, w := range s.workspaces {
 			out = append(out, w)
 		}

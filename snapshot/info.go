@@ -8,9 +8,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Images lists the images that snapshots came of.
+// Images lists the container images from which snapshots were imported.
 func (s *Store) Images() (all []*info.Image) {
-	s.look(func(*live.Tx) {
+	s.withReadLock(func(*live.Tx) {
 		for _, sn := range s.cat.Snapshots {
 			if sn.Image != nil {
 				all = append(all, sn.Image)
@@ -20,22 +20,21 @@ func (s *Store) Images() (all []*info.Image) {
 	return all
 }
 
-// Errors of the same kind that callers distinguish. The text of an error that wraps one of
-// these is a sentence for the user.
 var (
-	// ErrUnchanged comes with the newest snapshot, which is as the workspace is now.
+	// ErrUnchanged is returned with the newest snapshot, which equals the present state.
 	ErrUnchanged = errors.New("nothing changed since the newest snapshot")
-	ErrRemoved   = errors.New("the store, or its index, was removed while it was in use")
+	// ErrRemoved is returned by Close.
+	ErrRemoved = errors.New("the store, or its index, was removed while it was in use")
 )
 
 // DiskUsage counts the bytes that would be freed by deleting each of the named snapshots, and by
 // deleting all of them. Without names it counts all snapshots and forks of the workspace. It
-// seals what is not sealed yet.
+// makes a checkpoint first, because only sealed states can be counted.
 func (ss Snapshots) DiskUsage(ctx context.Context, names []string) (*info.Disk, error) {
 	s := ss.w.store
 	if err := s.Checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	defer s.gc.Puts.Enter()() // no gc takes away what is counted
+	defer s.gc.Puts.Enter()() // no gc removes objects during the count
 	return s.parts.DiskUsage(ctx, ss.w.ws, names)
 }

@@ -23,7 +23,7 @@ import (
 
 func openQuiet(t *testing.T, dir string, p *place, start *snapshot.Start) *snapshot.Store {
 	t.Helper()
-	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true, Connect: func(snapshot.Connecting) (tree.Elsewhere, *snapshot.Start, error) {
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true, Connect: func(snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
 		return p, start, nil
 	}})
 	must.OK(t, err)

@@ -51,7 +51,7 @@ func TestListedFrom(t *testing.T) {
 	inParts(t, names, w.Forks().From)
 }
 
-func inParts(t *testing.T, want []string, next func(from uint64, n int) []snapshot.Listed) {
+func inParts(t *testing.T, want []string, next func(from uint64, n int) []snapshot.ListEntry) {
 	t.Helper()
 	const part = 7
 	var got []string

@@ -23,29 +23,30 @@ type MergeOptions struct {
 	Fork   string `json:"fork" jsonschema:"the fork"`
 	Ours   bool   `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
 	Theirs bool   `json:"theirs,omitempty" jsonschema:"take the fork's version of conflicting paths"`
-	// Resolve decides single paths, before Ours and Theirs.
+	// Resolve has priority over Ours and Theirs.
 	Resolve map[string]threeway.Rule `json:"resolve,omitempty" jsonschema:"ours or theirs, by path, for single conflicting paths"`
-	// Contents decides before Resolve.
+	// Contents has priority over Resolve.
 	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single conflicting paths, by path"`
 	Keep     []naming.BytePath            `json:"keep,omitempty" jsonschema:"paths that the workspace keeps as they are, with all below them"`
 	Join     bool                         `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
 	DryRun   bool                         `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
-	Merge    threeway.Merger              `json:"-"` // merges files that changed on both sides; nil for none
-	Git      threeway.Repositories        `json:"-"` // brings git directories together; nil: they are files
+	Merge    threeway.Merger              `json:"-"` // merges files that changed on both sides; nil: they are conflicts
+	Git      threeway.Repositories        `json:"-"` // merges git directories; nil: they are merged as files
 	// FromDirectory: see threeway.Sides.
 	FromDirectory bool           `json:"-"`
 	Caller        actors.Caller  `json:"-"`
 	List          *budget.Charge `json:"-"` // see RestoreOptions
 }
 
-// A MergeResult is what a merge or an undo of an actor changed, or why it changed nothing.
+// A MergeResult lists the changes of a merge or of an undo of an actor, or the conflicts if it was
+// refused.
 type MergeResult struct {
 	Conflicts []string              `json:"conflicts,omitempty" jsonschema:"paths that changed on both sides in ways that do not merge"`
 	Git       []threeway.Repository `json:"git,omitempty" jsonschema:"what happened to git directories"`
 	Changes
 }
 
-// InConflict returns the paths in conflict.
+// InConflict returns the paths in conflict, also for results that embed a MergeResult.
 func (m *MergeResult) InConflict() []string { return m.Conflicts }
 
 type PromoteResult struct {
@@ -53,9 +54,9 @@ type PromoteResult struct {
 	MergeResult
 }
 
-// Merge makes the changes of a fork since its base in the workspace.
-// A path that changed on both sides in different ways, which do not merge, is a
-// conflict: nothing is touched then, unless the options decide.
+// Merge applies the changes of a fork since its base to the workspace. A path with different
+// changes on both sides that cannot be merged is a conflict. If the options do not resolve all
+// conflicts, Merge changes nothing and returns threeway.ErrConflict.
 func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error) {
 	res := PromoteResult{Fork: o.Fork}
 	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
@@ -82,12 +83,13 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 		return o.plan(ctx, c, in.Before, rule)
 	})
 	if c.Undo != "" {
-		fs.w.store.event(events.Event{Workspace: fs.w.ws.View, Action: "merged", From: o.Fork}, o.Caller)
+		fs.w.store.emit(events.Event{Workspace: fs.w.ws.View, Action: "merged", From: o.Fork}, o.Caller)
 	}
 	return PromoteResult{o.Fork, c.mergeResult()}, err
 }
 
-// sides returns the states of a fork at its base and now, and who changed what between them.
+// sides returns the states of a fork at its base and now, and the actors of the changes between
+// them. The change c holds both states.
 func (fs Forks) sides(f *Workspace, c *change) (in graft.States, err error) {
 	s := fs.w.store
 	in.Source = s.src
@@ -100,18 +102,19 @@ func (fs Forks) sides(f *Workspace, c *change) (in graft.States, err error) {
 		if in.Before, err = sn.Tree(s.src); err != nil {
 			return err
 		}
-		c.hold(in.Before)
+		c.holdState(in.Before)
 		changed = f.ws.AllChanges(tx)
-		if in.After, err = tx.Capture(f.ws.View); err == nil {
-			c.hold(in.After)
+		if in.After, err = tx.Capture(f.ws.View); err != nil {
+			return err
 		}
-		return err
+		c.holdState(in.After)
+		return nil
 	})
 	in.Set = s.parts.Union(changed)
 	return in, err
 }
 
-// plan plans the merge of what the source of the change's graft has changed since base.
+// plan plans the merge of the changes from base to the state c.graft.Source.
 func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, rule threeway.Rule) error {
 	keep, err := naming.CleanPaths(o.Keep)
 	if err != nil {
@@ -128,13 +131,14 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 		Decided: o.Contents, Rule: rules, Git: o.Git, Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, Join: o.Join,
 	}
 	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: c.graft.Source, View: c.graft.View})
-	if err == nil {
-		err = p.AllDecided()
-	}
 	if err != nil {
 		return err
 	}
+	if err := p.AllDecided(); err != nil {
+		return err
+	}
+
 	all, kept := graft.Without(all, keep)
 	c.graft.Exact, c.graft.KeepFull = exact && len(kept) == 0, len(kept) > 0
-	return c.take(p, all)
+	return c.usePlan(p, all)
 }

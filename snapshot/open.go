@@ -21,14 +21,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// firstObjects is more than the first checkpoint of a store puts.
+// firstObjects is more than the number of objects that the first checkpoint of a store puts.
 const firstObjects = 16
 
-// An opening is what Open does with a store that is not yet shared with other goroutines: it
-// loads the last checkpoint, and replays the journal.
-type opening struct{ *Store }
+// An opener has the steps of Open on a store that is not yet shared with other goroutines: it
+// loads the last checkpoint and replays the journal.
+type opener struct{ *Store }
 
-// elapsed returns a clock that goes on evenly, also while the machine sleeps.
+// elapsed returns the clock of Options.Elapsed or its default.
 func elapsed(o Options) func() time.Duration {
 	if o.Elapsed != nil {
 		return o.Elapsed
@@ -44,8 +44,30 @@ func elapsed(o Options) func() time.Duration {
 	}
 }
 
-// Open opens the store in dir, and makes it when there is none.
+// Open opens the store in dir, or makes a new one if dir has none. Errors contain the path of the
+// store.
 func Open(dir string, o Options) (*Store, error) {
+	o = o.withDefaults()
+	at, err := storedir.Open(dir, o.Lock)
+	if err != nil {
+		return nil, err
+	}
+
+	s := newStore(at, o)
+	if o.FS == nil {
+		s.opt.FS, s.parts.FS = at.Disk, at.Disk
+	}
+	if err := (opener{s}).run(); err != nil {
+		err = fmt.Errorf("opening store %s: %w", s.dir, err)
+		if o.Takeover { // see GiveUp
+			return nil, err
+		}
+		return nil, errors.Join(err, s.closeParts(), at.Discard())
+	}
+	return s, nil
+}
+
+func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -65,36 +87,33 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.Mode == 0 {
 		o.Mode = 0o755
 	}
-	at, err := storedir.Open(dir, o.Lock)
-	if err != nil {
-		return nil, err
-	}
-	s := newStore(at, o)
-	if o.FS == nil {
-		s.opt.FS, s.parts.FS = at.Disk, at.Disk
-	}
-	if err = (opening{s}).open(); err == nil && !o.ReadOnly {
-		names := filepath.Join(s.dir, "actors.json")
-		b, _ := vfs.ReadFile(s.opt.FS, names) // without it no process is registered as an actor
-		s.actors.Keep(b, func(b []byte) error { return vfs.WriteFile(s.opt.FS, names, b) })
-	}
-	if err == nil && !s.created {
-		var from string
-		if from, err = storedir.Unfilled(dir); from != "" {
-			s.created, err = true, s.owned()
-		}
-	}
-	if err != nil {
-		err = fmt.Errorf("opening store %s: %w", s.dir, err)
-		if o.Takeover { // see GiveUp
-			return nil, err
-		}
-		return nil, errors.Join(err, s.closeParts(), at.Discard())
-	}
-	return s, nil
+	return o
 }
 
-func (s opening) open() error {
+// run opens the store, loads the registered names of actors, and sets created.
+func (s opener) run() error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	if !s.opt.ReadOnly {
+		names := filepath.Join(s.dir, "actors.json")
+		b, _ := vfs.ReadFile(s.opt.FS, names) // without the file no process is registered as an actor
+		s.actors.Keep(b, func(b []byte) error { return vfs.WriteFile(s.opt.FS, names, b) })
+	}
+
+	if s.created {
+		return nil
+	}
+	from, err := storedir.Unfilled(s.dir)
+	if from == "" {
+		return err
+	}
+	s.created = true
+	return s.checkOwner()
+}
+
+// open opens packs and journal, recovers the workspaces and starts the background work.
+func (s opener) open() error {
 	err := s.at.Format(s.opt.Filling)
 	if err != nil {
 		return err
@@ -112,17 +131,19 @@ func (s opening) open() error {
 	if at.First && !s.firstOpening() {
 		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, cas.ErrLost)
 	}
+
 	s.objects.Store = s.cas
 	if s.opt.Connect != nil {
-		if s.objects.Elsewhere, s.start, err = s.opt.Connect(Connecting{s.opt.FS, s.dir, at.First}); err != nil {
+		if s.objects.Elsewhere, s.start, err = s.opt.Connect(ConnectArgs{s.opt.FS, s.dir, at.First}); err != nil {
 			return err
 		}
 	}
+
 	s.src = tree.NewSource(s.objects, s.log, cacheBytes)
 	s.seal.Source, s.seal.Objects, s.gc.Source, s.gc.Objects = s.src, s.cas, s.src, s.objects
 	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.readView, Admit: s.admit, Memory: s.mem, Salvage: s.opt.Salvage, Logger: s.logger}
 	if !s.opt.Quiet {
-		lo.Overlap = entries{s.Store}.between
+		lo.Overlap = entries{s.Store}.captureBetweenActors
 	}
 	s.forest = live.New(lo)
 	p := &s.parts
@@ -130,6 +151,7 @@ func (s opening) open() error {
 	if err := s.recover(at); err != nil {
 		return fmt.Errorf("recovering: %w", err)
 	}
+
 	s.forest.SetSource(s.src.With(s.objects.Near()))
 	s.room.Stored.Store(s.cas.Stats().Stored)
 	if !s.opt.Quiet {
@@ -142,7 +164,7 @@ func (s opening) open() error {
 	return nil
 }
 
-func (s opening) openJournal(begin int64) error {
+func (s opener) openJournal(begin int64) error {
 	total, err := s.opt.FS.Total(s.dir)
 	if err != nil {
 		return err
@@ -158,9 +180,9 @@ func (s opening) openJournal(begin int64) error {
 	return err
 }
 
-// firstOpening reports whether a store without a checkpoint can be new: its journal
-// has all records since the first one.
-func (s opening) firstOpening() bool {
+// firstOpening reports whether a store without a checkpoint can be new, because its journal
+// has all records from the first one on. Otherwise its metadata was lost.
+func (s opener) firstOpening() bool {
 	if s.log.End() == 0 {
 		return s.cas.Stats().Objects <= firstObjects
 	}
@@ -168,7 +190,7 @@ func (s opening) firstOpening() bool {
 }
 
 // recover loads the state of the last checkpoint and replays the journal.
-func (s opening) recover(at catalogue.StoreRecord) error {
+func (s opener) recover(at catalogue.StoreRecord) error {
 	s.ckpt.Resume(at)
 	load := engine.Loading{Parts: &s.parts, Sealer: s.seal, Salvage: s.opt.Salvage, Empty: func(tx *live.Tx) *tree.State {
 		return s.emptyTree(tx, time.Now())
@@ -182,12 +204,13 @@ func (s opening) recover(at catalogue.StoreRecord) error {
 		}
 		err := load.Load(tx)
 		for _, w := range s.cat.Workspaces {
-			entries{s.Store}.connect(w)
+			entries{s.Store}.addWorkspace(w)
 		}
 		return err
 	}); err != nil {
 		return err
 	}
+
 	s.lost.Replaced = load.Replaced
 	var err error
 	if s.lost.Skipped, err = s.forest.Replay(at.Position, len(s.lost.Replaced) > 0, s.replay); err != nil {
@@ -198,20 +221,21 @@ func (s opening) recover(at catalogue.StoreRecord) error {
 		s.logger.Warn("daemons were killed while they opened the store; the workspace that takes the most memory is read-only until the next mount", "workspace", s.tooHeavy)
 		s.forest.SetReadOnly(view)
 	}
+
 	s.mem.Opened()
 	if !s.opt.Takeover {
 		s.forest.Disinherit()
 	}
-	entries{s.Store}.refreshLimit()
+	entries{s.Store}.refreshLimits()
 	if at.First && s.log.End() == 0 && !s.opt.ReadOnly {
 		return s.firstCheckpoint()
 	}
 	return nil
 }
 
-// firstCheckpoint commits the checkpoint of a new store. From then on a later opening detects that
-// parts of the store are lost, and does not take it for a new one.
-func (s opening) firstCheckpoint() error {
+// firstCheckpoint commits the checkpoint of a new store. With it, Open detects later that
+// the journal or the packs were lost, and does not treat the store as a new one.
+func (s opener) firstCheckpoint() error {
 	s.created = true
 	if err := s.log.Begin(); err != nil {
 		return err
@@ -219,11 +243,12 @@ func (s opening) firstCheckpoint() error {
 	return s.Checkpoint(s.loops.Context)
 }
 
-// firstTree makes the first workspace of a new store.
-func (s opening) firstTree(tx *live.Tx) error {
+// firstTree makes the workspace main of a new store. Its state is empty or the snapshot of
+// Options.Connect, and so is its base.
+func (s opener) firstTree(tx *live.Tx) error {
 	now := s.opt.Now()
 	st := s.emptyTree(tx, now)
-	w := entries{s.Store}.connect(s.cat.AddMain())
+	w := entries{s.Store}.addWorkspace(s.cat.AddMain())
 	base := catalogue.SnapshotRecord{Info: info.Info{Name: "base", Kind: info.KindImport, Created: now, UID: s.opt.UID}}
 	var err error
 	if start := s.start; start != nil {
@@ -237,10 +262,10 @@ func (s opening) firstTree(tx *live.Tx) error {
 	if base.View, err = tx.NewView(); err != nil {
 		return err
 	}
-	t := &trees{Tx: tx, s: s.Store}
-	return t.follow(s.cat.SetBase(t, w.ws, st, base))
+	t := &applier{Tx: tx, s: s.Store}
+	return t.applyEffects(s.cat.SetBase(t, w.ws, st, base))
 }
 
-func (s opening) emptyTree(tx *live.Tx, now time.Time) *tree.State {
+func (s opener) emptyTree(tx *live.Tx, now time.Time) *tree.State {
 	return tree.NewRoot(tx.Epoch(), unix.S_IFDIR|s.opt.Mode&0o7777, s.opt.UID, s.opt.GID, now.UnixNano())
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A sandbox that hides a path which does not exist makes an empty file or directory there, to mount
-// something on it, and may remove that at its end. In a snapshot it would be a file of the workspace's.
+// A sandbox that hides a path which does not exist makes an empty file or directory as a mount
+// point there, and may remove it at its end. Such a placeholder should not be in snapshots.
 
-// placeholders returns the paths that a caller's sandbox made to mount something there: they are empty,
-// the caller sees something else there, and neither the newest snapshot nor the base has them.
+// placeholders returns the paths of mount points that the caller's sandbox made: empty files and
+// directories that are in neither the newest snapshot nor the base, and where the caller sees
+// another file system.
 func (w *Workspace) placeholders(c actors.Caller) (left []naming.BytePath, err error) {
 	covered := w.store.forest.Covered(w.ws.View, c.PID)
 	if len(covered) == 0 {
@@ -36,19 +37,21 @@ func (w *Workspace) placeholders(c actors.Caller) (left []naming.BytePath, err e
 			return nil, err
 		}
 	}
+
 	for _, path := range covered {
 		if empty, err := live.EmptyAt(w.store.src, now, path); err != nil || !empty {
-			continue // a snapshot has what cannot be read
+			continue // the path stays in snapshots if it cannot be read
 		}
-		if !has(w.store.src, before, path) {
+		if !existsInAny(w.store.src, before, path) {
 			left = append(left, naming.BytePath(path))
 		}
 	}
 	return left, nil
 }
 
-// has reports whether one of some states has anything at a path, or that cannot be known.
-func has(src *tree.Source, in []*tree.State, path string) bool {
+// existsInAny reports whether a path exists in one of the states. A state that cannot be read
+// counts as one with the path.
+func existsInAny(src *tree.Source, in []*tree.State, path string) bool {
 	for _, st := range in {
 		if _, err := live.EmptyAt(src, st, path); !errors.Is(err, tree.ErrNotExist) {
 			return true

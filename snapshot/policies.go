@@ -8,11 +8,11 @@ import (
 )
 
 func (w *Workspace) Policy() (p policy.Policy) {
-	w.read(func() { p = w.ws.Policy })
+	w.withReadLock(func() { p = w.ws.Policy })
 	return p
 }
 
-// PatchPolicy changes the policy by a JSON merge patch, and returns what it is then.
+// PatchPolicy changes the policy by a JSON merge patch, and returns the new policy.
 func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy, err error) {
 	s := w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
@@ -23,14 +23,15 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 		p = r.Policy
 		return s.commit(tx, r, c)
 	})
-	if err == nil {
-		s.event(events.Event{Workspace: w.ws.View, Action: "policy"}, c)
+	if err != nil {
+		return p, err
 	}
-	return p, err
+	s.emit(events.Event{Workspace: w.ws.View, Action: "policy"}, c)
+	return p, nil
 }
 
-// refreshLimit takes the limits of bytes from the policies.
-func (s entries) refreshLimit() {
+// refreshLimits reads the byte limits of store and forks from the policies again.
+func (s entries) refreshLimits() {
 	s.room.Limit.Store(s.cat.Workspaces[live.MainView].Policy.ByteLimit)
 	s.meter.RefreshLimits()
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Directory is the one that a workspace was filled from.
+// A Directory has the operations on the directory from which a workspace was filled.
 type Directory struct{ w *Workspace }
 
 func (w *Workspace) Directory() Directory { return Directory{w} }
 
-// Held returns what the directory had when it was last read for this workspace. It has an id, and
-// what it refers to is kept until release is called. A fork begins with that of its parent.
+// Held returns the state of the directory when it was last read for this workspace. The state is
+// sealed, and held until release is called. A new fork has the state of its parent.
 func (d Directory) Held(ctx context.Context) (st *tree.State, release func(), err error) {
 	s := d.w.store
 	err = s.forest.Update(true, func(*live.Tx) error {
@@ -28,15 +28,17 @@ func (d Directory) Held(ctx context.Context) (st *tree.State, release func(), er
 		if err != nil {
 			return err
 		}
-		if st, err = tree.Load(s.src, h); err == nil {
-			release = s.Hold(st)
+		if st, err = tree.Load(s.src, h); err != nil {
+			return err
 		}
-		return err
+		release = s.Hold(st)
+		return nil
 	})
 	if err != nil || st != nil {
 		return st, release, err
 	}
 
+	// The directory was only read to fill main, so its state is the base of main.
 	main := s.Main()
 	if _, err := main.Snapshots().WaitSealed(ctx, "base"); err != nil {
 		return nil, nil, err
@@ -44,9 +46,9 @@ func (d Directory) Held(ctx context.Context) (st *tree.State, release func(), er
 	return main.Held("base")
 }
 
-// Refresh merges into the workspace what changed in the directory.
-// now is what the directory has: a sealed state, made of that of Held. If changes
-// conflict, nothing is touched, unless the options decide.
+// Refresh merges the changes of the directory since it was last read into the workspace. now is the
+// present state of the directory, a sealed state made from the state of Held. Conflicts are treated
+// as in Forks.Merge.
 func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions) (res MergeResult, err error) {
 	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
 	if err != nil {
@@ -67,7 +69,7 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 		return o.plan(ctx, c, base, rule)
 	})
 	if c.Undo != "" {
-		d.w.store.event(events.Event{Workspace: d.w.ws.View, Action: "refreshed", From: c.Undo}, o.Caller)
+		d.w.store.emit(events.Event{Workspace: d.w.ws.View, Action: "refreshed", From: c.Undo}, o.Caller)
 	}
 	return c.mergeResult(), err
 }

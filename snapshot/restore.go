@@ -19,16 +19,16 @@ type RestoreOptions struct {
 	Paths  []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories, relative to the workspace"`
 	Keep   []naming.BytePath `json:"keep,omitempty" jsonschema:"paths that a restore of the whole workspace leaves as they are, in addition to restore_keeps of the policy"`
 	DryRun bool              `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
-	// Edit, if set, returns the bytes that the one file of Paths gets, in place of those in
-	// the snapshot. now is the present state.
+	// Edit, if not nil, returns the new contents of the only file in Paths. They are used instead
+	// of the contents in the snapshot. now is the present state.
 	Edit   func(now *tree.State) ([]byte, error) `json:"-"`
 	Caller actors.Caller                         `json:"-"`
-	// List is charged with what the list of changes takes. If others leave too little,
-	// everything begins again when all of it is free.
+	// List is charged with the memory for the list of changes. If other callers use too much of
+	// that memory, the restore waits until all of it is free and begins again.
 	List *budget.Charge `json:"-"`
 }
 
-// Changes are what a restore or a merge changed, or would change.
+// Changes lists the paths that a restore or a merge changed, or would change in a dry run.
 type Changes struct {
 	Changed int                `json:"changed"`
 	Paths   []graft.PathChange `json:"paths"`
@@ -37,7 +37,7 @@ type Changes struct {
 	DryRun  bool               `json:"dry_run,omitempty"`
 }
 
-// Shorten bounds the list of paths. The count beside it stays.
+// Shorten keeps the first paths of the list, at most the given number. Changed is not affected.
 func (c *Changes) Shorten(most int) { c.Paths = c.Paths[:min(len(c.Paths), most)] }
 
 type RestoreResult struct {
@@ -46,11 +46,12 @@ type RestoreResult struct {
 	Kept []string `json:"kept,omitempty" jsonschema:"paths that differ and were left as they are"`
 }
 
-// Restore makes the workspace, or some paths of it, equal to a snapshot. The
-// state before is captured first.
+// Restore makes the workspace, or some paths of it, equal to a snapshot. It makes a snapshot of the
+// state before, whose name is in RestoreResult.Undo. Errors are catalogue.ErrNotFound and errors of
+// package errs. If the options are wrong or nothing differs, nothing changes.
 func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResult, error) {
 	start := time.Now()
-	sn, to, err := w.toRestore(o)
+	sn, to, err := w.findRestore(o)
 	if err != nil {
 		return RestoreResult{}, err
 	}
@@ -65,6 +66,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 			c.steps, err = e.Steps(ctx, w.store.src, c.now, to.Paths)
 			c.stored = e.Stored
 		}
+
 		all := len(to.Paths) == 0
 		c.graft.Options = graft.Options{
 			Now: time.Now().UnixNano(), Source: to.State, View: sn.View, Touch: !all, Exact: all, KeepFull: len(to.Kept) > 0,
@@ -87,8 +89,8 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	return RestoreResult{to.Snapshot, c.Changes, to.Kept}, err
 }
 
-// toRestore checks the options and finds the snapshot.
-func (w *Workspace) toRestore(o RestoreOptions) (sn *catalogue.Snapshot, to *graft.Restore, err error) {
+// findRestore checks the options and finds the snapshot with its state.
+func (w *Workspace) findRestore(o RestoreOptions) (sn *catalogue.Snapshot, to *graft.Restore, err error) {
 	to = &graft.Restore{}
 	if to.Paths, err = naming.CleanPaths(o.Paths); err != nil {
 		return nil, nil, err
@@ -100,17 +102,18 @@ func (w *Workspace) toRestore(o RestoreOptions) (sn *catalogue.Snapshot, to *gra
 	if len(o.Keep) > 0 && (len(keep) == 0 || len(to.Paths) > 0) {
 		return nil, nil, errs.New(errs.Invalid, "malformed request: keep takes paths below the root, in a restore of the whole workspace")
 	}
-	w.read(func() {
+	w.withReadLock(func() {
 		if len(to.Paths) == 0 {
 			to.Keep = append(keep, w.ws.Policy.RestoreKeeps...)
 		}
 		if err = w.ws.Alive(); err != nil {
 			return
 		}
-		if sn, err = w.store.cat.Find(w.ws, o.Name); err == nil {
-			to.Snapshot, to.Like = sn.Name, w.ws.RestoredState(sn.View)
-			to.State, err = sn.Tree(w.store.src)
+		if sn, err = w.store.cat.Find(w.ws, o.Name); err != nil {
+			return
 		}
+		to.Snapshot, to.Like = sn.Name, w.ws.RestoredState(sn.View)
+		to.State, err = sn.Tree(w.store.src)
 	})
 	return sn, to, err
 }

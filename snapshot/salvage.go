@@ -13,7 +13,7 @@ import (
 )
 
 // Repair rebuilds the index of a store that is not open from its packs and
-// its journal, sets damaged records aside, and verifies the result.
+// its journal, moves damaged records into quarantine, and verifies the result.
 func Repair(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*repair.Report, error) {
 	return repair.Repair(ctx, dir, cas.Options{FS: o.FS, Logger: o.Logger}, func(uid, gid uint32) (repair.Opened, error) {
 		o.Salvage, o.Quiet, o.UID, o.GID = true, true, uid, gid
@@ -21,9 +21,10 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 	}, progress)
 }
 
-// Check verifies a store that is not open. If the store does not open, the report lists what Repair
-// would lose. Check changes nothing but the index, and torn ends of files after a kill or a power
-// cut, which it cuts off. What is in the journal is stored, as by a mount, if it takes too much memory.
+// Check verifies a store that is not open. If the store does not open, the report lists the data
+// that Repair would lose. Check may write the index, truncates files with incomplete records at
+// their end after a kill or a power cut, and stores the contents of the journal, as a mount does, if
+// these would take too much memory. It changes no other files.
 func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*repair.Report, error) {
 	return repair.Check(ctx, func(salvage bool) (repair.Opened, error) {
 		o.Quiet, o.ReadOnly, o.Salvage = true, true, o.Salvage || salvage
@@ -36,17 +37,18 @@ func Check(ctx context.Context, dir string, o Options, progress func(done, total
 	}, progress)
 }
 
-// holdTree is Hold for the present state of a workspace, or the state of a snapshot.
+// holdTree holds the present state of a workspace or the state of a snapshot. ok is false if t does
+// not exist any more. st is nil if the state cannot be read.
 func (s *Store) holdTree(t repair.Tree) (st *tree.State, release func(), ok bool) {
 	release = func() {}
-	s.alter(func(tx *live.Tx) {
+	s.withLock(func(tx *live.Tx) {
 		w, isWorkspace := s.cat.Workspaces[t.View]
 		sn, isSnapshot := s.cat.Snapshots[t.View]
 		switch {
 		case isWorkspace:
 			st = w.Freeze(tx)
 		case isSnapshot:
-			st, _ = sn.Tree(s.src) // nil if it cannot be read
+			st, _ = sn.Tree(s.src)
 		}
 		if ok = isWorkspace || isSnapshot; st != nil {
 			release = s.Hold(st)
@@ -55,22 +57,26 @@ func (s *Store) holdTree(t repair.Tree) (st *tree.State, release func(), ok bool
 	return st, release, ok
 }
 
-// Verify reads everything in the packs, checks that all that the workspaces
-// and snapshots refer to is there, and names what is not, by path. After a salvage, it also
-// names what that left out.
+// Verify reads all objects in the packs, and reports damaged and missing objects by the paths of
+// workspaces and snapshots that reference them. After a salvage, the report also lists the data
+// that the salvage could not read.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*repair.Report, error) {
 	r, err := repair.Parts{Objects: s.objects, Log: s.log, Source: s.src, Hold: s.holdTree}.Run(ctx, progress, func() (all []repair.Tree) {
-		s.alter(func(tx *live.Tx) { all = repair.Trees(s.cat, tx, s.src) })
+		s.withLock(func(tx *live.Tx) { all = repair.Trees(s.cat, tx, s.src) })
 		return all
 	})
-	if err == nil && s.opt.Salvage {
-		s.look(func(*live.Tx) { s.lost.Report(r, s.log.Damage(), s.ckpt.At.Load(), s.cat) })
+	if err != nil {
+		return r, err
+	}
+
+	if s.opt.Salvage {
+		s.withReadLock(func(*live.Tx) { s.lost.Report(r, s.log.Damage(), s.ckpt.At.Load(), s.cat) })
 		s.parts.Incomplete.Store(len(r.Affected) > 0 || r.Hidden)
 	}
-	if err == nil && r.OK() {
+	if r.OK() {
 		s.gc.SetDamage(nil)
-	} else if err == nil {
-		s.gc.SetDamage(fmt.Errorf("the store is damaged, which concerns %d paths; unmount it and run `amberfs verify --repair`", len(r.Affected)))
+		return r, nil
 	}
-	return r, err
+	s.gc.SetDamage(fmt.Errorf("the store is damaged, which concerns %d paths; unmount it and run `amberfs verify --repair`", len(r.Affected)))
+	return r, nil
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
+// Status returns sizes and counts of the workspace and the store. Health is "ok" or the most urgent
+// problem, as a sentence for the user. A fork is not told about other forks.
 func (w *Workspace) Status() info.Status {
 	s := w.store
 	c := s.cas.Stats()
@@ -17,7 +19,7 @@ func (w *Workspace) Status() info.Status {
 		JournalBytes: s.log.Size(), Records: s.log.Records(), NotStored: s.seal.Len(), CacheBytes: s.src.CacheBytes(), Health: "ok",
 		Frozen: s.forest.Frozen(),
 	}
-	s.look(func(tx *live.Tx) {
+	s.withReadLock(func(tx *live.Tx) {
 		st.Workspace, st.Snapshots, st.Forks = w.ws.Name, w.ws.Snapshots.Len(), len(w.ws.Forks)
 		if t, ok := tx.State(w.ws.View); ok {
 			st.Files, st.LogicalBytes = t.Inodes-1, t.Bytes
@@ -48,11 +50,11 @@ func (w *Workspace) Status() info.Status {
 	}
 	if failing := s.ckpt.Failing(); st.Health == "ok" && failing != "" {
 		st.Health = "changes are not sealed: the last checkpoint failed for them; nothing is lost"
-		if !w.ws.Fork { // it may name another fork
+		if !w.ws.Fork { // the text may contain the name of another fork
 			st.Health += ": " + failing
 		}
 	}
-	if damage := s.gc.Damage(); st.Health == "ok" && damage != "" && !w.ws.Fork { // it may name another fork
+	if damage := s.gc.Damage(); st.Health == "ok" && damage != "" && !w.ws.Fork { // the text may contain the name of another fork
 		st.Health = damage
 	}
 	if st.Health == "ok" && st.UnsharedLimit > 0 && st.UnsharedBytes >= st.UnsharedLimit-engine.CreateBytes {
@@ -61,5 +63,5 @@ func (w *Workspace) Status() info.Status {
 	return st
 }
 
-// fewBytes is the space with which most writes fail: the journal cannot grow.
+// fewBytes is the free space below which most writes fail, because the journal cannot grow.
 const fewBytes = 4 << 20

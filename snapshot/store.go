@@ -30,49 +30,50 @@ const (
 	minSegment = 2 << 20
 )
 
+// Options are the arguments of Open. Zero values are defaults.
 type Options struct {
-	// Filling is what a new store is about to be filled from, if anything. Until
-	// storedir.Filled is called, each opening takes the store for a new one.
+	// Filling is the directory or image from which the caller will fill a new store, "" for none.
+	// Until the caller calls storedir.Filled, Created is true each time the store is opened.
 	Filling string
 	Logger  *slog.Logger
-	FS      vfs.FS // the disk below packs and journal; when nil the real one, beneath the store
-	// UID, GID and Mode are those of the root directory of a new store's
-	// workspace.
+	FS      vfs.FS // the file system of packs and journal; nil: the store's directory on the real disk
+	// UID, GID and Mode are the attributes of the root directory of a new store.
 	UID, GID uint32
 	Mode     uint32
-	// Quiet turns off what happens automatically: seals but for those that are
-	// waited for, checkpoints but for the one at the end, captures, gc.
+	// Quiet turns off the background work: automatic snapshots, gc, checkpoints except for the
+	// last one in Close, and seals that no caller waits for.
 	Quiet bool
-	// Salvage opens a damaged store with what can be read. Of the journal it uses the records
-	// before the first damage: later ones may depend on a lost one.
+	// Salvage opens a damaged store with the objects that can be read. It uses journal records
+	// up to the first damaged one only, because later records may depend on it.
 	Salvage bool
-	// CloseTime is how long Close seals what is not sealed yet; what is left by then
-	// stays in the journal, from which the next opening has it. 0 is without limit.
+	// CloseTime limits the time in which Close seals changes. The rest stays in the
+	// journal, which the next opening replays. 0: no limit.
 	CloseTime time.Duration
-	// ManyChanges is how many changes a restore or a merge makes without sealing what
-	// they lead to. When 0, as many as half of Memory has room for, 400,000 at most.
+	// ManyChanges is the number of steps up to which a restore or a merge is written to the
+	// journal. With more steps the result is sealed instead. 0: the number that fits into half of
+	// Memory, 400,000 at most.
 	ManyChanges int
-	// Memory is what changes that are not sealed take in memory at most, in bytes;
-	// engine.DefaultMemory when 0.
+	// Memory is the limit for unsealed changes in memory, in bytes; 0: engine.DefaultMemory.
 	Memory int64
-	// Frugal is for a store of which daemons were killed while they opened it, perhaps because it
-	// takes more memory than there is. It takes a quarter of Memory, and the workspace with the
-	// most to recover, if that is much, is read-only.
+	// Frugal opens a store with less memory, after daemons were killed while they opened it,
+	// perhaps because memory ran out. It uses a quarter of Memory. If one workspace takes most of
+	// that after recovery, the workspace is read-only.
 	Frugal bool
-	// Now is the clock; time.Now when nil.
+	// Now returns the time; nil: time.Now.
 	Now func() time.Time
-	// Elapsed is a clock that is never set. When nil it is CLOCK_BOOTTIME or, if Now is set, Now.
+	// Elapsed is a monotonic clock that also counts while the machine sleeps. nil:
+	// CLOCK_BOOTTIME, or Now if Now is set.
 	Elapsed func() time.Duration
-	// Takeover keeps what a connection to the kernel needs that another process began: see
-	// live.Forest.Inherit and live.Forest.Done.
+	// Takeover opens the store for a process that takes over a kernel connection from another
+	// process. The state of that connection is kept: see live.Forest.Inherit and
+	// live.Forest.Done.
 	Takeover bool
-	// ReadOnly leaves the journal as it is, and commits nothing. The store is good
-	// for reading and Verify only.
+	// ReadOnly writes no journal records and no metadata. Only reads and Verify work.
 	ReadOnly bool
-	// Connect, if there is one, is called once the store is locked, before anything is
-	// loaded. It returns what the store reads from elsewhere, and the snapshot that a store
-	// in which nothing is yet begins with, or nil.
-	Connect func(Connecting) (tree.Elsewhere, *Start, error)
+	// Connect, if not nil, is called when the store is locked and nothing is loaded yet. It
+	// returns the remote objects that the store reads, and the snapshot that an empty store
+	// begins with; each may be nil.
+	Connect func(ConnectArgs) (tree.Elsewhere, *Start, error)
 	// Lock is the lock of the store, if this process inherited it.
 	Lock *os.File
 }
@@ -81,7 +82,7 @@ type Options struct {
 type Store struct {
 	*core
 	at    *storedir.Dir
-	start *Start // of a new store
+	start *Start // from Options.Connect
 
 	seal  *engine.Sealer
 	ckpt  *engine.Checkpointer
@@ -91,14 +92,14 @@ type Store struct {
 	mem   *engine.Memory
 	keep  policy.Keeper
 
-	tooHeavy string // the workspace that is read-only, see Options.Frugal
-	created  bool   // by this opening
+	tooHeavy string // the name of the read-only workspace, see Options.Frugal
+	created  bool   // see Created
 	closed   atomic.Bool
 }
 
-// core is what the parts of a store share.
+// core has the fields of a store that its components share.
 type core struct {
-	parts      engine.Parts // of which those that are named below are the same
+	parts      engine.Parts // for package engine: the same components as in the fields below
 	dir        string
 	opt        Options
 	logger     *slog.Logger
@@ -108,16 +109,16 @@ type core struct {
 	src        *tree.Source
 	forest     *live.Forest
 	cat        *catalogue.Catalogue  // guarded by the lock of forest
-	workspaces map[uint32]*Workspace // of cat, by view
-	captured   []events.Event        // of snapshots between two actors, not reported yet
-	lost       repair.Lost           // when a damaged store was opened
+	workspaces map[uint32]*Workspace // by view; one for each workspace of cat
+	captured   []events.Event        // not emitted yet: snapshots of captureBetweenActors
+	lost       repair.Lost           // data that a salvage could not read
 	hooks      hooks
 	metrics    *info.Recorder
 	loops      *loops.Group
 	actors     *actors.Registry
 }
 
-// newStore connects the parts of a store, none of which has a file yet.
+// newStore makes the components of a store and connects them. It opens no files.
 func newStore(at *storedir.Dir, o Options) *Store {
 	c := &core{dir: at.Path, opt: o, logger: o.Logger, cat: catalogue.New(), workspaces: make(map[uint32]*Workspace)}
 	p := &c.parts
@@ -140,23 +141,24 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s.ckpt.Meter, s.ckpt.Memory = s.meter, s.mem
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, s.ckpt, o.Quiet
 	s.keep = policy.Keeper{
-		Workspaces: entries{s}.toKeep, Changed: entries{s}.changed, Now: o.Now, Elapsed: o.Elapsed, Hold: p.Hold, Held: p.Held, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
+		Workspaces: entries{s}.workspacesForPolicies, Changed: entries{s}.takeChanged, Now: o.Now, Elapsed: o.Elapsed, Hold: p.Hold, Held: p.Held, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
 	}
-	c.actors = actors.NewRegistry(c.within, c.forkName)
+	c.actors = actors.NewRegistry(c.viewsAround, c.forkName)
 	return s
 }
 
-// FS returns the file system of the store's directory, for other packages that have files there.
+// FS returns the file system of the store's directory, for packages with their own files in it.
 func (s *Store) FS() vfs.FS { return s.opt.FS }
 
 func (s *Store) Dir() string { return s.dir }
 
-// Created reports whether the store was made when it was opened, or was not filled since.
+// Created reports whether Open made the store, or the store was never filled (see Options.Filling).
 func (s *Store) Created() bool { return s.created }
 
 func (s *Store) Forest() *live.Forest { return s.forest }
 
-// Connect begins a connection to the kernel, see live.Takeover. Its record alone calls for no checkpoint.
+// Connect begins a connection to the kernel, see live.Takeover. If the journal has no other record
+// since the last checkpoint, it moves the position of the checkpoint, so that no new one is due.
 func (s *Store) Connect() error {
 	before := s.log.End()
 	if err := s.forest.Connect(); err != nil {
@@ -169,9 +171,9 @@ func (s *Store) Connect() error {
 // Actors returns the registry of the actors of processes.
 func (s *Store) Actors() *actors.Registry { return s.actors }
 
-// within returns the views of a workspace and of those that it is in, main last.
-func (s *core) within(view uint32) (views []uint32) {
-	s.look(func(*live.Tx) {
+// viewsAround returns the view of a workspace and the views of its ancestors, main last.
+func (s *core) viewsAround(view uint32) (views []uint32) {
+	s.withReadLock(func(*live.Tx) {
 		for ws := s.cat.Workspaces[view]; ws != nil; ws = s.cat.Parent(ws) {
 			views = append(views, ws.View)
 		}
@@ -182,9 +184,9 @@ func (s *core) within(view uint32) (views []uint32) {
 	return views
 }
 
-// forkName returns the name of the fork with a view, "" for main and for what has ended.
+// forkName returns the name of the fork with a view, "" for main and for a fork that has ended.
 func (s *core) forkName(view uint32) (name string) {
-	s.look(func(*live.Tx) {
+	s.withReadLock(func(*live.Tx) {
 		if ws := s.cat.Workspaces[view]; ws != nil && view != live.MainView {
 			name = ws.Name
 		}
@@ -192,16 +194,16 @@ func (s *core) forkName(view uint32) (name string) {
 	return name
 }
 
-// Source returns what trees are read through.
+// Source returns the source of objects and journal bytes that trees are read from.
 func (s *Store) Source() *tree.Source { return s.src }
 
 func (s *Store) CAS() *cas.Store { return s.cas }
 
-// LockFD is the descriptor that has the lock of the store.
+// LockFD returns the file descriptor that has the lock of the store's directory.
 func (s *Store) LockFD() int { return s.at.Lock() }
 
-// SetMountpoint writes down where the store is mounted, for a process that finds it
-// in use.
+// SetMountpoint records the mount point in the store's directory, for processes that find the
+// store locked.
 func (s *Store) SetMountpoint(dir string) error {
 	return s.at.SetMountpoint(dir)
 }
@@ -212,14 +214,15 @@ func (s *Store) Main() *Workspace {
 }
 
 func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
-	s.look(func(*live.Tx) {
+	s.withReadLock(func(*live.Tx) {
 		w, ok = s.workspaces[view]
 	})
 	return w, ok
 }
 
+// SnapshotOf returns the snapshot with the given view.
 func (s *Store) SnapshotOf(view uint32) (info info.Info, ok bool) {
-	s.look(func(*live.Tx) {
+	s.withReadLock(func(*live.Tx) {
 		var sn *catalogue.Snapshot
 		if sn, ok = s.cat.Snapshots[view]; ok {
 			info = sn.Info
@@ -228,10 +231,10 @@ func (s *Store) SnapshotOf(view uint32) (info info.Info, ok bool) {
 	return info, ok
 }
 
-// WorkspaceOf returns the workspace with the given view, or that of the snapshot with
-// it; nil if there is none.
+// WorkspaceOf returns the workspace of a view, which is the view of a workspace or of a snapshot.
+// It returns nil if neither exists.
 func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
-	s.look(func(*live.Tx) {
+	s.withReadLock(func(*live.Tx) {
 		if sn, ok := s.cat.Snapshots[view]; ok {
 			view = sn.WS
 		}
@@ -240,33 +243,31 @@ func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 	return w
 }
 
-// Free returns how many bytes can still be written.
+// Free returns the number of bytes that can still be written.
 func (s *Store) Free() (int64, error) { return s.room.Free() }
 
-// Sync returns when everything acknowledged would survive a power cut.
+// Sync returns when all acknowledged changes would survive a power cut.
 func (s *Store) Sync() error { return s.forest.Sync() }
 
-// Changed returns a channel that is closed by the next change of anything.
+// Changed returns a channel that is closed when the next record is appended to the journal.
 func (s *Store) Changed() <-chan struct{} { return s.log.Appended() }
 
-// look runs fn with the lock of the forest held for reading.
-func (s *core) look(fn func(tx *live.Tx)) { s.parts.Look(fn) }
+// withReadLock runs fn with the lock of the forest held for reading.
+func (s *core) withReadLock(fn func(tx *live.Tx)) { s.parts.Look(fn) }
 
-// alter runs fn with the lock of the forest held, also while changes are held
-// back.
-func (s *core) alter(fn func(tx *live.Tx)) { s.parts.Alter(fn) }
+// withLock runs fn with the lock of the forest held, even while the forest is frozen.
+func (s *core) withLock(fn func(tx *live.Tx)) { s.parts.Alter(fn) }
 
-// Hold keeps what a state refers to, in packs and journal, until release is called:
-// a reader reads it, and its snapshot may be deleted meanwhile.
+// Hold protects the objects and journal bytes of a state from removal until release is called,
+// even if its snapshot is deleted in that time. Readers of a state hold it.
 func (s *core) Hold(st *tree.State) (release func()) { return s.parts.Pins.Hold(st) }
 
-// Checkpoint seals everything as it is now, commits it with the catalogue,
-// and drops the journal that is not needed any more.
+// Checkpoint seals the present state of all workspaces, commits it with the catalogue,
+// and deletes the journal segments that are not needed any more.
 func (s *Store) Checkpoint(ctx context.Context) error { return s.ckpt.Checkpoint(ctx) }
 
-// GC gives back the disk space of what nothing refers to any more. Writers,
-// captures and seals go on meanwhile, and while it waits for an import, so do
-// checkpoints and verifications.
+// GC frees the disk space of unreferenced objects. It does not block writers, captures and seals.
+// While it waits for an import, it does not block checkpoints and verifications either.
 func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	return s.gc.Run(ctx, progress)
 }

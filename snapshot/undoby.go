@@ -26,15 +26,15 @@ type UndoByOptions struct {
 	Ours   bool              `json:"ours,omitempty" jsonschema:"leave paths in conflict as they are"`
 	Theirs bool              `json:"theirs,omitempty" jsonschema:"make paths in conflict what they were before the actor"`
 	DryRun bool              `json:"dry_run,omitempty" jsonschema:"return what would change, and change nothing"`
-	// Contents decides before Ours and Theirs. Of is the Digest of the present file.
+	// Contents has priority over Ours and Theirs. Decision.Of is the Digest of the present file.
 	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single paths, by path"`
-	After    time.Time                    `json:"-"` // only changes in intervals that ended later
-	Merge    threeway.Merger              `json:"-"`
+	After    time.Time                    `json:"-"` // undo only changes in intervals that ended later
+	Merge    threeway.Merger              `json:"-"` // see MergeOptions
 	Caller   actors.Caller                `json:"-"`
-	List     *budget.Charge               `json:"-"`
+	List     *budget.Charge               `json:"-"` // see RestoreOptions
 }
 
-// UndoByResult is what was undone, or why nothing was.
+// UndoByResult lists the undone changes, or the conflicts if the undo was refused.
 type UndoByResult struct {
 	Actor string `json:"actor"`
 	MergeResult
@@ -42,12 +42,13 @@ type UndoByResult struct {
 	Kept   []string `json:"kept,omitempty" jsonschema:"paths with changes of the actor that were left as they are"`
 }
 
-// UndoBy takes back what an actor changed and keeps what all others did: each interval in
-// which it changed a path is reverted, the newest first. It is a restore in all other ways.
+// UndoBy undoes the changes of an actor and keeps the changes of all other actors: the changes of
+// the actor in each interval between snapshots are reverted, newest interval first. Otherwise it
+// works as a restore.
 //
-// An earlier undo of the actor is reverted, too, in its turn: the changes that it took back
-// are there again when they are reverted. With the earlier undo as a change of somebody else
-// they would be in conflict with it.
+// If the actor was undone before, that undo is reverted, too, when its interval is reached. So the
+// changes that it undid exist again when their own interval is reverted. Without this, they would
+// be in conflict with the earlier undo.
 func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, error) {
 	u, err := ss.newUndoBy(o)
 	if err != nil {
@@ -55,29 +56,29 @@ func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, 
 	}
 	start := time.Now()
 	order := change{caller: o.Caller, list: o.List, from: o.By, Changes: Changes{DryRun: o.DryRun}}
-	c, err := ss.w.change(ctx, order, func(c *change) error { return u.change(ctx, c) })
+	c, err := ss.w.change(ctx, order, func(c *change) error { return u.planChange(ctx, c) })
 	if c.Undo != "" {
 		ss.w.store.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	}
 	return UndoByResult{o.By, c.mergeResult(), slices.Sorted(maps.Keys(u.shared)), slices.Sorted(maps.Keys(u.kept))}, err
 }
 
-// undoBy is one UndoBy.
-type undoBy struct {
+// An actorUndo is one call of UndoBy or SidesBy.
+type actorUndo struct {
 	w     *Workspace
 	o     UndoByOptions
 	paths []string
 	rule  threeway.Rule
-	list  []catalogue.Interval // to take back, newest first
-	since uint64               // the number of the snapshot that they reach back to
-	open  []*OpenInterval
+	list  []catalogue.Interval // intervals to revert, newest first
+	since uint64               // sequence number of the snapshot at the begin of the oldest one
+	open  []*OpenInterval      // opened so far, see close
 
-	keep, shared, kept map[string]bool
+	keep, shared, kept map[string]bool // sets of paths: keep of the options, the others of the result
 }
 
-// newUndoBy checks the options and finds the intervals.
-func (ss Snapshots) newUndoBy(o UndoByOptions) (u *undoBy, err error) {
-	u = &undoBy{w: ss.w, o: o, keep: make(map[string]bool), shared: make(map[string]bool), kept: make(map[string]bool)}
+// newUndoBy checks the options and finds the intervals to revert.
+func (ss Snapshots) newUndoBy(o UndoByOptions) (u *actorUndo, err error) {
+	u = &actorUndo{w: ss.w, o: o, keep: make(map[string]bool), shared: make(map[string]bool), kept: make(map[string]bool)}
 	if u.rule, err = threeway.RuleOf(o.Ours, o.Theirs); err != nil {
 		return nil, err
 	}
@@ -89,19 +90,25 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (u *undoBy, err error) {
 		return nil, err
 	}
 	if len(u.paths) == 0 {
-		u.w.read(func() { keep = append(keep, u.w.ws.Policy.RestoreKeeps...) })
+		u.w.withReadLock(func() { keep = append(keep, u.w.ws.Policy.RestoreKeeps...) })
 	}
 	for _, k := range keep {
 		u.keep[k] = true
 	}
+	return u, u.findIntervals(ss.Intervals())
+}
+
+// findIntervals sets list and since. all are the intervals of the workspace, newest first.
+func (u *actorUndo) findIntervals(all []catalogue.Interval) (err error) {
 	var since info.Info
 	if u.o.Since != "" {
 		if since, err = u.w.Find(u.o.Since); err != nil {
-			return nil, err
+			return err
 		}
 	}
+
 	found := u.o.Since == ""
-	for _, i := range ss.Intervals() {
+	for _, i := range all {
 		if !i.Now() && !i.To.Created.After(u.o.After) {
 			u.since = i.To.Seq
 			break
@@ -115,19 +122,22 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (u *undoBy, err error) {
 		}
 	}
 	if !found {
-		return nil, errs.New(errs.Invalid, "malformed request: snapshot %s is no earlier state of this workspace", u.o.Since)
+		return errs.New(errs.Invalid, "malformed request: snapshot %s is no earlier state of this workspace", u.o.Since)
 	}
-	u.list = slices.DeleteFunc(u.list, func(i catalogue.Interval) bool { return !i.By(u.o.By) && !u.reverts(i) })
-	return u, nil
+
+	// Drop undos that are not reverted. since was not known when they were collected.
+	u.list = slices.DeleteFunc(u.list, func(i catalogue.Interval) bool { return !i.By(u.o.By) && !u.revertsUndo(i) })
+	return nil
 }
 
-// change plans the change.
-func (u *undoBy) change(ctx context.Context, c *change) error {
-	c.held = append(c.held, u.close)
+// planChange is the plan of Workspace.change.
+func (u *actorUndo) planChange(ctx context.Context, c *change) error {
+	c.releases = append(c.releases, u.close)
 	p, all, err := u.plan(ctx, c.now)
 	if err != nil {
 		return err
 	}
+
 	for at, d := range u.o.Contents {
 		if threeway.Under(at, u.keep) != "" {
 			continue
@@ -141,7 +151,8 @@ func (u *undoBy) change(ctx context.Context, c *change) error {
 		return err
 	}
 
-	used := make(map[uint32]bool) // views
+	// The source of the graft is the deepest state of which steps use contents.
+	used := make(map[uint32]bool) // by view
 	for _, step := range steps {
 		used[step.WithView] = true
 	}
@@ -151,6 +162,7 @@ func (u *undoBy) change(ctx context.Context, c *change) error {
 			deepest = i.Theirs
 		}
 	}
+
 	c.graft.Options = graft.Options{Source: deepest, View: u.w.ws.View, Touch: true}
 	c.message = "before undo of " + u.o.By
 	c.after = &CaptureOptions{Kind: info.KindActor, Message: "after undo of " + u.o.By}
@@ -164,16 +176,17 @@ func (u *undoBy) change(ctx context.Context, c *change) error {
 		}
 		return nil
 	}
-	return c.take(p, steps)
+	return c.usePlan(p, steps)
 }
 
-// plan takes the intervals back from the present state or, without one, from the newest state
-// in which the actor left something.
-func (u *undoBy) plan(ctx context.Context, now *tree.State) (*threeway.Plan, []threeway.Interval, error) {
+// plan reverts the intervals on top of now, the present state. If now is nil, it reverts them on
+// top of the newest state with a change of the actor, and does not revert earlier undos. It
+// returns the plan and the intervals that it reverts.
+func (u *actorUndo) plan(ctx context.Context, now *tree.State) (*threeway.Plan, []threeway.Interval, error) {
 	p := u.newPlan(now, u.w.ws.View)
-	var all, own []threeway.Interval // own are those without undos
+	var all, withoutUndos []threeway.Interval
 	for _, i := range u.list {
-		undo := u.reverts(i)
+		undo := u.revertsUndo(i)
 		if undo && now == nil {
 			continue
 		}
@@ -182,40 +195,47 @@ func (u *undoBy) plan(ctx context.Context, now *tree.State) (*threeway.Plan, []t
 			return nil, nil, err
 		}
 		u.open = append(u.open, open)
-		of, err := u.changes(ctx, p, open, undo)
+		reverse, err := u.reverse(ctx, p, open, undo)
 		if err != nil {
 			return nil, nil, err
 		}
-		if p.Ours == nil && len(of.Changes) > 0 {
+		if p.Ours == nil && len(reverse.Changes) > 0 {
 			p.Ours, p.View = open.After, cmp.Or(i.To.View, u.w.ws.View)
 		}
-		if all = append(all, of); !undo {
-			own = append(own, of)
+		if all = append(all, reverse); !undo {
+			withoutUndos = append(withoutUndos, reverse)
 		}
 	}
 	if p.Ours == nil {
 		return nil, nil, errs.New(errs.NotExist, "there is no change by %s", u.o.By)
 	}
-	err := take(ctx, p, all)
-	if err != nil || len(p.Conflicts) == 0 || len(own) == len(all) {
+
+	err := takeIntervals(ctx, p, all)
+	if err != nil || len(p.Conflicts) == 0 || len(withoutUndos) == len(all) {
 		return p, all, err
 	}
-	// What an undo took back may be there again: after a restore.
-	without := u.newPlan(p.Ours, p.View)
-	if err = take(ctx, without, own); err == nil && len(without.Conflicts) < len(p.Conflicts) {
-		return without, own, nil
+
+	// A restore after an earlier undo may have brought the undone changes back. Then the undo
+	// must not be reverted.
+	p2 := u.newPlan(p.Ours, p.View)
+	if err := takeIntervals(ctx, p2, withoutUndos); err != nil {
+		return p, all, err
 	}
-	return p, all, err
+	if len(p2.Conflicts) < len(p.Conflicts) {
+		return p2, withoutUndos, nil
+	}
+	return p, all, nil
 }
 
-func (u *undoBy) newPlan(ours *tree.State, view uint32) *threeway.Plan {
+func (u *actorUndo) newPlan(ours *tree.State, view uint32) *threeway.Plan {
 	return &threeway.Plan{
 		Source: u.w.store.src, Objects: u.w.store.cas, Ours: ours, View: view, Now: time.Now().UnixNano(), Merge: u.o.Merge, List: u.o.List, Skip: u.keep,
 		Rule: func(string) threeway.Rule { return u.rule },
 	}
 }
 
-func take(ctx context.Context, p *threeway.Plan, all []threeway.Interval) error {
+// takeIntervals adds the changes of all intervals to a plan.
+func takeIntervals(ctx context.Context, p *threeway.Plan, all []threeway.Interval) error {
 	return p.Run(func() error {
 		for _, i := range all {
 			if err := p.Take(ctx, i); err != nil {
@@ -226,33 +246,34 @@ func take(ctx context.Context, p *threeway.Plan, all []threeway.Interval) error 
 	})
 }
 
-// reverts reports whether an interval is an undo that is reverted: what it took back is all
-// taken back again.
-func (u *undoBy) reverts(i catalogue.Interval) bool {
+// revertsUndo reports whether an interval is an earlier undo of the actor that is reverted: the
+// new undo reaches back at least as far.
+func (u *actorUndo) revertsUndo(i catalogue.Interval) bool {
 	return i.Undoes != nil && actors.Below(i.Undoes.By, u.o.By) && i.Undoes.Since >= u.since
 }
 
-func (u *undoBy) close() {
+func (u *actorUndo) close() {
 	for _, open := range u.open {
 		open.Close()
 	}
 	u.open = nil
 }
 
-// SidesBy calls fn with two versions of the one path of UndoByOptions: as the actor left it, and
-// without the actor's changes. A version is nil if the path does not exist.
+// SidesBy calls fn with two versions of the only path in o.Paths: the version that the actor left,
+// and the version without the actor's changes. A version is nil if the path does not exist in it.
 func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, without *tree.Inode) error) error {
 	u, err := ss.newUndoBy(o)
 	if err != nil {
 		return err
 	}
-	defer ss.w.store.Importing()() // merged files
+	defer ss.w.store.Importing()() // the plan stores merged files
 	defer u.close()
+
 	p, _, err := u.plan(ctx, nil)
-	if err == nil {
-		err = p.Refused()
-	}
 	if err != nil {
+		return err
+	}
+	if err := p.Refused(); err != nil {
 		return err
 	}
 	left, without, err := p.At(u.paths[0])
@@ -262,23 +283,28 @@ func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, 
 	return fn(left, without)
 }
 
-// changes collects what to take back of an interval: all of an undo.
-func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterval, undo bool) (threeway.Interval, error) {
+// reverse returns the reversed changes of the actor in an interval. Of an undo it returns all
+// changes reversed.
+func (u *actorUndo) reverse(ctx context.Context, p *threeway.Plan, open *OpenInterval, undo bool) (threeway.Interval, error) {
 	of := threeway.Interval{Base: open.After, Theirs: open.Before, View: open.From.View, Disputed: make(map[string]bool)}
 	err := open.Changes(ctx, tree.DiffOptions{Paths: u.paths}, func(c graft.ChangedBy) error {
 		if _, decided := u.o.Contents[c.Path.String()]; decided || !undo && !actors.Among(c.By, u.o.By) {
 			return nil
 		}
 		if _, _, git := threeway.InGit(c.Path.String() + "/"); git {
-			return nil // commits and branches are git's to take back
+			return nil // only git can undo commits and branches
 		}
 		if k := threeway.Under(c.Path.String(), u.keep); k != "" {
 			u.kept[k] = true
 			return nil
 		}
 		dir := c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir()
-		came := c.Before == nil || c.After == nil // what others put into a directory is theirs, and keeps it
-		if !undo && slices.ContainsFunc(c.By, func(a string) bool { return !actors.Below(a, u.o.By) }) && !(dir && came) {
+		madeOrRemoved := c.Before == nil || c.After == nil
+		byOthers := slices.ContainsFunc(c.By, func(a string) bool { return !actors.Below(a, u.o.By) })
+
+		// A directory that was made or removed is not shared: files of other actors in it are
+		// changes of their own, and prevent its removal.
+		if !undo && byOthers && !(dir && madeOrRemoved) {
 			u.shared[c.Path.Short()], of.Disputed[c.Path.String()] = true, true
 		}
 		return p.Collect(ctx, &of, c.Reversed())

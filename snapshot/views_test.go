@@ -23,7 +23,7 @@ func TestNumbersOfViewsAreGivenBack(t *testing.T) {
 		must.OK(t, w.Snapshots().Delete(name, actors.Caller{}))
 	}
 	s.forest.SetHeld(func(id live.NodeID) bool { return id == live.Node(held.View, live.RootIno) })
-	s.alter(func(tx *live.Tx) { tx.SetCounters(0, live.MaxView-1) })
+	s.withLock(func(tx *live.Tx) { tx.SetCounters(0, live.MaxView-1) })
 	seen := map[uint32]string{first.View: "first"}
 	again := false
 	for i := range 20 {

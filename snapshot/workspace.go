@@ -20,8 +20,9 @@ type Workspace struct {
 	sealing *semaphore.Weighted  // one seal at a time of main, or of a fork of main
 }
 
-// connect makes a workspace of the catalogue one of the store. The lock is held.
-func (s entries) connect(ws *catalogue.Workspace) *Workspace {
+// addWorkspace adds a workspace of the catalogue to the store. The caller holds the lock of the
+// forest.
+func (s entries) addWorkspace(ws *catalogue.Workspace) *Workspace {
 	w := &Workspace{store: s.Store, ws: ws, sealing: semaphore.NewWeighted(1)}
 	s.meter.Add(ws)
 	s.mem.Add(ws)
@@ -29,15 +30,17 @@ func (s entries) connect(ws *catalogue.Workspace) *Workspace {
 	return w
 }
 
+// Forks has the operations on the forks of one workspace.
 type Forks struct{ w *Workspace }
 
 func (w *Workspace) Forks() Forks { return Forks{w} }
 
+// Snapshots has the operations on the snapshots of one workspace.
 type Snapshots struct{ w *Workspace }
 
 func (w *Workspace) Snapshots() Snapshots { return Snapshots{w} }
 
-// Remotes are what leads from a workspace's snapshots to those of other stores, and back.
+// Remotes sends snapshots of a workspace to other stores, and adds snapshots of other stores to it.
 type Remotes struct{ w *Workspace }
 
 func (w *Workspace) Remotes() Remotes { return Remotes{w} }
@@ -45,7 +48,7 @@ func (w *Workspace) Remotes() Remotes { return Remotes{w} }
 // Name returns `main`, or the fork's name.
 func (w *Workspace) Name() string {
 	var name string
-	w.read(func() { name = w.ws.Name })
+	w.withReadLock(func() { name = w.ws.Name })
 	return name
 }
 
@@ -59,7 +62,7 @@ func (w *Workspace) IsFork() bool { return w.ws.Fork }
 
 // Parent returns the workspace that this one was forked from, nil for main.
 func (w *Workspace) Parent() (p *Workspace) {
-	w.read(func() {
+	w.withReadLock(func() {
 		if up := w.store.cat.Parent(w.ws); up != nil {
 			p = w.store.workspaces[up.View]
 		}
@@ -67,16 +70,16 @@ func (w *Workspace) Parent() (p *Workspace) {
 	return p
 }
 
-func (w *Workspace) read(fn func()) {
-	w.store.look(func(*live.Tx) {
+func (w *Workspace) withReadLock(fn func()) {
+	w.store.withReadLock(func(*live.Tx) {
 		fn()
 	})
 }
 
-// Find returns the snapshot that a name, cp-<seq>, a prefix of an id, latest,
-// undo or base means. ErrNotFound when there is none.
+// Find returns a snapshot by its name, cp-<seq>, a prefix of its id, or one of the words latest,
+// undo and base. The error is catalogue.ErrNotFound if no snapshot matches.
 func (w *Workspace) Find(name string) (info info.Info, err error) {
-	w.read(func() {
+	w.withReadLock(func() {
 		var sn *catalogue.Snapshot
 		if sn, err = w.store.cat.Find(w.ws, name); err == nil {
 			info = sn.Info
@@ -90,23 +93,23 @@ func (w *Workspace) List() []info.Info {
 	return slices.Collect(w.Snapshots().Newest())
 }
 
-// Changes counts the changes of the workspace's record and of those of its snapshots: as
-// long as it is the same, List and Find return the same.
+// Changes counts the changes of the workspace's record and of the records of its snapshots. While
+// the count is unchanged, List and Find return equal results.
 func (w *Workspace) Changes() (n uint64) {
-	w.read(func() { n = w.ws.Changes })
+	w.withReadLock(func() { n = w.ws.Changes })
 	return n
 }
 
-// Newest yields the snapshots, newest first, with the lock held for one at a time only.
-// Those that are made or removed meanwhile are left out.
+// Newest yields the snapshots, newest first. It does not hold the lock between two of them, and
+// leaves out snapshots that are made or removed during the iteration.
 func (ss Snapshots) Newest() iter.Seq[info.Info] {
 	return func(yield func(info.Info) bool) {
 		var all []*catalogue.Snapshot
-		ss.w.read(func() { all = slices.Clone(ss.w.ws.Snapshots.All()) })
+		ss.w.withReadLock(func() { all = slices.Clone(ss.w.ws.Snapshots.All()) })
 		for _, sn := range slices.Backward(all) {
 			var i info.Info
 			var ok bool
-			ss.w.read(func() { i, ok = sn.Info, ss.w.store.cat.Snapshots[sn.View] == sn })
+			ss.w.withReadLock(func() { i, ok = sn.Info, ss.w.store.cat.Snapshots[sn.View] == sn })
 			if ok && !yield(i) {
 				return
 			}
@@ -114,67 +117,75 @@ func (ss Snapshots) Newest() iter.Seq[info.Info] {
 	}
 }
 
-// Head returns the snapshot that the present state continues: the newest one, or the one
-// that was restored since.
+// Head returns the name of the parent of the present state: the newest snapshot, or a snapshot
+// that was restored after the newest was made.
 func (ss Snapshots) Head() (name string) {
-	ss.w.read(func() { name = ss.w.ws.Head })
+	ss.w.withReadLock(func() { name = ss.w.ws.Head })
 	return name
 }
 
-// A Listed is an entry of .snapshots or .forks. At is larger for later entries, and never
-// changes.
-type Listed struct {
+// A ListEntry is an entry of .snapshots or .forks.
+type ListEntry struct {
 	Name string
 	Root live.NodeID
-	At   uint64 // sequence number of a snapshot, view of a fork
+	// At is the sequence number of a snapshot or the view of a fork. It never changes, and
+	// later entries have larger ones.
+	At uint64
 }
 
-// From returns the first n snapshots, or those that there are, from a sequence
-// number on.
-func (ss Snapshots) From(from uint64, n int) (out []Listed) {
-	ss.w.read(func() {
+// From returns at most n snapshots with a sequence number of at least from, in their order.
+func (ss Snapshots) From(from uint64, n int) (out []ListEntry) {
+	ss.w.withReadLock(func() {
 		for _, sn := range ss.w.ws.Snapshots.From(from, n) {
-			out = append(out, Listed{sn.Name, live.Node(sn.View, live.RootIno), sn.Seq})
+			out = append(out, ListEntry{sn.Name, live.Node(sn.View, live.RootIno), sn.Seq})
 		}
 	})
 	return out
 }
 
-// From is Snapshots.From for forks, all of which it looks at.
-func (fs Forks) From(from uint64, n int) (out []Listed) {
-	fs.w.read(func() {
+// From returns at most n forks with a view of at least from, in the order of views. Its cost grows
+// with the number of all forks.
+func (fs Forks) From(from uint64, n int) (out []ListEntry) {
+	fs.w.withReadLock(func() {
 		for _, f := range fs.w.ws.Forks {
 			if uint64(f.View) >= from {
-				out = append(out, Listed{f.Name, live.Node(f.View, live.RootIno), uint64(f.View)})
+				out = append(out, ListEntry{f.Name, live.Node(f.View, live.RootIno), uint64(f.View)})
 			}
 		}
 	})
-	slices.SortFunc(out, func(a, b Listed) int { return cmp.Compare(a.At, b.At) })
+	slices.SortFunc(out, func(a, b ListEntry) int { return cmp.Compare(a.At, b.At) })
 	return out[:min(n, len(out))]
 }
 
-// Held returns the state of a snapshot, or the present one for "", and keeps what it refers to until
-// release is called. Both are one step: no collection comes between them.
+// Held returns the state of a snapshot, or the present state for "". The state is held (see
+// Store.Hold) until release is called. No gc can run between finding and holding the state. After
+// an error, release does nothing.
 func (w *Workspace) Held(name string) (st *tree.State, release func(), err error) {
 	release = func() {}
 	err = w.store.forest.Update(true, func(tx *live.Tx) error {
-		if name == "" {
-			st, err = tx.Capture(w.ws.View)
-		} else {
-			var sn *catalogue.Snapshot
-			if sn, err = w.store.cat.Find(w.ws, name); err == nil {
-				st, err = sn.Tree(w.store.src)
-			}
+		if st, err = w.find(tx, name); err != nil {
+			return err
 		}
-		if err == nil {
-			release = w.store.Hold(st)
-		}
-		return err
+		release = w.store.Hold(st)
+		return nil
 	})
 	return st, release, err
 }
 
-// State returns the present tree, frozen.
+// find returns the state of a snapshot, or the present state for "".
+func (w *Workspace) find(tx *live.Tx, name string) (*tree.State, error) {
+	if name == "" {
+		return tx.Capture(w.ws.View)
+	}
+	sn, err := w.store.cat.Find(w.ws, name)
+	if err != nil {
+		return nil, err
+	}
+	return sn.Tree(w.store.src)
+}
+
+// State returns the present state, which later changes of the workspace do not affect. The state
+// is not held: see Held.
 func (w *Workspace) State() (st *tree.State, err error) {
 	err = w.store.forest.Update(true, func(tx *live.Tx) error {
 		st, err = tx.Capture(w.ws.View)
@@ -183,34 +194,35 @@ func (w *Workspace) State() (st *tree.State, err error) {
 	return st, err
 }
 
-// Tenant is the workspace whose limits count: main or a fork of main.
+// Tenant returns the workspace whose limits apply to this one: main, or the fork of main that
+// contains this fork.
 func (w *Workspace) Tenant() (t *Workspace) {
-	w.read(func() { t = w.uppermost() })
+	w.withReadLock(func() { t = w.tenant() })
 	return t
 }
 
-// uppermost is the fork of main in which a fork is, or the workspace itself. The lock is held.
-func (w *Workspace) uppermost() *Workspace {
+// tenant implements Tenant. The caller holds the lock of the forest.
+func (w *Workspace) tenant() *Workspace {
 	ws := w.store.cat.Uppermost(w.ws)
 	if up := w.store.workspaces[ws.View]; up != nil && up.ws == ws {
 		return up
 	}
-	return w // it has ended
+	return w // the fork has ended
 }
 
-// A Quota is how many bytes a workspace may write.
+// Quota has the operations on the limit of the bytes that a workspace may write.
 type Quota struct{ w *Workspace }
 
 func (w *Workspace) Quota() Quota { return Quota{w} }
 
-// Admit refuses n bytes if the disk has no room for them or they exceed the limit of a fork. They
-// count against the limit until the bytes of the fork are counted again.
+// Admit returns an error if the disk has no space for n bytes or they exceed the limit of the
+// fork. Otherwise they count against the limit until the bytes of the fork are counted again.
 func (q Quota) Admit(n int64) error { return q.w.store.admit(q.w.ws.View, n) }
 
-// ChargeExport is engine.Meter.ChargeExport.
+// ChargeExport calls engine.Meter.ChargeExport.
 func (q Quota) ChargeExport(n int64) error { return q.w.store.meter.ChargeExport(q.w.ws.View, n) }
 
-// Usage is engine.Meter.Usage.
+// Usage calls engine.Meter.Usage.
 func (q Quota) Usage() (used, limit int64) { return q.w.store.meter.Usage(q.w.ws.View) }
 
 func (s *Store) admit(view uint32, n int64) error {

@@ -62,7 +62,7 @@ func listFiles(ws *snapshot.Workspace, emit emitter) (more bool) {
 const listAtOnce = 1024
 
 // listNamed lists snapshots or forks behind an offset.
-func listNamed(after uint64, next func(from uint64, n int) []snapshot.Listed, emit emitter) {
+func listNamed(after uint64, next func(from uint64, n int) []snapshot.ListEntry, emit emitter) {
 	from := max(after+1, offNamed) - offNamed
 	for {
 		all := next(from, listAtOnce)

@@ -269,12 +269,12 @@ func TestRemovalDuringAGC(t *testing.T) {
 	}})
 	_, err = s.GC(t.Context(), nil)
 	must.OK(t, err)
-	if n == 0 || !s.gc.Any() {
+	if n == 0 || !s.gc.HasGarbage() {
 		t.Error("the removal is forgotten")
 	}
 	_, err = s.GC(t.Context(), nil)
 	must.OK(t, err)
-	if s.gc.Any() {
+	if s.gc.HasGarbage() {
 		t.Error("what a gc took away is to be taken away again")
 	}
 }

@@ -192,7 +192,7 @@ func (s opener) firstOpening() bool {
 // recover loads the state of the last checkpoint and replays the journal.
 func (s opener) recover(at catalogue.StoreRecord) error {
 	s.ckpt.Resume(at)
-	load := engine.Loading{Parts: &s.parts, Sealer: s.seal, Salvage: s.opt.Salvage, Empty: func(tx *live.Tx) *tree.State {
+	load := engine.Loader{Parts: &s.parts, Sealer: s.seal, Salvage: s.opt.Salvage, Empty: func(tx *live.Tx) *tree.State {
 		return s.emptyTree(tx, time.Now())
 	}}
 	if err := s.forest.Update(true, func(tx *live.Tx) error {

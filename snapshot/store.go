@@ -141,7 +141,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s.ckpt.Meter, s.ckpt.Memory = s.meter, s.mem
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, s.ckpt, o.Quiet
 	s.keep = policy.Keeper{
-		Workspaces: entries{s}.workspacesForPolicies, Changed: entries{s}.takeChanged, Now: o.Now, Elapsed: o.Elapsed, Hold: p.Hold, Held: p.Held, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
+		Workspaces: entries{s}.workspacesForPolicies, Changed: entries{s}.takeChanged, Now: o.Now, Elapsed: o.Elapsed, Hold: p.PauseRemovals, Held: p.RemovalsPausedUntil, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
 	}
 	c.actors = actors.NewRegistry(c.viewsAround, c.forkName)
 	return s
@@ -253,10 +253,10 @@ func (s *Store) Sync() error { return s.forest.Sync() }
 func (s *Store) Changed() <-chan struct{} { return s.log.Appended() }
 
 // withReadLock runs fn with the lock of the forest held for reading.
-func (s *core) withReadLock(fn func(tx *live.Tx)) { s.parts.Look(fn) }
+func (s *core) withReadLock(fn func(tx *live.Tx)) { s.parts.WithReadLock(fn) }
 
 // withLock runs fn with the lock of the forest held, even while the forest is frozen.
-func (s *core) withLock(fn func(tx *live.Tx)) { s.parts.Alter(fn) }
+func (s *core) withLock(fn func(tx *live.Tx)) { s.parts.WithLock(fn) }
 
 // Hold protects the objects and journal bytes of a state from removal until release is called,
 // even if its snapshot is deleted in that time. Readers of a state hold it.

@@ -10,18 +10,19 @@ import (
 )
 
 const (
-	// maxStored bounds the objects with the changes of one interval after a checkpoint.
+	// maxStored is the limit for the objects with actor sets of one interval after a checkpoint.
 	maxStored = 16
-	// maxKept bounds the bytes that the sets of a workspace take in memory after a checkpoint.
-	// An actor who changes a path that only a set on disk has gets no snapshot first.
+	// maxKept is the limit for the bytes of a workspace's actor sets in memory after a
+	// checkpoint. Larger sets are only on disk: no snapshot is taken before another actor
+	// changes one of their paths.
 	maxKept = 1 << 20
 )
 
-// StoreChanges writes the sets of a snapshot as one object, and joins objects if there are
-// many. The caller is in Collector.Puts.
+// StoreChanges writes the actor sets of a snapshot as one object, and joins its objects if there
+// are more than maxStored. The caller has entered Collector.Puts.
 func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
 	var taken actors.Changes
-	p.Look(func(*live.Tx) { taken = sn.Changes })
+	p.WithReadLock(func(*live.Tx) { taken = sn.Changes })
 	if len(taken.Sets) == 0 && len(taken.Stored) <= maxStored {
 		return nil
 	}
@@ -32,11 +33,12 @@ func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
 	if err != nil {
 		return err
 	}
-	p.Alter(func(*live.Tx) {
+
+	p.WithLock(func(*live.Tx) {
 		c := &sn.Changes
 		n, m := len(taken.Stored), len(taken.Sets)
 		if len(c.Stored) < n || len(c.Sets) < m || !slices.Equal(c.Stored[:n], taken.Stored) || !slices.Equal(c.Sets[:m], taken.Sets) {
-			return // stored meanwhile
+			return // another caller has stored them
 		}
 		stored := slices.Clone(c.Stored[n:])
 		if !h.IsZero() && !slices.Contains(stored, h) {
@@ -47,8 +49,8 @@ func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
 	return nil
 }
 
-// storeActors writes the sets of all snapshots and workspaces of a checkpoint. The caller
-// is in Collector.Puts.
+// storeActors writes the actor sets of all snapshots and workspaces of a checkpoint. The caller
+// has entered Collector.Puts.
 func (c *Checkpoint) storeActors() error {
 	for _, sn := range sortedSnaps(c.snaps) {
 		if err := c.StoreChanges(sn); err != nil {
@@ -67,11 +69,12 @@ func (c *Checkpoint) storeActors() error {
 		if h.IsZero() {
 			continue
 		}
+
 		stored := actors.Changes{Names: set.Actors(), Stored: []cas.Hash{h}}
 		all := actors.Changes{Names: w.record.Actors, Stored: w.record.ActorSets}
 		all.Take(stored)
 		w.record.Actors, w.record.ActorSets = all.Names, all.Stored
-		c.Alter(func(tx *live.Tx) {
+		c.WithLock(func(tx *live.Tx) {
 			if set.Size() <= maxKept {
 				tx.JoinActors(view, w.actors, set)
 			} else if tx.JoinActors(view, w.actors, nil) {
@@ -82,9 +85,9 @@ func (c *Checkpoint) storeActors() error {
 	return nil
 }
 
-// joinStored joins the objects with the earlier changes of a workspace into one, if there are
-// many.
-func (c *Checkpoint) joinStored(view uint32, w *frozen) error {
+// joinStored joins the objects with actor sets of a workspace into one, if there are more than
+// maxStored.
+func (c *Checkpoint) joinStored(view uint32, w *frozenWorkspace) error {
 	stored := w.record.ActorSets
 	if len(stored) <= maxStored {
 		return nil
@@ -95,7 +98,7 @@ func (c *Checkpoint) joinStored(view uint32, w *frozen) error {
 	}
 	joined := slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
 	w.record.ActorSets = joined
-	c.Alter(func(*live.Tx) {
+	c.WithLock(func(*live.Tx) {
 		if w, ok := c.Catalogue.Workspaces[view]; ok && slices.Equal(w.Early.Stored, stored) {
 			w.Early.Stored = joined
 		}
@@ -103,9 +106,9 @@ func (c *Checkpoint) joinStored(view uint32, w *frozen) error {
 	return nil
 }
 
-// loadActors loads the newest stored set of a workspace: only sets in memory show that an actor
-// changes a path that another one changed. The lock is held.
-func (l *Loading) loadActors(tx *live.Tx, w *catalogue.Workspace) {
+// loadActors loads the newest stored actor set of a workspace. Only sets in memory are searched for
+// a path that another actor changed. The caller holds the lock of the forest.
+func (l *Loader) loadActors(tx *live.Tx, w *catalogue.Workspace) {
 	early := &w.Early
 	n := len(early.Stored) - 1
 	if n < 0 {

@@ -29,28 +29,29 @@ type Checkpointer struct {
 	Room      *Room
 	Meter     *Meter
 	Memory    *Memory
-	GCWork    int64 // limit of the seals while a gc waits, see WithLimit
+	GCWork    int64 // limit for the bytes that a checkpoint before a gc seals, see WithLimit
 
-	At      atomic.Int64  // journal position of the last checkpoint; what is before needs none
-	Records atomic.Uint64 // records of the journal before At
-	Changes atomic.Int64  // steps of edits since, see Edited
+	At      atomic.Int64  // journal position of the last checkpoint
+	Records atomic.Uint64 // number of journal records before At
+	Changes atomic.Int64  // number of steps of edits after At, see Edited
 
-	mu      *semaphore.Weighted // one checkpoint or gc at a time
+	mu      *semaphore.Weighted // one checkpoint, or gc that takes its roots, at a time
 	gcWaits gcWaits
-	signal  loops.Wake   // asks for one soon
-	needed  atomic.Int64 // the first position of the journal that is needed
-	failing atomic.Pointer[string]
-	running atomic.Pointer[running]
+	signal  loops.Wake             // makes Loop check at once whether a checkpoint is due
+	needed  atomic.Int64           // the first position of the journal that is needed
+	failing atomic.Pointer[string] // error of the last checkpoint; nil: it succeeded
+	running atomic.Pointer[runningCheckpoint]
 }
 
-// NewCheckpointer returns one that has made none. Its parts may be set later.
+// NewCheckpointer returns a Checkpointer of a store without a checkpoint. The parts may be set
+// later.
 func NewCheckpointer(p *Parts) *Checkpointer {
 	return &Checkpointer{
 		Parts: p, GCWork: gcWork, mu: semaphore.NewWeighted(1), gcWaits: gcWaits{waiting: make(chan struct{})}, signal: loops.NewWake(),
 	}
 }
 
-// Resume begins with the record of the last checkpoint of a store that is opened.
+// Resume restores the fields from the record of the last checkpoint, when the store is opened.
 func (p *Checkpointer) Resume(at catalogue.StoreRecord) {
 	p.Collector.Base.Store(at.Collected)
 	if at.Garbage {
@@ -65,33 +66,33 @@ func (p *Checkpointer) Resume(at catalogue.StoreRecord) {
 	}
 }
 
-// A Checkpoint is what changed in a store between the last one and a position of the journal.
+// A Checkpoint has the changes of a store from the last checkpoint up to a position of the journal.
 type Checkpoint struct {
 	*Checkpointer
 	at         catalogue.StoreRecord
-	workspaces map[uint32]*frozen // of which the trees or the records changed
-	snaps      map[uint32]*catalogue.Snapshot
-	dirty      map[string]uint32
-	roots      int   // how many of Catalogue.Roots it has
-	changes    int64 // Checkpointer.Changes when it began
-	redo       int64 // the same of Memory.Redo
-	floor      int64 // lowest position of bytes that records after it may refer to
-	orphans    map[uint32]*tree.State
+	workspaces map[uint32]*frozenWorkspace    // by view: workspaces with changed trees or records
+	snaps      map[uint32]*catalogue.Snapshot // by view: snapshots with changed records
+	dirty      map[string]uint32              // keys and views of records to be written or deleted
+	roots      int                            // the number of Catalogue.Roots in this checkpoint
+	changes    int64                          // Checkpointer.Changes at the begin of this checkpoint
+	redo       int64                          // Memory.Redo at the begin of this checkpoint
+	floor      int64                          // lowest position of bytes that later records may reference
+	orphans    map[uint32]*tree.State         // by view: inodes without a name
 
-	partly map[uint32]*catalogue.Partly // by view: what cannot be sealed
-	left   error                        // why
+	partly map[uint32]*catalogue.Partly // by view: snapshots with files that cannot be sealed
+	left   error                        // why files cannot be sealed
 }
 
-// frozen is a workspace as it is at a checkpoint.
-type frozen struct {
+// A frozenWorkspace is a workspace at the time of a checkpoint.
+type frozenWorkspace struct {
 	state  *tree.State
 	record catalogue.WorkspaceRecord
 	actors []*actors.Set // of the present interval
 	mark   int64         // see Memory.Mark
-	stored bool          // it is sealed, with its orphans
+	stored bool          // the state and its orphans are sealed
 }
 
-// Checkpoint seals everything as it is now, commits it with the catalogue,
+// Checkpoint seals the present state of all workspaces, commits it with the catalogue,
 // and drops the journal that is not needed any more.
 func (p *Checkpointer) Checkpoint(ctx context.Context) error {
 	for {
@@ -102,7 +103,7 @@ func (p *Checkpointer) Checkpoint(ctx context.Context) error {
 	}
 }
 
-// Alone calls fn while no checkpoint is made.
+// Alone calls fn while no checkpoint is running.
 func (p *Checkpointer) Alone(ctx context.Context, fn func() error) error {
 	if err := p.mu.Acquire(ctx, 1); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (p *Checkpointer) Alone(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// checkpoint is Checkpoint with mu held.
+// checkpoint makes a checkpoint and notes the outcome. The caller holds mu.
 func (p *Checkpointer) checkpoint(ctx context.Context) error {
 	left, err := p.makeCheckpoint(ctx)
 	if err == nil || ctx.Err() == nil && !errors.Is(err, ErrNoCheckpoint) {
@@ -120,17 +121,17 @@ func (p *Checkpointer) checkpoint(ctx context.Context) error {
 	return err
 }
 
-// failedName is the file in the store that says why the last checkpoint failed. Until one
-// succeeds the journal has what is not stored.
+// failedName is the file in the store with the error of the last checkpoint. It exists until a
+// checkpoint succeeds. Until then the unsealed changes are only in the journal.
 const failedName = "checkpoint.failed"
 
-// noteOutcome keeps the error of a checkpoint for the status, and on disk for the program
+// noteOutcome saves the error of a checkpoint in memory for the status, and on disk for the program
 // that unmounts the store.
 func (p *Checkpointer) noteOutcome(err error) {
 	name := filepath.Join(p.Dir, failedName)
 	if err == nil {
 		if p.failing.Swap(nil) != nil {
-			_ = p.FS.Remove(name) // nobody reads it while the store is mounted
+			_ = p.FS.Remove(name) // the file is only read after an unmount
 		}
 		return
 	}
@@ -143,7 +144,8 @@ func (p *Checkpointer) noteOutcome(err error) {
 	}
 }
 
-// CheckpointFailed returns why the last checkpoint of the store in dir failed, "" if it did not.
+// CheckpointFailed returns the error of the last checkpoint of the store in dir, "" if it
+// succeeded. The store need not be open.
 func CheckpointFailed(dir string) string {
 	root, err := vfs.OpenBeneath(dir)
 	if err != nil {
@@ -154,7 +156,7 @@ func CheckpointFailed(dir string) string {
 	return string(b[:min(len(b), 4<<10)])
 }
 
-// Failing returns why the last checkpoint failed, "" if it did not.
+// Failing returns the error of the last checkpoint, "" if it succeeded.
 func (p *Checkpointer) Failing() string {
 	if text := p.failing.Load(); text != nil {
 		return *text
@@ -162,10 +164,11 @@ func (p *Checkpointer) Failing() string {
 	return ""
 }
 
-// makeCheckpoint returns also why files of some states could not be sealed.
+// makeCheckpoint makes a checkpoint. left is the error of files that could not be sealed, which
+// do not make the checkpoint fail.
 func (p *Checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
 	start := time.Now()
-	c, err := p.committed(ctx)
+	c, err := p.commitCheckpoint(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +181,7 @@ func (p *Checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
 	return c.left, nil
 }
 
-// Begin freezes all that a checkpoint has to commit.
+// Begin freezes the workspaces and catalogue records that the checkpoint has to commit.
 func (p *Checkpointer) Begin() (*Checkpoint, error) {
 	var c *Checkpoint
 	err := p.Forest.Update(true, func(tx *live.Tx) error {
@@ -187,26 +190,27 @@ func (p *Checkpointer) Begin() (*Checkpoint, error) {
 		}
 		views := slices.AppendSeq(tx.Changes().For(live.ForCheckpoint), maps.Values(p.Catalogue.Dirty))
 		orphans, err := tx.Orphans(views)
-		if err == nil {
-			c = p.freezeChanged(tx)
-			c.orphans = orphans
+		if err != nil {
+			return err
 		}
-		return err
+		c = p.freezeChanged(tx)
+		c.orphans = orphans
+		return nil
 	})
 	return c, err
 }
 
-// freezeChanged freezes the present states that the last checkpoint does not have, and takes
-// what the catalogue has to write. The lock is held.
+// freezeChanged freezes the workspaces that changed since the last checkpoint, and takes the set of
+// changed records from the catalogue. The caller holds the lock of the forest.
 func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 	ino, view := tx.Counters()
 	c := &Checkpoint{
 		Checkpointer: p,
 		at: catalogue.StoreRecord{
 			Position: tx.End(), Records: p.Log.Records(), NextIno: ino, NextView: view,
-			Collected: p.Collector.Base.Load(), Garbage: p.Collector.Any(), Requests: tx.Requests(), Stale: tx.Stale(),
+			Collected: p.Collector.Base.Load(), Garbage: p.Collector.HasGarbage(), Requests: tx.Requests(), Stale: tx.Stale(),
 		},
-		workspaces: make(map[uint32]*frozen),
+		workspaces: make(map[uint32]*frozenWorkspace),
 		snaps:      make(map[uint32]*catalogue.Snapshot),
 		roots:      len(p.Catalogue.Roots),
 		changes:    p.Changes.Load(),
@@ -214,6 +218,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 		floor:      tx.Unjournaled(),
 		partly:     make(map[uint32]*catalogue.Partly),
 	}
+
 	tx.ForgetActor()
 	c.dirty, p.Catalogue.Dirty = p.Catalogue.Dirty, make(map[string]uint32)
 	for _, view := range tx.Changes().Take(live.ForCheckpoint) {
@@ -226,17 +231,17 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 		}
 		if w, ok := p.Catalogue.Workspaces[view]; ok {
 			st := w.Freeze(tx)
-			c.workspaces[view] = &frozen{state: st, record: w.Stored(st), actors: tx.Actors(view), mark: p.Memory.Mark(view)}
+			c.workspaces[view] = &frozenWorkspace{state: st, record: w.Stored(st), actors: tx.Actors(view), mark: p.Memory.Mark(view)}
 			c.workspaces[view].record.Exports = p.Meter.Exports(view)
 		}
 	}
-	p.running.Store(&running{Checkpoint: c, ended: make(chan struct{})})
+	p.running.Store(&runningCheckpoint{Checkpoint: c, ended: make(chan struct{})})
 	return c
 }
 
-// giveUp marks as changed again what a failed checkpoint was to commit.
-func (c *Checkpoint) giveUp() {
-	c.Alter(func(tx *live.Tx) {
+// restoreDirty marks the workspaces and records of a failed checkpoint as changed again.
+func (c *Checkpoint) restoreDirty() {
+	c.WithLock(func(tx *live.Tx) {
 		maps.Copy(c.Catalogue.Dirty, c.dirty)
 		tx.Changes().Change(slices.Collect(maps.Keys(c.workspaces))...)
 		for _, sn := range c.snaps {
@@ -245,13 +250,15 @@ func (c *Checkpoint) giveUp() {
 	})
 }
 
-// Finish releases what is not needed after a committed checkpoint.
+// Finish updates the state of the store after the commit, and drops the journal before the
+// checkpoint. Files that could not be sealed are marked as changed, so that the next checkpoint
+// tries again.
 func (c *Checkpoint) Finish() error {
 	c.At.Store(c.at.Position)
 	c.Records.Store(c.at.Records)
 	c.Changes.Add(-c.changes)
 	c.Memory.Redone(c.redo)
-	c.Alter(func(tx *live.Tx) {
+	c.WithLock(func(tx *live.Tx) {
 		c.Catalogue.Roots = slices.Delete(c.Catalogue.Roots, 0, c.roots)
 		for view, w := range c.workspaces {
 			if w.record.Partly != nil || w.record.Orphans != nil && len(w.record.Orphans.Files) > 0 {
@@ -259,7 +266,7 @@ func (c *Checkpoint) Finish() error {
 			}
 		}
 		for view := range c.partly {
-			if sn, ok := c.Catalogue.Snapshots[view]; ok { // the next one tries again
+			if sn, ok := c.Catalogue.Snapshots[view]; ok {
 				sn.Wanted = false
 				c.Catalogue.Dirty[catalogue.Key(catalogue.Snapshots, view)] = view
 			}

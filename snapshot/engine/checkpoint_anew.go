@@ -6,34 +6,36 @@ import (
 	"sync"
 )
 
-// maxBegins is how often a checkpoint begins at most. The last time it also seals what is removed
-// meanwhile.
+// maxBegins is the number of attempts at a checkpoint. The last attempt also seals workspaces and
+// snapshots that are removed while it runs.
 const maxBegins = 8
 
-var errRemoved = errors.New("what was being sealed was removed")
+var errRemoved = errors.New("a workspace or snapshot was removed while it was being sealed")
 
-// running is a checkpoint under way.
-type running struct {
+// A runningCheckpoint is a checkpoint between Begin and the end of Commit.
+type runningCheckpoint struct {
 	*Checkpoint
 	once  sync.Once
-	ended chan struct{} // closed when something that it has yet to seal was removed
+	ended chan struct{} // closed when a workspace or snapshot was removed before its seal
 }
 
-// committed commits a checkpoint and returns it.
-func (p *Checkpointer) committed(ctx context.Context) (*Checkpoint, error) {
+// commitCheckpoint begins and commits a checkpoint. It begins again when a workspace or snapshot
+// of the checkpoint was removed before its seal.
+func (p *Checkpointer) commitCheckpoint(ctx context.Context) (*Checkpoint, error) {
 	defer p.running.Store(nil)
 	for begun := 1; ; begun++ {
 		c, err := p.Begin()
 		if err != nil {
 			return nil, err
 		}
+
 		sealing, stop := p.running.Load().whileNeeded(ctx, begun < maxBegins, p.gcWaits.channel())
 		err = func() error {
 			done := false
 			defer func() {
 				stop()
 				if !done { // also after a panic
-					c.giveUp()
+					c.restoreDirty()
 				}
 			}()
 			err := c.Commit(sealing)
@@ -43,6 +45,7 @@ func (p *Checkpointer) committed(ctx context.Context) (*Checkpoint, error) {
 		if err == nil {
 			return c, nil
 		}
+
 		switch cause := context.Cause(sealing); {
 		case errors.Is(cause, ErrNoCheckpoint):
 			return nil, cause
@@ -52,9 +55,9 @@ func (p *Checkpointer) committed(ctx context.Context) (*Checkpoint, error) {
 	}
 }
 
-// Removed has the checkpoint under way begin again if it has yet to seal what was removed. That
-// cannot simply be left out: records of the journal after the checkpoint may refer to it. The
-// lock is held.
+// Removed makes the running checkpoint begin again if it has not sealed the removed workspace or
+// snapshot yet. The checkpoint cannot just skip its state, because journal records after the
+// checkpoint may refer to its inodes. The caller holds the lock of the forest.
 func (p *Checkpointer) Removed(view uint32) {
 	r := p.running.Load()
 	if r == nil {
@@ -71,9 +74,9 @@ func (p *Checkpointer) Removed(view uint32) {
 	}
 }
 
-// whileNeeded returns the context of the seals. It ends with ctx, when a gc waits and, with anew,
-// when something that the checkpoint has yet to seal was removed.
-func (r *running) whileNeeded(ctx context.Context, anew bool, gcWaits <-chan struct{}) (sealing context.Context, stop func()) {
+// whileNeeded returns the context of the seals. It ends with ctx and when a gc waits. If anew is
+// set, it also ends when a workspace or snapshot was removed before its seal.
+func (r *runningCheckpoint) whileNeeded(ctx context.Context, anew bool, gcWaits <-chan struct{}) (sealing context.Context, stop func()) {
 	sealing, cancel := context.WithCancelCause(ctx)
 	ended := r.ended
 	if !anew {
@@ -95,10 +98,10 @@ func (r *running) whileNeeded(ctx context.Context, anew bool, gcWaits <-chan str
 // longer than the journal's size suggests.
 const gcWork = checkpointMost
 
-// gcWaits shows whether a gc waits for the checkpoint under way. There is one gc at a time.
+// gcWaits shows whether a gc waits for the running checkpoint. There is one gc at a time.
 type gcWaits struct {
 	mu      sync.Mutex
-	waiting chan struct{} // closed while one waits
+	waiting chan struct{} // closed while a gc waits
 }
 
 func (g *gcWaits) channel() <-chan struct{} {
@@ -115,9 +118,9 @@ func (g *gcWaits) end() {
 	g.waiting = make(chan struct{})
 }
 
-// Hold makes a checkpoint for a gc, and calls fn before the next one can begin. It ends a
-// checkpoint under way, whose work is not lost. full is why there is no checkpoint:
-// ErrNoCheckpoint if that would have to seal more than GCWork.
+// Hold makes a checkpoint for a gc, and calls fn before the next checkpoint can begin. It ends a
+// running checkpoint; the next one does not repeat its seals. If the checkpoint fails, full is the
+// reason, ErrNoCheckpoint if it would seal more than GCWork bytes, and fn is called all the same.
 func (p *Checkpointer) Hold(ctx context.Context, fn func() error) (full, err error) {
 	p.gcWaits.begin()
 	err = p.mu.Acquire(ctx, 1)
@@ -130,7 +133,7 @@ func (p *Checkpointer) Hold(ctx context.Context, fn func() error) (full, err err
 	return full, fn()
 }
 
-// checkpointSoon is checkpoint within GCWork.
+// checkpointSoon makes a checkpoint that may seal GCWork bytes. The caller holds mu.
 func (p *Checkpointer) checkpointSoon(ctx context.Context) error {
 	limited, stop := WithLimit(ctx, p.GCWork, ErrNoCheckpoint)
 	defer stop()

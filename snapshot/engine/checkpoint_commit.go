@@ -16,16 +16,41 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Commit seals what a checkpoint has and makes it durable. When a state cannot be sealed at all,
-// the others are sealed nevertheless.
+// Commit seals the states of a checkpoint and writes the catalogue durably. If a state cannot be
+// sealed at all, Commit seals the others before it returns the error.
 func (c *Checkpoint) Commit(ctx context.Context) error {
+	if err := c.sealAll(ctx); err != nil {
+		return err
+	}
+
+	defer c.Collector.Puts.Enter()()
+	if err := c.storeActors(); err != nil {
+		return err
+	}
+	c.at.Incomplete = c.Incomplete.Load() // a seal may have found that bytes are lost
+	ops, err := c.metaOps()
+	if err != nil {
+		return err
+	}
+
+	// The record of the checkpoint has a position of the journal. The journal up to it must be on
+	// disk before.
+	if err := c.Log.Sync(); err != nil {
+		return err
+	}
+	return c.CAS.Commit(ops...)
+}
+
+// sealAll seals all states of a checkpoint. It returns the first error, at the end unless ctx is
+// over.
+func (c *Checkpoint) sealAll(ctx context.Context) error {
 	var failed error
 	note := func(err error) error {
 		failed = cmp.Or(failed, err)
 		return ctx.Err()
 	}
 	for _, sn := range sortedSnaps(c.snaps) {
-		partly, err := c.orPartly(ctx, sn.WS, sn.State.Load(), func() error { return c.Sealer.Wait(ctx, sn) })
+		partly, err := c.sealOrPartly(ctx, sn.WS, sn.State.Load(), func() error { return c.Sealer.Wait(ctx, sn) })
 		if partly != nil {
 			c.partly[sn.View] = partly
 		}
@@ -48,32 +73,16 @@ func (c *Checkpoint) Commit(ctx context.Context) error {
 			c.Memory.Sealed(view, w.mark)
 		}
 	}
-	if failed != nil {
-		return failed
-	}
-	defer c.Collector.Puts.Enter()()
-	if err := c.storeActors(); err != nil {
-		return err
-	}
-	c.at.Incomplete = c.Incomplete.Load() // a seal may have found that bytes are lost
-	ops, err := c.metaOps()
-	if err != nil {
-		return err
-	}
-	// The record refers to a position of the journal, which must be on disk before.
-	if err := c.Log.Sync(); err != nil {
-		return err
-	}
-	return c.CAS.Commit(ops...)
+	return failed
 }
 
-// metaOps are the records of the catalogue that a checkpoint writes and deletes.
+// metaOps returns the writes and deletes of the catalogue's records, sorted by key.
 func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 	values := map[string]any{catalogue.StoreKey: c.at}
 	for view, w := range c.workspaces {
 		values[catalogue.Key(catalogue.Workspaces, view)] = w.record
 	}
-	c.Look(func(*live.Tx) {
+	c.WithReadLock(func(*live.Tx) {
 		for view, sn := range c.snaps {
 			r := sn.Record()
 			if !sn.Sealed {
@@ -98,10 +107,10 @@ func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 	return ops, nil
 }
 
-// sealPresent seals the present state of a workspace.
-func (c *Checkpoint) sealPresent(ctx context.Context, id uint32, w *frozen) error {
+// sealPresent seals the frozen state of a workspace, and puts its id into the workspace's record.
+func (c *Checkpoint) sealPresent(ctx context.Context, id uint32, w *frozenWorkspace) error {
 	w.record.State = ""
-	partly, err := c.orPartly(ctx, id, w.state, func() error {
+	partly, err := c.sealOrPartly(ctx, id, w.state, func() error {
 		h, err := c.Sealer.InTurn(ctx, id, w.state)
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", w.record.Name, err)
@@ -120,7 +129,7 @@ func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State)
 		return nil
 	}
 	var sealed cas.Hash
-	partly, err := c.orPartly(ctx, id, st, func() (err error) {
+	partly, err := c.sealOrPartly(ctx, id, st, func() (err error) {
 		sealed, err = c.Sealer.InTurn(ctx, id, st)
 		return err
 	})
@@ -132,9 +141,9 @@ func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State)
 	return err
 }
 
-// orPartly calls seal, which seals a state. If that fails, the state is sealed without the files
-// that cannot be, and returned with a description of these.
-func (c *Checkpoint) orPartly(ctx context.Context, ws uint32, st *tree.State, seal func() error) (*catalogue.Partly, error) {
+// sealOrPartly calls seal, which seals the state st. If that fails, it seals the state without the
+// files that cannot be sealed, and returns its id with a description of those files.
+func (c *Checkpoint) sealOrPartly(ctx context.Context, ws uint32, st *tree.State, seal func() error) (*catalogue.Partly, error) {
 	cause := seal()
 	if cause == nil || ctx.Err() != nil || st == nil {
 		return nil, cause
@@ -144,7 +153,7 @@ func (c *Checkpoint) orPartly(ctx context.Context, ws uint32, st *tree.State, se
 	case err != nil:
 		return nil, cause
 	case partly == nil:
-		return nil, seal() // every file could be sealed this time
+		return nil, seal() // all files could be sealed this time
 	}
 	c.Logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
 	c.floor, c.left = min(c.floor, low), errors.Join(c.left, cause)
@@ -157,33 +166,35 @@ func sortedSnaps(m map[uint32]*catalogue.Snapshot) []*catalogue.Snapshot {
 	return out
 }
 
-// dropJournal drops the journal before a checkpoint, as far as no unsealed state needs it.
+// dropJournal drops the journal before a checkpoint, up to the first byte that an unsealed state
+// needs.
 func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 	position := min(c.at.Position, c.floor)
-	needed := &needed{low: live.NoPos}
-	for range 2 { // the second pass visits what changed during the first, which may take long
+	scan := &journalScan{low: live.NoPos}
+	for range 2 { // the first pass may take long; the second visits the changes in that time
 		var states []*tree.State
-		p.Alter(func(tx *live.Tx) {
+		p.WithLock(func(tx *live.Tx) {
 			states = p.unsealed()
-			for _, view := range tx.Changes().For(live.ForCheckpoint) { // all others are sealed
+			for _, view := range tx.Changes().For(live.ForCheckpoint) { // all other views are sealed
 				if st, err := tx.Capture(view); err == nil {
 					states = append(states, st)
 				}
 			}
 		})
 		for _, st := range states {
-			needed.frozen(st)
+			scan.visitFrozen(st)
 		}
 	}
-	p.Alter(func(tx *live.Tx) {
-		position = min(position, needed.lowest(tx, p.unsealed()))
+
+	p.WithLock(func(tx *live.Tx) {
+		position = min(position, scan.lowest(tx, p.unsealed()))
 	})
 	p.needed.Store(position)
 	return p.Log.DropBefore(position)
 }
 
-// unsealed returns the states of snapshots that have no id yet, and those that
-// a reader reads. The lock is held.
+// unsealed returns the states of snapshots without an id, and the states that are being read. The
+// caller holds the lock of the forest.
 func (p *Checkpointer) unsealed() []*tree.State {
 	states := p.Pins.all()
 	for _, sn := range p.Catalogue.Unsealed {
@@ -192,7 +203,7 @@ func (p *Checkpointer) unsealed() []*tree.State {
 	return states
 }
 
-// ShrinkJournal frees the part of the journal's files that is not needed.
+// ShrinkJournal frees the disk space of the journal before the first needed position.
 func (p *Checkpointer) ShrinkJournal() {
 	if err := p.Log.Shrink(p.needed.Load()); err != nil {
 		p.Logger.Warn("the journal keeps its size", "err", err)

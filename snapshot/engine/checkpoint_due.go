@@ -8,20 +8,22 @@ import (
 )
 
 const (
-	// While writers rest, a checkpoint is due after this many bytes of journal, or this long
-	// after the last one if anything changed. What writers remove before is never sealed.
+	// While writers are idle, a checkpoint is due after checkpointBytes of journal, or
+	// checkpointTime after the last one if there are changes. Files that are removed before are
+	// never sealed.
 	checkpointBytes = 256 << 20
 	checkpointTime  = 30 * time.Second
-	// Writers rest when they have written less than restfulBytes a second for calmTime.
+	// Writers are idle when they have written less than restfulBytes a second for calmTime.
 	restfulBytes = 4 << 20
 	calmTime     = 3 * time.Second
-	// While writers are active, a checkpoint is due after this many bytes of journal, which take
-	// space, or records, which take time to replay. Each step of a restore, a merge or an import
-	// counts as a record.
+	// While writers are active, a checkpoint is due after checkpointMost bytes of journal, which
+	// take disk space, or checkpointRecords, which take time to replay. Each step of a restore, a
+	// merge or an import counts as a record.
 	checkpointMost    = JournalMost
 	checkpointRecords = 150_000
 )
 
+// Loop makes the checkpoints that are due, until the store is closed.
 func (p *Checkpointer) Loop() {
 	last, busy, seen := time.Now(), time.Now(), p.Log.End()
 	for {
@@ -34,6 +36,7 @@ func (p *Checkpointer) Loop() {
 			busy = time.Now()
 		}
 		seen = end
+
 		tooLarge := p.Room.JournalTooLarge()
 		if !tooLarge && !p.Due(time.Since(busy) >= calmTime, time.Since(last)) {
 			continue
@@ -48,15 +51,15 @@ func (p *Checkpointer) Loop() {
 	}
 }
 
-// AwaitChange returns after a second, or at once when a checkpoint is asked for. If nothing changed
-// since the last one, it waits for a change first. If nothing changed since the journal was seen to end
-// at seen, it waits for a change, too, but no longer than until a checkpoint is due.
+// AwaitChange waits for a second, or until a caller asks for a checkpoint. If the journal has no
+// record since the last checkpoint, it waits for a record before. If the journal has no record
+// after the position seen, it also waits for one, at most until the time due.
 func (p *Checkpointer) AwaitChange(seen int64, due time.Time) {
 	appended := p.Log.Appended()
 	var rest time.Duration
 	switch p.Log.End() {
 	case p.At.Load():
-		p.ShrinkJournal() // the mark that it appends is not a change
+		p.ShrinkJournal() // it may append a mark to the journal, which is no change
 		rest = loops.Forever
 	case seen:
 		rest = max(time.Until(due), time.Second)
@@ -66,13 +69,14 @@ func (p *Checkpointer) AwaitChange(seen int64, due time.Time) {
 	}
 }
 
-// awaitRecord waits until something is journaled, which it reports, a checkpoint is asked for, or the
-// time is over.
+// awaitRecord waits until a record is journaled, a caller asks for a checkpoint, or the time rest
+// is over. It reports whether a record was journaled.
 func (p *Checkpointer) awaitRecord(appended <-chan struct{}, rest time.Duration) bool {
 	return p.Loops.Await(p.signal, appended, rest)
 }
 
-// Due reports whether a checkpoint is due. since is the time since the last one.
+// Due reports whether a checkpoint is due. calm is true while writers are idle, since is the time
+// since the last checkpoint.
 func (p *Checkpointer) Due(calm bool, since time.Duration) bool {
 	if calm {
 		grown := p.Grown()
@@ -81,22 +85,24 @@ func (p *Checkpointer) Due(calm bool, since time.Duration) bool {
 	return p.Outgrown() || p.ToRedo() >= checkpointRecords || p.Memory.ManyToRedo()
 }
 
-// Grown is how many bytes were journaled since the last checkpoint.
+// Grown returns the number of bytes that were journaled since the last checkpoint.
 func (p *Checkpointer) Grown() int64 { return p.Log.End() - p.At.Load() }
 
-// Outgrown reports whether that is so much that a checkpoint is due while writers are active.
+// Outgrown reports whether the journal has grown so much that a checkpoint is due while writers
+// are active.
 func (p *Checkpointer) Outgrown() bool { return p.Grown() >= checkpointMost }
 
-// Edited notes how many steps a restore, a merge or an import made.
+// Edited adds the steps of a restore, a merge or an import to Changes.
 func (p *Checkpointer) Edited(steps int) {
 	if p.Changes.Add(int64(steps)) >= checkpointRecords {
 		p.Ask()
 	}
 }
 
+// Ask makes Loop check at once whether a checkpoint is due.
 func (p *Checkpointer) Ask() { p.signal.Up() }
 
-// Try makes a checkpoint at once, unless one or a gc is under way.
+// Try makes a checkpoint at once. It returns false if a checkpoint or a gc is running.
 func (p *Checkpointer) Try() (tried bool) {
 	if !p.mu.TryAcquire(1) {
 		return false
@@ -109,7 +115,7 @@ func (p *Checkpointer) Try() (tried bool) {
 	return true
 }
 
-// ToRedo is how many records, and steps of edits, a recovery would replay.
+// ToRedo returns the number of records and steps of edits that a recovery would replay.
 func (p *Checkpointer) ToRedo() int64 {
 	return int64(p.Log.Records()-p.Records.Load()) + p.Changes.Load()
 }

@@ -18,49 +18,46 @@ import (
 )
 
 const (
-	// A gc begins delay after the first removal, or rarely after it if what was removed is less
-	// than the store's size divided by unused.
+	// A gc begins when the first removal is delay ago. If the removed bytes are fewer than the
+	// store's size divided by unused, it begins when the removal is rarely ago.
 	delay  = 2 * time.Minute
 	unused = 20
 	rarely = 24 * time.Hour
-	// unknown is the size of what was removed before the store was opened: it makes a gc due.
+	// unknown stands for the removed bytes before the store was opened. It makes a gc due.
 	unknown = 1 << 60
-	// growth is how many bytes more than after the last gc make one due when
-	// nothing was removed: what checkpoints stored of a state that has changed
-	// since is garbage too.
+	// growth is the number of bytes since the last gc that make a gc due without a removal,
+	// because sealed states of checkpoints become garbage when the workspace changes.
 	growth = 256 << 20
 )
 
-// ErrNoCheckpoint means that a checkpoint would take too long for a gc to wait for it.
+// ErrNoCheckpoint is the reason for a gc without a checkpoint if the checkpoint would take too long.
 var ErrNoCheckpoint = errors.New("a checkpoint takes long, and gc does not wait for it")
 
-// rounds bounds how often a gc starts again on a full disk.
+// rounds is the limit for the rounds of a gc on a full disk.
 const rounds = 3
 
-// CollectorParts are what a Collector uses of the store. Objects and Source may be set later.
+// CollectorParts are the components of the store that a Collector uses. Objects and Source may be
+// set later.
 type CollectorParts struct {
 	Objects     tree.Objects
 	Source      *tree.Source
 	Stored      *atomic.Int64 // bytes of packs
 	Left        func() int64  // bytes that can still be stored
-	Incomplete  *atomic.Bool  // objects are missing
+	Incomplete  *atomic.Bool  // see Parts.Incomplete
 	Checkpoints Checkpoints
 	Roots       func() (*Roots, error)
-	Elapsed     func() time.Duration // goes on evenly, more than 0
+	Elapsed     func() time.Duration // a monotonic clock, never 0
 	Loops       *loops.Group
 	Metrics     *info.Recorder
 	Logger      *slog.Logger
 }
 
-// Checkpoints seal the journal, so that it can be dropped.
+// Checkpoints is implemented by Checkpointer, which documents the methods.
 type Checkpoints interface {
-	Grown() int64   // bytes that were journaled since the last one
-	Outgrown() bool // that is JournalMost
-	Ask()           // for one soon
-	// Try makes one at once, unless another one or a gc is under way.
+	Grown() int64
+	Outgrown() bool
+	Ask()
 	Try() (tried bool)
-	// Hold makes one, and calls fn before the next one can begin. It returns why there is none,
-	// ErrNoCheckpoint if it takes too long, and the error of fn.
 	Hold(ctx context.Context, fn func() error) (full, err error)
 	ShrinkJournal()
 }
@@ -68,29 +65,30 @@ type Checkpoints interface {
 // A Collector decides when a gc is worth its work, and runs it.
 type Collector struct {
 	CollectorParts
-	Signal loops.Wake    // something was removed, or more is stored
-	Puts   loops.Barrier // callers that put objects that nothing refers to yet
+	Signal loops.Wake    // makes Loop check again whether a gc is due
+	Puts   loops.Barrier // entered by callers that put objects that are not referenced yet
 	Base   atomic.Int64  // bytes of packs after the last gc
 
-	imports atomic.Int32 // under way
+	imports atomic.Int32 // number of running imports
 	garbage garbage
 	damage  atomic.Pointer[string]
 }
 
-// garbage describes the removals since the last gc.
+// garbage counts the removals since the last gc.
 type garbage struct {
 	mu sync.Mutex
 	weight
 }
 
-// A weight is an estimate of how much a gc would free.
+// A weight is an estimate of the bytes that a gc would free.
 type weight struct {
 	removals int
-	own      int64         // about how many bytes only what was removed had
-	since    time.Duration // by Elapsed, when the first of them was, or for now, when they were counted
+	own      int64         // about how many bytes only the removed workspaces and snapshots used
+	since    time.Duration // by Elapsed: the time of the first removal; see also estimate
 }
 
-// Removed notes that something was removed, and about how many bytes it had of its own.
+// Removed counts the removal of a workspace or snapshot. own is the approximate number of bytes
+// that no other one uses.
 func (g *Collector) Removed(own int64) {
 	g.garbage.add(own, g.Elapsed())
 	g.Signal.Up()
@@ -106,15 +104,16 @@ func (g *garbage) add(own int64, now time.Duration) {
 	g.own += own
 }
 
-// now returns the weight before a gc, which frees at least that.
-func (g *garbage) now(now time.Duration) weight {
+// estimate returns the weight before a gc, which frees at least that much. since is the time now.
+func (g *garbage) estimate(now time.Duration) weight {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return weight{g.removals, g.own, now}
 }
 
-// collected subtracts what a gc freed. With some, the gc freed a part, and only its time is noted.
-func (g *garbage) collected(w weight, some bool) {
+// subtract subtracts the weight before a gc when the gc has ended. some is set if the gc freed only
+// a part: then subtract only moves the time of the first removal to the time of the gc.
+func (g *garbage) subtract(w weight, some bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !some {
@@ -130,10 +129,10 @@ func (g *garbage) get() weight {
 	return g.weight
 }
 
-// Any reports whether something was removed since the last gc.
-func (g *Collector) Any() bool { return g.garbage.get().removals > 0 }
+// HasGarbage reports whether a workspace or snapshot was removed since the last gc.
+func (g *Collector) HasGarbage() bool { return g.garbage.get().removals > 0 }
 
-// dueIn returns when a gc is due if nothing more is removed or stored.
+// dueIn returns the time until a gc is due, if there are no further removals and seals.
 func (g *Collector) dueIn() time.Duration {
 	stored, base, removed := g.Stored.Load(), g.Base.Load(), g.garbage.get()
 	grown := stored - base
@@ -143,16 +142,17 @@ func (g *Collector) dueIn() time.Duration {
 	if removed.removals == 0 {
 		return loops.Forever
 	}
+
+	// Bytes stored since the last gc may belong to the removed snapshots, so they count as removed.
 	wait := rarely
-	// What was stored since the last gc may have been of what was removed.
 	if removed.own+max(grown, 0) >= min(stored, g.Left())/unused {
 		wait = delay
 	}
 	return max(0, removed.since+wait-g.Elapsed())
 }
 
-// Import guards objects that an import puts until done is called. No automatic gc begins
-// meanwhile.
+// Import protects the objects that an import puts until done is called. No automatic gc begins
+// in that time.
 func (g *Collector) Import() (done func()) {
 	g.imports.Add(1)
 	leave := g.Puts.Enter()
@@ -162,11 +162,11 @@ func (g *Collector) Import() (done func()) {
 	}
 }
 
-// Due reports whether a gc is to begin by itself.
+// Due reports whether an automatic gc should begin.
 func (g *Collector) Due() bool { return g.imports.Load() == 0 && g.dueIn() == 0 }
 
-// Loop gives space back when it is time. It does not begin while an import is
-// under way: what is put while a gc waits for it is kept by that gc.
+// Loop runs a gc when it is due. It does not begin one during an import, because the gc would
+// wait for the import and keep all objects that are put in that time.
 func (g *Collector) Loop() {
 	for g.Loops.Context.Err() == nil {
 		g.Loops.Await(g.Signal, nil, g.dueIn())
@@ -181,7 +181,8 @@ func (g *Collector) Loop() {
 	}
 }
 
-// Run makes a gc, and again while a full disk gets more room by it, at most rounds times.
+// Run runs a gc. If a full disk prevented the checkpoint of the gc, it runs again, at most rounds
+// times.
 func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	var sum cas.GCResult
 	for range rounds {
@@ -196,24 +197,25 @@ func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (
 		if !again {
 			break
 		}
-		// What it gave back may be enough for the checkpoint. Then the journal
-		// goes, and what was removed but is still in the last checkpoint.
+		// The freed space may be enough for the checkpoint now. After it, the next round can free
+		// the journal and the snapshots deleted since the last checkpoint.
 	}
 	g.Checkpoints.ShrinkJournal()
 	return sum, nil
 }
 
-// collect is one round of a gc. It reports whether there was no room for the
-// checkpoint.
+// collect runs one round of a gc and adds its result to sum. again reports whether the disk had no
+// space for the checkpoint.
 func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
-	// This waits for callers that put objects before the recording began: when they are done, a
-	// root refers to these. It waits for imports, too.
+	// Wait for callers that put objects before the recording began, also for imports. When they
+	// are done, a root references their objects.
 	gc, err := g.Objects.Record(ctx, g.Puts.Wait)
 	if err != nil {
 		return false, err
 	}
 	defer gc.Close()
-	weighed := g.garbage.now(g.Elapsed())
+
+	weighed := g.garbage.estimate(g.Elapsed())
 	var roots *Roots
 	full, err := g.Checkpoints.Hold(ctx, func() (err error) {
 		roots, err = g.Roots()
@@ -224,31 +226,33 @@ func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 	}
 	long := errors.Is(full, ErrNoCheckpoint)
 	if again = full != nil && !long; again {
-		// Space can be given back on a full disk too: what the last checkpoint
-		// refers to is marked as well.
+		// The gc can free space without a checkpoint, because it also marks the objects of the
+		// last checkpoint.
 		g.Logger.Warn("no checkpoint before gc", "err", full, guard.Stack(full))
 	}
+
 	res, err := gc.Collect(ctx, g.Incomplete.Load(), func(k *cas.Keeper) error { return g.mark(ctx, roots, k) }, progress)
 	sum.Removed += res.Removed
 	sum.FreedBytes += res.FreedBytes
 	if err != nil {
 		return again, err
 	}
+
 	g.Stored.Store(g.Objects.Stats().Stored)
 	g.Base.Store(g.Stored.Load())
-	g.garbage.collected(weighed, long) // else what the last checkpoint refers to goes with the next gc
+	g.garbage.subtract(weighed, long) // long: objects of the last checkpoint are left for the next gc
 	g.Metrics.Note(func(m *info.Metrics) { m.GarbageCollects++ })
 	return again, nil
 }
 
-// mark marks everything that the store still needs.
+// mark marks the objects of all roots.
 func (g *Collector) mark(ctx context.Context, roots *Roots, k *cas.Keeper) error {
 	if err := roots.Read(); err != nil {
 		return err
 	}
-	to := marking{g.Objects, k}
+	to := localKeeper{g.Objects, k}
 	for _, h := range roots.Sets {
-		if here, err := g.Objects.Has(h); here || err != nil { // nothing is lost with one that is damaged
+		if here, err := g.Objects.Has(h); here || err != nil { // a damaged set does not stop the gc
 			to.KeepLeaf(h)
 		}
 	}
@@ -261,29 +265,29 @@ func (g *Collector) mark(ctx context.Context, roots *Roots, k *cas.Keeper) error
 	})
 }
 
-// marking is a cas.Keeper for a store that need not have all objects.
-type marking struct {
+// A localKeeper is a cas.Keeper that skips objects on remotes.
+type localKeeper struct {
 	tree.Objects
 	k *cas.Keeper
 }
 
-func (m marking) Keep(h cas.Hash) bool { return m.Here(h) && m.k.Keep(h) }
+func (m localKeeper) Keep(h cas.Hash) bool { return m.Here(h) && m.k.Keep(h) }
 
-func (m marking) KeepLeaf(h cas.Hash) {
+func (m localKeeper) KeepLeaf(h cas.Hash) {
 	if m.Here(h) {
 		m.k.KeepLeaf(h)
 	}
 }
 
-func (m marking) Get(h cas.Hash, dst []byte) ([]byte, error) {
+func (m localKeeper) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	if m.Elsewhere != nil {
 		return m.Objects.Get(h, dst)
 	}
 	return m.k.Read(h, dst)
 }
 
-// NeedsRepair explains why gc does nothing in a damaged store: what hangs below
-// a damaged object would be taken for garbage, and the object may be repaired yet.
+// NeedsRepair adds advice to the error of a damaged store. A gc does not run in a damaged store,
+// because it would remove the objects below a damaged one, which may still be repaired.
 func NeedsRepair(err error) error {
 	if isDamage(err) {
 		return fmt.Errorf("the store is damaged; run `amberfs verify --repair` before gc: %w", err)
@@ -293,7 +297,7 @@ func NeedsRepair(err error) error {
 
 func isDamage(err error) bool { return errors.Is(err, errs.Damaged) || errors.Is(err, cas.ErrNotFound) }
 
-// SetDamage keeps what a gc or a verification found damaged, for the status. nil: nothing.
+// SetDamage sets the damage that a gc or a verification found, for the status; nil if there is none.
 func (g *Collector) SetDamage(err error) {
 	if err == nil {
 		g.damage.Store(nil)
@@ -303,7 +307,7 @@ func (g *Collector) SetDamage(err error) {
 	g.damage.Store(&text)
 }
 
-// Damage returns what was found damaged, "" if nothing was.
+// Damage returns the text of the error of SetDamage, "" for none.
 func (g *Collector) Damage() string {
 	if text := g.damage.Load(); text != nil {
 		return *text

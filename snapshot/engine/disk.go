@@ -12,56 +12,59 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// An owner keeps objects: a snapshot that may be deleted, or a fork with all that it has.
+// An owner is a counted snapshot, or a counted fork with its snapshots and the forks in it. Each
+// object of the store has one owner.
 type owner struct {
 	info.UsedBy
-	Seq uint64 // of a snapshot; 0 for a fork
+	Seq uint64 // sequence number of a snapshot; 0 for a fork
 }
 
 var (
-	// rest owns what the rest of the store has.
-	rest = &owner{}
-	// several owns what more than one snapshot has, and no other.
-	several = &owner{Seq: 1}
+	// restOfStore owns the objects that deleting counted snapshots would not free.
+	restOfStore = &owner{}
+	// severalSnapshots owns objects that several counted snapshots use, and nothing else.
+	severalSnapshots = &owner{Seq: 1}
 )
 
-// both is the owner of what two have.
-func both(a, b *owner) *owner {
+// commonOwner returns the owner of an object that both a and b use.
+func commonOwner(a, b *owner) *owner {
 	switch {
 	case a == b:
 		return a
 	case a.Seq > 0 && b.Seq > 0:
-		return several
+		return severalSnapshots
 	}
-	return rest
+	return restOfStore
 }
 
-// A holding is a state that exists because of an owner.
-type holding struct {
+// An ownedState is a state whose objects are used by an owner.
+type ownedState struct {
 	by *owner
 	catalogue.Root
 }
 
-// order is that in which owners are looked at: first what stays, below which there is
-// no search, then snapshots as they were made, and so as they lie in the packs.
-func (h holding) order() uint64 {
-	if h.by == rest {
+// order is the sort key of states for the count. The rest of the store comes first, so that the
+// search stops at its objects. Snapshots follow in the order of their objects in the packs.
+func (h ownedState) order() uint64 {
+	if h.by == restOfStore {
 		return 0
 	}
 	return 1 + h.by.Seq
 }
 
-// DiskUsage counts what deleting each of the named snapshots of a workspace would give back,
-// and all of them together; without names that of all its snapshots and forks. All must be
-// sealed, and the caller is in Collector.Puts. It takes about 100 bytes of memory for each object.
+// DiskUsage counts the bytes that deleting each of the named snapshots of a workspace, and all of
+// them together, would free. Without names it counts all snapshots and forks of the workspace. All
+// states must be sealed, and the caller has entered Collector.Puts. It needs about 100 bytes of
+// memory for each object.
 func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []string) (*info.Disk, error) {
-	var kept []holding
+	var kept []ownedState
 	var err error
-	p.Alter(func(tx *live.Tx) { kept, err = p.holdings(tx, ws, names) })
+	p.WithLock(func(tx *live.Tx) { kept, err = p.ownedStates(tx, ws, names) })
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(kept, func(a, b holding) int { return cmp.Compare(a.order(), b.order()) })
+	slices.SortStableFunc(kept, func(a, b ownedState) int { return cmp.Compare(a.order(), b.order()) })
+
 	has := make(map[cas.Hash]*owner)
 	var by *owner
 	mark := func(id cas.Hash) (more bool) {
@@ -71,18 +74,19 @@ func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []
 		before, known := has[id]
 		now := by
 		if known {
-			now = both(before, by)
+			now = commonOwner(before, by)
 		}
 		has[id] = now
-		return !known || now != before // and so is what is below
+		return !known || now != before // with the same owner, the objects below have it, too
 	}
+
 	for _, k := range kept {
 		by = k.by
 		st, err := k.Load(p.Source)
-		if err == nil {
-			err = st.Mark(ctx, p.Source, nil, p.Incomplete.Load(), mark)
-		}
 		if err != nil {
+			return nil, NeedsRepair(err)
+		}
+		if err := st.Mark(ctx, p.Source, nil, p.Incomplete.Load(), mark); err != nil {
 			return nil, NeedsRepair(err)
 		}
 	}
@@ -90,15 +94,15 @@ func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []
 	return out, NeedsRepair(err)
 }
 
-// sum adds the sizes of objects up.
-func sum(store *cas.Store, has map[cas.Hash]*owner, kept []holding) (*info.Disk, error) {
+// sum adds up the sizes of the objects by owner.
+func sum(store *cas.Store, has map[cas.Hash]*owner, kept []ownedState) (*info.Disk, error) {
 	out := &info.Disk{Snapshots: []info.UsedBy{}, Forks: []info.UsedBy{}, Stored: store.Stats().Stored}
 	if err := store.Sizes(func(id cas.Hash, bytes int64) {
 		o := has[id]
-		if o == nil || o == rest {
+		if o == nil || o == restOfStore {
 			return
 		}
-		if o != several {
+		if o != severalSnapshots {
 			o.Bytes += bytes
 		}
 		if o.Seq > 0 {
@@ -107,7 +111,8 @@ func sum(store *cas.Store, has map[cas.Hash]*owner, kept []holding) (*info.Disk,
 	}); err != nil {
 		return nil, err
 	}
-	seen := map[*owner]bool{rest: true}
+
+	seen := map[*owner]bool{restOfStore: true}
 	for _, k := range slices.Backward(kept) { // newest first
 		switch {
 		case seen[k.by]:
@@ -122,8 +127,9 @@ func sum(store *cas.Store, has map[cas.Hash]*owner, kept []holding) (*info.Disk,
 	return out, nil
 }
 
-// holdings are all states of the store with what they exist for. The lock is held.
-func (p *Parts) holdings(tx *live.Tx, ws *catalogue.Workspace, names []string) (kept []holding, err error) {
+// ownedStates returns all states of the store with their owners. The caller holds the lock of the
+// forest.
+func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string) (kept []ownedState, err error) {
 	asked := make(map[*catalogue.Snapshot]bool)
 	for _, name := range names {
 		sn, err := p.Catalogue.Find(ws, name)
@@ -132,7 +138,8 @@ func (p *Parts) holdings(tx *live.Tx, ws *catalogue.Workspace, names []string) (
 		}
 		asked[sn] = true
 	}
-	forks := make(map[*catalogue.Workspace]*owner) // those of the workspace, with the forks in them
+
+	forks := make(map[*catalogue.Workspace]*owner) // the forks of ws, and the forks in them
 	if len(names) == 0 {
 		for _, f := range ws.Forks {
 			o := &owner{UsedBy: info.UsedBy{Name: f.Name}}
@@ -145,8 +152,9 @@ func (p *Parts) holdings(tx *live.Tx, ws *catalogue.Workspace, names []string) (
 		if o, ok := forks[w]; ok {
 			return o
 		}
-		return rest
+		return restOfStore
 	}
+
 	snaps := make(map[uint32]*owner, len(p.Catalogue.Snapshots))
 	for view, sn := range p.Catalogue.Snapshots {
 		w := p.Catalogue.Workspaces[sn.WS]
@@ -155,13 +163,13 @@ func (p *Parts) holdings(tx *live.Tx, ws *catalogue.Workspace, names []string) (
 			o = &owner{UsedBy: info.UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes}, Seq: sn.Seq}
 		}
 		snaps[view] = o
-		kept = append(kept, holding{by: o, Root: sn.Root()})
+		kept = append(kept, ownedState{by: o, Root: sn.Root()})
 	}
 	for _, w := range p.Catalogue.Workspaces {
-		kept = append(kept, holding{by: by(w), Root: catalogue.Root{State: w.Freeze(tx)}})
+		kept = append(kept, ownedState{by: by(w), Root: catalogue.Root{State: w.Freeze(tx)}})
 		for _, r := range w.Restored {
 			if o, ok := snaps[r.View]; ok {
-				kept = append(kept, holding{by: o, Root: catalogue.Root{State: r.State}})
+				kept = append(kept, ownedState{by: o, Root: catalogue.Root{State: r.State}})
 			}
 		}
 	}

@@ -7,14 +7,14 @@ import (
 
 type limitKey struct{}
 
-// A limit ends a context after some work of the seals that have it.
+// A limit ends a context when the seals with this context have processed a number of bytes.
 type limit struct {
 	left atomic.Int64
 	end  func()
 }
 
-// WithLimit returns a context that ends with a cause when its seals have processed this many
-// bytes.
+// WithLimit returns a context that ends with the given cause when the seals with this context have
+// processed the given number of bytes.
 func WithLimit(ctx context.Context, bytes int64, cause error) (limited context.Context, stop func()) {
 	limited, cancel := context.WithCancelCause(ctx)
 	l := &limit{end: func() { cancel(cause) }}

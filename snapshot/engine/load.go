@@ -13,8 +13,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// LastCheckpoint reads the record of the checkpoint; there is none in a store that was just
-// made.
+// LastCheckpoint reads the record of the last checkpoint. If there is none, it returns one with
+// First set.
 func LastCheckpoint(c *cas.Store) (at catalogue.StoreRecord, err error) {
 	b, err := c.GetMeta(catalogue.StoreKey)
 	if errors.Is(err, cas.ErrNotFound) {
@@ -29,25 +29,25 @@ func LastCheckpoint(c *cas.Store) (at catalogue.StoreRecord, err error) {
 	return at, nil
 }
 
-// A Loading reads the last checkpoint of a store that is not yet shared with other goroutines.
-type Loading struct {
+// A Loader reads the last checkpoint of a store that is not yet shared with other goroutines.
+type Loader struct {
 	*Parts
 	Sealer  *Sealer
-	Salvage bool                          // leave out what cannot be read
-	Empty   func(tx *live.Tx) *tree.State // returns the state of a workspace that is lost
+	Salvage bool                          // leave out states that cannot be read
+	Empty   func(tx *live.Tx) *tree.State // returns an empty state for a lost workspace
 
-	Replaced []string // workspaces that continue from an older state than their last
+	Replaced []string // names of workspaces whose last state was lost
 }
 
 // Load reads the catalogue and the states of the workspaces.
-func (l *Loading) Load(tx *live.Tx) error {
+func (l *Loader) Load(tx *live.Tx) error {
 	if err := l.loadCatalogue(tx); err != nil {
 		return err
 	}
 	return l.loadWorkspaces(tx)
 }
 
-func (l *Loading) loadCatalogue(tx *live.Tx) error {
+func (l *Loader) loadCatalogue(tx *live.Tx) error {
 	if err := catalogue.Scan(l.CAS, catalogue.Workspaces, func(r catalogue.WorkspaceRecord) error {
 		l.Catalogue.AddWorkspace(r)
 		return nil
@@ -63,26 +63,34 @@ func (l *Loading) loadCatalogue(tx *live.Tx) error {
 	unsealed := make(map[string]uint32)
 	err := catalogue.Scan(l.CAS, catalogue.Snapshots, func(r catalogue.SnapshotRecord) error {
 		sn, err := r.Load()
-		if err == nil && r.Partly != nil {
+		if err != nil {
+			return err
+		}
+
+		if r.Partly != nil {
 			unsealed[catalogue.Key(catalogue.Snapshots, r.View)] = r.View
-			var st *tree.State
-			if st, err = r.Partly.Load(l.Source, tx.Epoch()); err != nil && l.Salvage {
+			st, err := r.Partly.Load(l.Source, tx.Epoch())
+			if err != nil && l.Salvage {
 				l.Logger.Warn("left out a snapshot", "snapshot", r.Name, "err", err)
 				return nil
 			}
+			if err != nil {
+				return err
+			}
 			sn.State.Store(st)
 		}
-		if err == nil && l.Catalogue.Add(sn) {
+
+		if l.Catalogue.Add(sn) {
 			l.Sealer.Push(sn)
 		}
-		return err
+		return nil
 	})
 	l.Catalogue.Link()
 	l.Catalogue.Dirty = unsealed
 	return err
 }
 
-func (l *Loading) loadWorkspaces(tx *live.Tx) error {
+func (l *Loader) loadWorkspaces(tx *live.Tx) error {
 	for _, w := range l.Catalogue.Workspaces {
 		st, err := l.loadState(tx, w)
 		stored := err == nil && w.Partly == nil
@@ -104,8 +112,8 @@ func (l *Loading) loadWorkspaces(tx *live.Tx) error {
 	return nil
 }
 
-// loadOrphans loads the inodes without a name. A salvage does without those that are lost.
-func (l *Loading) loadOrphans(tx *live.Tx, w *catalogue.Workspace) error {
+// loadOrphans loads the inodes without a name. A salvage ignores errors.
+func (l *Loader) loadOrphans(tx *live.Tx, w *catalogue.Workspace) error {
 	if w.Orphans == nil {
 		return nil
 	}
@@ -120,10 +128,10 @@ func (l *Loading) loadOrphans(tx *live.Tx, w *catalogue.Workspace) error {
 	return err
 }
 
-// loadState loads the state of a workspace at the checkpoint. Without the root of
-// main there is nothing to mount; a salvage looks at all. A root that is on a remote is
-// not waited for.
-func (l *Loading) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, error) {
+// loadState loads the state of a workspace at the checkpoint. It checks that the root directory of
+// main can be read, in a salvage the root directories of all workspaces. It does not wait for a
+// root directory that is on a remote.
+func (l *Loader) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, error) {
 	if w.Partly != nil {
 		return w.Partly.Load(l.Source, tx.Epoch())
 	}
@@ -141,22 +149,24 @@ func (l *Loading) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, e
 	return st, err
 }
 
-// readableState returns the newest state of a workspace that can be read when its last one
-// cannot. A fork falls back to its parent, and at last to an empty tree.
-func (l *Loading) readableState(tx *live.Tx, w *catalogue.Workspace, cause error) *tree.State {
+// readableState returns the state of the newest snapshot of a workspace that can be read, when the
+// last state of the workspace cannot. If there is none, it tries the snapshots of the workspace's
+// ancestors, and then returns an empty tree.
+func (l *Loader) readableState(tx *live.Tx, w *catalogue.Workspace, cause error) *tree.State {
 	l.Replaced = append(l.Replaced, w.Name)
 	w.Changes++
 	for at := w; at != nil; at = l.Catalogue.Parent(at) {
 		for _, sn := range slices.Backward(l.Catalogue.WithOrigin(at)) {
 			st, err := sn.Tree(l.Source)
-			if err == nil {
-				_, err = st.Get(l.Source, live.RootIno)
+			if err != nil {
+				continue
 			}
-			if err == nil {
-				l.Logger.Warn("the state of the workspace is damaged; it goes on from a snapshot",
-					"workspace", w.Name, "snapshot", sn.Name, "err", cause)
-				return st
+			if _, err := st.Get(l.Source, live.RootIno); err != nil {
+				continue
 			}
+			l.Logger.Warn("the state of the workspace is damaged; it goes on from a snapshot",
+				"workspace", w.Name, "snapshot", sn.Name, "err", cause)
+			return st
 		}
 	}
 	l.Logger.Warn("the state of the workspace and all its snapshots are damaged; it goes on empty",

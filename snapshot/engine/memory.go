@@ -19,60 +19,63 @@ import (
 )
 
 const (
-	// DefaultMemory is what unsealed changes of all workspaces take in memory at most, in bytes.
+	// DefaultMemory is the default limit for the unsealed changes of all workspaces, in bytes.
 	DefaultMemory = 256 << 20
 	// forkPatience is how long a change in a fork waits for memory, and mainPatience in main.
 	forkPatience = 30 * time.Second
 	mainPatience = 5 * time.Minute
-	// maxAwaiting is how many changes in forks wait at a time. Each keeps a reader of the kernel's
-	// requests, of which main needs some.
+	// maxAwaiting is the number of changes in forks that can wait at a time. Each uses one of the
+	// goroutines that read the kernel's requests, and main needs some of them.
 	maxAwaiting = 32
-	// heavy is what a recovery charges a workspace at least that may have been the reason why
-	// daemons before it were killed.
+	// heavy is the memory from which on the recovery of a workspace may be the reason why earlier
+	// daemons were killed.
 	heavy = 16 << 20
 )
 
-// A Memory bounds what changes take in memory until they are sealed. Each change is charged to its
-// workspace. When main, or a fork of main with the forks in it, has half of what it may have, its
-// workspaces are sealed, which gives the memory back. A recovery charges the same, and seals when
-// nearly all of it is used: so opening a store takes no more, whatever its journal contains.
+// A Memory limits the memory of unsealed changes. Each change is charged to its workspace. The
+// tenant of a workspace is main, or the fork of main that contains it. When a tenant uses half of
+// its share, its workspaces are sealed, which gives memory back. A recovery charges the same
+// amounts, and seals all workspaces when the memory is nearly full. So opening a store never needs
+// more memory than the limit.
 type Memory struct {
 	*Parts
 	Sealer   *Sealer
-	ReadOnly bool // nothing can be sealed
+	ReadOnly bool // states cannot be sealed
 
 	account *budget.Account
 	half    int64
 	opened  atomic.Bool // the recovery is over
 
 	mu       sync.Mutex
-	views    map[uint32]*charged
+	views    map[uint32]*memoryUse
 	sealing  map[uint32]bool // by tenant: its workspaces are being sealed
-	awaiting int             // changes in forks
-	redo     int64           // what was charged since the last checkpoint
+	awaiting int             // number of changes in forks that wait
+	redo     int64           // bytes charged since the last checkpoint
 }
 
-// charged is what a view was charged in all, and how much of that was given back.
-type charged struct {
-	tenant, parent uint32
+// memoryUse has the bytes that were charged to a view in total, and given back.
+type memoryUse struct {
+	tenant, parent uint32 // views
 	total, given   int64
 }
 
+// NewMemory returns a Memory with a limit of size bytes.
 func NewMemory(p *Parts, z *Sealer, size int64) *Memory {
 	return &Memory{
 		Parts: p, Sealer: z, account: budget.NewAccount(size, live.MainView), half: size / 2,
-		views: make(map[uint32]*charged), sealing: make(map[uint32]bool),
+		views: make(map[uint32]*memoryUse), sealing: make(map[uint32]bool),
 	}
 }
 
-// Used is how many bytes all workspaces have, and Most how many they had when that was the most.
+// Used returns the number of bytes that all workspaces use.
 func (m *Memory) Used() int64 { return m.account.Used() }
 
+// Most returns the largest value that Used has had.
 func (m *Memory) Most() int64 { return m.account.Most() }
 
-// Add adds a workspace. The lock of the forest is held, as for Remove.
+// Add adds a workspace. The caller holds the lock of the forest, as for Remove.
 func (m *Memory) Add(ws *catalogue.Workspace) {
-	c := &charged{tenant: m.Catalogue.Uppermost(ws).View}
+	c := &memoryUse{tenant: m.Catalogue.Uppermost(ws).View}
 	if up := m.Catalogue.Parent(ws); up != nil {
 		c.parent = up.View
 	}
@@ -81,8 +84,8 @@ func (m *Memory) Add(ws *catalogue.Workspace) {
 	m.views[ws.View] = c
 }
 
-// Remove removes a workspace. What it has is its parent's from then on, because a snapshot there
-// may have its last state.
+// Remove removes a workspace. Its unsealed bytes are charged to its parent, because a snapshot of
+// the parent may have its last state.
 func (m *Memory) Remove(view uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,7 +108,7 @@ func (m *Memory) Take(view uint32, taken, more int64, urgent bool) bool {
 	defer m.mu.Unlock()
 	c := m.views[view]
 	if c == nil {
-		return true // a view that is being made
+		return true // the view is not added yet
 	}
 	m.account.Add(c.tenant, taken)
 	c.total += taken
@@ -142,6 +145,7 @@ func (m *Memory) Await(view uint32, began time.Time) error {
 	}
 	m.sealSoonLocked(c.tenant)
 	m.mu.Unlock()
+
 	if fork {
 		defer func() {
 			m.mu.Lock()
@@ -161,7 +165,8 @@ var errFullMemory = errs.New(errs.Quota, "limit reached: the changes of this wor
 // is sealed.
 var ErrManyToRedo = errs.New(errs.Quota, "limit reached: what the journal contains takes more memory than there is for it")
 
-// sealSoonLocked has the workspaces of a tenant sealed in the background, unless they are.
+// sealSoonLocked starts to seal the workspaces of a tenant in the background, unless that is
+// running. The caller holds mu.
 func (m *Memory) sealSoonLocked(tenant uint32) {
 	if m.sealing[tenant] || !m.opened.Load() {
 		return
@@ -182,18 +187,18 @@ func (m *Memory) sealSoonLocked(tenant uint32) {
 	})
 }
 
-// sealTenant seals the workspaces of a tenant until they have less than half of its memory.
+// sealTenant seals the workspaces of a tenant until they use less than half of its share.
 func (m *Memory) sealTenant(ctx context.Context, tenant uint32) error {
 	for first := true; first || m.account.Half(tenant); first = false {
-		if err := m.seal(ctx, func(c *charged) bool { return c.tenant == tenant }); err != nil {
+		if err := m.seal(ctx, func(c *memoryUse) bool { return c.tenant == tenant }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// seal seals the workspaces that are chosen, of which those with the most memory come first.
-func (m *Memory) seal(ctx context.Context, chosen func(*charged) bool) error {
+// seal seals the chosen workspaces, the workspace with the most memory first.
+func (m *Memory) seal(ctx context.Context, chosen func(*memoryUse) bool) error {
 	m.mu.Lock()
 	var views []uint32
 	has := make(map[uint32]int64)
@@ -203,6 +208,7 @@ func (m *Memory) seal(ctx context.Context, chosen func(*charged) bool) error {
 		}
 	}
 	m.mu.Unlock()
+
 	slices.SortFunc(views, func(a, b uint32) int { return cmp.Compare(has[b], has[a]) })
 	var failed error
 	for _, view := range views {
@@ -211,7 +217,8 @@ func (m *Memory) seal(ctx context.Context, chosen func(*charged) bool) error {
 	return failed
 }
 
-// sealView seals a workspace as it is now, and gives back what it has.
+// sealView seals the present state, the orphans and the unsealed snapshots of a workspace, and gives
+// back the memory that was charged for them.
 func (m *Memory) sealView(ctx context.Context, view uint32) error {
 	var states []*tree.State
 	var snaps []*catalogue.Snapshot
@@ -222,6 +229,7 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 			release()
 		}
 	}()
+
 	err := m.Forest.Update(true, func(tx *live.Tx) error {
 		w := m.Catalogue.Workspaces[view]
 		if w == nil {
@@ -248,6 +256,7 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 	if err != nil {
 		return err
 	}
+
 	slices.SortFunc(snaps, func(a, b *catalogue.Snapshot) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, sn := range snaps {
 		if err := m.Sealer.Wait(ctx, sn); err != nil && ctx.Err() != nil {
@@ -259,7 +268,7 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 	for _, st := range states {
 		_, err := m.Sealer.InTurn(ctx, view, st)
 		if err != nil && ctx.Err() == nil {
-			_, _, err = m.Sealer.Without(ctx, view, st) // what cannot be sealed stays in memory
+			_, _, err = m.Sealer.Without(ctx, view, st) // files that cannot be sealed stay in memory
 		}
 		if err != nil {
 			return err
@@ -269,24 +278,25 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 	return nil
 }
 
-// Redo returns what was charged since the last checkpoint, which a recovery would charge again.
-// Redone notes that a checkpoint has so much of it.
+// Redo returns the bytes charged since the last checkpoint, which a recovery would charge again.
 func (m *Memory) Redo() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.redo
 }
 
+// Redone subtracts bytes from Redo, after a checkpoint.
 func (m *Memory) Redone(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.redo -= bytes
 }
 
-// ManyToRedo reports whether a recovery would soon have to seal.
+// ManyToRedo reports whether a recovery would charge more than half of the memory.
 func (m *Memory) ManyToRedo() bool { return m != nil && m.Redo() > m.half }
 
-// Heaviest returns the workspace that was charged most, if that is much.
+// Heaviest returns the view of the workspace that was charged most. found is false if it was
+// charged less than heavy.
 func (m *Memory) Heaviest() (view uint32, found bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -299,8 +309,7 @@ func (m *Memory) Heaviest() (view uint32, found bool) {
 	return view, found
 }
 
-// Mark returns how many bytes a view was charged. Sealed gives back what it was charged before a
-// mark: the state at that time is sealed, with its orphans and snapshots.
+// Mark returns the bytes that a view was charged in total, for a later call of Sealed.
 func (m *Memory) Mark(view uint32) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -310,6 +319,8 @@ func (m *Memory) Mark(view uint32) int64 {
 	return 0
 }
 
+// Sealed gives back the bytes that were charged before mark, the result of an earlier Mark. The
+// caller has sealed the state at that time, with its orphans and snapshots.
 func (m *Memory) Sealed(view uint32, mark int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -319,7 +330,7 @@ func (m *Memory) Sealed(view uint32, mark int64) {
 	}
 }
 
-// Opened ends the recovery: from then on seals go on in the background.
+// Opened ends the recovery. After it, workspaces are sealed in the background.
 func (m *Memory) Opened() { m.opened.Store(true) }
 
 // Relieve implements live.Memory.
@@ -330,7 +341,7 @@ func (m *Memory) Relieve() error {
 	if m.ReadOnly {
 		return ErrManyToRedo
 	}
-	return m.seal(m.Loops.Context, func(*charged) bool { return true })
+	return m.seal(m.Loops.Context, func(*memoryUse) bool { return true })
 }
 
 // SealEdit implements live.Memory.

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// CreateBytes is charged for a new name until the fork is counted.
+	// CreateBytes is charged for a new name until the bytes of the fork are counted.
 	CreateBytes = 576
-	// Counting takes at most one part in countShare of the time.
+	// countShare limits the counting to 1/countShare of the time.
 	countShare = 10
 )
 
-// A Meter counts what the forks of main have of their own, each with the forks in it, and holds
-// them to a limit.
+// A Meter counts the unshared bytes of each fork of main, including the forks in it, and enforces
+// the limits of policies. Unshared bytes are used by the fork only.
 type Meter struct {
 	*Parts
 	Room *Room
 
-	limited atomic.Bool         // a fork may have a limit
-	limit   atomic.Int64        // bytes that each fork may have; 0: any number
+	limited atomic.Bool         // the policies have a limit
+	limit   atomic.Int64        // unshared bytes that each fork may have; 0: no limit
 	forks   map[uint32]*forkUse // by view; guarded by the lock of the forest
 }
 
@@ -37,7 +37,8 @@ func NewMeter(p *Parts, r *Room) *Meter {
 	return &Meter{Parts: p, Room: r, forks: make(map[uint32]*forkUse)}
 }
 
-// Add adds a workspace. The lock is held, as for Remove, Exports and RefreshLimits.
+// Add adds a workspace. The caller holds the lock of the forest, as for Remove, Exports and
+// RefreshLimits.
 func (m *Meter) Add(ws *catalogue.Workspace) {
 	f := &forkUse{}
 	f.exports.Store(ws.Exports)
@@ -46,11 +47,10 @@ func (m *Meter) Add(ws *catalogue.Workspace) {
 
 func (m *Meter) Remove(view uint32) { delete(m.forks, view) }
 
-// Exports is how many bytes a workspace has in the store's repository.
+// Exports returns the bytes that a workspace has exported into the store's git repository.
 func (m *Meter) Exports(view uint32) int64 { return m.forks[view].exports.Load() }
 
-// RefreshLimits takes the limit of each fork from the policy of main, and whether forks have
-// limits of their own.
+// RefreshLimits reads the limits from the policies of all workspaces.
 func (m *Meter) RefreshLimits() {
 	limit, own := m.Catalogue.Workspaces[live.MainView].Policy.Forks.UnsharedBytes, false
 	for _, ws := range m.Catalogue.Workspaces {
@@ -65,10 +65,10 @@ func (m *Meter) RefreshLimits() {
 	}
 }
 
-// tenant returns the fork of main that a view is in, nil for a view that is in none, and how many
-// bytes the fork may have, 0 for any number. What is written without a limit is not counted.
+// tenant returns the fork of main that contains a view, nil if there is none, and the limit of the
+// fork, 0 for no limit. Without a limit, written bytes are not counted.
 func (m *Meter) tenant(view uint32) (ws *catalogue.Workspace, f *forkUse, limit int64) {
-	m.Look(func(*live.Tx) {
+	m.WithReadLock(func(*live.Tx) {
 		if w, ok := m.Catalogue.Workspaces[view]; ok && w.Fork {
 			ws = m.Catalogue.Uppermost(w)
 			f = m.forks[ws.View]
@@ -84,8 +84,8 @@ func (m *Meter) tenant(view uint32) (ws *catalogue.Workspace, f *forkUse, limit 
 	return ws, f, limit
 }
 
-// Admit refuses a fork n bytes more than its limit. n is 0 for a new name. They count until what
-// the fork has is counted again.
+// Admit charges n bytes to a fork, until the fork is counted again. It returns an errs.Quota if
+// they exceed the limit. n is 0 for a new name.
 func (m *Meter) Admit(view uint32, n int64) error {
 	if !m.limited.Load() || view == live.MainView {
 		return nil
@@ -100,14 +100,15 @@ func (m *Meter) Admit(view uint32, n int64) error {
 	if ok, err := f.admit(n, limit, func() error { return m.count(ws, f) }); ok || err != nil {
 		return err
 	}
+
 	var name string
-	m.Look(func(*live.Tx) { name = ws.Name })
+	m.WithReadLock(func(*live.Tx) { name = ws.Name })
 	return errs.New(errs.Quota, "limit reached: at most %d unshared bytes, and fork %s has %d; delete files, and snapshots that contain them", limit, name, f.used())
 }
 
-// ChargeExport counts n bytes that an export is going to write into the store's repository
-// against the limit of a fork, until the fork ends. A negative n gives bytes back. It does
-// nothing in main.
+// ChargeExport charges n bytes that an export will write into the store's git repository to a fork,
+// until the fork ends. A negative n gives bytes back. It returns errs.Quota or errs.NoSpace. In
+// main it has no effect.
 func (m *Meter) ChargeExport(view uint32, n int64) error {
 	ws, f, limit := m.tenant(view)
 	if f != nil && n < 0 {
@@ -130,11 +131,11 @@ func (m *Meter) ChargeExport(view uint32, n int64) error {
 
 func (m *Meter) charge(ws *catalogue.Workspace, f *forkUse, n int64, taken bool) {
 	f.charge(n, taken)
-	m.Alter(func(*live.Tx) { m.Catalogue.TouchWorkspace(ws) })
+	m.WithLock(func(*live.Tx) { m.Catalogue.TouchWorkspace(ws) })
 }
 
-// Usage returns how many bytes of its own a fork has, as they were counted last, with
-// what was written since, and how many it may have; 0 when there is no limit.
+// Usage returns the unshared bytes of a fork, an upper bound, and its limit. Both are 0 if there is
+// no limit.
 func (m *Meter) Usage(view uint32) (used, limit int64) {
 	ws, f, limit := m.tenant(view)
 	if f == nil || limit == 0 {
@@ -148,51 +149,50 @@ func (m *Meter) Usage(view uint32) (used, limit int64) {
 
 func (m *Meter) count(ws *catalogue.Workspace, f *forkUse) error {
 	return f.count(m.Source, m.Pins.Hold, func() (chains []chain, since int64) {
-		m.Alter(func(tx *live.Tx) {
+		m.WithLock(func(tx *live.Tx) {
 			if since = f.since.Load(); ws.Alive() != nil {
-				return // it has ended, and has nothing
+				return // the fork has ended
 			}
 			ws.Family(func(w *catalogue.Workspace) {
-				var of chain
+				var states chain
 				for _, sn := range m.Catalogue.WithOrigin(w) {
-					of = append(of, sn.Root())
+					states = append(states, sn.Root())
 				}
-				chains = append(chains, append(of, catalogue.Root{State: w.Freeze(tx)}))
+				chains = append(chains, append(states, catalogue.Root{State: w.Freeze(tx)}))
 			})
 		})
 		return chains, since
 	})
 }
 
-// forkUse is how many bytes a fork has, with the forks in it, that others do not. To
-// count them means to compare its states, so that is done only when what was counted last
-// and what was written since are together more than the limit.
+// A forkUse has the unshared bytes of a fork, including the forks in it. Counting compares all its
+// states, so it is done only when the last count and the bytes written since exceed the limit.
 type forkUse struct {
-	exports atomic.Int64 // into the store's repository, until the fork ends
+	exports atomic.Int64 // bytes of exports to the store's git repository, until the fork ends
 
-	ready   atomic.Bool // it was counted since there is a limit
-	counted atomic.Int64
-	since   atomic.Int64
+	ready   atomic.Bool  // counted is valid: the fork was counted since the limit was set
+	counted atomic.Int64 // result of the last count
+	since   atomic.Int64 // bytes written since the last count
 
-	mu   sync.Mutex // one counts at a time
-	next time.Time  // before that, what was counted last holds
+	mu   sync.Mutex // one goroutine counts at a time
+	next time.Time  // earliest time of the next count
 }
 
-// used is an upper bound, in bytes.
+// used returns an upper bound of the unshared bytes.
 func (f *forkUse) used() int64 { return f.counted.Load() + f.since.Load() + f.exports.Load() }
 
-// admit takes n bytes if that is within the limit, which may need a new count.
+// admit charges n bytes and counts again if needed. ok is false if they exceed the limit.
 func (f *forkUse) admit(n, limit int64, count func() error) (ok bool, err error) {
-	if f.take(n, limit) {
+	if f.reserve(n, limit) {
 		return true, nil
 	}
 	if err := count(); err != nil {
 		return false, err
 	}
-	return f.take(n, limit), nil
+	return f.reserve(n, limit), nil
 }
 
-func (f *forkUse) take(n, limit int64) bool {
+func (f *forkUse) reserve(n, limit int64) bool {
 	f.since.Add(n)
 	if f.used() <= limit && f.ready.Load() {
 		return true
@@ -201,20 +201,21 @@ func (f *forkUse) take(n, limit int64) bool {
 	return false
 }
 
-// charge counts n bytes, which were taken, as an export.
-func (f *forkUse) charge(n int64, taken bool) {
-	if taken {
-		f.since.Add(-n) // counting what is in files leaves exports alone
+// charge charges n bytes as an export. reserved is set if reserve has charged them before.
+func (f *forkUse) charge(n int64, reserved bool) {
+	if reserved {
+		f.since.Add(-n) // the next count resets since, but not exports
 	}
 	f.exports.Add(n)
 }
 
-// A chain is the states of a fork from the base to the present. Some may be removed
-// meanwhile.
+// A chain has the states of a fork from its base to the present. Snapshots of it may be removed
+// during the count.
 type chain []catalogue.Root
 
-// count counts what a fork has, unless that was done just now. chains are those of the fork
-// and of each fork in it, with what was written by then; hold keeps a state while it is read.
+// count counts the unshared bytes of a fork, unless it was counted just now. chains returns the
+// chains of the fork and of each fork in it, with the value of since at that time. hold protects a
+// state while it is read.
 func (f *forkUse) count(src *tree.Source, hold func(*tree.State) (release func()), chains func() ([]chain, int64)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -222,13 +223,15 @@ func (f *forkUse) count(src *tree.Source, hold func(*tree.State) (release func()
 	if f.ready.Load() && start.Before(f.next) {
 		return nil
 	}
+
 	all, since := chains()
 	c := counter{src: src, hold: hold, seen: make(map[cas.Hash]int64)}
-	for _, of := range all {
-		if err := c.written(of); err != nil {
+	for _, states := range all {
+		if err := c.addChain(states); err != nil {
 			return err
 		}
 	}
+
 	f.since.Add(-since)
 	f.counted.Store(c.total)
 	f.ready.Store(true)
@@ -236,34 +239,39 @@ func (f *forkUse) count(src *tree.Source, hold func(*tree.State) (release func()
 	return nil
 }
 
+// A counter adds up the differences between the states of chains.
 type counter struct {
 	src   *tree.Source
 	hold  func(*tree.State) (release func())
-	seen  map[cas.Hash]int64
+	seen  map[cas.Hash]int64 // by key of a piece: bytes that are counted already
 	total int64
 }
 
-// written counts the bytes that each of a chain of states has and the one before has
-// not, those in seen only once.
-func (c *counter) written(of chain) error {
+// addChain counts the bytes that each state of a chain has in addition to the state before it. It
+// skips states that were removed.
+func (c *counter) addChain(states chain) error {
 	var before *tree.State
-	for _, r := range of {
+	for _, r := range states {
 		st, err := r.Load(c.src)
 		if errors.Is(err, cas.ErrNotFound) {
 			continue
 		}
-		if err == nil && before != nil {
-			err = c.between(before, st)
-		}
-		if err != nil && !errors.Is(err, cas.ErrNotFound) {
+		if err != nil {
 			return err
+		}
+
+		if before != nil {
+			if err := c.addDifference(before, st); err != nil && !errors.Is(err, cas.ErrNotFound) {
+				return err
+			}
 		}
 		before = st
 	}
 	return nil
 }
 
-func (c *counter) between(a, b *tree.State) error {
+// addDifference counts the bytes of b that are not in a.
+func (c *counter) addDifference(a, b *tree.State) error {
 	defer c.hold(a)()
 	defer c.hold(b)()
 	return tree.Written(context.Background(), c.src, a, b, func(p content.Piece) {

@@ -8,42 +8,42 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// needed finds the lowest position of the journal that unsealed contents refer to. Before, it has
-// contents refer to sealed chunks where they can.
+// A journalScan finds the lowest position of the journal that unsealed contents reference. Before
+// that, it makes each content reference sealed chunks instead of the journal where possible.
 //
-// There may be a million of them, so nearly all are visited without the lock: the frozen present
-// states, and the states of unsealed snapshots. What changed meanwhile is visited with the lock.
-type needed struct {
+// There may be a million contents. So frozen states and unsealed snapshots are visited first,
+// without the lock of the forest. Only contents that changed in that time are visited with the lock.
+type journalScan struct {
 	seen tree.Unsealed
 	low  int64
 }
 
-// yieldEvery is after how many files the search lets other goroutines run.
+// yieldEvery is the number of files after which the scan lets other goroutines run.
 const yieldEvery = 256
 
-// frozen visits a frozen state. It needs no lock.
-func (d *needed) frozen(s *tree.State) {
+// visitFrozen visits a frozen state. It needs no lock.
+func (d *journalScan) visitFrozen(s *tree.State) {
 	n := 0
 	d.seen.Each(s, true, func(c *content.Content) {
-		d.look(c)
+		d.visit(c)
 		if n++; n%yieldEvery == 0 {
 			runtime.Gosched()
 		}
 	})
 }
 
-// lowest returns the lowest journal position referenced by frozen, by the present views
-// and by orphans. Pages seen earlier are skipped.
-func (d *needed) lowest(tx *live.Tx, frozen []*tree.State) int64 {
+// lowest returns the lowest journal position referenced by the states in frozen, the present views
+// and orphans. It skips pages that were visited before. The caller holds the lock of the forest.
+func (d *journalScan) lowest(tx *live.Tx, frozen []*tree.State) int64 {
 	d.low = min(d.low, tx.Unjournaled())
 	for _, s := range frozen {
-		d.seen.Each(s, true, d.look)
+		d.seen.Each(s, true, d.visit)
 	}
-	tx.EachContent(&d.seen, d.look)
+	tx.EachContent(&d.seen, d.visit)
 	return d.low
 }
 
-func (d *needed) look(c *content.Content) {
+func (d *journalScan) visit(c *content.Content) {
 	c.Rebase()
 	d.low = min(d.low, c.MinPos())
 }

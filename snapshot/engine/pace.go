@@ -14,33 +14,32 @@ import (
 )
 
 const (
-	// Writers rest while they write less than restBytes in restTick.
+	// Writers are idle while they write less than restBytes in restTick.
 	restTick  = 20 * time.Millisecond
 	restBytes = 256 << 10
-	// restWait is how long AwaitRest waits at most.
+	// restWait is the longest time that AwaitRest waits.
 	restWait = 5 * time.Second
-	// Beside writers a seal rests after each sealTurn: for as long if there is one
-	// processor, or else for turnRest, in which Go's scheduler gives its turn (P) to
-	// requests that wait for one.
+	// While writers are active, a seal pauses after each sealTurn. It pauses for sealTurn if there is
+	// one processor, else for turnRest, in which Go's scheduler gives the processor (P) to waiting
+	// requests.
 	sealTurn = 2 * time.Millisecond
 	turnRest = 50 * time.Microsecond
 )
 
-// A Pacer watches how fast the journal grows.
+// A Pacer measures how fast the journal grows, and slows seals down while writers are active.
 type Pacer struct {
-	End      func() int64 // of the journal
-	Outgrown func() bool  // it had better shrink
+	End      func() int64 // returns the end of the journal
+	Outgrown func() bool  // reports whether the journal should be sealed soon
 
-	waiting atomic.Int32 // callers that wait for a seal
-	looked  atomic.Int64 // ns, when a seal last looked
-	seen    atomic.Int64 // end of the journal then
-	busy    atomic.Int64 // bytes by which it had grown since the look before
-	rested  atomic.Int64 // ns, when one last rested
+	waiting atomic.Int32 // number of callers that wait for a seal
+	looked  atomic.Int64 // time of the last measurement, in ns
+	seen    atomic.Int64 // end of the journal at that time
+	busy    atomic.Int64 // growth of the journal between the last two measurements, in bytes
+	rested  atomic.Int64 // time of the last pause, in ns
 }
 
-// Throttled reports whether a seal should leave a processor to writers: while they write.
-// If they write much it need not when a reader waits for the seal or the journal had
-// better shrink.
+// Throttled reports whether a seal should leave a processor to writers. It should while they
+// write, except when they write much and a reader waits for the seal or the journal is too large.
 func (p *Pacer) Throttled() bool {
 	now, end := time.Now().UnixNano(), p.End()
 	if now-p.looked.Load() > int64(restTick) {
@@ -51,15 +50,15 @@ func (p *Pacer) Throttled() bool {
 	return busy > 0 && (busy < restBytes || p.waiting.Load() == 0 && !p.Outgrown())
 }
 
-// Urgent has seals go on without a rest until the function it returns is called.
+// Urgent makes seals run without pauses until done is called.
 func (p *Pacer) Urgent() (done func()) {
 	p.waiting.Add(1)
 	return func() { p.waiting.Add(-1) }
 }
 
-// AwaitRest returns when the writers rest: what they remove until then need not be
-// sealed, if no snapshot has it. It does not wait for long, and not at all when the
-// journal had better shrink.
+// AwaitRest waits until the writers are idle, because files that they remove before then need not
+// be sealed unless a snapshot has them. It waits for restWait at most, and not at all when the
+// journal should be sealed soon.
 func (p *Pacer) AwaitRest(g *loops.Group) {
 	for began := time.Now(); time.Since(began) < restWait && !p.Outgrown() && g.Context.Err() == nil; {
 		end := p.End()
@@ -70,23 +69,24 @@ func (p *Pacer) AwaitRest(g *loops.Group) {
 	}
 }
 
-// Objects gives way to writers after each object that is put.
-func (p *Pacer) Objects(o content.ObjectStore) content.ObjectStore { return yielding{o, p} }
+// Objects returns an object store that yields to writers after each Put.
+func (p *Pacer) Objects(o content.ObjectStore) content.ObjectStore { return yieldingStore{o, p} }
 
-type yielding struct {
+// A yieldingStore is the result of Pacer.Objects.
+type yieldingStore struct {
 	content.ObjectStore
 	pacer *Pacer
 }
 
-func (y yielding) Put(k cas.Kind, b []byte) (cas.Hash, error) {
+func (y yieldingStore) Put(k cas.Kind, b []byte) (cas.Hash, error) {
 	h, err := y.ObjectStore.Put(k, b)
 	y.pacer.giveWay()
 	return h, err
 }
 
-// giveWay calls Go's scheduler: without it a seal keeps a processor for 10 ms, and a
-// request that was read waits as long. A seal that is throttled has a thread of its own, which
-// lets others run that wait for its processor, and rests now and then.
+// giveWay yields to Go's scheduler. Otherwise a seal keeps a processor for 10 ms, and a request that
+// was read waits that long. A throttled seal runs in its own thread, so it yields the processor to
+// other threads, and pauses after each sealTurn.
 func (p *Pacer) giveWay() {
 	if !p.Throttled() {
 		runtime.Gosched()

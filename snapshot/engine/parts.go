@@ -20,70 +20,72 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Parts are the store that checkpoints are made of and read into. What a store has only once
-// it is open may be set later.
+// Parts are the components of a store. Components that exist only when the store is open may be
+// set later.
 type Parts struct {
 	Dir        string
 	FS         vfs.FS
 	CAS        *cas.Store
-	Objects    tree.Objects // those of CAS, and what is elsewhere
+	Objects    tree.Objects // the objects in CAS and on remotes
 	Source     *tree.Source
 	Log        *journal.Journal
 	Forest     *live.Forest
 	Catalogue  *catalogue.Catalogue // guarded by the lock of Forest
 	Pins       Pins
-	Incomplete atomic.Bool // objects are missing that no repair can bring back
+	Incomplete atomic.Bool // objects are missing, and no repair can restore them
 	Loops      loops.Group
 	Metrics    info.Recorder
 	Logger     *slog.Logger
 }
 
-// Look runs fn with the lock of the forest held for reading.
-func (p *Parts) Look(fn func(tx *live.Tx)) {
-	_ = p.Forest.View(func(tx *live.Tx) error { // it has no error of its own
+// WithReadLock runs fn with the lock of the forest held for reading.
+func (p *Parts) WithReadLock(fn func(tx *live.Tx)) {
+	_ = p.Forest.View(func(tx *live.Tx) error { // View returns only the error of the function
 		fn(tx)
 		return nil
 	})
 }
 
-// Alter runs fn with the lock of the forest held, also while changes are held
-// back.
-func (p *Parts) Alter(fn func(tx *live.Tx)) {
-	_ = p.Forest.Update(true, func(tx *live.Tx) error { // it has no error of its own
+// WithLock runs fn with the lock of the forest held, even while the forest is frozen.
+func (p *Parts) WithLock(fn func(tx *live.Tx)) {
+	_ = p.Forest.Update(true, func(tx *live.Tx) error { // fn appends no records, so Update cannot fail
 		fn(tx)
 		return nil
 	})
 }
 
-// heldName is the file in the store that says until when nothing is removed.
-const heldName = "held"
+// pauseName is the file in the store with the time until which policies remove no snapshots.
+const pauseName = "held"
 
-// Hold writes down, after the clock jumped, until when nothing is removed.
-func (p *Parts) Hold(until time.Time) {
-	if err := vfs.WriteFile(p.FS, filepath.Join(p.Dir, heldName), []byte(until.Format(time.RFC3339))); err != nil {
+// PauseRemovals writes the time until which policies remove no snapshots. It is called after the
+// clock has jumped.
+func (p *Parts) PauseRemovals(until time.Time) {
+	if err := vfs.WriteFile(p.FS, filepath.Join(p.Dir, pauseName), []byte(until.Format(time.RFC3339))); err != nil {
 		p.Logger.Warn("cannot write down that the clock jumped", "err", err)
 	}
 }
 
-// Held returns what Hold wrote last; the zero time if it wrote nothing.
-func (p *Parts) Held() (until time.Time) {
-	if b, err := vfs.ReadFile(p.FS, filepath.Join(p.Dir, heldName)); err == nil {
-		until, _ = time.Parse(time.RFC3339, string(b))
+// RemovalsPausedUntil returns the time that PauseRemovals wrote last, the zero time if there is none.
+func (p *Parts) RemovalsPausedUntil() (until time.Time) {
+	b, err := vfs.ReadFile(p.FS, filepath.Join(p.Dir, pauseName))
+	if err != nil {
+		return time.Time{}
 	}
+	until, _ = time.Parse(time.RFC3339, string(b))
 	return until
 }
 
-// Union joins the sets of an interval.
+// Union returns the union of the actor sets of an interval, in memory and on disk.
 func (p *Parts) Union(c actors.Changes) *actors.Set { return c.Union(p.Objects, p.Logger) }
 
-// Pins are states that are read, and by how many readers.
+// Pins are the states that are being read.
 type Pins struct {
 	mu      sync.Mutex
-	readers map[*tree.State]int
+	readers map[*tree.State]int // number of readers
 }
 
-// Hold keeps what a state refers to, in packs and journal, until release is called:
-// a reader reads it, and its snapshot may be deleted meanwhile.
+// Hold protects the objects and journal bytes of a state from removal until release is called,
+// even if its snapshot is deleted in that time.
 func (h *Pins) Hold(st *tree.State) (release func()) {
 	h.add(st, 1)
 	return func() { h.add(st, -1) }

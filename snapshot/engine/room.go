@@ -12,56 +12,57 @@ import (
 )
 
 const (
-	// JournalMost is the size of the journal at which it is sealed although writers are active.
+	// JournalMost is the size of the journal at which it is sealed even while writers are active.
 	JournalMost = 1 << 30
 
-	// maxReserve is what writers leave of a large disk beside the headroom of the
-	// chunk store, so that seals and gc can go on when they are refused.
+	// maxReserve is the largest Room.Reserve.
 	maxReserve = 32 << 20
-	// largeRequest is more than one write(2) has. Only fallocate(2) asks for it, and fails at
-	// once when there is no room.
+	// largeRequest is more than the bytes of one write(2). Only fallocate(2) requests more. It
+	// fails at once if there is not enough space.
 	largeRequest = 16 << 20
 	// journalSoft is the size of the journal from which on writers are slowed down: JournalMost,
-	// and as much again while a checkpoint is under way.
+	// and the same amount for writes during a checkpoint.
 	journalSoft = 2 * JournalMost
-	// throttle is how long a write waits when the journal is twice that.
+	// throttle is the time that a write waits when the journal has twice the size journalSoft.
 	throttle = 20 * time.Millisecond
-	// step is how many bytes are written at most before the free space is read again. Sealing a
-	// journal of that size frees nothing.
+	// step is the largest number of bytes that are written before the free space is read again.
+	// Sealing a journal of this size would free no space.
 	step = 2 << 20
-	// patience is how long a writer waits for a checkpoint or gc that is under way to make room.
-	// It ends because they may wait for what the writer does next.
+	// patience is how long a writer waits for a running checkpoint or gc to free space. It must
+	// end, because the checkpoint or gc may wait for the writer.
 	patience = 5 * time.Second
-	// retry is the time before making room is tried again after it failed, if nothing changed.
+	// retry is the time after a failure to free space before a writer tries again, unless the
+	// journal has grown.
 	retry = time.Second
 )
 
-// A Room says whether more can be written: it makes room on a nearly full disk, and slows
-// writers down while the journal grows faster than it is sealed.
+// A Room admits writes. It frees space on a nearly full disk, and slows writers down while the
+// journal grows faster than it is sealed.
 type Room struct {
 	FS          vfs.FS
 	Dir         string
-	Log         *journal.Journal // nil while it is opened
+	Log         *journal.Journal // nil until it is open
 	Checkpoints Checkpoints
-	Quiet       bool // nothing is sealed in the background
+	Quiet       bool // no seals in the background
 
-	Reserve int64        // bytes that writers leave for seals and gc
-	Limit   atomic.Int64 // bytes the store may take; 0: no limit
-	Stored  atomic.Int64 // bytes of packs, as last read
+	Reserve int64        // bytes that writers leave free for seals and gc, in addition to cas.Headroom
+	Limit   atomic.Int64 // largest size of the store in bytes; 0: no limit
+	Stored  atomic.Int64 // bytes of packs, when last read
 
-	mu      sync.Mutex   // one writer at a time makes room
-	checked atomic.Int64 // end of the journal up to which there was enough
+	mu      sync.Mutex   // one writer at a time frees space
+	checked atomic.Int64 // position of the journal up to which the free space is known to suffice
 
-	// When no room could be made last, and the end of the journal then; guarded by mu.
+	// The time of the last failure to free space, and the end of the journal at that time; guarded
+	// by mu.
 	failed    time.Time
 	failedEnd int64
 }
 
-// SetTotal sets the reserve for a disk of so many bytes.
+// SetTotal sets the reserve for a disk with the given number of bytes.
 func (r *Room) SetTotal(total int64) { r.Reserve = min(maxReserve, total/16) }
 
-// Free returns how many bytes can still be written. What the journal holds needs
-// as much again, to be sealed before the journal can go.
+// Free returns the number of bytes that can still be written. The bytes of the journal count
+// twice, because they are sealed before the journal can be deleted.
 func (r *Room) Free() (int64, error) {
 	free, err := r.FS.Free(r.Dir)
 	if err != nil {
@@ -70,19 +71,20 @@ func (r *Room) Free() (int64, error) {
 	return max(0, free-r.HeldBack()), nil
 }
 
-// Left is how many bytes can be stored, by the disk and the limit.
+// Left returns the number of bytes that can be stored within the free space and the limit, 0 if the
+// free space cannot be read.
 func (r *Room) Left() int64 {
 	free, err := r.Free()
-	if limit := r.Limit.Load(); limit > 0 {
-		free = min(free, max(0, limit-r.Stored.Load()))
-	}
 	if err != nil {
 		return 0
+	}
+	if limit := r.Limit.Load(); limit > 0 {
+		free = min(free, max(0, limit-r.Stored.Load()))
 	}
 	return free
 }
 
-// HeldBack is what writers have to leave of the disk, in bytes.
+// HeldBack returns the number of bytes that writers must leave free on the disk.
 func (r *Room) HeldBack() int64 {
 	n := cas.Headroom + r.Reserve
 	if r.Log != nil {
@@ -91,8 +93,8 @@ func (r *Room) HeldBack() int64 {
 	return n
 }
 
-// Admit is asked before n bytes are written. It refuses what goes beyond the byte limit or
-// the disk, and waits while the journal is too long.
+// Admit is called before n bytes are written. It returns errs.Quota beyond the byte limit and
+// errs.NoSpace if the disk is full, and waits a little while the journal is too long.
 func (r *Room) Admit(n int64) error {
 	size := r.Log.Size()
 	if limit := r.Limit.Load(); limit > 0 && n > 0 && r.Stored.Load()+size+n > limit {
@@ -107,6 +109,7 @@ func (r *Room) Admit(n int64) error {
 			return err
 		}
 	}
+
 	if r.Checkpoints.Outgrown() {
 		r.Checkpoints.Ask()
 	}
@@ -116,8 +119,8 @@ func (r *Room) Admit(n int64) error {
 	return nil
 }
 
-// EnsureFree returns when n bytes can be written, or an errs.NoSpace. On a disk that is nearly
-// full it has the journal sealed and dropped first.
+// EnsureFree returns nil when n bytes can be written, else errs.NoSpace. On a nearly full disk it
+// makes a checkpoint first, which seals the journal and drops it.
 func (r *Room) EnsureFree(n int64) error {
 	if r.enough(n) {
 		return nil
@@ -130,6 +133,7 @@ func (r *Room) EnsureFree(n int64) error {
 	if r.Log.Size() <= step || r.Quiet || r.failedEnd == r.Log.End() && time.Since(r.failed) < retry {
 		return errs.NoSpace
 	}
+
 	for until := time.Now().Add(patience); !r.Checkpoints.Try() && time.Now().Before(until); time.Sleep(time.Millisecond) {
 		if r.enough(n) {
 			return nil
@@ -145,16 +149,17 @@ func (r *Room) EnsureFree(n int64) error {
 
 func (r *Room) enough(n int64) bool {
 	free, err := r.Free()
-	if err == nil && free < n+step { // after an error the write itself fails, if there is no space
+	if err == nil && free < n+step { // after an error, the write itself fails if the disk is full
 		return false
 	}
-	// The more space there is, the more is written before the next look.
+
+	// The more space is free, the more bytes are written before it is read again.
 	r.checked.Store(r.Log.End() + n + min(max(step/4, (free-n)/64), step))
 	return true
 }
 
-// JournalTooLarge reports whether what was journaled since the last checkpoint takes so
-// much of a nearly full disk that it had better be sealed.
+// JournalTooLarge reports whether the journal should be sealed because it is larger than the rest
+// of the free space.
 func (r *Room) JournalTooLarge() bool {
 	if r.Checkpoints.Grown() <= step {
 		return false

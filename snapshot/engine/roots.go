@@ -12,37 +12,37 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Roots are all that gc keeps, with what is below. This is the only list:
+// Roots are the states and objects that a gc keeps, with all objects below them. This is the
+// complete list:
 //
 //  1. the present state of each workspace
 //  2. the states after the last restores of a workspace (catalogue.Workspace.Restored)
 //  3. the state of each snapshot in the catalogue, the base of each workspace among them
-//  4. the states that records of the journal since the last checkpoint name
-//     (Catalogue.Roots)
-//  5. inodes without a name that the kernel may hold
-//  6. what the last checkpoint names, from which recovery would start
+//  4. the states of journal records since the last checkpoint (Catalogue.Roots)
+//  5. inodes without a name that the kernel may still reference
+//  6. the states of the last checkpoint, from which recovery would start
 //  7. states that are being read (Parts.Pins)
 //  8. the states of directories that workspaces and snapshots were refreshed from
-//  9. the sets of actors of snapshots and workspaces, as they are and as the last
-//     checkpoint names them
+//  9. the actor sets of snapshots and workspaces, the present ones and the ones of the last
+//     checkpoint
 //
-// The package comment says why these are enough.
+// The package comment explains why these are enough.
 type Roots struct {
 	*Parts
-	states []*tree.State // that have no id, or are in memory anyway
-	stored []stored
+	states []*tree.State // states that are in memory
+	stored []storedState
 	snaps  []*catalogue.Snapshot
-	Sets   []cas.Hash // of actors, and descriptions of files that are not sealed
-	dirs   map[string]bool
+	Sets   []cas.Hash      // actor sets, and descriptions of files that are not sealed
+	dirs   map[string]bool // ids of states of directories
 }
 
-// stored is a state by its id.
-type stored struct {
-	view uint32 // of the workspace that has it, or may have it
+// A storedState is a state that is not in memory.
+type storedState struct {
+	view uint32 // the workspace of the state, or main if it is not known
 	id   cas.Hash
 }
 
-// Roots takes what is in memory of the roots, in one step. No checkpoint is under way.
+// Roots takes the roots that are in memory in one step. No checkpoint may be running.
 func (p *Parts) Roots() (*Roots, error) {
 	r := &Roots{Parts: p, dirs: make(map[string]bool)}
 	err := p.Forest.Update(true, func(tx *live.Tx) error {
@@ -71,25 +71,26 @@ func (r *Roots) add(root catalogue.Root, view uint32) {
 	if root.State != nil {
 		r.states = append(r.states, root.State)
 	} else {
-		r.stored = append(r.stored, stored{view, root.ID})
+		r.stored = append(r.stored, storedState{view, root.ID})
 	}
 }
 
-// Read adds what the last checkpoint names. It may be another one than when the roots were
-// taken.
+// Read adds the roots of the last checkpoint, which may be newer than the call of Parts.Roots.
 func (r *Roots) Read() error {
-	// In the order in which the states of each workspace came about: each has much in common
-	// with the one before.
+	// Sort the snapshots of each workspace by age, because each shares most objects with the one
+	// before.
 	slices.SortFunc(r.snaps, func(a, b *catalogue.Snapshot) int {
 		return cmp.Or(cmp.Compare(a.WS, b.WS), cmp.Compare(a.View, b.View))
 	})
-	r.Look(func(*live.Tx) {
+	r.WithReadLock(func(*live.Tx) {
 		for _, sn := range r.snaps {
 			r.add(sn.Root(), sn.WS)
 			r.dirs[sn.Dir] = true
 		}
 	})
 	r.snaps = nil
+
+	// record has the fields of interest of the records of workspaces and snapshots.
 	type record struct {
 		View      uint32            `json:"view"`
 		WS        uint32            `json:"ws"`
@@ -101,14 +102,14 @@ func (r *Roots) Read() error {
 		Dir       string            `json:"dir"`
 	}
 	for _, prefix := range []string{catalogue.Snapshots, catalogue.Workspaces} {
-		if err := catalogue.Scan(r.CAS, prefix, func(of record) error {
-			r.Sets = append(r.Sets, of.ActorSets...)
-			r.dirs[of.Dir] = true
-			view := of.View
+		if err := catalogue.Scan(r.CAS, prefix, func(rec record) error {
+			r.Sets = append(r.Sets, rec.ActorSets...)
+			r.dirs[rec.Dir] = true
+			view := rec.View
 			if prefix == catalogue.Snapshots {
-				view = of.WS
+				view = rec.WS
 			}
-			for _, part := range []*catalogue.Partly{of.Partly, of.Orphans} {
+			for _, part := range []*catalogue.Partly{rec.Partly, rec.Orphans} {
 				if part == nil {
 					continue
 				}
@@ -120,16 +121,17 @@ func (r *Roots) Read() error {
 				r.add(catalogue.Root{ID: part.State}, view)
 				r.add(catalogue.Root{State: st}, view)
 			}
-			if of.Partly != nil {
+			if rec.Partly != nil {
 				return nil
 			}
-			h, err := cas.ParseHash(of.ID + of.State)
+			h, err := cas.ParseHash(rec.ID + rec.State) // one of them is empty
 			r.add(catalogue.Root{ID: h}, view)
 			return err
 		}); err != nil {
 			return err
 		}
 	}
+
 	delete(r.dirs, "")
 	for dir := range r.dirs {
 		h, err := cas.ParseHash(dir)
@@ -138,11 +140,11 @@ func (r *Roots) Read() error {
 		}
 		r.add(catalogue.Root{ID: h}, live.MainView)
 	}
-	slices.SortStableFunc(r.stored, func(a, b stored) int { return cmp.Compare(a.view, b.view) })
+	slices.SortStableFunc(r.stored, func(a, b storedState) int { return cmp.Compare(a.view, b.view) })
 	return nil
 }
 
-// Each calls fn for each state of the roots that were read.
+// Each calls fn for each state of the roots, after Read.
 func (r *Roots) Each(fn func(*tree.State) error) error {
 	known := make(map[cas.Hash]bool, len(r.stored))
 	for _, at := range r.stored {
@@ -152,12 +154,12 @@ func (r *Roots) Each(fn func(*tree.State) error) error {
 		known[at.id] = true
 		st, err := tree.Load(r.Source, at.id)
 		if errors.Is(err, cas.ErrNotFound) && r.Incomplete.Load() {
-			continue // nothing of it can be found any more
-		}
-		if err == nil {
-			err = fn(st)
+			continue // the whole state is lost
 		}
 		if err != nil {
+			return err
+		}
+		if err := fn(st); err != nil {
 			return err
 		}
 	}

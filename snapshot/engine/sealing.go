@@ -24,69 +24,68 @@ import (
 )
 
 const (
-	// sealWorkers is how many goroutines cut and hash file contents.
+	// sealWorkers is the number of goroutines that cut and hash the contents of a state.
 	sealWorkers = 2
-	// sealDelay is how long after a capture its seal begins in the background. Before, the
-	// workers would take the processors that the answer to the caller needs. A caller that
-	// waits for the seal does not wait for this.
+	// sealDelay is the time between a capture and its seal in the background, so that the answer
+	// to the caller of the capture gets a processor first. It does not delay seals that a
+	// caller waits for.
 	sealDelay = 10 * time.Millisecond
+	// sealForks is the number of seals of forks at a time.
+	sealForks = 2
+	// turnBytes is the number of bytes that a seal processes before it lets waiting seals run.
+	turnBytes = 8 << 20
+	// removedCheckInterval is how often a seal checks whether its snapshot was removed.
+	removedCheckInterval = 100 * time.Millisecond
+	// retrySeal is the time before a failed seal is tried again in the background.
+	retrySeal = 5 * time.Second
 )
 
-// sealForks is how many seals of forks go on at a time.
-const sealForks = 2
-
-// turnBytes is how much work a seal does before it gives way to others that wait.
-const turnBytes = 8 << 20
-
-// removedCheckInterval is how often a seal checks whether its snapshot was removed.
-const removedCheckInterval = 100 * time.Millisecond
-
-// retrySeal is how long a seal that failed is left alone, unless it is waited for.
-const retrySeal = 5 * time.Second
-
-// SealerParts are what a Sealer uses of the store. Source and Objects may be set later.
+// SealerParts are the components of the store that a Sealer uses. Source and Objects may be set
+// later.
 type SealerParts struct {
 	Source     *tree.Source
 	Objects    *cas.Store
 	Catalogue  Catalogue
 	Pacer      *Pacer
-	Puts       *loops.Barrier // gc waits for those that put objects
+	Puts       *loops.Barrier // see Collector.Puts
 	Loops      *loops.Group
 	Metrics    *info.Recorder
 	Incomplete *atomic.Bool // set when bytes are lost
 	Logger     *slog.Logger
 }
 
-// A Catalogue is that of the store. Its methods take the lock of the forest.
+// A Catalogue gives a Sealer access to the workspaces and snapshots of the store. Its methods take
+// the lock of the forest.
 type Catalogue interface {
-	// Turns returns the turns of main, or of the fork of main that a workspace is in.
+	// Turns returns the semaphore of main, or of the fork of main that contains a workspace.
 	Turns(workspace uint32) *semaphore.Weighted
-	// Needed reports whether a snapshot is still to be sealed.
+	// Needed returns the name of a snapshot and reports whether it still must be sealed.
 	Needed(sn *catalogue.Snapshot) (name string, needed bool)
-	// Sealed notes the id of a snapshot and how many bytes its seal added to the store.
+	// Sealed sets the id of a snapshot and the bytes that its seal added to the store.
 	Sealed(sn *catalogue.Snapshot, id cas.Hash, added int64)
 }
 
-// A Sealer seals snapshots, oldest first. In main, and in each fork of main with the forks in it,
-// one seal at a time is under way: each builds on the one before. Seals of different forks do not
-// wait for each other, up to sealForks.
+// A Sealer seals snapshots, oldest first. In main, and in each fork of main including the forks in
+// it, only one seal runs at a time, because each reuses the result of the one before. sealForks
+// seals of different forks of main run at a time.
 type Sealer struct {
 	SealerParts
 
 	forks   *semaphore.Weighted
-	waiting atomic.Int32 // callers for a turn
+	waiting atomic.Int32 // number of callers that wait for a turn
 
 	mu     sync.Mutex // guards queue, Snapshot.Retry and Snapshot.Added
 	queue  []*catalogue.Snapshot
-	signal [2]loops.Wake // to the loops, see loopOf
+	signal [2]loops.Wake // wakes Loop and ForkLoop, see loopOf
 }
 
+// New returns a Sealer with an empty queue.
 func New(p SealerParts) *Sealer {
 	return &Sealer{SealerParts: p, signal: [2]loops.Wake{loops.NewWake(), loops.NewWake()}, forks: semaphore.NewWeighted(sealForks)}
 }
 
-// sealTurn waits until a state of a workspace may be sealed.
-func (q *Sealer) sealTurn(ctx context.Context, ws uint32) (end func(), err error) {
+// acquireTurn waits until a state of a workspace may be sealed. The caller calls end after that.
+func (q *Sealer) acquireTurn(ctx context.Context, ws uint32) (end func(), err error) {
 	q.waiting.Add(1)
 	defer q.waiting.Add(-1)
 	tenant := q.Catalogue.Turns(ws)
@@ -106,7 +105,7 @@ func (q *Sealer) sealTurn(ctx context.Context, ws uint32) (end func(), err error
 	}, nil
 }
 
-// Push queues a snapshot, unless it is sealed.
+// Push adds a snapshot to the queue, unless it is sealed.
 func (q *Sealer) Push(sn *catalogue.Snapshot) {
 	if sn.Sealed {
 		return
@@ -117,7 +116,8 @@ func (q *Sealer) Push(sn *catalogue.Snapshot) {
 	q.signal[loopOf(sn)].Up()
 }
 
-// loopOf returns the loop that seals a snapshot: 0 for main, which waits for no fork, or 1.
+// loopOf returns the index of the loop that seals a snapshot: 0 (Loop) for main, so that main never
+// waits for forks, and 1 (ForkLoop) for forks.
 func loopOf(sn *catalogue.Snapshot) int {
 	if sn.WS == live.MainView {
 		return 0
@@ -125,8 +125,9 @@ func loopOf(sn *catalogue.Snapshot) int {
 	return 1
 }
 
-// next returns the oldest snapshot of a loop whose seal did not fail just now; with upTo, the
-// oldest of its workspace, or upTo itself.
+// next returns the oldest snapshot of a loop, without snapshots that delayRetry delays; nil if there
+// is none. With upTo, it only looks at the snapshots of upTo's workspace, and returns upTo if
+// there is none before it.
 func (q *Sealer) next(loop int, upTo *catalogue.Snapshot) *catalogue.Snapshot {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -138,15 +139,16 @@ func (q *Sealer) next(loop int, upTo *catalogue.Snapshot) *catalogue.Snapshot {
 	return upTo
 }
 
-// failed has the loops skip a snapshot for retrySeal.
-func (q *Sealer) failed(sn *catalogue.Snapshot) {
+// delayRetry makes the loops skip a snapshot for retrySeal.
+func (q *Sealer) delayRetry(sn *catalogue.Snapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	sn.Retry = time.Now().Add(retrySeal)
 }
 
-// gaveWay moves the snapshots of a workspace behind those of others.
-func (q *Sealer) gaveWay(sn *catalogue.Snapshot, added int64) {
+// requeue moves the snapshots of sn's workspace behind the snapshots of other workspaces, after the
+// seal of sn gave up its turn. added are the bytes that it added to the store.
+func (q *Sealer) requeue(sn *catalogue.Snapshot, added int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	sn.Retry, sn.Added = time.Time{}, sn.Added+added
@@ -161,9 +163,9 @@ func (q *Sealer) gaveWay(sn *catalogue.Snapshot, added int64) {
 	})
 }
 
-// done removes a snapshot from the queue and wakes its waiters. Two callers may have sealed it at
-// once: after the end of its fork they have no common turn.
-func (q *Sealer) done(sn *catalogue.Snapshot) {
+// finish removes a snapshot from the queue and wakes its waiters. It may be called twice, because
+// callers have no common turn after the snapshot's fork has ended.
+func (q *Sealer) finish(sn *catalogue.Snapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	select {
@@ -179,16 +181,17 @@ func (q *Sealer) done(sn *catalogue.Snapshot) {
 	}
 }
 
-// Len is how many snapshots have no id yet.
+// Len returns the number of snapshots without an id.
 func (q *Sealer) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.queue)
 }
 
-// Loop seals snapshots of main in the background, ForkLoop those of forks.
+// Loop seals the snapshots of main in the background.
 func (q *Sealer) Loop() { q.loop(0) }
 
+// ForkLoop seals the snapshots of forks in the background.
 func (q *Sealer) ForkLoop() { q.loop(1) }
 
 func (q *Sealer) loop(loop int) {
@@ -200,7 +203,7 @@ func (q *Sealer) loop(loop int) {
 			}
 		}
 		again := loops.Forever
-		if q.Len() > 0 { // what failed, also because of a panic
+		if q.Len() > 0 { // seals that failed, also by a panic
 			again = retrySeal
 		}
 		q.Loops.Await(q.signal[loop], nil, again)
@@ -209,10 +212,10 @@ func (q *Sealer) loop(loop int) {
 	}
 }
 
-// sealSnapshot seals a snapshot, unless that was done meanwhile. It returns
-// content.ErrTurnOver if it gave way before the end.
+// sealSnapshot seals a snapshot, unless another caller has sealed it. It returns
+// content.ErrTurnOver if it gave up its turn before the end.
 func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error {
-	end, err := q.sealTurn(ctx, sn.WS)
+	end, err := q.acquireTurn(ctx, sn.WS)
 	if err != nil {
 		return err
 	}
@@ -222,36 +225,37 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 		return nil
 	default:
 	}
-	// Entered before the check: else a gc could begin in between, without the snapshot if that is
-	// removed then, and collect what its seal refers to.
+
+	// Enter Puts before the check. Otherwise the snapshot could be removed and a gc begin between
+	// the two, and the gc would remove objects that the seal references.
 	defer q.Puts.Enter()()
 	name, needed := q.Catalogue.Needed(sn)
 	if !needed {
-		// Removed before it was sealed: its chunks are not needed.
-		q.done(sn)
+		q.finish(sn)
 		return nil
 	}
-	q.failed(sn) // until it is done
+
+	q.delayRetry(sn) // for the case that the seal fails or panics
 	sealing, stop := q.whileNeeded(ctx, sn)
 	id, added, err := q.sealState(sealing, sn.WS, sn.State.Load())
 	stop()
 	if errors.Is(err, content.ErrTurnOver) {
-		q.gaveWay(sn, added)
+		q.requeue(sn, added)
 	}
 	if _, needed := q.Catalogue.Needed(sn); err != nil && !needed {
-		q.done(sn)
+		q.finish(sn)
 		return ctx.Err()
 	}
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", name, err)
 	}
 	q.Catalogue.Sealed(sn, id, sn.Added+added)
-	q.done(sn)
+	q.finish(sn)
 	return nil
 }
 
-// whileNeeded returns a context that ends when a snapshot is removed, so that others need not wait
-// for the rest of its seal.
+// whileNeeded returns a context that ends when a snapshot is removed, so that other seals need not
+// wait for its end.
 func (q *Sealer) whileNeeded(ctx context.Context, sn *catalogue.Snapshot) (sealing context.Context, stop func()) {
 	return loops.While(ctx, removedCheckInterval, context.Canceled, func() bool {
 		_, needed := q.Catalogue.Needed(sn)
@@ -259,22 +263,22 @@ func (q *Sealer) whileNeeded(ctx context.Context, sn *catalogue.Snapshot) (seali
 	})
 }
 
-// InTurn seals a state that is not a snapshot's when its workspace has its turn. The caller makes
-// sure that a gc meanwhile finds the state (see Pins.Hold).
+// InTurn seals a state when its workspace has its turn. The state is not in the queue, so the
+// caller must protect it from gc (see Pins.Hold).
 func (q *Sealer) InTurn(ctx context.Context, ws uint32, st *tree.State) (id cas.Hash, err error) {
-	err = q.turns(ctx, ws, func() error {
+	err = q.runInTurn(ctx, ws, func() error {
 		id, _, err = q.sealState(ctx, ws, st)
 		return err
 	})
 	return id, err
 }
 
-// Without is InTurn for a state with files that cannot be sealed. Their bytes that are in the
-// journal are stored as they are; low is from where on the journal is needed all the same. The
-// result is nil if there are no such files.
+// Without seals a state without the files that cannot be sealed, and stores the bytes of those
+// files in the journal unsealed. Bytes that cannot be stored either are needed in the journal; low
+// is their first position. p is nil if all files could be sealed. Otherwise it works as InTurn.
 func (q *Sealer) Without(ctx context.Context, ws uint32, st *tree.State) (p *catalogue.Partly, low int64, err error) {
 	low = live.NoPos
-	err = q.turns(ctx, ws, func() error {
+	err = q.runInTurn(ctx, ws, func() error {
 		objects := q.Pacer.Objects(q.Objects)
 		id, left, err := tree.SealWithout(ctx, q.Source, q.turnSealer(ctx, objects), st)
 		if err != nil || len(left) == 0 {
@@ -293,10 +297,10 @@ func (q *Sealer) Without(ctx context.Context, ws uint32, st *tree.State) (p *cat
 	return p, low, err
 }
 
-// turns calls fn when a workspace has its turn, and again if it gave way.
-func (q *Sealer) turns(ctx context.Context, ws uint32, fn func() error) error {
+// runInTurn calls fn when a workspace has its turn, and again after each content.ErrTurnOver.
+func (q *Sealer) runInTurn(ctx context.Context, ws uint32, fn func() error) error {
 	for {
-		end, err := q.sealTurn(ctx, ws)
+		end, err := q.acquireTurn(ctx, ws)
 		if err != nil {
 			return err
 		}
@@ -310,10 +314,11 @@ func (q *Sealer) turns(ctx context.Context, ws uint32, fn func() error) error {
 	}
 }
 
-// sealState seals a frozen state of a workspace and returns its id and how many bytes
-// that added to the store. For a fork these are the bytes that it put itself, and the
-// work is the same, whether others have them or not. The caller holds puts. The error is
-// content.ErrTurnOver if others are to have their turn first; some bytes were added then.
+// sealState seals a frozen state of a workspace, and returns its id and the number of bytes that
+// it added to the store. In a fork, an object that exists already costs the same time and counts
+// as well, so that a fork cannot find out whether another workspace has it. The caller has entered
+// Puts. The error is content.ErrTurnOver if the turn ended before the seal; the
+// number of bytes is valid then, too.
 func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, int64, error) {
 	start := time.Now()
 	var added atomic.Int64
@@ -326,10 +331,10 @@ func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.
 	return id, added.Load(), nil
 }
 
-// Edited is InTurn for the state of an edit. Its workspace waits for that, so it does not give way
-// to writers.
+// Edited seals the state of an edit as InTurn does, but does not yield to writers, because the
+// workspace is blocked until the edit ends.
 func (q *Sealer) Edited(ctx context.Context, ws uint32, st *tree.State) (id cas.Hash, err error) {
-	err = q.turns(ctx, ws, func() error {
+	err = q.runInTurn(ctx, ws, func() error {
 		id, err = q.sealTo(ctx, q.turnSealer(ctx, q.Objects), st)
 		return err
 	})
@@ -351,7 +356,8 @@ func (q *Sealer) sealer(objects content.ObjectStore) *content.Sealer {
 	}}
 }
 
-// turnSealer returns a sealer that fails with content.ErrTurnOver after turnBytes if others wait.
+// turnSealer returns a sealer that fails with content.ErrTurnOver after turnBytes if other seals or
+// a gc wait.
 func (q *Sealer) turnSealer(ctx context.Context, objects content.ObjectStore) *content.Sealer {
 	z, spent, limit := q.sealer(objects), new(atomic.Int64), limitOf(ctx)
 	z.Spend = func(n int64) bool {
@@ -361,8 +367,8 @@ func (q *Sealer) turnSealer(ctx context.Context, objects content.ObjectStore) *c
 	return z
 }
 
-// Wait returns when a snapshot is sealed, and helps with it: those before it in its
-// workspace come first. One of these that fails is left out.
+// Wait seals a snapshot, or waits until another goroutine has sealed it. It seals older snapshots
+// of the workspace first, and ignores their errors.
 func (q *Sealer) Wait(ctx context.Context, sn *catalogue.Snapshot) error {
 	for {
 		select {

@@ -26,12 +26,12 @@ func TestSealQueue(t *testing.T) {
 		all[i] = &catalogue.Snapshot{Done: make(chan struct{})}
 		q.Push(all[i])
 	}
-	if n := testing.AllocsPerRun(runs, func() { q.done(q.next(0, nil)) }); n > 0 {
+	if n := testing.AllocsPerRun(runs, func() { q.finish(q.next(0, nil)) }); n > 0 {
 		t.Errorf("%v allocations for each", n)
 	}
 	left := q.Len()
-	q.done(all[len(all)-1])
-	q.done(all[0]) // it is gone already, and sealed
+	q.finish(all[len(all)-1])
+	q.finish(all[0]) // it is gone already, and sealed
 	if q.Len() != left-1 || q.next(0, nil) != all[len(all)-left] {
 		t.Errorf("%d are left, or others", q.Len())
 	}
@@ -85,9 +85,9 @@ func TestGaveWay(t *testing.T) {
 		all = append(all, sn)
 		q.Push(sn)
 	}
-	q.failed(all[0])
-	q.gaveWay(all[0], 5)
-	q.gaveWay(all[0], 6)
+	q.delayRetry(all[0])
+	q.requeue(all[0], 5)
+	q.requeue(all[0], 6)
 	if all[0].Added != 11 {
 		t.Errorf("%d bytes were added", all[0].Added)
 	}
@@ -95,7 +95,7 @@ func TestGaveWay(t *testing.T) {
 		if got := q.next(1, nil); got != want {
 			t.Errorf("%d: workspace %d", i, got.WS)
 		}
-		q.done(q.next(1, nil))
+		q.finish(q.next(1, nil))
 	}
 }
 

@@ -106,7 +106,7 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 	stop()
 
 	c.steps = graft.OwnRoot(c.steps)
-	c.Changed, c.Paths, c.More = graft.Listed(c.steps)
+	c.Changed, c.Paths, c.More = graft.ListChanges(c.steps)
 	if c.DryRun || len(c.steps) == 0 && c.overlay == nil && c.record.Dir == "" {
 		return nil
 	}

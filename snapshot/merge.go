@@ -138,7 +138,7 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 		return err
 	}
 
-	all, kept := graft.Without(all, keep)
+	all, kept := graft.DropKept(all, keep)
 	c.graft.Exact, c.graft.KeepFull = exact && len(kept) == 0, len(kept) > 0
 	return c.usePlan(p, all)
 }

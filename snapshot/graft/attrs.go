@@ -7,22 +7,22 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// attrsOf gives a directory the attributes of another one: of with or, if that is nil, of an
-// inode of the source.
-type attrsOf struct {
+// An attrsCopy copies attributes to the directory ino: from with if it is not nil, else from the
+// inode from of the source.
+type attrsCopy struct {
 	ino, from uint64
 	with      *tree.Inode
 }
 
-// OwnRoot are the steps that leave a root directory as it is if its owner or group differs: who owns a
-// workspace, and so may restore it, belongs to the mount, as the owner of a mount point does.
+// OwnRoot returns the steps without those that change the owner or group of the root directory. The
+// owner of a workspace, who may restore it, belongs to the mount, as the owner of a mount point does.
 func OwnRoot(all []Step) []Step {
 	return slices.DeleteFunc(all, func(s Step) bool { return s.Path == nil && s.What&tree.Owner != 0 })
 }
 
-// setAttrs gives directories the attributes of the source: those that differed, and
-// those whose entries changed, when the view is to be exactly as that.
-func (j *grafting) setAttrs() error {
+// setAttrs copies the attributes of attrs and, with Exact, the attributes of all directories whose
+// entries changed.
+func (j *graftRun) setAttrs() error {
 	if j.o.Exact {
 		for ino, p := range j.edited {
 			from, err := uint64(tree.RootIno), error(nil)
@@ -30,12 +30,12 @@ func (j *grafting) setAttrs() error {
 				from, err = j.from.find(p)
 			}
 			if j.o.KeepFull && (errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir)) {
-				continue // a directory that stays because it is not empty
+				continue // the directory is not in the source, and stays because it is not empty
 			}
 			if err != nil {
 				return err
 			}
-			j.attrs = append(j.attrs, attrsOf{ino: ino, from: from})
+			j.attrs = append(j.attrs, attrsCopy{ino: ino, from: from})
 		}
 	}
 
@@ -58,17 +58,17 @@ func (j *grafting) setAttrs() error {
 
 		n := &tree.Inode{Ino: a.ino}
 		n.SetAttrs(from, j.o.Now)
-		j.touch(n)
+		j.setTimes(n)
 		j.stale[n.Ino] = true
-		if err := j.do(&Op{Kind: SetAttrs, Node: n}); err != nil {
+		if err := j.apply(&Op{Kind: SetAttrs, Node: n}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// touch gives what is put in place the time of the change, if it is to have that.
-func (j *grafting) touch(n *tree.Inode) {
+// setTimes sets atime and mtime of an inode to the time of the change if Touch is set.
+func (j *graftRun) setTimes(n *tree.Inode) {
 	if j.o.Touch {
 		n.Atime, n.Mtime = j.o.Now, j.o.Now
 	}

@@ -2,31 +2,31 @@ package graft
 
 import "github.com/amberfs/amberfs/snapshot/tree"
 
-// An Op is what is done to a target: the steps of a graft become operations, and the same
-// operations on an equal target make an equal one again.
+// An Op is one operation on a target. A graft makes its steps as operations. The same operations
+// on an equal target have an equal result, so recovery repeats them.
 type Op struct {
 	Kind   Kind
-	Parent uint64 // with Name: not of SetAttrs
+	Parent uint64 // Parent and Name are the name to change; not used by SetAttrs
 	Name   string
-	Ino    uint64      // of Link: what gets the name
-	Node   *tree.Inode // of Put and SetAttrs
+	Ino    uint64      // for Link: the inode that gets the name
+	Node   *tree.Inode // for Put and SetAttrs
 
-	// From is the inode that Node has its contents of, in the view with the number View.
+	// From and View are an inode and its view, with the contents of Node.
 	From uint64
 	View uint32
 }
 
-// A Kind of change. The numbers are in the journal.
+// A Kind is the kind of an Op. The numbers are in the journal.
 type Kind uint8
 
 const (
-	Link     Kind = 2  // one more name for an inode
-	Remove   Kind = 3  // a name, and of a directory all that is in it
-	Put      Kind = 15 // a new inode
-	SetAttrs Kind = 16 // attributes of an inode
+	Link     Kind = 2  // give an inode another name
+	Remove   Kind = 3  // remove a name and, for a directory, its contents
+	Put      Kind = 15 // make a new inode
+	SetAttrs Kind = 16 // set attributes of an inode
 )
 
-// Make makes the change. removed is called for each name that is removed.
+// Make makes the operation. It calls removed for each name that is removed.
 func (c *Op) Make(e *tree.Editor, removed tree.RemovedFunc) error {
 	switch c.Kind {
 	case Remove:

@@ -8,10 +8,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// maxView is the largest number of a view: a node has its bits above those of an inode.
+// maxView is the largest view: in a live.NodeID, the bits of the view are above the bits of the
+// inode.
 const maxView = 1<<(64-tree.InoBits) - 2
 
-// Encode writes a change. The contents of its node are written if they are sealed.
+// Encode writes an operation. If the contents of its node are not sealed, it writes From and View
+// instead of them.
 func (c *Op) Encode(e *wire.Encoder) {
 	e.Byte(byte(c.Kind))
 	if c.Kind == Link {
@@ -37,8 +39,8 @@ func (c *Op) Encode(e *wire.Encoder) {
 	}
 }
 
-// DecodeOp reads what Encode wrote. Content that was not sealed is missing: it is that of
-// From.
+// DecodeOp reads an operation that Encode wrote. If c.From is not 0, the caller must set the contents
+// of c.Node to the contents of that inode.
 func DecodeOp(d *wire.Decoder, epoch uint64) (c Op) {
 	switch c.Kind = Kind(d.Byte()); c.Kind {
 	case Link:
@@ -57,15 +59,15 @@ func DecodeOp(d *wire.Decoder, epoch uint64) (c Op) {
 	return c
 }
 
-// What follows the attributes of an inode.
+// Kinds of content in an encoded inode, after its attributes.
 const (
 	noContent     = iota
-	wholeContent  // it follows
-	contentOfNode // the view and the inode that has it follow
+	wholeContent  // the content follows
+	contentOfNode // a view and an inode with the content follow
 )
 
-// encodeNode writes an inode without its names and what is in it, if it is a directory, with
-// what c has.
+// encodeNode writes an inode without its names and directory entries, with the content c, which
+// may be nil.
 func encodeNode(e *wire.Encoder, n *tree.Inode, c *content.Content) {
 	encodeAttrs(e, n)
 	if c == nil {
@@ -113,7 +115,7 @@ func decodeNode(d *wire.Decoder, epoch uint64) (n *tree.Inode, view uint32, from
 	return n, view, from
 }
 
-// A Span is the payload of a blob in the journal.
+// A Span is the place of a blob's payload in the journal.
 type Span struct {
 	Pos int64 `json:"pos"`
 	Len int   `json:"len"`

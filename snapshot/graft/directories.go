@@ -2,7 +2,7 @@ package graft
 
 import "github.com/amberfs/amberfs/snapshot/tree"
 
-// directories finds the directories of a state by path, each once.
+// directories finds the directories of a state by path, and keeps the results.
 type directories struct {
 	src   *tree.Source
 	state *tree.State
@@ -13,6 +13,7 @@ func newDirectories(src *tree.Source, s *tree.State, root uint64) *directories {
 	return &directories{src, s, map[*tree.Path]uint64{nil: root}}
 }
 
+// find returns the inode of the directory at a path. nil is the root.
 func (d *directories) find(p *tree.Path) (uint64, error) {
 	if ino, ok := d.known[p]; ok {
 		return ino, nil
@@ -28,7 +29,7 @@ func (d *directories) find(p *tree.Path) (uint64, error) {
 	return n.Ino, nil
 }
 
-// entry returns what is at a path other than the root.
+// entry returns the inode at a path other than the root.
 func (d *directories) entry(p *tree.Path) (*tree.Inode, error) {
 	ino, err := d.find(p.Dir)
 	if err != nil {

@@ -11,16 +11,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An EditedFile gives one file other bytes.
+// An EditedFile replaces the contents of one file.
 type EditedFile struct {
-	Objects content.ObjectStore // where they are stored
-	Edit    func(now *tree.State) ([]byte, error)
-	DryRun  bool // they are not stored
+	Objects content.ObjectStore                   // gets the new contents
+	Edit    func(now *tree.State) ([]byte, error) // returns the new contents
+	DryRun  bool                                  // do not store the new contents
 
-	Stored *tree.State // has the stored bytes; set by Steps
+	Stored *tree.State // references the new contents; set by Steps
 }
 
-// Steps is the step that puts the bytes of Edit in place of those of a file.
+// Steps stores the new contents of the file at the only path in paths, and returns the step that
+// replaces the contents.
 func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, now *tree.State, paths []string) ([]Step, error) {
 	if len(paths) != 1 {
 		return nil, errs.New(errs.Invalid, "malformed request: the path is no file")
@@ -36,6 +37,7 @@ func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, now *tree.Stat
 	if !n.IsRegular() || len(n.Links) > 1 {
 		return nil, errs.New(errs.Invalid, "malformed request: %s is not a regular file with one name; restore all of it", path.Short())
 	}
+
 	text, err := f.Edit(now)
 	if err != nil {
 		return nil, err

@@ -11,47 +11,47 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Options are how steps are made.
+// Options are the options of Target.Graft and Target.Overlay.
 type Options struct {
 	Source *tree.State
-	View   uint32 // the number of the source, for changes that are written down
-	// Prefix is put before every path; "" is the root.
+	View   uint32 // the view of Source, for recorded operations
+	// Prefix is the directory of the target to which the paths of steps are relative; "" is the
+	// root.
 	Prefix string
-	// Touch gives what is put in place the time Now as mtime, and so their
-	// directories. Without it everything gets the times that it has in the
-	// source.
+	// Touch sets the mtime of new files, and of directories with changed attributes, to Now.
+	// Without it they get their times in the source.
 	Touch bool
-	// Exact: the result equals the source, including attributes of directories whose
+	// Exact makes the target equal to the source, including the attributes of directories whose
 	// entries changed.
 	Exact bool
-	// KeepFull leaves directories that are removed in the source but are not empty in
-	// the target.
+	// KeepFull keeps directories that are not in the source, if they are not empty in the
+	// target after all steps.
 	KeepFull bool
-	// Top gives the attributes of the root of an overlay to the directory at Prefix.
+	// Top copies the attributes of the root of an overlay to the directory at Prefix.
 	Top bool
 	// Now is the time of the change in nanoseconds since 1970.
 	Now int64
-	// Before, if set, is called before each step.
+	// Before, if not nil, is called before each step.
 	Before func(*Step) error
 }
 
 const (
-	// maxUnsealed is about how many bytes of memory a graft takes before the target is
-	// sealed as it is, if it is to be sealed.
+	// maxUnsealed is the approximate memory of a graft, in bytes, after which Target.Seal is
+	// called.
 	maxUnsealed = 32 << 20
-	// stepMemory is what an inode takes, with its directory entry and its page.
+	// stepMemory is the approximate memory of an inode with its directory entry and its page.
 	stepMemory = 1 << 10
-	// maxCopied is maxUnsealed for pages that were copied to be changed.
+	// maxCopied is the limit as maxUnsealed for pages that were copied to be changed.
 	maxCopied = 32 << 20
-	// namesBelow is how many names in new directories Replaced is called with. The kernel
-	// cannot know them; programs that watch directories can.
+	// namesBelow is the limit for calls of Target.Replaced for names in new directories. The
+	// kernel does not know these names, but programs may watch for them.
 	namesBelow = 20_000
 )
 
-// Graft makes steps in a target: what is at A there becomes what is at B in the source.
-// Directories that are in both keep their inode; anything else that differs gets a new one,
-// so that nothing which still has the old one open can reach the new. It returns the inodes
-// whose attributes or entries changed, in order.
+// Graft makes steps in a target: the file at the path of a step becomes the file in the source.
+// Directories that are on both sides keep their inodes. Any other changed path gets a new inode, so
+// that a program with the old file open does not see the new contents. Graft returns the inodes
+// whose attributes or entries changed, sorted by number.
 func (t *Target) Graft(ctx context.Context, steps []Step, o Options) (changed []uint64, err error) {
 	made := 0
 	for i := range steps {
@@ -59,63 +59,63 @@ func (t *Target) Graft(ctx context.Context, steps []Step, o Options) (changed []
 			made++
 		}
 	}
-	j, err := t.begin(ctx, o, made)
-	if err == nil {
-		err = j.chooseLinks(steps)
-	}
-	for i := range steps {
-		if err == nil {
-			err = j.step(&steps[i])
-		}
-	}
+	j, err := t.newRun(ctx, o, made)
 	if err != nil {
 		return nil, err
+	}
+	if err := j.chooseLinks(steps); err != nil {
+		return nil, err
+	}
+	for i := range steps {
+		if err := j.makeStep(&steps[i]); err != nil {
+			return nil, err
+		}
 	}
 	return j.finish()
 }
 
-// Overlay is Graft for the steps of an overlay.
+// Overlay makes the steps of an overlay in a target, as Graft does.
 func (t *Target) Overlay(ctx context.Context, over *Overlay, o Options) (changed []uint64, err error) {
 	o.Source, o.Prefix = over.Source, over.Prefix
-	j, err := t.begin(ctx, o, int(over.Source.Inodes))
+	j, err := t.newRun(ctx, o, int(over.Source.Inodes))
 	if err != nil {
 		return nil, err
 	}
-	if err := over.Walk(ctx, j.src, j.step); err != nil {
+	if err := over.Walk(ctx, j.src, j.makeStep); err != nil {
 		return nil, tree.LoadError(err)
 	}
 	if o.Top {
-		j.attrs = append(j.attrs, attrsOf{ino: j.root, from: tree.RootIno})
+		j.attrs = append(j.attrs, attrsCopy{ino: j.root, from: tree.RootIno})
 	}
 	return j.finish()
 }
 
-// grafting is a graft under way.
-type grafting struct {
+// A graftRun is one call of Target.Graft or Target.Overlay.
+type graftRun struct {
 	ctx  context.Context
 	t    *Target
 	o    Options
 	src  *tree.Source
 	root uint64 // the inode of the prefix
 
-	dirs    *directories          // of the target
-	from    *directories          // of the source
-	links   map[uint64]uint64     // Step.Link → inode of the target
-	gone    map[*tree.Path]bool   // directories that were removed, with all that was in them
-	emptied []*tree.Path          // directories that go if they are empty then, each in the one before
-	attrs   []attrsOf             // of directories, to be set when all entries are made
-	edited  map[uint64]*tree.Path // directories of the target whose entries changed
-	stale   map[uint64]bool       // inodes whose attributes or entries changed
-	names   int                   // that replaced was called for
+	dirs          *directories          // of the target
+	from          *directories          // of the source
+	links         map[uint64]uint64     // inode of the target by Step.Link
+	removedDirs   map[*tree.Path]bool   // directories that were removed with their contents
+	maybeEmpty    []*tree.Path          // stack of directories to remove if they are empty, each in the one before
+	attrs         []attrsCopy           // attributes of directories, to be set after all steps
+	edited        map[uint64]*tree.Path // directories of the target whose entries changed
+	stale         map[uint64]bool       // inodes whose attributes or entries changed
+	replacedNames int                   // number of calls of Target.Replaced
 
-	rewritten uint64 // the inode that put uses, see rewrite; 0 for a new one
+	rewritten uint64 // the inode that put reuses, see rewrite; 0: put makes a new one
 
-	unsealed int // bytes of memory, about
-	copied   atomic.Int64
+	unsealed int          // approximate memory since the last seal, in bytes
+	copied   atomic.Int64 // bytes of pages copied since the last seal
 }
 
-// begin takes inode numbers for all that steps make.
-func (t *Target) begin(ctx context.Context, o Options, made int) (*grafting, error) {
+// newRun begins a run, and reserves made inode numbers for it.
+func (t *Target) newRun(ctx context.Context, o Options, made int) (*graftRun, error) {
 	src := t.Source
 	t.Time = o.Now
 	prefix, err := t.State.Resolve(src, o.Prefix)
@@ -129,17 +129,17 @@ func (t *Target) begin(ctx context.Context, o Options, made int) (*grafting, err
 		return nil, err
 	}
 	t.Next = t.First
-	j := &grafting{
+	j := &graftRun{
 		ctx: ctx, t: t, o: o, src: src, root: prefix.Ino,
 		dirs: newDirectories(src, t.State, prefix.Ino), from: newDirectories(src, o.Source, tree.RootIno),
-		links: make(map[uint64]uint64), gone: make(map[*tree.Path]bool), edited: make(map[uint64]*tree.Path), stale: make(map[uint64]bool),
+		links: make(map[uint64]uint64), removedDirs: make(map[*tree.Path]bool), edited: make(map[uint64]*tree.Path), stale: make(map[uint64]bool),
 	}
 	t.Source = src.Counting(&j.copied)
 	return j, nil
 }
 
-// step makes one step.
-func (j *grafting) step(s *Step) error {
+// makeStep makes one step.
+func (j *graftRun) makeStep(s *Step) error {
 	if err := errors.Join(j.ctx.Err(), j.removeEmptied(s.Path)); err != nil {
 		return err
 	}
@@ -148,33 +148,36 @@ func (j *grafting) step(s *Step) error {
 			return err
 		}
 	}
+
 	switch {
-	case s.After == 0 && s.Path != nil && j.isGone(s.Path.Dir):
+	case s.After == 0 && s.Path != nil && j.inRemovedDir(s.Path.Dir):
 		if s.WasDir {
-			j.gone[s.Path] = true
+			j.removedDirs[s.Path] = true
 		}
 		return nil
 	case s.WasDir && s.IsDir:
 		ino, err := j.dirs.find(s.Path)
-		j.attrs = append(j.attrs, attrsOf{ino, s.After, s.With})
+		j.attrs = append(j.attrs, attrsCopy{ino, s.After, s.With})
 		if err == nil && s.What&^tree.Mtime != 0 {
 			j.t.Touched(ino)
 		}
 		return err
 	case s.WasDir && s.After == 0 && j.o.KeepFull:
-		j.emptied = append(j.emptied, s.Path)
+		j.maybeEmpty = append(j.maybeEmpty, s.Path)
 		return nil
 	case s.Before != 0 && s.After != 0 && j.links[s.Link] == s.Before:
-		return nil // it goes on
+		return nil // the name keeps its inode
 	}
+
 	if s.Before != 0 && !s.WasDir && s.After != 0 && !s.Linked && s.To == 0 {
 		if done, err := j.rewrite(s); done || err != nil {
 			return err
 		}
 	}
+
 	if s.Before != 0 {
 		if s.WasDir {
-			j.gone[s.Path] = true
+			j.removedDirs[s.Path] = true
 		}
 		if err := j.remove(s.Path); err != nil {
 			return err
@@ -186,11 +189,12 @@ func (j *grafting) step(s *Step) error {
 	return j.put(s)
 }
 
-// removeEmptied removes directories of emptied that a path is not in.
-func (j *grafting) removeEmptied(p *tree.Path) error {
-	for n := len(j.emptied); n > 0 && !below(p, j.emptied[n-1]); n-- {
-		dir := j.emptied[n-1]
-		j.emptied = j.emptied[:n-1]
+// removeEmptied removes the empty directories of maybeEmpty that do not contain the path p. All
+// steps in these directories have been made, because steps are sorted by path.
+func (j *graftRun) removeEmptied(p *tree.Path) error {
+	for n := len(j.maybeEmpty); n > 0 && !below(p, j.maybeEmpty[n-1]); n-- {
+		dir := j.maybeEmpty[n-1]
+		j.maybeEmpty = j.maybeEmpty[:n-1]
 		if d, err := j.dirs.entry(dir); err != nil {
 			return err
 		} else if d.Dir.Len() == 0 {
@@ -202,16 +206,17 @@ func (j *grafting) removeEmptied(p *tree.Path) error {
 	return nil
 }
 
-// isGone reports whether a directory was removed with all that was in it.
-func (j *grafting) isGone(dir *tree.Path) bool {
-	for ; dir != nil && len(j.gone) > 0; dir = dir.Dir {
-		if j.gone[dir] {
+// inRemovedDir reports whether dir, or a directory above it, was removed with its contents.
+func (j *graftRun) inRemovedDir(dir *tree.Path) bool {
+	for ; dir != nil && len(j.removedDirs) > 0; dir = dir.Dir {
+		if j.removedDirs[dir] {
 			return true
 		}
 	}
 	return false
 }
 
+// below reports whether p is dir or a path below it.
 func below(p, dir *tree.Path) bool {
 	for ; p != nil; p = p.Dir {
 		if p == dir {
@@ -221,59 +226,64 @@ func below(p, dir *tree.Path) bool {
 	return false
 }
 
-func (j *grafting) remove(p *tree.Path) error {
+func (j *graftRun) remove(p *tree.Path) error {
 	parent, err := j.dirs.find(p.Dir)
 	if err != nil {
 		return err
 	}
-	j.touched(p, parent)
-	return j.do(&Op{Kind: Remove, Parent: parent, Name: p.Name})
+	j.markEdited(p, parent)
+	return j.apply(&Op{Kind: Remove, Parent: parent, Name: p.Name})
 }
 
-// removed notes a name that was removed, which may have been the last one of n.
-func (j *grafting) removed(parent uint64, name string, n *tree.Inode, last bool) {
+// nameRemoved is called for each name that an operation removes. last is set if it was the last
+// name of n.
+func (j *graftRun) nameRemoved(parent uint64, name string, n *tree.Inode, last bool) {
 	if j.rewritten != 0 {
 		return
 	}
 	r := Replaced{Link: tree.Link{Parent: parent, Name: name}}
-	r.MountPoint = j.t.mounted(r.Link, n.Ino)
+	r.MountPoint = j.t.isMounted(r.Link, n.Ino)
 	if last {
 		r.Was, r.WasDir = n.Ino, n.IsDir()
 		delete(j.edited, n.Ino)
 	} else {
 		j.stale[n.Ino] = true
 	}
-	j.replaced(r)
+	j.notifyReplaced(r)
 }
 
-func (j *grafting) replaced(r Replaced) {
-	j.names++
-	j.t.replaced(r)
+func (j *graftRun) notifyReplaced(r Replaced) {
+	j.replacedNames++
+	j.t.notifyReplaced(r)
 }
 
-func (j *grafting) touched(p *tree.Path, parent uint64) {
+// markEdited notes that the entries of parent, the directory of p, change.
+func (j *graftRun) markEdited(p *tree.Path, parent uint64) {
 	j.edited[parent] = p.Dir
 	j.stale[parent] = true
 }
 
-func (j *grafting) put(s *Step) error {
+// put gives the path of a step its new inode or a link to an existing one. The path is free.
+func (j *graftRun) put(s *Step) error {
 	parent, err := j.dirs.find(s.Path.Dir)
 	if err != nil {
 		return err
 	}
-	j.touched(s.Path, parent)
+	j.markEdited(s.Path, parent)
 	at := tree.Link{Parent: parent, Name: s.Path.Name}
-	if s.Before == 0 && (parent < j.t.First || j.names < namesBelow) {
-		j.replaced(Replaced{Link: at})
+	if s.Before == 0 && (parent < j.t.First || j.replacedNames < namesBelow) {
+		j.notifyReplaced(Replaced{Link: at})
 	}
+
 	target, ok := j.links[s.Link]
 	if s.To != 0 {
 		target, ok = s.To, true
 	}
 	if ok {
 		j.stale[target] = true
-		return j.do(&Op{Kind: Link, Parent: parent, Name: at.Name, Ino: target})
+		return j.apply(&Op{Kind: Link, Parent: parent, Name: at.Name, Ino: target})
 	}
+
 	from, view := s.With, s.WithView
 	if from == nil {
 		view = j.o.View
@@ -281,22 +291,24 @@ func (j *grafting) put(s *Step) error {
 			return tree.LoadError(err)
 		}
 	}
-	n := tree.Like(from, cmp.Or(j.rewritten, j.beneath(at, from)), j.o.Now)
+
+	n := tree.Like(from, cmp.Or(j.rewritten, j.inodeBeneath(at, from)), j.o.Now)
 	if n.Ino == 0 {
 		n.Ino = j.t.Next
 		j.t.Next++
 	}
-	j.touch(n)
+	j.setTimes(n)
 	if n.IsDir() {
 		j.dirs.known[s.Path] = n.Ino
-		j.attrs = append(j.attrs, attrsOf{n.Ino, from.Ino, s.With})
+		j.attrs = append(j.attrs, attrsCopy{n.Ino, from.Ino, s.With})
 	} else if s.Linked {
 		j.links[s.Link] = n.Ino
 	}
-	return j.do(&Op{Kind: Put, Parent: parent, Name: at.Name, Node: n, From: from.Ino, View: view})
+	return j.apply(&Op{Kind: Put, Parent: parent, Name: at.Name, Node: n, From: from.Ino, View: view})
 }
 
-func (j *grafting) beneath(at tree.Link, from *tree.Inode) uint64 {
+// inodeBeneath calls Target.Beneath.
+func (j *graftRun) inodeBeneath(at tree.Link, from *tree.Inode) uint64 {
 	if j.t.Beneath == nil {
 		return 0
 	}
@@ -307,11 +319,12 @@ func (j *grafting) beneath(at tree.Link, from *tree.Inode) uint64 {
 	return ino
 }
 
-// rewrite makes a step from one file to another within the inode, if something is mounted
-// on that: the kernel unmounts what is mounted on a name that it has to drop.
-func (j *grafting) rewrite(s *Step) (done bool, err error) {
+// rewrite makes a step from one regular file to another without a new inode, if a file system is
+// mounted on the file. With a new inode the kernel would drop the name and unmount that file
+// system.
+func (j *graftRun) rewrite(s *Step) (done bool, err error) {
 	parent, err := j.dirs.find(s.Path.Dir)
-	if err != nil || !j.t.mounted(tree.Link{Parent: parent, Name: s.Path.Name}, s.Before) {
+	if err != nil || !j.t.isMounted(tree.Link{Parent: parent, Name: s.Path.Name}, s.Before) {
 		return false, err
 	}
 	a, err := j.t.State.Get(j.src, s.Before)
@@ -327,6 +340,7 @@ func (j *grafting) rewrite(s *Step) (done bool, err error) {
 	if len(a.Links) != 1 || !a.IsRegular() || !b.IsRegular() {
 		return false, nil
 	}
+
 	j.rewritten = s.Before
 	defer func() { j.rewritten = 0 }()
 	j.stale[s.Before] = true
@@ -336,14 +350,15 @@ func (j *grafting) rewrite(s *Step) (done bool, err error) {
 	return true, j.put(s)
 }
 
-// do makes one change, and writes it down if that is asked for.
-func (j *grafting) do(c *Op) error {
+// apply records an operation, makes it in the target, and seals the target if its memory has grown
+// to the limit.
+func (j *graftRun) apply(c *Op) error {
 	if j.t.Record != nil {
 		if err := j.t.Record(c); err != nil {
 			return err
 		}
 	}
-	if err := c.Make(&j.t.Editor, j.removed); err != nil {
+	if err := c.Make(&j.t.Editor, j.nameRemoved); err != nil {
 		return err
 	}
 	j.unsealed += stepMemory + 2*len(c.Name)
@@ -353,7 +368,7 @@ func (j *grafting) do(c *Op) error {
 	return j.seal()
 }
 
-func (j *grafting) seal() (err error) {
+func (j *graftRun) seal() (err error) {
 	if j.t.Seal == nil {
 		return nil
 	}
@@ -363,8 +378,9 @@ func (j *grafting) seal() (err error) {
 	return err
 }
 
-// finish makes what has to wait for all steps.
-func (j *grafting) finish() (changed []uint64, err error) {
+// finish removes directories that are empty after all steps, sets the attributes of directories, and
+// seals the target.
+func (j *graftRun) finish() (changed []uint64, err error) {
 	if err := errors.Join(j.removeEmptied(nil), j.setAttrs()); err != nil {
 		return nil, err
 	}

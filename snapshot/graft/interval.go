@@ -9,23 +9,25 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// States are the states at the ends of an interval, with the actors of the changes between them.
 type States struct {
 	Source        *tree.Source
 	Before, After *tree.State
-	Set           *actors.Set // which inodes which actors changed
+	Set           *actors.Set // the inodes that each actor changed
 
-	moved    [2]map[uint64][]string // directory → actors of its moves and of those above; Before, After
+	// Caches of movesOf by inode and of movedWith by path, each for Before (0) and After (1).
+	moved    [2]map[uint64][]string
 	resolved [2]map[*tree.Path][]string
 }
 
-// A ChangedBy is a path that differs at the ends of an interval.
+// A ChangedBy is a changed path of an interval with its actors.
 type ChangedBy struct {
 	tree.Change
-	By []string // the actors that changed it, in order; actors.Unknown if nothing is known
+	By []string // the actors that changed the path, sorted; actors.Unknown if there is no record
 }
 
-// Changes calls fn for each path that differs, as tree.Diff does. Directories of which only
-// the times differ are left out.
+// Changes calls fn for each changed path, in the order of tree.Diff. It skips directories of which
+// only the times differ.
 func (o *States) Changes(ctx context.Context, d tree.DiffOptions, fn func(ChangedBy) error) error {
 	return tree.Diff(ctx, o.Source, o.Before, o.After, d, func(c tree.Change) error {
 		s := StepOf(c)
@@ -43,7 +45,7 @@ func (o *States) Changes(ctx context.Context, d tree.DiffOptions, fn func(Change
 	})
 }
 
-// ActorsOf returns the actors of a step, in order; none if nothing is known.
+// ActorsOf returns the actors of a step, sorted; none if there is no record.
 func (o *States) ActorsOf(s *Step) (by []string, err error) {
 	for side, ino := range [2]uint64{s.Before, s.After} {
 		if ino == 0 {
@@ -57,7 +59,7 @@ func (o *States) ActorsOf(s *Step) (by []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if there != ino { // a merge, and the tree that it is into has another inode at the path
+		if there != ino { // in a merge, Before of the step is an inode of another tree
 			by = append(by, o.Set.Of(there)...)
 		}
 		moved, err := o.movedWith(side, s.Path.Dir)
@@ -82,8 +84,8 @@ func (o *States) inodeAt(side int, p *tree.Path) (uint64, error) {
 	return n.Ino, err
 }
 
-// movedWith returns the actors that moved the directory at a path, or one above it: they
-// changed the path of all that is in it.
+// movedWith returns the actors that moved the directory at a path, or a directory above it. They
+// changed the paths of all files in it.
 func (o *States) movedWith(side int, dir *tree.Path) ([]string, error) {
 	if dir == nil {
 		return nil, nil
@@ -93,7 +95,7 @@ func (o *States) movedWith(side int, dir *tree.Path) ([]string, error) {
 	}
 	var by []string
 	n, err := [2]*tree.State{o.Before, o.After}[side].At(o.Source, dir.String())
-	if n != nil && n.IsDir() { // a merge is into another tree, which may have nothing there, or a file
+	if n != nil && n.IsDir() { // in a merge, the path may be missing here, or a file
 		by, err = o.movesOf(side, n, 0)
 	}
 	if o.resolved[side] == nil {
@@ -103,6 +105,7 @@ func (o *States) movedWith(side int, dir *tree.Path) ([]string, error) {
 	return by, err
 }
 
+// movesOf returns the actors that moved the directory n of Before or After, or a directory above it.
 func (o *States) movesOf(side int, n *tree.Inode, depth int) ([]string, error) {
 	if n.Ino == tree.RootIno {
 		return nil, nil
@@ -116,7 +119,7 @@ func (o *States) movesOf(side int, n *tree.Inode, depth int) ([]string, error) {
 	states := [2]*tree.State{o.Before, o.After}
 	other, err := states[1-side].Get(o.Source, n.Ino)
 	if errors.Is(err, tree.ErrNoInode) {
-		return nil, nil // it came or went with the interval, and so did all that is in it
+		return nil, nil // the directory was made or removed in the interval, with all files in it
 	}
 	if err != nil {
 		return nil, err

@@ -3,11 +3,10 @@ package graft
 import "github.com/amberfs/amberfs/snapshot/tree"
 
 // chooseLinks finds, for each file of the source with several names, an inode
-// of the target that can go on as that file: one that differs in nothing but
-// its names, at a path that changes or at one that does not.
-func (j *grafting) chooseLinks(steps []Step) error {
+// of the target that can be used for that file, because only its names differ.
+func (j *graftRun) chooseLinks(steps []Step) error {
 	taken := make(map[uint64]bool)
-	changing := make(map[tree.Link]bool) // in the source
+	changing := make(map[tree.Link]bool) // names in the source that have a step
 	var several []*Step
 	for i := range steps {
 		s := &steps[i]
@@ -21,6 +20,8 @@ func (j *grafting) chooseLinks(steps []Step) error {
 		changing[tree.Link{Parent: dir, Name: s.Path.Name}] = true
 		several = append(several, s)
 	}
+
+	// First look at names without a step, because they keep their inodes.
 	target := tree.NewPairing(j.src, j.o.Source, j.t.Base, j.root)
 	seen := make(map[uint64]bool)
 	for _, s := range several {
@@ -36,7 +37,8 @@ func (j *grafting) chooseLinks(steps []Step) error {
 			return err
 		}
 	}
-	// A name that does not change keeps its inode, so that one comes first.
+
+	// Then look at names with a step.
 	for i := range steps {
 		s := &steps[i]
 		if _, done := j.links[s.Link]; done || s.After == 0 || s.IsDir {
@@ -50,9 +52,9 @@ func (j *grafting) chooseLinks(steps []Step) error {
 	return nil
 }
 
-// chooseUnchanged looks among the names of a file of the source that stay as
-// they are.
-func (j *grafting) chooseUnchanged(b *tree.Inode, target *tree.Pairing, changing map[tree.Link]bool, taken map[uint64]bool) error {
+// chooseUnchanged looks for an inode for the file b of the source at the names of b that have no
+// step.
+func (j *graftRun) chooseUnchanged(b *tree.Inode, target *tree.Pairing, changing map[tree.Link]bool, taken map[uint64]bool) error {
 	tried := make(map[uint64]bool)
 	for _, l := range b.Links {
 		if changing[l] {

@@ -8,25 +8,25 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An Overlay is a whole tree that is to come over a directory of a state: directories
-// that are in both are merged, anything else is replaced.
+// An Overlay is a tree that is merged into a directory of a state. Directories
+// on both sides are merged, other files are replaced.
 type Overlay struct {
 	Base   *tree.State
 	Source *tree.State // sealed; its root directory is merged into Prefix
 	Prefix string      // "" is the root
 }
 
-// openDir is a directory that is being walked.
+// An openDir is a directory on the stack of Overlay.Walk.
 type openDir struct {
-	path  *tree.Path  // in the source
-	from  *tree.Inode // there
-	here  *tree.Inode // in the base; nil if it has none
+	path  *tree.Path  // relative to the root of the source
+	from  *tree.Inode // the directory in the source
+	here  *tree.Inode // the directory in the base; nil if it does not exist
 	after uint64      // the cookie of the last entry
 }
 
-// Walk calls fn for each entry of the source but its root, a directory before what is in
-// it. Entries are in the order of their cookies, so that nothing has to be kept of a
-// directory, whatever its size.
+// Walk calls fn for each entry of the source except the root, a directory before its entries.
+// Entries are read in the order of their cookies, so that Walk needs little memory for a large
+// directory.
 func (o *Overlay) Walk(ctx context.Context, src *tree.Source, fn func(*Step) error) error {
 	from, err := o.Source.Get(src, tree.RootIno)
 	if err != nil {
@@ -50,7 +50,7 @@ func (o *Overlay) Walk(ctx context.Context, src *tree.Source, fn func(*Step) err
 			stack = stack[:len(stack)-1]
 			continue
 		}
-		c, err := o.change(src, at, name)
+		c, err := o.changeOf(src, at, name)
 		if err != nil {
 			return err
 		}
@@ -75,8 +75,9 @@ func (p *openDir) next(src *tree.Source) (name string, ok bool, err error) {
 	return name, ok, err
 }
 
-// change is what an entry of the source is to the base.
-func (o *Overlay) change(src *tree.Source, at *openDir, name string) (c tree.Change, err error) {
+// changeOf returns the change from the base to an entry of the source. A path that is a directory on
+// one side only is an OverlayError.
+func (o *Overlay) changeOf(src *tree.Source, at *openDir, name string) (c tree.Change, err error) {
 	c.What = tree.Data
 	if c.Path, err = at.path.At(name); err != nil {
 		return c, err
@@ -97,7 +98,7 @@ func (o *Overlay) change(src *tree.Source, at *openDir, name string) (c tree.Cha
 // An OverlayError reports a path that is a directory on one side only.
 type OverlayError struct {
 	Path string
-	Dir  bool // here
+	Dir  bool // the base has the directory
 }
 
 func (e *OverlayError) Error() string {

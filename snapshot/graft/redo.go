@@ -6,8 +6,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Redo makes changes again that Encode wrote, and returns how many there were. contentOf finds
-// the content of an inode of another view.
+// Redo makes the encoded operations of a graft again, and returns their number. contentOf returns
+// the content of an inode of a view.
 func (t *Target) Redo(changes []byte, contentOf func(view uint32, ino uint64) (*content.Content, error)) (n int, err error) {
 	for d := wire.NewDecoder(changes); d.Remaining() > 0; n++ {
 		c := DecodeOp(d, t.Epoch)
@@ -22,15 +22,15 @@ func (t *Target) Redo(changes []byte, contentOf func(view uint32, ino uint64) (*
 		if c.Kind == Put {
 			t.Next = max(t.Next, c.Node.Ino+1)
 		}
-		t.redone(&c)
+		t.reportRedone(&c)
 		if err := c.Make(&t.Editor, func(parent uint64, name string, n *tree.Inode, last bool) {
 			r := Replaced{Link: tree.Link{Parent: parent, Name: name}}
 			if last {
 				r.Was, r.WasDir = n.Ino, n.IsDir()
 			} else {
-				t.Redone(n.Ino) // it has a name less
+				t.Redone(n.Ino) // its link count changed
 			}
-			t.replaced(r)
+			t.notifyReplaced(r)
 		}); err != nil {
 			return n, err
 		}
@@ -38,8 +38,8 @@ func (t *Target) Redo(changes []byte, contentOf func(view uint32, ino uint64) (*
 	return n, nil
 }
 
-// redone says what a change replaces, but for names that are removed.
-func (t *Target) redone(c *Op) {
+// reportRedone reports the inodes and names that an operation changes, except removed names.
+func (t *Target) reportRedone(c *Op) {
 	switch c.Kind {
 	case SetAttrs:
 		t.Redone(c.Node.Ino)
@@ -47,7 +47,7 @@ func (t *Target) redone(c *Op) {
 		t.Redone(c.Ino)
 		fallthrough
 	case Put:
-		t.replaced(Replaced{Link: tree.Link{Parent: c.Parent, Name: c.Name}})
+		t.notifyReplaced(Replaced{Link: tree.Link{Parent: c.Parent, Name: c.Name}})
 		fallthrough
 	case Remove:
 		t.Redone(c.Parent)

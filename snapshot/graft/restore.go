@@ -11,25 +11,26 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// ErrNoPath is for a path that is neither in the workspace nor in the snapshot.
+// ErrNoPath is returned for a path that is neither in the workspace nor in the snapshot.
 var ErrNoPath = errs.New(errs.NotExist, "no such path")
 
 // A Restore makes a workspace, or some paths of it, equal to a snapshot.
 type Restore struct {
-	Snapshot string
-	State    *tree.State
+	Snapshot string      // name of the snapshot
+	State    *tree.State // state of the snapshot
 	Like     *tree.State // see tree.DiffOptions.Renumbered; may be nil
-	Paths    []string    // everything when empty
-	Keep     []string    // left as they are
-	Kept     []string    // those of Keep that differ, set by Steps
+	Paths    []string    // the paths to restore; all if empty
+	Keep     []string    // paths that stay as they are
+	Kept     []string    // the paths of Keep that differ; set by Steps
 }
 
-// Steps finds what has to change in a state of the workspace.
+// Steps returns the steps from the state now of the workspace to the snapshot, charged to list. It
+// begins with the missing directories above Paths.
 func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, list *budget.Charge) ([]Step, error) {
 	var above []Step
 	seen := make(map[string]bool)
 	for _, p := range r.Paths {
-		if err := r.check(src, now, p); err != nil {
+		if err := r.checkPath(src, now, p); err != nil {
 			return nil, err
 		}
 		at, err := tree.ParsePath(p)
@@ -42,25 +43,31 @@ func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, 
 		}
 		above = append(above, more...)
 	}
-	all, err := Between(ctx, src, now, r.State, tree.DiffOptions{Paths: r.Paths, Renumbered: r.Like}, list)
-	if err != nil && r.Like != nil && ctx.Err() == nil && !list.Full() { // whatever is wrong with it
-		all, err = Between(ctx, src, now, r.State, tree.DiffOptions{Paths: r.Paths}, list)
+
+	all, err := StepsBetween(ctx, src, now, r.State, tree.DiffOptions{Paths: r.Paths, Renumbered: r.Like}, list)
+	if err != nil && r.Like != nil && ctx.Err() == nil && !list.Full() { // the diff works without Like, too
+		all, err = StepsBetween(ctx, src, now, r.State, tree.DiffOptions{Paths: r.Paths}, list)
 	}
-	if err == nil && len(r.Keep) > 0 {
-		all, r.Kept = Without(all, r.Keep)
-	}
-	if err != nil || len(above) == 0 {
+	if err != nil {
 		return all, err
+	}
+
+	if len(r.Keep) > 0 {
+		all, r.Kept = DropKept(all, r.Keep)
+	}
+	if len(above) == 0 {
+		return all, nil
 	}
 	return append(above, slices.DeleteFunc(all, func(s Step) bool { return seen[s.Path.String()] })...), nil
 }
 
-func (r *Restore) check(src *tree.Source, now *tree.State, p string) error {
+// checkPath returns an error if a path is in neither state, or leads through a symbolic link.
+func (r *Restore) checkPath(src *tree.Source, now *tree.State, p string) error {
 	_, errNow := now.Resolve(src, p)
 	_, errThen := r.State.Resolve(src, p)
 	switch {
 	case errThen == nil:
-		return nil // what is in the place of its directories makes room
+		return nil // files in the place of its directories are replaced
 	case errors.Is(errNow, tree.ErrSymlink):
 		return errs.New(errs.Invalid, "malformed request: %s goes through a symbolic link; name its target instead", p)
 	case errors.Is(errThen, tree.ErrSymlink):

@@ -2,29 +2,30 @@ package graft
 
 import "github.com/amberfs/amberfs/snapshot/tree"
 
-// A Step is a tree.Change of the target to what the source has, and how it is made. It has the
-// numbers of the inodes and not the inodes: a list of steps takes less memory so.
+// A Step changes one path of a target from its file in the target to its file in the source. It has
+// the numbers of the inodes instead of the inodes of a tree.Change, which saves memory.
 type Step struct {
 	Path          *tree.Path
-	Before, After uint64 // inode numbers in the target and in the source; 0 where there is none
+	Before, After uint64 // inode in the target and in the source; 0: the path does not exist there
 	What          tree.What
-	Size          int64 // of After, in bytes
+	Size          int64 // size of After, in bytes
 
-	WasDir, IsDir bool // Before, and After, is a directory
-	// Linked is set if other names lead to After, too. Names with the same Link become names
+	WasDir, IsDir bool // Before is a directory; After is a directory
+	// Linked is set if After has other names, too. Paths with the same Link become names
 	// of one inode.
 	Linked bool
 	Link   uint64
 
-	// To is an inode of the target that the path leads to afterwards, instead of a new one.
+	// To is an existing inode of the target that gets the name, instead of a new one; usually 0.
 	To uint64
-	// With comes instead of After, mostly nil. It is inode With.Ino of the view with the number
-	// WithView.
+	// With is used instead of After if it is not nil. Its contents are those of inode With.Ino of the
+	// view WithView.
 	With     *tree.Inode
 	WithView uint32
 }
 
-// StepOf is for a change of a target to what a source has. The paths of all steps share the paths of their directories, as those of a Diff do.
+// StepOf returns the step for a change from a target to a source. The steps of one graft must share
+// the Path values of directories, as the changes of a tree.Diff do.
 func StepOf(c tree.Change) Step {
 	s := Step{Path: c.Path, What: c.What}
 	if c.Before != nil {

@@ -1,7 +1,7 @@
-// Package graft makes one tree like another, or brings one into another: it lists the steps,
-// and a Target makes them in a state, for restores, merges, undos and imports. It also finds
-// which actors changed each path between two trees. It knows states alone: no views, no lock
-// and no journal. Whoever has these says so by the functions of a Target.
+// Package graft changes one tree to equal another, or merges one tree into another. It lists the
+// steps, and a Target makes them in a state, for restores, merges, undos and imports. It also finds
+// the actors that changed each path between two trees. It works on states only: it has no views,
+// no lock and no journal. A caller that has them sets the functions of a Target.
 package graft
 
 import (
@@ -18,13 +18,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// cost is the memory of a step until it is made and answered, in bytes, beside its path:
-// in the list and in the edited tree.
+// cost is the memory of a step in the list and in the edited tree, in bytes, without its path.
 const cost = 300
 
-// Between are the steps from state a to state b, charged to list.
-func Between(ctx context.Context, src *tree.Source, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (all []Step, err error) {
-	o.SkipData = true // a step puts the whole file in place
+// StepsBetween returns the steps from state a to state b, charged to list.
+func StepsBetween(ctx context.Context, src *tree.Source, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (all []Step, err error) {
+	o.SkipData = true // a step replaces the whole file
 	err = tree.Diff(ctx, src, a, b, o, func(c tree.Change) error {
 		all = append(all, StepOf(c))
 		if err := turns.Yield(ctx); err != nil {
@@ -35,9 +34,9 @@ func Between(ctx context.Context, src *tree.Source, a, b *tree.State, o tree.Dif
 	return all, err
 }
 
-// MissingParents are steps that create the directories above p that are missing in now,
-// as they are in then. There are none if then has nothing at p. seen has the directories
-// that were listed before.
+// MissingParents returns steps that make the directories above p that are missing in now, as
+// they are in then. It returns no steps if p does not exist in then. seen has the directories with
+// a step so far; MissingParents adds to it.
 func MissingParents(src *tree.Source, now, then *tree.State, p *tree.Path, seen map[string]bool) (missing []Step, err error) {
 	if _, err := then.Resolve(src, p.String()); err != nil {
 		return nil, nil
@@ -54,14 +53,14 @@ func MissingParents(src *tree.Source, now, then *tree.State, p *tree.Path, seen 
 		seen[dir.String()] = true
 		missing = append(missing, StepOf(tree.Change{Path: dir, Before: a, After: b, What: tree.Added}))
 	}
-	slices.Reverse(missing) // from the top down
+	slices.Reverse(missing) // a directory comes before the directories in it
 	return missing, nil
 }
 
-// Without are the steps that leave the kept paths, and everything below them, as they
-// are. kept are those paths of keep to which a step was dropped. A directory above a kept
-// path stays a directory; the caller makes the steps so that full directories stay.
-func Without(all []Step, keep []string) (left []Step, kept []string) {
+// DropKept returns the steps that do not change the paths in keep and below them. kept are the
+// paths of keep with a dropped step. A directory above a path in keep stays a directory. The caller
+// must use the option KeepFull, so that the directories above kept paths are not removed.
+func DropKept(all []Step, keep []string) (left []Step, kept []string) {
 	dropped := make(map[string]bool)
 	left = slices.DeleteFunc(all, func(s Step) bool {
 		p := s.Path.String()
@@ -71,7 +70,7 @@ func Without(all []Step, keep []string) (left []Step, kept []string) {
 				return true
 			}
 			if s.WasDir && s.After != 0 && !s.IsDir && strings.HasPrefix(k, p+"/") {
-				return true // a file in place of the directory
+				return true // the step would replace a directory above k by a file
 			}
 		}
 		return false
@@ -79,8 +78,8 @@ func Without(all []Step, keep []string) (left []Step, kept []string) {
 	return left, slices.Sorted(maps.Keys(dropped))
 }
 
-// Trivial reports whether a step follows from others: the mtime of a directory whose
-// entries changed.
+// Trivial reports whether a step only changes the mtime or link count of a directory, which is a
+// result of other steps.
 func Trivial(c *Step) bool {
 	return c.WasDir && c.IsDir && c.What&^(tree.Mtime|tree.Links) == 0
 }
@@ -88,11 +87,11 @@ func Trivial(c *Step) bool {
 // A PathChange is a path that a restore, an import or a merge changed.
 type PathChange struct {
 	Path   string `json:"path"`
-	Raw    string `json:"raw,omitempty"` // of Path, see naming.Raw
+	Raw    string `json:"raw,omitempty"` // see naming.Raw
 	Action string `json:"action"`        // created, modified, deleted
 }
 
-// PathChangeOf is a step as users see it.
+// PathChangeOf returns the description of a step for users.
 func PathChangeOf(s Step) PathChange {
 	p := PathChange{Path: s.Path.Short(), Action: "modified"}
 	switch {
@@ -107,11 +106,12 @@ func PathChangeOf(s Step) PathChange {
 	return p
 }
 
-// maxListed is how many bytes the paths have that a result names.
+// maxListed is the limit for the bytes of all paths in a result.
 const maxListed = 1 << 20
 
-// Listed counts the steps that users see, and names as many as a result may.
-func Listed(all []Step) (n int, out []PathChange, more bool) {
+// ListChanges returns the number of steps that are not trivial, and the descriptions of as many of
+// them as a result may have. more is set if some are left out.
+func ListChanges(all []Step) (n int, out []PathChange, more bool) {
 	room := maxListed
 	for i := range all {
 		s := &all[i]

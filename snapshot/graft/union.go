@@ -7,24 +7,24 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An Owner of states hands out what changes of them need.
+// An Owner provides epochs and inode numbers for changes of states.
 type Owner interface {
-	// Epoch returns an epoch that nothing else is changed in.
+	// Epoch returns an epoch in which no other state is changed.
 	Epoch() uint64
 	Numbers(e *tree.Editor, n uint64) (first uint64, err error) // see Target
 }
 
-// Union returns a tree of all that some states have, of each path what the first of them
-// has. They stay as they are.
+// Union returns a tree with the paths of all states. Each path has its file in the first state that
+// contains it. The states do not change.
 func Union(ctx context.Context, src *tree.Source, owner Owner, states []*tree.State) (*tree.State, error) {
 	out := states[0].Clone()
 	for _, st := range states[1:] {
 		var all []Step
-		taken := make(map[*tree.Path]bool) // paths that are directories in the state only, and what is below them
+		hidden := make(map[*tree.Path]bool) // directories that are files in out, and paths below them
 		if err := tree.Diff(ctx, src, out, st, tree.DiffOptions{}, func(c tree.Change) error {
 			switch {
-			case c.Path != nil && taken[c.Path.Dir], c.Before != nil && c.After != nil && !c.Before.IsDir() && c.After.IsDir():
-				taken[c.Path] = true
+			case c.Path != nil && hidden[c.Path.Dir], c.Before != nil && c.After != nil && !c.Before.IsDir() && c.After.IsDir():
+				hidden[c.Path] = true
 			case c.Before == nil:
 				all = append(all, StepOf(c))
 			}

@@ -16,7 +16,7 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 		return nil, false, err
 	}
 	if equal && len(p.Decided) == 0 {
-		all, err = graft.Between(ctx, p.Source, p.Ours, of.Theirs, tree.DiffOptions{}, p.List)
+		all, err = graft.StepsBetween(ctx, p.Source, p.Ours, of.Theirs, tree.DiffOptions{}, p.List)
 		if err != nil || p.Git == nil || !slices.ContainsFunc(all, func(s graft.Step) bool { return gitGone(s.Path, s.After == 0) }) {
 			return all, true, err
 		}

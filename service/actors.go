@@ -7,12 +7,14 @@ import (
 	"github.com/amberfs/amberfs/internal/process"
 )
 
+// Actor asks to register a name for a process and its descendants.
 type Actor struct {
 	Name string `json:"name" jsonschema:"the name: letters, digits, '_', '.', '-', ':' and '/'"`
 	PID  uint32 `json:"pid,omitempty" jsonschema:"the process; the caller if missing. Through the mount, the caller or an ancestor of it"`
 	Up   int    `json:"up,omitempty" jsonschema:"the process is so many generations above the caller"`
 }
 
+// Registered is the result of Actor.
 type Registered struct {
 	Name string `json:"name"`
 	PID  uint32 `json:"pid" jsonschema:"0 stands for all processes that the daemon cannot see"`
@@ -26,12 +28,14 @@ func (s *Service) actor(_ context.Context, r *Request, a Actor) (Registered, err
 	return Registered{a.Name, id}, s.Store.Actors().Register(id, r.Caller.UID, r.Workspace.View(), a.Name)
 }
 
+// actorProcess returns the process to register. The result 0 stands for all processes that the
+// daemon cannot see. Through the mount, only the caller and its ancestors can be registered.
 func actorProcess(r *Request, a Actor) (uint32, error) {
 	switch {
 	case r.Caller.Direct && a.PID != 0:
 		return a.PID, nil
 	case r.Caller.PID == 0 && r.Workspace.IsFork():
-		return 0, nil // it is in another namespace, and so is all that has the fork
+		return 0, nil // the caller is in another PID namespace, as are all programs in its fork
 	case r.Caller.PID == 0:
 		return 0, errs.Fail(errs.Perm, "the process cannot be seen by the daemon: a name for all such can be registered in a fork only")
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// resume returns the result of an operation that a daemon before carried out, and waits for what
-// the operation waits for. It fails where the result cannot be known: with an error that does not
-// say that nothing was done.
+// resume returns the result of an operation that the previous daemon carried out and did not answer.
+// A snapshot with the option Wait is waited for. If the result cannot be reconstructed, resume
+// returns an error that says that the operation took effect.
 func (s *Service) resume(ctx context.Context, r *Request, args any) (any, error) {
 	c := r.Carried
 	switch a := args.(type) {
@@ -50,6 +50,7 @@ func (s *Service) resume(ctx context.Context, r *Request, args any) (any, error)
 		WithHint("look at amberfs list and amberfs log before you repeat it")
 }
 
+// resumeSnapshot returns the snapshot of r.Carried, with its id if the caller waits for that.
 func (s *Service) resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (any, error) {
 	if !a.Wait {
 		return r.Carried.Captured, nil

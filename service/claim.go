@@ -10,8 +10,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// claim returns the fork of a label. If the label was claimed here before and REMOTE@SNAPSHOT is a
-// later state of the same label, the fork gets that state.
+// claim returns the fork of a label, and creates it if there is none. If the label was claimed in
+// this store before, and a.From names a snapshot on a remote that continues the label's state here,
+// the fork is first restored to that snapshot.
 func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, error) {
 	_, err := policy.ParseTTL(a.TTL)
 	if err != nil {
@@ -38,25 +39,23 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 	return Claimed{Path: s.forkPath(r, a.Label), Tier: got.Tier, From: got.From}, nil
 }
 
-// catchUp looks whether a state on a remote continues what a label has here. If it does, the fork of
-// the label is restored to it, and its name is returned; if there is no fork, its name in the
-// workspace. It is "" if the label has that state or a later one. A remote that cannot be asked stops
-// no sandbox.
+// catchUp compares the label's state with the snapshot a.From on a remote. If that snapshot continues
+// the label's state, catchUp restores the label's fork to it and returns the snapshot's name in the
+// fork. If the label's fork has ended, it returns the snapshot's name in the workspace, for a new
+// fork. It returns "" if the label has that state or a later one, and also if the remote does not
+// answer, so that sandboxes start without it.
 func (s *Service) catchUp(ctx context.Context, r *Request, a Claim) (string, error) {
-	ref, err := s.refOf(ctx, r, a.From, false)
-	if err == nil && ref.Claim == a.Label {
-		ref, err = s.refOf(ctx, r, a.From, true) // it moves with each push of that name
-	}
+	ref, err := s.claimedRef(ctx, r, a)
 	if err != nil {
 		s.Log.Warn("claim: the remote cannot be asked for a later state", "label", a.Label, "from", a.From, "err", err)
 		return "", nil
 	}
-	if ref.Claim != a.Label { // what forks of many labels begin with
+	if ref.Claim != a.Label { // a common starting point of many labels
 		return "", nil
 	}
 	fork, err := r.Workspace.Forks().Named(a.Label)
 	if err != nil {
-		return s.catchUpLeft(ctx, r, a, ref)
+		return s.catchUpEnded(ctx, r, a, ref)
 	}
 	if slices.Contains(fork.Lineage(), ref.ID) {
 		return "", nil
@@ -67,18 +66,29 @@ func (s *Service) catchUp(ctx context.Context, r *Request, a Claim) (string, err
 	err = s.Turns.Do(ctx, func(ctx context.Context) (err error) { // the rest of a claim is cheap
 		since := fork.NewestOf(ref.Lineage)
 		if since == "" || s.changedSince(ctx, fork, since) {
-			return bothWentOn(a)
+			return errDiverged(a)
 		}
-		if name, err = s.nameOf(&in, ref); err == nil {
-			_, err = s.restore(ctx, &in, snapshot.RestoreOptions{Name: name})
+		if name, err = s.localNameOf(&in, ref); err != nil {
+			return err
 		}
+		_, err = s.restore(ctx, &in, snapshot.RestoreOptions{Name: name})
 		return err
 	})
 	return name, err
 }
 
-// catchUpLeft is catchUp for a label whose fork has ended.
-func (s *Service) catchUpLeft(ctx context.Context, r *Request, a Claim, ref *remote.Ref) (string, error) {
+// claimedRef finds the snapshot a.From on its remote. If it is a state of the label, the remote is
+// asked again, because each push of that name replaces it.
+func (s *Service) claimedRef(ctx context.Context, r *Request, a Claim) (*remote.Ref, error) {
+	ref, err := s.remoteRef(ctx, r, a.From, false)
+	if err != nil || ref.Claim != a.Label {
+		return ref, err
+	}
+	return s.remoteRef(ctx, r, a.From, true)
+}
+
+// catchUpEnded is catchUp for a label whose fork has ended and left a snapshot of its last state.
+func (s *Service) catchUpEnded(ctx context.Context, r *Request, a Claim, ref *remote.Ref) (string, error) {
 	left, ok := r.Workspace.Forks().Left(a.Label)
 	if !ok {
 		return "", nil
@@ -90,12 +100,13 @@ func (s *Service) catchUpLeft(ctx context.Context, r *Request, a Claim, ref *rem
 	case left.ID == ref.ID || slices.Contains(left.Lineage, ref.ID):
 		return "", nil
 	case !slices.Contains(ref.Lineage, left.ID):
-		return "", bothWentOn(a)
+		return "", errDiverged(a)
 	}
-	return s.nameOf(r, ref)
+	return s.localNameOf(r, ref)
 }
 
-func bothWentOn(a Claim) error {
+// errDiverged is the error for a label that changed here and on the remote.
+func errDiverged(a Claim) error {
 	return errs.Fail(errs.Conflict, "the workspace %s was changed here, and %s was changed elsewhere; nothing was changed", a.Label, a.From).
 		WithHint("claim it without --from to continue here, or claim %s under another label", a.From)
 }

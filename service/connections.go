@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// backupTick is how often a store that is written to is looked at.
+	// backupTick is the shortest time between two looks at a store that changes.
 	backupTick = time.Second
-	// backupAgain is when a backup that failed is tried again, at the latest.
-	backupAgain = time.Minute
+	// backupRetry is the longest pause after a failed backup.
+	backupRetry = time.Minute
 )
 
 // A BackupState is the state of the pushes that the policy asks for.
@@ -49,6 +49,7 @@ func (s *Service) backupState() *BackupState {
 	return &st
 }
 
+// lastBackup returns the state of the backups to a remote, empty if there were none.
 func (s *Service) lastBackup(to string) BackupState {
 	if st := s.backup.Load(); st != nil && st.Remote == to {
 		return *st
@@ -56,8 +57,8 @@ func (s *Service) lastBackup(to string) BackupState {
 	return BackupState{Remote: to}
 }
 
-// Backup pushes the snapshots of main by its policy, until ctx ends. When there is
-// nothing new it asks the remote nothing, and sleeps.
+// Backup pushes the snapshots of main as its policy says, until ctx ends. It sleeps, and does not
+// contact the remote, until the store changes.
 func (s *Service) Backup(ctx context.Context) {
 	var next time.Time
 	var last policy.Push
@@ -73,18 +74,18 @@ func (s *Service) Backup(ctx context.Context) {
 			err := s.backUp(ctx, p)
 			if err != nil && ctx.Err() == nil {
 				s.backupFailed(p, err)
-				wait = min(wait, backupAgain)
+				wait = min(wait, backupRetry)
 			}
 			next, due = time.Now().Add(wait), err != nil
 		}
-		var again <-chan time.Time
+		var retry <-chan time.Time
 		if due {
-			again = time.After(time.Until(next))
+			retry = time.After(time.Until(next))
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-again:
+		case <-retry:
 			continue
 		case <-changed:
 		}
@@ -95,7 +96,7 @@ func (s *Service) Backup(ctx context.Context) {
 	}
 }
 
-// backupFailed logs once why a backup failed.
+// backupFailed records the error of a backup, and logs it unless the last one failed with the same.
 func (s *Service) backupFailed(p policy.Push, err error) {
 	st, text := s.lastBackup(p.Remote), errs.ErrorOf(err).Error()
 	if st.Error != text {
@@ -105,6 +106,8 @@ func (s *Service) backupFailed(p policy.Push, err error) {
 	s.backup.Store(&st)
 }
 
+// backUp pushes the snapshots of main that the policy selects and that were not pushed before. A
+// damaged snapshot does not stop the others; its error is returned at the end.
 func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 	to, err := s.Remotes.Remote(p.Remote)
 	if err != nil {
@@ -125,9 +128,9 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 		}
 		switch err := s.backUpOne(ctx, p, to, i); {
 		case errors.Is(err, catalogue.ErrNotFound):
-			continue // removed meanwhile
+			continue // deleted since it was listed
 		case errors.Is(err, cas.ErrDamaged):
-			damaged = errors.Join(damaged, fmt.Errorf("snapshot %s: %w", i.Name, err)) // it will never be better
+			damaged = errors.Join(damaged, fmt.Errorf("snapshot %s: %w", i.Name, err)) // a retry would not help
 		case err != nil:
 			return remoteFailed(p.Remote, err)
 		}
@@ -143,14 +146,14 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 	return damaged
 }
 
-// backUpOne pushes a snapshot. If another snapshot has its name there, it gets one with
-// the beginning of its id. A taken name never blocks a backup.
+// backUpOne pushes a snapshot. If another snapshot on the remote has its name, the beginning of its
+// id is added to the name, so that a taken name never blocks a backup.
 func (s *Service) backUpOne(ctx context.Context, p policy.Push, to *remote.Remote, i info.Info) error {
 	r := &Request{
 		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},
 		Workspace: s.Store.Main(),
 	}
-	name := fmt.Sprintf("cp-%d", i.Seq) // it may be renamed meanwhile
+	name := fmt.Sprintf("cp-%d", i.Seq) // valid even if a user renames the snapshot now
 	done, err := s.pushOne(ctx, r, Push{Remote: p.Remote}, to, name)
 	if errors.Is(err, remote.ErrExists) {
 		there, ferr := s.Store.Main().Find(name)
@@ -167,21 +170,23 @@ func (s *Service) backUpOne(ctx context.Context, p policy.Push, to *remote.Remot
 	return nil
 }
 
-// A Connection is that of a store to the remotes that it knows, and reads from.
+// A Connection connects a store to the remotes that it is registered with and reads from.
 type Connection struct {
-	// From is a URL@SNAPSHOT that a new store begins with; empty for none.
+	// From is the URL@SNAPSHOT that a new store begins with; empty for none.
 	From string
-	// OrEmpty lets a new store begin empty when there is no such snapshot yet.
+	// OrEmpty lets a new store begin empty if the snapshot From does not exist.
 	OrEmpty bool
 	Timeout time.Duration // of a read; 0 is the default, negative for none
 	Log     *slog.Logger
 
-	Remotes *known.Registry // once the store is open
+	Remotes *known.Registry // set by Connect
 
-	mounted bool // before: it may read from remotes that do not answer now
+	// mountedBefore is set unless the store is new. Such a store may read from remotes that do not
+	// answer now, so Run probes them.
+	mountedBefore bool
 }
 
-// Connect is snapshot.Options.Connect, for as long as the store is opened.
+// Connect returns the function for snapshot.Options.Connect. ctx ends the requests that it sends.
 func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
 	return func(to snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
 		k, err := known.Open(to.Dir, known.Options{FS: to.Disk, Logger: c.Log, Timeout: c.Timeout})
@@ -189,12 +194,13 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tr
 			return nil, nil, err
 		}
 		c.Remotes = k
-		c.mounted = !to.First
-		start, err := c.begin(ctx, to.First)
-		if err == nil {
-			err = k.Load()
-		}
+		c.mountedBefore = !to.First
+		start, err := c.startState(ctx, to.First)
 		if err != nil {
+			c.Close()
+			return nil, nil, err
+		}
+		if err := k.Load(); err != nil {
 			c.Close()
 			return nil, nil, err
 		}
@@ -202,9 +208,10 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tr
 	}
 }
 
-// begin makes a new store begin with a snapshot, or continues an interrupted try. For an existing
-// store, naming the remote is the agreement to contact it.
-func (c *Connection) begin(ctx context.Context, first bool) (*snapshot.Start, error) {
+// startState returns the snapshot that a new store begins with: the one of an interrupted attempt,
+// or c.From. It returns nil for an empty store and for an existing one. If c.From is given for an
+// existing store, the user agrees by that to contact its remote.
+func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.Start, error) {
 	url, name, _ := known.SplitFrom(c.From)
 	if !first && c.From != "" {
 		_, err := c.Remotes.Remote(url)
@@ -233,32 +240,35 @@ func (c *Connection) begin(ctx context.Context, first bool) (*snapshot.Start, er
 	return &snapshot.Start{ID: ref.State(), Info: InfoOf(ref)}, nil
 }
 
+// HangUp makes reads from remotes fail from now on.
 func (c *Connection) HangUp() {
 	if c.Remotes != nil {
 		c.Remotes.HangUp()
 	}
 }
 
+// Close frees the registry of remotes. It may be called before Connect, and twice.
 func (c *Connection) Close() {
 	if c.Remotes != nil {
 		c.Remotes.Close()
 	}
 }
 
-// again is the pause before Run tries again, after a remote did not answer.
-const again = 5 * time.Second
+// retryPause is the pause of Run after a remote did not answer.
+const retryPause = 5 * time.Second
 
-// holdAfter is when a store writes its hold to a remote. The remote's gc deletes nothing
-// younger than a day. Most short mounts have ended by then, and the first reads do not
-// compete with it.
-const holdAfter = 10 * time.Second
+// firstHold is how long after the mount a store writes its first hold to a remote. This early there
+// is no need for one, because the remote's gc keeps objects that are younger than a day. Most short
+// mounts have ended by then, and the hold does not compete with the first reads.
+const firstHold = 10 * time.Second
 
-// Run serves a store that reads from remotes until ctx ends: it fetches contents ahead, if the
-// option prefetch asks for it, and renews the holds that protect what the store needs there.
+// Run works for a store that reads from remotes, until ctx ends. It fetches contents ahead of reads,
+// if the option prefetch asks for that. It renews the holds, which protect the objects that the store
+// needs from the gc of the remotes.
 func (c *Connection) Run(ctx context.Context, prefetch string) {
 	held := map[string]time.Time{}
-	first := time.Now().Add(holdAfter)
-	if c.mounted {
+	first := time.Now().Add(firstHold)
+	if c.mountedBefore {
 		c.Remotes.Probe()
 	}
 	for ctx.Err() == nil {
@@ -273,7 +283,7 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 		wait := known.HoldAgain
 		switch {
 		case errors.Is(err, backend.ErrAway):
-			wait = again
+			wait = retryPause
 		case early > 0:
 			wait = early
 		}
@@ -290,28 +300,29 @@ func isRemote(from string) bool {
 	return strings.Contains(from, "@") && !strings.HasPrefix(from, "label:")
 }
 
-// Fetches reports whether an operation has to ask a remote first.
+// Fetches reports whether an operation with the arguments has to ask a remote first.
 func Fetches(args any) bool {
 	f, ok := args.(snapshot.ForkOptions)
 	return ok && isRemote(f.Snapshot)
 }
 
-// localName returns the name of a snapshot in the workspace. REMOTE@SNAPSHOT becomes one of its
-// snapshots, whose contents are fetched when they are read. Any other name is returned as it is.
+// localName returns the name in the workspace of the snapshot from. If from is REMOTE@SNAPSHOT, that
+// snapshot is added to the workspace, and its contents are fetched when they are read. Any other name
+// is returned as it is.
 func (s *Service) localName(ctx context.Context, r *Request, from string) (string, error) {
 	if !isRemote(from) {
 		return from, nil
 	}
-	ref, err := s.refOf(ctx, r, from, false)
+	ref, err := s.remoteRef(ctx, r, from, false)
 	if err != nil {
 		return "", err
 	}
-	return s.nameOf(r, ref)
+	return s.localNameOf(r, ref)
 }
 
-// refOf finds the snapshot REMOTE@SNAPSHOT, which the store may read from then. An answer counts for
-// a minute, unless it is to be asked again.
-func (s *Service) refOf(ctx context.Context, r *Request, from string, again bool) (*remote.Ref, error) {
+// remoteRef finds the snapshot REMOTE@SNAPSHOT, and registers it as one that the store may read from.
+// Answers are cached for a minute; again asks the remote in any case.
+func (s *Service) remoteRef(ctx context.Context, r *Request, from string, again bool) (*remote.Ref, error) {
 	at := strings.LastIndexByte(from, '@')
 	if at == 0 || at == len(from)-1 {
 		return nil, errs.Fail(errs.Invalid, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", from)
@@ -329,19 +340,20 @@ func (s *Service) refOf(ctx context.Context, r *Request, from string, again bool
 	return ref, remoteFailed(from[:at], err)
 }
 
-// nameOf returns the name that a snapshot on a remote has in the workspace, and makes it one of its
-// snapshots if it is none.
-func (s *Service) nameOf(r *Request, ref *remote.Ref) (string, error) {
-	s.beginning.Lock()
-	defer s.beginning.Unlock()
+// localNameOf returns the name that a snapshot on a remote has in the workspace. If the workspace
+// does not have the snapshot, it is added first.
+func (s *Service) localNameOf(r *Request, ref *remote.Ref) (string, error) {
+	s.adding.Lock()
+	defer s.adding.Unlock()
 	if here, err := r.Workspace.Find(ref.ID); err == nil {
 		return here.Name, nil
 	}
-	return s.known(r, ref)
+	return s.addRemoteSnapshot(r, ref)
 }
 
-// known makes a snapshot on a remote that the store reads from one of the workspace.
-func (s *Service) known(r *Request, ref *remote.Ref) (string, error) {
+// addRemoteSnapshot adds a snapshot on a remote to the workspace, and returns its name there. The
+// caller holds s.adding.
+func (s *Service) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error) {
 	defer s.Store.Importing()()
 	info := InfoOf(ref)
 	info.Name = naming.Local(info.Name)

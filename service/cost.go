@@ -7,32 +7,32 @@ import (
 	"github.com/amberfs/amberfs/internal/turns"
 )
 
-// Cost is which resources that all requests share an operation uses.
+// Cost says which shared resources an operation uses.
 type Cost int
 
 const (
-	// Cheap: it reads little itself, however long it may wait for a disk, for a network or
-	// for work in the background.
+	// Cheap operations use little processor time and memory. They may wait long for a disk, for a
+	// network or for work in the background.
 	Cheap Cost = iota + 1
-	// Compares: it uses much processor time. Such requests of all tenants take turns, and only a
-	// few requests of one tenant run at a time.
+	// Compares is for operations that use much processor time. Such requests of all tenants take
+	// turns, and only a few requests of one tenant run at a time.
 	Compares
-	// Allocates: as Compares, and its memory is reserved in the pools of Op.Charges before it is
-	// allocated.
+	// Allocates is Compares for operations that also use much memory. They reserve it in the pools
+	// of Op.Charges before they allocate it.
 	Allocates
 )
 
-// Pool is the pools of memory that an operation takes from.
+// Pool is a set of memory pools.
 type Pool int
 
 const (
-	Lists Pool = 1 << iota // of changes and of snapshots
-	Texts                  // files that are compared, and imports
-	Gits                   // merges of texts, and git's own
+	Lists Pool = 1 << iota // lists of changes and of snapshots
+	Texts                  // texts that are compared, and imports
+	Gits                   // merges of texts, and processes of git
 )
 
-// budget is a pool of memory for the workspace of a request. It panics unless the operation
-// says that it charges it.
+// budget returns the memory pool p of the tenant that the workspace of the request belongs to. It
+// panics unless the operation's row has p in Charges.
 func (r *Request) budget(s *Service, p Pool) *budget.Budget {
 	if r.op != nil && r.op.Charges&p == 0 {
 		panic(r.op.Name + " does not say that it charges this pool")
@@ -45,10 +45,10 @@ func (r *Request) budget(s *Service, p Pool) *budget.Budget {
 	case r.Workspace.IsFork():
 		return s.Git.Of(r.Workspace.Tenant())
 	}
-	return s.mainGit // main waits for no fork's
+	return s.mainGit // requests in main do not wait for those in forks
 }
 
-// carryOut carries out an operation when it is its turn.
+// carryOut runs an operation. If it is not cheap, it first waits for its turn; main goes first.
 func (o *Op) carryOut(s *Service, ctx context.Context, r *Request, args any) (result any, err error) {
 	r.op = o
 	if o.Cost == Cheap {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A door is the socket of a server. While it is shut, who connects waits: for its opening, or for the
-// next daemon, which has the same socket.
+// A door is the listening socket of a server, which can be shut for a while. Clients that connect
+// while it is shut wait until it opens, or until the next daemon accepts them on the same socket.
 type door struct {
 	*net.UnixListener
 	mu   sync.Mutex
@@ -42,13 +42,15 @@ func (d *door) Close() error {
 	return d.UnixListener.Close()
 }
 
-func (d *door) close() {
+// shutOut stops Accept until open is called.
+func (d *door) shutOut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.shut = make(chan struct{})
 	_ = d.SetDeadline(time.Unix(1, 0))
 }
 
+// open lets Accept continue after shutOut.
 func (d *door) open() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,28 +61,29 @@ func (d *door) open() {
 	}
 }
 
-// calls are the requests of a server that the end of the daemon would break.
-type calls struct {
-	mu     sync.Mutex
-	active map[*pendingCall]bool
-	fresh  map[net.Conn]bool // connections that have not sent a request yet
-	ended  chan struct{}     // closed at a change
+// callSet is the set of a server's requests that the end of the daemon would break.
+type callSet struct {
+	mu      sync.Mutex
+	active  map[*pendingCall]bool
+	fresh   map[net.Conn]bool // connections that have not sent a request yet
+	changed chan struct{}     // closed and replaced when an element is removed
 }
 
+// A pendingCall is a request in a callSet.
 type pendingCall struct {
-	of   *calls
+	set  *callSet
 	path string
 }
 
-// callKey finds the call in the context of a request.
+// callKey is the key of a request's pendingCall in its context.
 type callKey struct{}
 
-func newCalls() *calls {
-	return &calls{active: make(map[*pendingCall]bool), fresh: make(map[net.Conn]bool), ended: make(chan struct{})}
+func newCallSet() *callSet {
+	return &callSet{active: make(map[*pendingCall]bool), fresh: make(map[net.Conn]bool), changed: make(chan struct{})}
 }
 
-// begin counts a request until leave is called.
-func (c *calls) begin(r *http.Request) (*pendingCall, *http.Request) {
+// add adds a request to the set, until its pendingCall is removed.
+func (c *callSet) add(r *http.Request) (*pendingCall, *http.Request) {
 	one := &pendingCall{c, r.URL.Path}
 	c.mu.Lock()
 	c.active[one] = true
@@ -88,68 +91,71 @@ func (c *calls) begin(r *http.Request) (*pendingCall, *http.Request) {
 	return one, r.WithContext(context.WithValue(r.Context(), callKey{}, one))
 }
 
-// leave ends the count of a request: it has its answer, or asks again when the daemon ends.
-func (c *pendingCall) leave() {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	delete(c.of.active, c)
-	c.of.changed()
+// remove removes the request from its set. It may be called twice.
+func (c *pendingCall) remove() {
+	c.set.mu.Lock()
+	defer c.set.mu.Unlock()
+	delete(c.set.active, c)
+	c.set.wake()
 }
 
-// leave is pendingCall.leave for a handler.
-func leave(r *http.Request) {
+// exemptCall removes a request from its set before it is answered: its client copes with the end of
+// the daemon.
+func exemptCall(r *http.Request) {
 	if one, ok := r.Context().Value(callKey{}).(*pendingCall); ok {
-		one.leave()
+		one.remove()
 	}
 }
 
-// changed wakes who waits. The lock is held.
-func (c *calls) changed() {
-	close(c.ended)
-	c.ended = make(chan struct{})
+// wake wakes the goroutines that wait for a removal. The caller holds c.mu.
+func (c *callSet) wake() {
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
-// connState takes note of connections on which the client may be about to send a request.
-func (c *calls) connState(conn net.Conn, state http.ConnState) {
+// connState records connections on which the client has not sent a request yet.
+func (c *callSet) connState(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if state == http.StateNew {
 		c.fresh[conn] = true
 	} else if c.fresh[conn] {
 		delete(c.fresh, conn)
-		c.changed()
+		c.wake()
 	}
 }
 
-// running returns the requests that are not answered yet, and whether others may be about to come.
-func (c *calls) running() (paths []string, fresh bool, ended <-chan struct{}) {
+// running returns the paths of the requests that are not answered yet, whether there are fresh
+// connections, and a channel that is closed at the next removal.
+func (c *callSet) running() (paths []string, fresh bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for one := range c.active {
 		paths = append(paths, strings.TrimPrefix(one.path, "/v1/"))
 	}
 	slices.Sort(paths)
-	return paths, len(c.fresh) > 0, c.ended
+	return paths, len(c.fresh) > 0, c.changed
 }
 
-// freshTime is how long a client that has connected may take to ask.
+// freshTime is how long Drain waits for the request of a client that has just connected.
 const freshTime = time.Second
 
-// Drain lets nobody in, and returns when all requests are answered that the end of the daemon would
-// break. If they are not before ctx is done, it returns what still runs, and opens the door again.
+// Drain accepts no more clients, and returns when all requests are answered that the end of the
+// daemon would break. If ctx is done before, it accepts clients again and returns the names of the
+// operations that still run.
 func (srv *Server) Drain(ctx context.Context) (running []string) {
-	srv.door.close()
-	srv.http.SetKeepAlivesEnabled(false) // who has a connection and does not use it connects anew
+	srv.door.shutOut()
+	srv.http.SetKeepAlivesEnabled(false) // clients with an unused connection connect again
 	late := time.After(freshTime)
-	for waits := true; ; {
-		running, fresh, ended := srv.calls.running()
-		if len(running) == 0 && (!fresh || !waits) {
+	for waitFresh := true; ; {
+		running, fresh, changed := srv.calls.running()
+		if len(running) == 0 && (!fresh || !waitFresh) {
 			return nil
 		}
 		select {
-		case <-ended:
+		case <-changed:
 		case <-late:
-			waits = false
+			waitFresh = false
 		case <-ctx.Done():
 			srv.Undrain()
 			return running
@@ -157,7 +163,7 @@ func (srv *Server) Drain(ctx context.Context) (running []string) {
 	}
 }
 
-// Undrain lets clients in again after Drain.
+// Undrain accepts clients again after Drain.
 func (srv *Server) Undrain() {
 	srv.http.SetKeepAlivesEnabled(true)
 	srv.door.open()

@@ -24,12 +24,12 @@ import (
 // The folders of a store that have to do with git.
 const (
 	gitDir = "git" // the store's own repository
-	// GitCache has what is known of repositories.
+	// GitCache is the folder with the cache of gitbridge.Export.
 	GitCache = "gitcache"
 )
 
-// export writes to the store's own repository, which never lies in a mount of this daemon. To
-// other repositories the client writes, as its user.
+// export writes a snapshot to the store's own repository, which never lies in a mount of this
+// daemon. Other repositories are written by the client, with the rights of its user.
 func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone, error) {
 	ctx, stop := s.whileAlive(ctx, r.Workspace)
 	defer stop()
@@ -40,17 +40,18 @@ func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone,
 	return done, err
 }
 
+// exportTo is export. It may fail with any error after the workspace has ended.
 func (s *Service) exportTo(ctx context.Context, r *Request, a Export) (ExportDone, error) {
-	ref, err := refOf(r.Workspace, a)
+	ref, err := exportRef(r.Workspace, a)
 	if err != nil {
 		return ExportDone{}, err
 	}
-	e, err := exportable(ctx, r.Workspace, a.Name)
+	e, err := newExportSource(ctx, r.Workspace, a.Name)
 	if err != nil {
 		return ExportDone{}, err
 	}
 	e.info.Actors = s.authors(e.info.Actors)
-	defer e.letGo()
+	defer e.releaseAll()
 	release, err := r.budget(s, Gits).Take(ctx, exportMemory)
 	if err != nil {
 		return ExportDone{}, err
@@ -72,7 +73,7 @@ func (s *Service) exportTo(ctx context.Context, r *Request, a Export) (ExportDon
 	if err != nil {
 		return ExportDone{}, err
 	}
-	if r.Workspace.IsFork() && !s.alive(r.Workspace.View()) { // its refs may have been removed before
+	if r.Workspace.IsFork() && !s.alive(r.Workspace.View()) { // DropExports may have looked before the ref was written
 		s.pruning.Store(true)
 		return ExportDone{}, errForkEnded
 	}
@@ -80,11 +81,12 @@ func (s *Service) exportTo(ctx context.Context, r *Request, a Export) (ExportDon
 	return ExportDone{Name: a.Name, Commit: done.Commit, Ref: done.Ref, Skipped: len(done.Skipped)}, err
 }
 
-// forkRefs has the refs of forks, by their numbers, which are never used again.
+// forkRefs is the prefix of the refs of forks. The number of a fork follows; no two forks ever have
+// the same number.
 const forkRefs = "refs/forks/"
 
-// refOf is the ref that an export writes. A fork cannot move the refs of others.
-func refOf(ws *snapshot.Workspace, a Export) (string, error) {
+// exportRef returns the ref that an export writes. A fork writes refs below its own prefix only.
+func exportRef(ws *snapshot.Workspace, a Export) (string, error) {
 	if !ws.IsFork() {
 		if strings.HasPrefix(a.Ref, forkRefs) {
 			return "", errs.Fail(errs.Perm, "refs below %s belong to forks and are deleted with them; choose a ref other than %s", forkRefs, a.Ref)
@@ -102,24 +104,26 @@ func refOf(ws *snapshot.Workspace, a Export) (string, error) {
 }
 
 const (
-	// exportMemory is about what git takes for an export.
+	// exportMemory is about the memory that git takes for an export.
 	exportMemory = 12 << 20
-	// maxExport is how many bytes of files an export of a fork reads.
+	// maxExport is the most bytes of files that an export of a fork reads.
 	maxExport = 16 << 30
-	// allExports is more than the exports at a time. Freeing objects takes as many turns.
+	// allExports is the weight of the semaphore Service.exporting: an export takes 1, pruning takes
+	// all.
 	allExports = 1 << 20
 )
 
-// merger brings git directories together, with the memory and the room that the workspace has.
+// merger merges git directories, within the memory and the quota of the workspace.
 func (r *Request) merger(s *Service) gitbridge.Merger {
 	return gitbridge.Merger{Memory: r.budget(s, Gits), Admit: r.Workspace.Quota().Admit}
 }
 
-// texts merges files by lines, with the memory and the room that the workspace has.
-func (r *Request) texts(s *Service) diff.Merger {
+// textMerger merges files by lines, within the memory and the quota of the workspace.
+func (r *Request) textMerger(s *Service) diff.Merger {
 	return diff.Merger{Memory: r.budget(s, Gits), Admit: r.Workspace.Quota().Admit}
 }
 
+// exportEnded ends the turn of an export. If pruning waits for that, the daemon is told.
 func (s *Service) exportEnded() {
 	s.exporting.Release(1)
 	if s.pruning.Load() && s.Dropped != nil {
@@ -127,8 +131,9 @@ func (s *Service) exportEnded() {
 	}
 }
 
-// DropExports deletes the exports of forks that have ended, and layers that no snapshot needs.
-// While an export runs, which may need the objects, it leaves them, and does not wait.
+// DropExports deletes the exports of forks that have ended, and image layers that no snapshot needs.
+// While an export runs, which may need the objects of deleted refs, DropExports keeps the objects and
+// returns. When the export has ended, Config.Dropped is called.
 func (s *Service) DropExports(ctx context.Context) error {
 	s.sweepImages()
 	repo := filepath.Join(s.Store.Dir(), gitDir)
@@ -151,7 +156,7 @@ func (s *Service) DropExports(ctx context.Context) error {
 
 var errForkEnded = errs.Fail(errs.NotExist, "the fork ended during the export")
 
-// whileAlive returns a context that also ends when the workspace does.
+// whileAlive returns a context that also ends when the workspace does. The caller calls stop.
 func (s *Service) whileAlive(ctx context.Context, ws *snapshot.Workspace) (alive context.Context, stop func()) {
 	if !ws.IsFork() {
 		return ctx, func() {}
@@ -159,17 +164,19 @@ func (s *Service) whileAlive(ctx context.Context, ws *snapshot.Workspace) (alive
 	return loops.While(ctx, 100*time.Millisecond, errForkEnded, func() bool { return s.alive(ws.View()) })
 }
 
+// alive reports whether the workspace with the number view has not ended.
 func (s *Service) alive(view uint32) bool {
 	_, alive := s.Store.Workspace(view)
 	return alive
 }
 
+// GitInfo describes a snapshot for its commit. parents are the commits that it continues.
 func GitInfo(i info.Info, parents []string) gitbridge.Info {
 	return gitbridge.Info{Name: i.Name, ID: i.ID, Message: i.Message, Time: i.Created, Parents: parents, Authors: i.Actors}
 }
 
-// authors are the actors that a commit names, without those that only stand for a user: git has a
-// better name for a user.
+// authors returns the actors that a commit names. Actors that stand for a user are left out, because
+// git has a better name for a user.
 func (s *Service) authors(by []string) []string {
 	return slices.DeleteFunc(slices.Clone(by), s.Store.Actors().IsUser)
 }
@@ -184,7 +191,7 @@ const maxSkipped = 100
 
 func (s *Service) exportTar(ctx context.Context, r *Request, a ExportTar) (*gitbridge.TarResult, error) {
 	if _, err := r.Workspace.Find(a.Name); err != nil {
-		return nil, err // the present state has no name
+		return nil, err // Held would take an empty name for the present state
 	}
 	st, release, err := r.Workspace.Held(a.Name)
 	if err != nil {
@@ -192,20 +199,22 @@ func (s *Service) exportTar(ctx context.Context, r *Request, a ExportTar) (*gitb
 	}
 	defer release()
 	done, err := gitbridge.WriteTar(ctx, r.Out, s.Store.Source(), st)
-	if err == nil && len(done.Skipped) > maxSkipped {
-		done.Skipped = done.Skipped[:maxSkipped]
+	if err != nil {
+		return done, err
 	}
-	return done, err
+	done.Skipped = done.Skipped[:min(len(done.Skipped), maxSkipped)]
+	return done, nil
 }
 
-// open keeps the objects of a sealed snapshot, and of the bases of its export, while the answer
-// is read. Git runs in the client, as its user.
+// open waits until the snapshot has its id, sends Opened, and protects the objects of the snapshot
+// and of its bases from gc until the client closes the connection. Git runs in the client, with the
+// rights of its user.
 func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
-	e, err := exportable(ctx, r.Workspace, a.Name)
+	e, err := newExportSource(ctx, r.Workspace, a.Name)
 	if err != nil {
 		return None{}, err
 	}
-	defer e.letGo()
+	defer e.releaseAll()
 	e.info.Actors = s.authors(e.info.Actors)
 	out := Opened{Info: e.info, State: idOf(e.state), Parents: e.parents, Bases: []Base{}}
 	for _, b := range e.bases {
@@ -218,14 +227,15 @@ func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
 	return None{}, nil
 }
 
-// openChanges does so for two states: that of the directory from which the workspace was filled,
-// and a snapshot or the present state of the workspace.
+// openChanges sends OpenedChanges, and protects the objects of two states from gc until the client
+// closes the connection. The states are the one of the directory from which the workspace was
+// filled, and a snapshot or the present state of the workspace.
 func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
-	base, letGo, err := r.Workspace.Directory().Held(ctx)
+	base, releaseBase, err := r.Workspace.Directory().Held(ctx)
 	if err != nil {
 		return None{}, err
 	}
-	defer letGo()
+	defer releaseBase()
 
 	var now *tree.State
 	if a.Name == "" {
@@ -236,7 +246,7 @@ func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (N
 		defer release()
 		now = st
 	} else {
-		named, err := waitSealed(ctx, r.Workspace, a.Name)
+		named, err := waitStored(ctx, r.Workspace, a.Name)
 		if err != nil {
 			return None{}, err
 		}
@@ -250,28 +260,32 @@ func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (N
 	return None{}, nil
 }
 
-func waitSealed(ctx context.Context, ws *snapshot.Workspace, name string) (sealed, error) {
+// waitStored waits until a snapshot has its id. The caller releases the snapshot.
+func waitStored(ctx context.Context, ws *snapshot.Workspace, name string) (storedSnapshot, error) {
 	info, err := ws.Snapshots().WaitSealed(ctx, name)
 	if err != nil {
-		return sealed{}, err
+		return storedSnapshot{}, err
 	}
-	return sealedOf(ws, info)
+	return holdStored(ws, info)
 }
 
-type sealed struct {
+// A storedSnapshot is a snapshot that has its id.
+type storedSnapshot struct {
 	info  info.Info
-	state *tree.State // it has an id
-	// release ends the hold of what the state refers to.
+	state *tree.State
+	// release ends the protection of the state's objects from gc.
 	release func()
 }
 
+// idOf returns the id of a state that has one.
 func idOf(st *tree.State) string {
 	id, _ := st.ID()
 	return id.String()
 }
 
-// sealedOf finds a snapshot that has its id. What it refers to is kept until the caller releases it.
-func sealedOf(ws *snapshot.Workspace, info info.Info) (s sealed, err error) {
+// holdStored protects the objects of a snapshot from gc until the caller releases it. It fails if the
+// snapshot has no id yet.
+func holdStored(ws *snapshot.Workspace, info info.Info) (s storedSnapshot, err error) {
 	s.info = info
 	if s.state, s.release, err = ws.Held(info.Name); err != nil {
 		return s, err
@@ -283,11 +297,11 @@ func sealedOf(ws *snapshot.Workspace, info info.Info) (s sealed, err error) {
 	return s, nil
 }
 
-// exportSource is a snapshot with what an export of it may build upon.
+// An exportSource is a snapshot with the commits and snapshots that its export can build upon.
 type exportSource struct {
-	sealed
-	parents []string // commits of snapshots before, the nearest first
-	bases   []sealed // exported snapshots, the nearest first
+	storedSnapshot
+	parents []string         // commits of earlier snapshots, the nearest first
+	bases   []storedSnapshot // snapshots that were exported, the nearest first
 }
 
 const (
@@ -295,16 +309,20 @@ const (
 	maxBases   = 16
 )
 
-func exportable(ctx context.Context, ws *snapshot.Workspace, name string) (*exportSource, error) {
-	one, err := waitSealed(ctx, ws, name)
+// newExportSource waits until a snapshot has its id. The caller calls releaseAll.
+func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (*exportSource, error) {
+	one, err := waitStored(ctx, ws, name)
 	if err != nil {
 		return nil, err
 	}
-	e, info := &exportSource{sealed: one}, one.info
-	// Nothing is closer to a snapshot than itself.
+	e, info := &exportSource{storedSnapshot: one}, one.info
+
+	// A snapshot that was exported before is its own best base.
 	if len(e.info.GitCommits) > 0 {
-		e.bases = append(e.bases, sealed{e.info, e.state, func() {}})
+		e.bases = append(e.bases, storedSnapshot{e.info, e.state, func() {}})
 	}
+
+	// Its ancestors follow: first those in its workspace, then those that the workspace was forked from.
 	for ; ws != nil; ws, info = forkPoint(ws) {
 		for _, before := range ancestors(ws, info) {
 			for _, c := range slices.Backward(before.GitCommits) {
@@ -313,17 +331,19 @@ func exportable(ctx context.Context, ws *snapshot.Workspace, name string) (*expo
 			if !before.Sealed || len(before.GitCommits) == 0 || len(e.bases) > maxBases {
 				continue
 			}
-			if s, err := sealedOf(ws, before); err == nil { // else it was deleted meanwhile
-				e.bases = append(e.bases, s)
+			s, err := holdStored(ws, before)
+			if err != nil {
+				continue // it was deleted since it was listed
 			}
+			e.bases = append(e.bases, s)
 		}
 	}
 	e.parents = e.parents[:min(len(e.parents), maxParents)]
 	return e, nil
 }
 
-// letGo ends the holds of all that the export reads.
-func (e *exportSource) letGo() {
+// releaseAll releases the snapshot and its bases.
+func (e *exportSource) releaseAll() {
 	e.release()
 	for _, b := range e.bases {
 		b.release()
@@ -340,8 +360,9 @@ func (e *exportSource) gitBases() []gitbridge.Base {
 	return out
 }
 
-// forkPoint is where a workspace was forked from: the snapshots before its own
-// are those of its parent, up to one that is given as if it came right after.
+// forkPoint returns the parent of a workspace, and a made-up snapshot of the parent that comes right
+// after the one that the workspace was forked from. Its ancestors are the ancestors of the workspace.
+// The parent is nil for main.
 func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, info.Info) {
 	up := ws.Parent()
 	if up == nil {
@@ -359,7 +380,8 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, info.Info) {
 	return up, info.Info{}
 }
 
-// ancestors lists the snapshots before one: those that it was made on top of, then all older ones.
+// ancestors lists the snapshots before one: the chain of its parents, the nearest first, then all
+// other older ones, the newest first.
 func ancestors(ws *snapshot.Workspace, one info.Info) []info.Info {
 	list := ws.List() // newest first
 	byName := make(map[string]info.Info, len(list))
@@ -391,8 +413,8 @@ func ancestors(ws *snapshot.Workspace, one info.Info) []info.Info {
 // MaxObjects is how many objects one request can ask for.
 const MaxObjects = 1024
 
-// objects writes each object with its length in front (32 bits, little endian). The
-// request was read completely before: net/http closes its body at the first flush of
+// objects writes each object with its length in front (32 bits, little endian). The hashes are
+// arguments and not a stream, because net/http closes the body of a request at the first flush of
 // the answer.
 func (s *Service) objects(_ context.Context, r *Request, a Objects) (None, error) {
 	if len(a.Hashes) > MaxObjects {

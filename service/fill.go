@@ -10,20 +10,21 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 )
 
+// FillOptions are the options of Fill.
 type FillOptions struct {
 	Exclude []string // directories
 	Show    func(Progress)
-	// Skip is called for each path that cannot be read. It is left out.
+	// Skip is called for each path that cannot be read and is left out of the copy.
 	Skip func(path string, reason error)
-	// Found, if set, is called with a description of each absolute path in the copy that leads
-	// back into the directory. Relink makes symbolic links with such paths relative.
+	// Found, if set, is called once with a description of the absolute paths in the copy that lead
+	// back into the directory, if there are any. Relink makes symbolic links with such paths relative.
 	Found  func(text string)
 	Relink bool
 	// Stubs copies entries that cannot be read without their contents, instead of skipping them.
 	Stubs bool
 }
 
-func (o FillOptions) dir() gitbridge.DirOptions {
+func (o FillOptions) dirOptions() gitbridge.DirOptions {
 	return gitbridge.DirOptions{
 		ImportOptions: gitbridge.ImportOptions{Skip: o.Skip, Progress: func(p gitbridge.Progress) {
 			o.Show(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
@@ -32,26 +33,31 @@ func (o FillOptions) dir() gitbridge.DirOptions {
 	}
 }
 
-// Fill fills the workspace of a new store from a directory, without the excluded ones.
+// Fill copies a directory into the empty workspace of a new store.
 func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
 	finished := s.Importing()
 	defer finished()
 	at := importer.At{Made: gitbridge.Meta{Mode: 0o755}, Top: true}
 	st, err := build(ctx, s, at, func(b *importer.Builder) error {
 		if o.Found == nil {
-			return gitbridge.ReadDir(ctx, dir, b.Add, o.dir())
+			return gitbridge.ReadDir(ctx, dir, b.Add, o.dirOptions())
 		}
-		l := &look{dir: dir, relink: o.Relink}
-		err := gitbridge.ReadDir(ctx, dir, l.sink(b.Add), o.dir())
-		if text := l.found(); err == nil && text != "" {
+		scan := &pathScan{dir: dir, relink: o.Relink}
+		if err := gitbridge.ReadDir(ctx, dir, scan.sink(b.Add), o.dirOptions()); err != nil {
+			return err
+		}
+		if text := scan.report(); text != "" {
 			o.Found(text)
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return s.Main().Begin(st, caller())
+	return s.Main().Begin(st, daemonCaller())
 }
 
-func caller() actors.Caller { return actors.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())} }
+// daemonCaller is this process as a caller.
+func daemonCaller() actors.Caller {
+	return actors.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())}
+}

@@ -49,18 +49,18 @@ func (s *Service) fork(ctx context.Context, r *Request, a snapshot.ForkOptions) 
 	return Forked{Name: a.Name, Snapshot: f.BeganFrom(), Path: s.forkPath(r, a.Name)}, nil
 }
 
-// forkPath is where a fork of the workspace is. A caller in the mount sees it
-// below its own workspace, wherever that is mounted.
+// forkPath returns the path of a fork of the workspace. For a caller in the mount it is relative to
+// the caller's workspace, because the daemon does not know where the caller has that mounted.
 func (s *Service) forkPath(r *Request, name string) string {
 	path := filepath.Join(naming.ForksDir, name)
 	if !r.Caller.Direct {
 		return path
 	}
-	return filepath.Join(s.Mountpoint, Below(r.Workspace), path)
+	return filepath.Join(s.Mountpoint, workspacePath(r.Workspace), path)
 }
 
-// Below is the path of a workspace below the mount point.
-func Below(ws *snapshot.Workspace) string {
+// workspacePath returns the path of a workspace relative to the mount point.
+func workspacePath(ws *snapshot.Workspace) string {
 	p := "."
 	for _, name := range forkNames(ws) {
 		p = filepath.Join(p, naming.ForksDir, name)
@@ -88,9 +88,12 @@ func (s *Service) deleteFork(_ context.Context, r *Request, a DeleteFork) (Delet
 	return DeletedFork{Name: a.Name, Snapshot: last.Name}, err
 }
 
+// maxCounted is the most changes that are counted in a fork.
+const maxCounted = 1000
+
 // forks lists the forks. All comparisons together take at most countTime.
 func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, error) {
-	const maxCounted, countTime = 1000, time.Second
+	const countTime = time.Second
 	counting, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 	out := ForkList{Forks: []ForkState{}}
@@ -101,34 +104,14 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 		}
 		ws, err := r.Workspace.Forks().Named(i.Name)
 		if err != nil {
-			continue // it ended meanwhile
+			continue // it ended since it was listed
 		}
 		f.Run = s.runOf(counting, ws, i.Name)
-		err = s.compare(&Request{Workspace: ws}, snapshotBase, "", func(from, to *tree.State) (err error) {
+		err = s.compare(&Request{Workspace: ws}, snapshotBase, "", func(base, now *tree.State) error {
 			if f.Run != nil {
-				base, release, err := ws.Directory().Held(counting)
-				if err != nil {
-					return err
-				}
-				defer release()
-				from = base
+				return s.countRun(counting, &f, ws, now)
 			}
-			if f.Run != nil {
-				return s.countRun(counting, &f, from, to, maxCounted)
-			}
-			files, more, err := diff.First(counting, s.Store.Source(), from, to, diff.Options{}, maxCounted)
-			all := len(files)
-			files = slices.DeleteFunc(files, func(c diff.File) bool { _, _, git := threeway.InGit(c.Path); return git })
-			if f.Changed, f.More = len(files), more; all > 0 && len(files) == 0 && err == nil {
-				var same bool
-				if same, err = gitbridge.Unchanged(counting, s.Store.Source(), from, to, false); !same {
-					f.Changed = 1 // what git did
-				}
-			}
-			for _, changed := range files[:min(len(files), 3)] {
-				f.Paths = append(f.Paths, changed.Path)
-			}
-			return err
+			return s.countFork(counting, &f, base, now)
 		})
 		f.More = f.More || err != nil
 		if counting.Err() == nil {
@@ -144,9 +127,34 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 	return out, ctx.Err()
 }
 
-// countRun counts the changes of a run as an apply does: files, and what is in git directories for
-// itself.
-func (s *Service) countRun(ctx context.Context, f *ForkState, from, to *tree.State, most int) error {
+// countFork counts the files that differ from the fork's base, without those in git directories. If
+// only git directories differ, it counts one file.
+func (s *Service) countFork(ctx context.Context, f *ForkState, base, now *tree.State) error {
+	files, more, err := diff.First(ctx, s.Store.Source(), base, now, diff.Options{}, maxCounted)
+	all := len(files)
+	files = slices.DeleteFunc(files, func(c diff.File) bool { _, _, git := threeway.InGit(c.Path); return git })
+	f.Changed, f.More = len(files), more
+	for _, changed := range files[:min(len(files), 3)] {
+		f.Paths = append(f.Paths, changed.Path)
+	}
+	if err != nil || all == 0 || len(files) > 0 {
+		return err
+	}
+	same, err := gitbridge.Unchanged(ctx, s.Store.Source(), base, now, false)
+	if !same {
+		f.Changed = 1
+	}
+	return err
+}
+
+// countRun counts the changes of a run since its directory was read, as an apply would write them:
+// files, and apart from these the paths in git directories.
+func (s *Service) countRun(ctx context.Context, f *ForkState, ws *snapshot.Workspace, to *tree.State) error {
+	from, release, err := ws.Directory().Held(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	git := gitbridge.NewGitDiffer(s.Store.Source(), from, to)
 	return tree.Diff(ctx, s.Store.Source(), from, to, tree.DiffOptions{}, func(c tree.Change) error {
 		switch file, inGit := gitbridge.ChangedFile(c); {
@@ -163,19 +171,19 @@ func (s *Service) countRun(ctx context.Context, f *ForkState, from, to *tree.Sta
 				f.Paths = append(f.Paths, c.Path.String())
 			}
 		}
-		if f.Changed+f.Run.InGit >= most {
+		if f.Changed+f.Run.InGit >= maxCounted {
 			return errCounted
 		}
 		return nil
 	})
 }
 
-// errCounted ends a comparison that has counted enough.
-var errCounted = errors.New("enough was counted")
+// errCounted ends a comparison after maxCounted changes.
+var errCounted = errors.New("maxCounted changes were counted")
 
-// runOf returns what the snapshots of a fork say of a run, nil if it is none. Programs in the fork
-// take no snapshots with that label, but they may pull some. A run that changed after it was
-// applied is kept.
+// runOf returns the state of a run from the newest snapshot of its fork with RunLabel, nil if the
+// fork is no run. Pulled snapshots do not count: programs in the fork cannot take snapshots with
+// that label, but can pull some. A run that changed after it was applied is kept.
 func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string) *Run {
 	var run *Run
 	for i := range ws.Snapshots().Newest() {
@@ -189,7 +197,7 @@ func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string
 	}
 	switch {
 	case run == nil:
-	case s.use(name, 0) > 0:
+	case s.addJoined(name, 0) > 0:
 		run.State = RunRunning
 	case run.State == RunRunning: // it was killed
 		run.State = RunKept
@@ -197,7 +205,7 @@ func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string
 	return run
 }
 
-// changedSince reports whether a workspace may differ from a snapshot.
+// changedSince reports whether a workspace differs from a snapshot, or the comparison failed.
 func (s *Service) changedSince(ctx context.Context, ws *snapshot.Workspace, name string) (changed bool) {
 	err := s.compare(&Request{Workspace: ws}, name, "", func(from, to *tree.State) error {
 		files, _, err := diff.First(ctx, s.Store.Source(), from, to, diff.Options{}, 1)
@@ -207,36 +215,37 @@ func (s *Service) changedSince(ctx context.Context, ws *snapshot.Workspace, name
 	return changed || err != nil
 }
 
-// lastActor is the actor of the newest event in a workspace, or its program.
+// lastActor returns the actor of the newest event in a workspace. If the event has no actor, it
+// returns the command of its program, and "" if the events cannot be read.
 func (s *Service) lastActor(ws *snapshot.Workspace) (name string) {
 	const newest = 100
 	view := ws.View()
 	_ = s.Events.Read(view, max(s.Events.LastSeq(view), newest)-newest, func(e events.Event) error {
 		name = cmp.Or(e.Actor, e.Command, name)
 		return nil
-	}) // else it is not known
+	})
 	return name
 }
 
 func (s *Service) merge(ctx context.Context, r *Request, a snapshot.MergeOptions) (snapshot.PromoteResult, error) {
-	if err := s.notWorktree(r.Workspace, a.Fork); err != nil {
+	if err := s.refuseWorktree(r.Workspace, a.Fork); err != nil {
 		return snapshot.PromoteResult{}, err
 	}
-	a.Merge, a.Git, a.Caller, a.List = r.texts(s).Merge, r.merger(s).Repositories, r.Caller, r.list(s)
+	a.Merge, a.Git, a.Caller, a.List = r.textMerger(s).Merge, r.merger(s).Repositories, r.Caller, r.list(s)
 	done, err := r.Workspace.Forks().Merge(ctx, a)
-	done.Paths = listed(done.Paths)
+	done.Paths = emptyIfNil(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {
 		e := errs.Fail(errs.Conflict, "%s changed in the fork and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
 			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer fork (--theirs)", done.Conflicts))
 		e.Result = done
 		return done, e
 	}
-	return done, meanwhile(err)
+	return done, staleDecision(err)
 }
 
-// notWorktree refuses a fork that is a worktree of git. Its .git is a file with the path of the
-// workspace's repository, and a merge would replace that repository by the file.
-func (s *Service) notWorktree(ws *snapshot.Workspace, name string) error {
+// refuseWorktree returns an error for a fork that is a worktree of git. Its .git is a file with the
+// path of the workspace's repository, and a merge would replace that repository by the file.
+func (s *Service) refuseWorktree(ws *snapshot.Workspace, name string) error {
 	fork, err := ws.Forks().Named(name)
 	if err != nil {
 		return err
@@ -261,15 +270,17 @@ func (s *Service) notWorktree(ws *snapshot.Workspace, name string) error {
 		WithHint("commit in it, and merge its branch with git")
 }
 
-// meanwhile makes a conflict of the error of a decision about other sides.
-func meanwhile(err error) error {
+// staleDecision turns threeway.ErrMeanwhile into an error of the kind Conflict: the user has decided
+// about contents that have changed since. Other errors are returned as they are.
+func staleDecision(err error) error {
 	if errors.Is(err, threeway.ErrMeanwhile) {
 		return errs.Fail(errs.Conflict, "%w", err).WithHint("look at it again")
 	}
 	return err
 }
 
-// conflict compares the present states, so a merge or an undo checks Of.
+// conflict returns the sides of a path as they are now. They can change before the user decides, so
+// merge and undo-by compare the digest Of with the sides that they find.
 func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Conflicting, err error) {
 	now, release, err := r.Workspace.Held("")
 	if err != nil {
@@ -281,18 +292,7 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 		return out, err
 	}
 	if a.By != "" {
-		o, err := s.toUndo(ctx, r, snapshot.UndoByOptions{By: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
-		if err != nil {
-			return out, err
-		}
-		err = r.Workspace.Snapshots().SidesBy(ctx, o, func(left, without *tree.Inode) error {
-			out, err = s.conflicting(ctx, r, left, ours, without, ours)
-			return err
-		})
-		if errors.Is(err, threeway.ErrConflict) {
-			out, err = Conflicting{Binary: true, Parts: []diff.Part{}}, nil
-		}
-		return out, err
+		return s.undoConflict(ctx, r, a, ours)
 	}
 	f, err := r.Workspace.Forks().Named(a.Fork)
 	if err != nil {
@@ -304,20 +304,40 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 			return err
 		}
 		theirs, err := to.At(s.Store.Source(), string(a.Path))
-		if err == nil && base == nil && ours == nil && theirs == nil {
-			err = nowhere(string(a.Path))
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			out, err = s.conflicting(ctx, r, base, ours, theirs, base, ours, theirs)
+		if base == nil && ours == nil && theirs == nil {
+			return errNoPath(string(a.Path))
 		}
+		out, err = s.compareSides(ctx, r, base, ours, theirs, base, ours, theirs)
 		return err
 	})
 	return out, err
 }
 
-// conflicting compares the sides of a file. The digest is that of the files in of.
-func (s *Service) conflicting(ctx context.Context, r *Request, base, ours, theirs *tree.Inode, of ...*tree.Inode) (out Conflicting, err error) {
+// undoConflict returns the sides of a path in the undo of an actor. ours is the present file.
+func (s *Service) undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode) (out Conflicting, err error) {
+	o, err := s.completeUndo(ctx, r, snapshot.UndoByOptions{By: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
+	if err != nil {
+		return out, err
+	}
+	err = r.Workspace.Snapshots().SidesBy(ctx, o, func(left, without *tree.Inode) error {
+		out, err = s.compareSides(ctx, r, left, ours, without, ours)
+		return err
+	})
+	if errors.Is(err, threeway.ErrConflict) {
+		out, err = Conflicting{Binary: true, Parts: []diff.Part{}}, nil
+	}
+	return out, err
+}
+
+// compareSides compares the sides of a file, nil for a side without the file. Of is the digest of the
+// files in digested.
+func (s *Service) compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inode, digested ...*tree.Inode) (out Conflicting, err error) {
 	const maxSide = 1 << 20
+
+	// Read the three texts, as far as they are texts.
 	out.Parts = []diff.Part{}
 	var texts [3][]byte
 	sizes := [3]*int64{&out.BaseSize, &out.OursSize, &out.TheirsSize}
@@ -333,20 +353,24 @@ func (s *Service) conflicting(ctx context.Context, r *Request, base, ours, their
 		}
 		out.Binary = out.Binary || !utf8.Valid(texts[i]) || bytes.IndexByte(texts[i], 0) >= 0
 	}
-	if !out.Binary {
-		release, terr := diff.TakeMerge(ctx, r.budget(s, Texts), texts[:]...)
-		if errs.Of(terr) == errs.TooBig {
-			out.Binary = true
-			return out, nil
-		}
-		if terr != nil {
-			return out, terr
-		}
-		defer release()
-		if out.Of, err = threeway.Digest(s.Store.Source(), of...); err == nil {
-			out.Parts, err = diff.Merge(ctx, texts[0], texts[1], texts[2])
-		}
+	if out.Binary {
+		return out, nil
 	}
+
+	// Merge them by lines, if the memory suffices.
+	release, err := diff.TakeMerge(ctx, r.budget(s, Texts), texts[:]...)
+	if errs.Of(err) == errs.TooBig {
+		out.Binary = true
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	defer release()
+	if out.Of, err = threeway.Digest(s.Store.Source(), digested...); err != nil {
+		return out, err
+	}
+	out.Parts, err = diff.Merge(ctx, texts[0], texts[1], texts[2])
 	return out, err
 }
 
@@ -366,14 +390,14 @@ func (s *Service) freeze(_ context.Context, r *Request, a Freeze) (Frozen, error
 	if !s.Store.Forest().Freeze(d) {
 		return Frozen{}, errs.Fail(errs.Busy, "the store is frozen already").WithHint("end the freeze with `amberfs thaw`")
 	}
-	s.tellFrozen(until)
+	s.reportFreeze(until)
 	s.Log.Info("freeze", "for", d, "uid", r.Caller.UID, "pid", r.Caller.PID)
 	return Frozen{Until: until}, nil
 }
 
-// tellFrozen tells who outlives this daemon when the freeze is to end. What ended the one before is known
-// then. The lock is held.
-func (s *Service) tellFrozen(until time.Time) {
+// reportFreeze reports the end of a freeze, the zero time for no freeze, to the process that outlives
+// this daemon. The caller holds s.freezes, and has read Freezing.Ended, which is cleared.
+func (s *Service) reportFreeze(until time.Time) {
 	s.Freezing.Ended = time.Time{}
 	if s.Freezing.Tell != nil {
 		s.Freezing.Tell(until)
@@ -385,7 +409,7 @@ func (s *Service) thaw(_ context.Context, r *Request, _ Thaw) (Thawed, error) {
 	defer s.freezes.Unlock()
 	ended := s.Freezing.Ended
 	thawed := s.Store.Forest().Thaw()
-	s.tellFrozen(time.Time{})
+	s.reportFreeze(time.Time{})
 	s.Log.Info("thaw", "uid", r.Caller.UID, "pid", r.Caller.PID)
 	if !thawed && !ended.IsZero() {
 		return Thawed{}, errs.Fail(errs.Failed, "the freeze ended at %s, with the daemon that held it (%s)", ended.Format(time.RFC3339), s.Freezing.Reason).
@@ -394,7 +418,8 @@ func (s *Service) thaw(_ context.Context, r *Request, _ Thaw) (Thawed, error) {
 	return Thawed{Thawed: thawed}, nil
 }
 
-// forkNames are the names of the forks that lead to a workspace, none for main.
+// forkNames returns the names of the forks on the path to a workspace, the outermost first. It is
+// empty for main.
 func forkNames(ws *snapshot.Workspace) []string {
 	var out []string
 	for ; ws != nil && ws.IsFork(); ws = ws.Parent() {
@@ -403,7 +428,7 @@ func forkNames(ws *snapshot.Workspace) []string {
 	return out
 }
 
-// workspace finds a workspace by the names of its forks, with / between them.
+// workspace finds a workspace by the names of the forks on the path to it, with / between them.
 func (s *Service) workspace(names string) (*snapshot.Workspace, error) {
 	ws := s.Store.Main()
 	at := ""

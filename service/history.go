@@ -38,17 +38,19 @@ func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
 	})
 }
 
+// compare calls fn with the states that a and b name, see holdState. Only b can be "", the present
+// state. The states are released when fn returns.
 func (s *Service) compare(r *Request, a, b string, fn func(from, to *tree.State) error) error {
-	if a == "" { // only the other side can be the present state
-		_, err := r.Workspace.Find(a)
+	if a == "" {
+		_, err := r.Workspace.Find(a) // the error for an empty name
 		return err
 	}
-	from, release, err := s.held(r, a)
+	from, release, err := s.holdState(r, a)
 	if err != nil {
 		return err
 	}
 	defer release()
-	to, release, err := s.held(r, b)
+	to, release, err := s.holdState(r, b)
 	if err != nil {
 		return err
 	}
@@ -56,13 +58,13 @@ func (s *Service) compare(r *Request, a, b string, fn func(from, to *tree.State)
 	return fn(from, to)
 }
 
-// inForks is the prefix of the name of a fork's state, see held.
+// inForks is the prefix of the name of a fork's state, see holdState.
 const inForks = naming.ForksDir + "/"
 
-// held returns the present state for "", the state of a snapshot or, for a caller of the socket,
-// the state of a fork, spelled as in the mount: .forks/F or .forks/F/.snapshots/S. What the state
-// refers to is kept until release is called.
-func (s *Service) held(r *Request, name string) (st *tree.State, release func(), err error) {
+// holdState returns the state that name stands for: the present state for "", the state of a
+// snapshot or, for a caller of the socket, a state of a fork, spelled as in the mount: .forks/F or
+// .forks/F/.snapshots/S. The state's objects are protected from gc until release is called.
+func (s *Service) holdState(r *Request, name string) (st *tree.State, release func(), err error) {
 	ws := r.Workspace
 	for {
 		rest, ok := strings.CutPrefix(name, inForks)
@@ -97,9 +99,15 @@ func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, e
 		var files []diff.File
 		if a.Quick && a.Limit > 0 {
 			files, d.More, err = diff.First(ctx, s.Store.Source(), from, to, diff.Options{Paths: limitTo(a.Paths...)}, a.Limit)
+			if err != nil {
+				return err
+			}
 		}
-		if err == nil && !d.More {
+		if !d.More {
 			files, err = diff.Files(ctx, s.Store.Source(), from, to, diff.Options{List: list, Paths: limitTo(a.Paths...)})
+			if err != nil {
+				return err
+			}
 		}
 		d.Files = len(files)
 		if a.Limit > 0 {
@@ -108,15 +116,16 @@ func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, e
 		for _, f := range files {
 			d.Paths = append(d.Paths, diffedFile(f))
 		}
-		if err == nil && a.Lines && !d.More {
-			err = s.countLines(ctx, r, files, d.Paths)
+		if !a.Lines || d.More {
+			return nil
 		}
-		return err
+		return s.countLines(ctx, r, files, d.Paths)
 	})
 	return d, err
 }
 
-// countLines fills in the changed lines of the first files, for a limited time.
+// countLines sets the numbers of changed lines of the first files. After countTime it leaves the rest
+// without numbers.
 func (s *Service) countLines(ctx context.Context, r *Request, files []diff.File, out []DiffedFile) error {
 	const maxCounted, countTime = 300, time.Second / 2
 	counting, cancel := context.WithTimeout(ctx, countTime)
@@ -141,7 +150,8 @@ func diffedFile(f diff.File) DiffedFile {
 	return d
 }
 
-// history compares the path in each snapshot with the one before, from the base to now.
+// history compares the path in each snapshot with the path in the snapshot before, from the base to
+// the present state.
 func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (History, error) {
 	h := History{Path: string(a.Path), Entries: []HistoryEntry{}}
 	before, release, err := r.Workspace.Held(snapshotBase)
@@ -187,7 +197,7 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 			intervals = intervals[:len(intervals)-1]
 		}
 		if len(intervals) > 0 && !dir && e.Action != "unchanged" {
-			// A snapshot that was deleted meanwhile leaves it unknown.
+			// It fails if a snapshot was deleted during the comparison: then the actors are unknown.
 			e.Actors, _ = s.actorsOf(r, intervals[len(intervals)-1], was, node)
 		}
 		h.Entries = append(h.Entries, e)
@@ -221,7 +231,7 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		err = step(now, HistoryEntry{Created: time.Now()})
 	}
 	if err == nil && !found && len(h.Entries) == 0 {
-		err = nowhere(h.Path)
+		err = errNoPath(h.Path)
 	}
 	slices.Reverse(h.Entries)
 	return h, err

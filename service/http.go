@@ -27,31 +27,33 @@ const (
 	workspaceParam = "workspace"
 	// CommandHeader is what the user ran, percent-encoded, for the event log.
 	CommandHeader = "Amberfs-Command"
-	// DeviceHeader is the device (MAJOR:MINOR) of the mount that the caller found the store by.
+	// DeviceHeader is the device (MAJOR:MINOR) of the mount by which the caller found the store.
 	DeviceHeader = "Amberfs-Device"
-	// ResultTrailer and ErrorTrailer end an answer that is a stream.
+	// ResultTrailer and ErrorTrailer are the trailers of an answer that is a stream. One of them has
+	// the result or the error as JSON.
 	ResultTrailer = "Amberfs-Result"
 	ErrorTrailer  = "Amberfs-Error"
 
-	// maxBody bounds arguments, which may name many paths.
+	// maxBody is the most bytes of arguments, which may name many paths.
 	maxBody = 16 << 20
 	// grace is how long answers may take when the server closes.
 	grace = 2 * time.Second
 )
 
+// A Server answers requests on the socket of a store.
 type Server struct {
 	http    *http.Server
 	door    *door
-	release func()
+	release func() // of the name of the socket
 	cancel  context.CancelFunc
-	handled sync.WaitGroup
-	calls   *calls
+	handled sync.WaitGroup // handlers that run
+	calls   *callSet
 }
 
-// peerKey finds the peer's credentials in the context of a connection.
+// peerKey is the key of the peer's credentials in the context of a connection.
 type peerKey struct{}
 
-// Listen makes the socket of the store dir and answers until Close.
+// Listen creates the socket of the store dir and answers requests until Close.
 func (s *Service) Listen(dir string) (*Server, error) {
 	l, release, err := listen(dir)
 	if err != nil {
@@ -60,7 +62,7 @@ func (s *Service) Listen(dir string) (*Server, error) {
 	return s.serveOn(l, release), nil
 }
 
-// ListenOn is Listen for a socket of the store dir that a daemon before has made.
+// ListenOn is Listen for the socket of the store dir that the previous daemon created.
 func (s *Service) ListenOn(dir string, socket *os.File) (*Server, error) {
 	l, err := net.FileListener(socket)
 	socket.Close()
@@ -79,13 +81,13 @@ func (s *Service) ListenOn(dir string, socket *os.File) (*Server, error) {
 
 func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
-	srv := &Server{door: &door{UnixListener: l}, release: release, cancel: cancel, calls: newCalls()}
+	srv := &Server{door: &door{UnixListener: l}, release: release, cancel: cancel, calls: newCallSet()}
 	mux := s.handler()
 	counted := func(w http.ResponseWriter, r *http.Request) {
 		srv.handled.Add(1)
 		defer srv.handled.Done()
-		one, r := srv.calls.begin(r)
-		defer one.leave()
+		call, r := srv.calls.add(r)
+		defer call.remove()
 		mux.ServeHTTP(w, r)
 	}
 	srv.http = &http.Server{
@@ -110,7 +112,8 @@ func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 	return srv
 }
 
-// Own makes this process the one that clients see at the other end of the socket.
+// Own makes this process the peer whose credentials clients see on the socket. The kernel takes them
+// from the process that called listen last.
 func (srv *Server) Own() {
 	if raw, err := srv.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = unix.Listen(int(fd), unix.SOMAXCONN) })
@@ -120,8 +123,8 @@ func (srv *Server) Own() {
 // SyscallConn gives access to the socket.
 func (srv *Server) SyscallConn() (syscall.RawConn, error) { return srv.door.SyscallConn() }
 
-// Close cancels what runs, and returns when nothing works on the store any more. A client
-// that does not read its answer within the grace gets none.
+// Close cancels the requests that run, and returns when no handler works on the store any more. The
+// connection of a client that does not read its answer within the grace is closed.
 func (srv *Server) Close() error {
 	srv.cancel()
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
@@ -138,8 +141,8 @@ func (srv *Server) Close() error {
 	return nil
 }
 
-// handler answers POST /v1/OP for every operation, and GET /v1/OP for those that return a
-// stream, which a browser or curl can follow.
+// handler answers POST /v1/OP for every operation. Operations that return a stream also have
+// GET /v1/OP, so that a browser or curl can follow the stream.
 func (s *Service) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, o := range ops {
@@ -176,9 +179,10 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 		ctx: r.Context(), w: w, out: http.NewResponseController(w), op: o,
 		reports: o.Output == "" && r.Header.Get("Accept") == Events,
 	}
-	l, log := args.(Log)
-	if a.hasty = !log || l.Follow; log && l.Follow {
-		leave(r)
+	l, isLog := args.(Log)
+	a.flush = !isLog || l.Follow
+	if isLog && l.Follow {
+		exemptCall(r)
 	}
 	defer req.Done()
 	req.Out, req.Item, req.Progress = a, a.item, a.progress
@@ -186,7 +190,8 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	a.finish(result, err)
 }
 
-// ownerOfStore returns the credentials of a caller that is the owner of the store or root.
+// ownerOfStore returns the credentials of the caller. It fails unless that is the owner of the store
+// or root.
 func ownerOfStore(r *http.Request) (*unix.Ucred, error) {
 	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
 	if peer == nil || !(actors.Caller{UID: peer.Uid}).OwnsStore() {
@@ -195,6 +200,7 @@ func ownerOfStore(r *http.Request) (*unix.Ucred, error) {
 	return peer, nil
 }
 
+// read checks the caller, and reads the arguments and the workspace of a request.
 func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 	peer, err := ownerOfStore(r)
 	if err != nil {
@@ -234,29 +240,29 @@ func writeError(w http.ResponseWriter, err error) {
 	writeJSON(w, e.Kind.HTTP(), e)
 }
 
-// writeJSON sends an answer. The client may be gone.
+// writeJSON sends an answer. An error of the connection is ignored: the client has closed it.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = gitquote.Encoder(w).Encode(v)
 }
 
-// An answer is one over HTTP. Its methods are safe for concurrent use.
+// An answer writes the answer to one request over HTTP. Its methods are safe for concurrent use.
 type answer struct {
 	ctx     context.Context // of the request: a stream ends with it
 	w       http.ResponseWriter
 	out     *http.ResponseController
 	op      *Op
 	reports bool // the client accepts events: progress, and at last the result
-	hasty   bool // events go out at once
+	flush   bool // each event is sent at once
 
 	mu    sync.Mutex
 	began bool
 	last  time.Time // when progress was reported
 }
 
-// begin sends the head of a stream. Called with mu held.
-func (a *answer) begin(contentType string) {
+// writeHead sends the head of a stream, unless it was sent. The caller holds a.mu.
+func (a *answer) writeHead(contentType string) {
 	if a.began {
 		return
 	}
@@ -269,28 +275,30 @@ func (a *answer) begin(contentType string) {
 	a.w.WriteHeader(http.StatusOK)
 }
 
+// Write writes a part of the operation's output.
 func (a *answer) Write(p []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.begin(a.op.Output)
+	a.writeHead(a.op.Output)
 	if err := a.ctx.Err(); err != nil {
 		return 0, err
 	}
 	return a.w.Write(p)
 }
 
+// item sends an event of an operation with the output Events.
 func (a *answer) item(v any) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.ctx.Err(); err != nil {
 		return err
 	}
-	return a.event("", v)
+	return a.writeEvent("", v)
 }
 
-// event sends an event, of the type message if it has no name. Called with mu held.
-func (a *answer) event(name string, v any) error {
-	a.begin(Events)
+// writeEvent writes an event. Without a name it has the default type, message. The caller holds a.mu.
+func (a *answer) writeEvent(name string, v any) error {
+	a.writeHead(Events)
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encoding an event: %w", err)
@@ -298,7 +306,7 @@ func (a *answer) event(name string, v any) error {
 	if name != "" {
 		name = "event: " + name + "\n"
 	}
-	if _, err := fmt.Fprintf(a.w, "%sdata: %s\n\n", name, gitquote.JSON(b)); err != nil || !a.hasty {
+	if _, err := fmt.Fprintf(a.w, "%sdata: %s\n\n", name, gitquote.JSON(b)); err != nil || !a.flush {
 		return err
 	}
 	return a.out.Flush()
@@ -313,9 +321,10 @@ func (a *answer) progress(p Progress) {
 		return
 	}
 	a.last = now
-	_ = a.event("progress", p) // the context of the request ends with the client
+	_ = a.writeEvent("progress", p) // if the client has closed the connection, the request's context ends
 }
 
+// finish sends the result or the error, in the form that the client expects.
 func (a *answer) finish(result any, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -325,11 +334,11 @@ func (a *answer) finish(result any, err error) {
 	case a.op.Output == "" && !a.began:
 		writeJSON(a.w, http.StatusOK, result)
 	case events && err != nil:
-		_ = a.event("error", errs.ErrorOf(err))
+		_ = a.writeEvent("error", errs.ErrorOf(err))
 	case a.op.Output == "":
-		_ = a.event("result", result)
+		_ = a.writeEvent("result", result)
 	default:
-		a.begin(a.op.Output)
+		a.writeHead(a.op.Output)
 		if events {
 			return
 		}
@@ -337,8 +346,10 @@ func (a *answer) finish(result any, err error) {
 		if err != nil {
 			name, result = ErrorTrailer, errs.ErrorOf(err)
 		}
-		if b, err := json.Marshal(result); err == nil {
-			a.w.Header().Set(name, string(b))
+		b, err := json.Marshal(result)
+		if err != nil {
+			return
 		}
+		a.w.Header().Set(name, string(b))
 	}
 }

@@ -35,14 +35,15 @@ func (s *Service) blobs() image.Blobs {
 	return image.Blobs{FS: s.Store.FS(), Dir: filepath.Join(s.Store.Dir(), ImageBlobs)}
 }
 
-// readImage stores the blobs that image.Image.Send sends, and writes the layers to the sink of
-// layers.
+// readImage reads an archive of image.Image.Send: it stores the image's manifest, configuration and
+// layers as blobs, and adds the files of the layers to the tree that layers builds.
 func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.Layers, a Import) (*info.Image, error) {
 	im := &info.Image{
 		Ref: a.Image, Path: strings.Trim(path.Clean("/"+string(a.Path)), "/"), Layers: []string{}, Owner: (*info.Owner)(layers.Owner),
 	}
 	t, blobs := tar.NewReader(in), s.blobs()
-	// next keeps the next blob, and decodes it if it is text.
+	// next stores the next blob of the archive, which must have the digest want if that is given, and
+	// decodes it into text if that is not nil.
 	next := func(want digest.Digest, text any) (digest.Digest, error) {
 		h, err := t.Next()
 		if err != nil {
@@ -58,25 +59,30 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.
 		if free, err := blobs.FS.Free(s.Store.Dir()); err == nil && free < h.Size+cas.Headroom {
 			return "", fmt.Errorf("%s has %d bytes: %w", d, h.Size, cas.ErrNoSpace)
 		}
-		if err = blobs.Put(d, t); err == nil && text != nil {
-			err = blobs.Decode(d, text)
+		if err := blobs.Put(d, t); err != nil || text == nil {
+			return d, err
 		}
-		return d, err
+		return d, blobs.Decode(d, text)
 	}
+
+	// The manifest and the configuration come first.
 	var m ocispec.Manifest
 	var c ocispec.Image
-	of, err := next("", &m)
-	if err == nil {
-		_, err = next(m.Config.Digest, &c)
-	}
-	if err == nil && len(m.Layers) != len(c.RootFS.DiffIDs) {
-		err = fmt.Errorf("the image has %d layers, and its configuration has %d", len(m.Layers), len(c.RootFS.DiffIDs))
-	}
+	manifest, err := next("", &m)
 	if err != nil {
 		return nil, err
 	}
-	im.Digest, im.Config, im.Platform = of.String(), m.Config.Digest.String(), image.PlatformName(c.Platform)
+	if _, err := next(m.Config.Digest, &c); err != nil {
+		return nil, err
+	}
+	if len(m.Layers) != len(c.RootFS.DiffIDs) {
+		return nil, fmt.Errorf("the image has %d layers, and its configuration has %d", len(m.Layers), len(c.RootFS.DiffIDs))
+	}
+	im.Digest, im.Config, im.Platform = manifest.String(), m.Config.Digest.String(), image.PlatformName(c.Platform)
 	im.Entrypoint, im.Cmd, im.Env, im.User, im.WorkingDir = c.Config.Entrypoint, c.Config.Cmd, c.Config.Env, c.Config.User, c.Config.WorkingDir
+
+	// Each layer is read twice: its whiteouts delete files of the layers below, and must not delete
+	// those that the layer itself adds.
 	for i, d := range m.Layers {
 		im.Layers = append(im.Layers, d.Digest.String())
 		if _, err := next(d.Digest, nil); err != nil {
@@ -84,18 +90,19 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.
 		}
 		for _, whiteouts := range []bool{true, false} {
 			if whiteouts && i == 0 {
-				continue // there are no layers below
+				continue // the first layer has nothing to delete
 			}
 			if err := readLayer(ctx, blobs, d.Digest, c.RootFS.DiffIDs[i], layers, whiteouts); err != nil {
 				return nil, fmt.Errorf("layer %s: %w", d.Digest, err)
 			}
 		}
 	}
-	const most = 64 << 10 // what each list of snapshots has
+
+	const most = 64 << 10 // a list of snapshots has the configuration of each
 	if raw, err := json.Marshal(im); err != nil || len(raw) > most {
 		return nil, errs.Fail(errs.Invalid, "the configuration of the image has over %d bytes", most)
 	}
-	// The end of the archive says that all was sent.
+	// The archive must end here. Without an end it was cut off.
 	if _, err := t.Next(); err != io.EOF {
 		return nil, fmt.Errorf("reading the image: %w", cmp.Or(err, errors.New("more comes than its layers")))
 	}
@@ -103,8 +110,10 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.
 	return im, cmp.Or(err, blobs.FS.SyncDir(blobs.Dir), blobs.FS.SyncDir(s.Store.Dir()))
 }
 
-func readLayer(ctx context.Context, blobs image.Blobs, of, diff digest.Digest, layers gitbridge.Layers, whiteouts bool) error {
-	f, err := blobs.Open(of)
+// readLayer reads the stored blob of a layer, either its whiteouts or its files. diff is the digest of
+// the uncompressed layer.
+func readLayer(ctx context.Context, blobs image.Blobs, blob, diff digest.Digest, layers gitbridge.Layers, whiteouts bool) error {
+	f, err := blobs.Open(blob)
 	if err != nil {
 		return err
 	}
@@ -124,9 +133,10 @@ func readLayer(ctx context.Context, blobs image.Blobs, of, diff digest.Digest, l
 	return nil
 }
 
+// sweepImages deletes the blobs of images that no snapshot needs.
 func (s *Service) sweepImages() {
 	if !s.images.TryLock() {
-		return // another import will
+		return // an import runs, and calls sweepImages at its end
 	}
 	defer s.images.Unlock()
 	keep := make(map[digest.Digest]bool)
@@ -135,17 +145,20 @@ func (s *Service) sweepImages() {
 			keep[digest.Digest(d)] = true
 		}
 	}
-	err := s.Store.Sync() // so that the removal survives a power cut
-	if err == nil {
-		err = s.blobs().Keep(keep)
-	}
+	// The deletion of the snapshots must survive a power cut before their blobs are deleted.
+	err := s.Store.Sync()
 	if err != nil {
+		s.Log.Warn("removing layers of images", "err", err)
+		return
+	}
+	if err := s.blobs().Keep(keep); err != nil {
 		s.Log.Warn("removing layers of images", "err", err)
 	}
 }
 
-// imageOf finds the image that a snapshot, or the present state without a name, was made
-// on top of: in its workspace and in those that this one was forked from.
+// imageOf finds the last import of an image before a snapshot, or before the present state if name is
+// "". It looks in the workspace, then in those that it was forked from. It returns the workspace and
+// the snapshot of the import, nil if there is none.
 func imageOf(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
 	at := info.Info{Seq: math.MaxUint64, Parent: ws.Snapshots().Head()}
 	if name != "" {
@@ -169,7 +182,7 @@ func (s *Service) image(_ context.Context, r *Request, a GetImage) (FoundImage, 
 	return FoundImage{Snapshot: i.Name, Image: i.Image}, err
 }
 
-// imageAt finds a snapshot that was taken of an image, in a workspace or in those that it was
+// imageAt finds the named snapshot of an import of an image, in a workspace or in those that it was
 // forked from.
 func imageAt(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
 	i, err := ws.Find(name)
@@ -178,13 +191,17 @@ func imageAt(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Inf
 			ws, i, err = up, there, nil
 		}
 	}
-	if err == nil && i.Image == nil {
-		err = errs.Fail(errs.Invalid, "%s is not a snapshot that `amberfs import --image` took", name)
+	if err != nil {
+		return ws, i, err
 	}
-	return ws, i, err
+	if i.Image == nil {
+		return ws, i, errs.Fail(errs.Invalid, "%s is not a snapshot that `amberfs import --image` took", name)
+	}
+	return ws, i, nil
 }
 
-// exportLayer writes all of a snapshot if it has no image below.
+// exportLayer writes the changes of a snapshot since the import of its image as a layer. If no image
+// was imported, the layer has all files of the snapshot.
 func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (out Layer, err error) {
 	now, err := r.Workspace.Find(a.Name)
 	if err != nil {
@@ -196,10 +213,11 @@ func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (o
 		return out, err
 	}
 	defer release()
-	of, base, err := imageOf(r.Workspace, a.Name)
-	if err == nil && a.Base != "" {
-		of, base, err = imageAt(r.Workspace, a.Base)
+	find, name := imageOf, a.Name
+	if a.Base != "" {
+		find, name = imageAt, a.Base
 	}
+	ws, base, err := find(r.Workspace, name)
 	if err != nil {
 		return out, err
 	}
@@ -210,7 +228,7 @@ func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (o
 				WithHint("import the image into an empty directory, or name another --base")
 		}
 		out.FoundImage, o.Dir, o.Owner = FoundImage{base.Name, im}, im.Path, (*gitbridge.Owner)(im.Owner)
-		if o.Base, release, err = of.Held(base.Name); err != nil {
+		if o.Base, release, err = ws.Held(base.Name); err != nil {
 			return out, err
 		}
 		defer release()

@@ -18,15 +18,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// importTree grafts the tree that a client sends into the workspace. The client reads the tree
-// with the rights of its user. It may lie in this mount.
+// importTree reads a tree from the stream of a client and puts it into the workspace at once. The
+// client reads the tree with the rights of its user, perhaps from this mount.
 func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Imported, error) {
 	base, rest, err := s.graftPoint(r.Workspace, string(a.Path))
 	if err != nil {
 		return Imported{}, err
 	}
 	in := bufio.NewReader(r.In)
-	if _, err := in.Peek(1); err != nil { // it may take its time to begin
+	if _, err := in.Peek(1); err != nil { // reserve no memory while the client has sent nothing
 		return Imported{}, err
 	}
 	release, err := r.budget(s, Texts).Take(ctx, importer.Memory)
@@ -58,13 +58,13 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 			return err
 		}
 		return gitbridge.ReadStream(ctx, in, func(e gitbridge.Entry) error {
-			e.Ctime, e.Btime = 0, 0 // here it is new
+			e.Ctime, e.Btime = 0, 0 // the copy is created now
 			return b.Add(e)
 		}, o)
 	})
 	if err != nil {
 		finished()
-		return Imported{}, s.giveUp(ctx, err)
+		return Imported{}, s.abandonImport(ctx, err)
 	}
 	defer s.Store.Hold(g.Tree)()
 	finished()
@@ -76,8 +76,8 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	return Imported{Path: string(a.Path), GraftResult: done, Image: g.Image}, nil
 }
 
-// ownerOf gives everything to the caller. Root keeps the owners that an archive names, and all
-// users those of a directory.
+// ownerOf returns the owner of all imported files, nil if they keep the owners in the source. Those of
+// a directory are kept; those in archives only for root, because an archive can name any owner.
 func ownerOf(c actors.Caller, from string) *gitbridge.Owner {
 	if from == FromGit || (from == FromTar || from == FromImage) && c.UID != 0 {
 		return &gitbridge.Owner{UID: c.UID, GID: c.GID}
@@ -85,8 +85,9 @@ func ownerOf(c actors.Caller, from string) *gitbridge.Owner {
 	return nil
 }
 
-// giveUp frees the space of a failed import, at once if the disk is full.
-func (s *Service) giveUp(ctx context.Context, err error) error {
+// abandonImport lets gc free the objects of a failed import, at once if the disk is full. It returns
+// the error to report.
+func (s *Service) abandonImport(ctx context.Context, err error) error {
 	s.Store.Abandon()
 	if errs.ScriptKind(err) != errs.NoSpace {
 		return err
@@ -97,7 +98,8 @@ func (s *Service) giveUp(ctx context.Context, err error) error {
 	return errs.Fail(errs.NoSpace, "%w", err).WithHint("nothing was imported: free space on the disk of the store and import again")
 }
 
-// build returns a sealed tree of what read imports, on disk. The caller protects it from gc.
+// build returns the tree that read adds to the builder. Its objects are on disk. The caller protects
+// them from gc.
 func build(ctx context.Context, s *snapshot.Store, at importer.At, read func(*importer.Builder) error) (*tree.State, error) {
 	b := importer.New(ctx, s.Source(), s.CAS(), at)
 	if err := read(b); err != nil {
@@ -110,7 +112,7 @@ func build(ctx context.Context, s *snapshot.Store, at importer.At, read func(*im
 	return st, s.CAS().Commit()
 }
 
-// graftPoint splits a path into the deepest existing directory and the rest.
+// graftPoint splits a path into the deepest directory that exists, base, and the rest.
 func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error) {
 	p = strings.Trim(path.Clean("/"+p), "/")
 	if top, _, _ := strings.Cut(p, "/"); naming.IsControlDir(top) {

@@ -14,28 +14,30 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 )
 
-// A look finds absolute paths in a copy of a directory that lead back into the directory.
-type look struct {
+// A pathScan finds absolute paths in a copy of a directory that lead back into the directory.
+type pathScan struct {
 	dir    string // without a slash at its end
-	relink bool   // links get relative targets in the copy, where the directory has them
+	relink bool   // symbolic links to existing paths in dir get relative targets in the copy
 
-	links, linked, worktrees, others int
-	first                            string // of others
-	environments                     map[string]bool
+	links, relinked int // symbolic links that stay absolute, and that were made relative
+	worktrees       int // files .git of linked worktrees
+	others          int // other files with such paths
+	firstOther      string
+	virtualenvs     map[string]bool // directories of Python's virtual environments
 }
 
-// filesOfPaths are files in which programs write absolute paths.
-var filesOfPaths = map[string]bool{"pyvenv.cfg": true, "activate": true, "compile_commands.json": true, ".envrc": true, ".git": true}
+// pathFiles are the names of files in which programs write absolute paths.
+var pathFiles = map[string]bool{"pyvenv.cfg": true, "activate": true, "compile_commands.json": true, ".envrc": true, ".git": true}
 
-// sink passes entries on, and looks at each.
-func (l *look) sink(to gitbridge.Sink) gitbridge.Sink {
-	l.environments = make(map[string]bool)
+// sink scans each entry before it passes it to another sink.
+func (l *pathScan) sink(to gitbridge.Sink) gitbridge.Sink {
+	l.virtualenvs = make(map[string]bool)
 	return func(e gitbridge.Entry) error {
 		switch e.Mode & unix.S_IFMT {
 		case unix.S_IFLNK:
-			l.link(&e)
+			l.scanLink(&e)
 		case unix.S_IFREG:
-			if err := l.file(&e); err != nil {
+			if err := l.scanFile(&e); err != nil {
 				return err
 			}
 		}
@@ -43,7 +45,7 @@ func (l *look) sink(to gitbridge.Sink) gitbridge.Sink {
 	}
 }
 
-func (l *look) link(e *gitbridge.Entry) {
+func (l *pathScan) scanLink(e *gitbridge.Entry) {
 	rel, in := strings.CutPrefix(e.Target+"/", l.dir+"/")
 	if !in {
 		return
@@ -52,24 +54,24 @@ func (l *look) link(e *gitbridge.Entry) {
 	if _, err := os.Lstat(filepath.Join(l.dir, rel)); l.relink && err == nil {
 		if to, err := filepath.Rel(path.Dir("/"+e.Path), "/"+rel); err == nil {
 			e.Target = to
-			l.linked++
+			l.relinked++
 			return
 		}
 	}
 	l.links++
 }
 
-// file looks at the beginning of a file that may have paths.
-func (l *look) file(e *gitbridge.Entry) error {
+// scanFile reads the beginning of a file that may have absolute paths, and puts it back into e.Data.
+func (l *pathScan) scanFile(e *gitbridge.Entry) error {
 	const most = 1 << 20
 	name := path.Base(e.Path)
 	script := e.Mode&0o111 != 0
-	if e.Hardlink != "" || e.Data == nil || e.Sparse || e.Size > most && !script || !filesOfPaths[name] && !script && path.Ext(name) != ".pth" && !strings.HasPrefix(e.Path, ".direnv/") {
+	if e.Hardlink != "" || e.Data == nil || e.Sparse || e.Size > most && !script || !pathFiles[name] && !script && path.Ext(name) != ".pth" && !strings.HasPrefix(e.Path, ".direnv/") {
 		return nil
 	}
 	begin := make([]byte, min(e.Size, most))
-	if script && !filesOfPaths[name] {
-		begin = begin[:min(len(begin), 256)] // its first line
+	if script && !pathFiles[name] {
+		begin = begin[:min(len(begin), 256)] // the line with its interpreter
 	}
 	n, err := io.ReadFull(e.Data, begin)
 	begin = begin[:n]
@@ -78,39 +80,39 @@ func (l *look) file(e *gitbridge.Entry) error {
 		return err
 	}
 	first, _, _ := bytes.Cut(begin, []byte("\n"))
-	if script && !filesOfPaths[name] && !bytes.HasPrefix(first, []byte("#!"+l.dir+"/")) || !bytes.Contains(begin, []byte(l.dir)) {
+	if script && !pathFiles[name] && !bytes.HasPrefix(first, []byte("#!"+l.dir+"/")) || !bytes.Contains(begin, []byte(l.dir)) {
 		return nil
 	}
 	switch dir := path.Dir(e.Path); {
 	case name == "pyvenv.cfg":
-		l.environments[dir] = true
+		l.virtualenvs[dir] = true
 	case path.Base(dir) == "bin":
-		l.environments[path.Dir(dir)] = true
+		l.virtualenvs[path.Dir(dir)] = true
 	case name == ".git":
 		l.worktrees++
 	default:
-		if l.others++; l.first == "" {
-			l.first = e.Path
+		if l.others++; l.firstOther == "" {
+			l.firstOther = e.Path
 		}
 	}
 	return nil
 }
 
-// found says what leads back, "" if nothing does.
-func (l *look) found() string {
+// report describes the paths that were found, "" if there are none.
+func (l *pathScan) report() string {
 	var parts []string
 	add := func(n int, text string) {
 		if n > 0 {
 			parts = append(parts, text)
 		}
 	}
-	add(l.linked, count(l.linked, "symbolic link")+" made relative")
+	add(l.relinked, count(l.relinked, "symbolic link")+" made relative")
 	add(l.links, count(l.links, "symbolic link"))
-	for env := range l.environments {
+	for env := range l.virtualenvs {
 		add(1, "the virtual environment "+env+" (programs that it runs change "+l.dir+")")
 	}
 	add(l.worktrees, count(l.worktrees, "linked worktree"))
-	add(l.others, fmt.Sprintf("%s with absolute paths, such as %s", count(l.others, "file"), l.first))
+	add(l.others, fmt.Sprintf("%s with absolute paths, such as %s", count(l.others, "file"), l.firstOther))
 	if len(parts) == 0 {
 		return ""
 	}

@@ -23,27 +23,28 @@ type Request struct {
 	Out io.Writer
 	// Item receives each event.
 	Item func(any) error
-	// Carried, if set, is what a daemon before did for this request.
+	// Carried, if set, is the effect that this request had in the previous daemon, which ended before
+	// it answered.
 	Carried *snapshot.Carried
 	// Progress is called during long work. It may be nil.
 	Progress func(Progress)
 
-	op     *Op
-	answer *budget.Charge // see Request.list
+	op       *Op
+	listCost *budget.Charge // see Request.list
 }
 
-// list is the account for lists in the answer, until Done.
+// list returns the charge for the memory of lists in the answer. Done releases it.
 func (r *Request) list(s *Service) *budget.Charge {
-	if r.answer == nil {
-		r.answer = r.budget(s, Lists).Charge()
+	if r.listCost == nil {
+		r.listCost = r.budget(s, Lists).Charge()
 	}
-	return r.answer
+	return r.listCost
 }
 
-// Done returns the memory that the answer was charged for.
-func (r *Request) Done() { r.answer.Release() }
+// Done releases the memory that was reserved for lists in the answer.
+func (r *Request) Done() { r.listCost.Release() }
 
-// Progress is how much of a long work is done. A Total of 0 is not known yet.
+// Progress says how much of a long work is done. Total is 0 while it is not known.
 type Progress struct {
 	What  string `json:"what"`
 	Done  int64  `json:"done"`
@@ -74,19 +75,19 @@ type Op struct {
 	Name   string
 	About  string // one sentence
 	Access Access
-	// Mutates: refused when the mount is read-only, as the kernel refuses writes to
-	// control files. Taking a snapshot changes nothing that exists.
+	// Mutates operations are refused when the mount is read-only, as the kernel refuses writes to
+	// control files. Taking a snapshot is not one of them: it does not change the workspace.
 	Mutates bool
 	Effect  Effect
 	Cost    Cost
-	Charges Pool
+	Charges Pool // reserved memory; only Allocates operations reserve any
 	// Input and Output are the types of the streams, "" for none.
 	Input, Output string
-	// Instead does the same in a mount, for an operation that needs the socket.
+	// Instead says what a caller in a mount can use instead of an operation that needs the socket.
 	Instead      string
 	Args, Result reflect.Type
 
-	// Text is the text form of the result, for commands and MCP tools. Pages: it can be long.
+	// Text is the text form of the result, for commands and MCP tools. Pages is set if it can be long.
 	Text  Form
 	Pages bool
 	// AtOnce operations are performed by the goroutine that read the kernel's request, without a
@@ -100,6 +101,8 @@ type Op struct {
 	run func(s *Service, ctx context.Context, r *Request, args any) (any, error)
 }
 
+// op completes a row by the function that runs the operation. A and R are the types of its arguments
+// and of its result.
 func op[A, R any](o Op, run func(*Service, context.Context, *Request, A) (R, error)) *Op {
 	o.Args, o.Result = reflect.TypeFor[A](), reflect.TypeFor[R]()
 	if o.Result.Kind() == reflect.Pointer {
@@ -113,7 +116,7 @@ func op[A, R any](o Op, run func(*Service, context.Context, *Request, A) (R, err
 
 var ops = slices.Concat(snapshotOps, fileOps, forkOps, storeOps, remoteOps)
 
-// Ops are all operations.
+// Ops returns all operations.
 func Ops() []*Op { return ops }
 
 func findOp(name string) (*Op, error) {
@@ -124,10 +127,10 @@ func findOp(name string) (*Op, error) {
 		}
 		known = append(known, o.Name)
 	}
-	return nil, like(errs.Fail(errs.Invalid, "no such operation: %q", name), name, known, "docs/api/openapi.yaml lists the operations")
+	return nil, withSuggestion(errs.Fail(errs.Invalid, "no such operation: %q", name), name, known, "docs/api/openapi.yaml lists the operations")
 }
 
-// OpOf finds the operation of a type of arguments. It panics if there is none.
+// OpOf returns the operation that takes arguments of the type of args. It panics if there is none.
 func OpOf(args any) *Op {
 	t := reflect.TypeOf(args)
 	for _, o := range ops {
@@ -138,7 +141,7 @@ func OpOf(args any) *Op {
 	panic("no operation takes " + t.String())
 }
 
-// Do carries out the operation that args belongs to.
+// Do runs the operation that takes args, and returns its result.
 func (s *Service) Do(ctx context.Context, r *Request, args any) (any, error) {
 	defer r.Done()
 	return s.do(ctx, r, OpOf(args), args)

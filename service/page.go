@@ -15,10 +15,10 @@ import (
 // Diffs are returned in parts: a browser or a model cannot use a diff of a hundred megabytes.
 
 const (
-	// hunkLines are the lines of a part, lineBytes the bytes of a line in it.
+	// hunkLines is the number of lines in a part. Each is cut off after lineBytes.
 	hunkLines = 500
 	lineBytes = 4 << 10
-	// maxRead is the most that one File gives, in bytes.
+	// maxRead is the most bytes that one File returns.
 	maxRead = 64 << 20
 )
 
@@ -50,8 +50,8 @@ func (s *Service) hunks(ctx context.Context, r *Request, a Hunks) (HunkList, err
 	return out, err
 }
 
-// partOf returns the given number of lines of hunks, from the line of the cursor on, and the
-// cursor of the next part, 0 if there is none. The hunks before have seen lines.
+// partOf returns at most lines lines of a diff, from line number cursor on, and the cursor of the next
+// part, 0 at the end. hunks are the hunks of the diff after its first seen lines.
 func partOf(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next int) {
 	part = []diff.Hunk{}
 	room := lines
@@ -59,7 +59,7 @@ func partOf(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next 
 		skip := max(0, cursor-seen)
 		seen += len(h.Lines)
 		if skip < len(h.Lines) && room > 0 {
-			h = slice(h, skip, min(len(h.Lines), skip+room))
+			h = sliceHunk(h, skip, min(len(h.Lines), skip+room))
 			room -= len(h.Lines)
 			part = append(part, h)
 		}
@@ -70,8 +70,8 @@ func partOf(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next 
 	return part, next
 }
 
-// slice is some lines of a hunk, with the numbers that they have.
-func slice(h diff.Hunk, from, to int) diff.Hunk {
+// sliceHunk returns the lines from up to to of a hunk as a hunk, with their line numbers.
+func sliceHunk(h diff.Hunk, from, to int) diff.Hunk {
 	part := diff.Hunk{OldStart: h.OldStart, NewStart: h.NewStart, Section: h.Section, ID: h.ID}
 	for i, l := range h.Lines[:to] {
 		before, after := 1, 1
@@ -104,7 +104,7 @@ type File struct {
 }
 
 func (s *Service) file(_ context.Context, r *Request, a File) (None, error) {
-	st, release, err := s.held(r, a.Snapshot)
+	st, release, err := s.holdState(r, a.Snapshot)
 	if err != nil {
 		return None{}, err
 	}

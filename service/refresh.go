@@ -13,14 +13,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// refresh merges what changed in the directory. The client reads it, as its user, and sends
-// what differs from the state that open-changes gave it.
+// refresh merges the changes of the directory that the workspace was filled from. The client reads
+// the directory with the rights of its user, and sends the entries that differ from the state
+// OpenedChanges.Base.
 func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
-	base, letGo, err := r.Workspace.Directory().Held(ctx)
+	base, releaseBase, err := r.Workspace.Directory().Held(ctx)
 	if err != nil {
 		return Refreshed{}, err
 	}
-	defer letGo()
+	defer releaseBase()
 
 	release, err := r.budget(s, Texts).Take(ctx, importer.Memory)
 	if err != nil {
@@ -45,29 +46,29 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 		}
 		return b.Layer(e)
 	}, gitbridge.ImportOptions{}); err != nil {
-		return Refreshed{}, s.giveUp(ctx, err)
+		return Refreshed{}, s.abandonImport(ctx, err)
 	}
 	if !changed {
 		return Refreshed{snapshot.MergeResult{Changes: snapshot.Changes{Paths: []graft.PathChange{}, DryRun: a.DryRun}}}, nil
 	}
 	now, err := b.Finish()
-	if err == nil {
-		err = s.Store.CAS().Commit()
-	}
 	if err != nil {
-		return Refreshed{}, s.giveUp(ctx, err)
+		return Refreshed{}, s.abandonImport(ctx, err)
+	}
+	if err := s.Store.CAS().Commit(); err != nil {
+		return Refreshed{}, s.abandonImport(ctx, err)
 	}
 	defer s.Store.Hold(now)()
 	finished()
 	done, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
-		Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, DryRun: a.DryRun, Merge: r.texts(s).Merge, Git: r.merger(s).Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, List: r.list(s),
+		Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, DryRun: a.DryRun, Merge: r.textMerger(s).Merge, Git: r.merger(s).Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, List: r.list(s),
 	})
-	done.Paths = listed(done.Paths)
+	done.Paths = emptyIfNil(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {
 		e := errs.Fail(errs.Conflict, "%s changed in the directory and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
 			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer dir (--theirs)", done.Conflicts))
 		e.Result = Refreshed{done}
 		return Refreshed{done}, e
 	}
-	return Refreshed{done}, meanwhile(err)
+	return Refreshed{done}, staleDecision(err)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// addRemote initializes the remote at a URL if it is new, and registers it.
 func (s *Service) addRemote(ctx context.Context, _ *Request, a AddRemote) (AddedRemote, error) {
 	if !backend.IsURL(a.URL) {
 		return AddedRemote{}, errs.Fail(errs.Invalid, "a remote is named by a URL: s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR")
@@ -61,7 +62,7 @@ func (s *Service) removeRemote(_ context.Context, _ *Request, a RemoveRemote) (N
 	return None{}, s.Remotes.Remove(a.Name)
 }
 
-// push sends snapshots one after the other, each compared with the one before.
+// push sends snapshots one after the other. Objects that the one before needs are not sent again.
 func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, error) {
 	done := PushedList{Pushed: []Pushed{}}
 	if len(a.Snapshots) == 0 {
@@ -87,13 +88,14 @@ func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, err
 		}
 		done.Pushed = append(done.Pushed, p)
 	}
-	if err := to.List(ctx); err != nil { // the next listing is slower
+	// The list on the remote is a cache of its snapshots. Without it the next listing is slower.
+	if err := to.List(ctx); err != nil {
 		s.Log.Warn("push: the list of the remote's snapshots was not written", "remote", a.Remote, "err", err)
 	}
 	return done, nil
 }
 
-// usualRemote is the remote of the policy, or the only one.
+// usualRemote returns the remote that the policy names, else the only remote.
 func (s *Service) usualRemote() (string, error) {
 	if name := s.Store.Main().Policy().Push.Remote; name != "" {
 		return name, nil
@@ -108,11 +110,11 @@ func (s *Service) usualRemote() (string, error) {
 	return "", errs.Fail(errs.Invalid, "name one of the remotes %s", strings.Join(all, ", "))
 }
 
-// pushedName is the name of a snapshot on a remote. If a caller in a fork pushes it, the name
-// begins with the fork's name, so that it cannot take a name that others need.
+// pushedName returns the name of a snapshot on a remote. If a caller in a fork pushes it, the name
+// begins with the fork's name, so that the caller cannot take a name that others need.
 func pushedName(r *Request, name, as string) string {
 	name = cmp.Or(as, name)
-	if !boundary(r) {
+	if !confinedToFork(r) {
 		return name
 	}
 	return strings.Join(append(forkNames(r.Workspace), name), ".")
@@ -128,6 +130,8 @@ func (s *Service) remote(r *Request, name string) (*remote.Remote, error) {
 	return s.Remotes.Remote(name)
 }
 
+// pushOne waits until a snapshot has its id, and pushes it. If its name is taken on the remote by an
+// earlier state of the same claimed fork, that state is renamed there first.
 func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error) {
 	x, err := r.Workspace.Remotes().Push(ctx, name)
 	if err != nil {
@@ -149,7 +153,7 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	p.Ref.Claim, p.Ref.Lineage = x.Claim, x.Lineage
 	done, err := to.Push(ctx, p)
 	if errors.Is(err, remote.ErrExists) {
-		if p.Force, err = s.continues(ctx, to, &p.Ref, err); p.Force {
+		if p.Force, err = s.makeWay(ctx, to, &p.Ref, err); p.Force {
 			done, err = to.Push(ctx, p)
 		}
 	}
@@ -161,16 +165,16 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 		r.Workspace.Remotes().Pushed(x.Info.Name, a.Remote, r.Caller)
 	}
 	out := Pushed{Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID, Pushed: *done}
-	if boundary(r) {
-		out.Objects, out.Bytes = 0, 0 // they depend on what others have
-		return out, nil               // the owner's next push is not compared with a fork's
+	if confinedToFork(r) {
+		out.Objects, out.Bytes = 0, 0 // they depend on the objects of other tenants on the remote
+		return out, nil               // the base of the owner's next push stays a snapshot of the owner
 	}
 	return out, s.Remotes.SetBase(to, done.Ref.Name)
 }
 
-// continues reports whether a state of a claimed fork may replace the one that has its name on the
-// remote, an earlier one of the fork. That one is kept there as NAME.ID. Otherwise it returns inUse.
-func (s *Service) continues(ctx context.Context, to *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
+// makeWay keeps the snapshot on the remote that has the name of ref as NAME.ID, and returns true, if
+// it is an earlier state of the same claimed fork as ref. Otherwise it returns inUse.
+func (s *Service) makeWay(ctx context.Context, to *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
 	there, err := to.Ref(ctx, ref.Name)
 	if err != nil {
 		return false, err
@@ -185,8 +189,8 @@ func (s *Service) continues(ctx context.Context, to *remote.Remote, ref *remote.
 	return true, nil
 }
 
-// boundary reports whether the caller reaches only a fork.
-func boundary(r *Request) bool { return !r.Caller.Direct && r.Workspace.IsFork() }
+// confinedToFork reports whether the caller can reach a fork only, and not main.
+func confinedToFork(r *Request) bool { return !r.Caller.Direct && r.Workspace.IsFork() }
 
 func pushedRef(i info.Info, as string, actors []cas.Hash) remote.Ref {
 	ref := remote.Ref{
@@ -199,10 +203,10 @@ func pushedRef(i info.Info, as string, actors []cas.Hash) remote.Ref {
 	return ref
 }
 
-// marker lists a tree's objects, and further ones.
-func marker(st *tree.State, src *tree.Source, beside []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
+// marker returns a function that calls keep for each object of a state, and for the further objects.
+func marker(st *tree.State, src *tree.Source, further []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
 	return func(ctx context.Context, keep func(cas.Hash) bool) error {
-		for _, h := range beside {
+		for _, h := range further {
 			keep(h)
 		}
 		return st.Mark(ctx, src, nil, false, keep)
@@ -253,7 +257,7 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 	there := from.Snapshot(ref)
 	finished := s.Store.Importing()
 	defer finished()
-	if err := s.bring(ctx, r, there); err != nil {
+	if err := s.copyObjects(ctx, r, there); err != nil {
 		s.Store.Abandon()
 		return info, err
 	}
@@ -264,10 +268,10 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 	return info, s.Remotes.SetBase(from, ref.Name)
 }
 
-// bring copies all that a snapshot needs into the store, on disk.
-func (s *Service) bring(ctx context.Context, r *Request, there *remote.Snapshot) error {
+// copyObjects copies the objects of a snapshot on a remote to the disk of the store.
+func (s *Service) copyObjects(ctx context.Context, r *Request, there *remote.Snapshot) error {
 	store := s.Store.CAS()
-	src := tree.NewSource(pulling{ctx, s.Store, there}, nil, 16<<20)
+	src := tree.NewSource(pullSource{ctx, s.Store, there}, nil, 16<<20)
 	st, err := tree.Load(src, there.Ref.State())
 	if err != nil {
 		return err
@@ -284,21 +288,21 @@ func (s *Service) bring(ctx context.Context, r *Request, there *remote.Snapshot)
 	return store.Commit()
 }
 
-// pulling reads from the store or the remote, and takes nothing.
-type pulling struct {
+// A pullSource reads objects from a snapshot on a remote, else from the store. It is read-only.
+type pullSource struct {
 	ctx   context.Context
 	store *snapshot.Store
 	there *remote.Snapshot
 }
 
-func (p pulling) Get(h cas.Hash, dst []byte) ([]byte, error) {
+func (p pullSource) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	if b, err := p.there.Get(p.ctx, h, dst); !errors.Is(err, cas.ErrNotFound) {
 		return b, err
 	}
 	return p.store.Object(h, dst)
 }
 
-func (p pulling) Put(cas.Kind, []byte) (cas.Hash, error) { return cas.Hash{}, errors.ErrUnsupported }
+func (p pullSource) Put(cas.Kind, []byte) (cas.Hash, error) { return cas.Hash{}, errors.ErrUnsupported }
 
 // InfoOf describes the snapshot of a ref.
 func InfoOf(ref *remote.Ref) info.Info {
@@ -370,7 +374,7 @@ func (s *Service) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) 
 	return done, nil
 }
 
-// remoteFailed names the remote in an error, and what to do.
+// remoteFailed adds the name of the remote and a hint to an error of the remote. nil stays nil.
 func remoteFailed(name string, err error) error {
 	switch {
 	case err == nil:
@@ -393,7 +397,7 @@ func remoteFailed(name string, err error) error {
 	return err
 }
 
-// resumable is remoteFailed for what continues where it stopped.
+// resumable is remoteFailed for push and pull, which continue when they are repeated.
 func resumable(name string, err error) error {
 	if errors.Is(err, backend.ErrAway) && !errors.Is(err, backend.ErrUntrusted) {
 		return errs.Fail(errs.Failed, "remote %s: %w", name, err).WithHint("what was sent is kept: run the same command again to continue")

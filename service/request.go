@@ -21,10 +21,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// A request is one JSON object with the arguments of its operation, in the body of a
-// POST as in `.snapshots/call`. Where the body is a stream, or there is none, the
-// arguments are the query: a name that comes more than once is a list.
+// A request is one JSON object with the arguments of its operation: in the body of a POST, and in
+// `.snapshots/call`. If the body is a stream, or there is none, the arguments are the parameters of
+// the query. A parameter that is repeated is a list.
 
+// bind reads the arguments of a request over HTTP. Their type is o.Args.
 func (o *Op) bind(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	delete(query, workspaceParam)
@@ -47,16 +48,16 @@ func (o *Op) bind(r *http.Request) (any, error) {
 		return o.decode([]byte("{}"))
 	}
 	named, object, err := parse(body)
-	if err == nil && named != "" && named != o.Name {
-		err = errs.Fail(errs.Invalid, `"op" is %q in a request for %s`, named, o.Name)
-	}
 	if err != nil {
 		return nil, err
+	}
+	if named != "" && named != o.Name {
+		return nil, errs.Fail(errs.Invalid, `"op" is %q in a request for %s`, named, o.Name)
 	}
 	return o.decode(object)
 }
 
-// fromQuery writes a query as the JSON object that it stands for.
+// fromQuery converts the parameters of a query to a JSON object.
 func (o *Op) fromQuery(query url.Values) ([]byte, error) {
 	object := map[string]any{}
 	for name, texts := range query {
@@ -80,7 +81,7 @@ func (o *Op) fromQuery(query url.Values) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// Query writes arguments as a query, for an operation whose body is a stream.
+// Query converts arguments to a query, for an operation whose body is a stream.
 func (o *Op) Query(args any) url.Values {
 	out := url.Values{}
 	for v, i := reflect.ValueOf(args), 0; i < v.NumField(); i++ {
@@ -91,8 +92,8 @@ func (o *Op) Query(args any) url.Values {
 	return out
 }
 
-// parse reads a request: the operation that "op" names, "" if there is none, and the
-// arguments beside it.
+// parse splits a request into the value of "op", "" if it is missing, and the object of the other
+// fields, which are the arguments.
 func parse(request []byte) (op string, args []byte, err error) {
 	fields := map[string]json.RawMessage{}
 	if err := strictjson.Decode(request, &fields); err != nil {
@@ -108,6 +109,7 @@ func parse(request []byte) (op string, args []byte, err error) {
 	return op, args, err
 }
 
+// decode reads the arguments in a JSON object. Unknown fields and missing arguments are errors.
 func (o *Op) decode(object []byte) (any, error) {
 	args := reflect.New(o.Args)
 	if err := strictjson.Decode(object, args.Interface()); err != nil {
@@ -123,7 +125,7 @@ func (o *Op) decode(object []byte) (any, error) {
 	return args.Elem().Interface(), nil
 }
 
-// Missing returns the first of the required arguments that is not given, or null; "" if all are.
+// Missing returns the first of the required arguments that is absent or null, "" if there is none.
 func Missing(given map[string]json.RawMessage, required []string) string {
 	for _, name := range required {
 		if v := given[name]; v == nil || string(v) == "null" {
@@ -133,7 +135,7 @@ func Missing(given map[string]json.RawMessage, required []string) string {
 	return ""
 }
 
-// required lists the fields that Schema says are required.
+// required lists the fields that Schema marks as required: those without omitempty or omitzero.
 func required(args reflect.Type) (out []string) {
 	for _, f := range reflect.VisibleFields(args) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -149,7 +151,7 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// FieldNamed returns the field of a struct with a name in JSON; the zero Value if there is none.
+// FieldNamed returns the field of a struct that has the name in JSON, else the zero Value.
 func FieldNamed(args reflect.Value, name string) reflect.Value {
 	for i := range args.NumField() {
 		if jsonName(args.Type().Field(i)) == name {
@@ -159,23 +161,24 @@ func FieldNamed(args reflect.Value, name string) reflect.Value {
 	return reflect.Value{}
 }
 
-// An Answer is that of `.snapshots/call` to a request.
+// An Answer is the answer of `.snapshots/call` to a request.
 type Answer struct {
 	OK bool `json:"ok"`
 	*errs.Error
 	Result any `json:"result,omitempty"`
-	// Text is the stream of an operation that gives one, Items are its events.
+	// Text is the output of an operation with a stream of text, Items are the events of one with a
+	// stream of events.
 	Text  string            `json:"text,omitempty"`
 	Items []json.RawMessage `json:"items,omitempty"`
-	// Stream is set if the stream is long or not text. It is in a file with the name of the
-	// control file and .stream, events as one JSON object a line.
+	// Stream is set if the stream is long or not text. Then it is in another file, named as the
+	// control file with .stream added. Events are one JSON object a line there.
 	Stream bool `json:"stream,omitempty"`
 
-	events bool
+	events bool // the stream consists of events
 }
 
-// Call carries out a request of a caller in the mount. A stream goes to r.Out, events as one
-// JSON object a line; Inline puts it into the answer.
+// Call runs the operation of a caller in the mount. It writes the stream to r.Out, events as one JSON
+// object a line. Inline puts the stream into the answer.
 func (s *Service) Call(ctx context.Context, r *Request, args any) (Answer, error) {
 	r.In = bytes.NewReader(nil)
 	lines := json.NewEncoder(r.Out)
@@ -186,7 +189,7 @@ func (s *Service) Call(ctx context.Context, r *Request, args any) (Answer, error
 	return Answer{OK: true, Result: result, events: o.Output == Events}, err
 }
 
-// Inline puts a stream into the answer. It reports false if that is not text.
+// Inline puts the stream of the operation into the answer. It returns false if the stream is not text.
 func (a *Answer) Inline(stream []byte) bool {
 	if !utf8.Valid(stream) {
 		return false
@@ -201,6 +204,7 @@ func (a *Answer) Inline(stream []byte) bool {
 	return true
 }
 
+// Failed returns the answer to a request that failed.
 func Failed(err error) Answer {
 	e := *errs.ErrorOf(err)
 	a := Answer{Error: &e, Result: e.Result}
@@ -208,8 +212,8 @@ func Failed(err error) Answer {
 	return a
 }
 
-// ParseCall reads a request that is written as one JSON object: the name of the operation as
-// "op", and its arguments beside it.
+// ParseCall reads a request with the name of its operation in the field "op". It returns the
+// arguments, from which OpOf finds the operation.
 func ParseCall(request []byte) (args any, err error) {
 	name, object, err := parse(request)
 	if err != nil {
@@ -222,11 +226,11 @@ func ParseCall(request []byte) (args any, err error) {
 	return o.decode(object)
 }
 
-// Schema describes a type. It has one type everywhere, because some clients refuse lists of
-// types. Objects may get more fields.
+// Schema returns the JSON schema of a type. Each value has one type, because some clients refuse
+// lists of types. Objects may have further fields.
 func Schema(t reflect.Type) (*jsonschema.Schema, error) { return schemaFor(t, typeSchemas()) }
 
-// typeSchemas describes the types that write themselves in JSON.
+// typeSchemas returns the schemas of types that have their own encoding in JSON.
 func typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	return map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[naming.BytePath]():   {Type: "string"},
@@ -239,13 +243,15 @@ func typeSchemas() map[reflect.Type]*jsonschema.Schema {
 
 func schemaFor(t reflect.Type, known map[reflect.Type]*jsonschema.Schema) (*jsonschema.Schema, error) {
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: known})
-	if err == nil {
-		plain(s)
+	if err != nil {
+		return nil, err
 	}
-	return s, err
+	simplify(s)
+	return s, nil
 }
 
-func plain(s *jsonschema.Schema) {
+// simplify removes lists of types and the prohibition of further fields, in s and below.
+func simplify(s *jsonschema.Schema) {
 	if s == nil {
 		return
 	}
@@ -256,11 +262,11 @@ func plain(s *jsonschema.Schema) {
 	}
 	s.Types = nil
 	for _, p := range s.Properties {
-		plain(p)
+		simplify(p)
 	}
-	plain(s.Items)
+	simplify(s.Items)
 	if a := s.AdditionalProperties; a != nil && a.Not != nil {
-		s.AdditionalProperties = nil // fields may come
+		s.AdditionalProperties = nil
 	}
-	plain(s.AdditionalProperties)
+	simplify(s.AdditionalProperties)
 }

@@ -11,35 +11,38 @@ import (
 )
 
 // Access is the right that an operation needs when it is called through a control file.
-// docs/reference/control-files.md has the same as a table.
+// docs/reference/control-files.md has a table of these rights.
 type Access int
 
 const (
-	// Look: a user that can look into the workspace's root directory.
+	// Look is for every user that can look into the workspace's root directory.
 	Look Access = iota
-	// Owner returns or changes names or contents of files: the owner of the workspace.
+	// Owner is for the owner of the workspace. Such operations return or change names or contents of
+	// files.
 	Owner
-	// Add creates something and changes nothing that exists: a user that can write to
-	// the root directory.
+	// Add is for every user that can write to the root directory. Such operations create something
+	// and do not change what exists.
 	Add
-	// Change changes or deletes snapshots and forks: as Add, but only the owner if the root
-	// directory has the sticky bit.
+	// Change is as Add but, if the root directory has the sticky bit, only for the owner of the
+	// workspace. Such operations change or delete snapshots and forks.
 	Change
-	// Own: the owner of the store.
+	// Own is for the owner of the store.
 	Own
-	// Govern affects all workspaces: the owner of the store, in main.
+	// Govern is for the owner of the store, in main. Such operations affect all workspaces.
 	Govern
-	// Socket: a caller of the store's socket only.
+	// Socket is for callers of the store's socket.
 	Socket
 )
 
+// Admit returns an error if the caller may not use the operation that takes args.
 func (s *Service) Admit(ctx context.Context, r *Request, args any) error {
 	return s.admit(ctx, r, OpOf(args), args)
 }
 
-// admit is the one place that checks rights, besides the policy in package snapshot.
+// admit returns an error if the caller may not use the operation. All rights are checked here, except
+// for the protections of the policy, which package snapshot enforces.
 func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error {
-	if o.Mutates && r.Caller.Direct && s.ReadOnly() { // in the mount the kernel refuses
+	if o.Mutates && r.Caller.Direct && s.ReadOnly() { // in the mount, the kernel refuses the write
 		return errs.Fail(errs.Perm, "the mount at %s is read-only", s.Mountpoint).WithHint("mount it without ro")
 	}
 	if r.Caller.Direct || o.Access == Look {
@@ -67,16 +70,17 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 	}
 	switch a := args.(type) {
 	case snapshot.ForkOptions:
-		return beginsHere(a.Snapshot)
+		return refuseRemote(a.Snapshot)
 	case Claim:
-		return beginsHere(a.From)
+		return refuseRemote(a.From)
 	case Push:
 		return s.mayPush(a)
 	}
 	return nil
 }
 
-func beginsHere(from string) error {
+// refuseRemote returns an error if from is a snapshot on a remote.
+func refuseRemote(from string) error {
 	if isRemote(from) {
 		return errs.Fail(errs.Perm, "only the owner of the store, in main, can begin a fork from a remote")
 	}
@@ -99,7 +103,8 @@ func (s *Service) mayPush(a Push) error {
 	return nil
 }
 
-// owner reports whether the caller owns the workspace or the store, and whether it is sticky.
+// owner reports whether the caller owns the workspace or the store, and whether the workspace's root
+// directory has the sticky bit.
 func (s *Service) owner(ctx context.Context, r *Request) (owner, sticky bool, err error) {
 	var a live.Attr
 	err = cas.Await(ctx, func() (err error) {
@@ -118,16 +123,18 @@ type Program struct {
 	Command string
 }
 
-// checkInside refuses to delete a run that is running, or a fork that programs have as root or
-// working directory.
+// checkInside returns an error for a fork that cannot be deleted without force: a run that is
+// running, or a fork that has the root or working directory of a program in it.
 func (s *Service) checkInside(r *Request, a DeleteFork) error {
-	if !r.Workspace.IsFork() && s.use(a.Name, 0) > 0 {
+	if !r.Workspace.IsFork() && s.addJoined(a.Name, 0) > 0 {
 		return errs.Fail(errs.Busy, "the run %s is running", a.Name).WithHint("end its program first")
 	}
 	f, err := r.Workspace.Forks().Named(a.Name)
 	if err != nil || s.Inside == nil {
-		return nil // deleting it reports that
+		return nil // deleteFork reports a fork that does not exist
 	}
+
+	// The fork and all forks in it are deleted together.
 	var views []uint32
 	for all := []*snapshot.Workspace{f}; len(all) > 0; {
 		f, all = all[0], all[1:]
@@ -143,7 +150,7 @@ func (s *Service) checkInside(r *Request, a DeleteFork) error {
 		return nil
 	}
 	text := plural(len(inside), "process has", "processes have") + " the fork " + a.Name + " as root or working directory"
-	if !boundary(r) { // a caller in a fork learns nothing of other processes
+	if !confinedToFork(r) { // callers in a fork must not learn about other processes
 		text += ":"
 		for _, p := range inside {
 			text += fmt.Sprintf(" %s (process %d)", p.Command, p.PID)

@@ -26,7 +26,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/events"
 )
 
-// Config is what a Service works on, and what it needs from the daemon.
+// Config has the store that a Service works on, and the functions of the daemon that it calls.
 type Config struct {
 	Store      *snapshot.Store
 	Events     *events.Log
@@ -38,41 +38,42 @@ type Config struct {
 	Options string // of the mount, as after -o
 	Version string // of the program
 	Started time.Time
-	// Ready returns when the mount is up, with an error if it is ending.
+	// Ready waits until the mount is up. It returns an error if the mount is ending.
 	Ready func(ctx context.Context) error
-	// Inside lists the programs with root or working directory in the views, or with their
-	// root there only. May be nil.
+	// Inside lists the programs that have their root or working directory in the views; with roots,
+	// only those that have their root there. May be nil.
 	Inside   func(views []uint32, roots bool) []Program
 	ReadOnly func() bool
-	// Requests counts what the kernel asked, by FUSE operation.
+	// Requests returns the numbers of the kernel's requests by FUSE operation.
 	Requests func() map[string]uint64
-	// StaleNames returns how many names that a restore, merge or import changed the kernel has
-	// still to drop. It may be nil.
+	// StaleNames returns the number of names in the kernel's cache that a restore, merge or import
+	// changed, and that the kernel has not dropped yet. It may be nil.
 	StaleNames func() int64
 	// Memory is for texts and imports, Lists for lists of changed files. May be nil.
 	Memory, Lists *budget.Budget
 	// Git is for the git processes of forks. May be nil.
 	Git *budget.Budget
-	// Dropped, if set, is called when DropExports has more to do. It does not wait.
+	// Dropped, if set, is called when DropExports has to be called again. It does not block.
 	Dropped func()
 	// Umount unmounts, and returns before the process ends.
 	Umount func(lazy bool) error
-	// Joining is for programs that share the daemon.
+	// Joining has the functions for programs that share the daemon.
 	Joining Joining
-	// Survival reports what a crash of the daemon means.
+	// Survival reports whether the mount would survive a crash of the daemon.
 	Survival func() Survival
 	Freezing Freezing
-	// Upgrade replaces the daemon by another program, whose daemon answers on the
-	// connection that take returns.
+	// Upgrade replaces the daemon by one of another program. The new daemon answers the request on
+	// the connection that take returns.
 	Upgrade func(ctx context.Context, program string, take func() (*net.UnixConn, error)) error
 }
 
-// Freezing is what outlives the daemon of a freeze.
+// Freezing connects the freezes of a store over the end of its daemon, which ends a freeze.
 type Freezing struct {
-	// Tell, if set, is called with the end of a freeze, and with the zero time when one is ended.
+	// Tell, if set, is called with the end time of a freeze when one begins, and with the zero time
+	// when one is ended. It reports to the process that outlives the daemon.
 	Tell func(until time.Time)
-	// Ended is when the end of a daemon ended a freeze before its time, and nobody knows that yet.
-	// Reason says why the daemon ended.
+	// Ended is the time at which the end of the previous daemon ended a freeze early; zero if it did
+	// not, or if a call of freeze or thaw has reported it. Reason says why the daemon ended.
 	Ended  time.Time
 	Reason string
 }
@@ -81,33 +82,35 @@ type Freezing struct {
 type Service struct {
 	Config
 	freezes sync.Mutex                  // guards Freezing
-	backup  atomic.Pointer[BackupState] // which only Backup changes
+	backup  atomic.Pointer[BackupState] // changed by the goroutine of Backup only
 	blames  diff.BlameCache
-	// beginning is held while a snapshot on a remote becomes one of a workspace.
-	beginning sync.Mutex
-	// exporting is acquired in part by each export to the store's own repository, and as a whole
-	// to delete objects in it. pruning is set while there are objects to delete.
+	adding  sync.Mutex // locked by localNameOf, so that a snapshot on a remote is added once
+	// exporting has the weight allExports. An export to the store's own repository acquires 1, and the
+	// deletion of objects in it acquires all. pruning is set while there are objects to delete.
 	exporting *semaphore.Weighted
 	pruning   atomic.Bool
-	mainGit   *budget.Budget // as Git, for main
+	mainGit   *budget.Budget // of the size of Git, for main
 
 	// Turns leaves a processor to the goroutines that answer the kernel.
 	Turns *turns.Turns
-	// images is locked for reading while blobs are stored that no snapshot refers to yet.
+	// images is locked for reading by an import while it stores blobs, to which no snapshot refers
+	// yet, and for writing by sweepImages.
 	images sync.RWMutex
-	// used counts the programs that joined, by fork.
-	usedMu sync.Mutex
-	used   map[string]int
-	// last is the connection of the last joined program, closed by the end of the process.
-	last atomic.Pointer[net.UnixConn]
+	// joinedMu guards joined, the number of joined programs by fork.
+	joinedMu sync.Mutex
+	joined   map[string]int
+	// lastConn is the connection of the last joined program. The end of the process closes it.
+	lastConn atomic.Pointer[net.UnixConn]
 }
 
+// New returns a Service that uses the configuration.
 func New(c Config) *Service {
 	return &Service{
 		Config: c, exporting: semaphore.NewWeighted(allExports), mainGit: c.Git.Another(), Turns: turns.New(max(1, runtime.NumCPU()-1)),
 	}
 }
 
+// do runs an operation, after the checks of admit. A panic in it is returned as an error.
 func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 	if r.Workspace == nil {
 		r.Workspace = s.Store.Main()
@@ -119,11 +122,14 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 	defer s.showStale(r)()
 	var result any
 	err := guard.Do(func() (err error) {
-		if r.Carried != nil {
+		if r.Carried != nil { // admitted by the previous daemon
 			result, err = s.resume(ctx, r, args)
-		} else if err = s.admit(ctx, r, o, args); err == nil {
-			result, err = o.carryOut(s, ctx, r, args)
+			return err
 		}
+		if err := s.admit(ctx, r, o, args); err != nil {
+			return err
+		}
+		result, err = o.carryOut(s, ctx, r, args)
 		return err
 	})
 	level, attrs := slog.LevelDebug, []any{"op", o.Name, "uid", r.Caller.UID, "pid", r.Caller.PID, "took", time.Since(start)}
@@ -137,7 +143,7 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 	return result, nil
 }
 
-// explain gives an error its kind and its hint. A panic is an error of one request.
+// explain returns an error with its kind and its hint. It logs a panic of the operation.
 func (s *Service) explain(o *Op, err error) error {
 	var p *guard.Panic
 	if errors.As(err, &p) {
@@ -147,7 +153,7 @@ func (s *Service) explain(o *Op, err error) error {
 	return errs.ErrorOf(err)
 }
 
-// Explain gives an error of the packages below its kind.
+// Explain returns an error of the packages below with its kind, and nil for nil.
 func Explain(err error) error {
 	if err == nil {
 		return nil
@@ -175,27 +181,29 @@ func suggest(ws *snapshot.Workspace, args any, err error) error {
 	}
 	for _, name := range namesIn(reflect.ValueOf(args)) {
 		if e := *errs.ErrorOf(err); missing(name) != nil && Nearest(name, known) != "" {
-			return like(&e, name, known, "")
+			return withSuggestion(&e, name, known, "")
 		}
 	}
 	return err
 }
 
-// like adds the most similar name as a hint, or another hint.
-func like(e *errs.Error, name string, known []string, other string) error {
+// withSuggestion adds the known name that is most similar as a hint, else the hint other.
+func withSuggestion(e *errs.Error, name string, known []string, other string) error {
 	if n := Nearest(name, known); n != "" {
 		return e.WithHint("did you mean %q?", n)
 	}
 	return e.WithHint("%s", other)
 }
 
+// oneOf returns an error unless value is "" or one of the known values. what names the argument.
 func oneOf(what, value string, known []string) error {
 	if value == "" || slices.Contains(known, value) {
 		return nil
 	}
-	return like(errs.Fail(errs.Invalid, "there is no %s %q", what, value), value, known, "it is one of "+strings.Join(known, ", "))
+	return withSuggestion(errs.Fail(errs.Invalid, "there is no %s %q", what, value), value, known, "it is one of "+strings.Join(known, ", "))
 }
 
+// namesIn returns the values of the arguments that name snapshots or forks.
 func namesIn(args reflect.Value) []string {
 	var out []string
 	for _, field := range []string{"name", "names", "a", "b", "from", "snapshot", "fork"} {
@@ -210,21 +218,22 @@ func namesIn(args reflect.Value) []string {
 	return out
 }
 
-// maxDistance is how many letters a name may differ in to be suggested.
+// maxDistance is the largest edit distance between a name and a suggestion.
 const maxDistance = 2
 
-// Nearest is the known name that is most similar to a name; "" if none is.
+// Nearest returns the known name that is most similar to a name, "" if none is similar.
 func Nearest(name string, known []string) string {
-	best, like := min(maxDistance, len(name)/2)+1, ""
+	best, nearest := min(maxDistance, len(name)/2)+1, ""
 	for _, k := range known {
-		if d := distance(name, k); d < best {
-			best, like = d, k
+		if d := editDistance(name, k); d < best {
+			best, nearest = d, k
 		}
 	}
-	return like
+	return nearest
 }
 
-func distance(a, b string) int {
+// editDistance is the Levenshtein distance of two strings, in bytes.
+func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

@@ -24,7 +24,7 @@ func (z *Sized) text() string {
 }
 
 func (s *Service) size(ctx context.Context, r *Request, a Size) (out Sized, err error) {
-	st, release, err := s.held(r, a.Name)
+	st, release, err := s.holdState(r, a.Name)
 	if err != nil {
 		return out, err
 	}
@@ -37,30 +37,31 @@ func (s *Service) size(ctx context.Context, r *Request, a Size) (out Sized, err 
 	case err != nil:
 		return out, err
 	case n == nil:
-		return out, nowhere(string(a.Path))
+		return out, errNoPath(string(a.Path))
 	case !n.IsDir():
 		return Sized{Files: 1, Bytes: n.FileSize()}, nil
 	}
-	t := sizing{st: st, src: s.Store.Source(), list: r.list(s), linked: map[uint64]bool{}}
-	err = t.below(ctx, n)
+	t := sizeCounter{st: st, src: s.Store.Source(), list: r.list(s), linked: map[uint64]bool{}}
+	err = t.addTree(ctx, n)
 	return t.Sized, err
 }
 
-// sizing adds up what is below a directory. A file with several names counts once.
-type sizing struct {
+// A sizeCounter counts the files and bytes below a directory. A file with several names counts once.
+type sizeCounter struct {
 	Sized
 	st     *tree.State
 	src    *tree.Source
 	list   *budget.Charge
-	linked map[uint64]bool // inode numbers
+	linked map[uint64]bool // the inode numbers of counted files with several names
 }
 
-func (t *sizing) below(ctx context.Context, top *tree.Inode) error {
+// addTree counts all entries below a directory.
+func (t *sizeCounter) addTree(ctx context.Context, top *tree.Inode) error {
 	for dirs := []*tree.Inode{top}; len(dirs) > 0; {
 		dir := dirs[len(dirs)-1]
 		dirs = dirs[:len(dirs)-1]
 		for after, more := uint64(0), true; more; {
-			// A part at a time: a directory may have any number of names.
+			// Names are listed in parts, because a directory may have any number of them.
 			var names []string
 			more = false
 			err := dir.Dir.List(t.src, after, func(e tree.Dirent, cookie uint64) bool {
@@ -90,8 +91,9 @@ func (t *sizing) below(ctx context.Context, top *tree.Inode) error {
 
 const namesAtOnce = 1000
 
-func (t *sizing) add(ctx context.Context, n *tree.Inode) error {
-	const cost = 512 // bytes; of a directory to look into, or of an inode number
+// add counts one entry.
+func (t *sizeCounter) add(ctx context.Context, n *tree.Inode) error {
+	const cost = 512 // bytes in memory of a directory in addTree, or of an inode number in linked
 	several := n.Nlink > 1 && !n.IsDir()
 	if t.linked[n.Ino] {
 		return nil

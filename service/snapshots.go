@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// snapshot takes a snapshot. If it takes none because nothing changed, it returns the newest one.
 func (s *Service) snapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
 	a.Caller = r.Caller
 	if a.Kind != "" && a.Kind != info.KindManual && a.Kind != info.KindTurn {
@@ -56,7 +57,7 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 		if a.Limit > 0 && len(out.Snapshots) == a.Limit {
 			break
 		}
-		if a.fits(i) && !i.Created.Before(since) && (a.Before == 0 || i.Seq < a.Before) {
+		if a.matches(i) && !i.Created.Before(since) && (a.Before == 0 || i.Seq < a.Before) {
 			if err := chargeInfo(ctx, list, i); err != nil {
 				return out, err
 			}
@@ -74,10 +75,11 @@ func kindsIn(what, list string) (err error) {
 	return err
 }
 
-// chargeInfo charges the memory that a snapshot takes in an answer. If others leave too little,
-// it waits until they are done.
+// chargeInfo reserves the memory that a snapshot takes in an answer. It waits if other requests leave
+// too little.
 func chargeInfo(ctx context.Context, list *budget.Charge, i info.Info) error {
-	const infoCost, copies = 1000, 4 // bytes; of a message and labels, in the answer
+	const infoCost = 1000 // bytes in memory, without the message and the labels
+	const copies = 4      // of the message and the labels, until the answer is sent
 	n := len(i.Message)
 	for k, v := range i.Labels {
 		n += len(k) + len(v)
@@ -88,8 +90,8 @@ func chargeInfo(ctx context.Context, list *budget.Charge, i info.Info) error {
 	return nil
 }
 
-// fits reports whether a snapshot has the kind and the labels asked for.
-func (a List) fits(i info.Info) bool {
+// matches reports whether a snapshot has the kind, the labels and the actor that the list asks for.
+func (a List) matches(i info.Info) bool {
 	for k, v := range a.Labels {
 		if have, ok := i.Labels[k]; !ok || have != v {
 			return false
@@ -101,7 +103,7 @@ func (a List) fits(i info.Info) bool {
 	return (a.Kind == "" || i.Kind == a.Kind) && !slices.Contains(strings.Split(a.Without, ","), i.Kind)
 }
 
-// ParseSince reads a duration before now or a date; the zero time for "".
+// ParseSince reads a date, or a duration before now. It returns the zero time for "".
 func ParseSince(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -118,7 +120,7 @@ func ParseSince(text string) (time.Time, error) {
 	return time.Now().Add(-d), nil
 }
 
-// summaries compares snapshots with those that they continue.
+// summaries compares each snapshot with its parent.
 func (s *Service) summaries(ctx context.Context, r *Request, a Summaries) (Summarized, error) {
 	const maxNames, maxCounted = 100, 10_000
 	out := Summarized{Summaries: make(map[string]Summary)}
@@ -130,6 +132,7 @@ func (s *Service) summaries(ctx context.Context, r *Request, a Summaries) (Summa
 		if err != nil {
 			return out, err
 		}
+		// If the parent was deleted, compare with the snapshot before, else with the base.
 		sum := Summary{Against: info.Parent}
 		if _, err := r.Workspace.Find(info.Parent); err != nil {
 			sum.Against = snapshotBase
@@ -220,19 +223,20 @@ func (s *Service) du(ctx context.Context, r *Request, a DU) (*info.Disk, error) 
 func (s *Service) restore(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {
 	a.Caller, a.List = r.Caller, r.list(s)
 	done, err := r.Workspace.Restore(ctx, a)
-	done.Paths = listed(done.Paths)
+	done.Paths = emptyIfNil(done.Paths)
 	return done, err
 }
 
-// listed is a list that is one in JSON, too.
-func listed[T any](list []T) []T {
+// emptyIfNil returns an empty list for nil, which JSON would show as null.
+func emptyIfNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}
 	return list
 }
 
-// restoreHunk restores the lines of a hunk, in a file that may have changed elsewhere.
+// restoreHunk restores the lines of one hunk. Other lines of the file may have changed since the
+// comparison that showed the hunk.
 func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.RestoreResult, err error) {
 	err = s.compare(r, a.Name, a.B, func(from, to *tree.State) (err error) {
 		out, err = r.Workspace.Restore(ctx, snapshot.RestoreOptions{
@@ -254,7 +258,8 @@ func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (o
 	return out, err
 }
 
-// revert restores one path, without a name from the newest snapshot in which it differs.
+// revert restores one path. If a.Name is "", it restores from the newest snapshot in which the path
+// differs from now.
 func (s *Service) revert(ctx context.Context, r *Request, a Revert) (snapshot.RestoreResult, error) {
 	if a.Name == "" {
 		var err error
@@ -265,8 +270,8 @@ func (s *Service) revert(ctx context.Context, r *Request, a Revert) (snapshot.Re
 	return s.restore(ctx, r, snapshot.RestoreOptions{Name: a.Name, Paths: []naming.BytePath{a.Path}})
 }
 
-// lastDifferent finds the newest snapshot in which path differs from now. The base counts only
-// for paths in it, so that a file without a snapshot is not deleted.
+// lastDifferent finds the newest snapshot in which path differs from now. The base is the last choice,
+// and only for a path that it has: revert would delete a file that no snapshot and no base has.
 func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
 	now, release, err := ws.Held("")
 	if err != nil {
@@ -300,25 +305,28 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 		}
 	}
 	if n, _ := now.At(s.Store.Source(), path); n == nil {
-		return "", nowhere(path)
+		return "", errNoPath(path)
 	}
 	return "", errs.Fail(errs.NotExist, "%s is the same in every snapshot", path).
 		WithHint("see `amberfs history %s`", path)
 }
 
-// snapshotBase names the state that a workspace began from.
+// snapshotBase is the name of the state that a workspace began from.
 const snapshotBase = "base"
 
-func nowhere(path string) error {
+// errNoPath is the error for a path that exists neither now nor in a snapshot.
+func errNoPath(path string) error {
 	return errs.Fail(errs.NotExist, "no such path, now or in any snapshot: %s", path)
 }
 
+// differs reports whether two states differ at path or below, modification times included.
 func (s *Service) differs(ctx context.Context, a, b *tree.State, path string) (bool, error) {
 	equal, err := tree.Equal(ctx, s.Store.Source(), a, b, tree.DiffOptions{Paths: limitTo(naming.BytePath(path))}, tree.Mtime)
 	return err == nil && !equal, err
 }
 
-// limitTo limits a comparison to paths; everything if there are none.
+// limitTo returns the paths as those of a comparison: nil, for everything, if there are none or if one
+// is the root.
 func limitTo(paths ...naming.BytePath) []string {
 	var out []string
 	for _, p := range paths {

@@ -21,10 +21,11 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
+// SocketName is the name of the socket in the folder of a store.
 const SocketName = "socket"
 
-// socketPath gives a name for the socket of the store dir that is short whatever
-// dir is, good until release is called: a socket address holds 107 bytes.
+// socketPath returns a path of the socket in the store dir that is short for any dir, because the
+// address of a socket has at most 107 bytes. The path is valid until release is called.
 func socketPath(dir string) (path string, release func(), err error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -33,33 +34,39 @@ func socketPath(dir string) (path string, release func(), err error) {
 	return filepath.Join("/proc/self/fd", strconv.Itoa(fd), SocketName), func() { unix.Close(fd) }, nil
 }
 
-// listen makes the socket of a store, for its owner alone. A socket that a dead
-// daemon left is replaced: the caller holds the store's lock.
+// listen creates the socket of a store, for its owner alone. It replaces a socket that a dead daemon
+// left. The caller has locked the store, so no living daemon uses the socket.
 func listen(dir string) (l *net.UnixListener, release func(), err error) {
 	path, release, err := socketPath(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making the socket: %w", err)
 	}
-	if st, serr := os.Lstat(path); serr == nil && st.Mode().Type() == os.ModeSocket {
-		err = unix.Unlink(path)
-	}
-	if err == nil {
-		l, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	}
-	if err == nil {
-		err = os.Chmod(path, 0o600)
-	}
-	if err != nil {
-		if l != nil {
-			l.Close()
-		}
+	if l, err = listenAt(path); err != nil {
 		release()
 		return nil, nil, fmt.Errorf("making the socket in %s: %w", dir, err)
 	}
 	return l, release, nil
 }
 
-// Dial connects to the daemon of a store. The error is NotFound if none answers.
+func listenAt(path string) (*net.UnixListener, error) {
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == os.ModeSocket {
+		if err := unix.Unlink(path); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Dial connects to the daemon of a store. The error is of the kind NotExist if no daemon answers, and
+// of the kind Perm if the caller is not the owner of the store.
 func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	path, release, err := socketPath(dir)
 	if err != nil {
@@ -84,6 +91,7 @@ func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	return nil, errs.Fail(errs.Failed, "cannot reach the daemon of the store %s: %w", dir, err)
 }
 
+// Peer returns the credentials of the process at the other end of a connection.
 func Peer(c *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -100,44 +108,44 @@ func Peer(c *net.UnixConn) (*unix.Ucred, error) {
 	return cred, nil
 }
 
-// Several `run` on one store share its daemon. Each has a connection to the socket, on
-// which the daemon sends a copy of the mount for the mount namespace of that `run`. The
-// connection counts as a user of the mount for as long as it is open. A descriptor cannot
-// be sent with HTTP, so the connection is taken from the server after the request.
+// Several runs of `amberfs run` on one store share its daemon. Each has a connection to the socket, on
+// which the daemon sends a copy of the mount for the mount namespace of that run. The connection
+// counts as a user of the mount for as long as it is open. A descriptor cannot be sent with HTTP, so
+// the connection is taken from the HTTP server after the request.
 
 const joinPath = "/join"
 
-// Joining is what a daemon does for joined programs.
+// Joining has the functions of a daemon for joined programs.
 type Joining struct {
-	// Join counts a user of the mount, with these options; "" for any. tree is a detached copy
-	// of the mount, or nil.
+	// Join counts a user of the mount. It fails if the mount has other options; "" allows any. tree is
+	// a detached copy of the mount, or nil.
 	Join func(options string) (tree *os.File, err error)
-	// Leave ends what Join began, and reports whether the daemon ends with that.
+	// Leave ends the count of a user, and reports whether the daemon ends with that.
 	Leave func() (ends bool)
-	// Hold, if set, has the connection outlive the daemon. joined is called when the client has
+	// Hold, if set, lets the connection outlive the daemon. joined is called when the client has
 	// its answer, and left when the connection is not needed any more.
 	Hold func(c *net.UnixConn, fork string) (joined, left func())
 }
 
-// Joined is a connection that keeps a shared daemon in use.
+// Joined is the client's end of a connection that keeps a shared daemon in use.
 type Joined struct {
-	Conn *os.File // EOF: the daemon has ended, or has noticed that the other side is shut down
-	Tree *os.File // a detached copy of the mount; nil: the caller copies what is at Mountpoint
-	// Mountpoint is that of the daemon.
+	Conn *os.File // at EOF, the daemon has ended or has seen that the client shut its side down
+	Tree *os.File // a detached copy of the mount; if nil, the caller copies the mount at Mountpoint
+	// Mountpoint is the mount point of the daemon.
 	Mountpoint string
 }
 
+// join answers a request of Join, and keeps its connection.
 func (s *Service) join(w http.ResponseWriter, r *http.Request) {
-	_, err := ownerOfStore(r)
-	if err == nil {
-		if err = s.Ready(r.Context()); err != nil {
-			err = errs.Fail(errs.NotExist, "%w", err) // it is ending
-		}
+	if _, err := ownerOfStore(r); err != nil {
+		writeError(w, err)
+		return
 	}
-	var tree *os.File
-	if err == nil {
-		tree, err = s.Joining.Join(r.URL.Query().Get("options"))
+	if err := s.Ready(r.Context()); err != nil { // the mount is ending
+		writeError(w, errs.Fail(errs.NotExist, "%w", err))
+		return
 	}
+	tree, err := s.Joining.Join(r.URL.Query().Get("options"))
 	if err != nil {
 		writeError(w, err)
 		return
@@ -154,51 +162,52 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 	if s.Joining.Hold != nil {
 		joined, left = s.Joining.Hold(c, fork)
 	}
-	s.use(fork, 1)
+	s.addJoined(fork, 1)
 	if err := s.sendTree(c, tree); err != nil {
 		s.Log.Warn("join", "err", err)
 	}
 	joined()
-	go s.joined(c, fork, left)
+	go s.awaitLeave(c, fork, left)
 }
 
-// joined waits for the end of a joined program.
-func (s *Service) joined(c *net.UnixConn, fork string, left func()) {
+// awaitLeave waits until a joined program leaves, and ends its count.
+func (s *Service) awaitLeave(c *net.UnixConn, fork string, left func()) {
 	_, _ = io.Copy(io.Discard, c) // until the client shuts its side down, or the server ends
-	s.use(fork, -1)
+	s.addJoined(fork, -1)
 	if s.Joining.Leave() {
-		// The client waits until the daemon has ended: its end closes the connection.
-		s.last.Store(c)
+		// The client waits for EOF, which comes when the end of the process closes the connection.
+		s.lastConn.Store(c)
 		return
 	}
 	left()
 	c.Close()
 }
 
-// Rejoin counts a program that joined the daemon before. The caller has counted it as a user
-// of the mount.
+// Rejoin counts a program that joined the previous daemon, by its connection f. The caller has counted
+// it as a user of the mount.
 func (s *Service) Rejoin(f *os.File, fork string, left func()) error {
 	conn, err := net.FileConn(f)
 	f.Close()
 	if err != nil {
 		return err
 	}
-	s.use(fork, 1)
-	go s.joined(conn.(*net.UnixConn), fork, left)
+	s.addJoined(fork, 1)
+	go s.awaitLeave(conn.(*net.UnixConn), fork, left)
 	return nil
 }
 
-// use counts the programs that joined for a fork.
-func (s *Service) use(fork string, n int) (now int) {
-	s.usedMu.Lock()
-	defer s.usedMu.Unlock()
-	if s.used == nil {
-		s.used = make(map[string]int)
+// addJoined adds n to the number of programs that joined for a fork, and returns the number.
+func (s *Service) addJoined(fork string, n int) (now int) {
+	s.joinedMu.Lock()
+	defer s.joinedMu.Unlock()
+	if s.joined == nil {
+		s.joined = make(map[string]int)
 	}
-	s.used[fork] += n
-	return s.used[fork]
+	s.joined[fork] += n
+	return s.joined[fork]
 }
 
+// sendTree sends the answer to a request of Join, with the descriptor of tree if that is not nil.
 func (s *Service) sendTree(c *net.UnixConn, tree *os.File) error {
 	var rights []byte
 	if tree != nil {
@@ -210,8 +219,8 @@ func (s *Service) sendTree(c *net.UnixConn, tree *os.File) error {
 	return err
 }
 
-// Join joins the daemon of the store dir, for a fork or for "". The error is of kind NotFound
-// if none answers.
+// Join joins the daemon of the store dir as a user of a fork, or of main if fork is "". The error is
+// of the kind NotExist if no daemon answers. ctx ends the wait for the answer.
 func Join(ctx context.Context, dir, options, fork string) (*Joined, error) {
 	conn, err := Dial(ctx, dir)
 	if err != nil {
@@ -221,14 +230,14 @@ func Join(ctx context.Context, dir, options, fork string) (*Joined, error) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	_, err = fmt.Fprintf(conn, "POST %s?options=%s&fork=%s HTTP/1.1\r\nHost: amberfs\r\n\r\n", joinPath, url.QueryEscape(options), url.QueryEscape(fork))
 	if err != nil {
-		return nil, ended(dir, err)
+		return nil, errEnded(dir, err)
 	}
 	head, rights := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(4))
 	n, got, _, _, err := conn.ReadMsgUnix(head, rights)
 	if err != nil || n == 0 {
-		return nil, ended(dir, err)
+		return nil, errEnded(dir, err)
 	}
-	j := &Joined{Tree: received(rights[:got])}
+	j := &Joined{Tree: receivedFile(rights[:got])}
 	if err := j.read(head[:n], conn); err != nil {
 		j.Close()
 		return nil, err
@@ -240,6 +249,7 @@ func Join(ctx context.Context, dir, options, fork string) (*Joined, error) {
 	return j, nil
 }
 
+// read reads the answer of the daemon. head is its beginning.
 func (j *Joined) read(head []byte, conn net.Conn) error {
 	resp, err := http.ReadResponse(bufio.NewReader(io.MultiReader(bytes.NewReader(head), conn)), nil)
 	if err != nil {
@@ -257,13 +267,13 @@ func (j *Joined) read(head []byte, conn net.Conn) error {
 	return err
 }
 
-// ended is the error for a daemon that ended before it answered.
-func ended(dir string, err error) error {
+// errEnded is the error for a daemon that ended before it answered.
+func errEnded(dir string, err error) error {
 	return errs.Fail(errs.NotExist, "the daemon of the store %s ended before it answered: %w", dir, err)
 }
 
-// received is the descriptor that came with a message; nil if there was none.
-func received(rights []byte) *os.File {
+// receivedFile returns the file whose descriptor came with a message, nil if there was none.
+func receivedFile(rights []byte) *os.File {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) == 0 {
 		return nil
@@ -276,6 +286,7 @@ func received(rights []byte) *os.File {
 	return os.NewFile(uintptr(fds[0]), "mount")
 }
 
+// Close closes the connection and the copy of the mount.
 func (j *Joined) Close() {
 	for _, f := range []*os.File{j.Conn, j.Tree} {
 		if f != nil {
@@ -284,18 +295,18 @@ func (j *Joined) Close() {
 	}
 }
 
-// Leave tells the daemon that the program no longer uses the mount. It reports whether the daemon
-// ended within wait milliseconds.
+// Leave reports to the daemon that the program no longer uses the mount. It returns true if the daemon
+// ends within wait milliseconds.
 func (j *Joined) Leave(wait int) bool {
 	_ = unix.Shutdown(int(j.Conn.Fd()), unix.SHUT_WR)
 	return j.Ended(wait)
 }
 
-// Ended waits up to wait milliseconds for the end of the daemon, and reports it.
+// Ended waits up to wait milliseconds for the end of the daemon, and returns true if it has ended.
 func (j *Joined) Ended(wait int) bool {
 	for end := time.Now().Add(time.Duration(wait) * time.Millisecond); ; {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(j.Conn.Fd()), Events: unix.POLLIN}}, max(0, int(time.Until(end).Milliseconds())))
-		if !errors.Is(err, unix.EINTR) { // the end of a child interrupts it
+		if !errors.Is(err, unix.EINTR) { // a signal, such as SIGCHLD, interrupts the wait
 			return err == nil && n > 0
 		}
 	}

@@ -2,9 +2,10 @@ package service
 
 import "time"
 
-// staleTick is how often it is looked how many names the kernel has still to drop.
+// staleTick is the time between two reports of showStale.
 const staleTick = 200 * time.Millisecond
 
+// staleNames is Config.StaleNames, 0 without it.
 func (s *Service) staleNames() int64 {
 	if s.StaleNames == nil {
 		return 0
@@ -12,8 +13,8 @@ func (s *Service) staleNames() int64 {
 	return s.StaleNames()
 }
 
-// showStale reports, until stop is called, how many names the kernel has still to drop. A restore,
-// a merge or an import waits for that.
+// showStale reports as progress, until stop is called, how many changed names the kernel has dropped
+// from its cache. A restore, a merge or an import waits for that.
 func (s *Service) showStale(r *Request) (stop func()) {
 	if r.Progress == nil || s.StaleNames == nil {
 		return func() {}

@@ -26,11 +26,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/repair"
 )
 
-// status is that of the workspace, the store and the daemon. In a fork, a caller in the mount
-// gets that of the fork alone.
+// status returns the status of the workspace, the store and the daemon. A caller that reaches only a
+// fork gets the status of the fork alone.
 func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, error) {
 	st := Status{Status: r.Workspace.Status(), Gateway: s.Store.Actors().Gateway(r.Workspace.View())}
-	if !r.Caller.Direct && r.Workspace.IsFork() {
+	if confinedToFork(r) {
 		own := st.Status
 		st.Status = info.Status{
 			Workspace: own.Workspace, Snapshots: own.Snapshots, Forks: own.Forks, Files: own.Files, LogicalBytes: own.LogicalBytes,
@@ -46,7 +46,7 @@ func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, er
 		st.Survival = s.Survival()
 	}
 	if s.Remotes == nil {
-		return st, nil // none can be
+		return st, nil
 	}
 	st.Push = s.backupState()
 	for url, since := range s.Remotes.Away() {
@@ -66,16 +66,10 @@ func (s *Service) policy(_ context.Context, r *Request, _ Policy) (policy.Policy
 
 // setPolicy checks all of the patch before any of it takes effect.
 func (s *Service) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.Policy, error) {
-	if wanted, err := r.Workspace.Policy().Patch(a.Patch); err == nil && wanted.Push.Remote != "" && wanted.Push.Remote != r.Workspace.Policy().Push.Remote {
-		if boundary(r) { // whether there is another remote is not a fork's to know
-			err = s.mayPush(Push{Remote: wanted.Push.Remote})
-		}
-		if err != nil {
+	// PatchPolicy reports an error of the patch.
+	if wanted, err := r.Workspace.Policy().Patch(a.Patch); err == nil {
+		if err := s.checkPushRemote(r, wanted.Push.Remote); err != nil {
 			return wanted, err
-		}
-		if _, ok := s.Remotes.List()[wanted.Push.Remote]; !ok {
-			return wanted, errs.Fail(errs.NotExist, "the policy names the remote %q, which is not registered", wanted.Push.Remote).
-				WithHint("add it first with `amberfs remote add %s URL`", wanted.Push.Remote)
 		}
 	}
 	p, err := r.Workspace.PatchPolicy(a.Patch, r.Caller)
@@ -86,8 +80,25 @@ func (s *Service) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.
 	return p, nil
 }
 
+// checkPushRemote returns an error if a policy cannot name the remote for its pushes.
+func (s *Service) checkPushRemote(r *Request, name string) error {
+	if name == "" || name == r.Workspace.Policy().Push.Remote {
+		return nil
+	}
+	if confinedToFork(r) { // callers in a fork must not learn which other remotes there are
+		if err := s.mayPush(Push{Remote: name}); err != nil {
+			return err
+		}
+	}
+	if _, ok := s.Remotes.List()[name]; !ok {
+		return errs.Fail(errs.NotExist, "the policy names the remote %q, which is not registered", name).
+			WithHint("add it first with `amberfs remote add %s URL`", name)
+	}
+	return nil
+}
+
 func (s *Service) gc(ctx context.Context, r *Request, _ GC) (Collected, error) {
-	done, err := s.Store.GC(ctx, bytesDone("collecting", r.progress))
+	done, err := s.Store.GC(ctx, byteProgress("collecting", r.progress))
 	if err != nil {
 		return Collected{}, err
 	}
@@ -96,13 +107,13 @@ func (s *Service) gc(ctx context.Context, r *Request, _ GC) (Collected, error) {
 	return Collected{Objects: done.Removed, Bytes: done.FreedBytes}, nil
 }
 
-// bytesDone turns a count of bytes into what a person is shown.
-func bytesDone(what string, show func(Progress)) func(done, total int64) {
+// byteProgress returns a function that reports numbers of bytes as progress.
+func byteProgress(what string, show func(Progress)) func(done, total int64) {
 	return func(done, total int64) { show(Progress{What: what, Done: done, Total: total, Unit: "bytes"}) }
 }
 
 func (s *Service) verify(ctx context.Context, r *Request, _ Verify) (*repair.Report, error) {
-	report, err := s.Store.Verify(ctx, bytesDone("verifying", r.progress))
+	report, err := s.Store.Verify(ctx, byteProgress("verifying", r.progress))
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +130,7 @@ func (s *Service) umount(_ context.Context, r *Request, a Umount) (Unmounted, er
 	return Unmounted{PID: os.Getpid(), Store: s.Store.Dir(), Mountpoint: s.Mountpoint}, s.Umount(a.Lazy)
 }
 
+// events sends the events that match a. With a limit it keeps the newest ones until all are read.
 func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 	since, err := ParseSince(a.Since)
 	if err = errors.Join(err, oneOf("action", a.Action, events.ActionNames())); err != nil {
@@ -127,7 +139,7 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 	var last []events.Event
 	send := func(e events.Event) error {
 		switch {
-		case !concerns(e, string(a.Path)) || !a.fits(e) || e.Time.Before(since):
+		case !concerns(e, string(a.Path)) || !a.matches(e) || e.Time.Before(since):
 		case a.Limit == 0 || a.Follow:
 			return r.Item(e)
 		default:
@@ -156,25 +168,28 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 			return None{}, err
 		}
 	}
-	err = s.Events.Read(r.Workspace.View(), a.After, send)
+	if err := s.Events.Read(r.Workspace.View(), a.After, send); err != nil {
+		return None{}, err
+	}
 	for _, e := range last {
-		if err == nil {
-			err = r.Item(e)
+		if err := r.Item(e); err != nil {
+			return None{}, err
 		}
 	}
-	return None{}, err
+	return None{}, nil
 }
 
 const (
-	maxLast   = 10_000 // events
-	eventCost = 2000   // bytes of one in memory
+	maxLast   = 10_000 // the largest limit of events
+	eventCost = 2000   // bytes of an event in memory
 )
 
-// fits reports whether an event has the action and the command asked for.
-func (a Log) fits(e events.Event) bool {
+// matches reports whether an event has the action, the command and the actor that the log asks for.
+func (a Log) matches(e events.Event) bool {
 	return (a.Action == "" || e.Action == a.Action) && strings.HasPrefix(e.Command, a.Command) && (a.By == "" || actors.Below(e.Actor, a.By))
 }
 
+// concerns reports whether an event is at path or below, or renamed a file from there.
 func concerns(e events.Event, path string) bool {
 	if path == "" || path == "." {
 		return true
@@ -182,17 +197,17 @@ func concerns(e events.Event, path string) bool {
 	return naming.Under(e.Path, path) || e.Action == events.Renamed && naming.Under(e.From, path)
 }
 
-// CheckStore verifies a store that is not mounted, with so many bytes of memory for its journal. A Damage
-// error has the report.
+// CheckStore verifies a store that is not mounted, with memory bytes for the contents of its journal. An
+// error of the kind Damaged has the report as its result, if the store could be opened.
 func CheckStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
-	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory}, bytesDone("verifying", show))
+	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory}, byteProgress("verifying", show))
 	if err == nil {
 		return r, DamageFound(r, hint)
 	}
-	// An error of the system says nothing about what is stored.
+	// Errors of the system are no damage of the store.
 	system := []error{fs.ErrPermission, unix.EROFS, unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM}
 	ofSystem := slices.ContainsFunc(system, func(e error) bool { return errors.Is(err, e) })
 	if errs.ScriptKind(err) == errs.Busy || errors.Is(err, errs.Format) || errors.Is(err, cas.ErrLost) || errors.Is(err, backend.ErrAway) || errors.Is(err, vfs.ErrLinked) || ofSystem {
@@ -201,17 +216,19 @@ func CheckStore(ctx context.Context, dir string, memory int64, show func(Progres
 	return nil, errs.Fail(errs.Damaged, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
 }
 
+// RepairStore repairs a store that is not mounted, with memory bytes for the contents of its journal. It
+// returns an error of the kind Damaged if paths stay incomplete.
 func RepairStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
-	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory}, bytesDone("repairing", show))
+	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory}, byteProgress("repairing", show))
 	if err != nil || r.OK() || len(r.Affected) == 0 {
 		return r, err
 	}
 	return r, DamageFound(r, "what could not be repaired is in the store's folder quarantine")
 }
 
-// DamageFound is the error for a report with damage, else nil.
+// DamageFound returns an error of the kind Damaged for a report with damage, else nil.
 func DamageFound(r *repair.Report, hint string) error {
 	if r.OK() {
 		return nil
@@ -227,6 +244,7 @@ func DamageFound(r *repair.Report, hint string) error {
 	return e
 }
 
+// count is plural for messages in which large numbers have no commas.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"

@@ -12,17 +12,17 @@ import (
 )
 
 // This file has the interfaces of operations besides HTTP: MCP tools, commands and control
-// files. The row of an operation lists those that it has.
+// files. They are fields of an operation's row.
 
-// An Effect is what a call changes. MCP clients use it to decide whether to ask the user first.
+// An Effect says what a call changes. MCP clients use it to decide whether to ask the user first.
 type Effect int
 
 const (
 	Reads    Effect = iota
-	Adds            // only new things
-	Destroys        // deletes or replaces what exists; of a restore, undo takes it back
+	Adds            // creates new things, and leaves existing ones as they are
+	Destroys        // deletes or replaces existing things; a restore can be undone
 	Executes        // runs programs that the caller chooses, with the rights of the user
-	Sends           // to other machines
+	Sends           // sends data to other machines
 )
 
 func (e Effect) String() string {
@@ -36,38 +36,38 @@ const (
 	ToolsWorkspace // below workspace__NAME__
 )
 
-// A Tool is an operation with a name and arguments that models know.
+// A Tool is an MCP tool that calls an operation.
 type Tool struct {
-	Names [3]string // by set, "" where it is not in the set
+	Names [3]string // by set, "" if the tool is not in the set
 	Title string
-	About string // if empty, that of the operation
-	// Preset are the arguments that every call has.
+	About string // if empty, Op.About
+	// Preset has the arguments that are the same in every call. Its type is Op.Args.
 	Preset any
-	// Args are the arguments that the tool takes. AS=FIELD is one by another name. A
-	// list that is called by a name in the singular takes one element.
+	// Args are the names of the arguments that the tool takes, separated by blanks. NAME=FIELD gives
+	// a field another name. A list with a name in the singular takes one element.
 	Args string
 }
 
 // A Command is a command that only calls the operation and prints its result.
 type Command struct {
 	Use, Group, Short, Long, Example string
-	Under                            string // the command that it is a part of, instead of a group
+	Under                            string // the parent command, for a subcommand; it has no group
 	Aliases                          []string
-	Preset                           any
+	Preset                           any // arguments that every call has; its type is Op.Args
 	Args                             Positional
-	Takes                            string // what the arguments are, for an error; else the words of Use
+	Takes                            string // describes the arguments in an error; if empty, the words of Use
 	Flags                            []Flag
-	Pager                            bool   // on a terminal
-	JSON                             string // the field of the result that --json prints; else the result
-	Damage                           bool   // the result is printed also if it comes with an error of the kind Damaged
+	Pager                            bool   // on a terminal, the text is shown by the pager
+	JSON                             string // the field of the result that --json prints; if empty, the result
+	Damage                           bool   // print the result of an error of the kind Damaged, too
 }
 
 // A Flag sets the field of the same name: dry-run sets dry_run. The flag NAME=FIELD sets
 // another field, and NAME=FIELD:VALUE, without a value of its own, sets it to VALUE.
 type Flag struct{ Name, Short, About string }
 
-// Parts returns the name of a flag, the field that it sets, and the value of a flag that has
-// none of its own.
+// Parts returns the name of the flag, the field that it sets, and the value to set if the flag takes
+// none from the command line.
 func (f Flag) Parts() (name, field, value string) {
 	name, field, other := strings.Cut(f.Name, "=")
 	if !other {
@@ -77,17 +77,18 @@ func (f Flag) Parts() (name, field, value string) {
 	return name, field, value
 }
 
-// Positional are the fields that the words of a command line or of a control file's line
-// set, in this order. [f] can be missing, and f... takes all that are left.
+// Positional lists the fields that the words of a command line, or of a line written to a control
+// file, set in this order. The word of [f] is optional, and f... takes all words that are left.
 type Positional string
 
-// Word is one of them.
+// A Word is a field of a Positional.
 type Word struct {
 	Field    string
 	Optional bool
 	Rest     bool
 }
 
+// Words splits the list.
 func (p Positional) Words() (out []Word) {
 	for _, w := range strings.Fields(string(p)) {
 		inner := strings.TrimSuffix(strings.TrimPrefix(w, "["), "]")
@@ -97,7 +98,7 @@ func (p Positional) Words() (out []Word) {
 	return out
 }
 
-// Limits returns how many words there can be; most is -1 for any number.
+// Limits returns the smallest and the largest number of words. most is -1 for any number.
 func (p Positional) Limits() (least, most int) {
 	words := p.Words()
 	for _, w := range words {
@@ -132,7 +133,8 @@ func (p Positional) set(args reflect.Value, given []string) {
 	}
 }
 
-// With returns arguments: those of preset, or none if it is nil, and the words of a line.
+// With returns the arguments of the operation: a copy of preset, or zero values if it is nil, in which
+// the words of a line are set.
 func (o *Op) With(preset any, p Positional, given []string) any {
 	args := reflect.New(o.Args).Elem()
 	if preset != nil {
@@ -142,25 +144,26 @@ func (o *Op) With(preset any, p Positional, given []string) any {
 	return args.Interface()
 }
 
-// A Line is a control file of .snapshots. A line that is written to it asks for the operation.
+// A Line is a control file in .snapshots. A line that is written to it calls the operation.
 type Line struct {
 	File  string
 	Args  Positional
-	Usage string // what the line is, for an error
-	// Parse reads a line that is not words. May be nil.
+	Usage string // describes the line in an error
+	// Parse reads the line instead of Args. May be nil.
 	Parse func(line string) (any, error)
 }
 
-// A Query is a file of .snapshots whose name has snapshots: diff@A, diff@A..B. It shows the result.
+// A Query is a file in .snapshots with names of snapshots in its name, such as diff@A and diff@A..B.
+// Its contents are the text of the operation's result.
 type Query struct {
-	File   string
+	File   string // the part of the name before the @
 	Preset any
-	Args   Positional // of the names A and B
+	Args   Positional // the fields for the names A and B
 }
 
-// Of reads what follows the @ in the name of a file. It returns nil if that is not as many
-// names of snapshots as the query takes.
-func (q *Query) Of(names string) []string {
+// Snapshots splits names, the part of the file's name after the @. It returns nil if the query takes
+// another number of names.
+func (q *Query) Snapshots(names string) []string {
 	list := strings.SplitN(names, "..", 2) // no name has two dots
 	if least, most := q.Args.Limits(); len(list) < least || len(list) > most || slices.Contains(list, "") {
 		return nil
@@ -168,7 +171,7 @@ func (q *Query) Of(names string) []string {
 	return list
 }
 
-// Queried returns the query for a file, and its operation; nil if there is none.
+// Queried returns the query whose File is file, and its operation; nil if there is none.
 func Queried(file string) (*Op, *Query) {
 	for _, o := range ops {
 		for i := range o.Queries {
@@ -180,7 +183,7 @@ func Queried(file string) (*Op, *Query) {
 	return nil, nil
 }
 
-// Written returns the operation of a control file that takes lines; nil if there is none.
+// Written returns the operation that lines written to a control file call; nil if there is none.
 func Written(file string) *Op {
 	i := slices.IndexFunc(ops, func(o *Op) bool { return o.Line != nil && o.Line.File == file })
 	if i < 0 {
@@ -195,16 +198,16 @@ func (o *Op) FromLine(line string) (any, error) {
 		return o.Line.Parse(line)
 	}
 	words, err := splitFields(line)
-	if least, most := o.Line.Args.Limits(); err == nil && (len(words) < least || most >= 0 && len(words) > most) {
-		err = errs.New(errs.Invalid, "name %s", o.Line.Usage)
-	}
 	if err != nil {
 		return nil, err
+	}
+	if least, most := o.Line.Args.Limits(); len(words) < least || most >= 0 && len(words) > most {
+		return nil, errs.New(errs.Invalid, "name %s", o.Line.Usage)
 	}
 	return o.With(nil, o.Line.Args, words), nil
 }
 
-// parseCreate reads a name and a message, or an object.
+// parseCreate reads the options of a snapshot: a name and a message, or a JSON object.
 func parseCreate(line string) (any, error) {
 	var a snapshot.CaptureOptions
 	line = strings.TrimSpace(line)

@@ -12,8 +12,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/graft"
 )
 
-// A Form is how an operation's result is written as text. Its functions get a pointer to the
-// result, or to a string or []events.Event for an operation with such a stream.
+// A Form writes the result of an operation as text. Its functions get a pointer to the result. For an
+// operation with a stream, they get a pointer to the text, a string, or to the events, a
+// []events.Event.
 type Form struct {
 	rows   func(result any) [][]string
 	lines  func(args, result any) string
@@ -53,8 +54,8 @@ func (f Form) Text(args, result any) string {
 	return JoinRows(f.rows(result), "\t")
 }
 
-// Table returns the rows of a result, and whether they are a name and a value each. It
-// returns nil for a form of lines.
+// Table returns the rows of a result, and whether each row is a name and a value. It returns nil for
+// a form of lines.
 func (f Form) Table(result any) (rows [][]string, fields bool) {
 	if f.rows == nil {
 		return nil, false
@@ -68,7 +69,7 @@ func (f Form) Table(result any) (rows [][]string, fields bool) {
 	return rows, f.fields
 }
 
-// Columns writes rows in columns as wide as they need to be.
+// Columns writes rows in aligned columns.
 func Columns(rows [][]string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -77,7 +78,7 @@ func Columns(rows [][]string) string {
 	return b.String()
 }
 
-// JoinRows writes one row a line.
+// JoinRows writes each row as a line, with between between the columns.
 func JoinRows(rows [][]string, between string) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -86,14 +87,15 @@ func JoinRows(rows [][]string, between string) string {
 	return b.String()
 }
 
-// Shorten bounds the changed paths in a result. The count beside them stays.
+// Shorten cuts the list of changed paths in a result to at most most paths. Their number in the result
+// stays.
 func Shorten(result any, most int) {
 	if r, ok := result.(interface{ Shorten(most int) }); ok {
 		r.Shorten(most)
 	}
 }
 
-// Conflicts returns the paths that are in conflict in a result.
+// Conflicts returns the conflicting paths in a result.
 func Conflicts(result any) []string {
 	if r, ok := result.(interface{ InConflict() []string }); ok {
 		return r.InConflict()
@@ -101,8 +103,10 @@ func Conflicts(result any) []string {
 	return nil
 }
 
-// ChangedText describes what an operation did to an object, or would do, and lists the paths that
-// it changed. inGit of the paths are below .git, and not listed.
+// ChangedText describes the effect of an operation, such as did = "restored" and to = "snapshot v1".
+// For a dry run it uses would instead of did. files is the number of changed files and all the number
+// of changed paths: those listed in paths, inGit paths below .git, which are not listed, and further
+// ones.
 func ChangedText(did, would string, dry bool, to string, files, all int, paths []graft.PathChange, inGit int) string {
 	change := "changed"
 	if dry {
@@ -125,7 +129,7 @@ func ChangedText(did, would string, dry bool, to string, files, all int, paths [
 	return b.String()
 }
 
-// prefixed writes each path on a line behind a text.
+// prefixed writes each path on a line that begins with text.
 func prefixed(text string, paths []string) string {
 	var b strings.Builder
 	for _, p := range paths {
@@ -134,7 +138,7 @@ func prefixed(text string, paths []string) string {
 	return b.String()
 }
 
-// OneLine makes a text harmless for a terminal and a column.
+// OneLine replaces line breaks and tabs by blanks, and escapes control characters for a terminal.
 func OneLine(s string) string { return gitquote.Shown(lineBreaks.Replace(s), "") }
 
 var lineBreaks = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")

@@ -12,7 +12,7 @@ func remoteLines(l *RemoteList) string {
 	return JoinRows(each(l.Remotes, func(r Remote) []string { return []string{r.Name, r.URL} }), "\t")
 }
 
-// Notes are for a person who reads the result on a terminal.
+// Notes returns remarks that commands print besides the result.
 func (r *AddedRemote) Notes() []string { return r.Warnings }
 
 func pulledLines(a Pull, l *PulledList) string {

@@ -18,7 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// Row is a snapshot in a listing: name, 12 digits of the id or "-", time, message.
+// Row returns the columns of a snapshot in a listing: name, 12 digits of the id or "-", time, message.
 func Row(i info.Info) []string {
 	id := "-"
 	if i.ID != "" {
@@ -27,7 +27,7 @@ func Row(i info.Info) []string {
 	return []string{i.Name, id, i.Created.Format(time.RFC3339), OneLine(i.Message)}
 }
 
-// countsText is what happened since the snapshot before.
+// countsText writes numbers of changes, as in "+1 ~2 -3".
 func countsText(c info.Counts) string {
 	text := fmt.Sprintf("+%d ~%d -%d", c.Created, c.Modified, c.Deleted)
 	if c.Restored > 0 {
@@ -90,7 +90,7 @@ func labelText(labels map[string]string) string {
 
 func listRows(l *Snapshots) [][]string { return l.rows(Row) }
 
-// LongRows has also the kinds of the snapshots, the counts of changes and the labels.
+// LongRows returns the columns of Row, and the kind, the numbers of changes and the labels.
 func (l *Snapshots) LongRows() [][]string {
 	return l.rows(func(i info.Info) []string {
 		kind := i.Kind
@@ -108,6 +108,7 @@ func (l *Snapshots) rows(row func(info.Info) []string) [][]string {
 	return each(l.Snapshots, row)
 }
 
+// each returns a row for each element of a list.
 func each[T any](list []T, row func(T) []string) (rows [][]string) {
 	for _, one := range list {
 		rows = append(rows, row(one))
@@ -171,7 +172,7 @@ func forkRows(l *ForkList) [][]string {
 	return rows
 }
 
-// EventText is an event as a line. It has the action as paint returns it.
+// EventText writes an event as a line without a newline. paint may color the action.
 func EventText(e events.Event, paint func(action string) string) string {
 	path := gitquote.Readable(e.Path)
 	switch {
@@ -190,7 +191,7 @@ func EventText(e events.Event, paint func(action string) string) string {
 	return e.Time.Local().Format("2006-01-02 15:04:05") + "  " + paint(fmt.Sprintf("%-8s", e.Action)) + "  " + path + who
 }
 
-// eventLines are events, newest first.
+// eventLines writes events, newest first.
 func eventLines(list *[]events.Event) string {
 	var b strings.Builder
 	for _, e := range slices.Backward(*list) {
@@ -217,6 +218,7 @@ func pinnedLines(done *Pinned) string {
 	return lines("snapshot %s unpinned\n", done.Names)
 }
 
+// lines writes a line for each name.
 func lines(format string, names []string) string {
 	var b strings.Builder
 	for _, name := range names {
@@ -272,7 +274,7 @@ func mergedLines(done *snapshot.PromoteResult) string {
 	return ChangedText("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Changed, paths, inGit) + GitText(done.Git)
 }
 
-// WithoutGit leaves out what is below a .git directory, and counts it.
+// WithoutGit returns the paths outside of .git directories, and the number of the others.
 func WithoutGit(paths []graft.PathChange) (work []graft.PathChange, inGit int) {
 	for _, p := range paths {
 		if _, _, git := threeway.InGit(p.Path); !git {
@@ -282,7 +284,7 @@ func WithoutGit(paths []graft.PathChange) (work []graft.PathChange, inGit int) {
 	return work, len(paths) - len(work)
 }
 
-// GitText says what happened to git directories, one a line with its commits.
+// GitText describes the changes of git directories: a line for each, then its commits, a line each.
 func GitText(repos []threeway.Repository) (text string) {
 	for _, g := range repos {
 		text += "git"
@@ -308,7 +310,7 @@ func undoneLines(done *UndoneBy) string {
 	return text
 }
 
-// createdLine has no id yet if the call did not wait for it.
+// createdLine writes the number of a snapshot if the call did not wait for its id, else name and id.
 func createdLine(a snapshot.CaptureOptions, i *info.Info) string {
 	if !a.Wait {
 		return fmt.Sprintf("cp-%d\n", i.Seq)

@@ -10,10 +10,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// The arguments and results of operations are promises to scripts: JSON fields
-// are added, never renamed or removed. Op.About says what each operation does.
+// The arguments and results of operations are promises to scripts: JSON fields are added, never
+// renamed or removed. A type that is named like an operation has its arguments, and the type with the
+// participle of that verb its result. Op.About describes each operation.
 
-// None has no fields: no arguments, or an empty result.
+// None is the type of empty arguments and results.
 type None struct{}
 
 type List struct {
@@ -121,7 +122,7 @@ type DiffedFile struct {
 	Path   string `json:"path"`
 	From   string `json:"from,omitempty" jsonschema:"the old path, of a rename"`
 	Score  int    `json:"score,omitempty" jsonschema:"similarity in percent, of a rename"`
-	// Raw is for arguments, see naming.BytePath.
+	// Raw and RawFrom can be used as arguments of the type naming.BytePath.
 	Raw     string `json:"raw,omitempty" jsonschema:"the bytes of path in base64, if they are not UTF-8"`
 	RawFrom string `json:"raw_from,omitempty" jsonschema:"the bytes of from in base64, if they are not UTF-8"`
 	OldSize int64  `json:"old_size" jsonschema:"bytes before"`
@@ -161,7 +162,7 @@ type PathEffect struct {
 	Ignored bool   `json:"ignored,omitempty" jsonschema:"a .gitignore names it"`
 }
 
-// UndoneBy is what an UndoBy changed, or would change, or the paths in conflict.
+// UndoneBy is the result of undo-by: the changes, or the changes of a dry run, or the conflicts.
 type UndoneBy struct {
 	snapshot.UndoByResult
 	Later bool `json:"later,omitempty" jsonschema:"the actor has changed more since; these changes stay"`
@@ -206,7 +207,7 @@ type PathHistory struct {
 	All  bool            `json:"all,omitempty" jsonschema:"also the snapshots in which it did not change"`
 }
 
-// History is how one path changed from snapshot to snapshot, newest first.
+// History lists the changes of one path from snapshot to snapshot, newest first.
 type History struct {
 	Path    string         `json:"path"`
 	Entries []HistoryEntry `json:"entries"`
@@ -293,11 +294,11 @@ type Run struct {
 	InGit   int       `json:"in_git,omitempty" jsonschema:"paths that differ in git directories; changed does not count them"`
 }
 
-// RunLabel is the label of the snapshots that `amberfs run` takes in the fork of a run: when
-// it starts, and when it is left, applied or removed.
+// RunLabel is the label of the snapshots that `amberfs run` takes in the fork of a run: when the
+// program starts, when it ends, and when the run is applied or removed. Its value is a state.
 const RunLabel = "run"
 
-// The states of a run, and RunLabel's values.
+// The states of a run, which are the values of RunLabel.
 const (
 	RunRunning = "running"
 	RunKept    = "kept"
@@ -305,8 +306,8 @@ const (
 	RunRemoved = "removed"
 )
 
-// Conflict asks for the sides of a path that changed in a fork and in the workspace, or that others
-// changed after an actor.
+// Conflict asks for the sides of a path that changed in a fork and in the workspace or, with By, that
+// others changed after the actor.
 type Conflict struct {
 	Fork  string          `json:"fork,omitempty" jsonschema:"the fork"`
 	By    string          `json:"by,omitempty" jsonschema:"the actor, if not a fork"`
@@ -314,8 +315,9 @@ type Conflict struct {
 	Path  naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
 }
 
-// Conflicting are the sides of a conflict. In a merge, ours is the workspace and theirs the fork. In
-// the undo of an actor, base is the file as the actor left it, and theirs that without its changes.
+// Conflicting has the sides of a conflict. In a merge, base is the file in the fork's base, ours in
+// the workspace and theirs in the fork. In the undo of an actor, base is the file as the actor left
+// it, ours the present file, and theirs the base without the actor's changes.
 type Conflicting struct {
 	Of         string      `json:"of,omitempty" jsonschema:"a digest of the sides, for contents of merge and undo-by"`
 	Binary     bool        `json:"binary,omitempty" jsonschema:"there are no parts: a side is missing, is no file of UTF-8, is larger than 1 MiB, or is in conflict"`
@@ -350,7 +352,8 @@ type Status struct {
 	Survival
 }
 
-// Survival is what a crash of the daemon means.
+// Survival says whether the mount survives a crash of the daemon, and describes the last takeover by a
+// new daemon.
 type Survival struct {
 	CrashEnds string  `json:"crash_ends_mount,omitempty" jsonschema:"why a crash would end the mount; else programs wait for the next daemon"`
 	Restarts  int     `json:"restarts,omitempty" jsonschema:"daemons of this mount before this one"`

@@ -29,8 +29,8 @@ type Open Show
 type Opened struct {
 	Info  info.Info `json:"info"`
 	State string    `json:"state" jsonschema:"hash of the state object"`
-	// Parents are the commits of the snapshots before, the nearest first. Bases are
-	// exported snapshots, the likely most similar first.
+	// Parents are the commits of earlier snapshots, the nearest first. Bases are snapshots that were
+	// exported, the one that is probably most similar first.
 	Parents []string `json:"parents"`
 	Bases   []Base   `json:"bases"`
 }
@@ -49,7 +49,7 @@ type OpenedChanges struct {
 	Now  string `json:"now" jsonschema:"hash of the state object of the snapshot"`
 }
 
-// Objects returns objects: for each, in the same order, the length of each
+// Objects asks for objects. The stream has for each hash, in this order, the length of the object
 // (32 bits, little endian) and its bytes.
 type Objects struct {
 	Hashes []string `json:"hashes" jsonschema:"of the objects, 64 hex digits each; at most 1024"`
@@ -102,7 +102,8 @@ type GetImage struct {
 	Name string `json:"name,omitempty" jsonschema:"the snapshot; if empty, the present state"`
 }
 
-// FoundImage is the image that was imported last before. Both are empty if there is none.
+// FoundImage is the last image that was imported before a snapshot. Both fields are empty if there is
+// none.
 type FoundImage struct {
 	Snapshot string      `json:"snapshot,omitempty" jsonschema:"the snapshot of the import"`
 	Image    *info.Image `json:"image,omitempty"`
@@ -140,8 +141,8 @@ type RemoteState struct {
 	Since time.Time `json:"since,omitzero" jsonschema:"since when it does not answer"`
 }
 
-// AddedRemote is the result of AddRemote. Warnings are guarantees that the service
-// does not provide.
+// AddedRemote is the result of AddRemote. Warnings name guarantees that the remote's service does not
+// provide.
 type AddedRemote struct {
 	Remote
 	Warnings []string `json:"warnings"`

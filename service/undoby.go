@@ -49,7 +49,8 @@ func (s *Service) actors(_ context.Context, r *Request, _ Actors) (ActorList, er
 	return out, nil
 }
 
-// knownActor refuses an actor without changes, unless it is the caller.
+// knownActor returns an error if an actor has changed nothing in the workspace, is not registered for
+// it, and is not the caller.
 func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 	if err := actors.Check(by); err != nil {
 		return err
@@ -66,15 +67,16 @@ func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 	if actors.Among(names, by) || s.Store.Actors().Registered(by, r.Workspace.View()) {
 		return nil
 	}
-	return like(errs.Fail(errs.NotExist, "there is no actor %s", by), by, names, "see `amberfs actors`")
+	return withSuggestion(errs.Fail(errs.NotExist, "there is no actor %s", by), by, names, "see `amberfs actors`")
 }
 
-// toUndo completes options. Since names a snapshot or a time.
-func (s *Service) toUndo(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
+// completeUndo completes the options of a request. If o.Since is not a snapshot, it is a time, which
+// becomes o.After.
+func (s *Service) completeUndo(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
 	if err := s.knownActor(ctx, r, o.By); err != nil {
 		return o, err
 	}
-	o.Merge, o.Caller, o.List = r.texts(s).Merge, r.Caller, r.list(s)
+	o.Merge, o.Caller, o.List = r.textMerger(s).Merge, r.Caller, r.list(s)
 	since := o.Since
 	if _, err := r.Workspace.Find(since); err == nil {
 		return o, nil
@@ -91,12 +93,12 @@ func (s *Service) toUndo(ctx context.Context, r *Request, o snapshot.UndoByOptio
 }
 
 func (s *Service) undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy, error) {
-	o, err := s.toUndo(ctx, r, a)
+	o, err := s.completeUndo(ctx, r, a)
 	if err != nil {
 		return UndoneBy{}, err
 	}
 	done, err := r.Workspace.Snapshots().UndoBy(ctx, o)
-	done.Paths = listed(done.Paths)
+	done.Paths = emptyIfNil(done.Paths)
 	result := UndoneBy{UndoByResult: done}
 	if errors.Is(err, threeway.ErrConflict) {
 		e := errs.Fail(errs.Conflict, "others changed %s of %s, too; nothing is touched", plural(len(done.Conflicts), "path", "paths"), a.By).
@@ -104,29 +106,36 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptio
 		e.Result = result
 		return result, e
 	}
-	err = meanwhile(err)
-	if err == nil && done.Undo != "" && !actors.Below(r.Caller.Actor, a.By) {
+	if err != nil {
+		return result, staleDecision(err)
+	}
+	if done.Undo != "" && !actors.Below(r.Caller.Actor, a.By) {
 		result.Later = r.Workspace.Snapshots().Intervals()[0].By(a.By)
 	}
-	return result, err
+	return result, nil
 }
 
-// changedBy returns the files that an actor changed between two snapshots, or up to now.
+// changedBy returns the files that an actor changed between the snapshots a and b, or up to now if b
+// is "". The order of a and b does not matter.
 func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.BytePath) ([]naming.BytePath, error) {
 	if err := s.knownActor(ctx, r, by); err != nil {
 		return nil, err
 	}
-	var from, to info.Info
-	var err error
-	if from, err = r.Workspace.Find(a); err == nil && b != "" {
-		to, err = r.Workspace.Find(b)
-	}
+	from, err := r.Workspace.Find(a)
 	if err != nil {
 		return nil, err
 	}
-	if b != "" && to.Seq < from.Seq {
-		from, to = to, from
+	var to info.Info
+	if b != "" {
+		if to, err = r.Workspace.Find(b); err != nil {
+			return nil, err
+		}
+		if to.Seq < from.Seq {
+			from, to = to, from
+		}
 	}
+
+	// The intervals are ordered from now to the base.
 	var out []naming.BytePath
 	within, ended := b == "", false
 	for _, i := range r.Workspace.Snapshots().Intervals() {
@@ -144,6 +153,7 @@ func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, pa
 	return out, nil
 }
 
+// pathsBy appends to out the files that an actor changed in an interval.
 func (s *Service) pathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, within []string, out *[]naming.BytePath) error {
 	open, err := r.Workspace.Snapshots().Open(i)
 	if err != nil {
@@ -160,13 +170,14 @@ func (s *Service) pathsBy(ctx context.Context, r *Request, i catalogue.Interval,
 	})
 }
 
-// A version is an interval in which a file changed.
+// A version is the contents of a file that it got in an interval.
 type version struct {
 	catalogue.Interval
-	before, node *tree.Inode
+	before, node *tree.Inode // the file before and after the interval
 }
 
-// blame follows a file back to its beginning, and its lines from there.
+// blame finds the versions of a file, the newest first, then follows its lines from the oldest version
+// on.
 func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error) {
 	out := Blamed{Path: string(a.Path), Lines: []BlamedLine{}}
 	var at info.Info
@@ -182,6 +193,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	}
 	defer release()
 
+	// Skip the intervals after the snapshot.
 	intervals := r.Workspace.Snapshots().Intervals()
 	for a.Snapshot != "" && len(intervals) > 0 && intervals[0].To.View != at.View {
 		intervals = intervals[1:]
@@ -198,13 +210,15 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	case !node.IsRegular():
 		return out, errs.Fail(errs.Invalid, "%s is not a regular file", a.Path)
 	}
-	var held []func()
+
+	// The versions are protected from gc until their lines are read.
+	var releases []func()
 	defer func() {
-		for _, release := range held {
+		for _, release := range releases {
 			release()
 		}
 	}()
-	versions, paths, err := s.versions(ctx, r, string(a.Path), node, intervals, &held)
+	versions, paths, err := s.versions(ctx, r, string(a.Path), node, intervals, &releases)
 	if err != nil {
 		return out, err
 	}
@@ -224,16 +238,18 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	if err != nil {
 		return out, err
 	}
-	const answerCost, copies = 400, 3 // bytes; of a text, in the answer
+
+	const answerCost = 400 // bytes of a line in the answer, without its text
+	const copies = 3       // of the texts, until the answer is sent
 	if err := r.list(s).Add(ctx, int64(len(lines))*answerCost+copies*node.Size()); err != nil {
 		return out, err
 	}
-	changes := s.changesOf(r, paths)
+	changes := s.fileEvents(r, paths)
 	known := make(map[int]BlamedLine)
 	for n, line := range lines {
 		l, ok := known[from[n]]
 		if !ok {
-			if l, err = s.broughtBy(r, versions[from[n]], changes); err != nil {
+			if l, err = s.describeVersion(r, versions[from[n]], changes); err != nil {
 				return out, err
 			}
 			known[from[n]] = l
@@ -244,9 +260,9 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	return out, nil
 }
 
-// versions returns the versions of a file, the newest first, and the paths that it had. It adds to
-// held what releases their contents.
-func (s *Service) versions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []catalogue.Interval, held *[]func()) (all []version, paths []string, err error) {
+// versions returns the versions of a file, the newest first, and the paths that it had. The caller
+// calls the functions that versions appends to releases, also after an error.
+func (s *Service) versions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []catalogue.Interval, releases *[]func()) (all []version, paths []string, err error) {
 	src := s.Store.Source()
 	paths = []string{path}
 	for n, i := range intervals {
@@ -257,12 +273,12 @@ func (s *Service) versions(ctx context.Context, r *Request, path string, node *t
 		if err != nil {
 			return nil, nil, err
 		}
-		*held = append(*held, release)
+		*releases = append(*releases, release)
 		before, err := older.At(s.Store.Source(), path)
 		if err != nil {
 			return nil, nil, err
 		}
-		if before == nil && node != nil { // it had another name
+		if before == nil && node != nil { // look for the file under another name
 			if was, err := older.Get(src, node.Ino); err == nil && was.IsRegular() {
 				names, err := older.Paths(src, was)
 				if err != nil {
@@ -294,8 +310,9 @@ func (s *Service) versions(ctx context.Context, r *Request, path string, node *t
 	return all, paths, nil
 }
 
-// changesOf returns the events that changed a file.
-func (s *Service) changesOf(r *Request, paths []string) []events.Event {
+// fileEvents returns the events at the paths of a file, except for its deletion. It returns those that
+// it can read.
+func (s *Service) fileEvents(r *Request, paths []string) []events.Event {
 	var all []events.Event
 	if err := errors.Join(s.Events.Flush(), s.Events.Read(r.Workspace.View(), 0, func(e events.Event) error {
 		if slices.Contains(paths, e.Path) && e.Action != events.Deleted {
@@ -308,8 +325,8 @@ func (s *Service) changesOf(r *Request, paths []string) []events.Event {
 	return all
 }
 
-// actorsOf returns the actors that changed a file in an interval, in order. The nodes are what it
-// was and what it became, nil for nothing.
+// actorsOf returns the actors that changed a file in an interval, sorted. nodes are the file before and
+// after the interval; each may be nil.
 func (s *Service) actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (by []string, err error) {
 	open, err := r.Workspace.Snapshots().Open(i)
 	if err != nil {
@@ -328,15 +345,15 @@ func (s *Service) actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inod
 	return slices.Compact(by), nil
 }
 
-// broughtBy describes a version by its actors and, if the event log still has it, the last command
-// that changed the file.
-func (s *Service) broughtBy(r *Request, v version, changes []events.Event) (BlamedLine, error) {
+// describeVersion returns a line of a version, without number and text: its snapshot, its actors and,
+// if the event log still has it, the last command that changed the file.
+func (s *Service) describeVersion(r *Request, v version, changes []events.Event) (BlamedLine, error) {
 	l := BlamedLine{Snapshot: v.To.Name, Time: v.To.Created, Actors: []string{actors.Unknown}}
 	if v.Now() {
 		l.Time = time.Now()
 	}
 	if v.From.View == 0 {
-		return l, nil // what the workspace began with
+		return l, nil // the workspace began with this version
 	}
 	by, err := s.actorsOf(r, v.Interval, v.before, v.node)
 	if err != nil {

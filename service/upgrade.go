@@ -13,8 +13,8 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// An upgrade is asked for by one daemon and answered by the next one, on the same connection.
-// It is no operation: only the owner of the store may replace the program, on the socket.
+// A request for an upgrade is sent to one daemon and answered by the next one, on the same connection.
+// It is not an operation: only the owner of the store may replace the program, over the socket.
 const upgradePath = "/upgrade"
 
 // Upgraded is the result of an upgrade.
@@ -24,41 +24,45 @@ type Upgraded struct {
 	Pause   float64 `json:"pause_seconds"`
 }
 
+// upgrade starts the next daemon, which answers the request. It answers only if that fails.
 func (s *Service) upgrade(w http.ResponseWriter, r *http.Request) {
-	leave(r)
-	_, err := ownerOfStore(r)
-	if err == nil {
-		err = s.Ready(r.Context())
+	exemptCall(r)
+	if _, err := ownerOfStore(r); err != nil {
+		writeError(w, err)
+		return
 	}
-	if err == nil {
-		err = s.Upgrade(r.Context(), r.URL.Query().Get("program"), func() (*net.UnixConn, error) {
-			c, _, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				return nil, err
-			}
-			return c.(*net.UnixConn), nil
-		})
+	if err := s.Ready(r.Context()); err != nil {
+		writeError(w, err)
+		return
 	}
+	err := s.Upgrade(r.Context(), r.URL.Query().Get("program"), func() (*net.UnixConn, error) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return nil, err
+		}
+		return c.(*net.UnixConn), nil
+	})
 	if err != nil {
 		writeError(w, err)
 	}
 }
 
-// AnswerUpgrade answers a client that asked the daemon before for an upgrade, with a result or
-// an error.
+// AnswerUpgrade answers a client that asked the previous daemon for an upgrade, with a result or an
+// error, and closes the connection.
 func AnswerUpgrade(c net.Conn, done Upgraded, err error) {
 	status, v := http.StatusOK, any(done)
 	if err != nil {
 		e := errs.ErrorOf(err)
 		status, v = e.Kind.HTTP(), e
 	}
-	b, _ := json.Marshal(v) // it has no other types
+	b, _ := json.Marshal(v) // both types can be encoded
 	fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		status, http.StatusText(status), len(b), b)
 	c.Close()
 }
 
-// AskUpgrade has the daemon of the store dir replaced by a program.
+// AskUpgrade asks the daemon of the store dir to be replaced by one of the program, and waits for the
+// new daemon.
 func AskUpgrade(ctx context.Context, dir, program string) (done Upgraded, err error) {
 	conn, err := Dial(ctx, dir)
 	if err != nil {
@@ -67,11 +71,11 @@ func AskUpgrade(ctx context.Context, dir, program string) (done Upgraded, err er
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if _, err = fmt.Fprintf(conn, "POST %s?program=%s HTTP/1.1\r\nHost: amberfs\r\n\r\n", upgradePath, url.QueryEscape(program)); err != nil {
-		return done, ended(dir, err)
+		return done, errEnded(dir, err)
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return done, ended(dir, err)
+		return done, errEnded(dir, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusOK {
@@ -79,7 +83,7 @@ func AskUpgrade(ctx context.Context, dir, program string) (done Upgraded, err er
 	}
 	refused := &errs.Error{}
 	if err := json.NewDecoder(resp.Body).Decode(refused); err != nil {
-		return done, ended(dir, err)
+		return done, errEnded(dir, err)
 	}
 	if resp.StatusCode == http.StatusNotFound && strings.HasPrefix(refused.Msg, "no such operation") {
 		return done, errs.Fail(errs.Failed, "the daemon of %s is of a version that cannot be replaced under its mount", dir).

@@ -37,7 +37,7 @@ func parseQuery(name string) (query, bool) {
 		q.op, q.row = service.Queried(what)
 	}
 	if q.op != nil {
-		q.names = q.row.Of(names)
+		q.names = q.row.Snapshots(names)
 	}
 	return q, q.names != nil
 }

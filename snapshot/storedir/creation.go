@@ -27,10 +27,10 @@ type Dir struct {
 	Path string
 	Disk *vfs.Beneath
 
-	lock      *os.File
-	createdDir   bool            // this process created the directory
-	before    map[string]bool // names in the directory when it was opened; nil with an inherited lock
-	formatted bool            // this process wrote the file `format` under the lock
+	lock       *os.File
+	createdDir bool            // this process created the directory
+	before     map[string]bool // names in the directory when it was opened; nil with an inherited lock
+	formatted  bool            // this process wrote the file `format` under the lock
 }
 
 // Open locks a store, or a directory that can become one. It creates a missing directory. It writes

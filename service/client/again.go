@@ -13,18 +13,20 @@ import (
 	"github.com/amberfs/amberfs/snapshot/events"
 )
 
-// maxAsked is how many daemons a request is made to, each after the death of the one before.
-const maxAsked = 10
+// maxAttempts is how many daemons a request is sent to, each after the death of the one before.
+const maxAttempts = 10
 
-// smallRequest is a request that a daemon reads at once, in bytes, with its head.
+// smallRequest is the size in bytes, with the head, of a request that a daemon reads at once. A daemon
+// that ends has read all of such a request or no byte of it.
 const smallRequest = 2 << 10
 
-// askAgain asks, and asks the next daemon if one ended before it answered, as long as that does no harm:
-// the request was not read, or it only reads and has passed nothing on.
-func (c *Client) askAgain(ctx context.Context, o *service.Op, args any, x Exchange, result any) (err error) {
-	for range maxAsked {
+// doRetrying sends a request, and sends it to the next daemon if one ended before it answered. It
+// repeats a request only if that does no harm: the daemon has not read it, or the operation only reads
+// and no part of its answer was passed to x.
+func (c *Client) doRetrying(ctx context.Context, o *service.Op, args any, x Exchange, result any) (err error) {
+	for range maxAttempts {
 		passed := false
-		err = c.overHTTP(ctx, o, args, x.noting(&passed), result)
+		err = c.overHTTP(ctx, o, args, x.markPassed(&passed), result)
 		harmless := notRead(err) && requestSize(args) < smallRequest || o.Effect == service.Reads && !passed
 		if !errors.Is(err, errBroken) || o.Input != "" || !harmless {
 			return err
@@ -33,14 +35,15 @@ func (c *Client) askAgain(ctx context.Context, o *service.Op, args any, x Exchan
 	return err
 }
 
-// notRead reports whether the daemon ended, or closed a connection, before it read the request: the
-// kernel says so if something was left in the connection, or if it was closed before.
+// notRead reports whether the daemon ended, or closed the connection, before it read the request. Then
+// the kernel returns ECONNRESET, because unread bytes were left in the connection, or EPIPE, because it
+// was closed before the request was written.
 func notRead(err error) bool {
 	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) || err != nil && closedIdle(err)
 }
 
-// closedIdle reports whether the daemon closed a connection between two requests. net/http exports no
-// such error.
+// closedIdle reports whether the daemon closed a connection between two requests. net/http does not
+// export the error, so its text is compared.
 func closedIdle(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if strings.Contains(err.Error(), "server closed idle connection") {
@@ -65,48 +68,50 @@ func requestSize(args any) int {
 	return len(b)
 }
 
-// noting is x, and sets passed when something of the answer is passed on.
-func (x Exchange) noting(passed *bool) Exchange {
+// markPassed returns an Exchange that sets passed when a part of the answer is passed to x.
+func (x Exchange) markPassed(passed *bool) Exchange {
 	if item := x.Item; item != nil {
 		x.Item = func(raw json.RawMessage) error { *passed = true; return item(raw) }
 	}
 	if out := x.Out; out != nil {
-		x.Out = noted{out, passed}
+		x.Out = markingWriter{out, passed}
 	}
 	return x
 }
 
-type noted struct {
+// A markingWriter sets passed at each write.
+type markingWriter struct {
 	io.Writer
 	passed *bool
 }
 
-func (n noted) Write(p []byte) (int, error) {
-	*n.passed = true
-	return n.Writer.Write(p)
+func (w markingWriter) Write(p []byte) (int, error) {
+	*w.passed = true
+	return w.Writer.Write(p)
 }
 
-// follow shows events as they happen, also when daemons are replaced meanwhile.
+// follow passes on events as they happen, and continues with the next daemon if one ends.
 func (c *Client) follow(ctx context.Context, l service.Log, x Exchange) error {
 	o := service.OpOf(l)
-	if l.New { // by its number, which the next daemon knows as well
+	if l.New { // start after the newest event, by its number, which is valid for the next daemon too
 		l.New = false
 		newest := service.Log{Limit: 1}
-		err := c.askAgain(ctx, service.OpOf(newest), newest, Exchange{Item: x.after(&l.After, func(json.RawMessage) error { return nil })}, nil)
+		err := c.doRetrying(ctx, service.OpOf(newest), newest, Exchange{Item: trackSeq(&l.After, func(json.RawMessage) error { return nil })}, nil)
 		if err != nil {
 			return err
 		}
 	}
 	for {
-		err := c.overHTTP(ctx, o, l, Exchange{Item: x.after(&l.After, x.Item)}, nil)
+		err := c.overHTTP(ctx, o, l, Exchange{Item: trackSeq(&l.After, x.Item)}, nil)
 		if !errors.Is(err, errBroken) || ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-// after returns an Item that notes the number of the last event.
-func (x Exchange) after(last *uint64, item func(json.RawMessage) error) func(json.RawMessage) error {
+// trackSeq returns a function for Exchange.Item that stores the number of each event in last before it
+// calls item.
+func trackSeq(last *uint64, item func(json.RawMessage) error) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		var e events.Event
 		if err := json.Unmarshal(raw, &e); err != nil {

@@ -1,8 +1,7 @@
-// Package client asks a mounted store for operations of package service, over
-// HTTP on the store's socket or, where that cannot be reached, through
-// `.snapshots/call` in the mount: in a sandbox that has nothing but the
-// workspace, or as another user than the one that mounted it. Requests and
-// answers are the same.
+// Package client calls operations of package service on a mounted store, over HTTP on the store's
+// socket. If a caller cannot reach the socket, because it runs in a sandbox that has only the
+// workspace or as another user than the one that mounted, the package calls them through
+// `.snapshots/call` in the mount. Requests and answers are the same.
 package client
 
 import (
@@ -24,68 +23,74 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
+// A Target is the workspace of a Client.
 type Target struct {
 	Store string // the directory of the store
 	// Workspace names the forks, with / between them; empty for main.
 	Workspace string
-	// Root is where the workspace is mounted, empty if it is not, or not known.
+	// Root is the directory at which the workspace is mounted; empty if it is not mounted, or if the
+	// directory is not known.
 	Root string
-	// Device of the mount that the store was found by, as MAJOR:MINOR. The daemon refuses requests that
-	// come by another mount than its own. Empty if the store was not found by a mount.
+	// Device is the device, as MAJOR:MINOR, of the mount by which the store was found; empty if it was
+	// not found by a mount. The daemon refuses requests with the device of another mount than its own.
 	Device string
-	// Command is what the user ran, for the event log.
+	// Command is the command line of the user, for the event log.
 	Command string
-	// User reports whether the daemon may run as a user; nil for any.
+	// User reports whether the daemon may run as a user. If it is nil, any user is accepted.
 	User func(uid uint32) bool
 }
 
+// A Client calls operations on a workspace. It is safe for concurrent use.
 type Client struct {
 	target Target
-	http   *http.Client // nil: through the mount
+	http   *http.Client // nil if requests go through the mount
 	pid    int
 }
 
-// Exchange is the streams of a request. They may be nil.
+// An Exchange has the streams of a request. They may be nil.
 type Exchange struct {
-	In       io.Reader // read until its end; an error of it fails the request
+	In       io.Reader // read to its end; if reading fails, the request fails
 	Out      io.Writer
-	Item     func(json.RawMessage) error
+	Item     func(json.RawMessage) error // called for each event
 	Progress func(service.Progress)
 }
 
-// Open finds a way to a workspace. An error is NotFound if no daemon answers.
+// Open connects to a workspace over the socket, or else finds the control file in t.Root. The error is
+// of the kind NotExist if no daemon answers. The caller closes the client.
 func Open(ctx context.Context, t Target) (*Client, error) {
 	conn, err := t.dial(ctx)
 	if err == nil {
 		return overSocket(t, conn)
 	}
-	if t.Root != "" && !errors.Is(err, errOtherUser) && answers(t.Root) {
+	if t.Root != "" && !errors.Is(err, errOtherUser) && hasCallFile(t.Root) {
 		return &Client{target: t}, nil
 	}
 	return nil, err
 }
 
+// errOtherUser is in the error for a daemon of a user that Target.User does not accept.
 var errOtherUser = errors.New("its daemon is of another user than the mount")
 
-// dial connects to the socket of the store. Anybody can have a store and its socket named as
-// the source of a mount.
+// dial connects to the socket of the store, and checks the user of the daemon: the source of a mount
+// can name a store, and with it a socket, of any user.
 func (t *Target) dial(ctx context.Context) (*net.UnixConn, error) {
 	conn, err := service.Dial(ctx, t.Store)
 	if err != nil || t.User == nil {
 		return conn, err
 	}
 	peer, err := service.Peer(conn)
-	if err == nil && !t.User(peer.Uid) {
-		err = errs.Fail(errs.Perm, "the store %s: %w (uid %d)", t.Store, errOtherUser, peer.Uid)
-	}
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
+	if !t.User(peer.Uid) {
+		conn.Close()
+		return nil, errs.Fail(errs.Perm, "the store %s: %w (uid %d)", t.Store, errOtherUser, peer.Uid)
+	}
 	return conn, nil
 }
 
-// overSocket uses conn for the first request, and other connections beside it.
+// overSocket returns a client that uses conn for its first request, and dials for further connections.
 func overSocket(t Target, conn *net.UnixConn) (*Client, error) {
 	peer, err := service.Peer(conn)
 	if err != nil {
@@ -108,21 +113,22 @@ func overSocket(t Target, conn *net.UnixConn) (*Client, error) {
 	return &Client{target: t, http: &http.Client{Transport: transport}, pid: int(peer.Pid)}, nil
 }
 
-// bufferSize of a connection, in bytes. A trailer fits into it.
+// bufferSize is the size of a connection's buffers, in bytes. A trailer fits into it.
 const bufferSize = 256 << 10
 
-// DaemonPID is the process that listens, as this process's PID namespace
-// numbers it; 0 when it has no number there, or only the mount is reached.
+// DaemonPID returns the process id of the daemon in this process's PID namespace. It is 0 if the daemon
+// has none there, or if requests go through the mount.
 func (c *Client) DaemonPID() int { return c.pid }
 
+// Close closes unused connections.
 func (c *Client) Close() {
 	if c.http != nil {
 		c.http.CloseIdleConnections()
 	}
 }
 
-// Do asks for the operation of args, and reads its result into result, which may be nil. Errors
-// of the daemon are *errs.Error, with their result in result.
+// Do calls the operation that takes args, and decodes its result into result, which may be nil. Errors
+// of the daemon are of the type *errs.Error. If such an error has a result, that is in result.
 func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error {
 	o := service.OpOf(args)
 	var err error
@@ -132,7 +138,7 @@ func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error
 	case isLog && l.Follow:
 		err = c.follow(ctx, l, x)
 	default:
-		err = c.askAgain(ctx, o, args, x, result)
+		err = c.doRetrying(ctx, o, args, x, result)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -140,19 +146,19 @@ func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error
 	return err
 }
 
-// decode reads what the daemon sent into result, which may be nil.
+// decode reads a JSON value of the daemon into result, which may be nil.
 func (c *Client) decode(r io.Reader, result any) error {
 	if result == nil {
 		result = new(json.RawMessage)
 	}
 	if err := json.NewDecoder(r).Decode(result); err != nil {
-		return c.broken(fmt.Errorf("reading the daemon's answer: %w", err))
+		return c.explainBroken(fmt.Errorf("reading the daemon's answer: %w", err))
 	}
 	return nil
 }
 
-// refused reads the error of the daemon, and what it has to show into result.
-func (c *Client) refused(r io.Reader, result any) error {
+// decodeError reads an error of the daemon and returns it. The error's result goes to result.
+func (c *Client) decodeError(r io.Reader, result any) error {
 	e := &errs.Error{Result: result}
 	if err := c.decode(r, e); err != nil {
 		return err
@@ -161,11 +167,11 @@ func (c *Client) refused(r io.Reader, result any) error {
 	return e
 }
 
-// errBroken is in the error for an answer that ended in the middle.
+// errBroken is in the error for a connection that ended before the end of the answer.
 var errBroken = errors.New("the connection ended")
 
-// broken explains an answer that ended in the middle.
-func (c *Client) broken(err error) error {
+// explainBroken returns an error with errBroken if err says that the connection ended, else err.
+func (c *Client) explainBroken(err error) error {
 	if closedIdle(err) {
 		return c.endedEarly(err)
 	}
@@ -184,6 +190,7 @@ func (c *Client) endedEarly(err error) error {
 	return e
 }
 
+// overHTTP sends one request over the socket.
 func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchange, result any) error {
 	req, err := c.request(ctx, o, args, x)
 	if err != nil {
@@ -199,19 +206,19 @@ func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchan
 		if errors.As(err, &u) {
 			err = u.Err
 		}
-		return c.broken(err)
+		return c.explainBroken(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return c.refused(resp.Body, result)
+		return c.decodeError(resp.Body, result)
 	}
 	switch resp.Header.Get("Content-Type") {
 	case "application/json":
 		return c.decode(resp.Body, result)
 	case service.Events:
-		return c.events(resp.Body, x, result)
+		return c.readEvents(resp.Body, x, result)
 	}
-	return c.stream(resp, x, result)
+	return c.readStream(resp, x, result)
 }
 
 func (c *Client) request(ctx context.Context, o *service.Op, args any, x Exchange) (*http.Request, error) {
@@ -240,8 +247,8 @@ func (c *Client) request(ctx context.Context, o *service.Op, args any, x Exchang
 	return req, nil
 }
 
-// events reads server-sent events, up to the result or the end.
-func (c *Client) events(r io.Reader, x Exchange, result any) error {
+// readEvents reads server-sent events, up to the result, an error or the end.
+func (c *Client) readEvents(r io.Reader, x Exchange, result any) error {
 	in, name := bufio.NewReaderSize(r, bufferSize), ""
 	for {
 		line, err := in.ReadBytes('\n')
@@ -249,7 +256,7 @@ func (c *Client) events(r io.Reader, x Exchange, result any) error {
 			return nil
 		}
 		if err != nil {
-			return c.broken(err)
+			return c.explainBroken(err)
 		}
 		data, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("data: "))
 		switch {
@@ -257,34 +264,34 @@ func (c *Client) events(r io.Reader, x Exchange, result any) error {
 			name = strings.TrimPrefix(strings.TrimSpace(string(line)), "event: ")
 			continue
 		case name == "error":
-			return c.refused(bytes.NewReader(data), result)
+			return c.decodeError(bytes.NewReader(data), result)
 		case name == "result":
 			return c.decode(bytes.NewReader(data), result)
 		case name == "progress":
 			var p service.Progress
-			if err = json.Unmarshal(data, &p); err == nil {
-				x.Progress(p)
+			if err := json.Unmarshal(data, &p); err != nil {
+				return err
 			}
+			x.Progress(p)
 		default:
-			err = x.Item(data)
-		}
-		if err != nil {
-			return err
+			if err := x.Item(data); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// stream reads text or bytes, and the trailer that follows.
-func (c *Client) stream(resp *http.Response, x Exchange, result any) error {
-	out := &output{w: x.Out}
+// readStream copies text or bytes to x.Out, and reads the trailer that follows.
+func (c *Client) readStream(resp *http.Response, x Exchange, result any) error {
+	out := &errWriter{w: x.Out}
 	if _, err := io.CopyBuffer(out, resp.Body, make([]byte, bufferSize)); err != nil {
 		if out.err != nil {
 			return out.err
 		}
-		return c.broken(err)
+		return c.explainBroken(err)
 	}
 	if text := resp.Trailer.Get(service.ErrorTrailer); text != "" {
-		return c.refused(strings.NewReader(text), result)
+		return c.decodeError(strings.NewReader(text), result)
 	}
 	if text := resp.Trailer.Get(service.ResultTrailer); text != "" {
 		return c.decode(strings.NewReader(text), result)
@@ -292,14 +299,14 @@ func (c *Client) stream(resp *http.Response, x Exchange, result any) error {
 	return nil
 }
 
-// output remembers an error of writing, which is none of the daemon's.
-type output struct {
+// An errWriter stores the error of its last write, to tell it from errors of reading from the daemon.
+type errWriter struct {
 	w   io.Writer
 	err error
 }
 
-func (o *output) Write(p []byte) (int, error) {
-	n, err := o.w.Write(p)
-	o.err = err
+func (w *errWriter) Write(p []byte) (int, error) {
+	n, err := w.w.Write(p)
+	w.err = err
 	return n, err
 }

@@ -23,12 +23,12 @@ func TestBroken(t *testing.T) {
 		&net.OpError{Op: "write", Err: os.NewSyscallError("write", unix.EPIPE)},
 		&net.OpError{Op: "write", Err: net.ErrClosed},
 	} {
-		err := c.broken(&url.Error{Op: "Post", Err: of})
+		err := c.explainBroken(&url.Error{Op: "Post", Err: of})
 		if !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "/store ended before it answered") {
 			t.Errorf("%v is %v", of, err)
 		}
 	}
-	if err := c.broken(io.ErrShortWrite); !errors.Is(err, io.ErrShortWrite) || errors.Is(err, errBroken) {
+	if err := c.explainBroken(io.ErrShortWrite); !errors.Is(err, io.ErrShortWrite) || errors.Is(err, errBroken) {
 		t.Errorf("another error is %v", err)
 	}
 }
@@ -43,7 +43,7 @@ func TestNotRead(t *testing.T) {
 		io.EOF:              false,
 		io.ErrUnexpectedEOF: false,
 	} {
-		if err := c.broken(of); !errors.Is(err, errBroken) || notRead(err) != want {
+		if err := c.explainBroken(of); !errors.Is(err, errBroken) || notRead(err) != want {
 			t.Errorf("%v: not read is %v", of, !want)
 		}
 	}

@@ -14,20 +14,21 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/naming"
 
 	"golang.org/x/sys/unix"
 )
 
-// callName is the control file for requests; callName.ANYTHING is private to the caller.
+// callName is the control file for requests. Each caller creates its own, with a suffix: callName.XYZ.
 const callName = naming.SnapshotsDir + "/call"
 
-func answers(root string) bool {
+// hasCallFile reports whether a workspace with control files is mounted at root.
+func hasCallFile(root string) bool {
 	_, err := os.Lstat(filepath.Join(root, callName))
 	return err == nil
 }
 
+// throughMount sends one request through the mount.
 func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Exchange, result any) error {
 	if l, ok := args.(service.Log); ok && l.Follow {
 		return c.followMount(ctx, l, x)
@@ -62,14 +63,14 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 			}
 		}
 		if a.Stream {
-			return x.takeFile(file+".stream", o)
+			return x.readStreamFile(file+".stream", o)
 		}
 		return nil
 	})
 }
 
-// takeFile passes on a stream that is not a part of the answer.
-func (x Exchange) takeFile(name string, o *service.Op) error {
+// readStreamFile passes a stream to x that is in a file of its own.
+func (x Exchange) readStreamFile(name string, o *service.Op) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "reading the mount's answer: %w", err)
@@ -92,6 +93,7 @@ func (x Exchange) takeFile(name string, o *service.Op) error {
 	}
 }
 
+// requestLine returns a request for `.snapshots/call`.
 func requestLine(o *service.Op, args any) ([]byte, error) {
 	b, err := json.Marshal(args)
 	if err != nil {
@@ -105,17 +107,17 @@ func requestLine(o *service.Op, args any) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// call writes a request to a control file of its own and has the answer read. If the daemon dies,
-// the file is outdated: then the request was not carried out, or its answer is lost. The first is
-// asked again, and the second if the operation only reads.
+// call writes a request to a control file of its own and calls read with the answer. If the daemon
+// dies, the open file fails with ESTALE. Then either the request was not carried out, and call repeats
+// it, or its answer is lost, and call repeats it only if the operation only reads.
 func (c *Client) call(o *service.Op, request []byte, read func(file string, answer []byte) error) error {
-	for asked := 1; ; asked++ {
+	for attempt := 1; ; attempt++ {
 		answered, err := c.callOnce(request, read)
 		if answered || err == nil {
 			return err
 		}
-		lost := !errors.Is(err, errNotAsked)
-		if asked == maxAsked || !errors.Is(err, unix.ESTALE) || lost && o.Effect != service.Reads {
+		lost := !errors.Is(err, errNotCarriedOut)
+		if attempt == maxAttempts || !errors.Is(err, unix.ESTALE) || lost && o.Effect != service.Reads {
 			e := errs.Fail(errs.ScriptKind(err), "asking through the mount: %w", err)
 			if lost {
 				e = e.WithHint("the daemon may have carried the request out: look at amberfs list and amberfs log before you repeat it")
@@ -125,24 +127,25 @@ func (c *Client) call(o *service.Op, request []byte, read func(file string, answ
 	}
 }
 
-// errNotAsked is in the error for a request that no daemon has carried out.
-var errNotAsked = errors.New("the request was not carried out")
+// errNotCarriedOut is in the error for a request that no daemon has carried out.
+var errNotCarriedOut = errors.New("the request was not carried out")
 
-// callOnce reports whether the answer was there. A write that fails is answered too: the file has
-// the reason.
+// callOnce writes a request, and calls read if there is an answer. If answered is true, the error is
+// the one of read. A request whose write fails has an answer too, with the reason.
 func (c *Client) callOnce(request []byte, read func(file string, answer []byte) error) (answered bool, err error) {
 	name := filepath.Join(c.target.Root, callName+"."+rand.Text())
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return false, errors.Join(errNotAsked, err)
+		return false, errors.Join(errNotCarriedOut, err)
 	}
 	defer os.Remove(name)
 	defer f.Close()
 
 	if _, err = f.Write(request); errors.Is(err, unix.ESTALE) {
-		return false, errors.Join(errNotAsked, err)
+		return false, errors.Join(errNotCarriedOut, err)
 	}
-	// The answer follows the request in the file.
+
+	// The answer follows the request in the file, so the offset is at its beginning.
 	answer, failed := io.ReadAll(f)
 	if len(bytes.TrimSpace(answer)) > 0 {
 		return true, read(name, answer)
@@ -153,31 +156,22 @@ func (c *Client) callOnce(request []byte, read func(file string, answer []byte) 
 	return false, err
 }
 
+// followTime is the time between two requests of followMount.
 const followTime = 200 * time.Millisecond
 
+// followMount asks for new events again and again, because requests through the mount cannot wait for
+// events.
 func (c *Client) followMount(ctx context.Context, l service.Log, x Exchange) error {
 	l.Follow = false
 	if l.New {
 		l.New = false
-		newest := Exchange{Item: func(raw json.RawMessage) error {
-			var e events.Event
-			err := json.Unmarshal(raw, &e)
-			l.After = max(l.After, e.Seq)
-			return err
-		}}
+		newest := Exchange{Item: trackSeq(&l.After, func(json.RawMessage) error { return nil })}
 		last := service.Log{Limit: 1}
 		if err := c.throughMount(ctx, service.OpOf(last), last, newest, nil); err != nil {
 			return err
 		}
 	}
-	next := Exchange{Item: func(raw json.RawMessage) error {
-		var e events.Event
-		if err := json.Unmarshal(raw, &e); err != nil {
-			return err
-		}
-		l.After = e.Seq
-		return x.Item(raw)
-	}}
+	next := Exchange{Item: trackSeq(&l.After, x.Item)}
 	for ctx.Err() == nil {
 		if err := c.throughMount(ctx, service.OpOf(l), l, next, nil); err != nil {
 			return err

@@ -16,32 +16,33 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Snapshot is one that this process reads, while the daemon keeps its objects.
+// A Snapshot is a snapshot that this process reads. The daemon protects its objects from gc until
+// Close.
 type Snapshot struct {
 	service.Opened
 	Tree *tree.State
-	*reading
+	*objectReader
 }
 
-// reading is states that this process reads, while the daemon keeps their objects. It is a
-// read-only tree.ObjectStore.
-type reading struct {
+// An objectReader reads objects of states from the daemon, which protects them from gc until Close. It
+// is a read-only tree.ObjectStore.
+type objectReader struct {
 	Source *tree.Source
 	Close  func()
 
-	ctx   context.Context
-	c     *Client
-	mu    sync.Mutex
-	ahead map[cas.Hash][]byte
+	ctx     context.Context
+	c       *Client
+	mu      sync.Mutex
+	fetched map[cas.Hash][]byte // the objects of the last Prefetch that were not read yet
 }
 
-const sourceCache = 64 << 20
+const sourceCache = 64 << 20 // bytes
 
 // Snapshot waits until a snapshot is sealed, and opens it. The caller closes it.
 func (c *Client) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 	s := &Snapshot{}
 	var err error
-	if s.reading, err = c.read(ctx, service.Open{Name: name}, &s.Opened); err != nil {
+	if s.objectReader, err = c.openObjects(ctx, service.Open{Name: name}, &s.Opened); err != nil {
 		return nil, err
 	}
 	if s.Tree, err = s.load(s.State); err != nil {
@@ -51,38 +52,40 @@ func (c *Client) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 	return s, nil
 }
 
-// Changes are what happened to a workspace since the state that it began from.
+// Changes has the two states whose difference is the changes of a workspace: Base is the state of the
+// directory from which the workspace was filled.
 type Changes struct {
 	Base, Now *tree.State
-	*reading
+	*objectReader
 }
 
-// Changes opens what main began from and a snapshot, or the present state if name
-// is empty. The caller closes it.
+// Changes opens the state of the directory from which the workspace was filled, and a snapshot or, if
+// name is empty, the present state. The caller closes it.
 func (c *Client) Changes(ctx context.Context, name string) (*Changes, error) {
 	var opened service.OpenedChanges
-	r, err := c.read(ctx, service.OpenChanges{Name: name}, &opened)
+	r, err := c.openObjects(ctx, service.OpenChanges{Name: name}, &opened)
 	if err != nil {
 		return nil, err
 	}
-	ch := &Changes{reading: r}
-	if ch.Base, err = r.load(opened.Base); err == nil {
-		ch.Now, err = r.load(opened.Now)
+	ch := &Changes{objectReader: r}
+	if ch.Base, err = r.load(opened.Base); err != nil {
+		r.Close()
+		return nil, err
 	}
-	if err != nil {
+	if ch.Now, err = r.load(opened.Now); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return ch, nil
 }
 
-// read asks for an operation that keeps objects as long as its answer is read, and
-// reads what it opened.
-func (c *Client) read(ctx context.Context, args, opened any) (*reading, error) {
+// openObjects calls an operation that protects objects from gc as long as its answer is read. It
+// decodes the operation's one event into opened.
+func (c *Client) openObjects(ctx context.Context, args, opened any) (*objectReader, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	s := &reading{ctx: ctx, c: c, Close: func() { cancel(); <-ended }}
-	got := make(chan error, 2) // what opening it came to, and at the end the end
+	s := &objectReader{ctx: ctx, c: c, Close: func() { cancel(); <-ended }}
+	got := make(chan error, 2) // one error for the event, and one when the operation ends
 	go func() {
 		defer close(ended)
 		err := c.Do(ctx, args, Exchange{Item: func(raw json.RawMessage) error {
@@ -103,7 +106,7 @@ func (c *Client) read(ctx context.Context, args, opened any) (*reading, error) {
 	return s, nil
 }
 
-func (s *reading) load(id string) (*tree.State, error) {
+func (s *objectReader) load(id string) (*tree.State, error) {
 	h, err := cas.ParseHash(id)
 	if err != nil {
 		return nil, err
@@ -111,6 +114,7 @@ func (s *reading) load(id string) (*tree.State, error) {
 	return tree.Load(s.Source, h)
 }
 
+// GitBases returns the bases of an export of the snapshot, for each its commits, the newest first.
 func (s *Snapshot) GitBases() []gitbridge.Base {
 	var out []gitbridge.Base
 	for _, b := range s.Bases {
@@ -121,17 +125,17 @@ func (s *Snapshot) GitBases() []gitbridge.Base {
 	return out
 }
 
-func (s *reading) Put(cas.Kind, []byte) (cas.Hash, error) {
+func (s *objectReader) Put(cas.Kind, []byte) (cas.Hash, error) {
 	return cas.Hash{}, errors.New("the store of another process is read only")
 }
 
-func (s *reading) Get(h cas.Hash, dst []byte) ([]byte, error) {
+func (s *objectReader) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	s.mu.Lock()
-	b, ok := s.ahead[h]
-	delete(s.ahead, h)
+	b, ok := s.fetched[h]
+	delete(s.fetched, h)
 	s.mu.Unlock()
 	if !ok {
-		got, err := s.ask([]cas.Hash{h})
+		got, err := s.fetch([]cas.Hash{h})
 		if err != nil {
 			return nil, err
 		}
@@ -140,26 +144,27 @@ func (s *reading) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return append(dst[:0], b...), nil
 }
 
-// Prefetch gets objects at once and keeps each in memory until it is asked for; see
-// gitbridge.ExportOptions. Those that were not requested since the last call are released.
-func (s *reading) Prefetch(hashes []cas.Hash) error {
-	ahead := make(map[cas.Hash][]byte, len(hashes))
-	for now := range slices.Chunk(hashes, service.MaxObjects) {
-		got, err := s.ask(now)
+// Prefetch reads objects together and keeps each in memory until Get returns it; see
+// gitbridge.ExportOptions. It drops the objects of the last Prefetch.
+func (s *objectReader) Prefetch(hashes []cas.Hash) error {
+	fetched := make(map[cas.Hash][]byte, len(hashes))
+	for chunk := range slices.Chunk(hashes, service.MaxObjects) {
+		got, err := s.fetch(chunk)
 		if err != nil {
 			return err
 		}
-		for i, h := range now {
-			ahead[h] = got[i]
+		for i, h := range chunk {
+			fetched[h] = got[i]
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ahead = ahead
+	s.fetched = fetched
 	return nil
 }
 
-func (s *reading) ask(hashes []cas.Hash) ([][]byte, error) {
+// fetch reads objects in one request, in the order of hashes.
+func (s *objectReader) fetch(hashes []cas.Hash) ([][]byte, error) {
 	var out bytes.Buffer
 	req := service.Objects{Hashes: make([]string, len(hashes))}
 	for i, h := range hashes {

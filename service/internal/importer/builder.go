@@ -21,62 +21,63 @@ import (
 )
 
 const (
-	// maxWorkers is how many chunks of a file are stored at a time.
+	// maxWorkers is the number of chunks of a file that are stored at a time.
 	maxWorkers = 4
-	// maxUnsealed is the memory for the tree, in bytes, before it is sealed.
+	// maxUnsealed is the most memory in bytes for changes of the tree. Then the tree is sealed.
 	maxUnsealed = 32 << 20
-	// maxCopied is the memory for sealed pages that are changed again.
+	// maxCopied is the most memory in bytes for copies of sealed pages, which are made to change them.
 	maxCopied = 32 << 20
-	// inodeSize is what an inode takes, with its directory entry and its page.
+	// inodeSize is about the memory of an inode, with its directory entry and its page.
 	inodeSize = 1 << 10
 )
 
-// maxRead is how many files with several names can come again. Others get new numbers.
-const maxRead = 1 << 17
+// maxReplaced is the most files with several names that keep their inode numbers when their contents
+// are replaced. Further ones get new numbers.
+const maxReplaced = 1 << 17
 
-// Memory is about what a Builder and its source take, in bytes, whatever comes.
+// Memory is about the memory in bytes that a Builder and its source take, for sources of any size.
 const Memory = 80 << 20
 
-// At says where the tree of an import goes.
+// At is the place of an imported tree.
 type At struct {
-	Dir  string         // everything goes there, once it is made
-	Made gitbridge.Meta // of the root and of directories that the source leaves out, until it gives others
-	Top  bool           // the root is that of a workspace, where some names are taken
+	Dir  string         // the directory for all entries of the source, created if there are any
+	Made gitbridge.Meta // for the root, and for directories for which the source has no entry
+	Top  bool           // the root is the root of a workspace, where some names are reserved
 }
 
-// Builder takes a tree. Its methods are called by one goroutine.
+// A Builder builds a tree from entries. Its methods are called by one goroutine.
 //
-// Whatever comes, it holds a bounded part of the tree in memory: from time to
-// time it seals what there is, and goes on in another epoch.
+// It keeps a bounded part of the tree in memory: when that is full, it seals the tree and continues in
+// the next epoch.
 type Builder struct {
 	ctx    context.Context
 	src    *tree.Source
 	sealer *content.Sealer
 	at     At
 
-	next     uint64
+	next     uint64            // the next inode number
 	limit    int               // of unsealed
-	unsealed int               // bytes of memory, about
-	copied   atomic.Int64      // the same, of pages that are changed again
-	dirs     map[string]uint64 // inodes of directories that were used lately, by path
+	unsealed int               // about the bytes of memory for changes since the last seal
+	copied   atomic.Int64      // bytes of memory for copies of sealed pages
+	dirs     map[string]uint64 // inode numbers of directories that were used since the last seal, by path
 
-	epoch   uint64
-	state   *tree.State
-	storing []*storing      // files of the state
-	read    map[uint64]bool // files with several names that came again; nil if it did not begin with a tree
+	epoch    uint64
+	state    *tree.State
+	pending  []*pendingFile
+	replaced map[uint64]bool // inode numbers of replaced files with several names; nil in a tree of New
 }
 
-// storing is a file whose contents are being stored.
-type storing struct {
+// A pendingFile is a file of the state whose contents are being stored.
+type pendingFile struct {
 	*content.PendingFile
 	path string
 	node *tree.Inode
 }
 
-// maxStoring is how many files of the source are read before the first of them is stored.
-const maxStoring = 64
+// maxPending is the most files that are pending when the next entry is read.
+const maxPending = 64
 
-// New begins an empty tree.
+// New returns a Builder with an empty tree. objects receives the contents and the pages of the tree.
 func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, at At) *Builder {
 	at.Dir, at.Made.Mode = path.Clean(at.Dir), unix.S_IFDIR|at.Made.Mode&0o7777
 	b := &Builder{
@@ -89,13 +90,13 @@ func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, at 
 		epoch:  1,
 	}
 	b.src = src.Counting(&b.copied)
-	n := b.node(at.Made)
+	n := b.newNode(at.Made)
 	n.Nlink = 2
 	b.state = tree.New(b.epoch, n)
 	return b
 }
 
-// Over begins with a sealed tree, which stays as it is.
+// Over returns a Builder that begins with the sealed tree with an id. The sealed tree does not change.
 func Over(ctx context.Context, src *tree.Source, objects content.ObjectStore, at At, id cas.Hash) (*Builder, error) {
 	b := New(ctx, src, objects, at)
 	st, err := tree.Load(b.src, id)
@@ -103,11 +104,12 @@ func Over(ctx context.Context, src *tree.Source, objects content.ObjectStore, at
 		return nil, err
 	}
 	highest, err := st.Highest(b.src)
-	b.state, b.next, b.read = st, highest+1, make(map[uint64]bool)
+	b.state, b.next, b.replaced = st, highest+1, make(map[uint64]bool)
 	return b, err
 }
 
-func (b *Builder) node(m gitbridge.Meta) *tree.Inode {
+// newNode returns a new inode, which is not in the tree yet.
+func (b *Builder) newNode(m gitbridge.Meta) *tree.Inode {
 	n := &tree.Inode{Ino: b.next, Nlink: 1}
 	b.next++
 	setMeta(n, m)
@@ -120,6 +122,8 @@ func setMeta(n *tree.Inode, m gitbridge.Meta) {
 	n.Xattrs = m.Xattrs
 }
 
+// Add adds an entry below At.Dir. A directory that exists gets the entry's attributes, and any other
+// file at the path is replaced. Directories on the path are created.
 func (b *Builder) Add(e gitbridge.Entry) error {
 	if first, _, _ := strings.Cut(e.Path, "/"); b.at.Top && naming.IsControlDir(first) {
 		return fmt.Errorf("%w: it has %s at its top, a name that amberfs reserves at the root of a workspace; "+
@@ -129,7 +133,7 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 	if n := metaSize(e.Meta); n > live.MaxXattrs {
 		return errs.New(errs.TooBig, "%s has %d bytes of extended attributes, at most %d are possible", e.Path, n, live.MaxXattrs)
 	}
-	if err := b.room(2*len(e.Path) + len(e.Target) + metaSize(e.Meta)); err != nil {
+	if err := b.makeRoom(2*len(e.Path) + len(e.Target) + metaSize(e.Meta)); err != nil {
 		return err
 	}
 	switch {
@@ -138,16 +142,17 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 	case e.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return b.addDir(p, e.Meta)
 	}
+
 	old, err := b.find(p)
 	if err != nil {
 		return err
 	}
 	var n *tree.Inode
-	if b.isAgain(old, e) {
-		n, err = b.again(old.Ino, e.Meta)
+	if b.keepsNumber(old, e) {
+		n, err = b.replace(old.Ino, e.Meta)
 	} else {
-		n = b.node(e.Meta)
-		err = b.enter(p, n)
+		n = b.newNode(e.Meta)
+		err = b.setName(p, n)
 	}
 	if err != nil {
 		return err
@@ -161,24 +166,26 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 	return b.state.Put(b.src, b.epoch, n)
 }
 
-// isAgain reports whether a file is the one that had its path before: that keeps its number. If it
-// has other names, it must be like it, and only the first of them that comes brings it.
-func (b *Builder) isAgain(old *tree.Inode, e gitbridge.Entry) bool {
+// keepsNumber reports whether an entry for a path replaces the contents of the file old, which is at
+// the path, so that the file keeps its inode number. That is so for files of one name. A file with
+// several names is replaced only by an entry that seems to be the same file, and only by the first
+// such entry: the source has the further names as hard links.
+func (b *Builder) keepsNumber(old *tree.Inode, e gitbridge.Entry) bool {
 	if old == nil || old.Type() != e.Mode&unix.S_IFMT {
 		return false
 	}
 	alike := old.Btime == cmp.Or(e.Btime, e.Mtime) && old.Mtime == e.Mtime && old.UID == e.UID && contentSize(old) == e.Size && old.Target == e.Target
-	return len(old.Links) == 1 || b.read != nil && len(b.read) < maxRead && alike && !b.read[old.Ino]
+	return len(old.Links) == 1 || b.replaced != nil && len(b.replaced) < maxReplaced && alike && !b.replaced[old.Ino]
 }
 
-// again returns an inode without its contents, for a file that is read again.
-func (b *Builder) again(ino uint64, m gitbridge.Meta) (*tree.Inode, error) {
+// replace returns an inode of the tree with new attributes and without contents.
+func (b *Builder) replace(ino uint64, m gitbridge.Meta) (*tree.Inode, error) {
 	n, err := b.state.Own(b.src, b.epoch, ino)
 	if err != nil {
 		return nil, err
 	}
 	if len(n.Links) > 1 {
-		b.read[ino] = true
+		b.replaced[ino] = true
 	}
 	b.state.Bytes -= contentSize(n)
 	setMeta(n, m)
@@ -186,7 +193,7 @@ func (b *Builder) again(ino uint64, m gitbridge.Meta) (*tree.Inode, error) {
 	return n, nil
 }
 
-// store begins to store the contents of a file. stored makes them part of it.
+// store starts to store the contents of a file. finishPending adds them to the inode.
 func (b *Builder) store(p string, n *tree.Inode, e gitbridge.Entry) error {
 	if !e.Sparse {
 		e.Parts = []content.Part{{N: e.Size}}
@@ -198,27 +205,29 @@ func (b *Builder) store(p string, n *tree.Inode, e gitbridge.Entry) error {
 	if s.Size != e.Size {
 		return fmt.Errorf("reading %s: it became shorter while it was read", p)
 	}
-	b.storing = append(b.storing, &storing{s, p, n})
-	return b.stored(maxStoring)
+	b.pending = append(b.pending, &pendingFile{s, p, n})
+	return b.finishPending(maxPending)
 }
 
-// stored returns when no more than most files are still being stored.
-func (b *Builder) stored(most int) error {
-	for len(b.storing) > most {
-		s := b.storing[0]
-		b.storing = b.storing[1:]
-		base, err := s.Finish()
+// finishPending waits until at most most files are pending, and adds the stored contents to their
+// inodes.
+func (b *Builder) finishPending(most int) error {
+	for len(b.pending) > most {
+		f := b.pending[0]
+		b.pending = b.pending[1:]
+		base, err := f.Finish()
 		if err != nil {
-			return fmt.Errorf("storing %s: %w", s.path, err)
+			return fmt.Errorf("storing %s: %w", f.path, err)
 		}
-		s.node.Content = content.Of(base)
-		b.state.Bytes += s.Size
+		f.node.Content = content.Of(base)
+		b.state.Bytes += f.Size
 	}
 	return nil
 }
 
-// room seals the tree if it takes too much memory. n is what will come.
-func (b *Builder) room(n int) error {
+// makeRoom seals the tree if it takes too much memory. The caller will add an inode, and n bytes of
+// names and attributes.
+func (b *Builder) makeRoom(n int) error {
 	if err := b.ctx.Err(); err != nil {
 		return err
 	}
@@ -236,10 +245,10 @@ func (b *Builder) room(n int) error {
 }
 
 func (b *Builder) seal() error {
-	err := b.stored(0)
-	if err == nil {
-		_, err = tree.Seal(b.ctx, b.src, b.sealer, b.state)
+	if err := b.finishPending(0); err != nil {
+		return err
 	}
+	_, err := tree.Seal(b.ctx, b.src, b.sealer, b.state)
 	return err
 }
 
@@ -258,58 +267,67 @@ func (b *Builder) lookup(dir uint64, name string) (tree.Dirent, bool, error) {
 	return n.Dir.Lookup(b.src, name)
 }
 
-// dir returns the inode number of a directory, which is made if there is none.
-func (b *Builder) dir(p string) (uint64, error) {
+// makeDirs returns the inode number of a directory. It creates the directory, and those above it, if
+// they do not exist.
+func (b *Builder) makeDirs(p string) (uint64, error) {
 	if p == "." {
 		return tree.RootIno, nil
 	}
 	if ino, ok := b.dirs[p]; ok {
 		return ino, nil
 	}
-	parent, err := b.dir(path.Dir(p))
+	parent, err := b.makeDirs(path.Dir(p))
 	if err != nil {
 		return 0, err
 	}
 	e, ok, err := b.lookup(parent, path.Base(p))
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
-	case !ok:
-		depth := 1 + strings.Count(p, "/")
-		if depth >= tree.MaxDepth {
-			return 0, tree.ErrTooDeep
-		}
-		b.state.Depth = max(b.state.Depth, depth)
-		n := b.node(b.at.Made)
-		n.Nlink, e.Ino = 2, n.Ino
-		if err = b.link(parent, path.Base(p), n); err == nil {
-			err = b.state.Put(b.src, b.epoch, n)
-		}
-	case e.Type != unix.S_IFDIR:
-		err = fmt.Errorf("%w: %q is not a directory, but is used as one", gitbridge.ErrHostile, p)
 	}
-	if err == nil {
-		b.dirs[p] = e.Ino
-		b.unsealed += inodeSize + len(p)
+	if ok && e.Type != unix.S_IFDIR {
+		return 0, fmt.Errorf("%w: %q is not a directory, but is used as one", gitbridge.ErrHostile, p)
 	}
-	return e.Ino, err
+	if !ok {
+		if e.Ino, err = b.makeDir(parent, p); err != nil {
+			return 0, err
+		}
+	}
+	b.dirs[p] = e.Ino
+	b.unsealed += inodeSize + len(p)
+	return e.Ino, nil
+}
+
+// makeDir creates a directory. parent is the inode number of the directory above it.
+func (b *Builder) makeDir(parent uint64, p string) (uint64, error) {
+	depth := 1 + strings.Count(p, "/")
+	if depth >= tree.MaxDepth {
+		return 0, tree.ErrTooDeep
+	}
+	b.state.Depth = max(b.state.Depth, depth)
+	n := b.newNode(b.at.Made)
+	n.Nlink = 2
+	if err := b.link(parent, path.Base(p), n); err != nil {
+		return 0, err
+	}
+	return n.Ino, b.state.Put(b.src, b.epoch, n)
 }
 
 func (b *Builder) addDir(p string, m gitbridge.Meta) error {
-	ino, err := b.dir(p)
+	ino, err := b.makeDirs(p)
 	if err != nil {
 		return err
 	}
 	n, err := b.state.Own(b.src, b.epoch, ino)
-	if err == nil {
-		setMeta(n, m)
+	if err != nil {
+		return err
 	}
-	return err
+	setMeta(n, m)
+	return nil
 }
 
-// enter gives n, which is no directory, a name in place of what had it.
-func (b *Builder) enter(p string, n *tree.Inode) error {
-	parent, err := b.dir(path.Dir(p))
+// setName gives n, which is not a directory, a name. A file that has the name loses it.
+func (b *Builder) setName(p string, n *tree.Inode) error {
+	parent, err := b.makeDirs(path.Dir(p))
 	if err != nil {
 		return err
 	}
@@ -329,6 +347,7 @@ func (b *Builder) enter(p string, n *tree.Inode) error {
 	return b.link(parent, name, n)
 }
 
+// link adds a name that is free to a directory, and n to the name.
 func (b *Builder) link(parent uint64, name string, n *tree.Inode) error {
 	dir, err := b.state.Own(b.src, b.epoch, parent)
 	if err != nil {
@@ -341,9 +360,9 @@ func (b *Builder) link(parent uint64, name string, n *tree.Inode) error {
 	return dir.Dir.Insert(b.src, b.epoch, tree.Dirent{Name: name, Ino: n.Ino, Type: n.Type()})
 }
 
-// unlink takes one name from an inode, and the inode away with its last. A directory is empty.
+// unlink removes one name of an inode, and with its last name the inode. A directory must be empty.
 func (b *Builder) unlink(ino, parent uint64, name string) error {
-	if err := b.stored(0); err != nil {
+	if err := b.finishPending(0); err != nil {
 		return err
 	}
 	n, err := b.state.Own(b.src, b.epoch, ino)
@@ -374,13 +393,15 @@ func contentSize(n *tree.Inode) int64 {
 	return 0
 }
 
+// Finish seals the tree and returns it. The objects are not yet on disk.
 func (b *Builder) Finish() (*tree.State, error) {
-	if _, err := b.dir(b.at.Dir); err != nil { // it may be empty
+	if _, err := b.makeDirs(b.at.Dir); err != nil { // the source may have had no entries
 		return nil, err
 	}
 	return b.state, b.seal()
 }
 
+// hardlink gives the file at the path old the further name p.
 func (b *Builder) hardlink(p, old string) error {
 	n, err := b.state.Resolve(b.src, old)
 	if err != nil || n.IsDir() {
@@ -392,7 +413,7 @@ func (b *Builder) hardlink(p, old string) error {
 	if n, err = b.state.Own(b.src, b.epoch, n.Ino); err != nil {
 		return err
 	}
-	if err := b.enter(p, n); err != nil {
+	if err := b.setName(p, n); err != nil {
 		return err
 	}
 	n.Nlink++

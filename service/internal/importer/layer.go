@@ -11,12 +11,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Layer is a gitbridge.Sink for the layers of an image: what is in the tree was in the
-// layers below. A directory stays where a directory comes, anything else is replaced, and
-// links on the way to a name are followed, but not out of the image.
+// Layer adds an entry of a layer of an image to the tree of the layers below. A whiteout deletes a
+// file, and an opaque directory is emptied. A directory replaces a file and a file a directory; an
+// existing directory keeps its entries. Symbolic links on the path of an entry are followed, with the
+// image as their root.
 func (b *Builder) Layer(e gitbridge.Entry) (err error) {
 	if e.Opaque {
-		e.Path += "/." // the directory may be a link too
+		e.Path += "/." // follow also a link in the place of the directory itself
 	}
 	if e.Path, err = b.follow(e.Path); err != nil {
 		return err
@@ -32,7 +33,7 @@ func (b *Builder) Layer(e gitbridge.Entry) (err error) {
 	case err != nil:
 		return err
 	case e.Opaque && old != nil && old.IsDir():
-		return b.empty(old.Ino)
+		return b.emptyDir(old.Ino)
 	case e.Opaque, e.Whiteout && old == nil:
 		return nil
 	case old != nil && (e.Whiteout || isDir != old.IsDir()):
@@ -44,11 +45,11 @@ func (b *Builder) Layer(e gitbridge.Entry) (err error) {
 	return b.Add(e)
 }
 
-// maxLinks is how many symbolic links the kernel follows in a path.
+// maxLinks is the most symbolic links in a path, as in the kernel.
 const maxLinks = 40
 
-// follow returns the path of an entry with the links in the directories above it resolved.
-// The image is their root.
+// follow returns the path of an entry after its directories were resolved as symbolic links, with the
+// image as the root of absolute targets and the end of "..".
 func (b *Builder) follow(p string) (string, error) {
 	if _, ok := b.dirs[path.Join(b.at.Dir, path.Dir(p))]; ok {
 		return p, nil
@@ -78,52 +79,55 @@ func (b *Builder) follow(p string) (string, error) {
 	return path.Join(at, path.Base(p)), nil
 }
 
-// find returns what is at a path, in which no link is followed; nil if there is nothing.
+// find returns the inode at a path, nil if there is none. It follows no symbolic links.
 func (b *Builder) find(p string) (*tree.Inode, error) {
 	n, err := b.state.At(b.src, p)
 	if n != nil && n.IsRegular() {
-		err = b.stored(0) // what it has may be on its way
+		err = b.finishPending(0) // the contents of n may be pending
 	}
 	return n, err
 }
 
+// remove removes the name of n at a path and, if n is a directory, all entries below.
 func (b *Builder) remove(p string, n *tree.Inode) error {
-	parent, err := b.dir(path.Dir(p))
-	if err == nil && n.IsDir() {
-		err = b.empty(n.Ino)
-	}
+	parent, err := b.makeDirs(path.Dir(p))
 	if err != nil {
 		return err
 	}
-	return b.unlink(n.Ino, parent, path.Base(p))
+	return b.removeEntry(parent, tree.Dirent{Name: path.Base(p), Ino: n.Ino, Type: n.Type()})
 }
 
-func (b *Builder) empty(dir uint64) error {
-	const atOnce = 1000
+func (b *Builder) removeEntry(parent uint64, e tree.Dirent) error {
+	if e.Type == unix.S_IFDIR {
+		if err := b.emptyDir(e.Ino); err != nil {
+			return err
+		}
+	}
+	return b.unlink(e.Ino, parent, e.Name)
+}
+
+// emptyDir removes all entries below a directory.
+func (b *Builder) emptyDir(dir uint64) error {
+	const partSize = 1000
 	clear(b.dirs)
 	for {
-		if err := b.room(0); err != nil {
+		if err := b.makeRoom(0); err != nil {
 			return err
 		}
 		n, err := b.state.Get(b.src, dir)
-		var some []tree.Dirent
-		if err == nil {
-			err = n.Dir.List(b.src, 0, func(e tree.Dirent, _ uint64) bool {
-				some = append(some, e)
-				return len(some) < atOnce
-			})
-		}
-		if err != nil || len(some) == 0 {
+		if err != nil {
 			return err
 		}
-		for _, e := range some {
-			if e.Type == unix.S_IFDIR {
-				err = b.empty(e.Ino)
-			}
-			if err == nil {
-				err = b.unlink(e.Ino, dir, e.Name)
-			}
-			if err != nil {
+		var part []tree.Dirent
+		err = n.Dir.List(b.src, 0, func(e tree.Dirent, _ uint64) bool {
+			part = append(part, e)
+			return len(part) < partSize
+		})
+		if err != nil || len(part) == 0 {
+			return err
+		}
+		for _, e := range part {
+			if err := b.removeEntry(dir, e); err != nil {
 				return err
 			}
 		}

@@ -11,31 +11,32 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// binary writes the change of a file that is not text, reading it as it goes.
-func (w *writer) binary(f File, before, after string) error {
+// writeBinary writes the change of a file that is not text: one line or, with Options.Binary, a binary
+// patch. before and after are git's ids of the two sides, "" if the side is too large for one.
+func (w *writer) writeBinary(f File, before, after string) error {
 	if large := max(Size(f.Before), Size(f.After)); w.o.Binary && large > maxPatch {
 		return errs.New(errs.TooBig, "%q has %d bytes: a binary patch takes files of up to %d GiB; name other paths, or compare without binary", f.Path, large, maxPatch>>30)
 	}
 	if !w.o.Binary {
 		if before != "" && after != "" {
-			w.index(f, before[:7], after[:7])
+			w.writeIndex(f, before[:7], after[:7])
 		}
 		nameA, nameB := names(f)
 		fmt.Fprintf(w, "Binary files %s and %s differ\n", nameA, nameB)
 		return nil
 	}
-	// git apply wants whole ids here: it checks the result against them.
-	w.index(f, before, after)
+	// git apply needs whole ids here, because it checks the result against them.
+	w.writeIndex(f, before, after)
 	w.WriteString("GIT binary patch\n")
-	if err := w.literal(f.After, f.Path); err != nil {
+	if err := w.writeLiteral(f.After, f.Path); err != nil {
 		return err
 	}
-	return w.literal(f.Before, f.OldPath)
+	return w.writeLiteral(f.Before, f.OldPath)
 }
 
-// literal writes one whole side of a binary patch: its length, and its
-// deflated bytes in base 85, at most 52 a line.
-func (w *writer) literal(n *tree.Inode, path string) error {
+// writeLiteral writes one side of a binary patch: its length, and its deflated bytes in base 85, at
+// most 52 bytes a line.
+func (w *writer) writeLiteral(n *tree.Inode, path string) error {
 	fmt.Fprintf(w, "literal %d\n", Size(n))
 	lines := &base85Lines{w: w}
 	z := zlib.NewWriter(lines)
@@ -46,35 +47,35 @@ func (w *writer) literal(n *tree.Inode, path string) error {
 		return fmt.Errorf("compressing %q: %w", path, err)
 	}
 	if len(lines.buf) > 0 {
-		lines.line(lines.buf)
+		lines.writeLine(lines.buf)
 	}
 	return w.WriteByte('\n')
 }
 
 const (
 	base85Alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-	base85Letters  = " ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" // by the bytes of a line
+	base85Letters  = " ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" // by the number of bytes in a line
 	base85Line     = 52                                                      // bytes
 )
 
 // base85Lines writes bytes as the lines of a binary patch.
 type base85Lines struct {
 	w   *writer
-	buf []byte // less than a line
+	buf []byte // the bytes of a line that is not full
 }
 
 func (l *base85Lines) Write(p []byte) (int, error) {
 	l.buf = append(l.buf, p...)
 	for len(l.buf) >= base85Line {
-		l.line(l.buf[:base85Line])
+		l.writeLine(l.buf[:base85Line])
 		l.buf = l.buf[base85Line:]
 	}
 	return len(p), nil
 }
 
-// line writes a letter for the number of bytes, then five digits for each four of them,
-// the last four filled up with zeros.
-func (l *base85Lines) line(p []byte) {
+// writeLine writes a letter for the number of bytes, then five digits for each group of four bytes. The
+// last group is filled up with zeros.
+func (l *base85Lines) writeLine(p []byte) {
 	l.w.WriteByte(base85Letters[len(p)])
 	for four := range slices.Chunk(p, 4) {
 		var word [4]byte

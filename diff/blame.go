@@ -13,58 +13,62 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Blame finds for each line of a file the version that brought it, as `git blame` does.
-// Next takes the versions, the oldest first.
+// A Blame finds for each line of a file the version that added it, as `git blame` does. The caller
+// calls Next for each version, the oldest first, then Lines.
 type Blame struct {
 	Source *tree.Source
 	Cache  *BlameCache // of earlier comparisons; not nil
-	// Memory is charged with what two versions and all different lines take, before they are
+	// Memory is charged with the memory of two versions and of all different lines before they are
 	// read; nil for no bounds.
 	Memory *budget.Charge
 
-	from   []int // for each line its version
-	node   *tree.Inode
-	loaded bool // what follows is of node
+	from []int       // for each line of node, the version that added it
+	node *tree.Inode // the newest version, nil if the file did not exist in it
+
+	// lines and ids have the lines of node and their numbers, if loaded is set.
+	loaded bool
 	lines  [][]byte
 	ids    []int32
-	known  numbers
+	known  lineIDs // of the lines of all versions
 
-	largest, distinct, charged int64 // bytes of memory
+	largest  int64 // bytes of memory of the largest version
+	distinct int64 // bytes of memory of known
+	charged  int64 // bytes that Memory is charged with
 }
 
-// blamedLine is what a line takes beside its bytes in each of two versions, knownLine what a
-// line takes that no version before had.
 const (
-	blamedLine = 80
-	knownLine  = 80
+	// loadedLine is about the memory of a line of a version, in bytes, without its text.
+	loadedLine = 80
+	// knownLine is about the memory of a line in Blame.known, without its text.
+	knownLine = 80
 )
 
-// A BlameCache keeps how the lines of two contents differ.
+// A BlameCache has the differences between versions of files, by pairKey.
 type BlameCache struct {
 	mu    sync.Mutex
 	edits map[string][]edit
-	count int
+	count int // of edits and keys
 }
 
-// maxBlamed is how many edits a BlameCache keeps, 32 bytes each.
-const maxBlamed = 1 << 20
+// maxCached is the most edits and keys in a BlameCache, of 32 bytes each.
+const maxCached = 1 << 20
 
 func (c *BlameCache) put(key string, edits []edit) {
-	if key == "" || len(edits) > maxBlamed/4 {
+	if key == "" || len(edits) > maxCached/4 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.count += 1 + len(edits); c.edits == nil || c.count > maxBlamed {
+	if c.count += 1 + len(edits); c.edits == nil || c.count > maxCached {
 		c.edits, c.count = make(map[string][]edit), 1+len(edits)
 	}
 	c.edits[key] = edits
 }
 
-// ErrNoText means that a file has no lines to speak of.
+// ErrNoText means that a file is not compared by lines.
 var ErrNoText = errors.New("it is binary, or over 64 MiB")
 
-// pairKey identifies the contents of two files, "" if one is not stored yet.
+// pairKey returns a key for the contents of two files, "" if those of one are not stored yet.
 func pairKey(a, b *tree.Inode) string {
 	var key string
 	for _, n := range []*tree.Inode{a, b} {
@@ -77,11 +81,13 @@ func pairKey(a, b *tree.Inode) string {
 	return key
 }
 
-// Next takes the next version; nil if the file is gone.
+// Next adds the next version of the file. n is nil if the file does not exist in it.
 func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
 	if err := turns.Yield(ctx); err != nil {
 		return err
 	}
+
+	// All lines of a file that did not exist before are new.
 	if n == nil || !n.IsRegular() || b.node == nil {
 		b.from, b.node, b.loaded = nil, nil, false
 		if n == nil || !n.IsRegular() {
@@ -93,33 +99,12 @@ func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
 		b.from = slices.Repeat([]int{version}, len(b.lines))
 		return nil
 	}
-	key := pairKey(b.node, n)
-	b.Cache.mu.Lock()
-	edits, ok := b.Cache.edits[key]
-	b.Cache.mu.Unlock()
-	if ok {
-		b.node, b.loaded = n, false
-	} else {
-		if !b.loaded {
-			if err := b.load(ctx, b.node); err != nil {
-				return err
-			}
-		}
-		was, ids := b.lines, b.ids
-		if err := b.load(ctx, n); err != nil {
-			return err
-		}
-		var err error
-		edits, err = (&effort{ctx, fileCost}).compareLines(ids, b.ids)
-		switch {
-		case errors.Is(err, errTooDifferent):
-			edits = []edit{{0, len(ids), 0, len(b.ids)}}
-		case err != nil:
-			return err
-		}
-		edits = slide(edits, was, b.lines, ids, b.ids)
-		b.Cache.put(key, edits)
+	edits, err := b.compareNext(ctx, n)
+	if err != nil {
+		return err
 	}
+
+	// Lines outside of the edits keep their version.
 	from := make([]int, 0, len(b.from))
 	at := 0
 	for _, e := range edits {
@@ -131,7 +116,38 @@ func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
 	return nil
 }
 
-// load reads a version, and numbers its lines.
+// compareNext returns the differences between the newest version and n, which becomes the newest.
+func (b *Blame) compareNext(ctx context.Context, n *tree.Inode) ([]edit, error) {
+	key := pairKey(b.node, n)
+	b.Cache.mu.Lock()
+	edits, ok := b.Cache.edits[key]
+	b.Cache.mu.Unlock()
+	if ok {
+		b.node, b.loaded = n, false
+		return edits, nil
+	}
+	if !b.loaded {
+		if err := b.load(ctx, b.node); err != nil {
+			return nil, err
+		}
+	}
+	lines, ids := b.lines, b.ids
+	if err := b.load(ctx, n); err != nil {
+		return nil, err
+	}
+	edits, err := (&effort{ctx, fileCost}).compareLines(ids, b.ids)
+	if errors.Is(err, errTooDifferent) {
+		edits, err = []edit{{0, len(ids), 0, len(b.ids)}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	edits = slide(edits, lines, b.lines, ids, b.ids)
+	b.Cache.put(key, edits)
+	return edits, nil
+}
+
+// load reads n, which becomes the newest version, and numbers its lines.
 func (b *Blame) load(ctx context.Context, n *tree.Inode) error {
 	if n.Size() > maxText {
 		return ErrNoText
@@ -147,16 +163,16 @@ func (b *Blame) load(ctx context.Context, n *tree.Inode) error {
 		return ErrNoText
 	}
 	if b.known == nil {
-		b.known = make(numbers)
+		b.known = make(lineIDs)
 	}
 	b.node, b.loaded, b.lines = n, true, splitLines(text)
 	before := len(b.known)
-	b.ids = b.known.of(b.lines, func(l []byte) string { return string(l) })
+	b.ids = b.known.number(b.lines, func(l []byte) string { return string(l) })
 	b.distinct += int64(len(b.known)-before) * (knownLine + int64(len(text))/int64(max(1, len(b.lines))))
 	return nil
 }
 
-// charge takes the memory for a version.
+// charge reserves the memory for n and its lines.
 func (b *Blame) charge(ctx context.Context, n *tree.Inode) error {
 	lines, r, buf := int64(1), reader(b.Source, n), make([]byte, 64<<10)
 	for {
@@ -169,7 +185,7 @@ func (b *Blame) charge(ctx context.Context, n *tree.Inode) error {
 			return err
 		}
 	}
-	b.largest = max(b.largest, n.Size()+blamedLine*lines)
+	b.largest = max(b.largest, n.Size()+loadedLine*lines)
 	need := 2*b.largest + b.distinct + n.Size() + knownLine*lines
 	if more := need - b.charged; more > 0 {
 		b.charged = need
@@ -178,7 +194,8 @@ func (b *Blame) charge(ctx context.Context, n *tree.Inode) error {
 	return nil
 }
 
-// Lines returns the lines of the newest version, and for each the version that brought it.
+// Lines returns the lines of the newest version, and for each the version that added it. There are none
+// if the file does not exist in the newest version.
 func (b *Blame) Lines(ctx context.Context) (lines [][]byte, from []int, err error) {
 	if b.node == nil {
 		return nil, nil, nil

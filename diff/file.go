@@ -33,17 +33,17 @@ const (
 	modeSymlink = 0o120000
 )
 
-// File is one changed file. Before and After are nil where the file is absent.
+// A File is one changed file. Before is nil for an added file, After for a deleted one.
 type File struct {
 	Status     Status
 	Similarity int    // of a rename, in percent
-	Path       string // the new path; the old one of a deletion
+	Path       string // the new path; of a deleted file, its last path
 	OldPath    string // differs from Path only for a rename
 	Before     *tree.Inode
 	After      *tree.Inode
 }
 
-// gitMode is n's mode as git records it, 0 for what git cannot hold.
+// gitMode returns n's mode as git records it, 0 for nil and for types of files that git cannot record.
 func gitMode(n *tree.Inode) uint32 {
 	switch {
 	case n == nil:
@@ -62,14 +62,14 @@ func gitMode(n *tree.Inode) uint32 {
 // path, component by component, a rename at its new path.
 func Files(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) ([]File, error) {
 	o.gitDirs = true
-	return list(ctx, src, a, b, o)
+	return listFiles(ctx, src, a, b, o)
 }
 
-// errEnough ends a comparison that has found what it should.
-var errEnough = errors.New("enough")
+// errEnough ends the comparison of First.
+var errEnough = errors.New("enough changed files were found")
 
-// First lists the first n changed files, without looking for renames, and reports
-// whether there are more. It takes as long as finding these.
+// First lists the first n changed files, without looking for renames, and reports whether there are
+// more. It stops comparing when it has found them.
 func First(ctx context.Context, src *tree.Source, a, b *tree.State, o Options, n int) (files []File, more bool, err error) {
 	err = tree.Diff(ctx, src, a, b, tree.DiffOptions{Paths: o.Paths}, func(c tree.Change) error {
 		f, ok := fileOf(c)
@@ -87,11 +87,12 @@ func First(ctx context.Context, src *tree.Source, a, b *tree.State, o Options, n
 	return files, more, nil
 }
 
-// listedCost is what a changed file takes in a list beside its path, about, in bytes.
+// listedCost is about the memory in bytes of a File in a list, without its path.
 const listedCost = 200
 
-// list finds the changed files but those whose paths git would refuse.
-func list(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (files []File, err error) {
+// listFiles lists the changed files and finds renames among them. Without o.gitDirs, it leaves out
+// paths that git apply refuses.
+func listFiles(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (files []File, err error) {
 	err = tree.Diff(ctx, src, a, b, tree.DiffOptions{Paths: o.Paths}, func(c tree.Change) error {
 		if err := turns.Yield(ctx); err != nil {
 			return err
@@ -110,11 +111,11 @@ func list(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (f
 	return findRenames(ctx, src, files)
 }
 
-// fileOf reduces a change to what git sees of it.
-func fileOf(c tree.Change) (File, bool) {
+// fileOf returns a change as git records it. ok is false if git records no difference.
+func fileOf(c tree.Change) (f File, ok bool) {
 	before, after := gitMode(c.Before), gitMode(c.After)
 	p := c.Path.String()
-	f := File{Path: p, OldPath: p, Before: c.Before, After: c.After}
+	f = File{Path: p, OldPath: p, Before: c.Before, After: c.After}
 	if before == 0 {
 		f.Before = nil
 	}
@@ -138,12 +139,12 @@ func fileOf(c tree.Change) (File, bool) {
 	return f, true
 }
 
-// inGitDir reports whether git would refuse path because a component is ".git".
+// inGitDir reports whether a component of path is ".git" in any case.
 func inGitDir(path string) bool {
 	return slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool { return strings.EqualFold(name, ".git") })
 }
 
-// Size is the number of bytes that git would store for n, 0 for nil.
+// Size returns the number of bytes that git would store for n, 0 for nil.
 func Size(n *tree.Inode) int64 {
 	switch {
 	case n == nil:
@@ -163,7 +164,7 @@ func read(src *tree.Source, n *tree.Inode, path string) ([]byte, error) {
 	return data, nil
 }
 
-// reader streams the bytes that git would store for n.
+// reader returns a reader of the bytes that git would store for n.
 func reader(src *tree.Source, n *tree.Inode) io.Reader {
 	switch {
 	case n == nil:

@@ -30,20 +30,19 @@ type Line struct {
 	Text string `json:"text"`
 }
 
-// Text is how the lines of one file differ. Binary files, and those over
-// 64 MiB, have no hunks.
+// Text has the differences between the lines of one file's two sides. There are no hunks if one side
+// is binary or over 64 MiB.
 type Text struct {
 	Binary   bool   `json:"binary,omitempty"`
 	TooLarge bool   `json:"too_large,omitempty" jsonschema:"too large to be compared by lines"`
 	OldSize  int64  `json:"old_size" jsonschema:"bytes"`
 	NewSize  int64  `json:"new_size" jsonschema:"bytes"`
 	Hunks    []Hunk `json:"hunks"`
-	Skipped  int    `json:"-"` // lines of the hunks before, see Options.Skip
+	Skipped  int    `json:"-"` // the number of lines in the hunks that Options.Skip left out
 }
 
-// TextOf compares the lines of the one file whose new path, or old path if it is
-// gone, is path; from is its old path if it was renamed. A file that does not
-// differ has no hunks.
+// TextOf compares the lines of one file. path is its new path or, if it was deleted, its last one; from
+// is its old path if it was renamed, else "". The Text of a file that does not differ is empty.
 func TextOf(ctx context.Context, src *tree.Source, a, b *tree.State, path, from string, o Options) (Text, error) {
 	o = o.withEffort(ctx)
 	f, err := fileAt(ctx, src, a, b, path, from, o)
@@ -59,7 +58,7 @@ func fileAt(ctx context.Context, src *tree.Source, a, b *tree.State, path, from 
 	if from != "" {
 		o.Paths = append(o.Paths, from)
 	}
-	files, err := list(ctx, src, a, b, o)
+	files, err := listFiles(ctx, src, a, b, o)
 	for i := range files {
 		if files[i].Path == path {
 			return &files[i], err
@@ -68,7 +67,7 @@ func fileAt(ctx context.Context, src *tree.Source, a, b *tree.State, path, from 
 	return nil, err
 }
 
-// TextOfChange is TextOf for a difference that is known.
+// TextOfChange is TextOf for a change that tree.Diff found.
 func TextOfChange(ctx context.Context, src *tree.Source, c tree.Change) (Text, error) {
 	f, ok := fileOf(c)
 	if !ok {
@@ -95,13 +94,13 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 		seen := 0
 		for h := range hunksOf(la, lb, edits) {
 			if o.Lines > 0 && seen > o.Skip+o.Lines {
-				break // one more than is asked for shows that there are more
+				break // the caller sees by a further hunk that there are more
 			}
-			if seen += h.lines(); seen <= o.Skip {
+			if seen += h.lineCount(); seen <= o.Skip {
 				t.Skipped = seen
 				continue
 			}
-			t.Hunks = append(t.Hunks, h.kept())
+			t.Hunks = append(t.Hunks, h.withLines())
 		}
 	})
 	if errors.Is(err, errTooDifferent) {
@@ -110,6 +109,7 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 	return t, err
 }
 
+// digest returns the id of the hunk: a hash of its place and its lines.
 func (h hunk) digest() string {
 	sum := sha256.New()
 	w := bufio.NewWriterSize(sum, 64<<10)
@@ -121,16 +121,15 @@ func (h hunk) digest() string {
 			w.WriteByte('\n')
 		}
 	})
-	_ = w.Flush() // a digest takes everything
+	_ = w.Flush() // writing to a hash cannot fail
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// hunkCost is how often the cost of a comparison is taken when its lines are
-// kept, too.
+// hunkCost is the factor to the cost of a comparison, if the lines of its hunks are copied.
 const hunkCost = 2
 
-// lines is how many lines a hunk has.
-func (h hunk) lines() int {
+// lineCount returns the number of lines in the hunk.
+func (h hunk) lineCount() int {
 	n := h.a1 - h.a0
 	for _, e := range h.edits {
 		n += e.b1 - e.b0
@@ -138,11 +137,11 @@ func (h hunk) lines() int {
 	return n
 }
 
-// kept is a hunk with its lines.
-func (h hunk) kept() Hunk {
+// withLines returns the hunk with copies of its lines.
+func (h hunk) withLines() Hunk {
 	out := Hunk{
 		OldStart: h.a0 + 1, OldLines: h.a1 - h.a0, NewStart: h.b0 + 1, NewLines: h.b1 - h.b0, Section: string(h.section),
-		ID: h.digest(), Lines: make([]Line, 0, h.lines()),
+		ID: h.digest(), Lines: make([]Line, 0, h.lineCount()),
 	}
 	h.each(func(op byte, lines [][]byte) {
 		for _, l := range lines {

@@ -106,7 +106,7 @@ func TestBlameIsChargedBefore(t *testing.T) {
 	must.OK(t, b.Next(context.Background(), node("later"), 1))
 	lines, from, err := b.Lines(context.Background())
 	must.OK(t, err)
-	if len(lines) != len(from) || len(lines) < 1000 || b.charged < 1000*(2*blamedLine+knownLine) {
+	if len(lines) != len(from) || len(lines) < 1000 || b.charged < 1000*(2*loadedLine+knownLine) {
 		t.Errorf("%d lines of %d versions, charged %d bytes", len(lines), len(from), b.charged)
 	}
 }

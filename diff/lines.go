@@ -6,16 +6,18 @@ import (
 	"unsafe"
 )
 
-// splitLines cuts data after each newline. The last line may have none.
+// splitLines splits data after each newline. The last line may have none.
 func splitLines(data []byte) [][]byte {
 	lines := make([][]byte, 0, bytes.Count(data, []byte{'\n'})+1)
 	return slices.AppendSeq(lines, bytes.Lines(data))
 }
 
-// numbers gives equal lines equal numbers.
-type numbers map[string]int32
+// lineIDs are the numbers of lines, by their text.
+type lineIDs map[string]int32
 
-func (n numbers) of(lines [][]byte, text func([]byte) string) []int32 {
+// number returns the number of each line; equal lines have equal numbers. text returns the key of a
+// line, which may share the memory of the line.
+func (n lineIDs) number(lines [][]byte, text func([]byte) string) []int32 {
 	ids := make([]int32, len(lines))
 	for i, l := range lines {
 		t := text(l)
@@ -32,17 +34,17 @@ func (n numbers) of(lines [][]byte, text func([]byte) string) []int32 {
 // compareText returns the lines of both sides and the changes between them.
 func (e *effort) compareText(a, b []byte) (la, lb [][]byte, edits []edit, err error) {
 	la, lb = splitLines(a), splitLines(b)
-	ids := make(numbers, max(len(la), len(lb)))
-	view := func(l []byte) string { return unsafe.String(unsafe.SliceData(l), len(l)) } // it stays as it is
-	na, nb := ids.of(la, view), ids.of(lb, view)
+	ids := make(lineIDs, max(len(la), len(lb)))
+	view := func(l []byte) string { return unsafe.String(unsafe.SliceData(l), len(l)) } // no line is changed
+	na, nb := ids.number(la, view), ids.number(lb, view)
 	if edits, err = e.compareLines(na, nb); err != nil {
 		return nil, nil, nil, err
 	}
 	return la, lb, slide(edits, la, lb, na, nb), nil
 }
 
-// slide moves each pure insertion and deletion to the best of the places where
-// it could stand, and joins changes that come to touch.
+// slide moves each pure insertion and each pure deletion to the best of the places that give the same
+// result, and joins edits that touch after that.
 func slide(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
 	var out []edit
 	for i := 0; i < len(edits); i++ {
@@ -66,6 +68,9 @@ func slide(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
 			out = append(out, e)
 			continue
 		}
+
+		// The edit can move up by a line if the line above it equals its last line, and down if the
+		// line below equals its first line.
 		up, down := 0, 0
 		for up < e.a0-prevA && ids[start-up-1] == ids[end-up-1] {
 			up++
@@ -90,13 +95,13 @@ func slide(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
 	return out
 }
 
-// A block is not tried at more places than this.
+// maxSlide is the most places that are tried for an edit.
 const maxSlide = 100
 
-// bestShift says by how many lines a changed block [start,end) of lines that
-// can move up or down should move. The measure is git's indent heuristic
-// (diff.indentHeuristic): both borders should lie at blank lines or at little
-// indentation, so that a new function is shown from its first line to its last.
+// bestShift returns the number of lines by which a changed block [start,end) of lines should move down.
+// It can move from up lines upwards to down lines downwards. The measure is git's indent heuristic
+// (diff.indentHeuristic): both borders should be at blank lines or at little indentation, so that a
+// new function is shown from its first line to its last.
 func bestShift(lines [][]byte, start, end, up, down int) int {
 	best := down
 	var bestScore splitScore
@@ -111,8 +116,8 @@ func bestShift(lines [][]byte, start, end, up, down int) int {
 	return best
 }
 
-// splitScore rates the two borders of a block; less is better. The weights
-// were found for git by Michael Haggerty from a corpus of hand-rated diffs.
+// A splitScore rates the two borders of a block; a smaller score is better. Michael Haggerty found the
+// weights for git from a corpus of diffs that people had rated.
 type splitScore struct{ indent, penalty int }
 
 func (s splitScore) compare(o splitScore) int {
@@ -128,6 +133,7 @@ func (s splitScore) compare(o splitScore) int {
 
 const maxBlanks = 20
 
+// add rates a border before the line at.
 func (s *splitScore) add(lines [][]byte, at int) {
 	own := -1
 	if at < len(lines) {
@@ -180,7 +186,7 @@ func (s *splitScore) add(lines [][]byte, at int) {
 	}
 }
 
-// indentation is the column of the first character, -1 for a blank line.
+// indentation returns the column of the first character, -1 for a blank line.
 func indentation(line []byte) int {
 	const maxIndent = 200
 	col := 0

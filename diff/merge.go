@@ -15,7 +15,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Part is a run of lines of a text that two sides changed. Each line has its newline.
+// A Part is a run of lines in the merge of a text that two sides changed. Each line ends with its
+// newline.
 type Part struct {
 	Kind   string   `json:"kind" jsonschema:"the sides that changed it: same, ours, theirs, both (to the same) or conflict"`
 	Base   []string `json:"base"`
@@ -23,7 +24,8 @@ type Part struct {
 	Theirs []string `json:"theirs"`
 }
 
-// Merge finds what two sides changed in a text. Changes that touch are one part.
+// Merge merges the changes of two sides to a text. It returns all parts of the text, in order. Changes
+// that touch are one part.
 func Merge(ctx context.Context, base, ours, theirs []byte) (parts []Part, err error) {
 	err = mergeLines(ctx, base, ours, theirs, func(kind string, b, o, t [][]byte) {
 		parts = append(parts, Part{kind, lineTexts(b), lineTexts(o), lineTexts(t)})
@@ -43,12 +45,13 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind s
 		return err
 	}
 
-	at, o, t := 0, 0, 0 // how far the parts go in each text
+	at, o, t := 0, 0, 0 // the line at which the next part begins in base, ours and theirs
 	add := func(kind string, to, oursTo, theirsTo int) {
 		part(kind, lb[at:to], lo[o:oursTo], lt[t:theirsTo])
 		at, o, t = to, oursTo, theirsTo
 	}
 	for at < len(lb) || len(eo)+len(et) > 0 {
+		// Lines up to the next edit of a side are the same in all texts.
 		from := len(lb)
 		for _, edits := range [][]edit{eo, et} {
 			if len(edits) > 0 {
@@ -60,6 +63,8 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind s
 			continue
 		}
 
+		// The next part has all edits of both sides that touch each other: no edits of ours and nt of
+		// theirs, up to line to of base.
 		to, no, nt := from, 0, 0
 		for more := true; more; {
 			switch {
@@ -74,7 +79,7 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind s
 			}
 		}
 
-		oursTo, theirsTo := o+to-from+grown(eo[:no]), t+to-from+grown(et[:nt])
+		oursTo, theirsTo := o+to-from+addedLines(eo[:no]), t+to-from+addedLines(et[:nt])
 		kind := "conflict"
 		switch {
 		case nt == 0:
@@ -90,8 +95,8 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind s
 	return nil
 }
 
-// mergedText returns a text with the changes of both sides, with conflict markers around lines that
-// the sides changed to different ones. clean reports whether there are no such lines.
+// mergedText returns a text with the changes of both sides. Lines that both sides changed, but not to
+// the same, are in conflict markers. clean reports whether there are none.
 func mergedText(ctx context.Context, base, ours, theirs []byte) (text []byte, clean bool, err error) {
 	clean = true
 	err = mergeLines(ctx, base, ours, theirs, func(kind string, _, o, t [][]byte) {
@@ -110,7 +115,7 @@ func mergedText(ctx context.Context, base, ours, theirs []byte) (text []byte, cl
 	return text, clean, err
 }
 
-// endLine ends the last line of a text.
+// endLine adds a newline to a text whose last line has none.
 func endLine(text []byte) []byte {
 	if n := len(text); n > 0 && text[n-1] != '\n' {
 		text = append(text, '\n')
@@ -120,13 +125,16 @@ func endLine(text []byte) []byte {
 
 // A Merger merges files by lines. Its method Merge is a threeway.Merger.
 type Merger struct {
-	// Memory is charged with what a merge takes. A file that exceeds it does not merge. May be nil.
+	// Memory is the pool for the memory of a merge; nil for no bounds. A file that needs more than all
+	// of it is not merged.
 	Memory *budget.Budget
-	// Admit, if set, is asked before a merged file is stored, and may refuse that.
+	// Admit, if set, is called with the size of a merged file before it is stored. Its error ends the
+	// merge.
 	Admit func(bytes int64) error
 }
 
-// Merge merges one file. Binary files, and those that are too different to be compared, do not merge.
+// Merge merges one file, and calls merged with the result. It returns nil without calling merged if
+// the file is binary, or if its sides are too different or too large to be compared.
 func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threeway.Merged) error) error {
 	sides := [3]*io.SectionReader{in.Base, in.Ours, in.Theirs}
 	var all survey
@@ -161,16 +169,18 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threew
 	if errors.Is(err, errTooDifferent) {
 		return nil
 	}
-	if err == nil && clean && m.Admit != nil {
-		err = m.Admit(int64(len(text)))
-	}
 	if err != nil {
 		return err
+	}
+	if clean && m.Admit != nil {
+		if err := m.Admit(int64(len(text))); err != nil {
+			return err
+		}
 	}
 	return merged(threeway.Merged{Text: text, Clean: clean})
 }
 
-// surveySide counts the bytes and lines of a file.
+// surveySide returns the size, the number of lines and the kind of a file.
 func surveySide(ctx context.Context, r *io.SectionReader) (s survey, err error) {
 	s.size = r.Size()
 	buf := make([]byte, min(s.size, surveyPiece))
@@ -190,10 +200,10 @@ func surveySide(ctx context.Context, r *io.SectionReader) (s survey, err error) 
 	return s, nil
 }
 
-// errTooLarge is for texts that the memory for comparisons does not hold.
+// errTooLarge is the error for texts that need more than all memory for comparisons.
 var errTooLarge = errs.New(errs.TooBig, "it has too many lines to be compared")
 
-// takeMerge takes the memory for merging two texts into a third that is like the first.
+// takeMerge reserves the memory for a merge of two texts and a third of about the size of the first.
 func (o Options) takeMerge(ctx context.Context, a, b survey) (release func(), err error) {
 	need := 2 * hunkCost * cost(a, b)
 	if !o.Memory.Holds(need) {
@@ -202,7 +212,8 @@ func (o Options) takeMerge(ctx context.Context, a, b survey) (release func(), er
 	return o.Memory.Take(ctx, need)
 }
 
-// TakeMerge takes the memory for Merge. Errors: errs.TooBig if there is not so much.
+// TakeMerge reserves the memory for Merge of texts, and waits if others use too much of it. The error
+// is of the kind errs.TooBig if the texts need more than all of the memory.
 func TakeMerge(ctx context.Context, memory *budget.Budget, texts ...[]byte) (release func(), err error) {
 	var sides survey
 	for _, text := range texts {
@@ -212,8 +223,8 @@ func TakeMerge(ctx context.Context, memory *budget.Budget, texts ...[]byte) (rel
 	return Options{Memory: memory}.takeMerge(ctx, sides, survey{})
 }
 
-// grown is how many lines edits add.
-func grown(edits []edit) (n int) {
+// addedLines returns the number of lines that edits add, negative if they remove more.
+func addedLines(edits []edit) (n int) {
 	for _, e := range edits {
 		n += e.b1 - e.b0 - (e.a1 - e.a0)
 	}
@@ -228,15 +239,16 @@ func lineTexts(lines [][]byte) []string {
 	return out
 }
 
-// ErrNoHunk is for a hunk that is no difference of two files any more, ErrTouched for lines
-// that changed in a third one.
+// The errors of WithoutHunk.
 var (
-	ErrNoHunk  = errors.New("the file changed meanwhile")
+	// ErrNoHunk means that the comparison of a and b has no hunk with the id any more.
+	ErrNoHunk = errors.New("the file changed meanwhile")
+	// ErrTouched means that the lines of the hunk differ between b and now.
 	ErrTouched = errors.New("the lines changed since")
 )
 
-// WithoutHunk returns the text of a file in now, without the change from a to b in the hunk
-// with an id. path and from are those of TextOf.
+// WithoutHunk takes back one change in a file: it returns the text of the file in now without the
+// change from a to b that the hunk with the id shows. path and from are as in TextOf.
 func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, path, from, id string, o Options) ([]byte, error) {
 	o = o.withEffort(ctx)
 	f, err := fileAt(ctx, src, a, b, path, from, o)
@@ -262,12 +274,17 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 			}
 		}
 	})
-	if err == nil && !found {
-		err = ErrNoHunk
+	if err != nil {
+		return nil, err
 	}
-	if err != nil || b == now {
-		return text, err
+	if !found {
+		return nil, ErrNoHunk
 	}
+	if b == now {
+		return text, nil
+	}
+
+	// The file has changed since b: merge its changes since then.
 	n, err := now.Resolve(src, path)
 	if err != nil {
 		return nil, err
@@ -293,8 +310,11 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 		return nil, err
 	}
 	text, clean, err := mergedText(ctx, base, ours, text)
-	if err == nil && !clean {
+	if err != nil {
+		return nil, err
+	}
+	if !clean {
 		return nil, ErrTouched
 	}
-	return text, err
+	return text, nil
 }

@@ -9,35 +9,34 @@ import (
 	"github.com/amberfs/amberfs/internal/turns"
 )
 
-// edit replaces lines [a0,a1) of the old file by lines [b0,b1) of the new one.
+// An edit replaces lines [a0,a1) of the old file by lines [b0,b1) of the new one.
 type edit struct{ a0, a1, b0, b1 int }
 
-// The effort that a comparison may cost, counted in steps of the search.
+// The limits of the search for the shortest edit, in steps.
 const (
-	// A region is searched until its edit distance reaches the square root of
-	// its diagonals or minRegionCost, whichever is more; then the furthest
-	// point reached is taken as the split.
+	// minRegionCost limits the search in a region: it ends when the edit distance reaches
+	// minRegionCost or the square root of the number of diagonals, whichever is more. Then the region
+	// is split at the furthest point that was reached.
 	minRegionCost = 256
-	// A file is searched for this many steps, about half a second, and all files of a
-	// diff for diffCost. A file that would take more is too different: it is shown as
-	// replaced.
+	// fileCost limits the comparison of a file, to about half a second, and diffCost all comparisons
+	// of a diff. A file that would take more is too different, and is shown as replaced.
 	fileCost = 150_000_000
 	diffCost = 10 * fileCost
 	// yieldCost is the number of steps after which other tenants may have a turn.
 	yieldCost = 1_000_000
 )
 
-// errTooDifferent ends the comparison of two texts that takes too much work.
+// errTooDifferent is the error for two texts whose comparison takes too many steps.
 var errTooDifferent = errors.New("the texts are too different")
 
-// effort is the number of steps that the comparisons of a diff may still take.
+// An effort counts the steps that the comparisons of a diff may still take.
 type effort struct {
 	ctx  context.Context
 	left int
 }
 
-// compareLines returns the changes between two files given as lists of line
-// numbers (equal lines have equal numbers), in order and not touching.
+// compareLines returns the edits from one file to another, in order and without edits that touch. The
+// files are given as the numbers of their lines, see lineIDs.
 func (e *effort) compareLines(a, b []int32) ([]edit, error) {
 	prefix := 0
 	for prefix < len(a) && prefix < len(b) && a[prefix] == b[prefix] {
@@ -61,12 +60,12 @@ func (e *effort) compareLines(a, b []int32) ([]edit, error) {
 	return m.edits(len(a), len(b)), nil
 }
 
-// myers is one comparison: "An O(ND) Difference Algorithm and Its Variations"
-// (Eugene W. Myers, 1986), the linear space variation of section 4b. The
-// two searches meet in the middle and each half is searched again.
+// myers is the state of one comparison by "An O(ND) Difference Algorithm and Its Variations"
+// (Eugene W. Myers, 1986), in the linear space variation of section 4b: a search from the beginning
+// and one from the end meet in the middle, and each half is searched again.
 type myers struct {
-	a, b      []int32 // the lines worth comparing
-	indexA    []int   // their places in the files
+	a, b      []int32 // the lines that occur in both files, after the common prefix
+	indexA    []int   // the places of a in its file
 	indexB    []int
 	changedA  []bool // by place in the file
 	changedB  []bool
@@ -77,21 +76,21 @@ type myers struct {
 	unyielded int // steps since other tenants could have a turn
 }
 
-// newMyers drops the common first lines and every line that occurs on one side
-// only: those are changed whatever the rest looks like.
+// newMyers leaves out the first prefix lines, which are equal, and all lines that occur on one side
+// only: they are changed in any case.
 func newMyers(ctx context.Context, a, b []int32, prefix int) *myers {
 	m := &myers{ctx: ctx, changedA: make([]bool, len(a)), changedB: make([]bool, len(b))}
-	m.a, m.indexA = shared(a, b, prefix, m.changedA)
-	m.b, m.indexB = shared(b, a, prefix, m.changedB)
+	m.a, m.indexA = sharedLines(a, b, prefix, m.changedA)
+	m.b, m.indexB = sharedLines(b, a, prefix, m.changedB)
 	m.off = len(m.b) + 1
 	m.fwd = make([]int, len(m.a)+len(m.b)+3)
 	m.bwd = make([]int, len(m.a)+len(m.b)+3)
 	return m
 }
 
-// shared returns the lines from a place on that the other side has there, too, and their
-// places. The others are changed.
-func shared(lines, other []int32, from int, changed []bool) (kept []int32, index []int) {
+// sharedLines returns the lines after the first from lines that other has after its first from lines,
+// too, and their places. It marks the other lines as changed.
+func sharedLines(lines, other []int32, from int, changed []bool) (kept []int32, index []int) {
 	var has []bool
 	if len(other) > from {
 		has = make([]bool, slices.Max(other[from:])+1)
@@ -109,7 +108,7 @@ func shared(lines, other []int32, from int, changed []bool) (kept []int32, index
 	return kept, index
 }
 
-// compare marks the changed lines of a[a0:a1] against b[b0:b1].
+// compare marks the lines that differ between a[a0:a1] and b[b0:b1].
 func (m *myers) compare(a0, a1, b0, b1 int) {
 	for {
 		for a0 < a1 && b0 < b1 && m.a[a0] == m.b[b0] {
@@ -119,12 +118,12 @@ func (m *myers) compare(a0, a1, b0, b1 int) {
 			a1, b1 = a1-1, b1-1
 		}
 		if a0 == a1 || b0 == b1 || m.stepsLeft <= 0 {
-			m.mark(a0, a1, b0, b1)
+			m.markChanged(a0, a1, b0, b1)
 			return
 		}
 		x, y := m.split(a0, a1, b0, b1)
 		if (x == a0 && y == b0) || (x == a1 && y == b1) {
-			m.mark(a0, a1, b0, b1)
+			m.markChanged(a0, a1, b0, b1)
 			return
 		}
 		m.compare(a0, x, b0, y)
@@ -132,7 +131,8 @@ func (m *myers) compare(a0, a1, b0, b1 int) {
 	}
 }
 
-func (m *myers) mark(a0, a1, b0, b1 int) {
+// markChanged marks all lines of a[a0:a1] and b[b0:b1] as changed.
+func (m *myers) markChanged(a0, a1, b0, b1 int) {
 	for i := a0; i < a1; i++ {
 		m.changedA[m.indexA[i]] = true
 	}
@@ -141,8 +141,8 @@ func (m *myers) mark(a0, a1, b0, b1 int) {
 	}
 }
 
-// split finds a point on a shortest path through the region, or, when that
-// costs too much, on a good one.
+// split returns a point on a shortest path through the region or, if the search takes too many steps,
+// on a good path.
 func (m *myers) split(a0, a1, b0, b1 int) (x, y int) {
 	a, b, fwd, bwd, off := m.a, m.b, m.fwd, m.bwd, m.off
 	dmin, dmax := a0-b1, a1-b0
@@ -152,8 +152,8 @@ func (m *myers) split(a0, a1, b0, b1 int) (x, y int) {
 	limit := max(minRegionCost, int(math.Sqrt(float64(dmax-dmin))))
 	fwd[off+fmid], bwd[off+bmid] = a0, a1
 	for cost := 1; ; cost++ {
-		// Widen the range of diagonals while it is inside the region; at its
-		// border narrow it, so that only diagonals of the right parity are met.
+		// Extend the range of diagonals while it is inside the region. At the region's border reduce
+		// it, so that only diagonals of the right parity are visited.
 		if fmin > dmin {
 			fmin--
 			fwd[off+fmin-1] = -1
@@ -180,6 +180,8 @@ func (m *myers) split(a0, a1, b0, b1 int) (x, y int) {
 				return x, y
 			}
 		}
+
+		// Search backwards by one step.
 		if bmin > dmin {
 			bmin--
 			bwd[off+bmin-1] = math.MaxInt
@@ -206,15 +208,16 @@ func (m *myers) split(a0, a1, b0, b1 int) (x, y int) {
 				return x, y
 			}
 		}
-		m.take(fmax - fmin + bmax - bmin)
+
+		m.countSteps(fmax - fmin + bmax - bmin)
 		if cost >= limit || m.stepsLeft <= 0 {
 			return m.furthest(a0, a1, b0, b1, fmin, fmax, bmin, bmax)
 		}
 	}
 }
 
-// take counts steps, and none are left when the comparison is cancelled.
-func (m *myers) take(steps int) {
+// countSteps subtracts steps from those that are left. If the comparison is canceled, none are left.
+func (m *myers) countSteps(steps int) {
 	m.stepsLeft -= steps
 	if m.unyielded += steps; m.unyielded >= yieldCost {
 		m.unyielded = 0
@@ -224,8 +227,7 @@ func (m *myers) take(steps int) {
 	}
 }
 
-// furthest returns the point that either search has carried furthest from
-// where it began.
+// furthest returns the point of the two searches that is furthest from the start of its search.
 func (m *myers) furthest(a0, a1, b0, b1, fmin, fmax, bmin, bmax int) (x, y int) {
 	fbest, fx := -1, 0
 	for d := fmax; d >= fmin; d -= 2 {
@@ -253,7 +255,7 @@ func (m *myers) furthest(a0, a1, b0, b1, fmin, fmax, bmin, bmax int) (x, y int) 
 	return bx, bbest - bx
 }
 
-// edits turns the marks into changes.
+// edits returns the marked lines as edits of files with lenA and lenB lines.
 func (m *myers) edits(lenA, lenB int) []edit {
 	var out []edit
 	for i, j := 0, 0; i < lenA || j < lenB; {

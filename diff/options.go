@@ -6,25 +6,24 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 )
 
-// Options say what is compared and how it is shown. The zero value is the
-// default of `git diff`.
+// Options are the options of a comparison and its output. The zero value is the default of `git diff`.
 type Options struct {
 	// Paths limits the comparison to these files and subtrees, relative to the
-	// root. None means everything. Renames are found among them only.
+	// root. If it is empty, everything is compared. Renames are found among these files only.
 	Paths []string
 	// Binary writes binary files as `GIT binary patch` instead of one line.
 	Binary bool
-	// gitDirs keeps paths below a ".git", which git apply would refuse.
+	// gitDirs lists paths below a ".git", too, which git apply would refuse.
 	gitDirs bool
-	// Memory bounds what comparing texts takes, together with others that share it.
-	// Texts that it could never hold are shown as replaced.
+	// Memory is the pool for the memory of text comparisons, which other requests share; nil for no
+	// bounds. Texts that need more than all of it are shown as replaced.
 	Memory *budget.Budget
-	// List is charged with what the list of changed files takes.
+	// List is charged with the memory of the list of changed files.
 	List *budget.Charge
-	// effort is what comparing texts may still take; nil for diffCost.
+	// effort has the steps that comparisons may still take; nil for diffCost.
 	effort *effort
-	// TextOf leaves out hunks that end within the first Skip lines of all, and those that
-	// begin more than Lines later, unless that is 0.
+	// Skip and Lines select hunks in TextOf. It leaves out hunks that end within the first Skip lines
+	// of all hunks, and hunks that begin more than Lines lines after that. 0 Lines means no limit.
 	Skip, Lines int
 	// Width is the number of columns for Stat, at most 1,000; 0 means 80.
 	Width int

@@ -16,28 +16,27 @@ const (
 	minScore         = maxScore / 2                     // 50 %
 	minBasenameScore = minScore + (maxScore-minScore)/2 // 75 %
 	renameLimit      = 1000                             // diff.renameLimit
-	tooManyIdentical = 100                              // then any of them does
-	candidates       = 4                                // sources that are kept for each addition
+	tooManyIdentical = 100                              // with more equal files, base names are not compared
+	candidates       = 4                                // the deletions that are considered for each addition
 )
 
-// joined is the status of a deletion that became a part of a rename.
-const joined Status = 0
+// statusJoined is the status of a deletion that became a part of a rename.
+const statusJoined Status = 0
 
-// renamer joins deletions to additions as git's diffcore_rename_extended does
-// without copy detection and without rewrites: the steps, their order and the
-// ties are git's, because they decide which of several equal files is the
-// rename.
+// A renamer joins deletions to additions as git's diffcore_rename_extended does without copy detection
+// and without rewrites. The steps, their order and the treatment of ties are the same as in git,
+// because they decide which of several equal files is the rename.
 type renamer struct {
-	ctx   context.Context
-	src   *tree.Source
-	files []File
-	from  []int // indexes into files of the deletions left
-	to    []int // of the additions left
-	spans map[int]spanSet
-	kept  int // spans in all
+	ctx       context.Context
+	src       *tree.Source
+	files     []File
+	from      []int           // indexes into files of the deletions that are not joined
+	to        []int           // indexes into files of the additions that are not joined
+	spans     map[int]spanSet // by index into files
+	spanCount int             // of all spans that were computed
 }
 
-// findRenames returns files with the pairs that are renames joined.
+// findRenames replaces the pairs of a deletion and an addition in files that are renames.
 func findRenames(ctx context.Context, src *tree.Source, files []File) ([]File, error) {
 	r := &renamer{ctx: ctx, src: src, files: files, spans: make(map[int]spanSet)}
 	for i, f := range files {
@@ -48,31 +47,30 @@ func findRenames(ctx context.Context, src *tree.Source, files []File) ([]File, e
 			r.to = append(r.to, i)
 		}
 	}
-	for _, step := range []func() error{r.exact, r.basenames, r.best} {
+	for _, step := range []func() error{r.joinEqual, r.joinBasenames, r.joinSimilar} {
 		if len(r.from) == 0 || len(r.to) == 0 {
 			break
 		}
 		if err := step(); err != nil {
 			return nil, err
 		}
-		r.from = slices.DeleteFunc(r.from, func(i int) bool { return files[i].Status == joined })
+		r.from = slices.DeleteFunc(r.from, func(i int) bool { return files[i].Status == statusJoined })
 		r.to = slices.DeleteFunc(r.to, func(i int) bool { return files[i].Status == Renamed })
 	}
-	return slices.DeleteFunc(files, func(f File) bool { return f.Status == joined }), nil
+	return slices.DeleteFunc(files, func(f File) bool { return f.Status == statusJoined }), nil
 }
 
-// join makes an addition a rename of a deletion.
+// join turns an addition into a rename of a deletion.
 func (r *renamer) join(from, to, score int) {
 	f, of := &r.files[to], &r.files[from]
 	f.Status, f.Similarity, f.OldPath, f.Before = Renamed, score*100/maxScore, of.Path, of.Before
-	of.Status = joined
+	of.Status = statusJoined
 }
 
-func (r *renamer) base(i int) string { return path.Base(r.files[i].Path) }
+func (r *renamer) baseName(i int) string { return path.Base(r.files[i].Path) }
 
-// exact finds equal contents. Only files whose size occurs on both sides are
-// hashed at all.
-func (r *renamer) exact() error {
+// joinEqual joins files with equal contents. Only files whose size occurs on both sides are hashed.
+func (r *renamer) joinEqual() error {
 	sizes := make(map[int64]bool)
 	for _, i := range r.to {
 		sizes[Size(r.files[i].After)] = true
@@ -82,7 +80,7 @@ func (r *renamer) exact() error {
 	for _, i := range r.from {
 		if n := Size(r.files[i].Before); sizes[n] {
 			common[n] = true
-			id, err := r.id(r.files[i].Before, i)
+			id, err := r.contentID(r.files[i].Before, i)
 			if err != nil {
 				return err
 			}
@@ -91,7 +89,7 @@ func (r *renamer) exact() error {
 	}
 	for _, i := range r.to {
 		if common[Size(r.files[i].After)] {
-			id, err := r.id(r.files[i].After, i)
+			id, err := r.contentID(r.files[i].After, i)
 			if err != nil {
 				return err
 			}
@@ -103,28 +101,28 @@ func (r *renamer) exact() error {
 	return nil
 }
 
-// id identifies the bytes of a file. One that is too large to be read is equal to those
-// that were stored as the same chunks, and to itself.
-func (r *renamer) id(n *tree.Inode, i int) (string, error) {
+// contentID returns a string that is equal for files with equal contents. Files that are too large to
+// be read are equal if they were stored as the same chunks.
+func (r *renamer) contentID(n *tree.Inode, i int) (string, error) {
 	s, err := surveyOf(r.ctx, r.src, n, r.files[i].Path, maxText)
-	if err == nil && s.id == "" {
-		if m := n.Content.Sealed(); m != nil {
-			return m.Key(), nil
-		}
-		return fmt.Sprintf("%p", n.Content), nil
+	if err != nil || s.id != "" {
+		return s.id, err
 	}
-	return s.id, err
+	if m := n.Content.Sealed(); m != nil {
+		return m.Key(), nil
+	}
+	return fmt.Sprintf("%p", n.Content), nil
 }
 
-// pickIdentical chooses among sources of equal content: an equal base name
-// wins, otherwise the first one left.
+// pickIdentical chooses one of the deletions with the contents of an addition: one with an equal base
+// name, else the first that is not joined.
 func (r *renamer) pickIdentical(sources []int, to int) (from int, ok bool) {
 	seen := 0
 	for _, i := range sources {
-		if r.files[i].Status == joined || !sameKind(r.files[i].Before, r.files[to].After) {
+		if r.files[i].Status == statusJoined || !sameKind(r.files[i].Before, r.files[to].After) {
 			continue
 		}
-		if r.base(i) == r.base(to) {
+		if r.baseName(i) == r.baseName(to) {
 			return i, true
 		}
 		if seen++; seen == 1 {
@@ -136,21 +134,20 @@ func (r *renamer) pickIdentical(sources []int, to int) (from int, ok bool) {
 	return from, seen > 0
 }
 
-// sameKind reports whether a rename may lead from one to the other: between
-// regular files always, otherwise only with the same mode.
+// sameKind reports whether one file can be a rename of the other: both are regular files, or they have
+// the same mode.
 func sameKind(a, b *tree.Inode) bool {
 	return (a.IsRegular() && b.IsRegular()) || gitMode(a) == gitMode(b)
 }
 
-// basenames joins files whose base name is unique among what is left on both
-// sides and that are alike enough, so that a moved directory does not need
-// every pair compared.
-func (r *renamer) basenames() error {
+// joinBasenames joins similar files with a base name that is unique among the deletions and among the
+// additions, so that the files of a moved directory are not compared with each other.
+func (r *renamer) joinBasenames() error {
 	const many = -1
 	unique := func(list []int) map[string]int {
 		m := make(map[string]int)
 		for _, i := range list {
-			base := r.base(i)
+			base := r.baseName(i)
 			if _, ok := m[base]; ok {
 				i = many
 			}
@@ -160,7 +157,7 @@ func (r *renamer) basenames() error {
 	}
 	from, to := unique(r.from), unique(r.to)
 	for _, i := range r.from {
-		base := r.base(i)
+		base := r.baseName(i)
 		j, ok := to[base]
 		if !ok || j == many || from[base] == many {
 			continue
@@ -176,9 +173,9 @@ func (r *renamer) basenames() error {
 	return nil
 }
 
-// best compares every source left with every addition left, and joins from the most
-// alike pair downwards, of those that are equally alike first those with equal base names.
-func (r *renamer) best() error {
+// joinSimilar compares every deletion with every addition, and joins the pairs in the order of their
+// similarity. Of equally similar pairs, those with equal base names come first.
+func (r *renamer) joinSimilar() error {
 	if len(r.to)*len(r.from) > renameLimit*renameLimit {
 		return nil
 	}
@@ -195,14 +192,15 @@ func (r *renamer) best() error {
 			if p.score, err = r.similarity(i, j, minScore); err != nil {
 				return err
 			}
-			if r.base(i) == r.base(j) {
+			if r.baseName(i) == r.baseName(j) {
 				p.base = 1
 			}
 			if len(kept) < candidates {
 				kept = append(kept, p)
 				continue
 			}
-			// Its place decides which of equal ones comes first.
+			// The new pair gets the place of the worst one, as in git: the place decides which of
+			// equal pairs comes first.
 			worst := 0
 			for k := range kept {
 				if order(kept[k], kept[worst]) > 0 {
@@ -218,7 +216,7 @@ func (r *renamer) best() error {
 	}
 	slices.SortStableFunc(pairs, order)
 	for _, p := range pairs {
-		if p.score >= minScore && r.files[p.from].Status != joined && r.files[p.to].Status != Renamed {
+		if p.score >= minScore && r.files[p.from].Status != statusJoined && r.files[p.to].Status != Renamed {
 			r.join(p.from, p.to, p.score)
 		}
 	}

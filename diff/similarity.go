@@ -11,15 +11,15 @@ import (
 	"github.com/amberfs/amberfs/internal/turns"
 )
 
-// span counts the bytes of a file that lie in pieces with one hash.
+// A span is the number of bytes of a file in pieces with the same hash.
 type span struct {
 	hash  uint32
 	bytes uint32
 }
 
-// spanSet is a file's fingerprint, sorted by hash: git's hash_chars in
-// diffcore-delta.c. The file is cut into pieces that end at a newline or after
-// 64 bytes; what the last newline leaves is not counted.
+// A spanSet is a file's fingerprint, sorted by hash, as git's hash_chars in diffcore-delta.c makes it.
+// The file is split into pieces that end at a newline or after 64 bytes. Bytes after the last piece
+// are not counted.
 type spanSet []span
 
 const (
@@ -27,6 +27,7 @@ const (
 	hashBase = 107927
 )
 
+// spansOf returns the fingerprint of a file.
 func spansOf(r io.Reader) (spanSet, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	head, err := in.Peek(binaryHead)
@@ -67,8 +68,8 @@ func spansOf(r io.Reader) (spanSet, error) {
 	return set, nil
 }
 
-// common is the number of bytes of s that are in d too.
-func (s spanSet) common(d spanSet) int64 {
+// commonBytes returns the number of bytes of s that are in d, too.
+func (s spanSet) commonBytes(d spanSet) int64 {
 	var sum int64
 	for len(s) > 0 && len(d) > 0 {
 		switch {
@@ -84,8 +85,8 @@ func (s spanSet) common(d spanSet) int64 {
 	return sum
 }
 
-// similarity scores how much of the larger of a deletion and an addition is in
-// the other, in 1/60000. Scores below minimum may come back as 0.
+// similarity returns the share of the larger one of a deletion and an addition that is also in the
+// other one, in 1/60000. It may return 0 for scores below minimum.
 func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	if err := turns.Yield(r.ctx); err != nil {
 		return 0, err
@@ -109,10 +110,11 @@ func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return int(spansA.common(spansB) * maxScore / large), nil
+	return int(spansA.commonBytes(spansB) * maxScore / large), nil
 }
 
-// spansAt returns the fingerprint of the file at index i, which is made once.
+// spansAt returns the fingerprint of the file at index i, and computes it if that was not done. After
+// maxSpans it is nil, so that the file is similar to no other.
 func (r *renamer) spansAt(i int) (spanSet, error) {
 	if s, ok := r.spans[i]; ok {
 		return s, nil
@@ -122,25 +124,25 @@ func (r *renamer) spansAt(i int) (spanSet, error) {
 	if f.Status == Deleted {
 		n = f.Before
 	}
-	if r.kept > maxSpans {
-		return nil, nil // it is like no other
+	if r.spanCount > maxSpans {
+		return nil, nil
 	}
 	s, err := spansOf(reader(r.src, n))
 	if err != nil {
 		return nil, fmt.Errorf("reading %q: %w", f.Path, err)
 	}
-	r.kept += len(s)
+	r.spanCount += len(s)
 	r.spans[i] = s
 	return s, nil
 }
 
-// maxSpans bounds the fingerprints of one comparison, of 8 bytes each.
+// maxSpans is the most spans of one comparison, of 8 bytes each.
 const maxSpans = 4 << 20
 
-// binaryHead is how many bytes of a file decide whether it is text.
+// binaryHead is the number of first bytes that decide whether a file is text.
 const binaryHead = 8000
 
-// isBinary is git's guess: a NUL among the first bytes.
+// isBinary reports whether git would take a file for binary: it has a NUL among its first bytes.
 func isBinary(data []byte) bool {
 	return bytes.IndexByte(data[:min(len(data), binaryHead)], 0) >= 0
 }

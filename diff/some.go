@@ -7,7 +7,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// WithHunks returns what a text file has when only some hunks of its change are made.
+// WithHunks returns the text of a changed file with only some hunks of the change. The hunks are from
+// TextOfChange, in order.
 func WithHunks(src *tree.Source, c tree.Change, hunks []Hunk) ([]byte, error) {
 	before, err := io.ReadAll(c.Before.Content.Reader(src.Files))
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Stat writes a histogram as `git diff --stat` does: changed lines a file and a
-// summary. Nothing is written when the trees are equal.
+// Stat writes a histogram as `git diff --stat` does: the numbers of changed lines of each file, and a
+// summary. If the trees are equal, it writes nothing.
 func Stat(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, o Options) error {
 	o = o.withEffort(ctx)
-	files, err := list(ctx, src, a, b, o)
+	files, err := listFiles(ctx, src, a, b, o)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func Stat(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, 
 		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
-		r, err := count(ctx, src, f, o)
+		r, err := countLines(ctx, src, f, o)
 		if err != nil {
 			return err
 		}
@@ -45,15 +45,16 @@ func Stat(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, 
 	return nil
 }
 
-// row is one file: lines added and deleted, or, of a binary file, the bytes
-// after and before.
+// A row is one file of a histogram. added and deleted are numbers of lines; for a binary file they are
+// its sizes in bytes after and before.
 type row struct {
 	name           string
 	added, deleted int64
 	binary         bool
 }
 
-func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error) {
+// countLines returns the row of a file. If its texts cannot be compared, all their lines are changed.
+func countLines(ctx context.Context, src *tree.Source, f File, o Options) (row, error) {
 	r := row{name: gitquote.Name(f.Path)}
 	if f.Status == Renamed {
 		r.name = gitquote.Name(f.OldPath) + " => " + r.name
@@ -69,32 +70,34 @@ func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error
 	if r.binary = a.binary || b.binary; r.binary {
 		r.added, r.deleted = b.size, a.size
 	}
-	switch {
-	case a.id == b.id && f.Status != Type:
+	if a.id == b.id && f.Status != Type {
 		r.added, r.deleted = 0, 0
-	case r.binary, f.Before == nil, f.After == nil, !o.Memory.Holds(cost(a, b)):
-	default:
-		err = o.compare(ctx, src, f, a, b, 1, func(_, _ [][]byte, edits []edit) {
-			r.added, r.deleted = 0, 0
-			for _, e := range edits {
-				r.deleted += int64(e.a1 - e.a0)
-				r.added += int64(e.b1 - e.b0)
-			}
-		})
-		if errors.Is(err, errTooDifferent) {
-			err = nil
+		return r, nil
+	}
+	if r.binary || f.Before == nil || f.After == nil || !o.Memory.Holds(cost(a, b)) {
+		return r, nil
+	}
+	err = o.compare(ctx, src, f, a, b, 1, func(_, _ [][]byte, edits []edit) {
+		r.added, r.deleted = 0, 0
+		for _, e := range edits {
+			r.deleted += int64(e.a1 - e.a0)
+			r.added += int64(e.b1 - e.b0)
 		}
+	})
+	if errors.Is(err, errTooDifferent) {
+		return r, nil
 	}
 	return r, err
 }
 
-// Lines calls fn with the changed lines of each file, but damaged ones.
+// Lines calls fn with the numbers of changed lines of each file, by its index in files. It leaves out
+// damaged files.
 func Lines(ctx context.Context, src *tree.Source, files []File, o Options, fn func(i int, added, removed int64, binary bool)) error {
 	o = o.withEffort(ctx)
 	for i, f := range files {
-		r, err := count(ctx, src, f, o)
+		r, err := countLines(ctx, src, f, o)
 		if errors.Is(err, errs.Damaged) {
-			continue // one must not hide the others
+			continue // the other files are still of interest
 		}
 		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
 			return err
@@ -104,8 +107,7 @@ func Lines(ctx context.Context, src *tree.Source, files []File, o Options, fn fu
 	return nil
 }
 
-// writeStat lays rows out in about width columns. A name that is too long loses its
-// beginning.
+// writeStat writes rows in about width columns. The beginning of a name that is too long is cut off.
 func writeStat(w *bufio.Writer, rows []row, width int) {
 	var most, added, deleted int64
 	name, number := 0, 0
@@ -157,9 +159,9 @@ func plural(n int64, of string) string {
 	return fmt.Sprintf("%d %ss", n, of)
 }
 
-// NameStatus writes a line for each changed file, as `git diff --name-status`:
-// the letter, for a rename its similarity and the old path, and the path,
-// separated by tabs.
+// NameStatus writes a line for each changed file, as `git diff --name-status` does: the letter and the
+// path, separated by a tab. For a rename, the similarity follows the letter, and the old path is before
+// the new one.
 func NameStatus(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, o Options) error {
 	files, err := Files(ctx, src, a, b, o)
 	if err != nil {
@@ -175,7 +177,7 @@ func NameStatus(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.S
 	return nil
 }
 
-// String is f's line in NameStatus.
+// String returns f's line in NameStatus.
 func (f File) String() string {
 	if f.Status == Renamed {
 		return fmt.Sprintf("R%03d\t%s\t%s", f.Similarity, gitquote.Name(f.OldPath), gitquote.Name(f.Path))

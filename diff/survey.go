@@ -13,23 +13,23 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A survey is what one pass over one side of a change finds, without all of it in memory.
+// A survey is the result of reading one side of a change once, a piece at a time.
 type survey struct {
-	id     string // git's; zeros if the side is absent
+	id     string // git's id of the blob; zeros if the side is absent, "" if it is too large
 	size   int64
 	lines  int
-	ended  bool // by a newline
+	ended  bool // the last line has a newline
 	binary bool
-	whole  []byte // of a small one
+	whole  []byte // the contents, if they are not larger than surveyPiece
 }
 
 const noID = "0000000000000000000000000000000000000000"
 
-// surveyPiece is how many bytes of a side are in memory at a time.
+// surveyPiece is the number of bytes of a side that are in memory at a time.
 const surveyPiece = 256 << 10
 
-// surveyOf reads all the bytes that git would store for n, if they are not more than a limit.
-// A larger file counts as binary, and has no id.
+// surveyOf reads all the bytes that git would store for n. A file that is larger than limit is not
+// read; it counts as binary and has no id.
 func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string, limit int64) (survey, error) {
 	s := survey{id: noID, size: Size(n), ended: true}
 	if n == nil {
@@ -65,19 +65,20 @@ func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string,
 	return s, nil
 }
 
-// surveys are those of both sides of a change.
+// surveys returns the surveys of both sides of a change.
 func surveys(ctx context.Context, src *tree.Source, f File, limit int64) (a, b survey, err error) {
-	if a, err = surveyOf(ctx, src, f.Before, f.OldPath, limit); err == nil {
-		b, err = surveyOf(ctx, src, f.After, f.Path, limit)
+	if a, err = surveyOf(ctx, src, f.Before, f.OldPath, limit); err != nil {
+		return a, b, err
 	}
+	b, err = surveyOf(ctx, src, f.After, f.Path, limit)
 	return a, b, err
 }
 
-// compare calls fn with the lines of both sides of a change and how they differ, for
-// which it takes the given share of the memory that they cost. The error is
-// errTooDifferent when that takes too much work.
-func (o Options) compare(ctx context.Context, src *tree.Source, f File, a, b survey, share int64, fn func(la, lb [][]byte, edits []edit)) error {
-	release, err := o.Memory.Take(ctx, share*cost(a, b))
+// compare compares both sides of a change, and calls fn with their lines and the edits between them. It
+// reserves factor times the memory of the comparison until fn returns. The error is errTooDifferent if
+// the comparison takes too many steps.
+func (o Options) compare(ctx context.Context, src *tree.Source, f File, a, b survey, factor int64, fn func(la, lb [][]byte, edits []edit)) error {
+	release, err := o.Memory.Take(ctx, factor*cost(a, b))
 	if err != nil {
 		return err
 	}
@@ -91,13 +92,14 @@ func (o Options) compare(ctx context.Context, src *tree.Source, f File, a, b sur
 		return err
 	}
 	la, lb, edits, err := o.effort.compareText(before, after)
-	if err == nil {
-		fn(la, lb, edits)
+	if err != nil {
+		return err
 	}
-	return err
+	fn(la, lb, edits)
+	return nil
 }
 
-// data returns all the bytes of a side.
+// data returns all the bytes of the side n.
 func (s *survey) data(src *tree.Source, n *tree.Inode, path string) ([]byte, error) {
 	if s.size <= surveyPiece {
 		return s.whole, nil
@@ -105,34 +107,33 @@ func (s *survey) data(src *tree.Source, n *tree.Inode, path string) ([]byte, err
 	return read(src, n, path)
 }
 
-// lineCost is what a line takes in memory beside its bytes while two texts are
-// compared: itself as a slice, its number, its place among the numbers and in the
-// search for the shortest edit.
+// lineCost is the memory in bytes of a line while two texts are compared, without its text: the slice
+// of the line, its number, its entry in lineIDs and its place in the search for the shortest edit.
 const lineCost = 110
 
-// cost is how many bytes it takes to compare two texts.
+// cost returns the memory in bytes for the comparison of two texts.
 func cost(a, b survey) int64 { return a.size + b.size + lineCost*int64(a.lines+b.lines) }
 
-// replaced writes a change as one hunk that takes all of the old lines away and adds
-// all of the new ones, reading one after the other. The hunk's heading says why.
-func (w *writer) replaced(f File, a, b survey, why string) error {
+// writeReplaced writes a change as one hunk that removes all old lines and adds all new ones. It does
+// not need the lines in memory. why is the heading of the hunk.
+func (w *writer) writeReplaced(f File, a, b survey, why string) error {
 	if a.lines == 0 && b.lines == 0 {
 		return nil
 	}
-	w.heads(f)
+	w.writeNames(f)
 	fmt.Fprintf(w, "@@ -%s +%s @@%s\n", hunkRange(0, a.lines), hunkRange(0, b.lines), why)
-	if err := w.all('-', f.Before, f.OldPath, a); err != nil {
+	if err := w.writeSide('-', f.Before, f.OldPath, a); err != nil {
 		return err
 	}
-	return w.all('+', f.After, f.Path, b)
+	return w.writeSide('+', f.After, f.Path, b)
 }
 
-// all writes every line of one side, as it is read.
-func (w *writer) all(mark byte, n *tree.Inode, path string, s survey) error {
+// writeSide writes all lines of one side after a mark.
+func (w *writer) writeSide(mark byte, n *tree.Inode, path string, s survey) error {
 	if s.lines == 0 {
 		return nil
 	}
-	if _, err := io.Copy(&marked{w: w, mark: mark, begins: true}, reader(w.src, n)); err != nil {
+	if _, err := io.Copy(&markWriter{w: w, mark: mark, atStart: true}, reader(w.src, n)); err != nil {
 		return fmt.Errorf("reading %q: %w", path, err)
 	}
 	if !s.ended {
@@ -141,23 +142,23 @@ func (w *writer) all(mark byte, n *tree.Inode, path string, s survey) error {
 	return nil
 }
 
-// marked puts a mark before each line that is written to it.
-type marked struct {
-	w      *writer
-	mark   byte
-	begins bool // a line
+// A markWriter writes a mark before each line.
+type markWriter struct {
+	w       *writer
+	mark    byte
+	atStart bool // of a line
 }
 
-func (m *marked) Write(p []byte) (int, error) {
+func (m *markWriter) Write(p []byte) (int, error) {
 	if err := turns.Yield(m.w.ctx); err != nil {
 		return 0, err
 	}
 	for line := range bytes.Lines(p) {
-		if m.begins {
+		if m.atStart {
 			m.w.WriteByte(m.mark)
 		}
 		m.w.Write(line)
-		m.begins = line[len(line)-1] == '\n'
+		m.atStart = line[len(line)-1] == '\n'
 	}
 	return len(p), nil
 }

@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// text writes the hunks between two texts.
-func (w *writer) text(f File, la, lb [][]byte, edits []edit) {
+// writeHunks writes the hunks between two texts.
+func (w *writer) writeHunks(f File, la, lb [][]byte, edits []edit) {
 	if len(edits) == 0 {
 		return
 	}
-	w.heads(f)
+	w.writeNames(f)
 	for h := range hunksOf(la, lb, edits) {
 		fmt.Fprintf(w, "@@ -%s +%s @@", hunkRange(h.a0, h.a1), hunkRange(h.b0, h.b1))
 		if len(h.section) > 0 {
 			fmt.Fprintf(w, " %s", h.section)
 		}
 		w.WriteByte('\n')
-		h.each(w.lines)
+		h.each(w.writeLines)
 	}
 }
 
-// A hunk is edits that are close enough to share their context, and the lines that it
-// covers with that, counted from 0: [a0,a1) of the old text, [b0,b1) of the new one.
+// A hunk has edits that are close enough to share their context. Its own edit is the range of lines
+// with that context, counted from 0: [a0,a1) of the old text and [b0,b1) of the new one.
 type hunk struct {
 	edit
 	edits   []edit
-	la, lb  [][]byte
-	section []byte
+	la, lb  [][]byte // all lines of both texts
+	section []byte   // the heading, see sections
 }
 
 // hunksOf yields the hunks between two texts.
@@ -52,7 +52,8 @@ func hunksOf(la, lb [][]byte, edits []edit) iter.Seq[hunk] {
 	}
 }
 
-// each calls fn for the runs of lines that are as they were, that went, and that came.
+// each calls fn for the runs of unchanged, removed and added lines, with the mark of each run. Runs may
+// be empty.
 func (h hunk) each(fn func(op byte, lines [][]byte)) {
 	at := h.a0
 	for _, e := range h.edits {
@@ -64,14 +65,14 @@ func (h hunk) each(fn func(op byte, lines [][]byte)) {
 	fn(' ', h.la[at:h.a1])
 }
 
-// heads writes the two lines before the first hunk.
-func (w *writer) heads(f File) {
+// writeNames writes the two lines before the first hunk.
+func (w *writer) writeNames(f File) {
 	before, after := names(f)
 	fmt.Fprintf(w, "--- %s%s\n+++ %s%s\n", before, tabAfter(before), after, tabAfter(after))
 }
 
-// tabAfter is the tab by which programs other than git find the end of a name with a
-// space in it.
+// tabAfter returns a tab for a name with a space in it, else "". Programs other than git find the end
+// of the name by the tab.
 func tabAfter(name string) string {
 	if strings.Contains(name, " ") {
 		return "\t"
@@ -79,8 +80,8 @@ func tabAfter(name string) string {
 	return ""
 }
 
-// hunkRange writes lines [from,to), counted from 0, as "first,count". An empty
-// range names the line before it.
+// hunkRange returns the lines [from,to), counted from 0, as "first,count" counted from 1. For an empty
+// range, first is the line before it.
 func hunkRange(from, to int) string {
 	switch to - from {
 	case 0:
@@ -91,7 +92,8 @@ func hunkRange(from, to int) string {
 	return fmt.Sprintf("%d,%d", from+1, to-from)
 }
 
-func (w *writer) lines(mark byte, lines [][]byte) {
+// writeLines writes lines, each after a mark.
+func (w *writer) writeLines(mark byte, lines [][]byte) {
 	for _, l := range lines {
 		w.WriteByte(mark)
 		w.Write(l)
@@ -101,14 +103,15 @@ func (w *writer) lines(mark byte, lines [][]byte) {
 	}
 }
 
-// sections finds the line to show after @@: the last one above the hunk that
-// begins like a declaration. Each line is looked at once.
+// sections finds the heading of a hunk, which is shown after @@: the last line above the hunk that
+// begins like a declaration. It reads each line once.
 type sections struct {
 	lines [][]byte
-	next  int // first line not looked at
-	last  int // latest declaration, -1 if none
+	next  int // the first line that was not read
+	last  int // the last declaration, -1 if none
 }
 
+// before returns the heading for a hunk that begins at a line. The lines of calls must not decrease.
 func (s *sections) before(line int) []byte {
 	for ; s.next < line; s.next++ {
 		if c := s.lines[s.next][0]; c == '_' || c == '$' || 'a' <= c|0x20 && c|0x20 <= 'z' {

@@ -12,11 +12,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Write writes a unified diff from a to b that `git apply` takes in the
-// directory that holds the tree. Nothing is written when the trees are equal.
+// Write writes a unified diff from a to b that `git apply` accepts in the root directory of the tree.
+// If the trees are equal, it writes nothing.
 func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, o Options) error {
 	o = o.withEffort(ctx)
-	files, err := list(ctx, src, a, b, o)
+	files, err := listFiles(ctx, src, a, b, o)
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State,
 		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
-		if err := out.file(f); err != nil {
+		if err := out.writeFile(f); err != nil {
 			return err
 		}
 	}
@@ -35,8 +35,8 @@ func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State,
 	return nil
 }
 
-// writer holds one diff while it is written. Errors of the writer below stick
-// in the bufio.Writer and come out at Flush.
+// A writer writes one diff. The bufio.Writer keeps the first error of the writer below, and Flush
+// returns it.
 type writer struct {
 	*bufio.Writer
 	ctx context.Context // of this one diff
@@ -44,24 +44,24 @@ type writer struct {
 	o   Options
 }
 
-func (w *writer) file(f File) error {
-	// git apply knows no change of type, and it misses that a renamed symbolic
-	// link leaves room for a directory, because a rename names no mode: the old
-	// file is deleted, a new one added.
+func (w *writer) writeFile(f File) error {
+	// git apply does not support a change of the type. It also does not see that a renamed symbolic
+	// link makes room for a directory, because a rename has no mode. Such a change is written as the
+	// deletion of the old file and the addition of a new one.
 	if f.Status == Type || f.Status == Renamed && f.After.IsSymlink() {
-		gone, come := f, f
-		gone.Status, gone.After, gone.Path = Deleted, nil, f.OldPath
-		come.Status, come.Before, come.OldPath = Added, nil, f.Path
-		if err := w.pair(gone); err != nil {
+		deletion, addition := f, f
+		deletion.Status, deletion.After, deletion.Path = Deleted, nil, f.OldPath
+		addition.Status, addition.Before, addition.OldPath = Added, nil, f.Path
+		if err := w.writeChange(deletion); err != nil {
 			return err
 		}
-		return w.pair(come)
+		return w.writeChange(addition)
 	}
-	return w.pair(f)
+	return w.writeChange(f)
 }
 
-// pair writes the header lines of one file and its change.
-func (w *writer) pair(f File) error {
+// writeChange writes the header lines of one file and its change.
+func (w *writer) writeChange(f File) error {
 	before, after := gitMode(f.Before), gitMode(f.After)
 	fmt.Fprintf(w, "diff --git %s %s\n", gitquote.Name("a/"+f.OldPath), gitquote.Name("b/"+f.Path))
 	switch {
@@ -77,7 +77,7 @@ func (w *writer) pair(f File) error {
 			f.Similarity, gitquote.Name(f.OldPath), gitquote.Name(f.Path))
 	}
 	if f.Before != nil && f.After != nil {
-		// Files have no target, links no content.
+		// A change of the mode alone has no more lines.
 		same, err := f.Before.Content.Equal(w.src.Files, f.After.Content)
 		if err != nil {
 			return fmt.Errorf("comparing %q: %w", f.Path, err)
@@ -87,7 +87,7 @@ func (w *writer) pair(f File) error {
 		}
 	}
 	limit := int64(maxText)
-	if w.o.Binary { // git apply checks the result against the ids
+	if w.o.Binary { // a binary patch needs the ids of larger files, too
 		limit = maxPatch
 	}
 	a, b, err := surveys(w.ctx, w.src, f, limit)
@@ -95,22 +95,21 @@ func (w *writer) pair(f File) error {
 		return err
 	}
 	if a.binary || b.binary {
-		return w.binary(f, a.id, b.id)
+		return w.writeBinary(f, a.id, b.id)
 	}
-	w.index(f, a.id[:7], b.id[:7])
+	w.writeIndex(f, a.id[:7], b.id[:7])
 	if f.Before == nil || f.After == nil || !w.o.Memory.Holds(cost(a, b)) {
-		return w.replaced(f, a, b, "")
+		return w.writeReplaced(f, a, b, "")
 	}
-	err = w.o.compare(w.ctx, w.src, f, a, b, 1, func(la, lb [][]byte, edits []edit) { w.text(f, la, lb, edits) })
+	err = w.o.compare(w.ctx, w.src, f, a, b, 1, func(la, lb [][]byte, edits []edit) { w.writeHunks(f, la, lb, edits) })
 	if errors.Is(err, errTooDifferent) {
-		return w.replaced(f, a, b, " too different to compare by lines")
+		return w.writeReplaced(f, a, b, " too different to compare by lines")
 	}
 	return err
 }
 
-// index writes the line that names both blobs. The mode follows when it is the
-// same on both sides.
-func (w *writer) index(f File, before, after string) {
+// writeIndex writes the line with the ids of both blobs, and the mode if both sides have the same.
+func (w *writer) writeIndex(f File, before, after string) {
 	fmt.Fprintf(w, "index %s..%s", before, after)
 	if f.Before != nil && f.After != nil && gitMode(f.Before) == gitMode(f.After) {
 		fmt.Fprintf(w, " %06o", gitMode(f.After))
@@ -118,7 +117,7 @@ func (w *writer) index(f File, before, after string) {
 	w.WriteByte('\n')
 }
 
-// names returns what stands after --- and +++.
+// names returns the names of both sides after --- and +++.
 func names(f File) (before, after string) {
 	before, after = "/dev/null", "/dev/null"
 	if f.Before != nil {

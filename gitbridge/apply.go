@@ -11,9 +11,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/scratch"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -46,8 +44,8 @@ type ApplyOptions struct {
 	Progress func(Progress) // called now and then, nil for never
 	// Waiting, if set, is called once when another apply to the directory is under way.
 	Waiting func()
-
-	git gitdir.Git // nil, or one that fails
+	// Git knows the repositories of the directory. Nil: they are files, and nothing is ignored.
+	Git DirGit
 }
 
 // Applied is what was applied, or the conflicts.
@@ -85,9 +83,6 @@ var ErrApplyConflict = errors.New("changed in the directory, too")
 // that, or an interruption, leaves the directory as it was. If a rename fails, Applied has what was
 // applied, and another run does the rest.
 func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
-	if o.git == nil {
-		o.git = gitRunner
-	}
 	host, err := openHost(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", dir, err)
@@ -95,7 +90,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	defer host.close()
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun},
-		willBeDir: make(map[string]bool), whole: make(map[string]bool), merged: make(map[string]gitdir.Text), excluded: make(map[string]bool), removals: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile), lost: make(map[fileKind][]*tree.Inode),
+		willBeDir: make(map[string]bool), whole: make(map[string]bool), excluded: make(map[string]bool), removals: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile), lost: make(map[fileKind][]*tree.Inode),
 		touched: make(map[uint64]bool), written: make(map[uint64]bool), swept: make(map[string]bool), opened: make(map[uint64]*openedDir), interrupted: make(map[string]bool),
 	}
 	if err := a.lock(); err != nil {
@@ -121,7 +116,11 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	}
 	a.res.LeftOut = topmost(left, changes)
 	changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return left[c.Path.String()] })
-	defer a.endGit()
+	defer func() {
+		if a.repos.Close != nil {
+			a.repos.Close()
+		}
+	}()
 	changes, whole := threeway.SplitWhole(changes)
 	if changes, err = a.planGit(changes); err != nil {
 		return nil, err
@@ -199,12 +198,11 @@ type applying struct {
 	host *host
 	res  Applied
 
-	steps     []*applyStep           // in the order of paths, a directory before its entries
-	willBeDir map[string]bool        // paths that are a directory after the apply
-	excluded  map[string]bool        // paths that stay as they are, with all below them
-	whole     map[string]bool        // directories of Mercurial and jj that are taken as a whole, and what a merge of git writes
-	merged    map[string]gitdir.Text // by paths of whole: what git makes of both sides
-	removals  map[string]bool        // paths that are removed
+	steps     []*applyStep    // in the order of paths, a directory before its entries
+	willBeDir map[string]bool // paths that are a directory after the apply
+	excluded  map[string]bool // paths that stay as they are, with all below them
+	whole     map[string]bool // directories of Mercurial and jj that are taken as a whole, and what a merge of git writes
+	removals  map[string]bool // paths that are removed
 	blocked   []string
 	refused   bool                       // a conflict is not decided
 	files     map[uint64]*hostFile       // by the workspace's inode
@@ -222,8 +220,7 @@ type applying struct {
 
 	mergedBytes int64 // of merged texts
 
-	repos []*gitApply
-	temps []*scratch.Dir // of repos
+	repos Repositories
 }
 
 // applyStep is one path that differs.

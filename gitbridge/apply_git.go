@@ -2,17 +2,14 @@ package gitbridge
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/scratch"
@@ -20,15 +17,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A GitChange is what an apply does to one repository, in git's words.
-type GitChange struct {
-	Dir     string   `json:"dir"`              // the git directory, relative
-	Target  string   `json:"target,omitempty"` // where it is, if that is outside of the directory
-	Lines   []string `json:"lines,omitempty"`
-	Commits []string `json:"commits,omitempty"` // subjects of the commits that come, some of each branch
-	Off     []string `json:"off,omitempty"`     // subjects of commits that no branch has afterwards
-	// Diverged are the branches that both sides moved.
-	Diverged []*gitdir.Diverged `json:"diverged,omitempty"`
+// hostRepositories are the git directories of one apply.
+type hostRepositories struct {
+	ctx   context.Context
+	git   gitdir.Git
+	in    RepositorySides
+	out   Repositories
+	repos []*gitApply
+	temps []*scratch.Dir
 }
 
 // A gitApply is the part of an apply that is one repository.
@@ -39,17 +35,30 @@ type gitApply struct {
 	stays  bool   // in the workspace, with its working tree
 }
 
-// planGit takes the changes of git directories out of those of files. What brings them to the
-// repositories of the directory is planned, by git's meaning.
-func (a *applying) planGit(changes []tree.Change) ([]tree.Change, error) {
-	dirs := gitDirs{a.o.Source, a.o.Base, a.o.Now, make(map[string]bool)}
+// Plan is a method of Git. It takes the changes of git directories out of those of files. What brings
+// them to the repositories of the directory is planned, by git's meaning.
+func (g HostGit) Plan(ctx context.Context, in RepositorySides) (Repositories, error) {
+	r := &hostRepositories{ctx: ctx, git: g.git, in: in}
+	if r.git == nil {
+		r.git = gitRunner
+	}
+	r.out.AddObjects, r.out.Commit, r.out.Close = r.addObjects, r.commit, r.close
+	if err := r.plan(in.Changes); err != nil {
+		r.close()
+		return Repositories{}, err
+	}
+	return r.out, nil
+}
+
+func (r *hostRepositories) plan(changes []tree.Change) error {
+	dirs := gitDirs{r.in.Source, r.in.Base, r.in.Now, make(map[string]bool)}
 	var files []tree.Change
 	var roots []string
 	of := make(map[string][]tree.Change)
 	for _, c := range changes {
 		at, err := dirs.of(c.Path.String())
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if at == "" {
 			files = append(files, c)
@@ -61,9 +70,9 @@ func (a *applying) planGit(changes []tree.Change) ([]tree.Change, error) {
 		of[at] = append(of[at], c)
 	}
 	for _, at := range roots {
-		g, rest, err := a.planRepo(at, of[at])
+		g, rest, err := r.planRepo(at, of[at])
 		if err != nil {
-			return nil, fmt.Errorf("the git directory %s: %w", at, err)
+			return fmt.Errorf("the git directory %s: %w", at, err)
 		}
 		files = append(files, rest...)
 		if g == nil {
@@ -73,28 +82,29 @@ func (a *applying) planGit(changes []tree.Change) ([]tree.Change, error) {
 			files = slices.DeleteFunc(files, func(c tree.Change) bool { _, in := below(c.Path.String(), g.work); return in })
 		}
 		if g.plan != nil && g.plan.Parted && g.work != "" {
-			if files, err = withoutCommitted(a.ctx, a.o.Source, g.plan, g.work, files, false); err != nil {
-				return nil, err
+			if files, err = withoutCommitted(r.ctx, r.in.Source, g.plan, g.work, files, false); err != nil {
+				return err
 			}
 		}
-		if err := a.planMerges(g); err != nil {
-			return nil, err
+		if err := r.planMerges(g); err != nil {
+			return err
 		}
-		if files, err = a.withReplaced(g, files); err != nil {
-			return nil, err
+		if err := r.planReplaced(g); err != nil {
+			return err
 		}
 		if len(g.change.Lines) > 0 || g.plan != nil && !g.plan.Empty() {
-			a.repos = append(a.repos, g)
-			a.res.Git = append(a.res.Git, g.change)
+			r.repos = append(r.repos, g)
+			r.out.Said = append(r.out.Said, g.change)
 		}
 	}
-	return threeway.SortChanges(files), nil
+	r.out.Changes = files
+	return nil
 }
 
 // planRepo plans what becomes of one git directory. rest are the changes that are files: all, if
 // only one side has it.
-func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest []tree.Change, err error) {
-	base, now := treeFiles{a.o.Source, a.o.Base, at}, treeFiles{a.o.Source, a.o.Now, at}
+func (r *hostRepositories) planRepo(at string, changes []tree.Change) (g *gitApply, rest []tree.Change, err error) {
+	base, now := treeFiles{r.in.Source, r.in.Base, at}, treeFiles{r.in.Source, r.in.Now, at}
 	was, err := base.lookup(".")
 	if err != nil {
 		return nil, nil, err
@@ -103,21 +113,21 @@ func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest
 	if err != nil {
 		return nil, nil, err
 	}
-	hadOne, err := isGitDir(a.o.Source, a.o.Base, was)
+	hadOne, err := isGitDir(r.in.Source, r.in.Base, was)
 	if err != nil {
 		return nil, nil, err
 	}
-	hasOne, err := isGitDir(a.o.Source, a.o.Now, is)
+	hasOne, err := isGitDir(r.in.Source, r.in.Now, is)
 	if err != nil {
 		return nil, nil, err
 	}
-	repo, linked := a.repoAt(at, base)
+	repo, linked := r.repoAt(at, base)
 	g = &gitApply{change: GitChange{Dir: at}}
 	if linked {
 		g.change.Target = repo.Dir
 	}
 	switch {
-	case repo == nil && !hadOne && a.inLink(at):
+	case repo == nil && !hadOne && r.inLink(at):
 		g.work, _ = worktreeOf(now)
 		g.stays = true
 		g.change.Lines = []string{"a new repository in that of another place stays in the workspace, with " + cmp.Or(g.work, "its files") + ": `git submodule update --init` makes it here"}
@@ -128,45 +138,42 @@ func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest
 		g.change.Lines = []string{"the directory has no git directory there: what git did stays in the workspace"}
 		return g, nil, nil
 	case !hasOne:
-		above, err := a.o.Now.At(a.o.Source, path.Dir(at))
+		above, err := r.in.Now.At(r.in.Source, path.Dir(at))
 		if err == nil && above == nil && path.Dir(at) != "." && !linked {
 			return nil, changes, nil // with the directory that it is in
 		}
 		g.change.Lines = []string{"the git directory is gone in the workspace: this one stays as it is"}
 		return g, nil, nil
 	}
-	choice := Choice{}
-	if a.o.Choose != nil {
-		choice = a.o.Choose(at)
-	}
+	choice := r.in.choice(at)
 	if choice.Leave {
 		return nil, nil, nil
 	}
-	m := &gitdir.Merge{Git: a.o.git, Base: base, Theirs: now, Ours: repo, Name: cmp.Or(a.o.Name, "workspace"), Another: !hadOne || was.Ino != is.Ino}
-	if choice.Merge || a.o.Merge {
-		m.Resolve = func(at string) gitdir.Resolution { return a.resolution(path.Join(g.work, at)) }
+	m := &gitdir.Merge{Git: r.git, Base: base, Theirs: now, Ours: repo, Name: cmp.Or(r.in.Name, "workspace"), Another: !hadOne || was.Ino != is.Ino}
+	if choice.Merge || r.in.Merge {
+		m.Resolve = func(at string) gitdir.Resolution { return r.resolution(path.Join(g.work, at)) }
 	}
-	m.TheirFile = func(at string) *gitdir.File { return fileAt(a.o.Source, a.o.Now, path.Join(g.work, at)) }
+	m.TheirFile = func(at string) *gitdir.File { return fileAt(r.in.Source, r.in.Now, path.Join(g.work, at)) }
 	m.Prefer = func(branch string) bool {
-		return m.Resolve == nil && a.ruleOf(at+"/refs/heads/"+branch) == threeway.TakeTheirs
+		return m.Resolve == nil && r.in.Rule(at+"/refs/heads/"+branch) == threeway.TakeTheirs
 	}
 	if !hadOne {
 		m.Base = nil
 	}
-	m.Borrowed = a.borrowed(now)
+	m.Borrowed = r.borrowed(now)
 	if at, ok := worktreeOf(now); ok && !m.Another {
-		repo.Work, g.work = filepath.Join(a.host.path, at), at
+		repo.Work, g.work = filepath.Join(r.in.Dir.Path(), at), at
 	}
 	if _, err := exec.LookPath("git"); err != nil {
 		g.change.Lines = []string{"git is not installed: refs, commits and the index stay in the workspace"}
-		return g, a.filesOf(at, changes, m, linked), nil
+		return g, r.filesOf(at, changes, m, linked), nil
 	}
 	temp, err := scratch.New(scratch.Merge)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
-	a.temps = append(a.temps, temp)
-	g.plan, err = m.Plan(a.ctx, temp.Path)
+	r.temps = append(r.temps, temp)
+	g.plan, err = m.Plan(r.ctx, temp.Path)
 	if errors.Is(err, gitdir.ErrKind) {
 		g.change.Lines = []string{"left in the workspace: " + err.Error()}
 		return g, nil, nil // the configuration says of which kind it is
@@ -174,13 +181,16 @@ func (a *applying) planRepo(at string, changes []tree.Change) (g *gitApply, rest
 	if err != nil {
 		return nil, nil, err
 	}
-	g.change.Lines, g.change.Commits, g.change.Off, g.change.Diverged = g.plan.Lines, g.plan.Commits, g.plan.Off, g.plan.Diverged
-	return g, a.filesOf(at, changes, m, linked), nil
+	g.change.Lines, g.change.Commits, g.change.Off = g.plan.Lines, g.plan.Commits, g.plan.Off
+	for _, d := range g.plan.Diverged {
+		g.change.Diverged = append(g.change.Diverged, &d.Diverged)
+	}
+	return g, r.filesOf(at, changes, m, linked), nil
 }
 
 // borrowed returns the git directories of the workspace whose objects another one of it reads, by the
 // directories with objects that are here in their place.
-func (a *applying) borrowed(f treeFiles) map[string]gitdir.Files {
+func (r *hostRepositories) borrowed(f treeFiles) map[string]gitdir.Files {
 	text, err := f.Read(alternatesPath)
 	if err != nil {
 		return nil
@@ -189,12 +199,12 @@ func (a *applying) borrowed(f treeFiles) map[string]gitdir.Files {
 	for line := range strings.Lines(string(text)) {
 		at := strings.TrimSpace(line)
 		if filepath.IsAbs(at) {
-			at = strings.TrimPrefix(filepath.Clean(at), a.host.path+"/")
+			at = strings.TrimPrefix(filepath.Clean(at), r.in.Dir.Path()+"/")
 		} else {
 			at = path.Join(f.at, "objects", at)
 		}
 		if path.Base(at) == "objects" && filepath.IsLocal(at) {
-			out[filepath.Join(a.host.path, at)] = treeFiles{f.src, f.st, path.Dir(at)}
+			out[filepath.Join(r.in.Dir.Path(), at)] = treeFiles{f.src, f.st, path.Dir(at)}
 		}
 	}
 	return out
@@ -202,7 +212,7 @@ func (a *applying) borrowed(f treeFiles) map[string]gitdir.Files {
 
 // filesOf are those changes of a git directory that are files. Of one that lies elsewhere there are
 // none, and none of another repository.
-func (a *applying) filesOf(at string, changes []tree.Change, m *gitdir.Merge, linked bool) (files []tree.Change) {
+func (r *hostRepositories) filesOf(at string, changes []tree.Change, m *gitdir.Merge, linked bool) (files []tree.Change) {
 	if linked || m.Another {
 		return nil
 	}
@@ -215,13 +225,13 @@ func (a *applying) filesOf(at string, changes []tree.Change, m *gitdir.Merge, li
 }
 
 // inLink reports whether a path lies below a `.git` that is a file, or a link, in the directory.
-func (a *applying) inLink(at string) bool {
+func (r *hostRepositories) inLink(at string) bool {
 	p, err := tree.ParsePath(at)
 	if err != nil {
 		return false
 	}
 	for p = p.Dir; p != nil; p = p.Dir {
-		if seen, err := a.host.look(p); err == nil && p.Name == ".git" && seen.exists && !seen.isDir() {
+		if p.Name == ".git" && r.in.Dir.IsFile(p) {
 			return true
 		}
 	}
@@ -230,16 +240,14 @@ func (a *applying) inLink(at string) bool {
 
 // repoAt returns the repository that the directory has at a path, nil for none. linked: it lies
 // elsewhere, and the base was made of it.
-func (a *applying) repoAt(at string, base treeFiles) (repo *gitdir.Repo, linked bool) {
+func (r *hostRepositories) repoAt(at string, base treeFiles) (repo *gitdir.Repo, linked bool) {
 	p, err := tree.ParsePath(at)
 	if err != nil {
 		return nil, false
 	}
-	if fd, err := a.host.walk(p); err == nil {
-		name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
-		_ = unix.Close(fd) // of a path alone
+	if name, err := r.in.Dir.Resolved(p); err == nil {
 		repo := &gitdir.Repo{Dir: name, Common: name}
-		if err == nil && gitdir.Is(repo) {
+		if gitdir.Is(repo) {
 			return repo, false
 		}
 		return nil, false
@@ -247,12 +255,11 @@ func (a *applying) repoAt(at string, base treeFiles) (repo *gitdir.Repo, linked 
 	if p.Name != ".git" {
 		return nil, false
 	}
-	above, err := a.host.walk(p.Dir)
+	above, err := r.in.Dir.Resolved(p.Dir)
 	if err != nil {
 		return nil, false
 	}
-	defer unix.Close(above)
-	l := gitLinkIn(above, a.host.path)
+	l := linkOutside(above, r.in.Dir.Path())
 	text, err := base.Read(alternatesPath)
 	if l == nil || !l.Trusted || err != nil || string(text) != alternatesOf(l) {
 		return nil, false
@@ -260,26 +267,39 @@ func (a *applying) repoAt(at string, base treeFiles) (repo *gitdir.Repo, linked 
 	return &gitdir.Repo{Dir: l.Dir, Common: l.Common}, true
 }
 
-// commitGit carries out what was planned for the repositories.
-func (a *applying) commitGit() error {
-	for _, g := range a.repos {
+// addObjects gives the repositories the objects that their refs will need.
+func (r *hostRepositories) addObjects() error {
+	for _, g := range r.repos {
 		if g.plan == nil {
 			continue
 		}
-		if err := g.plan.Commit(a.ctx); err != nil {
+		if err := g.plan.AddObjects(r.ctx); err != nil {
 			return fmt.Errorf("the git directory %s: %w", g.change.Dir, err)
-		}
-		g.plan.Refresh(a.ctx)
-		if left := g.plan.Marked(); len(left) > 0 {
-			a.res.Skipped = append(a.res.Skipped, Omission{g.change.Dir, "the merge is not committed: " + strings.Join(left, ", ") + " has conflict markers"})
 		}
 	}
 	return nil
 }
 
-// endGit removes what the plans have made.
-func (a *applying) endGit() {
-	for _, temp := range a.temps {
+// commit carries out what was planned for the repositories.
+func (r *hostRepositories) commit() (skipped []Omission, err error) {
+	for _, g := range r.repos {
+		if g.plan == nil {
+			continue
+		}
+		if err := g.plan.Commit(r.ctx); err != nil {
+			return skipped, fmt.Errorf("the git directory %s: %w", g.change.Dir, err)
+		}
+		g.plan.Refresh(r.ctx)
+		if left := g.plan.Marked(); len(left) > 0 {
+			skipped = append(skipped, Omission{g.change.Dir, "the merge is not committed: " + strings.Join(left, ", ") + " has conflict markers"})
+		}
+	}
+	return skipped, nil
+}
+
+// close removes what the plans have made.
+func (r *hostRepositories) close() {
+	for _, temp := range r.temps {
 		_ = temp.Remove() // else another process does
 	}
 }

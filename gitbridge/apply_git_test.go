@@ -92,7 +92,7 @@ func (r *rig) read(dir string) (out []Entry) {
 		}
 		out = append(out, e)
 		return nil
-	}, DirOptions{Whole: true, ImportOptions: ImportOptions{Skip: func(string, error) {}}}))
+	}, DirOptions{Git: HostGit{}, Whole: true, ImportOptions: ImportOptions{Skip: func(string, error) {}}}))
 	if b, err := os.ReadFile(filepath.Join(dir, "inner/.git")); dir == r.run && err == nil { // its paths are those of the directory
 		var st unix.Stat_t
 		must.OK(r.t, unix.Lstat(filepath.Join(dir, "inner/.git"), &st))
@@ -150,6 +150,9 @@ func (r *rig) now() *tree.State {
 
 func (r *rig) apply(o ApplyOptions) (*Applied, error) {
 	o.Source, o.Base, o.Now, o.Name, o.MergeLines = r.m.src, r.base, r.now(), "r", mergeByGit
+	if o.Git == nil {
+		o.Git = HostGit{}
+	}
 	return ApplyDir(context.Background(), r.dir, o)
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -50,7 +49,7 @@ func openHost(dir string) (*host, error) {
 
 	return &host{
 		root: fd, dir: -1, temps: fmt.Sprintf("%s%x-", tempPrefix, st.Ino), alias: map[string]string{}, overlay: overlay,
-		path: gitdir.Resolved("/", dir),
+		path: resolved(dir),
 	}, err
 }
 

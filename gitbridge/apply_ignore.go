@@ -1,12 +1,8 @@
 package gitbridge
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -45,17 +41,25 @@ func (a *applying) leftOut(changes []tree.Change) (map[string]bool, error) {
 		written = append(written, c)
 	}
 	leaveDirs(left, written, changes)
-	if a.o.Everything || len(changes) == 0 {
+	if a.o.Everything || len(changes) == 0 || a.o.Git == nil {
 		return left, nil
 	}
-	text, err := readSmall(filepath.Join(a.res.Dir, ignoreName))
-	if errors.Is(err, os.ErrNotExist) {
-		return left, nil
+	paths := make([]string, len(changes))
+	for i, c := range changes {
+		if paths[i] = c.Path.String(); c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
+			paths[i] += "/"
+		}
 	}
+	ignored, err := a.o.Git.Ignored(a.ctx, filepath.Join(a.res.Dir, ignoreName), paths)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading %s: %w", ignoreName, err)
 	}
-	return left, ignored(a.ctx, text, changes, left)
+	for i, is := range ignored {
+		if is {
+			left[changes[i].Path.String()] = true
+		}
+	}
+	return left, nil
 }
 
 // leaveDirs adds to left the new directories above what is written there, if they have nothing else.
@@ -140,43 +144,4 @@ func (a *applying) wroteForAgents(c tree.Change) (bool, error) {
 		}
 	}
 	return wrote(sides[0], sides[1]), nil
-}
-
-// ignored adds to left the paths that patterns match. Git decides, in an empty repository.
-func ignored(ctx context.Context, patterns string, changes []tree.Change, left map[string]bool) error {
-	dir, err := os.MkdirTemp("", "amberfs-ignore-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, ".gitignore"), []byte(patterns), 0o600); err != nil {
-		return err
-	}
-	if out, err := command(ctx, dir, nil, "init", "-q", ".").CombinedOutput(); err != nil {
-		return fmt.Errorf("reading %s: git: %w: %s", ignoreName, err, bytes.TrimSpace(out))
-	}
-	p, err := start(ctx, dir, nil, ignorer...)
-	if err != nil {
-		return err
-	}
-	paths := make([]string, len(changes))
-	for i, c := range changes {
-		if paths[i] = c.Path.String(); c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
-			paths[i] += "/"
-		}
-	}
-	const pattern, fields = 2, 4
-	err = p.ask(paths, fields, func(i, field int, text string) {
-		if field == pattern && text != "" && !strings.HasPrefix(text, "!") {
-			left[changes[i].Path.String()] = true
-		}
-	})
-	const noneMatched = 1
-	if werr := p.wait(); err == nil && werr != nil && exitCode(werr) != noneMatched {
-		err = werr
-	}
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", ignoreName, err)
-	}
-	return nil
 }

@@ -19,7 +19,7 @@ func (a *applying) plan(c tree.Change) error {
 		return err
 	}
 	p := c.Path.String()
-	s := &applyStep{change: c, seen: at, text: a.merged[p].Data}
+	s := &applyStep{change: c, seen: at, text: a.repos.Merged[p].Data}
 	if inSet(c.Path, a.whole) {
 		if err := a.planIn(s); err != nil {
 			return err

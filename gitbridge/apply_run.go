@@ -25,12 +25,9 @@ func (a *applying) run() error {
 			}
 		}
 	}
-	for _, g := range a.repos {
-		if g.plan == nil {
-			continue
-		}
-		if err := g.plan.AddObjects(a.ctx); err != nil {
-			return fmt.Errorf("the git directory %s: %w", g.change.Dir, err)
+	if a.repos.AddObjects != nil {
+		if err := a.repos.AddObjects(); err != nil {
+			return err
 		}
 	}
 	// A file must be on disk before its name.
@@ -40,8 +37,10 @@ func (a *applying) run() error {
 	all := a.res.Paths
 	a.res.Paths = []graft.PathChange{}
 	err := a.commit()
-	if err == nil {
-		err = a.commitGit()
+	if err == nil && a.repos.Commit != nil {
+		var skipped []Omission
+		skipped, err = a.repos.Commit()
+		a.res.Skipped = append(a.res.Skipped, skipped...)
 	}
 	if serr := unix.Syncfs(a.host.root); err == nil && serr != nil {
 		err = fmt.Errorf("writing %s to disk: %w", a.res.Dir, serr)

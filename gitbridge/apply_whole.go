@@ -24,7 +24,7 @@ func (a *applying) planWhole(whole []threeway.Whole) (changes []tree.Change, err
 			continue // no part of it is applied without the others
 		}
 		a.whole[w.Dir] = true
-		disputed, err := w.Disputed(a.o.Source, a.o.Base, a.o.Now, hostReceiver{a})
+		disputed, err := w.Disputed(a.o.Source, a.o.Base, a.o.Now, Receiver{a})
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func (a *applying) planWhole(whole []threeway.Whole) (changes []tree.Change, err
 // replaceAll returns a change for each path of a directory, here or in the workspace, to what the
 // workspace has.
 func (a *applying) replaceAll(w threeway.Whole) (all []tree.Change, err error) {
-	paths, err := hostReceiver{a}.Below(w.Dir)
+	paths, err := Receiver{a}.Below(w.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -98,10 +98,10 @@ func (a *applying) planIn(s *applyStep) error {
 	return nil
 }
 
-// hostReceiver is the directory that changes are applied to.
-type hostReceiver struct{ a *applying }
+// A Receiver is the directory that changes are applied to.
+type Receiver struct{ a *applying }
 
-func (r hostReceiver) Below(dir string) (out []string, err error) {
+func (r Receiver) Below(dir string) (out []string, err error) {
 	p, err := tree.ParsePath(dir)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (r hostReceiver) Below(dir string) (out []string, err error) {
 	return out, nil
 }
 
-func (r hostReceiver) Has(name string, n *tree.Inode) (bool, error) {
+func (r Receiver) Has(name string, n *tree.Inode) (bool, error) {
 	p, err := tree.ParsePath(name)
 	if err != nil {
 		return false, err

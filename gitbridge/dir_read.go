@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"golang.org/x/sys/unix"
@@ -25,8 +25,9 @@ type DirOptions struct {
 	// Exclude are directories that are not read, such as the store and the mount point. They
 	// may not exist.
 	Exclude []string
-	// Whole reads a git directory that is elsewhere as if it were in the directory, see gitLink, and
-	// what its owner may not read, see asOwner.
+	// Git, if set, has a git directory that is elsewhere read as if it were in the directory.
+	Git DirGit
+	// Whole reads what its owner may not read, see asOwner.
 	Whole bool
 	// Stubs copies entries that cannot be read without their contents, instead of skipping them.
 	Stubs bool
@@ -42,7 +43,7 @@ func ReadDir(ctx context.Context, dir string, sink Sink, o DirOptions) error {
 }
 
 func newDirReader(ctx context.Context, sink Sink, o DirOptions) *dirReader {
-	d := &dirReader{checker: newChecker(sink, o.ImportOptions), ctx: ctx, whole: o.Whole, stubs: o.Stubs, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
+	d := &dirReader{checker: newChecker(sink, o.ImportOptions), ctx: ctx, git: o.Git, whole: o.Whole, stubs: o.Stubs, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
 	for _, e := range o.Exclude {
 		var st unix.Stat_t
 		if err := unix.Stat(e, &st); err == nil {
@@ -52,9 +53,21 @@ func newDirReader(ctx context.Context, sink Sink, o DirOptions) *dirReader {
 	return d
 }
 
+// resolved is a path without symbolic links, "" if it leads nowhere.
+func resolved(dir string) string {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
 func (d *dirReader) read(dir string) error {
-	if d.whole {
-		d.top = gitdir.Resolved("/", dir)
+	if d.git != nil {
+		d.top = resolved(dir)
 	}
 	d.deliver()
 	err := d.root(dir)
@@ -93,13 +106,14 @@ type dirReader struct {
 	*checker
 	*delivery
 	ctx     context.Context
+	git     DirGit
 	whole   bool
 	stubs   bool
 	src     *tree.Source
 	before  *tree.State // see ReadChanges; nil: nothing
 	links   map[fileID]string
 	exclude map[fileID]bool
-	top     string         // without symbolic links, if git directories are looked for; else ""
+	top     string         // without symbolic links, if git is set; else ""
 	buf     [64 << 10]byte // for the longest extended attribute
 }
 
@@ -204,11 +218,8 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		return nil
 	}
 	if name == ".git" && !isDir && d.top != "" {
-		if l := gitLinkIn(int(parent.Fd()), d.top); l != nil {
-			if !l.Trusted {
-				return d.skip(at, notBack(at, l))
-			}
-			return d.gitDir(at, l, was)
+		if l := d.linkedIn(int(parent.Fd())); l != nil {
+			return d.linked(at, l, was)
 		}
 	}
 	if isDir && was != nil && was.Mode&unfinished != unfinished && st.Mode == was.Mode|openMode {

@@ -310,7 +310,7 @@ func (h *histories) interrupt(n int, kill bool) {
 	at := ""
 	go func() {
 		defer close(ended)
-		_, _ = h.rig.apply(ApplyOptions{Merge: h.join, git: func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
+		_, _ = h.rig.apply(ApplyOptions{Merge: h.join, Git: HostGit{func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
 			if n--; n > 0 {
 				return gitRunner(ctx, dir, env, stdin, args...)
 			}
@@ -319,7 +319,7 @@ func (h *histories) interrupt(n int, kill bool) {
 				select {}
 			}
 			return nil, errors.New("it fails")
-		}})
+		}}})
 	}()
 	select {
 	case <-ended:

@@ -59,7 +59,7 @@ func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (i
 }
 
 // gitMeta returns the attributes of a file with a type and execute bit.
-func (o ImportOptions) gitMeta(mode uint32, mtime int64) Meta {
+func gitMeta(o ImportOptions, mode uint32, mtime int64) Meta {
 	m := Meta{Mode: mode & unix.S_IFMT, Atime: mtime, Mtime: mtime, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	switch {
 	case m.Mode == unix.S_IFLNK:
@@ -96,9 +96,9 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 		if !isCommit {
 			e.Mtime = 0 // it would be that of the call
 		}
-		e.Meta = o.gitMeta(e.Mode, e.Mtime)
+		e.Meta = gitMeta(o, e.Mode, e.Mtime)
 		if commit, ok := commits[e.Path]; ok {
-			return o.submodule(e, commit, sink)
+			return submodule(o, e, commit, sink)
 		}
 		return sink(e)
 	}, o)
@@ -143,7 +143,7 @@ func (r *repository) submodules(ctx context.Context, treeish string, c *checker)
 }
 
 // submodule feeds the directory of a submodule to sink, with a minimal `.git` that names the commit.
-func (o ImportOptions) submodule(dir Entry, commit string, sink Sink) error {
+func submodule(o ImportOptions, dir Entry, commit string, sink Sink) error {
 	if o.Skip != nil {
 		o.Skip(dir.Path, fmt.Errorf("submodule at commit %s: its files are not in the repository", commit))
 	}
@@ -158,7 +158,7 @@ func (o ImportOptions) submodule(dir Entry, commit string, sink Sink) error {
 		"HEAD":        commit + "\n",
 		"description": "Only the commit of this submodule is known. For its files, put a clone in place of this directory.\n",
 	} {
-		m := o.gitMeta(unix.S_IFREG, dir.Mtime)
+		m := gitMeta(o, unix.S_IFREG, dir.Mtime)
 		if err := sink(Entry{Path: top + "/.git/" + file, Meta: m, Size: int64(len(text)), Data: strings.NewReader(text)}); err != nil {
 			return err
 		}

@@ -275,7 +275,7 @@ func (r *gitSides) merge(work string, changes []tree.Change) ([]tree.Change, err
 			if n, err := r.in.Ours.At(r.in.Source, edit.Path); err == nil && n != nil && n.IsRegular() {
 				mode = n.Mode
 			}
-			edit.Mode = executable(mode, text.Exec)
+			edit.Mode = threeway.Executable(mode, text.Exec)
 			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Data)), nil }
 		}
 		r.edits = append(r.edits, edit)

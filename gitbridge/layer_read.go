@@ -18,12 +18,10 @@ const (
 
 // Layers feeds the layers of one image to a sink. The limits are for all of them together.
 // Names are those of a system whose root is the image: absolute ones and ".." do not lead out.
-type Layers struct{ *checker }
+type Layers struct{ tarReader }
 
 func NewLayers(sink Sink, o ImportOptions) Layers {
-	c := newChecker(sink, o)
-	c.layer = true
-	return Layers{c}
+	return Layers{tarReader{newChecker(sink, o), true}}
 }
 
 // Read reads one layer, which is not compressed: only its whiteouts, or everything else. Whiteouts
@@ -36,7 +34,7 @@ func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
 		}
 		return l.sink(e)
 	}
-	err := c.archive(ctx, r)
+	err := tarReader{&c, true}.archive(ctx, r)
 	if !whiteouts {
 		l.done = c.done
 	}
@@ -45,7 +43,7 @@ func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
 
 // whiteout feeds what a name with the prefix stands for. Aufs uses such names for files of its own,
 // which are left out.
-func (c *checker) whiteout(name string) error {
+func (c tarReader) whiteout(name string) error {
 	dir, base := path.Split(name)
 	gone, ok := strings.CutPrefix(base, whiteoutPrefix)
 	switch {
@@ -63,7 +61,7 @@ func (c *checker) whiteout(name string) error {
 func isWhiteout(name string) bool { return strings.Contains("/"+name, "/"+whiteoutPrefix) }
 
 // clean is the function clean, for a layer after ".." and a slash at the beginning are gone.
-func (c *checker) clean(name string) (string, error) {
+func (c tarReader) clean(name string) (string, error) {
 	if c.layer {
 		name = path.Clean("/" + name)[1:]
 	}

@@ -133,7 +133,7 @@ func TestReadingPipes(t *testing.T) {
 	must.OK(t, os.Remove(filepath.Join(repo, "config")))
 	must.OK(t, unix.Mkfifo(filepath.Join(repo, "config"), 0o600))
 	done := make(chan error, 1)
-	go func() { done <- ReadDir(ctx, work, discard, DirOptions{Whole: true}) }()
+	go func() { done <- ReadDir(ctx, work, discard, DirOptions{Git: HostGit{}, Whole: true}) }()
 	select {
 	case err := <-done:
 		if !errors.Is(err, ErrNotRegular) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -105,12 +106,14 @@ func clean(name string) (string, error) {
 	return p, nil
 }
 
+// types are those of files.
+var types = []uint32{unix.S_IFDIR, unix.S_IFREG, unix.S_IFLNK, unix.S_IFIFO, unix.S_IFCHR, unix.S_IFBLK, unix.S_IFSOCK}
+
 // A checker passes entries from a source to its sink. It checks them, and enforces the limits.
 type checker struct {
 	ImportOptions
-	sink  Sink
-	done  Progress
-	layer bool // see Layers
+	sink Sink
+	done Progress
 }
 
 func newChecker(sink Sink, o ImportOptions) *checker {
@@ -143,7 +146,7 @@ func (c *checker) add(e Entry) error {
 		return fmt.Errorf("%w: %q is a hard link to itself", ErrHostile, e.Path)
 	case kind == unix.S_IFLNK && (e.Target == "" || len(e.Target) > maxPath || strings.IndexByte(e.Target, 0) >= 0):
 		return fmt.Errorf("%w: %q is a symbolic link to %.40q", ErrHostile, e.Path, e.Target)
-	case e.Hardlink == "" && !e.Whiteout && kinds[kind] == 0 && kind != unix.S_IFSOCK, e.UID == noID, e.GID == noID:
+	case e.Hardlink == "" && !e.Whiteout && !slices.Contains(types, kind), e.UID == noID, e.GID == noID:
 		return fmt.Errorf("%w: %q has the mode %o and belongs to %d:%d", ErrHostile, e.Path, e.Mode, e.UID, e.GID)
 	case !partsFit(e):
 		return fmt.Errorf("%w: the holes of %q are not in it", ErrHostile, e.Path)
@@ -216,7 +219,7 @@ func (l *LeftOut) Add(_ string, reason error) {
 		l.temps++
 		return
 	}
-	if errors.Is(reason, errNotBack) {
+	if errors.Is(reason, ErrNotBack) {
 		l.links = append(l.links, reason.Error())
 		return
 	}

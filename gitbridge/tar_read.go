@@ -28,11 +28,17 @@ func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error
 		return fmt.Errorf("reading the archive: %w", err)
 	}
 	defer plain.Close()
-	return newChecker(sink, o).archive(ctx, plain)
+	return tarReader{checker: newChecker(sink, o)}.archive(ctx, plain)
+}
+
+// A tarReader reads archives into a sink.
+type tarReader struct {
+	*checker
+	layer bool // see Layers
 }
 
 // archive reads an archive that is not compressed.
-func (c *checker) archive(ctx context.Context, plain io.Reader) error {
+func (c tarReader) archive(ctx context.Context, plain io.Reader) error {
 	marked := &endMark{r: plain}
 	in := tar.NewReader(marked)
 	for {
@@ -112,7 +118,7 @@ func notTar(err error, first bool) error {
 	return err
 }
 
-func tarEntry(c *checker, r io.Reader, h *tar.Header) error {
+func tarEntry(c tarReader, r io.Reader, h *tar.Header) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return c.count() // comments, such as git archive's commit
 	}

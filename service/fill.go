@@ -29,7 +29,7 @@ func (o FillOptions) dirOptions() gitbridge.DirOptions {
 		ImportOptions: gitbridge.ImportOptions{Skip: o.Skip, Progress: func(p gitbridge.Progress) {
 			o.Show(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 		}},
-		Exclude: o.Exclude, Whole: true, Stubs: o.Stubs,
+		Exclude: o.Exclude, Git: gitbridge.HostGit{}, Whole: true, Stubs: o.Stubs,
 	}
 }
 

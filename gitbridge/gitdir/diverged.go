@@ -4,24 +4,13 @@ import (
 	"context"
 	"maps"
 	"slices"
+
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// A Diverged is a branch that both sides moved: each has commits that the other has not.
+// A Diverged is a branch that both sides moved.
 type Diverged struct {
-	Branch string `json:"branch"`
-	Head   bool   `json:"head"`   // it is checked out
-	Parked string `json:"parked"` // the branch that their commits get, or ours if theirs are preferred
-	// Ahead and Behind are how many commits only their side has, and only the receiving side. Theirs
-	// and Ours are the subjects of some.
-	Ahead  int      `json:"ahead"`
-	Behind int      `json:"behind"`
-	Theirs []string `json:"theirs"`
-	Ours   []string `json:"ours"`
-	// Conflicts are the paths that a merge leaves in conflict, relative to the working tree or, in an
-	// apply, to the directory. NoMerge is why there can be no merge.
-	Conflicts []string `json:"conflicts,omitempty"`
-	NoMerge   string   `json:"no_merge,omitempty"`
-
+	threeway.Diverged
 	ours, theirs string // commits
 }
 

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // A refPlan is what becomes of the refs and of HEAD.
@@ -95,7 +97,7 @@ func (p *refPlan) ref(ctx context.Context, name string) {
 			p.say("%s is gone here: %s has the commits", short, at)
 			return
 		}
-		p.diverged = append(p.diverged, &Diverged{Branch: short, Parked: at, ours: o, theirs: t})
+		p.diverged = append(p.diverged, &Diverged{Diverged: threeway.Diverged{Branch: short, Parked: at}, ours: o, theirs: t})
 	case strings.HasPrefix(name, remotes):
 	default: // notes, and what others keep in refs
 		p.say("%s moved on both sides: it stays, and %s is the other one", name, p.beside(ctx, name, t))

@@ -49,6 +49,31 @@ type Repository struct {
 	Commits []string `json:"commits,omitempty" jsonschema:"subjects of commits that came, some of each branch"`
 }
 
+// A Diverged is a branch of git that both sides moved: each has commits that the other has not.
+type Diverged struct {
+	Branch string `json:"branch"`
+	Head   bool   `json:"head"`   // it is checked out
+	Parked string `json:"parked"` // the branch that their commits get, or ours if theirs are preferred
+	// Ahead and Behind are how many commits only their side has, and only the receiving side. Theirs
+	// and Ours are the subjects of some.
+	Ahead  int      `json:"ahead"`
+	Behind int      `json:"behind"`
+	Theirs []string `json:"theirs"`
+	Ours   []string `json:"ours"`
+	// Conflicts are the paths that a merge leaves in conflict, relative to the working tree or, in an
+	// apply, to the directory. NoMerge is why there can be no merge.
+	Conflicts []string `json:"conflicts,omitempty"`
+	NoMerge   string   `json:"no_merge,omitempty"`
+}
+
+// Executable returns a mode with the permissions to execute, for everybody who may read, or without.
+func Executable(mode uint32, exec bool) uint32 {
+	if !exec {
+		return mode &^ 0o111
+	}
+	return mode | mode&0o444>>2
+}
+
 // Repositories brings git directories together. The merge of files does not look into them.
 type Repositories func(ctx context.Context, s Sides) (Outcome, error)
 

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -56,7 +55,7 @@ func (q *Question) settleBranches(ctx context.Context, g group) error {
 }
 
 // settleBranch asks what becomes of one branch that moved on both sides.
-func (q *Question) settleBranch(ctx context.Context, g group, d *gitdir.Diverged) error {
+func (q *Question) settleBranch(ctx context.Context, g group, d *threeway.Diverged) error {
 	branch, words, prompt := gitquote.Readable(d.Branch), []string{"keep", "theirs", "stop"}, "  [t]heirs, of the workspace  [s]top: "
 	ways := q.ways(d)
 	if d.Head && d.NoMerge == "" {
@@ -87,7 +86,7 @@ func (q *Question) settleBranch(ctx context.Context, g group, d *gitdir.Diverged
 }
 
 // ways says, for each answer about a branch, which commits it puts on the branch and takes off.
-func (q *Question) ways(d *gitdir.Diverged) string {
+func (q *Question) ways(d *threeway.Diverged) string {
 	commits := func(n int, subjects []string) string {
 		return english.Plural(n, "commit", "commits") + ": " + strings.Join(subjects, ", ")
 	}

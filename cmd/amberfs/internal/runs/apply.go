@@ -77,7 +77,7 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o gitbridge.Appl
 			return nil, err
 		}
 	}
-	o.Wrote, o.MergeLines = hooks.Wrote, diff.Merger{}.Merge
+	o.Wrote, o.MergeLines, o.Git = hooks.Wrote, diff.Merger{}.Merge, gitbridge.HostGit{}
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	done, err := gitbridge.ApplyDir(ctx, dir, o)
 	if done != nil {

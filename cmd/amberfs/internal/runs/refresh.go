@@ -39,7 +39,7 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 	}
 	id, _ := ch.Base.ID()
 	req.Base = id.String()
-	o := gitbridge.DirOptions{Exclude: append(exclude, notCopied(dir, store)...), Whole: true}
+	o := gitbridge.DirOptions{Exclude: append(exclude, notCopied(dir, store)...), Git: gitbridge.HostGit{}, Whole: true}
 	o.Progress = func(p gitbridge.Progress) {
 		show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 	}

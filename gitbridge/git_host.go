@@ -1,0 +1,106 @@
+package gitbridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
+)
+
+// HostGit is the Git of directories of the host.
+type HostGit struct {
+	git gitdir.Git // nil: that of this system
+}
+
+// A `.git` file of a linked worktree, of a submodule or of a repository that was set up so leads to
+// a git directory outside of the directory. The copy gets a git directory of its own: what is one
+// working tree's, the branches and logs, a plain configuration, and the objects by alternates.
+// What git brings home is added to the git directories that it was made of.
+
+const alternatesPath = "objects/info/alternates"
+
+// alternatesOf is the text of the file that leads to the objects of a link.
+func alternatesOf(l *gitdir.Link) string { return filepath.Join(l.Common, "objects") + "\n" }
+
+// linkOutside finds what the entry `.git` of a directory leads to; nil if that is in root, or no git
+// directory.
+func linkOutside(dir, root string) *gitdir.Link {
+	l := gitdir.LinkAt(dir)
+	if l == nil || l.Dir == root || strings.HasPrefix(l.Dir, root+"/") {
+		return nil
+	}
+	return l
+}
+
+// Linked is a method of Git.
+func (HostGit) Linked(dir, root string) *Linked {
+	l := linkOutside(dir, root)
+	if l == nil {
+		return nil
+	}
+	out := &Linked{Own: l.Dir, Common: l.Common, Copied: gitdir.Copied, Mixed: []string{"info", "logs", "logs/refs", "refs"}}
+	if !l.Trusted {
+		out.Err = fmt.Errorf("the repository %s, %w (`git --git-dir=%s config core.worktree DIR` does that for a repository of yours)", l.Dir, ErrNotBack, l.Dir)
+		return out
+	}
+	common, err := readRegular(filepath.Join(l.Common, "config"))
+	if err != nil {
+		out.Err = fmt.Errorf("the repository %s, whose settings cannot be read: %w", l.Dir, reason(err))
+		return out
+	}
+	own, _ := readRegular(filepath.Join(l.Dir, "config.worktree")) // of a sparse checkout; else there is none
+	for _, dir := range []string{".", "objects", "objects/info", "objects/pack"} {
+		out.Made = append(out.Made, Made{Name: dir})
+	}
+	out.Made = append(out.Made, Made{alternatesPath, []byte(alternatesOf(l))}, Made{"config", []byte(gitdir.PlainConfig(string(common), string(own)))})
+	return out
+}
+
+// Ignored is a method of Git. Git decides, in an empty repository.
+func (HostGit) Ignored(ctx context.Context, file string, paths []string) (out []bool, err error) {
+	patterns, err := readSmall(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return make([]bool, len(paths)), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "amberfs-ignore-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, ".gitignore"), []byte(patterns), 0o600); err != nil {
+		return nil, err
+	}
+	if out, err := command(ctx, dir, nil, "init", "-q", ".").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("git: %w: %s", err, bytes.TrimSpace(out))
+	}
+	p, err := start(ctx, dir, nil, ignorer...)
+	if err != nil {
+		return nil, err
+	}
+	out = make([]bool, len(paths))
+	const pattern, fields = 2, 4
+	err = p.ask(paths, fields, func(i, field int, text string) {
+		if field == pattern {
+			out[i] = text != "" && !strings.HasPrefix(text, "!")
+		}
+	})
+	const noneMatched = 1
+	if werr := p.wait(); err == nil && werr != nil && exitCode(werr) != noneMatched {
+		err = werr
+	}
+	return out, err
+}
+
+// readSmall reads the beginning of a file.
+func readSmall(name string) (string, error) {
+	text, err := readRegular(name)
+	return string(text[:min(len(text), 64<<10)]), err
+}

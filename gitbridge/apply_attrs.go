@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -164,7 +165,7 @@ func (a *applying) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has 
 	for _, name := range names {
 		var err error
 		if v, ok := n.Xattr(name); !ok {
-			err = ignore(unix.Removexattr(proc, name), unix.ENODATA)
+			err = errs.Except(unix.Removexattr(proc, name), unix.ENODATA)
 		} else {
 			err = unix.Setxattr(proc, name, v, 0)
 		}

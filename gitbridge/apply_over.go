@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -162,7 +163,7 @@ func (a *applying) halfWritten(s *applyStep) (bool, error) {
 	}
 	f, err := a.host.file(c.Path)
 	if err != nil {
-		return false, ignore(err, unix.EACCES)
+		return false, errs.Except(err, unix.EACCES)
 	}
 	defer f.Close()
 	was, now := c.Before.Content.Reader(a.o.Source.Files), c.After.Content.Reader(a.o.Source.Files)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -160,7 +161,7 @@ func (a *applying) putOver(dir int, s *applyStep) error {
 		return err
 	}
 	// A rename onto another name of the same file does nothing.
-	return ignore(unix.Unlinkat(dir, s.temp, 0), unix.ENOENT)
+	return errs.Except(unix.Unlinkat(dir, s.temp, 0), unix.ENOENT)
 }
 
 // unlink removes a file, or an empty directory.
@@ -215,13 +216,6 @@ func (a *applying) keptError(dir int, temp string, s *applyStep, err error) erro
 // cannotRename2 reports whether a file system does not support the flags of renameat2(2).
 func cannotRename2(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP)
-}
-
-func ignore(err, target error) error {
-	if errors.Is(err, target) {
-		return nil
-	}
-	return err
 }
 
 func statAt(dir int, name string) (at place, err error) {

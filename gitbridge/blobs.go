@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -55,41 +54,6 @@ func (x *exporter) files(items []item) error {
 		}
 	}
 	return nil
-}
-
-const (
-	// aheadBytes and aheadFiles bound what is read ahead of files that follow.
-	aheadBytes = 16 << 20
-	aheadFiles = 256
-)
-
-// prefetch asks for the contents of files that are read next, from the i-th of n on, and
-// returns where to ask again. A file of nil is not read.
-func prefetch(ask func([]cas.Hash) error, src *tree.Source, i, n int, file func(i int) *tree.Inode) (next int, err error) {
-	if ask == nil {
-		return n, nil
-	}
-	var hashes []cas.Hash
-	known := make(map[cas.Hash]bool)
-	bytes := int64(0)
-	for next = i; next < min(n, i+aheadFiles) && bytes < aheadBytes; next++ {
-		if f := file(next); f != nil && f.IsRegular() && f.Size() < aheadBytes {
-			bytes += f.Size()
-			if err := f.Content.EachObject(src.Files, func(h cas.Hash, isList bool) (bool, error) {
-				if !isList && !known[h] {
-					known[h] = true
-					hashes = append(hashes, h)
-				}
-				return isList, nil
-			}); err != nil {
-				return next, err
-			}
-		}
-	}
-	if len(hashes) == 0 {
-		return next, nil
-	}
-	return next, ask(hashes)
 }
 
 // conversions returns what git may do to files.

@@ -1,21 +1,14 @@
 package gitbridge
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/gob"
-	"errors"
-	"fmt"
-	"io"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -111,124 +104,6 @@ func (d *dirReader) gone(at string, was *tree.Inode, names []string) error {
 	return nil
 }
 
-// A StreamSink writes entries for ReadStream, with all that they have.
-type StreamSink struct {
-	w   *bufio.Writer
-	enc *gob.Encoder
-	buf []byte
-}
-
-func NewStreamSink(w io.Writer) *StreamSink {
-	b := bufio.NewWriterSize(w, 256<<10)
-	return &StreamSink{b, gob.NewEncoder(b), make([]byte, 256<<10)}
-}
-
-// Add is a Sink.
-func (s *StreamSink) Add(e Entry) error {
-	data := e.Data
-	e.Data = nil
-	if err := s.enc.Encode(e); err != nil || data == nil {
-		return err
-	}
-	n, err := io.CopyBuffer(struct{ io.Writer }{s.w}, io.LimitReader(data, e.dataSize()), s.buf)
-	if err == nil && n != e.dataSize() {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// Close ends the stream: what was written is all.
-func (s *StreamSink) Close() error {
-	return errors.Join(s.enc.Encode(Entry{}), s.w.Flush())
-}
-
-// ReadStream feeds to sink what a StreamSink wrote.
-func ReadStream(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error {
-	in, c := bufio.NewReaderSize(&contextReader{ctx, r}, 256<<10), newChecker(sink, o)
-	dec := gob.NewDecoder(in)
-	for {
-		var e Entry
-		err := dec.Decode(&e)
-		if err == nil && e.Path == "" {
-			return nil
-		}
-		if err == nil {
-			e.Path, err = clean(e.Path)
-		}
-		if err == nil && e.Hardlink != "" {
-			e.Hardlink, err = clean(e.Hardlink)
-		}
-		if err == nil && e.Mode&unix.S_IFMT == unix.S_IFREG && e.Hardlink == "" {
-			e.Data = io.LimitReader(in, e.dataSize())
-		}
-		if err == nil {
-			e.Meta = c.own(e.Meta)
-			err = c.add(e)
-		}
-		if err == nil && e.Data != nil {
-			_, err = io.Copy(io.Discard, e.Data)
-		}
-		if err != nil {
-			return fmt.Errorf("reading what was sent: %w", err)
-		}
-	}
-}
-
-// Unchanged reports whether two states differ in nothing but times of directories, and in how git keeps
-// what it says: a git status or a gc changes nothing. With logs, HEAD has not moved back and forth
-// either.
-func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, logs bool) (bool, error) {
-	git := NewGitDiffer(src, base, now)
-	git.logs = logs
-	err := tree.Diff(ctx, src, base, now, tree.DiffOptions{}, func(c tree.Change) error {
-		if c.Before != nil && c.After != nil && c.After.IsDir() && c.What&^tree.Mtime == 0 {
-			return nil
-		}
-		differs, err := git.Differs(c)
-		if err == nil && differs {
-			err = errDiffers
-		}
-		return err
-	})
-	if errors.Is(err, errDiffers) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// A GitDiffer knows which changes of git directories say nothing: git rewrites files.
-type GitDiffer struct {
-	dirs gitDirs
-	logs bool // a line in the log of HEAD is a change
-	same map[string]bool
-}
-
-// NewGitDiffer is about the changes from base to now.
-func NewGitDiffer(src *tree.Source, base, now *tree.State) *GitDiffer {
-	return &GitDiffer{dirs: gitDirs{src, base, now, make(map[string]bool)}, same: make(map[string]bool)}
-}
-
-// Differs reports whether a change says something: it is one of a file, or of a git directory that
-// says something else than before.
-func (g *GitDiffer) Differs(c tree.Change) (bool, error) {
-	at, err := g.dirs.of(c.Path.String())
-	if err != nil {
-		return false, err
-	}
-	rel, below := strings.CutPrefix(c.Path.String(), at+"/")
-	if at == "" || !below || gitdir.IsFile(rel) {
-		return true, nil
-	}
-	if _, known := g.same[at]; !known {
-		was, is := treeFiles{g.dirs.src, g.dirs.base, at}, treeFiles{g.dirs.src, g.dirs.now, at}
-		if g.same[at], err = gitdir.Same(was, is); err != nil {
-			return false, err
-		}
-		g.same[at] = g.same[at] && (!g.logs || gitdir.SameLog(was, is))
-	}
-	return !g.same[at], nil
-}
-
 // ChangedFile reports whether a change counts as a changed file, or is in a git directory. A time
 // alone is no change.
 func ChangedFile(c tree.Change) (file, inGit bool) {
@@ -242,8 +117,6 @@ func ChangedFile(c tree.Change) (file, inGit bool) {
 	_, _, inGit = threeway.InGit(c.Path.String())
 	return !inGit, inGit
 }
-
-var errDiffers = errors.New("it differs")
 
 // NothingApplied is the result of an apply without changes.
 func NothingApplied(dir string) *Applied { return &Applied{Dir: dir, Paths: []graft.PathChange{}} }

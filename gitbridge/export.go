@@ -66,18 +66,6 @@ type ExportOptions struct {
 	Progress func(Progress) // called now and then, nil for never
 }
 
-// Progress counts what is done so far.
-type Progress struct {
-	Files int64
-	Bytes int64 // of contents that had to be read
-}
-
-// Omission is a path with something that a commit cannot represent.
-type Omission struct {
-	Path   string `json:"path"`
-	Reason string `json:"reason"`
-}
-
 // Result is what an export made.
 type Result struct {
 	Commit   string `json:"commit"`

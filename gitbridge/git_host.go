@@ -50,7 +50,7 @@ func (HostGit) Linked(dir, root string) *Linked {
 	}
 	common, err := readRegular(filepath.Join(l.Common, "config"))
 	if err != nil {
-		out.Err = fmt.Errorf("the repository %s, whose settings cannot be read: %w", l.Dir, reason(err))
+		out.Err = fmt.Errorf("the repository %s, whose settings cannot be read: %w", l.Dir, err)
 		return out
 	}
 	own, _ := readRegular(filepath.Join(l.Dir, "config.worktree")) // of a sparse checkout; else there is none

@@ -105,11 +105,11 @@ func (s spooled) Write(p []byte) (int, error) {
 func (q *quarantine) written() (objects []string, bytes int64, err error) {
 	err = fs.WalkDir(q.objects.FS(), q.name, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return ignore(err, fs.ErrNotExist) // git has renamed or removed it
+			return errs.Except(err, fs.ErrNotExist) // git has renamed or removed it
 		}
 		st, err := d.Info()
 		if err != nil {
-			return ignore(err, fs.ErrNotExist)
+			return errs.Except(err, fs.ErrNotExist)
 		}
 		bytes += st.Size()
 		if isObject(d.Name()) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
@@ -19,13 +20,13 @@ func treeBytes(t *testing.T, dir string) (bytes int64) {
 	t.Helper()
 	must.OK(t, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			return ignore(err, fs.ErrNotExist)
+			return errs.Except(err, fs.ErrNotExist)
 		}
 		info, err := d.Info()
 		if err == nil {
 			bytes += info.Size()
 		}
-		return ignore(err, fs.ErrNotExist)
+		return errs.Except(err, fs.ErrNotExist)
 	}))
 	return bytes
 }

@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -203,50 +204,57 @@ func (o ImportOptions) skip(path string, reason error) error {
 	return nil
 }
 
-// LeftOut are the paths of a directory whose contents cannot be read.
-type LeftOut struct {
-	n     int
-	first []string
-	links []string // `.git` files that lead to a repository that does not name the directory
-	temps int      // of an apply that was interrupted
+// maxParts is how many parts of a file with holes are distinguished. The rest is read as one part.
+const maxParts = 1 << 16
+
+// partsFit reports whether the parts of a file are in order, and in it.
+func partsFit(e Entry) bool {
+	at := int64(0)
+	for _, p := range e.Parts {
+		if p.Off < at || p.N <= 0 || p.N > e.Size-p.Off {
+			return false
+		}
+		at = p.Off + p.N
+	}
+	return len(e.Parts) <= maxParts
 }
 
-const namedPaths = 3
-
-// Add counts a path that cannot be read.
-func (l *LeftOut) Add(_ string, reason error) {
-	if errors.Is(reason, ErrInterrupted) {
-		l.temps++
-		return
+// dataSize returns how many bytes Data has.
+func (e Entry) dataSize() (n int64) {
+	if !e.Sparse {
+		return e.Size
 	}
-	if errors.Is(reason, ErrNotBack) {
-		l.links = append(l.links, reason.Error())
-		return
+	for _, p := range e.Parts {
+		n += p.N
 	}
-	if l.n++; l.n <= namedPaths {
-		l.first = append(l.first, reason.Error()) // it has the path
-	}
+	return n
 }
 
-// Of describes what was left out of a directory, "" for nothing.
-func (l *LeftOut) Of(dir string) string {
-	var said []string
-	if l.n > 0 {
-		text := strings.Join(l.first, ", ")
-		if more := l.n - len(l.first); more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
-		what := fmt.Sprintf("%d paths of %s cannot be read, and their contents are left out: ", l.n, dir)
-		if l.n == 1 {
-			what = "a path of " + dir + " cannot be read, and its contents are left out: "
-		}
-		said = append(said, what+text)
+// Progress counts what is done so far.
+type Progress struct {
+	Files int64
+	Bytes int64 // of contents that had to be read
+}
+
+// Omission is a path with something that a commit cannot represent.
+type Omission struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// contextReader ends with the context.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c *contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
 	}
-	if len(l.links) > 0 {
-		said = append(said, "git is left out: "+strings.Join(l.links[:min(len(l.links), namedPaths)], ", "))
-	}
-	if l.temps > 0 {
-		said = append(said, fmt.Sprintf("an apply to %s was interrupted, and its temporary files (%s…) are left out: apply that run again, which removes them", dir, tempPrefix))
-	}
-	return strings.Join(said, "; ")
+	return c.r.Read(p)
+}
+
+func sortXattrs(x []tree.Xattr) {
+	slices.SortFunc(x, func(a, b tree.Xattr) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -9,14 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/decompress"
 	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/tree"
-	"github.com/klauspost/compress/zstd"
-	"golang.org/x/sys/unix"
 )
 
 // ReadTar feeds a tar archive to sink: ustar, PAX or GNU, plain or compressed by gzip, zstd or bzip2.
@@ -178,8 +178,4 @@ func tarMeta(name string, h *tar.Header) (Meta, error) {
 	}
 	sortXattrs(m.Xattrs)
 	return m, nil
-}
-
-func sortXattrs(x []tree.Xattr) {
-	slices.SortFunc(x, func(a, b tree.Xattr) int { return strings.Compare(a.Name, b.Name) })
 }

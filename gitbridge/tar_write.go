@@ -63,19 +63,6 @@ func (t tarWriter) entry(path string, n *tree.Inode, first string) Entry {
 	return e
 }
 
-// contextReader ends with the context.
-type contextReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c *contextReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
-}
-
 // A TarSink writes a PAX archive: with modes, numeric owners, times to the nanosecond,
 // extended attributes (SCHILY.xattr.*), hard links, FIFOs and devices. Small holes are written
 // as zeros, and a file with large ones as its parts (tar_sparse.go).

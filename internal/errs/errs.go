@@ -121,3 +121,11 @@ func ShortageIn(err error) syscall.Errno {
 	}
 	return 0
 }
+
+// Except returns an error, nil for one that is expected.
+func Except(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,67 @@
+package gitbridge
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// Unchanged reports whether two states differ in nothing but times of directories, and in how git keeps
+// what it says: a git status or a gc changes nothing. With logs, HEAD has not moved back and forth
+// either.
+func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, logs bool) (bool, error) {
+	git := NewGitDiffer(src, base, now)
+	git.logs = logs
+	err := tree.Diff(ctx, src, base, now, tree.DiffOptions{}, func(c tree.Change) error {
+		if c.Before != nil && c.After != nil && c.After.IsDir() && c.What&^tree.Mtime == 0 {
+			return nil
+		}
+		differs, err := git.Differs(c)
+		if err == nil && differs {
+			err = errDiffers
+		}
+		return err
+	})
+	if errors.Is(err, errDiffers) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// A GitDiffer knows which changes of git directories say nothing: git rewrites files.
+type GitDiffer struct {
+	dirs gitDirs
+	logs bool // a line in the log of HEAD is a change
+	same map[string]bool
+}
+
+// NewGitDiffer is about the changes from base to now.
+func NewGitDiffer(src *tree.Source, base, now *tree.State) *GitDiffer {
+	return &GitDiffer{dirs: gitDirs{src, base, now, make(map[string]bool)}, same: make(map[string]bool)}
+}
+
+// Differs reports whether a change says something: it is one of a file, or of a git directory that
+// says something else than before.
+func (g *GitDiffer) Differs(c tree.Change) (bool, error) {
+	at, err := g.dirs.of(c.Path.String())
+	if err != nil {
+		return false, err
+	}
+	rel, below := strings.CutPrefix(c.Path.String(), at+"/")
+	if at == "" || !below || gitdir.IsFile(rel) {
+		return true, nil
+	}
+	if _, known := g.same[at]; !known {
+		was, is := treeFiles{g.dirs.src, g.dirs.base, at}, treeFiles{g.dirs.src, g.dirs.now, at}
+		if g.same[at], err = gitdir.Same(was, is); err != nil {
+			return false, err
+		}
+		g.same[at] = g.same[at] && (!g.logs || gitdir.SameLog(was, is))
+	}
+	return !g.same[at], nil
+}
+
+var errDiffers = errors.New("it differs")

@@ -96,7 +96,7 @@ func (r *rig) read(dir string) (out []Entry) {
 	if b, err := os.ReadFile(filepath.Join(dir, "inner/.git")); dir == r.run && err == nil { // its paths are those of the directory
 		var st unix.Stat_t
 		must.OK(r.t, unix.Lstat(filepath.Join(dir, "inner/.git"), &st))
-		out = append(out, Entry{Path: "inner/.git", Meta: Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Mtime: timeOf(st.Mtim)}, Size: int64(len(b)), Data: strings.NewReader(string(b))})
+		out = append(out, Entry{Path: "inner/.git", Meta: Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}, Size: int64(len(b)), Data: strings.NewReader(string(b))})
 	}
 	return out
 }

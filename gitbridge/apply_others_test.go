@@ -186,7 +186,7 @@ func TestApplyNamesUsers(t *testing.T) {
 func TestApplyRefusedAttribute(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(spec{"f": file("1")})
-	now := a.m.state(t, spec{"f": node{mode: modeFile, data: "2", xattrs: []tree.Xattr{{Name: "nobody.knows", Value: []byte("x")}}}})
+	now := a.m.state(t, spec{"f": node{mode: unix.S_IFREG | 0o644, data: "2", xattrs: []tree.Xattr{{Name: "nobody.knows", Value: []byte("x")}}}})
 	res, err := a.apply(base, now, ApplyOptions{})
 	must.OK(t, err)
 	if !res.Incomplete || len(res.Skipped) != 1 || res.Skipped[0].Path != "f" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -44,30 +43,6 @@ func (a *applied) start(s spec) *tree.State {
 func (a *applied) apply(base, now *tree.State, o ApplyOptions) (*Applied, error) {
 	o.Source, o.Base, o.Now, o.MergeLines = a.m.src, base, now, mergeByGit
 	return ApplyDir(context.Background(), a.dir, o)
-}
-
-// mergeByGit is a threeway.Merger.
-func mergeByGit(ctx context.Context, in threeway.Input, merged func(threeway.Merged) error) error {
-	dir, err := os.MkdirTemp("", "merge")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	for name, side := range map[string]*io.SectionReader{"base": in.Base, "ours": in.Ours, "theirs": in.Theirs} {
-		b, err := io.ReadAll(side)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), b, 0o600)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	text, err := command(ctx, dir, nil, "merge-file", "-p", "ours", "base", "theirs").Output()
-	const binary = 255
-	if exitCode(err) == binary {
-		return nil
-	}
-	return merged(threeway.Merged{Text: text, Clean: err == nil})
 }
 
 func (a *applied) write(p, data string) {
@@ -137,7 +112,7 @@ func randomSpec(r *rand.Rand) spec {
 			case k == 1:
 				s[p] = exe(fmt.Sprint("run", r.IntN(2)))
 			case k == 2:
-				s[p] = node{mode: modeFile, data: "touched", mtime: someTime + int64(r.IntN(2))*1e9}
+				s[p] = node{mode: unix.S_IFREG | 0o644, data: "touched", mtime: someTime + int64(r.IntN(2))*1e9}
 			case k == 3:
 				s[p] = fifo()
 			case k < 6:
@@ -387,7 +362,7 @@ func TestApplyClosesWhatAKilledOneOpened(t *testing.T) {
 
 // What is chosen is applied; another run applies the rest.
 func TestApplyChoices(t *testing.T) {
-	isolate(t)
+	t.Setenv("HOME", t.TempDir())
 	lines := func(first, last string) string { return first + strings.Repeat("x\n", 9) + last }
 	from := spec{"f": file(lines("1\n", "1\n")), "gone/a": file("a"), "gone/b": file("b"), "was": node{mode: unix.S_IFDIR | 0o755}, "was/x": file("x"),
 		"text": file("1\n"), "bin": file("\x00"), "theirs": file("1\n"), "ours": file("1\n")}

@@ -42,7 +42,7 @@ func fewer(t *testing.T, n int) {
 }
 
 // set puts a file, and takes away what stands in its way.
-func (s spec) set(p string, n node) {
+func set(s spec, p string, n node) {
 	for dir := parentOf(p); dir != ""; dir = parentOf(dir) {
 		delete(s, dir)
 	}
@@ -96,7 +96,7 @@ func TestRandomChainsOfExports(t *testing.T) {
 		s := spec{}
 		for range rapid.IntRange(0, 10).Draw(rt, "files") {
 			p := drawPath(rt)
-			s.set(p, drawNode(rt, p))
+			set(s, p, drawNode(rt, p))
 		}
 		st := m.seal(t, m.state(t, s))
 		name := fmt.Sprint("s", time.Now().UnixNano())
@@ -110,7 +110,7 @@ func TestRandomChainsOfExports(t *testing.T) {
 					delete(next, rapid.SampledFrom(paths).Draw(rt, "deleted"))
 				} else {
 					p := drawPath(rt)
-					next.set(p, drawNode(rt, p))
+					set(next, p, drawNode(rt, p))
 				}
 			}
 			after := m.seal(t, m.state(t, next))
@@ -178,7 +178,7 @@ func TestRandomRules(t *testing.T) {
 			if rapid.IntRange(0, 5).Draw(rt, "remove") == 0 {
 				delete(s, p)
 			} else {
-				s.set(p, file(rapid.SampledFrom(texts).Draw(rt, "text")))
+				set(s, p, file(rapid.SampledFrom(texts).Draw(rt, "text")))
 			}
 		}
 		for range 4 {
@@ -324,7 +324,7 @@ func TestRecordsSurviveWhatHappensToThem(t *testing.T) {
 }
 
 // below removes a path and all that is in it.
-func (s spec) below(p string) {
+func clearBelow(s spec, p string) {
 	maps.DeleteFunc(s, func(q string, _ node) bool { return q == p || strings.HasPrefix(q, p+"/") })
 }
 
@@ -344,29 +344,29 @@ func TestRandomNestedRepositories(t *testing.T) {
 			id := strings.Repeat(rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "id"), 40) + "\n"
 			switch rapid.IntRange(0, 10).Draw(rt, "change") {
 			case 0:
-				s.set(d+"/.git/HEAD", file(id))
-				s.set(d+"/.git/objects", dir())
-				s.set(d+"/.git/refs", dir())
+				set(s, d+"/.git/HEAD", file(id))
+				set(s, d+"/.git/objects", dir())
+				set(s, d+"/.git/refs", dir())
 			case 1:
-				s.below(d + "/.git")
+				clearBelow(s, d+"/.git")
 			case 2:
-				s.set(d+"/.git", file("gitdir: "+strings.Repeat("../", strings.Count(d, "/")+1)+module+"\n"))
+				set(s, d+"/.git", file("gitdir: "+strings.Repeat("../", strings.Count(d, "/")+1)+module+"\n"))
 			case 3:
-				s.set(d+"/.git", file("gitdir: /outside\n"))
+				set(s, d+"/.git", file("gitdir: /outside\n"))
 			case 4:
-				s.set(module+"/refs/heads/main", file(id))
+				set(s, module+"/refs/heads/main", file(id))
 			case 5:
-				s.below(module + "/refs")
+				clearBelow(s, module+"/refs")
 			case 6:
-				s.below(d)
+				clearBelow(s, d)
 			case 7:
-				s.set(d, file("plain"))
+				set(s, d, file("plain"))
 			case 8:
-				s.set(d+"/deep/fifo", fifo())
-				s.set(d+"/deep/empty", dir())
+				set(s, d+"/deep/fifo", fifo())
+				set(s, d+"/deep/empty", dir())
 			default:
 				nodes := []node{file("1"), file("2"), exe("1"), dir(), link("x"), {mode: unix.S_IFREG | 0o600, data: "p"}}
-				s.set(d+"/"+rapid.SampledFrom([]string{"a", "b/c", "b/d"}).Draw(rt, "name"), rapid.SampledFrom(nodes).Draw(rt, "node"))
+				set(s, d+"/"+rapid.SampledFrom([]string{"a", "b/c", "b/d"}).Draw(rt, "name"), rapid.SampledFrom(nodes).Draw(rt, "node"))
 			}
 		}
 		var bases []Base

@@ -4,12 +4,13 @@ import (
 	"path"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // resolution is what becomes of a path that a merge of git leaves in conflict.
 func (r *hostRepositories) resolution(name string) gitdir.Resolution {
-	switch c := r.in.choice(name); {
+	switch c := r.in.ChoiceOf(name); {
 	case c.Markers:
 		return gitdir.WithMarkers
 	case c.Leave:
@@ -64,9 +65,9 @@ func (r *hostRepositories) planReplaced(g *gitApply) error {
 	texts, err := g.plan.Texts(r.ctx)
 	for name, text := range texts {
 		if r.out.Merged == nil {
-			r.out.Merged = make(map[string]MergedFile)
+			r.out.Merged = make(map[string]hostdir.MergedFile)
 		}
-		r.out.Merged[path.Join(g.work, name)] = MergedFile{text.Data, text.Exec}
+		r.out.Merged[path.Join(g.work, name)] = hostdir.MergedFile{Data: text.Data, Exec: text.Exec}
 	}
 	return err
 }

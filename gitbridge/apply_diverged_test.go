@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
@@ -16,8 +17,8 @@ func TestApplyDiverged(t *testing.T) {
 	apart := [2]string{`echo r >r; git add .; git commit -qm run; echo u >u`, `echo d >a; git commit -qam mine`}
 	for name, c := range map[string]struct {
 		did           [2]string // by the run, and in the directory
-		o             ApplyOptions
-		choices       map[string]Choice
+		o             hostdir.ApplyOptions
+		choices       map[string]hostdir.Choice
 		said          string
 		conflicts     []string
 		fails         string
@@ -26,27 +27,27 @@ func TestApplyDiverged(t *testing.T) {
 	}{
 		"kept apart": {did: apart, said: "1 commit on amberfs/r/main; main moved on both sides: it stays, and amberfs/r/main has the other commits",
 			want: "1\nmine\nrun\n?? u\namberfs/r/main\nmain", after: `git merge -q amberfs/r/main; cat a r u`, wanted: "d\nr\nu"},
-		"merged": {did: apart, o: ApplyOptions{Merge: true}, said: "2 commits on main; main moved on both sides, and is merged",
+		"merged": {did: apart, o: hostdir.ApplyOptions{Merge: true}, said: "2 commits on main; main moved on both sides, and is merged",
 			want: "1\nMerge branch 'amberfs/r/main'\nmine\nrun\n?? u\nmain", after: `cat a r u`, wanted: "d\nr\nu"},
-		"merged by choice": {did: apart, choices: map[string]Choice{".git": {Merge: true}}, want: "1\nMerge branch 'amberfs/r/main'\nmine\nrun\n?? u\nmain"},
-		"a conflict":       {did: both, o: ApplyOptions{Merge: true}, fails: ErrApplyConflict.Error(), conflicts: []string{"a"}, want: "1\nmine\nmain"},
-		"a conflict, theirs": {did: both, o: ApplyOptions{Merge: true, Conflicts: threeway.TakeTheirs},
+		"merged by choice": {did: apart, choices: map[string]hostdir.Choice{".git": {Merge: true}}, want: "1\nMerge branch 'amberfs/r/main'\nmine\nrun\n?? u\nmain"},
+		"a conflict":       {did: both, o: hostdir.ApplyOptions{Merge: true}, fails: hostdir.ErrConflict.Error(), conflicts: []string{"a"}, want: "1\nmine\nmain"},
+		"a conflict, theirs": {did: both, o: hostdir.ApplyOptions{Merge: true, Conflicts: threeway.TakeTheirs},
 			want: "1\nMerge branch 'amberfs/r/main'\nmine\nrun\nmain", after: `cat a r`, wanted: "r\nr"},
-		"a conflict, ours": {did: both, o: ApplyOptions{Merge: true, Conflicts: threeway.KeepOurs},
+		"a conflict, ours": {did: both, o: hostdir.ApplyOptions{Merge: true, Conflicts: threeway.KeepOurs},
 			want: "1\nMerge branch 'amberfs/r/main'\nmine\nrun\nmain", after: `cat a r`, wanted: "d\nr"},
-		"a conflict with markers": {did: both, choices: map[string]Choice{".git": {Merge: true}, "a": {Markers: true}},
+		"a conflict with markers": {did: both, choices: map[string]hostdir.Choice{".git": {Merge: true}, "a": {Markers: true}},
 			want: "1\nmine\nrun\nUU a\nA  r\namberfs/r/main\nmain", after: `grep -c '^[<=>]' a; git commit -qam merged; git log --format=%p -1 | wc -w`, wanted: "3\n2"},
-		"deleted there": {did: [2]string{`git rm -q a; git commit -qm run`, both[1]}, choices: map[string]Choice{".git": {Merge: true}, "a": {Conflicts: threeway.TakeTheirs}},
+		"deleted there": {did: [2]string{`git rm -q a; git commit -qm run`, both[1]}, choices: map[string]hostdir.Choice{".git": {Merge: true}, "a": {Conflicts: threeway.TakeTheirs}},
 			want: "1\nMerge branch 'amberfs/r/main'\nmine\nrun\nmain", after: `ls`, wanted: "b\nc"},
-		"changed here": {did: [2]string{both[0], `echo d >d; git add d; git commit -qm mine; echo mine >a`}, o: ApplyOptions{Merge: true},
+		"changed here": {did: [2]string{both[0], `echo d >d; git add d; git commit -qm mine; echo mine >a`}, o: hostdir.ApplyOptions{Merge: true},
 			fails: "main is not merged: a has changes that are not committed; nothing was changed", want: "1\nmine\n M a\nmain"},
-		"changed there": {did: [2]string{both[0] + `; echo more >>r`, both[1]}, o: ApplyOptions{Merge: true},
+		"changed there": {did: [2]string{both[0] + `; echo more >>r`, both[1]}, o: hostdir.ApplyOptions{Merge: true},
 			fails: "main is not merged: r has changes there that are not committed; nothing was changed", want: "1\nmine\nmain"},
-		"staged here": {did: [2]string{apart[0], apart[1] + `; echo b >>b; git add b`}, o: ApplyOptions{Merge: true},
+		"staged here": {did: [2]string{apart[0], apart[1] + `; echo b >>b; git add b`}, o: hostdir.ApplyOptions{Merge: true},
 			fails: "main is not merged: b is staged; nothing was changed", want: "1\nmine\nM  b\nmain"},
-		"theirs": {did: both, o: ApplyOptions{Conflicts: threeway.TakeTheirs}, said: "takes 1 commit off main: mine",
+		"theirs": {did: both, o: hostdir.ApplyOptions{Conflicts: threeway.TakeTheirs}, said: "takes 1 commit off main: mine",
 			want: "1\nmine\nrun\namberfs/r/main\nmain", after: `cat a; git log --format=%s amberfs/r/main -1`, wanted: "r\nmine"},
-		"theirs by choice": {did: [2]string{both[0], `mkdir d; echo d >d/d; git add .; git commit -qm mine; echo d >a; git commit -qam mine2; echo x >c`}, choices: map[string]Choice{".git/refs/heads/main": {Conflicts: threeway.TakeTheirs}},
+		"theirs by choice": {did: [2]string{both[0], `mkdir d; echo d >d/d; git add .; git commit -qm mine; echo d >a; git commit -qam mine2; echo x >c`}, choices: map[string]hostdir.Choice{".git/refs/heads/main": {Conflicts: threeway.TakeTheirs}},
 			want: "1\nmine\nmine2\nrun\n M c\namberfs/r/main\nmain", after: `cat a c; ls d 2>/dev/null || true`, wanted: "r\nx"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,11 +55,11 @@ func TestApplyDiverged(t *testing.T) {
 			r.shell(r.run, c.did[0])
 			r.shell(r.dir, c.did[1])
 			if c.choices != nil {
-				c.o.Choose = func(at string) Choice {
+				c.o.Choose = func(at string) hostdir.Choice {
 					if choice, ok := c.choices[at]; ok {
 						return choice
 					}
-					return Choice{}
+					return hostdir.Choice{}
 				}
 			}
 			res, err := r.apply(c.o)

@@ -12,24 +12,26 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/scratch"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // hostRepositories are the git directories of one apply.
 type hostRepositories struct {
 	ctx   context.Context
 	git   gitdir.Git
-	in    RepositorySides
-	out   Repositories
+	in    hostdir.RepositorySides
+	out   hostdir.Repositories
 	repos []*gitApply
 	temps []*scratch.Dir
 }
 
 // A gitApply is the part of an apply that is one repository.
 type gitApply struct {
-	change GitChange
+	change hostdir.GitChange
 	plan   *gitdir.Plan
 	work   string // the working tree, "" if it is not in the directory
 	stays  bool   // in the workspace, with its working tree
@@ -37,7 +39,7 @@ type gitApply struct {
 
 // Plan is a method of Git. It takes the changes of git directories out of those of files. What brings
 // them to the repositories of the directory is planned, by git's meaning.
-func (g HostGit) Plan(ctx context.Context, in RepositorySides) (Repositories, error) {
+func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.Repositories, error) {
 	r := &hostRepositories{ctx: ctx, git: g.git, in: in}
 	if r.git == nil {
 		r.git = gitRunner
@@ -45,7 +47,7 @@ func (g HostGit) Plan(ctx context.Context, in RepositorySides) (Repositories, er
 	r.out.AddObjects, r.out.Commit, r.out.Close = r.addObjects, r.commit, r.close
 	if err := r.plan(in.Changes); err != nil {
 		r.close()
-		return Repositories{}, err
+		return hostdir.Repositories{}, err
 	}
 	return r.out, nil
 }
@@ -122,7 +124,7 @@ func (r *hostRepositories) planRepo(at string, changes []tree.Change) (g *gitApp
 		return nil, nil, err
 	}
 	repo, linked := r.repoAt(at, base)
-	g = &gitApply{change: GitChange{Dir: at}}
+	g = &gitApply{change: hostdir.GitChange{Dir: at}}
 	if linked {
 		g.change.Target = repo.Dir
 	}
@@ -145,7 +147,7 @@ func (r *hostRepositories) planRepo(at string, changes []tree.Change) (g *gitApp
 		g.change.Lines = []string{"the git directory is gone in the workspace: this one stays as it is"}
 		return g, nil, nil
 	}
-	choice := r.in.choice(at)
+	choice := r.in.ChoiceOf(at)
 	if choice.Leave {
 		return nil, nil, nil
 	}
@@ -281,7 +283,7 @@ func (r *hostRepositories) addObjects() error {
 }
 
 // commit carries out what was planned for the repositories.
-func (r *hostRepositories) commit() (skipped []Omission, err error) {
+func (r *hostRepositories) commit() (skipped []stream.Omission, err error) {
 	for _, g := range r.repos {
 		if g.plan == nil {
 			continue
@@ -291,7 +293,7 @@ func (r *hostRepositories) commit() (skipped []Omission, err error) {
 		}
 		g.plan.Refresh(r.ctx)
 		if left := g.plan.Marked(); len(left) > 0 {
-			skipped = append(skipped, Omission{g.change.Dir, "the merge is not committed: " + strings.Join(left, ", ") + " has conflict markers"})
+			skipped = append(skipped, stream.Omission{Path: g.change.Dir, Reason: "the merge is not committed: " + strings.Join(left, ", ") + " has conflict markers"})
 		}
 	}
 	return skipped, nil

@@ -15,14 +15,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/trees"
 )
 
 // A rig is a directory, and a run of it: a copy with the git directory that a run gets.
 type rig struct {
 	t        *testing.T
-	m        *memory
+	m        *trees.Memory
 	top      string // of all
 	dir, run string
 	base     *tree.State
@@ -35,7 +38,7 @@ type rig struct {
 func newRig(t *testing.T, dir, script string) *rig {
 	t.Helper()
 	top := got(filepath.EvalSymlinks(t.TempDir()))
-	r := &rig{t: t, m: newMemory(), top: top, dir: filepath.Join(top, dir), run: filepath.Join(top, "run")}
+	r := &rig{t: t, m: trees.NewMemory(), top: top, dir: filepath.Join(top, dir), run: filepath.Join(top, "run")}
 	must.OK(t, os.MkdirAll(r.dir, 0o755))
 	r.shell(top, "cd "+dir+"\n"+script)
 	r.begin()
@@ -80,8 +83,8 @@ func (r *rig) eachInRun(fn func(rel string, st *unix.Stat_t)) {
 }
 
 // read reads a directory as a run does.
-func (r *rig) read(dir string) (out []Entry) {
-	must.OK(r.t, ReadDir(context.Background(), dir, func(e Entry) error {
+func (r *rig) read(dir string) (out []stream.Entry) {
+	must.OK(r.t, hostdir.Read(context.Background(), dir, func(e stream.Entry) error {
 		if e.Mode&unix.S_IFMT == unix.S_IFREG {
 			b, err := io.ReadAll(e.Data)
 			if err != nil {
@@ -92,11 +95,11 @@ func (r *rig) read(dir string) (out []Entry) {
 		}
 		out = append(out, e)
 		return nil
-	}, DirOptions{Git: HostGit{}, Whole: true, ImportOptions: ImportOptions{Skip: func(string, error) {}}}))
+	}, hostdir.ReadOptions{Git: HostGit{}, Whole: true, Options: stream.Options{Skip: func(string, error) {}}}))
 	if b, err := os.ReadFile(filepath.Join(dir, "inner/.git")); dir == r.run && err == nil { // its paths are those of the directory
 		var st unix.Stat_t
 		must.OK(r.t, unix.Lstat(filepath.Join(dir, "inner/.git"), &st))
-		out = append(out, Entry{Path: "inner/.git", Meta: Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}, Size: int64(len(b)), Data: strings.NewReader(string(b))})
+		out = append(out, stream.Entry{Path: "inner/.git", Meta: stream.Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}, Size: int64(len(b)), Data: strings.NewReader(string(b))})
 	}
 	return out
 }
@@ -109,8 +112,8 @@ func got[T any](v T, err error) T {
 	return v
 }
 
-func (r *rig) state(entries []Entry, ino func(rel string) uint64) *tree.State {
-	st := tree.New(r.m.epoch, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR | 0o755, Nlink: 2, Mtime: someTime})
+func (r *rig) state(entries []stream.Entry, ino func(rel string) uint64) *tree.State {
+	st := tree.New(r.m.Epoch, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR | 0o755, Nlink: 2, Mtime: trees.SomeTime})
 	at := map[string]uint64{".": tree.RootIno}
 	for _, e := range entries {
 		if e.Path == "." {
@@ -118,8 +121,8 @@ func (r *rig) state(entries []Entry, ino func(rel string) uint64) *tree.State {
 		}
 		n := ino(e.Path)
 		if n == 0 {
-			r.m.ino++
-			n = r.m.ino
+			r.m.Ino++
+			n = r.m.Ino
 		}
 		if at[e.Path] = n; r.base == nil {
 			r.inos[e.Path] = n
@@ -127,13 +130,13 @@ func (r *rig) state(entries []Entry, ino func(rel string) uint64) *tree.State {
 		parent := at[path.Dir(e.Path)]
 		in := &tree.Inode{Ino: n, Mode: e.Mode, UID: e.UID, GID: e.GID, Nlink: 1, Links: []tree.Link{{Parent: parent, Name: path.Base(e.Path)}}, Mtime: e.Mtime, Target: e.Target}
 		if in.IsRegular() {
-			in.Content = r.m.content(r.t, string(got(io.ReadAll(e.Data))))
+			in.Content = r.m.Content(r.t, string(got(io.ReadAll(e.Data))))
 			got(e.Data.(io.Seeker).Seek(0, io.SeekStart))
 		}
-		must.OK(r.t, st.Put(r.m.src, r.m.epoch, in))
-		r.m.enter(r.t, st, parent, path.Base(e.Path), in)
+		must.OK(r.t, st.Put(r.m.Src, r.m.Epoch, in))
+		r.m.Enter(r.t, st, parent, path.Base(e.Path), in)
 	}
-	return r.m.seal(r.t, st)
+	return r.m.Seal(r.t, st)
 }
 
 // now is what the run has.
@@ -148,18 +151,18 @@ func (r *rig) now() *tree.State {
 	})
 }
 
-func (r *rig) apply(o ApplyOptions) (*Applied, error) {
-	o.Source, o.Base, o.Now, o.Name, o.MergeLines = r.m.src, r.base, r.now(), "r", mergeByGit
+func (r *rig) apply(o hostdir.ApplyOptions) (*hostdir.Applied, error) {
+	o.Source, o.Base, o.Now, o.Name, o.MergeLines = r.m.Src, r.base, r.now(), "r", trees.MergeByGit
 	if o.Git == nil {
 		o.Git = HostGit{}
 	}
-	return ApplyDir(context.Background(), r.dir, o)
+	return hostdir.Apply(context.Background(), r.dir, o)
 }
 
 // applied is apply, which succeeds. It returns what it did in git's words.
 func (r *rig) applied() string {
 	r.t.Helper()
-	res, err := r.apply(ApplyOptions{})
+	res, err := r.apply(hostdir.ApplyOptions{})
 	if err != nil {
 		if res != nil {
 			r.t.Logf("conflicts: %q", res.Conflicts)
@@ -413,7 +416,7 @@ func TestApplyGitLocked(t *testing.T) {
 	r := newRig(t, "dir", mk)
 	r.shell(r.run, `echo x >x; git add x; git commit -qm run`)
 	r.shell(r.dir, `touch .git/index.lock`)
-	if _, err := r.apply(ApplyOptions{}); err == nil || errors.Is(err, fs.ErrNotExist) {
+	if _, err := r.apply(hostdir.ApplyOptions{}); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Error("it was applied: ", err)
 	}
 	r.shell(r.dir, `rm .git/index.lock`)

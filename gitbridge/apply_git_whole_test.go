@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/tests/must"
@@ -50,8 +51,8 @@ func TestApplyWhole(t *testing.T) {
 			r.shell(r.run, c.run)
 			r.shell(r.dir, c.outside)
 			before := r.shell(r.dir, "cat w; find .")
-			res, err := r.apply(ApplyOptions{Conflicts: c.rule})
-			if refused := errors.Is(err, ErrApplyConflict); refused != c.refused || err != nil && !refused {
+			res, err := r.apply(hostdir.ApplyOptions{Conflicts: c.rule})
+			if refused := errors.Is(err, hostdir.ErrConflict); refused != c.refused || err != nil && !refused {
 				t.Fatal(err)
 			}
 			r.want(list, c.want)
@@ -63,7 +64,7 @@ func TestApplyWhole(t *testing.T) {
 				return
 			}
 			if c.rule != threeway.KeepOurs { // then nothing is left
-				if res, err = r.apply(ApplyOptions{}); err != nil || len(res.Paths) > 0 {
+				if res, err = r.apply(hostdir.ApplyOptions{}); err != nil || len(res.Paths) > 0 {
 					t.Errorf("again: %v, %v", res.Paths, err)
 				}
 			}
@@ -77,8 +78,8 @@ func TestApplyWholeChoices(t *testing.T) {
 	isolate(t)
 	r := newRig(t, "dir", `mkdir -p .jj/repo/store; git init -q --bare .jj/repo/store/git; echo 1 >.jj/a`)
 	r.shell(r.run, `echo 2 >.jj/a; git -C .jj/repo/store/git config x.y z; git -C .jj/repo/store/git symbolic-ref HEAD refs/heads/run`)
-	leave := func(name string) Choice { return Choice{Leave: name == ".jj/a"} }
-	got(r.apply(ApplyOptions{Choose: leave}))
+	leave := func(name string) hostdir.Choice { return hostdir.Choice{Leave: name == ".jj/a"} }
+	got(r.apply(hostdir.ApplyOptions{Choose: leave}))
 	r.want(`cat .jj/a; cat .jj/repo/store/git/HEAD`, "1\nref: refs/heads/main")
 	r.applied()
 	r.want(`cat .jj/a; cat .jj/repo/store/git/HEAD`, "2\nref: refs/heads/run")
@@ -86,9 +87,11 @@ func TestApplyWholeChoices(t *testing.T) {
 	r.begin()
 	r.shell(r.run, `git -C .jj/repo/store/git symbolic-ref HEAD refs/heads/other`)
 	must.OK(t, os.WriteFile(filepath.Join(r.dir, ".jj/repo/store/git/refs/heads/mine"), []byte("x\n"), 0o600))
-	if res, err := r.apply(ApplyOptions{}); !errors.Is(err, ErrApplyConflict) || !strings.Contains(hintOf(err, res), "jj git import") {
+	if res, err := r.apply(hostdir.ApplyOptions{}); !errors.Is(err, hostdir.ErrConflict) || !strings.Contains(hintOf(err, res), "jj git import") {
 		t.Errorf("%v", err)
 	}
 }
 
-func hintOf(err error, res *Applied) string { return errs.ErrorOf(ApplyError(err, res)).Hint }
+func hintOf(err error, res *hostdir.Applied) string {
+	return errs.ErrorOf(hostdir.Explain(err, res)).Hint
+}

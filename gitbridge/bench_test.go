@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/trees"
 )
 
 // manyFiles is a tree of n small files, 50 a directory.
-func manyFiles(n int) spec {
-	s := make(spec, n)
+func manyFiles(n int) trees.Spec {
+	s := make(trees.Spec, n)
 	for i := range n {
-		s[fmt.Sprintf("dir%03d/sub%02d/file%d.txt", i/5000, i/50%100, i)] = file(strings.Repeat(fmt.Sprintf("line %d of a file\n", i), 20+i%200))
+		s[fmt.Sprintf("dir%03d/sub%02d/file%d.txt", i/5000, i/50%100, i)] = trees.File(strings.Repeat(fmt.Sprintf("line %d of a file\n", i), 20+i%200))
 	}
 	return s
 }
@@ -22,20 +23,20 @@ func manyFiles(n int) spec {
 // itself on the same 100,000 files.
 func BenchmarkExport(b *testing.B) {
 	const files = 100_000
-	m := newMemory()
+	m := trees.NewMemory()
 	s := manyFiles(files)
-	first := m.seal(b, m.state(b, s))
+	first := m.Seal(b, m.State(b, s))
 	second := first.Clone()
 	for i := range 10 {
 		p := fmt.Sprintf("dir%03d/sub00/file%d.txt", i, i*5000)
-		n, err := second.Resolve(m.src, p)
+		n, err := second.Resolve(m.Src, p)
 		must.OK(b, err)
-		n, err = second.Own(m.src, m.epoch, n.Ino)
+		n, err = second.Own(m.Src, m.Epoch, n.Ino)
 		must.OK(b, err)
-		n.Content = m.content(b, "changed\n")
-		must.OK(b, second.Put(m.src, m.epoch, n))
+		n.Content = m.Content(b, "changed\n")
+		must.OK(b, second.Put(m.Src, m.Epoch, n))
 	}
-	m.seal(b, second)
+	m.Seal(b, second)
 	cacheDir := b.TempDir()
 	repo := bareRepo(b)
 	var res *Result
@@ -61,7 +62,7 @@ func BenchmarkExport(b *testing.B) {
 		}
 	})
 	work := filepath.Join(b.TempDir(), "work")
-	s.write(b, work)
+	s.Write(b, work)
 	b.Run("git", func(b *testing.B) {
 		for range b.N {
 			addAll(b, bareRepo(b), work, false)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // filtered is a file whose bytes git converts before it stores them.
@@ -40,7 +41,7 @@ func (x *exporter) files(items []item) error {
 			return err
 		}
 		if i == ahead {
-			if ahead, err = prefetch(x.o.Prefetch, x.o.Source, i, len(items), func(i int) *tree.Inode { return items[i].node }); err != nil {
+			if ahead, err = stream.Prefetch(x.o.Prefetch, x.o.Source, i, len(items), func(i int) *tree.Inode { return items[i].node }); err != nil {
 				return err
 			}
 		}
@@ -50,7 +51,7 @@ func (x *exporter) files(items []item) error {
 			return err
 		}
 		if x.o.Progress != nil && x.res.Files%256 == 0 {
-			x.o.Progress(Progress{int64(x.res.Files), x.w.bytes})
+			x.o.Progress(stream.Progress{Files: int64(x.res.Files), Bytes: x.w.bytes})
 		}
 	}
 	return nil
@@ -93,7 +94,7 @@ func (x *exporter) file(it item, conv conversion) error {
 		return nil
 	}
 	if x.o.Create && conv != unconverted && size > largestConverted {
-		x.res.Reduced = append(x.res.Reduced, Omission{it.path, fmt.Sprintf("stored without conversion, as it has more than %d MiB", largestConverted>>20)})
+		x.res.Reduced = append(x.res.Reduced, stream.Omission{Path: it.path, Reason: fmt.Sprintf("stored without conversion, as it has more than %d MiB", largestConverted>>20)})
 		conv = unconverted
 	}
 	if conv == converted || size > smallFile && conv == lineEnds {
@@ -178,7 +179,7 @@ func (x *exporter) convertEach() ([]string, error) {
 	for i, f := range x.filtered {
 		id, err := x.hashFiles([]filtered{f})
 		if err != nil && exitCode(err) > 0 && x.ctx.Err() == nil {
-			x.res.Reduced = append(x.res.Reduced, Omission{f.path, "stored without conversion: " + err.Error()})
+			x.res.Reduced = append(x.res.Reduced, stream.Omission{Path: f.path, Reason: "stored without conversion: " + err.Error()})
 			id, err = x.hashFiles([]filtered{f}, "--no-filters")
 		}
 		if err != nil {
@@ -207,7 +208,7 @@ func (x *exporter) reduced(it item) {
 		missing = append(missing, "attribute "+x.Name)
 	}
 	if len(missing) > 0 {
-		x.res.Reduced = append(x.res.Reduced, Omission{it.path, strings.Join(missing, ", ")})
+		x.res.Reduced = append(x.res.Reduced, stream.Omission{Path: it.path, Reason: strings.Join(missing, ", ")})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // An update lists the paths that must be compared again after an earlier export.
@@ -66,7 +67,7 @@ func (x *exporter) changes() (*update, error) {
 }
 
 // unseen returns the reports of the earlier export about paths that were not compared again.
-func (x *exporter) unseen(all []Omission) (kept []Omission) {
+func (x *exporter) unseen(all []stream.Omission) (kept []stream.Omission) {
 	for _, l := range all {
 		seen := x.update.paths[l.Path]
 		for dir := parentOf(l.Path); dir != "" && !seen; dir = parentOf(dir) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/trees"
 )
 
 // TestConcurrentExports lets exports of the same snapshot, and of others, meet in
@@ -18,10 +19,10 @@ import (
 func TestConcurrentExports(t *testing.T) {
 	isolate(t)
 	repo := bareRepo(t)
-	m := newMemory()
+	m := trees.NewMemory()
 	states := []*tree.State{
-		m.seal(t, m.state(t, spec{"f": file("1\n"), "d/g": file("2\n")})),
-		m.seal(t, m.state(t, spec{"f": file("1\n"), "d/g": file("3\n")})),
+		m.Seal(t, m.State(t, trees.Spec{"f": trees.File("1\n"), "d/g": trees.File("2\n")})),
+		m.Seal(t, m.State(t, trees.Spec{"f": trees.File("1\n"), "d/g": trees.File("3\n")})),
 	}
 	cacheDir := t.TempDir()
 	var wg sync.WaitGroup
@@ -32,7 +33,7 @@ func TestConcurrentExports(t *testing.T) {
 			info := testInfo
 			info.Name = "v" + string(rune('1'+i%2))
 			_, err := Export(context.Background(), ExportOptions{
-				Source: m.src, State: states[i%2], Info: info, Repo: repo, Ref: ref, CacheDir: cacheDir})
+				Source: m.Src, State: states[i%2], Info: info, Repo: repo, Ref: ref, CacheDir: cacheDir})
 			if err != nil && !(mayLose && errors.Is(err, ErrRefMoved)) {
 				t.Errorf("export %d: %v", i, err)
 			}
@@ -61,14 +62,14 @@ func TestConcurrentExports(t *testing.T) {
 // refs are looked for that can be deleted.
 func TestConcurrentExportsToTheStore(t *testing.T) {
 	isolate(t)
-	m := newMemory()
-	st := m.seal(t, m.state(t, spec{"f": file("1\n"), "d/g": file("2\n")}))
+	m := trees.NewMemory()
+	st := m.Seal(t, m.State(t, trees.Spec{"f": trees.File("1\n"), "d/g": trees.File("2\n")}))
 	repo := filepath.Join(t.TempDir(), "git")
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
 			_, err := Export(t.Context(), ExportOptions{
-				Source: m.src, State: st, Info: testInfo, Repo: repo, Create: true, Ref: fmt.Sprint("refs/forks/", i, "/v")})
+				Source: m.Src, State: st, Info: testInfo, Repo: repo, Create: true, Ref: fmt.Sprint("refs/forks/", i, "/v")})
 			if err != nil {
 				t.Errorf("export %d: %v", i, err)
 			}
@@ -84,13 +85,13 @@ func TestConcurrentExportsToTheStore(t *testing.T) {
 // TestHalfAStoresRepository: a crash while it was made does not make later exports fail.
 func TestHalfAStoresRepository(t *testing.T) {
 	isolate(t)
-	m := newMemory()
-	st := m.seal(t, m.state(t, spec{"f": file("1\n")}))
+	m := trees.NewMemory()
+	st := m.Seal(t, m.State(t, trees.Spec{"f": trees.File("1\n")}))
 	for _, missing := range []string{"HEAD", "objects", "refs", "config"} {
 		repo := filepath.Join(t.TempDir(), "git")
 		must.OK(t, initOwn(t.Context(), repo))
 		must.OK(t, os.RemoveAll(filepath.Join(repo, missing)))
-		_, err := Export(t.Context(), ExportOptions{Source: m.src, State: st, Info: testInfo, Repo: repo, Create: true})
+		_, err := Export(t.Context(), ExportOptions{Source: m.Src, State: st, Info: testInfo, Repo: repo, Create: true})
 		if err != nil {
 			t.Errorf("without %s: %v", missing, err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // Info describes the snapshot in a commit.
@@ -63,7 +64,7 @@ type ExportOptions struct {
 	// Prefetch, if set, is called with objects that Source will be asked for next. It may
 	// keep them in memory until then.
 	Prefetch func([]cas.Hash) error
-	Progress func(Progress) // called now and then, nil for never
+	Progress func(stream.Progress) // called now and then, nil for never
 }
 
 // Result is what an export made.
@@ -80,8 +81,8 @@ type Result struct {
 	// then counts among those.
 	Incremental bool `json:"incremental"`
 
-	Skipped []Omission `json:"skipped"` // not in the commit
-	Reduced []Omission `json:"reduced"` // in it, without some of what they had
+	Skipped []stream.Omission `json:"skipped"` // not in the commit
+	Reduced []stream.Omission `json:"reduced"` // in it, without some of what they had
 }
 
 // Export writes a snapshot as a commit. Its tree is the one that `git add --all
@@ -120,7 +121,7 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	}
 	x := &exporter{
 		ctx: ctx, o: o, repo: repo, set: set, records: records{o.CacheDir},
-		nested: nested{o.Source, o.State}, links: make(map[string]bool), res: Result{Skipped: []Omission{}, Reduced: []Omission{}},
+		nested: nested{o.Source, o.State}, links: make(map[string]bool), res: Result{Skipped: []stream.Omission{}, Reduced: []stream.Omission{}},
 	}
 	if err := x.lookUpCommits(); err != nil {
 		return nil, err
@@ -289,7 +290,7 @@ func (x *exporter) write() (err error) {
 		res.Skipped = append(res.Skipped, x.unseen(x.base.Skipped)...)
 		res.Reduced = append(res.Reduced, x.unseen(x.base.Reduced)...)
 	}
-	byPath := func(a, b Omission) int { return strings.Compare(a.Path, b.Path) }
+	byPath := func(a, b stream.Omission) int { return strings.Compare(a.Path, b.Path) }
 	slices.SortStableFunc(res.Skipped, byPath)
 	slices.SortStableFunc(res.Reduced, byPath)
 	res.Parent = x.parent

@@ -18,11 +18,12 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/await"
+	"github.com/amberfs/amberfs/tests/trees"
 )
 
-func export(t testing.TB, m *memory, st *tree.State, repo string, change func(*ExportOptions)) *Result {
+func export(t testing.TB, m *trees.Memory, st *tree.State, repo string, change func(*ExportOptions)) *Result {
 	t.Helper()
-	o := ExportOptions{Source: m.src, State: st, Info: testInfo, Repo: repo}
+	o := ExportOptions{Source: m.Src, State: st, Info: testInfo, Repo: repo}
 	if change != nil {
 		change(&o)
 	}
@@ -33,14 +34,14 @@ func export(t testing.TB, m *memory, st *tree.State, repo string, change func(*E
 
 // sameAsGit exports a tree both ways, with and without ignore rules, and
 // compares with what git makes of it.
-func sameAsGit(t testing.TB, repo string, s spec) {
+func sameAsGit(t testing.TB, repo string, s trees.Spec) {
 	t.Helper()
-	m := newMemory()
-	st := m.state(t, s)
+	m := trees.NewMemory()
+	st := m.State(t, s)
 	work, err := os.MkdirTemp("", "work")
 	check(t, err)
 	defer os.RemoveAll(work)
-	s.write(t, work)
+	s.Write(t, work)
 	for _, gitignore := range []bool{false, true} {
 		res := export(t, m, st, repo, func(o *ExportOptions) { o.Gitignore = gitignore })
 		want := addAll(t, repo, work, gitignore)
@@ -56,33 +57,33 @@ func sameAsGit(t testing.TB, repo string, s spec) {
 func TestExportTreesAreGits(t *testing.T) {
 	isolate(t)
 	long := strings.Repeat(strings.Repeat("d", 99)+"/", 39) + "f"
-	for name, s := range map[string]spec{
+	for name, s := range map[string]trees.Spec{
 		"empty":                               {},
-		"plain":                               {"a": file("1\n"), "b/c": exe("2\n"), "b/l": link("../a"), "e": file("")},
-		"modes":                               {"a": {mode: unix.S_IFREG | 0o600, data: "x"}, "b": {mode: unix.S_IFREG | 0o711, data: "x"}, "c": {mode: unix.S_IFREG | 0o655, data: "x"}, "d": {mode: unix.S_IFREG | 0o500, data: "x"}},
-		"nothing":                             {"d/e": dir(), "p": fifo()},
-		"empty directories and special files": {"d": dir(), "e/f": dir(), "e/g": file("1"), "p": fifo(), "q/p": fifo()},
-		"order":                               {"a": dir(), "a.b": file("1"), "a/c": file("2"), "a0": file("3"), "a-": file("4")},
-		"odd names":                           {"new\nline": file("1"), "tab\t": file("2"), "\xff\xfe": file("3"), "-dash": file("4"), `"q"`: file("5"), `b\s`: file("6"), " sp ": file("7"), ":(glob)x": file("8"), ":!x": file("9"), "*": file("a"), "a\x01b/\x7f": file("b"), "cr\r": file("c")},
-		"deep":                                {long: file("deep")},
-		"big":                                 {"big": file(strings.Repeat("0123456789abcdef", 200_000)), "zero": file(strings.Repeat("\x00", 3<<20))},
-		"hard links":                          {"a": file("same"), "b": {hard: "a"}},
-		"like git":                            {".gitmodules": file(""), "git": file("1"), ".gitx": file("2"), "a/.gitignores": file("3"), "git~2": file("4"), ".gi": link("t"), "gi7eba~": link("u")},
-		"ignored": {".gitignore": file("*.o\n!keep.o\n/build/\n\\#x\nfoo/**/bar\n  \ntrail \\ \n"), "a.o": file("1"), "keep.o": file("2"),
-			"build/x": file("3"), "d/build/x": file("4"), "#x": file("5"), "foo/a/b/bar": file("6"), "foo/bar/x": file("7"), "build.c": file("8")},
-		"ignored below":         {".gitignore": file("/*\n!/src/\n"), "src/.gitignore": file("*\n!*.c\n!*/\n"), "src/a.c": file("1"), "src/a.h": file("2"), "src/d/b.c": file("3"), "src/d/b.h": file("4"), "x": file("5")},
-		"only directories":      {".gitignore": file("x/\n"), "x": file("1"), "d/x/y": file("2"), "e/x": link("y")},
-		"ignore that is a link": {".gitignore": link("rules"), "rules": file("a\n"), "a": file("1")},
-		"ignored names":         {".gitignore": file(":(glob)x\nnew?line\n[a-c]*\n"), ":(glob)x": file("1"), "new\nline": file("2"), "abc": file("3"), "-": file("4")},
-		"everything ignored":    {".gitignore": file("*\n"), "a": file("1"), "b/c": file("2")},
-		"line ends": {".gitattributes": file("* text=auto\n*.bin -text\n*.sh text eol=lf\n*.crlf text eol=crlf\n"),
-			"a.txt": file("a\r\nb\r\n"), "b.txt": file("a\nb\n"), "c.bin": file("a\r\n"), "d.sh": exe("#!\r\n"), "e.crlf": file("x\r\ny\n"),
-			"f": file("\x00\r\n"), "g": file("a\rb\r\n"), "l": link("a\r\n")},
-		"attributes below": {"d/.gitattributes": file("*.txt text\nsub/*.x text\n"), "a.txt": file("1\r\n"), "d/a.txt": file("1\r\n"), "d/sub/a.x": file("1\r\n"), "d/sub/.gitattributes": file("*.x -text\n")},
-		"ident":            {".gitattributes": file("*.c ident\n"), "a.c": file("/* $Id: abc $ */\n"), "b.c": file("no\n"), "a.h": file("$Id: abc $\n")},
-		"encoding":         {".gitattributes": file("*.u16 working-tree-encoding=UTF-16LE\n"), "a.u16": file("h\x00i\x00\n\x00"), "n\new\"l.u16": file("h\x00\n\x00")},
-		"crlf attribute":   {".gitattributes": file("*.a crlf\n*.b -crlf\n*.c crlf=input\n[attr]mac text\n*.m mac\n"), "1.a": file("x\r\n"), "1.b": file("x\r\n"), "1.c": file("x\r\n"), "1.m": file("x\r\n")},
-		"big line ends":    {".gitattributes": file("* text=auto\n"), "big": file(strings.Repeat("0123456789abcde\n", 200_000) + "\r\n"), "lf": file(strings.Repeat("0123456789abcde\n", 200_000))},
+		"plain":                               {"a": trees.File("1\n"), "b/c": trees.Exe("2\n"), "b/l": trees.Link("../a"), "e": trees.File("")},
+		"modes":                               {"a": {Mode: unix.S_IFREG | 0o600, Data: "x"}, "b": {Mode: unix.S_IFREG | 0o711, Data: "x"}, "c": {Mode: unix.S_IFREG | 0o655, Data: "x"}, "d": {Mode: unix.S_IFREG | 0o500, Data: "x"}},
+		"nothing":                             {"d/e": trees.Dir(), "p": trees.Fifo()},
+		"empty directories and special files": {"d": trees.Dir(), "e/f": trees.Dir(), "e/g": trees.File("1"), "p": trees.Fifo(), "q/p": trees.Fifo()},
+		"order":                               {"a": trees.Dir(), "a.b": trees.File("1"), "a/c": trees.File("2"), "a0": trees.File("3"), "a-": trees.File("4")},
+		"odd names":                           {"new\nline": trees.File("1"), "tab\t": trees.File("2"), "\xff\xfe": trees.File("3"), "-dash": trees.File("4"), `"q"`: trees.File("5"), `b\s`: trees.File("6"), " sp ": trees.File("7"), ":(glob)x": trees.File("8"), ":!x": trees.File("9"), "*": trees.File("a"), "a\x01b/\x7f": trees.File("b"), "cr\r": trees.File("c")},
+		"deep":                                {long: trees.File("deep")},
+		"big":                                 {"big": trees.File(strings.Repeat("0123456789abcdef", 200_000)), "zero": trees.File(strings.Repeat("\x00", 3<<20))},
+		"hard links":                          {"a": trees.File("same"), "b": {Hard: "a"}},
+		"like git":                            {".gitmodules": trees.File(""), "git": trees.File("1"), ".gitx": trees.File("2"), "a/.gitignores": trees.File("3"), "git~2": trees.File("4"), ".gi": trees.Link("t"), "gi7eba~": trees.Link("u")},
+		"ignored": {".gitignore": trees.File("*.o\n!keep.o\n/build/\n\\#x\nfoo/**/bar\n  \ntrail \\ \n"), "a.o": trees.File("1"), "keep.o": trees.File("2"),
+			"build/x": trees.File("3"), "d/build/x": trees.File("4"), "#x": trees.File("5"), "foo/a/b/bar": trees.File("6"), "foo/bar/x": trees.File("7"), "build.c": trees.File("8")},
+		"ignored below":         {".gitignore": trees.File("/*\n!/src/\n"), "src/.gitignore": trees.File("*\n!*.c\n!*/\n"), "src/a.c": trees.File("1"), "src/a.h": trees.File("2"), "src/d/b.c": trees.File("3"), "src/d/b.h": trees.File("4"), "x": trees.File("5")},
+		"only directories":      {".gitignore": trees.File("x/\n"), "x": trees.File("1"), "d/x/y": trees.File("2"), "e/x": trees.Link("y")},
+		"ignore that is a link": {".gitignore": trees.Link("rules"), "rules": trees.File("a\n"), "a": trees.File("1")},
+		"ignored names":         {".gitignore": trees.File(":(glob)x\nnew?line\n[a-c]*\n"), ":(glob)x": trees.File("1"), "new\nline": trees.File("2"), "abc": trees.File("3"), "-": trees.File("4")},
+		"everything ignored":    {".gitignore": trees.File("*\n"), "a": trees.File("1"), "b/c": trees.File("2")},
+		"line ends": {".gitattributes": trees.File("* text=auto\n*.bin -text\n*.sh text eol=lf\n*.crlf text eol=crlf\n"),
+			"a.txt": trees.File("a\r\nb\r\n"), "b.txt": trees.File("a\nb\n"), "c.bin": trees.File("a\r\n"), "d.sh": trees.Exe("#!\r\n"), "e.crlf": trees.File("x\r\ny\n"),
+			"f": trees.File("\x00\r\n"), "g": trees.File("a\rb\r\n"), "l": trees.Link("a\r\n")},
+		"attributes below": {"d/.gitattributes": trees.File("*.txt text\nsub/*.x text\n"), "a.txt": trees.File("1\r\n"), "d/a.txt": trees.File("1\r\n"), "d/sub/a.x": trees.File("1\r\n"), "d/sub/.gitattributes": trees.File("*.x -text\n")},
+		"ident":            {".gitattributes": trees.File("*.c ident\n"), "a.c": trees.File("/* $Id: abc $ */\n"), "b.c": trees.File("no\n"), "a.h": trees.File("$Id: abc $\n")},
+		"encoding":         {".gitattributes": trees.File("*.u16 working-tree-encoding=UTF-16LE\n"), "a.u16": trees.File("h\x00i\x00\n\x00"), "n\new\"l.u16": trees.File("h\x00\n\x00")},
+		"crlf attribute":   {".gitattributes": trees.File("*.a crlf\n*.b -crlf\n*.c crlf=input\n[attr]mac text\n*.m mac\n"), "1.a": trees.File("x\r\n"), "1.b": trees.File("x\r\n"), "1.c": trees.File("x\r\n"), "1.m": trees.File("x\r\n")},
+		"big line ends":    {".gitattributes": trees.File("* text=auto\n"), "big": trees.File(strings.Repeat("0123456789abcde\n", 200_000) + "\r\n"), "lf": trees.File(strings.Repeat("0123456789abcde\n", 200_000))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +94,7 @@ func TestExportTreesAreGits(t *testing.T) {
 
 func TestExportFollowsTheRepositorysSettings(t *testing.T) {
 	isolate(t)
-	s := spec{"a.txt": file("x\r\n"), "b": exe("y\n"), "secret": file("z"), "own": file("w"), "c.up": file("lower\n"), ".gitattributes": file("*.up filter=up\n")}
+	s := trees.Spec{"a.txt": trees.File("x\r\n"), "b": trees.Exe("y\n"), "secret": trees.File("z"), "own": trees.File("w"), "c.up": trees.File("lower\n"), ".gitattributes": trees.File("*.up filter=up\n")}
 	for name, setting := range map[string][2]string{
 		"autocrlf":       {"core.autocrlf", "true"},
 		"autocrlf input": {"core.autocrlf", "input"},
@@ -123,13 +124,13 @@ func TestExportFollowsTheRepositorysSettings(t *testing.T) {
 func TestExportReportsWhatGitCannotHold(t *testing.T) {
 	isolate(t)
 	repo := bareRepo(t)
-	m := newMemory()
-	st := m.state(t, spec{
-		"empty": dir(), "d/empty": dir(), "d/f": file("1"), "p": fifo(), "s": {mode: unix.S_IFSOCK | 0o755},
-		"c": {mode: unix.S_IFCHR | 0o644}, ".GIT/x": file("2"), "g/git~1": file("3"), ".gitmodules": link("x"), `a\.git`: file("4"),
-		"x": {mode: unix.S_IFREG | 0o644, data: "5", xattrs: []tree.Xattr{{Name: "user.a", Value: []byte("b")}}},
-		"h": file("6"), "i": {hard: "h"}, "private": {mode: unix.S_IFREG | 0o600}, "suid": {mode: unix.S_IFREG | 0o4755},
-		"sub/.git": file("no repository"), "sub/f": file("7"), ".git/HEAD": file("ref: refs/heads/main"),
+	m := trees.NewMemory()
+	st := m.State(t, trees.Spec{
+		"empty": trees.Dir(), "d/empty": trees.Dir(), "d/f": trees.File("1"), "p": trees.Fifo(), "s": {Mode: unix.S_IFSOCK | 0o755},
+		"c": {Mode: unix.S_IFCHR | 0o644}, ".GIT/x": trees.File("2"), "g/git~1": trees.File("3"), ".gitmodules": trees.Link("x"), `a\.git`: trees.File("4"),
+		"x": {Mode: unix.S_IFREG | 0o644, Data: "5", Xattrs: []tree.Xattr{{Name: "user.a", Value: []byte("b")}}},
+		"h": trees.File("6"), "i": {Hard: "h"}, "private": {Mode: unix.S_IFREG | 0o600}, "suid": {Mode: unix.S_IFREG | 0o4755},
+		"sub/.git": trees.File("no repository"), "sub/f": trees.File("7"), ".git/HEAD": trees.File("ref: refs/heads/main"),
 	})
 	res := export(t, m, st, repo, nil)
 	got := map[string]bool{}
@@ -221,8 +222,8 @@ func TestExportTouchesOnlyItsRef(t *testing.T) {
 	}
 	seen, before := shown(), contents(t, repo)
 
-	m := newMemory()
-	res := export(t, m, m.state(t, spec{"g": file("1"), "d/h": file("2")}), repo, nil)
+	m := trees.NewMemory()
+	res := export(t, m, m.State(t, trees.Spec{"g": trees.File("1"), "d/h": trees.File("2")}), repo, nil)
 	after := contents(t, repo)
 	const ref = ".git/refs/sandbox/snapshots/v1"
 	if strings.TrimSpace(after[ref]) != res.Commit {
@@ -253,14 +254,14 @@ func TestExportTouchesOnlyItsRef(t *testing.T) {
 func TestExportMakesAHistory(t *testing.T) {
 	isolate(t)
 	repo := bareRepo(t)
-	m := newMemory()
-	st := m.state(t, spec{"f": file("1\n")})
+	m := trees.NewMemory()
+	st := m.State(t, trees.Spec{"f": trees.File("1\n")})
 	first := export(t, m, st, repo, nil)
 	again := export(t, m, st, repo, nil)
 	if again.Commit != first.Commit || again.Previous != first.Commit {
 		t.Errorf("the same export twice: %+v then %+v", first, again)
 	}
-	second := export(t, m, m.state(t, spec{"f": file("2\n")}), repo, func(o *ExportOptions) {
+	second := export(t, m, m.State(t, trees.Spec{"f": trees.File("2\n")}), repo, func(o *ExportOptions) {
 		o.Info.Name, o.Info.Parents = "v2", []string{first.Commit}
 	})
 	if got := git(t, repo, "rev-parse", "refs/sandbox/snapshots/v2^"); got != first.Commit {
@@ -301,8 +302,8 @@ func TestExportMakesAHistory(t *testing.T) {
 func TestExportRefusals(t *testing.T) {
 	isolate(t)
 	repo := bareRepo(t)
-	m := newMemory()
-	st := m.state(t, spec{"f": file("1\n")})
+	m := trees.NewMemory()
+	st := m.State(t, trees.Spec{"f": trees.File("1\n")})
 	first := export(t, m, st, repo, nil)
 	git(t, repo, "symbolic-ref", "refs/sandbox/sym", "refs/sandbox/snapshots/v1")
 	before := contents(t, repo)
@@ -328,7 +329,7 @@ func TestExportRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			o := ExportOptions{Source: m.src, State: m.state(t, spec{"other": file(name)}), Info: testInfo, Repo: repo}
+			o := ExportOptions{Source: m.Src, State: m.State(t, trees.Spec{"other": trees.File(name)}), Info: testInfo, Repo: repo}
 			if c.change == nil {
 				cancel()
 			} else {
@@ -368,8 +369,8 @@ func TestExportRespectsSafeDirectory(t *testing.T) {
 	isolate(t)
 	repo := bareRepo(t)
 	check(t, os.Chown(repo, 65534, 65534))
-	m := newMemory()
-	o := ExportOptions{Source: m.src, State: m.state(t, spec{"f": file("1\n")}), Info: testInfo, Repo: repo}
+	m := trees.NewMemory()
+	o := ExportOptions{Source: m.Src, State: m.State(t, trees.Spec{"f": trees.File("1\n")}), Info: testInfo, Repo: repo}
 	if _, err := Export(context.Background(), o); !errors.Is(err, ErrUnsafe) {
 		t.Errorf("error %v, want %v", err, ErrUnsafe)
 	}
@@ -381,10 +382,10 @@ func TestExportRespectsSafeDirectory(t *testing.T) {
 
 func TestExportMakesTheStoresRepository(t *testing.T) {
 	isolate(t)
-	m := newMemory()
+	m := trees.NewMemory()
 	repo := filepath.Join(t.TempDir(), "store", "git")
 	for range 2 {
-		res := export(t, m, m.state(t, spec{"f": file("1\n")}), repo, func(o *ExportOptions) { o.Create = true })
+		res := export(t, m, m.State(t, trees.Spec{"f": trees.File("1\n")}), repo, func(o *ExportOptions) { o.Create = true })
 		if got := git(t, repo, "rev-parse", "refs/snapshots/v1"); got != res.Commit {
 			t.Errorf("ref %s, want %s", got, res.Commit)
 		}
@@ -409,8 +410,8 @@ func TestFullDiskLeavesNothing(t *testing.T) {
 	for i := range 400_000 {
 		fmt.Fprintf(&noise, "%x", i*2654435761)
 	}
-	m := newMemory()
-	_, err := Export(context.Background(), ExportOptions{Source: m.src, State: m.state(t, spec{"f": file(noise.String())}), Info: testInfo, Repo: repo})
+	m := trees.NewMemory()
+	_, err := Export(context.Background(), ExportOptions{Source: m.Src, State: m.State(t, trees.Spec{"f": trees.File(noise.String())}), Info: testInfo, Repo: repo})
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("error %v, want ENOSPC", err)
 	}
@@ -424,13 +425,13 @@ func TestFullDiskLeavesNothing(t *testing.T) {
 func TestLargeDirectory(t *testing.T) {
 	isolate(t)
 	for _, dir := range []string{"", "d/many/"} {
-		s := spec{".gitattributes": file("*.txt text\n"), dir + "sub/f": file("1"), dir + "a.txt": file("a\r\n"), dir + "x": exe("x"), dir + "new\nline": link("x"), dir + "p": fifo(), "z": file("z")}
+		s := trees.Spec{".gitattributes": trees.File("*.txt text\n"), dir + "sub/f": trees.File("1"), dir + "a.txt": trees.File("a\r\n"), dir + "x": trees.Exe("x"), dir + "new\nline": trees.Link("x"), dir + "p": trees.Fifo(), "z": trees.File("z")}
 		for i := range largeDir {
-			s[fmt.Sprintf("%sfile%d", dir, i)] = file(fmt.Sprint(i % 100))
+			s[fmt.Sprintf("%sfile%d", dir, i)] = trees.File(fmt.Sprint(i % 100))
 		}
 		sameAsGit(t, bareRepo(t), s)
-		m, repo := newMemory(), bareRepo(t)
-		export(t, m, m.state(t, s), repo, nil)
+		m, repo := trees.NewMemory(), bareRepo(t)
+		export(t, m, m.State(t, s), repo, nil)
 		loose, err := filepath.Glob(filepath.Join(repo, "objects/??/*"))
 		check(t, err)
 		trees := 0
@@ -458,13 +459,13 @@ func TestLastStepEnds(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(bin, "git"), fmt.Appendf(nil,
 		"#!/bin/sh\n[ $1 != unpack-objects ] || exec sleep 1000 >%s\nexec %s \"$@\"\n", running, git), 0o755))
 	t.Setenv("GIT_EXEC_PATH", bin)
-	m := newMemory()
-	st := m.seal(t, m.state(t, spec{"a": file("1")}))
+	m := trees.NewMemory()
+	st := m.Seal(t, m.State(t, trees.Spec{"a": trees.File("1")}))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, err := Export(ctx, ExportOptions{Source: m.src, State: st, Info: testInfo, Repo: repo})
+		_, err := Export(ctx, ExportOptions{Source: m.Src, State: st, Info: testInfo, Repo: repo})
 		done <- err
 	}()
 	open := make(chan *os.File, 1)

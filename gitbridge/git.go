@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/amberfs/amberfs/archive"
 )
 
 // A GitError is a git command that failed.
@@ -234,7 +236,7 @@ func (p *process) fail(err error) error {
 	_ = p.terminate() // it may have ended
 	_, _ = io.Copy(io.Discard, p.out)
 	waitErr := p.cmd.Wait()
-	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errTorn)
+	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, archive.ErrTorn)
 	if broken && waitErr != nil {
 		return gitError(p.ctx, p.args, p.errs.String(), waitErr)
 	}

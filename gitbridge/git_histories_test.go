@@ -21,10 +21,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/trees"
 )
 
 // A histories is one history: a directory and a run of it, or a workspace and a fork of it.
@@ -142,7 +144,7 @@ var made = make(map[string]string)
 func newHistoryRig(t *testing.T, name string, k repoKind) *rig {
 	t.Helper()
 	top := filepath.Join(os.Getenv("HISTORIES"), "h")
-	r := &rig{t: t, m: newMemory(), top: top, dir: filepath.Join(top, "dir"), run: filepath.Join(top, "run")}
+	r := &rig{t: t, m: trees.NewMemory(), top: top, dir: filepath.Join(top, "dir"), run: filepath.Join(top, "run")}
 	must.OK(t, os.RemoveAll(top))
 	if made[name] == "" {
 		must.OK(t, os.MkdirAll(r.dir, 0o755))
@@ -283,16 +285,16 @@ func (h *histories) wrong(ours, theirs, now *side) {
 
 // asked is what a person read before an apply, which may have ended before it said so again.
 func (h *histories) asked() string {
-	said, _, _ := h.applied(ApplyOptions{DryRun: true}) // or it is refused
+	said, _, _ := h.applied(hostdir.ApplyOptions{DryRun: true}) // or it is refused
 	return said
 }
 
 // apply applies the run to the directory.
 func (h *histories) apply(rule threeway.Rule) (said string, conflicts []string, err error) {
-	return h.applied(ApplyOptions{Conflicts: rule, Merge: h.join})
+	return h.applied(hostdir.ApplyOptions{Conflicts: rule, Merge: h.join})
 }
 
-func (h *histories) applied(o ApplyOptions) (said string, conflicts []string, err error) {
+func (h *histories) applied(o hostdir.ApplyOptions) (said string, conflicts []string, err error) {
 	res, err := h.rig.apply(o)
 	if res != nil {
 		var text []string
@@ -310,7 +312,7 @@ func (h *histories) interrupt(n int, kill bool) {
 	at := ""
 	go func() {
 		defer close(ended)
-		_, _ = h.rig.apply(ApplyOptions{Merge: h.join, Git: HostGit{func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
+		_, _ = h.rig.apply(hostdir.ApplyOptions{Merge: h.join, Git: HostGit{func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
 			if n--; n > 0 {
 				return gitRunner(ctx, dir, env, stdin, args...)
 			}
@@ -343,7 +345,7 @@ func (h *histories) merge(how string, rule threeway.Rule) (said string, conflict
 		ours, theirs, to = theirs, ours, r.dir
 	}
 	p := &threeway.Plan{
-		Source: r.m.src, Objects: r.m, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: mergeByGit,
+		Source: r.m.Src, Objects: r.m, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: trees.MergeByGit,
 		Rule: func(string) threeway.Rule { return rule }, Git: Merger{}.Repositories, Name: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh", Join: h.join,
 	}
 	steps, _, err := p.TakeAll(ctx, threeway.Interval{Base: r.base, Theirs: theirs, View: 2})
@@ -382,7 +384,7 @@ func (r *rig) make(to string, theirs *tree.State, steps []graft.Step) {
 			continue
 		}
 		if n == nil {
-			n = got(theirs.Get(r.m.src, s.After))
+			n = got(theirs.Get(r.m.Src, s.After))
 		}
 		switch {
 		case n.IsDir():
@@ -392,7 +394,7 @@ func (r *rig) make(to string, theirs *tree.State, steps []graft.Step) {
 			must.OK(r.t, os.Symlink(n.Target, at))
 		case n.IsRegular():
 			must.OK(r.t, but(os.Remove(at), fs.ErrNotExist))
-			b := got(io.ReadAll(n.Content.Reader(r.m.src.Files)))
+			b := got(io.ReadAll(n.Content.Reader(r.m.Src.Files)))
 			must.OK(r.t, os.WriteFile(at, b, fs.FileMode(n.Mode&0o777)))
 			must.OK(r.t, os.Chtimes(at, time.Time{}, time.Unix(0, n.Mtime)))
 		}
@@ -411,15 +413,15 @@ func (r *rig) stateOfDir() *tree.State {
 	st := r.state(r.read(r.dir), func(rel string) uint64 { return r.inos[rel] })
 	var add func(n *tree.Inode, at string)
 	add = func(n *tree.Inode, at string) {
-		must.OK(r.t, n.Dir.List(r.m.src, 0, func(e tree.Dirent, _ uint64) bool {
+		must.OK(r.t, n.Dir.List(r.m.Src, 0, func(e tree.Dirent, _ uint64) bool {
 			rel := strings.TrimPrefix(at+"/"+e.Name, "/")
 			r.inos[rel] = e.Ino
 			if e.Type == unix.S_IFDIR {
-				add(got(st.Get(r.m.src, e.Ino)), rel)
+				add(got(st.Get(r.m.Src, e.Ino)), rel)
 			}
 			return true
 		}))
 	}
-	add(got(st.Get(r.m.src, tree.RootIno)), "")
+	add(got(st.Get(r.m.Src, tree.RootIno)), "")
 	return st
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
+	"github.com/amberfs/amberfs/hostdir"
 )
 
 // HostGit is the Git of directories of the host.
@@ -38,14 +39,14 @@ func linkOutside(dir, root string) *gitdir.Link {
 }
 
 // Linked is a method of Git.
-func (HostGit) Linked(dir, root string) *Linked {
+func (HostGit) Linked(dir, root string) *hostdir.Linked {
 	l := linkOutside(dir, root)
 	if l == nil {
 		return nil
 	}
-	out := &Linked{Own: l.Dir, Common: l.Common, Copied: gitdir.Copied, Mixed: []string{"info", "logs", "logs/refs", "refs"}}
+	out := &hostdir.Linked{Own: l.Dir, Common: l.Common, Copied: gitdir.Copied, Mixed: []string{"info", "logs", "logs/refs", "refs"}}
 	if !l.Trusted {
-		out.Err = fmt.Errorf("the repository %s, %w (`git --git-dir=%s config core.worktree DIR` does that for a repository of yours)", l.Dir, ErrNotBack, l.Dir)
+		out.Err = fmt.Errorf("the repository %s, %w (`git --git-dir=%s config core.worktree DIR` does that for a repository of yours)", l.Dir, hostdir.ErrNotBack, l.Dir)
 		return out
 	}
 	common, err := readRegular(filepath.Join(l.Common, "config"))
@@ -55,9 +56,9 @@ func (HostGit) Linked(dir, root string) *Linked {
 	}
 	own, _ := readRegular(filepath.Join(l.Dir, "config.worktree")) // of a sparse checkout; else there is none
 	for _, dir := range []string{".", "objects", "objects/info", "objects/pack"} {
-		out.Made = append(out.Made, Made{Name: dir})
+		out.Made = append(out.Made, hostdir.Made{Name: dir})
 	}
-	out.Made = append(out.Made, Made{alternatesPath, []byte(alternatesOf(l))}, Made{"config", []byte(gitdir.PlainConfig(string(common), string(own)))})
+	out.Made = append(out.Made, hostdir.Made{Name: alternatesPath, Text: []byte(alternatesOf(l))}, hostdir.Made{Name: "config", Text: []byte(gitdir.PlainConfig(string(common), string(own)))})
 	return out
 }
 

@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/archive"
 	"github.com/amberfs/amberfs/internal/scratch"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // GitSource selects what is read of a repository.
@@ -29,7 +31,7 @@ type GitSource struct {
 // The files of a submodule are not in the repository. Its directory gets a
 // ".git" that says only which commit is checked out, so that git add, and an
 // export, record the same commit again; Skip is called with it, if it is set.
-func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (id string, err error) {
+func ReadGit(ctx context.Context, from GitSource, sink stream.Sink, o stream.Options) (id string, err error) {
 	trust := trustData
 	if from.TrustConfig {
 		trust = trustAll
@@ -59,8 +61,8 @@ func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (i
 }
 
 // gitMeta returns the attributes of a file with a type and execute bit.
-func gitMeta(o ImportOptions, mode uint32, mtime int64) Meta {
-	m := Meta{Mode: mode & unix.S_IFMT, Atime: mtime, Mtime: mtime, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+func gitMeta(o stream.Options, mode uint32, mtime int64) stream.Meta {
+	m := stream.Meta{Mode: mode & unix.S_IFMT, Atime: mtime, Mtime: mtime, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	switch {
 	case m.Mode == unix.S_IFLNK:
 		m.Mode |= 0o777
@@ -69,14 +71,14 @@ func gitMeta(o ImportOptions, mode uint32, mtime int64) Meta {
 	default:
 		m.Mode |= 0o666 &^ o.Umask
 	}
-	return o.own(m)
+	return o.Own(m)
 }
 
 // read hands the files of a tree to sink. git archive writes them, with the repository's
 // objects in a git directory of its own: the repository's settings and rules would have it
 // convert files or leave some out.
-func (r *repository) read(ctx context.Context, treeish string, isCommit bool, sink Sink, o ImportOptions) error {
-	commits, err := r.submodules(ctx, treeish, newChecker(sink, o))
+func (r *repository) read(ctx context.Context, treeish string, isCommit bool, sink stream.Sink, o stream.Options) error {
+	commits, err := r.submodules(ctx, treeish, stream.NewChecker(sink, o))
 	if err != nil {
 		return err
 	}
@@ -89,9 +91,9 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 	if err := initBare(ctx, dir, r.format); err != nil {
 		return err
 	}
-	return readArchive(ctx, dir, append(trustNone.env(), "GIT_OBJECT_DIRECTORY="+r.objects), treeish, func(e Entry) error {
+	return readArchive(ctx, dir, append(trustNone.env(), "GIT_OBJECT_DIRECTORY="+r.objects), treeish, func(e stream.Entry) error {
 		if strings.EqualFold(path.Base(e.Path), ".git") { // only a forged tree has it
-			return fmt.Errorf("%w: the tree has the path %q", ErrHostile, e.Path)
+			return fmt.Errorf("%w: the tree has the path %q", stream.ErrHostile, e.Path)
 		}
 		if !isCommit {
 			e.Mtime = 0 // it would be that of the call
@@ -107,13 +109,13 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 // readArchive hands the files of a tree to sink as the git directory at dir has them. With
 // --worktree-attributes, and no working tree, git does not collect the .gitattributes of
 // the tree, which could be any number.
-func readArchive(ctx context.Context, dir string, env []string, treeish string, sink Sink, o ImportOptions) error {
+func readArchive(ctx context.Context, dir string, env []string, treeish string, sink stream.Sink, o stream.Options) error {
 	p, err := start(ctx, dir, append(env, "GIT_ATTR_NOSYSTEM=1"), "-c", "core.attributesFile=/dev/null",
 		"archive", "--format=tar", "--worktree-attributes", treeish)
 	if err != nil {
 		return err
 	}
-	if err := ReadTar(ctx, p.out, sink, o); err != nil {
+	if err := archive.ReadTar(ctx, p.out, sink, o); err != nil {
 		return p.fail(err)
 	}
 	return p.wait()
@@ -121,7 +123,7 @@ func readArchive(ctx context.Context, dir string, env []string, treeish string, 
 
 // submodules returns the paths of a tree that are commits of other repositories. Like the
 // files, they are counted: a small tree can have more paths than anything can hold.
-func (r *repository) submodules(ctx context.Context, treeish string, c *checker) (map[string]string, error) {
+func (r *repository) submodules(ctx context.Context, treeish string, c *stream.Checker) (map[string]string, error) {
 	p, err := r.start(ctx, nil, "ls-tree", "-r", "-z", "--full-tree", treeish)
 	if err != nil {
 		return nil, err
@@ -132,7 +134,7 @@ func (r *repository) submodules(ctx context.Context, treeish string, c *checker)
 		if err == io.EOF && line == "" {
 			return commits, p.wait()
 		}
-		if err = errors.Join(err, c.count()); err != nil {
+		if err = errors.Join(err, c.Count()); err != nil {
 			return nil, p.fail(err)
 		}
 		head, name, _ := strings.Cut(strings.TrimSuffix(line, "\x00"), "\t")
@@ -143,7 +145,7 @@ func (r *repository) submodules(ctx context.Context, treeish string, c *checker)
 }
 
 // submodule feeds the directory of a submodule to sink, with a minimal `.git` that names the commit.
-func submodule(o ImportOptions, dir Entry, commit string, sink Sink) error {
+func submodule(o stream.Options, dir stream.Entry, commit string, sink stream.Sink) error {
 	if o.Skip != nil {
 		o.Skip(dir.Path, fmt.Errorf("submodule at commit %s: its files are not in the repository", commit))
 	}
@@ -159,7 +161,7 @@ func submodule(o ImportOptions, dir Entry, commit string, sink Sink) error {
 		"description": "Only the commit of this submodule is known. For its files, put a clone in place of this directory.\n",
 	} {
 		m := gitMeta(o, unix.S_IFREG, dir.Mtime)
-		if err := sink(Entry{Path: top + "/.git/" + file, Meta: m, Size: int64(len(text)), Data: strings.NewReader(text)}); err != nil {
+		if err := sink(stream.Entry{Path: top + "/.git/" + file, Meta: m, Size: int64(len(text)), Data: strings.NewReader(text)}); err != nil {
 			return err
 		}
 	}

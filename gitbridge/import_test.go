@@ -13,39 +13,41 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/stream"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/trees"
 )
 
 func TestGitRoundTrip(t *testing.T) {
 	isolate(t)
 	for _, format := range []string{"sha1", "sha256"} {
 		repo := bareRepo(t, "--object-format="+format)
-		s := spec{"a": file("1\r\n"), "b/c": exe("2"), "b/l": link("../a\n"), "e": file(""), "\xff\n": file("3"), ".gitattributes": file("*.x text\n"),
-			"big": file(strings.Repeat("0123456789", mega/5)), strings.Repeat(strings.Repeat("d", 99)+"/", 39) + "f": file("deep")}
-		m := newMemory()
-		first := export(t, m, m.state(t, s), repo, nil)
+		s := trees.Spec{"a": trees.File("1\r\n"), "b/c": trees.Exe("2"), "b/l": trees.Link("../a\n"), "e": trees.File(""), "\xff\n": trees.File("3"), ".gitattributes": trees.File("*.x text\n"),
+			"big": trees.File(strings.Repeat("0123456789", trees.Mega/5)), strings.Repeat(strings.Repeat("d", 99)+"/", 39) + "f": trees.File("deep")}
+		m := trees.NewMemory()
+		first := export(t, m, m.State(t, s), repo, nil)
 		for _, rev := range []string{"refs/sandbox/snapshots/v1", first.Commit, first.Tree, "refs/sandbox/snapshots/v1^{tree}", first.Commit[:12]} {
-			sink := newMapSink(t)
-			_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: rev}, sink.add, ImportOptions{})
+			sink := trees.NewMapSink(t)
+			_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: rev}, sink.Add, stream.Options{})
 			must.OK(t, err)
-			if got := sink.plain(); !reflect.DeepEqual(got, s) {
-				t.Errorf("%s came back as %v", rev, sorted(got))
+			if got := sink.Plain(); !reflect.DeepEqual(got, s) {
+				t.Errorf("%s came back as %v", rev, trees.Sorted(got))
 			}
-			if got := sink.meta["b/c"].Mtime; rev == first.Commit && got != testInfo.Time.Truncate(time.Second).UnixNano() {
+			if got := sink.Meta["b/c"].Mtime; rev == first.Commit && got != testInfo.Time.Truncate(time.Second).UnixNano() {
 				t.Errorf("%s: mtime %d", rev, got)
 			}
-			again := export(t, m, m.state(t, sink.plain()), repo, func(o *ExportOptions) { o.Info.Name = "again" })
+			again := export(t, m, m.State(t, sink.Plain()), repo, func(o *ExportOptions) { o.Info.Name = "again" })
 			if again.Tree != first.Tree {
 				t.Errorf("%s: tree %s, want %s", rev, again.Tree, first.Tree)
 			}
 		}
-		sink := newMapSink(t)
-		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: first.Commit + ":b"}, sink.add, ImportOptions{Umask: 0o027, Owner: &Owner{5, 6}})
+		sink := trees.NewMapSink(t)
+		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: first.Commit + ":b"}, sink.Add, stream.Options{Umask: 0o027, Owner: &stream.Owner{UID: 5, GID: 6}})
 		must.OK(t, err)
-		if got := fmt.Sprint(sorted(sink.plain())); got != "[c l]" {
+		if got := fmt.Sprint(trees.Sorted(sink.Plain())); got != "[c l]" {
 			t.Errorf("the directory has %s", got)
 		}
-		if m := sink.meta["c"]; m.Mode != unix.S_IFREG|0o750 || m.UID != 5 || m.GID != 6 || m.Mtime != 0 {
+		if m := sink.Meta["c"]; m.Mode != unix.S_IFREG|0o750 || m.UID != 5 || m.GID != 6 || m.Mtime != 0 {
 			t.Errorf("a file is %+v", m)
 		}
 	}
@@ -57,8 +59,8 @@ func sourceRepo(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "source")
 	must.OK(t, os.Mkdir(dir, 0o755))
 	git(t, dir, "init", "-q", "--object-format=sha1")
-	spec{"a": file("1\n"), "d/b": exe("2\n"), "d/l": link("../a"), "e": file(""), "n\nl": file("3\n"), "crlf.txt": file("x\ny\n"), "id.c": file("$Id$\n"),
-		"u.utf16": file("h\x00i\x00\n\x00"), ".gitattributes": file("*.txt text eol=crlf\n*.c ident\n*.utf16 working-tree-encoding=UTF-16LE\n")}.write(t, dir)
+	trees.Spec{"a": trees.File("1\n"), "d/b": trees.Exe("2\n"), "d/l": trees.Link("../a"), "e": trees.File(""), "n\nl": trees.File("3\n"), "crlf.txt": trees.File("x\ny\n"), "id.c": trees.File("$Id$\n"),
+		"u.utf16": trees.File("h\x00i\x00\n\x00"), ".gitattributes": trees.File("*.txt text eol=crlf\n*.c ident\n*.utf16 working-tree-encoding=UTF-16LE\n")}.Write(t, dir)
 	git(t, dir, "add", ".")
 	git(t, dir, "commit", "-qm", "one")
 	git(t, dir, "submodule", "--quiet", "add", dir, "sub")
@@ -70,19 +72,19 @@ func sourceRepo(t *testing.T) string {
 func TestSubmodulesComeBack(t *testing.T) {
 	isolate(t)
 	source := sourceRepo(t)
-	sink := newMapSink(t)
+	sink := trees.NewMapSink(t)
 	var told []string
-	_, err := ReadGit(context.Background(), GitSource{Repo: source, Rev: "HEAD"}, sink.add, ImportOptions{
+	_, err := ReadGit(context.Background(), GitSource{Repo: source, Rev: "HEAD"}, sink.Add, stream.Options{
 		Umask: 0o022, Skip: func(p string, _ error) { told = append(told, p) }})
 	must.OK(t, err)
 	if fmt.Sprint(told) != "[sub]" {
 		t.Errorf("told of %v", told)
 	}
-	got := sink.files
+	got := sink.Files
 	delete(got, ".")
 	repo := bareRepo(t)
-	m := newMemory()
-	res := export(t, m, m.state(t, got), repo, nil)
+	m := trees.NewMemory()
+	res := export(t, m, m.State(t, got), repo, nil)
 	if want := git(t, source, "rev-parse", "HEAD^{tree}"); res.Tree != want {
 		t.Errorf("tree %s, want %s", res.Tree, want)
 	}
@@ -93,8 +95,8 @@ func TestSubmodulesComeBack(t *testing.T) {
 	}
 	delete(got, "u.utf16")
 	work := filepath.Join(t.TempDir(), "work")
-	got.write(t, work)
-	res = export(t, m, m.state(t, got), repo, nil)
+	got.Write(t, work)
+	res = export(t, m, m.State(t, got), repo, nil)
 	if want := addAll(t, repo, work, false); res.Tree != want {
 		t.Errorf("tree %s, git add makes %s", res.Tree, want)
 	}
@@ -119,9 +121,9 @@ func TestReadGitRefusals(t *testing.T) {
 		"absolute":      treeOf(entry("100644", "/etc")),
 	}
 	for name, id := range forged {
-		sink := newMapSink(t)
-		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: id}, sink.add, ImportOptions{})
-		if !errors.Is(err, ErrHostile) {
+		sink := trees.NewMapSink(t)
+		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: id}, sink.Add, stream.Options{})
+		if !errors.Is(err, stream.ErrHostile) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -137,7 +139,7 @@ func TestReadGitRefusals(t *testing.T) {
 		"no repository":  {GitSource{Repo: t.TempDir(), Rev: "HEAD"}, ErrNotRepository},
 		"missing object": {GitSource{Repo: repo, Rev: missing}, nil},
 	} {
-		_, err := ReadGit(context.Background(), c.from, discard, ImportOptions{})
+		_, err := ReadGit(context.Background(), c.from, trees.Discard, stream.Options{})
 		if err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%s: error %v, want %v", name, err, c.want)
 		}

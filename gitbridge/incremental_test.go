@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/trees"
 )
 
 // tb is a testing.TB whose failures rapid can shrink.
@@ -42,33 +43,33 @@ func fewer(t *testing.T, n int) {
 }
 
 // set puts a file, and takes away what stands in its way.
-func set(s spec, p string, n node) {
+func set(s trees.Spec, p string, n trees.Node) {
 	for dir := parentOf(p); dir != ""; dir = parentOf(dir) {
 		delete(s, dir)
 	}
-	maps.DeleteFunc(s, func(q string, _ node) bool { return strings.HasPrefix(q, p+"/") })
+	maps.DeleteFunc(s, func(q string, _ trees.Node) bool { return strings.HasPrefix(q, p+"/") })
 	s[p] = n
 }
 
-func drawNode(t *rapid.T, p string) node {
+func drawNode(t *rapid.T, p string) trees.Node {
 	if filepath.Base(p) == ".gitignore" {
-		return file(rapid.SampledFrom([]string{"*.o\n", "b/\n", "!*.o\n", "/a\n", "*\n!*/\n!*.c\n"}).Draw(t, "rules"))
+		return trees.File(rapid.SampledFrom([]string{"*.o\n", "b/\n", "!*.o\n", "/a\n", "*\n!*/\n!*.c\n"}).Draw(t, "rules"))
 	}
 	if filepath.Base(p) == ".gitattributes" {
-		return file(rapid.SampledFrom([]string{"* text=auto\n", "*.c text\n", "*.o -text\n", "*.c ident\n"}).Draw(t, "attributes"))
+		return trees.File(rapid.SampledFrom([]string{"* text=auto\n", "*.c text\n", "*.o -text\n", "*.c ident\n"}).Draw(t, "attributes"))
 	}
 	data := rapid.SampledFrom([]string{"", "1\n", "2\r\n", "$Id: x $\r\n", "\x00\r\n", strings.Repeat("line\r\n", 50)})
 	switch rapid.IntRange(0, 6).Draw(t, "kind") {
 	case 0:
-		return link(rapid.SampledFrom([]string{"a", "b/c"}).Draw(t, "target"))
+		return trees.Link(rapid.SampledFrom([]string{"a", "b/c"}).Draw(t, "target"))
 	case 1:
-		return dir()
+		return trees.Dir()
 	case 2:
-		return fifo()
+		return trees.Fifo()
 	case 3:
-		return exe(data.Draw(t, "data"))
+		return trees.Exe(data.Draw(t, "data"))
 	}
-	return file(data.Draw(t, "data"))
+	return trees.File(data.Draw(t, "data"))
 }
 
 func drawPath(t *rapid.T) string {
@@ -91,14 +92,14 @@ func TestRandomChainsOfExports(t *testing.T) {
 	incremental := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		t := tb{t, rt}
-		m := newMemory()
+		m := trees.NewMemory()
 		gitignore := rapid.Bool().Draw(rt, "gitignore")
-		s := spec{}
+		s := trees.Spec{}
 		for range rapid.IntRange(0, 10).Draw(rt, "files") {
 			p := drawPath(rt)
 			set(s, p, drawNode(rt, p))
 		}
-		st := m.seal(t, m.state(t, s))
+		st := m.Seal(t, m.State(t, s))
 		name := fmt.Sprint("s", time.Now().UnixNano())
 		res := export(t, m, st, repo, func(o *ExportOptions) {
 			o.Info.Name, o.Gitignore, o.CacheDir = name, gitignore, cacheDir
@@ -106,14 +107,14 @@ func TestRandomChainsOfExports(t *testing.T) {
 		for step := range rapid.IntRange(1, 2).Draw(rt, "steps") {
 			next := maps.Clone(s)
 			for range rapid.IntRange(1, 4).Draw(rt, "changes") {
-				if paths := sorted(next); len(paths) > 0 && rapid.Bool().Draw(rt, "delete") {
+				if paths := trees.Sorted(next); len(paths) > 0 && rapid.Bool().Draw(rt, "delete") {
 					delete(next, rapid.SampledFrom(paths).Draw(rt, "deleted"))
 				} else {
 					p := drawPath(rt)
 					set(next, p, drawNode(rt, p))
 				}
 			}
-			after := m.seal(t, m.state(t, next))
+			after := m.Seal(t, m.State(t, next))
 			got := export(t, m, after, repo, func(o *ExportOptions) {
 				o.Info.Name, o.Gitignore, o.CacheDir = fmt.Sprint(name, "-", step), gitignore, cacheDir
 				o.Bases = []Base{base(st, res)}
@@ -133,8 +134,8 @@ func TestRandomChainsOfExports(t *testing.T) {
 		work, err := os.MkdirTemp("", "work")
 		must.OK(t, err)
 		defer os.RemoveAll(work)
-		maps.DeleteFunc(s, func(p string, _ node) bool { return strings.Contains(p, ".GIT") })
-		s.write(t, work)
+		maps.DeleteFunc(s, func(p string, _ trees.Node) bool { return strings.Contains(p, ".GIT") })
+		s.Write(t, work)
 		if want := addAll(t, repo, work, gitignore); res.Tree != want {
 			t.Fatalf("%v\ngot\n%s\nwant\n%s", s, git(t, repo, "ls-tree", "-r", res.Tree), git(t, repo, "ls-tree", "-r", want))
 		}
@@ -167,7 +168,7 @@ func TestRandomRules(t *testing.T) {
 		work, err := os.MkdirTemp("", "work")
 		must.OK(t, err)
 		defer os.RemoveAll(work)
-		m, s := newMemory(), spec{}
+		m, s := trees.NewMemory(), trees.Spec{}
 		change := func(names ...string) {
 			name := rapid.SampledFrom(names).Draw(rt, "name")
 			p := rapid.SampledFrom(dirs).Draw(rt, "dir") + name
@@ -178,7 +179,7 @@ func TestRandomRules(t *testing.T) {
 			if rapid.IntRange(0, 5).Draw(rt, "remove") == 0 {
 				delete(s, p)
 			} else {
-				set(s, p, file(rapid.SampledFrom(texts).Draw(rt, "text")))
+				set(s, p, trees.File(rapid.SampledFrom(texts).Draw(rt, "text")))
 			}
 		}
 		for range 4 {
@@ -193,7 +194,7 @@ func TestRandomRules(t *testing.T) {
 			for range rapid.IntRange(1, 4).Draw(rt, "changes") {
 				change(".env", "x.txt", "y.txt", "z.o")
 			}
-			st := m.seal(t, m.state(t, s))
+			st := m.Seal(t, m.State(t, s))
 			whole := func(o *ExportOptions) {
 				o.Info.Name, o.Gitignore, o.TrustConfig = fmt.Sprint(name, "-", step), gitignore, true
 			}
@@ -203,7 +204,7 @@ func TestRandomRules(t *testing.T) {
 			})
 			all := export(t, m, st, repo, whole)
 			must.OK(t, os.RemoveAll(work))
-			s.write(t, work)
+			s.Write(t, work)
 			must.OK(t, os.MkdirAll(work, 0o755))
 			want := addAll(t, repo, work, gitignore)
 			if got.Tree != want || all.Tree != want || got.Files != all.Files {
@@ -226,8 +227,8 @@ func TestNestedRepositoriesThatMove(t *testing.T) {
 	work := filepath.Join(t.TempDir(), "work")
 	nestedRepos(t, work)
 	repo, cacheDir := bareRepo(t), t.TempDir()
-	m := newMemory()
-	st := m.seal(t, m.state(t, loadSpec(t, work)))
+	m := trees.NewMemory()
+	st := m.Seal(t, m.State(t, loadSpec(t, work)))
 	res := export(t, m, st, repo, func(o *ExportOptions) { o.CacheDir = cacheDir })
 	for i, step := range []struct {
 		what string
@@ -254,7 +255,7 @@ func TestNestedRepositoriesThatMove(t *testing.T) {
 			must.OK(t, os.RemoveAll(filepath.Join(work, "almost/.git")))
 		}
 		step.do()
-		after := m.seal(t, m.state(t, loadSpec(t, work)))
+		after := m.Seal(t, m.State(t, loadSpec(t, work)))
 		got := export(t, m, after, repo, func(o *ExportOptions) {
 			o.CacheDir, o.Bases = cacheDir, []Base{base(st, res)}
 		})
@@ -274,14 +275,14 @@ func TestNestedRepositoriesThatMove(t *testing.T) {
 
 func TestRecordsSurviveWhatHappensToThem(t *testing.T) {
 	isolate(t)
-	m := newMemory()
-	s := spec{"empty": dir()}
+	m := trees.NewMemory()
+	s := trees.Spec{"empty": trees.Dir()}
 	for i := range 50 {
-		s[fmt.Sprintf("d%d/f%d", i%7, i)] = file(fmt.Sprint("content ", i))
+		s[fmt.Sprintf("d%d/f%d", i%7, i)] = trees.File(fmt.Sprint("content ", i))
 	}
-	before := m.seal(t, m.state(t, s))
-	s["new"] = file("new\n")
-	after := m.seal(t, m.state(t, s))
+	before := m.Seal(t, m.State(t, s))
+	s["new"] = trees.File("new\n")
+	after := m.Seal(t, m.State(t, s))
 	repo, dir := bareRepo(t), filepath.Join(t.TempDir(), "records")
 	keep := records{dir}
 	first := export(t, m, before, repo, func(o *ExportOptions) { o.CacheDir = dir })
@@ -324,8 +325,8 @@ func TestRecordsSurviveWhatHappensToThem(t *testing.T) {
 }
 
 // below removes a path and all that is in it.
-func clearBelow(s spec, p string) {
-	maps.DeleteFunc(s, func(q string, _ node) bool { return q == p || strings.HasPrefix(q, p+"/") })
+func clearBelow(s trees.Spec, p string) {
+	maps.DeleteFunc(s, func(q string, _ trees.Node) bool { return q == p || strings.HasPrefix(q, p+"/") })
 }
 
 // Directories become repositories and are none again, with a git directory of their own or
@@ -336,36 +337,36 @@ func TestRandomNestedRepositories(t *testing.T) {
 	repo, cacheDir := bareRepo(t), t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {
 		t := tb{t, rt}
-		m := newMemory()
+		m := trees.NewMemory()
 		const module = ".git/modules/m"
-		s := spec{module + "/HEAD": file("ref: refs/heads/main\n"), module + "/objects": dir(), module + "/refs": dir()}
+		s := trees.Spec{module + "/HEAD": trees.File("ref: refs/heads/main\n"), module + "/objects": trees.Dir(), module + "/refs": trees.Dir()}
 		change := func() {
 			d := rapid.SampledFrom([]string{"n", "n/k", "o", "p/q"}).Draw(rt, "dir")
 			id := strings.Repeat(rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "id"), 40) + "\n"
 			switch rapid.IntRange(0, 10).Draw(rt, "change") {
 			case 0:
-				set(s, d+"/.git/HEAD", file(id))
-				set(s, d+"/.git/objects", dir())
-				set(s, d+"/.git/refs", dir())
+				set(s, d+"/.git/HEAD", trees.File(id))
+				set(s, d+"/.git/objects", trees.Dir())
+				set(s, d+"/.git/refs", trees.Dir())
 			case 1:
 				clearBelow(s, d+"/.git")
 			case 2:
-				set(s, d+"/.git", file("gitdir: "+strings.Repeat("../", strings.Count(d, "/")+1)+module+"\n"))
+				set(s, d+"/.git", trees.File("gitdir: "+strings.Repeat("../", strings.Count(d, "/")+1)+module+"\n"))
 			case 3:
-				set(s, d+"/.git", file("gitdir: /outside\n"))
+				set(s, d+"/.git", trees.File("gitdir: /outside\n"))
 			case 4:
-				set(s, module+"/refs/heads/main", file(id))
+				set(s, module+"/refs/heads/main", trees.File(id))
 			case 5:
 				clearBelow(s, module+"/refs")
 			case 6:
 				clearBelow(s, d)
 			case 7:
-				set(s, d, file("plain"))
+				set(s, d, trees.File("plain"))
 			case 8:
-				set(s, d+"/deep/fifo", fifo())
-				set(s, d+"/deep/empty", dir())
+				set(s, d+"/deep/fifo", trees.Fifo())
+				set(s, d+"/deep/empty", trees.Dir())
 			default:
-				nodes := []node{file("1"), file("2"), exe("1"), dir(), link("x"), {mode: unix.S_IFREG | 0o600, data: "p"}}
+				nodes := []trees.Node{trees.File("1"), trees.File("2"), trees.Exe("1"), trees.Dir(), trees.Link("x"), {Mode: unix.S_IFREG | 0o600, Data: "p"}}
 				set(s, d+"/"+rapid.SampledFrom([]string{"a", "b/c", "b/d"}).Draw(rt, "name"), rapid.SampledFrom(nodes).Draw(rt, "node"))
 			}
 		}
@@ -374,7 +375,7 @@ func TestRandomNestedRepositories(t *testing.T) {
 			for range rapid.IntRange(1, 6).Draw(rt, "changes") {
 				change()
 			}
-			st := m.seal(t, m.state(t, s))
+			st := m.Seal(t, m.State(t, s))
 			got := export(t, m, st, repo, func(o *ExportOptions) { o.CacheDir, o.Bases = cacheDir, bases })
 			want := export(t, m, st, repo, nil)
 			if got.Tree != want.Tree || got.Files != want.Files || got.Incremental != (step > 0) ||

@@ -12,8 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/amberfs/amberfs/archive"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/trees"
 )
 
 func treeBytes(t *testing.T, dir string) (bytes int64) {
@@ -35,26 +37,26 @@ func treeBytes(t *testing.T, dir string) (bytes int64) {
 // that is refused leaves nothing and gives all back, and one that ends has what it needs.
 func TestExportIsChargedBefore(t *testing.T) {
 	isolate(t)
-	m := newMemory()
+	m := trees.NewMemory()
 	rnd := rand.NewChaCha8([32]byte{})
 	random := func(n int) string {
 		b := make([]byte, n)
 		_, _ = rnd.Read(b) // it never fails
 		return string(b)
 	}
-	shared, files := random(2<<20), spec{".gitattributes": file("*.crlf text\n"), "a.crlf": file(strings.Repeat(random(100)+"\r\n", 20_000))}
+	shared, files := random(2<<20), trees.Spec{".gitattributes": trees.File("*.crlf text\n"), "a.crlf": trees.File(strings.Repeat(random(100)+"\r\n", 20_000))}
 	for i := range 12 {
-		files[fmt.Sprintf("large%d", i)] = file(shared + random(10))
-		files[fmt.Sprintf("zeros%d", i)] = file(strings.Repeat("\x00", 2<<20+i))
+		files[fmt.Sprintf("large%d", i)] = trees.File(shared + random(10))
+		files[fmt.Sprintf("zeros%d", i)] = trees.File(strings.Repeat("\x00", 2<<20+i))
 	}
-	st := m.seal(t, m.state(t, files))
+	st := m.Seal(t, m.State(t, files))
 	whole := int64(0)
 	for _, limit := range []int64{1 << 40, 20 << 20, 5 << 20, 0} {
 		repo, temp := filepath.Join(t.TempDir(), "git"), t.TempDir()
 		t.Setenv("TMPDIR", temp)
 		var admitted, before int64
 		done, err := Export(context.Background(), ExportOptions{
-			Source: m.src, State: st, Info: testInfo, Repo: repo, Create: true,
+			Source: m.Src, State: st, Info: testInfo, Repo: repo, Create: true,
 			Admit: func(n int64) error {
 				if before == 0 {
 					before = treeBytes(t, repo)
@@ -92,20 +94,20 @@ func TestExportIsChargedBefore(t *testing.T) {
 // larger than a disk.
 func TestMostBytes(t *testing.T) {
 	isolate(t)
-	m := newMemory()
-	st := m.state(t, spec{"small": file("x"), "holes": file("y"), ".gitignore": file("z")})
+	m := trees.NewMemory()
+	st := m.State(t, trees.Spec{"small": trees.File("x"), "holes": trees.File("y"), ".gitignore": trees.File("z")})
 	for _, name := range []string{"holes", ".gitignore"} {
-		n, err := st.Resolve(m.src, name)
+		n, err := st.Resolve(m.Src, name)
 		must.OK(t, err)
-		must.OK(t, n.Content.Truncate(m.src.Files, 1<<62-1))
+		must.OK(t, n.Content.Truncate(m.Src.Files, 1<<62-1))
 	}
-	o := ExportOptions{Source: m.src, State: st, Info: testInfo, Repo: filepath.Join(t.TempDir(), "git"), Create: true, Most: 1 << 20}
+	o := ExportOptions{Source: m.Src, State: st, Info: testInfo, Repo: filepath.Join(t.TempDir(), "git"), Create: true, Most: 1 << 20}
 	done, err := Export(context.Background(), o)
 	must.OK(t, err)
 	if done.Files != 1 || len(done.Skipped) != 2 || !strings.Contains(done.Skipped[0].Reason, "holes") {
 		t.Errorf("%+v", done)
 	}
-	o.State = m.state(t, spec{"a": file(strings.Repeat("a", 700<<10)), "b": file(strings.Repeat("b", 700<<10))})
+	o.State = m.State(t, trees.Spec{"a": trees.File(strings.Repeat("a", 700<<10)), "b": trees.File(strings.Repeat("b", 700<<10))})
 	if _, err := Export(context.Background(), o); err == nil || !strings.Contains(err.Error(), "limit reached") {
 		t.Errorf("more than the most: %v", err)
 	}
@@ -113,13 +115,13 @@ func TestMostBytes(t *testing.T) {
 
 // TestTarOfLargeHoles: a file with more holes than a disk has bytes is its data in an archive.
 func TestTarOfLargeHoles(t *testing.T) {
-	m := newMemory()
-	st := m.state(t, spec{"small": file("x"), "holes": file("y")})
-	n, err := st.Resolve(m.src, "holes")
+	m := trees.NewMemory()
+	st := m.State(t, trees.Spec{"small": trees.File("x"), "holes": trees.File("y")})
+	n, err := st.Resolve(m.Src, "holes")
 	must.OK(t, err)
-	must.OK(t, n.Content.Truncate(m.src.Files, 1<<62-1))
+	must.OK(t, n.Content.Truncate(m.Src.Files, 1<<62-1))
 	var out strings.Builder
-	done, err := WriteTar(context.Background(), &out, m.src, st)
+	done, err := archive.WriteTar(context.Background(), &out, m.Src, st)
 	must.OK(t, err)
 	if out.Len() > 64<<10 || done.Files != 3 || len(done.Skipped) != 0 {
 		t.Errorf("%d bytes, %+v", out.Len(), done)

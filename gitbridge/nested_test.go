@@ -10,12 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/trees"
 )
 
 // loadSpec reads a directory of the host, with everything in it.
-func loadSpec(t testing.TB, root string) spec {
+func loadSpec(t testing.TB, root string) trees.Spec {
 	t.Helper()
-	s := spec{}
+	s := trees.Spec{}
 	must.OK(t, filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || p == root {
 			return err
@@ -27,14 +28,14 @@ func loadSpec(t testing.TB, root string) spec {
 		}
 		switch {
 		case d.IsDir():
-			s[rel] = dir()
+			s[rel] = trees.Dir()
 		case info.Mode()&os.ModeSymlink != 0:
 			target, err := os.Readlink(p)
-			s[rel] = link(target)
+			s[rel] = trees.Link(target)
 			return err
 		case info.Mode().IsRegular():
 			data, err := os.ReadFile(p)
-			s[rel] = node{mode: unix.S_IFREG | uint32(info.Mode().Perm()), data: string(data)}
+			s[rel] = trees.Node{Mode: unix.S_IFREG | uint32(info.Mode().Perm()), Data: string(data)}
 			return err
 		}
 		return nil
@@ -77,8 +78,8 @@ func TestNestedRepositoriesAsGitHasThem(t *testing.T) {
 	isolate(t)
 	work := filepath.Join(t.TempDir(), "work")
 	nestedRepos(t, work)
-	m := newMemory()
-	st := m.state(t, loadSpec(t, work))
+	m := trees.NewMemory()
+	st := m.State(t, loadSpec(t, work))
 	repo := bareRepo(t)
 	for _, gitignore := range []bool{false, true} {
 		res := export(t, m, st, repo, func(o *ExportOptions) { o.Gitignore = gitignore })
@@ -105,9 +106,9 @@ func TestNestedRepositoriesThatGitRefuses(t *testing.T) {
 	must.OK(t, os.MkdirAll(filepath.Join(work, "upwards"), 0o755))
 	must.OK(t, os.Symlink("../../../etc", filepath.Join(work, "upwards/.git")))
 	must.OK(t, os.WriteFile(filepath.Join(work, "f"), []byte("1\n"), 0o644))
-	m := newMemory()
+	m := trees.NewMemory()
 	repo := bareRepo(t)
-	res := export(t, m, m.state(t, loadSpec(t, work)), repo, nil)
+	res := export(t, m, m.State(t, loadSpec(t, work)), repo, nil)
 	if got := git(t, repo, "ls-tree", "-r", "--name-only", res.Tree); got != "f" {
 		t.Errorf("exported %q, want f", got)
 	}

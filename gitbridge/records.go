@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // exported describes an export, so that the next one can start from it.
@@ -17,8 +18,8 @@ type exported struct {
 	Tree        string
 	Files       int
 	Links       []string // nested repositories
-	Skipped     []Omission
-	Reduced     []Omission
+	Skipped     []stream.Omission
+	Reduced     []stream.Omission
 }
 
 // records is a directory with a file for each export, named by its commit. It can be deleted at any

@@ -11,7 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/hostdir"
+	"github.com/amberfs/amberfs/stream"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/trees"
 )
 
 // TestFilesThatNeverEnd: a repository in which git would wait for a FIFO, or read a device or
@@ -73,10 +76,10 @@ func TestFilesThatNeverEnd(t *testing.T) {
 	} {
 		fine := name == "null" || name == "null as a configuration" || name == "a template and a worktree"
 		for _, trusted := range []bool{false, true} {
-			repo, m := bareRepo(t), newMemory()
+			repo, m := bareRepo(t), trees.NewMemory()
 			make(repo)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			_, err := Export(ctx, ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: repo,
+			_, err := Export(ctx, ExportOptions{Source: m.Src, State: m.State(t, attributed), Info: testInfo, Repo: repo,
 				Ref: "refs/amberfs/x", Gitignore: true, TrustConfig: trusted})
 			if fine && err != nil || !fine && !errors.Is(err, ErrNotRegular) {
 				t.Errorf("%s, trusted %v: error %v", name, trusted, err)
@@ -97,11 +100,11 @@ func TestTheUsersFilesOfRules(t *testing.T) {
 	must.OK(t, os.MkdirAll(filepath.Join(home, ".config/git"), 0o700))
 	must.OK(t, os.WriteFile(filepath.Join(home, ".config/git/ignore"), []byte("other\n"), 0o600))
 	for value, want := range map[string]string{"": "other", "~/own": "secret", filepath.Join(home, "own"): "secret", os.DevNull: ""} {
-		repo, m := bareRepo(t), newMemory()
+		repo, m := bareRepo(t), trees.NewMemory()
 		if value != "" {
 			git(t, repo, "config", "core.excludesFile", value)
 		}
-		res := export(t, m, m.state(t, spec{"secret": file("1"), "other": file("2")}), repo, func(o *ExportOptions) { o.Gitignore = true })
+		res := export(t, m, m.State(t, trees.Spec{"secret": trees.File("1"), "other": trees.File("2")}), repo, func(o *ExportOptions) { o.Gitignore = true })
 		has := git(t, repo, "ls-tree", "--name-only", res.Tree)
 		for _, name := range []string{"secret", "other"} {
 			if out := git(t, repo, "ls-tree", "--name-only", res.Tree, name) == ""; out != (name == want) {
@@ -117,23 +120,25 @@ func TestReadingPipes(t *testing.T) {
 	isolate(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	repo, m := bareRepo(t), newMemory()
-	res := export(t, m, m.state(t, attributed), repo, nil)
+	repo, m := bareRepo(t), trees.NewMemory()
+	res := export(t, m, m.State(t, attributed), repo, nil)
 	object := filepath.Join(repo, "objects", res.Tree[:2], res.Tree[2:])
 	must.OK(t, os.Remove(object))
 	must.OK(t, unix.Mkfifo(object, 0o600))
-	_, err := ReadGit(ctx, GitSource{Repo: repo, Rev: res.Commit}, discard, ImportOptions{})
+	_, err := ReadGit(ctx, GitSource{Repo: repo, Rev: res.Commit}, trees.Discard, stream.Options{})
 	if !errors.Is(err, ErrNotRegular) {
 		t.Errorf("an object in a pipe: error %v", err)
 	}
 	work := filepath.Join(t.TempDir(), "work")
 	repo = bareRepo(t)
-	res = export(t, m, m.state(t, attributed), repo, nil)
+	res = export(t, m, m.State(t, attributed), repo, nil)
 	git(t, repo, "worktree", "add", "-q", "--detach", work, res.Commit)
 	must.OK(t, os.Remove(filepath.Join(repo, "config")))
 	must.OK(t, unix.Mkfifo(filepath.Join(repo, "config"), 0o600))
 	done := make(chan error, 1)
-	go func() { done <- ReadDir(ctx, work, discard, DirOptions{Git: HostGit{}, Whole: true}) }()
+	go func() {
+		done <- hostdir.Read(ctx, work, trees.Discard, hostdir.ReadOptions{Git: HostGit{}, Whole: true})
+	}()
 	select {
 	case err := <-done:
 		if !errors.Is(err, ErrNotRegular) {
@@ -160,10 +165,10 @@ func TestTheUsersFilesThatNeverEnd(t *testing.T) {
 		for _, name := range []string{".gitconfig", ".config/git/config"} {
 			must.OK(t, os.MkdirAll(filepath.Join(home, ".config/git"), 0o700))
 			must.OK(t, os.WriteFile(filepath.Join(home, name), []byte(text+"\n"), 0o600))
-			repo, m := filepath.Join(t.TempDir(), "repo"), newMemory()
+			repo, m := filepath.Join(t.TempDir(), "repo"), trees.NewMemory()
 			must.OK(t, initBare(t.Context(), repo, "sha1"))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			_, err := Export(ctx, ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: repo, Ref: "refs/amberfs/x", Gitignore: true})
+			_, err := Export(ctx, ExportOptions{Source: m.Src, State: m.State(t, attributed), Info: testInfo, Repo: repo, Ref: "refs/amberfs/x", Gitignore: true})
 			if !errors.Is(err, ErrNotRegular) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s with %s: error %v", name, text, err)
 			}

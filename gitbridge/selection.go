@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 	"golang.org/x/sys/unix"
 )
 
@@ -146,7 +147,7 @@ func (x *exporter) subdir(it item) error {
 }
 
 func (x *exporter) leaveOut(path, reason string) {
-	x.res.Skipped = append(x.res.Skipped, Omission{path, reason})
+	x.res.Skipped = append(x.res.Skipped, stream.Omission{Path: path, Reason: reason})
 }
 
 // notIgnored drops what git add would ignore.

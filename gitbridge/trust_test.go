@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/amberfs/amberfs/stream"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/trees"
 )
 
 // booby makes a program that leaves a file when it is run, and returns a
@@ -46,17 +48,17 @@ func arm(t *testing.T, gitDir, program string) {
 	}
 }
 
-var attributed = spec{".gitattributes": file("* filter=x diff=x\nz filter=y\n"), "a": file("a\n"), "z": file("z\n")}
+var attributed = trees.Spec{".gitattributes": trees.File("* filter=x diff=x\nz filter=y\n"), "a": trees.File("a\n"), "z": trees.File("z\n")}
 
 func TestARepositorysProgramsAreNotRun(t *testing.T) {
 	isolate(t)
 	for _, own := range []bool{false, true} {
 		program, ran := booby(t)
-		repo, m := filepath.Join(t.TempDir(), "git"), newMemory()
+		repo, m := filepath.Join(t.TempDir(), "git"), trees.NewMemory()
 		git(t, "/", "init", "-q", "--bare", repo)
 		arm(t, repo, program)
 		do := func(change func(*ExportOptions)) *Result {
-			return export(t, m, m.seal(t, m.state(t, attributed)), repo, func(o *ExportOptions) {
+			return export(t, m, m.Seal(t, m.State(t, attributed)), repo, func(o *ExportOptions) {
 				o.Create, o.Gitignore = own, true
 				if change != nil {
 					change(o)
@@ -70,11 +72,11 @@ func TestARepositorysProgramsAreNotRun(t *testing.T) {
 		if got := git(t, repo, "cat-file", "-p", res.Tree+":a"); got != "a" {
 			t.Errorf("own %v: a is %q", own, got)
 		}
-		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: res.Commit}, discard, ImportOptions{})
+		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: res.Commit}, trees.Discard, stream.Options{})
 		must.OK(t, err)
 		blob := git(t, repo, "rev-parse", res.Tree+":a") // what is missing, a promisor has
 		must.OK(t, os.Remove(filepath.Join(repo, "objects", blob[:2], blob[2:])))
-		if _, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: res.Commit}, discard, ImportOptions{}); err == nil {
+		if _, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: res.Commit}, trees.Discard, stream.Options{}); err == nil {
 			t.Error("read without objects")
 		}
 		if ran() {
@@ -86,9 +88,9 @@ func TestARepositorysProgramsAreNotRun(t *testing.T) {
 func TestTrustedFiltersAreRun(t *testing.T) {
 	isolate(t)
 	program, ran := booby(t)
-	repo, m := bareRepo(t), newMemory()
+	repo, m := bareRepo(t), trees.NewMemory()
 	git(t, repo, "config", "filter.x.clean", program)
-	export(t, m, m.seal(t, m.state(t, attributed)), repo, func(o *ExportOptions) { o.TrustConfig = true })
+	export(t, m, m.Seal(t, m.State(t, attributed)), repo, func(o *ExportOptions) { o.TrustConfig = true })
 	if !ran() {
 		t.Error("the filter was not run")
 	}
@@ -100,8 +102,8 @@ func TestTheStoresOwnRepositoryIsItsOwn(t *testing.T) {
 	isolate(t)
 	program, ran := booby(t)
 	git(t, "/", "config", "--global", "filter.x.clean", program)
-	repo, m := filepath.Join(t.TempDir(), "git"), newMemory()
-	export(t, m, m.seal(t, m.state(t, attributed)), repo, func(o *ExportOptions) { o.Create = true })
+	repo, m := filepath.Join(t.TempDir(), "git"), trees.NewMemory()
+	export(t, m, m.Seal(t, m.State(t, attributed)), repo, func(o *ExportOptions) { o.Create = true })
 	if ran() {
 		t.Error("a filter of the user was run")
 	}
@@ -110,7 +112,7 @@ func TestTheStoresOwnRepositoryIsItsOwn(t *testing.T) {
 	must.OK(t, os.MkdirAll(filepath.Join(repo, "logs"), 0o700))
 	for _, name := range []string{"logs/HEAD", "config.new"} {
 		must.OK(t, os.Link(theirs, filepath.Join(repo, name)))
-		_, err := Export(context.Background(), ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: repo, Create: true})
+		_, err := Export(context.Background(), ExportOptions{Source: m.Src, State: m.State(t, attributed), Info: testInfo, Repo: repo, Create: true})
 		if text, rerr := os.ReadFile(theirs); !errors.Is(err, ErrForeign) || rerr != nil || string(text) != "theirs" {
 			t.Errorf("a hard link %s: error %v, the file has %q", name, err, text)
 		}
@@ -118,7 +120,7 @@ func TestTheStoresOwnRepositoryIsItsOwn(t *testing.T) {
 	}
 	must.OK(t, os.RemoveAll(repo))
 	must.OK(t, os.Symlink(t.TempDir(), repo))
-	_, err := Export(context.Background(), ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: repo, Create: true})
+	_, err := Export(context.Background(), ExportOptions{Source: m.Src, State: m.State(t, attributed), Info: testInfo, Repo: repo, Create: true})
 	if !errors.Is(err, ErrForeign) {
 		t.Errorf("a link in its place: error %v", err)
 	}
@@ -146,12 +148,12 @@ func TestRepositoriesThatLeadElsewhere(t *testing.T) {
 			must.OK(t, os.Symlink(other+"/.git/refs", filepath.Join(work, ".git/refs/sandbox")))
 		},
 	} {
-		work, other, m := filepath.Join(t.TempDir(), "work"), filepath.Join(t.TempDir(), "other"), newMemory()
+		work, other, m := filepath.Join(t.TempDir(), "work"), filepath.Join(t.TempDir(), "other"), trees.NewMemory()
 		git(t, "/", "init", "-q", work)
 		git(t, "/", "init", "-q", other)
 		lead(work, other)
 		before := contents(t, other)
-		o := ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: work}
+		o := ExportOptions{Source: m.Src, State: m.State(t, attributed), Info: testInfo, Repo: work}
 		if _, err := Export(context.Background(), o); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "--trust-config") {
 			t.Errorf("%s: error %v", name, err)
 		}
@@ -168,14 +170,14 @@ func TestRepositoriesThatLeadElsewhere(t *testing.T) {
 func TestObjectsBehindLinks(t *testing.T) {
 	isolate(t)
 	for _, trusted := range []bool{false, true} {
-		work, other, m := filepath.Join(t.TempDir(), "work"), t.TempDir(), newMemory()
+		work, other, m := filepath.Join(t.TempDir(), "work"), t.TempDir(), trees.NewMemory()
 		git(t, "/", "init", "-q", work)
 		for i := range 256 {
 			name := fmt.Sprintf("%02x", i)
 			must.OK(t, os.Mkdir(filepath.Join(other, name), 0o755))
 			must.OK(t, os.Symlink(filepath.Join(other, name), filepath.Join(work, ".git/objects", name)))
 		}
-		o := ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: work, TrustConfig: trusted}
+		o := ExportOptions{Source: m.Src, State: m.State(t, attributed), Info: testInfo, Repo: work, TrustConfig: trusted}
 		if _, err := Export(context.Background(), o); !errors.Is(err, ErrForeign) {
 			t.Errorf("trusted %v: error %v", trusted, err)
 		}
@@ -193,12 +195,12 @@ func TestObjectsBehindLinks(t *testing.T) {
 // writes say what their maker wants.
 func TestObjectsAreCompressed(t *testing.T) {
 	isolate(t)
-	repo, m := bareRepo(t), newMemory()
+	repo, m := bareRepo(t), trees.NewMemory()
 	for _, key := range []string{"core.compression", "core.looseCompression", "pack.compression"} {
 		git(t, repo, "config", key, "0")
 	}
 	text := strings.Repeat("echo a command of a shell\n", 100)
-	export(t, m, m.seal(t, m.state(t, spec{"f": file(text)})), repo, nil)
+	export(t, m, m.Seal(t, m.State(t, trees.Spec{"f": trees.File(text)})), repo, nil)
 	must.OK(t, filepath.WalkDir(filepath.Join(repo, "objects"), func(p string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

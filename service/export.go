@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/amberfs/amberfs/archive"
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
@@ -189,7 +190,7 @@ func (s *Service) exported(_ context.Context, r *Request, a Exported) (None, err
 // maxSkipped bounds the list of entries that an archive cannot represent.
 const maxSkipped = 100
 
-func (s *Service) exportTar(ctx context.Context, r *Request, a ExportTar) (*gitbridge.TarResult, error) {
+func (s *Service) exportTar(ctx context.Context, r *Request, a ExportTar) (*archive.TarResult, error) {
 	if _, err := r.Workspace.Find(a.Name); err != nil {
 		return nil, err // Held would take an empty name for the present state
 	}
@@ -198,7 +199,7 @@ func (s *Service) exportTar(ctx context.Context, r *Request, a ExportTar) (*gitb
 		return nil, err
 	}
 	defer release()
-	done, err := gitbridge.WriteTar(ctx, r.Out, s.Store.Source(), st)
+	done, err := archive.WriteTar(ctx, r.Out, s.Store.Source(), st)
 	if err != nil {
 		return done, err
 	}

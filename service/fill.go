@@ -5,9 +5,11 @@ import (
 	"os"
 
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // FillOptions are the options of Fill.
@@ -24,9 +26,9 @@ type FillOptions struct {
 	Stubs bool
 }
 
-func (o FillOptions) dirOptions() gitbridge.DirOptions {
-	return gitbridge.DirOptions{
-		ImportOptions: gitbridge.ImportOptions{Skip: o.Skip, Progress: func(p gitbridge.Progress) {
+func (o FillOptions) dirOptions() hostdir.ReadOptions {
+	return hostdir.ReadOptions{
+		Options: stream.Options{Skip: o.Skip, Progress: func(p stream.Progress) {
 			o.Show(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 		}},
 		Exclude: o.Exclude, Git: gitbridge.HostGit{}, Whole: true, Stubs: o.Stubs,
@@ -37,13 +39,13 @@ func (o FillOptions) dirOptions() gitbridge.DirOptions {
 func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
 	finished := s.Importing()
 	defer finished()
-	at := importer.At{Made: gitbridge.Meta{Mode: 0o755}, Top: true}
+	at := importer.At{Made: stream.Meta{Mode: 0o755}, Top: true}
 	st, err := build(ctx, s, at, func(b *importer.Builder) error {
 		if o.Found == nil {
-			return gitbridge.ReadDir(ctx, dir, b.Add, o.dirOptions())
+			return hostdir.Read(ctx, dir, b.Add, o.dirOptions())
 		}
 		scan := &pathScan{dir: dir, relink: o.Relink}
-		if err := gitbridge.ReadDir(ctx, dir, scan.sink(b.Add), o.dirOptions()); err != nil {
+		if err := hostdir.Read(ctx, dir, scan.sink(b.Add), o.dirOptions()); err != nil {
 			return err
 		}
 		if text := scan.report(); text != "" {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -157,7 +158,7 @@ func (s *Service) countRun(ctx context.Context, f *ForkState, ws *snapshot.Works
 	defer release()
 	git := gitbridge.NewGitDiffer(s.Store.Source(), from, to)
 	return tree.Diff(ctx, s.Store.Source(), from, to, tree.DiffOptions{}, func(c tree.Change) error {
-		switch file, inGit := gitbridge.ChangedFile(c); {
+		switch file, inGit := hostdir.ChangedFile(c); {
 		case inGit:
 			differs, err := git.Differs(c)
 			if err != nil {

@@ -17,8 +17,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/archive"
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/decompress"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/image"
@@ -26,6 +26,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // ImageBlobs is the folder of a store with the layers of imported images.
@@ -37,7 +38,7 @@ func (s *Service) blobs() image.Blobs {
 
 // readImage reads an archive of image.Image.Send: it stores the image's manifest, configuration and
 // layers as blobs, and adds the files of the layers to the tree that layers builds.
-func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.Layers, a Import) (*info.Image, error) {
+func (s *Service) readImage(ctx context.Context, in io.Reader, layers archive.Layers, a Import) (*info.Image, error) {
 	im := &info.Image{
 		Ref: a.Image, Path: strings.Trim(path.Clean("/"+string(a.Path)), "/"), Layers: []string{}, Owner: (*info.Owner)(layers.Owner),
 	}
@@ -112,7 +113,7 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.
 
 // readLayer reads the stored blob of a layer, either its whiteouts or its files. diff is the digest of
 // the uncompressed layer.
-func readLayer(ctx context.Context, blobs image.Blobs, blob, diff digest.Digest, layers gitbridge.Layers, whiteouts bool) error {
+func readLayer(ctx context.Context, blobs image.Blobs, blob, diff digest.Digest, layers archive.Layers, whiteouts bool) error {
 	f, err := blobs.Open(blob)
 	if err != nil {
 		return err
@@ -207,7 +208,7 @@ func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (o
 	if err != nil {
 		return out, err
 	}
-	o := gitbridge.LayerOptions{Source: s.Store.Source(), Base: tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR, Nlink: 2})}
+	o := archive.LayerOptions{Source: s.Store.Source(), Base: tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR, Nlink: 2})}
 	var release func()
 	if o.Now, release, err = r.Workspace.Held(now.Name); err != nil {
 		return out, err
@@ -227,13 +228,13 @@ func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (o
 			return out, errs.Fail(errs.Failed, "%s has files that were there before the image was imported, so its layers are not what %s has", base.Name, im.Ref).
 				WithHint("import the image into an empty directory, or name another --base")
 		}
-		out.FoundImage, o.Dir, o.Owner = FoundImage{base.Name, im}, im.Path, (*gitbridge.Owner)(im.Owner)
+		out.FoundImage, o.Dir, o.Owner = FoundImage{base.Name, im}, im.Path, (*stream.Owner)(im.Owner)
 		if o.Base, release, err = ws.Held(base.Name); err != nil {
 			return out, err
 		}
 		defer release()
 	}
-	done, err := gitbridge.WriteLayer(ctx, r.Out, o)
+	done, err := archive.WriteLayer(ctx, r.Out, o)
 	if err != nil {
 		return out, err
 	}

@@ -9,13 +9,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/archive"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // importTree reads a tree from the stream of a client and puts it into the workspace at once. The
@@ -37,10 +38,10 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	finished := sync.OnceFunc(s.Store.Importing())
 	defer finished()
 	now := time.Now().UnixNano()
-	made := gitbridge.Meta{Mode: 0o777 &^ a.Umask, UID: r.Caller.UID, GID: r.Caller.GID, Atime: now, Mtime: now}
+	made := stream.Meta{Mode: 0o777 &^ a.Umask, UID: r.Caller.UID, GID: r.Caller.GID, Atime: now, Mtime: now}
 	at := importer.At{Dir: rest, Made: made, Top: base == "" && rest == ""}
-	o := gitbridge.ImportOptions{
-		Owner: ownerOf(r.Caller, a.From), Limits: gitbridge.Limits{Entries: a.MaxFiles, Bytes: a.MaxBytes},
+	o := stream.Options{
+		Owner: ownerOf(r.Caller, a.From), Limits: stream.Limits{Entries: a.MaxFiles, Bytes: a.MaxBytes},
 	}
 	g := snapshot.GraftOptions{Path: base, Caller: r.Caller}
 	if a.From == FromImage {
@@ -52,12 +53,12 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	g.Tree, err = build(ctx, s.Store, at, func(b *importer.Builder) error {
 		switch a.From {
 		case FromTar:
-			return gitbridge.ReadTar(ctx, in, b.Add, o)
+			return archive.ReadTar(ctx, in, b.Add, o)
 		case FromImage:
-			g.Image, err = s.readImage(ctx, in, gitbridge.NewLayers(b.Layer, o), a)
+			g.Image, err = s.readImage(ctx, in, archive.NewLayers(b.Layer, o), a)
 			return err
 		}
-		return gitbridge.ReadStream(ctx, in, func(e gitbridge.Entry) error {
+		return stream.Read(ctx, in, func(e stream.Entry) error {
 			e.Ctime, e.Btime = 0, 0 // the copy is created now
 			return b.Add(e)
 		}, o)
@@ -78,9 +79,9 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 
 // ownerOf returns the owner of all imported files, nil if they keep the owners in the source. Those of
 // a directory are kept; those in archives only for root, because an archive can name any owner.
-func ownerOf(c actors.Caller, from string) *gitbridge.Owner {
+func ownerOf(c actors.Caller, from string) *stream.Owner {
 	if from == FromGit || (from == FromTar || from == FromImage) && c.UID != 0 {
-		return &gitbridge.Owner{UID: c.UID, GID: c.GID}
+		return &stream.Owner{UID: c.UID, GID: c.GID}
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // A pathScan finds absolute paths in a copy of a directory that lead back into the directory.
@@ -30,9 +30,9 @@ type pathScan struct {
 var pathFiles = map[string]bool{"pyvenv.cfg": true, "activate": true, "compile_commands.json": true, ".envrc": true, ".git": true}
 
 // sink scans each entry before it passes it to another sink.
-func (l *pathScan) sink(to gitbridge.Sink) gitbridge.Sink {
+func (l *pathScan) sink(to stream.Sink) stream.Sink {
 	l.virtualenvs = make(map[string]bool)
-	return func(e gitbridge.Entry) error {
+	return func(e stream.Entry) error {
 		switch e.Mode & unix.S_IFMT {
 		case unix.S_IFLNK:
 			l.scanLink(&e)
@@ -45,7 +45,7 @@ func (l *pathScan) sink(to gitbridge.Sink) gitbridge.Sink {
 	}
 }
 
-func (l *pathScan) scanLink(e *gitbridge.Entry) {
+func (l *pathScan) scanLink(e *stream.Entry) {
 	rel, in := strings.CutPrefix(e.Target+"/", l.dir+"/")
 	if !in {
 		return
@@ -62,7 +62,7 @@ func (l *pathScan) scanLink(e *gitbridge.Entry) {
 }
 
 // scanFile reads the beginning of a file that may have absolute paths, and puts it back into e.Data.
-func (l *pathScan) scanFile(e *gitbridge.Entry) error {
+func (l *pathScan) scanFile(e *stream.Entry) error {
 	const most = 1 << 20
 	name := path.Base(e.Path)
 	script := e.Mode&0o111 != 0

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // refresh merges the changes of the directory that the workspace was filled from. The client reads
@@ -39,13 +39,13 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 		return Refreshed{}, err
 	}
 	changed := false
-	if err := gitbridge.ReadStream(ctx, r.In, func(e gitbridge.Entry) error {
+	if err := stream.Read(ctx, r.In, func(e stream.Entry) error {
 		changed = true
 		if e.Path == "." {
 			return b.Add(e)
 		}
 		return b.Layer(e)
-	}, gitbridge.ImportOptions{}); err != nil {
+	}, stream.Options{}); err != nil {
 		return Refreshed{}, s.abandonImport(ctx, err)
 	}
 	if !changed {

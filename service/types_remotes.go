@@ -3,11 +3,11 @@ package service
 import (
 	"time"
 
-	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/stream"
 )
 
 type Export struct {
@@ -84,8 +84,8 @@ type Import struct {
 type Imported struct {
 	Path string `json:"path"`
 	snapshot.GraftResult
-	Skipped []gitbridge.Omission `json:"skipped,omitempty"`
-	Image   *info.Image          `json:"image,omitempty"`
+	Skipped []stream.Omission `json:"skipped,omitempty"`
+	Image   *info.Image       `json:"image,omitempty"`
 }
 
 type Refresh struct {
@@ -116,10 +116,10 @@ type ExportLayer struct {
 
 type Layer struct {
 	FoundImage
-	Created time.Time            `json:"created" jsonschema:"of the snapshot"`
-	Files   int64                `json:"files"`
-	Bytes   int64                `json:"bytes"`
-	Skipped []gitbridge.Omission `json:"skipped,omitempty"`
+	Created time.Time         `json:"created" jsonschema:"of the snapshot"`
+	Files   int64             `json:"files"`
+	Bytes   int64             `json:"bytes"`
+	Skipped []stream.Omission `json:"skipped,omitempty"`
 }
 
 type AddRemote struct {

@@ -14,13 +14,14 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/stream"
 )
 
 func applyCommand(a *app) *cobra.Command {
@@ -61,7 +62,7 @@ wait. Run an interrupted apply again to complete it.`,
 			if err != nil {
 				return err
 			}
-			o := gitbridge.ApplyOptions{DryRun: dryRun, Conflicts: rule, Everything: noIgnore, Merge: merge}
+			o := hostdir.ApplyOptions{DryRun: dryRun, Conflicts: rule, Everything: noIgnore, Merge: merge}
 			ask := askInApply
 			if yes || dryRun {
 				ask = askNever
@@ -116,7 +117,7 @@ wait. Run an interrupted apply again to complete it.`,
 }
 
 // applyKept applies a run to its directory, or to another one.
-func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask asking, o gitbridge.ApplyOptions) error {
+func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask asking, o hostdir.ApplyOptions) error {
 	return a.onRunOf(ctx, dir, run, func(r *runs.Run, c *client.Client) error {
 		to := cmp.Or(dir, r.Dir)
 		if err := r.Applicable(to); err != nil {
@@ -161,8 +162,8 @@ const (
 
 // applyChanges applies changes to a directory. It returns the question, if it asked. done is
 // nil if nothing was applied.
-func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, ask asking, o gitbridge.ApplyOptions) (
-	q *question.Question, done *gitbridge.Applied, err error) {
+func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, ask asking, o hostdir.ApplyOptions) (
+	q *question.Question, done *hostdir.Applied, err error) {
 	if ask != askNever {
 		var yes bool
 		if yes, q, err = a.askApply(ctx, ch, dir, ask, &o); err != nil || !yes {
@@ -189,7 +190,7 @@ func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, 
 
 // askApply shows what an apply would change and asks for it. It reports whether anything
 // is to be applied, and sets what in o.
-func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask asking, o *gitbridge.ApplyOptions) (yes bool, q *question.Question, err error) {
+func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask asking, o *hostdir.ApplyOptions) (yes bool, q *question.Question, err error) {
 	dry := *o
 	dry.DryRun, dry.Merge = true, false // the question is about the merges
 	plan, err := a.apply(ctx, ch, dir, dry)
@@ -220,16 +221,16 @@ func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask 
 	return yes, q, err
 }
 
-func (a *app) apply(ctx context.Context, ch *client.Changes, dir string, o gitbridge.ApplyOptions) (*gitbridge.Applied, error) {
+func (a *app) apply(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.Applied, error) {
 	bar := a.newProgress()
 	defer bar.done()
-	o.Progress = func(p gitbridge.Progress) { bar.show(service.Progress{What: "applying", Done: p.Files, Unit: "files"}) }
+	o.Progress = func(p stream.Progress) { bar.show(service.Progress{What: "applying", Done: p.Files, Unit: "files"}) }
 	o.Waiting = func() { a.note("another apply to %s, or a copy of it, is under way: waiting for its end", quote(dir)) }
 	return runs.Write(ctx, ch, dir, o)
 }
 
 // printConflicts lists the conflicts of an apply, if it failed because of them.
-func (a *app) printConflicts(done *gitbridge.Applied, err error) error {
+func (a *app) printConflicts(done *hostdir.Applied, err error) error {
 	if done != nil && done.Partial && !a.json {
 		a.note("%s", strings.TrimSuffix(a.appliedLines(done), "\n"))
 	}
@@ -246,7 +247,7 @@ func (a *app) printPaths(paths []string) {
 }
 
 // appliedLines is the result of an apply, a path a line.
-func (a *app) appliedLines(done *gitbridge.Applied) string {
+func (a *app) appliedLines(done *hostdir.Applied) string {
 	paths, inGit := a.withoutGit(done.Paths)
 	if len(done.Paths) == 0 && done.Changed > 0 { // all was shown before the question
 		return "applied to " + quote(done.Dir) + " (" + plural(done.Files, "file", "files") + " changed)\n"
@@ -266,7 +267,7 @@ func (a *app) appliedLines(done *gitbridge.Applied) string {
 }
 
 // gitLines is what an apply did to repositories, in git's words.
-func gitLines(repos []gitbridge.GitChange) (text string) {
+func gitLines(repos []hostdir.GitChange) (text string) {
 	for _, g := range repos {
 		text += repoLines(g.Dir, g.Target, g.Lines, g.Commits)
 	}
@@ -330,8 +331,8 @@ func (a *app) applyRun(c sandbox.Config, dir string, ask asking) (left bool, err
 }
 
 // applyAtEnd is applyChanges when the program of a run has ended: stdout was the program's.
-func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name string, ask asking) (q *question.Question, done *gitbridge.Applied, err error) {
-	q, done, err = a.applyChanges(ctx, ch, dir, ask, gitbridge.ApplyOptions{Own: true, Name: name})
+func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name string, ask asking) (q *question.Question, done *hostdir.Applied, err error) {
+	q, done, err = a.applyChanges(ctx, ch, dir, ask, hostdir.ApplyOptions{Own: true, Name: name})
 	if err != nil && ctx.Err() != nil {
 		err = errs.Fail(errs.Failed, "interrupted")
 	}
@@ -345,7 +346,7 @@ func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name stri
 
 // applyFrom applies what changed up to a snapshot, or up to now for "". It reports whether
 // the user left some of it.
-func (a *app) applyFrom(ctx context.Context, c *client.Client, name, dir string, ask asking, o gitbridge.ApplyOptions) (done *gitbridge.Applied, left bool, err error) {
+func (a *app) applyFrom(ctx context.Context, c *client.Client, name, dir string, ask asking, o hostdir.ApplyOptions) (done *hostdir.Applied, left bool, err error) {
 	ch, err := c.Changes(ctx, name)
 	if err != nil {
 		return nil, false, err

@@ -13,12 +13,14 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 
+	"github.com/amberfs/amberfs/archive"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/remote/image"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/stream"
 )
 
 func exportCommand(a *app) *cobra.Command {
@@ -81,7 +83,7 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 	defer s.Close()
 	e.Source, e.State, e.Prefetch = s.Source, s.Tree, s.Prefetch
 	e.Info, e.Bases, e.CacheDir = service.GitInfo(s.Info, s.Parents), s.GitBases(), filepath.Join(p.Store, service.GitCache)
-	e.Progress = func(p gitbridge.Progress) {
+	e.Progress = func(p stream.Progress) {
 		bar.show(service.Progress{What: "exporting", Done: p.Files, Total: s.Info.Files, Unit: "files", Bytes: p.Bytes})
 	}
 	done, err := gitbridge.Export(ctx, e)
@@ -101,7 +103,7 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 
 // exportTar replaces FILE at the end, so that it is never half an archive.
 func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
-	var done gitbridge.TarResult
+	var done archive.TarResult
 	p, err := a.place()
 	if err != nil {
 		return err

@@ -13,10 +13,12 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/image"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/stream"
 )
 
 func importCommand(a *app) *cobra.Command {
@@ -88,7 +90,7 @@ type importer struct {
 	place   locate.Place
 	req     service.Import
 	bar     *progress
-	skipped []gitbridge.Omission
+	skipped []stream.Omission
 	send    func(ctx context.Context, w io.Writer) error
 }
 
@@ -153,7 +155,7 @@ func (i *importer) bringIn(ctx context.Context) (done service.Imported, err erro
 func (i *importer) fromGit(from gitbridge.GitSource) (err error) {
 	i.req.From = service.FromGit
 	from.Repo, err = i.a.abs(from.Repo)
-	i.send = i.stream(func(ctx context.Context, sink gitbridge.Sink) error {
+	i.send = i.stream(func(ctx context.Context, sink stream.Sink) error {
 		_, err := gitbridge.ReadGit(ctx, from, sink, i.options())
 		return err
 	})
@@ -167,9 +169,9 @@ func (i *importer) fromDir(name string) error {
 	if err != nil {
 		return err
 	}
-	i.send = i.stream(func(ctx context.Context, sink gitbridge.Sink) error {
-		return gitbridge.ReadDir(ctx, dir, sink, gitbridge.DirOptions{
-			ImportOptions: i.options(), Exclude: []string{i.place.Store, i.place.Mount.Mountpoint},
+	i.send = i.stream(func(ctx context.Context, sink stream.Sink) error {
+		return hostdir.Read(ctx, dir, sink, hostdir.ReadOptions{
+			Options: i.options(), Exclude: []string{i.place.Store, i.place.Mount.Mountpoint},
 		})
 	})
 	if err = outsideMounts(dir); err == nil {
@@ -219,9 +221,9 @@ func (a *app) imageRef(ref string) (string, error) {
 	return ref, nil
 }
 
-func (i *importer) stream(read func(context.Context, gitbridge.Sink) error) func(context.Context, io.Writer) error {
+func (i *importer) stream(read func(context.Context, stream.Sink) error) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error {
-		sink := gitbridge.NewStreamSink(w)
+		sink := stream.NewWriter(w)
 		if err := read(ctx, sink.Add); err != nil {
 			return err
 		}
@@ -229,15 +231,15 @@ func (i *importer) stream(read func(context.Context, gitbridge.Sink) error) func
 	}
 }
 
-func (i *importer) options() gitbridge.ImportOptions {
-	return gitbridge.ImportOptions{
+func (i *importer) options() stream.Options {
+	return stream.Options{
 		Umask:  i.req.Umask,
-		Limits: gitbridge.Limits{Entries: i.req.MaxFiles, Bytes: i.req.MaxBytes},
-		Progress: func(p gitbridge.Progress) {
+		Limits: stream.Limits{Entries: i.req.MaxFiles, Bytes: i.req.MaxBytes},
+		Progress: func(p stream.Progress) {
 			i.bar.show(service.Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 		},
 		Skip: func(path string, reason error) {
-			i.skipped = append(i.skipped, gitbridge.Omission{Path: path, Reason: reason.Error()})
+			i.skipped = append(i.skipped, stream.Omission{Path: path, Reason: reason.Error()})
 		},
 	}
 }

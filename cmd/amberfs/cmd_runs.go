@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/diff"
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
@@ -162,7 +162,7 @@ func (a *app) sure(ctx context.Context, r *runs.Run, c *client.Client) (bool, er
 	}
 	defer ch.Close()
 	what := plural(r.Changed, "changed file", "changed files")
-	if plan, _ := a.apply(ctx, ch, r.Dir, gitbridge.ApplyOptions{DryRun: true}); plan != nil {
+	if plan, _ := a.apply(ctx, ch, r.Dir, hostdir.ApplyOptions{DryRun: true}); plan != nil {
 		q := question.New(a.terminal(), ch, r.Dir, threeway.RefuseConflicts, plan)
 		what = strings.Join(append([]string{q.Summary()}, q.Commits()...), "\n")
 	}

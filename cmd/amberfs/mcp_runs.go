@@ -7,7 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
@@ -64,7 +64,7 @@ func (a *app) onRunHere(ctx context.Context, name string, fn func(r *runs.Run, c
 
 func applyRunTool(ctx context.Context, a *app, _ locate.Place, args any, _ notifier) (any, error) {
 	want := args.(runApplyArgs)
-	var done *gitbridge.Applied
+	var done *hostdir.Applied
 	err := a.onRunHere(ctx, want.Name, func(r *runs.Run, c *client.Client) (err error) {
 		done, err = want.Do(ctx, c, *r, a.command)
 		return err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
@@ -61,8 +61,8 @@ var ownTools = []tool{
 		form: service.Rows(func(l *runList) [][]string { return runRows(l.Runs, nil) }), own: listRunsTool},
 	{Tool: service.Tool{Names: [3]string{"run_apply"}, Title: "Apply a run",
 		About: "Write what a run changed to its directory. Conflicts are listed, and then nothing is changed.", Args: "name leave ours theirs merge no_ignore dry_run"},
-		effect: service.Destroys, anywhere: true, preset: runApplyArgs{}, out: reflect.TypeFor[gitbridge.Applied](),
-		form: service.Lines(func(d *gitbridge.Applied) string { d.Paths = shorten(d.Paths); return (&app{}).appliedLines(d) }), own: applyRunTool},
+		effect: service.Destroys, anywhere: true, preset: runApplyArgs{}, out: reflect.TypeFor[hostdir.Applied](),
+		form: service.Lines(func(d *hostdir.Applied) string { d.Paths = shorten(d.Paths); return (&app{}).appliedLines(d) }), own: applyRunTool},
 	{Tool: service.Tool{Names: [3]string{"run_remove"}, Title: "Remove a run", About: "Remove a run. For a day, the user can have it back.", Args: "name"},
 		effect: service.Destroys, anywhere: true, preset: runRemoveArgs{}, out: reflect.TypeFor[runs.Run](),
 		form: service.Lines(func(r *runs.Run) string { return "run " + r.Name + " removed" }), own: removeRunTool},

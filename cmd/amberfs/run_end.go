@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
@@ -109,7 +110,7 @@ func (k *kept) goes(ctx context.Context) error {
 		return k.goesOn()
 	}
 	if err == nil && k.a.json && k.apply != "" {
-		return k.a.printJSON(gitbridge.NothingApplied(k.dir))
+		return k.a.printJSON(hostdir.NothingApplied(k.dir))
 	}
 	if err == nil {
 		k.a.note("nothing changed: the run %s is removed", k.name)
@@ -134,7 +135,7 @@ func (k *kept) drop(ctx context.Context) error {
 
 // say prints what the program changed, and the commands to use next.
 func (k *kept) say(ctx context.Context, ch *client.Changes) error {
-	plan, err := k.a.apply(ctx, ch, k.dir, gitbridge.ApplyOptions{DryRun: true, Name: k.name})
+	plan, err := k.a.apply(ctx, ch, k.dir, hostdir.ApplyOptions{DryRun: true, Name: k.name})
 	if plan == nil || err != nil && len(plan.Conflicts) == 0 {
 		k.commands("the run " + k.name + " is kept")
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/stream"
 	"github.com/amberfs/amberfs/tests/harness"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -119,7 +119,7 @@ func requests(remote, archive string) []request {
 // unchanged is the stream of a directory in which nothing changed.
 func unchanged() string {
 	var b strings.Builder
-	_ = gitbridge.NewStreamSink(&b).Close() // in memory
+	_ = stream.NewWriter(&b).Close() // in memory
 	return b.String()
 }
 

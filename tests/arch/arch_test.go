@@ -1,6 +1,6 @@
 // Package arch_test checks that imports go one way:
 //
-//	cmd -> fusefs -> service -> {gitbridge, diff} -> snapshot -> cas
+//	cmd -> fusefs -> service -> gitbridge -> {hostdir, archive} -> stream -> snapshot -> cas
 //
 // and that internal, the ground under all of them, imports none.
 package arch_test
@@ -26,16 +26,19 @@ const module = "github.com/amberfs/amberfs"
 // mayImport says for each top-level folder which others it may use. A folder
 // that is missing here fails the test: it has to be put somewhere.
 var mayImport = map[string][]string{
-	"cmd":       {"fusefs", "service", "gitbridge", "diff", "remote", "snapshot", "cas", "internal"},
+	"cmd":       {"fusefs", "service", "gitbridge", "hostdir", "archive", "stream", "diff", "remote", "snapshot", "cas", "internal"},
 	"fusefs":    {"service", "snapshot", "cas", "internal"},
-	"service":   {"gitbridge", "diff", "remote", "snapshot", "cas", "internal"},
-	"gitbridge": {"snapshot", "cas", "internal"},
+	"service":   {"gitbridge", "hostdir", "archive", "stream", "diff", "remote", "snapshot", "cas", "internal"},
+	"gitbridge": {"hostdir", "archive", "stream", "snapshot", "cas", "internal"},
+	"hostdir":   {"stream", "snapshot", "cas", "internal"}, // of git it knows its interface Git
+	"archive":   {"stream", "snapshot", "cas", "internal"},
+	"stream":    {"snapshot", "cas", "internal"},
 	"diff":      {"snapshot", "cas", "internal"},
 	"remote":    {"cas", "internal"},
 	"snapshot":  {"cas", "internal"},
 	"cas":       {"internal"},
 	"internal":  {},
-	"tests":     {"cmd", "fusefs", "control", "service", "gitbridge", "diff", "remote", "snapshot", "cas", "internal"},
+	"tests":     {"cmd", "fusefs", "control", "service", "gitbridge", "hostdir", "archive", "stream", "diff", "remote", "snapshot", "cas", "internal"},
 }
 
 // onlyHere names the libraries that one folder alone knows.

@@ -44,13 +44,13 @@ var opensOther = map[string]string{
 
 	// A working tree is walked by descriptors, each opened beneath the one above with
 	// O_NOFOLLOW, and files with O_NONBLOCK; of a user's tree many have hard links.
-	"gitbridge/apply_attrs.go":    "a working tree",
-	"gitbridge/apply_whole.go":    "a directory of a working tree, again by its descriptor",
-	"gitbridge/apply_host.go":     "a working tree",
-	"gitbridge/apply_others.go":   "/proc",
-	"gitbridge/apply_sweep.go":    "a directory of a working tree, again by its descriptor",
-	"gitbridge/apply_ignore.go":   "a temporary directory of its own",
-	"gitbridge/git_elsewhere.go":  "the git directory of a working tree",
+	"hostdir/apply_attrs.go":      "a working tree",
+	"hostdir/apply_whole.go":      "a directory of a working tree, again by its descriptor",
+	"hostdir/apply_host.go":       "a working tree",
+	"hostdir/apply_others.go":     "/proc",
+	"hostdir/apply_sweep.go":      "a directory of a working tree, again by its descriptor",
+	"gitbridge/git_host.go":       "a temporary directory of its own",
+	"hostdir/elsewhere.go":        "the git directory of a working tree",
 	"gitbridge/git_sides.go":      "a temporary directory that this process has made",
 	"gitbridge/gitdir/commit.go":  "the receiving git directory, and a temporary directory of its own",
 	"gitbridge/gitdir/copy.go":    "a temporary directory that this process has made",
@@ -60,9 +60,9 @@ var opensOther = map[string]string{
 	"gitbridge/gitdir/scratch.go": "a temporary directory that this process has made",
 	"gitbridge/gitdir/staged.go":  "a temporary directory that this process has made",
 	"gitbridge/gitdir/state.go":   "the receiving git directory",
-	"gitbridge/apply_write.go":    "a working tree",
-	"gitbridge/dir_lock.go":       "the user's own state directory, by O_NOFOLLOW",
-	"gitbridge/dir_read.go":       "a working tree",
+	"hostdir/apply_write.go":      "a working tree",
+	"hostdir/lock.go":             "the user's own state directory, by O_NOFOLLOW",
+	"hostdir/read.go":             "a working tree",
 	"gitbridge/quarantine.go":     "a folder that this process has made, and the objects of the repository, by os.Root",
 	"gitbridge/repo.go":           "the store's own repository, by os.Root, once all of it was checked",
 	"gitbridge/rules.go":          "rules of the user and of a repository, with O_NONBLOCK and up to a size",
@@ -73,7 +73,7 @@ var opensOther = map[string]string{
 // added above with its reason.
 func TestOpeningOfOthersFiles(t *testing.T) {
 	used := map[string]bool{}
-	folders := []string{"cas", "diff", "fusefs", "gitbridge", "internal", "remote", "service", "snapshot"}
+	folders := []string{"archive", "cas", "diff", "fusefs", "gitbridge", "hostdir", "internal", "remote", "service", "snapshot", "stream"}
 	for _, s := range sources(t) {
 		if s.test || !slices.Contains(folders, folder(s.pkg)) || strings.HasPrefix(s.file, "internal/vfs/") {
 			continue

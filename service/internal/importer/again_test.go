@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
@@ -17,14 +17,14 @@ import (
 // them by now has another number.
 func TestReadAgain(t *testing.T) {
 	s := store(t)
-	file := func(p, data string, birth int64) gitbridge.Entry {
+	file := func(p, data string, birth int64) stream.Entry {
 		m := meta(unix.S_IFREG | 0o644)
 		m.Btime = birth
-		return gitbridge.Entry{Path: p, Meta: m, Size: int64(len(data)), Data: strings.NewReader(data)}
+		return stream.Entry{Path: p, Meta: m, Size: int64(len(data)), Data: strings.NewReader(data)}
 	}
-	link := func(p, old string) gitbridge.Entry { return gitbridge.Entry{Path: p, Hardlink: old} }
+	link := func(p, old string) stream.Entry { return stream.Entry{Path: p, Hardlink: old} }
 	base := made(t, s, builder(t, s), file("a", "1", 5), link("b", "a"), link("c", "a"), file("d", "2", 6))
-	for name, again := range map[string][]gitbridge.Entry{
+	for name, again := range map[string][]stream.Entry{
 		"all names":   {file("a", "1", 5), link("b", "a"), link("c", "a")},
 		"one is new":  {file("a", "x", 7), file("b", "1", 5), link("c", "b")},
 		"two of them": {file("a", "1", 5), file("b", "1", 5), link("c", "a")},
@@ -51,7 +51,7 @@ func TestReadAgain(t *testing.T) {
 	}
 }
 
-func made(t *testing.T, s *snapshot.Store, b *Builder, entries ...gitbridge.Entry) *tree.State {
+func made(t *testing.T, s *snapshot.Store, b *Builder, entries ...stream.Entry) *tree.State {
 	t.Helper()
 	for _, e := range entries {
 		must.OK(t, b.Add(e))

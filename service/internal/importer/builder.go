@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 )
 
 const (
@@ -41,7 +41,7 @@ const Memory = 80 << 20
 // At is the place of an imported tree.
 type At struct {
 	Dir  string         // the directory for all entries of the source, created if there are any
-	Made gitbridge.Meta // for the root, and for directories for which the source has no entry
+	Made stream.Meta // for the root, and for directories for which the source has no entry
 	Top  bool           // the root is the root of a workspace, where some names are reserved
 }
 
@@ -109,14 +109,14 @@ func Over(ctx context.Context, src *tree.Source, objects content.ObjectStore, at
 }
 
 // newNode returns a new inode, which is not in the tree yet.
-func (b *Builder) newNode(m gitbridge.Meta) *tree.Inode {
+func (b *Builder) newNode(m stream.Meta) *tree.Inode {
 	n := &tree.Inode{Ino: b.next, Nlink: 1}
 	b.next++
 	setMeta(n, m)
 	return n
 }
 
-func setMeta(n *tree.Inode, m gitbridge.Meta) {
+func setMeta(n *tree.Inode, m stream.Meta) {
 	n.Mode, n.UID, n.GID = m.Mode, m.UID, m.GID
 	n.Atime, n.Mtime, n.Ctime, n.Btime = m.Atime, m.Mtime, cmp.Or(m.Ctime, m.Mtime), cmp.Or(m.Btime, m.Mtime)
 	n.Xattrs = m.Xattrs
@@ -124,10 +124,10 @@ func setMeta(n *tree.Inode, m gitbridge.Meta) {
 
 // Add adds an entry below At.Dir. A directory that exists gets the entry's attributes, and any other
 // file at the path is replaced. Directories on the path are created.
-func (b *Builder) Add(e gitbridge.Entry) error {
+func (b *Builder) Add(e stream.Entry) error {
 	if first, _, _ := strings.Cut(e.Path, "/"); b.at.Top && naming.IsControlDir(first) {
 		return fmt.Errorf("%w: it has %s at its top, a name that amberfs reserves at the root of a workspace; "+
-			"bring it in below a directory, or without that", gitbridge.ErrHostile, first)
+			"bring it in below a directory, or without that", stream.ErrHostile, first)
 	}
 	p := path.Join(b.at.Dir, e.Path)
 	if n := metaSize(e.Meta); n > live.MaxXattrs {
@@ -170,7 +170,7 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 // the path, so that the file keeps its inode number. That is so for files of one name. A file with
 // several names is replaced only by an entry that seems to be the same file, and only by the first
 // such entry: the source has the further names as hard links.
-func (b *Builder) keepsNumber(old *tree.Inode, e gitbridge.Entry) bool {
+func (b *Builder) keepsNumber(old *tree.Inode, e stream.Entry) bool {
 	if old == nil || old.Type() != e.Mode&unix.S_IFMT {
 		return false
 	}
@@ -179,7 +179,7 @@ func (b *Builder) keepsNumber(old *tree.Inode, e gitbridge.Entry) bool {
 }
 
 // replace returns an inode of the tree with new attributes and without contents.
-func (b *Builder) replace(ino uint64, m gitbridge.Meta) (*tree.Inode, error) {
+func (b *Builder) replace(ino uint64, m stream.Meta) (*tree.Inode, error) {
 	n, err := b.state.Own(b.src, b.epoch, ino)
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (b *Builder) replace(ino uint64, m gitbridge.Meta) (*tree.Inode, error) {
 }
 
 // store starts to store the contents of a file. finishPending adds them to the inode.
-func (b *Builder) store(p string, n *tree.Inode, e gitbridge.Entry) error {
+func (b *Builder) store(p string, n *tree.Inode, e stream.Entry) error {
 	if !e.Sparse {
 		e.Parts = []content.Part{{N: e.Size}}
 	}
@@ -252,7 +252,7 @@ func (b *Builder) seal() error {
 	return err
 }
 
-func metaSize(m gitbridge.Meta) (n int) {
+func metaSize(m stream.Meta) (n int) {
 	for _, x := range m.Xattrs {
 		n += len(x.Name) + len(x.Value)
 	}
@@ -285,7 +285,7 @@ func (b *Builder) makeDirs(p string) (uint64, error) {
 		return 0, err
 	}
 	if ok && e.Type != unix.S_IFDIR {
-		return 0, fmt.Errorf("%w: %q is not a directory, but is used as one", gitbridge.ErrHostile, p)
+		return 0, fmt.Errorf("%w: %q is not a directory, but is used as one", stream.ErrHostile, p)
 	}
 	if !ok {
 		if e.Ino, err = b.makeDir(parent, p); err != nil {
@@ -312,7 +312,7 @@ func (b *Builder) makeDir(parent uint64, p string) (uint64, error) {
 	return n.Ino, b.state.Put(b.src, b.epoch, n)
 }
 
-func (b *Builder) addDir(p string, m gitbridge.Meta) error {
+func (b *Builder) addDir(p string, m stream.Meta) error {
 	ino, err := b.makeDirs(p)
 	if err != nil {
 		return err
@@ -337,7 +337,7 @@ func (b *Builder) setName(p string, n *tree.Inode) error {
 		return err
 	}
 	if ok && old.Type == unix.S_IFDIR {
-		return fmt.Errorf("%w: %q is a directory and something else", gitbridge.ErrHostile, name)
+		return fmt.Errorf("%w: %q is a directory and something else", stream.ErrHostile, name)
 	}
 	if ok {
 		if err := b.unlink(old.Ino, parent, name); err != nil {
@@ -405,7 +405,7 @@ func (b *Builder) Finish() (*tree.State, error) {
 func (b *Builder) hardlink(p, old string) error {
 	n, err := b.state.Resolve(b.src, old)
 	if err != nil || n.IsDir() {
-		return fmt.Errorf("%w: a hard link to %q, which is not an earlier file of the archive", gitbridge.ErrHostile, old)
+		return fmt.Errorf("%w: a hard link to %q, which is not an earlier file of the archive", stream.ErrHostile, old)
 	}
 	if p == old {
 		return nil

@@ -19,11 +19,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/archive"
+	"github.com/amberfs/amberfs/stream"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-func archive(t *testing.T, w io.Writer, entries func(add func(kind byte, name, link, data string))) {
+func writeArchive(t *testing.T, w io.Writer, entries func(add func(kind byte, name, link, data string))) {
 	t.Helper()
 	a := tar.NewWriter(w)
 	entries(func(kind byte, name, link, data string) {
@@ -49,12 +50,12 @@ func TestStructureThatMakesNoSense(t *testing.T) {
 		"hard link through":    {{string(dir), "d/", ""}, {string(reg), "d/f", ""}, {string(sym), "l", "d"}, {string(hard), "h", "l/f"}},
 	} {
 		var data bytes.Buffer
-		archive(t, &data, func(add func(byte, string, string, string)) {
+		writeArchive(t, &data, func(add func(byte, string, string, string)) {
 			for _, e := range entries {
 				add(e[0][0], e[1], e[2], "")
 			}
 		})
-		if err := gitbridge.ReadTar(context.Background(), &data, builder(t, s).Add, gitbridge.ImportOptions{}); !errors.Is(err, gitbridge.ErrHostile) {
+		if err := archive.ReadTar(context.Background(), &data, builder(t, s).Add, stream.Options{}); !errors.Is(err, stream.ErrHostile) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -62,7 +63,7 @@ func TestStructureThatMakesNoSense(t *testing.T) {
 
 func TestDirectoriesThatAreLeftOut(t *testing.T) {
 	s := store(t)
-	b := New(context.Background(), s.Source(), s.CAS(), At{Made: gitbridge.Meta{Mode: 0o750, UID: 7, GID: 8}})
+	b := New(context.Background(), s.Source(), s.CAS(), At{Made: stream.Meta{Mode: 0o750, UID: 7, GID: 8}})
 	addFile(t, b, "deep/er/f", []byte("x"))
 	st := finish(t, s, b)
 	n, err := st.Resolve(s.Source(), "deep")
@@ -83,11 +84,11 @@ func TestSealedOnTheWay(t *testing.T) {
 			switch {
 			case i > 100 && rnd.IntN(5) == 0:
 				err := linkTo(b, fmt.Sprintf("h%d", rnd.IntN(100)), p)
-				if err != nil && !errors.Is(err, gitbridge.ErrHostile) {
+				if err != nil && !errors.Is(err, stream.ErrHostile) {
 					t.Fatal(err)
 				}
 			case rnd.IntN(10) == 0:
-				must.OK(t, b.Add(gitbridge.Entry{Path: fmt.Sprintf("d%d", rnd.IntN(5)), Meta: meta(unix.S_IFDIR | unix.S_IFDIR | 0o700)}))
+				must.OK(t, b.Add(stream.Entry{Path: fmt.Sprintf("d%d", rnd.IntN(5)), Meta: meta(unix.S_IFDIR | unix.S_IFDIR | 0o700)}))
 			default:
 				addFile(t, b, p, []byte(strings.Repeat("x", rnd.IntN(100))))
 			}
@@ -140,7 +141,7 @@ func TestABombTakesBoundedMemory(t *testing.T) {
 			r, w := io.Pipe()
 			go func() {
 				z := gzip.NewWriter(w)
-				archive(t, z, func(add func(byte, string, string, string)) {
+				writeArchive(t, z, func(add func(byte, string, string, string)) {
 					for i := range entries {
 						add(tar.TypeDir, path(i), "", "")
 					}
@@ -149,8 +150,8 @@ func TestABombTakesBoundedMemory(t *testing.T) {
 			}()
 			var err error
 			most := heap(func() {
-				b := New(context.Background(), s.Source(), s.CAS(), At{Made: gitbridge.Meta{Mode: 0o755}})
-				if err = gitbridge.ReadTar(context.Background(), r, b.Add, gitbridge.ImportOptions{}); err == nil {
+				b := New(context.Background(), s.Source(), s.CAS(), At{Made: stream.Meta{Mode: 0o755}})
+				if err = archive.ReadTar(context.Background(), r, b.Add, stream.Options{}); err == nil {
 					_, err = b.Finish()
 				}
 			})

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
@@ -36,11 +36,11 @@ func store(t *testing.T) *snapshot.Store {
 
 func builder(t *testing.T, s *snapshot.Store) *Builder {
 	t.Helper()
-	return New(context.Background(), s.Source(), s.CAS(), At{Made: gitbridge.Meta{Mode: 0o755}})
+	return New(context.Background(), s.Source(), s.CAS(), At{Made: stream.Meta{Mode: 0o755}})
 }
 
-func meta(mode uint32) gitbridge.Meta {
-	return gitbridge.Meta{Mode: mode, UID: 7, GID: 8, Atime: 1, Mtime: 1_234_567_890_123_456_789,
+func meta(mode uint32) stream.Meta {
+	return stream.Meta{Mode: mode, UID: 7, GID: 8, Atime: 1, Mtime: 1_234_567_890_123_456_789,
 		Xattrs: []tree.Xattr{{Name: "user.k", Value: []byte("v")}}}
 }
 
@@ -50,11 +50,11 @@ func addFile(t *testing.T, b *Builder, p string, data []byte) {
 }
 
 // addTo adds a file.
-func addTo(b *Builder, p string, m gitbridge.Meta, size int64, r io.Reader) error {
-	return b.Add(gitbridge.Entry{Path: p, Meta: m, Size: size, Data: r})
+func addTo(b *Builder, p string, m stream.Meta, size int64, r io.Reader) error {
+	return b.Add(stream.Entry{Path: p, Meta: m, Size: size, Data: r})
 }
 
-func linkTo(b *Builder, p, old string) error { return b.Add(gitbridge.Entry{Path: p, Hardlink: old}) }
+func linkTo(b *Builder, p, old string) error { return b.Add(stream.Entry{Path: p, Hardlink: old}) }
 
 // finish seals the tree and loads it again, as a reader finds it.
 func finish(t *testing.T, s *snapshot.Store, b *Builder) *tree.State {
@@ -90,7 +90,7 @@ func TestBuildsWhatItIsTold(t *testing.T) {
 	for i := range big {
 		big[i] = byte(rand.Uint32())
 	}
-	must.OK(t, b.Add(gitbridge.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o750)}))
+	must.OK(t, b.Add(stream.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o750)}))
 	want := map[string][]byte{"big": big, "empty": {}}
 	for i := range 200 {
 		want[fmt.Sprintf("d/f%d", i)] = bytes.Repeat([]byte{byte(i)}, i*100)
@@ -98,10 +98,10 @@ func TestBuildsWhatItIsTold(t *testing.T) {
 	for p, data := range want {
 		addFile(t, b, p, data)
 	}
-	must.OK(t, b.Add(gitbridge.Entry{Path: "link", Target: "d/f1", Meta: meta(unix.S_IFLNK | 0o777)}))
+	must.OK(t, b.Add(stream.Entry{Path: "link", Target: "d/f1", Meta: meta(unix.S_IFLNK | 0o777)}))
 	must.OK(t, linkTo(b, "hard", "d/f5"))
 	want["hard"] = want["d/f5"]
-	must.OK(t, b.Add(gitbridge.Entry{Path: "pipe", Meta: meta(unix.S_IFIFO | 0o600)}))
+	must.OK(t, b.Add(stream.Entry{Path: "pipe", Meta: meta(unix.S_IFIFO | 0o600)}))
 	st := finish(t, s, b)
 	var bytesIn int64
 	for p, data := range want {
@@ -148,11 +148,11 @@ func TestLaterEntriesReplaceEarlier(t *testing.T) {
 	b := builder(t, s)
 	addFile(t, b, "f", []byte("first"))
 	addFile(t, b, "f", []byte("second, longer"))
-	must.OK(t, b.Add(gitbridge.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o700)}))
+	must.OK(t, b.Add(stream.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o700)}))
 	addFile(t, b, "d/g", []byte("kept"))
-	must.OK(t, b.Add(gitbridge.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o711)}))
+	must.OK(t, b.Add(stream.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o711)}))
 	must.OK(t, linkTo(b, "h", "d/g"))
-	must.OK(t, b.Add(gitbridge.Entry{Path: "h", Target: "elsewhere", Meta: meta(unix.S_IFLNK | 0o777)}))
+	must.OK(t, b.Add(stream.Entry{Path: "h", Target: "elsewhere", Meta: meta(unix.S_IFLNK | 0o777)}))
 	st := finish(t, s, b)
 	if got := string(contents(t, s, st, "f")); got != "second, longer" {
 		t.Errorf("f = %q", got)
@@ -213,10 +213,10 @@ func TestReadErrors(t *testing.T) {
 	}
 	b := builder(t, s)
 	addFile(t, b, "f", nil)
-	if err := addTo(b, "f/below", meta(unix.S_IFREG), 0, strings.NewReader("")); !errors.Is(err, gitbridge.ErrHostile) {
+	if err := addTo(b, "f/below", meta(unix.S_IFREG), 0, strings.NewReader("")); !errors.Is(err, stream.ErrHostile) {
 		t.Errorf("a file below a file: %v", err)
 	}
-	if err := linkTo(b, "x", "nothing"); !errors.Is(err, gitbridge.ErrHostile) {
+	if err := linkTo(b, "x", "nothing"); !errors.Is(err, stream.ErrHostile) {
 		t.Errorf("a hard link to nothing: %v", err)
 	}
 }
@@ -224,7 +224,7 @@ func TestReadErrors(t *testing.T) {
 func TestCancel(t *testing.T) {
 	s := store(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	b := New(ctx, s.Source(), s.CAS(), At{Made: gitbridge.Meta{Mode: 0o755}})
+	b := New(ctx, s.Source(), s.CAS(), At{Made: stream.Meta{Mode: 0o755}})
 	cancel()
 	err := addTo(b, "f", meta(unix.S_IFREG), 3, strings.NewReader("abc"))
 	if err == nil {
@@ -237,8 +237,8 @@ func TestCancel(t *testing.T) {
 
 func TestBelow(t *testing.T) {
 	s := store(t)
-	b := New(t.Context(), s.Source(), s.CAS(), At{Dir: "a/b", Made: gitbridge.Meta{Mode: 0o755}})
-	must.OK(t, b.Add(gitbridge.Entry{Path: ".", Meta: meta(unix.S_IFDIR | 0o705)}))
+	b := New(t.Context(), s.Source(), s.CAS(), At{Dir: "a/b", Made: stream.Meta{Mode: 0o755}})
+	must.OK(t, b.Add(stream.Entry{Path: ".", Meta: meta(unix.S_IFDIR | 0o705)}))
 	addFile(t, b, "f", []byte("x"))
 	must.OK(t, linkTo(b, "g", "f"))
 	st := finish(t, s, b)
@@ -259,7 +259,7 @@ func (failingStore) Put(k cas.Kind, b []byte) (cas.Hash, error) { return cas.Has
 
 func TestStoreError(t *testing.T) {
 	s := store(t)
-	b := New(context.Background(), s.Source(), failingStore{s.CAS()}, At{Made: gitbridge.Meta{Mode: 0o755}})
+	b := New(context.Background(), s.Source(), failingStore{s.CAS()}, At{Made: stream.Meta{Mode: 0o755}})
 	var err error
 	for i := 0; i < 10_000 && err == nil; i++ {
 		err = addTo(b, fmt.Sprint("f", i), meta(unix.S_IFREG), 3, io.LimitReader(strings.NewReader(fmt.Sprintf("%03d", i%1000)), 3))
@@ -279,7 +279,7 @@ func TestAttributesAreBounded(t *testing.T) {
 	for n, want := range map[int]error{live.MaxXattrs: nil, live.MaxXattrs + 1: errs.TooBig} {
 		m := meta(unix.S_IFDIR | 0o755)
 		m.Xattrs = []tree.Xattr{{Name: "user.a", Value: make([]byte, n/2-6)}, {Name: "user.b", Value: make([]byte, n-n/2-6)}}
-		if err := builder(t, s).Add(gitbridge.Entry{Path: "d", Meta: m}); !errors.Is(err, want) {
+		if err := builder(t, s).Add(stream.Entry{Path: "d", Meta: m}); !errors.Is(err, want) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}

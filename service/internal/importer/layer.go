@@ -7,15 +7,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // Layer adds an entry of a layer of an image to the tree of the layers below. A whiteout deletes a
 // file, and an opaque directory is emptied. A directory replaces a file and a file a directory; an
 // existing directory keeps its entries. Symbolic links on the path of an entry are followed, with the
 // image as their root.
-func (b *Builder) Layer(e gitbridge.Entry) (err error) {
+func (b *Builder) Layer(e stream.Entry) (err error) {
 	if e.Opaque {
 		e.Path += "/." // follow also a link in the place of the directory itself
 	}
@@ -69,7 +69,7 @@ func (b *Builder) follow(p string) (string, error) {
 			continue
 		}
 		if links++; links > maxLinks {
-			return "", fmt.Errorf("%w: %q leads through more than %d symbolic links", gitbridge.ErrHostile, p, maxLinks)
+			return "", fmt.Errorf("%w: %q leads through more than %d symbolic links", stream.ErrHostile, p, maxLinks)
 		}
 		if path.IsAbs(n.Target) {
 			at = "."

@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/service"
@@ -105,7 +105,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	} else if _, ok := locate.On(mounts, cfg.From); ok {
 		exclude = append(exclude, filepath.Join(cfg.From, naming.SnapshotsDir), filepath.Join(cfg.From, naming.ForksDir))
 	}
-	var left gitbridge.LeftOut
+	var left hostdir.LeftOut
 	o := service.FillOptions{Exclude: exclude, Show: st.progress, Skip: left.Add, Stubs: len(cfg.Exclude) > 0}
 	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // else it is at the same path
 		o.Found, o.Relink = st.note, cfg.Relink

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // In returns the paths of a plan that other programs execute.
-func In(plan []gitbridge.Planned) (out []naming.BytePath) {
+func In(plan []hostdir.Planned) (out []naming.BytePath) {
 	for _, c := range plan {
 		if File(c.Path.String(), c.After) {
 			out = append(out, naming.BytePath(c.Path.String()))

@@ -12,7 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/diff"
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -112,7 +112,7 @@ func (q *Question) settle(ctx context.Context, g group) error {
 	if g.git {
 		return q.settleBranches(ctx, g)
 	}
-	words, choices := []string{"ours", "diff", "stop"}, map[string]gitbridge.Choice{"ours": {Leave: true}, "theirs": {Conflicts: threeway.TakeTheirs}, "merged": {Markers: true}}
+	words, choices := []string{"ours", "diff", "stop"}, map[string]hostdir.Choice{"ours": {Leave: true}, "theirs": {Conflicts: threeway.TakeTheirs}, "merged": {Markers: true}}
 	prompt := fmt.Sprintf("%s changed on both sides: [o]urs, of %s", g.name(), gitquote.Readable(q.dir))
 	if !g.changes[0].Blocked {
 		words, prompt = append(words, "theirs"), prompt+"  [t]heirs, of the workspace"

@@ -10,7 +10,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -45,7 +45,7 @@ func subjects(g group) (out []string) {
 
 // settleBranches asks what becomes of the branches of a repository that moved on both sides.
 func (q *Question) settleBranches(ctx context.Context, g group) error {
-	q.set(g, gitbridge.Choice{})
+	q.set(g, hostdir.Choice{})
 	for _, d := range g.repo.Diverged {
 		if err := q.settleBranch(ctx, g, d); err != nil {
 			return err
@@ -73,9 +73,9 @@ func (q *Question) settleBranch(ctx context.Context, g group, d *threeway.Diverg
 	case "stop":
 		return errNotApplied
 	case "theirs":
-		q.choices[g.dir+"/refs/heads/"+d.Branch] = gitbridge.Choice{Conflicts: threeway.TakeTheirs}
+		q.choices[g.dir+"/refs/heads/"+d.Branch] = hostdir.Choice{Conflicts: threeway.TakeTheirs}
 	case "merge":
-		q.set(g, gitbridge.Choice{Merge: true})
+		q.set(g, hostdir.Choice{Merge: true})
 		for _, at := range d.Conflicts {
 			if err := q.settleMerged(ctx, at); err != nil {
 				return err
@@ -112,7 +112,7 @@ func (q *Question) ways(d *threeway.Diverged) string {
 
 // settleMerged asks which version is wanted of a path that a merge leaves in conflict.
 func (q *Question) settleMerged(ctx context.Context, at string) error {
-	c := gitbridge.Planned{Lines: true, Conflict: true}
+	c := hostdir.Planned{Lines: true, Conflict: true}
 	var err error
 	if c.Path, err = tree.ParsePath(at); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (q *Question) settleMerged(ctx context.Context, at string) error {
 		return err
 	}
 	left := q.Left
-	err = q.settle(ctx, group{changes: []gitbridge.Planned{c}})
+	err = q.settle(ctx, group{changes: []hostdir.Planned{c}})
 	q.Left = left // the merge has it
 	return err
 }

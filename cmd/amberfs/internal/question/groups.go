@@ -9,7 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -20,12 +20,12 @@ type group struct {
 	dir     string // of many
 	whole   bool   // it is not divided: a repository, the directory of Mercurial or jj, or a path whose type changes
 	git     bool   // dir is the .git of a repository
-	changes []gitbridge.Planned
-	repo    gitbridge.GitChange // of git
+	changes []hostdir.Planned
+	repo    hostdir.GitChange // of git
 }
 
 // withRepos adds what git says of repositories to their groups.
-func withRepos(groups []group, repos []gitbridge.GitChange) []group {
+func withRepos(groups []group, repos []hostdir.GitChange) []group {
 	for _, r := range repos {
 		i := slices.IndexFunc(groups, func(g group) bool { return g.git && g.dir == r.Dir })
 		if i < 0 {
@@ -42,13 +42,13 @@ func (g group) conflict() bool { return len(g.changes) > 0 && g.changes[0].Confl
 
 // grouped returns the conflicts, the other changes in the order of paths, the
 // repositories, and apart from these the directories that come or go with what is in them.
-func grouped(plan []gitbridge.Planned) (groups []group, dirs []gitbridge.Planned) {
+func grouped(plan []hostdir.Planned) (groups []group, dirs []hostdir.Planned) {
 	var repos, others []group
-	slices.SortFunc(plan, func(a, b gitbridge.Planned) int { return tree.ComparePaths(a.Path.String(), b.Path.String()) })
-	rest := slices.DeleteFunc(slices.Clone(plan), func(c gitbridge.Planned) bool { return c.Conflict })
+	slices.SortFunc(plan, func(a, b hostdir.Planned) int { return tree.ComparePaths(a.Path.String(), b.Path.String()) })
+	rest := slices.DeleteFunc(slices.Clone(plan), func(c hostdir.Planned) bool { return c.Conflict })
 	for _, c := range plan {
 		if c.Conflict {
-			groups = append(groups, group{changes: []gitbridge.Planned{c}})
+			groups = append(groups, group{changes: []hostdir.Planned{c}})
 		}
 	}
 	for n := 1; len(rest) > 0; rest = rest[n:] {
@@ -133,12 +133,12 @@ func (g group) name() string {
 	return gitquote.Readable(cmp.Or(c.Path.Short(), ".") + "/")
 }
 
-func isDir(c gitbridge.Planned) bool {
+func isDir(c hostdir.Planned) bool {
 	return c.After == nil && c.Before.IsDir() || c.After != nil && c.After.IsDir()
 }
 
 // letterOf is that of git, or C for a conflict.
-func letterOf(c gitbridge.Planned) string {
+func letterOf(c hostdir.Planned) string {
 	switch {
 	case c.Conflict:
 		return "C"
@@ -155,7 +155,7 @@ func (g group) letter() string {
 		return "M"
 	}
 	letter := letterOf(g.changes[0])
-	if slices.ContainsFunc(g.changes, func(c gitbridge.Planned) bool { return letterOf(c) != letter }) {
+	if slices.ContainsFunc(g.changes, func(c hostdir.Planned) bool { return letterOf(c) != letter }) {
 		return "M"
 	}
 	return letter

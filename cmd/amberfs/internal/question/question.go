@@ -19,11 +19,12 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/executes"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/diff"
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // A Terminal is where questions are asked.
@@ -49,13 +50,13 @@ type Question struct {
 	ch      *client.Changes
 	dir     string
 	groups  []group
-	dirs    []gitbridge.Planned // see grouped
+	dirs    []hostdir.Planned // see grouped
 	leftOut []string
-	notes   []gitbridge.Omission
+	notes   []stream.Omission
 	in      *bufio.Reader
 
-	choices map[string]gitbridge.Choice // by path, for all below it too
-	some    bool                        // what has no choice is left
+	choices map[string]hostdir.Choice // by path, for all below it too
+	some    bool                      // what has no choice is left
 	quit    bool
 	search  string // only changes with this text in their path or lines are asked for
 }
@@ -64,9 +65,9 @@ type Question struct {
 var errNotApplied = errs.Fail(errs.Failed, "nothing was applied")
 
 // New is about the plan of a dry run.
-func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *gitbridge.Applied) *Question {
-	q := &Question{t: t, ch: ch, dir: dir, in: bufio.NewReader(t.In), choices: make(map[string]gitbridge.Choice)}
-	plan.Plan = slices.DeleteFunc(plan.Plan, func(c gitbridge.Planned) bool { return c.Conflict && rule == threeway.KeepOurs })
+func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *hostdir.Applied) *Question {
+	q := &Question{t: t, ch: ch, dir: dir, in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
+	plan.Plan = slices.DeleteFunc(plan.Plan, func(c hostdir.Planned) bool { return c.Conflict && rule == threeway.KeepOurs })
 	for i := range plan.Plan {
 		plan.Plan[i].Conflict = plan.Plan[i].Conflict && rule == threeway.RefuseConflicts
 	}
@@ -285,7 +286,7 @@ func (q *Question) Commits() (out []string) {
 }
 
 // set records what becomes of a group.
-func (q *Question) set(g group, c gitbridge.Choice) {
+func (q *Question) set(g group, c hostdir.Choice) {
 	q.Left = q.Left || c.Leave
 	if g.whole {
 		q.choices[g.dir] = c
@@ -295,14 +296,14 @@ func (q *Question) set(g group, c gitbridge.Choice) {
 	}
 }
 
-// Choose is for gitbridge.ApplyOptions.
-func (q *Question) Choose(p string) gitbridge.Choice {
+// Choose is for hostdir.ApplyOptions.
+func (q *Question) Choose(p string) hostdir.Choice {
 	for ; p != "."; p = path.Dir(p) {
 		if c, ok := q.choices[p]; ok {
 			return c
 		}
 	}
-	return gitbridge.Choice{Leave: q.some}
+	return hostdir.Choice{Leave: q.some}
 }
 
 // LeftOut names what an apply leaves out.

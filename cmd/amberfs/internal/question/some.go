@@ -14,7 +14,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/diff"
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/env"
 )
 
@@ -26,7 +26,7 @@ func (q *Question) chooseSome(ctx context.Context) error {
 		g, now := todo[0], todo
 		todo = todo[1:]
 		if q.quit || q.search != "" && !q.matches(ctx, g) {
-			q.set(g, gitbridge.Choice{Leave: true})
+			q.set(g, hostdir.Choice{Leave: true})
 			continue
 		}
 		q.search = ""
@@ -48,7 +48,7 @@ func (q *Question) chooseSome(ctx context.Context) error {
 	}
 	for _, c := range q.choices {
 		if !c.Leave {
-			gitbridge.ChooseDirs(q.choices, q.dirs)
+			hostdir.ChooseDirs(q.choices, q.dirs)
 			return nil
 		}
 	}
@@ -88,7 +88,7 @@ func (q *Question) askGroup(ctx context.Context, g group) (answer string, err er
 	case answer == "e":
 		err = q.edit(g)
 	default:
-		q.set(g, gitbridge.Choice{Leave: answer == "n"})
+		q.set(g, hostdir.Choice{Leave: answer == "n"})
 	}
 	return answer, err
 }
@@ -136,14 +136,14 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 		}
 	}
 	if len(chosen) == 0 || len(chosen) == len(hunks) {
-		q.set(g, gitbridge.Choice{Leave: len(chosen) == 0})
+		q.set(g, hostdir.Choice{Leave: len(chosen) == 0})
 		return "", nil
 	}
 	text, err := diff.WithHunks(q.ch.Source, g.changes[0].Change, chosen)
 	if err != nil {
 		return "", err
 	}
-	q.set(g, gitbridge.Choice{Text: text})
+	q.set(g, hostdir.Choice{Text: text})
 	q.Left = true
 	return "", nil
 }
@@ -199,10 +199,10 @@ func (q *Question) edit(g group) error {
 		return err
 	}
 	if !bytes.Equal(edited, text) {
-		q.set(g, gitbridge.Choice{Text: edited})
+		q.set(g, hostdir.Choice{Text: edited})
 		q.Left = true
 	} else {
-		q.set(g, gitbridge.Choice{})
+		q.set(g, hostdir.Choice{})
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
@@ -35,7 +36,7 @@ type Apply struct {
 // Do applies what changed in the workspace of c to the directory of r. Afterwards a run goes on
 // from what the directory has, and is marked as applied if nothing is left. r has no name if it is
 // no run.
-func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*gitbridge.Applied, error) {
+func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*hostdir.Applied, error) {
 	if err := r.Applicable(r.Dir); err != nil {
 		return nil, err
 	}
@@ -48,13 +49,13 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*g
 		return nil, err
 	}
 	defer ch.Close()
-	o := gitbridge.ApplyOptions{DryRun: true, Own: true, Name: r.Name, Everything: a.NoIgnore, Merge: a.Merge}
+	o := hostdir.ApplyOptions{DryRun: true, Own: true, Name: r.Name, Everything: a.NoIgnore, Merge: a.Merge}
 	if o.Conflicts, err = threeway.RuleOf(a.Ours, a.Theirs); err != nil {
 		return nil, err
 	}
 	if len(a.Leave)+len(a.Hunks) > 0 {
 		plan, err := Write(ctx, ch, r.Dir, o)
-		if err != nil && !errors.Is(err, gitbridge.ErrApplyConflict) {
+		if err != nil && !errors.Is(err, hostdir.ErrConflict) {
 			return plan, err
 		}
 		if o.Choose, err = a.choices(ctx, ch, plan.Plan); err != nil {
@@ -71,7 +72,7 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*g
 }
 
 // Write applies changes to a directory.
-func Write(ctx context.Context, ch *client.Changes, dir string, o gitbridge.ApplyOptions) (*gitbridge.Applied, error) {
+func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.Applied, error) {
 	if o.Own {
 		if err := there(dir, ch.Source, ch.Base); err != nil {
 			return nil, err
@@ -79,14 +80,14 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o gitbridge.Appl
 	}
 	o.Wrote, o.MergeLines, o.Git = hooks.Wrote, diff.Merger{}.Merge, gitbridge.HostGit{}
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
-	done, err := gitbridge.ApplyDir(ctx, dir, o)
+	done, err := hostdir.Apply(ctx, dir, o)
 	if done != nil {
 		done.Executes = executes.In(done.Plan)
 	}
 	if err == nil {
 		return done, nil
 	}
-	err = gitbridge.ApplyError(err, done)
+	err = hostdir.Explain(err, done)
 	if done != nil && len(done.Conflicts) > 0 {
 		withPaths := *errs.ErrorOf(err)
 		withPaths.Result = done
@@ -97,7 +98,7 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o gitbridge.Appl
 
 // there fails if a directory is empty because what was mounted there is not.
 func there(dir string, src *tree.Source, base *tree.State) error {
-	gone, err := gitbridge.NotThere(dir, src, base)
+	gone, err := hostdir.NotThere(dir, src, base)
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "reading %s: %w", dir, err)
 	}
@@ -127,11 +128,11 @@ func (r *Run) Applied(ctx context.Context, c *client.Client, user string, all bo
 }
 
 // choices returns what becomes of each path of a plan.
-func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []gitbridge.Planned) (func(string) gitbridge.Choice, error) {
-	choices := make(map[string]gitbridge.Choice)
+func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []hostdir.Planned) (func(string) hostdir.Choice, error) {
+	choices := make(map[string]hostdir.Choice)
 	for _, p := range plan {
 		name := p.Path.String()
-		choice := gitbridge.Choice{Leave: a.leaves(name)}
+		choice := hostdir.Choice{Leave: a.leaves(name)}
 		if !choice.Leave && (p.Before == nil || p.Before.IsDir()) && (p.After == nil || p.After.IsDir()) {
 			continue
 		}
@@ -143,12 +144,12 @@ func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []gitbridge
 		}
 		choices[name] = choice
 	}
-	gitbridge.ChooseDirs(choices, plan)
-	return func(name string) gitbridge.Choice {
+	hostdir.ChooseDirs(choices, plan)
+	return func(name string) hostdir.Choice {
 		if c, ok := choices[name]; ok {
 			return c
 		}
-		return gitbridge.Choice{Leave: a.leaves(name)}
+		return hostdir.Choice{Leave: a.leaves(name)}
 	}, nil
 }
 
@@ -172,26 +173,26 @@ func (a Apply) leaves(name string) bool {
 }
 
 // someHunks is the choice of some hunks of a file.
-func someHunks(ctx context.Context, ch *client.Changes, p gitbridge.Planned, ids []string) (gitbridge.Choice, error) {
+func someHunks(ctx context.Context, ch *client.Changes, p hostdir.Planned, ids []string) (hostdir.Choice, error) {
 	if p.Before == nil || p.After == nil || !p.Before.IsRegular() || !p.After.IsRegular() {
-		return gitbridge.Choice{}, errs.Fail(errs.Invalid, "%s has no parts", p.Path.Short())
+		return hostdir.Choice{}, errs.Fail(errs.Invalid, "%s has no parts", p.Path.Short())
 	}
 	found, err := diff.TextOfChange(ctx, ch.Source, p.Change)
 	if err != nil {
-		return gitbridge.Choice{}, err
+		return hostdir.Choice{}, err
 	}
 	n := len(found.Hunks)
 	some := slices.DeleteFunc(found.Hunks, func(h diff.Hunk) bool { return !slices.Contains(ids, h.ID) })
 	switch len(some) {
 	case 0, n:
-		return gitbridge.Choice{Leave: len(ids) == 0}, stale(p, len(some), ids)
+		return hostdir.Choice{Leave: len(ids) == 0}, stale(p, len(some), ids)
 	}
 	text, err := diff.WithHunks(ch.Source, p.Change, some)
-	return gitbridge.Choice{Text: text}, errors.Join(err, stale(p, len(some), ids))
+	return hostdir.Choice{Text: text}, errors.Join(err, stale(p, len(some), ids))
 }
 
 // stale is an error if not all hunks that were chosen are there.
-func stale(p gitbridge.Planned, found int, ids []string) error {
+func stale(p hostdir.Planned, found int, ids []string) error {
 	if found == len(ids) {
 		return nil
 	}

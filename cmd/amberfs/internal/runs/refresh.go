@@ -8,18 +8,20 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // Refresh sends what changed in a directory, but for exclude, to a workspace of a store that was
 // filled from it. If another process refreshed the workspace meanwhile, it begins again.
 func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), exclude ...string) (
-	done service.Refreshed, left gitbridge.LeftOut, err error) {
+	done service.Refreshed, left hostdir.LeftOut, err error) {
 	for range 5 {
-		left = gitbridge.LeftOut{}
+		left = hostdir.LeftOut{}
 		if done, err = refresh(ctx, c, dir, store, req, show, left.Add, exclude); errs.ScriptKind(err) != errs.Busy {
 			break
 		}
@@ -39,8 +41,8 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 	}
 	id, _ := ch.Base.ID()
 	req.Base = id.String()
-	o := gitbridge.DirOptions{Exclude: append(exclude, notCopied(dir, store)...), Git: gitbridge.HostGit{}, Whole: true}
-	o.Progress = func(p gitbridge.Progress) {
+	o := hostdir.ReadOptions{Exclude: append(exclude, notCopied(dir, store)...), Git: gitbridge.HostGit{}, Whole: true}
+	o.Progress = func(p stream.Progress) {
 		show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 	}
 	o.Skip = skip
@@ -48,8 +50,8 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 	pr, pw := io.Pipe()
 	defer pr.Close()
 	go func() {
-		sink := gitbridge.NewStreamSink(pw)
-		err := gitbridge.ReadChanges(ctx, dir, ch.Source, ch.Base, sink.Add, o)
+		sink := stream.NewWriter(pw)
+		err := hostdir.ReadChanges(ctx, dir, ch.Source, ch.Base, sink.Add, o)
 		if err == nil {
 			err = sink.Close()
 		}

@@ -1,0 +1,71 @@
+package archive
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/stream"
+)
+
+// Names in a layer that stand for something else, as the image specification of OCI has them.
+const (
+	whiteoutPrefix = ".wh."
+	opaqueName     = ".wh..wh..opq"
+)
+
+// Layers feeds the layers of one image to a sink. The limits are for all of them together.
+// Names are those of a system whose root is the image: absolute ones and ".." do not lead out.
+type Layers struct{ tarReader }
+
+func NewLayers(sink stream.Sink, o stream.Options) Layers {
+	return Layers{tarReader{stream.NewChecker(sink, o), true}}
+}
+
+// Read reads one layer, which is not compressed: only its whiteouts, or everything else. Whiteouts
+// are about the layers below, so those of a layer are read first, wherever they are in it.
+func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
+	c := *l.Checker
+	c.Sink = func(e stream.Entry) error {
+		if (e.Whiteout || e.Opaque) != whiteouts {
+			return nil
+		}
+		return l.Sink(e)
+	}
+	err := tarReader{&c, true}.archive(ctx, r)
+	if !whiteouts {
+		l.Done = c.Done
+	}
+	return err
+}
+
+// whiteout feeds what a name with the prefix stands for. Aufs uses such names for files of its own,
+// which are left out.
+func (c tarReader) whiteout(name string) error {
+	dir, base := path.Split(name)
+	gone, ok := strings.CutPrefix(base, whiteoutPrefix)
+	switch {
+	case base == opaqueName:
+		return c.Add(stream.Entry{Path: path.Clean(dir), Meta: stream.Meta{Mode: unix.S_IFDIR}, Opaque: true})
+	case !ok, strings.HasPrefix(gone, whiteoutPrefix):
+		return c.Count()
+	case gone == "", gone == ".", gone == "..":
+		return fmt.Errorf("%w: %q is a whiteout of no name", stream.ErrHostile, name)
+	}
+	return c.Add(stream.Entry{Path: path.Join(dir, gone), Whiteout: true})
+}
+
+// isWhiteout reports whether a name, or one above it, is reserved for whiteouts.
+func isWhiteout(name string) bool { return strings.Contains("/"+name, "/"+whiteoutPrefix) }
+
+// clean is the function clean, for a layer after ".." and a slash at the beginning are gone.
+func (c tarReader) clean(name string) (string, error) {
+	if c.layer {
+		name = path.Clean("/" + name)[1:]
+	}
+	return stream.Clean(name)
+}

@@ -1,0 +1,113 @@
+package archive
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
+)
+
+// LayerOptions have the states before and after a layer.
+type LayerOptions struct {
+	Source    *tree.Source
+	Base, Now *tree.State
+	Dir       string // the root of the image in both, "" for theirs
+	// Owner is the user that the files of the image were given to when it was imported: in
+	// the layer they belong to root again.
+	Owner *stream.Owner
+}
+
+// WriteLayer writes the layer that turns Base into Now, as an archive whose bytes depend only on the
+// two. It has whole files, the directories above them, and whiteouts. Opaque directories are never
+// needed, as all paths are compared.
+func WriteLayer(ctx context.Context, w io.Writer, o LayerOptions) (*TarResult, error) {
+	l := &layerWriter{LayerOptions: o, tarWriter: tarWriter{NewTarSink(w), ctx, o.Source, o.Owner}, written: map[string]bool{".": true}, linked: make(map[uint64]bool)}
+	var only []string
+	if o.Dir != "" {
+		only = []string{o.Dir}
+	}
+	return l.done(tree.Diff(ctx, o.Source, o.Base, o.Now, tree.DiffOptions{Paths: only}, l.change))
+}
+
+type layerWriter struct {
+	LayerOptions
+	tarWriter
+	written map[string]bool // directories
+	linked  map[uint64]bool // files of several names
+	gone    *tree.Path      // a path that is no directory any more: nothing is below it
+}
+
+func (l *layerWriter) change(c tree.Change) error {
+	for p := c.Path; p != nil && l.gone != nil; p = p.Dir {
+		if p == l.gone {
+			return nil
+		}
+	}
+	if c.Before != nil && c.Before.IsDir() && (c.After == nil || !c.After.IsDir()) {
+		l.gone = c.Path
+	}
+	p, ok := l.inside(c.Path.String())
+	switch n := c.After; {
+	case !ok:
+		return nil
+	case isWhiteout(p):
+		l.skip(p, "in a layer such a name means that a file was removed")
+		return nil
+	case n == nil:
+		return l.put(stream.Entry{Path: path.Join(path.Dir(p), whiteoutPrefix+path.Base(p)), Meta: stream.Meta{Mode: unix.S_IFREG}})
+	case l.linked[n.Ino], c.What == tree.Links && c.Before.Ino == n.Ino && (n.IsDir() || n.Nlink < c.Before.Nlink):
+		return nil // it is in the layer, or another of its names was removed
+	case n.IsDir() || n.Nlink < 2:
+		return l.put(l.entry(p, n, ""))
+	}
+	// All names of a file are written, so that they are one file in the image, too.
+	l.linked[c.After.Ino] = true
+	names, err := l.Now.Paths(l.Source, c.After)
+	slices.Sort(names)
+	first := ""
+	for _, name := range names {
+		if p, ok := l.inside(name); ok && !isWhiteout(p) && err == nil {
+			err = l.put(l.entry(p, c.After, first))
+			first = cmp.Or(first, p)
+		}
+	}
+	return err
+}
+
+// inside returns the path in the image.
+func (l *layerWriter) inside(p string) (string, bool) {
+	if l.Dir == "" {
+		return path.Clean(p), true
+	}
+	if p == l.Dir {
+		return ".", true
+	}
+	return strings.CutPrefix(p, l.Dir+"/")
+}
+
+// put writes an entry after the directories above it.
+func (l *layerWriter) put(e stream.Entry) error {
+	if dir := path.Dir(e.Path); !l.written[dir] {
+		n, err := l.Now.Resolve(l.Source, path.Join(l.Dir, dir))
+		if err == nil {
+			err = l.put(l.entry(dir, n, ""))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if e.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if l.written[e.Path] && e.Path != "." {
+			return nil
+		}
+		l.written[e.Path] = true
+	}
+	return l.Add(e)
+}

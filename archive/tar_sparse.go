@@ -1,0 +1,122 @@
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/stream"
+)
+
+const (
+	// sparseFrom is the size of a file's holes from which only its parts with data are written. Files
+	// with less are ordinary entries, which every program reads.
+	sparseFrom = 1 << 20
+	// maxSparseMap is how long a list of parts may be that package archive/tar reads.
+	maxSparseMap = 1 << 20
+)
+
+// sparse makes an entry one of parts, unless these are too many.
+func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
+	var parts []content.Part
+	var data []io.Reader
+	for off := int64(0); off < e.Size; {
+		at, err := c.SeekData(t.src.Files, off, content.SeekBlock)
+		if errors.Is(err, content.ErrNoData) {
+			break
+		}
+		if err == nil {
+			off, err = c.SeekHole(t.src.Files, at, content.SeekBlock)
+		}
+		if err != nil || len(parts) > maxSparseMap/4 {
+			return // a copy of the whole file reports what cannot be read
+		}
+		parts = append(parts, content.Part{Off: at, N: off - at})
+		data = append(data, io.NewSectionReader(c.Reader(t.src.Files), at, off-at))
+	}
+	if len(sparseMap(parts, e.Size)) <= maxSparseMap {
+		e.Sparse, e.Parts, e.Data = true, parts, stream.WithContext(t.ctx, io.MultiReader(data...))
+	}
+}
+
+// sparseMap is the list of parts before their data, as of GNU's sparse format 1.0: whole blocks. The
+// last part is at the end of the file, as GNU tar takes the size of the file from it.
+func sparseMap(parts []content.Part, size int64) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%d\n", len(parts)+1)
+	for _, p := range parts {
+		fmt.Fprintf(&b, "%d\n%d\n", p.Off, p.N)
+	}
+	fmt.Fprintf(&b, "%d\n0\n", size)
+	b.Write(make([]byte, padding(int64(b.Len()))))
+	return b.Bytes()
+}
+
+// padding is the number of zeros after n bytes.
+func padding(n int64) int64 { return (block - n%block) % block }
+
+// Package archive/tar reads sparse files, and writes no records whose names begin with sparsePrefix.
+// So it writes records of another prefix, which are renamed in its header.
+const sparsePrefix, writablePrefix = "GNU.sparse.", "GNU_sparse."
+
+// addSparse writes a file as its parts.
+func (t *TarSink) addSparse(h *tar.Header, e stream.Entry) error {
+	list := sparseMap(e.Parts, e.Size)
+	h.Size = int64(len(list))
+	for _, p := range e.Parts {
+		h.Size += p.N
+	}
+	for key, value := range map[string]string{"major": "1", "minor": "0", "name": h.Name, "realsize": strconv.FormatInt(e.Size, 10)} {
+		h.PAXRecords[writablePrefix+key] = value
+	}
+	dir, name := path.Split(h.Name)
+	h.Name = path.Join(dir, "GNUSparseFile.0", name) // for programs that do not know the format
+
+	var head bytes.Buffer
+	if err := tar.NewWriter(&head).WriteHeader(h); err != nil {
+		return err
+	}
+	if err := renameRecords(head.Bytes()); err != nil {
+		return err
+	}
+	if err := t.tar.Flush(); err != nil { // the padding of the file before
+		return err
+	}
+	all := io.MultiReader(&head, bytes.NewReader(list), e.Data, bytes.NewReader(make([]byte, padding(h.Size))))
+	want := int64(head.Len()) + h.Size + padding(h.Size)
+	n, err := io.CopyBuffer(struct{ io.Writer }{t.w}, all, t.buf)
+	if err == nil && n != want {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return fmt.Errorf("copying %q: %w", e.Path, err)
+	}
+	return nil
+}
+
+// renameRecords gives the records of an extended header ("LENGTH KEY=VALUE\n", after its first
+// block) the prefix that tar knows. Values stay as they are, whatever they contain.
+func renameRecords(head []byte) error {
+	size, err := strconv.ParseInt(strings.Trim(string(head[124:136]), " \x00"), 8, 64)
+	if err != nil {
+		return fmt.Errorf("the extended header is malformed: %w", err)
+	}
+	for rest := head[block : block+size]; len(rest) > 0; {
+		number, record, _ := bytes.Cut(rest, []byte(" "))
+		n, err := strconv.Atoi(string(number))
+		if err != nil || n > len(rest) {
+			return fmt.Errorf("the extended header is malformed: %w", err)
+		}
+		if bytes.HasPrefix(record, []byte(writablePrefix)) {
+			copy(record, sparsePrefix)
+		}
+		rest = rest[n:]
+	}
+	return nil
+}

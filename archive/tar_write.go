@@ -1,0 +1,177 @@
+package archive
+
+import (
+	"archive/tar"
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/filetime"
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
+)
+
+// TarResult is what an archive contains.
+type TarResult struct {
+	Files   int64             `json:"files"`   // entries of any type
+	Bytes   int64             `json:"bytes"`   // of data
+	Skipped []stream.Omission `json:"skipped"` // what tar cannot represent
+}
+
+// WriteTar writes a snapshot to a TarSink. The bytes depend only on the snapshot.
+func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State) (*TarResult, error) {
+	t := tarWriter{NewTarSink(w), ctx, src, nil}
+	first := make(map[uint64]string) // names of inodes with several
+	return t.done(st.Walk(ctx, src, func(p *tree.Path, n *tree.Inode) error {
+		path := cmp.Or(p.String(), ".")
+		e := t.entry(path, n, first[n.Ino])
+		if n.Nlink > 1 && !n.IsDir() {
+			first[n.Ino] = cmp.Or(first[n.Ino], path)
+		}
+		return t.Add(e)
+	}))
+}
+
+type tarWriter struct {
+	*TarSink
+	ctx   context.Context
+	src   *tree.Source
+	owner *stream.Owner // whose files become root's
+}
+
+// entry describes a file, as another name of first if that is set.
+func (t tarWriter) entry(path string, n *tree.Inode, first string) stream.Entry {
+	e := stream.Entry{Path: path, Meta: stream.Meta{Mode: n.Mode, UID: n.UID, GID: n.GID, Mtime: n.Mtime, Xattrs: n.Xattrs}, Hardlink: first, Target: n.Target, Rdev: n.Rdev}
+	if t.owner != nil && e.UID == t.owner.UID {
+		e.UID = 0
+	}
+	if t.owner != nil && e.GID == t.owner.GID {
+		e.GID = 0
+	}
+	if n.IsRegular() && first == "" {
+		e.Holes = n.Size() - n.Content.Allocated()
+		e.Size, e.Data = n.Size(), stream.WithContext(t.ctx, n.Content.Reader(t.src.Files))
+		if e.Holes >= sparseFrom {
+			t.sparse(&e, n.Content)
+		}
+	}
+	return e
+}
+
+// A TarSink writes a PAX archive: with modes, numeric owners, times to the nanosecond,
+// extended attributes (SCHILY.xattr.*), hard links, FIFOs and devices. Small holes are written
+// as zeros, and a file with large ones as its parts (tar_sparse.go).
+type TarSink struct {
+	TarResult               // so far
+	w         *bufio.Writer // below tar
+	tar       *tar.Writer
+	buf       []byte
+	holes     int64 // that were written as zeros
+}
+
+func NewTarSink(w io.Writer) *TarSink {
+	b := bufio.NewWriterSize(w, 256<<10)
+	return &TarSink{TarResult: TarResult{Skipped: []stream.Omission{}}, w: b, tar: tar.NewWriter(b), buf: make([]byte, 256<<10)}
+}
+
+func (t *TarSink) skip(path, reason string) {
+	t.Skipped = append(t.Skipped, stream.Omission{Path: path, Reason: reason})
+}
+
+// Close ends the archive.
+func (t *TarSink) Close() error {
+	if err := t.tar.Close(); err != nil {
+		return err
+	}
+	return t.w.Flush()
+}
+
+// done is Close, unless writing failed.
+func (t *TarSink) done(err error) (*TarResult, error) {
+	if err == nil {
+		err = t.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("writing the archive: %w", err)
+	}
+	return &t.TarResult, nil
+}
+
+// maxHoles is how many bytes of holes are written as zeros, of all files.
+const maxHoles = 1 << 40
+
+const paxXattr = "SCHILY.xattr."
+
+// kinds are the types of entries that tar has.
+var kinds = map[uint32]byte{
+	unix.S_IFDIR: tar.TypeDir, unix.S_IFREG: tar.TypeReg, unix.S_IFLNK: tar.TypeSymlink,
+	unix.S_IFIFO: tar.TypeFifo, unix.S_IFCHR: tar.TypeChar, unix.S_IFBLK: tar.TypeBlock,
+}
+
+// Add is a Sink.
+func (t *TarSink) Add(e stream.Entry) error {
+	kind, ok := kinds[e.Mode&unix.S_IFMT]
+	if e.Hardlink != "" {
+		kind, ok = tar.TypeLink, true
+		e.Target = e.Hardlink
+	}
+	if !ok {
+		t.skip(e.Path, "tar has no sockets")
+		return nil
+	}
+	if e.Sparse {
+		e.Holes = 0
+	}
+	if t.holes += e.Holes; t.holes > maxHoles {
+		t.holes -= e.Holes
+		t.skip(e.Path, fmt.Sprintf("an archive would hold its %d bytes of holes as zeros; copy it with `cp --sparse=always`", e.Holes))
+		return nil
+	}
+	t.Files++
+	t.Bytes += e.Size
+	h := &tar.Header{
+		Format: tar.FormatPAX, Typeflag: kind, Name: e.Path, Linkname: e.Target, Mode: int64(e.Mode & 0o7777),
+		Uid: int(e.UID), Gid: int(e.GID), ModTime: filetime.Time(e.Mtime), PAXRecords: make(map[string]string),
+	}
+	if e.Atime != 0 {
+		h.AccessTime = filetime.Time(e.Atime)
+	}
+	for _, x := range e.Xattrs {
+		if strings.Contains(x.Name, "=") {
+			t.skip(e.Path, "tar cannot hold the attribute "+x.Name)
+		} else {
+			h.PAXRecords[paxXattr+x.Name] = string(x.Value)
+		}
+	}
+	switch kind {
+	case tar.TypeDir:
+		h.Name += "/"
+	case tar.TypeReg:
+		h.Size = e.Size
+	case tar.TypeChar, tar.TypeBlock:
+		h.Devmajor, h.Devminor = int64(unix.Major(uint64(e.Rdev))), int64(unix.Minor(uint64(e.Rdev)))
+	}
+	if !utf8.ValidString(h.Name) || !utf8.ValidString(h.Linkname) {
+		h.PAXRecords["hdrcharset"] = "BINARY" // libarchive refuses such names without it
+	}
+	if e.Sparse {
+		return t.addSparse(h, e)
+	}
+	if err := t.tar.WriteHeader(h); err != nil || kind != tar.TypeReg {
+		return err
+	}
+	n, err := io.CopyBuffer(struct{ io.Writer }{t.tar}, io.LimitReader(e.Data, e.Size), t.buf)
+	if err == nil && n != e.Size {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return fmt.Errorf("copying %q: %w", e.Path, err)
+	}
+	return nil
+}

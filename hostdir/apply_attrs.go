@@ -1,0 +1,231 @@
+package hostdir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/filetime"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+func (h *host) xattrs(p *tree.Path) ([]tree.Xattr, error) {
+	dir, err := h.dirOf(p)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Openat(dir, nameOf(p), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return readXattrs(procPath(fd), make([]byte, 64<<10))
+}
+
+func hasXattr(n *tree.Inode, name string) bool {
+	_, ok := n.Xattr(name)
+	return ok
+}
+
+func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// mayChangeAttrs fails if an ordinary user cannot give a file that stays its new attributes.
+func (a *applying) mayChangeAttrs(s *applyStep) error {
+	n, st, uid := s.change.After, s.seen.st, os.Geteuid()
+	if uid == 0 {
+		return nil
+	}
+	was := a.baseOf(s)
+	owner := was != nil && was.UID != n.UID && st.Uid != n.UID
+	group := was != nil && was.GID != n.GID && st.Gid != n.GID && !inGroup(int(n.GID))
+	if !owner && !group && (st.Uid == uint32(uid) || a.onlyUserXattrs(s, was)) {
+		return nil
+	}
+	return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM)
+}
+
+// onlyUserXattrs reports whether only extended attributes change that need no more than the right
+// to write the file.
+func (a *applying) onlyUserXattrs(s *applyStep, was *tree.Inode) bool {
+	if was == nil || was.Mode != s.change.After.Mode || slices.ContainsFunc(threeway.ChangedXattrs(was, s.change.After), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
+		return false
+	}
+	dir, err := a.host.dirOf(s.change.Path)
+	return err == nil && unix.Faccessat(dir, nameOf(s.change.Path), unix.W_OK, unix.AT_EACCESS) == nil
+}
+
+func inGroup(gid int) bool {
+	groups, err := os.Getgroups()
+	return gid == os.Getegid() || err == nil && slices.Contains(groups, gid)
+}
+
+// baseOf returns what the base has of the file of a step, nil for a new file.
+func (a *applying) baseOf(s *applyStep) *tree.Inode {
+	n, was := s.change.After, s.change.Before
+	if s.here != nil {
+		return s.here
+	}
+	if f := a.files[n.Ino]; f != nil && !n.IsDir() {
+		if was = f.was; was == nil && s.attrsOnly {
+			was = s.change.Before // other numbers, after a refresh
+		}
+	}
+	if was == nil || was.Type() != n.Type() {
+		return nil
+	}
+	return was
+}
+
+// setAttrs gives a file its owner, extended attributes, permissions and time: all of them if was is
+// nil, for a new file, else those that changed since was.
+func (a *applying) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode) error {
+	has, err := statAt(dir, name)
+	if err == nil {
+		err = own(dir, name, was, n, has)
+	}
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	proc, mode := procPath(fd), n.Mode&0o7777
+	if was != nil && was.Mode == n.Mode {
+		mode = has.st.Mode & 0o7777
+	}
+	if err := a.setXattrs(proc, p, was, n, has); err != nil {
+		return err
+	}
+	if now, err := statAt(dir, name); !n.IsSymlink() && (err != nil || now.st.Mode&0o7777 != mode) {
+		if err := unix.Chmod(proc, mode); err != nil {
+			return err
+		}
+	}
+	if was != nil && was.Mtime == n.Mtime {
+		return nil
+	}
+	return setMtime(dir, name, n.Mtime)
+}
+
+// chmodIn changes the permissions of a file other than a symbolic link.
+func chmodIn(dir int, name string, mode uint32) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Chmod(procPath(fd), mode)
+}
+
+// own gives a file its owner and group. A new file of an ordinary user belongs to that user.
+func own(dir int, name string, was, n *tree.Inode, has place) error {
+	uid, gid, root := -1, -1, os.Geteuid() == 0
+	if (root || was != nil) && n.UID != has.st.Uid && (was == nil || was.UID != n.UID) {
+		uid = int(n.UID)
+	}
+	if n.GID != has.st.Gid && (was == nil || was.GID != n.GID) {
+		gid = int(n.GID)
+	}
+	if uid < 0 && gid < 0 {
+		return nil
+	}
+	err := unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
+	if !root && was == nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL)) {
+		return nil // it keeps the group that the directory gave it
+	}
+	return err
+}
+
+// setXattrs sets the extended attributes of the workspace. Those that the directory's file system
+// refuses are reported.
+func (a *applying) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has place) error {
+	if was == nil {
+		here, err := readXattrs(proc, make([]byte, 64<<10))
+		if err != nil && !errors.Is(err, unix.EACCES) {
+			return err
+		}
+		// A new file has a security label, which stays, and perhaps an ACL from its directory.
+		was = &tree.Inode{Xattrs: slices.DeleteFunc(here, func(x tree.Xattr) bool {
+			return !strings.HasPrefix(x.Name, "system.posix_acl") && !hasXattr(n, x.Name)
+		})}
+	}
+	names := threeway.ChangedXattrs(was, n)
+	if len(names) > 0 && !n.IsSymlink() && has.st.Mode&0o600 != 0o600 && os.Geteuid() != 0 {
+		_ = unix.Chmod(proc, has.st.Mode&0o7777|0o600) // if it fails, the next call does
+	}
+	for _, name := range names {
+		var err error
+		if v, ok := n.Xattr(name); !ok {
+			err = errs.Except(unix.Removexattr(proc, name), unix.ENODATA)
+		} else {
+			err = unix.Setxattr(proc, name, v, 0)
+		}
+		if err != nil {
+			a.skip(p, "extended attribute "+name+": "+err.Error())
+			a.res.Incomplete = true
+		}
+	}
+	return nil
+}
+
+// isAgain reports whether a file that a step writes replaces one of the same inode.
+func (a *applying) isAgain(s *applyStep) bool {
+	n, was := s.change.After, a.files[s.change.After.Ino].was
+	return was != nil && was.Type() == n.Type() && s.change.Before != nil && s.change.Before.Ino == was.Ino && s.seen.exists && s.seen.st.Mode&unix.S_IFMT == n.Type()
+}
+
+// setMtime sets the time of a file. A file of another user gets the present time, if it may be
+// written.
+func setMtime(dir int, name string, mtime int64) error {
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, filetime.Timespec(mtime)}
+	err := unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.EPERM) {
+		now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
+		_ = unix.UtimesNanoAt(dir, name, now, unix.AT_SYMLINK_NOFOLLOW)
+		return nil
+	}
+	return err
+}
+
+func (a *applying) setTime(s *applyStep) error {
+	c := s.change
+	dir, name, err := a.entry(s)
+	if err == nil {
+		err = setMtime(dir, name, c.After.Mtime)
+	}
+	if err != nil {
+		return fmt.Errorf("setting the time of %q: %w", c.Path.Short(), err)
+	}
+	return nil
+}
+
+// changeAttrs changes the attributes of a file that stays, once for all of its names.
+func (a *applying) changeAttrs(s *applyStep) error {
+	was := a.baseOf(s)
+	if was == nil && !s.forced {
+		return nil
+	}
+	if f := a.files[s.change.After.Ino]; f != nil && !s.change.After.IsDir() {
+		if f.set && !a.isApart(s, f) {
+			return nil
+		}
+		f.set = true
+	}
+	dir, err := a.host.dirOf(s.change.Path)
+	if err == nil {
+		err = a.setAttrs(dir, s.change.Path.Name, s.change.Path, was, s.change.After)
+	}
+	if err != nil {
+		return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), err)
+	}
+	return nil
+}

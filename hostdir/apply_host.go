@@ -1,0 +1,326 @@
+package hostdir
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
+)
+
+// host is a directory of this machine. Its methods stay beneath that directory and follow no
+// symbolic link.
+type host struct {
+	root int
+	// dir is the directory below the root that was used last, -1 for none, and at its path.
+	dir int
+	at  string
+	// temps is the prefix of temporary names. An apply to a directory above or below this one has
+	// another.
+	temps string
+	// overlay: the directory is on overlayfs, see applying.copiedUp.
+	overlay bool
+	// alias has the temporary names of new directories, by path.
+	alias map[string]string
+	path  string // without symbolic links
+	// See applying.openUp and applying.closedMode.
+	openUp     func(dir int, p *tree.Path) (bool, error)
+	closedMode func(p *tree.Path, mode uint32) (closed uint32, known bool)
+}
+
+func openHost(dir string) (*host, error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	var fs unix.Statfs_t
+	overlay := unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC
+
+	return &host{
+		root: fd, dir: -1, temps: fmt.Sprintf("%s%x-", tempPrefix, st.Ino), alias: map[string]string{}, overlay: overlay,
+		path: resolved(dir),
+	}, err
+}
+
+func (h *host) close() {
+	h.forget()
+	_ = unix.Close(h.root) // it was only looked at
+}
+
+// forget releases the directory that was used last.
+func (h *host) forget() {
+	if h.dir >= 0 {
+		_ = unix.Close(h.dir) // of a path alone
+		h.dir = -1
+	}
+}
+
+// open opens a directory beneath, as a path. The next call may close it.
+func (h *host) open(p *tree.Path) (int, error) {
+	if p == nil {
+		return h.root, nil
+	}
+	if h.dir >= 0 && h.at == p.String() {
+		return h.dir, nil
+	}
+	fd, err := h.walk(p)
+	if err != nil {
+		return -1, err
+	}
+	h.forget()
+	h.dir, h.at = fd, p.String()
+	return fd, nil
+}
+
+// walk opens a directory for a descriptor of the caller's own.
+func (h *host) walk(p *tree.Path) (int, error) {
+	if p == nil {
+		return unix.FcntlInt(uintptr(h.root), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	above, err := h.walk(p.Dir)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(above)
+	var fd int
+	err = h.opening(above, p.Dir, func() (err error) {
+		fd, err = unix.Openat(above, cmp.Or(h.alias[p.String()], p.Name), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		return err
+	})
+	return fd, err
+}
+
+// isNew reports whether a directory, or one above it, has not got its name yet.
+func (h *host) isNew(p *tree.Path) bool {
+	for ; p != nil; p = p.Dir {
+		if h.alias[p.String()] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// place is what the host has at a path.
+type place struct {
+	unreachable error // of the directory above: ENOENT, ENOTDIR
+	exists      bool
+	open        bool // it is a directory with openMode, which st.Mode does not have
+	st          unix.Stat_t
+}
+
+func (p place) isDir() bool { return p.exists && p.st.Mode&unix.S_IFMT == unix.S_IFDIR }
+
+// changed reports whether the file at a path changed since it was looked at.
+func (p place) changed(now place) bool {
+	if p.exists != now.exists {
+		return true
+	}
+	a, b := p.st, now.st
+	return p.exists && (a.Dev != b.Dev || a.Ino != b.Ino || a.Mode != b.Mode ||
+		!p.isDir() && (a.Size != b.Size || a.Mtim != b.Mtim || a.Ctim != b.Ctim))
+}
+
+// dirOf opens the directory that has a path.
+func (h *host) dirOf(p *tree.Path) (int, error) {
+	if p == nil {
+		return h.root, nil
+	}
+	return h.open(p.Dir)
+}
+
+// nameOf returns the name of a path in the directory that dirOf returns.
+func nameOf(p *tree.Path) string {
+	if p == nil {
+		return "."
+	}
+	return p.Name
+}
+
+func (h *host) look(p *tree.Path) (at place, err error) {
+	above := p
+	if p != nil {
+		above = p.Dir
+	}
+	dir, err := h.dirOf(p)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return place{unreachable: err}, nil
+	}
+	if err == nil {
+		err = h.opening(dir, above, func() error { return unix.Fstatat(dir, nameOf(p), &at.st, unix.AT_SYMLINK_NOFOLLOW) })
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return place{}, nil
+	case err != nil:
+		return at, fmt.Errorf("looking at %q: %w", p.Short(), err)
+	}
+	if at.exists = true; at.isDir() {
+		mode := at.st.Mode
+		at.st.Mode, _ = h.closedMode(p, mode)
+		at.open = at.st.Mode != mode
+	}
+	return at, nil
+}
+
+// same reports whether a path has a file with the type, permissions and bytes of an inode. Of
+// directories only the type counts. A nil inode is the same as no file.
+func (h *host) same(src *tree.Source, p *tree.Path, at place, n *tree.Inode) (bool, error) {
+	if n == nil || !at.exists {
+		return n == nil && !at.exists, nil
+	}
+	if !n.IsDir() && at.st.Mode != n.Mode {
+		return false, nil
+	}
+	return h.sameData(src, p, at, n)
+}
+
+// sameData is same without the permissions.
+func (h *host) sameData(src *tree.Source, p *tree.Path, at place, n *tree.Inode) (bool, error) {
+	switch {
+	case at.st.Mode&unix.S_IFMT != n.Mode&unix.S_IFMT:
+		return false, nil
+	case n.IsDir():
+		return true, nil
+	case n.IsSymlink():
+		target, err := h.readlink(p)
+		return target == n.Target, err
+	case n.IsRegular():
+		if at.st.Size != n.Size() {
+			return false, nil
+		}
+		return h.sameBytes(src, p, n)
+	}
+	return uint32(at.st.Rdev) == n.Rdev, nil
+}
+
+func (h *host) readlink(p *tree.Path) (string, error) {
+	dir, err := h.dirOf(p)
+	if err != nil {
+		return "", err
+	}
+	buf := make([]byte, stream.MaxPath+1)
+	n, err := unix.Readlinkat(dir, p.Name, buf)
+	if err != nil {
+		return "", fmt.Errorf("reading the link %q: %w", p.Short(), err)
+	}
+	return string(buf[:n]), nil
+}
+
+// file opens a regular file.
+func (h *host) file(p *tree.Path) (*os.File, error) {
+	dir, err := h.dirOf(p)
+	if err != nil {
+		return nil, err
+	}
+	return openIn(dir, p.Name, unix.O_RDONLY)
+}
+
+func openIn(dir int, name string, how int) (*os.File, error) {
+	fd, err := unix.Openat(dir, name, how|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// read returns the bytes of a regular file, which must not be over threeway.MaxMerged.
+func (h *host) read(p *tree.Path) ([]byte, error) {
+	f, err := h.file(p)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, threeway.MaxMerged+1))
+	if err == nil && len(b) > threeway.MaxMerged {
+		err = unix.EFBIG
+	}
+	return b, errors.Join(reason(err), f.Close())
+}
+
+// sameBytes compares a file with an inode of the same size. What is a hole in both is not read.
+// A file that may not be read is the same if it has the same time.
+func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, error) {
+	f, err := h.file(p)
+	if errors.Is(err, unix.EACCES) {
+		now, err := h.look(p)
+		return err == nil && timeOf(now.st.Mtim) == n.Mtime, err
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %q: %w", p.Short(), err)
+	}
+	defer f.Close()
+	then := n.Content.Reader(src.Files)
+	x, y := make([]byte, 64<<10), make([]byte, 64<<10)
+	for off := int64(0); ; {
+		if off, err = h.nextData(src, f, n, off); err != nil || off >= n.Size() {
+			return err == nil, err
+		}
+		i, ierr := f.ReadAt(x, off)
+		j, jerr := then.ReadAt(y, off)
+		if !bytes.Equal(x[:i], y[:j]) {
+			return false, nil
+		}
+		if k := errs.ScriptKind(jerr); k == errs.NotExist || k == errs.Damaged {
+			return false, nil // the file changed before the import had read it
+		}
+		for _, err := range []error{ierr, jerr} {
+			if err != nil && !errors.Is(err, io.EOF) {
+				return false, fmt.Errorf("reading %q: %w", p.Short(), reason(err))
+			}
+		}
+		off += int64(i)
+		if ierr != nil || jerr != nil {
+			return ierr != nil && jerr != nil, nil
+		}
+	}
+}
+
+// nextData returns where a file or an inode has data, at off or after it.
+func (h *host) nextData(src *tree.Source, f *os.File, n *tree.Inode, off int64) (int64, error) {
+	here, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) {
+		here = n.Size()
+	} else if err != nil {
+		return off, nil // all is data
+	}
+	then, err := n.Content.SeekData(src.Files, off, 1)
+	if errors.Is(err, content.ErrNoData) {
+		then, err = n.Size(), nil
+	}
+	return min(here, then), err
+}
+
+// holdsMore reports whether a directory contains anything but the paths of a set.
+func (h *host) holdsMore(p *tree.Path, known map[string]bool) (bool, error) {
+	entries, err := h.list(p)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), h.temps) {
+			continue // it is swept
+		}
+		below := p.Entry(e.Name())
+		if !known[below.String()] {
+			return true, nil
+		}
+		if !e.IsDir() {
+			continue
+		}
+		if more, err := h.holdsMore(below, known); more || err != nil {
+			return more, err
+		}
+	}
+	return false, nil
+}

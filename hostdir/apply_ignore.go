@@ -1,0 +1,147 @@
+package hostdir
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// ignoreName is a file of a directory that names, as .gitignore does, what is not applied to it.
+const ignoreName = ".amberignore"
+
+// leftOut returns which changes are not applied: what .amberignore names, what amberfs wrote for
+// agents, and what leads to forks.
+func (a *applying) leftOut(changes []tree.Change) (map[string]bool, error) {
+	left := make(map[string]bool)
+	var written []tree.Change
+	forks := forkEntries(changes)
+	for _, c := range changes {
+		switch p := c.Path.String(); {
+		case forks.MatchString(p), leadsToFork(c):
+			left[p] = true
+		case a.o.Everything:
+			continue
+		default:
+			wrote, err := a.wroteForAgents(c)
+			if err != nil {
+				return nil, err
+			}
+			if !wrote {
+				continue
+			}
+			left[p] = true
+		}
+		written = append(written, c)
+	}
+	leaveDirs(left, written, changes)
+	if a.o.Everything || len(changes) == 0 || a.o.Git == nil {
+		return left, nil
+	}
+	paths := make([]string, len(changes))
+	for i, c := range changes {
+		if paths[i] = c.Path.String(); c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
+			paths[i] += "/"
+		}
+	}
+	ignored, err := a.o.Git.Ignored(a.ctx, filepath.Join(a.res.Dir, ignoreName), paths)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", ignoreName, err)
+	}
+	for i, is := range ignored {
+		if is {
+			left[changes[i].Path.String()] = true
+		}
+	}
+	return left, nil
+}
+
+// leaveDirs adds to left the new directories above what is written there, if they have nothing else.
+func leaveDirs(left map[string]bool, written, changes []tree.Change) {
+	if len(written) == 0 {
+		return
+	}
+	dirs := make(map[string]bool)
+	for _, c := range written {
+		for dir := c.Path.Dir; dir != nil; dir = dir.Dir {
+			dirs[dir.String()] = true
+		}
+	}
+	for _, c := range slices.Backward(changes) { // a directory after its entries
+		p := c.Path.String()
+		isNew := c.Before == nil && c.After != nil && c.After.IsDir()
+		if isNew && dirs[p] {
+			left[p] = true
+		} else if c.Path.Dir != nil && !left[p] {
+			delete(dirs, c.Path.Dir.String())
+		}
+	}
+}
+
+// topmost returns the paths of changes that are left out, without those below others.
+func topmost(left map[string]bool, changes []tree.Change) []string {
+	var out []string
+	for _, c := range changes {
+		if left[c.Path.String()] && (c.Path.Dir == nil || !left[c.Path.Dir.String()]) {
+			out = append(out, c.Path.Short())
+		}
+	}
+	return out
+}
+
+// forkEntries matches git's records of worktrees that are forks, which are not in the directory.
+// `amberfs worktree add` marks these records with a file.
+func forkEntries(changes []tree.Change) *regexp.Regexp {
+	none := `$.`
+	all := []string{none}
+	for _, c := range changes {
+		if m := forkEntry.FindStringSubmatch(c.Path.String()); m != nil {
+			all = append(all, regexp.QuoteMeta(m[1])+"(/|$)")
+		}
+	}
+	return regexp.MustCompile("^(" + strings.Join(all, "|") + ")")
+}
+
+var forkEntry = regexp.MustCompile(`^((?:.*/)?\.git/worktrees/[^/]+)/amberfs-link$`)
+
+// leadsToFork reports whether a change is a link to a fork of the workspace, such as that to a
+// worktree. The directory has no forks.
+func leadsToFork(c tree.Change) bool {
+	if c.After == nil || !c.After.IsSymlink() {
+		return false
+	}
+	to := c.After.Target
+	if !path.IsAbs(to) {
+		to = path.Join(path.Dir(c.Path.String()), to)
+	}
+	return strings.HasPrefix(to, naming.ForksDir+"/")
+}
+
+// wroteForAgents reports whether a change of a file is one that amberfs made.
+func (a *applying) wroteForAgents(c tree.Change) (bool, error) {
+	const most = 1 << 20
+	if a.o.Wrote == nil || c.After == nil || !c.After.IsRegular() || c.After.Size() > most {
+		return false, nil
+	}
+	wrote := a.o.Wrote(c.Path.String())
+	if wrote == nil {
+		return false, nil
+	}
+	var sides [2][]byte
+	for i, n := range []*tree.Inode{c.Before, c.After} {
+		if n == nil || !n.IsRegular() || n.Size() > most {
+			continue
+		}
+		var err error
+		if sides[i], err = io.ReadAll(n.Content.Reader(a.o.Source.Files)); err != nil {
+			return false, fmt.Errorf("reading %q: %w", c.Path.Short(), err)
+		}
+	}
+	return wrote(sides[0], sides[1]), nil
+}

@@ -1,0 +1,104 @@
+package hostdir
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A program can give itself permission to change a directory that it owns, change its entries, and
+// restore the mode. An apply does the same while it reads and changes such a directory, which is
+// called open then. The mode of an open directory has S_ISUID, which has no meaning for
+// directories, so that the next apply can close it if this one is killed.
+
+// openMode is added to the mode of a directory to open it.
+const openMode = unfinished | unix.S_ISUID
+
+type openedDir struct {
+	fd   int    // O_PATH
+	mode uint32 // to restore
+	set  bool   // it has the mode of the workspace already
+}
+
+// closedMode returns the mode of a directory without openMode. known reports whether the base or
+// the workspace has the directory with that mode, which denies its owner something.
+func (a *applying) closedMode(p *tree.Path, mode uint32) (closed uint32, known bool) {
+	for _, st := range []*tree.State{a.o.Base, a.o.Now} {
+		n, err := st.Resolve(a.o.Source, p.String())
+		if err == nil && n.Mode&unfinished != unfinished && (mode == n.Mode || mode == n.Mode|openMode) {
+			return n.Mode, true
+		}
+	}
+	return mode, false
+}
+
+// openUp opens the directory with the path p, if the base or the workspace has it closed. It reports
+// whether it changed the mode.
+func (a *applying) openUp(dir int, p *tree.Path) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(dir, &st); err != nil || a.opened[st.Ino] != nil {
+		return false, err
+	}
+	left := st.Mode&openMode == openMode
+	if !left && (os.Geteuid() == 0 || st.Mode&unfinished == unfinished) || !mayChmod(&st) {
+		return false, nil
+	}
+	mode, known := a.closedMode(p, st.Mode)
+	if !known {
+		return false, nil // the next access fails
+	}
+	fd, err := unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return false, err
+	}
+	a.opened[st.Ino] = &openedDir{fd: fd, mode: mode & 0o7777}
+	if left {
+		return false, nil
+	}
+	return true, unix.Chmod(procPath(fd), mode&0o7777|openMode)
+}
+
+// mayChmod reports whether the user may change the mode of a file and give it back.
+func mayChmod(st *unix.Stat_t) bool {
+	uid := os.Geteuid()
+	return uid == 0 || st.Uid == uint32(uid) && (st.Mode&unix.S_ISGID == 0 || inGroup(int(st.Gid)))
+}
+
+// opening calls do, which uses a directory, and again after opening that, if it is closed.
+func (h *host) opening(dir int, p *tree.Path, do func() error) error {
+	err := do()
+	if !errors.Is(err, unix.EACCES) {
+		return err
+	}
+	if is, oerr := h.openUp(dir, p); oerr != nil || !is {
+		return errors.Join(err, oerr)
+	}
+	return do()
+}
+
+// openDir opens the directory of a step if it is closed. One that is open is closed at the end.
+func (a *applying) openDir(s *applyStep) error {
+	dir, err := a.host.walk(s.change.Path)
+	if err == nil {
+		_, err = a.openUp(dir, s.change.Path)
+		_ = unix.Close(dir) // of a path alone
+	}
+	return err
+}
+
+// closeUp restores the modes of the open directories.
+func (a *applying) closeUp() (err error) {
+	for _, o := range a.opened {
+		if !o.set {
+			if cerr := unix.Chmod(procPath(o.fd), o.mode); err == nil {
+				err = cerr
+			}
+		}
+		_ = unix.Close(o.fd)
+	}
+	clear(a.opened)
+	return err
+}

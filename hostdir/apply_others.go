@@ -1,0 +1,187 @@
+package hostdir
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
+)
+
+// lookAround looks for what others have of the paths that are to change: mounts, programs that have a
+// file open or locked, and names outside of the directory. It fails for mounts, which the kernel lets
+// nobody replace or remove.
+func (a *applying) lookAround() error {
+	mounts, err := a.mountPoints()
+	if err != nil {
+		return err
+	}
+	var mounted []string
+	files := make(map[fileID]string)
+	for _, s := range a.steps {
+		if !s.todo || s.attrsOnly || !s.seen.exists {
+			continue
+		}
+		p := s.change.Path
+		if mounts[p.String()] {
+			mounted = append(mounted, p.Short())
+			a.note(p.Short(), "a mount point, which apply cannot replace")
+		}
+		if s.seen.st.Mode&unix.S_IFMT == unix.S_IFREG {
+			files[s.seen.id()] = p.String()
+		}
+		if a.isLinkedOutside(s) {
+			a.note(p.Short(), "it has another name outside of the directory, which keeps the old contents")
+		}
+	}
+	for id, text := range usersOf(files) {
+		p, err := tree.ParsePath(files[id])
+		if err == nil {
+			a.note(p.Short(), text)
+		}
+	}
+	if err := a.noteUnlike(); err != nil {
+		return err
+	}
+	slices.SortStableFunc(a.res.Notes, func(x, y stream.Omission) int { return cmp.Compare(x.Path, y.Path) })
+	if len(mounted) == 0 || a.o.DryRun {
+		return nil
+	}
+	return errs.Fail(errs.Busy, "%s in %s: a mount point cannot be replaced; nothing was changed", quotedList(mounted), a.res.Dir).
+		WithHint("unmount it, or leave it out by %s", ignoreName)
+}
+
+func (a *applying) note(p, text string) {
+	a.res.Notes = append(a.res.Notes, stream.Omission{Path: p, Reason: text})
+}
+
+func quotedList(paths []string) string {
+	const most = 10
+	var out []string
+	for _, p := range paths[:min(len(paths), most)] {
+		out = append(out, strconv.Quote(p))
+	}
+	if more := len(paths) - len(out); more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(out, ", ")
+}
+
+// mountPoints returns the paths in the directory at which something is mounted.
+func (a *applying) mountPoints() (map[string]bool, error) {
+	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(a.host.path))
+	if err != nil {
+		return nil, fmt.Errorf("looking for mount points in %s: %w", a.res.Dir, err)
+	}
+	points := make(map[string]bool)
+	for _, m := range all {
+		if rel, err := filepath.Rel(a.host.path, m.Mountpoint); err == nil && rel != "." {
+			points[rel] = true
+		}
+	}
+	return points, nil
+}
+
+// isLinkedOutside reports whether the new contents of a file part it from a hard link with a name
+// outside of the directory.
+func (a *applying) isLinkedOutside(s *applyStep) bool {
+	c := s.change
+	return c.Before != nil && c.After != nil && c.Before.Ino == c.After.Ino && c.After.IsRegular() && c.What&tree.Data != 0 &&
+		s.seen.st.Mode&unix.S_IFMT == unix.S_IFREG && int(s.seen.st.Nlink) > max(1, len(c.Before.Links))
+}
+
+const lockedBy, unknown = "locked by ", "another program"
+
+// usersOf describes which programs have files open or locked. Those of other users are only known to
+// root.
+func usersOf(files map[fileID]string) map[fileID]string {
+	out := make(map[fileID]string)
+	if len(files) == 0 {
+		return out
+	}
+	lockers(files, func(id fileID, pid int) { out[id] = lockedBy + program(pid) })
+
+	names := make(map[string]bool)
+	for _, p := range files {
+		names[filepath.Base(p)] = true
+	}
+	processes, _ := filepath.Glob("/proc/[0-9]*") // without /proc, nothing is known
+	for _, proc := range processes {
+		pid, err := strconv.Atoi(filepath.Base(proc))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		fds, _ := os.ReadDir(proc + "/fd") // it ended, or is another user's
+		for _, fd := range fds {
+			at := proc + "/fd/" + fd.Name()
+			// The path costs less than the file, and cannot block.
+			var st unix.Stat_t
+			if target, err := os.Readlink(at); err != nil || !names[filepath.Base(target)] || unix.Stat(at, &st) != nil {
+				continue
+			}
+			id := fileID{st.Dev, st.Ino}
+			switch {
+			case files[id] == "":
+			case out[id] == "":
+				out[id] = "open in " + program(pid)
+			case out[id] == lockedBy+unknown:
+				out[id] = lockedBy + program(pid)
+			}
+		}
+	}
+	return out
+}
+
+// program returns the name of a process, and its number.
+func program(pid int) string {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return unknown
+	}
+	return fmt.Sprintf("%s (%d)", bytes.TrimSpace(name), pid)
+}
+
+// lockers calls found for each lock or lease of a file that the kernel lists.
+func lockers(files map[fileID]string, found func(fileID, int)) {
+	f, err := os.Open("/proc/locks")
+	if err != nil {
+		return
+	}
+	defer f.Close()
+
+	byIno := make(map[uint64][]fileID)
+	for id := range files {
+		byIno[id.ino] = append(byIno[id.ino], id)
+	}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		const numbered, pidField, fileField = "->", 4, 5
+		fields = slices.DeleteFunc(fields, func(s string) bool { return s == numbered })
+		if len(fields) <= fileField {
+			continue
+		}
+		var major, minor uint32
+		var ino uint64
+		if n, _ := fmt.Sscanf(fields[fileField], "%x:%x:%d", &major, &minor, &ino); n != 3 {
+			continue
+		}
+		pid, _ := strconv.Atoi(fields[pidField]) // -1 for a lock of an open file
+		for _, id := range byIno[ino] {
+			// Btrfs and overlayfs have other devices for their files than for themselves.
+			if id.dev == unix.Mkdev(major, minor) || major == 0 && unix.Major(id.dev) == 0 {
+				found(id, pid)
+			}
+		}
+	}
+}

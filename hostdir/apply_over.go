@@ -1,0 +1,197 @@
+package hostdir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// If a new file replaced one of another user, or of a group that the user is not in, it would have
+// another owner. Such a file is overwritten instead, as the program in the workspace did. That is
+// not atomic. If it is interrupted, each byte is the old or the new one, which the next apply
+// recognizes (halfWritten).
+
+// keepOwner has a file overwritten if what was staged for it has another owner or group than n.
+func (a *applying) keepOwner(dir int, tmp string, s *applyStep, n *tree.Inode) error {
+	has, err := statAt(dir, tmp)
+	if err != nil || has.st.Uid == n.UID && has.st.Gid == n.GID || os.Geteuid() == 0 {
+		return err
+	}
+	if n.UID != s.seen.st.Uid || n.GID != s.seen.st.Gid || !n.IsRegular() || s.temp == "" {
+		return fmt.Errorf("changing its owner or group: %w", unix.EPERM)
+	}
+	at, err := a.host.dirOf(s.change.Path)
+	if err == nil {
+		err = unix.Faccessat(at, s.change.Path.Name, unix.W_OK, unix.AT_EACCESS)
+	}
+	if err != nil {
+		return fmt.Errorf("it is another user's: %w", err)
+	}
+	a.markOverwrite(s)
+	return nil
+}
+
+// markOverwrite has a file overwritten. Its other names stay links to it.
+func (a *applying) markOverwrite(s *applyStep) {
+	s.overwrites = true
+	if f := a.fileOf(s); f != nil {
+		f.at, f.id = s.change.Path, s.seen.id()
+	}
+}
+
+// inPlace reports whether a file can only be overwritten: the user may write it, but put
+// nothing beside it.
+func (a *applying) inPlace(s *applyStep) bool {
+	c := s.change
+	if c.Before == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || a.host.isNew(c.Path.Dir) {
+		return false
+	}
+	if f := a.fileOf(s); f != nil && f.at != nil {
+		return false // another name of it was overwritten
+	}
+	dir, err := a.host.dirOf(c.Path)
+	return err == nil && lockedDir(dir) && unix.Faccessat(dir, c.Path.Name, unix.W_OK, unix.AT_EACCESS) == nil
+}
+
+// lockedDir reports whether the user may not change the names in a directory.
+func lockedDir(dir int) bool {
+	return errors.Is(unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS), unix.EACCES)
+}
+
+// newContent returns a file with the content that a step writes: the staged one, or one without a name.
+func (a *applying) newContent(dir int, s *applyStep) (*os.File, error) {
+	if s.temp != "" {
+		return openIn(dir, s.temp, unix.O_RDONLY)
+	}
+	f, err := os.CreateTemp("", "amberfs-apply-*")
+	if err != nil {
+		return nil, err
+	}
+	err = os.Remove(f.Name())
+	if err == nil {
+		err = a.fill(f, s)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// overwrite copies the new content into the file that stays.
+func (a *applying) overwrite(dir int, s *applyStep) error {
+	from, err := a.newContent(dir, s)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := openIn(dir, s.change.Path.Name, unix.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	err = copyOver(to, from)
+	if err = errors.Join(err, to.Close()); err != nil || s.temp == "" {
+		return reason(err)
+	}
+	return unix.Unlinkat(dir, s.temp, 0)
+}
+
+// copyOver gives a file the bytes and the holes of another one.
+func copyOver(to, from *os.File) error {
+	st, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	at := int64(0)
+	for at < st.Size() {
+		begin, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break
+		} else if err != nil {
+			begin = at // all is data
+		}
+		if err := punchHole(to, at, begin-at); err != nil {
+			return err
+		}
+		end, err := unix.Seek(int(from.Fd()), begin, unix.SEEK_HOLE)
+		if err != nil {
+			end = st.Size()
+		}
+		if _, err := io.Copy(io.NewOffsetWriter(to, begin), io.NewSectionReader(from, begin, end-begin)); err != nil {
+			return err
+		}
+		at = end
+	}
+	if err := to.Truncate(st.Size()); err != nil {
+		return err
+	}
+	if at < st.Size() { // a hole at the end: beyond the size, so that its last block is freed too
+		const block = 64 << 10
+		if err := errors.Join(punchHole(to, at, st.Size()-at+block), to.Truncate(st.Size())); err != nil {
+			return err
+		}
+	}
+	return to.Sync()
+}
+
+func punchHole(f *os.File, at, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, n)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		_, err = io.Copy(io.NewOffsetWriter(f, at), io.LimitReader(zeros{}, n))
+	}
+	return err
+}
+
+// halfWritten reports whether an apply was interrupted while it overwrote a file.
+func (a *applying) halfWritten(s *applyStep) (bool, error) {
+	c, st := s.change, s.seen.st
+	if os.Geteuid() == 0 || c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || s.text != nil ||
+		st.Mode != c.Before.Mode || st.Size > max(c.Before.Size(), c.After.Size()) || st.Size < min(c.Before.Size(), c.After.Size()) {
+		return false, nil
+	}
+	if dir, err := a.host.dirOf(c.Path); err != nil || st.Uid == uint32(os.Geteuid()) && !lockedDir(dir) {
+		return false, err
+	}
+	f, err := a.host.file(c.Path)
+	if err != nil {
+		return false, errs.Except(err, unix.EACCES)
+	}
+	defer f.Close()
+	was, now := c.Before.Content.Reader(a.o.Source.Files), c.After.Content.Reader(a.o.Source.Files)
+	var here, x, y [64 << 10]byte
+	for off := int64(0); off < st.Size; off += int64(len(here)) {
+		n, err := f.ReadAt(here[:], off)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+		i, err := was.ReadAt(x[:], off)
+		j, jerr := now.ReadAt(y[:], off)
+		for _, err := range []error{err, jerr} {
+			if err != nil && !errors.Is(err, io.EOF) {
+				return false, nil
+			}
+		}
+		for k, b := range here[:n] {
+			if (k >= i || b != x[k]) && (k >= j || b != y[k]) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}

@@ -1,0 +1,134 @@
+package hostdir
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// In the user namespace of an ordinary user's run, all files seem to be the user's. Most copies get
+// what is not seen of the original; those that were made in another way are named here.
+
+// A copyKind is what a copy has in common with its original.
+type copyKind struct {
+	mode  uint32 // of a directory, as the user saw it
+	size  int64  // of a regular file
+	mtime int64  // 0 for a directory that was copied without its time
+}
+
+// noteUnlike notes the new files and directories that would have another group or other permissions if
+// the command had run in the directory itself.
+func (a *applying) noteUnlike() error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	seen := make(map[copyKind][]*applyStep)
+	for _, s := range a.steps {
+		n, was := s.change.After, s.change.Before
+		if s.todo && n != nil && a.isTakenOver(s) {
+			a.note(s.change.Path.Short(), "another user's, which was renamed: here it becomes yours")
+		}
+		if !s.todo || n == nil || n.UID != uint32(os.Geteuid()) || was != nil && was.Ino == n.Ino {
+			continue
+		}
+		if k, ok := kindOfCopy(n); ok {
+			seen[k] = append(seen[k], s)
+		} else if was != nil && was.GID != n.GID && inGroup(int(was.GID)) {
+			a.note(s.change.Path.Short(), fmt.Sprintf("a new file, without the group %d of the old one, which the run does not show", was.GID))
+		}
+	}
+	if len(seen) == 0 {
+		return nil
+	}
+	return a.o.Base.Walk(a.ctx, a.o.Source, func(p *tree.Path, n *tree.Inode) error {
+		shown := *n
+		shown.Mode = seenMode(n)
+		kind, timed := kindOfOriginal(&shown), []*applyStep(nil)
+		if n.IsDir() {
+			timed = seen[copyKind{mode: kind.mode, mtime: n.Mtime}]
+		}
+		for _, s := range append(timed, seen[kind]...) {
+			text, err := a.unlike(s.change.After, n, &shown)
+			if err != nil {
+				return err
+			}
+			if text != "" {
+				a.note(s.change.Path.Short(), fmt.Sprintf("a copy of %s, %s", p.Short(), text))
+			}
+		}
+		return nil
+	})
+}
+
+// isTakenOver reports whether a step makes a file of the user's own out of one of another user that
+// has a new name: a directory, or a file whose bytes changed, too.
+func (a *applying) isTakenOver(s *applyStep) bool {
+	n, was := s.change.After, s.change.Before
+	if !isForeign(n) || was != nil && was.UID == n.UID {
+		return false
+	}
+	f := a.fileOf(s)
+	return n.IsDir() || f != nil && f.at == nil
+}
+
+// kindOfCopy returns the kind of a file if it may be a copy that lost something: one that got the
+// time of another, or a directory that nobody can write.
+func kindOfCopy(n *tree.Inode) (copyKind, bool) {
+	kind, timed := kindOfOriginal(n), n.Mtime < n.Btime
+	if n.IsDir() && timed {
+		kind.mtime = n.Mtime
+	}
+	return kind, n.IsRegular() && timed || n.IsDir() && (timed || n.Mode&unix.S_IWUSR == 0)
+}
+
+func kindOfOriginal(n *tree.Inode) copyKind {
+	switch {
+	case n.IsRegular():
+		return copyKind{size: n.Size(), mtime: n.Mtime}
+	case n.IsDir():
+		return copyKind{mode: n.Mode}
+	}
+	return copyKind{mode: n.Mode, size: -1}
+}
+
+// seenMode returns the mode that a run shows of a file.
+func seenMode(n *tree.Inode) uint32 {
+	const other, group, owner = unix.S_IRWXO, 3, 6
+	switch {
+	case n.UID == uint32(os.Geteuid()):
+		return n.Mode
+	case inGroup(int(n.GID)):
+		return n.Mode&^unix.S_IRWXU | n.Mode>>group&other<<owner
+	}
+	return n.Mode&^unix.S_IRWXU | n.Mode&other<<owner
+}
+
+// unlike returns what a copy lacks of its original, "" for nothing.
+func (a *applying) unlike(n, of, shown *tree.Inode) (string, error) {
+	same := n.IsDir()
+	if !same {
+		var err error
+		if same, err = tree.SameData(a.o.Source, of, n); err != nil {
+			return "", err
+		}
+	}
+	const acl = "system.posix_acl_access"
+	switch {
+	case !same:
+		return "", nil
+	case of.Mode != shown.Mode && n.Mode&0o777 == shown.Mode&0o777:
+		return "without its permission to write, which the run does not show", nil
+	case n.IsDir() && n.Mtime != of.Mtime:
+		return "", nil
+	case of.GID != n.GID && inGroup(int(of.GID)):
+		return fmt.Sprintf("without its group %d, which the run does not show", of.GID), nil
+	case slices.Contains(threeway.ChangedXattrs(of, n), acl) && hasXattr(of, acl):
+		return "without its access control list, which the run does not show", nil
+	}
+	return "", nil
+}

@@ -1,0 +1,121 @@
+package hostdir
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
+)
+
+// A Linked is a directory elsewhere that the file `.git` of a directory names. It is read in place of
+// the file.
+type Linked struct {
+	// Own and Common are read as one directory, each for what Copied reports. They may be the same.
+	Own, Common string
+	Copied      func(name string, own bool) bool
+	Mixed       []string // directories that have parts of both
+	Made        []Made   // first: what it gets in place of what is there
+	Err         error    // why it is not read
+}
+
+// A Made is a file with a text, or a directory if Text is nil.
+type Made struct {
+	Name string
+	Text []byte
+}
+
+// ErrNotBack is why a directory elsewhere is left out.
+var ErrNotBack = errors.New("which does not name it back")
+
+// linkedIn returns what the entry `.git` of an open directory names.
+func (d *dirReader) linkedIn(dir int) *Linked {
+	at, err := os.Readlink(procPath(dir))
+	if err != nil || d.git == nil {
+		return nil
+	}
+	return d.git.Linked(at, d.top)
+}
+
+// linked reads a directory elsewhere as one of the directory's own.
+func (d *dirReader) linked(at string, l *Linked, was *tree.Inode) error {
+	if l.Err != nil {
+		return d.LeaveOut(at, fmt.Errorf("%q names %w", at, l.Err))
+	}
+	var names []string
+	for _, m := range l.Made {
+		var st unix.Stat_t
+		if err := unix.Stat(l.Own, &st); err != nil {
+			return err
+		}
+		e := stream.Entry{Path: path.Join(at, m.Name)}
+		e.Meta = d.Own(stream.Meta{Mode: unix.S_IFDIR | 0o755, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Ctim), Mtime: 1})
+		if m.Text != nil {
+			e.Mode, e.Size, e.Data = unix.S_IFREG|0o644, int64(len(m.Text)), bytes.NewReader(m.Text)
+		}
+		if err := d.add(e); err != nil {
+			return err
+		}
+		names = append(names, m.Name)
+	}
+	return d.linkedPart(at, ".", l, was, names...)
+}
+
+// linkedPart reads a part of a directory elsewhere. made are names that are there.
+func (d *dirReader) linkedPart(at, rel string, l *Linked, was *tree.Inode, made ...string) error {
+	names := made
+	for _, from := range slices.Compact([]string{l.Own, l.Common}) {
+		parent, err := os.Open(filepath.Join(from, rel))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return d.LeaveOut(at, fmt.Errorf("%q: %w", path.Join(at, rel), reason(err)))
+		}
+		entries, err := parent.Readdirnames(-1)
+		for _, e := range entries {
+			name := path.Join(rel, e)
+			mixed := slices.Contains(l.Mixed, name)
+			copied := from == l.Own && l.Copied(name, true) || from == l.Common && l.Copied(name, false)
+			if err != nil || !mixed && !copied || slices.Contains(names, e) {
+				continue
+			}
+			names = append(names, e)
+			var then *tree.Inode
+			if then, err = d.beforeIn(was, e); err == nil && mixed {
+				err = d.mixedDir(at, name, parent, l, then)
+			} else if err == nil {
+				err = d.entry(path.Join(at, name), parent, e, then)
+			}
+		}
+		parent.Close()
+		if err != nil {
+			return err
+		}
+	}
+	slices.Sort(names)
+	return d.gone(path.Join(at, rel), was, names)
+}
+
+// mixedDir reads one of Linked.Mixed.
+func (d *dirReader) mixedDir(at, name string, parent *os.File, l *Linked, was *tree.Inode) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(parent.Fd()), &st); err != nil {
+		return err
+	}
+	e := stream.Entry{Path: path.Join(at, name), Meta: d.Own(stream.Meta{Mode: unix.S_IFDIR | 0o755, UID: st.Uid, GID: st.Gid, Mtime: 1})}
+	if was == nil || !was.IsDir() {
+		if err := d.add(e); err != nil {
+			return err
+		}
+	}
+	return d.linkedPart(at, name, l, was)
+}

@@ -1,0 +1,374 @@
+package hostdir
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/filetime"
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
+)
+
+// ReadOptions select what is read of a directory.
+type ReadOptions struct {
+	stream.Options
+	// Exclude are directories that are not read, such as the store and the mount point. They
+	// may not exist.
+	Exclude []string
+	// Git, if set, has a git directory that is elsewhere read as if it were in the directory.
+	Git Git
+	// Whole reads what its owner may not read, see asOwner.
+	Whole bool
+	// Stubs copies entries that cannot be read without their contents, instead of skipping them.
+	Stubs bool
+}
+
+// Read feeds a directory of the host to sink: files with their holes,
+// symbolic links as they are, hard links between files inside, FIFOs, sockets
+// and devices, owners, modes, times and extended attributes. No symbolic link
+// is followed, even if one is created meanwhile. A file that
+// grows is read up to the size that it had; one that shrinks is an error.
+func Read(ctx context.Context, dir string, sink stream.Sink, o ReadOptions) error {
+	return newDirReader(ctx, sink, o).read(dir)
+}
+
+func newDirReader(ctx context.Context, sink stream.Sink, o ReadOptions) *dirReader {
+	d := &dirReader{Checker: stream.NewChecker(sink, o.Options), ctx: ctx, git: o.Git, whole: o.Whole, stubs: o.Stubs, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
+	for _, e := range o.Exclude {
+		var st unix.Stat_t
+		if err := unix.Stat(e, &st); err == nil {
+			d.exclude[fileID{st.Dev, st.Ino}] = true
+		}
+	}
+	return d
+}
+
+// resolved is a path without symbolic links, "" if it leads nowhere.
+func resolved(dir string) string {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
+func (d *dirReader) read(dir string) error {
+	if d.git != nil {
+		d.top = resolved(dir)
+	}
+	d.deliver()
+	err := d.root(dir)
+	if derr := d.delivered(); derr != nil {
+		err = derr
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", dir, err)
+	}
+	return nil
+}
+
+// NotThere reports whether a directory is empty, and another one than that from which a state was
+// read: what was mounted there is not.
+func NotThere(dir string, src *tree.Source, before *tree.State) (bool, error) {
+	root, err := before.Get(src, tree.RootIno)
+	if err != nil || root == nil || root.Dir.Len() == 0 {
+		return false, err
+	}
+	f, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if _, err := f.Readdirnames(1); err != io.EOF {
+		return false, err
+	}
+	at := birthTime(int(f.Fd()))
+	return at == 0 || at != root.Btime, nil
+}
+
+// fileID is what makes two names the same file.
+type fileID struct{ dev, ino uint64 }
+
+type dirReader struct {
+	*stream.Checker
+	*delivery
+	ctx     context.Context
+	git     Git
+	whole   bool
+	stubs   bool
+	src     *tree.Source
+	before  *tree.State // see ReadChanges; nil: nothing
+	links   map[fileID]string
+	exclude map[fileID]bool
+	top     string         // without symbolic links, if git is set; else ""
+	buf     [64 << 10]byte // for the longest extended attribute
+}
+
+// applyWait is how long a directory is not read while another process has it locked.
+const applyWait = 30 * time.Second
+
+func (d *dirReader) root(dir string) error {
+	f, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
+	if err != nil {
+		return reason(err)
+	}
+	defer f.Close()
+	// Wait for the end of an apply, which would be read half done.
+	ctx, stop := context.WithTimeout(d.ctx, applyWait)
+	defer stop()
+	lock, err := lockDir(ctx, int(f.Fd()), unix.LOCK_SH, nil)
+	if err != nil && d.ctx.Err() != nil {
+		return d.ctx.Err()
+	}
+	defer lock.release()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	e, opened, err := d.open(".", int(f.Fd()), &st)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	var was *tree.Inode
+	if d.before != nil {
+		if was, err = d.before.Get(d.src, tree.RootIno); err != nil {
+			return err
+		}
+	}
+	if was == nil || !unchanged(was, int(f.Fd()), &st) {
+		if err := d.add(e); err != nil {
+			return err
+		}
+	}
+	return d.dir(".", opened, was)
+}
+
+// dir reads what is in an open directory, which was another one before.
+func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
+	if err := d.ctx.Err(); err != nil {
+		return err
+	}
+	if f == nil {
+		return nil // a stub
+	}
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return d.LeaveOut(at, fmt.Errorf("%q: %w", at, reason(err)))
+	}
+	slices.Sort(names)
+	names = slices.DeleteFunc(names, func(name string) bool { return d.isLeft(at, name) })
+	for _, name := range names {
+		then, err := d.beforeIn(was, name)
+		if err == nil {
+			err = d.entry(path.Join(at, name), f, name, then)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return d.gone(at, was, names)
+}
+
+// isLeft reports whether a name is a temporary one, which an apply left that was killed.
+func (d *dirReader) isLeft(at, name string) bool {
+	if !anyTemp.MatchString(name) {
+		return false
+	}
+	if d.Skip != nil {
+		d.Skip(path.Join(at, name), ErrInterrupted)
+	}
+	return true
+}
+
+// entry reads one name of an open directory. It finds the file once, without following a
+// link, and reads that file even if the name is replaced meanwhile.
+func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Inode) error {
+	fd := -1
+	err := d.asOwner(int(parent.Fd()), &unix.Stat_t{}, unix.S_IXUSR, func() (err error) {
+		fd, err = unix.Openat(int(parent.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it was deleted meanwhile
+	}
+	if err != nil {
+		return d.LeaveOut(at, fmt.Errorf("%q: %w", at, err))
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return d.LeaveOut(at, fmt.Errorf("%q: %w", at, err))
+	}
+	id, isDir := fileID{st.Dev, st.Ino}, st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if isDir && d.exclude[id] {
+		return nil
+	}
+	if name == ".git" && !isDir && d.top != "" {
+		if l := d.linkedIn(int(parent.Fd())); l != nil {
+			return d.linked(at, l, was)
+		}
+	}
+	if isDir && was != nil && was.Mode&unfinished != unfinished && st.Mode == was.Mode|openMode {
+		st.Mode = was.Mode // what opened it was killed
+	}
+	same := was != nil && unchanged(was, fd, &st)
+	if same && !isDir {
+		return nil
+	}
+	if d.before != nil && len(at) > stream.MaxPath {
+		return d.LeaveOut(at, fmt.Errorf("%.40q… is over %d bytes long", at, stream.MaxPath))
+	}
+	linked := st.Nlink > 1 && !isDir
+	if old, ok := d.links[id]; ok && linked {
+		return d.add(stream.Entry{Path: at, Hardlink: old})
+	}
+	e, f, err := d.open(at, fd, &st)
+	if err != nil {
+		stub := d.stubs && errors.Is(err, unix.EACCES) && st.Uid != uint32(os.Geteuid())
+		if err = d.LeaveOut(at, fmt.Errorf("%q: %w", at, reason(err))); err != nil || !stub {
+			return err
+		}
+		e.Data, e.Sparse, e.Parts = bytes.NewReader(nil), e.Size > 0, nil
+		e.Ctime = 0 // it is read the next time
+	}
+	if isDir && f != nil {
+		defer f.Close()
+	}
+	if same {
+		return d.dir(at, f, was)
+	}
+	if isDir {
+		err = d.add(e)
+	} else {
+		err = d.addFile(e, f)
+	}
+	if err != nil {
+		return err
+	}
+	if linked {
+		d.links[id] = at
+	}
+	if isDir {
+		return d.dir(at, f, was)
+	}
+	return nil
+}
+
+// timeOf returns a time of a file, cut to what a snapshot can have.
+func timeOf(ts unix.Timespec) int64 {
+	t, _ := filetime.Of(ts.Unix())
+	return t
+}
+
+// open describes a file, of which fd has the path, and opens it if it is to be read.
+func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f *os.File, err error) {
+	kind := st.Mode & unix.S_IFMT
+	var xattrs []tree.Xattr
+	err = d.asOwner(fd, st, unix.S_IRUSR, func() (err error) {
+		if xattrs, err = readXattrs(procPath(fd), d.buf[:]); err == nil && (kind == unix.S_IFDIR || kind == unix.S_IFREG) {
+			f, err = openFile(procPath(fd))
+		}
+		return err
+	})
+	e = stream.Entry{Path: at, Rdev: uint32(st.Rdev)}
+	e.Meta = d.Own(stream.Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: readTime(st), Btime: birthTime(fd)})
+	switch kind {
+	case unix.S_IFLNK:
+		n, err := unix.Readlinkat(fd, "", d.buf[:])
+		e.Target = string(d.buf[:max(n, 0)])
+		return e, nil, err
+	case unix.S_IFREG:
+		if e.Size = st.Size; err != nil {
+			return e, nil, err
+		}
+		e.Data = io.LimitReader(stream.WithContext(d.ctx, f), st.Size)
+		if st.Blocks*512 < st.Size { // else it has no holes
+			if parts, data, err := dataOf(f, st.Size); err == nil && parts != nil {
+				e.Sparse, e.Parts, e.Data = true, parts, stream.WithContext(d.ctx, data)
+			}
+		}
+	}
+	return e, f, err
+}
+
+// openFile is os.Open without its five calls that find out that the file cannot be polled.
+func openFile(name string) (*os.File, error) {
+	for {
+		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			return os.NewFile(uintptr(fd), name), nil
+		}
+		if err != unix.EINTR {
+			return nil, err
+		}
+	}
+}
+
+// asOwner does something with a file, of which fd has the path. Its owner may give himself the
+// rights that this needs: then the file gets its mode back at once, and st is what it is like now.
+func (d *dirReader) asOwner(fd int, st *unix.Stat_t, needs uint32, do func() error) error {
+	err := do()
+	if !d.whole || !errors.Is(err, unix.EACCES) || unix.Fstat(fd, st) != nil || !mayChmod(st) {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		needs = openMode
+	}
+	if unix.Chmod(procPath(fd), st.Mode&0o7777|needs) != nil {
+		return err
+	}
+	err = do()
+	return errors.Join(err, unix.Chmod(procPath(fd), st.Mode&0o7777), unix.Fstat(fd, st))
+}
+
+// readXattrs reads the extended attributes of the file at proc. buf is as long as one can be.
+func readXattrs(proc string, buf []byte) (xs []tree.Xattr, err error) {
+	n, err := unix.Listxattr(proc, buf)
+	if errors.Is(err, unix.ENOTSUP) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing extended attributes: %w", err)
+	}
+	for _, name := range strings.Split(string(buf[:n]), "\x00") {
+		if name == "" {
+			continue // behind the last one
+		}
+		n, err := unix.Getxattr(proc, name, buf)
+		if errors.Is(err, unix.ENODATA) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the extended attribute %s: %w", name, err)
+		}
+		xs = append(xs, tree.Xattr{Name: name, Value: slices.Clone(buf[:n])})
+	}
+	stream.SortXattrs(xs)
+	return xs, nil
+}
+
+// reason drops the path that the os package puts into its errors: it is one
+// that the user does not know.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

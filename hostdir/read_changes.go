@@ -1,0 +1,123 @@
+package hostdir
+
+import (
+	"cmp"
+	"context"
+	"path"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/filetime"
+	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
+)
+
+// ReadChanges feeds to sink what a directory has that a tree, which was read from it before,
+// has not: what is new or changed as in ReadDir, and a whiteout for what is gone. A file of
+// the same type, owner, permissions, size, inode number and times of birth, modification and change is not read. Longer paths than maxPath
+// are skipped: they cannot be merged.
+func ReadChanges(ctx context.Context, dir string, src *tree.Source, before *tree.State, sink stream.Sink, o ReadOptions) error {
+	d := newDirReader(ctx, sink, o)
+	d.src, d.before = src, before
+	return d.read(dir)
+}
+
+// justNow is how old a file must be at least. What changed later may change again without
+// another time, so it is read again the next time.
+const justNow = 2 * time.Second
+
+// inodeBits are the lowest bits of a time in nanoseconds that have a hash of the inode number
+// instead. They are a millisecond, which is less than justNow.
+const inodeBits = 20
+
+// changeTime is the time of the last change of a file, with its inode number: two files that were
+// exchanged have another one.
+func changeTime(st *unix.Stat_t) int64 {
+	const odd = 0x9e3779b97f4a7c15 // Fibonacci hashing
+	return timeOf(st.Ctim)&^(1<<inodeBits-1) | int64(st.Ino*odd>>(64-inodeBits))
+}
+
+// readTime is the changeTime of a file that is read now. If the file may change again without
+// another time, it is one that the file never has.
+func readTime(st *unix.Stat_t) int64 {
+	at := changeTime(st)
+	if time.Since(time.Unix(0, timeOf(st.Ctim))) < justNow {
+		at ^= 1
+	}
+	return at
+}
+
+// birthTime is when an open file was created, 0 if its file system does not record it. It
+// distinguishes a file from an earlier one with the same inode number.
+func birthTime(fd int) int64 {
+	var st unix.Statx_t
+	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return 0
+	}
+	t, _ := filetime.Of(st.Btime.Sec, int64(st.Btime.Nsec))
+	return t
+}
+
+// unchanged reports whether a file is as the tree has it.
+func unchanged(n *tree.Inode, fd int, st *unix.Stat_t) bool {
+	return n.Mode == st.Mode && n.UID == st.Uid && n.GID == st.Gid && n.Mtime == timeOf(st.Mtim) && n.Ctime == changeTime(st) &&
+		(!n.IsRegular() || n.Size() == st.Size) && n.Btime == cmp.Or(birthTime(fd), n.Mtime)
+}
+
+// beforeIn returns the entry of a directory of the tree by its name, nil if there is none.
+func (d *dirReader) beforeIn(dir *tree.Inode, name string) (*tree.Inode, error) {
+	if dir == nil || !dir.IsDir() {
+		return nil, nil
+	}
+	e, ok, err := dir.Dir.Lookup(d.src, name)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return d.before.Get(d.src, e.Ino)
+}
+
+// gone feeds a whiteout for what is no longer in a directory. The names are sorted.
+func (d *dirReader) gone(at string, was *tree.Inode, names []string) error {
+	if was == nil || !was.IsDir() {
+		return nil
+	}
+	var gone []string
+	if err := was.Dir.List(d.src, 0, func(e tree.Dirent, _ uint64) bool {
+		if _, is := slices.BinarySearch(names, e.Name); !is {
+			gone = append(gone, e.Name)
+		}
+		return true
+	}); err != nil {
+		return err
+	}
+	for _, name := range gone {
+		if len(path.Join(at, name)) > stream.MaxPath {
+			continue // it is not in the copy
+		}
+		if err := d.add(stream.Entry{Path: path.Join(at, name), Whiteout: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ChangedFile reports whether a change counts as a changed file, or is in a git directory. A time
+// alone is no change.
+func ChangedFile(c tree.Change) (file, inGit bool) {
+	is := c.After
+	if is == nil {
+		is = c.Before
+	}
+	if is.IsDir() || minor(c) {
+		return false, false
+	}
+	_, _, inGit = threeway.InGit(c.Path.String())
+	return !inGit, inGit
+}
+
+// NothingApplied is the result of an apply without changes.
+func NothingApplied(dir string) *Applied { return &Applied{Dir: dir, Paths: []graft.PathChange{}} }

@@ -1,0 +1,113 @@
+package stream
+
+import (
+	"bufio"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A Writer writes entries for ReadStream, with all that they have.
+type Writer struct {
+	w   *bufio.Writer
+	enc *gob.Encoder
+	buf []byte
+}
+
+func NewWriter(w io.Writer) *Writer {
+	b := bufio.NewWriterSize(w, 256<<10)
+	return &Writer{b, gob.NewEncoder(b), make([]byte, 256<<10)}
+}
+
+// Add is a Sink.
+func (s *Writer) Add(e Entry) error {
+	data := e.Data
+	e.Data = nil
+	if err := s.enc.Encode(e); err != nil || data == nil {
+		return err
+	}
+	n, err := io.CopyBuffer(struct{ io.Writer }{s.w}, io.LimitReader(data, e.DataSize()), s.buf)
+	if err == nil && n != e.DataSize() {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Close ends the stream: what was written is all.
+func (s *Writer) Close() error {
+	return errors.Join(s.enc.Encode(Entry{}), s.w.Flush())
+}
+
+// Read feeds to sink what a StreamSink wrote.
+func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
+	in, c := bufio.NewReaderSize(WithContext(ctx, r), 256<<10), NewChecker(sink, o)
+	dec := gob.NewDecoder(in)
+	for {
+		var e Entry
+		err := dec.Decode(&e)
+		if err == nil && e.Path == "" {
+			return nil
+		}
+		if err == nil {
+			e.Path, err = Clean(e.Path)
+		}
+		if err == nil && e.Hardlink != "" {
+			e.Hardlink, err = Clean(e.Hardlink)
+		}
+		if err == nil && e.Mode&unix.S_IFMT == unix.S_IFREG && e.Hardlink == "" {
+			e.Data = io.LimitReader(in, e.DataSize())
+		}
+		if err == nil {
+			e.Meta = c.Own(e.Meta)
+			err = c.Add(e)
+		}
+		if err == nil && e.Data != nil {
+			_, err = io.Copy(io.Discard, e.Data)
+		}
+		if err != nil {
+			return fmt.Errorf("reading what was sent: %w", err)
+		}
+	}
+}
+
+const (
+	// aheadBytes and aheadFiles bound what is read ahead of files that follow.
+	aheadBytes = 16 << 20
+	aheadFiles = 256
+)
+
+// Prefetch asks for the contents of files that are read next, from the i-th of n on, and
+// returns where to ask again. A file of nil is not read.
+func Prefetch(ask func([]cas.Hash) error, src *tree.Source, i, n int, file func(i int) *tree.Inode) (next int, err error) {
+	if ask == nil {
+		return n, nil
+	}
+	var hashes []cas.Hash
+	known := make(map[cas.Hash]bool)
+	bytes := int64(0)
+	for next = i; next < min(n, i+aheadFiles) && bytes < aheadBytes; next++ {
+		if f := file(next); f != nil && f.IsRegular() && f.Size() < aheadBytes {
+			bytes += f.Size()
+			if err := f.Content.EachObject(src.Files, func(h cas.Hash, isList bool) (bool, error) {
+				if !isList && !known[h] {
+					known[h] = true
+					hashes = append(hashes, h)
+				}
+				return isList, nil
+			}); err != nil {
+				return next, err
+			}
+		}
+	}
+	if len(hashes) == 0 {
+		return next, nil
+	}
+	return next, ask(hashes)
+}

@@ -18,7 +18,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/stream"
 	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/trees"
@@ -94,8 +93,12 @@ func TestTarProgramsTakeIt(t *testing.T) {
 			t.Errorf("%s: %v\n%s", list[0], err, out)
 		}
 	}
+	cmd = exec.Command("tar", "--format=pax", "--xattrs", "--xattrs-include=*", "--numeric-owner", "--sort=name", "-cf", "-", ".")
+	cmd.Dir = dir
+	data, err := cmd.Output()
+	must.OK(t, err)
 	sink := trees.NewMapSink(t)
-	must.OK(t, hostdir.Read(context.Background(), dir, sink.Add, hostdir.ReadOptions{}))
+	must.OK(t, ReadTar(context.Background(), bytes.NewReader(data), sink.Add, stream.Options{}))
 	trees.SameSpec(t, sink.Files, trees.Want(trees.TarTree()))
 }
 

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
@@ -73,111 +73,61 @@ type Applied struct {
 // ErrConflict is wrapped by the error of an Apply that was refused.
 var ErrConflict = errors.New("changed in the directory, too")
 
-// Apply applies the differences from o.Base to o.Now to a directory of the host: contents,
-// modes, owners, modification times, links and extended attributes. What is equal in both stays as
-// the directory has it. A path that changed, and at which the directory has neither version, is a
-// conflict. Then nothing is changed, unless the rule decides.
+// Apply applies the differences from o.Base to o.Now to a directory of the host: contents, modes,
+// owners, modification times, links and extended attributes. What is equal in both stays as the
+// directory has it. A path that changed, and at which the directory has neither version, is a conflict.
+// Then nothing is changed, unless the rule decides.
 //
+// A planner decides what becomes of each path, and a writer does it; see step for what it promises.
 // One apply at a time changes a directory. Others wait, and plan after it has ended. All paths are
 // opened beneath the directory without following symbolic links, even if a program replaces one
-// meanwhile. Everything is written under temporary names and renamed at the end: an error before
-// that, or an interruption, leaves the directory as it was. If a rename fails, Applied has what was
-// applied, and another run does the rest.
+// meanwhile. If an apply cannot be finished, Applied has what was applied.
 func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	host, err := openHost(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", dir, err)
 	}
 	defer host.close()
-	a := &applying{
-		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun},
-		willBeDir: make(map[string]bool), whole: make(map[string]bool), excluded: make(map[string]bool), removals: make(map[string]bool), linked: make(map[uint64]*applyStep), files: make(map[uint64]*hostFile), lost: make(map[fileKind][]*tree.Inode),
-		touched: make(map[uint64]bool), written: make(map[uint64]bool), swept: make(map[string]bool), opened: make(map[uint64]*openedDir), interrupted: make(map[string]bool),
+	how := unix.LOCK_EX
+	if o.DryRun {
+		how = unix.LOCK_SH
 	}
-	if err := a.lock(); err != nil {
+	if err := host.lock(ctx, how, o.Waiting); err != nil {
 		return nil, err
 	}
-	defer a.locked.release()
-	host.openUp, host.closedMode = a.openUp, a.closedMode
-	defer func() { _ = a.closeUp() }() // after an error; the next apply tries again
-	var changes, top []tree.Change
-	if err := tree.Diff(ctx, o.Source, o.Base, o.Now, tree.DiffOptions{}, func(c tree.Change) error {
-		if c.Path == nil {
-			top = append(top, c)
-		} else {
-			changes = append(changes, c)
-		}
-		return nil
-	}); err != nil {
+	host.src, host.states = o.Source, []*tree.State{o.Base, o.Now}
+	pl := &planner{
+		ctx: ctx, o: o, host: host, res: &Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun},
+		byPath: make(map[string]*decision), whole: make(map[string]bool), excluded: make(map[string]bool),
+		files: make(hostFiles), lost: make(map[fileKind][]*tree.Inode),
+	}
+	defer func() { pl.repos.close() }()
+	if err := pl.planAll(); err != nil {
 		return nil, err
 	}
-	left, err := a.leftOut(changes)
-	if err != nil {
-		return nil, err
+	if err := pl.result(); err != nil {
+		return pl.res, err
 	}
-	a.res.LeftOut = topmost(left, changes)
-	changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return left[c.Path.String()] })
-	defer func() {
-		if a.repos.Close != nil {
-			a.repos.Close()
-		}
-	}()
-	changes, whole := threeway.SplitWhole(changes)
-	if changes, err = a.planGit(changes); err != nil {
-		return nil, err
+	if err := pl.lookAround(); err != nil || o.DryRun {
+		return pl.res, err
 	}
-	apart, err := a.planWhole(whole)
-	if err != nil {
-		return nil, err
+	w := newWriter(ctx, host, o, pl.res)
+	w.files, w.repos = pl.files, pl.repos
+	for _, d := range pl.steps {
+		w.steps = append(w.steps, d.step)
 	}
-	changes = threeway.SortChanges(append(changes, apart...))
-	if err := a.findFiles(changes); err != nil {
-		return nil, err
-	}
-	for _, c := range slices.Concat(top, changes) {
-		if err := a.plan(c); err != nil {
-			return nil, err
-		}
-	}
-	if err := a.planReplaced(); err != nil {
-		return nil, err
-	}
-	var paths []graft.PathChange
-	for _, s := range a.steps {
-		if s.merged == nil {
-			s.merged = s.text
-		}
-		if s.todo && !s.forced {
-			a.res.Plan = append(a.res.Plan, Planned{Change: s.change})
-		}
-		if s.todo {
-			paths = append(paths, graft.PathChangeOf(graft.StepOf(s.change)))
-		}
-	}
-	switch {
-	case len(a.blocked) > 0:
-		a.res.Conflicts = a.blocked
-		return &a.res, fmt.Errorf("%w: %w", ErrConflict, errBlocked)
-	case a.refused:
-		return &a.res, ErrConflict
-	}
-	slices.SortStableFunc(paths, func(x, y graft.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
-	a.res.Paths, a.res.Changed = append(a.res.Paths, paths...), len(paths)
-	a.countFiles(func(s *applyStep) bool { return s.todo })
-	if err := a.lookAround(); err != nil || o.DryRun {
-		return &a.res, err
-	}
-	return &a.res, a.run()
+	return pl.res, w.run()
 }
 
-// countFiles counts the files of some steps.
-func (a *applying) countFiles(of func(*applyStep) bool) {
-	a.res.Files = 0
-	for _, s := range a.steps {
-		if file, _ := ChangedFile(s.change); file && of(s) {
-			a.res.Files++
-		}
+// count counts the file of a step.
+func (r *Applied) count(s *step) {
+	if file, _ := ChangedFile(s.change); file {
+		r.Files++
 	}
+}
+
+func (r *Applied) skip(p *tree.Path, why string) {
+	r.Skipped = append(r.Skipped, stream.Omission{Path: p.Short(), Reason: why})
 }
 
 // inGitOrder puts what is below .git after the work itself.
@@ -191,60 +141,6 @@ func inGitOrder(p string) int {
 // errBlocked means that files would have to be removed that only the directory has. No rule
 // decides that.
 var errBlocked = errors.New("these changes would delete files that exist only there; move those first")
-
-// applying is one Apply under way.
-type applying struct {
-	ctx  context.Context
-	o    ApplyOptions
-	host *host
-	res  Applied
-
-	steps     []*applyStep    // in the order of paths, a directory before its entries
-	willBeDir map[string]bool // paths that are a directory after the apply
-	excluded  map[string]bool // paths that stay as they are, with all below them
-	whole     map[string]bool // directories of Mercurial and jj that are taken as a whole, and what a merge of git writes
-	removals  map[string]bool // paths that are removed
-	blocked   []string
-	refused   bool                       // a conflict is not decided
-	files     map[uint64]*hostFile       // by the workspace's inode
-	lost      map[fileKind][]*tree.Inode // see findLost
-	linked    map[uint64]*applyStep      // by inode: the first step that writes it, to which others link
-	touched   map[uint64]bool            // inodes of the directory of which this run made or removed a name
-	written   map[uint64]bool            // inodes of the directory that this run has overwritten
-	staged    []*applyStep               // what has a temporary name, in the order of its creation
-	times     []dirTime                  // of directories in which this run makes or removes names
-	locked    *dirLock                   // no other apply changes the directory; nil if that is not known
-	swept     map[string]bool            // directories that were cleaned up after earlier runs
-	opened    map[uint64]*openedDir      // by their inodes
-
-	interrupted map[string]bool // directories that an earlier apply began to change
-
-	mergedBytes int64 // of merged texts
-
-	repos Repositories
-}
-
-// applyStep is one path that differs.
-type applyStep struct {
-	change     tree.Change
-	choice     Choice
-	seen       place       // what the directory had at the path when it was planned
-	here, was  *tree.Inode // the file of seen and its version in the base, nil if its attributes were not merged
-	todo       bool        // more than the time changes
-	attrsOnly  bool        // the path has its file already, and only attributes change
-	from       *tree.Path  // the file is renamed from there, see linkKept
-	source     *applyStep  // the step of the path from
-	moved      bool        // another step renames the file at the path
-	overwrites bool        // the file is overwritten, see overwrite
-	forced     bool        // it replaces what the directory changed
-	// merged is the content with the changes of both sides, nil if only one changed it.
-	merged   []byte
-	marked   []byte // the same with conflict markers
-	text     []byte // the content in place of the workspace's, see Choice
-	temp     string // the temporary name of what was staged
-	isStaged bool
-	done     bool
-}
 
 // Explain explains an error of Apply to a person.
 func Explain(err error, res *Applied) error {

@@ -37,15 +37,15 @@ func hasXattr(n *tree.Inode, name string) bool {
 func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // mayChangeAttrs fails if an ordinary user cannot give a file that stays its new attributes.
-func (a *applying) mayChangeAttrs(s *applyStep) error {
+func (w *writer) mayChangeAttrs(s *step) error {
 	n, st, uid := s.change.After, s.seen.st, os.Geteuid()
 	if uid == 0 {
 		return nil
 	}
-	was := a.baseOf(s)
+	was := s.was
 	owner := was != nil && was.UID != n.UID && st.Uid != n.UID
 	group := was != nil && was.GID != n.GID && st.Gid != n.GID && !inGroup(int(n.GID))
-	if !owner && !group && (st.Uid == uint32(uid) || a.onlyUserXattrs(s, was)) {
+	if !owner && !group && (st.Uid == uint32(uid) || w.onlyUserXattrs(s, was)) {
 		return nil
 	}
 	return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM)
@@ -53,11 +53,11 @@ func (a *applying) mayChangeAttrs(s *applyStep) error {
 
 // onlyUserXattrs reports whether only extended attributes change that need no more than the right
 // to write the file.
-func (a *applying) onlyUserXattrs(s *applyStep, was *tree.Inode) bool {
+func (w *writer) onlyUserXattrs(s *step, was *tree.Inode) bool {
 	if was == nil || was.Mode != s.change.After.Mode || slices.ContainsFunc(threeway.ChangedXattrs(was, s.change.After), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
 		return false
 	}
-	dir, err := a.host.dirOf(s.change.Path)
+	dir, err := w.host.dirOf(s.change.Path)
 	return err == nil && unix.Faccessat(dir, nameOf(s.change.Path), unix.W_OK, unix.AT_EACCESS) == nil
 }
 
@@ -66,26 +66,9 @@ func inGroup(gid int) bool {
 	return gid == os.Getegid() || err == nil && slices.Contains(groups, gid)
 }
 
-// baseOf returns what the base has of the file of a step, nil for a new file.
-func (a *applying) baseOf(s *applyStep) *tree.Inode {
-	n, was := s.change.After, s.change.Before
-	if s.here != nil {
-		return s.here
-	}
-	if f := a.files[n.Ino]; f != nil && !n.IsDir() {
-		if was = f.was; was == nil && s.attrsOnly {
-			was = s.change.Before // other numbers, after a refresh
-		}
-	}
-	if was == nil || was.Type() != n.Type() {
-		return nil
-	}
-	return was
-}
-
 // setAttrs gives a file its owner, extended attributes, permissions and time: all of them if was is
 // nil, for a new file, else those that changed since was.
-func (a *applying) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode) error {
+func (w *writer) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode) error {
 	has, err := statAt(dir, name)
 	if err == nil {
 		err = own(dir, name, was, n, has)
@@ -102,7 +85,7 @@ func (a *applying) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Ino
 	if was != nil && was.Mode == n.Mode {
 		mode = has.st.Mode & 0o7777
 	}
-	if err := a.setXattrs(proc, p, was, n, has); err != nil {
+	if err := w.setXattrs(proc, p, was, n, has); err != nil {
 		return err
 	}
 	if now, err := statAt(dir, name); !n.IsSymlink() && (err != nil || now.st.Mode&0o7777 != mode) {
@@ -147,7 +130,7 @@ func own(dir int, name string, was, n *tree.Inode, has place) error {
 
 // setXattrs sets the extended attributes of the workspace. Those that the directory's file system
 // refuses are reported.
-func (a *applying) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has place) error {
+func (w *writer) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has place) error {
 	if was == nil {
 		here, err := readXattrs(proc, make([]byte, 64<<10))
 		if err != nil && !errors.Is(err, unix.EACCES) {
@@ -170,16 +153,16 @@ func (a *applying) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has 
 			err = unix.Setxattr(proc, name, v, 0)
 		}
 		if err != nil {
-			a.skip(p, "extended attribute "+name+": "+err.Error())
-			a.res.Incomplete = true
+			w.res.skip(p, "extended attribute "+name+": "+err.Error())
+			w.res.Incomplete = true
 		}
 	}
 	return nil
 }
 
 // isAgain reports whether a file that a step writes replaces one of the same inode.
-func (a *applying) isAgain(s *applyStep) bool {
-	n, was := s.change.After, a.files[s.change.After.Ino].was
+func (w *writer) isAgain(s *step) bool {
+	n, was := s.change.After, w.files[s.change.After.Ino].was
 	return was != nil && was.Type() == n.Type() && s.change.Before != nil && s.change.Before.Ino == was.Ino && s.seen.exists && s.seen.st.Mode&unix.S_IFMT == n.Type()
 }
 
@@ -196,9 +179,9 @@ func setMtime(dir int, name string, mtime int64) error {
 	return err
 }
 
-func (a *applying) setTime(s *applyStep) error {
+func (w *writer) setTime(s *step) error {
 	c := s.change
-	dir, name, err := a.entry(s)
+	dir, name, err := w.entry(s)
 	if err == nil {
 		err = setMtime(dir, name, c.After.Mtime)
 	}
@@ -209,20 +192,19 @@ func (a *applying) setTime(s *applyStep) error {
 }
 
 // changeAttrs changes the attributes of a file that stays, once for all of its names.
-func (a *applying) changeAttrs(s *applyStep) error {
-	was := a.baseOf(s)
-	if was == nil && !s.forced {
+func (w *writer) changeAttrs(s *step) error {
+	if s.was == nil && !s.all {
 		return nil
 	}
-	if f := a.files[s.change.After.Ino]; f != nil && !s.change.After.IsDir() {
-		if f.set && !a.isApart(s, f) {
+	if f := w.files[s.change.After.Ino]; f != nil && !s.change.After.IsDir() {
+		if f.set && !w.isApart(s, f) {
 			return nil
 		}
 		f.set = true
 	}
-	dir, err := a.host.dirOf(s.change.Path)
+	dir, err := w.host.dirOf(s.change.Path)
 	if err == nil {
-		err = a.setAttrs(dir, s.change.Path.Name, s.change.Path, was, s.change.After)
+		err = w.setAttrs(dir, s.change.Path.Name, s.change.Path, s.was, s.change.After)
 	}
 	if err != nil {
 		return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), err)

@@ -19,67 +19,69 @@ const maxMergedTexts = 128 << 20
 
 // goesOn reports whether the workspace has another version of the base's file at the path of a step, and
 // not another file that was moved there.
-func (a *applying) goesOn(s *applyStep) bool {
-	f := a.files[s.change.After.Ino]
-	return (s.text != nil || f.at == nil) && (f.was == nil || f.was.Ino == s.change.Before.Ino)
+func (pl *planner) goesOn(d *decision) bool {
+	f := pl.files[d.change.After.Ino]
+	return (d.text != nil || f.at == nil) && (f.was == nil || f.was.Ino == d.change.Before.Ino)
 }
 
 // areFiles reports whether the base, the directory and the workspace have something other than a
 // directory at the path of a step, which is not in a directory that is taken as a whole.
-func (a *applying) areFiles(s *applyStep) bool {
-	was, n := s.change.Before, s.change.After
-	return s.seen.exists && !s.seen.isDir() && was != nil && !was.IsDir() && n != nil && !n.IsDir() && !inSet(s.change.Path, a.whole)
+func (pl *planner) areFiles(d *decision) bool {
+	was, n := d.change.Before, d.change.After
+	return d.seen.exists && !d.seen.isDir() && was != nil && !was.IsDir() && n != nil && !n.IsDir() && !inSet(d.change.Path, pl.whole)
 }
 
 // mergeFile plans a file of which the base, the directory and the workspace have a version. conflict
 // reports that both sides changed it, other than by lines that merge.
-func (a *applying) mergeFile(s *applyStep) (conflict bool, err error) {
-	c := s.change
-	if err := a.readHere(s, c.Before); err != nil {
+func (pl *planner) mergeFile(d *decision) (conflict bool, err error) {
+	c := d.change
+	if err := pl.readHere(d, c.Before); err != nil {
 		return false, err
 	}
-	m, err := threeway.MergeFile(c.Before, s.here, c.After, func(x, y *tree.Inode) (bool, error) { return a.sameData(s, x, y) })
+	m, err := threeway.MergeFile(c.Before, d.here, c.After, func(x, y *tree.Inode) (bool, error) { return pl.sameData(d, x, y) })
 	if err != nil {
 		return false, err
 	}
-	if !m.OK || m.Taken && !a.goesOn(s) {
+	if !m.OK || m.Taken && !pl.goesOn(d) {
 		return true, nil
 	}
-	a.takeAttrs(s, m.Node)
+	pl.takeAttrs(d, m.Node)
 	if m.Lines {
-		clean, err := a.mergeText(s)
+		clean, err := pl.mergeText(d)
 		return !clean, err
 	}
-	s.todo = m.Changed
+	if m.Changed {
+		d.action = write
+	}
 	return false, nil
 }
 
 // sameData compares the data of two inodes, of which one may be that of the directory. A file that an
 // apply was killed in while it overwrote it has the data of the base.
-func (a *applying) sameData(s *applyStep, x, y *tree.Inode) (bool, error) {
-	switch s.here {
+func (pl *planner) sameData(d *decision, x, y *tree.Inode) (bool, error) {
+	switch d.here {
 	case y:
 		x, y = y, x
 	case x:
 	default:
-		return tree.SameData(a.o.Source, x, y)
+		return tree.SameData(pl.o.Source, x, y)
 	}
-	same, err := a.host.sameData(a.o.Source, s.change.Path, s.seen, y)
-	if err == nil && !same && y == s.change.Before {
-		same, err = a.halfWritten(s)
+	same, err := pl.host.sameData(pl.o.Source, d.change.Path, d.seen, y)
+	if err == nil && !same && y == d.change.Before {
+		same, err = pl.halfWritten(d.step)
 	}
 	return same, err
 }
 
 // mergeText merges the lines of a regular file of which the directory, the workspace and perhaps the
-// base have different versions. It reports whether that left no conflict. s.marked has the lines with conflict
+// base have different versions. It reports whether that left no conflict. d.marked has the lines with conflict
 // markers, if it is a text.
-func (a *applying) mergeText(s *applyStep) (clean bool, err error) {
-	c, p := s.change, s.change.Path
-	if a.o.MergeLines == nil || c.After == nil || !s.seen.exists || inSet(p, a.whole) || !c.After.IsRegular() || s.seen.st.Mode&unix.S_IFMT != unix.S_IFREG || max(s.seen.st.Size, c.After.Size()) > threeway.MaxMerged {
+func (pl *planner) mergeText(d *decision) (clean bool, err error) {
+	c, p := d.change, d.change.Path
+	if pl.o.MergeLines == nil || c.After == nil || !d.seen.exists || inSet(p, pl.whole) || !c.After.IsRegular() || d.seen.st.Mode&unix.S_IFMT != unix.S_IFREG || max(d.seen.st.Size, c.After.Size()) > threeway.MaxMerged {
 		return false, nil
 	}
-	ours, err := a.host.file(p)
+	ours, err := pl.host.file(p)
 	if errors.Is(err, unix.EACCES) {
 		return false, nil
 	}
@@ -88,21 +90,21 @@ func (a *applying) mergeText(s *applyStep) (clean bool, err error) {
 	}
 	defer ours.Close()
 
-	in := threeway.Input{Base: section(nil), Ours: io.NewSectionReader(ours, 0, s.seen.st.Size), Theirs: c.After.Content.Reader(a.o.Source.Files)}
+	in := threeway.Input{Base: section(nil), Ours: io.NewSectionReader(ours, 0, d.seen.st.Size), Theirs: c.After.Content.Reader(pl.o.Source.Files)}
 	if c.Before != nil {
-		in.Base = c.Before.Content.Reader(a.o.Source.Files)
+		in.Base = c.Before.Content.Reader(pl.o.Source.Files)
 	}
-	if s.text != nil {
-		in.Theirs = section(s.text)
+	if d.text != nil {
+		in.Theirs = section(d.text)
 	}
-	err = a.o.MergeLines(a.ctx, in, func(m threeway.Merged) error {
-		if a.mergedBytes += int64(len(m.Text)); a.mergedBytes > maxMergedTexts {
+	err = pl.o.MergeLines(pl.ctx, in, func(m threeway.Merged) error {
+		if pl.mergedBytes += int64(len(m.Text)); pl.mergedBytes > maxMergedTexts {
 			return nil
 		}
 		if clean = m.Clean; clean {
-			a.takeText(s, m.Text)
+			pl.takeText(d, m.Text)
 		} else {
-			s.marked = m.Text
+			d.marked = m.Text
 		}
 		return nil
 	})
@@ -120,66 +122,78 @@ func section(b []byte) *io.SectionReader {
 }
 
 // takeText has a step write a text with the changes of both sides.
-func (a *applying) takeText(s *applyStep, text []byte) {
-	n := *s.change.After
-	n.UID, n.GID, n.Mtime = s.seen.st.Uid, s.seen.st.Gid, time.Now().UnixNano()
-	s.change.After = &n
-	s.change.What |= tree.Data
-	s.merged, s.todo = text, true
+func (pl *planner) takeText(d *decision, text []byte) {
+	n := *d.change.After
+	n.UID, n.GID, n.Mtime = d.seen.st.Uid, d.seen.st.Gid, time.Now().UnixNano()
+	d.change.After = &n
+	d.change.What |= tree.Data
+	d.text, d.action = text, write
 }
 
 // readHere reads the version of a step's file that the directory has. Extended attributes that may not
 // be read are those of was.
-func (a *applying) readHere(s *applyStep, was *tree.Inode) error {
-	st := s.seen.st
-	s.was, s.here = was, &tree.Inode{Ino: was.Ino, Mode: st.Mode, UID: st.Uid, GID: st.Gid, Mtime: timeOf(st.Mtim), Xattrs: was.Xattrs}
-	if s.attrsOnly && tree.SameXattrs(was, s.change.After) {
+func (pl *planner) readHere(d *decision, was *tree.Inode) error {
+	st := d.seen.st
+	d.base, d.here = was, &tree.Inode{Ino: was.Ino, Mode: st.Mode, UID: st.Uid, GID: st.Gid, Mtime: timeOf(st.Mtim), Xattrs: was.Xattrs}
+	if d.sameFile && tree.SameXattrs(was, d.change.After) {
 		return nil // they stay
 	}
-	has, err := a.host.xattrs(s.change.Path)
+	has, err := pl.host.xattrs(d.change.Path)
 	if errors.Is(err, unix.EACCES) {
 		return nil
 	}
-	s.here.Xattrs = has
+	d.here.Xattrs = has
 	return err
 }
 
 // takeAttrs gives the file of a step its merged attributes.
-func (a *applying) takeAttrs(s *applyStep, merged tree.Inode) {
-	n := *s.change.After
+func (pl *planner) takeAttrs(d *decision, merged tree.Inode) {
+	n := *d.change.After
 	n.Mode, n.UID, n.GID, n.Xattrs = n.Mode&unix.S_IFMT|merged.Mode&^unix.S_IFMT, merged.UID, merged.GID, merged.Xattrs
-	if s.attrsOnly && s.change.Before != nil && s.change.Before.Mtime == n.Mtime {
-		n.Mtime = s.here.Mtime
+	if d.sameFile && d.change.Before != nil && d.change.Before.Mtime == n.Mtime {
+		n.Mtime = d.here.Mtime
 	}
-	s.change.After = &n
+	d.change.After = &n
 }
 
 // judgeAttrs plans the attributes of a file that stays. was is its version in the base, nil if that is
 // not known.
-func (a *applying) judgeAttrs(s *applyStep, was *tree.Inode) (conflict bool, err error) {
-	n := s.change.After
+func (pl *planner) judgeAttrs(d *decision, was *tree.Inode) (conflict bool, err error) {
+	n := d.change.After
 	if was == nil || was.Type() != n.Type() {
-		return s.seen.st.Mode != n.Mode, nil
+		return d.seen.st.Mode != n.Mode, nil
 	}
-	if err := a.readHere(s, was); err != nil {
+	if err := pl.readHere(d, was); err != nil {
 		return false, err
 	}
-	merged, changed, ok := threeway.MergeAttrs(was, s.here, n, threeway.RefuseConflicts)
+	merged, changed, ok := threeway.MergeAttrs(was, d.here, n, threeway.RefuseConflicts)
 	if !ok {
 		return true, nil
 	}
-	if s.todo = changed; changed {
-		a.takeAttrs(s, merged)
+	if changed {
+		d.action = attributes
+		pl.takeAttrs(d, merged)
 	}
 	return false, nil
 }
 
 // force has a step replace what the directory changed. Attributes that the workspace did not change
 // stay as the directory has them.
-func (a *applying) force(s *applyStep) {
-	s.todo, s.forced = s.change.After != nil || s.seen.exists, true
-	if s.here != nil {
-		merged, _, _ := threeway.MergeAttrs(s.was, s.here, s.change.After, threeway.TakeTheirs)
-		a.takeAttrs(s, merged)
+func (pl *planner) force(d *decision) {
+	d.replace()
+	if d.here != nil {
+		merged, _, _ := threeway.MergeAttrs(d.base, d.here, d.change.After, threeway.TakeTheirs)
+		pl.takeAttrs(d, merged)
+	}
+}
+
+// replace gives a path what the workspace has, whatever the directory changed.
+func (d *decision) replace() {
+	d.forced = true
+	switch {
+	case d.sameFile:
+		d.action = attributes
+	case d.change.After != nil || d.seen.exists:
+		d.action = actionFor(d.change)
 	}
 }

@@ -47,54 +47,54 @@ type Planned struct {
 
 // choose applies the choice for a path to its step, and reports whether the directory
 // keeps what it has.
-func (a *applying) choose(s *applyStep) (leave bool) {
-	if a.o.Choose == nil {
+func (pl *planner) choose(d *decision) (leave bool) {
+	if pl.o.Choose == nil {
 		return false
 	}
-	c := &s.change
-	s.choice = a.o.Choose(c.Path.String())
-	if s.choice.Leave && c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir() {
-		a.excluded[c.Path.String()] = true // with all below
+	c := &d.change
+	d.choice = pl.o.Choose(c.Path.String())
+	if d.choice.Leave && c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir() {
+		pl.excluded[c.Path.String()] = true // with all below
 	}
-	if s.choice.Text != nil && c.After != nil {
+	if d.choice.Text != nil && c.After != nil {
 		n := *c.After
 		n.Mtime = time.Now().UnixNano()
-		c.After, s.text = &n, s.choice.Text
+		c.After, d.text = &n, d.choice.Text
 	}
-	return s.choice.Leave
+	return d.choice.Leave
 }
 
 // isApplied reports whether the directory already has what a step would apply.
-func (a *applying) isApplied(s *applyStep) (bool, error) {
-	c, at := s.change, s.seen
-	if s.text == nil {
-		return a.host.same(a.o.Source, c.Path, at, c.After)
+func (pl *planner) isApplied(d *decision) (bool, error) {
+	c, at := d.change, d.seen
+	if d.text == nil {
+		return pl.host.same(pl.o.Source, c.Path, at, c.After)
 	}
-	if !at.exists || at.st.Mode != c.After.Mode || at.st.Size != int64(len(s.text)) {
+	if !at.exists || at.st.Mode != c.After.Mode || at.st.Size != int64(len(d.text)) {
 		return false, nil
 	}
-	has, err := a.host.read(c.Path)
-	return bytes.Equal(has, s.text), err
+	has, err := pl.host.read(c.Path)
+	return bytes.Equal(has, d.text), err
 }
 
 // conflict records a conflict, and reports whether the path is written nevertheless. blocked means
 // that no rule may replace what the directory has.
-func (a *applying) conflict(s *applyStep, blocked bool) (written bool) {
-	p := cmp.Or(s.change.Path.Short(), ".")
-	a.res.Conflicts = append(a.res.Conflicts, p)
-	a.res.Plan = append(a.res.Plan, Planned{s.change, true, blocked, s.marked != nil})
-	if s.choice.Markers && s.marked != nil {
-		a.takeText(s, s.marked)
+func (pl *planner) conflict(d *decision, blocked bool) (written bool) {
+	p := cmp.Or(d.change.Path.Short(), ".")
+	pl.res.Conflicts = append(pl.res.Conflicts, p)
+	pl.res.Plan = append(pl.res.Plan, Planned{d.change, true, blocked, d.marked != nil})
+	if d.choice.Markers && d.marked != nil {
+		pl.takeText(d, d.marked)
 		return true
 	}
-	switch cmp.Or(s.choice.Conflicts, a.o.Conflicts) {
+	switch cmp.Or(d.choice.Conflicts, pl.o.Conflicts) {
 	case threeway.RefuseConflicts:
-		a.refused = true
+		pl.refused = true
 	case threeway.TakeTheirs:
 		if blocked {
-			a.blocked = append(a.blocked, p)
+			pl.blocked = append(pl.blocked, p)
 		}
-		a.force(s)
+		pl.force(d)
 		return true
 	}
 	return false

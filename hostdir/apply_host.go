@@ -3,6 +3,7 @@ package hostdir
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,14 +29,16 @@ type host struct {
 	// temps is the prefix of temporary names. An apply to a directory above or below this one has
 	// another.
 	temps string
-	// overlay: the directory is on overlayfs, see applying.copiedUp.
+	// overlay: the directory is on overlayfs, see writer.copiedUp.
 	overlay bool
 	// alias has the temporary names of new directories, by path.
 	alias map[string]string
 	path  string // without symbolic links
-	// See applying.openUp and applying.closedMode.
-	openUp     func(dir int, p *tree.Path) (bool, error)
-	closedMode func(p *tree.Path, mode uint32) (closed uint32, known bool)
+	// states are the versions of the directory in src that say which modes close a directory.
+	src    *tree.Source
+	states []*tree.State
+	opened map[uint64]*openedDir // by their inodes
+	locked *dirLock              // no other apply changes the directory; nil if that is not known
 }
 
 func openHost(dir string) (*host, error) {
@@ -50,11 +53,20 @@ func openHost(dir string) (*host, error) {
 
 	return &host{
 		root: fd, dir: -1, temps: fmt.Sprintf("%s%x-", tempPrefix, st.Ino), alias: map[string]string{}, overlay: overlay,
-		path: resolved(dir),
+		path: resolved(dir), opened: map[uint64]*openedDir{},
 	}, err
 }
 
+// lock lets one apply of this user at a time change the directory, until close. A dry run takes a
+// shared lock. Without a lock a change by another apply is noticed when a path gets its name.
+func (h *host) lock(ctx context.Context, how int, waiting func()) (err error) {
+	h.locked, err = lockDir(ctx, h.root, how, waiting)
+	return err
+}
+
 func (h *host) close() {
+	_ = h.closeUp() // after an error; the next apply tries again
+	h.locked.release()
 	h.forget()
 	_ = unix.Close(h.root) // it was only looked at
 }

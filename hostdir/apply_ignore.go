@@ -18,7 +18,7 @@ const ignoreName = ".amberignore"
 
 // leftOut returns which changes are not applied: what .amberignore names, what amberfs wrote for
 // agents, and what leads to forks.
-func (a *applying) leftOut(changes []tree.Change) (map[string]bool, error) {
+func (pl *planner) leftOut(changes []tree.Change) (map[string]bool, error) {
 	left := make(map[string]bool)
 	var written []tree.Change
 	forks := forkEntries(changes)
@@ -26,10 +26,10 @@ func (a *applying) leftOut(changes []tree.Change) (map[string]bool, error) {
 		switch p := c.Path.String(); {
 		case forks.MatchString(p), leadsToFork(c):
 			left[p] = true
-		case a.o.Everything:
+		case pl.o.Everything:
 			continue
 		default:
-			wrote, err := a.wroteForAgents(c)
+			wrote, err := pl.wroteForAgents(c)
 			if err != nil {
 				return nil, err
 			}
@@ -41,7 +41,7 @@ func (a *applying) leftOut(changes []tree.Change) (map[string]bool, error) {
 		written = append(written, c)
 	}
 	leaveDirs(left, written, changes)
-	if a.o.Everything || len(changes) == 0 || a.o.Git == nil {
+	if pl.o.Everything || len(changes) == 0 || pl.o.Git == nil {
 		return left, nil
 	}
 	paths := make([]string, len(changes))
@@ -50,7 +50,7 @@ func (a *applying) leftOut(changes []tree.Change) (map[string]bool, error) {
 			paths[i] += "/"
 		}
 	}
-	ignored, err := a.o.Git.Ignored(a.ctx, filepath.Join(a.res.Dir, ignoreName), paths)
+	ignored, err := pl.o.Git.Ignored(pl.ctx, filepath.Join(pl.res.Dir, ignoreName), paths)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", ignoreName, err)
 	}
@@ -124,12 +124,12 @@ func leadsToFork(c tree.Change) bool {
 }
 
 // wroteForAgents reports whether a change of a file is one that amberfs made.
-func (a *applying) wroteForAgents(c tree.Change) (bool, error) {
+func (pl *planner) wroteForAgents(c tree.Change) (bool, error) {
 	const most = 1 << 20
-	if a.o.Wrote == nil || c.After == nil || !c.After.IsRegular() || c.After.Size() > most {
+	if pl.o.Wrote == nil || c.After == nil || !c.After.IsRegular() || c.After.Size() > most {
 		return false, nil
 	}
-	wrote := a.o.Wrote(c.Path.String())
+	wrote := pl.o.Wrote(c.Path.String())
 	if wrote == nil {
 		return false, nil
 	}
@@ -139,7 +139,7 @@ func (a *applying) wroteForAgents(c tree.Change) (bool, error) {
 			continue
 		}
 		var err error
-		if sides[i], err = io.ReadAll(n.Content.Reader(a.o.Source.Files)); err != nil {
+		if sides[i], err = io.ReadAll(n.Content.Reader(pl.o.Source.Files)); err != nil {
 			return false, fmt.Errorf("reading %q: %w", c.Path.Short(), err)
 		}
 	}

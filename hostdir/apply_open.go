@@ -25,9 +25,9 @@ type openedDir struct {
 
 // closedMode returns the mode of a directory without openMode. known reports whether the base or
 // the workspace has the directory with that mode, which denies its owner something.
-func (a *applying) closedMode(p *tree.Path, mode uint32) (closed uint32, known bool) {
-	for _, st := range []*tree.State{a.o.Base, a.o.Now} {
-		n, err := st.Resolve(a.o.Source, p.String())
+func (h *host) closedMode(p *tree.Path, mode uint32) (closed uint32, known bool) {
+	for _, st := range h.states {
+		n, err := st.Resolve(h.src, p.String())
 		if err == nil && n.Mode&unfinished != unfinished && (mode == n.Mode || mode == n.Mode|openMode) {
 			return n.Mode, true
 		}
@@ -37,16 +37,16 @@ func (a *applying) closedMode(p *tree.Path, mode uint32) (closed uint32, known b
 
 // openUp opens the directory with the path p, if the base or the workspace has it closed. It reports
 // whether it changed the mode.
-func (a *applying) openUp(dir int, p *tree.Path) (bool, error) {
+func (h *host) openUp(dir int, p *tree.Path) (bool, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(dir, &st); err != nil || a.opened[st.Ino] != nil {
+	if err := unix.Fstat(dir, &st); err != nil || h.opened[st.Ino] != nil {
 		return false, err
 	}
 	left := st.Mode&openMode == openMode
 	if !left && (os.Geteuid() == 0 || st.Mode&unfinished == unfinished) || !mayChmod(&st) {
 		return false, nil
 	}
-	mode, known := a.closedMode(p, st.Mode)
+	mode, known := h.closedMode(p, st.Mode)
 	if !known {
 		return false, nil // the next access fails
 	}
@@ -54,7 +54,7 @@ func (a *applying) openUp(dir int, p *tree.Path) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	a.opened[st.Ino] = &openedDir{fd: fd, mode: mode & 0o7777}
+	h.opened[st.Ino] = &openedDir{fd: fd, mode: mode & 0o7777}
 	if left {
 		return false, nil
 	}
@@ -80,18 +80,18 @@ func (h *host) opening(dir int, p *tree.Path, do func() error) error {
 }
 
 // openDir opens the directory of a step if it is closed. One that is open is closed at the end.
-func (a *applying) openDir(s *applyStep) error {
-	dir, err := a.host.walk(s.change.Path)
+func (w *writer) openDir(s *step) error {
+	dir, err := w.host.walk(s.change.Path)
 	if err == nil {
-		_, err = a.openUp(dir, s.change.Path)
+		_, err = w.host.openUp(dir, s.change.Path)
 		_ = unix.Close(dir) // of a path alone
 	}
 	return err
 }
 
 // closeUp restores the modes of the open directories.
-func (a *applying) closeUp() (err error) {
-	for _, o := range a.opened {
+func (h *host) closeUp() (err error) {
+	for _, o := range h.opened {
 		if !o.set {
 			if cerr := unix.Chmod(procPath(o.fd), o.mode); err == nil {
 				err = cerr
@@ -99,6 +99,6 @@ func (a *applying) closeUp() (err error) {
 		}
 		_ = unix.Close(o.fd)
 	}
-	clear(a.opened)
+	clear(h.opened)
 	return err
 }

@@ -22,48 +22,49 @@ import (
 // lookAround looks for what others have of the paths that are to change: mounts, programs that have a
 // file open or locked, and names outside of the directory. It fails for mounts, which the kernel lets
 // nobody replace or remove.
-func (a *applying) lookAround() error {
-	mounts, err := a.mountPoints()
+func (pl *planner) lookAround() error {
+	mounts, err := pl.mountPoints()
 	if err != nil {
 		return err
 	}
 	var mounted []string
 	files := make(map[fileID]string)
-	for _, s := range a.steps {
-		if !s.todo || s.attrsOnly || !s.seen.exists {
+	for _, d := range pl.steps {
+		s := d.step
+		if s.action <= attributes || !s.seen.exists {
 			continue
 		}
 		p := s.change.Path
 		if mounts[p.String()] {
 			mounted = append(mounted, p.Short())
-			a.note(p.Short(), "a mount point, which apply cannot replace")
+			pl.note(p.Short(), "a mount point, which apply cannot replace")
 		}
 		if s.seen.st.Mode&unix.S_IFMT == unix.S_IFREG {
 			files[s.seen.id()] = p.String()
 		}
-		if a.isLinkedOutside(s) {
-			a.note(p.Short(), "it has another name outside of the directory, which keeps the old contents")
+		if pl.isLinkedOutside(s) {
+			pl.note(p.Short(), "it has another name outside of the directory, which keeps the old contents")
 		}
 	}
 	for id, text := range usersOf(files) {
 		p, err := tree.ParsePath(files[id])
 		if err == nil {
-			a.note(p.Short(), text)
+			pl.note(p.Short(), text)
 		}
 	}
-	if err := a.noteUnlike(); err != nil {
+	if err := pl.noteUnlike(); err != nil {
 		return err
 	}
-	slices.SortStableFunc(a.res.Notes, func(x, y stream.Omission) int { return cmp.Compare(x.Path, y.Path) })
-	if len(mounted) == 0 || a.o.DryRun {
+	slices.SortStableFunc(pl.res.Notes, func(x, y stream.Omission) int { return cmp.Compare(x.Path, y.Path) })
+	if len(mounted) == 0 || pl.o.DryRun {
 		return nil
 	}
-	return errs.Fail(errs.Busy, "%s in %s: a mount point cannot be replaced; nothing was changed", quotedList(mounted), a.res.Dir).
+	return errs.Fail(errs.Busy, "%s in %s: a mount point cannot be replaced; nothing was changed", quotedList(mounted), pl.res.Dir).
 		WithHint("unmount it, or leave it out by %s", ignoreName)
 }
 
-func (a *applying) note(p, text string) {
-	a.res.Notes = append(a.res.Notes, stream.Omission{Path: p, Reason: text})
+func (pl *planner) note(p, text string) {
+	pl.res.Notes = append(pl.res.Notes, stream.Omission{Path: p, Reason: text})
 }
 
 func quotedList(paths []string) string {
@@ -79,14 +80,14 @@ func quotedList(paths []string) string {
 }
 
 // mountPoints returns the paths in the directory at which something is mounted.
-func (a *applying) mountPoints() (map[string]bool, error) {
-	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(a.host.path))
+func (pl *planner) mountPoints() (map[string]bool, error) {
+	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(pl.host.path))
 	if err != nil {
-		return nil, fmt.Errorf("looking for mount points in %s: %w", a.res.Dir, err)
+		return nil, fmt.Errorf("looking for mount points in %s: %w", pl.res.Dir, err)
 	}
 	points := make(map[string]bool)
 	for _, m := range all {
-		if rel, err := filepath.Rel(a.host.path, m.Mountpoint); err == nil && rel != "." {
+		if rel, err := filepath.Rel(pl.host.path, m.Mountpoint); err == nil && rel != "." {
 			points[rel] = true
 		}
 	}
@@ -95,7 +96,7 @@ func (a *applying) mountPoints() (map[string]bool, error) {
 
 // isLinkedOutside reports whether the new contents of a file part it from a hard link with a name
 // outside of the directory.
-func (a *applying) isLinkedOutside(s *applyStep) bool {
+func (pl *planner) isLinkedOutside(s *step) bool {
 	c := s.change
 	return c.Before != nil && c.After != nil && c.Before.Ino == c.After.Ino && c.After.IsRegular() && c.What&tree.Data != 0 &&
 		s.seen.st.Mode&unix.S_IFMT == unix.S_IFREG && int(s.seen.st.Nlink) > max(1, len(c.Before.Links))

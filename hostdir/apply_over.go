@@ -18,7 +18,7 @@ import (
 // recognizes (halfWritten).
 
 // keepOwner has a file overwritten if what was staged for it has another owner or group than n.
-func (a *applying) keepOwner(dir int, tmp string, s *applyStep, n *tree.Inode) error {
+func (w *writer) keepOwner(dir int, tmp string, s *step, n *tree.Inode) error {
 	has, err := statAt(dir, tmp)
 	if err != nil || has.st.Uid == n.UID && has.st.Gid == n.GID || os.Geteuid() == 0 {
 		return err
@@ -26,36 +26,36 @@ func (a *applying) keepOwner(dir int, tmp string, s *applyStep, n *tree.Inode) e
 	if n.UID != s.seen.st.Uid || n.GID != s.seen.st.Gid || !n.IsRegular() || s.temp == "" {
 		return fmt.Errorf("changing its owner or group: %w", unix.EPERM)
 	}
-	at, err := a.host.dirOf(s.change.Path)
+	at, err := w.host.dirOf(s.change.Path)
 	if err == nil {
 		err = unix.Faccessat(at, s.change.Path.Name, unix.W_OK, unix.AT_EACCESS)
 	}
 	if err != nil {
 		return fmt.Errorf("it is another user's: %w", err)
 	}
-	a.markOverwrite(s)
+	w.markOverwrite(s)
 	return nil
 }
 
 // markOverwrite has a file overwritten. Its other names stay links to it.
-func (a *applying) markOverwrite(s *applyStep) {
-	s.overwrites = true
-	if f := a.fileOf(s); f != nil {
+func (w *writer) markOverwrite(s *step) {
+	s.how = overwrite
+	if f := w.files.of(s); f != nil {
 		f.at, f.id = s.change.Path, s.seen.id()
 	}
 }
 
 // inPlace reports whether a file can only be overwritten: the user may write it, but put
 // nothing beside it.
-func (a *applying) inPlace(s *applyStep) bool {
+func (w *writer) inPlace(s *step) bool {
 	c := s.change
-	if c.Before == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || a.host.isNew(c.Path.Dir) {
+	if c.Before == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || w.host.isNew(c.Path.Dir) {
 		return false
 	}
-	if f := a.fileOf(s); f != nil && f.at != nil {
+	if f := w.files.of(s); f != nil && f.at != nil {
 		return false // another name of it was overwritten
 	}
-	dir, err := a.host.dirOf(c.Path)
+	dir, err := w.host.dirOf(c.Path)
 	return err == nil && lockedDir(dir) && unix.Faccessat(dir, c.Path.Name, unix.W_OK, unix.AT_EACCESS) == nil
 }
 
@@ -65,7 +65,7 @@ func lockedDir(dir int) bool {
 }
 
 // newContent returns a file with the content that a step writes: the staged one, or one without a name.
-func (a *applying) newContent(dir int, s *applyStep) (*os.File, error) {
+func (w *writer) newContent(dir int, s *step) (*os.File, error) {
 	if s.temp != "" {
 		return openIn(dir, s.temp, unix.O_RDONLY)
 	}
@@ -75,7 +75,7 @@ func (a *applying) newContent(dir int, s *applyStep) (*os.File, error) {
 	}
 	err = os.Remove(f.Name())
 	if err == nil {
-		err = a.fill(f, s)
+		err = w.fill(f, s)
 	}
 	if err != nil {
 		f.Close()
@@ -84,9 +84,9 @@ func (a *applying) newContent(dir int, s *applyStep) (*os.File, error) {
 	return f, nil
 }
 
-// overwrite copies the new content into the file that stays.
-func (a *applying) overwrite(dir int, s *applyStep) error {
-	from, err := a.newContent(dir, s)
+// overwriteFile copies the new content into the file that stays.
+func (w *writer) overwriteFile(dir int, s *step) error {
+	from, err := w.newContent(dir, s)
 	if err != nil {
 		return err
 	}
@@ -152,21 +152,21 @@ func punchHole(f *os.File, at, n int64) error {
 }
 
 // halfWritten reports whether an apply was interrupted while it overwrote a file.
-func (a *applying) halfWritten(s *applyStep) (bool, error) {
+func (pl *planner) halfWritten(s *step) (bool, error) {
 	c, st := s.change, s.seen.st
 	if os.Geteuid() == 0 || c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || s.text != nil ||
 		st.Mode != c.Before.Mode || st.Size > max(c.Before.Size(), c.After.Size()) || st.Size < min(c.Before.Size(), c.After.Size()) {
 		return false, nil
 	}
-	if dir, err := a.host.dirOf(c.Path); err != nil || st.Uid == uint32(os.Geteuid()) && !lockedDir(dir) {
+	if dir, err := pl.host.dirOf(c.Path); err != nil || st.Uid == uint32(os.Geteuid()) && !lockedDir(dir) {
 		return false, err
 	}
-	f, err := a.host.file(c.Path)
+	f, err := pl.host.file(c.Path)
 	if err != nil {
 		return false, errs.Except(err, unix.EACCES)
 	}
 	defer f.Close()
-	was, now := c.Before.Content.Reader(a.o.Source.Files), c.After.Content.Reader(a.o.Source.Files)
+	was, now := c.Before.Content.Reader(pl.o.Source.Files), c.After.Content.Reader(pl.o.Source.Files)
 	var here, x, y [64 << 10]byte
 	for off := int64(0); off < st.Size; off += int64(len(here)) {
 		n, err := f.ReadAt(here[:], off)

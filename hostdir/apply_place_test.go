@@ -152,7 +152,7 @@ func TestReadDirWaitsForApply(t *testing.T) {
 }
 
 // saved is a step whose file an editor saves after it was checked: in place, or by a rename.
-func saved(t *testing.T, how string) (a *applying, s *applyStep, dir string) {
+func saved(t *testing.T, how string) (w *writer, s *step, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	h, err := openHost(dir)
@@ -161,11 +161,11 @@ func saved(t *testing.T, how string) (a *applying, s *applyStep, dir string) {
 	f := filepath.Join(dir, "f")
 	must.OK(t, os.WriteFile(f, []byte("old"), 0o644))
 	must.OK(t, os.WriteFile(filepath.Join(dir, "staged"), []byte("new"), 0o644))
-	a = &applying{host: h, touched: map[uint64]bool{}}
-	s = &applyStep{change: tree.Change{Path: (*tree.Path)(nil).Entry("f")}, temp: "staged"}
+	w = newWriter(t.Context(), h, ApplyOptions{}, &Applied{})
+	s = &step{change: tree.Change{Path: (*tree.Path)(nil).Entry("f")}, temp: "staged"}
 	s.seen, err = h.look(s.change.Path)
 	must.OK(t, err)
-	must.OK(t, a.begin(s))
+	must.OK(t, w.begin(s))
 	switch how {
 	case "not":
 	case "in place":
@@ -176,13 +176,13 @@ func saved(t *testing.T, how string) (a *applying, s *applyStep, dir string) {
 	case "gone":
 		must.OK(t, os.Remove(f))
 	}
-	return a, s, dir
+	return w, s, dir
 }
 
 // What an editor saves between the check of a file and its rename or removal stays.
 func TestApplyKeepsWhatIsSaved(t *testing.T) {
 	for _, how := range []string{"not", "in place", "renamed", "gone"} {
-		for name, do := range map[string]func(*applying, int, *applyStep) error{"put": (*applying).put, "removeSeen": (*applying).removeSeen} {
+		for name, do := range map[string]func(*writer, int, *step) error{"put": (*writer).put, "removeSeen": (*writer).removeSeen} {
 			a, s, dir := saved(t, how)
 			err := do(a, a.host.root, s)
 			a.staged = append(a.staged, s)
@@ -220,15 +220,16 @@ func TestApplyKeepsWhatIsNew(t *testing.T) {
 // loses nothing: the next one keeps that and says so. What was planned to go is gone.
 func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 	for _, how := range []string{"not", "in place", "renamed"} {
-		for name, take := range map[string]func(*applying, int, *applyStep) error{
-			"put":        func(a *applying, dir int, s *applyStep) error { _, err := a.exchange(dir, s); return err },
-			"removeSeen": func(a *applying, dir int, s *applyStep) error { _, err := a.moveOut(dir, s); return err },
+		for name, take := range map[string]func(*writer, int, *step) error{
+			"put":        func(a *writer, dir int, s *step) error { _, err := a.exchange(dir, s); return err },
+			"removeSeen": func(a *writer, dir int, s *step) error { _, err := a.moveOut(dir, s); return err },
 		} {
 			a, s, dir := saved(t, how)
 			must.OK(t, take(a, a.host.root, s)) // nothing comes after it
 			var kept []stream.Omission
 			for range 2 {
-				next := &applying{host: a.host, locked: new(dirLock), swept: map[string]bool{}, touched: map[uint64]bool{}, interrupted: map[string]bool{}}
+				next := newWriter(t.Context(), a.host, ApplyOptions{}, &Applied{})
+				next.host.locked = new(dirLock)
 				must.OK(t, next.sweep(nil))
 				kept = append(kept, next.res.Skipped...)
 			}
@@ -255,7 +256,8 @@ func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
 	temp, err := a.moveOut(a.host.root, s)
 	must.OK(t, err)
 	err = a.keptError(a.host.root, temp, s, unix.EEXIST)
-	next := &applying{host: a.host, locked: new(dirLock), swept: map[string]bool{}, touched: map[uint64]bool{}, interrupted: map[string]bool{}}
+	next := newWriter(t.Context(), a.host, ApplyOptions{}, &Applied{})
+	next.host.locked = new(dirLock)
 	must.OK(t, next.sweep(nil))
 	left, gerr := filepath.Glob(filepath.Join(dir, ".amberfs-kept-*"))
 	if gerr != nil || len(left) != 1 || !strings.Contains(err.Error(), filepath.Base(left[0])) || len(next.res.Skipped) > 0 {
@@ -268,8 +270,8 @@ func TestApplyMakesNoFileOfALink(t *testing.T) {
 	a, s, dir := saved(t, "not")
 	n := &tree.Inode{Ino: 7, Mode: unix.S_IFLNK | 0o777, Target: "x", Links: make([]tree.Link, 2)}
 	s.change.After = n
-	other := &applyStep{change: tree.Change{Path: (*tree.Path)(nil).Entry("g"), After: n}, temp: "no such file"}
-	a.linked = map[uint64]*applyStep{n.Ino: other}
+	other := &step{change: tree.Change{Path: (*tree.Path)(nil).Entry("g"), After: n}, temp: "no such file"}
+	a.files[n.Ino] = &hostFile{first: other}
 	if err := a.write(a.host.root, "second", s); err == nil {
 		t.Error("no error")
 	}

@@ -2,59 +2,174 @@ package hostdir
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// plan plans one path. It is called for a directory before its entries.
-func (a *applying) plan(c tree.Change) error {
-	if inSet(c.Path, a.excluded) || c.After != nil && c.After.Mode&unix.S_IFMT == unix.S_IFSOCK && a.isSocket(c) {
+// A planner decides what an apply does. It changes nothing.
+type planner struct {
+	ctx  context.Context
+	o    ApplyOptions
+	host *host
+	res  *Applied
+
+	steps    []*decision // in the order of paths, a directory before its entries
+	byPath   map[string]*decision
+	excluded map[string]bool // paths that stay as they are, with all below them
+	whole    map[string]bool // directories of Mercurial and jj that are taken as a whole
+	blocked  []string
+	refused  bool // a conflict is not decided
+	files    hostFiles
+	lost     map[fileKind][]*tree.Inode // see findLost
+	repos    Repositories
+
+	mergedBytes int64 // of merged texts
+}
+
+// A decision is a step, and why it is so.
+type decision struct {
+	*step
+	choice     Choice
+	here, base *tree.Inode // the file of seen and its version in the base, nil if its attributes were not merged
+	marked     []byte      // the content with conflict markers
+	sameFile   bool        // the path has its file already
+	forced     bool        // it replaces what the directory changed
+}
+
+// planAll plans the changes from the base to the workspace.
+func (pl *planner) planAll() error {
+	var changes, top []tree.Change
+	if err := tree.Diff(pl.ctx, pl.o.Source, pl.o.Base, pl.o.Now, tree.DiffOptions{}, func(c tree.Change) error {
+		if c.Path == nil {
+			top = append(top, c)
+		} else {
+			changes = append(changes, c)
+		}
 		return nil
+	}); err != nil {
+		return err
 	}
-	at, err := a.host.look(c.Path)
+	left, err := pl.leftOut(changes)
 	if err != nil {
 		return err
 	}
-	p := c.Path.String()
-	s := &applyStep{change: c, seen: at, text: a.repos.Merged[p].Data}
-	if inSet(c.Path, a.whole) {
-		if err := a.planIn(s); err != nil {
+	pl.res.LeftOut = topmost(left, changes)
+	changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return left[c.Path.String()] })
+
+	changes, whole := threeway.SplitWhole(changes)
+	if changes, err = pl.planGit(changes); err != nil {
+		return err
+	}
+	apart, err := pl.planWhole(whole)
+	if err != nil {
+		return err
+	}
+	changes = threeway.SortChanges(append(changes, apart...))
+	if err := pl.findFiles(changes); err != nil {
+		return err
+	}
+	for _, c := range slices.Concat(top, changes) {
+		if err := pl.plan(c); err != nil {
 			return err
 		}
-		a.add(s)
-		return nil
 	}
-	if only := minor(c) && c.What&tree.Links == 0; !only && a.choose(s) {
-		return nil
+	return pl.planReplaced()
+}
+
+// result has Applied say what is planned. It fails if that is not to be done.
+func (pl *planner) result() error {
+	res := pl.res
+	var paths []graft.PathChange
+	for _, d := range pl.steps {
+		d.was, d.all = pl.baseOf(d), d.forced
+		if d.action == keep {
+			continue
+		}
+		if !d.forced {
+			res.Plan = append(res.Plan, Planned{Change: d.change})
+		}
+		paths = append(paths, graft.PathChangeOf(graft.StepOf(d.change)))
 	}
-	conflict, err := a.judge(s)
-	if err != nil {
-		return err
+	if len(pl.blocked) > 0 {
+		res.Conflicts = pl.blocked
+		return fmt.Errorf("%w: %w", ErrConflict, errBlocked)
 	}
-	if conflict && minor(c) {
-		return nil
+	if pl.refused {
+		return ErrConflict
 	}
-	if conflict {
-		if !a.conflict(s, at.unreachable != nil && !errors.Is(at.unreachable, unix.ENOENT)) {
-			a.excluded[p] = true
-			return nil
+	for _, d := range pl.steps {
+		if d.action != keep {
+			res.count(d.step)
 		}
 	}
-	a.add(s)
+	slices.SortStableFunc(paths, func(x, y graft.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
+	res.Paths, res.Changed = append(res.Paths, paths...), len(paths)
 	return nil
 }
 
-func (a *applying) add(s *applyStep) {
-	switch p := s.change.Path.String(); {
-	case s.change.After == nil:
-		a.removals[p] = s.todo
-	case s.change.After.IsDir():
-		a.willBeDir[p] = true
+// baseOf returns what the base has of the file of a step, nil for a new file.
+func (pl *planner) baseOf(d *decision) *tree.Inode {
+	n, was := d.change.After, d.change.Before
+	if n == nil {
+		return nil
 	}
-	a.steps = append(a.steps, s)
+	if d.here != nil {
+		return d.here
+	}
+	if f := pl.files[n.Ino]; f != nil && !n.IsDir() {
+		if was = f.was; was == nil && d.sameFile {
+			was = d.change.Before // other numbers, after a refresh
+		}
+	}
+	if was == nil || was.Type() != n.Type() {
+		return nil
+	}
+	return was
+}
+
+// plan plans one path. It is called for a directory before its entries.
+func (pl *planner) plan(c tree.Change) error {
+	if inSet(c.Path, pl.excluded) || c.After != nil && c.After.Mode&unix.S_IFMT == unix.S_IFSOCK && pl.isSocket(c) {
+		return nil
+	}
+	at, err := pl.host.look(c.Path)
+	if err != nil {
+		return err
+	}
+	d := &decision{step: &step{change: c, seen: at, text: pl.repos.Merged[c.Path.String()].Data}}
+	if inSet(c.Path, pl.whole) {
+		if err := pl.planIn(d); err != nil {
+			return err
+		}
+		pl.add(d)
+		return nil
+	}
+	if only := minor(c) && c.What&tree.Links == 0; !only && pl.choose(d) {
+		return nil
+	}
+	conflict, err := pl.judge(d)
+	if err != nil || conflict && minor(c) {
+		return err
+	}
+	if conflict && !pl.conflict(d, at.unreachable != nil && !errors.Is(at.unreachable, unix.ENOENT)) {
+		pl.excluded[c.Path.String()] = true
+		return nil
+	}
+	pl.add(d)
+	return nil
+}
+
+func (pl *planner) add(d *decision) {
+	pl.steps = append(pl.steps, d)
+	pl.byPath[d.change.Path.String()] = d
 }
 
 // minor reports whether only the time and other names of a file differ.
@@ -63,79 +178,90 @@ func minor(c tree.Change) bool {
 		(c.Before.Ino == c.After.Ino || len(c.Before.Links) < 2 && len(c.After.Links) < 2)
 }
 
-// judge decides whether a path is applied, and reports a conflict.
-func (a *applying) judge(s *applyStep) (conflict bool, err error) {
-	c, at := s.change, s.seen
+// judge decides what is done at a path, and reports a conflict.
+func (pl *planner) judge(d *decision) (conflict bool, err error) {
+	c, at := d.change, d.seen
 	if at.unreachable != nil {
 		// The path above it does not exist, or is not a directory.
-		switch {
-		case c.After == nil:
-			return false, nil
-		case a.willBeDir[c.Path.Dir.String()]:
-			s.todo = true
+		if c.After == nil {
 			return false, nil
 		}
-		return true, nil
+		above := pl.byPath[c.Path.Dir.String()]
+		if above == nil || above.change.After == nil || !above.change.After.IsDir() {
+			return true, nil
+		}
+		d.action = actionFor(c)
+		return false, nil
 	}
 	if c.Before != nil && c.Before.IsDir() && c.After != nil && c.After.IsDir() && at.isDir() {
-		s.attrsOnly = true
-		return a.judgeAttrs(s, c.Before)
+		d.sameFile = true
+		return pl.judgeAttrs(d, c.Before)
 	}
-	if f := a.fileOf(s); f != nil && f.at != nil && at.exists && at.id() == f.id {
-		s.attrsOnly = true
-		return a.judgeAttrs(s, cmp.Or(f.was, c.Before))
+	if f := pl.files.of(d.step); f != nil && f.at != nil && at.exists && at.id() == f.id {
+		d.sameFile = true
+		return pl.judgeAttrs(d, cmp.Or(f.was, c.Before))
 	}
-	if is, err := a.isApplied(s); err != nil || is {
-		s.todo = is && a.fileOf(s) != nil // another file with the same bytes
+	if is, err := pl.isApplied(d); err != nil || is {
+		if is && pl.files.of(d.step) != nil {
+			d.action = write // another file with the same bytes
+		}
 		return false, err
 	}
 	if c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir() && !at.exists {
-		s.todo = true // an interrupted run removed what was there
+		d.action = actionFor(c) // an interrupted run removed what was there
 		return false, nil
 	}
-	files := a.areFiles(s) && !minor(c)
-	if !files || !a.goesOn(s) {
-		if s.todo, err = a.host.same(a.o.Source, c.Path, at, c.Before); err != nil || s.todo {
+	files := pl.areFiles(d) && !minor(c)
+	if !files || !pl.goesOn(d) {
+		same, err := pl.host.same(pl.o.Source, c.Path, at, c.Before)
+		if err != nil {
 			return false, err
+		}
+		if same {
+			d.action = actionFor(c)
+			return false, nil
 		}
 	}
 	switch {
 	case files:
-		return a.mergeFile(s)
+		return pl.mergeFile(d)
 	case c.Before != nil:
 		return true, nil
 	}
-	clean, err := a.mergeText(s)
+	clean, err := pl.mergeText(d)
 	return !clean, err
 }
 
 // isSocket reports that a socket is skipped: it is useless without its program.
-func (a *applying) isSocket(c tree.Change) bool {
-	a.skip(c.Path, "sockets are not applied")
+func (pl *planner) isSocket(c tree.Change) bool {
+	pl.res.skip(c.Path, "sockets are not applied")
 	return true
 }
 
 // planReplaced checks the directories that a file replaces: everything in them must be removed by a
 // step.
-func (a *applying) planReplaced() error {
-	steps := a.steps
-	a.steps = nil
-	for _, s := range steps {
-		c := s.change
-		if inSet(c.Path, a.excluded) {
+func (pl *planner) planReplaced() error {
+	removed := make(map[string]bool)
+	for _, d := range pl.steps {
+		removed[d.change.Path.String()] = d.action == remove
+	}
+	steps := pl.steps
+	pl.steps = nil
+	for _, d := range steps {
+		if inSet(d.change.Path, pl.excluded) {
 			continue
 		}
-		if s.todo && s.seen.isDir() && c.After != nil && !c.After.IsDir() {
-			more, err := a.host.holdsMore(c.Path, a.removals)
+		if d.action == write && d.seen.isDir() {
+			more, err := pl.host.holdsMore(d.change.Path, removed)
 			if err != nil {
 				return err
 			}
-			if more && !a.conflict(s, true) {
-				a.excluded[c.Path.String()] = true
+			if more && !pl.conflict(d, true) {
+				pl.excluded[d.change.Path.String()] = true
 				continue
 			}
 		}
-		a.steps = append(a.steps, s)
+		pl.steps = append(pl.steps, d)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package hostdir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,68 +13,103 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
+// A writer does what a planner decided. It needs no planner: steps are all that it knows.
+type writer struct {
+	ctx   context.Context
+	o     ApplyOptions // Source, Base, Now, Prefetch and Progress
+	host  *host
+	res   *Applied
+	repos Repositories
+	files hostFiles
+
+	steps   []*step                // in the order of paths, a directory before its entries
+	staged  []*step                // what is placed by a rename or an overwrite, in the order of staging
+	dirs    map[string]*touchedDir // in which names are made or removed
+	touched map[uint64]touch       // what this run did to inodes of the directory
+	reached func(*step)            // for tests: called when a step has another state
+}
+
+// A touch is what a writer did to a file, other than at the path of a step.
+type touch uint8
+
+const (
+	renamed     touch = iota + 1 // made or removed a name
+	overwritten                  // changed its bytes
+)
+
+func (w *writer) touch(ino uint64) { w.touched[ino] = max(w.touched[ino], renamed) }
+
+func newWriter(ctx context.Context, h *host, o ApplyOptions, res *Applied) *writer {
+	return &writer{ctx: ctx, o: o, host: h, res: res, files: make(hostFiles), dirs: make(map[string]*touchedDir), touched: make(map[uint64]touch)}
+}
+
 // run writes everything under temporary names, and then renames it. It returns when that is on disk.
 // Until the last file is written, nothing has changed.
-func (a *applying) run() error {
-	defer a.discard()
-	if err := a.stageAll(); err != nil {
+func (w *writer) run() error {
+	defer w.discard()
+	if err := w.stageAll(); err != nil {
 		return err
 	}
-	for _, s := range a.steps {
-		if s.todo {
-			if err := a.check(s); err != nil {
+	for _, s := range w.steps {
+		if s.action != keep {
+			if err := w.check(s); err != nil {
 				return err
 			}
 		}
 	}
-	if a.repos.AddObjects != nil {
-		if err := a.repos.AddObjects(); err != nil {
+	if w.repos.AddObjects != nil {
+		if err := w.repos.AddObjects(); err != nil {
 			return err
 		}
 	}
 	// A file must be on disk before its name.
-	if err := unix.Syncfs(a.host.root); err != nil {
-		return fmt.Errorf("writing %s to disk: %w", a.res.Dir, err)
+	if err := unix.Syncfs(w.host.root); err != nil {
+		return fmt.Errorf("writing %s to disk: %w", w.res.Dir, err)
 	}
-	all := a.res.Paths
-	a.res.Paths = []graft.PathChange{}
-	err := a.commit()
-	if err == nil && a.repos.Commit != nil {
+	all := w.res.Paths
+	w.res.Paths = []graft.PathChange{}
+	err := w.commit()
+	if err == nil && w.repos.Commit != nil {
 		var skipped []stream.Omission
-		skipped, err = a.repos.Commit()
-		a.res.Skipped = append(a.res.Skipped, skipped...)
+		skipped, err = w.repos.Commit()
+		w.res.Skipped = append(w.res.Skipped, skipped...)
 	}
-	if serr := unix.Syncfs(a.host.root); err == nil && serr != nil {
-		err = fmt.Errorf("writing %s to disk: %w", a.res.Dir, serr)
+	if serr := unix.Syncfs(w.host.root); err == nil && serr != nil {
+		err = fmt.Errorf("writing %s to disk: %w", w.res.Dir, serr)
 	}
-	a.res.Changed = len(a.res.Paths)
+	w.res.Changed = len(w.res.Paths)
 	if err == nil {
-		a.res.Paths = all // in the order of paths
+		w.res.Paths = all // in the order of paths
 		return nil
 	}
-	a.res.Partial = true
-	a.countFiles(func(s *applyStep) bool { return s.done })
-	return fmt.Errorf("%w; %d of %d changes were applied: run it again for the rest", err, a.res.Changed, len(all))
+	w.res.Partial = true
+	w.res.Files = 0
+	for _, s := range w.steps {
+		if s.action != keep && s.state >= placed {
+			w.res.count(s)
+		}
+	}
+	return fmt.Errorf("%w; %d of %d changes were applied: run it again for the rest", err, w.res.Changed, len(all))
 }
 
-func (a *applying) stageAll() error {
+func (w *writer) stageAll() error {
 	// Other names of a file that is overwritten are links to it.
-	for _, s := range a.steps {
-		if f := a.fileOf(s); f != nil && f.was != nil && f.at == nil && s.change.Before != nil && s.change.Before.Ino == f.was.Ino && isForeign(s.change.After) {
-			if err := a.stage(s); err != nil {
+	for _, s := range w.steps {
+		if f := w.files.of(s); f != nil && f.was != nil && f.at == nil && s.change.Before != nil && s.change.Before.Ino == f.was.Ino && isForeign(s.change.After) {
+			if err := w.stage(s); err != nil {
 				return err
 			}
 		}
 	}
 	ahead := 0
-	for i, s := range a.steps {
-		if err := a.ctx.Err(); err != nil {
+	for i, s := range w.steps {
+		if err := w.ctx.Err(); err != nil {
 			return err
 		}
 		if i >= ahead {
 			var err error
-			if ahead, err = stream.Prefetch(a.o.Prefetch, a.o.Source, i, len(a.steps), func(i int) *tree.Inode {
-				if s := a.steps[i]; s.todo {
+			if ahead, err = stream.Prefetch(w.o.Prefetch, w.o.Source, i, len(w.steps), func(i int) *tree.Inode {
+				if s := w.steps[i]; s.action == write {
 					return s.change.After
 				}
 				return nil
@@ -81,119 +117,122 @@ func (a *applying) stageAll() error {
 				return err
 			}
 		}
-		if err := a.sweepAbove(s); err != nil {
+		if err := w.sweepAbove(s); err != nil {
 			return err
 		}
-		if err := a.stage(s); err != nil {
+		if err := w.stage(s); err != nil {
 			return err
 		}
-		if a.o.Progress != nil {
-			a.o.Progress(stream.Progress{Files: int64(i + 1)})
+		if w.o.Progress != nil {
+			w.o.Progress(stream.Progress{Files: int64(i + 1)})
 		}
 	}
-	for _, s := range slices.Backward(a.steps) {
-		if c := s.change; s.todo && c.After != nil && c.After.IsDir() && !s.seen.isDir() {
-			err := a.finishDir(s)
+	for _, s := range slices.Backward(w.steps) {
+		if s.action == makeDir {
+			err := w.finishDir(s)
 			if err == nil {
-				err = a.openDir(s)
+				err = w.openDir(s)
 			}
 			if err != nil {
 				return err
 			}
 		}
 	}
-	return a.ctx.Err()
+	return w.ctx.Err()
 }
 
 // commit gives what is staged its names. It is not interrupted. A file loses its old name after it
 // has the new one, except where the old name is in the way.
-func (a *applying) commit() error {
+func (w *writer) commit() error {
 	room := make(map[string]bool) // directories that something else replaces
-	for _, s := range a.steps {
-		room[s.change.Path.String()] = s.todo && s.change.After != nil && s.seen.isDir() && !s.change.After.IsDir()
+	for _, s := range w.steps {
+		room[s.change.Path.String()] = s.action == write && s.seen.isDir()
 	}
-	if err := a.moveAll(room); err != nil {
+	if err := w.moveAll(room); err != nil {
 		return err
 	}
-	for _, s := range slices.Backward(a.steps) {
+	for _, s := range slices.Backward(w.steps) {
 		if inSet(s.change.Path, room) {
-			if err := a.remove(s); err != nil {
+			if err := w.remove(s); err != nil {
 				return err
 			}
 		}
 	}
-	for _, s := range a.staged {
-		if err := a.rename(s); err != nil {
+	for _, s := range w.staged {
+		if err := w.place(s); err != nil {
 			return err
 		}
 	}
-	for _, s := range slices.Backward(a.steps) {
-		if err := a.remove(s); err != nil {
+	for _, s := range slices.Backward(w.steps) {
+		if err := w.remove(s); err != nil {
 			return err
 		}
 	}
-	for _, s := range a.steps {
-		if err := a.change(s); err != nil {
+	for _, s := range w.steps {
+		if err := w.finish(s); err != nil {
 			return err
 		}
 	}
-	a.restoreTimes()
-	for _, s := range slices.Backward(a.steps) {
+	w.restoreTimes()
+	for _, s := range slices.Backward(w.steps) {
 		switch c := s.change; {
 		case c.After == nil || !c.After.IsDir():
 		case s.seen.isDir():
-			if err := a.finishDir(s); err != nil {
+			if err := w.finishDir(s); err != nil {
 				return err
 			}
-			a.applied(s)
-		case s.todo: // a rename into it may have changed its time
-			if err := a.setTime(s); err != nil {
+			w.reach(s, done)
+		case s.action != keep: // a rename into it may have changed its time
+			if err := w.setTime(s); err != nil {
 				return err
 			}
 		}
 	}
-	if err := a.closeUp(); err != nil {
+	if err := w.host.closeUp(); err != nil {
 		return fmt.Errorf("setting the mode of a directory: %w", err)
 	}
 	return nil
 }
 
-// applied notes that a step is done.
-func (a *applying) applied(s *applyStep) {
-	if s.todo && !s.done {
-		s.done = true
-		a.res.Paths = append(a.res.Paths, graft.PathChangeOf(graft.StepOf(s.change)))
+// reach notes how far a step is.
+func (w *writer) reach(s *step, to state) {
+	if s.action != keep && s.state < placed && to >= placed {
+		w.res.Paths = append(w.res.Paths, graft.PathChangeOf(graft.StepOf(s.change)))
+	}
+	s.state = max(s.state, to)
+	if w.reached != nil {
+		w.reached(s)
 	}
 }
 
 // check fails if a path is not what it was when it was planned. This run may have made or
 // removed another name of its file.
-func (a *applying) check(s *applyStep) error {
+func (w *writer) check(s *step) error {
 	if s.seen.unreachable != nil {
 		return nil // what is above it is new
 	}
-	now, err := a.host.look(s.change.Path)
+	now, err := w.host.look(s.change.Path)
 	if err != nil {
 		return err
 	}
-	if a.differs(s, now) {
-		return a.changedMeanwhile(s)
+	if w.differs(s, now) {
+		return w.changedMeanwhile(s)
 	}
 	return nil
 }
 
 // differs reports whether a file was changed, but for what this run did to it by another name.
-func (a *applying) differs(s *applyStep, now place) bool {
+func (w *writer) differs(s *step, now place) bool {
 	if now.isDir() {
-		now.st.Mode, _ = a.closedMode(s.change.Path, now.st.Mode)
+		now.st.Mode, _ = w.host.closedMode(s.change.Path, now.st.Mode)
 	}
-	if a.copiedUp(s) {
+	if w.copiedUp(s) {
 		now.st.Dev, now.st.Ino = s.seen.st.Dev, s.seen.st.Ino
 	}
-	switch at := now.st.Ino; {
-	case a.written[at]:
+	switch w.touched[now.st.Ino] {
+	case overwritten:
 		return !now.isFile(s.seen)
-	case a.touched[at]:
+	case renamed:
 		now.st.Ctim = s.seen.st.Ctim
 	}
 	return s.seen.changed(now)
@@ -201,35 +240,35 @@ func (a *applying) differs(s *applyStep, now place) bool {
 
 // copiedUp reports whether this run has moved the file of a step to the upper layer of overlayfs, by
 // another or by this name. Then a file of the lower layer with several names gets another inode.
-func (a *applying) copiedUp(s *applyStep) bool {
-	return a.host.overlay && s.seen.exists && !s.seen.isDir() && s.seen.st.Nlink > 1 && a.touched[s.seen.st.Ino]
+func (w *writer) copiedUp(s *step) bool {
+	return w.host.overlay && s.seen.exists && !s.seen.isDir() && s.seen.st.Nlink > 1 && w.touched[s.seen.st.Ino] != 0
 }
 
 // begin is check before the file of a step changes, or loses a name.
-func (a *applying) begin(s *applyStep) error {
-	err := a.check(s)
+func (w *writer) begin(s *step) error {
+	err := w.check(s)
 	if s.seen.exists {
-		a.touched[s.seen.st.Ino] = true
+		w.touch(s.seen.st.Ino)
 	}
 	return err
 }
 
-func (a *applying) remove(s *applyStep) error {
+func (w *writer) remove(s *step) error {
 	c := s.change
-	if !s.todo || s.done || !s.seen.exists || c.After != nil {
+	if s.action != remove || s.state >= placed || !s.seen.exists {
 		return nil
 	}
-	if err := a.begin(s); err != nil {
+	if err := w.begin(s); err != nil {
 		return err
 	}
-	dir, err := a.host.dirOf(c.Path)
+	dir, err := w.host.dirOf(c.Path)
 	if err != nil {
 		return err
 	}
 	if s.seen.isDir() {
 		err = unix.Unlinkat(dir, c.Path.Name, unix.AT_REMOVEDIR)
 	} else {
-		err = a.removeSeen(dir, s)
+		err = w.removeSeen(dir, s)
 	}
 	if errors.Is(err, unix.ENOTEMPTY) {
 		return nil // it has files that only the directory has
@@ -237,82 +276,90 @@ func (a *applying) remove(s *applyStep) error {
 	if err != nil {
 		return fmt.Errorf("removing %q: %w", c.Path.Short(), err)
 	}
-	a.applied(s)
-	a.host.forget()
+	w.reach(s, done)
+	w.host.forget()
 	return nil
 }
 
-// rename gives what is staged its name.
-func (a *applying) rename(s *applyStep) error {
-	p := s.change.Path
-	if s.done && s.from != nil {
-		return nil
+// place gives what is staged its name.
+func (w *writer) place(s *step) error {
+	if s.state >= placed {
+		return nil // with another one
 	}
-	if err := a.begin(s); err != nil {
+	if err := w.begin(s); err != nil {
 		return err
 	}
-	dir, err := a.host.dirOf(p)
+	p := s.change.Path
+	dir, err := w.host.dirOf(p)
 	switch {
 	case err != nil:
-	case s.from != nil:
-		if err = a.move(s); err == nil && s.temp != "" {
+	case s.how == moveName && s.temp == "":
+		if err = w.move(s); err == nil && s.temp != "" {
 			return nil // it gets its name after the directory there was removed
 		}
-	case s.overwrites:
-		if err = a.overwrite(dir, s); err == nil {
-			a.written[s.seen.st.Ino] = true
-			err = a.changeAttrs(s)
+	case s.how == overwrite:
+		if err = w.overwriteFile(dir, s); err == nil {
+			w.touched[s.seen.st.Ino] = overwritten
+			err = w.changeAttrs(s)
 		}
 	default:
-		err = a.put(dir, s)
+		err = w.put(dir, s)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", p.Short(), err)
 	}
 	s.temp = ""
-	delete(a.host.alias, p.String())
-	a.host.forget()
-	a.applied(s)
+	delete(w.host.alias, p.String())
+	w.host.forget()
+	w.reach(s, placed)
 	return nil
 }
 
-// change sets attributes and times of files that are at their places.
-func (a *applying) change(s *applyStep) error {
+// finish sets the attributes and times of files that are at their places.
+func (w *writer) finish(s *step) error {
 	c := s.change
 	if c.After == nil || c.After.IsDir() && s.seen.isDir() {
 		return nil
 	}
-	f := a.fileOf(s)
-	switch known := f != nil && f.at != nil && !s.overwrites; {
-	case f != nil && f.set && !a.isApart(s, f):
-	case !s.todo:
-		if !known || c.After.IsDir() || c.Before == nil || c.Before.Mtime == c.After.Mtime {
+	f := w.files.of(s)
+	known := f != nil && f.at != nil && s.how != overwrite
+	switch {
+	case f != nil && f.set && !w.isApart(s, f):
+	case s.action == keep:
+		if !known || c.Before == nil || c.Before.Mtime == c.After.Mtime {
 			return nil
 		}
 		f.set = true
-		return a.setTime(s) // it is the same but for the time
-	case s.attrsOnly:
-		if err := a.begin(s); err != nil {
+		return w.setTime(s) // it is the same but for the time
+	case s.action == attributes || s.how == stays:
+		if err := w.begin(s); err != nil {
 			return err
 		}
 		fallthrough
 	case known:
-		if err := a.changeAttrs(s); err != nil {
+		if err := w.changeAttrs(s); err != nil {
 			return err
 		}
 	}
-	a.applied(s)
+	w.reach(s, done)
 	return nil
 }
 
 // discard removes what was staged and has not got its name.
-func (a *applying) discard() {
-	for _, s := range slices.Backward(a.staged) {
-		if dir, err := a.host.dirOf(s.change.Path); err == nil && s.temp != "" {
+func (w *writer) discard() {
+	for _, s := range slices.Backward(w.staged) {
+		dir, err := w.host.dirOf(s.change.Path)
+		switch {
+		case err != nil || s.temp == "":
+		case s.how == moveName: // it has no other name
+			if kept, err := setAside(dir, s.temp); err == nil {
+				w.res.skip(s.change.Path.Dir.Entry(kept), "the file from "+s.from.Short()+", which could not get its name")
+			}
+		default:
 			_ = removeBelow(dir, s.temp) // the next run tries again
 		}
 	}
-	if len(a.res.Paths) == 0 {
-		a.restoreTimes()
+	if len(w.res.Paths) == 0 {
+		w.restoreTimes()
 	}
 }

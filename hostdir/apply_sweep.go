@@ -25,13 +25,13 @@ var anyTemp = regexp.MustCompile(`^\.amberfs-apply-[0-9a-f]+-`)
 var ErrInterrupted = errors.New("an apply was interrupted")
 
 // tempName is a name that nothing has, for what this apply makes.
-func (a *applying) tempName() string { return a.host.temps + strings.ToLower(rand.Text()) }
+func (w *writer) tempName() string { return w.host.temps + strings.ToLower(rand.Text()) }
 
 // replacedName is a temporary name for a file that another one replaces. It has the keys of the staged
 // file and of the one that was seen at the place, so that sweep can tell whether a file is one of the
 // two.
-func (a *applying) replacedName(ours, seen string) string {
-	return a.host.temps + ours + "." + seen + "." + strings.ToLower(rand.Text())
+func (w *writer) replacedName(ours, seen string) string {
+	return w.host.temps + ours + "." + seen + "." + strings.ToLower(rand.Text())
 }
 
 // key identifies a file in its present version.
@@ -53,20 +53,20 @@ func (h *host) seenKey(p place) string {
 
 // sweep removes from a directory what a killed apply left there. Only with the lock it is certain
 // that no other apply is under way.
-func (a *applying) sweep(p *tree.Path) error {
-	key := p.String()
-	if a.swept[key] {
+func (w *writer) sweep(p *tree.Path) error {
+	t := w.touchedDir(p)
+	if t.swept {
 		return nil
 	}
-	a.swept[key] = true
-	dir, err := a.host.open(p)
+	dir, err := w.host.open(p)
 	if err != nil {
 		return err
 	}
+	t.swept = true
 	if at, err := statAt(dir, "."); err == nil {
-		a.times = append(a.times, dirTime{path: p, time: at.st.Mtim})
+		t.time = &at.st.Mtim
 	}
-	if a.locked == nil {
+	if w.host.locked == nil {
 		return nil
 	}
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -81,9 +81,9 @@ func (a *applying) sweep(p *tree.Path) error {
 	for {
 		names, err := f.Readdirnames(1000)
 		for _, name := range names {
-			if rest, ok := strings.CutPrefix(name, a.host.temps); ok {
-				a.interrupted[key] = true
-				if err := a.sweepOne(p, fd, name, rest); err != nil {
+			if rest, ok := strings.CutPrefix(name, w.host.temps); ok {
+				t.interrupted = true
+				if err := w.sweepOne(p, fd, name, rest); err != nil {
 					return err
 				}
 			}
@@ -101,40 +101,40 @@ func (a *applying) sweep(p *tree.Path) error {
 // name an apply took before it was killed. It is kept.
 //
 // What is removed may be another name of a file that stays, whose change time changes with that.
-func (a *applying) sweepOne(p *tree.Path, dir int, name, rest string) error {
+func (w *writer) sweepOne(p *tree.Path, dir int, name, rest string) error {
 	at, err := statAt(dir, name)
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(rest, ".") || strings.HasPrefix(rest, at.key()+".") {
-		if err := a.touchBelow(dir, name, at); err != nil {
+		if err := w.touchBelow(dir, name, at); err != nil {
 			return err
 		}
 		return removeBelow(dir, name)
 	}
 	moved := at
 	moved.st.Ino = 0 // see seenKey
-	if strings.Contains(rest, "."+at.key()+".") || a.host.overlay && strings.Contains(rest, "."+moved.key()+".") {
-		a.touched[at.st.Ino] = true
+	if strings.Contains(rest, "."+at.key()+".") || w.host.overlay && strings.Contains(rest, "."+moved.key()+".") {
+		w.touch(at.st.Ino)
 		if err := unlink(dir, name, at); !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
 	}
 	kept, err := setAside(dir, name)
-	a.skip(p.Entry(kept), "an apply that was interrupted took it from its place: it is another program's")
+	w.res.skip(p.Entry(kept), "an apply that was interrupted took it from its place: it is another program's")
 	return err
 }
 
 // touchBelow notes the files with several names of which removeBelow removes one.
-func (a *applying) touchBelow(dir int, name string, at place) error {
-	a.touched[at.st.Ino] = true
+func (w *writer) touchBelow(dir int, name string, at place) error {
+	w.touch(at.st.Ino)
 	if !at.isDir() {
 		return nil
 	}
 	return filepath.WalkDir(procPath(dir)+"/"+name, func(p string, e fs.DirEntry, err error) error {
 		var st unix.Stat_t
 		if err == nil && !e.IsDir() && unix.Lstat(p, &st) == nil {
-			a.touched[st.Ino] = true
+			w.touch(st.Ino)
 		}
 		return err
 	})
@@ -142,33 +142,33 @@ func (a *applying) touchBelow(dir int, name string, at place) error {
 
 // sweepAbove cleans up around a path at which nothing is left to do: a killed apply may have renamed
 // its file, but neither removed what it replaced nor closed the directory.
-func (a *applying) sweepAbove(s *applyStep) error {
+func (w *writer) sweepAbove(s *step) error {
 	if s.seen.open {
-		if err := a.openDir(s); err != nil {
+		if err := w.openDir(s); err != nil {
 			return err
 		}
 	}
-	if s.todo || s.seen.unreachable != nil || s.change.Path == nil {
+	if s.action != keep || s.seen.unreachable != nil || s.change.Path == nil {
 		return nil
 	}
-	dir, err := a.host.dirOf(s.change.Path)
+	dir, err := w.host.dirOf(s.change.Path)
 	if err == nil {
-		_, err = a.openUp(dir, s.change.Path.Dir)
+		_, err = w.host.openUp(dir, s.change.Path.Dir)
 	}
 	if err != nil {
 		return err
 	}
 	if s.isThere() {
-		a.interrupted[s.change.Path.Dir.String()] = true
+		w.touchedDir(s.change.Path.Dir).interrupted = true
 	}
-	return a.sweep(s.change.Path.Dir)
+	return w.sweep(s.change.Path.Dir)
 }
 
 // isThere reports whether the directory has the file of a step already, as after an apply that was
 // interrupted.
-func (s *applyStep) isThere() bool {
+func (s *step) isThere() bool {
 	c := s.change
-	return !s.todo && (c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) != 0)
+	return s.action == keep && (c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) != 0)
 }
 
 // setAside renames a file so that no apply removes it.

@@ -23,42 +23,42 @@ type copyKind struct {
 
 // noteUnlike notes the new files and directories that would have another group or other permissions if
 // the command had run in the directory itself.
-func (a *applying) noteUnlike() error {
+func (pl *planner) noteUnlike() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	seen := make(map[copyKind][]*applyStep)
-	for _, s := range a.steps {
+	seen := make(map[copyKind][]*decision)
+	for _, s := range pl.steps {
 		n, was := s.change.After, s.change.Before
-		if s.todo && n != nil && a.isTakenOver(s) {
-			a.note(s.change.Path.Short(), "another user's, which was renamed: here it becomes yours")
+		if s.action != keep && n != nil && pl.isTakenOver(s) {
+			pl.note(s.change.Path.Short(), "another user's, which was renamed: here it becomes yours")
 		}
-		if !s.todo || n == nil || n.UID != uint32(os.Geteuid()) || was != nil && was.Ino == n.Ino {
+		if s.action == keep || n == nil || n.UID != uint32(os.Geteuid()) || was != nil && was.Ino == n.Ino {
 			continue
 		}
 		if k, ok := kindOfCopy(n); ok {
 			seen[k] = append(seen[k], s)
 		} else if was != nil && was.GID != n.GID && inGroup(int(was.GID)) {
-			a.note(s.change.Path.Short(), fmt.Sprintf("a new file, without the group %d of the old one, which the run does not show", was.GID))
+			pl.note(s.change.Path.Short(), fmt.Sprintf("a new file, without the group %d of the old one, which the run does not show", was.GID))
 		}
 	}
 	if len(seen) == 0 {
 		return nil
 	}
-	return a.o.Base.Walk(a.ctx, a.o.Source, func(p *tree.Path, n *tree.Inode) error {
+	return pl.o.Base.Walk(pl.ctx, pl.o.Source, func(p *tree.Path, n *tree.Inode) error {
 		shown := *n
 		shown.Mode = seenMode(n)
-		kind, timed := kindOfOriginal(&shown), []*applyStep(nil)
+		kind, timed := kindOfOriginal(&shown), []*decision(nil)
 		if n.IsDir() {
 			timed = seen[copyKind{mode: kind.mode, mtime: n.Mtime}]
 		}
 		for _, s := range append(timed, seen[kind]...) {
-			text, err := a.unlike(s.change.After, n, &shown)
+			text, err := pl.unlike(s.change.After, n, &shown)
 			if err != nil {
 				return err
 			}
 			if text != "" {
-				a.note(s.change.Path.Short(), fmt.Sprintf("a copy of %s, %s", p.Short(), text))
+				pl.note(s.change.Path.Short(), fmt.Sprintf("a copy of %s, %s", p.Short(), text))
 			}
 		}
 		return nil
@@ -67,12 +67,12 @@ func (a *applying) noteUnlike() error {
 
 // isTakenOver reports whether a step makes a file of the user's own out of one of another user that
 // has a new name: a directory, or a file whose bytes changed, too.
-func (a *applying) isTakenOver(s *applyStep) bool {
+func (pl *planner) isTakenOver(s *decision) bool {
 	n, was := s.change.After, s.change.Before
 	if !isForeign(n) || was != nil && was.UID == n.UID {
 		return false
 	}
-	f := a.fileOf(s)
+	f := pl.files.of(s.step)
 	return n.IsDir() || f != nil && f.at == nil
 }
 
@@ -109,11 +109,11 @@ func seenMode(n *tree.Inode) uint32 {
 }
 
 // unlike returns what a copy lacks of its original, "" for nothing.
-func (a *applying) unlike(n, of, shown *tree.Inode) (string, error) {
+func (pl *planner) unlike(n, of, shown *tree.Inode) (string, error) {
 	same := n.IsDir()
 	if !same {
 		var err error
-		if same, err = tree.SameData(a.o.Source, of, n); err != nil {
+		if same, err = tree.SameData(pl.o.Source, of, n); err != nil {
 			return "", err
 		}
 	}

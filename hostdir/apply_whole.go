@@ -18,13 +18,13 @@ import (
 // planWhole decides about the directories that are one entry to a merge. Of their changes it returns
 // those that are made: as they are if the directory did not change there, and those from what the
 // directory has if it is replaced.
-func (a *applying) planWhole(whole []threeway.Whole) (changes []tree.Change, err error) {
+func (pl *planner) planWhole(whole []threeway.Whole) (changes []tree.Change, err error) {
 	for _, w := range whole {
-		if a.o.Choose != nil && slices.ContainsFunc(w.Changes, func(c tree.Change) bool { return a.o.Choose(c.Path.String()).Leave }) {
+		if pl.o.Choose != nil && slices.ContainsFunc(w.Changes, func(c tree.Change) bool { return pl.o.Choose(c.Path.String()).Leave }) {
 			continue // no part of it is applied without the others
 		}
-		a.whole[w.Dir] = true
-		disputed, err := w.Disputed(a.o.Source, a.o.Base, a.o.Now, Receiver{a})
+		pl.whole[w.Dir] = true
+		disputed, err := w.Disputed(pl.o.Source, pl.o.Base, pl.o.Now, Receiver{pl})
 		if err != nil {
 			return nil, err
 		}
@@ -32,20 +32,20 @@ func (a *applying) planWhole(whole []threeway.Whole) (changes []tree.Change, err
 			changes = append(changes, w.Changes...)
 			continue
 		}
-		s := &applyStep{}
-		if s.change.Path, err = tree.ParsePath(w.Dir); err != nil {
+		d := &decision{step: &step{}}
+		if d.change.Path, err = tree.ParsePath(w.Dir); err != nil {
 			return nil, err
 		}
-		if s.change.Before, err = a.o.Base.At(a.o.Source, w.Dir); err != nil {
+		if d.change.Before, err = pl.o.Base.At(pl.o.Source, w.Dir); err != nil {
 			return nil, err
 		}
-		if s.change.After, err = a.o.Now.At(a.o.Source, w.Dir); err != nil {
+		if d.change.After, err = pl.o.Now.At(pl.o.Source, w.Dir); err != nil {
 			return nil, err
 		}
-		if a.choose(s) || !a.conflict(s, false) {
+		if pl.choose(d) || !pl.conflict(d, false) {
 			continue
 		}
-		all, err := a.replaceAll(w)
+		all, err := pl.replaceAll(w)
 		if err != nil {
 			return nil, err
 		}
@@ -56,13 +56,13 @@ func (a *applying) planWhole(whole []threeway.Whole) (changes []tree.Change, err
 
 // replaceAll returns a change for each path of a directory, here or in the workspace, to what the
 // workspace has.
-func (a *applying) replaceAll(w threeway.Whole) (all []tree.Change, err error) {
-	paths, err := Receiver{a}.Below(w.Dir)
+func (pl *planner) replaceAll(w threeway.Whole) (all []tree.Change, err error) {
+	paths, err := Receiver{pl}.Below(w.Dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, st := range []*tree.State{a.o.Base, a.o.Now} {
-		more, err := threeway.Below(a.o.Source, st, w.Dir)
+	for _, st := range []*tree.State{pl.o.Base, pl.o.Now} {
+		more, err := threeway.Below(pl.o.Source, st, w.Dir)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func (a *applying) replaceAll(w threeway.Whole) (all []tree.Change, err error) {
 		if err != nil {
 			return nil, err
 		}
-		c, err := a.changeTo(p)
+		c, err := pl.changeTo(p)
 		if err != nil {
 			return nil, err
 		}
@@ -84,41 +84,42 @@ func (a *applying) replaceAll(w threeway.Whole) (all []tree.Change, err error) {
 }
 
 // planIn plans a path of a directory that is taken whole.
-func (a *applying) planIn(s *applyStep) error {
-	conflict, err := a.judge(s)
+func (pl *planner) planIn(d *decision) error {
+	conflict, err := pl.judge(d)
 	if err != nil {
 		return err
 	}
-	p := s.change.Path
-	if conflict && s.seen.unreachable != nil && !errors.Is(s.seen.unreachable, unix.ENOENT) {
-		a.blocked = append(a.blocked, p.Short())
+	p := d.change.Path
+	if conflict && d.seen.unreachable != nil && !errors.Is(d.seen.unreachable, unix.ENOENT) {
+		pl.blocked = append(pl.blocked, p.Short())
 	}
-	s.todo = s.todo || conflict && (s.change.After != nil || s.seen.exists)
-	s.forced = conflict
+	if conflict {
+		d.replace()
+	}
 	return nil
 }
 
 // A Receiver is the directory that changes are applied to.
-type Receiver struct{ a *applying }
+type Receiver struct{ pl *planner }
 
 func (r Receiver) Below(dir string) (out []string, err error) {
 	p, err := tree.ParsePath(dir)
 	if err != nil {
 		return nil, err
 	}
-	at, err := r.a.host.look(p)
+	at, err := r.pl.host.look(p)
 	if err != nil || !at.exists {
 		return nil, err
 	}
 	if out = append(out, dir); !at.isDir() {
 		return out, nil
 	}
-	names, err := r.a.host.list(p)
+	names, err := r.pl.host.list(p)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range names {
-		if strings.HasPrefix(e.Name(), r.a.host.temps) {
+		if strings.HasPrefix(e.Name(), r.pl.host.temps) {
 			continue // it is swept
 		}
 		below := dir + "/" + e.Name()
@@ -140,11 +141,11 @@ func (r Receiver) Has(name string, n *tree.Inode) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	at, err := r.a.host.look(p)
+	at, err := r.pl.host.look(p)
 	if err != nil {
 		return false, err
 	}
-	return r.a.host.same(r.a.o.Source, p, at, n)
+	return r.pl.host.same(r.pl.o.Source, p, at, n)
 }
 
 // list returns the entries of a directory.

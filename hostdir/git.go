@@ -64,6 +64,12 @@ type Repositories struct {
 	Close      func()
 }
 
+func (r Repositories) close() {
+	if r.Close != nil {
+		r.Close()
+	}
+}
+
 // A MergedFile is what a merge of git makes of the versions of a file.
 type MergedFile struct {
 	Data []byte // nil: it is removed
@@ -82,11 +88,11 @@ type GitChange struct {
 }
 
 // Path is the path of the directory, without symbolic links.
-func (r Receiver) Path() string { return r.a.host.path }
+func (r Receiver) Path() string { return r.pl.host.path }
 
 // Resolved returns where a directory in it is, without following symbolic links.
 func (r Receiver) Resolved(p *tree.Path) (string, error) {
-	fd, err := r.a.host.walk(p)
+	fd, err := r.pl.host.walk(p)
 	if err != nil {
 		return "", err
 	}
@@ -96,7 +102,7 @@ func (r Receiver) Resolved(p *tree.Path) (string, error) {
 
 // IsFile reports whether there is something other than a directory at a path.
 func (r Receiver) IsFile(p *tree.Path) bool {
-	at, err := r.a.host.look(p)
+	at, err := r.pl.host.look(p)
 	return err == nil && at.exists && !at.isDir()
 }
 
@@ -106,8 +112,8 @@ func (r Receiver) IsBase(name string) bool {
 	if err != nil {
 		return false
 	}
-	at, err := r.a.host.look(p)
-	was, berr := r.a.o.Base.At(r.a.o.Source, name)
+	at, err := r.pl.host.look(p)
+	was, berr := r.pl.o.Base.At(r.pl.o.Source, name)
 	if err != nil || berr != nil || was == nil || !at.exists {
 		return err == nil && berr == nil && was == nil && !at.exists
 	}
@@ -115,46 +121,46 @@ func (r Receiver) IsBase(name string) bool {
 }
 
 // planGit takes the changes of git directories out of those of files.
-func (a *applying) planGit(changes []tree.Change) ([]tree.Change, error) {
-	if a.o.Git == nil {
+func (pl *planner) planGit(changes []tree.Change) ([]tree.Change, error) {
+	if pl.o.Git == nil {
 		return changes, nil
 	}
 	var err error
-	if a.repos, err = a.o.Git.Plan(a.ctx, RepositorySides{&a.o, changes, Receiver{a}}); err != nil {
+	if pl.repos, err = pl.o.Git.Plan(pl.ctx, RepositorySides{&pl.o, changes, Receiver{pl}}); err != nil {
 		return nil, err
 	}
-	a.res.Git, a.res.Conflicts = a.repos.Said, a.repos.Conflicts
-	a.refused = len(a.repos.Conflicts) > 0
-	return a.takeFiles(a.repos.Changes)
+	pl.res.Git, pl.res.Conflicts = pl.repos.Said, pl.repos.Conflicts
+	pl.refused = len(pl.repos.Conflicts) > 0
+	return pl.takeFiles(pl.repos.Changes)
 }
 
 // takeFiles adds to the changes the files that become what the workspace has, or what a merge of git has
 // made, with directories above them that are not there.
-func (a *applying) takeFiles(changes []tree.Change) ([]tree.Change, error) {
+func (pl *planner) takeFiles(changes []tree.Change) ([]tree.Change, error) {
 	known := make(map[string]bool)
 	for _, c := range changes {
 		known[c.Path.String()] = true
 	}
-	for _, name := range slices.Concat(a.repos.Take, slices.Collect(maps.Keys(a.repos.Merged))) {
+	for _, name := range slices.Concat(pl.repos.Take, slices.Collect(maps.Keys(pl.repos.Merged))) {
 		p, err := tree.ParsePath(name)
 		if err != nil {
 			return nil, err
 		}
-		for ; p != nil && !a.whole[p.String()]; p = p.Dir {
-			c, err := a.changeTo(p)
+		for ; p != nil && !pl.whole[p.String()]; p = p.Dir {
+			c, err := pl.changeTo(p)
 			if err != nil {
 				return nil, err
 			}
-			file, isMerged := a.repos.Merged[p.String()]
+			file, isMerged := pl.repos.Merged[p.String()]
 			if isMerged {
-				if c.After, err = a.mergedFile(p, file, c.After); err != nil {
+				if c.After, err = pl.mergedFile(p, file, c.After); err != nil {
 					return nil, err
 				}
 				changes = slices.DeleteFunc(changes, func(x tree.Change) bool { return x.Path.String() == p.String() })
-			} else if c.Before == nil && c.After == nil || (c.After == nil || c.After.IsDir()) && a.hasDir(p) {
+			} else if c.Before == nil && c.After == nil || (c.After == nil || c.After.IsDir()) && pl.hasDir(p) {
 				break
 			}
-			if a.whole[p.String()] = true; isMerged || !known[p.String()] {
+			if pl.whole[p.String()] = true; isMerged || !known[p.String()] {
 				changes = append(changes, c)
 			}
 		}
@@ -164,25 +170,25 @@ func (a *applying) takeFiles(changes []tree.Change) ([]tree.Change, error) {
 
 // mergedFile returns the file that a merge makes at a path: with the attributes of the directory's file
 // or, for a new file, with the owner of the directory above. there is the workspace's file, nil for none.
-func (a *applying) mergedFile(p *tree.Path, file MergedFile, there *tree.Inode) (*tree.Inode, error) {
+func (pl *planner) mergedFile(p *tree.Path, file MergedFile, there *tree.Inode) (*tree.Inode, error) {
 	if file.Data == nil {
 		return nil, nil
 	}
-	n := &tree.Inode{Ino: math.MaxUint64 - uint64(len(a.whole)), Mode: unix.S_IFREG | 0o644, Nlink: 1, Mtime: time.Now().UnixNano()}
+	n := &tree.Inode{Ino: math.MaxUint64 - uint64(len(pl.whole)), Mode: unix.S_IFREG | 0o644, Nlink: 1, Mtime: time.Now().UnixNano()}
 	if there != nil {
 		n.Ino = there.Ino
 	}
 
-	at, err := a.host.look(p)
+	at, err := pl.host.look(p)
 	if err != nil {
 		return nil, err
 	}
 	if isFile := at.exists && at.st.Mode&unix.S_IFMT == unix.S_IFREG; isFile {
 		n.Mode, n.UID, n.GID = at.st.Mode, at.st.Uid, at.st.Gid
-		if n.Xattrs, err = a.host.xattrs(p); err != nil && !errors.Is(err, unix.EACCES) {
+		if n.Xattrs, err = pl.host.xattrs(p); err != nil && !errors.Is(err, unix.EACCES) {
 			return nil, err
 		}
-	} else if above, err := a.host.look(p.Dir); err == nil && above.exists {
+	} else if above, err := pl.host.look(p.Dir); err == nil && above.exists {
 		n.UID, n.GID = above.st.Uid, above.st.Gid
 	}
 	n.Mode = threeway.Executable(n.Mode, file.Exec)
@@ -190,22 +196,22 @@ func (a *applying) mergedFile(p *tree.Path, file MergedFile, there *tree.Inode) 
 }
 
 // hasDir reports whether the directory has a directory at a path.
-func (a *applying) hasDir(p *tree.Path) bool {
-	at, err := a.host.look(p)
+func (pl *planner) hasDir(p *tree.Path) bool {
+	at, err := pl.host.look(p)
 	return err == nil && at.isDir()
 }
 
 // changeTo is the change of a path from what the base has, or the directory alone, to what the
 // workspace has.
-func (a *applying) changeTo(p *tree.Path) (c tree.Change, err error) {
+func (pl *planner) changeTo(p *tree.Path) (c tree.Change, err error) {
 	c = tree.Change{Path: p, What: tree.Data}
-	if c.Before, err = a.o.Base.At(a.o.Source, p.String()); err != nil {
+	if c.Before, err = pl.o.Base.At(pl.o.Source, p.String()); err != nil {
 		return c, err
 	}
-	if c.After, err = a.o.Now.At(a.o.Source, p.String()); err != nil || c.Before != nil || c.After != nil {
+	if c.After, err = pl.o.Now.At(pl.o.Source, p.String()); err != nil || c.Before != nil || c.After != nil {
 		return c, err
 	}
-	at, err := a.host.look(p)
+	at, err := pl.host.look(p)
 	if at.exists {
 		c.Before = &tree.Inode{Ino: at.st.Ino, Mode: at.st.Mode, Nlink: 1}
 	}

@@ -40,9 +40,9 @@ const Memory = 80 << 20
 
 // At is the place of an imported tree.
 type At struct {
-	Dir  string         // the directory for all entries of the source, created if there are any
+	Dir  string      // the directory for all entries of the source, created if there are any
 	Made stream.Meta // for the root, and for directories for which the source has no entry
-	Top  bool           // the root is the root of a workspace, where some names are reserved
+	Top  bool        // the root is the root of a workspace, where some names are reserved
 }
 
 // A Builder builds a tree from entries. Its methods are called by one goroutine.

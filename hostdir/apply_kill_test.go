@@ -1,0 +1,159 @@
+package hostdir
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/trees"
+)
+
+// written returns a writer for the differences of two states, without a planner: the directory is the
+// first state.
+func (a *applied) written(from, to *tree.State) *writer {
+	a.t.Helper()
+	h, err := openHost(a.dir)
+	must.OK(a.t, err)
+	a.t.Cleanup(h.close)
+	w := newWriter(a.t.Context(), h, ApplyOptions{Source: a.m.Src, Base: from, Now: to}, &Applied{Dir: a.dir})
+	must.OK(a.t, tree.Diff(w.ctx, a.m.Src, from, to, tree.DiffOptions{}, func(c tree.Change) error {
+		s := &step{change: c, action: actionFor(c)}
+		s.seen, err = h.look(c.Path)
+		if c.Before != nil && c.After != nil && c.Before.IsDir() && c.After.IsDir() {
+			s.action, s.was = attributes, c.Before
+		}
+		if s.action == write {
+			w.files[c.After.Ino] = &hostFile{}
+		}
+		w.steps = append(w.steps, s)
+		return err
+	}))
+	return w
+}
+
+var (
+	killedFrom = trees.Spec{"same": trees.File("s"), "f": trees.File("1"), "x": trees.File("x"), "gone/a": trees.File("a"), "gone/b/c": trees.File("c"),
+		"was/file": trees.File("w"), "is": trees.File("i"), "h1": trees.File("h"), "h2": trees.Node{Hard: "h1"}, "d/old": trees.File("o")}
+	killedTo = trees.Spec{"same": trees.File("s"), "f": trees.File("2"), "x": trees.Exe("x"), "was": trees.File("no directory"), "is/one": trees.File("1"),
+		"h1": trees.File("H"), "h2": trees.Node{Hard: "h1"}, "h3": trees.Node{Hard: "h1"}, "d/new": trees.File("n"), "new/e/f": trees.File("f"), "l": trees.Link("f")}
+)
+
+// TestWriter: a writer makes the directory what the changes say.
+func TestWriter(t *testing.T) {
+	a, want := newApplied(t), newApplied(t)
+	from := a.start(killedFrom)
+	want.start(killedTo)
+	w := a.written(from, a.m.State(t, killedTo))
+	must.OK(t, w.run())
+	wantSame(t, "the directory", has(t, a.dir), has(t, want.dir))
+	for _, s := range w.steps {
+		if s.state != done {
+			t.Errorf("%s is not done, but %d", s.change.Path.Short(), s.state)
+		}
+	}
+}
+
+// TestWriterKilled: a writer ends at each moment, in which a step gets another state. Every path is as
+// before or as it is to be, and the next apply does the rest.
+func TestWriterKilled(t *testing.T) {
+	want := newApplied(t)
+	want.start(killedTo)
+	is := has(t, want.dir)
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	for n := 1; ; n++ {
+		a := newApplied(t)
+		from := a.start(killedFrom)
+		now, was := a.m.State(t, killedTo), has(t, a.dir)
+		w := a.written(from, now)
+		killed, ended := make(chan *step), make(chan error)
+		left := n
+		w.reached = func(s *step) {
+			if left--; left == 0 {
+				killed <- s
+				select {}
+			}
+		}
+		go func() { ended <- w.run() }()
+		select {
+		case err := <-ended:
+			must.OK(t, err)
+			if n < len(w.steps) {
+				t.Errorf("%d steps had %d states", len(w.steps), n-1)
+			}
+			return
+		case s := <-killed:
+			for p, text := range allOf(has(t, a.dir), was, is) {
+				if text != was[p] && text != is[p] && !isTemp.MatchString(p) {
+					t.Errorf("after %q had the state %d: %s is %q, was %q, is to be %q", s.change.Path.Short(), s.state, p, text, was[p], is[p])
+				}
+			}
+		}
+		_, err := a.apply(from, now, ApplyOptions{})
+		must.OK(t, err)
+		wantSame(t, "after the next apply", has(t, a.dir), is)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+var isTemp = regexp.MustCompile(`(^|/)\.amberfs-apply-`)
+
+// allOf returns what is at the paths that any of the trees has.
+func allOf(now map[string]string, others ...map[string]string) map[string]string {
+	for _, o := range others {
+		for p := range o {
+			if _, ok := now[p]; !ok {
+				now[p] = ""
+			}
+		}
+	}
+	return now
+}
+
+// TestDiscardKeepsAMovedFile: a file that waits by a temporary name for its new one has no other name.
+// Neither an error nor the next apply removes it.
+func TestDiscardKeepsAMovedFile(t *testing.T) {
+	for name, end := range map[string]func(w *writer, dir string){
+		"an error": func(w *writer, _ string) { w.discard() },
+		"a kill": func(w *writer, dir string) {
+			s := w.staged[0]
+			_, err := w.exchange(w.host.root, s)
+			must.OK(t, err)
+			must.OK(t, unix.Renameat2(w.host.root, s.temp, w.host.root, s.change.Path.Name, unix.RENAME_EXCHANGE)) // as before
+			next := newWriter(t.Context(), w.host, ApplyOptions{}, &Applied{})
+			next.host.locked = new(dirLock)
+			must.OK(t, next.sweep(nil))
+		},
+	} {
+		dir := t.TempDir()
+		must.OK(t, os.WriteFile(filepath.Join(dir, "old"), []byte("bytes"), 0o644))
+		must.OK(t, os.Mkdir(filepath.Join(dir, "new"), 0o755))
+		h, err := openHost(dir)
+		must.OK(t, err)
+		t.Cleanup(h.close)
+		w := newWriter(t.Context(), h, ApplyOptions{}, &Applied{})
+		s := &step{change: tree.Change{Path: (*tree.Path)(nil).Entry("new")}, action: write, how: moveName, from: (*tree.Path)(nil).Entry("old")}
+		s.seen, err = h.look(s.change.Path)
+		must.OK(t, err)
+		w.staged = []*step{s}
+		must.OK(t, w.moveTo(s, false))
+		end(w, dir)
+		var kept []string
+		for p, text := range has(t, dir) {
+			if strings.HasSuffix(text, " bytes") {
+				kept = append(kept, p)
+			}
+		}
+		if len(kept) != 1 || !strings.HasPrefix(kept[0], ".amberfs-kept-") {
+			t.Errorf("after %s the file is at %q: %v", name, kept, has(t, dir))
+		}
+	}
+}

@@ -1,4 +1,4 @@
-// Package gitbridge connects trees with git repositories, tar archives and directories.
+// Package gitbridge connects trees with git repositories.
 //
 // # Out to git
 //
@@ -41,8 +41,12 @@
 //
 // # In
 //
-// [ReadGit], [ReadTar] and [ReadDir] feed a [Sink], which builds the tree. Paths
-// reach it clean, relative and without "..". Nothing is extracted anywhere on the host.
+// [ReadGit] feeds a revision to a [stream.Sink], which builds the tree.
+//
+// # Repositories of a workspace
+//
+// When a workspace is merged or applied, its git directories are brought together by git's meaning:
+// [Merger] for two states, [HostGit] for a directory of the host. Package gitdir decides.
 //
 // # How git is called
 //

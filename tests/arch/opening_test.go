@@ -44,11 +44,11 @@ var opensOther = map[string]string{
 
 	// A working tree is walked by descriptors, each opened beneath the one above with
 	// O_NOFOLLOW, and files with O_NONBLOCK; of a user's tree many have hard links.
-	"hostdir/apply_attrs.go":      "a working tree",
-	"hostdir/apply_whole.go":      "a directory of a working tree, again by its descriptor",
-	"hostdir/apply_host.go":       "a working tree",
-	"hostdir/apply_others.go":     "/proc",
-	"hostdir/apply_sweep.go":      "a directory of a working tree, again by its descriptor",
+	"hostdir/write_attrs.go":      "a working tree",
+	"hostdir/plan_whole.go":      "a directory of a working tree, again by its descriptor",
+	"hostdir/host.go":       "a working tree",
+	"hostdir/plan_others.go":     "/proc",
+	"hostdir/write_sweep.go":      "a directory of a working tree, again by its descriptor",
 	"gitbridge/git_host.go":       "a temporary directory of its own",
 	"hostdir/elsewhere.go":        "the git directory of a working tree",
 	"gitbridge/git_sides.go":      "a temporary directory that this process has made",
@@ -60,7 +60,7 @@ var opensOther = map[string]string{
 	"gitbridge/gitdir/scratch.go": "a temporary directory that this process has made",
 	"gitbridge/gitdir/staged.go":  "a temporary directory that this process has made",
 	"gitbridge/gitdir/state.go":   "the receiving git directory",
-	"hostdir/apply_write.go":      "a working tree",
+	"hostdir/write_stage.go":      "a working tree",
 	"hostdir/lock.go":             "the user's own state directory, by O_NOFOLLOW",
 	"hostdir/read.go":             "a working tree",
 	"gitbridge/quarantine.go":     "a folder that this process has made, and the objects of the repository, by os.Root",

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,26 +14,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
-
-func (h *host) xattrs(p *tree.Path) ([]tree.Xattr, error) {
-	dir, err := h.dirOf(p)
-	if err != nil {
-		return nil, err
-	}
-	fd, err := unix.Openat(dir, nameOf(p), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	return readXattrs(procPath(fd), make([]byte, 64<<10))
-}
-
-func hasXattr(n *tree.Inode, name string) bool {
-	_, ok := n.Xattr(name)
-	return ok
-}
-
-func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // mayChangeAttrs fails if an ordinary user cannot give a file that stays its new attributes.
 func (w *writer) mayChangeAttrs(s *step) error {

@@ -179,3 +179,13 @@ func setAside(dir int, temp string) (string, error) {
 	}
 	return kept, nil
 }
+
+// openDir opens the directory of a step if it is closed. One that is open is closed at the end.
+func (w *writer) openDir(s *step) error {
+	dir, err := w.host.walk(s.change.Path)
+	if err == nil {
+		_, err = w.host.openUp(dir, s.change.Path)
+		_ = unix.Close(dir) // of a path alone
+	}
+	return err
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -196,4 +197,42 @@ func (d *decision) replace() {
 	case d.change.After != nil || d.seen.exists:
 		d.action = actionFor(d.change)
 	}
+}
+
+// halfWritten reports whether an apply was interrupted while it overwrote a file.
+func (pl *planner) halfWritten(s *step) (bool, error) {
+	c, st := s.change, s.seen.st
+	if os.Geteuid() == 0 || c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || s.text != nil ||
+		st.Mode != c.Before.Mode || st.Size > max(c.Before.Size(), c.After.Size()) || st.Size < min(c.Before.Size(), c.After.Size()) {
+		return false, nil
+	}
+	if dir, err := pl.host.dirOf(c.Path); err != nil || st.Uid == uint32(os.Geteuid()) && !lockedDir(dir) {
+		return false, err
+	}
+	f, err := pl.host.file(c.Path)
+	if err != nil {
+		return false, errs.Except(err, unix.EACCES)
+	}
+	defer f.Close()
+	was, now := c.Before.Content.Reader(pl.o.Source.Files), c.After.Content.Reader(pl.o.Source.Files)
+	var here, x, y [64 << 10]byte
+	for off := int64(0); off < st.Size; off += int64(len(here)) {
+		n, err := f.ReadAt(here[:], off)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+		i, err := was.ReadAt(x[:], off)
+		j, jerr := now.ReadAt(y[:], off)
+		for _, err := range []error{err, jerr} {
+			if err != nil && !errors.Is(err, io.EOF) {
+				return false, nil
+			}
+		}
+		for k, b := range here[:n] {
+			if (k >= i || b != x[k]) && (k >= j || b != y[k]) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
 }

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -48,8 +50,8 @@ func openHost(dir string) (*host, error) {
 	}
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
-	var fs unix.Statfs_t
-	overlay := unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC
+	var system unix.Statfs_t
+	overlay := unix.Fstatfs(fd, &system) == nil && system.Type == unix.OVERLAYFS_SUPER_MAGIC
 
 	return &host{
 		root: fd, dir: -1, temps: fmt.Sprintf("%s%x-", tempPrefix, st.Ino), alias: map[string]string{}, overlay: overlay,
@@ -336,3 +338,44 @@ func (h *host) holdsMore(p *tree.Path, known map[string]bool) (bool, error) {
 	}
 	return false, nil
 }
+
+// list returns the entries of a directory.
+func (h *host) list(p *tree.Path) (entries []fs.DirEntry, err error) {
+	fd, err := h.open(p)
+	if err == nil {
+		dir := fd
+		err = h.opening(dir, p, func() (err error) {
+			fd, err = unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			return err
+		})
+	}
+	if err == nil {
+		f := os.NewFile(uintptr(fd), p.Short())
+		entries, err = f.ReadDir(-1)
+		err = errors.Join(reason(err), f.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing %q: %w", cmp.Or(p.Short(), "."), err)
+	}
+	return entries, nil
+}
+
+func (h *host) xattrs(p *tree.Path) ([]tree.Xattr, error) {
+	dir, err := h.dirOf(p)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Openat(dir, nameOf(p), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return readXattrs(procPath(fd), make([]byte, 64<<10))
+}
+
+func hasXattr(n *tree.Inode, name string) bool {
+	_, ok := n.Xattr(name)
+	return ok
+}
+
+func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

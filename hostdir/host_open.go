@@ -79,16 +79,6 @@ func (h *host) opening(dir int, p *tree.Path, do func() error) error {
 	return do()
 }
 
-// openDir opens the directory of a step if it is closed. One that is open is closed at the end.
-func (w *writer) openDir(s *step) error {
-	dir, err := w.host.walk(s.change.Path)
-	if err == nil {
-		_, err = w.host.openUp(dir, s.change.Path)
-		_ = unix.Close(dir) // of a path alone
-	}
-	return err
-}
-
 // closeUp restores the modes of the open directories.
 func (h *host) closeUp() (err error) {
 	for _, o := range h.opened {

@@ -1,0 +1,93 @@
+package hostdir
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A Receiver is the directory that changes are applied to.
+type Receiver struct{ pl *planner }
+
+func (r Receiver) Below(dir string) (out []string, err error) {
+	p, err := tree.ParsePath(dir)
+	if err != nil {
+		return nil, err
+	}
+	at, err := r.pl.host.look(p)
+	if err != nil || !at.exists {
+		return nil, err
+	}
+	if out = append(out, dir); !at.isDir() {
+		return out, nil
+	}
+	names, err := r.pl.host.list(p)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range names {
+		if strings.HasPrefix(e.Name(), r.pl.host.temps) {
+			continue // it is swept
+		}
+		below := dir + "/" + e.Name()
+		if !e.IsDir() {
+			out = append(out, below)
+			continue
+		}
+		more, err := r.Below(below)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, more...)
+	}
+	return out, nil
+}
+
+func (r Receiver) Has(name string, n *tree.Inode) (bool, error) {
+	p, err := tree.ParsePath(name)
+	if err != nil {
+		return false, err
+	}
+	at, err := r.pl.host.look(p)
+	if err != nil {
+		return false, err
+	}
+	return r.pl.host.same(r.pl.o.Source, p, at, n)
+}
+
+// Path is the path of the directory, without symbolic links.
+func (r Receiver) Path() string { return r.pl.host.path }
+
+// Resolved returns where a directory in it is, without following symbolic links.
+func (r Receiver) Resolved(p *tree.Path) (string, error) {
+	fd, err := r.pl.host.walk(p)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	return os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+}
+
+// IsFile reports whether there is something other than a directory at a path.
+func (r Receiver) IsFile(p *tree.Path) bool {
+	at, err := r.pl.host.look(p)
+	return err == nil && at.exists && !at.isDir()
+}
+
+// IsBase reports whether the directory has the file of the base at a path, or as the base none.
+func (r Receiver) IsBase(name string) bool {
+	p, err := tree.ParsePath(name)
+	if err != nil {
+		return false
+	}
+	at, err := r.pl.host.look(p)
+	was, berr := r.pl.o.Base.At(r.pl.o.Source, name)
+	if err != nil || berr != nil || was == nil || !at.exists {
+		return err == nil && berr == nil && was == nil && !at.exists
+	}
+	return at.st.Mode == was.Mode && at.st.Size == was.Size() && at.st.Mtim.Nano() == was.Mtime
+}

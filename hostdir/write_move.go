@@ -1,0 +1,150 @@
+package hostdir
+
+import (
+	"errors"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// isApart reports whether a name of a file is one of another file now: overlayfs copied the names of
+// a file of its lower layer apart, when the first of them changed.
+func (w *writer) isApart(s *step, f *hostFile) bool {
+	if f.at == nil || s.how == overwrite || !w.copiedUp(s) {
+		return false
+	}
+	here, err := w.host.look(s.change.Path)
+	there, terr := w.host.look(f.at)
+	return err == nil && terr == nil && !here.isFile(there)
+}
+
+// linkKept makes the name tmp a link to a file of the directory. Where that is not allowed, as for
+// another user's file, a name that the file loses is renamed later.
+func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool, err error) {
+	from, err := w.host.walk(f.at.Dir)
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(from)
+	switch err = unix.Linkat(from, f.at.Name, dir, tmp, 0); {
+	case err == nil:
+		w.touch(f.id.ino)
+		return true, nil
+	case errors.Is(err, unix.ENOENT):
+		return false, w.changedMeanwhile(s)
+	case !cannotLink(err):
+		return false, err
+	}
+	if errors.Is(err, unix.EXDEV) || f.was == nil {
+		return false, nil // it is a file of its own
+	}
+	names, err := w.o.Base.Paths(w.o.Source, f.was)
+	for _, name := range names {
+		if source := w.leaving(name, f); source != nil && err == nil {
+			s.how, s.source, s.from = moveName, source, source.change.Path
+			w.unstage(s)
+			w.staged = append(w.staged, s)
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// cannotLink reports whether a link is not possible there. Other errors, such as a full disk, may
+// pass.
+func cannotLink(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.EOPNOTSUPP)
+}
+
+// leaving returns the step that takes a name from a file, nil if there is none.
+func (w *writer) leaving(name string, f *hostFile) *step {
+	for _, s := range w.steps {
+		if s.action > attributes && s.how != stays && s.seen.exists && s.seen.id() == f.id && s.change.Path.String() == name && !w.isTaken(s) {
+			return s
+		}
+	}
+	return nil
+}
+
+// isTaken reports whether another step renames the file at the path of a step.
+func (w *writer) isTaken(s *step) bool {
+	return slices.ContainsFunc(w.staged, func(other *step) bool { return other.source == s })
+}
+
+// moveAll renames files that cannot be linked, before other files get their old names. Those whose
+// new directory has a temporary name are renamed after it, unless their old name is needed.
+func (w *writer) moveAll(replaced map[string]bool) error {
+	for _, s := range w.staged {
+		if s.how == moveName && (!w.host.isNew(s.change.Path.Dir) || inSet(s.from, replaced) || s.source.change.After != nil) {
+			if err := w.place(s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// move renames a file that cannot be linked. If another such file has the new name, the two are
+// exchanged, and the other one is renamed from there.
+func (w *writer) move(s *step) error {
+	source := s.source
+	if source.seen.exists && source.state < placed {
+		if err := w.begin(source); err != nil {
+			return err
+		}
+	}
+	var other *step
+	for _, x := range w.staged {
+		if x != s && x.state < placed && x.how == moveName && x.temp == "" && x.from.String() == s.change.Path.String() {
+			other = x
+		}
+	}
+	if err := w.moveTo(s, other != nil); err != nil {
+		return err
+	}
+	w.files[s.change.After.Ino].at = s.change.Path
+	if other != nil {
+		other.from = s.from
+	}
+	switch {
+	case source.change.After == nil:
+		w.reach(source, placed)
+	case other == nil:
+		source.seen = place{}
+	case other == source:
+		w.files[other.change.After.Ino].at = other.change.Path
+		w.reach(other, placed)
+	}
+	return nil
+}
+
+func (w *writer) moveTo(s *step, exchange bool) error {
+	from, err := w.host.walk(s.from.Dir)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(from)
+	to, err := w.host.dirOf(s.change.Path)
+	if err != nil {
+		return err
+	}
+	switch name := s.change.Path.Name; {
+	case exchange:
+		err = unix.Renameat2(from, s.from.Name, to, name, unix.RENAME_EXCHANGE)
+	case s.seen.isDir():
+		temp := w.replacedName("", "") // it is never swept
+		if err = unix.Renameat(from, s.from.Name, to, temp); err == nil {
+			s.temp = temp
+		}
+	case s.seen.exists:
+		err = unix.Renameat(from, s.from.Name, to, name)
+	default:
+		if err = unix.Renameat2(from, s.from.Name, to, name, unix.RENAME_NOREPLACE); cannotRename2(err) {
+			err = unix.Renameat(from, s.from.Name, to, name)
+		}
+	}
+	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOENT) {
+		return w.changedMeanwhile(s)
+	}
+	return err
+}

@@ -78,16 +78,35 @@ func (l *Link) Fail(err error) error {
 // at once when the process is killed.
 func (l *Link) watch() {
 	defer close(l.lost)
-	runtime.LockOSThread()
-	l.Send(Message{Thread: unix.Gettid()})
-	for {
-		var m struct{}
-		_, err := receive(l.socket, &m)
-		if err != nil {
-			return
+	apart(func() {
+		l.Send(Message{Thread: unix.Gettid()})
+		for {
+			var m struct{}
+			_, err := receive(l.socket, &m)
+			if err != nil {
+				return
+			}
+			l.held <- m
 		}
-		l.held <- m
+	})
+}
+
+// apart calls fn on a thread that does nothing else meanwhile. That is never the first thread of the
+// process: Linux reports the end of that only when all others have ended.
+func apart(fn func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		fn()
+		return
 	}
+
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		apart(fn)
+	}()
+	<-done
 }
 
 // Lost is closed when the keeper is gone: then a crash ends the mount.

@@ -21,15 +21,25 @@ func (a *Absent) Error() string { return "object " + a.Hash.String() + " is else
 // Unwrap makes it an errs.Away, so that callers do not take the object for damaged.
 func (a *Absent) Unwrap() error { return errs.Away }
 
-// Await calls fn. While fn fails with an Absent error, Await fetches the object and calls fn again.
+// Await is Fetch, see Delay.
+func (a *Absent) Await(ctx context.Context) error { return a.Fetch(ctx) }
+
+// A Delay is the error of a call that has changed nothing. The caller releases its locks, calls Await,
+// and makes the call again.
+type Delay interface {
+	error
+	Await(ctx context.Context) error
+}
+
+// Await calls fn. While fn fails with a Delay, Await waits for its end and calls fn again.
 func Await(ctx context.Context, fn func() error) error {
 	for {
 		err := fn()
-		var a *Absent
-		if !errors.As(err, &a) {
+		d, ok := errors.AsType[Delay](err)
+		if !ok {
 			return err
 		}
-		if err := a.Fetch(ctx); err != nil {
+		if err := d.Await(ctx); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"context"
 	"encoding/binary"
 	"sync"
 	"sync/atomic"
@@ -10,20 +9,17 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/fusefs/control"
-	"github.com/amberfs/amberfs/snapshot/actors"
 )
 
-// A request may need an object that is only on a remote (cas.Absent). Such a request has
-// changed nothing yet. It waits without locks until the object was fetched, and is then
-// handled again from the beginning. Meanwhile its reader does not count as busy.
+// A request may need an object that is only on a remote, or memory (cas.Delay). Such a request has
+// changed nothing yet. It is parked until that is there, and then handled again from the beginning.
 //
 // Its handler answers with a status above all errnos. With that status, take finds the error.
 type aside struct {
 	mu     sync.Mutex
 	next   int32
-	absent map[int32]*cas.Absent
-	// Of requests, by number: those that are being fetched for, with a channel that an
+	delays map[int32]cas.Delay
+	// Of requests, by number: those that wait, with a channel that an
 	// INTERRUPT closes, and those that an INTERRUPT came for. The kernel sends one for
 	// the first signal that a client gets, so it counts until the request is answered.
 	waiting     map[uint64]chan struct{}
@@ -32,7 +28,7 @@ type aside struct {
 }
 
 func newAside() *aside {
-	return &aside{absent: make(map[int32]*cas.Absent), waiting: make(map[uint64]chan struct{}), interrupted: make(map[uint64]bool)}
+	return &aside{delays: make(map[int32]cas.Delay), waiting: make(map[uint64]chan struct{}), interrupted: make(map[uint64]bool)}
 }
 
 // asideStatus is the first status of a request that is put aside.
@@ -45,16 +41,16 @@ const (
 )
 
 // put keeps an error, and returns the status that stands for it.
-func (a *aside) put(err *cas.Absent) fuse.Status {
+func (a *aside) put(err cas.Delay) fuse.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.next = (a.next + 1) & (asideStatus - 1)
-	a.absent[a.next] = err
+	a.delays[a.next] = err
 	return fuse.Status(asideStatus + a.next)
 }
 
 // take returns the error that an answer stands for, nil for any other answer.
-func (a *aside) take(answer []byte) *cas.Absent {
+func (a *aside) take(answer []byte) cas.Delay {
 	if len(answer) < outHeader {
 		return nil
 	}
@@ -64,8 +60,8 @@ func (a *aside) take(answer []byte) *cas.Absent {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	err := a.absent[status-asideStatus]
-	delete(a.absent, status-asideStatus)
+	err := a.delays[status-asideStatus]
+	delete(a.delays, status-asideStatus)
 	return err
 }
 
@@ -80,9 +76,8 @@ func interruptOf(message []byte) (id uint64, ok bool) {
 	return binary.NativeEndian.Uint64(message[inHeader:]), true
 }
 
-// interrupt notes that an INTERRUPT came for a request. It reports whether something is
-// being fetched for that.
-func (a *aside) interrupt(id uint64) (fetching bool) {
+// interrupt notes that an INTERRUPT came for a request. It reports whether that waits.
+func (a *aside) interrupt(id uint64) (waiting bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.interrupted[id] {
@@ -126,7 +121,7 @@ func (a *aside) wait(id uint64) (interrupted <-chan struct{}, done func()) {
 }
 
 // interrupt handles an INTERRUPT for a request. Its answer is an error, for which the
-// kernel sends it again, only while that request is neither handled nor fetched for.
+// kernel sends it again, only while that request is neither handled nor waits.
 func (r *readers) interrupt(b *buffers, n int, id uint64) (size int, status fuse.Status) {
 	if r.aside.interrupt(id) {
 		return 0, fuse.OK
@@ -136,28 +131,6 @@ func (r *readers) interrupt(b *buffers, n int, id uint64) (size int, status fuse
 		r.aside.answered(id)
 	}
 	return size, status
-}
-
-// fetch reads an object from its remote that a request needs. It ends when the client is killed,
-// or the workspace unmounted.
-func (r *readers) fetch(request []byte, absent *cas.Absent) (err error) {
-	interrupted, fetched := r.aside.wait(requestOf(request))
-	defer fetched()
-	caller := actors.Caller{PID: binary.NativeEndian.Uint32(request[inPid:])}
-	ctx, stop := control.Request{Caller: caller, Cancel: interrupted}.Context()
-	defer stop()
-	done := make(chan error, 1)
-	go func() { done <- absent.Fetch(ctx) }()
-	r.Blocking(func() {
-		select {
-		case err = <-done:
-		case <-ctx.Done():
-			err = context.Canceled
-		case <-r.ended:
-			err = context.Canceled
-		}
-	})
-	return err
 }
 
 // failure makes an answer of an error.

@@ -21,9 +21,9 @@
 // ENOSYS as well.
 //
 // A goroutine that answers what may take long, such as a command of the control tree, does
-// not count as a reader meanwhile (Blocking). A request that needs what is on another
-// machine is put aside and answered from its beginning when that is here (absent.go). A change
-// that a freeze or an edit holds back is parked: it takes no reader (parked.go).
+// not count as a reader meanwhile (Blocking). A change that a freeze or an edit holds back is
+// parked: it takes no reader (parked.go). So is a request that needs what is on another machine,
+// or memory, and it is answered from its beginning when that is there (absent.go).
 //
 // A read that follows is served from the page cache without us, and so are
 // open, stat and a failed lookup of what was looked up before.

@@ -41,9 +41,8 @@ func (fs *filesystem) status(op string, id live.NodeID, err error) fuse.Status {
 	if err == nil {
 		return fuse.OK
 	}
-	var absent *cas.Absent
-	if errors.As(err, &absent) {
-		return fs.aside.put(absent)
+	if delay, ok := errors.AsType[cas.Delay](err); ok {
+		return fs.aside.put(delay)
 	}
 	code := errno(err)
 	if (code == syscall.EIO || code == syscall.ENOSPC) && errs.Of(err) != errs.Away { // which the remote reports once

@@ -2,9 +2,8 @@ package fusefs
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/fusefs/control"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -42,36 +41,60 @@ func (fs *filesystem) heldBack(request []byte) <-chan struct{} {
 // maxChanged is more than the answer to a change takes, in bytes.
 const maxChanged = 4096
 
+// goesOn returns a function that waits until a request that is held back may be carried out.
+func (r *readers) goesOn(request []byte) func(context.Context) error {
+	request = bytes.Clone(request)
+	return func(ctx context.Context) error {
+		for wait := r.heldBack(request); wait != nil; wait = r.heldBack(request) {
+			select {
+			case <-wait:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	}
+}
+
 // park has a request wait, without a reader and with no more memory than it has bytes. Then it is
-// handled. If the client is killed, it is not carried out.
-func (r *readers) park(request []byte, wait <-chan struct{}) {
-	b := &buffers{bytes.Clone(request), make([]byte, maxChanged)}
+// handled by then. If the client is killed or the workspace unmounted, it is not carried out.
+func (r *readers) park(request []byte, wait func(context.Context) error, then func(b *buffers, n int) error) {
+	b := &buffers{in: bytes.Clone(request)}
 	interrupted, done := r.aside.wait(requestOf(b.in))
 	caller := actors.Caller{PID: binary.NativeEndian.Uint32(b.in[inPid:])}
 	ctx, stop := control.Request{Caller: caller, Cancel: interrupted}.Context()
+	result := make(chan error, 1)
+	go func() { result <- wait(ctx) }()
 
 	r.wg.Go(func() {
-		for wait != nil && ctx.Err() == nil {
-			select {
-			case <-wait:
-				wait = r.heldBack(b.in)
-			case <-ctx.Done():
-			case <-r.ended:
-				stop()
-			}
+		var err error
+		select {
+		case err = <-result:
+		case <-ctx.Done():
+			err = context.Canceled
+		case <-r.ended:
+			err = context.Canceled
 		}
-		killed := ctx.Err() != nil
 		stop()
 		done()
-		var err error
-		if killed {
+
+		b.out = make([]byte, answerBytes(opcode(b.in)))
+		if err != nil {
 			r.aside.answered(requestOf(b.in))
-			err = r.reply(b, len(b.in), failure(b.out, b.in, unix.EINTR))
+			err = r.reply(b, len(b.in), failure(b.out, b.in, errno(err)))
 		} else {
-			err = r.answer(b, len(b.in))
+			err = then(b, len(b.in))
 		}
 		if err != nil {
 			r.log.Warn("the kernel refused an answer", "err", err)
 		}
 	})
+}
+
+// answerBytes is at least what the answer to an operation takes.
+func answerBytes(op uint32) int {
+	if changes[op] {
+		return maxChanged
+	}
+	return maxIO + slack
 }

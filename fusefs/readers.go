@@ -154,8 +154,8 @@ func (r *reader) loop() {
 			default: // another reader woke it
 			}
 		}
-		if wait := r.heldBack(r.in[:n]); wait != nil {
-			r.park(r.in[:n], wait)
+		if r.heldBack(r.in[:n]) != nil {
+			r.park(r.in[:n], r.goesOn(r.in[:n]), r.answer)
 		} else if err := r.answer(r.buffers, n); err != nil {
 			r.log.Warn("the kernel refused an answer", "err", err)
 		}
@@ -220,17 +220,34 @@ func recently(t *atomic.Int64) bool { return timeNow()-t.Load() <= int64(calmTim
 // (ENOENT) needs no answer.
 func (r *readers) answer(b *buffers, n int) error {
 	r.requests[opcode(b.in[:n])].Add(1)
-	began := time.Now()
-	size, err := r.handle(b, n)
+	return r.answerSince(time.Now(), b, n)
+}
+
+// answerSince is answer for a request that began to be handled at a time.
+func (r *readers) answerSince(began time.Time, b *buffers, n int) error {
+	size, status := r.handle(b, n)
+	if status == fuse.OK {
+		if delay := r.aside.take(b.out[:size]); delay != nil {
+			r.park(b.in[:n], delay.Await, func(b *buffers, n int) error { return r.answerSince(began, b, n) })
+			return nil
+		}
+	}
+	r.aside.answered(requestOf(b.in))
+
+	var err error
+	if status != fuse.OK {
+		size, err = 0, syscall.Errno(status)
+	} else if size > 0 { // FORGET and INTERRUPT have no answer
+		err = r.reply(b, n, size)
+	}
 	if r.onAnswer != nil {
 		r.onAnswer(answered(b.in[:n], size, time.Since(began)))
 	}
 	return err
 }
 
-// handle returns how many bytes it answered with.
-func (r *readers) handle(b *buffers, n int) (size int, err error) {
-	var status fuse.Status
+// handle returns how many bytes the answer has, which is not sent.
+func (r *readers) handle(b *buffers, n int) (size int, status fuse.Status) {
 	if id, ok := interruptOf(b.in[:n]); ok {
 		size, status = r.interrupt(b, n, id)
 	} else if r.resends.begin(b.in[:n]) {
@@ -239,25 +256,7 @@ func (r *readers) handle(b *buffers, n int) (size int, err error) {
 		beforeHandling(b.in[:n])
 		size, status = r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
 	}
-	for status == fuse.OK {
-		absent := r.aside.take(b.out[:size])
-		if absent == nil {
-			break
-		}
-		if err := r.fetch(b.in[:n], absent); err != nil {
-			size = failure(b.out, b.in[:n], errno(err))
-			break
-		}
-		size, status = r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
-	}
-	r.aside.answered(requestOf(b.in))
-	if status != fuse.OK {
-		return 0, syscall.Errno(status)
-	}
-	if size == 0 {
-		return 0, nil // FORGET and INTERRUPT have no answer
-	}
-	return size, r.reply(b, n, size)
+	return size, status
 }
 
 // reply sends an answer of so many bytes.

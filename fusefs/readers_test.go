@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"log"
 	"log/slog"
@@ -151,54 +152,82 @@ func TestReaders(t *testing.T) {
 	<-done
 }
 
-// TestParked: any number of requests that are held back take no reader, and all are answered in
-// the end. One whose client is killed meanwhile is not carried out.
-func TestParked(t *testing.T) {
-	d, fd := newDevice(t)
-	r := newReaders(fd, fuse.NewProtocolServer(&slowFS{RawFileSystem: fuse.NewDefaultRawFileSystem()}, &fuse.MountOptions{}), slog.New(slog.DiscardHandler))
-	d.init(needed)
-	_, err := r.connect(nil)
-	must.OK(t, err)
-	d.receive()
-	frozen, waited := make(chan struct{}), make(chan struct{}, 1)
-	r.heldBack = func(request []byte) <-chan struct{} {
-		if opcode(request) != reqUnlink {
-			return nil
-		}
-		select {
-		case <-frozen:
-			return nil
-		case waited <- struct{}{}:
-		default:
-		}
-		return frozen
-	}
-	done := make(chan struct{})
-	go func() { r.run(); close(done) }()
+// shortFS lacks what an UNLINK needs until over is closed.
+type shortFS struct {
+	slowFS
+	aside *aside
+	over  chan struct{}
+}
 
-	const many = 2 * maxReaders
-	for i := range uint64(many) {
-		d.send(reqUnlink, 10+i, 1, 'x')
-		d.send(reqGetAttr, 10_000+i, 1, 0, 0, 0, 0)
-		if unique, code := d.receive(); unique != 10_000+i || code != 0 {
-			t.Fatalf("answer to %d: %d, want %d", unique, code, 10_000+i)
+func (s *shortFS) Unlink(cancel <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
+	select {
+	case <-s.over:
+		return s.slowFS.Unlink(cancel, h, name)
+	default:
+		return s.aside.put(s)
+	}
+}
+
+func (s *shortFS) Error() string { return "something is short" }
+
+func (s *shortFS) Await(ctx context.Context) error {
+	select {
+	case <-s.over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestParked: any number of requests that are held back, or lack something, take no reader, and all are
+// answered in the end.
+func TestParked(t *testing.T) {
+	for _, heldBack := range []bool{true, false} {
+		d, fd := newDevice(t)
+		fs := &shortFS{slowFS: slowFS{RawFileSystem: fuse.NewDefaultRawFileSystem()}, over: make(chan struct{})}
+		r := newReaders(fd, fuse.NewProtocolServer(fs, &fuse.MountOptions{}), slog.New(slog.DiscardHandler))
+		fs.aside = r.aside
+		if heldBack {
+			r.heldBack = func(request []byte) <-chan struct{} {
+				if opcode(request) != reqUnlink || closed(fs.over) {
+					return nil
+				}
+				return fs.over
+			}
 		}
-	}
-	<-waited
-	if n := r.total.Load(); n > 4 {
-		t.Errorf("%d readers while %d requests wait", n, many)
-	}
-	close(frozen)
-	answered := make(map[uint64]bool)
-	for range many {
-		unique, code := d.receive()
-		if answered[unique] || code != -int32(unix.ENOSYS) {
-			t.Errorf("answer to %d: %d", unique, code)
+		d.init(needed)
+		_, err := r.connect(nil)
+		must.OK(t, err)
+		d.receive()
+		done := make(chan struct{})
+		go func() { r.run(); close(done) }()
+
+		const many = 2 * maxReaders
+		for i := range uint64(many) {
+			d.send(reqUnlink, 10+i, 1, 'x')
+			d.send(reqGetAttr, 10_000+i, 1, 0, 0, 0, 0)
+			if unique, code := d.receive(); unique != 10_000+i || code != 0 {
+				t.Fatalf("answer to %d: %d, want %d", unique, code, 10_000+i)
+			}
 		}
-		answered[unique] = true
+		if n := r.total.Load(); n > 4 {
+			t.Errorf("%d readers while %d requests wait", n, many)
+		}
+		close(fs.over)
+		answered := make(map[uint64]bool)
+		for range many {
+			unique, code := d.receive()
+			if answered[unique] || code != -int32(unix.ENOSYS) {
+				t.Errorf("answer to %d: %d", unique, code)
+			}
+			answered[unique] = true
+		}
+		if n := r.requests[reqUnlink].Load(); n != many {
+			t.Errorf("%d requests were counted, of %d", n, many)
+		}
+		must.OK(t, unix.Shutdown(d.kernel, unix.SHUT_RDWR))
+		<-done
 	}
-	must.OK(t, unix.Shutdown(d.kernel, unix.SHUT_RDWR))
-	<-done
 }
 
 // TestLastReaders: the last readers end while the watcher starts others.

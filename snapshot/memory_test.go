@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -34,8 +36,11 @@ func heap() int64 {
 
 func createIn(t *testing.T, s *Store, view uint32, name string) live.NodeID {
 	t.Helper()
-	a, err := s.Forest().Create(live.Node(view, live.RootIno), name, live.Create{Mode: unix.S_IFREG | 0o644})
-	must.OK(t, err)
+	var a live.Attr
+	must.OK(t, cas.Await(t.Context(), func() (err error) {
+		a, err = s.Forest().Create(live.Node(view, live.RootIno), name, live.Create{Mode: unix.S_IFREG | 0o644})
+		return err
+	}))
 	return a.ID
 }
 
@@ -44,17 +49,23 @@ func createIn(t *testing.T, s *Store, view uint32, name string) live.NodeID {
 func clones(s *Store, view uint32, create func(string) live.NodeID, parts int) (made int, err error) {
 	a := create("a")
 	for i := range int64(1024) {
-		if _, err := s.Forest().Write(a, []byte{'x'}, 2*i, false); err != nil {
+		if err := cas.Await(context.Background(), func() error {
+			_, err := s.Forest().Write(a, []byte{'x'}, 2*i, false)
+			return err
+		}); err != nil {
 			return made, err
 		}
 	}
 	b := create("b")
 	for at := int64(0); made < parts; made += 1024 {
-		n, err := s.Forest().CopyRange(a, 0, b, at, 2048)
-		if err != nil {
+		if err := cas.Await(context.Background(), func() error {
+			n, err := s.Forest().CopyRange(a, 0, b, at, 2048)
+			at += n
+			return err
+		}); err != nil {
 			return made, err
 		}
-		at += n + 1
+		at++
 	}
 	return made, nil
 }

@@ -42,14 +42,26 @@ func (a *Account) leftLocked(tenant any) (most, left int64) {
 func (a *Account) Take(tenant any, bytes int64, urgent bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	fits := a.fitsLocked(tenant, bytes, urgent)
+	if fits {
+		a.addLocked(tenant, bytes)
+	}
+	return fits
+}
+
+// Fits reports whether Take would add the bytes.
+func (a *Account) Fits(tenant any, bytes int64, urgent bool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.fitsLocked(tenant, bytes, urgent)
+}
+
+func (a *Account) fitsLocked(tenant any, bytes int64, urgent bool) bool {
 	most, left := a.leftLocked(tenant)
 	left -= bytes
 	fits := left >= 0 && (tenant == a.owner || a.of[tenant]+bytes <= fraction*left)
 	if urgent {
 		fits = a.of[tenant]+bytes <= most+a.size/urgentShare && a.used+bytes <= a.size+a.size/urgentShare
-	}
-	if fits {
-		a.addLocked(tenant, bytes)
 	}
 	return fits
 }

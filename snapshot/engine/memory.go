@@ -24,8 +24,8 @@ const (
 	// forkPatience is how long a change in a fork waits for memory, and mainPatience in main.
 	forkPatience = 30 * time.Second
 	mainPatience = 5 * time.Minute
-	// maxAwaiting is the number of changes in forks that can wait at a time. Each uses one of the
-	// goroutines that read the kernel's requests, and main needs some of them.
+	// maxAwaiting is the number of changes in forks that can wait at a time. Each keeps up to a MiB of a
+	// write in memory.
 	maxAwaiting = 32
 	// heavy is the memory from which on the recovery of a workspace may be the reason why earlier
 	// daemons were killed.
@@ -125,8 +125,7 @@ func (m *Memory) Take(view uint32, taken, more int64, urgent bool) bool {
 }
 
 // Await implements live.Memory.
-func (m *Memory) Await(view uint32, began time.Time) error {
-	freed := m.account.Freed()
+func (m *Memory) Await(ctx context.Context, view uint32, more int64, urgent bool) error {
 	patience := mainPatience
 	m.mu.Lock()
 	c := m.views[view]
@@ -134,27 +133,32 @@ func (m *Memory) Await(view uint32, began time.Time) error {
 		m.mu.Unlock()
 		return nil
 	}
-	fork := c.tenant != live.MainView
-	if fork {
-		patience = forkPatience
-		if m.awaiting >= maxAwaiting {
+	if c.tenant != live.MainView {
+		if patience = forkPatience; m.awaiting >= maxAwaiting {
 			m.mu.Unlock()
 			return errFullMemory
 		}
 		m.awaiting++
-	}
-	m.sealSoonLocked(c.tenant)
-	m.mu.Unlock()
-
-	if fork {
 		defer func() {
 			m.mu.Lock()
 			m.awaiting--
 			m.mu.Unlock()
 		}()
 	}
-	if left := patience - time.Since(began); left <= 0 || !m.Loops.Await(nil, freed, left) {
-		return errFullMemory
+	m.mu.Unlock()
+
+	patient, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	defer context.AfterFunc(m.Loops.Context, stop)()
+	for freed := m.account.Freed(); !m.account.Fits(c.tenant, more, urgent); freed = m.account.Freed() {
+		m.mu.Lock()
+		m.sealSoonLocked(c.tenant)
+		m.mu.Unlock()
+		select {
+		case <-freed:
+		case <-patient.Done():
+			return cmp.Or(ctx.Err(), error(errFullMemory))
+		}
 	}
 	return nil
 }

@@ -229,24 +229,13 @@ func (t *trees) lockUnless(done <-chan struct{}, views []uint32) bool {
 }
 
 // change calls fn with the lock held for a change of a node's view, see lock. What fn lacks is
-// read, and memory is waited for, without the lock, and fn begins again.
+// read without the lock, and fn begins again. If it lacks memory, the error is a cas.Delay.
 func (f *Forest) change(id NodeID, fn func() error) error {
-	for began := (time.Time{}); ; {
-		err := tree.Again(func() error {
-			f.lock(id.View())
-			defer f.mu.Unlock()
-			return fn()
-		})
-		if !errors.Is(err, errShort) {
-			return err
-		}
-		if began.IsZero() {
-			began = time.Now()
-		}
-		if err := f.memory.Await(id.View(), began); err != nil {
-			return err
-		}
-	}
+	return tree.Again(func() error {
+		f.lock(id.View())
+		defer f.mu.Unlock()
+		return fn()
+	})
 }
 
 // reading is change with the lock held for reading.

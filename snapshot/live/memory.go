@@ -1,8 +1,7 @@
 package live
 
 import (
-	"errors"
-	"time"
+	"context"
 
 	"golang.org/x/sys/unix"
 
@@ -16,9 +15,9 @@ type Memory interface {
 	// more than the view may have, which it reports, for what will be taken. With urgent, a
 	// little more can be had.
 	Take(view uint32, taken, more int64, urgent bool) bool
-	// Await returns, without the lock, when Take is worth another try for a change that began to
-	// wait at a time. Errors: errs.Quota.
-	Await(view uint32, began time.Time) error
+	// Await returns, without the lock, when Take could charge a view for so much more. Errors:
+	// errs.Quota.
+	Await(ctx context.Context, view uint32, more int64, urgent bool) error
 	// Relieve is called during a recovery without the lock. It seals what was replayed if that
 	// takes too much memory. SealEdit does that, with the lock held, for the state of an edit
 	// that takes so many bytes, and reports whether it did.
@@ -30,12 +29,23 @@ type Memory interface {
 type unbounded struct{}
 
 func (unbounded) Take(uint32, int64, int64, bool) bool                         { return true }
-func (unbounded) Await(uint32, time.Time) error                                { return nil }
+func (unbounded) Await(context.Context, uint32, int64, bool) error             { return nil }
 func (unbounded) Relieve() error                                               { return nil }
 func (unbounded) SealEdit(uint32, *tree.State, int64) (sealed bool, err error) { return false, nil }
 
-// errShort means that a change has to wait for memory. It has had no effect.
-var errShort = errors.New("not enough memory for the change")
+// A shortError is a cas.Delay until there is memory for a change.
+type shortError struct {
+	memory Memory
+	view   uint32
+	more   int64
+	urgent bool
+}
+
+func (s *shortError) Error() string { return "not enough memory for the change" }
+
+func (s *shortError) Await(ctx context.Context) error {
+	return s.memory.Await(ctx, s.view, s.more, s.urgent)
+}
 
 const (
 	// InodeBytes is about what a new inode takes in memory, with its entry and its part of a page.
@@ -51,7 +61,7 @@ const (
 func (v *view) charge(r *record) error {
 	more, urgent, err := v.growth(r)
 	if err == nil && !v.trees.memory.Take(v.id, v.trees.pages.Swap(0), more, urgent) {
-		err = errShort
+		err = &shortError{v.trees.memory, v.id, more, urgent}
 	}
 	return err
 }
@@ -79,6 +89,7 @@ func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
 	case recSetAttr:
 		switch {
 		case r.set.Size == nil:
+			urgent = true // it may be the second change of a request, of which the first is made
 		case *r.set.Size == 0:
 			return contentBytes, true, nil
 		default:

@@ -119,7 +119,7 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 		return nil, err
 	}
 	start := time.Now()
-	defer s.showStale(r)()
+	defer s.showStale(r, o)()
 	var result any
 	err := guard.Do(func() (err error) {
 		if r.Carried != nil { // admitted by the previous daemon

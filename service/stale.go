@@ -13,10 +13,10 @@ func (s *Service) staleNames() int64 {
 	return s.StaleNames()
 }
 
-// showStale reports as progress, until stop is called, how many changed names the kernel has dropped
-// from its cache. A restore, a merge or an import waits for that.
-func (s *Service) showStale(r *Request) (stop func()) {
-	if r.Progress == nil || s.StaleNames == nil {
+// showStale reports as progress of a request that changes the workspace, until stop is called, how many
+// changed names the kernel has dropped from its cache. A restore, a merge or an import waits for that.
+func (s *Service) showStale(r *Request, o *Op) (stop func()) {
+	if !o.Mutates || r.Progress == nil || s.StaleNames == nil {
 		return func() {}
 	}
 	done := make(chan struct{})

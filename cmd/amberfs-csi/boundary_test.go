@@ -114,6 +114,8 @@ echo two > f
 cat .snapshots/diff@s > /dev/null
 mv .snapshots/restore .snapshots/restore@s
 cat f .snapshots/log
+mv .snapshots/restore .snapshots/restore@base
+echo three > f
 `
 
 // TestOwner: the user that the class names restores the volume, after the kubelet applied a fsGroup

@@ -370,3 +370,18 @@ func TestLimit(t *testing.T) {
 		t.Errorf("the volumes are %v", list.GetEntries())
 	}
 }
+
+// TestRemoteAway: a volume is made while its remote does not answer. A snapshot is made when it answers.
+func TestRemoteAway(t *testing.T) {
+	p := start(t, "node1")
+	disk := filepath.Join(t.TempDir(), "disk")
+	a := p.create("a", nil, map[string]string{remoteParameter: "file://" + filepath.Join(disk, "remote")})
+	write(t, filepath.Join(p.publish(a, writer, nil), "f"), "one")
+	_, err := p.controller().CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: a})
+	wantCode(t, "a snapshot while the remote is away", err, codes.Unavailable)
+	if err := os.Mkdir(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := p.create("b", fromSnapshot(p.snapshot("s", a)), nil)
+	wantFile(t, filepath.Join(p.publish(b, writer, nil), "f"), "one")
+}

@@ -3,6 +3,7 @@ package survive_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,12 +27,22 @@ func TestIdleSoon(t *testing.T) {
 	}
 }
 
-// TestIdle: neither the keeper nor the daemon wakes up while nobody uses the mount, also after a crash.
+// TestIdle: neither the keeper nor the daemon wakes up while nobody uses the mount, also after a crash, and
+// while a program waits for events, as a page does that is open.
 func TestIdle(t *testing.T) {
 	m := newMount(t)
 	must.OK(t, os.WriteFile(m.Path("f"), nil, 0o644))
 	m.Crash()
 	_, _ = os.Stat(m.Path("none"))
+
+	follow := exec.Command(harness.Binary(t), "-C", m.Dir, "log", "-f")
+	events, err := follow.StdoutPipe()
+	must.OK(t, err)
+	must.OK(t, follow.Start())
+	defer func() { _ = follow.Process.Kill(); _ = follow.Wait() }()
+	must.OK(t, os.Mkdir(m.Path("seen"), 0o755))
+	_, err = events.Read(make([]byte, 1))
+	must.OK(t, err)
 	keeper, daemon := harness.Parent(m.Pid()), m.Pid()
 
 	const window, most = 2 * time.Second, 4

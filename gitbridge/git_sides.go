@@ -139,6 +139,14 @@ func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, e
 		r.say(at, []string{"the git directory is gone there: this one stays as it is"}, nil)
 		return nil, nil
 	}
+	if hadOne && in.FromDirectory {
+		// The copy of a directory that nobody has changed becomes as the directory is, even if another
+		// repository is there now.
+		unchanged, err := tree.Equal(r.ctx, in.Source, in.Base, in.Ours, tree.DiffOptions{Paths: []string{at}}, tree.Mtime)
+		if err != nil || unchanged {
+			return changes, err
+		}
+	}
 	m := &gitdir.Merge{Git: gitRunner, Base: base, Theirs: theirs, Name: in.Name}
 	m.Prefer = func(branch string) bool { return in.Rule(at+"/refs/heads/"+branch) == threeway.TakeTheirs && !in.Merge }
 	m.Another = !hadOne || !in.FromDirectory && was.Ino != now.Ino

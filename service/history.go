@@ -82,6 +82,9 @@ func (s *Service) holdState(r *Request, name string) (st *tree.State, release fu
 		}
 		ws, name = next, strings.TrimPrefix(in, naming.SnapshotsDir+"/")
 	}
+	if name == "" {
+		return ws.Seen(r.Caller)
+	}
 	return ws.Held(name)
 }
 

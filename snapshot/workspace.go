@@ -7,9 +7,11 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -161,10 +163,28 @@ func (fs Forks) From(from uint64, n int) (out []ListEntry) {
 // Store.Hold) until release is called. No gc can run between finding and holding the state. After
 // an error, release does nothing.
 func (w *Workspace) Held(name string) (st *tree.State, release func(), err error) {
+	return w.held(name, nil)
+}
+
+// Seen is Held of the present state as a caller sees it: without the files that the caller's sandbox
+// made as mount points.
+func (w *Workspace) Seen(c actors.Caller) (st *tree.State, release func(), err error) {
+	left, err := w.placeholders(c)
+	if err != nil {
+		return nil, func() {}, err
+	}
+	return w.held("", left)
+}
+
+// held is Held without some paths, which are left out of the present state only.
+func (w *Workspace) held(name string, without []naming.BytePath) (st *tree.State, release func(), err error) {
 	release = func() {}
 	err = w.store.forest.Update(true, func(tx *live.Tx) error {
 		if st, err = w.find(tx, name); err != nil {
 			return err
+		}
+		if name == "" && len(without) > 0 {
+			st = tx.Without(st, catalogue.Paths(without))
 		}
 		release = w.store.Hold(st)
 		return nil

@@ -3,6 +3,7 @@ package history_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,10 +28,11 @@ echo other > .vscode/other
 mkdir .snapshots/inside
 echo again > .snapshots/create
 mkdir .forks/made
+"$2" diff before --name-status > "$3"
 "$2" restore before f`
 
-// A snapshot that is taken in a sandbox, a fork that is made there and the undo point of a restore do not have what the sandbox made to mount something there, and
-// has what the user made.
+// A snapshot that is taken in a sandbox, a fork that is made there, the undo point of a restore and a
+// diff do not have what the sandbox made to mount something there, and have what the user made.
 func TestPlaceholdersOfSandboxes(t *testing.T) {
 	harness.Needs(t, "unshare")
 	m := harness.New(t)
@@ -39,12 +41,16 @@ func TestPlaceholdersOfSandboxes(t *testing.T) {
 	capture(t, m, "before")
 	write(t, m.Path("fresh"), "")
 
-	args := []string{"--mount", "sh", "-c", hiding, "sh", m.Dir, harness.Binary(t)}
+	diff := filepath.Join(t.TempDir(), "diff")
+	args := []string{"--mount", "sh", "-c", hiding, "sh", m.Dir, harness.Binary(t), diff}
 	if os.Getuid() != 0 {
 		args = append([]string{"--user", "--map-root-user"}, args...)
 	}
 	if out, err := exec.Command("unshare", args...).CombinedOutput(); err != nil {
 		t.Fatalf("the sandbox: %v\n%s", err, out)
+	}
+	if list, err := os.ReadFile(diff); err != nil || string(list) != "A\tf\nA\tfresh\n" {
+		t.Errorf("in the sandbox, the workspace differs from the snapshot in\n%s%v", list, err)
 	}
 	const undo = "cp-4" // the state before the restore
 	placeholders := []string{".bashrc", ".vscode", "sub/.idea"}

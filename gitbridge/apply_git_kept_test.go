@@ -24,6 +24,16 @@ func TestApplyGitKept(t *testing.T) {
 			make: mk + `git config core.repositoryformatversion 1; git config extensions.refStorage reftable`,
 			run:  `mkdir -p .git/hooks; echo x >.git/hooks/post-commit`, check: `cat .git/hooks/post-commit`, want: "x",
 		},
+		"a common directory elsewhere": {
+			make:  mk + `cp -a . ../other; echo ../../other/.git >.git/commondir`,
+			run:   `rm .git/commondir; git checkout -qb evil; git commit -q --allow-empty -m evil`,
+			check: `git -C ../other for-each-ref --format='%(refname)'`, want: "refs/heads/main", said: "its commondir names another one",
+		},
+		"refs elsewhere": {
+			make:  mk + `cp -a . ../other; rm -r .git/refs/heads; ln -s ../../../other/.git/refs/heads .git/refs/heads`,
+			run:   `rm .git/refs/heads; mkdir .git/refs/heads; git checkout -qb evil; git commit -q --allow-empty -m evil`,
+			check: `git -C ../other for-each-ref --format='%(refname)'`, want: "refs/heads/main", said: "its refs/heads is a link",
+		},
 		"the last commands": {
 			make: mk, run: `echo x >a; git commit -qam run; git reset -q --hard HEAD~1; echo y >a; git commit -qam again`,
 			check: `git log --format=%s ORIG_HEAD -1; cat .git/COMMIT_EDITMSG; git fsck --strict --no-dangling`, want: "run\nagain",

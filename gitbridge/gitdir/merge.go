@@ -95,7 +95,7 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	if p.ours, err = read(m.Ours); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(p.base.files(), p.theirs.files(), p.ours.files()); err != nil {
+	if err := errors.Join(p.base.files(), p.theirs.files(), p.ours.files(), m.Ours.isWhole()); err != nil {
 		return nil, err
 	}
 	if p.ours.idLen != p.theirs.idLen {

@@ -321,6 +321,35 @@ func (s *state) files() error {
 	return fmt.Errorf("%w: its refs are in a %s", ErrKind, s.storage)
 }
 
+// isWhole reports an error if git would write a part of the repository elsewhere, such as into another
+// repository: whoever makes a git directory chooses what its commondir and its links name.
+func (r *Repo) isWhole() error {
+	if _, err := os.Lstat(filepath.Join(r.Common, "commondir")); err == nil {
+		return fmt.Errorf("%w: its commondir names another one", ErrKind)
+	}
+
+	for _, name := range []string{"objects", "refs", "logs", "info", "index", "packed-refs", "shallow"} {
+		root := r.place(name)
+		err := filepath.WalkDir(root, func(at string, e fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil
+			case err != nil:
+				return err
+			case e.Type()&fs.ModeSymlink != 0:
+				return fmt.Errorf("%w: its %s is a link", ErrKind, name+strings.TrimPrefix(at, root))
+			case name == "objects" && e.IsDir() && filepath.Dir(at) == root:
+				return fs.SkipDir
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Same reports whether two states of a git directory say the same in all that git keeps there but
 // objects and logs.
 func Same(base, now Files) (bool, error) {

@@ -268,8 +268,11 @@ func (q *Question) Summary() string {
 	if len(parts) == 0 && len(q.leftOut) > 0 && q.Empty() {
 		return english.Plural(len(q.leftOut), "path", "paths") + " that apply leaves out"
 	}
-	if len(parts) == 0 {
-		return english.Plural(len(q.groups)+len(q.dirs), "path", "paths")
+	switch paths := len(q.groups) + len(q.dirs); {
+	case len(parts) == 0 && paths == 0:
+		return "nothing but times"
+	case len(parts) == 0:
+		return english.Plural(paths, "path", "paths")
 	}
 	return strings.Join(parts, "; ")
 }

@@ -28,8 +28,8 @@ export declare class Workspace {
     snapshot(name?: string, options?: Options<'snapshot', 'name'>): Promise<import("../types/api.js").Info>;
     /** The snapshots, newest first. @param {Options<'list'>} [options] */
     list(options?: Options<'list'>): Promise<import("../types/api.js").Info[]>;
-    /** The unified diff from a snapshot to another, or to now. @param {Named} a @param {Named} [b] @param {Options<'diff', 'a' | 'b'>} [options] */
-    diff(a: Named, b?: Named, options?: Options<'diff', 'a' | 'b'>): Promise<string>;
+    /** The unified diff from a snapshot, by default the state that the workspace began from, to another, or to now. @param {Named} [a] @param {Named} [b] @param {Options<'diff', 'a' | 'b'>} [options] */
+    diff(a?: Named, b?: Named, options?: Options<'diff', 'a' | 'b'>): Promise<string>;
     /** The paths that differ between a snapshot, by default the state that the workspace began from, and another, or now. @param {Named} [a] @param {Named} [b] @param {Options<'changes', 'a' | 'b'>} [options] */
     changes(a?: Named, b?: Named, options?: Options<'changes', 'a' | 'b'>): Promise<import("../types/api.js").Diffed>;
     /** Makes the workspace, or some paths of it, equal to a snapshot. @param {Named} to @param {Options<'restore', 'name'>} [options] */

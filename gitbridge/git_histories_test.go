@@ -112,7 +112,7 @@ func (h *histories) history(counts map[string]int) {
 	}
 	for why := range h.why {
 		counts["refused: "+why]++
-		if why != asGit {
+		if !strings.HasPrefix(why, "as git") {
 			h.t.Logf("refused: %s\n%s", why, strings.Join(h.did, "\n"))
 		}
 	}
@@ -258,6 +258,13 @@ func (h *histories) mergeTree(ours, theirs *side) string {
 	return h.ofBoth("merge-tree --write-tree " + ours.commit + " " + theirs.refs[ours.head])
 }
 
+// committed is what a side has committed.
+func (h *histories) committed(s *side) *side {
+	dir := h.t.TempDir()
+	h.ofBoth("archive " + s.commit + " | tar -x -C " + dir)
+	return &side{files: h.filesBelow(dir)}
+}
+
 // refused returns why conflicts are right, "" if they are not.
 func (h *histories) refused(conflicts []string, ours, theirs *side) string {
 	has := func(s string) bool { return strings.TrimSpace(s) != "" }
@@ -266,6 +273,8 @@ func (h *histories) refused(conflicts []string, ours, theirs *side) string {
 		return asGit
 	case h.join && h.mergeTree(ours, theirs) == "":
 		return asGit
+	case has(h.gitConflicts(h.committed(theirs), ours, theirs, "true")):
+		return "as git stash pop"
 	case slices.ContainsFunc(conflicts, func(at string) bool { return strings.HasPrefix(path.Base(at), "config") }):
 		return "configuration"
 	case len(ours.nested) != len(theirs.nested):

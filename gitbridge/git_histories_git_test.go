@@ -57,3 +57,20 @@ func (h *histories) gitConflicts(base, ours, theirs *side, renames string) strin
 b=$(c b); o=$(c o -p $b); t=$(c t -p $b); if `+renames+`; then git merge-tree --write-tree --name-only $o $t | sed '1d;/^$/,$d'
 else git checkout -q -f $o; git merge -q -s recursive -X no-renames $t >/dev/null; git diff --name-only --diff-filter=U; fi`)
 }
+
+// ofBoth calls git with the objects of both sides. It returns "" if that fails.
+func (h *histories) ofBoth(args string) string {
+	return strings.TrimSpace(h.rig.in(h.rig.dir, `a=$(git -C ../run rev-parse --path-format=absolute --git-path objects); out=$(GIT_ALTERNATE_OBJECT_DIRECTORIES=$a git `+args+`) && echo "$out"`))
+}
+
+// mergeTree is the tree of git's merge of the branch that ours has checked out, "" if it has conflicts.
+func (h *histories) mergeTree(ours, theirs *side) string {
+	return h.ofBoth("merge-tree --write-tree " + ours.commit + " " + theirs.refs[ours.head])
+}
+
+// committed is what a side has committed.
+func (h *histories) committed(s *side) *side {
+	dir := h.t.TempDir()
+	h.ofBoth("archive " + s.commit + " | tar -x -C " + dir)
+	return &side{files: h.filesBelow(dir)}
+}

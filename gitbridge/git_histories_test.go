@@ -248,23 +248,6 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 // asGit is why a conflict is right.
 const asGit = "as git merge"
 
-// ofBoth calls git with the objects of both sides. It returns "" if that fails.
-func (h *histories) ofBoth(args string) string {
-	return strings.TrimSpace(h.rig.in(h.rig.dir, `a=$(git -C ../run rev-parse --path-format=absolute --git-path objects); out=$(GIT_ALTERNATE_OBJECT_DIRECTORIES=$a git `+args+`) && echo "$out"`))
-}
-
-// mergeTree is the tree of git's merge of the branch that ours has checked out, "" if it has conflicts.
-func (h *histories) mergeTree(ours, theirs *side) string {
-	return h.ofBoth("merge-tree --write-tree " + ours.commit + " " + theirs.refs[ours.head])
-}
-
-// committed is what a side has committed.
-func (h *histories) committed(s *side) *side {
-	dir := h.t.TempDir()
-	h.ofBoth("archive " + s.commit + " | tar -x -C " + dir)
-	return &side{files: h.filesBelow(dir)}
-}
-
 // refused returns why conflicts are right, "" if they are not.
 func (h *histories) refused(conflicts []string, ours, theirs *side) string {
 	has := func(s string) bool { return strings.TrimSpace(s) != "" }

@@ -129,8 +129,12 @@ func (p *Plan) join(ctx context.Context, m *merged) error {
 	return nil
 }
 
-// commitMerge makes the commit of a merge, by the settings of the receiving side.
+// commitMerge makes the commit of a merge, by the settings of the receiving side. If that only took commits
+// back, it is forwarded.
 func (p *Plan) commitMerge(ctx context.Context, m *merged, message string) (string, error) {
+	if p.git.contains(ctx, m.of.theirs, m.of.ours) {
+		return m.of.theirs, nil
+	}
 	args := []string{"commit-tree", "-p", m.of.ours, "-p", m.of.theirs}
 	if sign, _ := p.asOurs(ctx, nil, "", "config", "--type=bool", "--get", "commit.gpgSign"); strings.TrimSpace(sign) == "true" {
 		args = append(args, "-S")

@@ -80,3 +80,25 @@ func TestApplyDiverged(t *testing.T) {
 		})
 	}
 }
+
+// TestApplyMergeKilled: an apply that merges, and is killed at any call of git, loses no commit, and the
+// next one completes it.
+func TestApplyMergeKilled(t *testing.T) {
+	isolate(t)
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	killed := true
+	for n := 2; killed; n += 2 {
+		r := newRig(t, "dir", mk+`git config user.name a; git config user.email a@a`)
+		r.shell(r.run, `seq 9 >b; echo r >r; mkdir d; echo d >d/d; git add .; git commit -qm run`)
+		r.shell(r.dir, `git mv c moved; echo d >a; git add .; git commit -qm mine; echo u >u`)
+		h := &histories{t: t, rig: r, join: true}
+		h.interrupt(n, true)
+		killed = !strings.Contains(h.did[0], `""`)
+
+		r.shell(r.dir, "git fsck --strict")
+		if _, err := r.apply(hostdir.ApplyOptions{Merge: true}); err != nil {
+			t.Fatalf("after a kill at call %d of git (%s): %v", n, h.did, err)
+		}
+		r.want(`git log --format=%s | sort; git status -s; git for-each-ref --format='%(refname:short)'; cat a b r d/d moved | tail -n 4; git fsck --strict --no-dangling`, "1\nMerge branch 'amberfs/r/main'\nmine\nrun\n?? u\nmain\n9\nr\nd\nc")
+	}
+}

@@ -152,7 +152,7 @@ func (r *rig) now() *tree.State {
 }
 
 func (r *rig) apply(o hostdir.ApplyOptions) (*hostdir.Applied, error) {
-	o.Source, o.Base, o.Now, o.Name, o.MergeLines = r.m.Src, r.base, r.now(), "r", trees.MergeByGit
+	o.Source, o.Base, o.Now, o.Name, o.MergeLines = r.m.Src, r.base, r.now(), "r", MergeConfigs(trees.MergeByGit)
 	if o.Git == nil {
 		o.Git = HostGit{}
 	}

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -258,8 +257,6 @@ func (h *histories) refused(conflicts []string, ours, theirs *side) string {
 		return asGit
 	case has(h.gitConflicts(h.committed(theirs), ours, theirs, "true")):
 		return "as git stash pop"
-	case slices.ContainsFunc(conflicts, func(at string) bool { return strings.HasPrefix(path.Base(at), "config") }):
-		return "configuration"
 	case len(ours.nested) != len(theirs.nested):
 		return "a working tree that is gone"
 	case has(h.gitConflicts(h.base, ours, theirs, "false")):
@@ -337,7 +334,7 @@ func (h *histories) merge(how string, rule threeway.Rule) (said string, conflict
 		ours, theirs, to = theirs, ours, r.dir
 	}
 	p := &threeway.Plan{
-		Source: r.m.Src, Objects: r.m, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: trees.MergeByGit,
+		Source: r.m.Src, Objects: r.m, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: MergeConfigs(trees.MergeByGit),
 		Rule: func(string) threeway.Rule { return rule }, Git: Merger{}.Repositories, Name: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh", Join: h.join,
 	}
 	steps, _, err := p.TakeAll(ctx, threeway.Interval{Base: r.base, Theirs: theirs, View: 2})

@@ -91,7 +91,7 @@ func (pl *planner) mergeText(d *decision) (clean bool, err error) {
 	}
 	defer ours.Close()
 
-	in := threeway.Input{Base: section(nil), Ours: io.NewSectionReader(ours, 0, d.seen.st.Size), Theirs: c.After.Content.Reader(pl.o.Source.Files)}
+	in := threeway.Input{Base: section(nil), Ours: io.NewSectionReader(ours, 0, d.seen.st.Size), Theirs: c.After.Content.Reader(pl.o.Source.Files), Path: p.String()}
 	if c.Before != nil {
 		in.Base = c.Before.Content.Reader(pl.o.Source.Files)
 	}

@@ -93,6 +93,7 @@ func (pl *planner) planIn(d *decision) error {
 	}
 	if conflict {
 		d.replace()
+		d.forced = d.text == nil // a merge of git has the changes of both sides
 	}
 	return nil
 }

@@ -232,7 +232,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a snapshot.MergeOptions
 	if err := s.refuseWorktree(r.Workspace, a.Fork); err != nil {
 		return snapshot.PromoteResult{}, err
 	}
-	a.Merge, a.Git, a.Caller, a.List = r.textMerger(s).Merge, r.merger(s).Repositories, r.Caller, r.list(s)
+	a.Merge, a.Git, a.Caller, a.List = gitbridge.MergeConfigs(r.textMerger(s).Merge), r.merger(s).Repositories, r.Caller, r.list(s)
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = emptyIfNil(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
@@ -61,7 +62,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 	defer s.Store.Hold(now)()
 	finished()
 	done, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
-		Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, DryRun: a.DryRun, Merge: r.textMerger(s).Merge, Git: r.merger(s).Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, List: r.list(s),
+		Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger(s).Merge), Git: r.merger(s).Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, List: r.list(s),
 	})
 	done.Paths = emptyIfNil(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {

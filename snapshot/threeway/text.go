@@ -16,7 +16,10 @@ import (
 )
 
 // An Input is a regular file that both sides changed.
-type Input struct{ Base, Ours, Theirs *io.SectionReader }
+type Input struct {
+	Base, Ours, Theirs *io.SectionReader
+	Path               string
+}
 
 // Merged is a text with the changes of both sides. Unless it is Clean, it has conflict markers.
 type Merged struct {
@@ -123,7 +126,7 @@ func (p *Plan) mergeTexts(ctx context.Context) error {
 			}
 		} else if p.Merge != nil {
 			src := p.Source.Files
-			err = p.Merge(ctx, Input{x.base.Content.Reader(src), x.ours.Content.Reader(src), x.theirs.Content.Reader(src)}, merged)
+			err = p.Merge(ctx, Input{x.base.Content.Reader(src), x.ours.Content.Reader(src), x.theirs.Content.Reader(src), x.path}, merged)
 		}
 		if err != nil {
 			return err

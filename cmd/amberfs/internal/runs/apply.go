@@ -78,7 +78,7 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyO
 			return nil, err
 		}
 	}
-	o.Wrote, o.MergeLines, o.Git = hooks.Wrote, diff.Merger{}.Merge, gitbridge.HostGit{}
+	o.Wrote, o.MergeLines, o.Git = hooks.Wrote, gitbridge.MergeConfigs(diff.Merger{}.Merge), gitbridge.HostGit{}
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	done, err := hostdir.Apply(ctx, dir, o)
 	if done != nil {

@@ -1,0 +1,101 @@
+package gitbridge
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/internal/scratch"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+)
+
+// MergeConfigs returns a merger of texts that merges the configurations of git directories by their
+// settings, so that these are never in conflict: one that both sides changed stays as the receiving side
+// has it, as configurations are not what git merges.
+func MergeConfigs(lines threeway.Merger) threeway.Merger {
+	return func(ctx context.Context, in threeway.Input, merged func(threeway.Merged) error) error {
+		if _, rel, ok := threeway.InGit(in.Path); ok && (path.Base(rel) == "config" || path.Base(rel) == "config.worktree") {
+			if text, err := mergeConfig(ctx, in); err == nil {
+				return merged(threeway.Merged{Text: text, Clean: true})
+			}
+			for _, side := range []*io.SectionReader{in.Base, in.Ours, in.Theirs} { // git cannot read one, or is not installed
+				if _, err := side.Seek(0, io.SeekStart); err != nil {
+					return err
+				}
+			}
+		}
+		return lines(ctx, in, merged)
+	}
+}
+
+// mergeConfig gives a configuration the settings that theirs alone changed.
+func mergeConfig(ctx context.Context, in threeway.Input) ([]byte, error) {
+	temp, err := scratch.New(scratch.Merge)
+	if err != nil {
+		return nil, fmt.Errorf("making a temporary directory: %w", err)
+	}
+	defer func() { _ = temp.Remove() }() // else another process does
+	base, err := readConfig(ctx, filepath.Join(temp.Path, "base"), in.Base)
+	if err != nil {
+		return nil, err
+	}
+	theirs, err := readConfig(ctx, filepath.Join(temp.Path, "theirs"), in.Theirs)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(temp.Path, "ours")
+	ours, err := readConfig(ctx, file, in.Ours)
+	if err != nil {
+		return nil, err
+	}
+
+	all := maps.Clone(base)
+	maps.Copy(all, theirs)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if slices.Equal(base[name], theirs[name]) || !slices.Equal(base[name], ours[name]) {
+			continue
+		}
+		var calls [][]string
+		if len(ours[name]) > 0 {
+			calls = append(calls, []string{"--unset-all", name})
+		}
+		for _, value := range theirs[name] {
+			calls = append(calls, []string{"--add", name, value})
+		}
+		for _, args := range calls {
+			if _, err := run(ctx, "", nil, nil, append([]string{"config", "--file", file}, args...)...); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return os.ReadFile(file)
+}
+
+// readConfig writes a configuration to a file, and returns the values of its settings.
+func readConfig(ctx context.Context, file string, from *io.SectionReader) (map[string][]string, error) {
+	text, err := io.ReadAll(from)
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out, err := run(ctx, "", nil, nil, "config", "--file", file, "--no-includes", "--null", "--list")
+	settings := make(map[string][]string)
+	for setting := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		name, value, ok := strings.Cut(setting, "\n")
+		if !ok {
+			value = "true"
+		}
+		if name != "" {
+			settings[name] = append(settings[name], value)
+		}
+	}
+	return settings, err
+}

@@ -255,6 +255,8 @@ func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefe
 			}
 		}
 	}
+	h.below = strings.TrimPrefix(strings.TrimPrefix(dir, h.rig.dir), h.rig.run)
+	defer func() { h.below = "" }()
 	h.checkRefs(fail, base, ours, theirs, now, prefer)
 	h.checkIndex(fail, base, ours, theirs, now, prefer)
 	h.checkFiles(fail, base, ours, theirs, now, prefer)

@@ -60,7 +60,7 @@ else git checkout -q -f $o; git merge -q -s recursive -X no-renames $t >/dev/nul
 
 // ofBoth calls git with the objects of both sides. It returns "" if that fails.
 func (h *histories) ofBoth(args string) string {
-	return strings.TrimSpace(h.rig.in(h.rig.dir, `a=$(git -C ../run rev-parse --path-format=absolute --git-path objects); out=$(GIT_ALTERNATE_OBJECT_DIRECTORIES=$a git `+args+`) && echo "$out"`))
+	return strings.TrimSpace(h.rig.in(filepath.Join(h.rig.dir, h.below), `a=$(git -C "$TOP/run/`+h.below+`" rev-parse --path-format=absolute --git-path objects); out=$(GIT_ALTERNATE_OBJECT_DIRECTORIES=$a git `+args+`) && echo "$out"`))
 }
 
 // mergeTree is the tree of git's merge of the branch that ours has checked out, "" if it has conflicts.

@@ -42,6 +42,7 @@ type histories struct {
 	base      *side           // what both sides had
 	why       map[string]bool // why something was refused
 	sparse    bool            // a side may have a sparse checkout
+	below     string          // the repository that is checked, in the directory; "" for the outer one
 	join      bool            // a branch that both sides moved is merged
 }
 

@@ -3,9 +3,12 @@ package gitdir
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -155,12 +158,9 @@ func (p *Plan) commitMerge(ctx context.Context, m *merged, message string) (stri
 // asOurs calls git with the settings of the receiving side and the attributes of its working tree. Objects
 // are written to the scratch repository.
 func (p *Plan) asOurs(ctx context.Context, env []string, stdin string, args ...string) (string, error) {
-	work := p.m.Ours.Work
-	if work == "" { // the attributes are those of the index
-		work = filepath.Join(p.git.dir, "empty")
-		if err := os.MkdirAll(work, 0o700); err != nil {
-			return "", err
-		}
+	work, err := p.attributes(ctx)
+	if err != nil {
+		return "", err
 	}
 	env = append(env, "GIT_NO_REPLACE_OBJECTS=1", "GIT_OBJECT_DIRECTORY="+filepath.Join(p.git.dir, "objects"))
 	if len(p.git.ends) > 0 {
@@ -168,6 +168,27 @@ func (p *Plan) asOurs(ctx context.Context, env []string, stdin string, args ...s
 	}
 	out, err := p.m.Git(ctx, work, env, strings.NewReader(stdin), append([]string{"--git-dir=" + p.m.Ours.Dir, "--work-tree=" + work}, args...)...)
 	return string(out), err
+}
+
+// attributes returns the working tree of the receiving side, or one with the attributes of its index.
+func (p *Plan) attributes(ctx context.Context) (string, error) {
+	if p.m.Ours.Work != "" {
+		return p.m.Ours.Work, nil
+	}
+	work := filepath.Join(p.git.dir, "attributes")
+	if err := os.Mkdir(work, 0o700); errors.Is(err, fs.ErrExist) {
+		return work, nil
+	} else if err != nil {
+		return "", err
+	}
+	var names strings.Builder
+	for _, e := range p.ours.entries {
+		if path.Base(e.Path) == ".gitattributes" {
+			names.WriteString(e.Path + "\x00")
+		}
+	}
+	_, err := p.m.Git(ctx, work, nil, strings.NewReader(names.String()), "--git-dir="+p.m.Ours.Dir, "--work-tree="+work, "checkout-index", "-z", "--stdin")
+	return work, err
 }
 
 // mergeTree merges as git merge does. Texts in conflict have markers.

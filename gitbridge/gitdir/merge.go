@@ -104,6 +104,9 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	if p.git, err = m.newScratchRepo(ctx, filepath.Join(scratch, "git"), p.ours, p.theirs); err != nil {
 		return nil, err
 	}
+	if err := p.complete(ctx); err != nil {
+		return nil, err
+	}
 	if m.Base != nil && !m.Another && p.git.unrelated(ctx, p.theirs, p.base) && !m.leftBase(p.base) {
 		m.Another, p.base = true, &state{idLen: p.theirs.idLen}
 	}
@@ -112,6 +115,24 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	}
 	p.words(ctx)
 	return p, nil
+}
+
+// complete fails if a commit that HEAD of a side is at is on neither: what theirs borrowed may be gone here.
+func (p *Plan) complete(ctx context.Context) error {
+	var heads []string
+	for _, s := range []*state{p.base, p.theirs} {
+		if id := s.resolve(s.head); s.isID(id) {
+			heads = append(heads, id)
+		}
+	}
+	if len(heads) == 0 {
+		return nil
+	}
+	missing, err := p.git.missing(ctx, heads)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("%w: commits that it needs are gone", ErrKind)
+	}
+	return err
 }
 
 // leftBase reports whether the log of their HEAD has the commit of the base: theirs is the repository of

@@ -1,0 +1,104 @@
+package gitbridge
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot/threeway"
+)
+
+const linked = `cd ..; mkdir m; cd m; ` + mk + `git branch other; git branch gone; rmdir ../wt; git worktree add -q ../wt -b feat`
+
+// TestApplyGitAsInGit has what git itself does between two repositories, or refuses.
+func TestApplyGitAsInGit(t *testing.T) {
+	isolate(t)
+	for name, c := range map[string]gitCase{
+		"moved away in a linked working tree": {
+			dir: "wt", make: linked, run: `mv .git .git.bak`,
+			check: `git -C ../m for-each-ref --format='%(refname:short)'; git status -s`, want: "feat\ngone\nmain\nother\n?? .git.bak/",
+		},
+		"a commit that was dropped gets a branch, and gc there": {
+			make: mk + `git gc -q; echo p >p; git add p; git commit -qm wip; git reset -q --hard HEAD~1; git reflog expire --expire=now --expire-unreachable=now --all; rm -f .git/ORIG_HEAD`,
+			run:  `git gc -q --prune=now`, meanwhile: `git branch rescue $(git fsck --unreachable --no-reflogs 2>/dev/null | sed -n 's/^unreachable commit //p')`,
+			check: `git log --format=%s rescue -1; git fsck --strict`, want: "wip",
+		},
+		"the commit that the run began with is pruned": {
+			dir: "wt", make: linked + `; cd ../wt; echo x >x; git add x; git commit -qm X`, run: `echo r >r; git add r; git commit -qm R`,
+			meanwhile: `git reset -q --hard HEAD~1; git reflog expire --expire=now --all; rm -f ../m/.git/worktrees/wt/ORIG_HEAD; git gc -q --prune=now`,
+			check:     `git log --format=%s -1; git fsck --strict`, want: "1", said: "left in the workspace: a git directory of a kind that amberfs does not bring together: commits that it needs are gone",
+		},
+		"a branch that another working tree has is removed": {
+			dir: "wt", make: linked + `; git worktree add -q ../wt2 other`, run: `git branch -D other gone`,
+			check: `git -C ../wt2 status -s; git -C ../m for-each-ref --format='%(refname:short)'`, want: "feat\nmain\nother", said: "the branch gone is gone; other stays: another working tree has it checked out",
+		},
+		"a new working tree in that of a linked one": {
+			dir: "wt", make: linked, run: `git worktree add -q ./inner -b inner`,
+			check: `git for-each-ref --format='%(refname:short)'; git fsck --strict; git worktree list | wc -l`, want: "feat\ngone\ninner\nmain\nother\n2",
+		},
+		"a submodule is made in a linked working tree": {
+			dir: "wt", make: `cd ..; mkdir up; cd up; ` + mk + `cd ..; mkdir m; cd m; git init -q; git submodule --quiet add ../up sub; git commit -qm 1; rmdir ../wt; git worktree add -q ../wt -b feat`,
+			run: `git submodule --quiet update --init; echo n >n; git add n; git commit -qm n`, check: `git log --format=%s; git status -s; git submodule --quiet update --init; ls sub`, want: "n\n1\na\nb\nc",
+		},
+		"fetch on both sides, and the upstream moved between": {
+			make: `cd ..; mkdir up; cd up; ` + mk + `cd ..; rmdir dir; git clone -q up dir`,
+			run:  `git -C ../up commit -q --allow-empty -m 2; git fetch -q`, meanwhile: `git -C ../up commit -q --allow-empty -m 3; git fetch -q`,
+			check: `git log --format=%s origin/main -1; git status -s`, want: "3",
+		},
+		"an index of several packs there, and gc here": {
+			make: mk + `git gc -q; echo 2 >a; git commit -qam 2; git repack -q`, run: `git multi-pack-index write`, meanwhile: `git gc -q`,
+			check: `git log --format=%s; git fsck --strict`, want: "2\n1",
+		},
+		"refs are packed here": {
+			make: mk, run: `echo g >g; git add g; git commit -qm run`, meanwhile: `git pack-refs --all`, check: `git log --format=%s; git status -s`, want: "run\n1", said: "1 commit on main",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := c.rig(t)
+			if said := r.applied(); c.said != "" && said != c.said {
+				t.Errorf("it said: %s\nwant: %s", said, c.said)
+			}
+			r.want(c.check, c.want)
+		})
+	}
+}
+
+// TestMergeGit has what a refresh and a merge of a fork bring to a repository: the next commit has what
+// was staged for it, and nothing else.
+func TestMergeGit(t *testing.T) {
+	isolate(t)
+	const commit = `git status -s; git commit -qm next; git show --stat --format=%s | sed 's/ *|.*//;/changed/d;/^$/d'`
+	for name, c := range map[string]struct {
+		how       string
+		run, dir  string
+		join      bool
+		rule      threeway.Rule
+		conflicts string
+		check     string
+		want      string
+	}{
+		"resume after git status":            {how: "refresh", run: `git status -s; echo x >x; git add x`, dir: `echo b2 >>b; git commit -qam outside`, check: commit, want: "A  x\nnext\n x"},
+		"resume with a new file":             {how: "refresh", run: `echo agent >>a; git status -s; git add a`, dir: `echo h >h; git add h; git commit -qm human`, check: commit, want: "M  a\nnext\n a"},
+		"a fork commits, and staged here":    {how: "merge", run: `echo b2 >>b; git commit -qam fork`, dir: `echo x >x; git add x`, check: commit, want: "A  x\nnext\n x"},
+		"a fork commits, and looked at here": {how: "merge", run: `echo y >y; git add y; git commit -qm fork`, dir: `touch a; git status -s`, check: `git status -s; git log --format=%s -1`, want: "fork"},
+		"merged, by attributes": {how: "merge", join: true, run: `echo "l merge=union" >.gitattributes; echo r >l; git add .; git commit -qm fork`, dir: `echo "l merge=union" >.gitattributes; echo d >l; git add .; git commit -qm mine`,
+			check: `git status -s; cat l; git log -1 --format=%s; git fsck --strict`, want: "d\nr\nMerge branch 'amberfs/r/main'"},
+		"merged, renamed here": {how: "refresh", join: true, run: `git mv a moved; git commit -qm run; echo u >u`, dir: `echo a2 >>a; git commit -qam mine`,
+			check: `git status -s; cat moved; git log -1 --format=%an`, want: "?? u\na\na2\na"},
+		"merged, a conflict":         {how: "merge", join: true, run: `echo r >a; git commit -qam fork`, dir: `echo d >a; git commit -qam mine`, conflicts: "a", check: `git status -s; git log --format=%s`, want: "mine\n1"},
+		"merged, a conflict decided": {how: "merge", join: true, rule: threeway.TakeTheirs, run: `echo r >a; git commit -qam fork`, dir: `echo d >a; git commit -qam mine`, check: `git status -s; cat a; git log -1 --format=%s`, want: "r\nMerge branch 'amberfs/r/main'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &histories{t: t, rig: newRig(t, "dir", mk+`git config user.name a; git config user.email a@a`), join: c.join}
+			h.rig.shell(h.rig.run, c.run)
+			h.rig.shell(h.rig.dir, c.dir)
+			_, conflicts, err := h.merge(c.how, c.rule)
+			if strings.Join(conflicts, " ") != c.conflicts || (err != nil) != (c.conflicts != "") {
+				t.Fatalf("%q %v, want %q", conflicts, err, c.conflicts)
+			}
+			to := map[string]string{"merge": h.rig.dir, "refresh": h.rig.run}[c.how]
+			if is := h.rig.shell(to, c.check); is != c.want {
+				t.Errorf("%s:\n%s\nwant:\n%s", c.check, is, c.want)
+			}
+		})
+	}
+}

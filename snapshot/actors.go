@@ -33,7 +33,7 @@ func (ss Snapshots) Open(i catalogue.Interval) (*OpenInterval, error) {
 	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
 		from, to := s.cat.Snapshots[i.From.View], s.cat.Snapshots[i.To.View]
 		if from == nil {
-			return catalogue.RemovedMeanwhile(i.From)
+			return catalogue.DeletedError(i.From)
 		}
 		if o.Before, err = from.Tree(s.src); err != nil {
 			return err
@@ -44,7 +44,7 @@ func (ss Snapshots) Open(i catalogue.Interval) (*OpenInterval, error) {
 			return err
 		}
 		if to == nil {
-			return catalogue.RemovedMeanwhile(i.To)
+			return catalogue.DeletedError(i.To)
 		}
 		sets = to.Changes
 		o.After, err = to.Tree(s.src)

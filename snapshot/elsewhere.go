@@ -44,7 +44,7 @@ func (s opener) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State,
 		return nil, err
 	}
 	tx.SetCounters(highest+1, 0)
-	r := catalogue.Pulled(info, start.ID, st, highest)
+	r := catalogue.NewPull(info, start.ID, st, highest)
 	if err := r.Place(tx, w.ws); err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (rs Remotes) Pulled(i info.Info, id cas.Hash, c actors.Caller) (info.Info, 
 	if err != nil {
 		return info.Info{}, err
 	}
-	r := catalogue.Pulled(i, id, st, highest)
+	r := catalogue.NewPull(i, id, st, highest)
 	sn := &r.Snapshot
 	sn.UID, sn.PID, sn.Actors, sn.ActorSets = c.UID, c.PID, i.Actors, i.ActorSets
 	err = s.forest.Update(true, func(tx *live.Tx) error {

@@ -77,7 +77,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		c.message, c.kept = "before restore of "+to.Snapshot, to.Kept
 		c.check = func() error {
 			if w.store.cat.Snapshots[sn.View] != sn {
-				return catalogue.RemovedMeanwhile(sn.Info)
+				return catalogue.DeletedError(sn.Info)
 			}
 			return nil
 		}

@@ -171,7 +171,7 @@ func (u *actorUndo) planChange(ctx context.Context, c *change) error {
 	c.check = func() error {
 		for _, i := range u.list {
 			if _, ok := u.w.store.cat.Snapshots[i.From.View]; !ok && used[i.From.View] {
-				return catalogue.RemovedMeanwhile(i.From)
+				return catalogue.DeletedError(i.From)
 			}
 		}
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Type is that of a record in the journal; its payload is JSON. See FORMAT.md.
+// A Type is the type of a record of the catalogue in the journal. The payload is JSON. See FORMAT.md.
 type Type uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 // A Record is one change of the catalogue.
 type Record interface {
 	Type() Type
-	apply(*applying) error
+	apply(*applyRun) error
 }
 
 var newRecord = map[Type]func() Record{
@@ -50,99 +50,101 @@ var newRecord = map[Type]func() Record{
 	TypeLease:      func() Record { return &Lease{} },
 }
 
-// Decode returns the record with a payload that json.Marshal made.
+// Decode returns the record of a type with a payload in JSON.
 func Decode(t Type, payload []byte) (Record, error) {
-	make, ok := newRecord[t]
+	newEmpty, ok := newRecord[t]
 	if !ok {
 		return nil, fmt.Errorf("record type %d is unknown to this version", t)
 	}
-	r := make()
+	r := newEmpty()
 	return r, json.Unmarshal(payload, r)
 }
 
-// Views are the present trees of the workspaces, by number, and which actors changed them since
-// the last capture. Snapshots have numbers of the same kind.
+// Views are the present trees of the workspaces, by view number, and the actors that changed them since
+// the last capture (the present interval). A snapshot also has a view number, which no workspace has.
 type Views interface {
 	State(view uint32) (*tree.State, bool)
 	Capture(view uint32) (*tree.State, error)           // freezes the present state
-	Without(st *tree.State, paths []string) *tree.State // the state without what is empty at these paths
-	Changed(view uint32) uint64                         // grows with each change
-	NewView() (uint32, error)
+	Without(st *tree.State, paths []string) *tree.State // st without empty files and directories at paths
+	Changed(view uint32) uint64                         // a counter of the changes of a view
+	NewView() (uint32, error)                           // returns an unused view number
 	AddView(view uint32, st *tree.State)
 	DropView(view uint32)
-	SetCounters(ino uint64, view uint32)    // raises the next numbers
-	Actors(view uint32) []*actors.Set       // of the present interval
-	ActorNames(view uint32) []string        // the same
-	NextInterval(view uint32) []*actors.Set // ends the present one, and returns its sets
-	ReturnActors(view uint32, sets []*actors.Set)
+	SetCounters(ino uint64, view uint32)          // raises the next inode and view numbers to at least these
+	Actors(view uint32) []*actors.Set             // of the present interval
+	ActorNames(view uint32) []string              // the names of the actors in Actors
+	NextInterval(view uint32) []*actors.Set       // ends the present interval, and returns its sets
+	ReturnActors(view uint32, sets []*actors.Set) // adds the sets to the present interval
 }
 
-// Trees are Views with what records need beyond them.
+// Trees are Views, and the methods that only some records need.
 type Trees interface {
 	Views
 	Tree(*Snapshot) (*tree.State, error)
-	// Pushed returns a tree whose objects are in the store or elsewhere, and its highest
+	// Pushed returns a tree whose objects are in the store or on a remote, and its highest
 	// inode number.
 	Pushed(id cas.Hash) (st *tree.State, highest uint64, err error)
-	// Edited makes a copy of the view what the record of an edit says, if that is not done
-	// yet. PutEdited puts the copy in place.
+	// Edited applies an edit to a copy of its view, unless that was done before. PutEdited
+	// makes the copy the view.
 	Edited(*Edit) error
 	PutEdited(*Edit)
 }
 
-// Effects are what is to be done after a record was applied.
+// Effects are the tasks that remain for the caller of Apply.
 type Effects struct {
-	Seal    []*Snapshot  // snapshots that have no id yet
-	Made    []*Workspace // forks
-	Removed []uint32     // views that a checkpoint under way need not seal any more
-	Garbage bool         // gc may find something
-	Own     int64        // about as many bytes
-	Rules   bool         // a policy changed: captures, removals and limits follow it
+	Seal    []*Snapshot  // snapshots to seal
+	Made    []*Workspace // new forks
+	Removed []uint32     // removed views, which a running checkpoint need not seal any more
+	Garbage bool         // snapshots were removed, so a gc may find garbage
+	Own     int64        // the approximate bytes of this garbage
+	Rules   bool         // a policy changed: automatic captures, expiry and limits must be updated
 }
 
-// applying is a record that is being applied.
-type applying struct {
+// applyRun is the state of one call of Apply.
+type applyRun struct {
 	*Catalogue
 	Trees
 	Effects
 }
 
-// Apply makes the change of a record, for a program and for recovery.
+// Apply makes the change of a record. It is used for a new record after it was journaled, and in
+// recovery.
 func (c *Catalogue) Apply(t Trees, r Record) (Effects, error) {
-	a := &applying{Catalogue: c, Trees: t}
+	a := &applyRun{Catalogue: c, Trees: t}
 	err := r.apply(a)
 	return a.Effects, err
 }
 
-// Freeze returns the present state of a workspace that is in the catalogue, which has a view
-// for each.
+// Freeze freezes the present state of a workspace in the catalogue and returns it. Every workspace in
+// the catalogue has a view, so the error cannot occur.
 func (w *Workspace) Freeze(v Views) *tree.State {
 	st, _ := v.Capture(w.View)
 	return st
 }
 
-// Present is Freeze, and the state must not be kept.
+// Present returns the present state of a workspace without freezing it. The caller uses it only under
+// the lock of the trees.
 func (w *Workspace) Present(v Views) *tree.State {
 	st, _ := v.State(w.View)
 	return st
 }
 
-// SetBase keeps the state that a workspace began from.
+// SetBase adds st as the base of a workspace, the state that it began from.
 func (c *Catalogue) SetBase(t Trees, w *Workspace, st *tree.State, r SnapshotRecord) (Effects, error) {
-	a := &applying{Catalogue: c, Trees: t}
+	a := &applyRun{Catalogue: c, Trees: t}
 	err := a.setBase(w, st, r)
 	return a.Effects, err
 }
 
-func (a *applying) setBase(w *Workspace, st *tree.State, r SnapshotRecord) error {
+func (a *applyRun) setBase(w *Workspace, st *tree.State, r SnapshotRecord) error {
 	r.WS = w.View
 	r.Files, r.Bytes = st.Inodes-1, st.Bytes
 	w.Base = r.View
-	return a.keep(r, st, actors.Changes{})
+	return a.addState(r, st, actors.Changes{})
 }
 
-// keep makes a frozen state a snapshot of the catalogue.
-func (a *applying) keep(r SnapshotRecord, st *tree.State, changes actors.Changes) error {
+// addState adds a snapshot with a frozen state to the catalogue.
+func (a *applyRun) addState(r SnapshotRecord, st *tree.State, changes actors.Changes) error {
 	a.SetCounters(0, r.View+1)
 	sn, err := r.Load()
 	if err != nil {
@@ -150,62 +152,66 @@ func (a *applying) keep(r SnapshotRecord, st *tree.State, changes actors.Changes
 	}
 	sn.State.Store(st)
 	sn.Changes = changes
-	a.add(sn)
+	a.addSnapshot(sn)
 	return nil
 }
 
-func (a *applying) add(sn *Snapshot) {
+// addSnapshot adds a snapshot to the catalogue, and to Effects.Seal if it must be sealed.
+func (a *applyRun) addSnapshot(sn *Snapshot) {
 	if a.Add(sn) {
 		a.Seal = append(a.Seal, sn)
 	}
 }
 
-func (a *applying) remove(gone ...*Snapshot) {
-	for _, s := range gone {
+// remove removes snapshots from the catalogue.
+func (a *applyRun) remove(removed ...*Snapshot) {
+	for _, s := range removed {
 		if a.Snapshots[s.View] == s {
 			a.Bytes.Take(s.Bytes)
 			a.Removed = append(a.Removed, s.View)
 		}
 		delete(a.Snapshots, s.View)
-		forget(a.Unsealed, s)
+		dropUnsealed(a.Unsealed, s)
 		a.Dirty[Key(Snapshots, s.View)] = s.View
 	}
-	for w, gone := range a.byWorkspace(gone) {
-		a.Own += w.Snapshots.Remove(gone, a.baseBytes(w), w.Present(a).Bytes)
+	for w, snaps := range a.groupByWorkspace(removed) {
+		a.Own += w.Snapshots.Remove(snaps, a.baseBytes(w), w.Present(a).Bytes)
 		a.TouchWorkspace(w)
 	}
 }
 
-func (a *applying) baseBytes(w *Workspace) int64 {
+// baseBytes returns the size of the files in the base of a workspace, 0 without a base.
+func (a *applyRun) baseBytes(w *Workspace) int64 {
 	if base, ok := a.Snapshots[w.Base]; ok {
 		return base.Bytes
 	}
 	return 0
 }
 
-func (a *applying) byWorkspace(snaps []*Snapshot) map[*Workspace][]*Snapshot {
-	of := make(map[*Workspace][]*Snapshot)
+// groupByWorkspace returns snapshots by the workspaces that exist.
+func (a *applyRun) groupByWorkspace(snaps []*Snapshot) map[*Workspace][]*Snapshot {
+	groups := make(map[*Workspace][]*Snapshot)
 	for _, s := range snaps {
 		if w, ok := a.Workspaces[s.WS]; ok {
-			of[w] = append(of[w], s)
+			groups[w] = append(groups[w], s)
 		}
 	}
-	return of
+	return groups
 }
 
-// PresentChanges are those since the newest snapshot.
+// PresentChanges returns the changes since the newest snapshot.
 func (w *Workspace) PresentChanges(v Views) actors.Changes {
-	c := w.Early
+	c := w.StoredChanges
 	c.Take(actors.ChangesOf(v.Actors(w.View)))
 	return c
 }
 
-// PresentActors are those that changed anything since the newest snapshot.
+// PresentActors returns the actors that changed anything since the newest snapshot.
 func (w *Workspace) PresentActors(v Views) []string {
-	return actors.JoinNames(w.Early.Names, v.ActorNames(w.View))
+	return actors.JoinNames(w.StoredChanges.Names, v.ActorNames(w.View))
 }
 
-// AllChanges are those since the workspace began.
+// AllChanges returns the changes since the workspace began.
 func (w *Workspace) AllChanges(v Views) actors.Changes {
 	c := w.PresentChanges(v)
 	for _, sn := range w.Snapshots.All() {
@@ -216,21 +222,22 @@ func (w *Workspace) AllChanges(v Views) actors.Changes {
 	return c
 }
 
-// endInterval returns the changes since the newest snapshot, for the next one.
+// endInterval returns the changes since the newest snapshot, and begins a new interval. The caller adds
+// the next snapshot with these changes.
 func (w *Workspace) endInterval(v Views) actors.Changes {
-	c := w.Early
+	c := w.StoredChanges
 	c.Take(actors.ChangesOf(v.NextInterval(w.View)))
-	w.Early = actors.Changes{}
+	w.StoredChanges = actors.Changes{}
 	return c
 }
 
-// passOn gives the changes of snapshots that are to be removed to the next newer one of
-// their workspace, or to the present.
-func (a *applying) passOn(gone []*Snapshot) {
-	for w, gone := range a.byWorkspace(gone) {
-		present, heirs := w.Snapshots.PassOn(gone)
+// passOnChanges adds the changes of snapshots that are removed next to the next newer snapshots of their
+// workspaces, or to the present interval.
+func (a *applyRun) passOnChanges(removed []*Snapshot) {
+	for w, snaps := range a.groupByWorkspace(removed) {
+		present, heirs := w.Snapshots.PassOn(snaps)
 		for _, p := range present {
-			w.Early.Take(actors.Changes{Names: p.Names, Stored: p.Stored})
+			w.StoredChanges.Take(actors.Changes{Names: p.Names, Stored: p.Stored})
 			a.ReturnActors(w.View, p.Sets)
 		}
 		for _, sn := range heirs {

@@ -12,17 +12,18 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// Capture freezes the present state under a name.
+// Capture takes a snapshot of the present state.
 type Capture struct {
 	SnapshotRecord
-	// Placeholders are paths that are left out if they are empty: a sandbox made them to mount something there.
+	// Placeholders are paths that a sandbox created as mountpoints. Empty files and directories at
+	// these paths are left out of the snapshot.
 	Placeholders []naming.BytePath `json:"placeholders,omitempty"`
 }
 
 func (*Capture) Type() Type { return TypeCapture }
 
-// NewCapture returns the record of a capture that a user asked for. i is what the snapshot is to
-// be called, and when it was taken, for whom.
+// NewCapture returns the record of a capture for a user. i has the name of the snapshot, the time, and
+// the user's process.
 func (c *Catalogue) NewCapture(v Views, w *Workspace, i info.Info) (*Capture, error) {
 	if err := w.Alive(); err != nil {
 		return nil, err
@@ -37,16 +38,17 @@ func (c *Catalogue) NewCapture(v Views, w *Workspace, i info.Info) (*Capture, er
 	return &Capture{SnapshotRecord: r}, err
 }
 
-// NewSnapshot is NewCapture for what no user asked for, and that of the record alone.
+// NewSnapshot returns the record of a snapshot of the present state, without the checks of a user's
+// capture.
 func (c *Catalogue) NewSnapshot(v Views, w *Workspace, i info.Info) (SnapshotRecord, error) {
-	if err := c.hasRoom(w, textOf(i.Message, i.Labels)); err != nil {
+	if err := c.checkLimits(w, textBytes(i.Message, i.Labels)); err != nil {
 		return SnapshotRecord{}, err
 	}
-	return w.describe(v, i)
+	return w.newSnapshotRecord(v, i)
 }
 
-// describe is NewSnapshot without a limit.
-func (w *Workspace) describe(v Views, i info.Info) (SnapshotRecord, error) {
+// newSnapshotRecord is NewSnapshot without the limits of forks.
+func (w *Workspace) newSnapshotRecord(v Views, i info.Info) (SnapshotRecord, error) {
 	view, err := v.NewView()
 	if err != nil {
 		return SnapshotRecord{}, err
@@ -64,7 +66,7 @@ func (w *Workspace) describe(v Views, i info.Info) (SnapshotRecord, error) {
 	return SnapshotRecord{View: view, WS: w.View, Dir: w.Dir, Info: i}, nil
 }
 
-// Paths returns paths of a record.
+// Paths returns the paths of a record as strings.
 func Paths(of []naming.BytePath) []string {
 	paths := make([]string, len(of))
 	for i, p := range of {
@@ -73,7 +75,7 @@ func Paths(of []naming.BytePath) []string {
 	return paths
 }
 
-func (r *Capture) apply(a *applying) error {
+func (r *Capture) apply(a *applyRun) error {
 	w, ok := a.Workspaces[r.WS]
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrNoFork, r.Name)
@@ -84,16 +86,17 @@ func (r *Capture) apply(a *applying) error {
 		r.Files, r.Bytes = st.Inodes-1, st.Bytes
 	}
 	w.Head = r.Name
-	w.At = a.Changed(w.View)
-	return a.keep(r.SnapshotRecord, st, w.endInterval(a))
+	w.ChangedAtCapture = a.Changed(w.View)
+	return a.addState(r.SnapshotRecord, st, w.endInterval(a))
 }
 
-// Bookmark is the record of a bookmark, see snapshot.Workspace.Bookmark.
+// Bookmark replaces the bookmark of a workspace by its present state, see
+// snapshot.Workspace.Bookmark.
 type Bookmark struct{ SnapshotRecord }
 
 func (*Bookmark) Type() Type { return TypeBookmark }
 
-// NewBookmark returns the record of a bookmark at a time.
+// NewBookmark returns the record of a bookmark that is taken now.
 func (w *Workspace) NewBookmark(v Views, now time.Time) (*Bookmark, error) {
 	if err := w.Alive(); err != nil {
 		return nil, err
@@ -108,7 +111,7 @@ func (w *Workspace) NewBookmark(v Views, now time.Time) (*Bookmark, error) {
 	}}}, nil
 }
 
-func (r *Bookmark) apply(a *applying) error {
+func (r *Bookmark) apply(a *applyRun) error {
 	w, ok := a.Workspaces[r.WS]
 	if !ok {
 		return nil
@@ -118,7 +121,7 @@ func (r *Bookmark) apply(a *applying) error {
 	}
 	w.Before = r.View
 	a.TouchWorkspace(w)
-	return a.keep(r.SnapshotRecord, w.Freeze(a), actors.Changes{})
+	return a.addState(r.SnapshotRecord, w.Freeze(a), actors.Changes{})
 }
 
 // Delete removes snapshots.
@@ -128,59 +131,61 @@ type Delete struct {
 
 func (*Delete) Type() Type { return TypeDelete }
 
-// NewDelete returns the record of a deletion that a user asked for, and the names of the snapshots.
+// NewDelete returns the record of a deletion for a user, and the names of the snapshots. A snapshot may
+// be in names several times.
 func (c *Catalogue) NewDelete(w *Workspace, names []string, by actors.Caller, now time.Time) (*Delete, []string, error) {
 	r := &Delete{}
-	var gone []string
-	twice := make(map[uint32]bool)
+	var deleted []string
+	seen := make(map[uint32]bool)
 	for _, name := range names {
 		sn, err := c.Find(w, name)
 		if err != nil {
 			return nil, nil, err
 		}
-		if twice[sn.View] {
+		if seen[sn.View] {
 			continue
 		}
-		twice[sn.View] = true
+		seen[sn.View] = true
 		if err := w.mayDelete(sn, by, now); err != nil {
 			return nil, nil, err
 		}
-		r.Views, gone = append(r.Views, sn.View), append(gone, sn.Name)
+		r.Views, deleted = append(r.Views, sn.View), append(deleted, sn.Name)
 	}
-	return r, gone, nil
+	return r, deleted, nil
 }
 
-// NewExpiry is NewDelete for snapshots that the policy does not keep, as long as it is still the same.
-// The record is nil if there are none.
+// NewExpiry returns the record of a deletion of the snapshots in views that the policy rules does not
+// keep, and their names. The record is nil if there are none, or if the workspace has another policy
+// now.
 func (c *Catalogue) NewExpiry(w *Workspace, rules policy.Policy, views []uint32, now time.Time) (*Delete, []string) {
 	if !reflect.DeepEqual(rules, w.Policy) {
-		return nil, nil // the next round asks the new policy
+		return nil, nil // the next round uses the new policy
 	}
 	r := &Delete{}
-	var gone []string
+	var deleted []string
 	for _, view := range views {
 		sn, ok := c.Snapshots[view]
 		if !ok || sn.Pinned || view == w.Undo || sn == w.Snapshots.Newest() && !sn.Expired(now) {
 			continue
 		}
-		r.Views, gone = append(r.Views, view), append(gone, sn.Name)
+		r.Views, deleted = append(r.Views, view), append(deleted, sn.Name)
 	}
 	if len(r.Views) == 0 {
 		return nil, nil
 	}
-	return r, gone
+	return r, deleted
 }
 
-func (r *Delete) apply(a *applying) error {
-	var gone []*Snapshot
+func (r *Delete) apply(a *applyRun) error {
+	var snaps []*Snapshot
 	for _, view := range r.Views {
 		if sn, ok := a.Snapshots[view]; ok {
-			gone = append(gone, sn)
+			snaps = append(snaps, sn)
 		}
 	}
-	if len(gone) > 0 {
-		a.passOn(gone)
-		a.remove(gone...)
+	if len(snaps) > 0 {
+		a.passOnChanges(snaps)
+		a.remove(snaps...)
 		a.Garbage = true
 	}
 	return nil
@@ -189,14 +194,15 @@ func (r *Delete) apply(a *applying) error {
 // Rename gives a snapshot another name.
 type Rename struct {
 	View uint32 `json:"view"`
-	// Was is the name before. A checkpoint under way may have written the new one already.
+	// Was is the old name. In recovery, the snapshot may have the new name already: a checkpoint
+	// that ran during the rename may have written it.
 	Was  string `json:"was,omitempty"`
 	Name string `json:"name"`
 }
 
 func (*Rename) Type() Type { return TypeRename }
 
-// NewRename returns the record of a rename that a user asked for.
+// NewRename returns the record of a rename for a user.
 func (c *Catalogue) NewRename(w *Workspace, from, to string, by actors.Caller) (*Rename, error) {
 	if err := naming.Check(to); err != nil {
 		return nil, err
@@ -214,7 +220,7 @@ func (c *Catalogue) NewRename(w *Workspace, from, to string, by actors.Caller) (
 	return &Rename{View: sn.View, Was: sn.Name, Name: to}, w.mayRename(by)
 }
 
-func (r *Rename) apply(a *applying) error {
+func (r *Rename) apply(a *applyRun) error {
 	sn, ok := a.Snapshots[r.View]
 	if !ok {
 		return nil
@@ -230,12 +236,12 @@ func (r *Rename) apply(a *applying) error {
 	return nil
 }
 
-// Amend changes what is written down about a snapshot.
+// Amend replaces the description of a snapshot: all of its info except for its name and id.
 type Amend struct{ SnapshotRecord }
 
 func (*Amend) Type() Type { return TypeAmend }
 
-func (r *Amend) apply(a *applying) error {
+func (r *Amend) apply(a *applyRun) error {
 	sn, ok := a.Snapshots[r.View]
 	if !ok {
 		return nil
@@ -256,7 +262,7 @@ type Policy struct {
 
 func (*Policy) Type() Type { return TypePolicy }
 
-// NewPolicy returns the record of a JSON merge patch of the policy.
+// NewPolicy returns the record of a change of the policy. patch is a JSON merge patch.
 func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 	if err := w.Alive(); err != nil {
 		return nil, err
@@ -281,11 +287,13 @@ func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 	return &Policy{WS: w.View, Policy: p}, nil
 }
 
-func (r *Policy) apply(a *applying) error {
-	if w, ok := a.Workspaces[r.WS]; ok {
-		w.Policy = r.Policy
-		a.TouchWorkspace(w)
-		a.Rules = true
+func (r *Policy) apply(a *applyRun) error {
+	w, ok := a.Workspaces[r.WS]
+	if !ok {
+		return nil
 	}
+	w.Policy = r.Policy
+	a.TouchWorkspace(w)
+	a.Rules = true
 	return nil
 }

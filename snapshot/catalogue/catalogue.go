@@ -12,64 +12,65 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// ErrNoFork is for a fork that there is not.
+// ErrNoFork means that a fork does not exist.
 var ErrNoFork = errs.New(errs.NotExist, "no such fork")
 
-// A Catalogue is every workspace and snapshot of a store. Whoever has it guards it by the lock
-// of the workspaces' trees, so that a capture and its name are made in one step.
+// A Catalogue has every workspace and snapshot of a store. It is guarded by the lock of the
+// workspaces' trees, which the caller holds, so that a state is frozen and named in one step.
 type Catalogue struct {
 	Workspaces map[uint32]*Workspace // by view
 	Snapshots  map[uint32]*Snapshot  // by view
-	Unsealed   map[uint32]*Snapshot  // those of them that have no id yet
-	// Dirty are the views of which the record changed since the last checkpoint, or was
-	// removed, by its key. A checkpoint writes these, and workspaces whose trees changed.
+	Unsealed   map[uint32]*Snapshot  // the snapshots without an id, by view
+	// Dirty are the views whose records changed or were removed since the last checkpoint, by the keys
+	// of the records. A checkpoint writes these records, and the records of workspaces whose trees
+	// changed.
 	Dirty map[string]uint32
-	// Altered are the workspaces whose Changes or ForkChanges grew, or that ended, since the
-	// policies were last looked at.
+	// Altered are the views of workspaces whose Changes or ForkChanges grew, or that ended, since
+	// the policies were last applied.
 	Altered map[uint32]bool
-	Bytes   Sum // of the sizes of the snapshots' files
-	// Roots are trees that records since the last checkpoint refer to.
+	Bytes   Sum // the sizes of all snapshots' files
+	// Roots are trees to which journal records since the last checkpoint refer.
 	Roots []Root
 }
 
+// New returns an empty catalogue.
 func New() *Catalogue {
 	return &Catalogue{Workspaces: make(map[uint32]*Workspace), Snapshots: make(map[uint32]*Snapshot), Unsealed: make(map[uint32]*Snapshot), Dirty: make(map[string]uint32), Altered: make(map[uint32]bool)}
 }
 
-// A Workspace is what the catalogue knows of a workspace.
+// A Workspace is a workspace in the catalogue: its record, its snapshots and its forks.
 type Workspace struct {
-	WorkspaceRecord // but for what Stored sets
-	Snapshots       List
-	Forks           map[string]*Workspace
-	At              uint64         // Views.Changed at the last capture
-	Changes         uint64         // of the record, and of those of its snapshots
-	ForkChanges     uint64         // of which forks there are in it, and until when they live
-	Early           actors.Changes // of the present interval, from before the last checkpoint
-	ended           bool           // and not in the catalogue any more
-	Restored        []Restored     // of the snapshots that were restored last, oldest first
+	WorkspaceRecord  // the fields that Stored sets are not up to date
+	Snapshots        List
+	Forks            map[string]*Workspace // by name
+	ChangedAtCapture uint64                // Views.Changed at the last capture
+	Changes          uint64                // counts changes of the record and of its snapshots' records
+	ForkChanges      uint64                // counts changes of the forks below: new ones, ends, expiry times
+	StoredChanges    actors.Changes        // the changes of the present interval before the last checkpoint
+	ended            bool                  // removed from the catalogue
+	Restored         []RestoreResult       // the last restores, oldest first
 }
 
-// A Restored is the state of a workspace right after a restore. It equals the
-// snapshot but for the inode numbers of the files that the restore put in
-// place: a comparison with the snapshot would look at each of these again, at
-// every restore more of them. A small restore after a big one takes 0.25 ms with it,
-// and 64 ms without.
-type Restored struct {
+// A RestoreResult is the state of a workspace right after a restore. It equals the snapshot except for
+// the inode numbers of the files that the restore has created. Without it, the next restore would
+// compare each of these files with the snapshot again, and each restore adds more of them. With it a
+// small restore after a big one takes 0.25 ms, without it 64 ms.
+type RestoreResult struct {
 	View  uint32 // of the snapshot
 	State *tree.State
 }
 
-// maxRestored bounds how many snapshots a workspace goes back to at no more than
-// the cost of what differs.
+// maxRestored is the largest number of snapshots in Workspace.Restored.
 const maxRestored = 4
 
-func (w *Workspace) keepRestored(view uint32, st *tree.State) {
-	kept := slices.DeleteFunc(w.Restored, func(r Restored) bool { return r.View == view })
-	w.Restored = append(kept[max(0, len(kept)-maxRestored+1):], Restored{view, st})
+// addRestored records the state right after a restore of the snapshot with a view.
+func (w *Workspace) addRestored(view uint32, st *tree.State) {
+	kept := slices.DeleteFunc(w.Restored, func(r RestoreResult) bool { return r.View == view })
+	w.Restored = append(kept[max(0, len(kept)-maxRestored+1):], RestoreResult{view, st})
 }
 
-// RestoredState returns the state right after the last restore of a snapshot, nil if there is
-// none.
+// RestoredState returns the state right after the last restore of a snapshot, nil if it is not in
+// Restored.
 func (w *Workspace) RestoredState(view uint32) *tree.State {
 	for _, r := range w.Restored {
 		if r.View == view {
@@ -79,15 +80,16 @@ func (w *Workspace) RestoredState(view uint32) *tree.State {
 	return nil
 }
 
-// Stored is the record of the workspace, but for the id of its state and what it exported.
+// Stored returns the record of the workspace with its present state st. The caller sets State and
+// Exports.
 func (w *Workspace) Stored(st *tree.State) WorkspaceRecord {
 	r := w.WorkspaceRecord
 	r.Inodes, r.Bytes = st.Inodes, st.Bytes
-	r.Actors, r.ActorSets = w.Early.Names, w.Early.Stored
+	r.Actors, r.ActorSets = w.StoredChanges.Names, w.StoredChanges.Stored
 	return r
 }
 
-// Family calls fn for a workspace and all forks in it.
+// Family calls fn for a workspace and all forks below it, the workspace first.
 func (w *Workspace) Family(fn func(*Workspace)) {
 	fn(w)
 	for _, f := range w.Forks {
@@ -95,7 +97,7 @@ func (w *Workspace) Family(fn func(*Workspace)) {
 	}
 }
 
-// ForkNamed returns a fork of the workspace. ErrNoFork when there is none.
+// ForkNamed returns a fork of the workspace. The error is ErrNoFork if it does not exist.
 func (w *Workspace) ForkNamed(name string) (*Workspace, error) {
 	f, ok := w.Forks[name]
 	if !ok {
@@ -104,20 +106,21 @@ func (w *Workspace) ForkNamed(name string) (*Workspace, error) {
 	return f, nil
 }
 
-// AddWorkspace adds what a record describes.
+// AddWorkspace adds the workspace of a record.
 func (c *Catalogue) AddWorkspace(r WorkspaceRecord) *Workspace {
 	w := &Workspace{WorkspaceRecord: r, Forks: make(map[string]*Workspace)}
-	w.Early = actors.Changes{Names: r.Actors, Stored: r.ActorSets}
+	w.StoredChanges = actors.Changes{Names: r.Actors, Stored: r.ActorSets}
 	c.Workspaces[r.View] = w
 	return w
 }
 
-// AddMain adds the workspace main as it is in a new store.
+// AddMain adds the workspace main of a new store.
 func (c *Catalogue) AddMain() *Workspace {
 	return c.AddWorkspace(WorkspaceRecord{Name: "main", NextSeq: 1, Policy: policy.Default()})
 }
 
-// Link brings what was added of a checkpoint into order.
+// Link completes the catalogue after all records of a checkpoint were added in any order: it adds forks
+// to their parents and sorts snapshots.
 func (c *Catalogue) Link() {
 	for _, w := range c.Workspaces {
 		if p := c.Parent(w); p != nil {
@@ -127,7 +130,7 @@ func (c *Catalogue) Link() {
 	}
 }
 
-// Parent returns the workspace that a fork was made from, nil for main.
+// Parent returns the workspace that a fork belongs to, nil for main.
 func (c *Catalogue) Parent(w *Workspace) *Workspace {
 	if !w.Fork {
 		return nil
@@ -135,7 +138,7 @@ func (c *Catalogue) Parent(w *Workspace) *Workspace {
 	return c.Workspaces[w.Parent]
 }
 
-// Uppermost is the fork of main in which a fork is, itself perhaps.
+// Uppermost returns the fork of main that is w or above w. w is a fork.
 func (c *Catalogue) Uppermost(w *Workspace) *Workspace {
 	for {
 		up := c.Parent(w)
@@ -146,7 +149,7 @@ func (c *Catalogue) Uppermost(w *Workspace) *Workspace {
 	}
 }
 
-// Alive refuses what is asked of a fork that has ended.
+// Alive returns an ErrNoFork error if the workspace is a fork that has ended.
 func (w *Workspace) Alive() error {
 	if w.ended {
 		return fmt.Errorf("%w: %q was deleted", ErrNoFork, w.Name)
@@ -154,8 +157,8 @@ func (w *Workspace) Alive() error {
 	return nil
 }
 
-// WithOrigin returns the snapshots of a workspace, oldest first, and its base before them.
-func (c *Catalogue) WithOrigin(w *Workspace) []*Snapshot {
+// WithBase returns the base of a workspace and then its snapshots, oldest first.
+func (c *Catalogue) WithBase(w *Workspace) []*Snapshot {
 	all := slices.Clone(w.Snapshots.All())
 	if o, ok := c.Snapshots[w.Base]; ok {
 		all = slices.Insert(all, 0, o)
@@ -163,8 +166,9 @@ func (c *Catalogue) WithOrigin(w *Workspace) []*Snapshot {
 	return all
 }
 
-// Find resolves what a user calls a snapshot: a name, cp-<seq>, a prefix of
-// its id, latest, undo, base, or label:KEY=VALUE for the newest with that label.
+// Find returns the snapshot for a user's spelling: its name, cp-<seq>, a prefix of
+// its id, latest, undo, base, or label:KEY=VALUE for the newest snapshot with that label.
+// The error is ErrNotFound.
 func (c *Catalogue) Find(w *Workspace, name string) (*Snapshot, error) {
 	switch name {
 	case "latest":
@@ -186,33 +190,37 @@ func (c *Catalogue) Find(w *Workspace, name string) (*Snapshot, error) {
 	return w.Snapshots.Find(name)
 }
 
-// RemovedMeanwhile is the error of what began with a snapshot that was deleted since.
-func RemovedMeanwhile(i info.Info) error {
+// DeletedError returns the ErrNotFound error of an operation whose snapshot was deleted after the
+// operation began.
+func DeletedError(i info.Info) error {
 	return fmt.Errorf("%w: snapshot %s was deleted meanwhile", ErrNotFound, i.Name)
 }
 
-// Touch notes that the record of a snapshot changed.
+// Touch records that the record of a snapshot changed.
 func (c *Catalogue) Touch(view uint32) {
-	if sn, ok := c.Snapshots[view]; ok {
-		c.Dirty[Key(Snapshots, view)] = view
-		if w, ok := c.Workspaces[sn.WS]; ok {
-			w.alter(c.Altered)
-		}
+	sn, ok := c.Snapshots[view]
+	if !ok {
+		return
+	}
+	c.Dirty[Key(Snapshots, view)] = view
+	if w, ok := c.Workspaces[sn.WS]; ok {
+		w.addChange(c.Altered)
 	}
 }
 
-func (w *Workspace) alter(views map[uint32]bool) {
+// addChange counts a change of the workspace's record, or of the record of one of its snapshots.
+func (w *Workspace) addChange(views map[uint32]bool) {
 	w.Changes++
 	views[w.View] = true
 }
 
-// TouchWorkspace notes that the record of a workspace changed.
+// TouchWorkspace records that the record of a workspace changed.
 func (c *Catalogue) TouchWorkspace(w *Workspace) {
 	c.Dirty[Key(Workspaces, w.View)] = w.View
-	w.alter(c.Altered)
+	w.addChange(c.Altered)
 }
 
-// Add adds a snapshot, and reports whether it is to be sealed.
+// Add adds a snapshot, and reports whether the caller must have it sealed.
 func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 	c.Snapshots[s.View] = s
 	if !s.Sealed {
@@ -222,7 +230,7 @@ func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 	c.Touch(s.View)
 	w, ok := c.Workspaces[s.WS]
 	if !ok || s.View == w.Before {
-		return false // a bookmark has no number, and only a checkpoint seals it
+		return false // a bookmark has no sequence number, and only a checkpoint seals it
 	}
 	if s.Seq >= w.NextSeq {
 		w.NextSeq = s.Seq + 1
@@ -234,30 +242,32 @@ func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 	return true
 }
 
-// SetID notes the id of a snapshot that was sealed, and how many bytes that added to the store.
+// SetID sets the id of a snapshot that was sealed. added is the number of bytes that sealing added to
+// the store.
 func (c *Catalogue) SetID(sn *Snapshot, id cas.Hash, added int64) {
-	if !sn.Sealed {
-		sn.Hash, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
-		forget(c.Unsealed, sn)
-		c.Touch(sn.View)
+	if sn.Sealed {
+		return
 	}
+	sn.Hash, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
+	dropUnsealed(c.Unsealed, sn)
+	c.Touch(sn.View)
 }
 
-// forget is for a snapshot that has an id, or is removed. Then another one may have its
-// number.
-func forget(unsealed map[uint32]*Snapshot, sn *Snapshot) {
+// dropUnsealed removes a snapshot that has an id or was removed from the unsealed ones. After a removal
+// another snapshot may have its view number.
+func dropUnsealed(unsealed map[uint32]*Snapshot, sn *Snapshot) {
 	if unsealed[sn.View] == sn {
 		delete(unsealed, sn.View)
 	}
 }
 
-// StoredSets are the objects of sets of actors that snapshots and workspaces refer to.
+// StoredSets returns the objects with sets of actors to which snapshots and workspaces refer.
 func (c *Catalogue) StoredSets() (out []cas.Hash) {
 	for _, sn := range c.Snapshots {
 		out = append(out, sn.Changes.Stored...)
 	}
 	for _, w := range c.Workspaces {
-		out = append(out, w.Early.Stored...)
+		out = append(out, w.StoredChanges.Stored...)
 	}
 	return out
 }

@@ -13,38 +13,38 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An Edit says what a restore, a merge or an import did to a workspace: the steps
-// that were made, or the state that they led to.
+// An Edit changes many files of a workspace at once: a restore, a merge, a refresh, an undo of an actor or
+// an import. It has either the steps of the change (Steps, Now, Depth) or the resulting state (State).
 type Edit struct {
 	WS  uint32         `json:"ws"`
-	Pre SnapshotRecord `json:"pre"` // the state before; without a name there is none
+	Pre SnapshotRecord `json:"pre"` // a snapshot of the state before; without a name it is not taken
 	// Placeholders are left out of Pre, as in a Capture.
 	Placeholders []naming.BytePath `json:"placeholders,omitempty"`
-	// Post is the state after, of an import of an image or an undo of an actor.
+	// Post is a snapshot of the state after an import of an image or an undo of an actor.
 	Post SnapshotRecord `json:"post,omitzero"`
 
-	Steps []graft.Span `json:"steps,omitempty"` // where they are in the journal
+	Steps []graft.Span `json:"steps,omitempty"` // the places of the steps in the journal
 	Now   int64        `json:"now,omitempty"`   // the time of the steps
-	Depth int          `json:"depth,omitempty"` // of the workspace from then on
+	Depth int          `json:"depth,omitempty"` // State.Depth of the workspace after the edit
 
-	State   string `json:"state,omitempty"` // the id of the workspace's state from then on
+	State   string `json:"state,omitempty"` // the id of the workspace's state after the edit
 	NextIno uint64 `json:"next_ino,omitempty"`
 
-	// Actors is the set of the actors that changed what the edit changed.
+	// Actors is the encoded set of the actors that made the changes of the edit.
 	Actors []byte `json:"actors,omitempty"`
 
 	// Restored is the view of the snapshot that the whole workspace was restored to.
 	Restored uint32 `json:"restored,omitempty"`
 
-	// Dir is the state of the directory that a refresh brought in.
+	// Dir is the id of the directory's state after a refresh, see WorkspaceRecord.Dir.
 	Dir string `json:"dir,omitempty"`
 
-	// Answer is what the caller is told, if that is a request of the kernel: if this daemon
-	// dies, the next one answers it.
+	// Answer is set if a request of the kernel waits for the edit. If this daemon dies, the next one
+	// answers the request with it.
 	Answer *EditAnswer `json:"answer,omitempty"`
 }
 
-// An EditAnswer says what an edit did.
+// An EditAnswer is the result of an edit.
 type EditAnswer struct {
 	Of      string             `json:"of"` // the snapshot, fork or actor
 	Changed int                `json:"changed"`
@@ -53,7 +53,7 @@ type EditAnswer struct {
 	Kept    []string           `json:"kept,omitempty"`
 }
 
-// MaxAnswerPaths is how many paths an EditAnswer has at most.
+// MaxAnswerPaths is the largest number of paths in an EditAnswer.
 const MaxAnswerPaths = 100
 
 func (*Edit) Type() Type { return TypeEdit }
@@ -61,13 +61,14 @@ func (*Edit) Type() Type { return TypeEdit }
 // maxActors bounds the bytes of the set in a record.
 const maxActors = 4 << 20
 
-// SetActors notes who changed what the edit changed.
+// SetActors sets the actors that made the changes of the edit.
 func (r *Edit) SetActors(set *actors.Set) {
 	r.Actors = set.EncodeWithin(maxActors)
 }
 
-// Describe says what the snapshots of the states before and after an edit are called; without
-// after there is none of that. by are the actors of the edit, undoes what an undo took back.
+// Describe sets the records of the snapshots before and after an edit. before and after describe them;
+// with a nil after, there is no snapshot after the edit. by are the actors of the edit. undoes
+// describes an undo of an actor, else it is nil.
 func (c *Catalogue) Describe(r *Edit, v Views, w *Workspace, before info.Info, after *info.Info, by []string, undoes *Undone) (err error) {
 	before.Kind = info.KindPreRestore
 	if r.Pre, err = c.NewSnapshot(v, w, before); err != nil || after == nil {
@@ -85,7 +86,7 @@ func (c *Catalogue) Describe(r *Edit, v Views, w *Workspace, before info.Info, a
 	return nil
 }
 
-func (r *Edit) apply(a *applying) error {
+func (r *Edit) apply(a *applyRun) error {
 	w, ok := a.Workspaces[r.WS]
 	if !ok {
 		return fmt.Errorf("%w: a change of a deleted fork", ErrNoFork)
@@ -94,12 +95,14 @@ func (r *Edit) apply(a *applying) error {
 		return err
 	}
 	a.TouchWorkspace(w)
+
 	if r.Pre.Name != "" {
 		if err := (&Capture{SnapshotRecord: r.Pre, Placeholders: r.Placeholders}).apply(a); err != nil {
 			return err
 		}
 		w.Undo = r.Pre.View
 	}
+
 	a.PutEdited(r)
 	st := w.Freeze(a)
 	a.Roots = append(a.Roots, Root{State: st})
@@ -119,20 +122,21 @@ func (r *Edit) apply(a *applying) error {
 	}
 	if sn, ok := a.Snapshots[r.Restored]; ok && r.Restored != 0 {
 		w.Head, w.Dir = sn.Name, sn.Dir
-		w.keepRestored(sn.View, st)
+		w.addRestored(sn.View, st)
 	}
 	return nil
 }
 
-// Begin makes a sealed tree the workspace's state and its base.
+// Begin makes a sealed tree the state and the base of a workspace, and removes its snapshots.
 type Begin struct {
 	SnapshotRecord
-	State string `json:"state"` // its id
+	State string `json:"state"` // the id of the tree
 }
 
 func (*Begin) Type() Type { return TypeBegin }
 
-// NewBegin returns the record of a beginning that base says who made it of, and when.
+// NewBegin returns the record that begins a workspace with the tree id. base has the time and the user's
+// process.
 func (w *Workspace) NewBegin(v Views, id cas.Hash, base info.Info) (*Begin, error) {
 	if err := w.Alive(); err != nil {
 		return nil, err
@@ -142,7 +146,7 @@ func (w *Workspace) NewBegin(v Views, id cas.Hash, base info.Info) (*Begin, erro
 	return &Begin{SnapshotRecord{View: view, WS: w.View, Info: base}, id.String()}, err
 }
 
-func (r *Begin) apply(a *applying) error {
+func (r *Begin) apply(a *applyRun) error {
 	w, ok := a.Workspaces[r.WS]
 	if !ok {
 		return nil
@@ -159,42 +163,45 @@ func (r *Begin) apply(a *applying) error {
 	a.SetCounters(highest+1, 0)
 	a.AddView(r.WS, st)
 	st = w.Freeze(a)
-	a.remove(a.WithOrigin(w)...)
+
+	a.remove(a.WithBase(w)...)
 	w.NextSeq, w.Undo, w.Head = 1, 0, ""
 	w.endInterval(a)
-	w.At = a.Changed(w.View)
+	w.ChangedAtCapture = a.Changed(w.View)
 	return a.setBase(w, st, r.SnapshotRecord)
 }
 
-// A Pull makes a snapshot of a tree that came from elsewhere, or of other snapshots.
+// A Pull adds a snapshot with a tree that was made in another store, or compacted from snapshots of this
+// store.
 type Pull struct {
 	Snapshot SnapshotRecord `json:"snapshot"`
 	NextIno  uint64         `json:"next_ino"`
-	// Of are the views of the snapshots that it was made of.
+	// Of are the views of the snapshots that were compacted into this one.
 	Of []uint32 `json:"of,omitempty"`
-	// Gone are those of them that go.
+	// Gone are the views of Of that are deleted afterwards.
 	Gone []uint32 `json:"gone,omitempty"`
 }
 
 func (*Pull) Type() Type { return TypePull }
 
-// Pulled is the record of a snapshot that was made elsewhere: of its tree, whose highest inode
-// number is known.
-func Pulled(i info.Info, id cas.Hash, st *tree.State, highest uint64) *Pull {
+// NewPull returns the record of a snapshot from another store. id and st are its tree, and highest is
+// the tree's highest inode number. Pull.Place must be called before it is applied.
+func NewPull(i info.Info, id cas.Hash, st *tree.State, highest uint64) *Pull {
 	return &Pull{NextIno: highest + 1, Snapshot: SnapshotRecord{Lineage: i.Lineage, Info: info.Info{
 		Name: i.Name, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: info.KindPull,
 		ID: id.String(), Files: st.Inodes - 1, Bytes: st.Bytes,
 	}}}
 }
 
-// Place gives a snapshot that was pulled its place in a workspace.
+// Place sets the workspace, the sequence number and the view of the snapshot.
 func (r *Pull) Place(v Views, w *Workspace) (err error) {
 	r.Snapshot.WS, r.Snapshot.Seq = w.View, w.NextSeq
 	r.Snapshot.View, err = v.NewView()
 	return err
 }
 
-// CheckPulled refuses what another party wrote and no snapshot here can be called.
+// CheckPulled returns an error if the description of a snapshot from another store is not possible in
+// this store: its name, message, labels or actors.
 func CheckPulled(i info.Info) error {
 	if err := naming.Check(i.Name); err != nil {
 		return err
@@ -207,7 +214,7 @@ func CheckPulled(i info.Info) error {
 	return naming.CheckDescription(i.Message, i.Labels)
 }
 
-// MayPull refuses a snapshot that was made elsewhere for what it is called.
+// MayPull returns an error if a snapshot from another store cannot be added to the workspace.
 func (w *Workspace) MayPull(i info.Info) error {
 	if err := w.Alive(); err != nil {
 		return err
@@ -221,8 +228,9 @@ func (w *Workspace) MayPull(i info.Info) error {
 	return nil
 }
 
-// NewCompacted returns the record of a snapshot that is made of some: of all files that they have. i
-// describes it, highest is the highest inode number of its tree. Those that are pinned are kept.
+// NewCompacted returns the record of a snapshot that is compacted from the snapshots of. i describes it
+// and has the id of its tree st, and highest is the highest inode number of st. removed and kept are
+// the names of the snapshots that are deleted and of the pinned ones, which are kept.
 func (c *Catalogue) NewCompacted(v Views, w *Workspace, i info.Info, st *tree.State, highest uint64, of []*Snapshot) (r *Pull, removed, kept []string, err error) {
 	r = &Pull{NextIno: highest + 1}
 	id := i.ID
@@ -231,6 +239,7 @@ func (c *Catalogue) NewCompacted(v Views, w *Workspace, i info.Info, st *tree.St
 	}
 	r.Snapshot.ID, r.Snapshot.Files, r.Snapshot.Bytes = id, st.Inodes-1, st.Bytes
 	r.Snapshot.Parent, r.Snapshot.Actors = "", nil
+
 	removed, kept = []string{}, []string{}
 	for _, sn := range of {
 		r.Of = append(r.Of, sn.View)
@@ -243,7 +252,7 @@ func (c *Catalogue) NewCompacted(v Views, w *Workspace, i info.Info, st *tree.St
 	return r, removed, kept, nil
 }
 
-// ToCompact finds the snapshots that one is to be made of, newest first.
+// ToCompact returns the snapshots with the given names, each once, newest first.
 func (c *Catalogue) ToCompact(w *Workspace, names []string) (snaps []*Snapshot, err error) {
 	for _, name := range names {
 		sn, err := c.Find(w, name)
@@ -258,7 +267,7 @@ func (c *Catalogue) ToCompact(w *Workspace, names []string) (snaps []*Snapshot, 
 	return snaps, nil
 }
 
-func (r *Pull) apply(a *applying) error {
+func (r *Pull) apply(a *applyRun) error {
 	a.SetCounters(r.NextIno, r.Snapshot.View+1)
 	sn, err := r.Snapshot.Load()
 	if err != nil {
@@ -271,6 +280,6 @@ func (r *Pull) apply(a *applying) error {
 	}
 	sn.Actors, sn.Compacted = sn.Changes.Names, len(r.Of) > 0
 	a.Roots = append(a.Roots, sn.Root())
-	a.add(sn)
+	a.addSnapshot(sn)
 	return (&Delete{Views: r.Gone}).apply(a)
 }

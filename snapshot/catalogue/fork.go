@@ -13,21 +13,22 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Fork makes a fork.
+// Fork creates a fork.
 type Fork struct {
-	WS   uint32         `json:"ws"`   // the parent
-	View uint32         `json:"view"` // of the fork
+	WS   uint32         `json:"ws"`   // the view of the parent
+	View uint32         `json:"view"` // the view of the fork
 	Name string         `json:"name"`
 	Base SnapshotRecord `json:"base"`
-	// From is the view of the snapshot that it starts from. If Now is set, it starts from the
-	// present state of its parent; if Of is set, from that of the workspace with this view.
+	// The fork starts from one of three states: the present state of its parent, if Now is set; the
+	// present state of the workspace with the view Of, if Of is set; else the snapshot with the view
+	// From.
 	From uint32 `json:"from"`
 	Now  bool   `json:"now"`
 	Of   uint32 `json:"of,omitempty"`
-	// Claim is the label that it was claimed by.
+	// Claim is the label with which the fork was claimed, or "".
 	Claim   string     `json:"claim,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
-	// Discard: the parent gets no snapshot of its last state when it ends.
+	// Discard means that the parent gets no snapshot of the fork's last state when the fork ends.
 	Discard bool `json:"discard,omitempty"`
 	// Placeholders are left out of the parent's present state, as in a Capture.
 	Placeholders []naming.BytePath `json:"placeholders,omitempty"`
@@ -35,9 +36,9 @@ type Fork struct {
 
 func (*Fork) Type() Type { return TypeFork }
 
-// NewFork returns the record of a fork of w that starts from a snapshot, the present state if it is
-// "". FORK/ is the present state of a fork of w. r has its name, claim and expiry, and the base who
-// made it and when.
+// NewFork completes the record r of a fork of w. from is what the fork starts from: "" is the present
+// state of w, FORK/ the present state of a fork of w, else it is a snapshot. r has the name, claim and
+// expiry of the fork, and r.Base the time and the user's process.
 func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 	if err := w.Alive(); err != nil {
 		return err
@@ -45,7 +46,7 @@ func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 	if _, used := w.Forks[r.Name]; used {
 		return errs.New(errs.Exist, "name in use: fork %q exists; choose another name", r.Name)
 	}
-	if err := c.hasRoom(w, 0); err != nil {
+	if err := c.checkLimits(w, 0); err != nil {
 		return err
 	}
 	r.WS, r.Now = w.View, from == ""
@@ -68,6 +69,7 @@ func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 		}
 		r.From, r.Base.Parent, r.Base.Lineage = sn.View, name, sn.Lineage
 	}
+
 	var err error
 	if r.View, err = t.NewView(); err != nil {
 		return err
@@ -77,14 +79,16 @@ func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 	return err
 }
 
-// findBelow is Find, for FORK/SNAPSHOT too: a snapshot of a fork of w. It returns the name as well.
+// findBelow is Find, but FORK/SNAPSHOT is a snapshot of a fork of w. It also returns the name of the
+// snapshot, in the same form.
 func (c *Catalogue) findBelow(w *Workspace, name string) (sn *Snapshot, known string, err error) {
 	fork, in, below := strings.Cut(name, "/")
 	if !below || strings.HasPrefix(name, "label:") {
-		if sn, err = c.Find(w, name); err == nil {
-			known = sn.Name
+		sn, err = c.Find(w, name)
+		if err != nil {
+			return nil, "", err
 		}
-		return sn, known, err
+		return sn, sn.Name, nil
 	}
 	f, err := w.ForkNamed(fork)
 	if err != nil {
@@ -94,36 +98,16 @@ func (c *Catalogue) findBelow(w *Workspace, name string) (sn *Snapshot, known st
 	return sn, fork + "/" + known, err
 }
 
-func (r *Fork) apply(a *applying) error {
+func (r *Fork) apply(a *applyRun) error {
 	parent, ok := a.Workspaces[r.WS]
 	if !ok {
 		return fmt.Errorf("%w: the parent of %s", ErrNoFork, r.Name)
 	}
-	var st *tree.State
-	var dir string
-	switch {
-	case r.Now:
-		st, dir = parent.Freeze(a), parent.Dir
-		if len(r.Placeholders) > 0 {
-			st = a.Without(st, Paths(r.Placeholders))
-		}
-	case r.Of != 0:
-		of, ok := a.Workspaces[r.Of]
-		if !ok {
-			return fmt.Errorf("%w: the fork that %s starts from", ErrNoFork, r.Name)
-		}
-		st, dir = of.Freeze(a), of.Dir
-	default:
-		var err error
-		sn, ok := a.Snapshots[r.From]
-		if !ok {
-			return fmt.Errorf("%w: fork %s from a deleted snapshot", ErrNotFound, r.Name)
-		}
-		if st, err = a.Tree(sn); err != nil {
-			return err
-		}
-		dir = sn.Dir
+	st, dir, err := r.start(a, parent)
+	if err != nil {
+		return err
 	}
+
 	a.SetCounters(0, r.View+1)
 	rules := parent.Policy
 	rules.UnsharedBytes = 0
@@ -136,17 +120,42 @@ func (r *Fork) apply(a *applying) error {
 	parent.Forks[r.Name] = w
 	a.touchForks(w)
 	a.AddView(r.View, st)
-	w.At = a.Changed(w.View)
+	w.ChangedAtCapture = a.Changed(w.View)
 	r.Base.Dir = dir
 	return a.setBase(w, st, r.Base)
 }
 
-// Left returns the newest snapshot that the fork of a label left, nil if there is none.
+// start returns the state that the fork starts from, and its directory, see WorkspaceRecord.Dir.
+func (r *Fork) start(a *applyRun, parent *Workspace) (st *tree.State, dir string, err error) {
+	if r.Now {
+		st = parent.Freeze(a)
+		if len(r.Placeholders) > 0 {
+			st = a.Without(st, Paths(r.Placeholders))
+		}
+		return st, parent.Dir, nil
+	}
+	if r.Of != 0 {
+		w, ok := a.Workspaces[r.Of]
+		if !ok {
+			return nil, "", fmt.Errorf("%w: the fork that %s starts from", ErrNoFork, r.Name)
+		}
+		return w.Freeze(a), w.Dir, nil
+	}
+	sn, ok := a.Snapshots[r.From]
+	if !ok {
+		return nil, "", fmt.Errorf("%w: fork %s from a deleted snapshot", ErrNotFound, r.Name)
+	}
+	st, err = a.Tree(sn)
+	return st, sn.Dir, err
+}
+
+// Left returns the newest snapshot of the last state of a fork that was claimed with a label, nil if
+// there is none.
 func (w *Workspace) Left(label string) *Snapshot {
 	return w.Snapshots.Last(func(sn *Snapshot) bool { return sn.Claim == label })
 }
 
-// Lease says until when a fork lives.
+// Lease changes the expiry time of a fork.
 type Lease struct {
 	View    uint32     `json:"view"`
 	Expires *time.Time `json:"expires,omitempty"`
@@ -154,17 +163,19 @@ type Lease struct {
 
 func (*Lease) Type() Type { return TypeLease }
 
-func (r *Lease) apply(a *applying) error {
-	if w, ok := a.Workspaces[r.View]; ok {
-		w.Expires = r.Expires
-		a.TouchWorkspace(w)
-		a.touchForks(w)
+func (r *Lease) apply(a *applyRun) error {
+	w, ok := a.Workspaces[r.View]
+	if !ok {
+		return nil
 	}
+	w.Expires = r.Expires
+	a.TouchWorkspace(w)
+	a.touchForks(w)
 	return nil
 }
 
-// touchForks counts a change of a fork in those that it is in.
-func (a *applying) touchForks(f *Workspace) {
+// touchForks counts a change of a fork in ForkChanges of all workspaces above it.
+func (a *applyRun) touchForks(f *Workspace) {
 	for up := a.Parent(f); up != nil; up = a.Parent(up) {
 		up.ForkChanges++
 		a.Altered[up.View] = true
@@ -179,7 +190,7 @@ type RenameFork struct {
 
 func (*RenameFork) Type() Type { return TypeRenameFork }
 
-// NewRenameFork returns the record of a rename that a user asked for.
+// NewRenameFork returns the record of a rename of a fork for a user.
 func (w *Workspace) NewRenameFork(from, to string) (*RenameFork, error) {
 	if err := naming.Check(to); err != nil {
 		return nil, err
@@ -194,7 +205,7 @@ func (w *Workspace) NewRenameFork(from, to string) (*RenameFork, error) {
 	return &RenameFork{View: f.View, Name: to}, nil
 }
 
-func (r *RenameFork) apply(a *applying) error {
+func (r *RenameFork) apply(a *applyRun) error {
 	f, ok := a.Workspaces[r.View]
 	if !ok {
 		return nil
@@ -210,27 +221,31 @@ func (r *RenameFork) apply(a *applying) error {
 
 // EndFork removes a fork.
 type EndFork struct {
-	View uint32          `json:"view"`
+	View uint32 `json:"view"`
+	// Last is a snapshot of the fork's last state, which the parent gets; nil if it is discarded.
 	Last *SnapshotRecord `json:"last"`
-	// Full is the bookmark of a fork that was emptied before it was ended.
+	// Full is a snapshot of the fork's bookmark, if the fork was emptied before it was ended; else nil.
 	Full *SnapshotRecord `json:"full,omitempty"`
-	// Inside are the forks in it, which end before it; each after those in it.
+	// Inside are the views of the forks below, which are removed first: each comes after the forks
+	// below it.
 	Inside []uint32 `json:"inside,omitempty"`
 }
 
 func (*EndFork) Type() Type { return TypeEndFork }
 
-// NewDiscard returns the record of the end of a fork, with the forks in it, of which nothing is left.
+// NewDiscard returns the record of the end of a fork and the forks below it, without snapshots of their
+// last states.
 func (c *Catalogue) NewDiscard(w, f *Workspace, by actors.Caller, now time.Time) (r *EndFork, err error) {
 	f.Family(func(in *Workspace) {
 		if err == nil {
 			err = w.mayEnd(in, c.Snapshots[in.Base], by, now)
 		}
 	})
-	return f.discarded(), err
+	return f.newDiscard(), err
 }
 
-func (f *Workspace) discarded() *EndFork {
+// newDiscard is NewDiscard without checks.
+func (f *Workspace) newDiscard() *EndFork {
 	r := &EndFork{View: f.View}
 	f.Family(func(in *Workspace) {
 		if in != f {
@@ -241,7 +256,8 @@ func (f *Workspace) discarded() *EndFork {
 	return r
 }
 
-// MayEnd refuses the end of a fork of w that has forks, or that the policy of w protects.
+// MayEnd returns an error if a fork of w cannot be ended, because it has forks or the policy of w
+// protects it.
 func (c *Catalogue) MayEnd(w, f *Workspace, by actors.Caller, now time.Time) error {
 	if len(f.Forks) > 0 {
 		return errs.New(errs.Busy, "busy: fork %q has forks of its own; delete those first", f.Name)
@@ -249,25 +265,27 @@ func (c *Catalogue) MayEnd(w, f *Workspace, by actors.Caller, now time.Time) err
 	return w.mayEnd(f, c.Snapshots[f.Base], by, now)
 }
 
-// NewEnd returns the record of the end of a fork of w. It keeps the last state, which last
-// describes, and what the fork was before it was emptied, as `rm -rf` does: full, nil if there is
-// no such state. A fork that is to be discarded leaves neither. No limit keeps a fork from ending.
+// NewEnd returns the record of the end of a fork of w. w gets a snapshot of the fork's last state, which
+// last describes. If the fork is empty, as after `rm -rf`, w also gets a snapshot of full, its state
+// before it was emptied; full is nil if there is no such state. A fork with Discard set leaves
+// neither. The limits of forks do not apply, so that a fork can always end.
 func (c *Catalogue) NewEnd(w *Workspace, v Views, f *Workspace, full *Snapshot, last info.Info) (*EndFork, error) {
 	if f.Discard {
-		return f.discarded(), nil
+		return f.newDiscard(), nil
 	}
 	st := f.Present(v)
-	left := func(name, message string, files, bytes int64) (*SnapshotRecord, error) {
+	stateOf := func(name, message string, files, bytes int64) (*SnapshotRecord, error) {
 		i := last
 		i.Name, i.Kind, i.Message = w.freeName(name), info.KindFork, message
-		sn, err := w.describe(v, i)
+		sn, err := w.newSnapshotRecord(v, i)
 		sn.Dir = f.Dir
 		sn.Files, sn.Bytes, sn.Actors = files, bytes, f.AllChanges(v).Names
 		return &sn, err
 	}
+
 	r := &EndFork{View: f.View}
 	var err error
-	if r.Last, err = left(f.Name, "last state of fork "+f.Name, st.Inodes-1, st.Bytes); err != nil {
+	if r.Last, err = stateOf(f.Name, "last state of fork "+f.Name, st.Inodes-1, st.Bytes); err != nil {
 		return nil, err
 	}
 	r.Last.Lineage = c.Lineage(f, 0)
@@ -275,15 +293,15 @@ func (c *Catalogue) NewEnd(w *Workspace, v Views, f *Workspace, full *Snapshot, 
 		r.Last.Claim = f.Claim
 		return r, nil
 	}
-	if r.Full, err = left(f.Name+"-before", "fork "+f.Name+" before it was emptied", full.Files, full.Bytes); err != nil {
+	if r.Full, err = stateOf(f.Name+"-before", "fork "+f.Name+" before it was emptied", full.Files, full.Bytes); err != nil {
 		return nil, err
 	}
 	r.Full.Claim, r.Full.Lineage = f.Claim, r.Last.Lineage
-	r.Last.Seq++
+	r.Last.Seq++ // after Full
 	return r, nil
 }
 
-// freeName is a name if no snapshot has it, or one made from it.
+// freeName returns name, or name with a number if a snapshot has that name.
 func (w *Workspace) freeName(name string) string {
 	free := name
 	for i := 2; ; i++ {
@@ -294,7 +312,7 @@ func (w *Workspace) freeName(name string) string {
 	}
 }
 
-func (r *EndFork) apply(a *applying) error {
+func (r *EndFork) apply(a *applyRun) error {
 	for _, view := range r.Inside {
 		if err := (&EndFork{View: view}).apply(a); err != nil {
 			return err
@@ -304,17 +322,19 @@ func (r *EndFork) apply(a *applying) error {
 	if !ok {
 		return nil
 	}
-	if err := r.keepLeft(a, f); err != nil {
+	if err := r.addLastStates(a, f); err != nil {
 		return err
 	}
 	if r.Last == nil {
 		a.Own += max(0, f.Present(a).Bytes-a.baseBytes(f))
 	}
-	gone := a.WithOrigin(f)
+
+	snaps := a.WithBase(f)
 	if sn, ok := a.Snapshots[f.Before]; ok {
-		gone = append(gone, sn)
+		snaps = append(snaps, sn)
 	}
-	a.remove(gone...)
+	a.remove(snaps...)
+
 	a.DropView(f.View)
 	delete(a.Workspaces, f.View)
 	f.ended = true
@@ -329,20 +349,20 @@ func (r *EndFork) apply(a *applying) error {
 	return nil
 }
 
-// keepLeft makes snapshots of the parent of what is left of a fork.
-func (r *EndFork) keepLeft(a *applying, f *Workspace) error {
+// addLastStates adds the snapshots Full and Last to the parent of a fork.
+func (r *EndFork) addLastStates(a *applyRun, f *Workspace) error {
 	changes := f.AllChanges(a)
 	if full, ok := a.Snapshots[f.Before]; ok && r.Full != nil {
 		was, err := a.Tree(full)
 		if err != nil {
 			return err
 		}
-		if err := a.keep(*r.Full, was, changes); err != nil {
+		if err := a.addState(*r.Full, was, changes); err != nil {
 			return err
 		}
 	}
 	if r.Last == nil {
 		return nil
 	}
-	return a.keep(*r.Last, f.Freeze(a), changes)
+	return a.addState(*r.Last, f.Freeze(a), changes)
 }

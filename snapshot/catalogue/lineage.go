@@ -2,12 +2,13 @@ package catalogue
 
 import "slices"
 
-// MaxLineage is how many ids a lineage has.
+// MaxLineage is the largest number of ids in a lineage.
 const MaxLineage = 100
 
-// Lineage returns the ids of the states that a fork began with and was in, the newest last: of its
-// snapshots with a smaller number than before, 0 for all. A snapshot without an id was never pushed.
-// What was pulled counts if it was restored.
+// Lineage returns the ids of the past states of a workspace, the newest last, each once: of its base with
+// the base's lineage, and of its snapshots with a lower sequence number than before (all with 0). A
+// pulled snapshot is a past state if it was restored. Snapshots without an id are left out, because they
+// were never pushed.
 func (c *Catalogue) Lineage(w *Workspace, before uint64) []string {
 	var ids []string
 	if base, ok := c.Snapshots[w.Base]; ok {
@@ -22,7 +23,8 @@ func (c *Catalogue) Lineage(w *Workspace, before uint64) []string {
 			ids = append(append(ids, sn.Lineage...), sn.ID)
 		}
 	}
-	last := map[string]int{"": -1}
+
+	last := map[string]int{"": -1} // id → its last index
 	for i, id := range ids {
 		if id != "" {
 			last[id] = i
@@ -37,8 +39,8 @@ func (c *Catalogue) Lineage(w *Workspace, before uint64) []string {
 	return out[max(0, len(out)-MaxLineage):]
 }
 
-// Newest returns the name of the newest snapshot of a workspace, or its base, that has one of some
-// ids; "" if none has.
+// Newest returns the name of the newest snapshot of a workspace, including its base, whose id is in ids,
+// or "".
 func (c *Catalogue) Newest(w *Workspace, ids []string) string {
 	if sn := w.Snapshots.Last(func(sn *Snapshot) bool { return sn.ID != "" && slices.Contains(ids, sn.ID) }); sn != nil {
 		return sn.Name

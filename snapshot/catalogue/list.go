@@ -16,38 +16,39 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// ErrNotFound is for a snapshot that there is not.
+// ErrNotFound means that a snapshot does not exist.
 var ErrNotFound = errs.New(errs.NotExist, "no such snapshot")
 
-// A Snapshot is a snapshot of the catalogue, guarded by the lock of the forest but for
-// State and Retry.
+// A Snapshot is a snapshot in the catalogue. It is guarded by the lock of the workspaces' trees, except
+// for State, Retry and Added.
 type Snapshot struct {
 	info.Info
-	WS  uint32 // view of its workspace
-	Dir string // see WorkspaceRecord
-	// Undoes is nil but after an undo of an actor.
-	Undoes *Undone
+	WS     uint32  // the view of its workspace
+	Dir    string  // see WorkspaceRecord
+	Undoes *Undone // set if the snapshot was taken right after an undo of an actor
 	Hash   cas.Hash
-	State  atomic.Pointer[tree.State] // nil until a reader looks into a sealed one
-	Done   chan struct{}              // closed when sealed
-	// Wanted by a checkpoint: it is sealed even when it is removed meanwhile, unless the
-	// checkpoint begins anew without it,
-	// since the journal after the checkpoint may still restore it.
+	State  atomic.Pointer[tree.State] // nil for a sealed snapshot that was not loaded yet
+	Done   chan struct{}              // closed when the snapshot is sealed
+	// Wanted means that a running checkpoint needs the snapshot sealed, even if it is removed: records
+	// after the checkpoint may restore it. A checkpoint that begins anew does not need it.
 	Wanted bool
-	// Retry is when the background seals it again after it failed, guarded by the sealer.
+	// Retry is the time at which the sealer in the background tries again after an error. The sealer
+	// guards it.
 	Retry time.Time
-	// Added is how many bytes its seal has added so far, guarded by the sealer.
+	// Added is how many bytes sealing has added to the store so far. The sealer guards it.
 	Added int64
-	// Text is how many bytes its message and labels have, 0 if not counted yet.
+	// Text is the result of textBytes for its message and labels, 0 if it was not computed yet.
 	Text int64
-	// Changes are those since the snapshot before.
+	// Changes are the changes since the snapshot before.
 	Changes actors.Changes
 }
 
+// Record returns the record of the snapshot.
 func (s *Snapshot) Record() SnapshotRecord {
 	return SnapshotRecord{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Lineage: s.Lineage, Dir: s.Dir, Undoes: s.Undoes}
 }
 
+// Tree returns the state of the snapshot. It loads a sealed state at the first call.
 func (s *Snapshot) Tree(src *tree.Source) (*tree.State, error) {
 	if st := s.State.Load(); st != nil {
 		return st, nil
@@ -60,7 +61,7 @@ func (s *Snapshot) Tree(src *tree.Source) (*tree.State, error) {
 	return st, nil
 }
 
-// Root leads to the state of a snapshot.
+// Root returns the state of a snapshot as a Root.
 func (s *Snapshot) Root() Root {
 	if s.Sealed {
 		return Root{ID: s.Hash}
@@ -68,12 +69,13 @@ func (s *Snapshot) Root() Root {
 	return Root{State: s.State.Load()}
 }
 
-// A Root is a state, or the id of one that need not stay in memory.
+// A Root is a state that a gc must keep: the state itself, or the id of a sealed state.
 type Root struct {
-	State *tree.State
+	State *tree.State // nil with an id
 	ID    cas.Hash
 }
 
+// Load returns the state.
 func (r Root) Load(src *tree.Source) (*tree.State, error) {
 	if r.State != nil {
 		return r.State, nil
@@ -81,26 +83,27 @@ func (r Root) Load(src *tree.Source) (*tree.State, error) {
 	return tree.Load(src, r.ID)
 }
 
-// A List is the snapshots of a workspace without the base. Its zero value is empty.
+// A List has the snapshots of a workspace without its base. Its zero value is empty.
 type List struct {
-	all    []*Snapshot
+	all    []*Snapshot // by sequence number
 	byName map[string]*Snapshot
 }
 
-// All returns the snapshots, oldest first. It is good until the list changes.
+// All returns the snapshots, oldest first. The slice is valid until the list changes.
 func (l *List) All() []*Snapshot { return l.all }
 
+// Len returns the number of snapshots.
 func (l *List) Len() int { return len(l.all) }
 
-// Newest returns the newest snapshot, nil if there is none.
+// Newest returns the newest snapshot, nil if the list is empty.
 func (l *List) Newest() *Snapshot {
 	return l.Last(func(*Snapshot) bool { return true })
 }
 
-// Last returns the newest snapshot of which is reports true, nil if there is none.
-func (l *List) Last(is func(*Snapshot) bool) *Snapshot {
+// Last returns the newest snapshot for which match returns true, nil if there is none.
+func (l *List) Last(match func(*Snapshot) bool) *Snapshot {
 	for _, s := range slices.Backward(l.all) {
-		if is(s) {
+		if match(s) {
 			return s
 		}
 	}
@@ -113,7 +116,7 @@ func (l *List) From(seq uint64, n int) []*Snapshot {
 	return l.all[i:min(i+n, len(l.all))]
 }
 
-// index returns where the snapshot of a sequence number is, or would be.
+// index returns the index of the snapshot with a sequence number, or where it would be inserted.
 func (l *List) index(seq uint64) (int, bool) {
 	return slices.BinarySearchFunc(l.all, seq, func(s *Snapshot, seq uint64) int { return cmp.Compare(s.Seq, seq) })
 }
@@ -127,72 +130,79 @@ func (l *List) Add(s *Snapshot) {
 	l.byName[s.Name] = s
 }
 
-// Sort brings snapshots into order that were not added so.
+// Sort sorts the list after snapshots were added in another order.
 func (l *List) Sort() { slices.SortFunc(l.all, bySeq) }
 
 func bySeq(a, b *Snapshot) int { return cmp.Compare(a.Seq, b.Seq) }
 
+// Rename changes the name of a snapshot in the list.
 func (l *List) Rename(s *Snapshot, name string) {
 	delete(l.byName, s.Name)
 	l.byName[name] = s
 	s.Name = name
 }
 
-// Remove removes snapshots, of which some may not be in the list. It goes through the list
-// once however many they are. It returns about how many bytes only they had: what storing them
-// added, and by how much they were larger than those that stay beside them, of which the first
-// and the last have so many bytes.
-func (l *List) Remove(gone []*Snapshot, before, after int64) (own int64) {
-	for _, s := range gone {
+// Remove removes snapshots, some of which may not be in the list. It reads the list once, even for many
+// snapshots.
+//
+// It returns the approximate number of bytes that only the removed snapshots had: the bytes that
+// storing them added, and, for each run of removed snapshots, by how much the largest of them is larger
+// than the two states around the run. before and after are the sizes of the states around the whole
+// list.
+func (l *List) Remove(removed []*Snapshot, before, after int64) (own int64) {
+	for _, s := range removed {
 		if l.byName[s.Name] == s {
 			delete(l.byName, s.Name)
 		}
 	}
-	slices.SortFunc(gone, bySeq)
-	first, _ := l.index(gone[0].Seq)
+
+	slices.SortFunc(removed, bySeq)
+	first, _ := l.index(removed[0].Seq)
 	kept := l.all[:first]
 	if first > 0 {
 		before = l.all[first-1].Bytes
 	}
-	var largest int64 // of those that go between two that stay
-	stays := func(bytes int64) {
+	var largest int64 // in the present run of removed snapshots
+	endRun := func(bytes int64) {
 		own += max(0, largest-max(before, bytes))
 		largest, before = 0, bytes
 	}
 	for _, s := range l.all[first:] {
-		for len(gone) > 0 && gone[0].Seq < s.Seq {
-			gone = gone[1:] // it was not in the list
+		for len(removed) > 0 && removed[0].Seq < s.Seq {
+			removed = removed[1:] // not in the list
 		}
-		if len(gone) > 0 && gone[0] == s {
-			gone = gone[1:]
+		if len(removed) > 0 && removed[0] == s {
+			removed = removed[1:]
 			own += s.UniqueBytes
 			largest = max(largest, s.Bytes)
 			continue
 		}
-		stays(s.Bytes)
+		endRun(s.Bytes)
 		kept = append(kept, s)
 	}
-	stays(after)
+	endRun(after)
+
 	clear(l.all[len(kept):])
 	l.all = kept
 	return own
 }
 
-// PassOn gives the changes of snapshots that are to be removed to the next newer one, each,
-// or to the present. It returns what the present gets, and the others that got any.
-func (l *List) PassOn(gone []*Snapshot) (present []actors.Changes, heirs []*Snapshot) {
-	going := make(map[*Snapshot]bool, len(gone))
-	for _, s := range gone {
-		going[s] = s.Past()
+// PassOn adds the changes of each snapshot that is removed next to the next newer snapshot, the heir. It
+// returns the heirs, and in present the changes without an heir, which belong to the present interval.
+func (l *List) PassOn(removed []*Snapshot) (present []actors.Changes, heirs []*Snapshot) {
+	passes := make(map[*Snapshot]bool, len(removed)) // whether the snapshot has changes to pass on
+	for _, s := range removed {
+		passes[s] = s.Past()
 	}
-	first, _ := l.index(slices.MinFunc(gone, bySeq).Seq)
+
+	first, _ := l.index(slices.MinFunc(removed, bySeq).Seq)
 	var heir *Snapshot
 	for _, s := range slices.Backward(l.all[first:]) {
 		switch {
-		case !s.Past(), going[s] && len(s.Changes.Names) == 0:
-		case going[s] && heir == nil:
+		case !s.Past(), passes[s] && len(s.Changes.Names) == 0:
+		case passes[s] && heir == nil:
 			present = append(present, s.Changes)
-		case going[s]:
+		case passes[s]:
 			heir.Changes.Take(s.Changes)
 			heir.Actors = heir.Changes.Names
 			heirs = append(heirs, heir)
@@ -203,11 +213,11 @@ func (l *List) PassOn(gone []*Snapshot) (present []actors.Changes, heirs []*Snap
 	return present, heirs
 }
 
-// Named returns the snapshot of a name, nil if there is none.
+// Named returns the snapshot with a name, nil if there is none.
 func (l *List) Named(name string) *Snapshot { return l.byName[name] }
 
-// Find resolves a name, cp-<seq>, a prefix of an id, or label:KEY=VALUE for the newest with
-// that label.
+// Find returns the snapshot for a name, cp-<seq>, a prefix of an id, or label:KEY=VALUE for the newest
+// snapshot with that label. The error is ErrNotFound.
 func (l *List) Find(name string) (*Snapshot, error) {
 	if s := l.byName[name]; s != nil {
 		return s, nil
@@ -219,12 +229,14 @@ func (l *List) Find(name string) (*Snapshot, error) {
 			}
 		}
 	}
+
 	if label, ok := strings.CutPrefix(name, "label:"); ok {
 		key, value, _ := strings.Cut(label, "=")
 		if s := l.Last(func(s *Snapshot) bool { v, ok := s.Labels[key]; return ok && v == value }); s != nil {
 			return s, nil
 		}
 	}
+
 	if len(name) >= 8 && len(name) <= 64 && strings.Trim(name, "0123456789abcdef") == "" {
 		s := l.Last(func(s *Snapshot) bool { return strings.HasPrefix(s.ID, name) })
 		if s != nil && l.Last(func(o *Snapshot) bool { return strings.HasPrefix(o.ID, name) && o.ID != s.ID }) != nil {

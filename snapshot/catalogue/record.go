@@ -1,10 +1,11 @@
-// Package catalogue is what a store knows of its workspaces and snapshots, and how each record
-// of the journal changes that.
+// Package catalogue has the workspaces and snapshots of a store, and the journal records that
+// change them.
 //
-// A change is checked and becomes a [Record], by the function of this package that makes one.
-// The store journals it, and [Catalogue.Apply] makes it. Recovery decodes the record, and calls
-// the same function. What is to be done besides is returned as [Effects]: there is no lock here,
-// no journal, and no tree that files are written in.
+// A change has three steps. A function of this package (NewCapture, NewFork ...) checks the
+// change and returns its [Record]. The store appends the record to the journal. Then
+// [Catalogue.Apply] makes the change. Recovery decodes the record and calls Apply, too. Apply
+// returns the tasks that remain, such as sealing, as [Effects]: this package has no lock, no
+// journal, and no trees in which files are written.
 package catalogue
 
 import (
@@ -28,34 +29,34 @@ const (
 	Workspaces = "ws/"
 )
 
-// Key is that of the record of a view, with one of these prefixes.
+// Key returns the key of the record of a view. prefix is Snapshots or Workspaces.
 func Key(prefix string, view uint32) string { return fmt.Sprintf("%s%08x", prefix, view) }
 
 // A StoreRecord is the record of the last checkpoint.
 type StoreRecord struct {
-	Position int64  `json:"position"`          // of the journal
-	Records  uint64 `json:"records,omitempty"` // that the journal ever had by then
+	Position int64  `json:"position"`          // journal position from which recovery replays
+	Records  uint64 `json:"records,omitempty"` // journal.Records at the checkpoint
 	NextIno  uint64 `json:"next_ino"`
 	NextView uint32 `json:"next_view"`
 
 	Collected int64 `json:"collected,omitempty"` // bytes of packs after the last gc
-	Garbage   bool  `json:"garbage,omitempty"`   // snapshots were removed since
+	Garbage   bool  `json:"garbage,omitempty"`   // snapshots were removed since the last gc
 
-	// Requests are those of the kernel that were carried out and may not be answered, with the
-	// nodes that their answers describe.
+	// Requests are requests of the kernel that were carried out and may not be answered yet: request
+	// number → number of the node that the answer describes.
 	Requests map[uint64]uint64 `json:"requests,omitempty"`
-	// Stale are views with edits that the kernel may not know of, and the names that these
-	// changed in the root.
+	// Stale are views with edits of which the kernel may not have been notified, and the names in the
+	// root that these edits changed.
 	Stale map[uint32][][]byte `json:"stale_names,omitempty"`
-	// StaleViews are such views in checkpoints of earlier programs, which kept no names.
+	// StaleViews are the views of Stale in checkpoints of earlier versions, which did not store names.
 	StaleViews []uint32 `json:"stale,omitempty"`
 
 	Incomplete bool `json:"incomplete,omitempty"` // a repair could not repair everything: objects are missing
 
-	First bool `json:"-"` // there is none yet
+	First bool `json:"-"` // the store has no checkpoint yet
 }
 
-// StaleNames returns Stale with the views of earlier programs. Of those no name is known.
+// StaleNames returns Stale together with StaleViews. The names of the latter are nil: they are not known.
 func (r *StoreRecord) StaleNames() map[uint32][][]byte {
 	all := maps.Clone(r.Stale)
 	for _, view := range r.StaleViews {
@@ -70,82 +71,84 @@ func (r *StoreRecord) StaleNames() map[uint32][][]byte {
 // A WorkspaceRecord is the record of a workspace.
 type WorkspaceRecord struct {
 	View    uint32        `json:"view"`
-	Parent  uint32        `json:"parent"`
+	Parent  uint32        `json:"parent"` // the view of the parent, for a fork
 	Fork    bool          `json:"fork"`
 	Name    string        `json:"name"`
-	NextSeq uint64        `json:"next_seq"`
-	Base    uint32        `json:"base"`
-	Undo    uint32        `json:"undo,omitempty"`
-	Before  uint32        `json:"before,omitempty"`
-	Head    string        `json:"head,omitempty"`
+	NextSeq uint64        `json:"next_seq"`         // sequence number of the next snapshot
+	Base    uint32        `json:"base"`             // the view of the base
+	Undo    uint32        `json:"undo,omitempty"`   // the view of the snapshot before the last edit
+	Before  uint32        `json:"before,omitempty"` // the view of the bookmark, see Bookmark
+	Head    string        `json:"head,omitempty"`   // the snapshot that was taken or restored last
 	Policy  policy.Policy `json:"policy"`
-	Claim   string        `json:"claim,omitempty"`
+	Claim   string        `json:"claim,omitempty"` // the label with which a fork was claimed
 	Expires *time.Time    `json:"expires,omitempty"`
-	Discard bool          `json:"discard,omitempty"` // its end leaves no snapshot
-	State   string        `json:"state"`
+	Discard bool          `json:"discard,omitempty"` // when the fork ends, the parent gets no snapshot of it
+	State   string        `json:"state"`             // the id of the present state
 	Inodes  int64         `json:"inodes"`
 	Bytes   int64         `json:"bytes"`
-	Exports int64         `json:"exports,omitempty"` // bytes in the store's repository
-	// Dir is the id of what the directory that the store was filled from had at the last
-	// refresh; "" is the base of main.
+	Exports int64         `json:"exports,omitempty"` // bytes that exports added to the store's git repository
+	// Dir is the id of the state that the directory from which the store was filled had at the last
+	// refresh. "" is the base of main.
 	Dir string `json:"dir,omitempty"`
-	// Actors changed something since the newest snapshot, ActorSets are the objects that say what.
+	// Actors are the actors that changed anything since the newest snapshot. ActorSets are the
+	// objects with their changes.
 	Actors    []string   `json:"actors,omitempty"`
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
-	// Partly is what there is instead of State if some files could not be sealed.
+	// Partly is set in place of State if some files could not be sealed.
 	Partly *Partly `json:"partly,omitempty"`
-	// Orphans are the inodes without a name that the kernel may hold: a state without a root.
+	// Orphans are the inodes without a name to which the kernel may still refer, as a state without a
+	// root.
 	Orphans *Partly `json:"orphans,omitempty"`
 }
 
-// Partly is a state some files of which could not be sealed at a checkpoint.
+// Partly is a state of which some files could not be sealed at a checkpoint.
 type Partly struct {
-	State cas.Hash   `json:"state"`           // in which these are empty
-	Files []cas.Hash `json:"files,omitempty"` // objects that describe their contents, see tree.PutContents
+	State cas.Hash   `json:"state"`           // the state in which these files are empty
+	Files []cas.Hash `json:"files,omitempty"` // objects with the contents of these files, see tree.PutContents
 }
 
-// Load returns the state, whose files that are not sealed an epoch owns which is past when it
-// is used.
+// Load returns the state. The contents of files that are not sealed belong to epoch, which must be over
+// when the state is used.
 func (p *Partly) Load(src *tree.Source, epoch uint64) (*tree.State, error) {
 	st, err := tree.Load(src, p.State)
-	if err == nil && len(p.Files) > 0 {
-		err = st.Fill(src, epoch, p.Files)
+	if err != nil || len(p.Files) == 0 {
+		return st, err
 	}
-	return st, err
+	return st, st.Fill(src, epoch, p.Files)
 }
 
 // A SnapshotRecord is the record of a snapshot, in the metadata of the chunk store and in the
 // journal.
 type SnapshotRecord struct {
 	View uint32 `json:"view"`
-	WS   uint32 `json:"ws"` // view of its workspace
+	WS   uint32 `json:"ws"` // the view of its workspace
 	info.Info
-	// ActorSets are the objects that have the actors of the changes since the snapshot before.
+	// ActorSets are the objects with the actors of the changes since the snapshot before.
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
-	// Lineage are the ids of states that its workspace was in before, of what came from elsewhere and
-	// of what a fork left; see Catalogue.Lineage.
+	// Lineage are the ids of earlier states of a snapshot that came from another workspace: one that
+	// was pulled, or the last state of a fork. See Catalogue.Lineage.
 	Lineage []string `json:"lineage,omitempty"`
-	Dir     string   `json:"dir,omitempty"` // that of its workspace
+	Dir     string   `json:"dir,omitempty"` // WorkspaceRecord.Dir when it was taken
 	Undoes  *Undone  `json:"undoes,omitempty"`
-	Partly  *Partly  `json:"partly,omitempty"` // as long as it cannot be sealed
+	Partly  *Partly  `json:"partly,omitempty"` // set while the snapshot cannot be sealed
 }
 
-// Undone says that a snapshot was taken right after an undo of an actor: nothing else changed
+// Undone describes an undo of an actor, after which a snapshot was taken. The undo is the only change
 // since the snapshot From.
 type Undone struct {
-	By    string `json:"by"`
-	From  uint32 `json:"from"`            // a view
-	Since uint64 `json:"since,omitempty"` // all changes since the snapshot of this number were undone
+	By    string `json:"by"`              // the actor
+	From  uint32 `json:"from"`            // the view of the snapshot before the undo
+	Since uint64 `json:"since,omitempty"` // all changes since the snapshot with this sequence number were undone
 }
 
-// Seen is what users see of a record.
+// Seen returns the info of a record that users see.
 func (r *SnapshotRecord) Seen() info.Info {
 	i := r.Info
 	i.View, i.Sealed, i.Lineage = r.View, r.ID != "", r.Lineage
 	return i
 }
 
-// Load makes the snapshot that a record describes, without its state.
+// Load returns the snapshot of a record, without its state.
 func (r *SnapshotRecord) Load() (*Snapshot, error) {
 	s := &Snapshot{Info: r.Seen(), WS: r.WS, Dir: r.Dir, Undoes: r.Undoes, Done: make(chan struct{}), Changes: actors.Changes{Names: r.Actors, Stored: r.ActorSets}}
 	if !s.Sealed {
@@ -157,15 +160,14 @@ func (r *SnapshotRecord) Load() (*Snapshot, error) {
 	return s, err
 }
 
-// Scan calls fn for each record of the catalogue whose key begins with a prefix.
+// Scan calls fn for each record of the catalogue whose key begins with prefix.
 func Scan[R any](c *cas.Store, prefix string, fn func(R) error) error {
 	return c.ScanMeta(prefix, func(key string, value []byte) error {
 		var r R
-		err := json.Unmarshal(value, &r)
-		if err == nil {
-			err = fn(r)
+		if err := json.Unmarshal(value, &r); err != nil {
+			return errs.New(errs.Damaged, "catalogue record %s: %w", key, err)
 		}
-		if err != nil {
+		if err := fn(r); err != nil {
 			return errs.New(errs.Damaged, "catalogue record %s: %w", key, err)
 		}
 		return nil

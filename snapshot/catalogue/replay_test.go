@@ -286,7 +286,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		r, _, _, err := s.NewCompacted(s.views, w, i, treeOf(5), 80, named(w, some))
 		return r, err
 	case k == 11 && w.MayPull(of("")) == nil:
-		r := Pulled(of(""), cas.Hash{3, byte(n)}, treeOf(4), uint64(n))
+		r := NewPull(of(""), cas.Hash{3, byte(n)}, treeOf(4), uint64(n))
 		return r, r.Place(s.views, w)
 	case k == 12:
 		return &Lease{View: w.View, Expires: &now}, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// mayDelete refuses what the policy protects.
+// mayDelete returns an error if the caller may not delete a snapshot.
 func (w *Workspace) mayDelete(sn *Snapshot, by actors.Caller, now time.Time) error {
 	if sn.View == w.Base {
 		return errs.New(errs.Protected, "protected: base cannot be deleted")
@@ -21,7 +21,7 @@ func (w *Workspace) mayDelete(sn *Snapshot, by actors.Caller, now time.Time) err
 	if err := w.mayRename(by); err != nil {
 		return err
 	}
-	if !w.oldEnough(sn, by, now) {
+	if !w.isOldEnough(sn, by, now) {
 		return errs.New(errs.Protected, "protected: snapshot %q is younger than the %s that the policy requires", sn.Name, w.minAge())
 	}
 	return nil
@@ -31,13 +31,15 @@ func (w *Workspace) minAge() time.Duration {
 	return time.Duration(w.Policy.MinAgeSeconds) * time.Second
 }
 
-func (w *Workspace) oldEnough(sn *Snapshot, by actors.Caller, now time.Time) bool {
+// isOldEnough reports whether a snapshot has the age that the policy requires before a deletion.
+func (w *Workspace) isOldEnough(sn *Snapshot, by actors.Caller, now time.Time) bool {
 	return by.UID == 0 || now.Sub(sn.Created) >= w.minAge()
 }
 
-// mayEnd refuses the end of a fork with snapshots while the policy of w, the parent,
-// protects them. The fork began as a snapshot, nil if that is gone. Pins in the fork, the fork's policy and new snapshots do
-// not count: otherwise a process in the fork could keep it forever.
+// mayEnd returns an error if the policy of w, the parent, protects a fork with snapshots from its end.
+// began is the fork's base, nil if it does not exist any more. Pins in the fork, the fork's own
+// policy and the age of its snapshots do not count: otherwise a process in the fork could keep it
+// forever.
 func (w *Workspace) mayEnd(f *Workspace, began *Snapshot, by actors.Caller, now time.Time) error {
 	if f.Snapshots.Len() == 0 {
 		return nil
@@ -45,12 +47,13 @@ func (w *Workspace) mayEnd(f *Workspace, began *Snapshot, by actors.Caller, now 
 	if err := w.mayRename(by); err != nil {
 		return fmt.Errorf("fork %s cannot be deleted: %w", f.Name, err)
 	}
-	if began != nil && !w.oldEnough(began, by, now) {
+	if began != nil && !w.isOldEnough(began, by, now) {
 		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy requires", f.Name, w.minAge())
 	}
 	return nil
 }
 
+// mayRename returns an error if the policy forbids the caller to rename and to delete snapshots.
 func (w *Workspace) mayRename(by actors.Caller) error {
 	if w.Policy.Protect && !by.Direct {
 		return errs.New(errs.Protected, "protected: the policy forbids deleting and renaming snapshots through the mount; use the command line")
@@ -66,7 +69,9 @@ func (w *Workspace) mayRename(by actors.Caller) error {
 	return nil
 }
 
-// MayCompact refuses a name in use for one snapshot of several, and what may not be deleted.
+// MayCompact returns an error if snaps may not be compacted into a snapshot with a name: the name is in
+// use, or one of snaps was deleted or may not be deleted. Pinned snapshots are allowed, because they
+// are kept.
 func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, by actors.Caller, now time.Time) error {
 	if err := w.Alive(); err != nil {
 		return err
@@ -76,7 +81,7 @@ func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, by 
 	}
 	for _, sn := range snaps {
 		if c.Snapshots[sn.View] != sn {
-			return RemovedMeanwhile(sn.Info)
+			return DeletedError(sn.Info)
 		}
 		if err := w.mayDelete(sn, by, now); err != nil && !sn.Pinned {
 			return err
@@ -85,7 +90,7 @@ func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, by 
 	return nil
 }
 
-// mayCapture refuses a manual snapshot over the limit.
+// mayCapture returns an error if one more manual snapshot is over the limit of the policy.
 func (w *Workspace) mayCapture(kind string) error {
 	if kind != info.KindManual || w.Policy.ManualLimit == 0 {
 		return nil
@@ -102,8 +107,8 @@ func (w *Workspace) mayCapture(kind string) error {
 	return nil
 }
 
-// HasRoomForActors reports whether a workspace may have one more snapshot that is taken between
-// two actors: half of those that a fork may have are for the others.
+// HasRoomForActors reports whether a workspace may have one more snapshot of KindActor. In a fork,
+// these may use only half of the limit, so that the other half remains for other kinds.
 func (c *Catalogue) HasRoomForActors(w *Workspace) bool {
 	if !w.Fork {
 		return true
@@ -112,15 +117,16 @@ func (c *Catalogue) HasRoomForActors(w *Workspace) bool {
 	return limit <= 0 || w.Snapshots.Len() < limit/2
 }
 
-// hasRoom reports whether a fork of main, with the forks in it, may have one more
-// snapshot or fork, with so many bytes of text, by what the policy of main allows each.
-func (c *Catalogue) hasRoom(w *Workspace, text int64) error {
+// checkLimits returns an error if one more snapshot or fork in w is over a limit of main's policy. The
+// limits are for each fork of main, together with the forks below it. text is the size of the new
+// message and labels.
+func (c *Catalogue) checkLimits(w *Workspace, text int64) error {
 	if !w.Fork {
 		return nil
 	}
 	upper := c.Uppermost(w)
 	limits := c.Parent(upper).Policy.Forks
-	n, count := -1, limits.TextBytes > 0 && text > 0
+	n, count := -1, limits.TextBytes > 0 && text > 0 // -1: the uppermost fork does not count
 	upper.Family(func(f *Workspace) {
 		n += 1 + f.Snapshots.Len()
 		if !count {
@@ -128,7 +134,7 @@ func (c *Catalogue) hasRoom(w *Workspace, text int64) error {
 		}
 		for _, sn := range f.Snapshots.All() {
 			if sn.Text == 0 {
-				sn.Text = textOf(sn.Message, sn.Labels)
+				sn.Text = textBytes(sn.Message, sn.Labels)
 			}
 			text += sn.Text
 		}
@@ -142,8 +148,8 @@ func (c *Catalogue) hasRoom(w *Workspace, text int64) error {
 	return nil
 }
 
-// textOf counts the bytes of a message and of labels, as they are rendered.
-func textOf(message string, labels map[string]string) int64 {
+// textBytes returns the size of a message and of labels in JSON.
+func textBytes(message string, labels map[string]string) int64 {
 	n := gitquote.JSONLen(message)
 	for k, v := range labels {
 		n += gitquote.JSONLen(k) + gitquote.JSONLen(v)

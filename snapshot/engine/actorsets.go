@@ -78,7 +78,7 @@ func (c *Checkpoint) storeActors() error {
 			if set.Size() <= maxKept {
 				tx.JoinActors(view, w.actors, set)
 			} else if tx.JoinActors(view, w.actors, nil) {
-				c.Catalogue.Workspaces[view].Early.Take(stored)
+				c.Catalogue.Workspaces[view].StoredChanges.Take(stored)
 			}
 		})
 	}
@@ -99,8 +99,8 @@ func (c *Checkpoint) joinStored(view uint32, w *frozenWorkspace) error {
 	joined := slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
 	w.record.ActorSets = joined
 	c.WithLock(func(*live.Tx) {
-		if w, ok := c.Catalogue.Workspaces[view]; ok && slices.Equal(w.Early.Stored, stored) {
-			w.Early.Stored = joined
+		if w, ok := c.Catalogue.Workspaces[view]; ok && slices.Equal(w.StoredChanges.Stored, stored) {
+			w.StoredChanges.Stored = joined
 		}
 	})
 	return nil
@@ -109,7 +109,7 @@ func (c *Checkpoint) joinStored(view uint32, w *frozenWorkspace) error {
 // loadActors loads the newest stored actor set of a workspace. Only sets in memory are searched for
 // a path that another actor changed. The caller holds the lock of the forest.
 func (l *Loader) loadActors(tx *live.Tx, w *catalogue.Workspace) {
-	early := &w.Early
+	early := &w.StoredChanges
 	n := len(early.Stored) - 1
 	if n < 0 {
 		return

@@ -156,7 +156,7 @@ func (l *Loader) readableState(tx *live.Tx, w *catalogue.Workspace, cause error)
 	l.Replaced = append(l.Replaced, w.Name)
 	w.Changes++
 	for at := w; at != nil; at = l.Catalogue.Parent(at) {
-		for _, sn := range slices.Backward(l.Catalogue.WithOrigin(at)) {
+		for _, sn := range slices.Backward(l.Catalogue.WithBase(at)) {
 			st, err := sn.Tree(l.Source)
 			if err != nil {
 				continue

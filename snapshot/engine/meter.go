@@ -155,7 +155,7 @@ func (m *Meter) count(ws *catalogue.Workspace, f *forkUse) error {
 			}
 			ws.Family(func(w *catalogue.Workspace) {
 				var states chain
-				for _, sn := range m.Catalogue.WithOrigin(w) {
+				for _, sn := range m.Catalogue.WithBase(w) {
 					states = append(states, sn.Root())
 				}
 				chains = append(chains, append(states, catalogue.Root{State: w.Freeze(tx)}))

@@ -49,7 +49,7 @@ func (p *Parts) Roots() (*Roots, error) {
 		for _, w := range p.Catalogue.Workspaces {
 			r.states = append(r.states, w.Freeze(tx))
 			r.dirs[w.Dir] = true
-			w.Restored = slices.DeleteFunc(w.Restored, func(at catalogue.Restored) bool { return p.Catalogue.Snapshots[at.View] == nil })
+			w.Restored = slices.DeleteFunc(w.Restored, func(at catalogue.RestoreResult) bool { return p.Catalogue.Snapshots[at.View] == nil })
 			for _, at := range w.Restored {
 				r.states = append(r.states, at.State)
 			}

@@ -59,14 +59,14 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 	return same, nil
 }
 
-// A run is a part [from, to) in which two files may differ. It joins many small extents, so that they
+// A diffRange is a part [from, to) in which two files may differ. It joins many small extents, so that they
 // are not compared one by one.
 type diffRange struct {
 	from, to int64
 	seen     int64 // in [to, seen) both files have only zeros
 }
 
-// runBytes is how long a run may become before it is compared.
+// runBytes is how long a diffRange may become before it is compared.
 const runBytes = 1 << 20
 
 // SurelyEqual reports whether two contents are known to be equal, including their holes and

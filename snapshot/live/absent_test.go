@@ -65,7 +65,7 @@ func TestCloneOfWhatWentAway(t *testing.T) {
 	away := false
 	f.SetSource(tree.NewSource(objects{store.all, &away}, f.log, 0))
 	f.readView = func(*tree.Source, uint32) (*tree.State, error) {
-		away = f.mu.applying
+		away = f.mu.inApply
 		return tree.Load(f.waiting, id)
 	}
 	if n, err := f.CopyRange(Node(MainView+7, a.ID.Ino()), 0, to.ID, 0, 10_000); n != 10_000 || err != nil {

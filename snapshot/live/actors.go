@@ -8,46 +8,45 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// As returns the forest for changes by an actor. Changes by "" are by the actor that wrote
-// the inode last, if that is known: the kernel writes pages of a shared mapping back on
-// no known process.
+// As returns the forest for changes by an actor. A change by "" is attributed to the last known
+// writer of the inode: when the kernel writes back pages of a shared mapping, it names no process.
 func (f *Forest) As(actor string) *Forest { return f.For(actor, 0) }
 
-// attribution has the actors of the changes of a view.
+// attribution has the actors of the changes of a view since its newest snapshot.
 type attribution struct {
 	actors.Recent
-	// vacated are names that were removed since the newest snapshot, maxVacated at most, and the
-	// actors that changed what they led to, or removed them.
+	// vacated are the names that were removed, at most maxVacated, with the actors that removed them
+	// or had changed their inodes.
 	vacated map[tree.Link][]string
-	// fresh are names that were made since the newest snapshot where there was none, maxVacated at
-	// most. One that is removed again was never there for an undo: programs share names of
-	// temporary files.
+	// fresh are the new names that did not exist before, at most maxVacated. If a fresh name is removed
+	// again, an undo need not regard it. So programs that use the same names for temporary files do not
+	// conflict.
 	fresh map[tree.Link]bool
-	split int64 // when a snapshot last came between two actors, in ns since 1970
+	split int64 // the time of the last snapshot between two actors, in ns since 1970
 }
 
 const (
 	maxVacated = 4096
-	// splitInterval is the least time between two such snapshots.
+	// splitInterval is the shortest time between two snapshots that are taken between two actors.
 	splitInterval = time.Second
 )
 
-// mark attributes the change of an inode to the actor that the lock is held for.
-func (v *view) mark(ino uint64) {
-	if by := v.trees.mu.by; by != "" { // else it is an orphan
+// markChanged attributes the change of an inode to the actor of the present change, trees.mu.by.
+func (v *view) markChanged(ino uint64) {
+	if by := v.trees.mu.by; by != "" { // "" for an orphan without a known writer
 		v.attribution.Add(ino, by)
 	}
 }
 
-// mark is view.mark for the actors of an edit.
-func (e *Edit) mark(ino uint64) {
+// markChanged attributes the change of an inode to the actors of the edit.
+func (e *Edit) markChanged(ino uint64) {
 	for _, by := range e.by {
 		e.attribution.Add(ino, by)
 	}
 }
 
-// vacate notes that a name was removed that led to what some actors had changed.
-func (v *view) vacate(name tree.Link, before []string) {
+// recordRemoval records that a name was removed. before are the actors that had changed its inode.
+func (v *view) recordRemoval(name tree.Link, before []string) {
 	a := &v.attribution
 	if a.fresh[name] {
 		delete(a.fresh, name)
@@ -62,8 +61,8 @@ func (v *view) vacate(name tree.Link, before []string) {
 	a.vacated[name] = append(before, v.trees.mu.by)
 }
 
-// appear notes that a name is made that leads to nothing.
-func (v *view) appear(name tree.Link) {
+// recordNew records that a name is created that did not exist.
+func (v *view) recordNew(name tree.Link) {
 	a := &v.attribution
 	if _, was := a.vacated[name]; was || len(a.fresh) >= maxVacated {
 		return
@@ -74,8 +73,8 @@ func (v *view) appear(name tree.Link) {
 	a.fresh[name] = true
 }
 
-// actorsAt returns the actors, other than the present one alone, that changed what a name leads to,
-// or led to, since the newest snapshot.
+// actorsAt returns the actors that, since the newest snapshot, removed a name or changed an inode that
+// it leads or led to. It returns none if only the present actor has changed the view.
 func (v *view) actorsAt(name tree.Link) []string {
 	a := &v.attribution
 	if a.OnlyBy(v.trees.mu.by) {
@@ -89,7 +88,7 @@ func (v *view) actorsAt(name tree.Link) []string {
 	return slices.Compact(by)
 }
 
-// inoAt returns the inode that a name leads to, 0 if there is none.
+// inoAt returns the inode number of a name, 0 if the name does not exist.
 func (v *view) inoAt(name tree.Link) uint64 {
 	dir, err := v.state.Get(v.source(), name.Parent)
 	if err != nil {
@@ -99,9 +98,10 @@ func (v *view) inoAt(name tree.Link) uint64 {
 	return e.Ino
 }
 
-// succeed attributes what a name leads to now to the actors of what it led to before, too. Editors
-// write a new file and rename it: only so does an undo find out that two actors changed one path.
-func (v *view) succeed(name tree.Link, before []string) {
+// inheritActors also attributes the new inode of a name to before, the actors of its old inode. Text
+// editors write a new file and rename it over the old one. Without inheritActors, an undo would not
+// see that two actors have changed one path.
+func (v *view) inheritActors(name tree.Link, before []string) {
 	if len(before) == 0 {
 		return
 	}
@@ -112,9 +112,9 @@ func (v *view) succeed(name tree.Link, before []string) {
 	}
 }
 
-// attribute finds the actor of a change, and journals it if it is another one than that of
-// the change before. If the change is to what another actor changed since the newest
-// snapshot, a snapshot is taken first. The lock is held.
+// attribute finds the actor of a change, and appends a record of the actor to the journal if the change
+// before was by another actor. If another actor has changed the same file or name since the newest
+// snapshot, attribute first has a snapshot taken. The caller holds the forest's lock.
 func (v *view) attribute(r *record) error {
 	t := v.trees
 	if t.mu.by == "" {
@@ -137,14 +137,15 @@ func (v *view) attribute(r *record) error {
 	return nil
 }
 
-// overlaps reports whether a record is about what an actor other than by changed.
+// overlaps reports whether a record changes an inode or a name that an actor other than by has changed
+// since the newest snapshot.
 func (v *view) overlaps(r *record, by string) bool {
 	a := &v.attribution
 	if a.OnlyBy(by) {
 		return false
 	}
 	if n, err := v.inode(r.ino); err == nil && n.Nlink == 0 && r.kind != recLink {
-		return false // no snapshot has it
+		return false // an orphan, which no snapshot has
 	}
 	entry := func(parent uint64, name string) bool {
 		others := a.vacated[tree.Link{Parent: parent, Name: name}]
@@ -171,64 +172,67 @@ func (v *view) overlaps(r *record, by string) bool {
 	return a.Others(r.ino, by)
 }
 
-// attributions are the actors of the changes of each view.
-type attributions struct{ f *Forest }
+// viewActors are the methods of Tx for the actors of the changes of each view.
+type viewActors struct{ f *Forest }
 
 // Actors returns the sets of the actors of a view's changes since its newest snapshot.
 // They do not change any more.
-func (tx attributions) Actors(view uint32) []*actors.Set { return tx.attribution(view).Freeze() }
+func (tx viewActors) Actors(view uint32) []*actors.Set { return tx.attribution(view).Freeze() }
 
-// attribution returns that of a view, an empty one if there is no such view.
-func (tx attributions) attribution(view uint32) *attribution {
+// attribution returns the attribution of a view, an empty one if the view does not exist.
+func (tx viewActors) attribution(view uint32) *attribution {
 	if v, ok := tx.f.mu.views[view]; ok {
 		return &v.attribution
 	}
 	return &attribution{}
 }
 
-// ActorNames are the actors in the sets of a view, in order.
-func (tx attributions) ActorNames(view uint32) []string { return tx.attribution(view).Names() }
+// ActorNames returns the actors in the sets of a view, in order.
+func (tx viewActors) ActorNames(view uint32) []string { return tx.attribution(view).Names() }
 
-// NextInterval is Actors for a snapshot: what is changed from now on is in other sets.
-func (tx attributions) NextInterval(view uint32) []*actors.Set {
+// NextInterval returns the sets of Actors for a snapshot that is taken now. Later changes are recorded in
+// new sets.
+func (tx viewActors) NextInterval(view uint32) []*actors.Set {
 	tx.f.changed.Change(view)
 	a := tx.attribution(view)
 	a.vacated, a.fresh = nil, nil
 	return a.Next()
 }
 
-// ReturnActors adds sets of the interval before, whose snapshot was removed.
-func (tx attributions) ReturnActors(view uint32, sets []*actors.Set) {
+// ReturnActors adds the sets of the interval before, because the snapshot between both intervals was
+// removed.
+func (tx viewActors) ReturnActors(view uint32, sets []*actors.Set) {
 	tx.f.changed.Change(view)
 	tx.attribution(view).Return(sets)
 }
 
-// JoinActors puts one set in the place of the first that Actors returned, see
+// JoinActors replaces the first sets of a view, which Actors has returned, by one set. See
 // actors.Recent.Join.
-func (tx attributions) JoinActors(view uint32, sets []*actors.Set, with *actors.Set) bool {
+func (tx viewActors) JoinActors(view uint32, sets []*actors.Set, with *actors.Set) bool {
 	return tx.attribution(view).Join(sets, with)
 }
 
-// actorsOf are the actors of an edit through f.
-func (f *Forest) actorsOf() []string {
+// editActors returns the actors of an edit that is begun with f.
+func (f *Forest) editActors() []string {
 	if f.by == "" {
 		return []string{actors.Unknown}
 	}
 	return []string{f.by}
 }
 
-// Actors returns which inodes the edit changed, by which actors.
+// Actors returns the inodes that the edit has changed so far, and the actors of each.
 func (e *Edit) Actors() *actors.Set { return e.attribution.Growing() }
 
-// SetActors is Actors the other way round, for recovery.
+// SetActors replaces the inodes and actors that Actors returns. It is for recovery.
 func (e *Edit) SetActors(s *actors.Set) {
 	e.attribution = actors.Recent{}
 	e.attribution.Return([]*actors.Set{s})
 }
 
-// ForgetActor makes the next change journal its actor: recovery will begin there.
-// It does so for every actor: recovery begins further back if the checkpoint fails.
-func (tx attributions) ForgetActor() { tx.f.mu.journaled = noActor }
+// ForgetActor makes the next change append a record of its actor. A checkpoint calls it: recovery begins
+// there and takes the changes for those of actors.Unknown until the first such record. A record is
+// appended even for actors.Unknown: if the checkpoint fails, recovery begins earlier, with other actors.
+func (tx viewActors) ForgetActor() { tx.f.mu.journaled = noActor }
 
-// noActor is not the name of an actor.
+// noActor is a text that is not the name of an actor.
 const noActor = "\x00"

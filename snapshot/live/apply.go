@@ -11,9 +11,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// commit makes a change and journals it. The lock is held for writing.
+// commit journals a change and applies it. data are the bytes of a recWrite. The caller holds the
+// forest's lock for writing.
 func (v *view) commit(r *record, data []byte) error {
 	v.touched.Change()
+
+	// Nothing is visible or journaled before Append, so the change can still fail.
 	if err := v.attribute(r); err != nil {
 		return err
 	}
@@ -23,6 +26,7 @@ func (v *view) commit(r *record, data []byte) error {
 	if err := v.charge(r); err != nil {
 		return err
 	}
+
 	if hasRequest(r.kind) {
 		r.request = v.trees.mu.request
 	}
@@ -39,9 +43,10 @@ func (v *view) commit(r *record, data []byte) error {
 		r.pos, r.payload = pos, pos-int64(v.trees.mu.enc.Len())
 	}
 	if r.request != 0 {
-		v.trees.requests.carriedOut(r.request, r.answer())
+		v.trees.requests.add(r.request, r.answer())
 	}
-	v.trees.mu.failed = ErrFailed // unless it is carried out, whatever happens
+
+	v.trees.mu.failed = ErrFailed // remains set if apply panics
 	if err := v.apply(r); err != nil {
 		return v.trees.fail(err)
 	}
@@ -49,9 +54,9 @@ func (v *view) commit(r *record, data []byte) error {
 	return nil
 }
 
-// prepare makes all that a change is about the epoch's own, and reads what it will
-// read: so damage is an error before anything is journaled, and apply does not
-// fail. It changes nothing visible.
+// prepare copies the pages and inodes that a change will change, unless the epoch owns them, and reads
+// all objects that the change will need. So a damaged object is an error before anything is
+// journaled, and apply cannot fail. prepare changes nothing that others see.
 func (v *view) prepare(r *record) error {
 	switch r.kind {
 	case recCreate:
@@ -65,11 +70,12 @@ func (v *view) prepare(r *record) error {
 		return v.ownEntry(r.parent, r.name)
 	case recRename:
 		err := errors.Join(v.ownEntry(r.parent, r.name), v.ownEntry(r.parent2, r.name2))
-		if err == nil && r.flags&unix.RENAME_WHITEOUT != 0 {
-			err = v.ownSlot(r.ino)
+		if err != nil || r.flags&unix.RENAME_WHITEOUT == 0 {
+			return err
 		}
-		return err
+		return v.ownSlot(r.ino)
 	}
+
 	n, err := v.own(r.ino)
 	switch {
 	case err != nil:
@@ -79,6 +85,8 @@ func (v *view) prepare(r *record) error {
 	case r.kind == recSetAttr || r.kind == recSetXattr || r.kind == recRemoveXattr:
 		return nil
 	}
+
+	// The record changes the bytes of a file.
 	if err := n.Content.Preload(v.source().Files, r.off, r.n); err != nil || r.kind != recClone {
 		return tree.LoadError(err)
 	}
@@ -89,11 +97,13 @@ func (v *view) prepare(r *record) error {
 	return tree.LoadError(from.Content.Preload(v.source().Files, r.off2, r.n))
 }
 
+// ownSlot prepares for an inode that is added to the view's table.
 func (v *view) ownSlot(ino uint64) error {
 	return tree.LoadError(v.state.OwnSlot(v.source(), v.trees.mu.epoch, ino))
 }
 
-// ownEntry is for a name that is to come, to go, or to lead elsewhere.
+// ownEntry prepares for a name that is added, removed or gets another inode. The inode that it leads to
+// now may lose its name and become an orphan.
 func (v *view) ownEntry(parent uint64, name string) error {
 	dir, err := v.own(parent)
 	if err != nil {
@@ -103,31 +113,30 @@ func (v *view) ownEntry(parent uint64, name string) error {
 		return tree.LoadError(err)
 	}
 	e, found, err := dir.Dir.Lookup(v.source(), name)
-	if found {
-		_, err = v.own(e.Ino)
-		err = errors.Join(err, v.ownOrphanSlot(e.Ino))
+	if err != nil || !found {
+		return tree.LoadError(err)
 	}
-	return tree.LoadError(err)
+	_, err = v.own(e.Ino)
+	return tree.LoadError(errors.Join(err, v.ownOrphanSlot(e.Ino)))
 }
 
-// fail notes that a change was journaled and not carried out, which takes a fault
-// in the program: the state may be changed by half. Nothing can be changed any more
-// until the store is opened again, and recovery makes the change. The lock is held.
+// fail records that a change was journaled and could not be applied. Only a fault in the program leads
+// to this. The state may have a part of the change, so all further changes fail until the store
+// is opened again; recovery then applies the change. The caller holds the forest's lock.
 func (t *trees) fail(err error) error {
 	t.mu.failed = fmt.Errorf("%w: %w", ErrFailed, err)
 	t.logger.Error("no more changes until the store is opened again", "error", t.mu.failed)
 	return err
 }
 
-// Failed returns why nothing can be changed any more, nil when it can.
+// Failed returns the error that stopped all changes, see fail, else nil.
 func (t *trees) Failed() error {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.mu.failed
 }
 
-// frees reports whether a change can give space back, so that it must be
-// possible on a full disk.
+// frees reports whether a change may lead to free space. It must be possible on a full disk.
 func (r *record) frees() bool {
 	switch r.kind {
 	case recUnlink, recRename, recRemoveXattr:
@@ -140,16 +149,16 @@ func (r *record) frees() bool {
 	return false
 }
 
-// apply makes the change that a record describes. It is the only way in which
-// a view changes, but for edits.
+// apply makes the change of a record. Views change only through apply and through edits (Tx.Apply).
 func (v *view) apply(r *record) error {
 	v.touched.Change()
 	v.trees.mu.changes++
 	v.changed = v.trees.mu.changes
-	v.trees.mu.applying = true
+	v.trees.mu.inApply = true
 	v.state.Depth = max(v.state.Depth, r.depth)
-	defer func() { v.trees.mu.applying = false }()
-	e := v.edit(r.time)
+	defer func() { v.trees.mu.inApply = false }()
+
+	e := v.newEditor(r.time)
 	switch r.kind {
 	case recCreate:
 		v.trees.sawIno(r.ino)
@@ -159,18 +168,18 @@ func (v *view) apply(r *record) error {
 			return nil
 		}
 		before := v.actorsAt(r.link())
-		v.appear(r.link())
+		v.recordNew(r.link())
 		e.Add(r.parent, r.name, n)
-		v.succeed(r.link(), before)
+		v.inheritActors(r.link(), before)
 	case recLink:
 		before := v.actorsAt(r.link())
-		v.appear(r.link())
+		v.recordNew(r.link())
 		v.link(e, r)
-		v.succeed(r.link(), before)
+		v.inheritActors(r.link(), before)
 	case recUnlink:
 		before := v.actorsAt(r.link())
 		e.Remove(r.parent, r.name)
-		v.vacate(r.link(), before)
+		v.recordRemoval(r.link(), before)
 	case recRename:
 		v.rename(e, r)
 	default:
@@ -179,8 +188,8 @@ func (v *view) apply(r *record) error {
 	return e.Err()
 }
 
-// edit returns the editor of the view for changes at a time. The lock is held.
-func (v *view) edit(now int64) *tree.Editor {
+// newEditor returns the editor of the view for changes at a time. The caller holds the forest's lock.
+func (v *view) newEditor(now int64) *tree.Editor {
 	v.editor = tree.Editor{
 		State: v.state, Source: v.source(), Epoch: v.trees.mu.epoch, Time: now,
 		Changed: v.editor.Changed, Unnamed: v.editor.Unnamed,
@@ -188,7 +197,7 @@ func (v *view) edit(now int64) *tree.Editor {
 	return &v.editor
 }
 
-// link gives an inode one more name, or its first.
+// link gives an inode one more name. An orphan gets its first name.
 func (v *view) link(e *tree.Editor, r *record) {
 	orphan, err := v.inode(r.ino)
 	if err != nil || orphan.Nlink > 0 {
@@ -201,42 +210,43 @@ func (v *view) link(e *tree.Editor, r *record) {
 	e.Add(r.parent, r.name, &n)
 }
 
+// rename applies a recRename.
 func (v *view) rename(e *tree.Editor, r *record) {
 	from, to := r.link(), tree.Link{Parent: r.parent2, Name: r.name2}
 	fromBy, toBy := v.actorsAt(from), v.actorsAt(to)
 	if v.inoAt(to) == 0 {
-		v.appear(to)
+		v.recordNew(to)
 	}
-	defer v.succeed(to, toBy)
+	defer v.inheritActors(to, toBy)
 	switch {
 	case r.flags&unix.RENAME_EXCHANGE != 0:
 		e.Exchange(from, to)
-		v.succeed(from, fromBy)
+		v.inheritActors(from, fromBy)
 	case r.flags&unix.RENAME_WHITEOUT != 0:
 		v.trees.sawIno(r.ino)
 		e.Whiteout(from, to, newInode(r.ino, &r.create, r.time))
-		v.succeed(from, fromBy)
+		v.inheritActors(from, fromBy)
 	default:
 		e.Rename(from, to)
-		v.vacate(from, fromBy)
+		v.recordRemoval(from, fromBy)
 	}
 }
 
-// link is the name that a record is about.
+// link returns the name that a record changes.
 func (r *record) link() tree.Link { return tree.Link{Parent: r.parent, Name: r.name} }
 
-// applyTo makes a change of one inode.
+// applyTo applies a change of one inode.
 func (v *view) applyTo(r *record) error {
 	n, err := v.own(r.ino)
 	if errors.Is(err, errs.Stale) {
-		return nil // a salvage left out what made it
+		return nil // a salvage has skipped the record that created the inode
 	}
 	if err != nil {
 		return err
 	}
 	before := n.FileSize()
 	if r.kind != recSetAttr || r.set.Marks() {
-		v.mark(r.ino)
+		v.markChanged(r.ino)
 	}
 	n.Ctime = r.time
 	switch r.kind {

@@ -14,37 +14,40 @@ type SetAttr = tree.SetAttr
 
 // GetAttr returns the attributes of a node.
 func (f *Reader) GetAttr(id NodeID) (Attr, error) {
-	return look(f, id, func(n *tree.Inode) (Attr, error) { return attrOf(id.View(), n), nil })
+	return readInode(f, id, func(n *tree.Inode) (Attr, error) { return attrOf(id.View(), n), nil })
 }
 
-// look returns what fn finds out about an inode. The lock is held for reading meanwhile.
-func look[T any](f *Reader, id NodeID, fn func(n *tree.Inode) (T, error)) (found T, err error) {
+// readInode calls fn with an inode while the forest's lock is held for reading, and returns its result.
+func readInode[T any](f *Reader, id NodeID, fn func(n *tree.Inode) (T, error)) (result T, err error) {
 	err = f.reading(func() error {
 		n, err := f.inode(id)
-		if err == nil {
-			found, err = fn(n)
+		if err != nil {
+			return err
 		}
+		result, err = fn(n)
 		return err
 	})
-	return found, err
+	return result, err
 }
 
-// SetAttr changes attributes and returns them all.
+// SetAttr changes attributes and returns all attributes.
 func (f *Forest) SetAttr(id NodeID, s SetAttr) (a Attr, err error) {
 	if s.Size != nil && (*s.Size < 0 || *s.Size > MaxFileSize) {
 		return Attr{}, errs.TooBig
 	}
-	last := int64(1)
-	for err == nil && last > 0 {
-		a, last, err = f.setAttr(id, s)
+	for {
+		a, end, err := f.setAttr(id, s)
+		if err != nil || end == 0 {
+			return a, err
+		}
 	}
-	return a, err
 }
 
-// setAttr is SetAttr, or a step of it: a file of many extents is cut off from its end on. last
-// is where it ends then.
-func (f *Forest) setAttr(id NodeID, s SetAttr) (a Attr, last int64, err error) {
-	err = f.changing(id, func(v *view, n *tree.Inode) error {
+// setAttr sets attributes. A truncation of a file with many extents is done in steps, from the end of
+// the file: then setAttr returns the new end of the file, and the caller calls it again. After the last
+// step it returns the attributes and an end of 0.
+func (f *Forest) setAttr(id NodeID, s SetAttr) (a Attr, end int64, err error) {
+	err = f.changeInode(id, func(v *view, n *tree.Inode) error {
 		if s.Size != nil && !n.IsRegular() {
 			if n.IsDir() {
 				return errs.IsDir
@@ -52,22 +55,22 @@ func (f *Forest) setAttr(id NodeID, s SetAttr) (a Attr, last int64, err error) {
 			return errs.Invalid
 		}
 		if s.Size != nil {
-			last = n.Content.ReachBack(*s.Size, maxRuns)
-			if *s.Size > 0 && last > *s.Size {
-				r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: SetAttr{Size: &last}}
+			end = n.Content.ReachBack(*s.Size, maxRuns)
+			if *s.Size > 0 && end > *s.Size {
+				r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: SetAttr{Size: &end}}
 				return v.commit(&r, nil)
 			}
-			last = 0
+			end = 0
 		}
 		r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: s}
 		a, err = v.attrAfter(&r)
 		return err
 	})
-	return a, last, err
+	return a, end, err
 }
 
-// changing calls fn for an inode that is to be changed, with the lock held.
-func (f *Forest) changing(id NodeID, fn func(v *view, n *tree.Inode) error) error {
+// changeInode calls fn to change an inode while the forest's lock is held.
+func (f *Forest) changeInode(id NodeID, fn func(v *view, n *tree.Inode) error) error {
 	return f.change(id, func() error {
 		v, n, err := f.changeable(id)
 		if err != nil {
@@ -77,9 +80,9 @@ func (f *Forest) changing(id NodeID, fn func(v *view, n *tree.Inode) error) erro
 	})
 }
 
-// Readlink returns where a symlink points.
+// Readlink returns the target of a symbolic link.
 func (f *Reader) Readlink(id NodeID) (string, error) {
-	return look(f, id, func(n *tree.Inode) (string, error) {
+	return readInode(f, id, func(n *tree.Inode) (string, error) {
 		if !n.IsSymlink() {
 			return "", errs.Invalid
 		}
@@ -87,10 +90,10 @@ func (f *Reader) Readlink(id NodeID) (string, error) {
 	})
 }
 
-// GetXattr returns the value of an extended attribute; errs.NoAttr when there is
-// none. The value must not be changed.
+// GetXattr returns the value of an extended attribute, which must not be changed. The error is
+// errs.NoAttr if the node does not have the attribute.
 func (f *Reader) GetXattr(id NodeID, name string) ([]byte, error) {
-	return look(f, id, func(n *tree.Inode) ([]byte, error) {
+	return readInode(f, id, func(n *tree.Inode) ([]byte, error) {
 		value, ok := n.Xattr(name)
 		if !ok {
 			return nil, errs.NoAttr
@@ -101,7 +104,7 @@ func (f *Reader) GetXattr(id NodeID, name string) ([]byte, error) {
 
 // ListXattr returns the names of the extended attributes.
 func (f *Reader) ListXattr(id NodeID) ([]string, error) {
-	return look(f, id, func(n *tree.Inode) ([]string, error) {
+	return readInode(f, id, func(n *tree.Inode) ([]string, error) {
 		names := make([]string, len(n.Xattrs))
 		for i, x := range n.Xattrs {
 			names[i] = x.Name
@@ -110,13 +113,12 @@ func (f *Reader) ListXattr(id NodeID) ([]string, error) {
 	})
 }
 
-// MaxXattrs bounds the bytes of all extended attributes of an inode, so that
-// an inode stays small.
+// MaxXattrs is the largest total size in bytes of the extended attributes of an inode. It keeps
+// inodes small.
 const MaxXattrs = 128 << 10
 
-// SetXattr sets an extended attribute; flags are XATTR_CREATE or
-// XATTR_REPLACE. killSgid clears the set-group-ID bit, which setting an ACL
-// may ask for.
+// SetXattr sets an extended attribute. flags are 0, XATTR_CREATE or
+// XATTR_REPLACE. killSgid clears the set-group-ID bit, as the kernel requests for some ACLs.
 func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killSgid bool) error {
 	if len(name) > 255 || len(value) > 64<<10 {
 		return errs.Range
@@ -124,7 +126,7 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 	if err := f.admit(id.View(), int64(len(name)+len(value))); err != nil {
 		return err
 	}
-	return f.changing(id, func(v *view, n *tree.Inode) error {
+	return f.changeInode(id, func(v *view, n *tree.Inode) error {
 		_, found := n.Xattr(name)
 		switch {
 		case found && flags&unix.XATTR_CREATE != 0:
@@ -146,7 +148,7 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 
 // RemoveXattr removes an extended attribute.
 func (f *Forest) RemoveXattr(id NodeID, name string) error {
-	return f.changing(id, func(v *view, n *tree.Inode) error {
+	return f.changeInode(id, func(v *view, n *tree.Inode) error {
 		if _, found := n.Xattr(name); !found {
 			return errs.NoAttr
 		}

@@ -13,20 +13,20 @@ import (
 const (
 	// MaxFileSize is the largest offset in a file.
 	MaxFileSize = 1<<62 - 1
-	// blobSize is the length from which on bytes are journaled before the lock
-	// is taken, so that a large write does not hold up small ones.
+	// blobSize is the smallest size in bytes of a write whose bytes are journaled without the forest's
+	// lock, so that a small write does not wait for a large one.
 	blobSize = 64 << 10
-	// maxRuns is how many runs of a file are changed or copied while the lock is held, so that
-	// other views wait for one step, not for all of it.
+	// maxRuns is how many runs of a file one step changes or copies under the forest's lock. Other
+	// requests wait only for one step.
 	maxRuns = 4096
 )
 
-// ReadAt reads from a file. It returns fewer bytes than asked for only at the
-// end of the file. Those of more than maxRuns runs need not be of one moment.
+// ReadAt fills p with bytes of a file. It returns fewer than len(p) only at the end of the file. If
+// the bytes are in more than maxRuns runs, they are read in steps, and changes may come between.
 func (f *Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 	var last content.Runs
 	for {
-		runs, err := look(f, id, func(node *tree.Inode) (content.Runs, error) {
+		runs, err := readInode(f, id, func(node *tree.Inode) (content.Runs, error) {
 			if !node.IsRegular() {
 				return nil, errs.Invalid
 			}
@@ -36,17 +36,20 @@ func (f *Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 			return 0, err
 		}
 		got, err := runs.Read(f.near.Files, p[n:])
-		if n += got; err == nil && len(runs) < maxRuns {
+		n += got
+		if err == nil && len(runs) < maxRuns {
 			return n, nil
 		}
 		if err != nil && (errs.Of(err) != "" || runs.Equal(last)) {
 			return 0, tree.LoadError(err)
 		}
-		last = runs // after an error they may have been sealed or written over, and removed
+		// After an error, the bytes may have been sealed or overwritten, and removed from these places
+		// since. Then the file has other runs now.
+		last = runs
 	}
 }
 
-// file returns a regular file for a change of its bytes. The lock is held.
+// file returns a regular file whose bytes are changed next. The caller holds the forest's lock.
 func (t *trees) file(id NodeID) (*view, *tree.Inode, error) {
 	v, n, err := t.changeable(id)
 	switch {
@@ -60,8 +63,7 @@ func (t *trees) file(id NodeID) (*view, *tree.Inode, error) {
 }
 
 // Write writes all of p. killPriv clears the set-user-ID and set-group-ID
-// bits and the file capabilities, as write(2) does for those who may not keep
-// them.
+// bits and the file capabilities, as write(2) does for unprivileged callers.
 func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, error) {
 	if off < 0 || off+int64(len(p)) > MaxFileSize || off+int64(len(p)) < 0 {
 		return 0, errs.TooBig
@@ -121,10 +123,10 @@ func (f *Forest) Fallocate(id NodeID, off, n int64, mode uint32) error {
 	return nil
 }
 
-// fallocate changes the part of [off, end) that begins at off and has few enough runs, and
-// returns where it ends. reserved is what is asked for besides.
+// fallocate changes the first maxRuns runs of [off, end), and returns the end of the changed part.
+// reserved is how many bytes Options.Admit is asked for, in addition to the memory of extents.
 func (f *Forest) fallocate(id NodeID, off, end int64, mode uint32, reserved int64) (to int64, err error) {
-	// Each run may become two, and the first and the last one more.
+	// The extents at both ends of the part may be split.
 	if err := f.admit(id.View(), reserved+2*content.ExtentBytes); err != nil {
 		return 0, err
 	}
@@ -137,7 +139,9 @@ func (f *Forest) fallocate(id NodeID, off, end int64, mode uint32, reserved int6
 		if to, runs = node.Content.Reach(off, end, maxRuns); to >= node.Size() {
 			to = end
 		}
-		// Runs between the first and the last become one, unless blocks are reserved in each hole.
+
+		// Punching and zeroing join all runs into one, so with four runs or more the number of extents
+		// does not grow. A reservation adds an extent for each hole.
 		adds := runs < 4 || mode&^unix.FALLOC_FL_KEEP_SIZE == 0
 		if adds && node.Content.Extents() >= content.MaxExtents {
 			return fmt.Errorf("%w: the file would have more than %d parts", errs.TooBig, content.MaxExtents)
@@ -148,10 +152,10 @@ func (f *Forest) fallocate(id NodeID, off, end int64, mode uint32, reserved int6
 	return to, err
 }
 
-// Seek finds the next data or hole at or after off; whence is SEEK_DATA or
-// SEEK_HOLE. errs.NoData past the last.
+// Seek returns the offset of the next data or hole at or after off. whence is SEEK_DATA or
+// SEEK_HOLE. The error is errs.NoData if there is none.
 func (f *Reader) Seek(id NodeID, off int64, whence int) (int64, error) {
-	return look(f, id, func(n *tree.Inode) (pos int64, err error) {
+	return readInode(f, id, func(n *tree.Inode) (pos int64, err error) {
 		switch {
 		case !n.IsRegular():
 			return 0, errs.Invalid
@@ -168,14 +172,14 @@ func (f *Reader) Seek(id NodeID, off int64, whence int) (int64, error) {
 	})
 }
 
-// CopyRange copies bytes between files, also between views, by sharing them. It returns how
-// many there were: fewer than asked for if the part has many extents. errs.CrossDevice: the
-// target has too many for more to be shared; the bytes can be copied.
+// CopyRange copies bytes between files, also of different views, by sharing them. It returns the number
+// of copied bytes, which is less than n if the range has many extents. The error is errs.CrossDevice
+// if the target has too many extents to share more bytes: the caller can then read and write the bytes.
 func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int64) (int64, error) {
 	if soff < 0 || doff < 0 || n < 0 {
 		return 0, errs.Invalid
 	}
-	n, cost, err := f.copied(src, soff, dst, doff, n)
+	n, cost, err := f.copyStep(src, soff, dst, doff, n)
 	if err != nil {
 		return 0, err
 	}
@@ -209,9 +213,9 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 	return n, err
 }
 
-// copied returns how many bytes CopyRange takes at a time, and what they cost: what more
-// extents than one take in memory.
-func (f *Forest) copied(src NodeID, soff int64, dst NodeID, doff, n int64) (bytes, cost int64, err error) {
+// copyStep returns how many bytes the next step of CopyRange copies, and its cost: the memory of further
+// extents than the first.
+func (f *Forest) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (bytes, cost int64, err error) {
 	err = f.reading(func() error {
 		from, err := f.inode(src)
 		if err != nil {
@@ -222,12 +226,12 @@ func (f *Forest) copied(src NodeID, soff int64, dst NodeID, doff, n int64) (byte
 			return err
 		}
 		if n = min(n, from.Size()-soff); n <= 0 || !from.IsRegular() {
-			return nil // CopyRange finds out
+			return nil // CopyRange checks this again, and returns the error
 		}
 		if doff+n > MaxFileSize || doff+n < 0 {
 			return errs.TooBig
 		}
-		if src == dst && soff < doff+n && doff < soff+n {
+		if src == dst && soff < doff+n && doff < soff+n { // the ranges overlap
 			return errs.Invalid
 		}
 		if end, _ := to.Content.Reach(doff, doff+n, maxRuns); end < to.Size() {
@@ -243,20 +247,23 @@ func (f *Forest) copied(src NodeID, soff int64, dst NodeID, doff, n int64) (byte
 // setData applies the records that change the bytes of a file.
 func (v *view) setData(n *tree.Inode, r *record) (err error) {
 	c := n.Content.Own(v.trees.mu.epoch)
+	files := v.source().Files
 	switch r.kind {
 	case recWrite, recWriteAt:
-		err = c.Write(v.source().Files, r.off, r.n, r.pos, r.payload)
+		err = c.Write(files, r.off, r.n, r.pos, r.payload)
 	case recFallocate:
-		err = fallocate(v.source().Files, c, r)
+		err = fallocate(files, c, r)
 	case recClone:
 		var from *tree.Inode
-		if from, err = v.trees.inode(Node(r.view2, r.ino2)); err == nil {
-			err = c.CloneRange(v.source().Files, r.off, from.Content, r.off2, r.n)
+		if from, err = v.trees.inode(Node(r.view2, r.ino2)); err != nil {
+			return err
 		}
+		err = c.CloneRange(files, r.off, from.Content, r.off2, r.n)
 	}
 	if err != nil {
 		return err
 	}
+
 	n.Content = c
 	n.Mtime = r.time
 	if r.kill {
@@ -265,6 +272,7 @@ func (v *view) setData(n *tree.Inode, r *record) (err error) {
 	return nil
 }
 
+// fallocate applies a recFallocate to a content.
 func fallocate(src *content.Source, c *content.Content, r *record) error {
 	keep := r.flags&unix.FALLOC_FL_KEEP_SIZE != 0
 	switch {

@@ -10,12 +10,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Graft is how an edit makes steps.
+// Graft are the options for making the steps of an edit.
 type Graft struct {
 	graft.Options
-	// By, if set, returns the actors that a step is by, none for those of the edit.
+	// By, if set, returns the actors of a step. If it returns none, they are the actors of the edit.
 	By func(*graft.Step) ([]string, error)
-	// Record writes the changes to the journal, see Edit.Steps.
+	// Record makes the edit write its steps to the journal, see Edit.Steps.
 	Record bool
 	// Seal, if set, seals the edited state, see graft.Target.
 	Seal func(*tree.State) error
@@ -23,17 +23,18 @@ type Graft struct {
 
 // Graft makes steps in the edited view.
 func (e *Edit) Graft(ctx context.Context, steps []graft.Step, g Graft) error {
-	e.begin(&g)
-	return e.made(e.to.Graft(ctx, steps, g.Options))
+	e.beginGraft(&g)
+	return e.endGraft(e.to.Graft(ctx, steps, g.Options))
 }
 
-// Overlay makes the steps of an overlay.
+// Overlay makes the steps of an overlay in the edited view.
 func (e *Edit) Overlay(ctx context.Context, o *graft.Overlay, g Graft) error {
-	e.begin(&g)
-	return e.made(e.to.Overlay(ctx, o, g.Options))
+	e.beginGraft(&g)
+	return e.endGraft(e.to.Overlay(ctx, o, g.Options))
 }
 
-func (e *Edit) begin(g *Graft) {
+// beginGraft sets up the target for the options g.
+func (e *Edit) beginGraft(g *Graft) {
 	if g.Record {
 		e.to.Record = e.record
 	}
@@ -56,20 +57,22 @@ func (e *Edit) begin(g *Graft) {
 	}
 }
 
-// made ends a graft that changed some inodes.
-func (e *Edit) made(changed []uint64, err error) error {
+// endGraft writes the last steps of a graft that has changed some inodes. err is the error of the graft.
+func (e *Edit) endGraft(changed []uint64, err error) error {
 	for _, ino := range changed {
-		e.changed(ino)
+		e.addChanged(ino)
 	}
-	if err == nil && e.enc.Len() > 0 {
-		err = e.write()
+	if err != nil || e.enc.Len() == 0 {
+		return err
 	}
-	return err
+	return e.write()
 }
 
-func (e *Edit) changed(ino uint64) { e.inv.Inodes = append(e.inv.Inodes, Node(e.base.id, ino)) }
+// addChanged adds an inode to the invalidation.
+func (e *Edit) addChanged(ino uint64) { e.inv.Inodes = append(e.inv.Inodes, Node(e.base.id, ino)) }
 
-func (e *Edit) replacedName(r graft.Replaced) {
+// addReplaced adds a name to the invalidation.
+func (e *Edit) addReplaced(r graft.Replaced) {
 	entry := Entry{Parent: Node(e.base.id, r.Parent), Name: r.Name, WasDir: r.WasDir, MountPoint: r.MountPoint}
 	if r.Was != 0 {
 		entry.Was = Node(e.base.id, r.Was)
@@ -77,31 +80,32 @@ func (e *Edit) replacedName(r graft.Replaced) {
 	e.inv.Entries = append(e.inv.Entries, entry)
 }
 
-// Epoch returns an epoch for what is changed without the lock. All else has another one.
+// Epoch returns a new epoch that is used only by the caller, for changes without the forest's lock.
 func (t *trees) Epoch() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ownEpoch()
 }
 
+// ownEpoch is Epoch for callers that hold the forest's lock.
 func (t *trees) ownEpoch() uint64 {
 	t.mu.epoch += 2
 	return t.mu.epoch - 1
 }
 
-// Numbers returns the first of n numbers for new inodes.
+// Numbers returns the first of n numbers for new inodes of an edited state.
 func (f *Forest) Numbers(e *tree.Editor, n uint64) (first uint64, err error) {
 	next, _ := f.Counters()
-	_ = e.OwnSlot(next) // reads the page now rather than with the lock
+	_ = e.OwnSlot(next) // reads the page before the lock is taken
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.newInos(e, n)
 }
 
-// stepsBlob is about how many bytes of steps are written together.
+// stepsBlob is about how many bytes of steps are written in one blob.
 const stepsBlob = 1 << 20
 
-// record writes a change down.
+// record encodes a step, and writes the encoded steps if they are stepsBlob bytes.
 func (e *Edit) record(c *graft.Op) error {
 	c.Encode(e.enc)
 	e.Changes++
@@ -112,16 +116,16 @@ func (e *Edit) record(c *graft.Op) error {
 	return e.write()
 }
 
-// write writes steps to the journal.
+// write writes the encoded steps to the journal.
 func (e *Edit) write() error {
 	_, err := e.steps.Write(e.enc.Out())
 	e.enc.Reset()
 	return err
 }
 
-// Redo makes steps again that are in the journal. It is for recovery, with f.mu held.
+// Redo makes the steps in the journal again. It is for recovery. The caller holds the forest's lock.
 func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
-	e.to.State.Depth, e.to.Time, e.to.Redone = depth, now, e.changed
+	e.to.State.Depth, e.to.Time, e.to.Redone = depth, now, e.addChanged
 	for _, s := range steps {
 		if s.Len < 0 || s.Len > journal.MaxPayload {
 			return fmt.Errorf("%w: %d bytes of steps", tree.ErrMalformed, s.Len)
@@ -133,17 +137,17 @@ func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 		n, err := e.to.Redo(b, e.contentOf)
 		e.Changes += n
 		e.unsealed += n
-		if err == nil {
-			err = e.relieve()
-		}
 		if err != nil {
+			return err
+		}
+		if err := e.relieve(); err != nil {
 			return err
 		}
 	}
 	return e.findRemoved()
 }
 
-// relieve seals the edited state if it takes too much memory.
+// relieve seals the edited state if it takes too much memory, see Memory.SealEdit.
 func (e *Edit) relieve() error {
 	sealed, err := e.f.memory.SealEdit(e.base.id, e.to.State, int64(e.unsealed)*InodeBytes+e.f.pages.Load())
 	if sealed {
@@ -162,10 +166,10 @@ func (e *Edit) contentOf(view uint32, ino uint64) (*content.Content, error) {
 	return n.Content, nil
 }
 
-// Blobs writes to the journal, as blobs, what a record that is to come refers to. Until
-// Done it stays there, and from then on as long as recovery begins before the record.
+// Blobs writes blobs to the journal to which a later record refers. The journal does not drop them before
+// Done. After Done it keeps them as long as recovery needs the record.
 type Blobs struct {
-	Spans  []graft.Span
+	Spans  []graft.Span // the places of the blobs
 	to     *journal.Unreferenced
 	urgent bool
 	unpin  []func()
@@ -181,7 +185,7 @@ func (b *Blobs) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Done is called when the record is written, or never will be.
+// Done is called when the record was appended, or when it is certain that it will not be.
 func (b *Blobs) Done() {
 	for _, unpin := range b.unpin {
 		unpin()

@@ -16,43 +16,44 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Errors that say more than their kind.
+// Errors with a text of their own.
 var (
 	ErrReadOnly = errs.New(errs.ReadOnly, "snapshots are read-only")
 	ErrTooHeavy = errs.New(errs.ReadOnly, "the workspace is read-only until the next mount: daemons were killed while they opened it")
 	ErrFailed   = errs.New(errs.Failed, "a change failed half-way; unmount and mount again")
 )
 
-// Options says what a Forest stands on.
+// Options are the parameters of a Forest.
 type Options struct {
 	Source *tree.Source
 	Log    *journal.Journal
-	// ReadView finds the state of a view that the forest does not hold: that
-	// of a snapshot. It is called with the lock of the forest held at least
-	// for reading. errs.Stale when there is none.
+	// ReadView returns the state of a view that is not in the forest: a snapshot. It is called
+	// with the forest's lock held, at least for reading. The error is errs.Stale if the view does not
+	// exist.
 	ReadView func(src *tree.Source, view uint32) (*tree.State, error)
-	// Admit is asked, without a lock, before n bytes are written in a view, and
-	// with 0 before a name is created: it may wait, or refuse with errs.Quota or
-	// errs.NoSpace.
+	// Admit is called without a lock before n bytes are written in a view, and with 0 before a name is
+	// created. It may wait. The change fails with its error, errs.Quota or errs.NoSpace.
 	Admit func(view uint32, n int64) error
-	// Memory is charged for every change; when nil it has no bounds.
+	// Memory is charged for every change. If it is nil, memory is not limited.
 	Memory Memory
-	// Overlap, if set, is called with the lock held before an actor changes what another
-	// one changed since the newest snapshot of a view, at most once a second for a view.
+	// Overlap, if set, takes a snapshot. It is called with the forest's lock held before an actor changes
+	// a file that another actor has changed since the newest snapshot of the view, at most once a
+	// second for a view.
 	Overlap func(tx *Tx, view uint32, by string) error
-	// Salvage makes Replay pass over records that do not fit.
+	// Salvage makes Replay skip records that cannot be applied.
 	Salvage bool
 	Logger  *slog.Logger
 }
 
-// A Forest is all the file trees of a store, with the operations that a filesystem
-// has. Its methods may be called from many goroutines.
+// A Forest has all the file trees of a store, with the operations of a filesystem. It is safe for
+// concurrent use.
 type Forest struct {
 	*forest
 	by      string // see As
 	request uint64 // see For
 }
 
+// forest is the part of a Forest that does not depend on the actor and the request.
 type forest struct {
 	trees
 	Reader
@@ -62,26 +63,26 @@ type forest struct {
 	salvage bool
 }
 
-// A Reader is what programs read of the trees, whoever changes them.
+// A Reader has the operations that read the trees. They do not depend on the actor.
 type Reader struct{ *trees }
 
-// trees are the views with the lock that guards them, the journal that their changes are
-// written to, and what their pages are read through.
+// trees has the views, the lock that guards them, the journal to which changes are appended, and the
+// sources from which pages are read. "The forest's lock" in comments is trees.mu.
 type trees struct {
-	src      *tree.Source // what is in memory; see source
-	near     *tree.Source // gives Absent errors
-	waiting  *tree.Source
+	src      *tree.Source // reads no disk: fails with Unread errors; for use under the lock, see source
+	near     *tree.Source // reads the disk, and no network: fails with Absent errors
+	waiting  *tree.Source // waits for the disk and the network
 	log      *journal.Journal
 	memory   Memory
-	pages    *atomic.Int64 // bytes of pages that were copied with the lock held, see tree.Source.Counting
+	pages    *atomic.Int64 // bytes of pages that were copied under the lock, see tree.Source.Counting
 	requests requests
 	readView func(src *tree.Source, view uint32) (*tree.State, error)
-	held     atomic.Pointer[func(NodeID) bool]
+	held     atomic.Pointer[func(NodeID) bool] // see SetHeld
 
-	mountPoints atomic.Pointer[func(view uint32) []string]
-	covered     atomic.Pointer[func(view, pid uint32) []string]
-	changed     *changed.Set[uint32]
-	overlap     func(view uint32, by string) // takes a snapshot between two actors
+	mountPoints atomic.Pointer[func(view uint32) []string]      // see SetMountPoints
+	covered     atomic.Pointer[func(view, pid uint32) []string] // see SetCovered
+	changed     *changed.Set[uint32]                            // see Tx.Changes
+	overlap     func(view uint32, by string)                    // calls Options.Overlap; may be nil
 	logger      *slog.Logger
 
 	mu struct {
@@ -90,40 +91,40 @@ type trees struct {
 		epoch    uint64
 		nextIno  uint64
 		nextView uint32
-		changes  uint64        // counts applied records
-		frozen   chan struct{} // closed by Thaw; nil when changes go on
+		changes  uint64        // number of applied records
+		frozen   chan struct{} // closed by Thaw; nil if the forest is not frozen
 
-		applying bool // what was journaled is carried out
+		inApply bool // a journaled record is being applied
 
-		by        string // the actor that changes are by while the lock is held
-		journaled string // that of the last record
-		request   uint64 // that changes are for while the lock is held, 0 for none
+		by        string // the actor of the present change, while the lock is held
+		journaled string // the actor in the last recActor record
+		request   uint64 // the request of the present change, while the lock is held; 0 for none
 
-		replaying bool // recovery; nobody knows which nodes the kernel holds
-		inherited inherited
-		untold    map[uint32][][]string // by view: edits that the kernel may not know of, see Inheritance.Stale
+		replaying bool // in recovery, when it is unknown to which nodes the kernel has references
+		inherited inheritedEdits
+		untold    map[uint32][][]string // by view, for each edit without Noticed: names in the root, see Inheritance.Stale
 
-		failed error // why nothing can be changed any more, see fail
+		failed error // the error that stopped all changes, see fail
 		enc    *wire.Encoder
 	}
 }
 
 // A view is one writable tree.
 type view struct {
-	trees   *trees
-	id      uint32
-	state   *tree.State
-	editor  tree.Editor // see edit
-	orphans orphans
-	changed uint64        // value of trees.mu.changes at the last change
-	touched *changed.Mark // of trees.changed
-	edited  chan struct{} // closed by the end of an edit; nil when changes go on
-	fixed   bool          // it is read-only, see Forest.SetReadOnly
-	before  []*tree.State // that edits have just replaced, see Edit.keepHeldInodes
+	trees    *trees
+	id       uint32
+	state    *tree.State
+	editor   tree.Editor // see newEditor
+	orphans  orphans
+	changed  uint64        // trees.mu.changes at the last change
+	touched  *changed.Mark // of trees.changed
+	edited   chan struct{} // closed at the end of an edit for which changes wait; else nil
+	readOnly bool          // read-only, see SetReadOnly
+	before   []*tree.State // old states of edits between Tx.Apply and End, see Edit.keepHeldInodes
 
 	attribution attribution
 
-	// beneath are orphans that something is mounted on, by the names that they had.
+	// beneath are orphans on which a file system is mounted, by the names that they had.
 	beneath map[tree.Link]uint64
 }
 
@@ -153,7 +154,7 @@ func New(o Options) *Forest {
 	if o.Overlap != nil {
 		f.overlap = func(view uint32, by string) {
 			tx := newTx(f)
-			if err := f.ended(tx, o.Overlap(tx, view, by)); err != nil {
+			if err := f.finish(tx, o.Overlap(tx, view, by)); err != nil {
 				f.logger.Debug("no snapshot between two actors", "error", err)
 			}
 		}
@@ -161,49 +162,48 @@ func New(o Options) *Forest {
 	return f
 }
 
-// newView returns a view with a state of its own.
+// newView returns a view that owns the state s.
 func (t *trees) newView(id uint32, s *tree.State) *view {
 	v := &view{trees: t, id: id, state: s, orphans: orphans{state: &tree.State{}}, touched: t.changed.Add(id)}
-	v.editor.Changed, v.editor.Unnamed = v.mark, v.keepUnnamed
+	v.editor.Changed, v.editor.Unnamed = v.markChanged, v.keepUnnamed
 	v.orphans.touch = v.touched.Change
 	return v
 }
 
-// SetHeld gives the forest the way to ask whether the kernel still holds a
-// node, so that unlinked files that are open live on. fn must not call back.
+// SetHeld sets the function that reports whether the kernel has a reference to a
+// node, so that open files without a name are kept. fn must not call the forest.
 func (t *trees) SetHeld(fn func(NodeID) bool) { t.held.Store(&fn) }
 
-// Held reports whether the kernel still knows a node: it is open, in use otherwise, or
-// only cached.
+// Held reports whether the kernel has a reference to a node: the node is open, in use otherwise, or
+// only in the kernel's cache.
 func (t *trees) Held(id NodeID) bool {
 	fn := t.held.Load()
 	return fn != nil && (*fn)(id)
 }
 
-// SetReadOnly refuses all changes of a view from now on.
+// SetReadOnly makes all changes of a view fail with ErrTooHeavy.
 func (t *trees) SetReadOnly(view uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.mu.views[view].fixed = true
+	t.mu.views[view].readOnly = true
 }
 
-// Counters returns the next inode number, and the next view.
+// Counters returns the next inode number and the next view number.
 func (f *Reader) Counters() (ino uint64, view uint32) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.mu.nextIno, f.mu.nextView
 }
 
-// SetMountPoints gives the forest the way to ask where file systems are mounted on a view,
-// as paths from its root.
+// SetMountPoints sets the function that returns the paths in a view on which file systems are mounted,
+// relative to its root.
 func (t *trees) SetMountPoints(fn func(view uint32) []string) { t.mountPoints.Store(&fn) }
 
-// SetCovered gives the forest the way to ask where a process in another mount namespace sees
-// something else than a view has there, as paths from its root.
+// SetCovered sets the function behind Covered.
 func (t *trees) SetCovered(fn func(view, pid uint32) []string) { t.covered.Store(&fn) }
 
-// lock takes the lock for a change of the views given by the actor, and waits while
-// changes are held back.
+// lock takes the forest's lock for changes of views by the actor of f. It waits while an edit or a
+// freeze blocks the changes.
 func (f *Forest) lock(views ...uint32) {
 	f.trees.lock(views...)
 	f.mu.by, f.mu.request = f.by, f.request
@@ -211,11 +211,12 @@ func (f *Forest) lock(views ...uint32) {
 
 func (t *trees) lock(views ...uint32) { t.lockUnless(nil, views) }
 
-// lockUnless is lock, or reports false if done is closed first.
+// lockUnless does what trees.lock does and returns true. If done is closed first, it returns false
+// without the lock.
 func (t *trees) lockUnless(done <-chan struct{}, views []uint32) bool {
 	for {
 		t.mu.Lock()
-		wait := t.heldBack(views)
+		wait := t.blocked(views)
 		if wait == nil {
 			return true
 		}
@@ -228,8 +229,9 @@ func (t *trees) lockUnless(done <-chan struct{}, views []uint32) bool {
 	}
 }
 
-// change calls fn with the lock held for a change of a node's view, see lock. What fn lacks is
-// read without the lock, and fn begins again. If it lacks memory, the error is a cas.Delay.
+// change calls fn with the forest's lock held for a change of a node's view, see lock. If fn fails because
+// an object is not in memory, change reads the object without the lock and calls fn again. If fn needs
+// more memory, the error is a cas.Delay.
 func (f *Forest) change(id NodeID, fn func() error) error {
 	return tree.Again(func() error {
 		f.lock(id.View())
@@ -238,7 +240,8 @@ func (f *Forest) change(id NodeID, fn func() error) error {
 	})
 }
 
-// reading is change with the lock held for reading.
+// reading calls fn with the forest's lock held for reading. If an object is not in memory, reading reads
+// it without the lock and calls fn again.
 func (t *trees) reading(fn func() error) error {
 	return tree.Again(func() error {
 		t.mu.RLock()
@@ -247,9 +250,9 @@ func (t *trees) reading(fn func() error) error {
 	})
 }
 
-// heldBack returns what is closed when changes of the views may go on, nil if
-// they may already. The lock is held.
-func (t *trees) heldBack(views []uint32) chan struct{} {
+// blocked returns a channel that is closed when the edit or freeze ends that blocks changes of the views,
+// nil if none does. The caller holds the forest's lock.
+func (t *trees) blocked(views []uint32) chan struct{} {
 	if t.mu.frozen != nil {
 		return t.mu.frozen
 	}
@@ -261,19 +264,19 @@ func (t *trees) heldBack(views []uint32) chan struct{} {
 	return nil
 }
 
-// HeldBack returns what is closed when changes of a view may go on that are held back, nil if
-// none are. It serves to wait for that without a call that waits.
+// HeldBack returns a channel that is closed when the edit or freeze ends that blocks changes of a view,
+// nil if none does. With it a caller can wait in a select.
 func (t *trees) HeldBack(view uint32) <-chan struct{} {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if wait := t.heldBack([]uint32{view}); wait != nil {
+	if wait := t.blocked([]uint32{view}); wait != nil {
 		return wait
 	}
 	return nil
 }
 
-// Freeze holds back every change until Thaw is called, for at most d. It
-// reports false when the store is frozen already.
+// Freeze blocks every change until Thaw is called, or until d is over. It
+// returns false if the forest is frozen already.
 func (t *trees) Freeze(d time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -286,10 +289,10 @@ func (t *trees) Freeze(d time.Duration) bool {
 	return true
 }
 
-// Thaw lets changes go on. It reports false when none were held back.
+// Thaw ends a Freeze. It returns false if the forest was not frozen.
 func (t *trees) Thaw() bool { return t.thaw(nil) }
 
-// thaw is Thaw for the Freeze that made ch, or for any.
+// thaw ends the Freeze that made ch, or any Freeze if ch is nil.
 func (t *trees) thaw(ch chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -301,22 +304,24 @@ func (t *trees) thaw(ch chan struct{}) bool {
 	return true
 }
 
-// Frozen reports whether changes are held back.
+// Frozen reports whether the forest is frozen.
 func (t *trees) Frozen() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.mu.frozen != nil
 }
 
-// Sync returns when everything acknowledged before the call would survive a
+// Sync returns when all changes that were acknowledged before the call survive a
 // power cut.
 func (t *trees) Sync() error { return t.log.Sync() }
 
-// writable returns the view for a change. The lock is held.
+// writable returns the view of a node that is changed next. The caller holds the forest's lock.
 func (t *trees) writable(id NodeID) (*view, error) {
-	if v, ok := t.mu.views[id.View()]; ok && v.fixed {
+	v, ok := t.mu.views[id.View()]
+	if ok && v.readOnly {
 		return nil, ErrTooHeavy
-	} else if ok {
+	}
+	if ok {
 		return v, nil
 	}
 	if _, err := t.readView(t.src, id.View()); err != nil {
@@ -325,7 +330,8 @@ func (t *trees) writable(id NodeID) (*view, error) {
 	return nil, ErrReadOnly
 }
 
-// changeable returns an inode that is to be changed. The lock is held.
+// changeable returns the inode of a node that is changed next, and its view. The caller holds the forest's
+// lock.
 func (t *trees) changeable(id NodeID) (*view, *tree.Inode, error) {
 	v, err := t.writable(id)
 	if err != nil {
@@ -335,7 +341,7 @@ func (t *trees) changeable(id NodeID) (*view, *tree.Inode, error) {
 	return v, n, err
 }
 
-// inode returns the inode of a node, for reading. The lock is held at least for reading.
+// inode returns the inode of a node for reading. The caller holds the forest's lock, at least for reading.
 func (t *trees) inode(id NodeID) (*tree.Inode, error) {
 	if v, ok := t.mu.views[id.View()]; ok {
 		return v.inode(id.Ino())
@@ -348,6 +354,7 @@ func (t *trees) inode(id NodeID) (*tree.Inode, error) {
 	return n, tree.LoadError(err)
 }
 
+// inode returns an inode of the view or an orphan, for reading.
 func (v *view) inode(ino uint64) (*tree.Inode, error) {
 	n, err := v.state.Get(v.source(), ino)
 	if errors.Is(err, tree.ErrNoInode) {
@@ -356,7 +363,7 @@ func (v *view) inode(ino uint64) (*tree.Inode, error) {
 	return n, tree.LoadError(err)
 }
 
-// stateOf returns the state that a node is looked up in. The lock is held.
+// stateOf returns the state of a node's view. The caller holds the forest's lock.
 func (t *trees) stateOf(id NodeID) (*tree.State, error) {
 	if v, ok := t.mu.views[id.View()]; ok {
 		return v.state, nil
@@ -364,22 +371,24 @@ func (t *trees) stateOf(id NodeID) (*tree.State, error) {
 	return t.readView(t.src, id.View())
 }
 
-// own returns the inode for changing it; its page is of this epoch then.
+// own returns an inode of the view or an orphan that may be changed in this epoch.
 func (v *view) own(ino uint64) (*tree.Inode, error) {
 	n, err := v.state.Own(v.source(), v.trees.mu.epoch, ino)
-	if errors.Is(err, tree.ErrNoInode) {
-		if _, err = v.orphan(ino); err == nil {
-			n, err = v.orphans.own(v.source(), v.trees.mu.epoch, ino)
-		}
+	if !errors.Is(err, tree.ErrNoInode) {
+		return n, tree.LoadError(err)
 	}
+	if _, err := v.orphan(ino); err != nil {
+		return nil, tree.LoadError(err)
+	}
+	n, err = v.orphans.own(v.source(), v.trees.mu.epoch, ino)
 	return n, tree.LoadError(err)
 }
 
-// newIno returns a number for a new inode. The lock is held.
-func (v *view) newIno() (uint64, error) { return v.trees.newInos(v.edit(0), 1) }
+// newIno returns a number for a new inode. The caller holds the forest's lock.
+func (v *view) newIno() (uint64, error) { return v.trees.newInos(v.newEditor(0), 1) }
 
-// newInos returns the first of n numbers for new inodes. Where the page of the table that it
-// belongs on is damaged, the next page is begun.
+// newInos returns the first of n numbers for new inodes. If the table page of the next number is damaged,
+// it skips the rest of the page. The caller holds the forest's lock.
 func (t *trees) newInos(e *tree.Editor, n uint64) (first uint64, err error) {
 	err = e.OwnSlot(t.mu.nextIno)
 	if errs.Of(err) == errs.Away {
@@ -399,23 +408,25 @@ func (t *trees) newInos(e *tree.Editor, n uint64) (first uint64, err error) {
 	return first, nil
 }
 
+// sawIno makes the next inode number higher than ino.
 func (t *trees) sawIno(ino uint64) {
 	if ino >= t.mu.nextIno {
 		t.mu.nextIno = ino + 1
 	}
 }
 
-// SetSource makes the forest read from a source that gives Absent errors, and without the lock.
-// It is called before another goroutine has the forest.
+// SetSource makes the forest read from near, a source that fails with Absent errors and does not wait for
+// the network, and makes it read from disk only without the lock. It is called before another
+// goroutine has the forest.
 func (t *trees) SetSource(near *tree.Source) {
 	t.near = near
 	t.src = near.Resident().Counting(t.pages)
 }
 
-// source is what a view is read through, with the lock held. What is journaled must be carried
-// out: there it is waited for.
+// source returns the source for reading a view under the forest's lock. A journaled record must be
+// applied: for that it is the source that waits.
 func (t *trees) source() *tree.Source {
-	if t.mu.applying {
+	if t.mu.inApply {
 		return t.waiting
 	}
 	return t.src

@@ -8,29 +8,31 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Takeover is what the forest and the kernel have to agree on: which nodes the kernel holds,
-// which of its requests were carried out, and of which edits it knows. If the daemon dies, the
-// next one that has the connection goes on from there.
+// A Takeover has the methods for a daemon that takes the connection to the kernel over after another
+// daemon died. They record and return the state that the forest shares with the kernel: the nodes to
+// which the kernel has references, the requests that were carried out, and the edits of which the
+// kernel was notified.
 type Takeover struct{ *trees }
 
-// An Inheritance is what a daemon has to do that takes the connection to the kernel over
-// from one that died.
+// An Inheritance are the tasks of a daemon that takes the connection to the kernel over from a daemon
+// that died.
 type Inheritance struct {
-	// Orphans are the nodes without a name that the kernel may hold. Forget must be called
-	// for each that it does not hold.
+	// Orphans are the nodes without a name to which the kernel may have references. The daemon calls
+	// Forget for each node to which it has none.
 	Orphans []NodeID
-	// Unanswered are nodes that the kernel may not hold yet, because it waits for the answer that
-	// describes them. Settled returns those of them that it does not wait for.
+	// Unanswered are nodes that are described by the answers to requests. The kernel may still wait for
+	// such an answer, and then has no reference to the node yet. Settled returns the nodes whose
+	// answers the kernel has.
 	Unanswered map[NodeID]bool
-	// Notices are what edits changed of which the kernel may not know.
+	// Notices are the changes of edits of which the kernel may not have been notified.
 	Notices []Invalidation
-	// Stale are views of which the kernel may have outdated names, attributes and bytes, and
-	// nobody knows which. By view: names that an edit changed in the root. Below a directory of
-	// which the name is dropped, the kernel drops all.
+	// Stale are views of which the kernel may have outdated names, attributes and bytes, when it is
+	// unknown which: names in the root that an edit changed, by view. If the kernel drops the name of a
+	// directory, it also drops everything below.
 	Stale map[uint32][]string
 }
 
-// Inherit returns the inheritance. Told must be called when the kernel knows of all notices
+// Inherit returns the inheritance. Told must be called after the kernel was notified of all notices
 // and stale views.
 func (f *Takeover) Inherit() (Inheritance, error) {
 	f.mu.RLock()
@@ -48,22 +50,23 @@ func (f *Takeover) Inherit() (Inheritance, error) {
 	return in, nil
 }
 
-// Told notes that the kernel knows of all notices and stale views of the inheritance.
+// Told records that the kernel was notified of all notices and stale views of the inheritance.
 func (f *Takeover) Told() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.inherited = newInherited()
 }
 
-// Disinherit drops what recovery found of the connection to the kernel: it is over.
+// Disinherit drops the state of the connection to the kernel that recovery found, because the connection
+// has ended.
 func (f *Takeover) Disinherit() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.disinherit()
 }
 
-// Connect begins a connection to the kernel that another daemon may take over. The kernel
-// holds no node yet, and the numbers of requests begin again.
+// Connect begins a new connection to the kernel, which another daemon may take over. The kernel
+// has no references yet, and the numbers of requests begin again.
 func (f *Takeover) Connect() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,6 +80,7 @@ func (f *Takeover) Connect() error {
 	return nil
 }
 
+// disinherit is Disinherit for callers that hold the forest's lock.
 func (f *Takeover) disinherit() {
 	f.requests.clear()
 	f.mu.inherited = newInherited()
@@ -85,23 +89,24 @@ func (f *Takeover) disinherit() {
 	}
 }
 
-// inherited is what recovery found of edits.
-type inherited struct {
+// inheritedEdits are the edits that recovery found, see Inheritance.
+type inheritedEdits struct {
 	notices []Invalidation
-	stale   map[uint32][]string // see Inheritance
+	stale   map[uint32][]string
 }
 
-func newInherited() inherited {
-	return inherited{stale: make(map[uint32][]string)}
+func newInherited() inheritedEdits {
+	return inheritedEdits{stale: make(map[uint32][]string)}
 }
 
-// findRemoved ends an edit that recovery makes again: the kernel may hold the inodes that
-// it removed.
+// findRemoved finds the inodes that an edit removes. Recovery calls it after the edit's last step, because
+// the kernel may have references to these inodes.
 func (e *Edit) findRemoved() error {
 	return e.base.state.Beyond(e.to.Source, e.to.State, func(n *tree.Inode) { e.removed = append(e.removed, n) })
 }
 
-// inherit takes note of an edit that recovery has made. The lock is held.
+// inherit records an edit that recovery applies: its removed inodes become orphans, and its changes
+// notices or stale names. The caller holds the forest's lock.
 func (f *Takeover) inherit(e *Edit) {
 	for _, n := range e.removed {
 		e.base.orphans.put(f.waiting, f.mu.epoch, n)
@@ -117,7 +122,7 @@ func (f *Takeover) inherit(e *Edit) {
 	}
 }
 
-// SetStale is Inheritance.Stale of the last checkpoint.
+// SetStale sets Inheritance.Stale to the views and names of the last checkpoint.
 func (tx *Tx) SetStale(views map[uint32][][]byte) {
 	for id, names := range views {
 		all := make([]string, 0, len(names))
@@ -128,8 +133,8 @@ func (tx *Tx) SetStale(views map[uint32][][]byte) {
 	}
 }
 
-// Stale returns the views with edits that the kernel may not know of, and the names that these
-// changed in the root.
+// Stale returns the views with edits of which the kernel may not have been notified, and the names in the
+// root that these edits changed, for a checkpoint.
 func (tx *Tx) Stale() map[uint32][][]byte {
 	in, all := &tx.f.mu.inherited, make(map[uint32][][]byte)
 	add := func(view uint32, names []string) {
@@ -155,7 +160,7 @@ func (tx *Tx) Stale() map[uint32][][]byte {
 	return all
 }
 
-// rootNames are the names in the root before an edit and after it.
+// rootNames returns the names in the root before and after an edit.
 func (e *Edit) rootNames() (names []string) {
 	for _, st := range []*tree.State{e.base.state, e.to.State} {
 		root, err := st.Get(e.to.Source, tree.RootIno)
@@ -172,8 +177,8 @@ func (e *Edit) rootNames() (names []string) {
 	return names
 }
 
-// Noticed notes that the kernel knows of an edit, of which Tx.Apply returned what it
-// replaced.
+// Noticed records that the kernel was notified of an edit. inv is the result of Tx.Apply. The edits of a
+// view must be passed in the order in which they were applied.
 func (f *Takeover) Noticed(inv Invalidation) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,18 +1,18 @@
 package live
 
-// An Invalidation is what a change from inside (a restore, a merge, an import)
-// replaced, so that caches of it can be dropped.
+// An Invalidation has the names and nodes that an edit (a restore, a merge, an import) changed, so that
+// the kernel's caches of them can be dropped.
 type Invalidation struct {
-	// Entries are names that now lead elsewhere, or nowhere.
+	// Entries are names that were removed or have another inode now.
 	Entries []Entry
-	// Inodes are nodes whose attributes changed, directories among them
-	// whose listing did.
+	// Inodes are nodes whose attributes or bytes changed, and directories whose
+	// entries changed.
 	Inodes []NodeID
-	// Epoch is set if the kernel looks every name up again since the change.
+	// Epoch is set if the kernel looks up every name again after the change anyway.
 	Epoch bool
 }
 
-// view returns the view that everything is of, unless there is nothing to drop.
+// view returns the view of all entries and nodes. The invalidation must not be empty.
 func (v Invalidation) view() uint32 {
 	if len(v.Entries) > 0 {
 		return v.Entries[0].Parent.View()
@@ -20,7 +20,7 @@ func (v Invalidation) view() uint32 {
 	return v.Inodes[0].View()
 }
 
-// rootNames are the names in the root among Entries.
+// rootNames returns the names of Entries that are in the root.
 func (v Invalidation) rootNames() (names []string) {
 	for _, e := range v.Entries {
 		if e.Parent.Ino() == RootIno {
@@ -33,17 +33,15 @@ func (v Invalidation) rootNames() (names []string) {
 // Empty reports whether there is nothing to drop.
 func (v Invalidation) Empty() bool { return len(v.Entries) == 0 && len(v.Inodes) == 0 }
 
-// An Entry is a name in a directory.
+// An Entry is a name in a directory that an edit changed.
 type Entry struct {
 	Parent NodeID
 	Name   string
-	// Gone is what was there, if that has no name any more and the kernel may
-	// know it; 0 else.
-	Gone NodeID
-	// Was is what was there and has no name any more, whether the kernel knows it
-	// or not; 0 else.
+	// Was is the old node of the name if it has no name any more, else 0.
 	Was    NodeID
-	WasDir bool // it was a directory
-	// MountPoint is set if a file system is mounted on what was there, or below.
+	WasDir bool // the old node was a directory
+	// Gone is Was if the kernel may have a reference to it, else 0.
+	Gone NodeID
+	// MountPoint is set if a file system is mounted on the old node, or below it.
 	MountPoint bool
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// ReadDir lists a directory without `.` and `..`, from the entry after the
-// given cookie on (0: from the start), until fn returns false. Entries that
-// are there all the while are listed once, whatever comes and goes meanwhile.
+// ReadDir calls fn for the entries of a directory without `.` and `..`, from the entry after the
+// given cookie on (0: from the start), until fn returns false. Entries that exist during the whole
+// listing are listed once, even if others are added or removed.
 func (f *Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
 	return f.list(id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) (bool, error) { return fn(e, cookie), nil })
 }
 
-// ReadDirPlus is ReadDir with the attributes of each entry, nil for an entry
-// whose inode cannot be read or is not on this machine: looking it up returns the error, or
-// fetches it. So a program that wants the names alone waits for nothing else.
+// ReadDirPlus is ReadDir with the attributes of each entry. They are nil for an entry whose inode is
+// damaged or not on this machine: Lookup then returns the error or fetches the inode. So a program that
+// needs only the names does not wait for the network.
 func (f *Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *Attr, cookie uint64) bool) error {
 	var a Attr
 	return f.list(id, after, func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error) {
@@ -35,6 +35,8 @@ func (f *Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *
 	})
 }
 
+// list lists a directory for ReadDir and ReadDirPlus. fn gets the state of the view, and may return an
+// Unread error: it is then called again for the same entry.
 func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error)) (err error) {
 	begin := after
 	for more := true; more; {
@@ -42,7 +44,7 @@ func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 		err = f.reading(func() error {
 			tries++
 			if more = tries > tree.MaxFetched && after > from; more {
-				return nil // what was lacked until here is not needed any more
+				return nil // drop the objects that were read so far, and continue after the last entry
 			}
 			dir, err := f.inode(id)
 			if err != nil {
@@ -66,14 +68,14 @@ func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 		})
 	}
 	if after > begin && errs.Of(err) == errs.Away {
-		return nil // the rest is listed by the next call
+		return nil // the next call lists the rest
 	}
 	return tree.LoadError(err)
 }
 
-// Parent returns the directory that a directory lies in; a root's is itself.
+// Parent returns the parent of a directory. The parent of a root is the root.
 func (f *Reader) Parent(id NodeID) (NodeID, error) {
-	return look(f, id, func(n *tree.Inode) (NodeID, error) {
+	return readInode(f, id, func(n *tree.Inode) (NodeID, error) {
 		if len(n.Links) == 0 {
 			return Node(id.View(), RootIno), nil
 		}
@@ -81,9 +83,9 @@ func (f *Reader) Parent(id NodeID) (NodeID, error) {
 	})
 }
 
-// Path returns a path of a node from the root of its view, "" for the root
-// itself; of one that is longer than so many bytes only the end. No program can use one
-// of PATH_MAX. errs.NotExist for what has no name any more.
+// Path returns a path of a node relative to the root of its view, "" for the root
+// itself. Of a path longer than most bytes it returns only the end: no program can use a path of
+// PATH_MAX bytes. The error is errs.NotExist if the node has no name any more.
 func (f *Reader) Path(id NodeID, most int) (string, error) {
 	var names []string
 	if err := f.reading(func() error {
@@ -108,7 +110,7 @@ func (f *Reader) Path(id NodeID, most int) (string, error) {
 	return p[max(0, len(p)-most):], nil
 }
 
-// Forget is called when the kernel has no reference to a node any more.
+// Forget is called when the kernel has dropped its last reference to a node. It removes an orphan.
 func (f *Takeover) Forget(id NodeID) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

@@ -9,23 +9,24 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Memory is the account of what changes take in memory until they are sealed.
+// A Memory limits the memory of changes that are not sealed yet.
 type Memory interface {
-	// Take charges a view with the lock held: for what was taken already and, unless that is
-	// more than the view may have, which it reports, for what will be taken. With urgent, a
-	// little more can be had.
+	// Take charges a view for taken, the bytes that are in use already, and for more, the bytes that a
+	// change will use. If more is over the limit of the view, it is not charged and Take returns
+	// false. With urgent, the limit is a little higher. The caller holds the forest's lock.
 	Take(view uint32, taken, more int64, urgent bool) bool
-	// Await returns, without the lock, when Take could charge a view for so much more. Errors:
-	// errs.Quota.
+	// Await waits until Take could charge a view for more. The caller does not hold the forest's lock.
+	// The error is errs.Quota.
 	Await(ctx context.Context, view uint32, more int64, urgent bool) error
-	// Relieve is called during a recovery without the lock. It seals what was replayed if that
-	// takes too much memory. SealEdit does that, with the lock held, for the state of an edit
-	// that takes so many bytes, and reports whether it did.
+	// Relieve seals the replayed changes if they take too much memory. Recovery calls it without the
+	// forest's lock.
 	Relieve() error
+	// SealEdit seals the state of an edit if it takes too much memory, and reports whether it did. bytes
+	// is the memory of the state. Recovery calls it with the forest's lock held.
 	SealEdit(view uint32, st *tree.State, bytes int64) (sealed bool, err error)
 }
 
-// unbounded is a Memory without bounds.
+// unbounded is a Memory without limits.
 type unbounded struct{}
 
 func (unbounded) Take(uint32, int64, int64, bool) bool                         { return true }
@@ -48,27 +49,30 @@ func (s *shortError) Await(ctx context.Context) error {
 }
 
 const (
-	// InodeBytes is about what a new inode takes in memory, with its entry and its part of a page.
+	// InodeBytes is the approximate memory of a new inode, with its entry and its share of a page.
 	InodeBytes = 1 << 10
-	// nameBytes is about what a name takes beside its text, which the directory and the inode have.
+	// nameBytes is the approximate memory of a name, without its text in the directory and in the inode.
 	nameBytes = 128
-	// contentBytes is about what a version of a content takes beside its extents.
+	// contentBytes is the approximate memory of a version of a content, without its extents.
 	contentBytes = 256
 )
 
-// charge charges the view for a change: for the pages that prepare copied and, unless they are
-// more than the view may have, for what the change is going to add. The lock is held.
+// charge charges the view for the pages that prepare has copied, and for the memory that a change will
+// add. The error is a shortError if the view may not use that much. The caller holds the forest's lock.
 func (v *view) charge(r *record) error {
 	more, urgent, err := v.growth(r)
-	if err == nil && !v.trees.memory.Take(v.id, v.trees.pages.Swap(0), more, urgent) {
-		err = &shortError{v.trees.memory, v.id, more, urgent}
+	if err != nil {
+		return err
 	}
-	return err
+	if !v.trees.memory.Take(v.id, v.trees.pages.Swap(0), more, urgent) {
+		return &shortError{v.trees.memory, v.id, more, urgent}
+	}
+	return nil
 }
 
-// growth returns about how many bytes of memory a change adds to what is not sealed, and whether it
-// may give disk space or memory back. A version of a content is charged with all its extents: it
-// keeps them when the version before is sealed.
+// growth returns the approximate memory that a change adds until it is sealed, and whether the change
+// may free disk space or memory. A new version of a content is charged for all its extents, also for
+// those that it copies from the version before: it keeps them after that version is sealed.
 func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
 	switch r.kind {
 	case recCreate:
@@ -103,7 +107,7 @@ func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
 
 // growthOfData is growth for a change of the bytes of a file.
 func (v *view) growthOfData(r *record) (bytes int64, err error) {
-	extents := 2 // a new one in the middle of another
+	extents := 2 // the new extent may split another one
 	switch {
 	case r.kind == recFallocate && r.flags&^unix.FALLOC_FL_KEEP_SIZE == 0:
 		n, err := v.inode(r.ino)
@@ -136,7 +140,7 @@ func (v *view) growthOfContent(r *record, extents int) (bytes int64, err error) 
 	return bytes, nil
 }
 
-// bytes is about what a new inode takes beside InodeBytes.
+// bytes returns the approximate memory of a new inode in addition to InodeBytes.
 func (c *Create) bytes() int64 {
 	n := len(c.Target)
 	for _, x := range c.Xattrs {
@@ -145,11 +149,11 @@ func (c *Create) bytes() int64 {
 	return int64(n)
 }
 
-// recharge charges the view for a record that recovery replays: it is not refused.
+// recharge charges the view for a record that recovery replays, without a limit.
 func (v *view) recharge(r *record) {
 	more, _, err := v.growth(r)
 	if err != nil {
-		more = 0 // the record fails, or a salvage leaves it out
+		more = 0 // apply fails with the same error
 	}
 	v.trees.memory.Take(v.id, v.trees.pages.Swap(0)+more, 0, true)
 }

@@ -6,20 +6,22 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// The kernel unmounts what is mounted on a name that it has to drop. So a name with a
-// mount keeps its inode, if that can be, and its Entry says that there is one.
+// When the kernel drops a name, it unmounts the file systems on it. So an edit keeps the inode of a name
+// with a mount if possible, and else sets Entry.MountPoint.
 
-// isMountPoint reports whether something is mounted on a name that leads to an inode, or
-// below it. A mount holds the inodes above it, so mostly nothing has to be asked.
+// isMountPoint reports whether a file system is mounted on the name at, whose inode is ino, or
+// below it. The kernel has a reference to every inode above a mount, so for most names the mounts need
+// not be read.
 func (e *Edit) isMountPoint(at tree.Link, ino uint64) bool {
 	if !e.f.Held(Node(e.base.id, ino)) {
 		return false
 	}
-	e.askMounted()
+	e.loadMountPoints()
 	return e.mounted[at]
 }
 
-func (e *Edit) askMounted() {
+// loadMountPoints sets e.mounted: all names on the paths to mounts, once for an edit.
+func (e *Edit) loadMountPoints() {
 	ask := e.f.mountPoints.Load()
 	if ask == nil || e.mounted != nil {
 		return
@@ -37,14 +39,15 @@ func (e *Edit) askMounted() {
 	}
 }
 
-// beneath returns the inode that a new name gets because a mount still holds what the name
-// led to before, and 0 if there is none.
+// beneath returns the orphan that an earlier edit removed from the name at, if a file system is still
+// mounted on it and it has the type of like; else 0. The edit gives the name this inode again, so that
+// the mount is visible.
 func (e *Edit) beneath(at tree.Link, like *tree.Inode) uint64 {
 	ino, ok := e.base.beneath[at]
 	if !ok || !e.f.Held(Node(e.base.id, ino)) {
 		return 0
 	}
-	if e.askMounted(); len(e.mounted) == 0 {
+	if e.loadMountPoints(); len(e.mounted) == 0 {
 		return 0
 	}
 	if n, err := e.base.orphans.get(e.f.waiting, ino); err != nil || n.Type() != like.Type() {

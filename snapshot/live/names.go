@@ -10,11 +10,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// maxLinks is ext4's limit on the names of a file, and twice that of the
-// directories in a directory.
+// maxLinks is the largest number of names of a file, and of directories in a directory. It is
+// the limit of ext4.
 const maxLinks = 65000
 
-// Create says what a new node is to be.
+// Create has the attributes of a new node.
 type Create struct {
 	Mode   uint32 // S_IFMT and permissions
 	Rdev   uint32
@@ -23,12 +23,12 @@ type Create struct {
 	Xattrs []tree.Xattr // sorted by name
 }
 
-// Lookup returns the node that a name in a directory leads to.
+// Lookup returns the attributes of the node of a name in a directory.
 func (f *Reader) Lookup(parent NodeID, name string) (Attr, error) {
 	if len(name) > 255 {
 		return Attr{}, errs.NameTooLong
 	}
-	return look(f, parent, func(dir *tree.Inode) (Attr, error) {
+	return readInode(f, parent, func(dir *tree.Inode) (Attr, error) {
 		if !dir.IsDir() {
 			return Attr{}, errs.NotDir
 		}
@@ -44,20 +44,20 @@ func (f *Reader) Lookup(parent NodeID, name string) (Attr, error) {
 	})
 }
 
-// directory returns a directory that may get entries. The lock is held.
+// directory returns a directory whose entries are changed next. The caller holds the forest's lock.
 func (t *trees) directory(id NodeID) (*view, *tree.Inode, error) {
 	v, n, err := t.changeable(id)
 	switch {
 	case err != nil:
 	case n.Nlink == 0:
-		err = errs.NotExist // a removed directory that is a working directory
+		err = errs.NotExist // a removed directory to which a process still refers
 	case !n.IsDir():
 		err = errs.NotDir
 	}
 	return v, n, err
 }
 
-// vacant is directory for a name that must not exist.
+// vacant returns a directory like directory does, and checks that a name in it does not exist.
 func (t *trees) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
 	if err := tree.CheckName(name); err != nil {
 		return nil, nil, err
@@ -76,7 +76,7 @@ func (t *trees) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
 	return v, dir, nil
 }
 
-// occupied is directory for a name that must exist.
+// occupied returns a directory like directory does, and the inode of a name in it, which must exist.
 func (t *trees) occupied(parent NodeID, name string) (*view, *tree.Inode, *tree.Inode, error) {
 	if err := tree.CheckName(name); err != nil {
 		return nil, nil, nil, err
@@ -92,9 +92,9 @@ func (t *trees) occupied(parent NodeID, name string) (*view, *tree.Inode, *tree.
 	return v, dir, n, nil
 }
 
-// inherit applies what a directory with the set-group-ID bit gives to what is
-// made in it (inode_init_owner in the kernel).
-func inherit(dir *tree.Inode, c *Create) {
+// inheritGroup applies the set-group-ID bit of a directory to a new node in it, as
+// inode_init_owner in the kernel does.
+func inheritGroup(dir *tree.Inode, c *Create) {
 	if dir.Mode&unix.S_ISGID == 0 {
 		return
 	}
@@ -104,17 +104,17 @@ func inherit(dir *tree.Inode, c *Create) {
 	}
 }
 
-// Create makes a file, directory, symlink or special node.
+// Create creates a file, directory, symbolic link or special node.
 func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
 	return f.create(parent, name, c, f.vacant)
 }
 
-// Tmpfile makes a file without a name, which Link may give one.
+// Tmpfile creates a file without a name. Link may give it a name later.
 func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
 	return f.create(parent, "", c, func(id NodeID, _ string) (*view, *tree.Inode, error) { return f.directory(id) })
 }
 
-// create makes a node in the directory that find returns.
+// create creates a node in the directory that find returns.
 func (f *Forest) create(parent NodeID, name string, c Create, find func(NodeID, string) (*view, *tree.Inode, error)) (a Attr, err error) {
 	if err := f.admit(parent.View(), 0); err != nil {
 		return Attr{}, err
@@ -138,7 +138,7 @@ func (f *Forest) create(parent NodeID, name string, c Create, find func(NodeID, 
 				return err
 			}
 		}
-		inherit(dir, &c)
+		inheritGroup(dir, &c)
 		ino, err := v.newIno()
 		if err != nil {
 			return err
@@ -150,6 +150,7 @@ func (f *Forest) create(parent NodeID, name string, c Create, find func(NodeID, 
 	return a, err
 }
 
+// newInode returns a new inode with all times t.
 func newInode(ino uint64, c *Create, t int64) *tree.Inode {
 	n := &tree.Inode{
 		Ino: ino, Mode: c.Mode, UID: c.Caller.UID, GID: c.Caller.GID, Nlink: 1, Rdev: c.Rdev,
@@ -191,13 +192,13 @@ func (f *Forest) Link(id, newParent NodeID, name string) (a Attr, err error) {
 	return a, err
 }
 
-// attrAfter makes a change, and returns the attributes of its inode then.
+// attrAfter commits a change, and returns the attributes of its inode afterwards.
 func (v *view) attrAfter(r *record) (Attr, error) {
 	if err := v.commit(r, nil); err != nil {
 		return Attr{}, err
 	}
-	v.trees.mu.applying = true // the change is not made again for what is lacked
-	defer func() { v.trees.mu.applying = false }()
+	v.trees.mu.inApply = true // an Unread error would repeat the change, so wait for the object
+	defer func() { v.trees.mu.inApply = false }()
 	n, err := v.inode(r.ino)
 	if err != nil {
 		return Attr{}, err
@@ -205,17 +206,18 @@ func (v *view) attrAfter(r *record) (Attr, error) {
 	return attrOf(v.id, n), nil
 }
 
-// Unlink removes a name that is no directory's, and returns the node it led to.
+// Unlink removes the name of a file that is not a directory, and returns the node of the name.
 func (f *Forest) Unlink(parent NodeID, name string) (NodeID, error) {
 	return f.remove(parent, name, false)
 }
 
-// Rmdir removes an empty directory.
+// Rmdir removes an empty directory and returns its node.
 func (f *Forest) Rmdir(parent NodeID, name string) (NodeID, error) {
 	return f.remove(parent, name, true)
 }
 
-func (f *Forest) remove(parent NodeID, name string, dir bool) (gone NodeID, err error) {
+// remove removes a name. dir is whether it must be a directory.
+func (f *Forest) remove(parent NodeID, name string, dir bool) (removed NodeID, err error) {
 	err = f.change(parent, func() error {
 		v, _, n, err := f.occupied(parent, name)
 		if err != nil {
@@ -229,16 +231,16 @@ func (f *Forest) remove(parent NodeID, name string, dir bool) (gone NodeID, err 
 		case dir && n.Dir.Len() > 0:
 			return errs.NotEmpty
 		}
-		gone = Node(v.id, n.Ino)
+		removed = Node(v.id, n.Ino)
 		r := record{kind: recUnlink, view: v.id, time: now(), parent: parent.Ino(), name: name}
 		return v.commit(&r, nil)
 	})
-	return gone, err
+	return removed, err
 }
 
-// Rename moves a name. flags are those of renameat2(2). With RENAME_WHITEOUT a
-// character device 0:0 of the caller takes the old place: overlayfs reads it as a
-// deleted name. Rename returns the node that was replaced, if any.
+// Rename moves the name on in op to the name nn in np. flags are the flags of renameat2(2). With
+// RENAME_WHITEOUT the old name becomes a character device 0:0 of the caller c, which overlayfs reads as
+// a deleted name. Rename returns the node that was replaced, or 0.
 func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32, c actors.Caller) (replaced NodeID, err error) {
 	const exchange, whiteout = unix.RENAME_EXCHANGE, unix.RENAME_WHITEOUT
 	if flags&^(unix.RENAME_NOREPLACE|exchange|whiteout) != 0 || flags&exchange != 0 && flags != exchange {
@@ -270,14 +272,16 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 		} else if err != nil {
 			return err
 		}
+
 		same, depth, err := v.state.CheckRename(f.src, n, old, op.Ino(), np.Ino(), flags)
 		if err != nil || same {
 			return err
 		}
+
 		r := record{kind: recRename, view: v.id, time: now(), parent: op.Ino(), name: on, parent2: np.Ino(), name2: nn, flags: flags, depth: depth}
 		if flags&whiteout != 0 {
 			r.create = Create{Mode: unix.S_IFCHR, Caller: c}
-			inherit(oldDir, &r.create)
+			inheritGroup(oldDir, &r.create)
 			if r.ino, err = v.newIno(); err != nil {
 				return err
 			}

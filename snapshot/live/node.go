@@ -9,20 +9,20 @@ import (
 const (
 	// MaxIno is the largest inode number.
 	MaxIno = tree.MaxIno
-	// MaxView is the largest number of a view. The one above it is left to
-	// the code that shows the forest to the kernel, for nodes of its own.
+	// MaxView is the largest number of a view. The next number is reserved for
+	// the nodes of package fusefs that are not in the forest.
 	MaxView = 1<<28 - 2
 	// RootIno is the inode number of the root directory of every view.
 	RootIno = tree.RootIno
-	// MainView is the view of the workspace main, so that its root is node 1,
-	// as the kernel expects.
+	// MainView is the view of the workspace main. With 0 its root is node 1,
+	// as the kernel requires.
 	MainView = 0
 )
 
-// NoPos is a position that nothing in the journal lies behind.
+// NoPos is a position that is higher than all positions in the journal.
 const NoPos = int64(math.MaxInt64)
 
-// A NodeID names a node of the forest: the view in the upper 28 bits, the
+// A NodeID is the id of a node of the forest: the view in the upper 28 bits, the
 // inode number in the lower 36.
 type NodeID uint64
 
@@ -32,10 +32,10 @@ func Node(view uint32, ino uint64) NodeID { return NodeID(uint64(view)<<tree.Ino
 // View returns the number of the view.
 func (id NodeID) View() uint32 { return uint32(id >> tree.InoBits) }
 
-// Ino returns the inode number inside of the view.
+// Ino returns the inode number.
 func (id NodeID) Ino() uint64 { return uint64(id) & MaxIno }
 
-// Attr is what stat(2) returns for a node. Times are in nanoseconds since 1970,
+// Attr are the attributes of a node, as in stat(2). Times are in nanoseconds since 1970,
 // Blocks in units of 512 bytes.
 type Attr struct {
 	ID                         NodeID

@@ -8,22 +8,23 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// orphans are the inodes of a view that have no name and that the kernel holds, or may hold:
-// recovery keeps all. They are added with the forest's lock held for writing or, after a
-// restore, for reading; the kernel forgets them with the lock held for reading.
+// orphans are the inodes of a view that have no name and to which the kernel has, or after recovery may
+// have, references. They are added with the forest's lock held for writing or, after a restore, for
+// reading. They are removed with the lock held for reading.
 type orphans struct {
 	mu    sync.RWMutex
 	state *tree.State // without a root
 	touch func()      // called after each change
 }
 
+// get returns an orphan. The error is tree.ErrNoInode if there is no orphan with this number.
 func (o *orphans) get(src *tree.Source, ino uint64) (*tree.Inode, error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return o.state.Get(src, ino)
 }
 
-// own is get for changing the inode in an epoch.
+// own returns an orphan that epoch may change.
 func (o *orphans) own(src *tree.Source, epoch, ino uint64) (*tree.Inode, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -31,8 +32,7 @@ func (o *orphans) own(src *tree.Source, epoch, ino uint64) (*tree.Inode, error) 
 	return o.state.Own(src, epoch, ino)
 }
 
-// put adds an inode of the view's state, without its names. It fails only if the page that
-// the inode belongs on cannot be read: see ownSlot.
+// put adds an inode without its names. If the caller has called ownSlot, it cannot fail.
 func (o *orphans) put(src *tree.Source, epoch uint64, n *tree.Inode) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -42,13 +42,14 @@ func (o *orphans) put(src *tree.Source, epoch uint64, n *tree.Inode) {
 	o.touch()
 }
 
+// ownSlot prepares put of an inode number, see tree.State.OwnSlot.
 func (o *orphans) ownSlot(src *tree.Source, epoch, ino uint64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.state.OwnSlot(src, epoch, ino)
 }
 
-// set replaces all orphans, and owns the state from then on.
+// set replaces all orphans. The state belongs to o afterwards.
 func (o *orphans) set(s *tree.State) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,7 +59,7 @@ func (o *orphans) set(s *tree.State) {
 	o.state = s
 }
 
-// all returns the numbers of the orphans.
+// all returns the inode numbers of the orphans.
 func (o *orphans) all(src *tree.Source) (inos []uint64, err error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -66,44 +67,47 @@ func (o *orphans) all(src *tree.Source) (inos []uint64, err error) {
 	return inos, err
 }
 
+// remove removes an inode if it is an orphan.
 func (o *orphans) remove(src *tree.Source, epoch, ino uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.state.Delete(src, epoch, ino) == nil { // it need not be one
+	if o.state.Delete(src, epoch, ino) == nil {
 		o.touch()
 	}
 }
 
-// frozen returns the present state. The epoch is to end.
-func (o *orphans) frozen() *tree.State {
+// clone returns a copy of the present state. The caller then ends the epoch, which freezes the copy.
+func (o *orphans) clone() *tree.State {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return o.state.Clone()
 }
 
-// each calls fn for the content of every orphan.
-func (o *orphans) each(fn func(*content.Content)) {
+// eachContent calls fn for the content of every orphan that is in memory and not sealed.
+func (o *orphans) eachContent(fn func(*content.Content)) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	new(tree.Unsealed).Each(o.state, false, fn)
 }
 
-// keepUnnamed makes an inode that lost its last name an orphan, if the kernel holds it.
+// keepUnnamed makes an inode that lost its last name an orphan, if the kernel has, or in recovery may
+// have, a reference to it.
 func (v *view) keepUnnamed(n *tree.Inode) {
-	if v.trees.mu.replaying || v.trees.Held(Node(v.id, n.Ino)) {
-		orphan := *n
-		orphan.Ctime = v.editor.Time
-		v.orphans.put(v.source(), v.trees.mu.epoch, &orphan)
+	if !v.trees.mu.replaying && !v.trees.Held(Node(v.id, n.Ino)) {
+		return
 	}
+	orphan := *n
+	orphan.Ctime = v.editor.Time
+	v.orphans.put(v.source(), v.trees.mu.epoch, &orphan)
 }
 
-// ownOrphanSlot is for an inode that becomes an orphan, or is one no more.
+// ownOrphanSlot prepares for an inode that becomes an orphan or gets a name again.
 func (v *view) ownOrphanSlot(ino uint64) error {
 	return tree.LoadError(v.orphans.ownSlot(v.source(), v.trees.mu.epoch, ino))
 }
 
-// orphan returns an unlinked inode of a view, which is not in the view's state. The lock is
-// held at least for reading.
+// orphan returns an orphan of a view. An inode of a state that an edit has just replaced becomes an
+// orphan. The caller holds the forest's lock, at least for reading.
 func (v *view) orphan(ino uint64) (*tree.Inode, error) {
 	n, err := v.orphans.get(v.source(), ino)
 	for i := 0; errors.Is(err, tree.ErrNoInode) && i < len(v.before); i++ {
@@ -114,7 +118,7 @@ func (v *view) orphan(ino uint64) (*tree.Inode, error) {
 	return n, err
 }
 
-// keepReplaced makes an inode of a state that an edit has just replaced an orphan.
+// keepReplaced makes an inode of a replaced state an orphan.
 func (v *view) keepReplaced(n *tree.Inode) (*tree.Inode, error) {
 	if err := v.orphans.ownSlot(v.source(), v.trees.mu.epoch, n.Ino); err != nil {
 		return nil, err
@@ -123,10 +127,11 @@ func (v *view) keepReplaced(n *tree.Inode) (*tree.Inode, error) {
 	return v.orphans.get(v.source(), n.Ino)
 }
 
-// keepAllReplaced makes all those inodes orphans that the kernel holds. The lock is held.
+// keepAllReplaced makes all inodes of replaced states orphans to which the kernel has references. The
+// caller holds the forest's lock.
 func (v *view) keepAllReplaced() error {
-	v.trees.mu.applying = true
-	defer func() { v.trees.mu.applying = false }()
+	v.trees.mu.inApply = true // read from disk under the lock
+	defer func() { v.trees.mu.inApply = false }()
 	for _, st := range v.before {
 		if err := st.Beyond(v.source(), v.state, func(n *tree.Inode) {
 			if v.trees.Held(Node(v.id, n.Ino)) {

@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// The records of the forest in the journal. Types from FirstForeign on belong
+// The types of the forest's records in the journal. Types from FirstForeign on belong
 // to the caller of Replay. See ../FORMAT.md.
 const (
 	recCreate journal.Type = 1 + iota
@@ -23,26 +23,26 @@ const (
 	recRename
 	recSetAttr
 	_
-	recBlob    // bytes only
-	recWriteAt // refers to a blob
+	recBlob    // only bytes, to which a later record refers
+	recWriteAt // a write whose bytes are in a blob
 	recFallocate
 	recClone
 	recSetXattr
 	recRemoveXattr
 	_
-	recActor // of the records that follow
+	recActor // the actor of the records after it
 
-	_ // graft.Put: changes of an edit are in blobs
-	_ // graft.SetAttrs
+	_ // graft.Put, which is used in the blobs of edits
+	_ // graft.SetAttrs, likewise
 
-	recWrite // the bytes follow
+	recWrite // a write whose bytes are in the record
 	recMount // a connection to the kernel begins
 
-	// FirstForeign is the first record type that the forest leaves alone.
+	// FirstForeign is the first record type that does not belong to the forest.
 	FirstForeign journal.Type = 64
 )
 
-// A record is one change. Which fields count depends on its kind.
+// A record is one change. Its kind determines which fields are used.
 type record struct {
 	kind    journal.Type
 	view    uint32
@@ -54,20 +54,21 @@ type record struct {
 	name    string
 	name2   string
 	flags   uint32 // rename flags, fallocate mode, or the bits of set
-	create  Create // of a rename the whiteout
+	create  Create // the new inode; of a rename the whiteout
 	set     SetAttr
 	off     int64
 	n       int64
-	pos     int64 // of the bytes of a write in the journal
-	payload int64 // where the payload of the record begins that they are in
-	ino2    uint64
+	pos     int64  // journal position of the bytes of a write
+	payload int64  // journal position of the payload with these bytes
+	ino2    uint64 // of the source of a clone, as off2 and view2
 	off2    int64
 	view2   uint32
-	value   []byte
-	kill    bool
-	depth   int // bound of how deep the view is nested, once a directory is made or moved
+	value   []byte // of an extended attribute
+	kill    bool   // clear set-user-ID, set-group-ID and capabilities; for an attribute, set-group-ID
+	depth   int    // State.Depth of the view after a directory was created or moved
 }
 
+// encode encodes the record up to the bytes of a write.
 func (r *record) encode(e *wire.Encoder) {
 	e.Reset()
 	e.Uvarint(uint64(r.view))
@@ -154,8 +155,9 @@ func (r *record) encodeBody(e *wire.Encoder) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Bytes reports whether a record with a damaged payload lacks nothing but bytes of one file:
-// it is a blob, or what comes before the bytes of a write has the right checksum.
+// Bytes reports whether the damage of a record's payload affects only bytes of one file, see
+// journal.Options.Bytes: the record is a blob, or it is a write and its payload before the bytes has
+// the right checksum.
 func Bytes(t journal.Type, payload []byte) bool {
 	if t == recBlob {
 		return true
@@ -169,28 +171,31 @@ func Bytes(t journal.Type, payload []byte) bool {
 
 func (r *record) makesDir() bool { return r.create.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-func decodeRecord(kind journal.Type, payload []byte) (*record, int, error) {
+// decodeRecord decodes a record. data is the offset of the bytes of a recWrite in the payload, else 0.
+func decodeRecord(kind journal.Type, payload []byte) (r *record, data int, err error) {
 	d := wire.NewDecoder(payload)
-	r := &record{kind: kind}
+	r = &record{kind: kind}
 	r.view = uint32(d.Uint(MaxView))
 	r.time = d.Varint()
 	if hasRequest(kind) {
 		r.request = d.Uvarint()
 	}
-	data := r.decode(d)
-	if kind == recWrite {
-		sum := d.Raw(4)
-		if d.Err() == nil && binary.LittleEndian.Uint32(sum) != crc32.Checksum(payload[:data], castagnoli) {
-			d.Fail("the checksum of a write does not match")
-		}
-		r.n = int64(d.Remaining())
-		return r, d.Offset(), d.Err()
+	r.decodeBody(d)
+	if kind != recWrite {
+		return r, 0, d.Finish()
 	}
-	return r, 0, d.Finish()
+
+	head := payload[:d.Offset()]
+	sum := d.Raw(4)
+	if d.Err() == nil && binary.LittleEndian.Uint32(sum) != crc32.Checksum(head, castagnoli) {
+		d.Fail("the checksum of a write does not match")
+	}
+	r.n = int64(d.Remaining())
+	return r, d.Offset(), d.Err()
 }
 
-// decode reads what encodeBody wrote, and returns where that ends in a write.
-func (r *record) decode(d *wire.Decoder) (data int) {
+// decodeBody reads the encoding of encodeBody.
+func (r *record) decodeBody(d *wire.Decoder) {
 	ino := func() uint64 { return d.Uint(MaxIno) }
 	u32 := func() uint32 { return uint32(d.Uint(math.MaxUint32)) }
 	switch r.kind {
@@ -233,13 +238,11 @@ func (r *record) decode(d *wire.Decoder) (data int) {
 		r.ino = ino()
 		r.off = d.Length()
 		r.kill = d.Bool()
-		if r.kind != recWriteAt {
-			r.n = int64(d.Remaining())
-			return d.Offset()
+		if r.kind == recWriteAt {
+			r.n = d.Length()
+			r.pos = d.Length()
+			r.payload = r.pos // the payload of a blob has only the bytes
 		}
-		r.n = d.Length()
-		r.pos = d.Length()
-		r.payload = r.pos // of a blob, which has nothing before
 	case recFallocate:
 		r.ino = ino()
 		r.off = d.Length()
@@ -263,5 +266,4 @@ func (r *record) decode(d *wire.Decoder) (data int) {
 	default:
 		d.Fail("record type %d is unknown", r.kind)
 	}
-	return 0
 }

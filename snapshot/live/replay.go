@@ -9,11 +9,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/journal"
 )
 
-// Skipped are the changes that a salvage had to leave out.
+// Skipped are the records that a salvage did not apply.
 type Skipped struct {
-	Changes int64
-	Views   map[uint32]int64 // changes by view
-	Foreign []Foreign        // records of the caller's own types; 10,000 at most
+	Changes int64            // the number of these records
+	Views   map[uint32]int64 // the number of changes by view
+	Foreign []Foreign        // records of the caller's own types, at most maxForeign
 }
 
 // A Foreign is a record of the caller's own types.
@@ -24,32 +24,33 @@ type Foreign struct {
 
 const maxForeign = 10_000
 
-// Replay applies the journal from a position on, or, with none, only counts
-// what it holds. Records of the caller's own types are handed to foreign, with
-// the lock held.
+// Replay applies the records of the journal from a position on. With none, it applies no record and only
+// counts them as skipped. It passes records of the caller's own types to foreign, with the forest's
+// lock held.
 //
-// In a salvage, what follows damage in the journal is left out: it may build on
-// what is lost, and half of a file's history makes contents that never were.
+// A salvage skips all records after damage in the journal: they may depend on lost records, and a part
+// of a file's history would lead to contents that the file never had.
 func (f *Forest) Replay(from int64, none bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (Skipped, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.by, f.mu.replaying = actors.Unknown, true
 	defer func() { f.mu.replaying = false }()
-	p := &replay{f: f, foreign: foreign, from: from, over: none, skipped: Skipped{Views: make(map[uint32]int64)}}
-	err := f.log.Replay(from, p.next)
+	p := &replay{f: f, foreign: foreign, from: from, skipAll: none, skipped: Skipped{Views: make(map[uint32]int64)}}
+	err := f.log.Replay(from, p.replayRecord)
 	return p.skipped, err
 }
 
-// A replay is one under way.
+// A replay is the state of one call of Replay.
 type replay struct {
 	f       *Forest
 	foreign func(tx *Tx, t journal.Type, payload []byte) error
 	from    int64
-	over    bool // nothing more is applied
+	skipAll bool // all further records are skipped
 	skipped Skipped
 }
 
-func (p *replay) next(t journal.Type, pos int64, payload []byte, payloadPos int64) error {
+// replayRecord applies or skips the next record of the journal.
+func (p *replay) replayRecord(t journal.Type, pos int64, payload []byte, payloadPos int64) error {
 	switch {
 	case t == recBlob:
 		return nil
@@ -59,25 +60,25 @@ func (p *replay) next(t journal.Type, pos int64, payload []byte, payloadPos int6
 	case t == recMount:
 		p.f.disinherit()
 		return nil
-	case p.over || p.f.salvage && slices.ContainsFunc(p.f.log.Damage(), func(d *journal.DamageError) bool { return !d.Bytes && d.Pos >= p.from && d.Pos < pos }):
-		p.over = true
-		p.skipped.note(t, payload)
+	case p.skipAll || p.f.salvage && slices.ContainsFunc(p.f.log.Damage(), func(d *journal.DamageError) bool { return !d.Bytes && d.Pos >= p.from && d.Pos < pos }):
+		p.skipAll = true
+		p.skipped.add(t, payload)
 		return nil
 	}
 	if err := p.apply(t, payload, payloadPos); err != nil {
-		return p.failed(pos, t, payload, err)
+		return p.skipFailed(pos, t, payload, err)
 	}
 	return p.relieve()
 }
 
-// relieve has what was replayed sealed if it takes too much memory.
+// relieve seals the replayed changes if they take too much memory, see Memory.Relieve.
 func (p *replay) relieve() error {
 	p.f.mu.Unlock()
 	defer p.f.mu.Lock()
 	return p.f.memory.Relieve()
 }
 
-// apply makes the change of a record. Records of dropped views are skipped.
+// apply applies a record. A record of a view that does not exist has no effect: the view was dropped.
 func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 	if t >= FirstForeign {
 		return p.foreign(newTx(p.f), t, bytes.Clone(payload))
@@ -90,26 +91,30 @@ func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 		r.pos, r.payload = payloadPos+int64(data), payloadPos
 	}
 	if r.request != 0 {
-		p.f.requests.inherit(r.request, carried{node: r.answer()})
+		p.f.requests.inherit(r.request, requestResult{node: r.answer()})
 	}
-	if v, ok := p.f.mu.views[r.view]; ok {
-		v.recharge(r)
-		return v.apply(r)
+	v, ok := p.f.mu.views[r.view]
+	if !ok {
+		return nil
 	}
-	return nil
+	v.recharge(r)
+	return v.apply(r)
 }
 
-func (p *replay) failed(pos int64, t journal.Type, payload []byte, err error) error {
+// skipFailed skips a record that could not be applied, and all records after it, in a salvage. Else it
+// returns the error.
+func (p *replay) skipFailed(pos int64, t journal.Type, payload []byte, err error) error {
 	if !p.f.salvage {
 		return fmt.Errorf("record at %d of the journal: %w", pos, err)
 	}
 	p.f.logger.Warn("left out a record of the journal and those behind it", "position", pos, "error", err)
-	p.over = true
-	p.skipped.note(t, payload)
+	p.skipAll = true
+	p.skipped.add(t, payload)
 	return nil
 }
 
-func (l *Skipped) note(t journal.Type, payload []byte) {
+// add adds a record that is skipped.
+func (l *Skipped) add(t journal.Type, payload []byte) {
 	l.Changes++
 	if t >= FirstForeign {
 		if len(l.Foreign) < maxForeign {

@@ -6,12 +6,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/journal"
 )
 
-// If the daemon dies before it answers a request, the kernel sends the request to the next
-// daemon again, under the same number. It must not be carried out twice, so the record of a
-// change has the number of its request, and recovery finds out which were carried out.
+// If the daemon dies before it answers a request, the kernel sends the request again, with the same
+// number, to the next daemon. It must not be carried out twice. So the record of a change has the
+// number of its request, and recovery collects the requests that were carried out.
 
-// hasRequest reports whether records of a type have the number of their request. The others
-// say what an inode is to be, and not how it changes: repeating them changes nothing.
+// hasRequest reports whether records of a type have the number of their request. The other types
+// set an inode to given values, so carrying them out twice does no harm.
 func hasRequest(t journal.Type) bool {
 	switch t {
 	case recCreate, recLink, recUnlink, recRename, recSetXattr, recRemoveXattr:
@@ -20,8 +20,7 @@ func hasRequest(t journal.Type) bool {
 	return false
 }
 
-// answer returns the node that the answer to a record's request describes, 0 if it
-// describes none.
+// answer returns the node that is described by the answer to a record's request, or 0.
 func (r *record) answer() NodeID {
 	if r.kind == recCreate || r.kind == recLink {
 		return Node(r.view, r.ino)
@@ -29,39 +28,39 @@ func (r *record) answer() NodeID {
 	return 0
 }
 
-// requests are those that were carried out, by number.
+// requests are the requests that were carried out, by number.
 type requests struct {
 	mu         sync.Mutex
-	unanswered map[uint64]carried // the kernel may not have the answer
-	inherited  map[uint64]carried // recovery found them; the daemon before answered most of them
+	unanswered map[uint64]requestResult // the kernel may not have the answers yet
+	inherited  map[uint64]requestResult // found by recovery; the daemon before has answered most of them
 }
 
-// carried is what its answer says of a request that was carried out.
-type carried struct {
-	node   NodeID
-	record any // of the catalogue, if recovery found it in the journal
+// requestResult is the part of a request's answer that recovery found.
+type requestResult struct {
+	node   NodeID // see record.answer
+	record any    // the record of the catalogue, if recovery found one in the journal; else nil
 }
 
 // For is As for the changes of a request of the kernel. Answered must be called after the
-// answer. It is for requests of one record: to create, link, rename or remove a name, or to
-// set or remove an extended attribute.
+// answer was sent. It is only for requests that append one record: to create, link, rename or remove a
+// name, or to set or remove an extended attribute.
 func (f *Forest) For(actor string, request uint64) *Forest { return &Forest{f.forest, actor, request} }
 
-// carriedOut adds a request.
-func (r *requests) carriedOut(request uint64, answer NodeID) {
+// add adds a request that was carried out. answer is the node that its answer describes.
+func (r *requests) add(request uint64, answer NodeID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unanswered[request] = carried{node: answer}
+	r.unanswered[request] = requestResult{node: answer}
 }
 
 // inherit adds a request that recovery found.
-func (r *requests) inherit(request uint64, c carried) {
+func (r *requests) inherit(request uint64, c requestResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inherited[request] = c
 }
 
-// Answered notes that the kernel has the answer to a request, or does not wait for it.
+// Answered records that the kernel has the answer to a request, or does not wait for it.
 func (f *Takeover) Answered(request uint64) {
 	r := &f.requests
 	r.mu.Lock()
@@ -69,24 +68,25 @@ func (f *Takeover) Answered(request uint64) {
 	delete(r.unanswered, request)
 }
 
-// Done reports whether a request that the kernel sent again was carried out by the daemon
-// before, and returns the node that the answer describes: what was created or linked, 0
-// for others. It may be asked again until Answered.
+// Done reports whether a request that the kernel sent again was already carried out by the daemon
+// before. answer is the node that the answer describes, which was created or linked, else 0. Done may be
+// called several times before Answered.
 func (f *Takeover) Done(request uint64) (answer NodeID, done bool) {
 	r := &f.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c, done := r.unanswered[request]
-	if !done {
-		if c, done = r.inherited[request]; done {
-			r.unanswered[request] = c
-		}
+	if c, ok := r.unanswered[request]; ok {
+		return c.node, true
+	}
+	c, done := r.inherited[request]
+	if done {
+		r.unanswered[request] = c
 	}
 	return c.node, done
 }
 
-// Record returns the record that carried out a request for which Done reports true; nil if that is
-// not in the journal any more.
+// Record returns the record that carried out a request for which Done returned true. It returns nil if
+// the record is not in the journal any more.
 func (f *Takeover) Record(request uint64) any {
 	r := &f.requests
 	r.mu.Lock()
@@ -94,8 +94,8 @@ func (f *Takeover) Record(request uint64) any {
 	return r.unanswered[request].record
 }
 
-// Settled notes that Done was called for each request that the kernel sent again. It returns the nodes
-// that the answers to the others described: the kernel has those answers.
+// Settled is called after Done was called for every request that the kernel sent again. It returns the
+// nodes that the answers to all other inherited requests described: the kernel has these answers.
 func (f *Takeover) Settled() (known []NodeID) {
 	r := &f.requests
 	r.mu.Lock()
@@ -105,7 +105,7 @@ func (f *Takeover) Settled() (known []NodeID) {
 			known = append(known, c.node)
 		}
 	}
-	r.inherited = make(map[uint64]carried)
+	r.inherited = make(map[uint64]requestResult)
 	return known
 }
 
@@ -123,36 +123,36 @@ func (r *requests) nodes() map[NodeID]bool {
 func (r *requests) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unanswered, r.inherited = make(map[uint64]carried), make(map[uint64]carried)
+	r.unanswered, r.inherited = make(map[uint64]requestResult), make(map[uint64]requestResult)
 }
 
-// SetRequests is Requests of the last checkpoint.
+// SetRequests sets the inherited requests to the result of Requests at the last checkpoint.
 func (tx *Tx) SetRequests(all map[uint64]uint64) {
 	for request, answer := range all {
-		tx.f.requests.inherit(request, carried{node: NodeID(answer)})
+		tx.f.requests.inherit(request, requestResult{node: NodeID(answer)})
 	}
 }
 
-// Requests returns those that the kernel may send again to the next daemon, with the nodes
-// that their answers describe.
+// Requests returns the requests that the kernel may send again to the next daemon, with the nodes
+// that their answers describe, for a checkpoint.
 func (tx *Tx) Requests() map[uint64]uint64 {
 	r := &tx.f.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make(map[uint64]uint64, len(r.inherited)+len(r.unanswered))
-	for _, these := range []map[uint64]carried{r.inherited, r.unanswered} {
-		for request, c := range these {
+	for _, part := range []map[uint64]requestResult{r.inherited, r.unanswered} {
+		for request, c := range part {
 			all[request] = uint64(c.node)
 		}
 	}
 	return all
 }
 
-// CarriedOut notes that a record of the caller's own type carries out a request.
+// CarriedOut records that a record of the caller's own type carries out a request.
 func (tx *Tx) CarriedOut(request uint64, record any) {
 	if tx.f.mu.replaying {
-		tx.f.requests.inherit(request, carried{record: record})
+		tx.f.requests.inherit(request, requestResult{record: record})
 	} else {
-		tx.f.requests.carriedOut(request, 0)
+		tx.f.requests.add(request, 0)
 	}
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Tx is the forest with its lock held: what package snapshot uses to make
-// captures, forks and restores one step with its catalogue.
+// A Tx has the methods of the forest for callers that hold its lock. Package snapshot uses it to change
+// the trees and the catalogue in one step, for captures, forks and restores.
 type Tx struct {
-	attributions
-	appended bool // a record was journaled
+	viewActors
+	appended bool // Append was called
 }
 
-func newTx(f *Forest) *Tx { return &Tx{attributions: attributions{f}} }
+func newTx(f *Forest) *Tx { return &Tx{viewActors: viewActors{f}} }
 
-// Update runs fn with the lock held for changes. It waits while changes are
-// held back unless urgent.
+// Update calls fn with the forest's lock held for changes. Unless urgent is set, it waits while the
+// forest is frozen.
 //
-// Once fn has journaled a record it must not fail: an error or a panic after that
-// means that nothing can be changed any more until the store is opened again.
+// After fn has appended a record it must not fail: after an error or a panic, all further changes fail
+// until the store is opened again.
 func (f *Forest) Update(urgent bool, fn func(tx *Tx) error) error {
 	if urgent {
 		f.mu.Lock()
@@ -33,11 +33,11 @@ func (f *Forest) Update(urgent bool, fn func(tx *Tx) error) error {
 	}
 	defer f.mu.Unlock()
 	tx := newTx(f)
-	return f.ended(tx, fn(tx))
+	return f.finish(tx, fn(tx))
 }
 
-// ended is for the end of what was done with the lock held, and its error.
-func (f *Forest) ended(tx *Tx, err error) error {
+// finish ends a Tx after its function returned err.
+func (f *Forest) finish(tx *Tx, err error) error {
 	switch {
 	case !tx.appended:
 	case err != nil:
@@ -48,15 +48,15 @@ func (f *Forest) ended(tx *Tx, err error) error {
 	return err
 }
 
-// View runs fn with the lock held for reading.
+// View calls fn with the forest's lock held for reading.
 func (f *Forest) View(fn func(tx *Tx) error) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return fn(newTx(f))
 }
 
-// Append journals a record of the caller's own type. It may use what is held
-// back on a full disk: history is what gives space back.
+// Append appends a record of the caller's own type to the journal. It may use the space that is reserved
+// for a full disk, because the deletion of snapshots frees space.
 func (tx *Tx) Append(t journal.Type, payload []byte) error {
 	if !tx.appended && tx.f.mu.failed != nil {
 		return tx.f.mu.failed
@@ -65,15 +65,16 @@ func (tx *Tx) Append(t journal.Type, payload []byte) error {
 		return err
 	}
 	tx.appended = true
-	tx.f.mu.failed = ErrFailed // unless it is carried out, whatever happens
+	tx.f.mu.failed = ErrFailed // until the function of Update has returned without an error
 	return nil
 }
 
-// Failed returns why the state in memory cannot be relied on, nil when it can.
+// Failed returns the error that stopped all changes, else nil. After it, the state in memory may have a
+// part of a change.
 func (tx *Tx) Failed() error { return tx.f.mu.failed }
 
-// State returns the present state of a writable view. It may be read while
-// The lock is held and must not be kept.
+// State returns the present state of a writable view. It may be read only while
+// the forest's lock is held.
 func (tx *Tx) State(view uint32) (*tree.State, bool) {
 	v, ok := tx.f.mu.views[view]
 	if !ok {
@@ -92,7 +93,7 @@ func (tx *Tx) Capture(view uint32) (*tree.State, error) {
 	return v.state.Clone(), nil
 }
 
-// Changed returns a number that grows with every change of a view.
+// Changed returns a number that is higher after every change of a view.
 func (tx *Tx) Changed(view uint32) uint64 {
 	if v, ok := tx.f.mu.views[view]; ok {
 		return v.changed
@@ -100,20 +101,20 @@ func (tx *Tx) Changed(view uint32) uint64 {
 	return 0
 }
 
-// AddView adds a writable view that starts as a frozen state.
+// AddView adds a writable view that begins with a frozen state.
 func (tx *Tx) AddView(id uint32, s *tree.State) {
 	tx.f.mu.epoch++
 	tx.f.mu.views[id] = tx.f.newView(id, s.Clone())
 	tx.SetCounters(0, id+1)
 }
 
-// AddOrphans adds inodes without a name to a view. The state must not be used any more.
+// AddOrphans sets the orphans of a view. The state belongs to the view afterwards.
 func (tx *Tx) AddOrphans(view uint32, s *tree.State) {
 	tx.f.mu.epoch++
 	tx.f.mu.views[view].orphans.set(s)
 }
 
-// DropView removes a writable view; its nodes are stale from then on.
+// DropView removes a writable view. Operations on its nodes then fail with errs.Stale.
 func (tx *Tx) DropView(id uint32) {
 	delete(tx.f.mu.views, id)
 	tx.f.changed.Remove(id)
@@ -121,19 +122,21 @@ func (tx *Tx) DropView(id uint32) {
 
 // Readers of Changes.
 const (
-	// ForCheckpoint are views that may differ from what the last checkpoint stored: in their
-	// state, orphans, or actors. Every other view is sealed.
+	// ForCheckpoint has the views whose state, orphans or actors may differ from the last checkpoint.
+	// All other views are sealed.
 	ForCheckpoint = iota
+	// ForPolicies has the views that may have changed since the policies were last applied.
 	ForPolicies
-	changedReaders
+	changedReaders // the number of readers
 )
 
-// Changes are the views that may have changed since each reader looked. Changes of views take
-// turns with functions of Tx.
+// Changes returns the set of the views that may have changed, for each reader since it last read the set.
+// It changes only under the forest's lock.
 func (tx *Tx) Changes() *changed.Set[uint32] { return tx.f.changed }
 
-// NewView returns a number for a new view: the next one, and after the last the first
-// that no view has any more and of which the kernel holds no root, and so no node.
+// NewView returns a number for a new view: the next one, or after MaxView a number that is free again.
+// A number is free if no view has it and the kernel has no reference to the view's root, and so to no
+// node of it.
 func (tx *Tx) NewView() (uint32, error) {
 	for range MaxView {
 		id := tx.f.mu.nextView
@@ -141,15 +144,15 @@ func (tx *Tx) NewView() (uint32, error) {
 			id = MainView + 1
 		}
 		tx.f.mu.nextView = id + 1
-		if tx.freeView(id) {
+		if tx.isFree(id) {
 			return id, nil
 		}
 	}
 	return 0, fmt.Errorf("%w: the store has used up its view numbers", errs.NoSpace)
 }
 
-// freeView reports whether a number stands for no view.
-func (tx *Tx) freeView(id uint32) bool {
+// isFree reports whether a view number is free, see NewView.
+func (tx *Tx) isFree(id uint32) bool {
 	if _, ok := tx.f.mu.views[id]; ok || tx.f.Held(Node(id, RootIno)) {
 		return false
 	}
@@ -157,13 +160,13 @@ func (tx *Tx) freeView(id uint32) bool {
 	return errors.Is(err, errs.Stale)
 }
 
-// Epoch returns the present epoch, which AddView ends.
+// Epoch returns the present epoch. AddView ends it.
 func (tx *Tx) Epoch() uint64 { return tx.f.mu.epoch }
 
 // Counters returns the next inode and view numbers.
 func (tx *Tx) Counters() (ino uint64, view uint32) { return tx.f.mu.nextIno, tx.f.mu.nextView }
 
-// SetCounters raises the next inode and view numbers.
+// SetCounters raises the next inode and view numbers to at least ino and view.
 func (tx *Tx) SetCounters(ino uint64, view uint32) {
 	tx.f.mu.nextIno = max(tx.f.mu.nextIno, ino)
 	tx.f.mu.nextView = max(tx.f.mu.nextView, view)
@@ -172,23 +175,22 @@ func (tx *Tx) SetCounters(ino uint64, view uint32) {
 // End returns the position of the journal after the last record.
 func (tx *Tx) End() int64 { return tx.f.log.End() }
 
-// Unjournaled returns the lowest position of bytes in the journal that no record refers to
-// yet, though a later one will: those of writes under way. Recovery from here on needs them,
-// whatever has become of the files by then.
+// Unjournaled returns the lowest journal position of bytes to which no record refers yet: the bytes of
+// running writes. Recovery needs them for the records that will follow, even if a file has other bytes
+// by then.
 func (tx *Tx) Unjournaled() int64 { return tx.f.blobs.Lowest() }
 
-// EachContent calls fn for the contents of the present views that are not sealed, but for pages
-// that were seen, and of orphans.
+// EachContent calls fn for the contents in memory of all views and orphans that are not sealed. It skips
+// pages that seen has visited.
 func (tx *Tx) EachContent(seen *tree.Unsealed, fn func(*content.Content)) {
 	for _, id := range tx.f.changed.For(ForCheckpoint) {
 		v := tx.f.mu.views[id]
-		v.orphans.each(fn)
+		v.orphans.eachContent(fn)
 		seen.Each(v.state, false, fn)
 	}
 }
 
-// Orphans freezes the inodes without a name that the kernel may hold, and returns them: a
-// state without a root for each of the views that has any.
+// Orphans freezes and returns the orphans of views: a state without a root for each view with orphans.
 func (tx *Tx) Orphans(views []uint32) (map[uint32]*tree.State, error) {
 	states := make(map[uint32]*tree.State)
 	for _, id := range views {
@@ -199,7 +201,7 @@ func (tx *Tx) Orphans(views []uint32) (map[uint32]*tree.State, error) {
 		if err := v.keepAllReplaced(); err != nil {
 			return nil, err
 		}
-		if st := v.orphans.frozen(); st.Inodes > 0 {
+		if st := v.orphans.clone(); st.Inodes > 0 {
 			states[id] = st
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Covered returns where a process in another mount namespace sees something else than a view has
-// there, as paths from its root.
+// Covered returns the paths in a view, relative to its root, at which the process pid does not see the
+// view's files, because its mount namespace has other mounts there.
 func (t *trees) Covered(view, pid uint32) []string {
 	if ask := t.covered.Load(); ask != nil && pid != 0 {
 		return (*ask)(view, pid)
@@ -18,8 +18,8 @@ func (t *trees) Covered(view, pid uint32) []string {
 	return nil
 }
 
-// Without returns a frozen state without those of some paths at which it has an empty file or an
-// empty directory. Times of directories stay. If it cannot be read, the state is returned as it is.
+// Without returns a copy of a frozen state in which empty files and empty directories at the given paths
+// are removed. The times of the directories above do not change. If st cannot be read, it returns st.
 func (tx *Tx) Without(st *tree.State, paths []string) *tree.State {
 	e := tree.Editor{State: st.Clone(), Source: tx.f.waiting, Epoch: tx.f.ownEpoch()}
 	for _, p := range paths {
@@ -41,13 +41,15 @@ func (tx *Tx) Without(st *tree.State, paths []string) *tree.State {
 	return e.State
 }
 
-// EmptyAt reports whether a state has an empty file of one name, or an empty directory, at a path.
+// EmptyAt reports whether a state has, at a path, an empty file with only this name or an empty
+// directory.
 func EmptyAt(src *tree.Source, st *tree.State, at string) (bool, error) {
 	_, n, err := emptyAt(src, st, at)
 	return n != nil, err
 }
 
-// emptyAt returns the inode at a path and its directory, nil if it is not empty.
+// emptyAt returns the inode at a path for EmptyAt, nil if it is not empty, and its directory. The error
+// is errs.NotExist if the path does not exist.
 func emptyAt(src *tree.Source, st *tree.State, at string) (dir, n *tree.Inode, err error) {
 	n, err = st.Get(src, tree.RootIno)
 	for name := range strings.SplitSeq(at, "/") {

@@ -1,11 +1,10 @@
-// Package object says what a pushed snapshot looks like on a remote. FORMAT.md has
-// the bytes.
+// Package object defines the format of pushed snapshots on a remote: refs, objects and their
+// indexes. FORMAT.md describes the bytes.
 //
-// # Who is trusted
+// # Trust
 //
-// None. A remote can withhold what it was given, or give something else; both
-// are errors. Every record is compared with the BLAKE3 by which its parent names
-// it, up to the snapshot's id. Decoding here is bounded by the bytes that are
-// there: a length or a number that cannot be right is refused before anything is
-// allocated for it.
+// The remote is not trusted. If it returns other bytes than were pushed, or none, the reader gets
+// an error. Readers compare every record with the BLAKE3 hash in the record that refers to it; the
+// first hash is the snapshot's id. Decoding in this package is bounded by the number of bytes
+// that were read: an impossible length or number is refused before memory is allocated for it.
 package object

@@ -13,31 +13,35 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 )
 
+// EntrySize is the number of bytes of an encoded Entry.
 const EntrySize = 32
 
-const prefixSize = 16
+const prefixSize = 16 // bytes
 
-// ErrMalformed: what the remote gave is not what a push writes.
+// ErrMalformed: no push can have written the bytes that were read from the remote.
 var ErrMalformed = errs.New(errs.Damaged, "malformed on the remote")
 
+// An Entry is the place of a record in an object.
 type Entry struct {
-	Prefix [prefixSize]byte // of the object's hash
+	Prefix [prefixSize]byte // first bytes of the record's hash
 	Object uint32           // position in the ref's list of objects
-	Offset uint32           // in bytes
-	Stored uint32           // bytes there
+	Offset uint32           // bytes from the start of the object
+	Stored uint32           // bytes in the object
 	Plain  uint32           // bytes when expanded
 	Kind   cas.Kind
 	Flags  uint8 // as of cas.Stored
 }
 
+// End returns the offset after the record.
 func (e *Entry) End() int64 { return int64(e.Offset) + int64(e.Stored) }
 
 const (
-	lengthBits = 25 // 16 MiB and the number itself
+	lengthBits = 25 // enough for cas.MaxObject, which is 1<<24
 	lengthMask = 1<<lengthBits - 1
 )
 
-func (e *Entry) append(b []byte) []byte {
+// appendTo appends the encoded entry to b.
+func (e *Entry) appendTo(b []byte) []byte {
 	b = append(b, e.Prefix[:]...)
 	b = binary.LittleEndian.AppendUint32(b, e.Object)
 	b = binary.LittleEndian.AppendUint32(b, e.Offset)
@@ -55,6 +59,7 @@ func decodeEntry(b []byte) (e Entry) {
 	return e
 }
 
+// check refuses an entry that no push can have written. objects is the ref's list.
 func (e *Entry) check(objects []backend.Object) error {
 	switch {
 	case e.Kind != cas.KindTree && e.Kind != cas.KindData:
@@ -67,35 +72,36 @@ func (e *Entry) check(objects []backend.Object) error {
 	return nil
 }
 
-// A table is the entries of one push, encoded, in order of their hashes.
-type table []byte
+// An indexTable has the encoded entries of one index, in the order of their prefixes.
+type indexTable []byte
 
-func (t table) len() int { return len(t) / EntrySize }
+func (t indexTable) len() int { return len(t) / EntrySize }
 
-func (t table) at(i int) Entry { return decodeEntry(t[i*EntrySize:]) }
+func (t indexTable) entry(i int) Entry { return decodeEntry(t[i*EntrySize:]) }
 
-// find looks a hash up. The entry may still be of another object of the same first
-// 16 bytes: the bytes there tell.
-func (t table) find(h cas.Hash) (Entry, bool) {
+// find looks a hash up. It compares only the prefix: the reader detects another record by its hash.
+func (t indexTable) find(h cas.Hash) (Entry, bool) {
 	i := sort.Search(t.len(), func(i int) bool {
 		return bytes.Compare(t[i*EntrySize:][:prefixSize], h[:prefixSize]) >= 0
 	})
 	if i == t.len() || !bytes.Equal(t[i*EntrySize:][:prefixSize], h[:prefixSize]) {
 		return Entry{}, false
 	}
-	return t.at(i), true
+	return t.entry(i), true
 }
 
-type Index struct{ tables []table } // newest first
+// An Index has the entries of all indexes of a ref.
+type Index struct{ tables []indexTable } // newest first
 
-// Add puts the index of an older push behind those that are there.
+// Add adds an index, which must be older than the ones added before. raw are its bytes in the section s.
+// Errors: ErrMalformed.
 func (x *Index) Add(raw []byte, s Section, objects []backend.Object) error {
 	if int64(len(raw)) != s.Size() {
 		return fmt.Errorf("%w: index of %d bytes where %d belong", ErrMalformed, len(raw), s.Size())
 	}
-	t := table(raw)
+	t := indexTable(raw)
 	for i := range t.len() {
-		e := t.at(i)
+		e := t.entry(i)
 		if err := e.check(objects); err != nil {
 			return err
 		}
@@ -107,6 +113,7 @@ func (x *Index) Add(raw []byte, s Section, objects []backend.Object) error {
 	return nil
 }
 
+// Find looks a record up by its hash.
 func (x *Index) Find(h cas.Hash) (Entry, bool) {
 	for _, t := range x.tables {
 		if e, ok := t.find(h); ok {
@@ -116,11 +123,11 @@ func (x *Index) Find(h cas.Hash) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Entries returns all entries of one kind, by their places.
+// Entries returns all entries of one kind, in the order of ByPlace.
 func (x *Index) Entries(kind cas.Kind) (out []Entry) {
 	for _, t := range x.tables {
 		for i := range t.len() {
-			if e := t.at(i); e.Kind == kind {
+			if e := t.entry(i); e.Kind == kind {
 				out = append(out, e)
 			}
 		}
@@ -129,15 +136,18 @@ func (x *Index) Entries(kind cas.Kind) (out []Entry) {
 	return out
 }
 
+// ByPlace compares entries by object and offset.
 func ByPlace(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Offset, b.Offset))
 }
 
+// A Pack is an object that is being made.
 type Pack struct {
 	Bytes   []byte
-	Entries []Entry // Object is not set
+	Entries []Entry // of its records; Entry.Object is not set
 }
 
+// Add appends a record.
 func (p *Pack) Add(h cas.Hash, s cas.Stored) {
 	e := Entry{Offset: uint32(len(p.Bytes)), Stored: uint32(len(s.Bytes)), Plain: uint32(s.Plain), Kind: s.Kind, Flags: s.Flags}
 	copy(e.Prefix[:], h[:])
@@ -145,7 +155,7 @@ func (p *Pack) Add(h cas.Hash, s cas.Stored) {
 	p.Bytes = append(p.Bytes, s.Bytes...)
 }
 
-// Append puts the records of another pack behind those that are there.
+// Append appends the records of another pack.
 func (p *Pack) Append(q *Pack) {
 	for _, e := range q.Entries {
 		e.Offset += uint32(len(p.Bytes))
@@ -154,15 +164,15 @@ func (p *Pack) Append(q *Pack) {
 	p.Bytes = append(p.Bytes, q.Bytes...)
 }
 
-// EncodeIndex appends an index of entries to the pack and returns where it is. Of two entries
-// for one hash the first one counts.
+// EncodeIndex appends an index of entries to the pack and returns its section, without the object. If two
+// entries have one hash, it uses the first one.
 func (p *Pack) EncodeIndex(entries []Entry) Section {
 	sorted := slices.Clone(entries)
 	slices.SortStableFunc(sorted, func(a, b Entry) int { return bytes.Compare(a.Prefix[:], b.Prefix[:]) })
 	sorted = slices.CompactFunc(sorted, func(a, b Entry) bool { return a.Prefix == b.Prefix })
 	s := Section{Offset: int64(len(p.Bytes)), Entries: int64(len(sorted))}
 	for i := range sorted {
-		p.Bytes = sorted[i].append(p.Bytes)
+		p.Bytes = sorted[i].appendTo(p.Bytes)
 	}
 	return s
 }

@@ -55,7 +55,7 @@ func TestIndex(t *testing.T) {
 // The longest lengths and largest numbers come back as they were.
 func TestEntryBounds(t *testing.T) {
 	want := Entry{Prefix: [16]byte{1, 15: 255}, Object: 1<<32 - 1, Offset: 1<<32 - 1, Stored: cas.MaxObject, Plain: cas.MaxObject, Kind: cas.KindTree, Flags: 2}
-	b := want.append(nil)
+	b := want.appendTo(nil)
 	if got := decodeEntry(b); got != want {
 		t.Errorf("%+v, not %+v", got, want)
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 )
 
-// Version is the version of everything on a remote.
+// Version is the version of the format of remotes.
 const Version = 1
 
-// Bounds of a ref that is taken.
+// Limits of a ref, which Check enforces.
 const (
 	maxObjects = 1 << 20
 	maxIndexes = 64
@@ -27,10 +27,11 @@ const (
 // ErrNewer: the remote was written by a newer version of the program.
 var ErrNewer = errs.New(errs.Format, "the remote was written by a newer amberfs")
 
-// ErrOlder: a ref of the time before 0.1, when the version was 1 as well. An index had two
-// numbers of entries, of other names.
+// ErrOlder: an amberfs before 0.1 wrote the ref. Its version is 1 too, but its sections have no field
+// entries.
 var ErrOlder = errs.New(errs.Format, "an amberfs before 0.1 pushed it, in a format that this one does not read; mount the store that it came from with that one, and copy what you need")
 
+// A Ref describes a snapshot on a remote, and names the objects and indexes that it needs.
 type Ref struct {
 	Version int       `json:"version"`
 	Name    string    `json:"name"`
@@ -45,33 +46,39 @@ type Ref struct {
 	Kind    string            `json:"kind,omitempty"`
 	Files   int64             `json:"files"`
 	Bytes   int64             `json:"bytes"`
-	// Actors changed something since the snapshot before, ActorSets are the objects that say what.
+	// Actors have changed files since the snapshot before. ActorSets are the hashes of the records that
+	// say which files.
 	Actors    []string   `json:"actors,omitempty"`
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
 
-	// Claim is the label of the claimed fork that it is a state of, Lineage the ids of earlier ones.
+	// Claim is the label of the claimed fork that the snapshot is of, Lineage has the ids of earlier
+	// snapshots of that fork.
 	Claim   string   `json:"claim,omitempty"`
 	Lineage []string `json:"lineage,omitempty"`
 
 	Objects []backend.Object `json:"objects"`
 	Indexes []Section        `json:"indexes"` // newest first
 
-	Encrypted bool `json:"encrypted,omitempty"` // the ref and its objects are
+	Encrypted bool `json:"encrypted,omitempty"` // the ref and its objects are encrypted
 }
 
+// A Section is the place of an index in an object.
 type Section struct {
-	Object  int   `json:"object"` // position in the list of objects
-	Offset  int64 `json:"offset"`
-	Entries int64 `json:"entries"`
+	Object  int   `json:"object"`  // position in the list of objects
+	Offset  int64 `json:"offset"`  // bytes from the start of the object
+	Entries int64 `json:"entries"` // number of entries
 }
 
+// Size returns the number of bytes of the index.
 func (s Section) Size() int64 { return s.Entries * EntrySize }
 
+// State returns the id as a hash.
 func (r *Ref) State() cas.Hash {
 	h, _ := cas.ParseHash(r.ID) // checked when it was decoded
 	return h
 }
 
+// Encode returns the ref as JSON.
 func (r *Ref) Encode() ([]byte, error) {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -80,7 +87,7 @@ func (r *Ref) Encode() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// DecodeRef reads what Encode wrote. Errors: ErrNewer, ErrOlder, ErrMalformed.
+// DecodeRef decodes a ref. Errors: ErrNewer, ErrOlder, ErrMalformed.
 func DecodeRef(raw []byte) (*Ref, error) {
 	var r Ref
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -100,7 +107,7 @@ func DecodeRef(raw []byte) (*Ref, error) {
 
 var objectName = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Check refuses what no push writes.
+// Check returns an error for a ref that no push can have written.
 func (r *Ref) Check() error {
 	if r.Version != Version || len(r.Objects) > maxObjects || len(r.Indexes) > maxIndexes {
 		return fmt.Errorf("version %d, %d objects, %d indexes", r.Version, len(r.Objects), len(r.Indexes))

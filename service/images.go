@@ -152,7 +152,7 @@ func (s *Service) sweepImages() {
 		s.Log.Warn("removing layers of images", "err", err)
 		return
 	}
-	if err := s.blobs().Keep(keep); err != nil {
+	if err := s.blobs().KeepOnly(keep); err != nil {
 		s.Log.Warn("removing layers of images", "err", err)
 	}
 }

@@ -22,29 +22,33 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// An archived is the configuration and the layers of an archive of `docker save`, with a
-// manifest as registries have it. It is a content.Fetcher.
-type archived map[digest.Digest]*io.SectionReader
+// A dockerArchive has the configuration and the layers of an archive of `docker save`, and a manifest for
+// them in the format of registries. It is a content.Fetcher.
+type dockerArchive map[digest.Digest]*io.SectionReader
 
-func (a archived) Fetch(_ context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
+func (a dockerArchive) Fetch(_ context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
 	if s, ok := a[d.Digest]; ok {
 		return io.NopCloser(io.NewSectionReader(s, 0, s.Size())), nil
 	}
 	return nil, fs.ErrNotExist
 }
 
-type saved struct {
+// A savedImage is an image in manifest.json of an archive of `docker save`. Config and Layers are names of
+// files.
+type savedImage struct {
 	Config   string
 	RepoTags []string
 	Layers   []string
 }
 
-// layerTypes are the types of layers by their compression.
+// layerTypes has the media types of layers, by the result of decompress.Kind.
 var layerTypes = map[string]string{
 	"": ocispec.MediaTypeImageLayer, "gzip": ocispec.MediaTypeImageLayerGzip, "zstd": ocispec.MediaTypeImageLayerZstd,
 }
 
-func (im *Image) archive(name string) ([]ocispec.Descriptor, error) {
+// readArchive reads the list of files of an archive, and makes a manifest. It returns the descriptor of the
+// manifest.
+func (im *Image) readArchive(name string) ([]ocispec.Descriptor, error) {
 	f, err := im.openArchive(name)
 	if err != nil {
 		return nil, err
@@ -71,23 +75,24 @@ func (im *Image) archive(name string) ([]ocispec.Descriptor, error) {
 			files[name] = io.NewSectionReader(f, at, h.Size)
 		}
 	}
-	var images []saved
+
+	var images []savedImage
 	if list := files["manifest.json"]; list != nil {
-		err = decode(list, &images)
+		if err := decodeJSON(list, &images); err != nil {
+			return nil, err
+		}
 	}
-	if err == nil && len(images) != 1 {
-		err = errs.Fail(errs.Invalid, "%s has %d images in its manifest.json, not one as `docker save NAME` writes", name, len(images))
+	if len(images) != 1 {
+		return nil, errs.Fail(errs.Invalid, "%s has %d images in its manifest.json, not one as `docker save NAME` writes", name, len(images))
 	}
-	if err != nil {
-		return nil, err
-	}
-	a := archived{}
+
+	a := dockerArchive{}
 	m := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Layers: []ocispec.Descriptor{}}
 	for _, name := range append(images[0].Layers, images[0].Config) {
 		name = path.Clean(name)
 		s := files[cmp.Or(links[name], name)]
 		if s == nil {
-			return nil, errs.Fail(errs.Failed, "image %s: the file %.80q that manifest.json names is missing", im.at.ref, name)
+			return nil, errs.Fail(errs.Failed, "image %s: the file %.80q that manifest.json names is missing", im.location.ref, name)
 		}
 		var head [6]byte
 		n, _ := s.ReadAt(head[:], 0)
@@ -98,21 +103,24 @@ func (im *Image) archive(name string) ([]ocispec.Descriptor, error) {
 		a[d.Digest] = s
 		m.Layers = append(m.Layers, d)
 	}
+
+	// The configuration is the last one of the descriptors.
 	last := len(m.Layers) - 1
 	m.Config, m.Layers = m.Layers[last], m.Layers[:last]
 	m.Config.MediaType = ocispec.MediaTypeImageConfig
 	raw, err := json.Marshal(m)
 	d := content.NewDescriptorFromBytes(m.MediaType, raw)
 	a[d.Digest] = io.NewSectionReader(bytes.NewReader(raw), 0, d.Size)
-	im.from = a
+	im.source = a
 	return []ocispec.Descriptor{d}, err
 }
 
-// openArchive opens an archive, of which the parts are read in any order.
+// openArchive opens an archive. It must be a regular file that is not compressed, because its parts are
+// read in any order.
 func (im *Image) openArchive(name string) (*os.File, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errs.Fail(errs.NotExist, "no image %s: there is no such file", im.at.ref)
+		return nil, errs.Fail(errs.NotExist, "no image %s: there is no such file", im.location.ref)
 	}
 	if err != nil {
 		return nil, err

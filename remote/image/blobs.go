@@ -14,8 +14,8 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// Blobs keeps the manifests, configurations and layers of imported images as they came, so
-// that an export has the same ones. It is a folder of a store.
+// Blobs is a folder of a store with the manifests, configurations and layers of imported images, unchanged,
+// so that an export can contain the same blobs.
 type Blobs struct {
 	FS  vfs.FS
 	Dir string
@@ -25,7 +25,8 @@ func (b Blobs) path(d digest.Digest) string {
 	return filepath.Join(b.Dir, d.Algorithm().String()+"-"+d.Encoded())
 }
 
-// Put keeps a blob, on disk but for its name, once it is known to have the digest.
+// Put stores a blob and syncs it, but not the folder: after a power cut the blob may be missing. If r has
+// other bytes, Put returns ErrDigest and stores no blob.
 func (b Blobs) Put(d digest.Digest, r io.Reader) error {
 	if err := cmp.Or(d.Validate(), b.FS.MkdirAll(b.Dir, 0o700)); err != nil {
 		return err
@@ -49,6 +50,7 @@ func (b Blobs) Put(d digest.Digest, r io.Reader) error {
 	return err
 }
 
+// Open opens a blob. Errors: fs.ErrNotExist.
 func (b Blobs) Open(d digest.Digest) (io.ReadCloser, error) {
 	if err := d.Validate(); err != nil {
 		return nil, err
@@ -64,16 +66,18 @@ func (b Blobs) Open(d digest.Digest) (io.ReadCloser, error) {
 	}{io.NewSectionReader(f, 0, size), f}, err
 }
 
+// Decode reads a blob of JSON. Errors: as Open.
 func (b Blobs) Decode(d digest.Digest, into any) error {
 	r, err := b.Open(d)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	return decode(r, into)
+	return decodeJSON(r, into)
 }
 
-func (b Blobs) Keep(keep map[digest.Digest]bool) error {
+// KeepOnly removes all blobs except those in keep, and files that an interrupted Put has left.
+func (b Blobs) KeepOnly(keep map[digest.Digest]bool) error {
 	names := make(map[string]bool)
 	for d := range keep {
 		names[filepath.Base(b.path(d))] = true

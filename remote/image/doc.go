@@ -1,3 +1,3 @@
-// Package image finds container images in registries, OCI layouts and archives of docker, and
-// writes them there. What is in their layers is up to its callers.
+// Package image reads container images from registries, OCI layouts and archives of `docker save`, and
+// writes them there. It does not look into the layers: its callers do.
 package image

@@ -27,10 +27,10 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 )
 
-// ErrDigest: a blob is not the one that was asked for.
+// ErrDigest: the bytes of a blob do not have its digest.
 var ErrDigest = errors.New("it does not have this digest, so it was damaged or replaced")
 
-// Types of docker that OCI has too.
+// Media types of docker. Each is equivalent to one of OCI.
 const (
 	dockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
 	dockerIndex    = "application/vnd.docker.distribution.manifest.list.v2+json"
@@ -39,33 +39,33 @@ const (
 	dockerPlain    = "application/vnd.docker.image.rootfs.diff.tar"
 )
 
-// MaxText is the size in bytes of a manifest, an index or a configuration.
+// MaxText is the most bytes of a manifest, an index or a configuration.
 const MaxText = 4 << 20
 
-// decode reads JSON of at most MaxText bytes.
-func decode(r io.Reader, into any) error {
+// decodeJSON reads JSON of at most MaxText bytes.
+func decodeJSON(r io.Reader, into any) error {
 	return json.NewDecoder(io.LimitReader(r, MaxText)).Decode(into)
 }
 
-// An Image is one that was found, for one platform.
+// An Image is an image for one platform, whose manifest and configuration were read.
 type Image struct {
 	Digest digest.Digest // of the manifest
 	ocispec.Manifest
 
-	at               place
-	want             ocispec.Platform
-	manifest, config []byte
-	from             content.Fetcher
+	location         location
+	platform         ocispec.Platform
+	manifest, config []byte          // as they were read
+	source           content.Fetcher // of the blobs
 }
 
-// A place is where an image is read or written.
-type place struct {
+// A location is the place that an image is read from or written to.
+type location struct {
 	ref  string
 	repo *remote.Repository // nil for files
 }
 
-// explain puts an error into words: one of the blob d, or of the whole image without it.
-func (p place) explain(ctx context.Context, d digest.Digest, err error) error {
+// explain returns an error for the user: err is about the blob d, or about the whole image if d is "".
+func (p location) explain(ctx context.Context, d digest.Digest, err error) error {
 	var explained *errs.Error
 	switch {
 	case err == nil || errors.As(err, &explained):
@@ -81,36 +81,39 @@ func (p place) explain(ctx context.Context, d digest.Digest, err error) error {
 	return errs.Fail(errs.ScriptKind(err), "image %s: %w", p.ref, err)
 }
 
-// Open finds an image: oci:DIR[:TAG], docker-archive:FILE, or HOST/NAME[:TAG][@DIGEST]. The
-// platform is OS/ARCH[/VARIANT], "" for that of this machine.
+// Open reads the manifest and the configuration of an image. ref is oci:DIR[:TAG], docker-archive:FILE, or
+// HOST/NAME[:TAG][@DIGEST]. platform is OS/ARCH[/VARIANT], or "" for the platform of this machine.
 func Open(ctx context.Context, ref, platform string) (*Image, error) {
-	im := &Image{at: place{ref: ref}, want: ocispec.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}}
+	im := &Image{location: location{ref: ref}, platform: ocispec.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}}
 	if platform != "" {
 		system, rest, _ := strings.Cut(platform, "/")
 		arch, variant, _ := strings.Cut(rest, "/")
-		if im.want = (ocispec.Platform{OS: system, Architecture: arch, Variant: variant}); system == "" || arch == "" || strings.Contains(variant, "/") {
+		if im.platform = (ocispec.Platform{OS: system, Architecture: arch, Variant: variant}); system == "" || arch == "" || strings.Contains(variant, "/") {
 			return nil, errs.Fail(errs.Invalid, "a platform is OS/ARCH or OS/ARCH/VARIANT, such as linux/arm64, not %q", platform)
 		}
 	}
+
 	var all []ocispec.Descriptor
 	var pinned digest.Digest
 	var err error
 	switch kind, rest, _ := strings.Cut(ref, ":"); kind {
 	case "oci":
-		all, err = im.layout(rest)
+		all, err = im.readLayout(rest)
 	case "docker-archive":
-		all, err = im.archive(rest)
+		all, err = im.readArchive(rest)
 	default:
-		all, pinned, err = im.registry(ctx)
+		all, pinned, err = im.resolveTag(ctx)
 	}
 	if err == nil {
-		err = im.choose(ctx, all, pinned)
+		err = im.chooseManifest(ctx, all, pinned)
 	}
-	return im, im.at.explain(ctx, "", err)
+	return im, im.location.explain(ctx, "", err)
 }
 
+// PlatformName returns a platform as OS/ARCH[/VARIANT].
 func PlatformName(p ocispec.Platform) string { return path.Join(p.OS, p.Architecture, p.Variant) }
 
+// splitLayout splits DIR[:TAG].
 func splitLayout(rest string) (dir, tag string) {
 	if i := strings.LastIndexByte(rest, ':'); i > 0 && !strings.Contains(rest[i:], "/") {
 		return rest[:i], rest[i+1:]
@@ -118,20 +121,22 @@ func splitLayout(rest string) (dir, tag string) {
 	return rest, ""
 }
 
-func (im *Image) layout(rest string) (found []ocispec.Descriptor, err error) {
+// readLayout returns the descriptors that a tag has in an OCI layout, or all descriptors without a tag.
+func (im *Image) readLayout(rest string) (found []ocispec.Descriptor, err error) {
 	dir, tag := splitLayout(rest)
 	f, err := os.Open(filepath.Join(dir, ocispec.ImageIndexFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errs.Fail(errs.NotExist, "no image %s: %s is not a directory with an OCI layout", im.at.ref, dir)
+		return nil, errs.Fail(errs.NotExist, "no image %s: %s is not a directory with an OCI layout", im.location.ref, dir)
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	var index ocispec.Index
-	if err := decode(f, &index); err != nil {
+	if err := decodeJSON(f, &index); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", ocispec.ImageIndexFile, err)
 	}
+
 	tags := make(map[string]bool)
 	var names []string
 	for _, d := range index.Manifests {
@@ -145,19 +150,21 @@ func (im *Image) layout(rest string) (found []ocispec.Descriptor, err error) {
 	}
 	switch {
 	case len(found) == 0:
-		return nil, errs.Fail(errs.NotExist, "no image %s: %s has %s", im.at.ref, dir, some(names, "no tags"))
+		return nil, errs.Fail(errs.NotExist, "no image %s: %s has %s", im.location.ref, dir, joinNames(names, "no tags"))
 	case tag == "" && len(names) > 1:
-		return nil, errs.Fail(errs.Invalid, "%s has several images: name one as oci:%s:TAG, of %s", dir, dir, some(names, ""))
+		return nil, errs.Fail(errs.Invalid, "%s has several images: name one as oci:%s:TAG, of %s", dir, dir, joinNames(names, ""))
 	}
-	im.from = oci.NewStorageFromFS(os.DirFS(dir))
+	im.source = oci.NewStorageFromFS(os.DirFS(dir))
 	return found, nil
 }
 
-func some(names []string, none string) string {
+// joinNames joins names for an error: at most 20 of them, or none if there are no names.
+func joinNames(names []string, none string) string {
 	return cmp.Or(strings.Join(names[:min(len(names), 20)], ", "), none)
 }
 
-// parseRef splits HOST/NAME[:TAG][@DIGEST]. A name without a host is one of docker.io, as docker has it.
+// parseRef splits HOST/NAME[:TAG][@DIGEST]. As in docker, a name without a host is in docker.io, and a
+// reference without tag and digest has the tag latest.
 func parseRef(ref string) (name, tag string, d digest.Digest, err error) {
 	name, pinned, isPinned := strings.Cut(ref, "@")
 	if d = digest.Digest(pinned); !isPinned {
@@ -178,8 +185,8 @@ func parseRef(ref string) (name, tag string, d digest.Digest, err error) {
 	return host + "/" + rest, tag, d, err
 }
 
-// registry finds the repository that a reference names.
-func (p *place) registry() (tag string, pinned digest.Digest, err error) {
+// openRepository sets repo to the repository of ref. pinned is the digest in ref, "" without one.
+func (p *location) openRepository() (tag string, pinned digest.Digest, err error) {
 	name, tag, pinned, err := parseRef(p.ref)
 	if err == nil {
 		p.repo, err = backend.Repository(name)
@@ -190,40 +197,41 @@ func (p *place) registry() (tag string, pinned digest.Digest, err error) {
 	return tag, pinned, err
 }
 
-func (im *Image) registry(ctx context.Context) (found []ocispec.Descriptor, pinned digest.Digest, err error) {
-	tag, pinned, err := im.at.registry()
+// resolveTag returns the descriptor that a tag, or else a digest, has in a registry.
+func (im *Image) resolveTag(ctx context.Context) (found []ocispec.Descriptor, pinned digest.Digest, err error) {
+	tag, pinned, err := im.location.openRepository()
 	if err != nil {
 		return nil, "", err
 	}
-	im.from = im.at.repo
-	d, err := im.at.repo.Resolve(ctx, cmp.Or(tag, pinned.String()))
+	im.source = im.location.repo
+	d, err := im.location.repo.Resolve(ctx, cmp.Or(tag, pinned.String()))
 	if errors.Is(err, errdef.ErrNotFound) {
-		err = errs.Fail(errs.NotExist, "no image %s in %s", im.at.ref, im.at.repo.Reference.Host()).WithHint("check the name and the tag")
+		err = errs.Fail(errs.NotExist, "no image %s in %s", im.location.ref, im.location.repo.Reference.Host()).WithHint("check the name and the tag")
 	}
 	return []ocispec.Descriptor{d}, pinned, err
 }
 
-// choose finds the manifest for the platform, and reads it and the configuration. A digest that the
-// user gave has to be on the way.
-func (im *Image) choose(ctx context.Context, all []ocispec.Descriptor, pinned digest.Digest) (err error) {
+// chooseManifest finds the manifest for the platform, through indexes, and reads it and the configuration. If
+// pinned is not "", the manifest or one of these indexes must have that digest.
+func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, pinned digest.Digest) (err error) {
 	const maxNested = 4
 	first, met := all[0].Digest, pinned == ""
 	for range maxNested {
-		d, err := im.pick(all)
+		d, err := im.pickPlatform(all)
 		if err != nil {
 			return err
 		}
 		met = met || d.Digest == pinned
-		if im.manifest, err = im.read(ctx, d); err != nil {
+		if im.manifest, err = im.readBlob(ctx, d); err != nil {
 			return err
 		}
 		if d.MediaType != ocispec.MediaTypeImageIndex && d.MediaType != dockerIndex {
 			if !met {
-				return errs.Fail(errs.Conflict, "image %s: the tag moved: it names %s now", im.at.ref, first).
+				return errs.Fail(errs.Conflict, "image %s: the tag moved: it names %s now", im.location.ref, first).
 					WithHint("leave the tag out to import what has the digest, or the digest to import what has the tag")
 			}
 			im.Digest = d.Digest
-			return im.check(ctx, d.MediaType)
+			return im.readConfig(ctx, d.MediaType)
 		}
 		var index ocispec.Index
 		if err := json.Unmarshal(im.manifest, &index); err != nil {
@@ -234,64 +242,68 @@ func (im *Image) choose(ctx context.Context, all []ocispec.Descriptor, pinned di
 	return errors.New("its indexes are nested too deep")
 }
 
-// fits reports whether a platform is the one that is wanted, as far as both say.
-func (im *Image) fits(p ocispec.Platform) bool {
+// fitsPlatform reports whether a platform is the wanted one. Fields that one of the two lacks do not count.
+func (im *Image) fitsPlatform(p ocispec.Platform) bool {
 	same := func(a, b string) bool { return a == b || a == "" || b == "" }
-	return same(p.OS, im.want.OS) && same(p.Architecture, im.want.Architecture) && same(p.Variant, im.want.Variant)
+	return same(p.OS, im.platform.OS) && same(p.Architecture, im.platform.Architecture) && same(p.Variant, im.platform.Variant)
 }
 
-func (im *Image) pick(all []ocispec.Descriptor) (d ocispec.Descriptor, err error) {
+// pickPlatform returns the first descriptor for the platform. A single one without a platform fits too.
+func (im *Image) pickPlatform(all []ocispec.Descriptor) (d ocispec.Descriptor, err error) {
 	if len(all) == 1 && all[0].Platform == nil {
 		return all[0], nil
 	}
 	var others []string
 	for _, d := range all {
-		if d.Platform != nil && im.fits(*d.Platform) {
+		if d.Platform != nil && im.fitsPlatform(*d.Platform) {
 			return d, nil
 		}
 		if d.Platform != nil {
 			others = append(others, PlatformName(*d.Platform))
 		}
 	}
-	return d, im.noPlatform(some(others, "images without a platform"))
+	return d, im.errNoPlatform(joinNames(others, "images without a platform"))
 }
 
-func (im *Image) noPlatform(has string) error {
-	return errs.Fail(errs.NotExist, "image %s is not for %s: it has %s", im.at.ref, PlatformName(im.want), has).
+// errNoPlatform is the error for an image that is not for the platform; has names the platforms that it has.
+func (im *Image) errNoPlatform(has string) error {
+	return errs.Fail(errs.NotExist, "image %s is not for %s: it has %s", im.location.ref, PlatformName(im.platform), has).
 		WithHint("choose one with --platform")
 }
 
-// check reads the configuration of what should be an image.
-func (im *Image) check(ctx context.Context, kind string) (err error) {
+// readConfig decodes the manifest and reads the configuration. It fails if they are not of a container image
+// for the platform. kind is the media type of the manifest.
+func (im *Image) readConfig(ctx context.Context, kind string) (err error) {
 	if err := json.Unmarshal(im.manifest, &im.Manifest); err != nil {
 		return err
 	}
-	of := im.Manifest.Config
-	if kind != ocispec.MediaTypeImageManifest && kind != dockerManifest || of.MediaType != ocispec.MediaTypeImageConfig && of.MediaType != dockerConfig {
-		return errs.Fail(errs.Invalid, "%s is not a container image, but of the type %s", im.at.ref, strings.TrimSpace(kind+" "+of.MediaType))
+	blob := im.Manifest.Config
+	if kind != ocispec.MediaTypeImageManifest && kind != dockerManifest || blob.MediaType != ocispec.MediaTypeImageConfig && blob.MediaType != dockerConfig {
+		return errs.Fail(errs.Invalid, "%s is not a container image, but of the type %s", im.location.ref, strings.TrimSpace(kind+" "+blob.MediaType))
 	}
-	if im.config, err = im.read(ctx, of); err != nil {
+	if im.config, err = im.readBlob(ctx, blob); err != nil {
 		return err
 	}
 	var config ocispec.Image
 	if err := json.Unmarshal(im.config, &config); err != nil {
 		return err
 	}
-	if !im.fits(config.Platform) {
-		return im.noPlatform(PlatformName(config.Platform))
+	if !im.fitsPlatform(config.Platform) {
+		return im.errNoPlatform(PlatformName(config.Platform))
 	}
 	return nil
 }
 
-func (im *Image) read(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
+// readBlob reads a blob of at most MaxText bytes, and checks its digest.
+func (im *Image) readBlob(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	if d.Size > MaxText {
 		return nil, fmt.Errorf("its %s has %d bytes, more than the %d allowed", d.MediaType, d.Size, MaxText)
 	}
-	raw, err := content.FetchAll(ctx, im.from, d)
-	return raw, im.at.explain(ctx, d.Digest, err)
+	raw, err := content.FetchAll(ctx, im.source, d)
+	return raw, im.location.explain(ctx, d.Digest, err)
 }
 
-// Size is how many bytes of layers Send sends.
+// Size returns the number of bytes of all layers.
 func (im *Image) Size() (n int64) {
 	for _, d := range im.Layers {
 		n += d.Size
@@ -299,12 +311,12 @@ func (im *Image) Size() (n int64) {
 	return n
 }
 
-// Send writes a tar archive of the manifest, the configuration and the layers in their
-// order, each named by its digest. It writes the layers to moved, too.
+// Send writes a tar archive with the manifest, the configuration and the layers, in this order, each named
+// by its digest. It also writes the bytes of the layers to moved, as they are sent.
 func (im *Image) Send(ctx context.Context, w io.Writer, moved io.Writer) error {
 	a := archiver{Writer: tar.NewWriter(w)}
-	err := cmp.Or(a.put(im.Digest.String(), int64(len(im.manifest)), bytes.NewReader(im.manifest)),
-		a.put(im.Manifest.Config.Digest.String(), int64(len(im.config)), bytes.NewReader(im.config)))
+	err := cmp.Or(a.writeFile(im.Digest.String(), int64(len(im.manifest)), bytes.NewReader(im.manifest)),
+		a.writeFile(im.Manifest.Config.Digest.String(), int64(len(im.config)), bytes.NewReader(im.config)))
 	for _, d := range im.Layers {
 		if err == nil {
 			err = im.sendLayer(ctx, a, moved, d)
@@ -314,12 +326,12 @@ func (im *Image) Send(ctx context.Context, w io.Writer, moved io.Writer) error {
 }
 
 func (im *Image) sendLayer(ctx context.Context, a archiver, moved io.Writer, d ocispec.Descriptor) error {
-	r, err := im.from.Fetch(ctx, d)
+	r, err := im.source.Fetch(ctx, d)
 	if err != nil {
-		return im.at.explain(ctx, d.Digest, err)
+		return im.location.explain(ctx, d.Digest, err)
 	}
 	defer r.Close()
 	v := content.NewVerifyReader(r, d)
-	err = cmp.Or(a.put(d.Digest.String(), d.Size, io.TeeReader(v, moved)), v.Verify())
-	return im.at.explain(ctx, d.Digest, err)
+	err = cmp.Or(a.writeFile(d.Digest.String(), d.Size, io.TeeReader(v, moved)), v.Verify())
+	return im.location.explain(ctx, d.Digest, err)
 }

@@ -1,17 +1,16 @@
-// Package cache keeps blocks of remote objects in a directory that the daemons of
-// one user share.
+// Package cache stores blocks of remote objects in a directory that all daemons of a user share.
 //
 //	DIR/ab/OBJECT.BLOCK   1 MiB of an object, shorter at its end
 //
 // Objects are immutable and named by their hash, so a block never changes and belongs to
 // every remote that has the object. Blocks of an encrypted remote are ciphertext.
 //
-// Nothing here is synced, and a block is not checked: a power cut may leave one of
-// zeros, and another process may have written to it. The reader checks every record
-// against its hash, and calls Drop for what does not hold.
+// The cache does not sync blocks, and does not check them: a power cut may leave a block of
+// zeros, and another process may have changed it. The reader compares every record with its
+// hash, and calls Drop for a damaged one.
 //
-// The directory may be removed at any time. It is made again when a block is stored,
-// and what cannot be stored is kept in memory for a short time.
+// The directory may be removed at any time: storing a block creates it again. Blocks that cannot
+// be stored are kept in memory for a short time.
 package cache
 
 import (
@@ -34,44 +33,47 @@ import (
 )
 
 const (
-	// BlockSize is the unit of the cache in bytes.
+	// BlockSize is the number of bytes of a block, except the last one of an object.
 	BlockSize = 1 << 20
-	// maxRun is how many blocks one request fetches at most.
+	// maxRun is the most blocks of one request.
 	maxRun = 8
-	// touchAfter is how old the mark of a block's last use may be.
+	// touchAfter is the age at which a block that is read gets a new time of modification, by which evict
+	// finds the blocks that were not used for the longest time.
 	touchAfter = time.Hour
-	// DefaultSize is the usual bound of a cache, in bytes.
+	// DefaultSize is the usual size of a cache in bytes.
 	DefaultSize = 10 << 30
 )
 
-// A Cache is safe for concurrent use, also by several processes.
+// A Cache is a directory with blocks. It is safe for concurrent use, also by several processes.
 type Cache struct {
 	dir     string
-	max     int64
-	written atomic.Int64 // bytes since the last look at the size
+	max     int64        // bytes above which blocks are removed
+	written atomic.Int64 // bytes written since the last evict
 
 	mu       sync.Mutex
-	flight   map[string]chan struct{} // blocks that are being fetched, by their files
-	unstored []unstored               // the last blocks that could not be stored
+	fetching map[string]chan struct{} // blocks that are being fetched, by blockFile; closed at the end
+	unstored []unstoredBlock          // the last maxUnstored blocks that could not be stored
 }
 
-// An unstored block is one that the disk does not take, for the reader that waits for it.
-type unstored struct {
+// An unstoredBlock is a block that could not be written to the disk, for the reader that waits for it.
+type unstoredBlock struct {
 	file string
 	data []byte
 }
 
 const maxUnstored = 16
 
+// A Fetch reads n bytes of an object from the remote, from offset off on.
 type Fetch func(ctx context.Context, off, n int64) ([]byte, error)
 
-// New returns the cache in dir, for this user alone. It takes up to about size bytes.
-// The directory is made when the first block is stored.
+// New returns the cache in dir, of about size bytes at most. Storing the first block creates the
+// directory, for this user only.
 func New(dir string, size int64) *Cache {
-	return &Cache{dir: dir, max: max(size, 4*BlockSize), flight: map[string]chan struct{}{}}
+	return &Cache{dir: dir, max: max(size, 4*BlockSize), fetching: map[string]chan struct{}{}}
 }
 
-func (c *Cache) in(fn func(b *vfs.Beneath) error) error {
+// withDir calls fn with the open directory.
+func (c *Cache) withDir(fn func(b *vfs.Beneath) error) error {
 	b, err := vfs.OpenBeneath(c.dir)
 	if err != nil {
 		return err
@@ -82,16 +84,18 @@ func (c *Cache) in(fn func(b *vfs.Beneath) error) error {
 
 func (c *Cache) path(name string) string { return filepath.Join(c.dir, name) }
 
+// blockFile returns the path of a block in the directory.
 func blockFile(o backend.Object, block int64) string {
 	return o.Name[:2] + "/" + o.Name + "." + strconv.FormatInt(block, 10)
 }
 
+// blockLen returns the number of bytes of a block, 0 behind the end of the object.
 func blockLen(o backend.Object, block int64) int64 {
 	return max(min(BlockSize, o.Size-block*BlockSize), 0)
 }
 
-// ReadAt returns n bytes at offset off of an object, fewer at its end. It fetches missing blocks
-// and up to ahead bytes more. Without fetch, a missing block is an error.
+// ReadAt returns n bytes of an object from offset off on, fewer at its end. It fetches missing blocks, and
+// with them up to ahead bytes more. If fetch is nil, a missing block is an error.
 func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int64, fetch Fetch) ([]byte, error) {
 	end := min(off+n, o.Size)
 	if off >= end {
@@ -103,12 +107,12 @@ func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int6
 		within := at - block*BlockSize
 		part := out[at-off:]
 		part = part[:min(int64(len(part)), blockLen(o, block)-within)]
-		if !c.load(o, block, within, part) {
+		if !c.readBlock(o, block, within, part) {
 			if fetch == nil {
 				return nil, errors.New("the block is not in the cache")
 			}
 			wanted := (end+ahead-1)/BlockSize - block + 1
-			b, err := c.fetch(ctx, o, block, min(wanted, maxRun), fetch)
+			b, err := c.fetchBlock(ctx, o, block, min(wanted, maxRun), fetch)
 			if err != nil {
 				return nil, err
 			}
@@ -119,9 +123,10 @@ func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int6
 	return out, nil
 }
 
+// Has reports whether the directory has all blocks with n bytes from offset off on.
 func (c *Cache) Has(o backend.Object, off, n int64) bool {
 	for block := off / BlockSize; block*BlockSize < min(off+n, o.Size); block++ {
-		err := c.in(func(b *vfs.Beneath) error {
+		err := c.withDir(func(b *vfs.Beneath) error {
 			i, err := b.Stat(c.path(blockFile(o, block)))
 			if err == nil && i.Size != blockLen(o, block) {
 				err = errTorn
@@ -137,10 +142,10 @@ func (c *Cache) Has(o backend.Object, off, n int64) bool {
 
 var errTorn = errors.New("the block is torn")
 
-// load fills p with the bytes at an offset of a block, if it is there.
-func (c *Cache) load(o backend.Object, block, off int64, p []byte) bool {
+// readBlock fills p with the bytes of a block from off on. It reports whether the cache has the block.
+func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 	name := blockFile(o, block)
-	err := c.in(func(b *vfs.Beneath) error {
+	err := c.withDir(func(b *vfs.Beneath) error {
 		f, err := b.File(c.path(name), os.O_RDONLY, 0)
 		if err != nil {
 			return err
@@ -173,11 +178,11 @@ func (c *Cache) load(o backend.Object, block, off int64, p []byte) bool {
 	return false
 }
 
-// fetch returns a block that is not there, fetched together with up to run-1 behind
-// it. Of several readers of a block at once, one asks the remote.
-func (c *Cache) fetch(ctx context.Context, o backend.Object, block, run int64, fetch Fetch) ([]byte, error) {
+// fetchBlock returns a block that the cache lacks. It fetches it together with up to run-1 blocks behind it.
+// If several goroutines need a block at once, one of them makes the request and the others wait.
+func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, run int64, fetch Fetch) ([]byte, error) {
 	for {
-		run, done := c.claim(o, block, run)
+		run, done := c.claimRun(o, block, run)
 		if done != nil {
 			select {
 			case <-done:
@@ -185,52 +190,57 @@ func (c *Cache) fetch(ctx context.Context, o backend.Object, block, run int64, f
 				return nil, ctx.Err()
 			}
 		}
-		// Another may have fetched it before the claim as well. If not, it got no answer, or
-		// gave up.
+
+		// Another goroutine may have stored the block: the one that this one waited for, unless its
+		// request failed, or one that ended before the claim.
 		b := make([]byte, blockLen(o, block))
-		cached := c.load(o, block, 0, b)
-		if done == nil {
-			var err error
-			if !cached {
-				b, err = c.fetchRun(ctx, o, block, run, fetch)
+		cached := c.readBlock(o, block, 0, b)
+		if done != nil {
+			if cached {
+				return b, nil
 			}
-			c.release(o, block, run)
-			return b, err
+			continue
 		}
-		if cached {
-			return b, nil
+		var err error
+		if !cached {
+			b, err = c.fetchRun(ctx, o, block, run, fetch)
 		}
+		c.releaseRun(o, block, run)
+		return b, err
 	}
 }
 
-// claim reserves a block and up to run-1 missing ones behind it for the caller. If the block is
-// being fetched, done is closed at the end of that.
-func (c *Cache) claim(o backend.Object, block, run int64) (n int64, done chan struct{}) {
+// claimRun reserves a block, and up to run-1 missing blocks behind it, for the caller to fetch. n is the
+// number of reserved blocks. If another goroutine is fetching the block, claimRun returns done, which
+// is closed when that ends.
+func (c *Cache) claimRun(o backend.Object, block, run int64) (n int64, done chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if done := c.flight[blockFile(o, block)]; done != nil {
+	if done := c.fetching[blockFile(o, block)]; done != nil {
 		return 0, done
 	}
 	mine := make(chan struct{})
 	for n = 0; n < run; n++ {
-		if name := blockFile(o, block+n); n > 0 && (blockLen(o, block+n) == 0 || c.flight[name] != nil || c.Has(o, (block+n)*BlockSize, 1)) {
+		name := blockFile(o, block+n)
+		if n > 0 && (blockLen(o, block+n) == 0 || c.fetching[name] != nil || c.Has(o, (block+n)*BlockSize, 1)) {
 			break
-		} else {
-			c.flight[name] = mine
 		}
+		c.fetching[name] = mine
 	}
 	return n, nil
 }
 
-func (c *Cache) release(o backend.Object, block, run int64) {
+// releaseRun ends the reservation of run blocks.
+func (c *Cache) releaseRun(o backend.Object, block, run int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(c.flight[blockFile(o, block)])
+	close(c.fetching[blockFile(o, block)])
 	for n := range run {
-		delete(c.flight, blockFile(o, block+n))
+		delete(c.fetching, blockFile(o, block+n))
 	}
 }
 
+// fetchRun fetches and stores run blocks, and returns the first one.
 func (c *Cache) fetchRun(ctx context.Context, o backend.Object, block, run int64, fetch Fetch) ([]byte, error) {
 	off := block * BlockSize
 	want := min(run*BlockSize, o.Size-off)
@@ -245,21 +255,21 @@ func (c *Cache) fetchRun(ctx context.Context, o backend.Object, block, run int64
 	return data[:blockLen(o, block)], nil
 }
 
-// Put stores the blocks of an object from one on.
+// Put stores blocks of an object, the first of which is block.
 func (c *Cache) Put(o backend.Object, block int64, data []byte) {
 	for part := range slices.Chunk(data, BlockSize) {
-		c.store(o, block, part)
+		c.storeBlock(o, block, part)
 		block++
 	}
 }
 
-// store writes a block. On a full or broken disk it stays in memory for a short time.
-func (c *Cache) store(o backend.Object, block int64, data []byte) {
+// storeBlock writes a block. If that fails, it adds the block to unstored.
+func (c *Cache) storeBlock(o backend.Object, block int64, data []byte) {
 	name := blockFile(o, block)
-	if err := c.write(name, data); err != nil {
+	if err := c.writeFile(name, data); err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.unstored = append(c.unstored, unstored{name, slices.Clone(data)})
+		c.unstored = append(c.unstored, unstoredBlock{name, slices.Clone(data)})
 		if n := len(c.unstored) - maxUnstored; n > 0 {
 			c.unstored = slices.Delete(c.unstored, 0, n)
 		}
@@ -271,29 +281,30 @@ func (c *Cache) store(o backend.Object, block int64, data []byte) {
 	}
 }
 
-func (c *Cache) write(name string, data []byte) error {
+func (c *Cache) writeFile(name string, data []byte) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
-	return c.in(func(b *vfs.Beneath) error { return b.Put(c.path(name), data, 0o600, false, b.Rename) })
+	return c.withDir(func(b *vfs.Beneath) error { return b.Put(c.path(name), data, 0o600, false, b.Rename) })
 }
 
-// Drop forgets the blocks with n bytes at offset off: they are not what they should be.
+// Drop removes the blocks with n bytes from offset off on, because they are damaged.
 func (c *Cache) Drop(o backend.Object, off, n int64) {
 	for block := off / BlockSize; block*BlockSize < off+n; block++ {
-		_ = c.in(func(b *vfs.Beneath) error { return b.Remove(c.path(blockFile(o, block))) })
+		_ = c.withDir(func(b *vfs.Beneath) error { return b.Remove(c.path(blockFile(o, block))) })
 		c.mu.Lock()
-		c.unstored = slices.DeleteFunc(c.unstored, func(u unstored) bool { return u.file == blockFile(o, block) })
+		c.unstored = slices.DeleteFunc(c.unstored, func(u unstoredBlock) bool { return u.file == blockFile(o, block) })
 		c.mu.Unlock()
 	}
 }
 
-// staleTemporary is the age from which on a temporary file is deleted.
+// staleTemporary is the age at which a temporary file is deleted: its writer was killed.
 const staleTemporary = time.Hour
 
-// evict removes what was used least recently until a tenth of the cache is free.
+// evict removes the blocks that were not used for the longest time until a tenth of the cache is free. It
+// does nothing while the cache is not over its size.
 func (c *Cache) evict() {
-	blocks, total := c.blocks()
+	blocks, total := c.listBlocks()
 	if total <= c.max {
 		return
 	}
@@ -302,15 +313,16 @@ func (c *Cache) evict() {
 		if total <= c.max-c.max/10 {
 			return
 		}
-		if c.in(func(d *vfs.Beneath) error { return d.Remove(b.Name) }) == nil {
+		if c.withDir(func(d *vfs.Beneath) error { return d.Remove(b.Name) }) == nil {
 			total -= b.Size
 		}
 	}
 }
 
-// blocks returns all blocks, with their paths as names.
-func (c *Cache) blocks() (out []vfs.Info, total int64) {
-	_ = c.in(func(b *vfs.Beneath) error {
+// listBlocks returns all blocks, with their paths as names, and the sum of their sizes. It deletes stale
+// temporary files.
+func (c *Cache) listBlocks() (out []vfs.Info, total int64) {
+	_ = c.withDir(func(b *vfs.Beneath) error {
 		dirs, err := b.ReadDir(c.dir)
 		if err != nil {
 			return err
@@ -321,7 +333,7 @@ func (c *Cache) blocks() (out []vfs.Info, total int64) {
 			}
 			files, err := b.ReadDir(c.path(d.Name))
 			if err != nil {
-				continue // removed meanwhile
+				continue // another process may have removed it
 			}
 			for _, f := range files {
 				temporary := strings.HasPrefix(f.Name, ".tmp-")

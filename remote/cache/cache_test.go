@@ -110,7 +110,7 @@ func TestEvict(t *testing.T) {
 			read(t, c, s, 0, 10, 0) // used: it stays
 		}
 	}
-	if _, total := c.blocks(); total > 9*BlockSize {
+	if _, total := c.listBlocks(); total > 9*BlockSize {
 		t.Errorf("%d MiB in a cache of 8", total>>20)
 	}
 	if !c.Has(s.Object, 0, 10) || !c.Has(s.Object, 19*BlockSize, 10) || c.Has(s.Object, BlockSize, 10) {

@@ -1,35 +1,39 @@
-// Package remote moves snapshots between a store and a place that other machines
-// reach. Package backend talks to the place, package object is the format there,
-// package cache keeps what was read.
+// Package remote moves snapshots between a store and a remote: a directory, a bucket or a
+// registry that other machines reach. Package backend makes the requests, package object
+// defines the format of objects and refs, package cache stores on disk what was read.
 //
 // # The life of a push
 //
-// A push knows a base: a snapshot that is on the remote already and that the one to
-// be pushed came from. Whatever the base's indexes name is there, and so is all
-// that hangs below it, because a ref is written only when everything it leads to
-// is. The walk over the snapshot's tree therefore stops at each page that the base
-// has, and costs what differs. What it meets is copied as it lies in the local
-// packs into objects of 32 MiB, in the order of the walk; the last object also
-// takes the tree pages and an index of what this push sent. Then the ref is
-// written, if its name is free. Until that moment no program sees anything of it.
+// In this package an object is a value on the remote, of up to 32 MiB, with many records. A
+// record is an object of package cas: file data, or a page of a tree.
 //
-// The walk has one order and objects are named by their bytes, so a push that was
-// killed finds its own objects there when it is run again.
+// A push usually has a base: an older snapshot that is on the remote already. The remote has
+// every record that the base's indexes name, and all records that those refer to, because a
+// ref is written only after all that it needs. Therefore the walk over the snapshot's tree
+// stops at each page that the base has, and takes as long as the difference is large. New
+// records are copied in the stored form of the local packs into objects, in the order of the
+// walk. The last object, the head, also has the tree pages and an index of the records that
+// this push sent. Then the ref is written, if its name is free. Before that, other programs do
+// not see the snapshot.
 //
-// After maxIndexes pushes on top of each other the next one writes one index for
-// all, and sends again what is alive in objects that are small or mostly dead.
-// That bounds how many objects and how many dead bytes a snapshot drags along.
+// The order of the walk is always the same, and objects are named by their bytes. So a push
+// that was killed and is run again finds the objects that it sent before.
+//
+// When a base has maxIndexes indexes, a push on top of it merges them: it writes one index for
+// all records, and sends the live records of small and of mostly dead objects again. That
+// bounds the number of objects and of dead bytes that a snapshot needs.
 //
 // # Reading
 //
 // A Snapshot finds a record by its hash in the indexes, reads the blocks around it
-// through the cache, expands it and compares it with the hash. What does not fit is
-// dropped from the cache and read once more, then it is an error. health.go has what a
-// read does while the remote does not answer.
+// through the cache, expands it and compares it with the hash. If the hash differs, it drops
+// the blocks from the cache and reads them from the remote; if the hash differs again, that is
+// an error. health.go describes a read while the remote does not answer.
 //
 // # Collection
 //
-// No lock keeps a collection and a push apart. An object that no ref names is first
-// noted, a day later condemned, a day after that removed, if it is still not named:
-// see gc.go. A push takes a condemned object for absent.
+// Collections and pushes run at the same time, without a lock. A collection first notes an object
+// that no ref names as seen. If still no ref names it, a collection at least a day later condemns
+// it, and one at least another day later removes it: see gc.go. A push does not use condemned
+// objects.
 package remote

@@ -20,10 +20,11 @@ import (
 
 const encryptedLine = "age-encryption.org/v1\n"
 
+// isEncrypted reports whether a value of the remote is encrypted with age.
 func isEncrypted(raw []byte) bool { return bytes.HasPrefix(raw, []byte(encryptedLine)) }
 
-// encrypt encrypts an object or ref to the recipients of the remote, if it has any. The same
-// bytes are different each time, so an interrupted push sends them again.
+// encrypt encrypts a value to the recipients of the remote, if it has any. The result differs at each
+// call, so a push that is run again does not find its encrypted objects on the remote.
 func (f *Format) encrypt(plain []byte) ([]byte, error) {
 	if len(f.Recipients) == 0 {
 		return plain, nil
@@ -36,19 +37,22 @@ func (f *Format) encrypt(plain []byte) ([]byte, error) {
 		}
 		to = append(to, rec)
 	}
+
 	var out bytes.Buffer
 	w, err := age.Encrypt(&out, to...)
-	if err == nil {
-		if _, err = w.Write(plain); err == nil {
-			err = w.Close()
-		}
-	}
 	if err != nil {
+		return nil, fmt.Errorf("encrypt: %w", err)
+	}
+	if _, err := w.Write(plain); err != nil {
+		return nil, fmt.Errorf("encrypt: %w", err)
+	}
+	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("encrypt: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
+// decryptAll decrypts a whole value, up to backend.MaxValue bytes of it.
 func (r *Remote) decryptAll(raw []byte) ([]byte, error) {
 	keys, err := r.identities()
 	if err != nil {
@@ -56,18 +60,20 @@ func (r *Remote) decryptAll(raw []byte) ([]byte, error) {
 	}
 	plain, err := age.Decrypt(bytes.NewReader(raw), keys...)
 	if err != nil {
-		return nil, decryptFailed(err)
+		return nil, decryptError(err)
 	}
 	return io.ReadAll(io.LimitReader(plain, backend.MaxValue))
 }
 
 var errNoIdentity = errs.New(errs.Perm, "it is encrypted, and no available key decrypts it (%s names a file of keys)", identityVariable)
 
+// identities returns the keys that decrypt: Options.Identities, or the keys of the user, which are read
+// once. It returns errNoIdentity if there are none.
 func (r *Remote) identities() ([]age.Identity, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.o.Identities == nil {
-		keys, err := identities()
+		keys, err := readIdentities()
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +85,9 @@ func (r *Remote) identities() ([]age.Identity, error) {
 	return r.o.Identities, nil
 }
 
-func decryptFailed(err error) error {
+// decryptError converts an error of age. An error of reading the ciphertext keeps its kind, any other
+// is damage.
+func decryptError(err error) error {
 	var no *age.NoIdentityMatchError
 	switch {
 	case errors.As(err, &no):
@@ -90,40 +98,43 @@ func decryptFailed(err error) error {
 	return errs.New(errs.Damaged, "decrypt: %w", err)
 }
 
-// read returns n bytes at offset off of an object, decrypted, and reads ahead. near reads
-// from the cache only.
-func (r *Remote) read(ctx context.Context, o backend.Object, encrypted, near bool, off, n, ahead int64) ([]byte, error) {
+// read returns n decrypted bytes of an object from offset off on. Of an unencrypted object it also reads
+// ahead bytes more into the cache. With cachedOnly it makes no request, and fails for bytes that are
+// not in the cache.
+func (r *Remote) read(ctx context.Context, o backend.Object, encrypted, cachedOnly bool, off, n, ahead int64) ([]byte, error) {
 	if !encrypted {
-		return r.o.Cache.ReadAt(ctx, o, off, n, ahead, r.fetch(o, near))
+		return r.o.Cache.ReadAt(ctx, o, off, n, ahead, r.fetcher(o, cachedOnly))
 	}
-	b, err := r.readDecrypted(ctx, o, near, off, n)
-	if errors.Is(err, errs.Damaged) { // what is cached may be
-		r.drop(o, true, 0, 0)
-		b, err = r.readDecrypted(ctx, o, near, off, n)
+	b, err := r.readDecrypted(ctx, o, cachedOnly, off, n)
+	if errors.Is(err, errs.Damaged) { // perhaps only in the cache
+		r.dropCached(o, true, 0, 0)
+		b, err = r.readDecrypted(ctx, o, cachedOnly, off, n)
 	}
 	return b, err
 }
 
-func (r *Remote) readDecrypted(ctx context.Context, o backend.Object, near bool, off, n int64) ([]byte, error) {
-	ra, err := r.decrypter(ctx, o, near)
+// readDecrypted is read for an encrypted object.
+func (r *Remote) readDecrypted(ctx context.Context, o backend.Object, cachedOnly bool, off, n int64) ([]byte, error) {
+	ra, err := r.decrypter(ctx, o, cachedOnly)
 	if err != nil {
 		return nil, err
 	}
 	buf := make([]byte, n)
 	got, err := ra.ReadAt(buf, off)
 	if err != nil && (err != io.EOF || got == 0) {
-		return nil, fmt.Errorf("object %s: %w", o.Name, decryptFailed(err))
+		return nil, fmt.Errorf("object %s: %w", o.Name, decryptError(err))
 	}
 	return buf[:got], nil
 }
 
-// fetch reads an object as it is on the remote; nil if near.
-func (r *Remote) fetch(o backend.Object, near bool) cache.Fetch {
-	if near {
+// fetcher returns the function with which the cache reads an object from the remote, as it is stored
+// there. It returns nil if cachedOnly.
+func (r *Remote) fetcher(o backend.Object, cachedOnly bool) cache.Fetch {
+	if cachedOnly {
 		return nil
 	}
 	return func(ctx context.Context, off, n int64) (data []byte, err error) {
-		err = r.health.try(ctx, func(ctx context.Context) error {
+		err = r.health.retry(ctx, func(ctx context.Context) error {
 			data, err = r.b.GetRange(ctx, o.Key(), off, n)
 			return err
 		})
@@ -131,50 +142,51 @@ func (r *Remote) fetch(o backend.Object, near bool) cache.Fetch {
 	}
 }
 
-// drop removes a part of an object from the cache. Of an encrypted object it removes all, because
-// only age knows where the ciphertext of a part is.
-func (r *Remote) drop(o backend.Object, encrypted bool, off, n int64) {
+// dropCached removes a range of an object from the cache. It removes an encrypted object as a whole:
+// off and n count plain bytes, and only age knows where their ciphertext is.
+func (r *Remote) dropCached(o backend.Object, encrypted bool, off, n int64) {
 	if encrypted {
-		r.readers.Delete(reader{o.Name, false})
-		r.readers.Delete(reader{o.Name, true})
+		r.readers.Delete(readerKey{o.Name, false})
+		r.readers.Delete(readerKey{o.Name, true})
 		off, n = 0, o.Size
 	}
 	r.o.Cache.Drop(o, off, n)
 }
 
-// A reader is of an encrypted object; one that is near reads from the cache only.
-type reader struct {
-	object string
-	near   bool
+// A readerKey is the key of Remote.readers: an object, and whether its reader makes no requests.
+type readerKey struct {
+	object     string
+	cachedOnly bool
 }
 
-// decrypter returns a decrypting reader of an object. Later calls use it, too, so its reads end
-// by their timeout, not with the context of a caller.
-func (r *Remote) decrypter(ctx context.Context, o backend.Object, near bool) (io.ReaderAt, error) {
+// decrypter returns a reader of the plain bytes of an object. Later callers get the same reader, so the
+// end of the context of one caller must not end its reads: only their timeout does.
+func (r *Remote) decrypter(ctx context.Context, o backend.Object, cachedOnly bool) (io.ReaderAt, error) {
 	keys, err := r.identities()
 	if err != nil {
 		return nil, err
 	}
-	if ra, ok := r.readers.Load(reader{o.Name, near}); ok {
+	if ra, ok := r.readers.Load(readerKey{o.Name, cachedOnly}); ok {
 		return ra.(io.ReaderAt), nil
 	}
-	raw := rawReader{context.WithoutCancel(ctx), r.o.Cache, o, r.fetch(o, near)}
+	raw := ciphertextReader{context.WithoutCancel(ctx), r.o.Cache, o, r.fetcher(o, cachedOnly)}
 	ra, _, err := age.DecryptReaderAt(raw, o.Size, keys...)
 	if err != nil {
-		return nil, fmt.Errorf("object %s: %w", o.Name, decryptFailed(err))
+		return nil, fmt.Errorf("object %s: %w", o.Name, decryptError(err))
 	}
-	r.readers.Store(reader{o.Name, near}, ra)
+	r.readers.Store(readerKey{o.Name, cachedOnly}, ra)
 	return ra, nil
 }
 
-type rawReader struct {
+// A ciphertextReader reads an encrypted object through the cache.
+type ciphertextReader struct {
 	ctx   context.Context
 	cache *cache.Cache
 	o     backend.Object
-	fetch cache.Fetch // nil: only what is cached
+	fetch cache.Fetch // nil: only from the cache
 }
 
-func (w rawReader) ReadAt(p []byte, off int64) (int, error) {
+func (w ciphertextReader) ReadAt(p []byte, off int64) (int, error) {
 	b, err := w.cache.ReadAt(w.ctx, w.o, off, int64(len(p)), 0, w.fetch)
 	n := copy(p, b)
 	if err == nil && n < len(p) {
@@ -183,14 +195,16 @@ func (w rawReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// identityVariable names a file of keys that decrypt, as age-keygen writes it.
-// Without it, identityFile in the user's configuration is read if it is there.
+// identityVariable is the environment variable with the name of a file of keys that decrypt, as
+// age-keygen writes it. If it is not set, identityFile in the user's configuration directory is read,
+// if that file exists.
 const (
 	identityVariable = "AMBERFS_AGE_IDENTITY"
 	identityFile     = "amberfs/age-identity.txt"
 )
 
-func identities() ([]age.Identity, error) {
+// readIdentities reads the keys of the user. Without a file of keys it returns none.
+func readIdentities() ([]age.Identity, error) {
 	name, given := env.Lookup(identityVariable)
 	if !given {
 		dir, err := os.UserConfigDir()

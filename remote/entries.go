@@ -13,23 +13,27 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 )
 
-// On a remote with entries, the list and the entries give all refs without a look at each name:
+// An entry is an empty value on the remote that announces a change of one ref. On a remote with entries, a
+// program reads all refs from the newest list and the entries, without one request for each ref:
 //
-//	push   writes an entry with its nonce and name before its ref, which it writes less than
-//	       maxMarkAge later.
-//	rm     writes an entry before it deletes the ref, and afterwards that it was deleted.
-//	look   reads the entries, then the newest list, then the refs of the names of the entries.
-//	       It takes the others from the list. It may write a list of the next number, if no other
-//	       look was faster: the list names the entries that it takes account of.
-//	tidy   deletes entries that the newest list names, and older lists.
+//	push   writes an entry with its nonce and the name of its ref. Less than maxMarkAge later it
+//	       writes the ref.
+//	rm     writes an entry, deletes the ref, and then writes the word "removed" into the entry.
+//	scan   reads the entries, then the newest list, then each ref that an entry names. It takes the
+//	       other refs from the list. Then it may write a list with the next number, unless another
+//	       scan was faster. The list has the refs, and the keys of the entries that it includes.
+//	tidy   deletes older lists, and the entries that the newest list includes.
 //
-// A look misses no ref that was written before it began. Its entry was there when the entries were
-// read, or had been deleted. If it was there, the ref was read; if it was deleted, a list that
-// named it was the newest then, and each later list was made from the one before it.
+// A scan finds every ref that was written before the scan began:
 //
-// An entry is taken account of only when the push's ref was read, when the removal had ended before the
-// entries were read, or when the entry is older than grace. What an older program, a person or a request that was late did without an entry is seen by the next look that
-// compares sums: a verification, or a collection that removes objects.
+//  1. If the entry of the ref existed when the scan read the entries, the scan read the ref.
+//  2. If the entry had been deleted before, the newest list at that time included it, and each later
+//     list is made from the list before it.
+//
+// A list includes an entry only if the scan read the ref of that push, if the removal had ended before
+// the entries were read, or if the entry is older than grace. A ref that was changed without an
+// entry, by an older program, a person or a late request, is found by the next scan that compares
+// sums: verify, or a collection that removes objects.
 
 const (
 	entryPrefix  = "new/"
@@ -37,19 +41,20 @@ const (
 	numberPrefix = listingKey + "-"
 )
 
-// A refEntry says that a ref changes.
+// A refEntry is an entry that was read.
 type refEntry struct {
-	key, nonce, name string
-	removed          bool
-	at               time.Time
+	key, nonce, name string    // nonce of the push, or a random one; name of the ref
+	removed          bool      // the ref was removed, and the removal has ended
+	at               time.Time // by the service's clock
 }
 
-// errListGone: a list was replaced between the look at its key and its read.
-var errListGone = errors.New("the list was replaced")
+// errListReplaced: the newest list was deleted before it was read, because there is a newer one.
+var errListReplaced = errors.New("the list was replaced")
 
+// listKey returns the key of the list with a number, from 1 on.
 func listKey(number int) string { return fmt.Sprintf("%s%012d", numberPrefix, number) }
 
-// listNumber returns the number of a list, 0 of another key.
+// listNumber returns the number of the list with a key, or 0 if it is not the key of a list.
 func listNumber(key string) int {
 	digits, ok := strings.CutPrefix(key, numberPrefix)
 	n, err := strconv.Atoi(digits)
@@ -59,7 +64,7 @@ func listNumber(key string) int {
 	return n
 }
 
-// writeEntry says that a push with a nonce changes the ref of a name.
+// writeEntry writes the entry of a push, if the remote has entries.
 func (r *Remote) writeEntry(ctx context.Context, f *Format, nonce, name string) error {
 	if !f.Entries {
 		return nil
@@ -67,7 +72,7 @@ func (r *Remote) writeEntry(ctx context.Context, f *Format, nonce, name string) 
 	return r.b.Put(ctx, entryPrefix+nonce+"."+name, nil, backend.PutOptions{})
 }
 
-// removeRef deletes a ref, between the two writes of its entry.
+// removeRef deletes a ref. If the remote has entries, it writes the entry before and after.
 func (r *Remote) removeRef(ctx context.Context, f *Format, name string) error {
 	if !f.Entries {
 		return r.b.Delete(ctx, "ref/"+name)
@@ -82,12 +87,14 @@ func (r *Remote) removeRef(ctx context.Context, f *Format, name string) error {
 	return r.b.Put(ctx, key, []byte("removed"), backend.PutOptions{})
 }
 
-func (r *Remote) newestList() int {
+// newestKnownList returns the highest number of a list that this program knows.
+func (r *Remote) newestKnownList() int {
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
-	return r.pushed.newest
+	return r.pushed.newestList
 }
 
+// readEntries reads all entries of the remote, from the keys alone.
 func (r *Remote) readEntries(ctx context.Context) (out []refEntry, err error) {
 	err = r.b.List(ctx, entryPrefix, func(i backend.Info) error {
 		nonce, _ := strings.CutPrefix(i.Key[len(entryPrefix):], removalMark)
@@ -100,112 +107,116 @@ func (r *Remote) readEntries(ctx context.Context) (out []refEntry, err error) {
 	return out, err
 }
 
-// readNumbered reads the newest list. It is not usable if there is none, or if it is damaged.
-func (r *Remote) readNumbered(ctx context.Context, v *view) (usable bool, err error) {
+// readNewestList reads the list with the number v.number into v. It reports false if there is no list, or
+// if it is damaged. Errors: errListReplaced; backend.ErrAway; the context's.
+func (r *Remote) readNewestList(ctx context.Context, v *refScan) (usable bool, err error) {
 	if v.number == 0 {
 		return false, nil
 	}
 	l, refs, err := r.readListing(ctx, listKey(v.number))
 	switch {
 	case errors.Is(err, backend.ErrNotFound):
-		return false, errListGone
+		return false, errListReplaced
 	case errors.Is(err, backend.ErrAway) || ctx.Err() != nil:
 		return false, err
 	case err != nil:
-		return false, nil //nolint:nilerr // the refs themselves are read then
+		return false, nil //nolint:nilerr // the caller reads each ref
 	}
-	v.refs, v.named = refs, l.Objects
-	there := map[string]bool{}
+	v.refs, v.listedObjects = refs, l.Objects
+	exists := map[string]bool{}
 	for _, e := range v.entries {
-		there[e.key] = true
+		exists[e.key] = true
 	}
 	for _, key := range l.Done {
-		if there[key] {
-			v.done = append(v.done, key)
+		if exists[key] {
+			v.listedEntries = append(v.listedEntries, key)
 		}
 	}
 	return true, nil
 }
 
-// open returns the entries that the list takes no account of.
-func (v *view) open() (out []refEntry) {
-	done := map[string]bool{}
-	for _, key := range v.done {
-		done[key] = true
+// pendingEntries returns the entries that the list does not include.
+func (v *refScan) pendingEntries() (out []refEntry) {
+	listed := map[string]bool{}
+	for _, key := range v.listedEntries {
+		listed[key] = true
 	}
 	for _, e := range v.entries {
-		if !done[e.key] {
+		if !listed[e.key] {
 			out = append(out, e)
 		}
 	}
 	return out
 }
 
-// openEntries returns the names whose refs have to be read: those of open entries. A ref that this program
-// pushed is known if nobody else changed it since: the newest list is older than its entry, and no other
-// open entry has its name.
-func (r *Remote) openEntries(v *view) (unread []string) {
+// takeEntries returns the names of the pending entries: the caller must read their refs. It leaves out a
+// name if this program pushed the ref and no other program has changed it since: then the entry of
+// the push is the only pending entry with that name, and the newest list is still the one that was
+// newest before the push. takeEntries puts such a ref into v.
+func (r *Remote) takeEntries(v *refScan) (unread []string) {
 	changed := map[string][]refEntry{}
-	for _, e := range v.open() {
+	for _, e := range v.pendingEntries() {
 		changed[e.name] = append(changed[e.name], e)
 	}
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
-	r.pushed.newest = max(r.pushed.newest, v.number)
+	r.pushed.newestList = max(r.pushed.newestList, v.number)
 	for name, by := range changed {
-		own, ok := r.pushed.all[name]
-		if ok && len(by) == 1 && own.ref.Nonce == by[0].nonce && own.after == v.number {
+		own, ok := r.pushed.refs[name]
+		if ok && len(by) == 1 && own.ref.Nonce == by[0].nonce && own.listBefore == v.number {
 			v.refs[name] = own
 		} else {
 			unread = append(unread, name)
 		}
 	}
-	for name, own := range r.pushed.all {
-		if changed[name] == nil || own.after != v.number { // another program's list may have it
-			delete(r.pushed.all, name)
+	for name, own := range r.pushed.refs {
+		if changed[name] == nil || own.listBefore != v.number { // a newer list may include the push
+			delete(r.pushed.refs, name)
 		}
 	}
 	return unread
 }
 
-// settleEntries finds the entries that need no account any more, and tidies up.
-func (r *Remote) settleEntries(ctx context.Context, v *view) {
+// settleEntries sets v.settledEntries: the entries that the next list includes. It deletes old keys if
+// there are many.
+func (r *Remote) settleEntries(ctx context.Context, v *refScan) {
 	var now time.Time
 	for _, i := range v.gc {
-		now = later(now, i.Modified)
+		now = laterTime(now, i.Modified)
 	}
 	for _, e := range v.entries {
-		now = later(now, e.at)
+		now = laterTime(now, e.at)
 	}
-	v.settled = append(v.settled, v.done...)
-	for _, e := range v.open() {
-		seen, there := v.refs[e.name]
-		over := there && seen.ref.Nonce == e.nonce || e.removed || now.Sub(e.at) >= grace
-		if over && v.bad[e.name] == nil {
-			v.settled = append(v.settled, e.key)
-			v.fresh++
+
+	v.settledEntries = append(v.settledEntries, v.listedEntries...)
+	for _, e := range v.pendingEntries() {
+		known, exists := v.refs[e.name]
+		ended := exists && known.ref.Nonce == e.nonce || e.removed || now.Sub(e.at) >= grace
+		if ended && v.unreadable[e.name] == nil {
+			v.settledEntries = append(v.settledEntries, e.key)
+			v.changes++
 		}
 	}
-	if len(v.done) > r.few {
-		r.tidy(ctx, v)
+	if len(v.listedEntries) > r.maxUnlisted {
+		r.deleteOldKeys(ctx, v)
 	}
 }
 
-func later(a, b time.Time) time.Time {
+func laterTime(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}
 	return a
 }
 
-// tidy deletes entries that the list names, and older lists. That they cannot be deleted is no error of
-// the caller's.
-func (r *Remote) tidy(ctx context.Context, v *view) {
-	gone := v.done
+// deleteOldKeys deletes the entries that the newest list includes, and older lists. It ignores errors: a
+// later scan tries again.
+func (r *Remote) deleteOldKeys(ctx context.Context, v *refScan) {
+	old := v.listedEntries
 	for _, i := range v.gc {
 		if n := listNumber(i.Key); n > 0 && n < v.number {
-			gone = append(gone, i.Key)
+			old = append(old, i.Key)
 		}
 	}
-	_ = each(ctx, gone, func(ctx context.Context, key string) error { return r.b.Delete(ctx, key) })
+	_ = forEach(ctx, old, func(ctx context.Context, key string) error { return r.b.Delete(ctx, key) })
 }

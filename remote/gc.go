@@ -18,85 +18,90 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// grace is the time from seen to condemned and from condemned to deleted. It has to be longer
-// than maxMarkAge and the time from there to the ref.
+// grace is the least time between the stages of a mark: from seen to condemned, from condemned to removed.
+// It must be longer than maxMarkAge plus the time that the write of a ref takes.
 const grace = 24 * time.Hour
 
-// runTime is how long after its beginning a collection may remove objects.
-const runTime = 6 * time.Hour
+// maxRunTime is the time after its beginning at which a collection stops to remove objects.
+const maxRunTime = 6 * time.Hour
 
-// expiryMargin is by how much this machine's clock may be ahead of the others'.
+// expiryMargin is the time by which this machine's clock may be ahead of the clocks of others.
 const expiryMargin = 24 * time.Hour
 
-// A collection and a push can run at the same time, without a lock:
+// A mark is a value on the remote with a list of object names. A collection and a push can run at the
+// same time, without a lock:
 //
-//	gc     writes the objects that no ref and no hold names to gc/seen-ID. A run at
-//	       least grace later turns those of them that are still not named into
-//	       gc/condemned-ID. A run at least grace after that reads all refs again,
-//	       deletes the objects that are still not named, and turns the mark into
-//	       gc/removed-ID. A run at least grace after that deletes the mark.
-//	push   reads gc/condemned-* and gc/removed-* while its objects are sent, before it
-//	       writes its ref. If it needs an object in them, it starts again without it:
-//	       on a base that does not need it, and with another name for equal bytes.
+//	gc     writes the objects that neither a ref nor a hold names to the mark gc/seen-ID. A run at
+//	       least grace later writes the objects of that mark that are still not named to
+//	       gc/condemned-ID, and deletes gc/seen-ID. A run at least grace after that reads all refs
+//	       again, deletes the objects that are still not named, writes gc/removed-ID, and deletes
+//	       gc/condemned-ID. A run at least grace after that deletes gc/removed-ID.
+//	push   reads gc/condemned-* and gc/removed-* while it sends its objects, before it
+//	       writes its ref. If it needs an object in them, it starts again without that object:
+//	       without a base that needs it, and with another name for equal bytes.
 //	       It also starts again if it takes longer than maxMarkAge.
 //
 // So a ref never names a deleted object X. The ref was written either
 //
-//  1. before the run that deletes X read the refs. Then that run sees the ref; or
+//  1. before the run that deletes X read the refs. Then that run found the ref; or
 //  2. after that, by a push that read the marks more than grace after X was condemned.
-//     Then the push saw X in a mark, because gc/removed-ID is written before
+//     Then the push found X in a mark, because gc/removed-ID is written before
 //     gc/condemned-ID is deleted.
 //
-// A second run that deletes X began before gc/removed-ID was written, and deletes nothing
-// later than runTime after its beginning. Until long after, no push writes X.
+// Two runs may delete X. The second one began before gc/removed-ID was written, and does not delete
+// objects later than maxRunTime after its beginning. As long as gc/removed-ID exists, no push that began
+// after X was condemned writes X.
 //
-// Times are differences between marks, by the clock of the service that holds them.
+// Ages are differences between times of marks, by the clock of the service that stores them.
 
+// A Collected describes the result of a collection.
 type Collected struct {
-	Snapshots int   `json:"snapshots"` // live ones
-	Expired   int   `json:"expired"`   // snapshots removed because their time was over
-	Objects   int   `json:"objects"`   // on the remote
-	Removed   int   `json:"removed"`   // objects
-	Bytes     int64 `json:"bytes"`     // that were removed
+	Snapshots int   `json:"snapshots"` // snapshots that remain
+	Expired   int   `json:"expired"`   // snapshots that were removed because they have expired
+	Objects   int   `json:"objects"`   // objects that the remote had
+	Removed   int   `json:"removed"`   // objects that were removed
+	Bytes     int64 `json:"bytes"`     // bytes of the removed objects
 	Waiting   int   `json:"waiting"`   // objects that later runs will remove
 }
 
 // GC is one run of a collection. It fails if it cannot read a snapshot. A registry collects its
-// objects itself; there only expired snapshots are deleted.
+// objects itself: there GC deletes only expired snapshots.
 func (r *Remote) GC(ctx context.Context) (Collected, error) {
-	c := &collection{r: r, began: time.Now(), live: map[string]bool{}, objects: map[string]int64{}}
-	steps := []func(context.Context) error{c.readMarks, c.readRefs, c.readObjects, c.readHolds, c.remove, c.advance, c.list}
+	c := &gcRun{r: r, began: time.Now(), live: map[string]bool{}, objects: map[string]int64{}}
+	steps := []func(context.Context) error{c.readMarks, c.readRefs, c.readObjects, c.readHolds, c.removeCondemned, c.advanceMarks, c.writeList}
 	if r.b.Collects() {
 		steps = []func(context.Context) error{c.readMarks, c.readRefs}
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
-			return c.done, fmt.Errorf("collection: %w", err)
+			return c.result, fmt.Errorf("collection: %w", err)
 		}
 	}
-	return c.done, nil
+	return c.result, nil
 }
 
-type collection struct {
+// A gcRun is one run of a collection.
+type gcRun struct {
 	r     *Remote
 	began time.Time // by this machine's clock
 	now   time.Time // by the service's clock
-	marks []mark
-	view  *view
+	marks []gcMark
+	scan  *refScan
 
-	live    map[string]bool
-	objects map[string]int64 // on the remote, and their sizes; noSize if a mark names them
-	done    Collected
+	live    map[string]bool  // names of objects that a ref or a hold names
+	objects map[string]int64 // objects on the remote by name, and their sizes; noSize if only a mark names them
+	result  Collected
 }
 
-type mark struct {
-	stage   string // one of the prefixes
+// A gcMark is a mark that was read.
+type gcMark struct {
+	stage   string // seenPrefix, condemnedPrefix or removedPrefix
 	id      string
-	at      time.Time
-	objects []string
+	at      time.Time // when it was written, by the service's clock
+	objects []string  // names
 }
 
-func (m mark) key() string { return m.stage + m.id }
+func (m gcMark) key() string { return m.stage + m.id }
 
 const (
 	seenPrefix      = "gc/seen-"
@@ -104,42 +109,42 @@ const (
 	removedPrefix   = "gc/removed-"
 )
 
-// listMarks reads the marks of some stages, again if one is replaced meanwhile.
-func (r *Remote) listMarks(ctx context.Context, stages ...string) ([]mark, error) {
+// listMarks reads all marks of some stages. If a mark is deleted before it is read, it starts again.
+func (r *Remote) listMarks(ctx context.Context, stages ...string) ([]gcMark, error) {
 	for {
 		var keys []backend.Info
 		if err := r.b.List(ctx, "gc/", func(i backend.Info) error { keys = append(keys, i); return nil }); err != nil {
 			return nil, err
 		}
-		if out, err := r.marks(ctx, keys, stages...); !errors.Is(err, backend.ErrNotFound) {
+		if out, err := r.readMarks(ctx, keys, stages...); !errors.Is(err, backend.ErrNotFound) {
 			return out, err
 		}
 	}
 }
 
-// marks reads the marks of some stages among keys. Errors: backend.ErrNotFound if one was replaced.
-func (r *Remote) marks(ctx context.Context, keys []backend.Info, stages ...string) (out []mark, err error) {
+// readMarks reads the marks of some stages among keys. Errors: backend.ErrNotFound if one was deleted.
+func (r *Remote) readMarks(ctx context.Context, keys []backend.Info, stages ...string) (out []gcMark, err error) {
 	for _, i := range keys {
 		for _, stage := range stages {
 			if id, ok := strings.CutPrefix(i.Key, stage); ok {
-				out = append(out, mark{stage: stage, id: id, at: i.Modified})
+				out = append(out, gcMark{stage: stage, id: id, at: i.Modified})
 			}
 		}
 	}
 	for i := range out {
 		raw, err := backend.Get(ctx, r.b, out[i].key())
-		if err == nil {
-			err = json.Unmarshal(raw, &out[i].objects)
-		}
 		if err != nil {
+			return nil, fmt.Errorf("%s: %w", out[i].key(), err)
+		}
+		if err := json.Unmarshal(raw, &out[i].objects); err != nil {
 			return nil, fmt.Errorf("%s: %w", out[i].key(), err)
 		}
 	}
 	return out, nil
 }
 
-// condemned returns the objects that a collection may be about to remove.
-func (r *Remote) condemned(ctx context.Context) (map[string]bool, error) {
+// readCondemned returns the names of the objects that a collection may be about to remove.
+func (r *Remote) readCondemned(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
 	if r.b.Collects() {
 		return out, nil
@@ -153,28 +158,28 @@ func (r *Remote) condemned(ctx context.Context) (map[string]bool, error) {
 	return out, err
 }
 
-// nowKey is written for the time that it has then.
+// nowKey is the key of an empty value. Its time of modification is the service's clock.
 const nowKey = "gc/now"
 
-// readMarks also sets now, the time by the clock of the service, and begins the look at all refs.
-func (c *collection) readMarks(ctx context.Context) (err error) {
+// readMarks reads the marks, sets now, and begins the scan of all refs.
+func (c *gcRun) readMarks(ctx context.Context) (err error) {
 	if c.r.b.Collects() {
-		c.view, err = c.r.beginLook(ctx, true)
+		c.scan, err = c.r.beginScan(ctx, true)
 		return err
 	}
 	if err := c.r.b.Put(ctx, nowKey, nil, backend.PutOptions{}); err != nil {
 		return err
 	}
 	for {
-		if c.view, err = c.r.beginLook(ctx, true); err != nil {
+		if c.scan, err = c.r.beginScan(ctx, true); err != nil {
 			return err
 		}
-		for _, i := range c.view.gc {
+		for _, i := range c.scan.gc {
 			if i.Key == nowKey {
 				c.now = i.Modified
 			}
 		}
-		c.marks, err = c.r.marks(ctx, c.view.gc, seenPrefix, condemnedPrefix, removedPrefix)
+		c.marks, err = c.r.readMarks(ctx, c.scan.gc, seenPrefix, condemnedPrefix, removedPrefix)
 		if !errors.Is(err, backend.ErrNotFound) {
 			return err
 		}
@@ -183,18 +188,20 @@ func (c *collection) readMarks(ctx context.Context) (err error) {
 
 const (
 	noSize = -1
-	// fewObjects is how many objects are listed in each collection. Of more, on a remote with entries, a
-	// collection lists someParts of as many parts as have at most that many.
-	fewObjects, someParts = 2000, 2
+	// fewObjects is the number of objects up to which a collection on a remote with entries lists all of
+	// them. More objects are divided by the first digits of their names into parts so small that
+	// listedParts of them have at most fewObjects; a collection lists that many parts, at random.
+	fewObjects, listedParts = 2000, 2
 )
 
-// readObjects finds the objects on the remote. On one with entries, these are the objects of the list,
-// of marks and of some parts of the remote: they find what a push has left that did not end.
-func (c *collection) readObjects(ctx context.Context) error {
+// readObjects finds the objects on the remote. On a remote with entries and many objects, it takes the
+// objects that the list and the marks name, and lists some parts of the remote: so after some
+// collections the objects of pushes that did not end are found too.
+func (c *gcRun) readObjects(ctx context.Context) error {
 	prefixes := []string{"obj/"}
-	if c.view.format.Entries && len(c.view.named) > fewObjects {
-		c.nameObjects()
-		prefixes = someObjects(len(c.objects))
+	if c.scan.format.Entries && len(c.scan.listedObjects) > fewObjects {
+		c.addNamedObjects()
+		prefixes = randomPrefixes(len(c.objects))
 	}
 	for _, prefix := range prefixes {
 		if err := c.r.b.List(ctx, prefix, func(i backend.Info) error {
@@ -204,11 +211,12 @@ func (c *collection) readObjects(ctx context.Context) error {
 			return err
 		}
 	}
-	c.done.Objects = len(c.objects)
+	c.result.Objects = len(c.objects)
 	return nil
 }
 
-func (c *collection) nameObjects() {
+// addNamedObjects adds the objects that the list and the marks name.
+func (c *gcRun) addNamedObjects() {
 	for _, m := range c.marks {
 		for _, o := range m.objects {
 			if m.stage != removedPrefix {
@@ -216,101 +224,107 @@ func (c *collection) nameObjects() {
 			}
 		}
 	}
-	for _, o := range c.view.named {
+	for _, o := range c.scan.listedObjects {
 		c.objects[o.Name] = o.Size
 	}
 }
 
-// someObjects returns prefixes that some of n objects have, at random.
-func someObjects(n int) (prefixes []string) {
+// randomPrefixes returns listedParts random prefixes of keys, for a remote with n objects.
+func randomPrefixes(n int) (prefixes []string) {
 	digits, parts := 0, 1
-	for n/parts > fewObjects/someParts {
+	for n/parts > fewObjects/listedParts {
 		digits, parts = digits+1, parts*16
 	}
-	for _, part := range rand.Perm(parts)[:someParts] {
+	for _, part := range rand.Perm(parts)[:listedParts] {
 		prefixes = append(prefixes, fmt.Sprintf("obj/%0*x", digits, part))
 	}
 	return prefixes
 }
 
-// readRefs removes what has expired, and notes what the others need. A collection that is to remove
-// objects compares the sums of all refs.
-func (c *collection) readRefs(ctx context.Context) error {
-	err := c.r.endLook(ctx, c.view, len(c.old(condemnedPrefix)) > 0)
-	for errors.Is(err, errListGone) {
-		if err = c.readMarks(ctx); err == nil {
-			err = c.r.endLook(ctx, c.view, len(c.old(condemnedPrefix)) > 0)
+// readRefs removes expired refs, and marks the objects of all others as live. If the run will remove
+// objects, the scan compares the sums of all refs.
+func (c *gcRun) readRefs(ctx context.Context) error {
+	for {
+		err := c.r.endScan(ctx, c.scan, len(c.dueMarks(condemnedPrefix)) > 0)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errListReplaced) {
+			return err
+		}
+		if err := c.readMarks(ctx); err != nil {
+			return err
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return c.view.each(func(name string, ref *object.Ref, err error) error {
+
+	return c.scan.forEach(func(name string, ref *object.Ref, err error) error {
 		if err != nil {
 			return err
 		}
 		if !ref.Expires.IsZero() && time.Since(ref.Expires) > expiryMargin {
-			c.done.Expired++
-			delete(c.view.refs, name)
+			c.result.Expired++
+			delete(c.scan.refs, name)
 			return c.r.b.Delete(ctx, "ref/"+name)
 		}
-		c.done.Snapshots++
-		c.keep(ref.Objects)
+		c.result.Snapshots++
+		c.markLive(ref.Objects)
 		return nil
 	})
 }
 
-// list writes the list. Objects that no ref names any more are in marks now.
-func (c *collection) list(ctx context.Context) error {
-	before := len(c.view.named)
-	c.view.named = slices.DeleteFunc(c.view.named, func(o backend.Object) bool { return !c.live[o.Name] })
-	if c.view.format.Entries && (c.done.Expired > 0 || len(c.view.named) < before) || c.r.listingDue(c.view) {
-		c.r.writeListing(ctx, c.view)
+// writeList writes the list, if it would change. It leaves out objects that no ref names: advanceMarks has
+// written them to a mark.
+func (c *gcRun) writeList(ctx context.Context) error {
+	before := len(c.scan.listedObjects)
+	c.scan.listedObjects = slices.DeleteFunc(c.scan.listedObjects, func(o backend.Object) bool { return !c.live[o.Name] })
+	if c.scan.format.Entries && (c.result.Expired > 0 || len(c.scan.listedObjects) < before) || c.r.listingDue(c.scan) {
+		c.r.writeListing(ctx, c.scan)
 	}
 	return nil
 }
 
-func (c *collection) keep(objects []backend.Object) {
+// markLive adds objects to the live ones.
+func (c *gcRun) markLive(objects []backend.Object) {
 	for _, o := range objects {
 		c.live[o.Name] = true
 	}
 }
 
-// readHolds reads holds, and removes those that have ended.
-func (c *collection) readHolds(ctx context.Context) error {
+// readHolds deletes holds that have ended, and marks the objects of all others as live.
+func (c *gcRun) readHolds(ctx context.Context) error {
 	var infos []backend.Info
 	if err := c.r.b.List(ctx, "hold/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {
 		return err
 	}
 	var mu sync.Mutex
-	return each(ctx, infos, func(ctx context.Context, i backend.Info) error {
+	return forEach(ctx, infos, func(ctx context.Context, i backend.Info) error {
 		if c.now.Sub(i.Modified) >= holdTime {
 			return c.r.b.Delete(ctx, i.Key)
 		}
 		raw, err := backend.Get(ctx, c.r.b, i.Key)
-		var h hold
-		if err == nil {
-			err = json.Unmarshal(raw, &h)
-		}
 		if err != nil {
+			return fmt.Errorf("%s: %w", i.Key, err)
+		}
+		var h hold
+		if err := json.Unmarshal(raw, &h); err != nil {
 			return fmt.Errorf("%s: %w", i.Key, err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		c.keep(h.Objects)
+		c.markLive(h.Objects)
 		return nil
 	})
 }
 
-// remove deletes objects that were condemned long enough, and old marks of deleted ones.
-func (c *collection) remove(ctx context.Context) error {
-	for _, m := range c.old(condemnedPrefix) {
-		// Once its objects are removed, a push may have sent them again.
-		if !c.has(removedPrefix, m.id) {
-			if err := c.removeAll(ctx, m.objects); err != nil {
+// removeCondemned deletes the objects of due condemned marks, and deletes due removed marks.
+func (c *gcRun) removeCondemned(ctx context.Context) error {
+	for _, m := range c.dueMarks(condemnedPrefix) {
+		// If a run removed the objects already, a push may have sent them again: they must stay.
+		if !c.hasMark(removedPrefix, m.id) {
+			if err := c.removeObjects(ctx, m.objects); err != nil {
 				return err
 			}
-			if err := c.write(ctx, removedPrefix+m.id, m.objects); err != nil && !errors.Is(err, backend.ErrChanged) {
+			if err := c.writeMark(ctx, removedPrefix+m.id, m.objects); err != nil && !errors.Is(err, backend.ErrChanged) {
 				return err
 			}
 		}
@@ -318,8 +332,8 @@ func (c *collection) remove(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, m := range c.old(removedPrefix) {
-		if c.has(condemnedPrefix, m.id) {
+	for _, m := range c.dueMarks(removedPrefix) {
+		if c.hasMark(condemnedPrefix, m.id) {
 			continue
 		}
 		if err := c.r.b.Delete(ctx, m.key()); err != nil {
@@ -329,8 +343,8 @@ func (c *collection) remove(ctx context.Context) error {
 	return nil
 }
 
-// old returns the marks of a stage that they have had for long enough.
-func (c *collection) old(stage string) (out []mark) {
+// dueMarks returns the marks of a stage that are older than grace, and thus due for the next stage.
+func (c *gcRun) dueMarks(stage string) (out []gcMark) {
 	for _, m := range c.marks {
 		if m.stage == stage && c.now.Sub(m.at) >= grace {
 			out = append(out, m)
@@ -339,30 +353,33 @@ func (c *collection) old(stage string) (out []mark) {
 	return out
 }
 
-func (c *collection) has(stage, id string) bool {
-	return slices.ContainsFunc(c.marks, func(m mark) bool { return m.stage == stage && m.id == id })
+// hasMark reports whether a mark was read.
+func (c *gcRun) hasMark(stage, id string) bool {
+	return slices.ContainsFunc(c.marks, func(m gcMark) bool { return m.stage == stage && m.id == id })
 }
 
-// older reports whether more than d has passed since a time, by one of the two clocks: the
-// monotonic clock stops while a machine sleeps, and the wall clock can be set.
-func older(than time.Time, d time.Duration) bool {
+// elapsed reports whether more than d has passed since a time of time.Now. It compares the monotonic
+// clock, which stops while a machine sleeps, and the wall clock, which can be set: one of them suffices.
+func elapsed(since time.Time, d time.Duration) bool {
 	now := time.Now()
-	return now.Sub(than) > d || now.Round(0).Sub(than.Round(0)) > d
+	return now.Sub(since) > d || now.Round(0).Sub(since.Round(0)) > d
 }
 
-func (c *collection) removeAll(ctx context.Context, names []string) error {
+// removeObjects deletes objects, except those that are live, and counts them. It fails after maxRunTime.
+func (c *gcRun) removeObjects(ctx context.Context, names []string) error {
 	var mu sync.Mutex
 	forget := func(name string, removed int, size int64) error {
 		mu.Lock()
 		defer mu.Unlock()
-		c.done.Removed += removed
-		c.done.Bytes += size
+		c.result.Removed += removed
+		c.result.Bytes += size
 		delete(c.objects, name)
 		return nil
 	}
-	return each(ctx, c.garbage(names), func(ctx context.Context, name string) error {
-		if older(c.began, runTime) {
-			return fmt.Errorf("it took more than %v: run it again", runTime)
+
+	return forEach(ctx, c.unreferenced(names), func(ctx context.Context, name string) error {
+		if elapsed(c.began, maxRunTime) {
+			return fmt.Errorf("it took more than %v: run it again", maxRunTime)
 		}
 		mu.Lock()
 		key, size := backend.Object{Name: name}.Key(), c.objects[name]
@@ -384,28 +401,32 @@ func (c *collection) removeAll(ctx context.Context, names []string) error {
 	})
 }
 
-// advance condemns what was noted long enough ago, and notes what is new.
-func (c *collection) advance(ctx context.Context) error {
-	noted := map[string]bool{}
+// advanceMarks condemns the objects of due seen marks, and writes a seen mark of the unreferenced objects
+// that are not in a mark yet.
+func (c *gcRun) advanceMarks(ctx context.Context) error {
+	marked := map[string]bool{}
 	for _, m := range c.marks {
 		for _, o := range m.objects {
-			noted[o] = noted[o] || m.stage != removedPrefix
+			marked[o] = marked[o] || m.stage != removedPrefix
 		}
 	}
-	for _, m := range c.old(seenPrefix) {
-		if err := c.write(ctx, condemnedPrefix+m.id, c.garbage(m.objects)); err != nil && !errors.Is(err, backend.ErrChanged) {
+
+	for _, m := range c.dueMarks(seenPrefix) {
+		if err := c.writeMark(ctx, condemnedPrefix+m.id, c.unreferenced(m.objects)); err != nil && !errors.Is(err, backend.ErrChanged) {
 			return err
 		}
 		if err := c.r.b.Delete(ctx, m.key()); err != nil {
 			return err
 		}
 	}
-	garbage := c.garbage(slices.Collect(maps.Keys(c.objects)))
-	c.done.Waiting = len(garbage)
-	return c.write(ctx, seenPrefix+uuid.NewString(), slices.DeleteFunc(garbage, func(o string) bool { return noted[o] }))
+
+	garbage := c.unreferenced(slices.Collect(maps.Keys(c.objects)))
+	c.result.Waiting = len(garbage)
+	return c.writeMark(ctx, seenPrefix+uuid.NewString(), slices.DeleteFunc(garbage, func(o string) bool { return marked[o] }))
 }
 
-func (c *collection) garbage(names []string) (out []string) {
+// unreferenced returns the names of objects that are on the remote and not live, sorted.
+func (c *gcRun) unreferenced(names []string) (out []string) {
 	for _, o := range names {
 		if _, there := c.objects[o]; there && !c.live[o] {
 			out = append(out, o)
@@ -415,7 +436,8 @@ func (c *collection) garbage(names []string) (out []string) {
 	return out
 }
 
-func (c *collection) write(ctx context.Context, key string, objects []string) error {
+// writeMark writes a mark, unless it would have no objects. Errors: backend.ErrChanged if it exists.
+func (c *gcRun) writeMark(ctx context.Context, key string, objects []string) error {
 	if len(objects) == 0 {
 		return nil
 	}

@@ -92,7 +92,7 @@ func (c *clocked) List(_ context.Context, prefix string, fn func(backend.Info) e
 	defer c.mu.Unlock()
 	for _, k := range slices.Sorted(maps.Keys(c.keys)) {
 		if e, ok := c.keys[k]; ok && strings.HasPrefix(k, prefix) {
-			if err := fn(backend.Info{Key: k, Size: int64(len(e.data)), Modified: e.at, Sum: sumOf(e.data)}); err != nil {
+			if err := fn(backend.Info{Key: k, Size: int64(len(e.data)), Modified: e.at, Sum: md5Sum(e.data)}); err != nil {
 				return err
 			}
 		}
@@ -305,9 +305,9 @@ func TestCollectionsMeet(t *testing.T) {
 // A collection that stood still for long removes nothing.
 func TestLateCollection(t *testing.T) {
 	b := newClocked()
-	c := &collection{r: on(t, b, Options{}), objects: map[string]int64{"x": 1}, began: time.Now().Add(-runTime - time.Minute)}
-	if err := c.removeAll(t.Context(), []string{"x"}); err == nil || c.done.Removed != 0 {
-		t.Errorf("%v, %+v", err, c.done)
+	c := &gcRun{r: on(t, b, Options{}), objects: map[string]int64{"x": 1}, began: time.Now().Add(-maxRunTime - time.Minute)}
+	if err := c.removeObjects(t.Context(), []string{"x"}); err == nil || c.result.Removed != 0 {
+		t.Errorf("%v, %+v", err, c.result)
 	}
 }
 
@@ -394,8 +394,8 @@ func (m *model) remove(name string) {
 // remote shares what is costly to make with all others.
 func (m *model) remote(b backend.Backend, o Options) *Remote {
 	r := &Remote{b: b, o: o}
-	r.health = health{probe: r.probe, note: func(bool, time.Time) {}}
-	r.health.init()
+	r.health = health{probe: r.probe, report: func(bool, time.Time) {}}
+	r.health.start()
 	if m.reader != nil {
 		r.expand, r.o = m.reader.expand, m.reader.o
 	}
@@ -464,7 +464,7 @@ func (m *model) collect() {
 func (m *model) pass(d time.Duration) {
 	for i := 0; i < len(m.tasks); {
 		t := m.tasks[i]
-		if limit := map[bool]time.Duration{true: 20 * time.Hour, false: runTime}[t.push]; m.b.time().Add(d).Sub(t.began) > limit {
+		if limit := map[bool]time.Duration{true: 20 * time.Hour, false: maxRunTime}[t.push]; m.b.time().Add(d).Sub(t.began) > limit {
 			m.run(i)
 			continue
 		}
@@ -498,7 +498,7 @@ func (m *model) finish() {
 // checkAll looks whether every snapshot has its objects, and whether a look at all refs sees each as it is,
 // and no other.
 func (m *model) checkAll() {
-	v, err := m.reader.look(context.Background(), false)
+	v, err := m.reader.scanRefs(context.Background(), false)
 	must.OK(m, err)
 	refs := m.b.list("ref/")
 	if len(refs) != len(v.refs) {

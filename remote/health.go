@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// slowAfter is how long a read takes before the remote is probed.
+	// slowAfter is the duration of a read after which the remote is probed.
 	slowAfter = 3 * time.Second
 	// probeTime bounds one probe, and probeEvery is the pause before the next one.
 	probeTime  = 2 * time.Second
 	probeEvery = time.Second
-	// awayAfter is the number of probes without an answer until the remote is away.
+	// awayAfter is the number of probes without an answer after which the remote is away.
 	awayAfter = 3
 	// retryDelay is the pause before a read that got no answer is repeated.
 	retryDelay = 200 * time.Millisecond
 )
 
-// health finds out whether a remote answers.
+// A health knows whether a remote answers.
 //
 // A read without an answer starts one goroutine that probes the remote every second. After
 // three probes without an answer the remote is away: reads under way are cancelled, and
@@ -30,37 +30,40 @@ const (
 // second, and waiting reads continue within seconds of its end.
 type health struct {
 	probe   func(ctx context.Context) error // a small request
-	timeout time.Duration                   // of a read; 0: none
-	note    func(away bool, since time.Time)
+	timeout time.Duration                   // of a read; 0: no timeout
+	report  func(away bool, since time.Time)
 
 	mu          sync.Mutex
 	probing     bool
-	since       time.Time          // when it went away; zero while it answers
-	recovered   chan struct{}      // closed when it answers again, nil while it does
-	reachable   context.Context    // of reads under way: ends when it goes away
+	since       time.Time          // when the remote went away; zero while it answers
+	recovered   chan struct{}      // closed when the remote answers again; nil while it answers
+	reachable   context.Context    // parent context of reads: ends when the remote goes away
 	cancelReads context.CancelFunc // ends reachable
 	closed      context.Context    // ends when the remote is closed
 	close       context.CancelFunc
 }
 
-func (h *health) init() {
+// start makes the contexts. It starts no probe.
+func (h *health) start() {
 	h.closed, h.close = context.WithCancel(context.Background())
 	h.reachable, h.cancelReads = context.WithCancel(h.closed)
 }
 
+// Away returns the time since which the remote does not answer, or zero if it answers.
 func (r *Remote) Away() time.Time {
 	r.health.mu.Lock()
 	defer r.health.mu.Unlock()
 	return r.health.since
 }
 
-// try calls fn until it has an answer, or the time is over. Errors: backend.ErrAway; ctx's.
-func (h *health) try(ctx context.Context, fn func(context.Context) error) error {
+// retry calls fn, and again while fn gets no answer, until the timeout. Errors: the error of fn if the
+// remote answered; backend.ErrAway after the timeout; errClosed; the error of ctx.
+func (h *health) retry(ctx context.Context, fn func(context.Context) error) error {
 	caller := ctx
 	if h.timeout > 0 {
 		began := time.Now()
 		h.mu.Lock()
-		if !h.since.IsZero() { // a read that begins during an outage waits from its beginning on
+		if !h.since.IsZero() { // the timeout of a read during an outage begins with the outage
 			began = h.since
 		}
 		h.mu.Unlock()
@@ -69,7 +72,7 @@ func (h *health) try(ctx context.Context, fn func(context.Context) error) error 
 		defer cancel()
 	}
 	for {
-		err := h.attempt(ctx, fn)
+		err := h.tryOnce(ctx, fn)
 		switch {
 		case err == nil:
 			return nil
@@ -89,22 +92,23 @@ func (h *health) try(ctx context.Context, fn func(context.Context) error) error 
 
 var errClosed = fmt.Errorf("%w: the store is being closed", backend.ErrAway)
 
-// attempt waits while the remote is away, and calls fn once. A call that was cancelled because the
-// remote went away counts as not answered.
-func (h *health) attempt(ctx context.Context, fn func(context.Context) error) error {
+// tryOnce waits while the remote is away, then calls fn once. It returns backend.ErrAway if fn was
+// cancelled because the remote went away.
+func (h *health) tryOnce(ctx context.Context, fn func(context.Context) error) error {
 	h.mu.Lock()
 	reachable, recovered := h.reachable, h.recovered
 	h.mu.Unlock()
 	if recovered != nil {
 		select {
 		case <-recovered:
-			return h.attempt(ctx, fn)
+			return h.tryOnce(ctx, fn)
 		case <-h.closed.Done():
 			return errClosed
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(reachable, cancel)()
@@ -127,6 +131,7 @@ func (h *health) startProbing() {
 	}
 }
 
+// probeUntilAnswered probes the remote until it answers or is closed. It sets the state of health.
 func (h *health) probeUntilAnswered() {
 	began := time.Now()
 	for n := 1; ; n++ {
@@ -138,11 +143,11 @@ func (h *health) probeUntilAnswered() {
 			return
 		}
 		if !late && !errors.Is(err, backend.ErrAway) {
-			h.answered()
+			h.setAnswered()
 			return
 		}
 		if n == awayAfter {
-			h.away(began)
+			h.setAway(began)
 		}
 		if pause(h.closed, probeEvery) != nil {
 			return
@@ -150,15 +155,17 @@ func (h *health) probeUntilAnswered() {
 	}
 }
 
-func (h *health) away(since time.Time) {
+// setAway cancels the reads under way and makes new ones wait.
+func (h *health) setAway(since time.Time) {
 	h.mu.Lock()
 	h.since, h.recovered = since, make(chan struct{})
 	h.cancelReads()
 	h.mu.Unlock()
-	h.note(true, since)
+	h.report(true, since)
 }
 
-func (h *health) answered() {
+// setAnswered ends the probing, and an outage.
+func (h *health) setAnswered() {
 	h.mu.Lock()
 	since, recovered := h.since, h.recovered
 	h.probing, h.since, h.recovered = false, time.Time{}, nil
@@ -168,10 +175,11 @@ func (h *health) answered() {
 	}
 	h.mu.Unlock()
 	if recovered != nil {
-		h.note(false, since)
+		h.report(false, since)
 	}
 }
 
+// pause waits for d. It returns the error of ctx if ctx ends before.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

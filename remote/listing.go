@@ -2,7 +2,7 @@ package remote
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // it is what S3 says of a value, and protects nothing
+	"crypto/md5" //nolint:gosec // S3 reports the MD5 of a value; it protects nothing
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -18,73 +18,77 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// The list is a copy of all refs in one value, so that a reader of all makes one request instead of
-// one a ref. What it is worth depends on the remote's format:
+// The list is a value with a copy of all refs: with it, a scan of all refs makes one request instead of
+// one for each ref. The list may be older than the refs:
 //
-//   - Without entries, it may be older than the refs. A ref counts only if the service says that its
-//     value has the sum that the list has, and any other is read itself.
-//   - With entries (Format.Entries), the refs that changed since are known by them: see entries.go.
+//   - On a remote without entries, a scan takes a ref from the list only if the service reports that the
+//     value of the ref has the sum in the list. It reads all other refs.
+//   - On a remote with entries (Format.Entries), entries name the refs that changed since the list was
+//     written: see entries.go.
 //
-// A collection that removes objects compares the sums of all refs in either case, so what is removed
-// depends on no list.
+// A collection that removes objects compares the sums of all refs in both cases. So a wrong list does
+// not make it remove an object that a ref names.
 const (
-	listingKey = "gc/list" // older programs pass it over there
-	maxListing = 256 << 20 // bytes, expanded
-	// fewRefs is how many refs are read by themselves before the listing is written again.
+	listingKey = "gc/list" // older programs ignore unknown keys below gc/
+	maxListing = 256 << 20 // bytes before compression
+	// fewRefs is the number of refs outside the list above which a scan writes the list again.
 	fewRefs = 8
-	// newRefs is after how many pushes of one program, and after which part of all refs.
+	// newRefs is the number of pushes of this program after which UpdateList writes the list, if they are
+	// also one in partOfRefs of the refs in the list.
 	newRefs, partOfRefs = 64, 16
 )
 
+// A listing is the list in the form in which it is stored.
 type listing struct {
-	Objects []backend.Object `json:"objects"` // of all refs, each once, and of refs that were removed
+	Objects []backend.Object `json:"objects"` // objects of all refs, each once, and of refs that were removed
 	Refs    []listedRef      `json:"refs"`
-	Done    []string         `json:"done,omitempty"` // keys of entries that the list takes account of
+	Done    []string         `json:"done,omitempty"` // keys of entries that the list includes
 }
 
+// A listedRef is a ref in the list.
 type listedRef struct {
-	Sum       string      `json:"sum"` // MD5 of the ref's value
-	Ref       *object.Ref `json:"ref"` // without its objects
-	Objects   []int       `json:"objects"`
+	Sum       string      `json:"sum"`     // MD5 of the ref's value
+	Ref       *object.Ref `json:"ref"`     // without its objects
+	Objects   []int       `json:"objects"` // indexes in listing.Objects
 	Encrypted bool        `json:"encrypted,omitempty"`
 }
 
-// A seenRef is a ref and the sum of its value.
-type seenRef struct {
-	sum   string
-	ref   *object.Ref
-	after int // of a ref that this program pushed: a list that had been written before the push's entry
+// A knownRef is a ref that was read, listed or pushed, and the sum of its value.
+type knownRef struct {
+	sum        string
+	ref        *object.Ref
+	listBefore int // of a ref that this program pushed: number of the newest list known before its entry was written
 }
 
-// pushedRefs are the refs that this program pushed since it wrote the listing.
+// A pushedRefs has the refs that this program pushed since it wrote the list.
 type pushedRefs struct {
-	mu     sync.Mutex
-	all    map[string]seenRef
-	listed int  // refs of the listing, as far as this program knows
-	newest int  // number of the newest list that this program knows
-	none   bool // the service says no sums, so there is no listing
-	last   *object.Ref
-	at     time.Time // of last
+	mu         sync.Mutex
+	refs       map[string]knownRef
+	listed     int  // number of refs in the list, as far as this program knows
+	newestList int  // highest number of a list that this program knows
+	noSums     bool // the service reports no sums, so a list is of no use
+	lastRef    *object.Ref
+	lastTime   time.Time // when lastRef was pushed
 }
 
-func sumOf(raw []byte) string {
-	sum := md5.Sum(raw) //nolint:gosec // see above
+func md5Sum(raw []byte) string {
+	sum := md5.Sum(raw) //nolint:gosec // see the import
 	return hex.EncodeToString(sum[:])
 }
 
-// encodeListing returns the list as it is stored, before it is encrypted. Of l, the objects and the
-// entries are given.
-func encodeListing(l listing, refs map[string]seenRef) ([]byte, error) {
+// encodeListing returns the compressed list of refs. l has the objects and entries of the list; objects of
+// refs that it lacks are added.
+func encodeListing(l listing, refs map[string]knownRef) ([]byte, error) {
 	number := map[backend.Object]int{}
 	for n, o := range l.Objects {
 		number[o] = n
 	}
-	for _, seen := range refs {
-		bare := *seen.ref
-		one := listedRef{Sum: seen.sum, Ref: &bare, Encrypted: bare.Encrypted}
+	for _, known := range refs {
+		bare := *known.ref
+		one := listedRef{Sum: known.sum, Ref: &bare, Encrypted: bare.Encrypted}
 		for _, o := range bare.Objects {
-			n, known := number[o]
-			if !known {
+			n, exists := number[o]
+			if !exists {
 				n = len(l.Objects)
 				number[o] = n
 				l.Objects = append(l.Objects, o)
@@ -94,6 +98,7 @@ func encodeListing(l listing, refs map[string]seenRef) ([]byte, error) {
 		bare.Objects = nil
 		l.Refs = append(l.Refs, one)
 	}
+
 	raw, err := json.Marshal(l)
 	if err != nil || len(raw) > maxListing {
 		return nil, errors.Join(err, fmt.Errorf("a listing of %d bytes", len(raw)))
@@ -106,8 +111,8 @@ func encodeListing(l listing, refs map[string]seenRef) ([]byte, error) {
 	return enc.EncodeAll(raw, nil), nil
 }
 
-// decodeListing reads what encodeListing returned. What no push writes is left out.
-func decodeListing(raw []byte) (*listing, map[string]seenRef, error) {
+// decodeListing decodes a list and its refs, by name. It leaves out refs that no push can have written.
+func decodeListing(raw []byte) (*listing, map[string]knownRef, error) {
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxListing))
 	if err != nil {
 		return nil, nil, err
@@ -120,7 +125,7 @@ func decodeListing(raw []byte) (*listing, map[string]seenRef, error) {
 	if err := json.Unmarshal(raw, &l); err != nil {
 		return nil, nil, fmt.Errorf("listing: %w", err)
 	}
-	refs := map[string]seenRef{}
+	refs := map[string]knownRef{}
 	for _, one := range l.Refs {
 		if one.Ref == nil {
 			continue
@@ -132,14 +137,15 @@ func decodeListing(raw []byte) (*listing, map[string]seenRef, error) {
 			one.Ref.Objects = append(one.Ref.Objects, l.Objects[n])
 		}
 		if one.Ref.Encrypted = one.Encrypted; one.Ref.Check() == nil {
-			refs[one.Ref.Name] = seenRef{sum: one.Sum, ref: one.Ref}
+			refs[one.Ref.Name] = knownRef{sum: one.Sum, ref: one.Ref}
 		}
 	}
 	return &l, refs, nil
 }
 
-// readListing reads a list. Errors: backend.ErrNotFound; any other if it cannot be used.
-func (r *Remote) readListing(ctx context.Context, key string) (*listing, map[string]seenRef, error) {
+// readListing reads a list and its refs, by name. Errors: backend.ErrNotFound; any other error if the list
+// cannot be used. On a remote with recipients, a list that is not encrypted cannot be used.
+func (r *Remote) readListing(ctx context.Context, key string) (*listing, map[string]knownRef, error) {
 	raw, err := backend.Get(ctx, r.b, key)
 	if err != nil {
 		return nil, nil, err
@@ -152,63 +158,67 @@ func (r *Remote) readListing(ctx context.Context, key string) (*listing, map[str
 	return decodeListing(raw)
 }
 
-// writeListing writes the list that a look at all refs gives. That it cannot be written is no error of
-// the caller's.
-func (r *Remote) writeListing(ctx context.Context, v *view) {
+// writeListing writes the list of the refs of a scan. It ignores errors: without a new list, later scans
+// only take longer.
+func (r *Remote) writeListing(ctx context.Context, v *refScan) {
 	l, key, o := listing{}, listingKey, backend.PutOptions{}
 	if v.format.Entries {
-		l.Objects, l.Done = v.named, v.settled
+		l.Objects, l.Done = v.listedObjects, v.settledEntries
 		key, o.IfAbsent = listKey(v.number+1), true
 	}
 	raw, err := encodeListing(l, v.refs)
-	if err == nil {
-		raw, err = v.format.encrypt(raw)
+	if err != nil {
+		return
 	}
+	raw, err = v.format.encrypt(raw)
 	if err != nil || len(raw) > backend.MaxValue || r.b.Put(ctx, key, raw, o) != nil {
 		return
 	}
+
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
-	for name, seen := range r.pushed.all {
-		if v.refs[name].sum == seen.sum {
-			delete(r.pushed.all, name)
+	for name, pushed := range r.pushed.refs {
+		if v.refs[name].sum == pushed.sum {
+			delete(r.pushed.refs, name)
 		}
 	}
 	r.pushed.listed = len(v.refs)
 	if v.format.Entries {
-		r.pushed.newest = max(r.pushed.newest, v.number+1)
+		r.pushed.newestList = max(r.pushed.newestList, v.number+1)
 	}
 }
 
-// notePushed notes a ref that was pushed, for the next list. after is the newest list that was known before
-// its entry was written.
-func (r *Remote) notePushed(ref *object.Ref, raw []byte, after int) {
+// notePushed remembers a ref that this program pushed, for the next list. listBefore is the number of the
+// newest list that was known before the entry of the ref was written.
+func (r *Remote) notePushed(ref *object.Ref, raw []byte, listBefore int) {
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
-	r.pushed.last, r.pushed.at = ref, time.Now()
-	if r.pushed.none {
+	r.pushed.lastRef, r.pushed.lastTime = ref, time.Now()
+	if r.pushed.noSums {
 		return
 	}
-	if r.pushed.all == nil {
-		r.pushed.all = map[string]seenRef{}
+	if r.pushed.refs == nil {
+		r.pushed.refs = map[string]knownRef{}
 	}
-	r.pushed.all[ref.Name] = seenRef{sumOf(raw), ref, after}
+	r.pushed.refs[ref.Name] = knownRef{md5Sum(raw), ref, listBefore}
 }
 
-// lately returns the ref of a name if this program pushed it last, not long ago.
-func (r *Remote) lately(name string) *object.Ref {
+// pushedLately returns the ref of a name if it is the last ref that this program pushed, less than
+// maxMarkAge ago; otherwise nil.
+func (r *Remote) pushedLately(name string) *object.Ref {
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
-	if last := r.pushed.last; last != nil && last.Name == name && !older(r.pushed.at, maxMarkAge) {
+	if last := r.pushed.lastRef; last != nil && last.Name == name && !elapsed(r.pushed.lastTime, maxMarkAge) {
 		return last
 	}
 	return nil
 }
 
-// List brings the list up to date if this program pushed many refs since it was written.
-func (r *Remote) List(ctx context.Context) error {
+// UpdateList writes a new list if this program pushed many refs since it wrote the last one. Errors: see
+// Refs.
+func (r *Remote) UpdateList(ctx context.Context) error {
 	r.pushed.mu.Lock()
-	due := len(r.pushed.all) >= max(newRefs, r.pushed.listed/partOfRefs)
+	due := len(r.pushed.refs) >= max(newRefs, r.pushed.listed/partOfRefs)
 	r.pushed.mu.Unlock()
 	if !due || r.b.Collects() {
 		return nil
@@ -216,47 +226,51 @@ func (r *Remote) List(ctx context.Context) error {
 	return r.Refs(ctx, func(string, *object.Ref, error) error { return nil })
 }
 
-// A view is what one program sees of all refs.
-type view struct {
-	format *Format
-	refs   map[string]seenRef
-	bad    map[string]error  // of refs that are unreadable
-	fresh  int               // refs that the list does not have, and the entries that it does not take account of
-	sums   map[string]string // of refs, by the service; nil if it was not asked
-	summed bool              // these are the sums of what it has
+// A refScan is one read of all refs.
+type refScan struct {
+	format     *Format
+	refs       map[string]knownRef
+	unreadable map[string]error  // errors of refs that cannot be read, by name
+	changes    int               // number of refs and entries that a new list would have and the list has not
+	sums       map[string]string // sums of the refs as the service reports them, by name; nil if it was not asked
+	sumsMatch  bool              // one of these sums is the MD5 of a value
 
-	gc      []backend.Info   // the keys below gc/, if there are entries or a collection asked for them
-	entries []refEntry       // of refs that changed
-	number  int              // of the newest list, 0 if there is none
-	named   []backend.Object // objects in the list
-	settled []string         // keys of entries: the refs above take account of them
-	done    []string         // keys of entries that the list takes account of, too
+	gc             []backend.Info   // the keys below gc/, if the remote has entries or a collection asked for them
+	entries        []refEntry       // all entries of the remote
+	number         int              // of the newest list, 0 if there is no list
+	listedObjects  []backend.Object // objects in the list
+	settledEntries []string         // keys of the entries that the next list includes
+	listedEntries  []string         // keys of the entries that the list includes
 }
 
-// Refs calls fn for every snapshot, one at a time. An unreadable one is an error.
+// Refs calls fn for the ref of every snapshot, one at a time, until fn returns an error, which Refs
+// returns. For a ref that cannot be read, fn gets a nil ref and the error. Other errors: those of
+// Format and of package backend.
 func (r *Remote) Refs(ctx context.Context, fn func(name string, ref *object.Ref, err error) error) error {
-	return r.refs(ctx, false, fn)
+	return r.readRefs(ctx, false, fn)
 }
 
-func (r *Remote) refs(ctx context.Context, all bool, fn func(name string, ref *object.Ref, err error) error) error {
-	v, err := r.look(ctx, all)
+// readRefs is Refs. all is the argument of scanRefs.
+func (r *Remote) readRefs(ctx context.Context, all bool, fn func(name string, ref *object.Ref, err error) error) error {
+	v, err := r.scanRefs(ctx, all)
 	if err != nil {
 		return err
 	}
 	if r.listingDue(v) {
 		r.writeListing(ctx, v)
 	}
-	return v.each(fn)
+	return v.forEach(fn)
 }
 
-func (v *view) each(fn func(name string, ref *object.Ref, err error) error) error {
-	for name, err := range v.bad {
+// forEach calls fn as Refs does.
+func (v *refScan) forEach(fn func(name string, ref *object.Ref, err error) error) error {
+	for name, err := range v.unreadable {
 		if err := fn(name, nil, err); err != nil {
 			return err
 		}
 	}
-	for name, seen := range v.refs {
-		ref := *seen.ref
+	for name, known := range v.refs {
+		ref := *known.ref
 		if err := fn(name, &ref, nil); err != nil {
 			return err
 		}
@@ -264,123 +278,139 @@ func (v *view) each(fn func(name string, ref *object.Ref, err error) error) erro
 	return nil
 }
 
-// look looks at all refs: at the service's own names and sums of them, if all or if there are no
-// entries, else at the list and the entries.
-func (r *Remote) look(ctx context.Context, all bool) (*view, error) {
+// scanRefs reads all refs. With all, or if the remote has no entries, it takes their names and sums from
+// the service, otherwise their names from the list and the entries.
+func (r *Remote) scanRefs(ctx context.Context, all bool) (*refScan, error) {
 	for {
-		v, err := r.beginLook(ctx, false)
+		v, err := r.beginScan(ctx, false)
 		if err != nil {
 			return nil, err
 		}
-		if err = r.endLook(ctx, v, all); !errors.Is(err, errListGone) {
+		if err = r.endScan(ctx, v, all); !errors.Is(err, errListReplaced) {
 			return v, err
 		}
 	}
 }
 
-// beginLook reads the entries, and then which lists there are; with gc, all keys below gc/.
-func (r *Remote) beginLook(ctx context.Context, gc bool) (*view, error) {
-	v := &view{format: &Format{}, refs: map[string]seenRef{}, bad: map[string]error{}}
+// beginScan reads the entries, and then the numbers of the lists. With gc, it also reads all keys below
+// gc/.
+func (r *Remote) beginScan(ctx context.Context, gc bool) (*refScan, error) {
+	v := &refScan{format: &Format{}, refs: map[string]knownRef{}, unreadable: map[string]error{}}
 	if r.b.Collects() {
 		return v, nil
 	}
 	f, err := r.Format(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		v.format = f
-	} else if !errors.Is(err, ErrNoRemote) {
+	case !gc || !errors.Is(err, ErrNoRemote):
 		return nil, err
 	}
+
+	// The entries must be read before the lists: see entries.go.
 	if v.format.Entries {
 		if v.entries, err = r.readEntries(ctx); err != nil {
 			return nil, err
 		}
 	}
 	if v.format.Entries || gc {
-		err = r.b.List(ctx, "gc/", func(i backend.Info) error { v.gc = append(v.gc, i); return nil })
+		err := r.b.List(ctx, "gc/", func(i backend.Info) error { v.gc = append(v.gc, i); return nil })
+		if err != nil {
+			return nil, err
+		}
 	}
 	for _, i := range v.gc {
 		v.number = max(v.number, listNumber(i.Key))
 	}
-	return v, err
+	return v, nil
 }
 
-// endLook reads the refs that are neither in the list nor pushed by this program. Errors: errListGone
-// if the look has to begin again.
-func (r *Remote) endLook(ctx context.Context, v *view, all bool) error {
-	var unread []string
-	var err error
-	usable := false
-	if v.format.Entries {
-		usable, err = r.readNumbered(ctx, v)
-	}
-	if usable && !all {
-		unread = r.openEntries(v)
-	} else if err == nil {
-		unread, err = r.compareSums(ctx, v)
-	}
+// endScan reads the refs that are neither in the list nor pushed by this program. It returns
+// errListReplaced if the caller must begin the scan again.
+func (r *Remote) endScan(ctx context.Context, v *refScan, all bool) error {
+	unread, err := r.unreadRefs(ctx, v, all)
 	if err != nil {
 		return err
 	}
+
 	var mu sync.Mutex
-	err = each(ctx, unread, func(ctx context.Context, name string) error {
+	err = forEach(ctx, unread, func(ctx context.Context, name string) error {
 		ref, raw, err := r.readRef(ctx, name)
 		mu.Lock()
 		defer mu.Unlock()
 		delete(v.refs, name)
 		switch {
 		case err == nil:
-			seen := seenRef{sum: sumOf(raw), ref: ref}
-			v.refs[name] = seen
-			if is := v.sums[name] == seen.sum; is || v.format.Entries {
-				v.summed = v.summed || is
-				v.fresh++
+			sum := md5Sum(raw)
+			v.refs[name] = knownRef{sum: sum, ref: ref}
+			if matches := v.sums[name] == sum; matches || v.format.Entries {
+				v.sumsMatch = v.sumsMatch || matches
+				v.changes++
 			}
 		case errors.Is(err, backend.ErrAway) || errors.Is(err, errs.Perm) || ctx.Err() != nil:
 			return err
-		case !errors.Is(err, backend.ErrNotFound): // it was removed in this moment
-			v.bad[name] = err
+		case !errors.Is(err, backend.ErrNotFound): // a ref that is not found was just removed
+			v.unreadable[name] = err
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	if v.format.Entries {
 		r.settleEntries(ctx, v)
 	}
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
-	if len(v.refs) > r.few && !v.summed && !v.format.Entries {
-		r.pushed.none, r.pushed.all = true, nil
+	if len(v.refs) > r.maxUnlisted && !v.sumsMatch && !v.format.Entries {
+		r.pushed.noSums, r.pushed.refs = true, nil
 	}
 	return nil
 }
 
-// compareSums asks the service for the names and sums of all refs, and returns the names of those that
-// the list does not have.
-func (r *Remote) compareSums(ctx context.Context, v *view) (unread []string, err error) {
+// unreadRefs takes the refs of the scan from the list and from pushes of this program. It returns the names
+// of the refs that must be read.
+func (r *Remote) unreadRefs(ctx context.Context, v *refScan, all bool) ([]string, error) {
+	if !v.format.Entries {
+		return r.compareSums(ctx, v)
+	}
+	usable, err := r.readNewestList(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	if usable && !all {
+		return r.takeEntries(v), nil
+	}
+	return r.compareSums(ctx, v)
+}
+
+// compareSums asks the service for the names and sums of all refs. A ref whose sum is in the list, or is
+// the sum of a push of this program, is taken from there. It returns the names of all other refs.
+func (r *Remote) compareSums(ctx context.Context, v *refScan) (unread []string, err error) {
 	var infos []backend.Info
 	if err := r.b.List(ctx, "ref/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {
 		return nil, err
 	}
 	known := v.refs
-	v.refs, v.sums = map[string]seenRef{}, map[string]string{}
-	if !v.format.Entries && len(infos) > r.few && !r.b.Collects() {
+	v.refs, v.sums = map[string]knownRef{}, map[string]string{}
+	if !v.format.Entries && len(infos) > r.maxUnlisted && !r.b.Collects() {
 		if _, refs, err := r.readListing(ctx, listingKey); err == nil {
 			known = refs
 		}
 	}
+
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
 	for _, i := range infos {
 		name := strings.TrimPrefix(i.Key, "ref/")
 		v.sums[name] = i.Sum
-		seen, ok := known[name]
-		if own, pushed := r.pushed.all[name]; pushed && own.sum == i.Sum {
-			seen, ok = own, true
+		ref, ok := known[name]
+		if own, pushed := r.pushed.refs[name]; pushed && own.sum == i.Sum {
+			ref, ok = own, true
 		}
-		if ok && i.Sum != "" && i.Sum == seen.sum {
-			v.refs[name], v.summed = seen, true
+		if ok && i.Sum != "" && i.Sum == ref.sum {
+			v.refs[name], v.sumsMatch = ref, true
 		} else {
 			unread = append(unread, name)
 		}
@@ -388,14 +418,14 @@ func (r *Remote) compareSums(ctx context.Context, v *view) (unread []string, err
 	return unread, nil
 }
 
-// listingDue reports whether the list is to be written after a look at all refs.
-func (r *Remote) listingDue(v *view) bool {
+// listingDue reports whether a scan found so many changes that the list should be written again.
+func (r *Remote) listingDue(v *refScan) bool {
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
-	return len(v.bad) == 0 && (v.fresh > r.few || len(r.pushed.all) > r.few)
+	return len(v.unreadable) == 0 && (v.changes > r.maxUnlisted || len(r.pushed.refs) > r.maxUnlisted)
 }
 
-// readRef is Ref, and returns the value as well.
+// readRef is Ref, and also returns the decoded ref's value as stored.
 func (r *Remote) readRef(ctx context.Context, name string) (*object.Ref, []byte, error) {
 	raw, err := backend.Get(ctx, r.b, "ref/"+name)
 	if errors.Is(err, backend.ErrNotFound) {
@@ -408,7 +438,7 @@ func (r *Remote) readRef(ctx context.Context, name string) (*object.Ref, []byte,
 	if err != nil {
 		return nil, nil, fmt.Errorf("snapshot %s on the remote: %w", name, err)
 	}
-	// The key is its name, except where upper and lower case are the same.
+	// The key decides about the name. A disk that ignores case may return another spelling of the key.
 	if !strings.EqualFold(ref.Name, name) {
 		ref.Name = name
 	}

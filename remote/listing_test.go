@@ -55,7 +55,7 @@ func TestListing(t *testing.T) {
 				must.OK(t, err)
 				want = append(want, fmt.Sprint("s", i))
 			}
-			must.OK(t, r.List(t.Context()))
+			must.OK(t, r.UpdateList(t.Context()))
 
 			// look reads all refs as another program and compares them with each ref's value.
 			look := func(what string, most int64) {

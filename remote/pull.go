@@ -13,47 +13,51 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
+// A Pull has the arguments of Snapshot.Pull.
 type Pull struct {
-	// Mark is Push.Mark, with a source that also reads from the snapshot.
+	// Mark is like Push.Mark. It must read pages that the store lacks from the snapshot.
 	Mark func(ctx context.Context, keep func(cas.Hash) bool) error
-	Has  func(cas.Hash) (bool, error)
-	Put  func(kind cas.Kind, b []byte) (cas.Hash, error)
-	// Progress gets the stored bytes, read and in all. May be nil.
+	Has  func(cas.Hash) (bool, error)                    // as cas.Store.Has
+	Put  func(kind cas.Kind, b []byte) (cas.Hash, error) // as cas.Store.Put
+	// Progress is called with numbers of bytes of stored records. May be nil.
 	Progress func(done, total int64)
 }
 
-// Pull brings everything that the snapshot needs into a store. Data that is there
-// already is not read again, so one that was interrupted continues where it stopped.
+// Pull copies all records that the snapshot needs into a store. It does not read data that the store
+// has, so a pull that was interrupted continues where it stopped.
 //
-// An object that is in the store may lack what is below it: it may be garbage that
-// a collection has begun to remove. So the walk covers all of the tree, and an
-// object is put only after those that it refers to.
+// The store may have a page without the records that the page refers to: the page may be garbage
+// that a collection has begun to remove. So the walk covers the whole tree, and a page is put only
+// after the records that it refers to.
 func (s *Snapshot) Pull(ctx context.Context, p Pull) error {
 	if err := s.Fetch(ctx, cas.KindTree); err != nil {
 		return fmt.Errorf("reading the tree: %w", err)
 	}
-	data, pages, err := s.lacking(ctx, p)
+	data, pages, err := s.listMissing(ctx, p)
 	if err != nil {
 		return err
 	}
+
 	total := int64(0)
 	for _, w := range slices.Concat(data, pages) {
 		total += int64(w.entry.Stored)
 	}
 	done := meter{report: p.Progress, total: total}
-	if err := s.bring(ctx, data, p, &done); err != nil {
+	if err := s.pullData(ctx, data, p, &done); err != nil {
 		return err
 	}
-	slices.Reverse(pages) // the walk has met them from the top
-	return s.putAll(ctx, pages, p, &done)
+	slices.Reverse(pages) // the walk visits a page before the pages that it refers to
+	return s.putItems(ctx, pages, p, &done)
 }
 
-type want struct {
+// A pullItem is a record that the store lacks, and its place on the remote.
+type pullItem struct {
 	hash  cas.Hash
 	entry object.Entry
 }
 
-func (s *Snapshot) lacking(ctx context.Context, p Pull) (data, pages []want, err error) {
+// listMissing returns the records that the store lacks: data, and pages in the order of the walk.
+func (s *Snapshot) listMissing(ctx context.Context, p Pull) (data, pages []pullItem, err error) {
 	index, err := s.Load(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -78,9 +82,9 @@ func (s *Snapshot) lacking(ctx context.Context, p Pull) (data, pages []want, err
 			return false
 		}
 		if e.Kind == cas.KindTree {
-			pages = append(pages, want{h, e})
+			pages = append(pages, pullItem{h, e})
 		} else {
-			data = append(data, want{h, e})
+			data = append(data, pullItem{h, e})
 		}
 		return true
 	})
@@ -90,33 +94,35 @@ func (s *Snapshot) lacking(ctx context.Context, p Pull) (data, pages []want, err
 	return data, pages, nil
 }
 
-// bring reads chunks in the order in which they lie, several runs at once.
-func (s *Snapshot) bring(ctx context.Context, data []want, p Pull, done *meter) error {
-	slices.SortFunc(data, func(a, b want) int { return object.ByPlace(a.entry, b.entry) })
+// pullData copies data in the order of its places on the remote, several ranges at once.
+func (s *Snapshot) pullData(ctx context.Context, data []pullItem, p Pull, done *meter) error {
+	slices.SortFunc(data, func(a, b pullItem) int { return object.ByPlace(a.entry, b.entry) })
 	entries := make([]object.Entry, len(data))
 	for i, w := range data {
 		entries[i] = w.entry
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(uploads)
-	for _, run := range runs(entries, cache.BlockSize) {
+	for _, joined := range joinRanges(entries, cache.BlockSize) {
 		n := 0
-		for n < len(data) && data[n].entry.Object == run.object && data[n].entry.End() <= run.end {
+		for n < len(data) && data[n].entry.Object == joined.object && data[n].entry.End() <= joined.end {
 			n++
 		}
 		part := data[:n]
 		data = data[n:]
 		g.Go(func() error {
-			if _, err := s.read(ctx, int(run.object), false, run.off, run.end-run.off, 0); err != nil {
+			// One request reads the whole range into the cache.
+			if _, err := s.read(ctx, int(joined.object), false, joined.off, joined.end-joined.off, 0); err != nil {
 				return err
 			}
-			return s.putAll(ctx, part, p, done)
+			return s.putItems(ctx, part, p, done)
 		})
 	}
 	return g.Wait()
 }
 
-func (s *Snapshot) putAll(ctx context.Context, all []want, p Pull, done *meter) error {
+// putItems copies records into the store.
+func (s *Snapshot) putItems(ctx context.Context, all []pullItem, p Pull, done *meter) error {
 	for _, w := range all {
 		b, err := s.Get(ctx, w.hash, nil)
 		if err != nil {

@@ -19,35 +19,40 @@ import (
 )
 
 const (
-	objectSize = 32 << 20 // of an object that is full, in bytes
-	smallData  = 4 << 20  // chunks up to here go into the head object
-	smallest   = 1 << 20  // objects below it are sent again by a merge
-	maxIndexes = 8        // on top of each other
-	uploads    = 4        // under way at once
-	attempts   = 8        // of a push that meets collections
+	objectSize = 32 << 20 // bytes of a full object
+	smallData  = 4 << 20  // up to so many bytes, data that is left over is sent in the head
+	smallest   = 1 << 20  // a merge sends the records of objects with fewer bytes again
+	maxIndexes = 8        // indexes of a snapshot from which on the next push merges them
+	uploads    = 4        // parallel uploads
+	attempts   = 8        // attempts of a push while collections condemn its objects
 
-	// maxMarkAge is how old the marks may be that a push has read when it writes its ref; see gc.go.
+	// maxMarkAge is the greatest time between a push's read of the marks and the write of its ref: see
+	// gc.go.
 	maxMarkAge = 6 * time.Hour
 
-	// settleTime is the wait before a ref without conditions is checked.
+	// settleTime is the time after which a ref that was written without a condition is read again.
 	settleTime = time.Second
 )
 
+// A Push has the arguments of Remote.Push.
 type Push struct {
-	// Ref has the name and what describes the snapshot. The rest is filled in.
+	// Ref has the name and the description of the snapshot. Push fills in Version, Nonce, Pushed,
+	// Objects, Indexes and Encrypted.
 	Ref object.Ref
-	// Mark calls keep for each object, and continues below it if keep returns true.
+	// Mark walks over the records of the snapshot. It calls keep for each record, and for the records
+	// that it refers to if keep returns true.
 	Mark   func(ctx context.Context, keep func(cas.Hash) bool) error
-	Stored func(ctx context.Context, h cas.Hash) (cas.Stored, error)
-	// Base is the snapshot on the remote to compare with; if empty, that of the same name.
+	Stored func(ctx context.Context, h cas.Hash) (cas.Stored, error) // as cas.Store.Stored
+	// Base is the name of the snapshot on the remote to compare with; if empty, Ref.Name.
 	Base  string
-	Force bool
-	// Full sends everything again.
-	Full bool
-	// Progress reports parts and bytes sent. May be nil.
+	Force bool // replace a snapshot of the same name
+	Full  bool // send all records, and do not use a base
+	// Progress is called with the number of records sent, of all records to send, and of bytes sent. May
+	// be nil.
 	Progress func(parts, of int, sent int64)
 }
 
+// A Pushed is the result of a push.
 type Pushed struct {
 	Ref       *object.Ref `json:"-"`
 	Unchanged bool        `json:"unchanged" jsonschema:"the remote had it already"`
@@ -55,51 +60,52 @@ type Pushed struct {
 	Bytes     int64       `json:"bytes" jsonschema:"bytes sent"`
 }
 
-// Push makes a snapshot appear on the remote, with all it needs or not at all.
+// Push copies a snapshot to the remote. Other programs see it when the remote has all that it needs.
 //
-// Errors: ErrExists; ErrNoRemote; cas.ErrDamaged if something of it is damaged
-// here, and then nothing was published; those of package backend.
+// Errors: ErrExists; ErrNoRemote; cas.ErrDamaged if a record is damaged in the local store (then
+// no ref was written); errors of package backend.
 func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
-	u := &pushing{r: r, p: &p, nonce: uuid.NewString()}
-	if there, err := u.confirmBase(ctx); err != nil || there != nil {
-		return there, err
+	u := &pushRun{r: r, p: &p, nonce: uuid.NewString()}
+	if result, err := u.confirmBase(ctx); err != nil || result != nil {
+		return result, err
 	}
 	var err error
 	if u.format, err = r.Format(ctx); err != nil {
 		return nil, err
 	}
-	// The marks are read while the objects are sent, as they hardly ever matter.
+	// An attempt reads the marks while it sends objects, since the marks rarely contain its objects.
 	for range attempts {
-		err := u.attempt(ctx)
-		if err != nil {
+		if err := u.attempt(ctx); err != nil {
 			return nil, err
 		}
-		if u.free(u.objects) && !older(u.marksRead, maxMarkAge) {
+		if u.noneCondemned(u.objects) && !elapsed(u.marksRead, maxMarkAge) {
 			return u.publish(ctx)
 		}
 	}
 	return nil, fmt.Errorf("the push took so long that a collection came between; run it again: %w", backend.ErrChanged)
 }
 
-// attempt reads which objects are condemned, and sends the missing ones.
-func (u *pushing) attempt(ctx context.Context) error {
-	u.objects, u.indexes, u.entries, u.carried, u.missing = nil, nil, nil, nil, nil
-	u.marksRead, u.parts = time.Now(), 0
-	if u.base != nil && !u.free(u.base.Ref.Objects) {
+// attempt writes the entry, reads which objects are condemned, and sends the missing records, all at the
+// same time. It does not use objects that were condemned at the attempt before.
+func (u *pushRun) attempt(ctx context.Context) error {
+	u.objects, u.indexes, u.entries, u.reused, u.toSend = nil, nil, nil, nil, nil
+	u.marksRead, u.recordsSent = time.Now(), 0
+	if u.base != nil && !u.noneCondemned(u.base.Ref.Objects) {
 		u.base = nil
 	}
-	u.after = u.r.newestList()
+
+	u.listBefore = u.r.newestKnownList()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return u.r.writeEntry(gctx, u.format, u.nonce, u.p.Ref.Name) })
 	var condemned map[string]bool
 	g.Go(func() (err error) {
-		if condemned, err = u.r.condemned(gctx); err != nil {
+		if condemned, err = u.r.readCondemned(gctx); err != nil {
 			return fmt.Errorf("looking for a collection: %w", err)
 		}
 		return nil
 	})
 	g.Go(func() error {
-		if err := u.plan(gctx); err != nil {
+		if err := u.planSend(gctx); err != nil {
 			return err
 		}
 		return u.send(gctx)
@@ -109,74 +115,82 @@ func (u *pushing) attempt(ctx context.Context) error {
 	return err
 }
 
-type pushing struct {
-	r      *Remote
-	p      *Push
-	base   *Snapshot     // nil if there is none
-	there  *object.Index // of base
-	format *Format
-	nonce  string
-	after  int // the newest list that was known before the entry was written
+// A pushRun is one call of Push. The fields from toSend on are reset by each attempt, except objectsSent and
+// bytesSent.
+// A pushRun is one call of Push. Each attempt resets the fields from toSend to recordsSent.
+type pushRun struct {
+	r          *Remote
+	p          *Push
+	base       *Snapshot     // nil without a base
+	baseIndex  *object.Index // the records of base
+	format     *Format
+	nonce      string
+	listBefore int // number of the newest list that was known before the entry was written
 
-	condemned map[string]bool
-	marksRead time.Time
+	condemned map[string]bool // names of objects, as of the last attempt
+	marksRead time.Time       // when that attempt began
 
-	missing []cas.Hash     // what has to be sent, in the order of the walk
-	carried []object.Entry // of a merge: what stays where it is
+	toSend []cas.Hash     // records that the base lacks, in the order of the walk
+	reused []object.Entry // of a merge: records that stay in an object of the base
 
-	entries []object.Entry // for the index
-	indexes []object.Section
+	entries []object.Entry   // records that were sent, for the index
+	indexes []object.Section // of the ref, the newest first
 
-	mu      sync.Mutex
-	objects []backend.Object // of the ref; those that are under way have no name yet
-	parts   int              // of missing that are there
-	sent    int              // objects
-	bytes   int64
+	mu          sync.Mutex
+	objects     []backend.Object // of the ref; an object that is being sent has no name yet
+	recordsSent int              // including records in objects that the remote had already
+	objectsSent int
+	bytesSent   int64
 }
 
-// confirmBase reads the base's ref, which proves that everything it leads to is there. So does the push
-// of it by this program, for as long as marks count: a collection takes days to remove its objects.
-// confirmBase returns a result if there is nothing to do.
-func (u *pushing) confirmBase(ctx context.Context) (*Pushed, error) {
+// confirmBase reads the base's ref. The ref proves that the remote has all records of the base. A ref that
+// this program pushed less than maxMarkAge ago proves it too, without a request: a collection takes
+// days to remove objects. confirmBase returns a result if the push has nothing to send.
+func (u *pushRun) confirmBase(ctx context.Context) (*Pushed, error) {
 	name := cmp.Or(u.p.Base, u.p.Ref.Name)
-	ref, err := u.r.lately(name), error(nil)
+	ref := u.r.pushedLately(name)
 	if ref == nil || name == u.p.Ref.Name {
+		var err error
 		ref, err = u.r.Ref(ctx, name)
+		if errors.Is(err, backend.ErrNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	if errors.Is(err, backend.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
+
 	if name == u.p.Ref.Name && ref.ID == u.p.Ref.ID && !(u.p.Full && u.p.Force) {
 		return &Pushed{Ref: ref, Unchanged: true}, nil
 	}
 	if name == u.p.Ref.Name && !u.p.Force {
-		return nil, inUse(ref)
+		return nil, nameTaken(ref)
 	}
 	if name == u.p.Ref.Name && strings.EqualFold(ref.Name, name) && ref.Name != name {
-		// A disk on which upper and lower case are the same.
+		// The remote is on a disk that ignores case.
 		return nil, fmt.Errorf("%s has the name %s there, which the place does not tell from %s: %w", ref.Name, ref.Name, name, ErrExists)
 	}
 	if u.p.Full {
 		return nil, nil
 	}
 	u.base = u.r.Snapshot(ref)
-	u.there, err = u.base.Load(ctx)
+	index, err := u.base.Load(ctx)
+	u.baseIndex = index
 	return nil, err
 }
 
-func inUse(there *object.Ref) error {
-	return fmt.Errorf("%s is %.12s of %s: %w", there.Name, there.ID, there.Created.Format(time.RFC3339), ErrExists)
+// nameTaken is ErrExists: a ref on the remote has the name.
+func nameTaken(ref *object.Ref) error {
+	return fmt.Errorf("%s is %.12s of %s: %w", ref.Name, ref.ID, ref.Created.Format(time.RFC3339), ErrExists)
 }
 
-// free reports whether none of some objects is to be removed.
-func (u *pushing) free(objects []backend.Object) bool {
+// noneCondemned reports whether no collection is about to remove one of the objects.
+func (u *pushRun) noneCondemned(objects []backend.Object) bool {
 	return !slices.ContainsFunc(objects, func(o backend.Object) bool { return u.condemned[o.Name] })
 }
 
-func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
+// publish writes the ref.
+func (u *pushRun) publish(ctx context.Context) (*Pushed, error) {
 	ref := u.p.Ref
 	ref.Version, ref.Nonce, ref.Pushed = object.Version, u.nonce, time.Now().UTC()
 	ref.Objects, ref.Indexes, ref.Encrypted = u.objects, u.indexes, len(u.format.Recipients) > 0
@@ -187,57 +201,58 @@ func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	if raw, err = u.format.encrypt(raw); err != nil {
 		return nil, err
 	}
+
 	err = u.r.b.Put(ctx, "ref/"+ref.Name, raw, backend.PutOptions{IfAbsent: !u.p.Force, Keeps: ref.Objects})
-	done := &Pushed{Ref: &ref, Objects: u.sent, Bytes: u.bytes}
+	done := &Pushed{Ref: &ref, Objects: u.objectsSent, Bytes: u.bytesSent}
 	if err == nil && u.format.Conditional {
-		u.r.notePushed(&ref, raw, u.after)
+		u.r.notePushed(&ref, raw, u.listBefore)
 		return done, nil
 	}
 	if err != nil && !errors.Is(err, backend.ErrChanged) && !errors.Is(err, backend.ErrAway) {
 		return nil, err
 	}
-	return u.settle(ctx, done, err)
+	return u.resolveRef(ctx, done, err)
 }
 
-// Keep writes a ref that is there under another name, too.
-func (r *Remote) Keep(ctx context.Context, ref *object.Ref, as string) error {
+// CopyRef writes a copy of a ref of the remote under another name, unless that name is taken.
+func (r *Remote) CopyRef(ctx context.Context, ref *object.Ref, as string) error {
 	f, err := r.Format(ctx)
 	if err != nil {
 		return err
 	}
-	kept := *ref
-	kept.Name = as
-	raw, err := kept.Encode()
+	renamed := *ref
+	renamed.Name = as
+	raw, err := renamed.Encode()
 	if err != nil {
 		return err
 	}
 	if raw, err = f.encrypt(raw); err != nil {
 		return err
 	}
-	if err := r.writeEntry(ctx, f, kept.Nonce, as); err != nil {
+	if err := r.writeEntry(ctx, f, renamed.Nonce, as); err != nil {
 		return err
 	}
 	err = r.b.Put(ctx, "ref/"+as, raw, backend.PutOptions{IfAbsent: true, Keeps: ref.Objects})
-	if errors.Is(err, backend.ErrChanged) { // it was kept before
+	if errors.Is(err, backend.ErrChanged) { // an earlier call copied it
 		return nil
 	}
 	return err
 }
 
-// settle finds out which snapshot has the name if the answer to the write of the ref leaves it open:
-// the answer was lost, another writer was faster, or the service does not support conditions.
-func (u *pushing) settle(ctx context.Context, done *Pushed, cause error) (*Pushed, error) {
+// resolveRef reads the ref after a write whose result is unknown: the answer was lost, another writer was
+// faster, or the service does not support conditions. It returns done if the push wrote the ref.
+func (u *pushRun) resolveRef(ctx context.Context, done *Pushed, cause error) (*Pushed, error) {
 	if cause == nil {
 		time.Sleep(settleTime)
 	}
-	there, err := u.r.Ref(ctx, done.Ref.Name)
+	found, err := u.r.Ref(ctx, done.Ref.Name)
 	switch {
 	case err != nil:
 		return nil, errors.Join(cause, err)
-	case there.Nonce == done.Ref.Nonce:
+	case found.Nonce == done.Ref.Nonce:
 		return done, nil
-	case there.ID == done.Ref.ID:
-		return &Pushed{Ref: there, Unchanged: true}, nil
+	case found.ID == done.Ref.ID:
+		return &Pushed{Ref: found, Unchanged: true}, nil
 	}
-	return nil, inUse(there)
+	return nil, nameTaken(found)
 }

@@ -12,26 +12,27 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-func (u *pushing) plan(ctx context.Context) error {
+// planSend decides which records are sent, and which objects of the base the ref names.
+func (u *pushRun) planSend(ctx context.Context) error {
 	seen := make(map[cas.Hash]struct{})
 	merge := u.base != nil && len(u.base.Ref.Indexes) >= maxIndexes
-	var there []cas.Hash // of a merge: what the base has
+	var inBase []cas.Hash // of a merge: the records that the base has
 	err := u.p.Mark(ctx, func(h cas.Hash) bool {
 		if _, ok := seen[h]; ok {
 			return false
 		}
 		has := false
 		if u.base != nil {
-			_, has = u.there.Find(h)
+			_, has = u.baseIndex.Find(h)
 		}
 		if has && !merge {
 			return false
 		}
 		seen[h] = struct{}{}
 		if has {
-			there = append(there, h)
+			inBase = append(inBase, h)
 		} else {
-			u.missing = append(u.missing, h)
+			u.toSend = append(u.toSend, h)
 		}
 		return true
 	})
@@ -40,46 +41,48 @@ func (u *pushing) plan(ctx context.Context) error {
 	}
 	switch {
 	case merge:
-		u.merge(there)
+		u.planMerge(inBase)
 	case u.base != nil:
 		u.objects = append(u.objects, u.base.Ref.Objects...)
 	}
 	return nil
 }
 
-// merge keeps objects of the base that are large and at least half in use. What is in the others
-// is sent again.
-func (u *pushing) merge(there []cas.Hash) {
+// planMerge keeps the objects of the base that are large and at least half live. Records of the snapshot
+// in other objects are sent again. inBase has the records of the snapshot that the base has.
+func (u *pushRun) planMerge(inBase []cas.Hash) {
 	base := u.base
-	alive := make([]int64, len(base.Ref.Objects))
-	for _, h := range there {
-		e, _ := u.there.Find(h)
-		alive[e.Object] += int64(e.Stored)
+	live := make([]int64, len(base.Ref.Objects)) // bytes of live records
+	for _, h := range inBase {
+		e, _ := u.baseIndex.Find(h)
+		live[e.Object] += int64(e.Stored)
 	}
-	number := make(map[uint32]uint32) // of a kept object, in the new list
+
+	number := make(map[uint32]uint32) // index of a kept object in the base's list → in the new list
 	for i, o := range base.Ref.Objects {
-		if o.Size >= smallest && 2*alive[i] >= o.Size {
+		if o.Size >= smallest && 2*live[i] >= o.Size {
 			number[uint32(i)] = uint32(len(u.objects))
 			u.objects = append(u.objects, o)
 		}
 	}
-	for _, h := range there {
-		e, _ := u.there.Find(h)
+
+	for _, h := range inBase {
+		e, _ := u.baseIndex.Find(h)
 		if n, ok := number[e.Object]; ok {
 			e.Object = n
-			u.carried = append(u.carried, e)
+			u.reused = append(u.reused, e)
 		} else {
-			u.missing = append(u.missing, h)
+			u.toSend = append(u.toSend, h)
 		}
 	}
 }
 
-// send writes the objects: full ones while they fill up, the head at last.
-func (u *pushing) send(ctx context.Context) error {
+// send sends the records: objects as they become full, and the head last.
+func (u *pushRun) send(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(uploads)
 	var data, pages object.Pack
-	for _, h := range u.missing {
+	for _, h := range u.toSend {
 		rec, err := u.p.Stored(gctx, h)
 		if err != nil {
 			return errors.Join(fmt.Errorf("reading what is to be pushed: %w", err), g.Wait())
@@ -89,12 +92,12 @@ func (u *pushing) send(ctx context.Context) error {
 			into = &pages
 		}
 		if len(into.Bytes) > 0 && len(into.Bytes)+len(rec.Bytes) > objectSize {
-			u.cut(gctx, g, into)
+			u.sendFull(gctx, g, into)
 		}
 		into.Add(h, rec)
 	}
 	if len(data.Bytes) > smallData {
-		u.cut(gctx, g, &data)
+		u.sendFull(gctx, g, &data)
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -102,74 +105,79 @@ func (u *pushing) send(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return u.head(ctx, &data, &pages)
+	return u.sendHead(ctx, &data, &pages)
 }
 
-func (u *pushing) cut(ctx context.Context, g *errgroup.Group, p *object.Pack) {
-	place := u.place()
-	u.index(p.Entries, place)
+// sendFull sends an object in the background, and empties p.
+func (u *pushRun) sendFull(ctx context.Context, g *errgroup.Group, p *object.Pack) {
+	place := u.reserveObject()
+	u.addEntries(p.Entries, place)
 	full := *p
-	*p = object.Pack{Bytes: make([]byte, 0, objectSize)} // it grows no more: the next one is as large
+	*p = object.Pack{Bytes: make([]byte, 0, objectSize)} // the next object is as large, so its buffer need not grow
 	g.Go(func() error { return u.upload(ctx, &full, place, false) })
 }
 
-func (u *pushing) index(entries []object.Entry, place int) {
+// addEntries adds the records of an object to the index.
+func (u *pushRun) addEntries(entries []object.Entry, place int) {
 	for _, e := range entries {
 		e.Object = uint32(place)
 		u.entries = append(u.entries, e)
 	}
 }
 
-// place adds an object to the list whose name is known once it is encrypted.
-func (u *pushing) place() int {
+// reserveObject adds an object to the ref and returns its place in the list. Its name is set by upload, for
+// it is the hash of the encrypted bytes.
+func (u *pushRun) reserveObject() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.objects = append(u.objects, backend.Object{})
 	return len(u.objects) - 1
 }
 
-// head sends the last object, with the index. A push without new objects sends none.
-func (u *pushing) head(ctx context.Context, data, pages *object.Pack) error {
+// sendHead sends the head: the last object, with the index. Without new records, and without a merge, it
+// sends no object.
+func (u *pushRun) sendHead(ctx context.Context, data, pages *object.Pack) error {
 	base := u.base
 	merged := base == nil || len(base.Ref.Indexes) >= maxIndexes
 	if !merged {
 		u.indexes = base.Ref.Indexes
-		if len(u.missing) == 0 {
+		if len(u.toSend) == 0 {
 			return nil
 		}
 	}
 	data.Append(pages)
-	place := u.place()
-	u.index(data.Entries, place)
-	section := data.EncodeIndex(append(u.entries, u.carried...))
+	place := u.reserveObject()
+	u.addEntries(data.Entries, place)
+	section := data.EncodeIndex(append(u.entries, u.reused...))
 	section.Object = place
 	u.indexes = append([]object.Section{section}, u.indexes...)
 	return u.upload(ctx, data, place, true)
 }
 
-// upload writes an object, if it is not there: an earlier try may have sent it. The head
-// is kept in the cache, since the next push reads its index.
-func (u *pushing) upload(ctx context.Context, p *object.Pack, place int, head bool) error {
+// upload sends an object, unless the remote has it from an earlier push that was interrupted. It puts the
+// head into the cache, because the next push reads its index.
+func (u *pushRun) upload(ctx context.Context, p *object.Pack, place int, head bool) error {
 	encrypted, err := u.format.encrypt(p.Bytes)
 	if err != nil {
 		return err
 	}
 	o := backend.Named(encrypted)
 	if u.condemned[o.Name] {
-		// With the same bytes it would have the name of an object that is about to be removed.
+		// Equal bytes have the name of an object that a collection is about to remove.
 		p.Bytes = append(p.Bytes, 0)
 		return u.upload(ctx, p, place, head)
 	}
-	// For a small object, asking costs as much as sending.
-	there := false
+
+	// For a small object, a request whether it exists takes as long as sending it.
+	exists := false
 	if o.Size >= smallest && !u.p.Full && len(u.format.Recipients) == 0 {
 		info, err := u.r.b.Stat(ctx, o.Key())
 		if err != nil && !errors.Is(err, backend.ErrNotFound) {
 			return err
 		}
-		there = err == nil && info.Size == o.Size
+		exists = err == nil && info.Size == o.Size
 	}
-	if !there {
+	if !exists {
 		if err := u.r.b.Put(ctx, o.Key(), encrypted, backend.PutOptions{}); err != nil {
 			return err
 		}
@@ -177,16 +185,17 @@ func (u *pushing) upload(ctx context.Context, p *object.Pack, place int, head bo
 	if head {
 		u.r.o.Cache.Put(o, 0, encrypted)
 	}
+
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.objects[place] = o
-	u.parts += len(p.Entries)
-	if !there {
-		u.sent++
-		u.bytes += o.Size
+	u.recordsSent += len(p.Entries)
+	if !exists {
+		u.objectsSent++
+		u.bytesSent += o.Size
 	}
 	if u.p.Progress != nil {
-		u.p.Progress(u.parts, len(u.missing), u.bytes)
+		u.p.Progress(u.recordsSent, len(u.toSend), u.bytesSent)
 	}
 	return nil
 }

@@ -24,21 +24,22 @@ import (
 )
 
 var (
-	// ErrExists: a snapshot of that name is there, and is another one.
+	// ErrExists: the remote has another snapshot of that name.
 	ErrExists = errs.New(errs.Exist, "a snapshot of that name is on the remote already")
-	// ErrNoRemote: there is nothing at the URL that `amberfs remote add` has set up.
+	// ErrNoRemote: `amberfs remote add` has not set up a remote at the URL.
 	ErrNoRemote = errs.New(errs.NotExist, "no remote was set up there")
-	// ErrForeign: the place is used for something else.
+	// ErrForeign: the directory or bucket is used for something else.
 	ErrForeign = errs.New(errs.Exist, "the place is used for something else")
-	// ErrIncomplete: something that a snapshot needs is not on the remote.
+	// ErrIncomplete: the remote lacks an object that a ref names.
 	ErrIncomplete = errs.New(errs.Damaged, "the remote lacks a part of the snapshot")
 )
 
-// parallel is how many requests are under way at once where they are many.
+// parallel is the number of parallel requests of forEach.
 const parallel = 16
 
-// each calls fn for all items, several at a time.
-func each[T any](ctx context.Context, all []T, fn func(context.Context, T) error) error {
+// forEach calls fn for all items, parallel of them at a time. It returns the first error, which cancels
+// the context of the other calls.
+func forEach[T any](ctx context.Context, all []T, fn func(context.Context, T) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for _, one := range all {
@@ -47,70 +48,73 @@ func each[T any](ctx context.Context, all []T, fn func(context.Context, T) error
 	return g.Wait()
 }
 
-// Options are the ways to open a remote. The zero value is fine but for Cache.
+// Options are the ways to open a remote. Only Cache is required.
 type Options struct {
 	Cache *cache.Cache
-	// Identities decrypt what is encrypted; if nil, those of the user.
+	// Identities are keys to decrypt with; if nil, the keys of the user.
 	Identities []age.Identity
-	// Allowed is asked before each request whether the remote may be contacted. May be nil.
+	// Allowed is called before each request. It returns an error if the remote must not be contacted. May
+	// be nil.
 	Allowed func(url string) error
-	// Recipients is asked once whether the remote may have the recipients that its format has. The
-	// format is not authenticated: the service that stores the remote can change it. May be nil.
+	// Recipients is called once with the recipients in the remote's format. It returns an error if they
+	// are not trusted: the format is not authenticated, so the service could change it. May be nil.
 	Recipients func(url string, found []string) error
-	// Timeout bounds a read; 30 s by default, negative for none.
+	// Timeout is the timeout of a read; default 30 s, negative for no timeout.
 	Timeout time.Duration
-	// Note reports that the remote is away or back. May be nil.
+	// Note is called when the remote stops to answer, and when it answers again. May be nil.
 	Note func(away bool, since time.Time)
 }
 
-// A Remote is a place that holds pushed snapshots. It is safe for concurrent use.
+// A Remote is an open remote. It is safe for concurrent use.
 type Remote struct {
 	b      backend.Backend
 	o      Options
 	expand *cas.Expander
 	health health
 
-	format  atomic.Pointer[Format]
-	pushed  pushedRefs
-	few     int        // refs that are read by themselves before the list is written again
-	readers sync.Map   // of encrypted objects: a reader to its io.ReaderAt
-	mu      sync.Mutex // guards o.Identities
+	format      atomic.Pointer[Format]
+	pushed      pushedRefs
+	maxUnlisted int        // fewRefs, which tests lower
+	readers     sync.Map   // of encrypted objects: readerKey → io.ReaderAt
+	mu          sync.Mutex // guards o.Identities
 }
 
+// A Ref describes a snapshot on a remote.
 type Ref = object.Ref
 
-// Open returns the remote at a URL without asking it anything. Close it.
+// Open returns the remote at a URL. It makes no request. The caller closes the remote.
 func Open(url string, o Options) (*Remote, error) {
-	b := backend.Later(url, o.Allowed)
+	b := backend.Lazy(url, o.Allowed)
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Second
 	}
 	if o.Note == nil {
 		o.Note = func(bool, time.Time) {}
 	}
-	r := &Remote{b: b, o: o, expand: cas.NewExpander(), few: fewRefs}
-	r.health = health{probe: r.probe, timeout: max(o.Timeout, 0), note: o.Note}
-	r.health.init()
+	r := &Remote{b: b, o: o, expand: cas.NewExpander(), maxUnlisted: fewRefs}
+	r.health = health{probe: r.probe, timeout: max(o.Timeout, 0), report: o.Note}
+	r.health.start()
 	return r, nil
 }
 
-// probe makes a small request on a new connection, since the old ones may hang.
+// probe makes a small request on a new connection, because open connections may hang.
 func (r *Remote) probe(ctx context.Context) error {
 	r.b.CloseIdleConnections()
 	_, err := r.b.Stat(ctx, "format")
 	return err
 }
 
+// Close ends reads that wait, and closes the connections.
 func (r *Remote) Close() {
 	r.health.close()
 	r.expand.Close()
 	r.b.CloseIdleConnections()
 }
 
-// Probe finds out in the background whether the remote answers, for Away.
+// Probe starts to probe the remote in the background. Away then returns the result.
 func (r *Remote) Probe() { r.health.startProbing() }
 
-// URL is how Open finds the remote again.
+// URL returns the URL of the remote.
 func (r *Remote) URL() string { return r.b.URL() }
 
 // Ref reads the ref of a snapshot. Errors: backend.ErrNotFound, object.ErrMalformed,
@@ -121,21 +125,22 @@ func (r *Remote) Ref(ctx context.Context, name string) (*object.Ref, error) {
 }
 
 func (r *Remote) decodeRef(raw []byte) (*object.Ref, error) {
-	secret := isEncrypted(raw)
-	if secret {
+	encrypted := isEncrypted(raw)
+	if encrypted {
 		var err error
 		if raw, err = r.decryptAll(raw); err != nil {
 			return nil, err
 		}
 	}
 	ref, err := object.DecodeRef(raw)
-	if err == nil {
-		ref.Encrypted = secret // whatever the ref contains
+	if err != nil {
+		return nil, err
 	}
-	return ref, err
+	ref.Encrypted = encrypted // the value in the ref may be forged
+	return ref, nil
 }
 
-// Find reads the ref of a snapshot by its name or its whole id. Errors: backend.ErrNotFound.
+// Find reads the ref of a snapshot by its name or its full id. Errors: backend.ErrNotFound.
 func (r *Remote) Find(ctx context.Context, name string) (*object.Ref, error) {
 	if _, err := cas.ParseHash(name); err != nil {
 		return r.Ref(ctx, name)
@@ -150,17 +155,20 @@ func (r *Remote) Find(ctx context.Context, name string) (*object.Ref, error) {
 		}
 		return nil
 	})
-	if err == nil && found == nil {
-		err = fmt.Errorf("a snapshot with the id %s: %w", name, backend.ErrNotFound)
+	if err != nil {
+		return found, err
 	}
-	return found, err
+	if found == nil {
+		return nil, fmt.Errorf("a snapshot with the id %s: %w", name, backend.ErrNotFound)
+	}
+	return found, nil
 }
 
 // Remove removes snapshots from the remote, or none if one of them does not exist. The remote's gc
 // removes the objects that only they need. Errors: backend.ErrNotFound.
 func (r *Remote) Remove(ctx context.Context, names ...string) error {
 	for _, name := range names {
-		// Of a tag it is read whether it is a snapshot's: the repository may hold images.
+		// In a registry, Get fails for a tag that is not a snapshot: the repository may have images too.
 		_, err := backend.Get(ctx, r.b, "ref/"+name)
 		if errors.Is(err, backend.ErrNotFound) {
 			return fmt.Errorf("snapshot %q: %w", name, backend.ErrNotFound)
@@ -181,13 +189,13 @@ func (r *Remote) Remove(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// A Format is what a remote is: the key format, a line for people, then JSON.
+// A Format describes a remote. It is the value of the key format: a line for people, then JSON.
 type Format struct {
 	Version     int      `json:"version"`
-	Conditional bool     `json:"conditional"` // puts under a condition hold when many write
+	Conditional bool     `json:"conditional"` // the service supports conditional puts
 	Recipients  []string `json:"recipients,omitempty"`
-	// Entries: each change of a ref has an entry. It is what the second line says, so that a program that
-	// writes none is refused.
+	// Entries: each change of a ref has an entry. The first line of the value says so, and not the JSON:
+	// older programs, which write no entries, refuse a remote with another first line.
 	Entries bool `json:"-"`
 }
 
@@ -197,7 +205,8 @@ const (
 	entriesLine = "amberfs remote 2\n"
 )
 
-// Format reads the format once. Errors: ErrNoRemote, ErrForeign, object.ErrNewer.
+// Format returns the format, which it reads once. Errors: ErrNoRemote, ErrForeign, object.ErrNewer,
+// object.ErrMalformed, and the error of Options.Recipients.
 func (r *Remote) Format(ctx context.Context) (*Format, error) {
 	if f := r.format.Load(); f != nil {
 		return f, nil
@@ -222,7 +231,7 @@ func (r *Remote) Format(ctx context.Context) (*Format, error) {
 	return f, nil
 }
 
-// ForgetFormat has the format read again.
+// ForgetFormat makes the next call of Format read the format again.
 func (r *Remote) ForgetFormat() { r.format.Store(nil) }
 
 func decodeFormat(raw []byte) (*Format, error) {
@@ -246,9 +255,9 @@ func decodeFormat(raw []byte) (*Format, error) {
 	return &f, nil
 }
 
-// Init sets a remote up, for `amberfs remote add`: it probes the service and writes the
-// format. A format that exists is read, and refused if it has other recipients. warn is
-// called with guarantees that the service does not provide.
+// Init sets a remote up, for `amberfs remote add`: it probes the service and writes the format. If the
+// remote has a format, Init reads it, and fails if recipients are given and differ. It calls warn for
+// a guarantee that the service does not provide.
 func (r *Remote) Init(ctx context.Context, recipients []string, warn func(string)) (*Format, error) {
 	for _, s := range recipients {
 		if _, err := age.ParseX25519Recipient(s); err != nil {
@@ -259,17 +268,21 @@ func (r *Remote) Init(ctx context.Context, recipients []string, warn func(string
 	if errors.Is(err, ErrNoRemote) {
 		f, err = r.setUp(ctx, recipients, warn)
 	}
-	if err == nil && len(recipients) > 0 && !sameSet(f.Recipients, recipients) {
+	if err != nil {
+		return nil, err
+	}
+	if len(recipients) > 0 && !sameSet(f.Recipients, recipients) {
 		return nil, errs.New(errs.Exist, "%s is set up already, for %s: recipients are given when a remote is new",
 			r.URL(), cmp.Or(strings.Join(f.Recipients, ", "), "no recipients, so that nothing there is encrypted"))
 	}
-	return f, err
+	return f, nil
 }
 
 func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
+// setUp probes the service and writes the format of a new remote.
 func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(string)) (*Format, error) {
 	if err := r.checkEmpty(ctx); err != nil {
 		return nil, err
@@ -282,7 +295,8 @@ func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(strin
 		warn(problem)
 	}
 	f, line := &Format{Version: object.Version, Conditional: problem == "", Recipients: recipients}, formatLine
-	// Only where a list costs requests, and where two lists of one number are impossible.
+	// A directory needs no entries, for its refs are read without requests. And without conditional puts
+	// two lists could have one number.
 	if f.Conditional && !strings.HasPrefix(r.URL(), "file:") {
 		line = entriesLine
 	}
@@ -297,8 +311,8 @@ func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(strin
 	return r.Format(ctx)
 }
 
-// checkEmpty refuses a place without a format that holds keys as a remote has them: a
-// collection would remove another user's data. A registry collects automatically.
+// checkEmpty returns ErrForeign if a place without a format has keys like the keys of a remote: a
+// collection would remove another program's data. In a registry amberfs does not remove objects.
 func (r *Remote) checkEmpty(ctx context.Context) error {
 	if r.b.Collects() {
 		return nil
@@ -307,9 +321,9 @@ func (r *Remote) checkEmpty(ctx context.Context) error {
 	for _, prefix := range []string{"obj/", "ref/"} {
 		err := r.b.List(ctx, prefix, func(i backend.Info) error {
 			found = i.Key
-			return errFound
+			return errStop // one key is enough
 		})
-		if err != nil && !errors.Is(err, errFound) && !errors.Is(err, backend.ErrNotFound) {
+		if err != nil && !errors.Is(err, errStop) && !errors.Is(err, backend.ErrNotFound) {
 			return err
 		}
 	}
@@ -319,4 +333,4 @@ func (r *Remote) checkEmpty(ctx context.Context) error {
 	return fmt.Errorf("%s: %w: it holds %s, but no amberfs remote was set up there; choose another prefix", r.URL(), ErrForeign, found)
 }
 
-var errFound = errors.New("there is one")
+var errStop = errors.New("there is one")

@@ -144,7 +144,7 @@ func TestRequests(t *testing.T) {
 func TestRefWithoutEntry(t *testing.T) {
 	b := newClocked()
 	r := on(t, b, Options{})
-	r.few = 0
+	r.maxUnlisted = 0
 	initRemote(t, r)
 	w := newWorld()
 	_, err := r.Push(t.Context(), w.push("v1", w.tree(files(1, 3)), nil))

@@ -20,40 +20,41 @@ import (
 )
 
 const (
-	// fetchRun is how much one request of a whole fetch reads, in bytes.
+	// fetchRun is the most bytes of one request of Fetch.
 	fetchRun = 8 << 20
-	// aheadMost bounds the read-ahead of single records, in bytes.
+	// aheadMost is the most bytes that a read of a record reads ahead.
 	aheadMost = 4 << 20
 )
 
-// A Snapshot is a snapshot on a remote of which the objects can be read. Where they lie
-// is read from its indexes by the first read, or by Load. It is safe for concurrent use.
+// A Snapshot reads the records of a snapshot on a remote, which its methods call objects, as package cas
+// does. The first read, or Load, reads the indexes with their places. It is safe for concurrent use.
 type Snapshot struct {
-	Ref   *object.Ref
-	r     *Remote
-	index atomic.Pointer[object.Index]
-	turn  *semaphore.Weighted // taken by the goroutine that reads the indexes
-	ahead ahead
+	Ref     *object.Ref
+	r       *Remote
+	index   atomic.Pointer[object.Index]
+	loading *semaphore.Weighted // taken by the goroutine that reads the indexes
+	ahead   readAhead
 }
 
+// Snapshot returns the snapshot of a ref. It makes no request.
 func (r *Remote) Snapshot(ref *object.Ref) *Snapshot {
-	return &Snapshot{Ref: ref, r: r, turn: semaphore.NewWeighted(1)}
+	return &Snapshot{Ref: ref, r: r, loading: semaphore.NewWeighted(1)}
 }
 
-// Load reads the indexes, once. An error is not kept.
+// Load returns the indexes, which it reads once. After an error the next call reads them again.
 func (s *Snapshot) Load(ctx context.Context) (*object.Index, error) {
 	if x := s.index.Load(); x != nil {
 		return x, nil
 	}
-	if err := s.turn.Acquire(ctx, 1); err != nil {
+	if err := s.loading.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer s.turn.Release(1)
+	defer s.loading.Release(1)
 	if x := s.index.Load(); x != nil {
 		return x, nil
 	}
 	x, err := s.readIndexes(ctx)
-	if errors.Is(err, errs.Damaged) { // what was cached is dropped now
+	if errors.Is(err, errs.Damaged) { // readIndexes has dropped the damaged part from the cache
 		x, err = s.readIndexes(ctx)
 	}
 	if err != nil {
@@ -63,13 +64,15 @@ func (s *Snapshot) Load(ctx context.Context) (*object.Index, error) {
 	return x, nil
 }
 
+// Loaded reports whether the indexes were read.
 func (s *Snapshot) Loaded() bool { return s.index.Load() != nil }
 
+// readIndexes reads all indexes. It drops a damaged one from the cache.
 func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 	r, ref := s.r, s.Ref
 	raw := make(map[object.Section][]byte)
 	var mu sync.Mutex
-	if err := each(ctx, ref.Indexes, func(ctx context.Context, section object.Section) error {
+	if err := forEach(ctx, ref.Indexes, func(ctx context.Context, section object.Section) error {
 		b, err := s.read(ctx, section.Object, false, section.Offset, section.Size(), 0)
 		mu.Lock()
 		defer mu.Unlock()
@@ -78,17 +81,18 @@ func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 	}); err != nil {
 		return nil, err
 	}
+
 	var x object.Index
 	for _, section := range ref.Indexes {
 		if err := x.Add(raw[section], section, ref.Objects); err != nil {
-			r.drop(ref.Objects[section.Object], ref.Encrypted, section.Offset, section.Size())
+			r.dropCached(ref.Objects[section.Object], ref.Encrypted, section.Offset, section.Size())
 			return nil, err
 		}
 	}
 	return &x, nil
 }
 
-// Has reports whether the remote has the object h, and all that is below it.
+// Has reports whether the remote has the object h, and all objects that h refers to.
 func (s *Snapshot) Has(ctx context.Context, h cas.Hash) (bool, error) {
 	x, err := s.Load(ctx)
 	if err != nil {
@@ -99,21 +103,21 @@ func (s *Snapshot) Has(ctx context.Context, h cas.Hash) (bool, error) {
 }
 
 // Get appends the bytes of an object to dst[:0]. Errors: cas.ErrNotFound if no
-// index names it; cas.ErrDamaged if the remote has other bytes; backend.ErrAway.
+// index has it; cas.ErrDamaged if the remote has other bytes; backend.ErrAway.
 func (s *Snapshot) Get(ctx context.Context, h cas.Hash, dst []byte) ([]byte, error) {
 	_, b, err := s.get(ctx, h, dst)
 	return b, err
 }
 
-// Near is Get without a request: a cas.Absent error if that would take one. The indexes
-// are Loaded.
-func (s *Snapshot) Near(h cas.Hash, dst []byte) ([]byte, error) {
+// GetCached is Get, but reads from the cache only. If the cache lacks the object, it returns a cas.Absent
+// error. The caller calls it only if Loaded.
+func (s *Snapshot) GetCached(h cas.Hash, dst []byte) ([]byte, error) {
 	e, ok := s.index.Load().Find(h)
 	if !ok {
 		return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
-	if _, b, err := s.expanded(context.Background(), h, e, true, 0, dst); err == nil {
-		s.ahead.of(&e)
+	if _, b, err := s.readExpanded(context.Background(), h, e, true, 0, dst); err == nil {
+		s.ahead.next(&e)
 		return b, nil
 	}
 	return dst[:0], &cas.Absent{Hash: h, Fetch: func(ctx context.Context) error {
@@ -122,7 +126,7 @@ func (s *Snapshot) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	}}
 }
 
-// Stored returns an object as it is on the remote. It has the hash when it is expanded.
+// Stored returns an object in its stored form. It also compares the expanded bytes with the hash.
 func (s *Snapshot) Stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
 	rec, _, err := s.get(ctx, h, nil)
 	return rec, err
@@ -137,18 +141,18 @@ func (s *Snapshot) get(ctx context.Context, h cas.Hash, dst []byte) (rec cas.Sto
 	if !ok {
 		return rec, dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
-	rec, plain, err = s.expanded(ctx, h, e, false, s.ahead.of(&e), dst)
-	if errors.Is(err, cas.ErrDamaged) { // what is cached may have been torn by a power cut
-		s.r.drop(s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.Stored))
-		rec, plain, err = s.expanded(ctx, h, e, false, 0, dst)
+	rec, plain, err = s.readExpanded(ctx, h, e, false, s.ahead.next(&e), dst)
+	if errors.Is(err, cas.ErrDamaged) { // perhaps only in the cache, after a power cut
+		s.r.dropCached(s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.Stored))
+		rec, plain, err = s.readExpanded(ctx, h, e, false, 0, dst)
 	}
 	return rec, plain, err
 }
 
-// expanded reads the object at an entry, and compares it with its hash. near reads from the
-// cache only.
-func (s *Snapshot) expanded(ctx context.Context, h cas.Hash, e object.Entry, near bool, ahead int64, dst []byte) (cas.Stored, []byte, error) {
-	b, err := s.read(ctx, int(e.Object), near, int64(e.Offset), int64(e.Stored), ahead)
+// readExpanded reads the object at an entry, and compares it with its hash. With cachedOnly it makes no
+// request.
+func (s *Snapshot) readExpanded(ctx context.Context, h cas.Hash, e object.Entry, cachedOnly bool, ahead int64, dst []byte) (cas.Stored, []byte, error) {
+	b, err := s.read(ctx, int(e.Object), cachedOnly, int64(e.Offset), int64(e.Stored), ahead)
 	if err == nil && len(b) != int(e.Stored) {
 		err = fmt.Errorf("%w: it ends early", cas.ErrDamaged)
 	}
@@ -160,90 +164,94 @@ func (s *Snapshot) expanded(ctx context.Context, h cas.Hash, e object.Entry, nea
 	return rec, plain, err
 }
 
-func (s *Snapshot) read(ctx context.Context, object int, near bool, off, n, ahead int64) ([]byte, error) {
-	b, err := s.r.read(ctx, s.Ref.Objects[object], s.Ref.Encrypted, near, off, n, ahead)
-	return b, missing(err)
+// read reads n bytes of an object of the ref, as Remote.read does.
+func (s *Snapshot) read(ctx context.Context, object int, cachedOnly bool, off, n, ahead int64) ([]byte, error) {
+	b, err := s.r.read(ctx, s.Ref.Objects[object], s.Ref.Encrypted, cachedOnly, off, n, ahead)
+	return b, asIncomplete(err)
 }
 
-// missing is the error for an object that a ref names and the remote does not have.
-func missing(err error) error {
+// asIncomplete converts backend.ErrNotFound, for an object that a ref names, to ErrIncomplete.
+func asIncomplete(err error) error {
 	if errors.Is(err, backend.ErrNotFound) {
 		return fmt.Errorf("%w: %w", ErrIncomplete, err)
 	}
 	return err
 }
 
-// Fetch reads everything of one kind into the cache, in requests of up to fetchRun bytes.
+// Fetch reads all objects of one kind into the cache, in requests of up to fetchRun bytes.
 func (s *Snapshot) Fetch(ctx context.Context, kind cas.Kind) error {
 	x, err := s.Load(ctx)
 	if err != nil {
 		return err
 	}
-	return each(ctx, runs(x.Entries(kind), cache.BlockSize), func(ctx context.Context, run run) error {
-		if s.r.o.Cache.Has(s.Ref.Objects[run.object], run.off, run.end-run.off) {
+	return forEach(ctx, joinRanges(x.Entries(kind), cache.BlockSize), func(ctx context.Context, b byteRange) error {
+		if s.r.o.Cache.Has(s.Ref.Objects[b.object], b.off, b.end-b.off) {
 			return nil
 		}
-		_, err := s.read(ctx, int(run.object), false, run.off, run.end-run.off, 0)
+		_, err := s.read(ctx, int(b.object), false, b.off, b.end-b.off, 0)
 		return err
 	})
 }
 
-type run struct {
-	object   uint32
+// A byteRange is a range of bytes of an object of the ref.
+type byteRange struct {
+	object   uint32 // index in Ref.Objects
 	off, end int64
 }
 
-// runs joins sorted records that lie less than gap bytes apart.
-func runs(entries []object.Entry, gap int64) (out []run) {
+// joinRanges returns ranges with all entries, which are sorted by place. Entries less than gap bytes apart
+// share a range of at most fetchRun bytes.
+func joinRanges(entries []object.Entry, gap int64) (out []byteRange) {
 	for _, e := range entries {
 		if n := len(out) - 1; n >= 0 && out[n].object == e.Object &&
 			int64(e.Offset)-out[n].end < gap && e.End()-out[n].off <= fetchRun {
 			out[n].end = max(out[n].end, e.End())
 			continue
 		}
-		out = append(out, run{e.Object, int64(e.Offset), e.End()})
+		out = append(out, byteRange{e.Object, int64(e.Offset), e.End()})
 	}
 	return slices.Clip(out)
 }
 
-// ahead is how far to read ahead: with each record that follows the one before, twice as
-// far, up to aheadMost.
-type ahead struct {
+// A readAhead decides how far to read ahead. The distance is doubled with each record that follows the
+// record before, up to aheadMost, and is 0 after any other record.
+type readAhead struct {
 	mu     sync.Mutex
-	object uint32
-	next   int64
-	size   int64
+	object uint32 // of the last record
+	end    int64  // of the last record
+	size   int64  // bytes to read ahead
 }
 
-func (a *ahead) of(e *object.Entry) int64 {
+// next returns how many bytes to read ahead with the record at e.
+func (a *readAhead) next(e *object.Entry) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	near := e.Object == a.object && int64(e.Offset) >= a.next && int64(e.Offset) < a.next+cache.BlockSize
-	if near {
+	follows := e.Object == a.object && int64(e.Offset) >= a.end && int64(e.Offset) < a.end+cache.BlockSize
+	if follows {
 		a.size = min(max(2*a.size, int64(e.Stored)), aheadMost)
 	} else {
 		a.size = 0
 	}
-	a.object, a.next = e.Object, e.End()
+	a.object, a.end = e.Object, e.End()
 	return a.size
 }
 
-// holdTime is how long a hold counts after it was written.
+// holdTime is the time after which a hold ends, unless it is written again.
 const holdTime = 7 * 24 * time.Hour
 
-// A hold names objects that are read, with or without a ref.
+// A hold is a value with objects that a collection must not remove, because a program reads them.
 type hold struct {
 	Objects []backend.Object `json:"objects"`
 }
 
-// Hold keeps what the snapshot needs from being collected for a week. A reader calls it
-// once a day, with the same id.
+// Hold protects the objects of the snapshot from collections for holdTime, even if its ref is removed. A
+// reader calls it once a day with the same id.
 func (s *Snapshot) Hold(ctx context.Context, id string) error {
 	r := s.r
 	if r.b.Collects() {
 		return nil
 	}
-	// Without a remote at the URL nothing is written: somebody else may have chosen the URL.
+	// Hold writes only to a remote that was set up: another person may have chosen the URL.
 	if _, err := r.Format(ctx); err != nil {
 		return err
 	}

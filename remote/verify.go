@@ -15,16 +15,17 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
+// A Verified is the result of Verify.
 type Verified struct {
 	Snapshots int   `json:"snapshots"`
 	Objects   int   `json:"objects"`
-	Bytes     int64 `json:"bytes"`
-	Damaged   int   `json:"damaged"` // snapshots
+	Bytes     int64 `json:"bytes"`   // of the objects
+	Damaged   int   `json:"damaged"` // damaged snapshots
 }
 
-// Verify checks that all objects that snapshots name are there and as long as they should
-// be; deep reads every byte. bad is called for each damaged snapshot, one call at a time,
-// and progress with the bytes of the objects that were checked.
+// Verify checks that the remote has all objects that refs name, in the right length. With deep it reads
+// them and checks every byte. It calls bad for each damaged snapshot, and progress with the bytes of
+// the objects that were checked; not several calls at once.
 func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string, err error), progress func(done, total int64)) (sum Verified, err error) {
 	report := func(name string, err error) error {
 		if isDamage(err) {
@@ -34,9 +35,10 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 		}
 		return err
 	}
-	objects := map[backend.Object]error{}
+
+	objects := map[backend.Object]error{} // why an object is damaged, or nil
 	var refs []*object.Ref
-	err = r.refs(ctx, true, func(name string, ref *object.Ref, err error) error {
+	err = r.readRefs(ctx, true, func(name string, ref *object.Ref, err error) error {
 		sum.Snapshots++
 		if err != nil {
 			return report(name, err)
@@ -51,6 +53,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 	if err != nil {
 		return sum, err
 	}
+
 	if err := r.verifyObjects(ctx, objects, deep, progress); err != nil {
 		return sum, err
 	}
@@ -58,6 +61,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 		sum.Objects++
 		sum.Bytes += o.Size
 	}
+
 	for _, ref := range refs {
 		if err := report(ref.Name, r.verifySnapshot(ctx, ref, objects)); err != nil {
 			return sum, fmt.Errorf("snapshot %s: %w", ref.Name, err)
@@ -66,6 +70,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 	return sum, nil
 }
 
+// verifyObjects checks all objects, and sets the errors of the damaged ones.
 func (r *Remote) verifyObjects(ctx context.Context, objects map[backend.Object]error, deep bool, progress func(done, total int64)) error {
 	m := meter{report: progress}
 	all := slices.Collect(maps.Keys(objects))
@@ -73,7 +78,7 @@ func (r *Remote) verifyObjects(ctx context.Context, objects map[backend.Object]e
 		m.total += o.Size
 	}
 	var mu sync.Mutex
-	return each(ctx, all, func(ctx context.Context, o backend.Object) error {
+	return forEach(ctx, all, func(ctx context.Context, o backend.Object) error {
 		err := r.verifyObject(ctx, o, deep)
 		if err != nil && !isDamage(err) {
 			return err
@@ -86,6 +91,7 @@ func (r *Remote) verifyObjects(ctx context.Context, objects map[backend.Object]e
 	})
 }
 
+// verifySnapshot checks the objects and the indexes of a snapshot.
 func (r *Remote) verifySnapshot(ctx context.Context, ref *object.Ref, objects map[backend.Object]error) error {
 	for _, o := range ref.Objects {
 		if err := objects[o]; err != nil {
@@ -96,22 +102,23 @@ func (r *Remote) verifySnapshot(ctx context.Context, ref *object.Ref, objects ma
 	return err
 }
 
-// isDamage reports whether an error proves that something is missing or damaged on the remote.
-// Other errors can come from this machine or the network.
+// isDamage reports whether an error proves that a value on the remote is missing or damaged. Other errors
+// may be of this machine or the network.
 func isDamage(err error) bool {
 	return errors.Is(err, errs.Damaged) || errors.Is(err, object.ErrMalformed) ||
 		errors.Is(err, object.ErrNewer) || errors.Is(err, object.ErrOlder)
 }
 
-// IsUnsound reports whether something on the remote is not as a push leaves it.
+// IsUnsound reports whether an error proves that a value on the remote was damaged, removed or forged.
 func IsUnsound(err error) bool {
 	return errors.Is(err, object.ErrMalformed) || errors.Is(err, ErrIncomplete) || errors.Is(err, vfs.ErrNotRegular)
 }
 
+// verifyObject checks one object.
 func (r *Remote) verifyObject(ctx context.Context, o backend.Object, deep bool) error {
 	info, err := r.b.Stat(ctx, o.Key())
 	if err != nil {
-		return missing(err)
+		return asIncomplete(err)
 	}
 	if info.Size != o.Size {
 		return fmt.Errorf("object %s has %d bytes, not %d: %w", o.Name, info.Size, o.Size, cas.ErrDamaged)
@@ -120,13 +127,16 @@ func (r *Remote) verifyObject(ctx context.Context, o backend.Object, deep bool) 
 		return nil
 	}
 	data, err := r.b.GetRange(ctx, o.Key(), 0, o.Size)
-	if err == nil && backend.Named(data) != o {
-		err = fmt.Errorf("object %s does not have the bytes of its name: %w", o.Name, cas.ErrDamaged)
+	if err != nil {
+		return err
 	}
-	return err
+	if backend.Named(data) != o {
+		return fmt.Errorf("object %s does not have the bytes of its name: %w", o.Name, cas.ErrDamaged)
+	}
+	return nil
 }
 
-// A meter adds up what several goroutines have done.
+// A meter adds up and reports the progress of several goroutines.
 type meter struct {
 	report func(done, total int64)
 	total  int64

@@ -89,7 +89,7 @@ func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, err
 		done.Pushed = append(done.Pushed, p)
 	}
 	// The list on the remote is a cache of its snapshots. Without it the next listing is slower.
-	if err := to.List(ctx); err != nil {
+	if err := to.UpdateList(ctx); err != nil {
 		s.Log.Warn("push: the list of the remote's snapshots was not written", "remote", a.Remote, "err", err)
 	}
 	return done, nil
@@ -183,7 +183,7 @@ func (s *Service) makeWay(ctx context.Context, to *remote.Remote, ref *remote.Re
 	if ref.Claim == "" || there.Claim != ref.Claim || !slices.Contains(ref.Lineage, there.ID) || naming.Check(kept) != nil {
 		return false, inUse
 	}
-	if err := to.Keep(ctx, there, kept); err != nil {
+	if err := to.CopyRef(ctx, there, kept); err != nil {
 		return false, err
 	}
 	return true, nil

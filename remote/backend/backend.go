@@ -17,45 +17,45 @@ import (
 )
 
 var (
-	// ErrNotFound: there is no such key.
+	// ErrNotFound: the key does not exist.
 	ErrNotFound = errs.New(errs.NotExist, "not found on the remote")
-	// ErrNoBucket: there is no such bucket.
+	// ErrNoBucket: the bucket does not exist.
 	ErrNoBucket = errs.New(errs.NotExist, "no such bucket")
 	// ErrChanged: the condition of a Put does not hold.
 	ErrChanged = errs.New(errs.Exist, "it was changed meanwhile")
 	// ErrDenied: the credentials are missing, wrong, or do not allow this.
 	ErrDenied = errs.New(errs.Perm, "the remote refused the request")
-	// ErrAway: no answer, or one that says to try again later.
+	// ErrAway: the remote did not answer, or answered that it cannot do the request now.
 	ErrAway = errs.Away
-	// ErrUnsupported: this kind of remote does not support that.
+	// ErrUnsupported: this kind of remote does not support the operation.
 	ErrUnsupported = errs.New(errs.NotSupported, "this kind of remote does not support that")
 )
 
-// MaxValue is the longest value of a key that is read whole, in bytes.
+// MaxValue is the most bytes of a value that Get reads.
 const MaxValue = 64 << 20
 
-// A Backend is one place that holds pushed snapshots. It is safe for concurrent
-// use. Every call ends when its context does.
+// A Backend stores values under keys, in one bucket, repository or directory. It is safe for concurrent
+// use. Each call ends when its context does. Any call may fail with ErrDenied or ErrAway.
 type Backend interface {
-	// Put stores data under key if the condition holds. All of it is there afterwards,
-	// durably, or nothing. Errors: ErrChanged, ErrDenied, ErrAway (it may be there or not).
+	// Put stores data under key, durably, if the condition holds. Readers see all of data or none of it.
+	// Errors: ErrChanged. After ErrAway data may have been stored.
 	Put(ctx context.Context, key string, data []byte, o PutOptions) error
 	// GetRange returns the n bytes at offset off of a value; fewer at its end. Errors: ErrNotFound.
 	GetRange(ctx context.Context, key string, off, n int64) ([]byte, error)
-	// Stat says how large a value is. Errors: ErrNotFound.
+	// Stat returns the Info of a key, without Sum. Errors: ErrNotFound.
 	Stat(ctx context.Context, key string) (Info, error)
 	// List calls fn for every key that begins with prefix, in no order.
 	List(ctx context.Context, prefix string, fn func(Info) error) error
-	// Delete removes a key. That it is absent is no error.
+	// Delete removes a key. It is no error if the key does not exist.
 	Delete(ctx context.Context, key string) error
 
-	// Collects reports whether this is a registry, which itself removes objects to which
-	// no ref leads. There objects cannot be listed, and the condition of a Put need not
-	// hold when many write at once.
+	// Collects reports whether this is a registry, which removes objects without a ref itself. In a
+	// registry objects cannot be listed, and of several conditional Puts of one key at once more than
+	// one may succeed.
 	Collects() bool
-	// URL is how Open finds it again.
+	// URL returns a URL for Open.
 	URL() string
-	// CloseIdleConnections ends connections that no call uses.
+	// CloseIdleConnections closes connections that no call uses.
 	CloseIdleConnections()
 }
 
@@ -64,52 +64,55 @@ func Get(ctx context.Context, b Backend, key string) ([]byte, error) {
 	return b.GetRange(ctx, key, 0, MaxValue)
 }
 
-// PutOptions say when a Put may succeed. The zero value is always.
+// PutOptions are the options of a Put. The zero value means: no condition.
 type PutOptions struct {
-	IfAbsent bool // only if there is no such key
-	// Keeps are the objects that a ref leads to. A registry needs them; the
-	// others do not look at it.
+	IfAbsent bool // fail with ErrChanged if the key exists
+	// Keeps are the objects of a ref. A registry keeps objects only if it knows the refs that need them;
+	// other backends ignore Keeps.
 	Keeps []Object
 }
 
+// An Object identifies an object.
 type Object struct {
 	Name string `json:"name"` // SHA-256, 64 hex digits
 	Size int64  `json:"size"`
 }
 
+// Key returns the key of the object.
 func (o Object) Key() string { return "obj/" + o.Name }
 
-// Named returns what data is called as an object.
+// Named returns the Object for data.
 func Named(data []byte) Object {
 	sum := sha256.Sum256(data)
 	return Object{hex.EncodeToString(sum[:]), int64(len(data))}
 }
 
-// An Info describes a key. Modified is by the service's clock; a registry has none.
+// An Info describes a key.
 type Info struct {
 	Key      string
-	Size     int64
-	Modified time.Time
-	Sum      string // MD5 of the value in hex, from List; "" where the service does not say it
+	Size     int64     // of the value; 0 from a registry's List
+	Modified time.Time // by the service's clock; zero in a registry
+	Sum      string    // MD5 of the value in hex, from List; "" if the service does not report it
 }
 
 var keyPattern = regexp.MustCompile(`^(format|(ref/|hold/|gc/|new/(rm-)?[0-9a-f-]{36}\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|obj/[0-9a-f]{64})$`)
 
 func isKey(key string) bool { return keyPattern.MatchString(key) && !strings.Contains(key, "..") }
 
-// Open returns the backend that a URL names, without asking it anything. It checks no keys:
+// Open returns the backend of a URL. It makes no request. The backend does not check that keys are valid.
+// URLs are:
 //
 //	s3://BUCKET/PREFIX?endpoint=URL&region=NAME&credentials=FILE
 //	oci://HOST/REPOSITORY?credentials=FILE
 //	file:///DIR
 //
-// Credentials are looked for where the clients of these services look, or in FILE, which is read
-// when they are needed: ~/.aws/credentials and ~/.docker/config.json have its form. A URL with
-// a user, a password or an unknown parameter is refused.
+// Credentials are searched in the places where the clients of these services search them, or are read
+// from FILE when they are needed. FILE has the format of ~/.aws/credentials or ~/.docker/config.json.
+// A URL with a user, a password or an unknown parameter is refused.
 func Open(raw string) (Backend, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		// The error of url.Parse quotes its argument, which may hold a secret.
+		// The error of url.Parse quotes its argument, which may contain a secret.
 		return nil, errors.New("this is not the URL of a remote: s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR")
 	}
 	if u.User != nil {
@@ -135,10 +138,10 @@ func Open(raw string) (Backend, error) {
 
 var schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
-// IsURL reports whether s names a remote by a URL, also by one of an unknown kind.
+// IsURL reports whether s has the form of a URL, of any scheme.
 func IsURL(s string) bool { return schemePattern.MatchString(s) }
 
-// parameters returns the query of a remote's URL. Unknown parameters are refused.
+// parameters returns the known parameters of a remote's URL. It refuses others.
 func parameters(u *url.URL, known ...string) (map[string]string, error) {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -155,7 +158,7 @@ func parameters(u *url.URL, known ...string) (map[string]string, error) {
 	return p, nil
 }
 
-// credentialsFile returns the file that the credentials are in, "" if the URL names none.
+// credentialsFile returns the path of the file with the credentials, "" if the URL has none.
 func credentialsFile(p map[string]string) (string, error) {
 	file := p["credentials"]
 	if file != "" && !filepath.IsAbs(file) {
@@ -167,37 +170,39 @@ func credentialsFile(p map[string]string) (string, error) {
 // ErrUntrusted: the user has not agreed to contact this remote.
 var ErrUntrusted = errs.New(errs.Away, "you have not agreed to contact this remote")
 
-// Later returns the backend that a URL names. Each call checks its key and asks allowed first,
-// unless that is nil, so that nothing is contacted before. What cannot be opened now, for
-// example because the file that AWS_CA_BUNDLE names is not there, is tried again with each call.
-func Later(raw string, allowed func(url string) error) Backend {
-	l := &later{url: raw, allowed: allowed}
+// Lazy returns the backend of a URL. Before each request it checks the key, and calls allowed, unless
+// that is nil: if allowed fails, no request is made. If the backend cannot be opened, for example
+// because the file that AWS_CA_BUNDLE names does not exist, each call tries again to open it.
+func Lazy(raw string, allowed func(url string) error) Backend {
+	l := &lazyBackend{url: raw, allowed: allowed}
 	if b, err := Open(raw); err == nil {
 		l.opened, l.url = b, b.URL()
 	}
 	return l
 }
 
-type later struct {
+// A lazyBackend is the backend that Lazy returns.
+type lazyBackend struct {
 	url     string
 	allowed func(url string) error
 
 	mu     sync.Mutex
-	opened Backend
+	opened Backend // nil if it could not be opened
 }
 
-// at returns the backend for a call about a key.
-func (l *later) at(key string) Backend {
+// forKey returns the backend for a call with a key. On an error, it is an errBackend.
+func (l *lazyBackend) forKey(key string) Backend {
 	if !isKey(key) {
-		return failing{fmt.Errorf("%q is not a key of a remote", key)}
+		return errBackend{fmt.Errorf("%q is not a key of a remote", key)}
 	}
 	return l.backend()
 }
 
-func (l *later) backend() Backend {
+// backend returns the opened backend. On an error, it is an errBackend.
+func (l *lazyBackend) backend() Backend {
 	if l.allowed != nil {
 		if err := l.allowed(l.url); err != nil {
-			return failing{err}
+			return errBackend{err}
 		}
 	}
 	l.mu.Lock()
@@ -205,30 +210,32 @@ func (l *later) backend() Backend {
 	if l.opened == nil {
 		b, err := Open(l.url)
 		if err != nil {
-			return failing{errs.New(errs.Invalid, "%w", err)}
+			return errBackend{errs.New(errs.Invalid, "%w", err)}
 		}
 		l.opened = b
 	}
 	return l.opened
 }
 
-func (l *later) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
-	return l.at(key).Put(ctx, key, data, o)
+func (l *lazyBackend) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
+	return l.forKey(key).Put(ctx, key, data, o)
 }
-func (l *later) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
-	return l.at(key).GetRange(ctx, key, off, n)
+func (l *lazyBackend) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+	return l.forKey(key).GetRange(ctx, key, off, n)
 }
-func (l *later) List(ctx context.Context, prefix string, fn func(Info) error) error {
+func (l *lazyBackend) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	return l.backend().List(ctx, prefix, fn)
 }
-func (l *later) Stat(ctx context.Context, key string) (Info, error) {
-	return l.at(key).Stat(ctx, key)
+func (l *lazyBackend) Stat(ctx context.Context, key string) (Info, error) {
+	return l.forKey(key).Stat(ctx, key)
 }
-func (l *later) Delete(ctx context.Context, key string) error { return l.at(key).Delete(ctx, key) }
-func (l *later) Collects() bool                               { return l.backend().Collects() }
-func (l *later) URL() string                                  { return l.url }
+func (l *lazyBackend) Delete(ctx context.Context, key string) error {
+	return l.forKey(key).Delete(ctx, key)
+}
+func (l *lazyBackend) Collects() bool { return l.backend().Collects() }
+func (l *lazyBackend) URL() string    { return l.url }
 
-func (l *later) CloseIdleConnections() {
+func (l *lazyBackend) CloseIdleConnections() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.opened != nil {
@@ -236,13 +243,16 @@ func (l *later) CloseIdleConnections() {
 	}
 }
 
-type failing struct{ err error }
+// An errBackend fails all calls with one error.
+type errBackend struct{ err error }
 
-func (f failing) Put(context.Context, string, []byte, PutOptions) error          { return f.err }
-func (f failing) GetRange(context.Context, string, int64, int64) ([]byte, error) { return nil, f.err }
-func (f failing) Stat(context.Context, string) (Info, error)                     { return Info{}, f.err }
-func (f failing) List(context.Context, string, func(Info) error) error           { return f.err }
-func (f failing) Delete(context.Context, string) error                           { return f.err }
-func (f failing) Collects() bool                                                 { return false }
-func (f failing) URL() string                                                    { return "" }
-func (f failing) CloseIdleConnections()                                          {}
+func (f errBackend) Put(context.Context, string, []byte, PutOptions) error { return f.err }
+func (f errBackend) GetRange(context.Context, string, int64, int64) ([]byte, error) {
+	return nil, f.err
+}
+func (f errBackend) Stat(context.Context, string) (Info, error)           { return Info{}, f.err }
+func (f errBackend) List(context.Context, string, func(Info) error) error { return f.err }
+func (f errBackend) Delete(context.Context, string) error                 { return f.err }
+func (f errBackend) Collects() bool                                       { return false }
+func (f errBackend) URL() string                                          { return "" }
+func (f errBackend) CloseIdleConnections()                                {}

@@ -19,7 +19,7 @@ func open(t *testing.T, url string) backend.Backend {
 	t.Helper()
 	_, err := backend.Open(url)
 	must.OK(t, err)
-	b := backend.Later(url, nil)
+	b := backend.Lazy(url, nil)
 	t.Cleanup(func() { b.CloseIdleConnections() })
 	return b
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// dir keeps each key in a file of its own. A value is written to a temporary file,
-// synced, and renamed. Others may write to the directory, and it may lie on a disk
-// that is not plugged in, so each call opens it and what it needs in it (vfs.Beneath).
+// A dir is a backend in a directory, with a file for each key. A value is written to a temporary file,
+// synced, and renamed. Each call opens the directory anew: its disk may be unmounted between calls.
+// Others may write to the directory, so files are opened with vfs.Beneath.
 type dir struct{ path string }
 
 func openDir(u *url.URL) (Backend, error) {
@@ -32,12 +32,12 @@ func openDir(u *url.URL) (Backend, error) {
 	return &dir{path: filepath.Clean(u.Path)}, nil
 }
 
-// MakeDir makes the directory that a file URL names; of others there is nothing to
-// make. No other call makes it: the URL may come from a store that another party has made.
+// MakeDir creates the directory of a file URL. For other URLs it does nothing. No other function creates
+// the directory: the URL may come from a store that another person has made.
 func MakeDir(raw string) error {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "file" || u.Host != "" || !path.IsAbs(u.Path) {
-		return nil //nolint:nilerr // Open says what is wrong with it
+		return nil //nolint:nilerr // Open returns the error
 	}
 	if err := os.MkdirAll(filepath.Clean(u.Path), 0o777); err != nil {
 		return fmt.Errorf("make remote: %w", err)
@@ -49,8 +49,8 @@ func (d *dir) URL() string           { return (&url.URL{Scheme: "file", Path: d.
 func (d *dir) Collects() bool        { return false }
 func (d *dir) CloseIdleConnections() {}
 
-// use calls fn with the directory open, and sorts its error among those of this package.
-func (d *dir) use(ctx context.Context, what, key string, fn func(b *vfs.Beneath) error) error {
+// withDir calls fn with the open directory, and wraps its error.
+func (d *dir) withDir(ctx context.Context, what, key string, fn func(b *vfs.Beneath) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -59,22 +59,24 @@ func (d *dir) use(ctx context.Context, what, key string, fn func(b *vfs.Beneath)
 		return fmt.Errorf("%w: there is no directory %s (is its disk mounted?)", ErrAway, d.path)
 	}
 	if err != nil {
-		return d.sorted(what, key, err)
+		return d.wrapError(what, key, err)
 	}
 	defer b.Close()
+
 	err = fn(b)
-	// An unmounted disk leaves an empty directory, which proves nothing.
+	// If the disk is not mounted, its mount point is an empty directory: that proves no loss.
 	if errors.Is(err, fs.ErrNotExist) && (what == "look for" || strings.HasPrefix(key, "obj/")) {
 		if _, ferr := b.Stat(d.file("format")); errors.Is(ferr, fs.ErrNotExist) {
 			return fmt.Errorf("%s %s: %w: there is no remote in %s (is its disk mounted?)", what, key, ErrAway, d.path)
 		}
 	}
-	return d.sorted(what, key, err)
+	return d.wrapError(what, key, err)
 }
 
 func (d *dir) file(key string) string { return filepath.Join(d.path, key) }
 
-func (d *dir) sorted(what, key string, err error) error {
+// wrapError converts an error of the file system to an error of this package.
+func (d *dir) wrapError(what, key string, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -95,7 +97,7 @@ func (d *dir) sorted(what, key string, err error) error {
 }
 
 func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
-	return d.use(ctx, "write", key, func(b *vfs.Beneath) error {
+	return d.withDir(ctx, "write", key, func(b *vfs.Beneath) error {
 		rename := b.Rename
 		if o.IfAbsent {
 			rename = b.RenameNew
@@ -113,7 +115,7 @@ func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) er
 }
 
 func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []byte, err error) {
-	err = d.use(ctx, "read", key, func(b *vfs.Beneath) error {
+	err = d.withDir(ctx, "read", key, func(b *vfs.Beneath) error {
 		f, err := b.File(d.file(key), os.O_RDONLY, 0)
 		if err != nil {
 			return err
@@ -126,7 +128,7 @@ func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []by
 }
 
 func (d *dir) Stat(ctx context.Context, key string) (info Info, err error) {
-	err = d.use(ctx, "look for", key, func(b *vfs.Beneath) error {
+	err = d.withDir(ctx, "look for", key, func(b *vfs.Beneath) error {
 		i, err := b.Stat(d.file(key))
 		info = Info{Key: key, Size: i.Size, Modified: i.Modified}
 		return err
@@ -136,10 +138,10 @@ func (d *dir) Stat(ctx context.Context, key string) (info Info, err error) {
 
 func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	var entries []vfs.Info
-	err := d.use(ctx, "list", prefix, func(b *vfs.Beneath) (err error) {
+	err := d.withDir(ctx, "list", prefix, func(b *vfs.Beneath) (err error) {
 		entries, err = b.ReadDir(d.file(strings.TrimSuffix(prefix, "/")))
 		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
+			return nil
 		}
 		return err
 	})
@@ -158,7 +160,7 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) erro
 }
 
 func (d *dir) Delete(ctx context.Context, key string) error {
-	return d.use(ctx, "delete", key, func(b *vfs.Beneath) error {
+	return d.withDir(ctx, "delete", key, func(b *vfs.Beneath) error {
 		err := b.Remove(d.file(key))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil

@@ -16,14 +16,14 @@ import (
 	"github.com/amberfs/amberfs/internal/env"
 )
 
-// newTransport returns a transport for many requests at once to one host, with a limit on the
-// wait for an answer's first byte.
+// newTransport returns a transport for many parallel requests to one host. It fails if the first byte of
+// an answer takes too long.
 func newTransport() (*http.Transport, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = 5*time.Second, 15*time.Second
 	t.MaxIdleConnsPerHost = 64
-	t.DisableCompression = true // the bytes must come as they were stored
+	t.DisableCompression = true // otherwise the transport would expand values
 	file := env.Get("AWS_CA_BUNDLE")
 	if file == "" {
 		return t, nil
@@ -40,13 +40,14 @@ func newTransport() (*http.Transport, error) {
 	return t, nil
 }
 
-func ofStatus(status int) error {
+// errorOfStatus returns the error of this package for a status of HTTP, nil for success.
+func errorOfStatus(status int) error {
 	switch {
 	case status >= 200 && status < 300:
 		return nil
 	case status == http.StatusNotFound:
 		return ErrNotFound
-	case status == http.StatusPreconditionFailed, status == http.StatusConflict:
+	case status == http.StatusPreconditionFailed, status == http.StatusConflict: // two requests wrote one key
 		return ErrChanged
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return ErrDenied
@@ -58,10 +59,10 @@ func ofStatus(status int) error {
 	return fmt.Errorf("the remote answers %d %s", status, http.StatusText(status))
 }
 
-// ofTransport is for an error that is not an answer. Of a *url.Error only the
-// cause is kept: its URL may carry secrets. Only ctx tells whether
-// the caller gave up: the transport's own timeouts are context.DeadlineExceeded too.
-func ofTransport(ctx context.Context, host string, err error) error {
+// errorOfTransport wraps the error of a request that got no answer. It drops the URL of a *url.Error,
+// which may contain secrets. It asks ctx, and not err, whether the caller has given up: timeouts of
+// the transport are context.DeadlineExceeded too.
+func errorOfTransport(ctx context.Context, host string, err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
@@ -77,12 +78,12 @@ func ofTransport(ctx context.Context, host string, err error) error {
 	return fmt.Errorf("%s: %w: %w", host, ErrAway, err)
 }
 
-// errShort: an answer's body ended before the length that was announced.
+// errShort: an answer's body ended before its Content-Length.
 var errShort = errors.New("an answer was cut short")
 
-// whole returns the body of an answer of at most so many bytes. It repeats a request twice if
-// its body breaks off, which the clients do not.
-func whole(ctx context.Context, get func() (body io.ReadCloser, size int64, err error), most int64) (data []byte, err error) {
+// readWhole returns the body of an answer, of at most most bytes. If the connection breaks within the
+// body, it repeats the request, twice at most: the client libraries do not.
+func readWhole(ctx context.Context, get func() (body io.ReadCloser, size int64, err error), most int64) (data []byte, err error) {
 	for range 3 {
 		body, size, err := get()
 		if err != nil {
@@ -95,7 +96,7 @@ func whole(ctx context.Context, get func() (body io.ReadCloser, size int64, err 
 	return nil, errShort
 }
 
-// readAnswer reads a body of which the length was announced, unless it is negative.
+// readAnswer reads a body of size bytes, or of unknown size if size is negative.
 func readAnswer(body io.ReadCloser, size, most int64) ([]byte, error) {
 	defer body.Close()
 	if size > most {

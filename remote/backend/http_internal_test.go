@@ -33,7 +33,7 @@ func TestSilentServerIsAway(t *testing.T) {
 			_ = resp.Body.Close()
 			t.Fatal("there was an answer")
 		}
-		return ofTransport(ctx, "host", err)
+		return errorOfTransport(ctx, "host", err)
 	}
 	if err := ask(t.Context(), 50*time.Millisecond); !errors.Is(err, ErrAway) {
 		t.Errorf("no answer: %v", err)

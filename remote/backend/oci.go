@@ -32,16 +32,15 @@ import (
 )
 
 const (
-	artifactType = "application/vnd.amberfs.snapshot.v1+json"
-	objectType   = "application/vnd.amberfs.object.v1"
-	refNote      = "io.amberfs.ref" // annotation of a manifest: the value of the key, in base64
-	formatTag    = "amberfs.format"
+	artifactType  = "application/vnd.amberfs.snapshot.v1+json"
+	objectType    = "application/vnd.amberfs.object.v1"
+	refAnnotation = "io.amberfs.ref" // annotation of a manifest: the value of the key, in base64
+	formatTag     = "amberfs.format"
 )
 
-// registry is a repository of an OCI registry. An object is a blob, a ref is a
-// tag: its manifest has the objects as layers, so that the registry's own
-// collection keeps them, and the ref's value as an annotation, so that one request
-// reads it.
+// A registry is a backend in a repository of an OCI registry. An object is a blob, a ref is a tag. The
+// manifest of the tag has the objects as layers, so that the registry keeps them, and the value of
+// the ref as an annotation, so that one request reads it.
 type registry struct {
 	repo      *remote.Repository
 	client    *auth.Client
@@ -65,36 +64,40 @@ func openOCI(u *url.URL) (Backend, error) {
 	if err != nil || repo.Reference.Reference != "" {
 		return nil, errors.New("a repository is named as oci://HOST/REPOSITORY, without a tag")
 	}
-	client, transport, err := connect(repo, file)
+	client, transport, err := setClient(repo, file)
 	if err != nil {
 		return nil, err
 	}
 	return &registry{repo: repo, client: client, transport: transport, url: u}, nil
 }
 
-// Repository opens a repository of a registry, named as HOST/REPOSITORY.
+// Repository returns a repository with the name HOST/REPOSITORY. It makes no request.
 func Repository(name string) (*remote.Repository, error) {
 	repo, err := remote.NewRepository(name)
-	if err == nil {
-		_, _, err = connect(repo, "")
+	if err != nil {
+		return nil, err
 	}
-	return repo, err
+	if _, _, err := setClient(repo, ""); err != nil {
+		return nil, err
+	}
+	return repo, nil
 }
 
-func connect(repo *remote.Repository, file string) (*auth.Client, *http.Transport, error) {
+// setClient gives a repository a client that uses the credentials in file, or those that it finds if file
+// is "".
+func setClient(repo *remote.Repository, file string) (*auth.Client, *http.Transport, error) {
 	transport, err := newTransport()
 	if err != nil {
 		return nil, nil, err
 	}
-	credential, err := credentialsOf(repo.Reference)
-	if file != "" {
-		credential, err = credentialsIn(file), nil
-	}
-	if err != nil {
-		return nil, nil, err
+	credential := credentialsFromFile(file)
+	if file == "" {
+		if credential, err = findCredentials(repo.Reference); err != nil {
+			return nil, nil, err
+		}
 	}
 	client := &auth.Client{
-		Client: &http.Client{Transport: retry.NewTransport(transport), CheckRedirect: redirects(repo.Reference.Host())},
+		Client: &http.Client{Transport: retry.NewTransport(transport), CheckRedirect: redirectPolicy(repo.Reference.Host())},
 		Header: http.Header{"User-Agent": {"amberfs"}},
 		Cache:  auth.NewCache(), Credential: credential,
 	}
@@ -103,9 +106,9 @@ func connect(repo *remote.Repository, file string) (*auth.Client, *http.Transpor
 	return client, transport, nil
 }
 
-// credentialsOf looks where podman keeps credentials, also those of a part of a registry
-// only, and then where docker does.
-func credentialsOf(ref oci.Reference) (auth.CredentialFunc, error) {
+// findCredentials searches the credentials of podman, which may be for a part of a registry only, then the
+// credentials of docker.
+func findCredentials(ref oci.Reference) (auth.CredentialFunc, error) {
 	docker, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("the credentials of docker: %w", err)
@@ -116,7 +119,7 @@ func credentialsOf(ref oci.Reference) (auth.CredentialFunc, error) {
 	}
 	file := cmp.Or(env.Get("REGISTRY_AUTH_FILE"), filepath.Join(dir, "auth.json"))
 	podman := credentials.NewMemoryStore()
-	if _, err := os.Stat(file); err == nil { // other users may not look there
+	if _, err := os.Stat(file); err == nil { // this user may not have the right to read it
 		if podman, err = credentials.NewStore(file, credentials.StoreOptions{}); err != nil {
 			return nil, fmt.Errorf("the credentials of podman: %w", err)
 		}
@@ -131,8 +134,8 @@ func credentialsOf(ref oci.Reference) (auth.CredentialFunc, error) {
 	}, nil
 }
 
-// credentialsIn reads a file each time, because others can be written into it.
-func credentialsIn(file string) auth.CredentialFunc {
+// credentialsFromFile reads the file for each request, because its contents can change.
+func credentialsFromFile(file string) auth.CredentialFunc {
 	return func(ctx context.Context, host string) (auth.Credential, error) {
 		store, err := credentials.NewStore(file, credentials.StoreOptions{})
 		if err != nil {
@@ -142,7 +145,7 @@ func credentialsIn(file string) auth.CredentialFunc {
 	}
 }
 
-// isLoopback reports whether a registry is on this machine and speaks plain HTTP, as in docker.
+// isLoopback reports whether a registry is on this machine. Requests to it use plain HTTP, as docker's do.
 func isLoopback(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -156,13 +159,14 @@ func (r *registry) Collects() bool { return true }
 
 func (r *registry) CloseIdleConnections() { r.transport.CloseIdleConnections() }
 
-// sorted puts an error of the client among those of this package. Of a registry's
-// answer only the status and the codes are kept.
-func (r *registry) sorted(ctx context.Context, what, key string, err error) error {
+// wrapError converts an error of the client to an error of this package, with only the status and the
+// error codes of an answer.
+func (r *registry) wrapError(ctx context.Context, what, key string, err error) error {
 	return Explain(ctx, r.repo, what+" "+key, err)
 }
 
-// Explain is the method sorted for an error of a Repository.
+// Explain converts an error of a Repository's client to an error of this package, with only the status and
+// the error codes of an answer. what is the operation that failed.
 func Explain(ctx context.Context, repo *remote.Repository, what string, err error) error {
 	host := repo.Reference.Host()
 	var answer *errcode.ErrorResponse
@@ -178,7 +182,7 @@ func Explain(ctx context.Context, repo *remote.Repository, what string, err erro
 		for _, e := range answer.Errors {
 			codes = append(codes, e.Code)
 		}
-		kind := ofStatus(answer.StatusCode)
+		kind := errorOfStatus(answer.StatusCode)
 		if kind == nil {
 			kind = ErrAway
 		}
@@ -187,11 +191,11 @@ func Explain(ctx context.Context, repo *remote.Repository, what string, err erro
 		}
 		return fmt.Errorf("%s: %s: %w (%s)", what, host, kind, strings.Join(codes, ", "))
 	}
-	return fmt.Errorf("%s: %w", what, ofTransport(ctx, host, err))
+	return fmt.Errorf("%s: %w", what, errorOfTransport(ctx, host, err))
 }
 
-// place says what a key is in a registry: a blob or a tag.
-func place(key string) (blob digest.Digest, tag string, err error) {
+// splitKey returns the blob or the tag in which a registry stores the value of a key.
+func splitKey(key string) (blob digest.Digest, tag string, err error) {
 	if name, ok := strings.CutPrefix(key, "obj/"); ok {
 		return digest.NewDigestFromEncoded(digest.SHA256, name), "", nil
 	}
@@ -204,79 +208,80 @@ func place(key string) (blob digest.Digest, tag string, err error) {
 	return "", "", fmt.Errorf("%s in a registry: %w", key, ErrUnsupported)
 }
 
-func blobOf(o Object) ocispec.Descriptor {
+func blobDescriptor(o Object) ocispec.Descriptor {
 	return ocispec.Descriptor{MediaType: objectType, Digest: digest.NewDigestFromEncoded(digest.SHA256, o.Name), Size: o.Size}
 }
 
 func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
-	blob, tag, err := place(key)
+	blob, tag, err := splitKey(key)
 	if err != nil {
 		return err
 	}
 	if tag == "" {
 		d := ocispec.Descriptor{MediaType: objectType, Digest: blob, Size: int64(len(data))}
-		return r.sorted(ctx, "write", key, r.repo.Blobs().Push(ctx, d, bytes.NewReader(data)))
+		return r.wrapError(ctx, "write", key, r.repo.Blobs().Push(ctx, d, bytes.NewReader(data)))
 	}
-	if o.IfAbsent { // another writer may still come between
+	if o.IfAbsent { // another program may write the tag after this
 		if _, err := r.repo.Resolve(ctx, tag); err == nil {
 			return fmt.Errorf("write %s: %w", key, ErrChanged)
 		} else if !errors.Is(err, errdef.ErrNotFound) {
-			return r.sorted(ctx, "look for", key, err)
+			return r.wrapError(ctx, "look for", key, err)
 		}
 	}
-	m := oras.PackManifestOptions{ManifestAnnotations: map[string]string{refNote: base64.StdEncoding.EncodeToString(data)}}
+	m := oras.PackManifestOptions{ManifestAnnotations: map[string]string{refAnnotation: base64.StdEncoding.EncodeToString(data)}}
 	for _, k := range o.Keeps {
-		m.Layers = append(m.Layers, blobOf(k))
+		m.Layers = append(m.Layers, blobDescriptor(k))
 	}
-	_, err = oras.PackManifest(ctx, tagged{r.repo, tag}, oras.PackManifestVersion1_1, artifactType, m)
-	return r.sorted(ctx, "write", key, err)
+	_, err = oras.PackManifest(ctx, taggedRepository{r.repo, tag}, oras.PackManifestVersion1_1, artifactType, m)
+	return r.wrapError(ctx, "write", key, err)
 }
 
-// tagged gives manifests a tag.
-type tagged struct {
+// A taggedRepository pushes manifests with a tag.
+type taggedRepository struct {
 	*remote.Repository
 	tag string
 }
 
-func (t tagged) Push(ctx context.Context, d ocispec.Descriptor, data io.Reader) error {
+func (t taggedRepository) Push(ctx context.Context, d ocispec.Descriptor, data io.Reader) error {
 	if d.MediaType == ocispec.MediaTypeImageManifest {
 		return t.PushReference(ctx, d, data, t.tag)
 	}
 	return t.Repository.Push(ctx, d, data)
 }
 
-// value returns what a tag has.
-func (r *registry) value(ctx context.Context, key, tag string) ([]byte, error) {
-	raw, err := whole(ctx, func() (io.ReadCloser, int64, error) {
+// readTag returns the value in the manifest of a tag.
+func (r *registry) readTag(ctx context.Context, key, tag string) ([]byte, error) {
+	raw, err := readWhole(ctx, func() (io.ReadCloser, int64, error) {
 		d, body, err := r.repo.FetchReference(ctx, tag)
 		return body, d.Size, err
 	}, MaxValue)
 	if err != nil {
-		return nil, r.sorted(ctx, "read", key, err)
+		return nil, r.wrapError(ctx, "read", key, err)
 	}
-	data, err := refOf(raw)
+	data, err := refInManifest(raw)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
 	return data, nil
 }
 
-func refOf(raw []byte) ([]byte, error) {
+// refInManifest returns the value in a manifest. It returns ErrNotFound for a manifest of another program.
+func refInManifest(raw []byte) ([]byte, error) {
 	var m ocispec.Manifest
 	if err := json.Unmarshal(raw, &m); err != nil || m.ArtifactType != artifactType {
 		return nil, fmt.Errorf("%w: the tag does not name a snapshot", ErrNotFound)
 	}
-	data, err := base64.StdEncoding.DecodeString(m.Annotations[refNote])
+	data, err := base64.StdEncoding.DecodeString(m.Annotations[refAnnotation])
 	if err != nil {
 		return nil, fmt.Errorf("the manifest has no snapshot: %w", err)
 	}
 	return data, nil
 }
 
-// GetRange asks for the range itself: the library's Fetch would ask for all, and
-// once more from where it is told to seek.
+// GetRange makes its own request for the range: the library's Fetch would request the whole blob, and
+// again the rest of it at a seek.
 func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
-	blob, tag, err := place(key)
+	blob, tag, err := splitKey(key)
 	if err != nil {
 		return nil, err
 	}
@@ -284,10 +289,11 @@ func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]by
 		return nil, nil
 	}
 	if tag != "" {
-		data, err := r.value(ctx, key, tag)
+		data, err := r.readTag(ctx, key, tag)
 		size := int64(len(data))
 		return data[min(off, size):min(off+n, size)], err
 	}
+
 	ref := r.repo.Reference
 	scheme := "https"
 	if r.repo.PlainHTTP {
@@ -299,24 +305,25 @@ func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]by
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
 	req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
-	data, err := whole(ctx, func() (io.ReadCloser, int64, error) {
+	data, err := readWhole(ctx, func() (io.ReadCloser, int64, error) {
 		resp, err := r.client.Do(req)
 		if err != nil {
 			return nil, 0, err
 		}
-		return rangeOf(resp, off, n)
+		return rangeBody(resp, off, n)
 	}, n)
 	if errors.Is(err, errBeyond) {
 		return nil, nil
 	}
-	return data, r.sorted(ctx, "read", key, err)
+	return data, r.wrapError(ctx, "read", key, err)
 }
 
 // errBeyond: the range begins behind the object's end.
 var errBeyond = errors.New("range behind the end")
 
-// rangeOf returns the requested part of an answer, which may be the whole object.
-func rangeOf(resp *http.Response, off, n int64) (body io.ReadCloser, size int64, err error) {
+// rangeBody returns the body of an answer, reduced to the requested range if the answer has the whole object.
+// size is -1 if it is unknown.
+func rangeBody(resp *http.Response, off, n int64) (body io.ReadCloser, size int64, err error) {
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
 		return resp.Body, resp.ContentLength, nil
@@ -337,7 +344,7 @@ func rangeOf(resp *http.Response, off, n int64) (body io.ReadCloser, size int64,
 }
 
 func (r *registry) Stat(ctx context.Context, key string) (Info, error) {
-	blob, tag, err := place(key)
+	blob, tag, err := splitKey(key)
 	if err != nil {
 		return Info{}, err
 	}
@@ -347,10 +354,10 @@ func (r *registry) Stat(ctx context.Context, key string) (Info, error) {
 	} else {
 		d, err = r.repo.Resolve(ctx, tag)
 	}
-	return Info{Key: key, Size: d.Size}, r.sorted(ctx, "look for", key, err)
+	return Info{Key: key, Size: d.Size}, r.wrapError(ctx, "look for", key, err)
 }
 
-// List knows the tags only; their sizes would be a request each.
+// List calls fn for the tags, without sizes: each size would take a request.
 func (r *registry) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	if prefix != "ref/" {
 		return fmt.Errorf("list %s in a registry: %w", prefix, ErrUnsupported)
@@ -360,8 +367,8 @@ func (r *registry) List(ctx context.Context, prefix string, fn func(Info) error)
 		all = append(all, tags...)
 		return nil
 	})
-	if err = r.sorted(ctx, "list", prefix, err); err != nil && !errors.Is(err, ErrNotFound) {
-		return err // a repository that is not found begins with its first push
+	if err = r.wrapError(ctx, "list", prefix, err); err != nil && !errors.Is(err, ErrNotFound) {
+		return err // a repository that is not found is empty: the first push creates it
 	}
 	for _, t := range all {
 		if key := "ref/" + t; t != formatTag && isKey(key) {
@@ -374,19 +381,24 @@ func (r *registry) List(ctx context.Context, prefix string, fn func(Info) error)
 }
 
 func (r *registry) Delete(ctx context.Context, key string) error {
-	_, tag, err := place(key)
+	_, tag, err := splitKey(key)
 	if err != nil {
 		return err
 	}
 	if tag == "" {
 		return fmt.Errorf("delete %s: a registry frees its blobs itself: %w", key, ErrUnsupported)
 	}
-	d, err := r.repo.Resolve(ctx, tag)
-	if err == nil {
-		err = r.repo.Manifests().Delete(ctx, d)
-	}
+	err = r.deleteTag(ctx, tag)
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil
 	}
-	return r.sorted(ctx, "delete", key, err)
+	return r.wrapError(ctx, "delete", key, err)
+}
+
+func (r *registry) deleteTag(ctx context.Context, tag string) error {
+	d, err := r.repo.Resolve(ctx, tag)
+	if err != nil {
+		return err
+	}
+	return r.repo.Manifests().Delete(ctx, d)
 }

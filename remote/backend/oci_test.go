@@ -56,10 +56,10 @@ func TestRangeWithToken(t *testing.T) {
 
 // FuzzManifest: what a tag leads to is a snapshot's or it is not.
 func FuzzManifest(f *testing.F) {
-	f.Add([]byte(`{"artifactType":"` + artifactType + `","annotations":{"` + refNote + `":"eA=="}}`))
+	f.Add([]byte(`{"artifactType":"` + artifactType + `","annotations":{"` + refAnnotation + `":"eA=="}}`))
 	f.Add([]byte(`{"mediaType":"application/vnd.docker.distribution.manifest.v2+json"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if v, err := refOf(raw); err != nil && v != nil {
+		if v, err := refInManifest(raw); err != nil && v != nil {
 			t.Error("a value and an error")
 		}
 	})

@@ -11,13 +11,13 @@ import (
 	"github.com/google/uuid"
 )
 
+// ErrUnfit: a value that was read differs from the one that was written.
 var ErrUnfit = errors.New("the service cannot store snapshots")
 
-const probeSize = 1<<20 + 17
+const probeSize = 1<<20 + 17 // bytes // bytes
 
-// Probe tries a service out, with keys of its own that it removes at the end. An
-// error is a service that cannot be used at all, problem a sentence about conditions that
-// do not hold.
+// Probe writes and reads some keys, which it deletes at the end. It returns an error if the service
+// cannot be used. problem is a sentence for the user if conditional writes do not work, otherwise "".
 func Probe(ctx context.Context, b Backend) (problem string, err error) {
 	if err := probeBytes(ctx, b); err != nil {
 		return "", err
@@ -28,7 +28,7 @@ func Probe(ctx context.Context, b Backend) (problem string, err error) {
 	return probeConditions(ctx, b)
 }
 
-// probeBytes looks whether bytes and ranges come back as they were put.
+// probeBytes writes a value, and compares it and ranges of it with the bytes that it reads.
 func probeBytes(ctx context.Context, b Backend) error {
 	data := make([]byte, probeSize)
 	if _, err := rand.Read(data); err != nil {
@@ -39,7 +39,7 @@ func probeBytes(ctx context.Context, b Backend) error {
 		return err
 	}
 	if !b.Collects() {
-		defer func() { _ = b.Delete(context.WithoutCancel(ctx), key) }() // some may write and not delete
+		defer func() { _ = b.Delete(context.WithoutCancel(ctx), key) }() // the user may have no right to delete
 	}
 	for _, r := range [][2]int{{0, probeSize}, {probeSize / 3, 1000}, {probeSize - 5, 5}} {
 		got, err := b.GetRange(ctx, key, int64(r[0]), int64(r[1]))
@@ -53,7 +53,7 @@ func probeBytes(ctx context.Context, b Backend) error {
 	return nil
 }
 
-// probeConditions returns a sentence about a condition that does not hold. 8 writers want one key.
+// probeConditions writes one key 8 times at once, if it does not exist. problem is as in Probe.
 func probeConditions(ctx context.Context, b Backend) (problem string, err error) {
 	key := "hold/probe-" + uuid.NewString()
 	defer func() { _ = b.Delete(context.WithoutCancel(ctx), key) }()
@@ -62,7 +62,7 @@ func probeConditions(ctx context.Context, b Backend) (problem string, err error)
 	won := 0
 	for i := range 8 {
 		wg.Go(func() {
-			// Where nothing may be removed a hold of nothing stays, which no collection minds.
+			// If the user may not delete the key, it stays as a hold without objects, which does no harm.
 			e := b.Put(ctx, key, fmt.Appendf(nil, `{"probe":%d}`, i), PutOptions{IfAbsent: true})
 			mu.Lock()
 			defer mu.Unlock()
@@ -74,8 +74,11 @@ func probeConditions(ctx context.Context, b Backend) (problem string, err error)
 		})
 	}
 	wg.Wait()
-	if err == nil && won != 1 {
+	if err != nil {
+		return "", err
+	}
+	if won != 1 {
 		problem = fmt.Sprintf("the service accepted %d of 8 writes on condition that the name is free: if two push one name at once, the later one wins, and the other fails", won)
 	}
-	return problem, err
+	return problem, nil
 }

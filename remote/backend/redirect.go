@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// maxRedirects is how many answers may lead elsewhere before a request fails.
+// maxRedirects is the number of redirects of one request after which it fails.
 const maxRedirects = 5
 
-// redirects follows those that registries use, from a blob to where it is kept. A registry must not
-// have this machine ask others in its name: only what reads is repeated elsewhere, and nothing on
-// this machine or in a private network, unless the registry is there itself.
-func redirects(registry string) func(*http.Request, []*http.Request) error {
+// redirectPolicy returns the http.Client.CheckRedirect for a registry. Registries redirect requests for a
+// blob to the service that stores it. But a registry must not make this machine send requests to
+// hosts that the registry cannot reach. So only GET and HEAD are redirected, and not to this machine
+// or a private network, unless the registry itself is there.
+func redirectPolicy(registry string) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects {
 			return errors.New("the registry redirects without an end")
@@ -32,13 +33,13 @@ func redirects(registry string) func(*http.Request, []*http.Request) error {
 	}
 }
 
-// isPrivate reports whether a host is, or has an address, on this machine or in a private network.
-// A host without an address here is a proxy's to find.
+// isPrivate reports whether an address of a host is on this machine or in a private network. It reports
+// false for a host that this machine cannot look up: only a proxy can reach it.
 func isPrivate(ctx context.Context, host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	host = strings.Trim(host, "[]") // an address of IPv6 without a port
+	host = strings.Trim(host, "[]") // of an IPv6 address without a port
 	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
 	defer stop()
 	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
@@ -54,5 +55,5 @@ func isPrivate(ctx context.Context, host string) bool {
 	return false
 }
 
-// carrierGrade are the addresses of RFC 6598. Providers of clouds serve metadata there, too.
+// carrierGrade is the shared address space of RFC 6598. Some cloud providers serve metadata there.
 var carrierGrade = netip.MustParsePrefix("100.64.0.0/10")

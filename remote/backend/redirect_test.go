@@ -36,14 +36,14 @@ func TestRedirects(t *testing.T) {
 		must.OK(t, err)
 		next, err := http.NewRequestWithContext(t.Context(), "GET", c.to, nil)
 		must.OK(t, err)
-		if err := redirects(c.registry)(next, []*http.Request{first}); (err == nil) != c.followed {
+		if err := redirectPolicy(c.registry)(next, []*http.Request{first}); (err == nil) != c.followed {
 			t.Errorf("%s of %s to %s: %v", c.method, c.registry, c.to, err)
 		}
 	}
 
 	repo, err := remote.NewRepository("127.0.0.1:1/x")
 	must.OK(t, err)
-	client, _, err := connect(repo, "")
+	client, _, err := setClient(repo, "")
 	must.OK(t, err)
 	if client.Client.CheckRedirect == nil {
 		t.Error("a registry's client follows any redirect")

@@ -18,23 +18,25 @@ import (
 	"github.com/amberfs/amberfs/internal/env"
 )
 
+// A bucket is a backend in a bucket of an S3-compatible service.
 type bucket struct {
 	core      *minio.Core
 	creds     *credentials.Credentials
 	transport *http.Transport
 	url       *url.URL
-	file      string // that the credentials are in; "" if it is looked for them
+	file      string // path of the file with the credentials; "" if the client searches them
 	host      string
 	name      string
 	prefix    string // empty or ending in a slash
 }
 
-// fromFile reads a file with credentials again each time, because others can be written into it.
-type fromFile struct{ credentials.FileAWSCredentials }
+// A rereadFile reads the credentials from a file for each request, because its contents can change.
+type rereadFile struct{ credentials.FileAWSCredentials }
 
-func (*fromFile) IsExpired() bool { return true }
+func (*rereadFile) IsExpired() bool { return true }
 
-// openS3 always sets a region, because without one the first request would ask for it.
+// openS3 returns a bucket. It always sets a region: without one the client would first make a request for
+// the region.
 func openS3(u *url.URL) (Backend, error) {
 	p, err := parameters(u, "endpoint", "region", "credentials")
 	if err != nil {
@@ -60,7 +62,7 @@ func openS3(u *url.URL) (Backend, error) {
 		&credentials.IAM{Client: &http.Client{Transport: transport}},
 	})
 	if file != "" {
-		creds = credentials.New(&fromFile{credentials.FileAWSCredentials{Filename: file, Profile: "default"}})
+		creds = credentials.New(&rereadFile{credentials.FileAWSCredentials{Filename: file, Profile: "default"}})
 	}
 	core, err := minio.NewCore(endpoint.Host, &minio.Options{
 		Creds:      creds,
@@ -84,20 +86,21 @@ func (b *bucket) Collects() bool { return false }
 
 func (b *bucket) CloseIdleConnections() { b.transport.CloseIdleConnections() }
 
-func (b *bucket) sorted(ctx context.Context, what, key string, err error) error {
+// wrapError converts an error of the client to an error of this package, with only the code of an answer.
+func (b *bucket) wrapError(ctx context.Context, what, key string, err error) error {
 	if err == nil {
 		return nil
 	}
 	var answer minio.ErrorResponse
 	if !errors.As(err, &answer) {
-		return fmt.Errorf("%s %s: %w", what, key, ofTransport(ctx, b.host, err))
+		return fmt.Errorf("%s %s: %w", what, key, errorOfTransport(ctx, b.host, err))
 	}
-	// A request that hits another one on the same key may be answered with a conflict.
-	kind := ofStatus(answer.StatusCode)
+
+	kind := errorOfStatus(answer.StatusCode)
 	switch {
 	case answer.Code == "NoSuchBucket":
 		return fmt.Errorf("%w: %s at %s", ErrNoBucket, b.name, b.host)
-	case ofCredentials(answer.Code): // also with status 400 or 404
+	case isCredentialsCode(answer.Code): // also with status 400 or 404
 		kind = ErrDenied
 	case kind == nil:
 		kind = ErrAway
@@ -106,12 +109,13 @@ func (b *bucket) sorted(ctx context.Context, what, key string, err error) error 
 	case ErrNotFound, ErrChanged:
 		return fmt.Errorf("%s %s: %w", what, key, kind)
 	case ErrDenied:
-		return fmt.Errorf("%s %s: %s: %w (%s): %s", what, key, b.host, kind, answer.Code, b.denied(answer.Code))
+		return fmt.Errorf("%s %s: %s: %w (%s): %s", what, key, b.host, kind, answer.Code, b.explainDenied(answer.Code))
 	}
 	return fmt.Errorf("%s %s: %s: %w (%s)", what, key, b.host, kind, answer.Code)
 }
 
-func ofCredentials(code string) bool {
+// isCredentialsCode reports whether an error code says that the credentials are not valid.
+func isCredentialsCode(code string) bool {
 	switch code {
 	case "ExpiredToken", "TokenRefreshRequired", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch":
 		return true
@@ -119,8 +123,8 @@ func ofCredentials(code string) bool {
 	return strings.HasSuffix(code, "UserNotFound")
 }
 
-// denied says what is wrong with the credentials, and what to do.
-func (b *bucket) denied(code string) string {
+// explainDenied returns a text for the user: why the credentials were refused, and what to do.
+func (b *bucket) explainDenied(code string) string {
 	from := "the machine's role"
 	if env.Get("AWS_ACCESS_KEY_ID") != "" || env.Get("AWS_ACCESS_KEY") != "" {
 		from = "AWS_ACCESS_KEY_ID"
@@ -137,7 +141,7 @@ func (b *bucket) denied(code string) string {
 		return "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY " + again
 	case code == "ExpiredToken" || code == "TokenRefreshRequired":
 		return "the session token of the credentials from " + from + " has expired; set new ones " + again
-	case ofCredentials(code):
+	case isCredentialsCode(code):
 		return "the service does not accept the credentials from " + from + "; set the right ones " + again
 	}
 	return "the credentials from " + from + " do not allow it; set others " + again + ", or have this allowed"
@@ -149,7 +153,7 @@ func (b *bucket) Put(ctx context.Context, key string, data []byte, o PutOptions)
 		opts.SetMatchETagExcept("*")
 	}
 	_, err := b.core.PutObject(ctx, b.name, b.prefix+key, bytes.NewReader(data), int64(len(data)), "", Named(data).Name, opts)
-	return b.sorted(ctx, "write", key, err)
+	return b.wrapError(ctx, "write", key, err)
 }
 
 func (b *bucket) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
@@ -160,20 +164,20 @@ func (b *bucket) GetRange(ctx context.Context, key string, off, n int64) ([]byte
 	if err := opts.SetRange(off, off+n-1); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
-	data, err := whole(ctx, func() (io.ReadCloser, int64, error) {
+	data, err := readWhole(ctx, func() (io.ReadCloser, int64, error) {
 		body, info, _, err := b.core.GetObject(ctx, b.name, b.prefix+key, opts)
 		return body, info.Size, err
 	}, n)
 	if minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable {
-		return nil, nil // it begins behind the end
+		return nil, nil // the range begins behind the end of the value
 	}
-	return data, b.sorted(ctx, "read", key, err)
+	return data, b.wrapError(ctx, "read", key, err)
 }
 
 func (b *bucket) Stat(ctx context.Context, key string) (Info, error) {
 	o, err := b.core.StatObject(ctx, b.name, b.prefix+key, minio.StatObjectOptions{})
 	if err != nil {
-		return Info{}, b.sorted(ctx, "look for", key, err)
+		return Info{}, b.wrapError(ctx, "look for", key, err)
 	}
 	return Info{Key: key, Size: o.Size, Modified: o.LastModified}, nil
 }
@@ -183,11 +187,11 @@ func (b *bucket) List(ctx context.Context, prefix string, fn func(Info) error) e
 	defer cancel()
 	for o := range b.core.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
 		if o.Err != nil {
-			return b.sorted(ctx, "list", prefix, o.Err)
+			return b.wrapError(ctx, "list", prefix, o.Err)
 		}
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		if !isKey(key) {
-			continue // another user's
+			continue // a file of another program
 		}
 		if err := fn(Info{Key: key, Size: o.Size, Modified: o.LastModified, Sum: strings.Trim(o.ETag, `"`)}); err != nil {
 			return err
@@ -197,7 +201,7 @@ func (b *bucket) List(ctx context.Context, prefix string, fn func(Info) error) e
 }
 
 func (b *bucket) Delete(ctx context.Context, key string) error {
-	err := b.sorted(ctx, "delete", key, b.core.RemoveObject(ctx, b.name, b.prefix+key, minio.RemoveObjectOptions{}))
+	err := b.wrapError(ctx, "delete", key, b.core.RemoveObject(ctx, b.name, b.prefix+key, minio.RemoveObjectOptions{}))
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}

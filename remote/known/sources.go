@@ -231,7 +231,7 @@ func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 			unread = append(unread, s)
 			continue
 		}
-		if b, err := s.Near(h, dst); !errors.Is(err, cas.ErrNotFound) {
+		if b, err := s.GetCached(h, dst); !errors.Is(err, cas.ErrNotFound) {
 			return b, err
 		}
 	}

@@ -1,11 +1,10 @@
-// Package known keeps the remotes that a store knows: their names and URLs, what it
-// pushed there last, and which snapshots it was mounted from. They stand in one
-// file of the store, remotes.json; no secret is among them.
+// Package known manages the remotes of a store: their names and URLs, the last snapshot that was
+// pushed to each, and the snapshots that the store was mounted from. They are stored in the
+// file remotes.json of the store, which contains no secrets.
 //
-// A store may come from another user, so a remote that it names is contacted only once
-// the user has agreed to its URL: by naming it on a command line, or by `amberfs remote
-// trust`. See trust.go.
+// A store may come from another user. So amberfs contacts a remote only after the user has
+// agreed to its URL: by a command line with the URL, or by `amberfs remote trust`. See trust.go.
 //
-// A Registry is also what a store reads objects from that it does not have itself
-// (tree.Elsewhere): those of the snapshots that it was mounted from.
+// A Registry also reads objects that the store lacks, from the remote snapshots that the store
+// was mounted from, its sources (tree.Elsewhere).
 package known

@@ -27,80 +27,87 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// Options are the ways to open what a store knows.
+// Options are the ways to open a Registry.
 type Options struct {
 	FS      vfs.FS // the disk of the store
 	Logger  *slog.Logger
-	Timeout time.Duration // of a read from a remote; 0 is the default, negative for none
+	Timeout time.Duration // of a read from a remote; 0: the default, negative: no timeout
 }
 
-// A Registry is the remotes that a store has names for, what was pushed there, and the
-// snapshots that the store reads from: its file remotes.json. It is safe for concurrent use.
+// A Registry is the file remotes.json of a store and its open remotes. It is safe for concurrent use.
 type Registry struct {
 	o    Options
 	path string
 
-	trust  *trust
+	trust  *trustStore
 	cache  *cache.Cache
-	closed context.Context
+	closed context.Context    // of reads without a context of a caller: ends with HangUp
 	hangUp context.CancelFunc // ends closed
 
-	mu   sync.Mutex
-	file file
-	open map[string]*remote.Remote // by URL
+	mu     sync.Mutex
+	file   registryFile
+	opened map[string]*remote.Remote // by URL
 
-	loaded  atomic.Pointer[[]*remote.Snapshot] // that the store reads from
-	joining *semaphore.Weighted                // taken while a source is added
-	asked   map[[2]string]askedRef             // what names meant, by URL and name; guarded by joining
-	added   chan struct{}                      // a source was added, which needs a hold
+	loadedSources atomic.Pointer[[]*remote.Snapshot] // the sources, in the order in which they were added
+	addingSource  *semaphore.Weighted                // held while a source is added
+	answers       map[[2]string]nameAnswer           // by URL and name of the snapshot; guarded by addingSource
+	added         chan struct{}                      // gets an element when a source was added, which needs a hold
 }
 
-type file struct {
+// A registryFile is the content of remotes.json.
+type registryFile struct {
 	Version int               `json:"version"`
-	Remotes map[string]string `json:"remotes"` // names and URLs
-	// Pushed has for each URL what the next push is compared with.
+	Remotes map[string]string `json:"remotes"` // URLs by name
+	// Pushed has for each URL the name of the snapshot that the next push is compared with.
 	Pushed map[string]string `json:"pushed,omitempty"`
 	// Sent has for each URL the number of the newest snapshot that the policy pushed.
 	Sent map[string]uint64 `json:"sent,omitempty"`
-	From []from            `json:"from,omitempty"`
-	// Recipients has what each remote is encrypted to.
+	From []mountSource     `json:"from,omitempty"`
+	// Recipients has the recipients of each remote.
 	Recipients *recipients `json:"recipients,omitempty"`
 }
 
-// from is a snapshot that the store was mounted from.
-type from struct {
+// A mountSource is a source: a remote snapshot that the store was mounted from.
+type mountSource struct {
 	URL  string      `json:"url"`
-	Hold string      `json:"hold"` // its id on the remote
+	Hold string      `json:"hold"` // id of the hold on the remote
 	Ref  *object.Ref `json:"ref"`
 }
 
 const fileVersion = 1
 
+// Open reads the remotes.json of the store in dir. It makes no request.
 func Open(dir string, o Options) (*Registry, error) {
 	k := &Registry{
 		o: o, path: filepath.Join(dir, "remotes.json"), trust: newTrust(), cache: cache.New(cacheDir(dir), cache.DefaultSize),
-		open: map[string]*remote.Remote{}, joining: semaphore.NewWeighted(1), added: make(chan struct{}, 1), asked: map[[2]string]askedRef{},
+		opened: map[string]*remote.Remote{}, addingSource: semaphore.NewWeighted(1), added: make(chan struct{}, 1), answers: map[[2]string]nameAnswer{},
 	}
-	k.loaded.Store(new([]*remote.Snapshot))
+	k.loadedSources.Store(new([]*remote.Snapshot))
 	k.closed, k.hangUp = context.WithCancel(context.Background())
-	raw, err := vfs.ReadFile(o.FS, k.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		k.file.Version, err = fileVersion, nil
-	case err == nil:
-		err = json.Unmarshal(raw, &k.file)
-	}
-	if err == nil {
-		err = k.file.check()
-	}
-	if err != nil {
+	if err := k.readFile(); err != nil {
 		return nil, fmt.Errorf("%s: %w", k.path, err)
 	}
 	return k, nil
 }
 
-// check refuses what this package does not write: the store may be another user's.
-func (f *file) check() error {
+func (k *Registry) readFile() error {
+	raw, err := vfs.ReadFile(k.o.FS, k.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		k.file.Version = fileVersion
+	case err != nil:
+		return err
+	default:
+		if err := json.Unmarshal(raw, &k.file); err != nil {
+			return err
+		}
+	}
+	return k.file.validate()
+}
+
+// validate refuses a file that this package cannot have written, because the store may be another user's. It
+// makes missing maps.
+func (f *registryFile) validate() error {
 	if f.Version != fileVersion {
 		return errs.New(errs.Format, "version %d is unknown", f.Version)
 	}
@@ -127,30 +134,33 @@ func (f *file) check() error {
 	return nil
 }
 
+// HangUp ends reads that wait for a remote. Later reads fail.
 func (k *Registry) HangUp() { k.hangUp() }
 
+// Close calls HangUp and closes the remotes.
 func (k *Registry) Close() {
 	k.hangUp()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, r := range k.open {
+	for _, r := range k.opened {
 		r.Close()
 	}
 }
 
-// save writes the file. mu is held.
+// save writes the file. The caller holds Registry.mu.
 func (k *Registry) save() error {
 	raw, err := json.MarshalIndent(k.file, "", "  ")
-	if err == nil {
-		err = vfs.WriteFile(k.o.FS, k.path, append(raw, '\n'))
-	}
 	if err != nil {
+		return fmt.Errorf("write %s: %w", k.path, err)
+	}
+	if err := vfs.WriteFile(k.o.FS, k.path, append(raw, '\n')); err != nil {
 		return fmt.Errorf("write %s: %w", k.path, err)
 	}
 	return nil
 }
 
-func (k *Registry) change(fn func(f *file) error) error {
+// change changes the file with fn, and saves it unless fn fails.
+func (k *Registry) change(fn func(f *registryFile) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := fn(&k.file); err != nil {
@@ -161,7 +171,7 @@ func (k *Registry) change(fn func(f *file) error) error {
 
 var remoteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// MayAdd refuses a name that Add would refuse, before anything is done at the URL.
+// MayAdd returns the error that Add would return, so that the caller can check before it uses the URL.
 func (k *Registry) MayAdd(name, url string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -178,27 +188,28 @@ func (k *Registry) mayAdd(name, url string) error {
 	return nil
 }
 
+// Add adds a remote. Errors: errs.Invalid for the name; errs.Exist if the name has another URL.
 func (k *Registry) Add(name, url string) error {
-	return k.change(func(f *file) error {
-		err := k.mayAdd(name, url)
-		if err == nil {
-			f.Remotes[name] = url
+	return k.change(func(f *registryFile) error {
+		if err := k.mayAdd(name, url); err != nil {
+			return err
 		}
-		return err
+		f.Remotes[name] = url
+		return nil
 	})
 }
 
-// Remove forgets a remote. Nothing on it changes.
+// Remove removes a remote from the file. It makes no request to the remote.
 func (k *Registry) Remove(name string) error {
-	return k.change(func(f *file) error {
+	return k.change(func(f *registryFile) error {
 		url, ok := f.Remotes[name]
 		if !ok {
-			return k.unknown(name)
+			return k.errUnknown(name)
 		}
 		delete(f.Remotes, name)
 		if !slices.Contains(slices.Collect(maps.Values(f.Remotes)), url) {
 			f.Recipients.forget(url)
-			if r := k.open[url]; r != nil {
+			if r := k.opened[url]; r != nil {
 				r.ForgetFormat()
 			}
 		}
@@ -206,13 +217,15 @@ func (k *Registry) Remove(name string) error {
 	})
 }
 
+// List returns the URLs of the remotes by name.
 func (k *Registry) List() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return maps.Clone(k.file.Remotes)
 }
 
-func (k *Registry) unknown(name string) error {
+// errUnknown is the error for a name of no remote. The caller holds Registry.mu.
+func (k *Registry) errUnknown(name string) error {
 	if len(k.file.Remotes) == 0 {
 		return errs.New(errs.NotExist, "no such remote: %q; `amberfs remote add NAME URL` adds one", name)
 	}
@@ -220,24 +233,24 @@ func (k *Registry) unknown(name string) error {
 		strings.Join(slices.Sorted(maps.Keys(k.file.Remotes)), ", "))
 }
 
-// Remote returns the remote of a name, or at a URL. A URL is what the user names, who
-// thereby agrees to contact it; a name may be one that came with the store.
+// Remote returns the remote with a name or a URL. The caller passes a URL only if the user gave it, who
+// thereby agrees to contact the remote. A name may have come with the store.
 func (k *Registry) Remote(name string) (*remote.Remote, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if backend.IsURL(name) {
-		return k.atAgreed(name)
+		return k.openAgreed(name)
 	}
 	url, ok := k.file.Remotes[name]
 	if !ok {
-		return nil, k.unknown(name)
+		return nil, k.errUnknown(name)
 	}
-	return k.at(url)
+	return k.openRemote(url)
 }
 
-// atAgreed opens the remote at a URL that the user has named. mu is held.
-func (k *Registry) atAgreed(url string) (*remote.Remote, error) {
-	r, err := k.at(url)
+// openAgreed opens the remote at a URL that the user gave, and trusts it. The caller holds Registry.mu.
+func (k *Registry) openAgreed(url string) (*remote.Remote, error) {
+	r, err := k.openRemote(url)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +260,8 @@ func (k *Registry) atAgreed(url string) (*remote.Remote, error) {
 	return r, nil
 }
 
-// Trust agrees to contact a remote of the store, by its name or its URL. It returns the URL.
+// Trust records that the user agrees to contact a remote of the store, which has a name or is a source. It
+// returns the URL.
 func (k *Registry) Trust(name string) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -258,16 +272,16 @@ func (k *Registry) Trust(name string) (string, error) {
 		}
 	}
 	if !ok {
-		return "", k.unknown(name)
+		return "", k.errUnknown(name)
 	}
-	r, err := k.at(url)
+	r, err := k.openRemote(url)
 	if err != nil {
 		return "", err
 	}
 	return r.URL(), k.trust.add(r.URL())
 }
 
-// Untrusted returns the URLs that the user has not agreed to, by name or by URL.
+// Untrusted returns the URLs that the user has not agreed to: of remotes by name, of sources by URL.
 func (k *Registry) Untrusted() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -278,34 +292,35 @@ func (k *Registry) Untrusted() map[string]string {
 		}
 	}
 	maps.DeleteFunc(out, func(_, url string) bool {
-		r, err := k.at(url)
-		return err != nil || k.trust.has(r.URL())
+		r, err := k.openRemote(url)
+		return err != nil || k.trust.isTrusted(r.URL())
 	})
 	return out
 }
 
-// at opens the remote at a URL. mu is held.
-func (k *Registry) at(url string) (*remote.Remote, error) {
-	if r := k.open[url]; r != nil {
+// openRemote returns the remote at a URL, which it opens once. The caller holds Registry.mu.
+func (k *Registry) openRemote(url string) (*remote.Remote, error) {
+	if r := k.opened[url]; r != nil {
 		return r, nil
 	}
-	r, err := remote.Open(url, remote.Options{Cache: k.cache, Timeout: k.o.Timeout, Note: k.note(url), Allowed: k.allowed, Recipients: k.file.Recipients.agree})
+	r, err := remote.Open(url, remote.Options{Cache: k.cache, Timeout: k.o.Timeout, Note: k.logHealth(url), Allowed: k.checkTrusted, Recipients: k.file.Recipients.check})
 	if err != nil {
 		return nil, err
 	}
-	k.open[url] = r
+	k.opened[url] = r
 	return r, nil
 }
 
-func (k *Registry) allowed(url string) error {
-	if k.trust.has(url) {
+// checkTrusted returns backend.ErrUntrusted if the user has not agreed to a URL.
+func (k *Registry) checkTrusted(url string) error {
+	if k.trust.isTrusted(url) {
 		return nil
 	}
 	return fmt.Errorf("%s: %w: the store names it; `amberfs remote trust %s` agrees", url, backend.ErrUntrusted, url)
 }
 
-// note logs once that a remote went away, and once that it is back.
-func (k *Registry) note(url string) func(bool, time.Time) {
+// logHealth returns a function for remote.Options.Note that logs its calls.
+func (k *Registry) logHealth(url string) func(bool, time.Time) {
 	return func(away bool, since time.Time) {
 		if away {
 			k.o.Logger.Warn("the remote does not answer; local data still works", "url", url)
@@ -315,7 +330,8 @@ func (k *Registry) note(url string) func(bool, time.Time) {
 	}
 }
 
-// cacheDir is the cache of all daemons of a user; without a home, the store has its own.
+// cacheDir returns the directory of the cache that all daemons of the user share. If the user has no home
+// directory, it is in the store.
 func cacheDir(store string) string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -324,40 +340,42 @@ func cacheDir(store string) string {
 	return filepath.Join(dir, "amberfs")
 }
 
-// Base names the snapshot on a remote that a push is compared with; empty if unknown.
+// Base returns the name of the snapshot on a remote that the next push is compared with; "" if unknown.
 func (k *Registry) Base(r *remote.Remote) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.file.Pushed[r.URL()]
 }
 
+// SetBase sets the result of Base.
 func (k *Registry) SetBase(r *remote.Remote, name string) error {
-	return k.change(func(f *file) error {
+	return k.change(func(f *registryFile) error {
 		f.Pushed[r.URL()] = name
 		return nil
 	})
 }
 
-// Sent is the number of the newest snapshot that the policy pushed to a remote; 0 for none.
+// Sent returns the number of the newest snapshot that the policy pushed to a remote; 0 if there is none.
 func (k *Registry) Sent(r *remote.Remote) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.file.Sent[r.URL()]
 }
 
-// SetSent notes that all snapshots of main up to one were pushed automatically.
+// SetSent sets the result of Sent: the policy has pushed all snapshots of main up to the number seq.
 func (k *Registry) SetSent(r *remote.Remote, seq uint64) error {
-	return k.change(func(f *file) error {
+	return k.change(func(f *registryFile) error {
 		f.Sent[r.URL()] = seq
 		return nil
 	})
 }
 
+// Away returns the remotes that do not answer: by URL, since when.
 func (k *Registry) Away() map[string]time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := map[string]time.Time{}
-	for url, r := range k.open {
+	for url, r := range k.opened {
 		if t := r.Away(); !t.IsZero() {
 			out[url] = t
 		}

@@ -10,51 +10,51 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// recipients are the keys that each remote is encrypted to, by its URL, as they were when the
-// remote was added or first used; none means that nothing there is encrypted. They are kept here
-// because a service could otherwise switch encryption off, or add a key of its own.
+// A recipients has the recipients of each remote when it was added or first used: the public keys of age to
+// which values are encrypted. No keys means that values are not encrypted. The store remembers them,
+// because otherwise a service could switch encryption off, or add a key of its own.
 type recipients struct {
-	mu sync.Mutex
-	by map[string][]string
+	mu    sync.Mutex
+	byURL map[string][]string
 }
 
-// agree reports an error if a remote has other recipients than before.
-func (r *recipients) agree(url string, found []string) error {
+// check returns an error if a remote has other recipients than before. It remembers those of a new remote.
+func (r *recipients) check(url string, found []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found = slices.Compact(slices.Sorted(slices.Values(found)))
-	was, known := r.by[url]
+	before, known := r.byURL[url]
 	if !known {
-		if r.by == nil {
-			r.by = map[string][]string{}
+		if r.byURL == nil {
+			r.byURL = map[string][]string{}
 		}
-		r.by[url] = found
+		r.byURL[url] = found
 		return nil
 	}
-	if slices.Equal(was, found) {
+	if slices.Equal(before, found) {
 		return nil
 	}
 	return errs.New(errs.Perm, "%s is encrypted to %s now, and was to %s: its format object was changed there, and nothing is sent; "+
-		"restore that object, or if you agree, use `amberfs remote remove` and `amberfs remote add`", url, keys(found), keys(was))
+		"restore that object, or if you agree, use `amberfs remote remove` and `amberfs remote add`", url, joinKeys(found), joinKeys(before))
 }
 
-func keys(list []string) string { return cmp.Or(strings.Join(list, ", "), "nobody") }
+func joinKeys(list []string) string { return cmp.Or(strings.Join(list, ", "), "nobody") }
 
-// forget has the next use of a remote decide again.
+// forget removes the recipients of a remote: the next check accepts any.
 func (r *recipients) forget(url string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.by, url)
+	delete(r.byURL, url)
 }
 
 func (r *recipients) MarshalJSON() ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return json.Marshal(r.by)
+	return json.Marshal(r.byURL)
 }
 
 func (r *recipients) UnmarshalJSON(raw []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return json.Unmarshal(raw, &r.by)
+	return json.Unmarshal(raw, &r.byURL)
 }

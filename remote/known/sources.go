@@ -18,18 +18,20 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// all returns the sources, in the order in which they were added.
-func (k *Registry) all() []*remote.Snapshot { return *k.loaded.Load() }
+// sources returns the sources, in the order in which they were added.
+func (k *Registry) sources() []*remote.Snapshot { return *k.loadedSources.Load() }
 
-// nameTime is how long the answer for a name counts: a thousand claims ask once.
+// nameTime is the time for which Source uses the answer of a remote for a name again: a thousand claims at
+// once make one request.
 const nameTime = time.Minute
 
-type askedRef struct {
+// A nameAnswer is the ref that a remote returned for a name.
+type nameAnswer struct {
 	ref *object.Ref
 	at  time.Time
 }
 
-// SplitFrom splits REMOTE@SNAPSHOT. ok is false for what is no URL of a remote.
+// SplitFrom splits URL@SNAPSHOT. ok is false if s does not begin with a URL; name is "" without a snapshot.
 func SplitFrom(s string) (url, name string, ok bool) {
 	if !backend.IsURL(s) {
 		return "", "", false
@@ -41,18 +43,18 @@ func SplitFrom(s string) (url, name string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// MountFrom notes that the store begins with a snapshot of a remote, found by its
-// name or its id. The name or id is asked for once; what it was then stays.
+// MountFrom makes a snapshot on a remote, by its name or id, the only source of a new store. The store keeps
+// its ref: a later change of the name on the remote does not matter.
 func (k *Registry) MountFrom(ctx context.Context, url, name string) (*object.Ref, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r, err := k.atAgreed(url)
+	r, err := k.openAgreed(url)
 	if err != nil {
 		return nil, err
 	}
 	ref, err := r.Find(ctx, name)
 	if errors.Is(err, backend.ErrNotFound) {
-		// Only a remote proves that there is no such snapshot, not an empty place.
+		// If no remote was set up at the URL, that is the better error.
 		if _, ferr := r.Format(ctx); ferr != nil {
 			return nil, ferr
 		}
@@ -60,50 +62,51 @@ func (k *Registry) MountFrom(ctx context.Context, url, name string) (*object.Ref
 	if err != nil {
 		return nil, err
 	}
-	k.file.From = []from{{URL: url, Hold: uuid.NewString(), Ref: ref}}
+	k.file.From = []mountSource{{URL: url, Hold: uuid.NewString(), Ref: ref}}
 	k.file.Pushed[r.URL()] = ref.Name
 	return ref, k.save()
 }
 
-// Source makes a snapshot on a remote one that the store reads from, by its name or its
-// id. What is behind it is fetched when it is read.
+// Source makes a snapshot on a remote, by its name or id, a source of the store, and returns its ref. Its
+// objects are fetched when they are read.
 func (k *Registry) Source(ctx context.Context, r *remote.Remote, name string) (*object.Ref, error) {
-	if err := k.joining.Acquire(ctx, 1); err != nil {
+	if err := k.addingSource.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer k.joining.Release(1)
-	if ref := k.source(r, name); ref != nil {
+	defer k.addingSource.Release(1)
+	if ref := k.findSource(r, name); ref != nil {
 		return ref, nil
 	}
-	asked := [2]string{r.URL(), name}
-	if a := k.asked[asked]; time.Since(a.at) < nameTime {
+	key := [2]string{r.URL(), name}
+	if a := k.answers[key]; time.Since(a.at) < nameTime {
 		return a.ref, nil
 	}
 	ref, err := r.Find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	if known := k.source(r, ref.ID); known != nil {
+	if known := k.findSource(r, ref.ID); known != nil {
 		ref = known
 	} else if err := k.addSource(ctx, r, ref); err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(k.asked, func(_ [2]string, a askedRef) bool { return time.Since(a.at) >= nameTime })
-	k.asked[asked] = askedRef{ref, time.Now()}
+	maps.DeleteFunc(k.answers, func(_ [2]string, a nameAnswer) bool { return time.Since(a.at) >= nameTime })
+	k.answers[key] = nameAnswer{ref, time.Now()}
 	return ref, nil
 }
 
-// Forget drops the answer for a name, so that the remote is asked again.
+// Forget drops the answer for a name: the next call of Source asks the remote again.
 func (k *Registry) Forget(ctx context.Context, r *remote.Remote, name string) error {
-	if err := k.joining.Acquire(ctx, 1); err != nil {
+	if err := k.addingSource.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer k.joining.Release(1)
-	delete(k.asked, [2]string{r.URL(), name})
+	defer k.addingSource.Release(1)
+	delete(k.answers, [2]string{r.URL(), name})
 	return nil
 }
 
-func (k *Registry) source(r *remote.Remote, id string) *object.Ref {
+// findSource returns the ref of the source with an id, or nil.
+func (k *Registry) findSource(r *remote.Remote, id string) *object.Ref {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, f := range k.file.From {
@@ -114,20 +117,23 @@ func (k *Registry) source(r *remote.Remote, id string) *object.Ref {
 	return nil
 }
 
+// addSource adds a source, after it has read its indexes.
 func (k *Registry) addSource(ctx context.Context, r *remote.Remote, ref *object.Ref) error {
 	s := r.Snapshot(ref)
 	if _, err := s.Load(ctx); err != nil {
 		return err
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.file.From = append(k.file.From, from{URL: r.URL(), Hold: uuid.NewString(), Ref: ref})
+	k.file.From = append(k.file.From, mountSource{URL: r.URL(), Hold: uuid.NewString(), Ref: ref})
 	if err := k.save(); err != nil {
 		k.file.From = k.file.From[:len(k.file.From)-1]
 		return err
 	}
-	all := append(slices.Clone(k.all()), s)
-	k.loaded.Store(&all)
+
+	all := append(slices.Clone(k.sources()), s)
+	k.loadedSources.Store(&all)
 	select {
 	case k.added <- struct{}{}:
 	default:
@@ -135,8 +141,10 @@ func (k *Registry) addSource(ctx context.Context, r *remote.Remote, ref *object.
 	return nil
 }
 
+// Added returns a channel that gets an element when sources were added: their holds are due.
 func (k *Registry) Added() <-chan struct{} { return k.added }
 
+// From returns the ref of the first source, or nil.
 func (k *Registry) From() *object.Ref {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -146,39 +154,41 @@ func (k *Registry) From() *object.Ref {
 	return k.file.From[0].Ref
 }
 
-// Load makes the snapshots that the store was mounted from known to Has and Get. It asks no
-// remote, so that one that is away keeps no store from being mounted.
+// Load makes Has and Get use the sources in the file. It makes no request, so a store can be mounted while a
+// remote does not answer.
 func (k *Registry) Load() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var all []*remote.Snapshot
 	for _, f := range k.file.From {
-		r, err := k.at(f.URL)
+		r, err := k.openRemote(f.URL)
 		if err != nil {
 			return err
 		}
 		all = append(all, r.Snapshot(f.Ref))
 	}
-	k.loaded.Store(&all)
+	k.loadedSources.Store(&all)
 	return nil
 }
 
-// Probe finds out in the background which remotes answer, for Away.
+// Probe starts to probe the remotes of the sources in the background. Away then returns the result.
 func (k *Registry) Probe() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, f := range k.file.From {
-		if r := k.open[f.URL]; r != nil && k.trust.has(r.URL()) {
+		if r := k.opened[f.URL]; r != nil && k.trust.isTrusted(r.URL()) {
 			r.Probe()
 		}
 	}
 }
 
-func (k *Registry) Any() bool { return len(k.all()) > 0 }
+// Any reports whether the store has sources.
+func (k *Registry) Any() bool { return len(k.sources()) > 0 }
 
+// Has reports whether a source has the object. It returns an error only if no source has it.
 func (k *Registry) Has(h cas.Hash) (bool, error) {
-	var failed error // one that is away does not stand before the others
-	for _, s := range k.ordered() {
+	var failed error // a remote without an answer does not keep the others from being asked
+	for _, s := range k.loadedFirst() {
 		ok, err := s.Has(k.closed, h)
 		if ok {
 			return true, nil
@@ -188,27 +198,28 @@ func (k *Registry) Has(h cas.Hash) (bool, error) {
 	return false, failed
 }
 
-// Get appends the bytes of an object to dst[:0]. Errors are those of remote.Snapshot.Get.
+// Get appends the bytes of an object to dst[:0]. Errors: see remote.Snapshot.Get.
 func (k *Registry) Get(h cas.Hash, dst []byte) (b []byte, err error) {
-	err = k.find(h, func(s *remote.Snapshot) (err error) {
+	err = k.readFromAny(h, func(s *remote.Snapshot) (err error) {
 		b, err = s.Get(k.closed, h, dst)
 		return err
 	})
 	return b, err
 }
 
+// Stored returns an object in its stored form. Errors: see Get.
 func (k *Registry) Stored(ctx context.Context, h cas.Hash) (rec cas.Stored, err error) {
-	err = k.find(h, func(s *remote.Snapshot) (err error) {
+	err = k.readFromAny(h, func(s *remote.Snapshot) (err error) {
 		rec, err = s.Stored(ctx, h)
 		return err
 	})
 	return rec, err
 }
 
-// find reads an object from one source after another until one has it.
-func (k *Registry) find(h cas.Hash, read func(*remote.Snapshot) error) error {
+// readFromAny calls read with one source after another until read succeeds.
+func (k *Registry) readFromAny(h cas.Hash, read func(*remote.Snapshot) error) error {
 	var failed error
-	for _, s := range k.ordered() {
+	for _, s := range k.loadedFirst() {
 		err := read(s)
 		if err == nil {
 			return nil
@@ -223,10 +234,11 @@ func (k *Registry) find(h cas.Hash, read func(*remote.Snapshot) error) error {
 	return failed
 }
 
-// Near is Get of what is on this machine; else a cas.Absent error.
+// Near is Get, but reads from the cache only. If the cache lacks the object, or no indexes that were read
+// have it, Near returns a cas.Absent error.
 func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	var unread []*remote.Snapshot
-	for _, s := range k.ordered() {
+	for _, s := range k.loadedFirst() {
 		if !s.Loaded() {
 			unread = append(unread, s)
 			continue
@@ -241,6 +253,7 @@ func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 }
 
+// loadAny reads the indexes of all snapshots at once, and returns when one is read.
 func loadAny(ctx context.Context, all []*remote.Snapshot) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -262,10 +275,10 @@ func loadAny(ctx context.Context, all []*remote.Snapshot) error {
 	return failed
 }
 
-// ordered returns the sources, those first of which the indexes were read.
-func (k *Registry) ordered() (out []*remote.Snapshot) {
+// loadedFirst returns the sources: first the ones whose indexes were read, then the others.
+func (k *Registry) loadedFirst() (out []*remote.Snapshot) {
 	var unread []*remote.Snapshot
-	for _, s := range k.all() {
+	for _, s := range k.sources() {
 		if s.Loaded() {
 			out = append(out, s)
 		} else {
@@ -275,40 +288,41 @@ func (k *Registry) ordered() (out []*remote.Snapshot) {
 	return append(out, unread...)
 }
 
-// How much of a snapshot is fetched before a reader reads it.
+// The part of the sources that Prefetch fetches.
 const (
 	PrefetchNone = "none"
-	PrefetchTree = "tree" // names and attributes
-	PrefetchAll  = "all"
+	PrefetchTree = "tree" // tree pages: names and attributes
+	PrefetchAll  = "all"  // tree pages and file data
 )
 
-// Prefetch fetches what is wanted of the sources into the cache; PrefetchTree if empty.
-func (k *Registry) Prefetch(ctx context.Context, what string) error {
-	if what == PrefetchNone {
+// Prefetch fetches a part of the sources into the cache: PrefetchTree if part is "".
+func (k *Registry) Prefetch(ctx context.Context, part string) error {
+	if part == PrefetchNone {
 		return nil
 	}
-	var g errgroup.Group // one that is away keeps no other back
-	for _, s := range k.all() {
+	var g errgroup.Group // without a context: a remote without an answer does not stop the others
+	for _, s := range k.sources() {
 		g.Go(func() error {
 			err := s.Fetch(ctx, cas.KindTree)
-			if err == nil && what == PrefetchAll {
-				err = s.Fetch(ctx, cas.KindData)
+			if err != nil || part != PrefetchAll {
+				return err
 			}
-			return err
+			return s.Fetch(ctx, cas.KindData)
 		})
 	}
 	return g.Wait()
 }
 
-// HoldAgain is how often a hold is renewed; it counts for a week.
+// HoldAgain is the time after which a hold is written again. A hold ends after a week.
 const HoldAgain = 24 * time.Hour
 
-// Hold keeps what the store reads on the remotes. done has the time of each hold; one that
-// is younger than HoldAgain is not renewed. A remote that refuses it is in the log. The
-// error is of a remote that is away.
+// Hold writes the holds of the sources, which protect their objects from collections on the remotes. done
+// has the time at which each hold was written, by its id: Hold skips a hold that is younger than
+// HoldAgain, and updates done. It returns an error if a remote does not answer, and only logs it if a
+// remote refuses the write.
 func (k *Registry) Hold(ctx context.Context, done map[string]time.Time) (away error) {
 	k.mu.Lock()
-	all, sources := slices.Clone(k.file.From), k.all()
+	all, sources := slices.Clone(k.file.From), k.sources()
 	k.mu.Unlock()
 	for i, s := range sources {
 		f := all[i]

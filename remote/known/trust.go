@@ -11,31 +11,32 @@ import (
 	"github.com/amberfs/amberfs/internal/env"
 )
 
-// trust is the remotes that this user has agreed to contact. They are kept in the user's
-// own state directory, one file a URL, because a store may come from another user: its
-// remotes.json names endpoints to which the user's credentials would be sent.
-type trust struct {
+// A trustStore has the URLs that this user has agreed to contact. They are not stored in the store, which
+// may come from another user: its remotes.json could name a host to which the user's credentials would
+// be sent. They are stored in the user's state directory, with a file for each URL.
+type trustStore struct {
 	dir string // empty if the user has no home
 
 	mu     sync.Mutex
-	agreed map[string]bool
+	agreed map[string]bool // the URLs that were looked up
 }
 
-func newTrust() *trust {
-	t := &trust{agreed: map[string]bool{}}
+func newTrust() *trustStore {
+	t := &trustStore{agreed: map[string]bool{}}
 	if state, err := env.StateDir(); err == nil {
 		t.dir = filepath.Join(state, "remotes")
 	}
 	return t
 }
 
-func (t *trust) file(url string) string {
+// file returns the path of the file for a URL.
+func (t *trustStore) file(url string) string {
 	sum := sha256.Sum256([]byte(url))
 	return filepath.Join(t.dir, hex.EncodeToString(sum[:]))
 }
 
-// has reports whether the user has agreed to a URL, here or in another process.
-func (t *trust) has(url string) bool {
+// isTrusted reports whether the user has agreed to a URL, in this process or another.
+func (t *trustStore) isTrusted(url string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.agreed[url] && t.dir != "" {
@@ -45,9 +46,9 @@ func (t *trust) has(url string) bool {
 	return t.agreed[url]
 }
 
-// add agrees to a URL. An error means that this is not kept beyond this process.
-func (t *trust) add(url string) error {
-	if t.has(url) {
+// add records that the user agrees to a URL. After an error, only this process knows it.
+func (t *trustStore) add(url string) error {
+	if t.isTrusted(url) {
 		return nil
 	}
 	t.mu.Lock()
@@ -56,11 +57,10 @@ func (t *trust) add(url string) error {
 	if t.dir == "" {
 		return fmt.Errorf("remember that %s is trusted: this user has no home directory", url)
 	}
-	err := os.MkdirAll(t.dir, 0o700)
-	if err == nil {
-		err = os.WriteFile(t.file(url), []byte(url+"\n"), 0o600)
+	if err := os.MkdirAll(t.dir, 0o700); err != nil {
+		return fmt.Errorf("remember that %s is trusted: %w", url, err)
 	}
-	if err != nil {
+	if err := os.WriteFile(t.file(url), []byte(url+"\n"), 0o600); err != nil {
 		return fmt.Errorf("remember that %s is trusted: %w", url, err)
 	}
 	return nil

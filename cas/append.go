@@ -106,7 +106,7 @@ func (ps *packSet) write(p *pack, rec []byte, off int64) error {
 	if _, err := f.WriteAt(rec, off); err != nil {
 		err = fmt.Errorf("append to pack %s: %w", p.name(), errs.Full(err))
 		if terr := f.Truncate(off); terr != nil {
-			// Half a record would stay in the middle of the pack.
+			// The next record would follow half a record.
 			return ps.failed.set(errors.Join(err, terr))
 		}
 		return err
@@ -138,7 +138,7 @@ func (ps *packSet) sync() error {
 	return nil
 }
 
-// syncPack makes a pack durable, and records that its bytes before end are. A pack that gc has
+// syncPack syncs a pack whose last record ended at end before the call. A pack that gc has
 // removed is no error: its live objects were durable in other packs before.
 func (ps *packSet) syncPack(p *pack, end int64) error {
 	f, err := ps.acquireFile(p)

@@ -236,7 +236,8 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 }
 
 // startRecording begins to record, and notes where the packs end. It waits for the Puts that are
-// under way: a Put that found its object before, and did not record it, must have returned.
+// under way: a Put that found its object before the recording, and so did not record it, must have
+// returned before the recording begins.
 func (s *Store) startRecording() *collector {
 	c := &collector{limits: map[uint64]int64{}, infos: map[uint64]packInfo{}, places: placeSet{}}
 	s.gc.gate.Lock()

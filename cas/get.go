@@ -74,6 +74,7 @@ func (ps *packSet) read(c *codec, h Hash, l loc, dst []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer ps.releaseFile(p)
+
 	if l.flags&flagZstd == 0 {
 		dst = slices.Grow(dst[:0], int(l.plain))[:l.plain]
 		err = readExactly(f, dst, l.off+headerSize)
@@ -89,6 +90,7 @@ func (ps *packSet) read(c *codec, h Hash, l loc, dst []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if Sum(dst) != h {
 		return nil, errHash
 	}

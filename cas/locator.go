@@ -171,7 +171,7 @@ func (x *locator) flushLocked() error {
 	return nil
 }
 
-// compact compacts the index to few tables.
+// compact merges all tables of the index.
 func (x *locator) compact() {
 	x.writing.Lock()
 	defer x.writing.Unlock()

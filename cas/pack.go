@@ -132,6 +132,7 @@ func (ps *packSet) load() (damaged []*pack, err error) {
 		if i.Size > maxPackSize {
 			return nil, errs.New(errs.Damaged, "pack %s has %d bytes; none has more than %d", i.Name, i.Size, maxPackSize)
 		}
+
 		p := &pack{id: id, path: filepath.Join(ps.dir, i.Name), size: i.Size}
 		switch err := ps.checkHeader(p); {
 		case errors.Is(err, errPackHeader):

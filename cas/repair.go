@@ -103,6 +103,7 @@ func (r *repairer) scrub(p *pack) error {
 		if it.damage == "" {
 			continue
 		}
+
 		changed = true
 		r.res.Damage = append(r.res.Damage, itemDamage(p, &it))
 		r.res.Quarantined++

@@ -96,6 +96,8 @@ func (s *scan) run(ctx context.Context, fn func(it *item) error) error {
 // readItem returns the item at off, which is the end of the item before.
 func (s *scan) readItem(off int64) item {
 	it := item{off: off}
+
+	// The header. Without it, the item reaches to the next intact one.
 	b, err := s.window(off, headerSize)
 	if err == nil {
 		it.header, err = decodeHeader(b, s.id, off)
@@ -107,6 +109,7 @@ func (s *scan) readItem(off int64) item {
 		it.length = s.resync(off) - off
 		return it
 	}
+
 	it.length = it.size()
 	if off+it.length > s.to {
 		it.length = s.to - off
@@ -119,6 +122,7 @@ func (s *scan) readItem(off int64) item {
 	if it.kind == kindFree || !s.bodies {
 		return it
 	}
+
 	it.raw, err = s.window(off, it.length)
 	switch {
 	case err != nil:

@@ -113,6 +113,7 @@ func (s *space) startDraining() (stop func()) {
 // a quota: the disk's free space does not show that it is used up.
 func (s *Store) GiveUpReserve() { s.space.releaseReserve() }
 
+// releaseReserve deletes the reserve. It only logs an error.
 func (s *space) releaseReserve() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

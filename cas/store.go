@@ -176,6 +176,7 @@ func (s *Store) loadPacks() error {
 	return nil
 }
 
+// openManifest opens the manifest. It creates one if the packs have no records.
 func (s *Store) openManifest() (err error) {
 	s.manifest, err = manifest.Open(s.fs, s.dir, manifest.Options{
 		Logger: s.log, New: !s.packs.hasRecords(), ReadOnly: s.o.ReadOnly || s.o.NoCommit, Salvage: s.o.Salvage, Room: s.space.forMeta,
@@ -248,8 +249,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// A failure is why nothing more is written: after an error of Sync it is unknown what
-// is on disk, and the kernel will not say it a second time.
+// A failure keeps the error of a failed sync. After it the store writes no more: it is unknown which bytes
+// are on disk, and the kernel reports the error only once.
 type failure struct{ first atomic.Pointer[error] }
 
 // set makes every later write fail.
@@ -266,7 +267,8 @@ func (f *failure) err() error {
 	return nil
 }
 
-// beginCall counts a call in; end it with s.life.RUnlock.
+// beginCall takes Store.life, shared, at the beginning of a call; the call ends with s.life.RUnlock. Errors:
+// errs.Closed; errs.ReadOnly if the call writes and the store is read-only.
 func (s *Store) beginCall(write bool) error {
 	if write && s.o.ReadOnly {
 		return errs.ReadOnly

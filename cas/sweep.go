@@ -35,7 +35,7 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 	if err := s.dropDead(w); err != nil {
 		return err
 	}
-	w.deadRuns() // for waste
+	w.deadRuns() // sets waste, which emptyPack needs
 	s.res.Removed += w.dead
 
 	removed, err := s.emptyPack(ctx, w)
@@ -201,10 +201,13 @@ func (s *sweeper) moveLive(ctx context.Context, w *sweepPlan) error {
 		if err := readExactly(w.f, buf, r.off); err != nil {
 			return err
 		}
+
+		// A damaged record is not copied. The pack is not removed then.
 		h, err := decodeHeader(buf, w.p.id, r.off)
 		if err != nil || crc32.Checksum(buf[headerSize:], crcTable) != h.crc {
 			return fmt.Errorf("object %s: %w", r.hash, ErrDamaged)
 		}
+
 		from := h.loc(w.p.id, r.off)
 		if err = s.appendObject(&h, buf, &from, nil); err != nil {
 			return err
@@ -225,11 +228,13 @@ func (s *sweeper) freeDead(w *sweepPlan) error {
 	if len(runs) == 0 {
 		return nil
 	}
+
 	// The headers of the free records must be on disk before the holes: a dead record's header before a
 	// hole would look like damage.
 	if err := w.f.Sync(); err != nil {
 		return s.failed.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
 	}
+
 	for _, r := range runs {
 		if r.holeTo == r.holeFrom {
 			continue

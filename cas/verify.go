@@ -89,9 +89,11 @@ func (v *verifier) verifyPack(ctx context.Context, p *pack, limit int64) error {
 		return err
 	}
 	defer v.s.packs.releaseFile(p)
+
 	if err := v.s.packs.checkHeader(p); err != nil {
 		v.report(Damage{Pack: p.name(), Length: packHeaderSize, Reason: err.Error()})
 	}
+
 	sc := &scan{r: f, id: p.id, from: packHeaderSize, to: limit, bodies: true}
 	return sc.run(ctx, func(it *item) error {
 		v.res.Bytes += it.length

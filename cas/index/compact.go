@@ -43,12 +43,14 @@ const foreground = 175
 func (x *DB) Flush(all bool, room func(bytes int64) error) error {
 	x.stopPool()
 	for {
+		// over is the lowest number of a level that is over its size, -1 if there is none.
 		levels, over, size := x.db.Levels(), -1, int64(0)
 		for _, l := range levels {
 			if size += l.Size; over < 0 && l.Score >= 1 {
 				over = l.Level
 			}
 		}
+
 		switch {
 		case all && levels[0].NumTables > 1:
 			if err := room(size); err != nil {
@@ -61,6 +63,7 @@ func (x *DB) Flush(all bool, room func(bytes int64) error) error {
 		if err := room(min(size, levels[0].Size+2*baseLevel)); err != nil {
 			return err
 		}
+
 		lc := reflect.ValueOf(x.db).Elem().FieldByName("lc").UnsafePointer()
 		if err := guard.Do(func() error { return compact(lc, foreground, compactionPriority{level: over}) }); err != nil {
 			return err

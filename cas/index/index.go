@@ -134,11 +134,13 @@ func (x *DB) stopPool() {
 // openBadger opens Badger. It returns ErrBroken only if the index is damaged, because the caller then
 // removes the index. All other errors are ErrInUse or errors of the system.
 func openBadger(o badger.Options) (db *badger.DB, err error) {
+	// The mark must stay only if the index is damaged.
 	defer func() {
 		if err != nil && !errors.Is(err, ErrBroken) && o.Dir != "" {
 			_ = removeMark(o.Dir)
 		}
 	}()
+
 	err = recoverFaults(func() error {
 		if err := checkTables(o); err != nil {
 			return err
@@ -149,6 +151,7 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 	if err == nil {
 		return db, nil
 	}
+
 	if strings.Contains(err.Error(), "Cannot acquire directory lock") {
 		return nil, fmt.Errorf("%w: %v", ErrInUse, err)
 	}

@@ -37,6 +37,7 @@ func checkTables(o badger.Options) error {
 	if err != nil {
 		return err
 	}
+
 	for id := range all.Tables {
 		name := table.NewFilename(id, o.Dir)
 		err := recoverFaults(func() error { return checkTable(name) })

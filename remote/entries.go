@@ -13,12 +13,12 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 )
 
-// An entry is an empty value on the remote that announces a change of one ref. On a remote with entries, a
+// An entry is a value on the remote whose key announces a change of one ref. On a remote with entries, a
 // program reads all refs from the newest list and the entries, without one request for each ref:
 //
-//	push   writes an entry with its nonce and the name of its ref. Less than maxMarkAge later it
+//	push   writes an empty entry with its nonce and the name of its ref. Less than maxMarkAge later it
 //	       writes the ref.
-//	rm     writes an entry, deletes the ref, and then writes the word "removed" into the entry.
+//	rm     writes an empty entry, deletes the ref, and then writes the word "removed" into the entry.
 //	scan   reads the entries, then the newest list, then each ref that an entry names. It takes the
 //	       other refs from the list. Then it may write a list with the next number, unless another
 //	       scan was faster. The list has the refs, and the keys of the entries that it includes.
@@ -94,7 +94,7 @@ func (r *Remote) newestKnownList() int {
 	return r.pushed.newestList
 }
 
-// readEntries reads all entries of the remote, from the keys alone.
+// readEntries lists the entries of the remote. It needs their keys, sizes and times, not their values.
 func (r *Remote) readEntries(ctx context.Context) (out []refEntry, err error) {
 	err = r.b.List(ctx, entryPrefix, func(i backend.Info) error {
 		nonce, _ := strings.CutPrefix(i.Key[len(entryPrefix):], removalMark)

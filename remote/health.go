@@ -71,6 +71,7 @@ func (h *health) retry(ctx context.Context, fn func(context.Context) error) erro
 		ctx, cancel = context.WithDeadline(ctx, began.Add(h.timeout))
 		defer cancel()
 	}
+
 	for {
 		err := h.tryOnce(ctx, fn)
 		switch {
@@ -83,6 +84,8 @@ func (h *health) retry(ctx context.Context, fn func(context.Context) error) erro
 		case ctx.Err() == nil && (!errors.Is(err, backend.ErrAway) || errors.Is(err, backend.ErrUntrusted)):
 			return err
 		}
+
+		// The remote did not answer.
 		h.startProbing()
 		if pause(ctx, retryDelay) != nil && caller.Err() == nil {
 			return fmt.Errorf("%w for %v", backend.ErrAway, h.timeout)

@@ -125,6 +125,7 @@ func decodeListing(raw []byte) (*listing, map[string]knownRef, error) {
 	if err := json.Unmarshal(raw, &l); err != nil {
 		return nil, nil, fmt.Errorf("listing: %w", err)
 	}
+
 	refs := map[string]knownRef{}
 	for _, one := range l.Refs {
 		if one.Ref == nil {

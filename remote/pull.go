@@ -62,6 +62,7 @@ func (s *Snapshot) listMissing(ctx context.Context, p Pull) (data, pages []pullI
 	if err != nil {
 		return nil, nil, err
 	}
+
 	seen := make(map[cas.Hash]struct{})
 	var failed error
 	err = p.Mark(ctx, func(h cas.Hash) bool {
@@ -69,13 +70,16 @@ func (s *Snapshot) listMissing(ctx context.Context, p Pull) (data, pages []pullI
 			return false
 		}
 		seen[h] = struct{}{}
-		here, err := p.Has(h)
+
+		// The walk also continues below a record that the store has: see Pull.
+		has, err := p.Has(h)
 		if err != nil {
 			failed = errors.Join(failed, err)
 		}
-		if here || err != nil {
+		if has || err != nil {
 			return true
 		}
+
 		e, ok := index.Find(h)
 		if !ok {
 			failed = fmt.Errorf("object %s: %w", h, ErrIncomplete)

@@ -115,8 +115,6 @@ func (u *pushRun) attempt(ctx context.Context) error {
 	return err
 }
 
-// A pushRun is one call of Push. The fields from toSend on are reset by each attempt, except objectsSent and
-// bytesSent.
 // A pushRun is one call of Push. Each attempt resets the fields from toSend to recordsSent.
 type pushRun struct {
 	r          *Remote

@@ -21,13 +21,15 @@ func (u *pushRun) planSend(ctx context.Context) error {
 		if _, ok := seen[h]; ok {
 			return false
 		}
+
 		has := false
 		if u.base != nil {
 			_, has = u.baseIndex.Find(h)
 		}
 		if has && !merge {
-			return false
+			return false // the base also has all records that h refers to
 		}
+
 		seen[h] = struct{}{}
 		if has {
 			inBase = append(inBase, h)
@@ -39,6 +41,7 @@ func (u *pushRun) planSend(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("walking over the snapshot: %w", err)
 	}
+
 	switch {
 	case merge:
 		u.planMerge(inBase)
@@ -87,6 +90,7 @@ func (u *pushRun) send(ctx context.Context) error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("reading what is to be pushed: %w", err), g.Wait())
 		}
+
 		into := &data
 		if rec.Kind == cas.KindTree {
 			into = &pages
@@ -96,6 +100,7 @@ func (u *pushRun) send(ctx context.Context) error {
 		}
 		into.Add(h, rec)
 	}
+
 	if len(data.Bytes) > smallData {
 		u.sendFull(gctx, g, &data)
 	}

@@ -294,12 +294,14 @@ func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(strin
 	if problem != "" {
 		warn(problem)
 	}
+
 	f, line := &Format{Version: object.Version, Conditional: problem == "", Recipients: recipients}, formatLine
 	// A directory needs no entries, for its refs are read without requests. And without conditional puts
 	// two lists could have one number.
 	if f.Conditional && !strings.HasPrefix(r.URL(), "file:") {
 		line = entriesLine
 	}
+
 	raw, err := json.Marshal(f)
 	if err != nil {
 		return nil, fmt.Errorf("encode format: %w", err)

@@ -125,6 +125,7 @@ func Open(raw string) (Backend, error) {
 	if u.Fragment != "" {
 		return nil, fmt.Errorf("a remote's URL has no fragment: #%s", u.Fragment)
 	}
+
 	switch u.Scheme {
 	case "s3":
 		return openS3(u)

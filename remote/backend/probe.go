@@ -57,6 +57,7 @@ func probeBytes(ctx context.Context, b Backend) error {
 func probeConditions(ctx context.Context, b Backend) (problem string, err error) {
 	key := "hold/probe-" + uuid.NewString()
 	defer func() { _ = b.Delete(context.WithoutCancel(ctx), key) }()
+
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	won := 0
@@ -74,6 +75,7 @@ func probeConditions(ctx context.Context, b Backend) (problem string, err error)
 		})
 	}
 	wg.Wait()
+
 	if err != nil {
 		return "", err
 	}

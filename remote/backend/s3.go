@@ -49,6 +49,7 @@ func openS3(u *url.URL) (Backend, error) {
 	if err != nil || endpoint.Host == "" || endpoint.User != nil || strings.Trim(endpoint.Path, "/") != "" {
 		return nil, errors.New("the endpoint of an S3 service is given as https://HOST or http://HOST:PORT")
 	}
+
 	transport, err := newTransport()
 	if err != nil {
 		return nil, err
@@ -57,6 +58,9 @@ func openS3(u *url.URL) (Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	// Without a file, the credentials are searched in the environment, the user's files and the role of
+	// the machine.
 	creds := credentials.NewChainCredentials([]credentials.Provider{
 		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.EnvMinio{},
 		&credentials.IAM{Client: &http.Client{Transport: transport}},
@@ -64,6 +68,7 @@ func openS3(u *url.URL) (Backend, error) {
 	if file != "" {
 		creds = credentials.New(&rereadFile{credentials.FileAWSCredentials{Filename: file, Profile: "default"}})
 	}
+
 	core, err := minio.NewCore(endpoint.Host, &minio.Options{
 		Creds:      creds,
 		Secure:     endpoint.Scheme == "https",
@@ -74,6 +79,7 @@ func openS3(u *url.URL) (Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open remote: %w", err)
 	}
+
 	b := &bucket{core: core, creds: creds, transport: transport, url: u, file: file, host: endpoint.Host, name: u.Host}
 	if prefix := strings.Trim(path.Clean("/"+u.Path), "/"); prefix != "" {
 		b.prefix = prefix + "/"

@@ -101,6 +101,7 @@ func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int6
 	if off >= end {
 		return nil, nil
 	}
+
 	out := make([]byte, end-off)
 	for at := off; at < end; {
 		block := at / BlockSize
@@ -111,6 +112,7 @@ func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int6
 			if fetch == nil {
 				return nil, errors.New("the block is not in the cache")
 			}
+			// One request fetches this block and the following ones up to the end of the read-ahead.
 			wanted := (end+ahead-1)/BlockSize - block + 1
 			b, err := c.fetchBlock(ctx, o, block, min(wanted, maxRun), fetch)
 			if err != nil {
@@ -158,6 +160,7 @@ func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 		if _, err := f.ReadAt(p, off); err != nil {
 			return err
 		}
+
 		if now := time.Now(); now.Sub(fi.ModTime()) > touchAfter {
 			tv := unix.NsecToTimeval(now.UnixNano())
 			_ = unix.Futimes(int(f.Fd()), []unix.Timeval{tv, tv})
@@ -167,6 +170,7 @@ func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 	if err == nil {
 		return true
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, u := range c.unstored {
@@ -331,6 +335,7 @@ func (c *Cache) listBlocks() (out []vfs.Info, total int64) {
 			if !d.Dir {
 				continue
 			}
+
 			files, err := b.ReadDir(c.path(d.Name))
 			if err != nil {
 				continue // another process may have removed it

@@ -221,6 +221,7 @@ func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, p
 		if err != nil {
 			return err
 		}
+
 		met = met || d.Digest == pinned
 		if im.manifest, err = im.readBlob(ctx, d); err != nil {
 			return err
@@ -233,6 +234,8 @@ func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, p
 			im.Digest = d.Digest
 			return im.readConfig(ctx, d.MediaType)
 		}
+
+		// It is an index of manifests: one of them is next.
 		var index ocispec.Index
 		if err := json.Unmarshal(im.manifest, &index); err != nil {
 			return err

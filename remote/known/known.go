@@ -123,6 +123,7 @@ func (f *registryFile) validate() error {
 	if f.Sent == nil {
 		f.Sent = map[string]uint64{}
 	}
+
 	for _, from := range f.From {
 		if from.Ref == nil {
 			return errs.New(errs.Damaged, "it does not name the remote that the store was mounted from")

@@ -126,6 +126,7 @@ func (r *Ref) Check() error {
 	if r.Files < 0 || r.Bytes < 0 {
 		return fmt.Errorf("%d files of %d bytes", r.Files, r.Bytes)
 	}
+
 	if _, err := cas.ParseHash(r.ID); err != nil {
 		return fmt.Errorf("id: %w", err)
 	}

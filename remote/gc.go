@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -91,71 +90,6 @@ type gcRun struct {
 	live    map[string]bool  // names of objects that a ref or a hold names
 	objects map[string]int64 // objects on the remote by name, and their sizes; noSize if only a mark names them
 	result  Collected
-}
-
-// A gcMark is a mark that was read.
-type gcMark struct {
-	stage   string // seenPrefix, condemnedPrefix or removedPrefix
-	id      string
-	at      time.Time // when it was written, by the service's clock
-	objects []string  // names
-}
-
-func (m gcMark) key() string { return m.stage + m.id }
-
-const (
-	seenPrefix      = "gc/seen-"
-	condemnedPrefix = "gc/condemned-"
-	removedPrefix   = "gc/removed-"
-)
-
-// listMarks reads all marks of some stages. If a mark is deleted before it is read, it starts again.
-func (r *Remote) listMarks(ctx context.Context, stages ...string) ([]gcMark, error) {
-	for {
-		var keys []backend.Info
-		if err := r.b.List(ctx, "gc/", func(i backend.Info) error { keys = append(keys, i); return nil }); err != nil {
-			return nil, err
-		}
-		if out, err := r.readMarks(ctx, keys, stages...); !errors.Is(err, backend.ErrNotFound) {
-			return out, err
-		}
-	}
-}
-
-// readMarks reads the marks of some stages among keys. Errors: backend.ErrNotFound if one was deleted.
-func (r *Remote) readMarks(ctx context.Context, keys []backend.Info, stages ...string) (out []gcMark, err error) {
-	for _, i := range keys {
-		for _, stage := range stages {
-			if id, ok := strings.CutPrefix(i.Key, stage); ok {
-				out = append(out, gcMark{stage: stage, id: id, at: i.Modified})
-			}
-		}
-	}
-	for i := range out {
-		raw, err := backend.Get(ctx, r.b, out[i].key())
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", out[i].key(), err)
-		}
-		if err := json.Unmarshal(raw, &out[i].objects); err != nil {
-			return nil, fmt.Errorf("%s: %w", out[i].key(), err)
-		}
-	}
-	return out, nil
-}
-
-// readCondemned returns the names of the objects that a collection may be about to remove.
-func (r *Remote) readCondemned(ctx context.Context) (map[string]bool, error) {
-	out := map[string]bool{}
-	if r.b.Collects() {
-		return out, nil
-	}
-	marks, err := r.listMarks(ctx, condemnedPrefix, removedPrefix)
-	for _, m := range marks {
-		for _, o := range m.objects {
-			out[o] = true
-		}
-	}
-	return out, err
 }
 
 // nowKey is the key of an empty value. Its time of modification is the service's clock.

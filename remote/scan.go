@@ -1,0 +1,232 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/object"
+)
+
+// A refScan is one read of all refs.
+type refScan struct {
+	format     *Format
+	refs       map[string]knownRef
+	unreadable map[string]error  // errors of refs that cannot be read, by name
+	changes    int               // number of refs and entries that a new list would have and the list has not
+	sums       map[string]string // sums of the refs as the service reports them, by name; nil if it was not asked
+	sumsMatch  bool              // one of these sums is the MD5 of a value
+
+	gc             []backend.Info   // the keys below gc/, if the remote has entries or a collection asked for them
+	entries        []refEntry       // all entries of the remote
+	number         int              // of the newest list, 0 if there is no list
+	listedObjects  []backend.Object // objects in the list
+	settledEntries []string         // keys of the entries that the next list includes
+	listedEntries  []string         // keys of the entries that the list includes
+}
+
+// Refs calls fn for the ref of every snapshot, one at a time, until fn returns an error, which Refs
+// returns. For a ref that cannot be read, fn gets a nil ref and the error. Other errors: those of
+// Format and of package backend.
+func (r *Remote) Refs(ctx context.Context, fn func(name string, ref *object.Ref, err error) error) error {
+	return r.readRefs(ctx, false, fn)
+}
+
+// readRefs is Refs. all is the argument of scanRefs.
+func (r *Remote) readRefs(ctx context.Context, all bool, fn func(name string, ref *object.Ref, err error) error) error {
+	v, err := r.scanRefs(ctx, all)
+	if err != nil {
+		return err
+	}
+	if r.listingDue(v) {
+		r.writeListing(ctx, v)
+	}
+	return v.forEach(fn)
+}
+
+// forEach calls fn as Refs does.
+func (v *refScan) forEach(fn func(name string, ref *object.Ref, err error) error) error {
+	for name, err := range v.unreadable {
+		if err := fn(name, nil, err); err != nil {
+			return err
+		}
+	}
+	for name, known := range v.refs {
+		ref := *known.ref
+		if err := fn(name, &ref, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scanRefs reads all refs. With all, or if the remote has no entries, it takes their names and sums from
+// the service, otherwise their names from the list and the entries.
+func (r *Remote) scanRefs(ctx context.Context, all bool) (*refScan, error) {
+	for {
+		v, err := r.beginScan(ctx, false)
+		if err != nil {
+			return nil, err
+		}
+		if err = r.endScan(ctx, v, all); !errors.Is(err, errListReplaced) {
+			return v, err
+		}
+	}
+}
+
+// beginScan reads the entries, and then the numbers of the lists. With gc, it also reads all keys below
+// gc/.
+func (r *Remote) beginScan(ctx context.Context, gc bool) (*refScan, error) {
+	v := &refScan{format: &Format{}, refs: map[string]knownRef{}, unreadable: map[string]error{}}
+	if r.b.Collects() {
+		return v, nil
+	}
+	f, err := r.Format(ctx)
+	switch {
+	case err == nil:
+		v.format = f
+	case !gc || !errors.Is(err, ErrNoRemote):
+		return nil, err
+	}
+
+	// The entries must be read before the lists: see entries.go.
+	if v.format.Entries {
+		if v.entries, err = r.readEntries(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if v.format.Entries || gc {
+		err := r.b.List(ctx, "gc/", func(i backend.Info) error { v.gc = append(v.gc, i); return nil })
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, i := range v.gc {
+		v.number = max(v.number, listNumber(i.Key))
+	}
+	return v, nil
+}
+
+// endScan reads the refs that are neither in the list nor pushed by this program. It returns
+// errListReplaced if the caller must begin the scan again.
+func (r *Remote) endScan(ctx context.Context, v *refScan, all bool) error {
+	unread, err := r.unreadRefs(ctx, v, all)
+	if err != nil {
+		return err
+	}
+
+	var mu sync.Mutex
+	err = forEach(ctx, unread, func(ctx context.Context, name string) error {
+		ref, raw, err := r.readRef(ctx, name)
+		mu.Lock()
+		defer mu.Unlock()
+		delete(v.refs, name)
+		switch {
+		case err == nil:
+			sum := md5Sum(raw)
+			v.refs[name] = knownRef{sum: sum, ref: ref}
+			if matches := v.sums[name] == sum; matches || v.format.Entries {
+				v.sumsMatch = v.sumsMatch || matches
+				v.changes++
+			}
+		case errors.Is(err, backend.ErrAway) || errors.Is(err, errs.Perm) || ctx.Err() != nil:
+			return err
+		case !errors.Is(err, backend.ErrNotFound): // a ref that is not found was just removed
+			v.unreadable[name] = err
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+
+	if v.format.Entries {
+		r.settleEntries(ctx, v)
+	}
+	r.pushed.mu.Lock()
+	defer r.pushed.mu.Unlock()
+	if len(v.refs) > r.maxUnlisted && !v.sumsMatch && !v.format.Entries {
+		r.pushed.noSums, r.pushed.refs = true, nil
+	}
+	return nil
+}
+
+// unreadRefs takes the refs of the scan from the list and from pushes of this program. It returns the names
+// of the refs that must be read.
+func (r *Remote) unreadRefs(ctx context.Context, v *refScan, all bool) ([]string, error) {
+	if !v.format.Entries {
+		return r.compareSums(ctx, v)
+	}
+	usable, err := r.readNewestList(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	if usable && !all {
+		return r.takeEntries(v), nil
+	}
+	return r.compareSums(ctx, v)
+}
+
+// compareSums asks the service for the names and sums of all refs. A ref whose sum is in the list, or is
+// the sum of a push of this program, is taken from there. It returns the names of all other refs.
+func (r *Remote) compareSums(ctx context.Context, v *refScan) (unread []string, err error) {
+	var infos []backend.Info
+	if err := r.b.List(ctx, "ref/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {
+		return nil, err
+	}
+	known := v.refs
+	v.refs, v.sums = map[string]knownRef{}, map[string]string{}
+	if !v.format.Entries && len(infos) > r.maxUnlisted && !r.b.Collects() {
+		if _, refs, err := r.readListing(ctx, listingKey); err == nil {
+			known = refs
+		}
+	}
+
+	r.pushed.mu.Lock()
+	defer r.pushed.mu.Unlock()
+	for _, i := range infos {
+		name := strings.TrimPrefix(i.Key, "ref/")
+		v.sums[name] = i.Sum
+		ref, ok := known[name]
+		if own, pushed := r.pushed.refs[name]; pushed && own.sum == i.Sum {
+			ref, ok = own, true
+		}
+		if ok && i.Sum != "" && i.Sum == ref.sum {
+			v.refs[name], v.sumsMatch = ref, true
+		} else {
+			unread = append(unread, name)
+		}
+	}
+	return unread, nil
+}
+
+// listingDue reports whether a scan found so many changes that the list should be written again.
+func (r *Remote) listingDue(v *refScan) bool {
+	r.pushed.mu.Lock()
+	defer r.pushed.mu.Unlock()
+	return len(v.unreadable) == 0 && (v.changes > r.maxUnlisted || len(r.pushed.refs) > r.maxUnlisted)
+}
+
+// readRef is Ref, and also returns the decoded ref's value as stored.
+func (r *Remote) readRef(ctx context.Context, name string) (*object.Ref, []byte, error) {
+	raw, err := backend.Get(ctx, r.b, "ref/"+name)
+	if errors.Is(err, backend.ErrNotFound) {
+		return nil, nil, fmt.Errorf("snapshot %q: %w", name, backend.ErrNotFound)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	ref, err := r.decodeRef(raw)
+	if err != nil {
+		return nil, nil, fmt.Errorf("snapshot %s on the remote: %w", name, err)
+	}
+	// The key decides about the name. A disk that ignores case may return another spelling of the key.
+	if !strings.EqualFold(ref.Name, name) {
+		ref.Name = name
+	}
+	return ref, raw, nil
+}

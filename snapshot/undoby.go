@@ -276,7 +276,7 @@ func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, 
 	if err := p.Refused(); err != nil {
 		return err
 	}
-	left, without, err := p.At(u.paths[0])
+	left, without, err := p.Versions(u.paths[0])
 	if err != nil {
 		return err
 	}

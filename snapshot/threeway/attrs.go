@@ -9,8 +9,9 @@ import (
 )
 
 // MergeAttrs returns ours with the permissions, the owner, the group and the extended attributes that
-// theirs changed since base. Each of these is merged alone, an extended attribute by its name. ok is
-// false if both sides changed one of them to different values: that one is as rule says.
+// theirs changed since base. Each attribute is merged separately, extended attributes by name. changed
+// is set if out differs from ours. ok is false if both sides changed an attribute to different values;
+// rule decides that attribute.
 func MergeAttrs(base, ours, theirs *tree.Inode, rule Rule) (out tree.Inode, changed, ok bool) {
 	const perm = ^uint32(unix.S_IFMT)
 	out, ok = *ours, true
@@ -31,8 +32,8 @@ func MergeAttrs(base, ours, theirs *tree.Inode, rule Rule) (out tree.Inode, chan
 	return out, changed, ok
 }
 
-// mergeValue merges three versions of a value. ok becomes false if both sides changed it to different
-// ones.
+// mergeValue merges three versions of a value. It sets ok to false if both sides changed it to
+// different values.
 func mergeValue[T comparable](base, ours, theirs T, rule Rule, ok *bool) T {
 	if theirs == base || theirs == ours {
 		return ours
@@ -44,16 +45,17 @@ func mergeValue[T comparable](base, ours, theirs T, rule Rule, ok *bool) T {
 	return ours
 }
 
-// A FileMerge is what three versions of a file become together.
+// A FileMerge is the merge of three versions of a file.
 type FileMerge struct {
 	Node    tree.Inode // ours with the changes of theirs
 	Changed bool       // Node differs from ours
-	Taken   bool       // Node has the data of theirs, which alone changed them
-	Lines   bool       // both sides changed the data: they may merge by lines
+	Taken   bool       // Node has the data of theirs, because only theirs changed them
+	Lines   bool       // both sides changed the data, and the caller has to merge them by lines
 	OK      bool       // false for a conflict
 }
 
-// MergeFile merges three versions of a file that is no directory. same compares the data of two.
+// MergeFile merges three versions of a file that is no directory. same reports whether two versions
+// have equal data.
 func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool, error)) (m FileMerge, err error) {
 	m.Node, m.Changed, m.OK = MergeAttrs(base, ours, theirs, RefuseConflicts)
 	unchanged, err := same(theirs, base)
@@ -72,14 +74,16 @@ func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool
 	}
 
 	alike, err := same(ours, theirs)
-	if err == nil && !alike {
-		m.Lines = true
-		m.OK = m.OK && mergeable(base, ours, theirs)
+	if err != nil || alike {
+		return m, err
 	}
-	return m, err
+	m.Lines = true
+	m.OK = m.OK && mergeable(base, ours, theirs)
+	return m, nil
 }
 
-// mergeable reports whether versions of a file can be merged by lines, if they are texts.
+// mergeable reports whether all versions of a file are regular files, small enough to be merged by
+// lines.
 func mergeable(versions ...*tree.Inode) bool {
 	return !slices.ContainsFunc(versions, func(n *tree.Inode) bool { return !n.IsRegular() || n.Size() > MaxMerged })
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// fileOf returns the file of the plan that stands for a file of theirs, and makes it if there is none.
+// fileOf returns the file of the plan for a file of theirs, a new one if there is none.
 func (t *taking) fileOf(x *theirFile) (*file, error) {
 	if x.file != nil {
 		return x.file, nil
 	}
-	if x.goesOn != 0 {
-		b, err := t.baseFile(x.goesOn)
-		if err == nil {
-			x.file, err = t.oursOf(b)
+	if x.baseIno != 0 {
+		b, err := t.baseFile(x.baseIno)
+		if err != nil {
+			return nil, err
 		}
-		if err != nil || x.file != nil {
+		if x.file, err = t.oursOf(b); err != nil || x.file != nil {
 			return x.file, err
 		}
 	}
@@ -26,8 +26,8 @@ func (t *taking) fileOf(x *theirFile) (*file, error) {
 	return x.file, nil
 }
 
-// inodes merges the attributes and contents of the files of theirs.
-func (t *taking) inodes(ctx context.Context) error {
+// mergeInodes merges the attributes and contents of the files of theirs.
+func (t *taking) mergeInodes(ctx context.Context) error {
 	for _, x := range t.files {
 		if err := turns.Yield(ctx); err != nil {
 			return err
@@ -35,9 +35,9 @@ func (t *taking) inodes(ctx context.Context) error {
 		b, p := x.copied, x.path
 		var ours *file
 		var err error
-		if x.goesOn != 0 {
+		if x.baseIno != 0 {
 			p = x.paths[0]
-			if b, err = t.baseFile(x.goesOn); err == nil {
+			if b, err = t.baseFile(x.baseIno); err == nil {
 				ours, err = t.oursOf(b)
 			}
 		} else if b != nil {
@@ -49,12 +49,13 @@ func (t *taking) inodes(ctx context.Context) error {
 		if b == nil || ours == nil || ours.node.IsDir() {
 			continue
 		}
+
 		into := ours
-		if x.goesOn == 0 {
+		if x.baseIno == 0 {
 			if into = x.file; into == nil {
-				continue // the name stays
+				continue // the name was not taken from theirs
 			}
-			if own, err := t.ownOf(ours); err != nil || own != b.node.Ino && into != ours {
+			if own, err := t.baseInoOf(ours); err != nil || own != b.node.Ino && into != ours {
 				if err != nil {
 					return err
 				}
@@ -68,20 +69,21 @@ func (t *taking) inodes(ctx context.Context) error {
 		if len(names) == 0 || slices.ContainsFunc(names, t.stays) {
 			continue
 		}
-		if err := t.inode(p, names, into, ours, b.node, x.node); err != nil {
+		if err := t.mergeInode(p, names, into, ours, b.node, x.node); err != nil {
 			return err
 		}
 	}
-	return t.copies()
+	return t.mergeCopies()
 }
 
-// copies makes the changes of theirs to files of the base in the copies that ours has of these files.
-func (t *taking) copies() error {
+// mergeCopies merges the changes of theirs to a file of the base into copies of the file in ours: new
+// files at one of its names.
+func (t *taking) mergeCopies() error {
 	seen := make(map[*file]bool)
 	for _, c := range t.changes {
 		p := c.Path.String()
 		x := t.theirs[p]
-		if x == nil || c.Before == nil || x.goesOn != c.Before.Ino {
+		if x == nil || c.Before == nil || x.baseIno != c.Before.Ino {
 			continue
 		}
 		f, err := t.get(p)
@@ -91,19 +93,20 @@ func (t *taking) copies() error {
 		if f == nil || f.node.IsDir() || seen[f] {
 			continue
 		}
-		own, err := t.ownOf(f)
+		own, err := t.baseInoOf(f)
 		if err != nil {
 			return err
 		}
 		if own != 0 {
 			continue
 		}
+
 		all, err := t.namesOf(f, 0)
 		if err != nil {
 			return err
 		}
 		slices.SortFunc(all, tree.ComparePaths)
-		b, err := t.firstGone(all, func(*baseFile) (bool, error) { return true, nil })
+		b, err := t.firstBaseFile(all, func(*baseFile) (bool, error) { return true, nil })
 		if err != nil {
 			return err
 		}
@@ -115,16 +118,17 @@ func (t *taking) copies() error {
 			continue
 		}
 		seen[f] = true
-		if err := t.inode(p, names, f, f, c.Before, x.node); err != nil {
+		if err := t.mergeInode(p, names, f, f, c.Before, x.node); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// inode makes the changes from base to theirs in a file of ours.
-func (t *taking) inode(p string, names []string, into, ours *file, base, theirs *tree.Inode) error {
-	n, view, lines, ok, err := t.merged(p, ours, base, theirs)
+// mergeInode merges the changes from base to theirs with the file ours, and stages the result for the
+// file into. names are the paths of into.
+func (t *taking) mergeInode(p string, names []string, into, ours *file, base, theirs *tree.Inode) error {
+	n, view, lines, ok, err := t.mergedInode(p, ours, base, theirs)
 	if err != nil {
 		return err
 	}
@@ -145,27 +149,27 @@ func (t *taking) inode(p string, names []string, into, ours *file, base, theirs 
 	}
 	t.stage(into, n, view)
 	if lines {
-		t.texts = append(t.texts, text{p, into, base, ours.node, theirs, t.Interval.View})
+		t.texts = append(t.texts, textMerge{p, into, base, ours.node, theirs, t.Interval.View})
 	}
 	return nil
 }
 
-// stage notes the new inode of a file.
+// stage sets the planned inode of a file, at once or in commit.
 func (t *taking) stage(f *file, n *tree.Inode, view uint32) {
-	s := staged{f, n, view}
-	if t.done {
-		s.make()
+	s := stagedInode{f, n, view}
+	if t.committed {
+		s.apply()
 	} else {
 		t.staged = append(t.staged, s)
 	}
 }
 
-func (s staged) make() { s.file.node, s.file.view, s.file.changed = s.node, s.view, true }
+func (s stagedInode) apply() { s.file.node, s.file.view, s.file.changed = s.node, s.view, true }
 
-// merged returns the inode of a file with the changes from base to theirs, nil if there are none.
-// lines reports that its lines have to be merged, or that a decision about p is to be used. ok is
-// false if the file is in conflict.
-func (t *taking) merged(p string, f *file, base, theirs *tree.Inode) (n *tree.Inode, view uint32, lines, ok bool, err error) {
+// mergedInode returns the inode of the file f with the changes from base to theirs, nil if there are
+// none. lines is set if mergeTexts has to merge its lines or to use the decision about p. ok is false
+// if the file is in conflict.
+func (t *taking) mergedInode(p string, f *file, base, theirs *tree.Inode) (n *tree.Inode, view uint32, lines, ok bool, err error) {
 	ours := f.node
 	_, decided := t.Decided[p]
 	if ours == base && !decided {

@@ -6,8 +6,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// lost are conflicts about files that one side changed, and that have no name now.
-func (t *taking) lost() error {
+// addLost adds conflicts for files that one side changed and the other side removed.
+func (t *taking) addLost() error {
 	for _, c := range t.changes {
 		p := c.Path.String()
 		b, err := t.baseAt(p)
@@ -21,9 +21,11 @@ func (t *taking) lost() error {
 		if err != nil {
 			return err
 		}
+
+		// Ours removed the file. It is lost if theirs changed it, and it is not in the plan.
 		x := t.theirs[p]
 		if ours == nil {
-			if x == nil || x.goesOn != b.node.Ino || x.file != nil {
+			if x == nil || x.baseIno != b.node.Ino || x.file != nil {
 				continue
 			}
 			if same, err := tree.SameFile(t.Source, x.node, b.node); err != nil {
@@ -32,17 +34,19 @@ func (t *taking) lost() error {
 				continue
 			}
 			at, err := t.get(p)
-			if err == nil {
-				err = t.conflictAt(p, at, c)
-			}
 			if err != nil {
+				return err
+			}
+			if err := t.conflictAt(p, at, c); err != nil {
 				return err
 			}
 			continue
 		}
+
+		// Ours has the file. It is lost if its last name was removed by theirs.
 		if at, err := t.get(p); err != nil {
 			return err
-		} else if at != ours || !slices.Contains(b.lost, p) {
+		} else if at != ours || !slices.Contains(b.lostNames, p) {
 			continue
 		}
 		names, err := t.namesAfter(ours)
@@ -52,7 +56,7 @@ func (t *taking) lost() error {
 		if len(names) > 0 {
 			continue
 		}
-		if same, err := t.same(ours, b.node); err != nil {
+		if same, err := t.equals(ours, b.node); err != nil {
 			return err
 		} else if !same {
 			if err := t.conflict(p, func() error { return nil }); err != nil {
@@ -63,9 +67,9 @@ func (t *taking) lost() error {
 	return nil
 }
 
-// movedTwice are conflicts about files that one side moved, and that the other side removed
-// or moved elsewhere.
-func (t *taking) movedTwice() error {
+// addMovedTwice adds conflicts for files that one side moved, and the other side removed
+// or moved to another path.
+func (t *taking) addMovedTwice() error {
 	if t.ByPath {
 		return nil
 	}
@@ -75,7 +79,7 @@ func (t *taking) movedTwice() error {
 		if err != nil {
 			return err
 		}
-		if b == nil || seen[b] || len(b.lost) == 0 || b.theirs == nil && t.retained(b) {
+		if b == nil || seen[b] || len(b.lostNames) == 0 || b.theirs == nil && t.retained(b) {
 			continue
 		}
 		seen[b] = true
@@ -83,40 +87,48 @@ func (t *taking) movedTwice() error {
 		if err != nil {
 			return err
 		}
+
 		keep := func() error { return nil }
-		if ours == nil { // theirs moved it, ours removed it
-			for _, p := range b.gained {
+		if ours == nil { // theirs moved the file, ours removed it
+			for _, p := range b.gainedNames {
 				at, err := t.get(p)
-				same := false
-				if err == nil && at != nil {
-					same, err = t.same(at, b.theirs.node) // ours has a copy there
-				}
-				if err == nil && !same {
-					err = t.conflict(p, keep)
-				}
 				if err != nil {
+					return err
+				}
+				same := false
+				if at != nil { // ours may have a copy at the new path
+					if same, err = t.equals(at, b.theirs.node); err != nil {
+						return err
+					}
+				}
+				if same {
+					continue
+				}
+				if err := t.conflict(p, keep); err != nil {
 					return err
 				}
 			}
 			continue
 		}
-		both := false // whether both took a name from it
-		for _, p := range b.lost {
+
+		both := false // both sides removed the same name of the file
+		for _, p := range b.lostNames {
 			at, err := t.get(p)
 			if err != nil {
 				return err
 			}
 			both = both || at != ours
 		}
+
 		names, err := t.namesOf(ours, 0)
 		if err != nil {
 			return err
 		}
 		elsewhere := slices.DeleteFunc(slices.Clone(names), func(p string) bool {
-			return slices.Contains(b.names, p) || slices.Contains(b.gained, p)
+			return slices.Contains(b.names, p) || slices.Contains(b.gainedNames, p)
 		})
-		gained := slices.DeleteFunc(slices.Clone(b.gained), func(p string) bool { return slices.Contains(names, p) })
-		if !both || len(elsewhere) == 0 || len(gained) == 0 && len(b.gained) > 0 {
+		gained := slices.DeleteFunc(slices.Clone(b.gainedNames), func(p string) bool { return slices.Contains(names, p) })
+		if !both || len(elsewhere) == 0 || len(gained) == 0 && len(b.gainedNames) > 0 {
 			continue
 		}
 		for _, p := range elsewhere {

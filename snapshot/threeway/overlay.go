@@ -7,44 +7,45 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// after returns the file of the plan at a path, with the changes of the interval; nil if there is none.
-func (t *taking) after(at string) (*file, error) {
-	if t.done {
+// fileAfter returns the file at a path in the plan with the changes of the interval; nil if there is
+// none.
+func (t *taking) fileAfter(at string) (*file, error) {
+	if t.committed {
 		return t.get(at)
 	}
-	if f, ok := t.put[at]; ok {
+	if f, ok := t.newNames[at]; ok {
 		return f, nil
 	}
 	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
-		if f, ok := t.put[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
+		if f, ok := t.newNames[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
 			return nil, nil
 		}
 	}
 	return t.get(at)
 }
 
-// set puts a file at a path, or nothing.
+// set plans the file f at a path, or with nil that the path does not exist.
 func (t *taking) set(at string, f *file) {
-	if t.done {
+	if t.committed {
 		t.Plan.set(at, f)
 		return
 	}
-	t.put[at] = f
+	t.newNames[at] = f
 	if f != nil {
-		t.added[f] = append(t.added[f], at)
-		t.into[path.Dir(at)] = append(t.into[path.Dir(at)], path.Base(at))
+		t.addedPaths[f] = append(t.addedPaths[f], at)
+		t.newEntries[path.Dir(at)] = append(t.newEntries[path.Dir(at)], path.Base(at))
 	}
 }
 
-// namesAfter returns the names of a file with what the interval changed.
+// namesAfter returns the paths of a file in the plan with the changes of the interval.
 func (t *taking) namesAfter(f *file) ([]string, error) {
 	names, err := t.namesOf(f, 0)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, p := range append(names, t.added[f]...) {
-		g, err := t.after(p)
+	for _, p := range append(names, t.addedPaths[f]...) {
+		g, err := t.fileAfter(p)
 		if err != nil {
 			return nil, err
 		}
@@ -55,14 +56,16 @@ func (t *taking) namesAfter(f *file) ([]string, error) {
 	return out, nil
 }
 
-// below calls fn for what the plan has in a directory, until fn returns false.
+// below calls fn for each path below a directory in the plan with the changes of the interval, until
+// fn returns false.
 func (t *taking) below(at string, dir *file, fn func(name string) bool) error {
 	_, err := t.eachBelow(at, dir, fn)
 	return err
 }
 
+// eachBelow implements below. more is false if fn returned false.
 func (t *taking) eachBelow(at string, dir *file, fn func(name string) bool) (more bool, err error) {
-	names := slices.Concat(t.addedNames[at], t.into[at])
+	names := slices.Concat(t.addedNames[at], t.newEntries[at])
 	if dir.present != nil {
 		if err := dir.present.Dir.List(t.Source, 0, func(e tree.Dirent, _ uint64) bool {
 			names = append(names, e.Name)
@@ -74,7 +77,7 @@ func (t *taking) eachBelow(at string, dir *file, fn func(name string) bool) (mor
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		p := path.Join(at, name)
-		f, err := t.after(p)
+		f, err := t.fileAfter(p)
 		if err != nil {
 			return false, err
 		}
@@ -93,17 +96,18 @@ func (t *taking) eachBelow(at string, dir *file, fn func(name string) bool) (mor
 	return true, nil
 }
 
-// parents creates the missing directories above a path. It reports whether the path has a
-// directory then.
+// parents plans the missing directories above a path, as they are in theirs. It returns false if a
+// file is in the way.
 func (t *taking) parents(at string) (bool, error) {
 	dir := path.Dir(at)
 	if dir == "." {
 		return true, nil
 	}
-	f, err := t.after(dir)
+	f, err := t.fileAfter(dir)
 	if err != nil || f != nil {
 		return err == nil && f.node.IsDir(), err
 	}
+
 	n, err := t.Theirs.Resolve(t.Source, dir)
 	if err != nil {
 		return false, err
@@ -115,18 +119,18 @@ func (t *taking) parents(at string) (bool, error) {
 	return free, err
 }
 
-// commit puts what the interval changed into the plan.
+// commit puts the changes of the interval into the plan.
 func (t *taking) commit() {
-	t.done = true
-	for p, f := range t.put {
+	t.committed = true
+	for p, f := range t.newNames {
 		t.Plan.set(p, f)
 	}
 	for _, s := range t.staged {
-		s.make()
+		s.apply()
 	}
 	for _, x := range t.files {
-		if x.file == nil && x.goesOn != 0 {
-			x.file = t.base[x.goesOn].ours
+		if x.file == nil && x.baseIno != 0 {
+			x.file = t.base[x.baseIno].ours
 		}
 		if x.file != nil {
 			x.file.ino = x.node.Ino

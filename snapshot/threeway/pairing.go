@@ -9,49 +9,53 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// pairing finds what became of the files of the base: everything that is no directory.
+// filePairs finds the file of theirs and the file of ours that continue each file of the base. Files
+// are all inodes except directories. These rules apply in order:
 //
-// A file of the base that has one of its names still is that file. Else what is at its names
-// goes on it: programs save a file by putting a new one in its place. Of several files it is
-// the first by path. A file that has only other names was moved: it is that of the same inode
-// number. By paths it is a new one.
-type pairing struct {
+//  1. A file with the number of the base file and one of its names continues it.
+//  2. Otherwise the first new file at one of its names continues it, because programs save a file by
+//     replacing it with a new one.
+//  3. Otherwise a file with the number of the base file continues it: the file was moved. With
+//     Plan.ByPath it is a new file instead.
+type filePairs struct {
 	*Plan
 	Interval
-	changes []tree.Change          // those to take over
-	listed  map[string]tree.Change // by path
+	changes []tree.Change          // the changes to merge
+	listed  map[string]tree.Change // changes by path
 
-	base   map[uint64]*baseFile
-	theirs map[string]*theirFile // by the paths of the changes
-	files  []*theirFile          // in the order of their first paths
-	own    map[*file]uint64      // see ownOf
+	base     map[uint64]*baseFile
+	theirs   map[string]*theirFile // by paths of changes
+	files    []*theirFile          // the values of theirs, in the order of their first paths
+	baseInos map[*file]uint64      // results of baseInoOf
 }
 
 // A baseFile is a file of the base.
 type baseFile struct {
-	node   *tree.Inode
-	names  []string   // in order
-	theirs *theirFile // what it is in theirs, if a change has it
-	ours   *file      // see oursOf
-	same   *file      // see kept
-	asked  [2]bool    // for ours, for same
-	lost   []string   // names that it does not have in theirs
-	gained []string   // names that it has in theirs only
+	node        *tree.Inode
+	names       []string   // sorted
+	theirs      *theirFile // the file of theirs that continues it, if the file has a change
+	ours        *file      // result of oursOf
+	kept        *file      // result of keptFile
+	oursKnown   bool       // ours is set
+	keptKnown   bool       // kept is set
+	lostNames   []string   // names that it has in the base only
+	gainedNames []string   // names that it has in theirs only
 }
 
-// A theirFile is a file of theirs that a change has.
+// A theirFile is a file of theirs at the path of a change.
 type theirFile struct {
-	node   *tree.Inode
-	paths  []string  // of the changes
-	goesOn uint64    // the file of the base that it is; 0: a new one
-	copied *baseFile // which a new one is a copy of: what the base has at path
-	path   string
-	file   *file // in the plan, once it is there
+	node    *tree.Inode
+	paths   []string  // paths of changes
+	baseIno uint64    // number of the base file that it continues; 0: it is new
+	copied  *baseFile // for a new file: the base file at one of its paths, of which it may be a copy
+	path    string    // the path of copied
+	file    *file     // the file in the plan; nil: not planned yet
 }
 
-// pair pairs the files of theirs with those of the base, and new ones with new ones of ours.
-func (t *pairing) pair(ctx context.Context) error {
-	t.base, t.theirs, t.own = make(map[uint64]*baseFile), make(map[string]*theirFile), make(map[*file]uint64)
+// pair pairs the files of theirs with files of the base, and new files of theirs with equal new files
+// of ours.
+func (t *filePairs) pair(ctx context.Context) error {
+	t.base, t.theirs, t.baseInos = make(map[uint64]*baseFile), make(map[string]*theirFile), make(map[*file]uint64)
 	byIno := make(map[uint64]*theirFile)
 	for _, c := range t.changes {
 		if err := turns.Yield(ctx); err != nil {
@@ -69,6 +73,8 @@ func (t *pairing) pair(ctx context.Context) error {
 		p := c.Path.String()
 		x.paths, t.theirs[p] = append(x.paths, p), x
 	}
+
+	// Rule 1 of filePairs.
 	for _, x := range t.files {
 		b, err := t.baseFile(x.node.Ino)
 		if err != nil {
@@ -81,15 +87,17 @@ func (t *pairing) pair(ctx context.Context) error {
 			}
 		}
 		if kept {
-			x.goesOn, b.theirs = b.node.Ino, x
+			x.baseIno, b.theirs = b.node.Ino, x
 		}
 	}
+
+	// Rule 2.
 	first := make(map[*theirFile]*baseFile)
 	for _, x := range t.files {
-		if x.goesOn != 0 {
+		if x.baseIno != 0 {
 			continue
 		}
-		b, err := t.firstGone(x.paths, func(b *baseFile) (bool, error) { return !t.retained(b), nil })
+		b, err := t.firstBaseFile(x.paths, func(b *baseFile) (bool, error) { return !t.retained(b), nil })
 		if err != nil {
 			return err
 		}
@@ -100,14 +108,16 @@ func (t *pairing) pair(ctx context.Context) error {
 			continue
 		}
 		for _, p := range b.names {
-			if x := t.theirs[p]; x != nil && x.goesOn == 0 && first[x] == b {
-				x.goesOn, b.theirs = b.node.Ino, x
+			if x := t.theirs[p]; x != nil && x.baseIno == 0 && first[x] == b {
+				x.baseIno, b.theirs = b.node.Ino, x
 				break
 			}
 		}
 	}
+
+	// Rule 3.
 	for _, x := range t.files {
-		if x.goesOn != 0 || t.ByPath {
+		if x.baseIno != 0 || t.ByPath {
 			continue
 		}
 		b, err := t.baseFile(x.node.Ino)
@@ -115,17 +125,18 @@ func (t *pairing) pair(ctx context.Context) error {
 			return err
 		}
 		if b != nil && b.theirs == nil && !t.retained(b) {
-			x.goesOn, b.theirs = b.node.Ino, x
+			x.baseIno, b.theirs = b.node.Ino, x
 		}
 	}
+
 	for _, c := range t.changes {
-		if err := t.note(c); err != nil {
+		if err := t.noteNames(c); err != nil {
 			return err
 		}
 	}
 	for _, x := range t.files {
 		pair := t.pairNew
-		if x.goesOn != 0 {
+		if x.baseIno != 0 {
 			pair = t.pairCopy
 		}
 		if err := pair(x); err != nil {
@@ -135,41 +146,51 @@ func (t *pairing) pair(ctx context.Context) error {
 	return nil
 }
 
-// pairCopy finds the copy that ours has in the new place of a file that ours has not.
-func (t *pairing) pairCopy(x *theirFile) error {
-	b, err := t.baseFile(x.goesOn)
-	if err != nil || len(b.gained) == 0 {
+// pairCopy is for a file that theirs moved and ours removed. If ours has an equal new file at the
+// new path, that is the file in the plan.
+func (t *filePairs) pairCopy(x *theirFile) error {
+	b, err := t.baseFile(x.baseIno)
+	if err != nil || len(b.gainedNames) == 0 {
 		return err
 	}
 	if ours, err := t.oursOf(b); err != nil || ours != nil {
 		return err
 	}
-	for _, p := range b.gained {
-		f, err := t.get(p)
-		if err != nil || f == nil || f.node.IsDir() {
-			if err != nil {
-				return err
-			}
+	for _, p := range b.gainedNames {
+		f, err := t.newFileAt(p)
+		if err != nil {
+			return err
+		}
+		if f == nil {
 			continue
 		}
-		own, err := t.ownOf(f)
-		same := false
-		if err == nil && own == 0 {
-			same, err = t.same(f, x.node)
+		same, err := t.equals(f, x.node)
+		if err != nil {
+			return err
 		}
 		if same {
 			x.file = f
-		}
-		if err != nil || same {
-			return err
+			return nil
 		}
 	}
 	return nil
 }
 
-// keptInTheirs reports whether the file of theirs with the number of one of the base has one
-// of its names.
-func (t *pairing) keptInTheirs(b *baseFile) (bool, error) {
+// newFileAt returns the file of the plan at a path if it continues no file of the base, else nil.
+func (t *filePairs) newFileAt(p string) (*file, error) {
+	f, err := t.get(p)
+	if err != nil || f == nil || f.node.IsDir() {
+		return nil, err
+	}
+	own, err := t.baseInoOf(f)
+	if err != nil || own != 0 {
+		return nil, err
+	}
+	return f, nil
+}
+
+// keptInTheirs reports whether the file of theirs with the number of b has one of the names of b.
+func (t *filePairs) keptInTheirs(b *baseFile) (bool, error) {
 	for _, p := range b.names {
 		if c, ok := t.listed[p]; ok {
 			if c.After != nil && c.After.Ino == b.node.Ino {
@@ -185,40 +206,41 @@ func (t *pairing) keptInTheirs(b *baseFile) (bool, error) {
 	return false, nil
 }
 
-// retained reports whether theirs has a file of the base at a name that it has there.
-func (t *pairing) retained(b *baseFile) bool {
+// retained reports whether theirs has b at one of its names in the base.
+func (t *filePairs) retained(b *baseFile) bool {
 	return slices.ContainsFunc(b.names, func(p string) bool {
 		c, ok := t.listed[p]
 		return !ok || c.After != nil && c.After.Ino == b.node.Ino
 	})
 }
 
-// firstGone returns the file of the base at the first of some names that leads to one that
-// is gone; nil for none.
-func (t *pairing) firstGone(names []string, gone func(*baseFile) (bool, error)) (*baseFile, error) {
+// firstBaseFile returns the first file of the base at one of the names for which match returns true;
+// nil if there is none.
+func (t *filePairs) firstBaseFile(names []string, match func(*baseFile) (bool, error)) (*baseFile, error) {
 	for _, p := range names {
 		b, err := t.baseAt(p)
 		if err != nil {
 			return nil, err
 		}
-		if b != nil {
-			if is, err := gone(b); err != nil || is {
-				return b, err
-			}
+		if b == nil {
+			continue
+		}
+		if ok, err := match(b); err != nil || ok {
+			return b, err
 		}
 	}
 	return nil, nil
 }
 
-// note notes the names that a file of the base lost and gained.
-func (t *pairing) note(c tree.Change) error {
+// noteNames adds the path of a change to the lost and gained names of files of the base.
+func (t *filePairs) noteNames(c tree.Change) error {
 	p := c.Path.String()
 	was, is := uint64(0), uint64(0)
 	if c.Before != nil && !c.Before.IsDir() {
 		was = c.Before.Ino
 	}
 	if x := t.theirs[p]; x != nil {
-		is = x.goesOn
+		is = x.baseIno
 	}
 	if was == is {
 		return nil
@@ -228,21 +250,21 @@ func (t *pairing) note(c tree.Change) error {
 		if err != nil {
 			return err
 		}
-		b.lost = append(b.lost, p)
+		b.lostNames = append(b.lostNames, p)
 	}
 	if is != 0 {
 		b, err := t.baseFile(is)
 		if err != nil {
 			return err
 		}
-		b.gained = append(b.gained, p)
+		b.gainedNames = append(b.gainedNames, p)
 	}
 	return nil
 }
 
-// pairNew finds what a new file of theirs is a copy of, and the new file of ours that is the
-// same.
-func (t *pairing) pairNew(x *theirFile) error {
+// pairNew sets copied of a new file of theirs. It also finds the new file of ours that becomes the
+// same file in the plan: at the path of copied, or an equal file at any of the paths.
+func (t *filePairs) pairNew(x *theirFile) error {
 	for _, p := range x.paths {
 		b, err := t.baseAt(p)
 		if err != nil {
@@ -257,33 +279,29 @@ func (t *pairing) pairNew(x *theirFile) error {
 		if x.copied != nil && p != x.path {
 			continue
 		}
-		f, err := t.get(p)
-		if err != nil || f == nil || f.node.IsDir() {
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		own, err := t.ownOf(f)
-		if err == nil && own == 0 {
-			same := x.copied != nil
-			if !same {
-				same, err = t.same(f, x.node)
-			}
-			if same {
-				x.file = f
-				return err
-			}
-		}
+		f, err := t.newFileAt(p)
 		if err != nil {
 			return err
+		}
+		if f == nil {
+			continue
+		}
+		same := x.copied != nil
+		if !same {
+			if same, err = t.equals(f, x.node); err != nil {
+				return err
+			}
+		}
+		if same {
+			x.file = f
+			return nil
 		}
 	}
 	return nil
 }
 
-// baseFile returns the file of the base with a number, nil for none.
-func (t *pairing) baseFile(ino uint64) (*baseFile, error) {
+// baseFile returns the file of the base with a number, nil if there is none.
+func (t *filePairs) baseFile(ino uint64) (*baseFile, error) {
 	b, ok := t.base[ino]
 	if ok {
 		return b, nil
@@ -297,16 +315,17 @@ func (t *pairing) baseFile(ino uint64) (*baseFile, error) {
 		return nil, err
 	}
 	names, err := t.Base.Paths(t.Source, n)
-	if err == nil {
-		slices.SortFunc(names, tree.ComparePaths)
-		b = &baseFile{node: n, names: names}
-		t.base[ino] = b
+	if err != nil {
+		return nil, err
 	}
-	return b, err
+	slices.SortFunc(names, tree.ComparePaths)
+	b = &baseFile{node: n, names: names}
+	t.base[ino] = b
+	return b, nil
 }
 
-// baseAt returns the file of the base at a path, nil for none.
-func (t *pairing) baseAt(p string) (*baseFile, error) {
+// baseAt returns the file of the base at a path, nil if there is none.
+func (t *filePairs) baseAt(p string) (*baseFile, error) {
 	var n *tree.Inode
 	if c, ok := t.listed[p]; ok {
 		n = c.Before

@@ -7,22 +7,23 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// oursOf returns the file of the plan that a file of the base has become, nil if it is gone.
-func (t *pairing) oursOf(b *baseFile) (*file, error) {
-	if b.asked[0] {
+// oursOf returns the file of the plan that continues a file of the base, nil if ours removed it.
+func (t *filePairs) oursOf(b *baseFile) (*file, error) {
+	if b.oursKnown {
 		return b.ours, nil
 	}
 	f, err := t.atItsNames(b)
 	if err == nil && f == nil && !t.ByPath {
-		f, err = t.moved(b)
+		f, err = t.movedFile(b)
 	}
-	b.ours, b.asked[0] = f, err == nil
+	b.ours, b.oursKnown = f, err == nil
 	return f, err
 }
 
-// atItsNames returns the file of the plan that a file of the base is at one of its names.
-func (t *pairing) atItsNames(b *baseFile) (*file, error) {
-	f, err := t.kept(b)
+// atItsNames returns the file of the plan that continues a file of the base by rules 1 and 2 of
+// filePairs: it has one of its names.
+func (t *filePairs) atItsNames(b *baseFile) (*file, error) {
+	f, err := t.keptFile(b)
 	if err != nil || f != nil {
 		return f, err
 	}
@@ -34,24 +35,24 @@ func (t *pairing) atItsNames(b *baseFile) (*file, error) {
 		if at == nil || at.node.IsDir() {
 			continue
 		}
-		if in, err := t.inPlaceOf(at); err != nil || in == b {
+		if in, err := t.replacedFile(at); err != nil || in == b {
 			return at, err
 		}
 	}
 	return nil, nil
 }
 
-// moved returns the file of the plan with the number of a file of the base, unless it is in
-// place of another one.
-func (t *pairing) moved(b *baseFile) (*file, error) {
-	f, err := t.numbered(b)
+// movedFile returns the file of the plan that continues a file of the base by rule 3 of filePairs: it
+// has its number, and does not continue another file.
+func (t *filePairs) movedFile(b *baseFile) (*file, error) {
+	f, err := t.byNumber(b)
 	if err != nil || f == nil {
 		return nil, err
 	}
 	if names, err := t.namesOf(f, 1); err != nil || len(names) == 0 {
 		return nil, err
 	}
-	in, err := t.inPlaceOf(f)
+	in, err := t.replacedFile(f)
 	if err != nil || in == nil {
 		return f, err
 	}
@@ -61,8 +62,8 @@ func (t *pairing) moved(b *baseFile) (*file, error) {
 	return f, nil
 }
 
-// numbered returns the file of the plan that has the number of a file of the base.
-func (t *pairing) numbered(b *baseFile) (*file, error) {
+// byNumber returns the file of the plan with the number of a file of the base, nil if there is none.
+func (t *filePairs) byNumber(b *baseFile) (*file, error) {
 	f := t.theirFiles[b.node.Ino]
 	if f == nil {
 		n, err := t.Ours.Get(t.Source, b.node.Ino)
@@ -80,35 +81,37 @@ func (t *pairing) numbered(b *baseFile) (*file, error) {
 	return f, nil
 }
 
-// kept is numbered if the file has one of its names.
-func (t *pairing) kept(b *baseFile) (*file, error) {
-	if b.asked[1] {
-		return b.same, nil
+// keptFile returns the file of the plan with the number of a file of the base if it has one of its
+// names, else nil (rule 1 of filePairs).
+func (t *filePairs) keptFile(b *baseFile) (*file, error) {
+	if b.keptKnown {
+		return b.kept, nil
 	}
-	f, err := t.numbered(b)
+	f, err := t.byNumber(b)
 	if err != nil {
 		return nil, err
 	}
-	for i := 0; f != nil && b.same == nil && i < len(b.names); i++ {
+	for i := 0; f != nil && b.kept == nil && i < len(b.names); i++ {
 		at, err := t.get(b.names[i])
 		if err != nil {
 			return nil, err
 		}
 		if at == f {
-			b.same = f
+			b.kept = f
 		}
 	}
-	b.asked[1] = true
-	return b.same, nil
+	b.keptKnown = true
+	return b.kept, nil
 }
 
-// inPlaceOf returns the file of the base that is gone from the first name of a file of the
-// plan, if that has not kept a name itself; nil for none.
-func (t *pairing) inPlaceOf(f *file) (*baseFile, error) {
+// replacedFile returns the file of the base that a file of the plan replaces at one of its names: the
+// first one that keeps no name itself. It returns nil if there is none, or f keeps a name of its own
+// file of the base.
+func (t *filePairs) replacedFile(f *file) (*baseFile, error) {
 	if b, err := t.baseFile(f.ino); err != nil {
 		return nil, err
 	} else if b != nil {
-		if is, err := t.kept(b); err != nil || is == f {
+		if is, err := t.keptFile(b); err != nil || is == f {
 			return nil, err
 		}
 	}
@@ -117,39 +120,40 @@ func (t *pairing) inPlaceOf(f *file) (*baseFile, error) {
 		return nil, err
 	}
 	slices.SortFunc(names, tree.ComparePaths)
-	return t.firstGone(names, func(b *baseFile) (bool, error) {
-		is, err := t.kept(b)
+	return t.firstBaseFile(names, func(b *baseFile) (bool, error) {
+		is, err := t.keptFile(b)
 		return is == nil, err
 	})
 }
 
-// ownOf returns the number of the file of the base that a file of the plan is, 0 if it is new.
-func (t *pairing) ownOf(f *file) (uint64, error) {
-	if own, ok := t.own[f]; ok {
+// baseInoOf returns the number of the file of the base that a file of the plan continues, 0 if the
+// file is new.
+func (t *filePairs) baseInoOf(f *file) (uint64, error) {
+	if own, ok := t.baseInos[f]; ok {
 		return own, nil
 	}
-	b, err := t.baseFile(f.ino)
-	if err == nil && b != nil {
-		var is *file
-		if is, err = t.oursOf(b); is != f {
-			b = nil
-		}
-	}
-	if err == nil && b == nil {
-		if b, err = t.inPlaceOf(f); err == nil && b != nil {
-			var is *file
-			if is, err = t.oursOf(b); is != f {
-				b = nil
-			}
-		}
-	}
-	if err != nil {
-		return 0, err
-	}
+
 	own := uint64(0)
-	if b != nil {
-		own = b.node.Ino
+	for _, candidate := range []func() (*baseFile, error){
+		func() (*baseFile, error) { return t.baseFile(f.ino) },
+		func() (*baseFile, error) { return t.replacedFile(f) },
+	} {
+		b, err := candidate()
+		if err != nil {
+			return 0, err
+		}
+		if b == nil {
+			continue
+		}
+		ours, err := t.oursOf(b)
+		if err != nil {
+			return 0, err
+		}
+		if ours == f {
+			own = b.node.Ino
+			break
+		}
 	}
-	t.own[f] = own
+	t.baseInos[f] = own
 	return own, nil
 }

@@ -1,11 +1,13 @@
-// Package threeway plans merges of trees: of a fork into the workspace that it was forked
-// from, and of an earlier state into the present one, which reverts changes. Names, kinds,
-// contents, attributes and hard links are merged, text by lines.
+// Package threeway plans three-way merges of trees: of a fork into the workspace that it was forked
+// from, and of an earlier state into the present one, which reverts changes. Names, file types,
+// contents, attributes and hard links are merged; text files are merged by lines.
 //
-// A Plan begins as the present tree, ours. Take takes over what differs between a base and
-// theirs. A path that still is as in the base becomes what it is in theirs, and its contents
-// are not read. What differs by now is merged. Steps returns what has to be done to the
-// present tree.
+// A Plan begins as the present tree, ours. Take adds the changes from a base to theirs. A path that
+// is the same in ours and the base gets the version of theirs, and its contents are not read. A path
+// that differs is merged. Steps returns the steps from the present tree to the planned tree.
+//
+// "The number" of a file is its inode number. A file of ours or theirs continues a file of the base
+// if it is the same file for the merge: see filePairs.
 package threeway
 
 import (
@@ -23,67 +25,67 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An Interval is a base, and what it became.
+// An Interval has the changes of one side: from a base to theirs.
 type Interval struct {
 	Base, Theirs *tree.State
-	View         uint32          // of Theirs
-	Changes      []tree.Change   // those to take over, from Base to Theirs, in the order of tree.Diff
-	Disputed     map[string]bool // paths of Changes that are conflicts, as others changed them, too
-	Whole        []string        // directories that are one entry, and that both sides changed: none of Changes is in them
+	View         uint32          // the view of Theirs
+	Changes      []tree.Change   // the changes to merge, from Base to Theirs, in the order of tree.Diff
+	Disputed     map[string]bool // paths of Changes that are conflicts, because other actors changed them, too
+	Whole        []string        // directories merged as one entry (see SplitWhole) that both sides changed; not in Changes
 }
 
-// A Plan is a tree that is being planned. The caller sets the fields down to ByPath.
+// A Plan is the planned result of a merge. The caller sets the fields down to DryRun.
 type Plan struct {
 	Source  *tree.Source
 	Objects content.ObjectStore // where merged texts are stored
 	Ours    *tree.State
-	View    uint32 // of Ours
-	Now     int64  // the time of the merge, in ns
-	Merge   Merger // nil: texts do not merge
-	List    *budget.Charge
-	Skip    map[string]bool // paths that stay as they are, with all below them
-	Rule    func(path string) Rule
-	ByPath  bool // files are not followed through renames
-	Decided map[string]Decision
-	// Git, if set, brings the git directories of an interval together. Name is that of their side.
+	View    uint32                 // the view of Ours
+	Now     int64                  // the time of the merge, in ns
+	Merge   Merger                 // nil: texts are not merged
+	List    *budget.Charge         // charged with the memory of the plan
+	Skip    map[string]bool        // paths that stay as they are, with all paths below them
+	Rule    func(path string) Rule // for conflicts
+	ByPath  bool                   // a renamed file is a removed and a new file
+	Decided map[string]Decision    // texts of single files, by path
+	// Git, if not nil, merges the git directories of an interval. Name is the name of their side.
 	Git           Repositories
 	Name          string
 	FromDirectory bool // see Sides
 	DryRun        bool
 	Join          bool // see Sides.Merge
 
-	Said []Repository
+	Said []Repository // result of Git
 
 	Conflicts []string // paths
 
 	stored       []*content.Content     // merged texts
-	refused      map[string]bool        // those of Conflicts
-	ours         map[string]bool        // those of them that stay as they are
-	whole        map[string]bool        // those that are a directory on one side only
-	planned      map[string]*file       // paths that the plan decided about; nil: nothing is there
-	lookups      map[string]*tree.Inode // see now
-	addedNames   map[string][]string    // names that the plan put into directories
-	presentFiles map[uint64]*file       // present files that the plan looked at, by inode number
-	theirFiles   map[uint64]*file       // files that the plan made, by the inode that they are in theirs
-	texts        []text
-	decided      map[string]bool // those of Decided that were taken
+	refused      map[string]bool        // the paths of Conflicts
+	ours         map[string]bool        // paths of Conflicts that stay as they are
+	whole        map[string]bool        // paths of Conflicts that are a directory on one side only
+	planned      map[string]*file       // decided paths; nil: the path does not exist in the plan
+	lookups      map[string]*tree.Inode // results of presentAt
+	addedNames   map[string][]string    // names that the plan added, by directory
+	presentFiles map[uint64]*file       // present files that the plan has looked up, by number
+	theirFiles   map[uint64]*file       // files of the plan, by their number in theirs
+	texts        []textMerge
+	decided      map[string]bool // paths of Decided whose decision was used
 }
 
 // A file is a file or a directory of the planned tree.
 type file struct {
-	node    *tree.Inode // what it is like; node.Ino in view has the contents
+	node    *tree.Inode // planned attributes and contents; the contents are those of node.Ino in view
 	view    uint32
-	ino     uint64      // the inode that it is in theirs
-	present *tree.Inode // nil if the plan makes it
-	paths   []string    // of present, see names
-	names   []string    // that the plan gave it
-	changed bool
+	ino     uint64      // number in theirs
+	present *tree.Inode // the inode in ours; nil for a new file
+	paths   []string    // paths of present, see namesOf
+	names   []string    // paths that the plan added
+	changed bool        // node differs from present
 }
 
-// cost is the memory of a path in a plan, in bytes, beside its name.
+// cost is the memory of a path in a plan, in bytes, without its name.
 const cost = 700
 
-// Collect adds a change to an interval.
+// Collect adds a change to an interval, and charges its memory to List.
 func (p *Plan) Collect(ctx context.Context, i *Interval, c tree.Change) error {
 	n := c.Path.Len()
 	if n >= unix.PathMax {
@@ -93,7 +95,8 @@ func (p *Plan) Collect(ctx context.Context, i *Interval, c tree.Change) error {
 	return errors.Join(turns.Yield(ctx), p.List.Try(cost+int64(n)))
 }
 
-// Run plans with take. If that finds new conflicts in which ours stays, it plans again.
+// Run calls take, which calls Take for each interval. If there are new conflicts in which ours
+// stays, it plans again without these paths.
 func (p *Plan) Run(take func() error) error {
 	p.refused, p.ours, p.whole, p.decided = make(map[string]bool), make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	for again := true; again; {
@@ -113,8 +116,9 @@ func (p *Plan) Run(take func() error) error {
 	return nil
 }
 
-// stays reports whether a path is to stay as it is. So does all in a directory that is none in
-// theirs.
+// stays reports whether a path stays as it is in ours: by Skip, or because it is in conflict and the
+// rule keeps ours. If the conflict is a directory of ours that is no directory in theirs, the paths
+// below it stay, too.
 func (p *Plan) stays(at string) bool {
 	for dir := path.Dir(at); len(p.whole) > 0 && dir != "."; dir = path.Dir(dir) {
 		if p.ours[dir] && p.whole[dir] {
@@ -124,7 +128,8 @@ func (p *Plan) stays(at string) bool {
 	return p.ours[at] || Under(at, p.Skip) != ""
 }
 
-// conflict notes a path that changed on both sides. theirs makes it what it is in theirs.
+// conflict adds a path to Conflicts. If the rule takes theirs, it calls theirs, which plans the
+// version of theirs.
 func (p *Plan) conflict(at string, theirs func() error) error {
 	if p.stays(at) {
 		return nil
@@ -149,16 +154,16 @@ func (p *Plan) get(at string) (*file, error) {
 			return nil, nil
 		}
 	}
-	n, err := p.now(at)
+	n, err := p.presentAt(at)
 	if n == nil {
 		return nil, err
 	}
 	return p.file(n), nil
 }
 
-// At returns what is at a path in ours, and what the plan has there; nil for nothing.
-func (p *Plan) At(at string) (ours, planned *tree.Inode, err error) {
-	if ours, err = p.now(at); err != nil {
+// Versions returns the inodes at a path in ours and in the plan, nil where the path does not exist.
+func (p *Plan) Versions(at string) (ours, planned *tree.Inode, err error) {
+	if ours, err = p.presentAt(at); err != nil {
 		return nil, nil, err
 	}
 	f, err := p.get(at)
@@ -168,8 +173,8 @@ func (p *Plan) At(at string) (ours, planned *tree.Inode, err error) {
 	return ours, planned, err
 }
 
-// now returns the present inode at a path, nil if there is none.
-func (p *Plan) now(at string) (*tree.Inode, error) {
+// presentAt returns the inode at a path in ours, nil if there is none.
+func (p *Plan) presentAt(at string) (*tree.Inode, error) {
 	n, ok := p.lookups[at]
 	if ok {
 		return n, nil
@@ -179,7 +184,7 @@ func (p *Plan) now(at string) (*tree.Inode, error) {
 	return n, err
 }
 
-// file returns the file of a present inode.
+// file returns the file of the plan for an inode of ours.
 func (p *Plan) file(n *tree.Inode) *file {
 	f, ok := p.presentFiles[n.Ino]
 	if !ok {
@@ -189,7 +194,7 @@ func (p *Plan) file(n *tree.Inode) *file {
 	return f
 }
 
-// set puts a file at a path, or nothing.
+// set plans the file f at a path, or with nil that the path does not exist.
 func (p *Plan) set(at string, f *file) {
 	p.planned[at] = f
 	if f != nil && !slices.Contains(f.names, at) {
@@ -198,7 +203,7 @@ func (p *Plan) set(at string, f *file) {
 	}
 }
 
-// namesOf returns at most so many of the paths of a file in the plan, 0 for all.
+// namesOf returns the paths of a file in the plan, at most the given number; 0: all.
 func (p *Plan) namesOf(f *file, most int) (names []string, err error) {
 	if f.present != nil && f.paths == nil {
 		if f.paths, err = p.Ours.Paths(p.Source, f.present); err != nil {
@@ -226,14 +231,15 @@ func (p *Plan) namesOf(f *file, most int) (names []string, err error) {
 	return names, nil
 }
 
-func (p *Plan) same(f *file, n *tree.Inode) (bool, error) {
+// equals reports whether a file of the plan equals an inode.
+func (p *Plan) equals(f *file, n *tree.Inode) (bool, error) {
 	if f.node == n {
 		return true, nil
 	}
 	return tree.SameFile(p.Source, f.node, n)
 }
 
-// Under returns the path, or the nearest directory above it, that is in the set, "" if none is.
+// Under returns p, or the nearest directory above it, that is in the set; "" if none is.
 func Under(p string, set map[string]bool) string {
 	for ; len(set) > 0 && p != "." && p != "/" && p != ""; p = path.Dir(p) {
 		if set[p] {
@@ -243,8 +249,8 @@ func Under(p string, set map[string]bool) string {
 	return ""
 }
 
-// Stored returns a state that has the merged texts, nil for none. They are in Objects, and the
-// caller makes them durable: until it has, it keeps the state from gc.
+// Stored returns a state that references the merged texts, nil if there are none. The texts are in
+// Objects. The caller must commit them, and hold the state until they are referenced elsewhere.
 func (p *Plan) Stored() (st *tree.State, err error) {
 	for i, c := range p.stored {
 		n := &tree.Inode{Ino: tree.RootIno + uint64(i), Mode: unix.S_IFREG, Nlink: 1, Content: c}

@@ -9,14 +9,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// firstLink is where the numbers of files with several names begin as values of Step.Link,
-// above all inode numbers.
+// firstLink is the first value of Step.Link for files with several names, larger than all inode
+// numbers.
 const firstLink = tree.MaxIno + 1
 
-// Steps returns what has to be done to the present tree: in order, a directory before what
-// is in it.
+// Steps returns the steps from ours to the planned tree, sorted by path, a directory before its
+// entries.
 func (p *Plan) Steps() ([]graft.Step, error) {
-	s := stepper{Plan: p, paths: make(map[string]*tree.Path), links: make(map[*file]links)}
+	s := stepper{Plan: p, paths: make(map[string]*tree.Path), links: make(map[*file]linkPlan)}
 	touched := slices.Collect(maps.Keys(p.planned))
 	for _, f := range p.presentFiles {
 		if f.changed && !f.node.IsDir() {
@@ -41,31 +41,33 @@ func (p *Plan) Steps() ([]graft.Step, error) {
 	return all, nil
 }
 
+// A stepper makes the steps of a plan.
 type stepper struct {
 	*Plan
-	paths map[string]*tree.Path
-	links map[*file]links
+	paths map[string]*tree.Path // results of path
+	links map[*file]linkPlan    // results of linksOf
 }
 
-// links is how the names of a file are made one.
-type links struct {
-	to     uint64 // an inode that stays, with a name of its own
-	number uint64
-	linked bool
+// A linkPlan has the values of a step that make the names of a file hard links of one inode.
+type linkPlan struct {
+	to     uint64 // Step.To
+	number uint64 // Step.Link
+	linked bool   // Step.Linked
 }
 
+// step returns the step for a path. ok is false if the path stays as it is.
 func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
 	f, err := s.get(at)
 	if err != nil {
 		return step, false, err
 	}
-	n, err := s.now(at)
+	n, err := s.presentAt(at)
 	if err != nil {
 		return step, false, err
 	}
 	c := tree.Change{Path: s.path(at), Before: n}
 	switch {
-	case f == nil && n == nil, f != nil && n != nil && !f.changed && f.is(n):
+	case f == nil && n == nil, f != nil && n != nil && !f.changed && f.isPresent(n):
 		return step, false, nil
 	case f == nil:
 		c.What = tree.Removed
@@ -81,12 +83,14 @@ func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
 			}
 		}
 	}
+
 	c.After = f.node
 	if n != nil {
 		if same, err := s.unchanged(f, n); err != nil || same {
 			return step, false, err
 		}
 	}
+
 	step = graft.StepOf(c)
 	step.With, step.WithView, step.Link, step.Linked = f.node, f.view, 0, false
 	if f.node.IsDir() {
@@ -97,23 +101,23 @@ func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
 	return step, true, err
 }
 
-// unchanged reports whether a path whose inode is to become a file can stay as it is: they are
-// alike, and no other name shows which of them it is.
+// unchanged reports whether a path of the file f can keep its present inode n: n equals f, and is f or
+// both have only this name.
 func (s *stepper) unchanged(f *file, n *tree.Inode) (bool, error) {
-	if !f.node.IsDir() && !f.is(n) {
+	if !f.node.IsDir() && !f.isPresent(n) {
 		names, err := s.namesOf(f, 2)
 		if err != nil || len(names) > 1 || n.Nlink > 1 {
 			return false, err
 		}
 	}
-	return s.same(f, n)
+	return s.equals(f, n)
 }
 
-// is reports whether this file is the present inode n.
-func (f *file) is(n *tree.Inode) bool { return f.present != nil && f.present.Ino == n.Ino }
+// isPresent reports whether this file is the present inode n.
+func (f *file) isPresent(n *tree.Inode) bool { return f.present != nil && f.present.Ino == n.Ino }
 
-// linksOf decides how the names of a file are made one.
-func (s *stepper) linksOf(f *file) (links, error) {
+// linksOf returns the plan for the hard links of a file.
+func (s *stepper) linksOf(f *file) (linkPlan, error) {
 	l, ok := s.links[f]
 	if ok || f.present == nil && len(f.names) < 2 {
 		return l, nil
@@ -124,13 +128,13 @@ func (s *stepper) linksOf(f *file) (links, error) {
 	}
 	same := false
 	if f.present != nil {
-		if same, err = s.same(f, f.present); err != nil {
+		if same, err = s.equals(f, f.present); err != nil {
 			return l, err
 		}
 	}
 	for _, at := range names {
-		if n, err := s.now(at); same && err == nil && n != nil && f.is(n) {
-			l.to = n.Ino // this name stays
+		if n, err := s.presentAt(at); same && err == nil && n != nil && f.isPresent(n) {
+			l.to = n.Ino // this name keeps its inode
 		}
 	}
 	l.linked, l.number = len(names) > 1, firstLink+uint64(len(s.links))
@@ -138,7 +142,7 @@ func (s *stepper) linksOf(f *file) (links, error) {
 	return l, nil
 }
 
-// path returns the path of a step. Steps share the paths of their directories.
+// path returns the path of a step. Steps share the Path values of their directories.
 func (s *stepper) path(at string) *tree.Path {
 	if at == "." || at == "" {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// TakeAll plans to take over all that an interval changed, from its base to theirs, and returns
-// the steps. exact: nothing else has changed, so ours is to become theirs.
+// TakeAll merges all changes of an interval, from its base to theirs, and returns the steps. exact is
+// set if ours equals the base, so that the result equals theirs.
 func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exact bool, err error) {
 	equal, err := tree.Equal(ctx, p.Source, of.Base, p.Ours, tree.DiffOptions{}, 0)
 	if err != nil {
@@ -21,17 +21,19 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 			return all, true, err
 		}
 	}
-	if err = tree.Diff(ctx, p.Source, of.Base, of.Theirs, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err == nil {
-		err = p.takeFiles(ctx, of)
+
+	if err := tree.Diff(ctx, p.Source, of.Base, of.Theirs, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err != nil {
+		return nil, false, err
 	}
-	if err == nil {
-		all, err = p.Steps()
+	if err := p.takeFiles(ctx, of); err != nil {
+		return nil, false, err
 	}
+	all, err = p.Steps()
 	return all, false, err
 }
 
-// takeFiles takes over an interval: its git directories by git's meaning, those of Mercurial and jj as a
-// whole, all else as files.
+// takeFiles merges an interval. It merges git directories as repositories, directories of Mercurial
+// and jj as one entry each, and all other files one by one.
 func (p *Plan) takeFiles(ctx context.Context, of Interval) error {
 	apart, err := p.splitWhole(&of)
 	if err != nil {
@@ -48,6 +50,7 @@ func (p *Plan) takeFiles(ctx context.Context, of Interval) error {
 		}
 		of.Changes, p.Said = out.Changes, out.Said
 	}
+
 	of.Changes = SortChanges(append(of.Changes, apart...))
 	if err := p.Run(func() error { return p.Take(ctx, of) }); err != nil {
 		return err

@@ -8,72 +8,79 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// taking takes one interval over. A change is from c.Before, the base, to c.After, which is theirs.
+// A taking is one call of Plan.Take: it merges the changes of one interval into the plan. In a
+// change c, c.Before is the inode in the base, and c.After the inode in theirs.
 //
 // Inodes and names are merged separately:
 //
-//  1. Each file of theirs and of ours goes on a file of the base, or is new; see pairing.
-//  2. What a file is like is merged from the three inodes that are the same file.
-//  3. A name leads to a file, to a directory, or to nothing. It becomes what it is in theirs
-//     if ours has it as the base does. It stays if theirs has it so, or both have it alike.
-//  4. All else is a conflict, and so is a file that one side changed if it has no name then.
+//  1. Each file of theirs and of ours continues a file of the base, or is new; see filePairs.
+//  2. The attributes and contents of a file are merged from the inodes of the three sides.
+//  3. A name is the name of a file, of a directory, or does not exist. If ours did not change the
+//     name since the base, it gets the version of theirs. If theirs did not change it, or both
+//     sides changed it in the same way, it stays.
+//  4. All other names are conflicts. A file that one side changed is a conflict, too, if it has no
+//     name after the merge.
 //
-// Everything is decided by the plan as it was before, which Plan.get returns. What the
-// interval changes is apart until commit.
+// All decisions use the plan before the interval, which Plan.get returns. The changes of the
+// interval are kept in the taking until commit.
 type taking struct {
-	pairing
+	filePairs
 
-	put   map[string]*file // names that the interval changed; nil: nothing is there
-	into  map[string][]string
-	added map[*file][]string // names of put
-	done  bool               // put is in the plan
+	newNames   map[string]*file    // paths that the interval changed; nil: the path does not exist
+	newEntries map[string][]string // names of newNames by directory
+	addedPaths map[*file][]string  // paths of newNames by file
+	committed  bool                // newNames is in the plan
 
-	staged []staged
+	staged []stagedInode
 }
 
-// staged is what a file will be like.
-type staged struct {
+// A stagedInode is the planned inode of a file, until commit.
+type stagedInode struct {
 	file *file
 	node *tree.Inode
 	view uint32
 }
 
-// Take takes over what an interval changed.
+// Take merges the changes of an interval into the plan.
 func (p *Plan) Take(ctx context.Context, i Interval) error {
 	p.texts = nil
 	t := &taking{
-		pairing: pairing{Plan: p, Interval: i}, put: make(map[string]*file), into: make(map[string][]string),
-		added: make(map[*file][]string),
+		filePairs: filePairs{Plan: p, Interval: i}, newNames: make(map[string]*file), newEntries: make(map[string][]string),
+		addedPaths: make(map[*file][]string),
 	}
-	t.choose()
-	if err := errors.Join(t.pair(ctx), t.dispute(), t.takeWhole(ctx)); err != nil {
+	t.selectChanges()
+	if err := errors.Join(t.pair(ctx), t.addDisputed(), t.takeWhole(ctx)); err != nil {
 		return err
 	}
-	// Paths sort by their components: what is in a directory goes before the directory,
-	// and comes after it.
+
+	// Changes are sorted by path, a directory before its entries. Remove entries before their
+	// directory, and make them after it.
 	for n := range t.changes {
 		if c := t.changes[len(t.changes)-1-n]; c.After == nil {
-			if err := t.name(ctx, c); err != nil {
+			if err := t.takeName(ctx, c); err != nil {
 				return err
 			}
 		}
 	}
 	for _, c := range t.changes {
 		if c.After != nil {
-			if err := t.name(ctx, c); err != nil {
+			if err := t.takeName(ctx, c); err != nil {
 				return err
 			}
 		}
 	}
-	if err := errors.Join(t.inodes(ctx), t.lost(), t.movedTwice()); err != nil {
+
+	if err := errors.Join(t.mergeInodes(ctx), t.addLost(), t.addMovedTwice()); err != nil {
 		return err
 	}
 	t.commit()
 	return p.mergeTexts(ctx)
 }
 
-// choose leaves out paths that stay, and the other names of files that moved to or from them.
-func (t *taking) choose() {
+// selectChanges sets changes to the changes of the interval, without paths that stay, and without
+// the other paths of files that moved from or to such a path.
+func (t *taking) selectChanges() {
+	// names has, for a file: it lost a name, it gained a name, one of these names stays.
 	type names struct{ from, to, stays bool }
 	moved := make(map[uint64]*names)
 	note := func(n, other *tree.Inode, stays bool, set func(*names)) {
@@ -91,7 +98,8 @@ func (t *taking) choose() {
 		note(c.Before, c.After, stays, func(n *names) { n.from = true })
 		note(c.After, c.Before, stays, func(n *names) { n.to = true })
 	}
-	whole := func(n *tree.Inode) bool {
+
+	movedAtStayingPath := func(n *tree.Inode) bool {
 		m := (*names)(nil)
 		if n != nil {
 			m = moved[n.Ino]
@@ -100,27 +108,29 @@ func (t *taking) choose() {
 	}
 	t.listed = make(map[string]tree.Change)
 	for _, c := range t.Changes {
-		if p := c.Path.String(); !t.stays(p) && !whole(c.After) && !whole(c.Before) {
+		if p := c.Path.String(); !t.stays(p) && !movedAtStayingPath(c.After) && !movedAtStayingPath(c.Before) {
 			t.changes = append(t.changes, c)
 			t.listed[p] = c
 		}
 	}
 }
 
-// dispute lists paths that others changed in the same interval, unless they are as in theirs.
-func (t *taking) dispute() error {
+// addDisputed adds conflicts for the disputed paths of the interval, unless ours equals theirs.
+func (t *taking) addDisputed() error {
 	for _, c := range t.changes {
 		p := c.Path.String()
 		if !t.Disputed[p] {
 			continue
 		}
 		f, err := t.get(p)
-		same := f == nil && c.After == nil
-		if err == nil && f != nil && c.After != nil {
-			same, err = t.same(f, c.After)
-		}
 		if err != nil {
 			return err
+		}
+		same := f == nil && c.After == nil
+		if f != nil && c.After != nil {
+			if same, err = t.equals(f, c.After); err != nil {
+				return err
+			}
 		}
 		if !same {
 			if err := t.conflict(p, func() error { return nil }); err != nil {
@@ -131,8 +141,8 @@ func (t *taking) dispute() error {
 	return nil
 }
 
-// name takes over what a change did to a name.
-func (t *taking) name(ctx context.Context, c tree.Change) error {
+// takeName merges the change of a name.
+func (t *taking) takeName(ctx context.Context, c tree.Change) error {
 	if err := turns.Yield(ctx); err != nil {
 		return err
 	}
@@ -143,93 +153,100 @@ func (t *taking) name(ctx context.Context, c tree.Change) error {
 	}
 	isDir := func(n *tree.Inode) bool { return n != nil && n.IsDir() }
 	if isDir(c.After) && isDir(c.Before) {
-		return t.directory(p, ours, c)
+		return t.mergeDir(p, ours, c)
 	}
 	if c.After == nil && c.Before.IsDir() {
 		return t.removeDir(p, ours, c)
 	}
-	base, own := uint64(0), uint64(0) // the file that the name leads to, by its number in the base
+
+	// The number in the base of the file with this name, in the base and in ours; 0: no file, or a
+	// new file.
+	base, own := uint64(0), uint64(0)
 	if c.Before != nil && !c.Before.IsDir() {
 		base = c.Before.Ino
 	}
 	if ours != nil && !ours.node.IsDir() {
-		if own, err = t.ownOf(ours); err != nil {
+		if own, err = t.baseInoOf(ours); err != nil {
 			return err
 		}
 	}
+
 	theirs := t.theirs[p]
 	oursDir := ours != nil && ours.node.IsDir()
 	switch {
-	case theirs != nil && base != 0 && theirs.goesOn == base:
+	case theirs != nil && base != 0 && theirs.baseIno == base:
 		return nil
-	case oursDir && isDir(c.Before): // theirs has none
-		same, err := t.same(ours, c.Before)
+	case oursDir && isDir(c.Before): // no directory in theirs
+		same, err := t.equals(ours, c.Before)
 		if err != nil {
 			return err
 		}
 		if !same {
 			return t.conflictAt(p, ours, c)
 		}
-		return t.become(p, c, false)
+		return t.takeTheirs(p, c, false)
 	case oursDir == isDir(c.Before) && (ours == nil) == (c.Before == nil) && own == base:
-		return t.become(p, c, false) // ours did not change it
-	case ours == nil && c.After == nil, theirs != nil && own != 0 && theirs.goesOn == own:
-		return nil // both changed it alike
+		return t.takeTheirs(p, c, false) // ours did not change the name
+	case ours == nil && c.After == nil, theirs != nil && own != 0 && theirs.baseIno == own:
+		return nil // both sides changed the name in the same way
 	case c.After == nil && oursDir:
-		return nil // others put a directory in the place of the file
+		return nil // ours replaced the file by a directory, theirs removed the file
 	case ours == nil && c.Before != nil && isDir(c.After) != isDir(c.Before):
-		return t.become(p, c, false) // the file or the directory is gone in both
+		return t.takeTheirs(p, c, false) // both sides removed the file or directory of the base
 	}
+
 	if ours != nil && c.After != nil && oursDir == isDir(c.After) {
-		alike, err := t.alike(ours, own, theirs, c)
+		alike, err := t.sameResult(ours, own, theirs, c)
 		if err != nil || alike {
 			return err
 		}
 	}
-	// A name that one side only separated from the others of its file is as the other side has it.
-	if theirs != nil && c.Before != nil && !c.Before.IsDir() && theirs.goesOn == 0 {
+
+	// If one side only replaced a hard link by a copy of the file, the other side's version is used.
+	if theirs != nil && c.Before != nil && !c.Before.IsDir() && theirs.baseIno == 0 {
 		if same, err := tree.SameFile(t.Source, c.After, c.Before); err != nil || same {
 			return err
 		}
 	}
 	if ours != nil && own == 0 && c.Before != nil && !c.Before.IsDir() && !oursDir {
-		if same, err := t.same(ours, c.Before); err != nil {
+		if same, err := t.equals(ours, c.Before); err != nil {
 			return err
 		} else if same {
-			return t.become(p, c, false)
+			return t.takeTheirs(p, c, false)
 		}
 	}
 	return t.conflictAt(p, ours, c)
 }
 
-// alike reports whether what both sides put at a name is the same.
-func (t *taking) alike(ours *file, own uint64, theirs *theirFile, c tree.Change) (bool, error) {
+// sameResult reports whether both sides gave a name an equal file or directory, or has planned the
+// one that is a link if the other side has a copy.
+func (t *taking) sameResult(ours *file, own uint64, theirs *theirFile, c tree.Change) (bool, error) {
 	p := c.Path.String()
 	if theirs == nil {
-		return t.same(ours, c.After) // directories
+		return t.equals(ours, c.After) // directories
 	}
 	if theirs.file == ours {
 		return true, nil
 	}
-	same, err := t.same(ours, c.After)
+	same, err := t.equals(ours, c.After)
 	switch {
 	case err != nil || !same:
 		return false, err
-	case own == 0 && theirs.goesOn != 0: // ours has a copy of what theirs has a link to
+	case own == 0 && theirs.baseIno != 0: // ours has a copy, theirs a link
 		f, err := t.fileOf(theirs)
-		if err == nil && !t.ByPath { // an undo may have paired it with another file that was put in its place
-			same, err = t.same(f, c.After)
+		if err == nil && !t.ByPath { // in an undo, f may be another file that replaced the file
+			same, err = t.equals(f, c.After)
 		}
 		if err != nil || !same {
 			return false, err
 		}
-		return true, t.become(p, c, false)
+		return true, t.takeTheirs(p, c, false)
 	}
-	return own == 0 || theirs.goesOn == 0, nil
+	return own == 0 || theirs.baseIno == 0, nil
 }
 
-// conflictAt is a conflict at a name. What others have in a directory that theirs has
-// something else in place of is in conflict, too.
+// conflictAt adds a conflict for a name. If ours is a directory and theirs a file, all paths in the
+// directory are conflicts, too.
 func (t *taking) conflictAt(p string, ours *file, c tree.Change) error {
 	theirsDir := c.After != nil && c.After.IsDir()
 	t.whole[p] = t.whole[p] || c.After != nil && (ours != nil && ours.node.IsDir() != theirsDir || c.Before != nil && c.Before.IsDir() != theirsDir)
@@ -244,12 +261,13 @@ func (t *taking) conflictAt(p string, ours *file, c tree.Change) error {
 			}
 		}
 	}
-	return t.conflict(p, func() error { return t.become(p, c, true) })
+	return t.conflict(p, func() error { return t.takeTheirs(p, c, true) })
 }
 
-// become makes a name what it is in theirs. With force it was a conflict.
-func (t *taking) become(p string, c tree.Change, force bool) error {
-	there, err := t.after(p)
+// takeTheirs plans the version of theirs for a name. It may find a conflict, except with force,
+// which is for a name that is a conflict already.
+func (t *taking) takeTheirs(p string, c tree.Change, force bool) error {
+	there, err := t.fileAfter(p)
 	if err != nil {
 		return err
 	}
@@ -262,13 +280,14 @@ func (t *taking) become(p string, c tree.Change, force bool) error {
 			return t.conflictAt(p, there, c)
 		}
 		if !empty {
-			return nil // something in it stays
+			return nil // the directory is kept, because paths in it stay
 		}
 	}
 	if c.After == nil {
 		t.set(p, nil)
 		return nil
 	}
+
 	free, err := t.parents(p)
 	switch {
 	case err != nil:
@@ -282,14 +301,15 @@ func (t *taking) become(p string, c tree.Change, force bool) error {
 		return nil
 	}
 	f, err := t.fileOf(t.theirs[p])
-	if err == nil {
-		t.set(p, f)
+	if err != nil {
+		return err
 	}
-	return err
+	t.set(p, f)
+	return nil
 }
 
-// directory merges the attributes of a directory.
-func (t *taking) directory(p string, ours *file, c tree.Change) error {
+// mergeDir merges the attributes of a directory that is in the base and in theirs.
+func (t *taking) mergeDir(p string, ours *file, c tree.Change) error {
 	same, err := tree.SameFile(t.Source, c.After, c.Before)
 	if err != nil || same {
 		return err
@@ -298,10 +318,11 @@ func (t *taking) directory(p string, ours *file, c tree.Change) error {
 		return t.conflictAt(p, ours, c)
 	}
 	t.set(p, ours)
-	return t.inode(p, []string{p}, ours, ours, c.Before, c.After)
+	return t.mergeInode(p, []string{p}, ours, ours, c.Before, c.After)
 }
 
-// removeDir removes a directory that theirs does not have, unless something is in it.
+// removeDir removes a directory that theirs removed, unless it has entries in the plan. If ours
+// changed its attributes, that is a conflict.
 func (t *taking) removeDir(p string, ours *file, c tree.Change) error {
 	if ours == nil || !ours.node.IsDir() {
 		return nil
@@ -311,7 +332,7 @@ func (t *taking) removeDir(p string, ours *file, c tree.Change) error {
 	if err != nil || !empty {
 		return err
 	}
-	same, err := t.same(ours, c.Before)
+	same, err := t.equals(ours, c.Before)
 	if err != nil || same {
 		t.set(p, nil)
 		return err

@@ -27,32 +27,32 @@ type Merged struct {
 	Clean bool
 }
 
-// A Merger merges a file by lines, and calls merged with the result, unless the file is no text or too
-// large. The result's memory is that of the call.
+// A Merger merges a file by lines, and calls merged with the result. It does not call merged if the
+// file is no text or too large. The text is valid only until merged returns.
 type Merger func(ctx context.Context, in Input, merged func(Merged) error) error
 
 // MaxMerged is the size in bytes up to which a file is merged by lines.
 const MaxMerged = 16 << 20
 
-// A text is a file that has to be merged by lines.
-type text struct {
+// A textMerge is a file that has to be merged by lines.
+type textMerge struct {
 	path               string
 	file               *file
 	base, ours, theirs *tree.Inode
-	view               uint32 // of theirs
+	view               uint32 // the view of theirs
 }
 
-// A Decision is the text that a file in conflict becomes. Of is the Digest of the sides that
-// it was made for.
+// A Decision is the text for a file in conflict. Of is the Digest of the sides of the conflict when
+// the decision was made.
 type Decision struct {
 	Of   string `json:"of" jsonschema:"that of the conflict"`
 	Text string `json:"text" jsonschema:"the contents of the file"`
 }
 
-// ErrMeanwhile is returned for a decision if the sides of the conflict have changed since.
+// ErrMeanwhile is returned for a decision if the sides of the conflict have changed since it was made.
 var ErrMeanwhile = errors.New("the conflict is another one now")
 
-// Digest is one of the contents of files.
+// Digest returns a hash of the sizes and contents of files, in hexadecimal.
 func Digest(src *tree.Source, files ...*tree.Inode) (string, error) {
 	sum := sha256.New()
 	for _, n := range files {
@@ -64,7 +64,7 @@ func Digest(src *tree.Source, files ...*tree.Inode) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// AllDecided returns an ErrMeanwhile if a decision was not used.
+// AllDecided returns ErrMeanwhile if a decision was not used.
 func (p *Plan) AllDecided() error {
 	for path := range p.Decided {
 		if !p.decided[path] {
@@ -74,7 +74,8 @@ func (p *Plan) AllDecided() error {
 	return nil
 }
 
-// Decide makes a file a text. The digest of the decision is that of the file as it is in the plan.
+// Decide replaces the contents of a file of the plan by the text of a decision. It returns
+// ErrMeanwhile if d.Of is not the Digest of the file in the plan.
 func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
 	f, err := p.get(at)
 	if err != nil {
@@ -89,6 +90,7 @@ func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
 	if digest != d.Of {
 		return fmt.Errorf("%w: %s", ErrMeanwhile, at)
 	}
+
 	sealed, err := content.FromReader(ctx, &content.Sealer{Src: p.Source.Files, Objects: p.Objects}, strings.NewReader(d.Text))
 	if err != nil {
 		return err
@@ -99,35 +101,10 @@ func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
 	return nil
 }
 
-// mergeTexts merges the texts of an interval.
+// mergeTexts merges the files in texts by lines. Files that do not merge are conflicts.
 func (p *Plan) mergeTexts(ctx context.Context) error {
-	sealer := &content.Sealer{Src: p.Source.Files, Objects: p.Objects}
 	for _, x := range p.texts {
-		clean := false
-		merged := func(m Merged) error {
-			if !m.Clean {
-				return nil
-			}
-			sealed, err := content.FromReader(ctx, sealer, bytes.NewReader(m.Text))
-			if err == nil {
-				n := x.file.node
-				n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
-				clean, p.stored = true, append(p.stored, n.Content)
-			}
-			return err
-		}
-
-		var err error
-		if d, ok := p.Decided[x.path]; ok {
-			var digest string
-			digest, err = Digest(p.Source, x.base, x.ours, x.theirs)
-			if p.decided[x.path] = digest == d.Of; err == nil && digest == d.Of {
-				err = merged(Merged{[]byte(d.Text), true})
-			}
-		} else if p.Merge != nil {
-			src := p.Source.Files
-			err = p.Merge(ctx, Input{x.base.Content.Reader(src), x.ours.Content.Reader(src), x.theirs.Content.Reader(src), x.path}, merged)
-		}
+		clean, err := p.mergeText(ctx, x)
 		if err != nil {
 			return err
 		}
@@ -153,16 +130,55 @@ func (p *Plan) mergeTexts(ctx context.Context) error {
 	return nil
 }
 
-// A Rule decides the conflict of a path that changed on both sides.
+// mergeText uses the decision about a file, or merges it by lines, and sets its contents. clean is
+// false if there is neither a valid decision nor a merge without conflicts.
+func (p *Plan) mergeText(ctx context.Context, x textMerge) (clean bool, err error) {
+	merged := func(m Merged) error {
+		if !m.Clean {
+			return nil
+		}
+		sealed, err := content.FromReader(ctx, &content.Sealer{Src: p.Source.Files, Objects: p.Objects}, bytes.NewReader(m.Text))
+		if err != nil {
+			return err
+		}
+		n := x.file.node
+		n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
+		clean, p.stored = true, append(p.stored, n.Content)
+		return nil
+	}
+
+	d, ok := p.Decided[x.path]
+	if !ok && p.Merge == nil {
+		return false, nil
+	}
+	if !ok {
+		src := p.Source.Files
+		err := p.Merge(ctx, Input{x.base.Content.Reader(src), x.ours.Content.Reader(src), x.theirs.Content.Reader(src), x.path}, merged)
+		return clean, err
+	}
+
+	digest, err := Digest(p.Source, x.base, x.ours, x.theirs)
+	if err != nil {
+		return false, err
+	}
+	p.decided[x.path] = digest == d.Of
+	if digest != d.Of {
+		return false, nil
+	}
+	err = merged(Merged{[]byte(d.Text), true})
+	return clean, err
+}
+
+// A Rule decides conflicts.
 type Rule string
 
 const (
-	RefuseConflicts Rule = ""       // nothing is touched
+	RefuseConflicts Rule = ""       // the merge fails and changes nothing
 	KeepOurs        Rule = "ours"   // the workspace's version stays
 	TakeTheirs      Rule = "theirs" // the other version wins
 )
 
-// RuleOf returns the rule that a caller chose. Errors: errs.Invalid for two.
+// RuleOf returns the rule for two options of a caller. The error is errs.Invalid if both are set.
 func RuleOf(ours, theirs bool) (Rule, error) {
 	switch {
 	case ours && theirs:
@@ -175,21 +191,21 @@ func RuleOf(ours, theirs bool) (Rule, error) {
 	return RefuseConflicts, nil
 }
 
-// ErrConflict is wrapped by the error of a merge that was refused.
+// ErrConflict is the kind of the error of a merge with conflicts that no rule decides.
 const ErrConflict = errs.Conflict
 
-// Refused returns an ErrConflict if there are paths in conflict that no rule decides.
+// Refused returns an ErrConflict if a path is in conflict and no rule decides it.
 func (p *Plan) Refused() error {
 	for _, at := range p.Conflicts {
 		if p.Rule(at) == RefuseConflicts {
-			return fmt.Errorf("%w: %s; decide with --ours or --theirs, or make them equal first", ErrConflict, some(p.Conflicts))
+			return fmt.Errorf("%w: %s; decide with --ours or --theirs, or make them equal first", ErrConflict, firstPaths(p.Conflicts))
 		}
 	}
 	return nil
 }
 
-// some names a few of many paths.
-func some(paths []string) string {
+// firstPaths returns a text with the first paths and the number of the others.
+func firstPaths(paths []string) string {
 	const few = 20
 	if len(paths) > few {
 		return fmt.Sprintf("%s and %d more", strings.Join(paths[:few], ", "), len(paths)-few)

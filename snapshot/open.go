@@ -98,7 +98,7 @@ func (s opener) run() error {
 	if !s.opt.ReadOnly {
 		names := filepath.Join(s.dir, "actors.json")
 		b, _ := vfs.ReadFile(s.opt.FS, names) // without the file no process is registered as an actor
-		s.actors.Keep(b, func(b []byte) error { return vfs.WriteFile(s.opt.FS, names, b) })
+		s.actors.LoadNames(b, func(b []byte) error { return vfs.WriteFile(s.opt.FS, names, b) })
 	}
 
 	if s.created {

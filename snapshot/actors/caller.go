@@ -2,18 +2,18 @@ package actors
 
 import "os"
 
-// A Caller is the process on whose behalf something is done.
+// A Caller is the process that requested an operation.
 type Caller struct {
 	UID, GID, PID uint32
-	// Direct is set for a caller that came through the store's socket and not through
+	// Direct is set if the request came through the store's socket, not through
 	// the mount.
 	Direct bool
-	// Command is what the caller ran, as far as that is known, for the event log.
+	// Command is the name of the process's program for the event log, "" if it is unknown.
 	Command string
-	// Request is the number of the kernel's request that the caller waits for, 0 if it came
-	// another way.
+	// Request is the number of the kernel's request that the caller waits for, 0 for a request
+	// through the socket.
 	Request uint64
-	// Actor is on whose behalf it acts, "" if it is unknown.
+	// Actor is the actor of the process, "" if it is unknown.
 	Actor string
 }
 

@@ -8,15 +8,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
-// Changes are which inodes which actors changed in an interval: objects of sets, and sets
-// that are not stored yet.
+// Changes has the actor sets of an interval: the inodes that each actor changed.
 type Changes struct {
-	Names  []string // of the actors, in order
-	Stored []cas.Hash
-	Sets   []*Set
+	Names  []string   // of all actors, sorted
+	Stored []cas.Hash // objects of sets
+	Sets   []*Set     // sets in memory, not in Stored
 }
 
-// ChangesOf returns changes that are in memory.
+// ChangesOf returns the Changes for sets in memory.
 func ChangesOf(sets []*Set) Changes {
 	c := Changes{Sets: sets}
 	for _, s := range sets {
@@ -25,6 +24,7 @@ func ChangesOf(sets []*Set) Changes {
 	return c
 }
 
+// Take adds the changes of o.
 func (c *Changes) Take(o Changes) {
 	c.Names = JoinNames(c.Names, o.Names)
 	for _, h := range o.Stored {
@@ -35,8 +35,8 @@ func (c *Changes) Take(o Changes) {
 	c.Sets = append(slices.Clip(c.Sets), o.Sets...)
 }
 
-// JoinNames returns all names, in order. The list is in records of the catalogue: what is
-// beyond maxNames is Unknown.
+// JoinNames returns the names of both lists, sorted. Because the list is stored in records of the
+// catalogue, names beyond maxNames are replaced by Unknown.
 func JoinNames(a, b []string) []string {
 	if len(b) == 0 {
 		return a
@@ -52,16 +52,12 @@ func JoinNames(a, b []string) []string {
 	return out
 }
 
-// Union loads sets and joins them. What cannot be read any more is by Unknown: no
-// tree is lost with it.
+// Union returns the union of all sets. If a stored set cannot be read, the union has changes by
+// Unknown instead; this is no error, because no files are lost.
 func (c Changes) Union(objects content.ObjectStore, logger *slog.Logger) *Set {
 	all := Union(c.Sets...)
 	for _, h := range c.Stored {
-		var set *Set
-		b, err := objects.Get(h, nil)
-		if err == nil {
-			set, err = Decode(b)
-		}
+		set, err := loadSet(objects, h)
 		if err != nil {
 			logger.Warn("the actors of an interval cannot be read", "object", h, "err", err)
 			all.AddRest(Unknown)
@@ -72,10 +68,18 @@ func (c Changes) Union(objects content.ObjectStore, logger *slog.Logger) *Set {
 	return all
 }
 
+func loadSet(objects content.ObjectStore, h cas.Hash) (*Set, error) {
+	b, err := objects.Get(h, nil)
+	if err != nil {
+		return nil, err
+	}
+	return Decode(b)
+}
+
 // maxSet is the largest object of a set. Tests set it lower.
 var maxSet = cas.MaxObject
 
-// PutSet writes the object of a set, none for an empty set.
+// PutSet stores a set as an object. For an empty set it returns the zero hash.
 func PutSet(objects content.ObjectStore, set *Set) (cas.Hash, error) {
 	if set.Empty() {
 		return cas.Hash{}, nil

@@ -1,6 +1,6 @@
-// Package actors has the names of the actors that change files, and which inodes each changed.
+// Package actors names the actors that change files, and records the inodes that each changed.
 //
-// An actor is a string, see Check. A Set says which actors changed which inodes between
-// two snapshots. The path is not part of it: a comparison of the two trees gives the inode
-// that each path led to before and after, and these the actors (snapshot.OpenInterval).
+// An actor is a string, see Check. A Set has the inodes that each actor changed between
+// two snapshots. It has no paths: a comparison of the two trees returns the inodes
+// of each path before and after, and the Set returns their actors (snapshot.OpenInterval).
 package actors

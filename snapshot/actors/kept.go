@@ -7,53 +7,54 @@ import (
 	"github.com/amberfs/amberfs/internal/process"
 )
 
-// kept are names of processes as a file has them.
-type kept struct {
-	Boot  string     `json:"boot"` // of the kernel: the ids and start times of processes are its
-	Named []keptName `json:"named"`
+// savedNames is the JSON document with the registered names of processes.
+type savedNames struct {
+	Boot  string      `json:"boot"` // id of the boot: ids and start times of processes are valid until a reboot
+	Named []savedName `json:"named"`
 }
 
-type keptName struct {
-	PID   int    `json:"pid"` // 0: the name of all processes that cannot be seen
+type savedName struct {
+	PID   int    `json:"pid"` // 0: the name is for all unseen processes
 	Start uint64 `json:"start"`
 	View  uint32 `json:"view"`
 	Name  string `json:"name"`
 }
 
-// Keep registers the names in b again for processes that still run. From then on it calls save
-// when the names change, so that they outlive this process.
-func (r *Registry) Keep(b []byte, save func([]byte) error) {
+// LoadNames registers the names in b, written by save, for processes that still run. From then on
+// the Registry calls save when the names change, so that the next daemon can load them.
+func (r *Registry) LoadNames(b []byte, save func([]byte) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.save = save
-	var k kept
+	var k savedNames
 	if json.Unmarshal(b, &k) != nil {
 		return
 	}
 	if k.Boot != process.Boot() {
-		k.Named = slices.DeleteFunc(k.Named, func(n keptName) bool { return n.PID != 0 })
+		k.Named = slices.DeleteFunc(k.Named, func(n savedName) bool { return n.PID != 0 })
 	}
 	for _, n := range k.Named {
 		if n.PID == 0 && Check(n.Name) == nil {
-			r.whole[n.View], r.given[n.Name] = n.Name, true
+			r.unseenNames[n.View], r.registered[n.Name] = n.Name, true
 		} else if st, err := process.StatOf(n.PID); err == nil && st.Start == n.Start && Check(n.Name) == nil {
-			r.named[inView{n.PID, n.View}], r.given[n.Name] = named{n.Start, n.Name}, true
+			r.named[processView{n.PID, n.View}], r.registered[n.Name] = namedProcess{n.Start, n.Name}, true
 		}
 	}
 }
 
-// keep saves the names. If it fails, they end with this process.
-func (r *Registry) keep() {
+// saveNames calls save with the registered names. An error is ignored: the next daemon has no names
+// then.
+func (r *Registry) saveNames() {
 	r.saving.Lock()
 	defer r.saving.Unlock()
-	k := kept{Boot: process.Boot()}
+	k := savedNames{Boot: process.Boot()}
 	r.mu.RLock()
 	for p, n := range r.named {
-		k.Named = append(k.Named, keptName{p.id, n.start, p.view, n.name})
+		k.Named = append(k.Named, savedName{p.id, n.start, p.view, n.name})
 	}
-	for view, name := range r.whole {
-		if v := r.within(view); v[0] == view { // else the fork has ended
-			k.Named = append(k.Named, keptName{View: view, Name: name})
+	for view, name := range r.unseenNames {
+		if v := r.viewsAround(view); v[0] == view { // skip a fork that has ended
+			k.Named = append(k.Named, savedName{View: view, Name: name})
 		}
 	}
 	r.mu.RUnlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// Unknown is the actor of a change of which nothing is known.
+// Unknown is the actor of a change without a record of its actor.
 const Unknown = "unknown"
 
 // maxName is the longest name of an actor, in bytes.
@@ -16,7 +16,7 @@ const maxName = 128
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:/-]*$`)
 
-// Check refuses names that no actor can have.
+// Check returns an error for a string that is not a valid name of an actor.
 func Check(name string) error {
 	switch {
 	case len(name) > maxName:
@@ -27,12 +27,12 @@ func Check(name string) error {
 	return nil
 }
 
-// Below reports whether an actor is by, or has a name below it: a/b is below a.
+// Below reports whether actor equals by, or is below it: a/b is below a.
 func Below(actor, by string) bool {
 	return actor == by || strings.HasPrefix(actor, by) && actor[len(by)] == '/'
 }
 
-// Among reports whether an actor, or one with a name below it, is among some.
+// Among reports whether a list has an actor, or an actor below it.
 func Among(list []string, actor string) bool {
 	return slices.ContainsFunc(list, func(a string) bool { return Below(a, actor) })
 }

@@ -2,18 +2,18 @@ package actors
 
 import "slices"
 
-// Recent has the actors of the changes since the newest snapshot, and those of the interval
+// Recent has the actor sets of the present interval, since the newest snapshot, and of the interval
 // before it.
 type Recent struct {
 	sets   []*Set
-	frozen bool   // the last set does not grow any more
-	last   []*Set // those of the interval before
+	frozen bool   // the last of sets must not change any more
+	last   []*Set // sets of the interval before
 }
 
-// Add notes that an actor changed an inode.
+// Add records that an actor changed an inode.
 func (r *Recent) Add(ino uint64, actor string) { r.Growing().Add(ino, actor) }
 
-// Growing returns the set that changes are added to.
+// Growing returns the set to which changes are added. It makes a new one if the last is frozen.
 func (r *Recent) Growing() *Set {
 	if r.frozen || len(r.sets) == 0 {
 		r.sets, r.frozen = append(slices.Clip(r.sets), &Set{}), false
@@ -21,32 +21,33 @@ func (r *Recent) Growing() *Set {
 	return r.sets[len(r.sets)-1]
 }
 
-// Freeze returns the sets, which do not change from then on.
+// Freeze returns the sets of the present interval, and makes sure that they do not change any more.
 func (r *Recent) Freeze() []*Set {
 	r.frozen = true
 	return r.sets
 }
 
-// Next is Freeze, and begins another interval.
+// Next returns the frozen sets of the present interval, and begins a new interval.
 func (r *Recent) Next() []*Set {
 	sets := r.Freeze()
 	r.last, r.sets, r.frozen = sets, nil, false
 	return sets
 }
 
-// Append adds the changes of another one, which come later.
+// Append adds the sets of o, whose changes are newer.
 func (r *Recent) Append(o *Recent) { r.sets, r.frozen = append(slices.Clip(r.sets), o.sets...), true }
 
-// Return adds sets of the interval before, whose snapshot was removed.
+// Return adds older sets to the present interval, because the snapshot between was removed.
 func (r *Recent) Return(sets []*Set) {
-	if len(sets) > 0 {
-		r.frozen = r.frozen || len(r.sets) == 0
-		r.sets = append(slices.Clip(sets), r.sets...)
+	if len(sets) == 0 {
+		return
 	}
+	r.frozen = r.frozen || len(r.sets) == 0
+	r.sets = append(slices.Clip(sets), r.sets...)
 }
 
-// Join puts one set in the place of the first that Freeze returned, if they are still those
-// of the interval; none if with is nil.
+// Join replaces sets, an earlier result of Freeze, by the set with, or removes them if with is nil.
+// It returns false and changes nothing if they are not the first sets of the interval any more.
 func (r *Recent) Join(sets []*Set, with *Set) bool {
 	if len(sets) == 0 || len(r.sets) < len(sets) || !slices.Equal(r.sets[:len(sets)], sets) {
 		return false
@@ -61,7 +62,7 @@ func (r *Recent) Join(sets []*Set, with *Set) bool {
 	return true
 }
 
-// Of returns the actors that changed an inode in this interval.
+// Of returns the actors that changed an inode in the present interval.
 func (r *Recent) Of(ino uint64) (by []string) {
 	for _, s := range r.sets {
 		by = append(by, s.Of(ino)...)
@@ -69,17 +70,18 @@ func (r *Recent) Of(ino uint64) (by []string) {
 	return by
 }
 
-// Others reports whether an inode was changed by another actor.
+// Others reports whether another actor than by changed an inode.
 func (r *Recent) Others(ino uint64, by string) bool {
 	return slices.ContainsFunc(r.sets, func(s *Set) bool { return s.Others(ino, by) })
 }
 
-// OnlyBy reports whether there are no changes by another actor.
+// OnlyBy reports whether no other actor than by changed any inode.
 func (r *Recent) OnlyBy(by string) bool {
 	return !slices.ContainsFunc(r.sets, func(s *Set) bool { return !s.OnlyBy(by) })
 }
 
-// LastWriter returns the one actor that changed an inode in this interval or the one before.
+// LastWriter returns the actor of the newest set with an inode, in this interval or the one before.
+// It skips sets in which several actors changed the inode, and returns Unknown if no set is left.
 func (r *Recent) LastWriter(ino uint64) string {
 	for _, sets := range [][]*Set{r.sets, r.last} {
 		for _, s := range slices.Backward(sets) {
@@ -91,7 +93,7 @@ func (r *Recent) LastWriter(ino uint64) string {
 	return Unknown
 }
 
-// Names are the actors, in order.
+// Names returns the actors of the present interval, sorted.
 func (r *Recent) Names() []string {
 	var out []string
 	for _, s := range r.sets {

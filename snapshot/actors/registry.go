@@ -14,79 +14,86 @@ import (
 )
 
 const (
-	// trusted is how long a process is taken for the one that had its id before.
+	// trusted is how long the information about a process is used without checking that its
+	// id still is the id of the same process.
 	trusted = 100 * time.Millisecond
-	// maxKnown bounds the processes that are remembered, and maxNamed those with a name of
-	// their own in a workspace.
+	// maxKnown is the limit for remembered processes, and maxNamed the limit for registered
+	// processes of a workspace.
 	maxKnown = 8192
 	maxNamed = 1000
-	// maxAncestors bounds the way up from a process.
+	// maxAncestors is the limit for the ancestors of a process that are searched.
 	maxAncestors = 256
 )
 
-// A Registry finds the actors of processes: the name that was registered for a process or
-// the nearest ancestor; else the login session, as COMMAND/SID of its leader; else uid:N.
+// A Registry finds the actors of processes: the name that was registered for the process or
+// its nearest ancestor; else the login session, as COMMAND/SID of its leader; else uid:N.
 //
-// A gateway, which changes a fork for all programs of a virtual machine or of gVisor, has
-// the name that the fork was made with, else the fork's own.
+// A gateway is a process that changes a fork for all programs in a virtual machine or in gVisor.
+// Its actor is the name that the fork was made with, else the name of the fork.
 //
-// A name that was registered in a workspace counts there and in the forks in it.
+// An unseen process is in another PID namespace, so that its id is not known.
+//
+// A name that was registered in a workspace is valid in it and in the forks in it.
 type Registry struct {
-	// within returns the views of a workspace and of those that it is in, main last.
-	within func(view uint32) []uint32
-	// fork returns the name of a fork, "" for main.
-	fork func(view uint32) string
+	// viewsAround returns the view of a workspace and the views of its ancestors, main last.
+	viewsAround func(view uint32) []uint32
+	// forkName returns the name of a fork, "" for main.
+	forkName func(view uint32) string
 
-	mu      sync.RWMutex
-	known   map[inView]*known
-	named   map[inView]named
-	whole   map[uint32]string // of processes that cannot be seen, and of gateways
-	leaders map[int]named     // of sessions
-	given   map[string]bool   // names that were registered
-	through map[uint32]string // the last gateway that changed a fork, as COMMAND
+	mu          sync.RWMutex
+	known       map[processView]*processInfo
+	named       map[processView]namedProcess // registered names
+	unseenNames map[uint32]string            // by view: registered name of unseen processes and gateways
+	leaders     map[int]namedProcess         // by session
+	registered  map[string]bool              // all names that were registered
+	gateways    map[uint32]string            // by view: command of the last gateway that changed the fork
 
 	saving sync.Mutex
-	save   func([]byte) error // see Keep
+	save   func([]byte) error // see LoadNames
 }
 
-// inView is a process, or a thread, that changes a workspace.
-type inView struct {
+// A processView is a process or thread, and a workspace that it changes.
+type processView struct {
 	id   int
 	view uint32
 }
 
-type named struct {
+// A namedProcess is the registered name of a process, or the name of a session for its leader. The
+// start time distinguishes processes with the same id.
+type namedProcess struct {
 	start uint64
 	name  string
 }
 
-// known is what was found out about a process.
-type known struct {
+// A processInfo is the actor of a process, as it was found.
+type processInfo struct {
 	start   uint64
 	actor   string
-	session int          // that the actor is named after, 0 if the name was registered
-	via     []int        // the process and its ancestors, up to the one with the name
-	checked atomic.Int64 // ns of the monotonic clock
+	session int          // the session that the actor is named after, 0 for a registered name
+	via     []int        // ids of the process and its ancestors, up to the one with the name
+	checked atomic.Int64 // time of the last check that the process is the same, in ns since began
 }
 
-func NewRegistry(within func(view uint32) []uint32, fork func(view uint32) string) *Registry {
+// NewRegistry returns an empty Registry. Both functions are fields of Registry.
+func NewRegistry(viewsAround func(view uint32) []uint32, forkName func(view uint32) string) *Registry {
 	return &Registry{
-		within: within, fork: fork, known: make(map[inView]*known), named: make(map[inView]named),
-		whole: make(map[uint32]string), leaders: make(map[int]named), given: make(map[string]bool),
-		through: make(map[uint32]string),
+		viewsAround: viewsAround, forkName: forkName, known: make(map[processView]*processInfo), named: make(map[processView]namedProcess),
+		unseenNames: make(map[uint32]string), leaders: make(map[int]namedProcess), registered: make(map[string]bool),
+		gateways: make(map[uint32]string),
 	}
 }
 
+// began is the begin of the monotonic clock for processInfo.checked.
 var began = time.Now()
 
-// Of returns the actor of a process or thread, by its id, that changes a workspace. The id
-// of a process in another namespace of processes, which cannot be seen, is 0.
+// Of returns the actor of a process or thread that changes a workspace, by its id. The id
+// of an unseen process is 0.
 func (r *Registry) Of(id, uid, view uint32) string {
 	if id == 0 {
-		return r.unseen(uid, view)
+		return r.unseenActor(uid, view)
 	}
-	key, now := inView{int(id), view}, int64(time.Since(began))
-	if k := r.fresh(key, now); k != nil {
+	key, now := processView{int(id), view}, int64(time.Since(began))
+	if k := r.recentInfo(key, now); k != nil {
 		return k.actor
 	}
 	r.mu.RLock()
@@ -95,52 +102,54 @@ func (r *Registry) Of(id, uid, view uint32) string {
 	st, err := process.StatOf(int(id))
 	switch {
 	case err != nil && k != nil:
-		return k.actor // it is about to exit
+		return k.actor // the process has just exited
 	case err != nil:
-		return r.unseen(uid, view)
+		return r.unseenActor(uid, view)
 	case k != nil && k.start == st.Start:
 		k.checked.Store(now)
 		return k.actor
 	}
-	return r.find(st, uid, view, now)
+	return r.findActor(st, uid, view, now)
 }
 
-func (r *Registry) unseen(uid, view uint32) string {
-	scopes := r.within(view)
+// unseenActor returns the actor of an unseen process.
+func (r *Registry) unseenActor(uid, view uint32) string {
+	scopes := r.viewsAround(view)
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if name := r.wholeOf(scopes); name != "" {
+	if name := r.unseenName(scopes); name != "" {
 		return name
 	}
 	return fmt.Sprintf("uid:%d", uid)
 }
 
-// wholeOf returns the name of all processes that cannot be seen, or "". The lock is held.
-func (r *Registry) wholeOf(scopes []uint32) string {
+// unseenName returns the name of all unseen processes in a workspace, "" if there is none. scopes is
+// the result of viewsAround. The caller holds mu.
+func (r *Registry) unseenName(scopes []uint32) string {
 	for _, v := range scopes {
-		if name, ok := r.whole[v]; ok {
+		if name, ok := r.unseenNames[v]; ok {
 			return name
 		}
 	}
 	return ""
 }
 
-// gateway returns the name of a program that changes a fork for all in a sandbox, or "".
-func (r *Registry) gateway(p process.Stat, scopes []uint32) string {
+// gatewayName returns the actor of a process that is a gateway, "" for other processes.
+func (r *Registry) gatewayName(p process.Stat, scopes []uint32) string {
 	if !process.IsGateway(p) {
 		return ""
 	}
-	own := r.fork(scopes[0])
+	own := r.forkName(scopes[0])
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.through) >= maxKnown {
-		clear(r.through)
+	if len(r.gateways) >= maxKnown {
+		clear(r.gateways)
 	}
-	r.through[scopes[0]] = commandName(p.Command)
-	if name := r.wholeOf(scopes); name != "" {
+	r.gateways[scopes[0]] = commandName(p.Command)
+	if name := r.unseenName(scopes); name != "" {
 		return name
 	}
-	if own == "" || r.takenOutside(scopes[1:], own) != "" {
+	if own == "" || r.registeredIn(scopes[1:], own) != "" {
 		return ""
 	}
 	return own
@@ -150,33 +159,36 @@ func (r *Registry) gateway(p process.Stat, scopes []uint32) string {
 func (r *Registry) Gateway(view uint32) string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.through[view]
+	return r.gateways[view]
 }
 
-// find walks up from a process, or a thread of one, until the actor is known.
-func (r *Registry) find(st process.Stat, uid, view uint32, now int64) string {
-	scopes := r.within(view)
+// findActor searches the process of st, which may be a thread, and its ancestors for the actor. It
+// remembers the result for the process and the ancestors that it has searched.
+func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) string {
+	scopes := r.viewsAround(view)
 	var way []process.Stat
-	var found *known
+	var found *processInfo
 	var via []int
 	at := st
-	leader := 0 // the place in way of the process
+	leader := 0 // the index of the process in way, if st is a thread
 	if id := process.Of(st.ID); id != st.ID {
 		way = append(way, st)
 		leader = 1
 		var err error
 		if at, err = process.StatOf(id); err != nil {
-			return r.session(st, uid)
+			return r.sessionName(st, uid)
 		}
 	}
+
+	// Walk up until there is information about an ancestor.
 	for range maxAncestors {
 		way = append(way, at)
-		if found = r.knownAs(at, scopes, view, now); found != nil {
+		if found = r.lookUp(at, scopes, view, now); found != nil {
 			via = found.via[1:]
 			break
 		}
-		// The parent of many short processes is looked at now and then only.
-		if found = r.fresh(inView{at.Parent, view}, now); found != nil {
+		// Do not read /proc again for the parent of many short processes.
+		if found = r.recentInfo(processView{at.Parent, view}, now); found != nil {
 			via = found.via
 			break
 		}
@@ -189,21 +201,23 @@ func (r *Registry) find(st process.Stat, uid, view uint32, now int64) string {
 		}
 		at = parent
 	}
+
 	actor, session := "", st.Session
 	if found != nil && (found.session == 0 || found.session == session) {
 		actor, session = found.actor, found.session
 	}
 	if session != 0 {
-		if name := r.gateway(way[leader], scopes); name != "" {
-			for _, p := range slices.Backward(way[leader+1:]) { // its ancestors are others
+		if name := r.gatewayName(way[leader], scopes); name != "" {
+			for _, p := range slices.Backward(way[leader+1:]) { // the name is not for its ancestors
 				via = append([]int{p.ID}, via...)
 			}
 			actor, session, way = name, 0, way[:leader+1]
 		}
 	}
 	if actor == "" {
-		actor = r.session(st, uid)
+		actor = r.sessionName(st, uid)
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.known)+len(way) > maxKnown {
@@ -212,33 +226,35 @@ func (r *Registry) find(st process.Stat, uid, view uint32, now int64) string {
 	for _, p := range slices.Backward(way) {
 		via = append([]int{p.ID}, via...)
 		if session != 0 && p.Session != session {
-			continue // it has an actor of its own
+			continue // the ancestor is in another session, so it has another actor
 		}
-		k := &known{start: p.Start, actor: actor, session: session, via: via}
+		k := &processInfo{start: p.Start, actor: actor, session: session, via: via}
 		k.checked.Store(now)
-		r.known[inView{p.ID, view}] = k
+		r.known[processView{p.ID, view}] = k
 	}
 	return actor
 }
 
-// knownAs returns what is known of a process that has a name or was met before, or nil.
-func (r *Registry) knownAs(p process.Stat, scopes []uint32, view uint32, now int64) *known {
+// lookUp returns the registered name of a process, or the information that was found before; nil if
+// there is neither.
+func (r *Registry) lookUp(p process.Stat, scopes []uint32, view uint32, now int64) *processInfo {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, v := range scopes {
-		if n, ok := r.named[inView{p.ID, v}]; ok && n.start == p.Start {
-			return &known{actor: n.name, via: []int{p.ID}}
+		if n, ok := r.named[processView{p.ID, v}]; ok && n.start == p.Start {
+			return &processInfo{actor: n.name, via: []int{p.ID}}
 		}
 	}
-	if k := r.known[inView{p.ID, view}]; k != nil && k.start == p.Start {
+	if k := r.known[processView{p.ID, view}]; k != nil && k.start == p.Start {
 		k.checked.Store(now)
 		return k
 	}
 	return nil
 }
 
-// fresh returns what is known of a process that was looked at just now, or nil.
-func (r *Registry) fresh(key inView, now int64) *known {
+// recentInfo returns the information about a process if it was checked less than trusted ago, else
+// nil.
+func (r *Registry) recentInfo(key processView, now int64) *processInfo {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if k := r.known[key]; k != nil && now-k.checked.Load() < int64(trusted) {
@@ -247,8 +263,9 @@ func (r *Registry) fresh(key inView, now int64) *known {
 	return nil
 }
 
-// session returns the name of a session's leader, with its id.
-func (r *Registry) session(p process.Stat, uid uint32) string {
+// sessionName returns the actor of a process by its login session: COMMAND/SID of the leader, or
+// uid:N without a session.
+func (r *Registry) sessionName(p process.Stat, uid uint32) string {
 	if p.Session <= 0 {
 		return fmt.Sprintf("uid:%d", uid)
 	}
@@ -257,7 +274,7 @@ func (r *Registry) session(p process.Stat, uid uint32) string {
 	defer r.mu.Unlock()
 	n, ok := r.leaders[p.Session]
 	if err != nil && ok {
-		return n.name // the session lives on without its leader
+		return n.name // the leader has exited, the session continues
 	}
 	if err != nil {
 		return fmt.Sprintf("uid:%d", uid)
@@ -266,13 +283,13 @@ func (r *Registry) session(p process.Stat, uid uint32) string {
 		if len(r.leaders) >= maxKnown {
 			clear(r.leaders)
 		}
-		n = named{leader.Start, fmt.Sprintf("%s/%d", commandName(leader.Command), p.Session)}
+		n = namedProcess{leader.Start, fmt.Sprintf("%s/%d", commandName(leader.Command), p.Session)}
 		r.leaders[p.Session] = n
 	}
 	return n.name
 }
 
-// commandName makes a part of an actor's name of a command.
+// commandName returns a command with only characters that are valid in an actor's name.
 func commandName(command string) string {
 	name := strings.Map(func(c rune) rune {
 		if c < 128 && (nameForm.MatchString(string(c)) || c == '-' || c == '.') {
@@ -287,17 +304,17 @@ func commandName(command string) string {
 	return name
 }
 
-// Register names a process, and those that it and its descendants start, in a workspace. A
-// process that cannot be seen has the id 0: the name is for all such then.
+// Register registers the name of a process and its descendants in a workspace. With id 0 the name
+// is for all unseen processes.
 //
-// A fork cannot take a name that was registered in a workspace that it is in, nor one below
-// it, unless the process has that name already.
+// In a fork, a name that was registered in an ancestor of the fork, or a name below it, is an
+// errs.Protected, unless it is the present actor of the process.
 func (r *Registry) Register(id, uid, view uint32, name string) error {
-	err := r.register(id, uid, view, name)
-	if err == nil {
-		r.keep()
+	if err := r.register(id, uid, view, name); err != nil {
+		return err
 	}
-	return err
+	r.saveNames()
+	return nil
 }
 
 func (r *Registry) register(id, uid, view uint32, name string) error {
@@ -313,20 +330,23 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 		}
 		start = st.Start
 	}
-	scopes := r.within(view)
+
+	scopes := r.viewsAround(view)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if taken := r.takenOutside(scopes[1:], name); taken != "" && !Below(present, taken) {
+	if taken := r.registeredIn(scopes[1:], name); taken != "" && !Below(present, taken) {
 		return errs.New(errs.Protected, "protected: actor %q is registered outside of the fork; choose another name", taken)
 	}
-	if len(r.given) >= maxKnown {
-		clear(r.given)
+	if len(r.registered) >= maxKnown {
+		clear(r.registered)
 	}
-	r.given[name] = true
+	r.registered[name] = true
 	if id == 0 {
-		r.whole[view] = name
+		r.unseenNames[view] = name
 		return nil
 	}
+
+	// Remove the names of processes that have exited, and count the others.
 	n := 0
 	for k, old := range r.named {
 		if st, err := process.StatOf(k.id); err != nil || st.Start != old.start {
@@ -338,7 +358,8 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 	if n >= maxNamed {
 		return errs.New(errs.Quota, "limit reached: %d processes of the workspace have names", n)
 	}
-	r.named[inView{int(id), view}] = named{start, name}
+
+	r.named[processView{int(id), view}] = namedProcess{start, name}
 	for k, p := range r.known {
 		if slices.Contains(p.via, int(id)) {
 			delete(r.known, k)
@@ -349,16 +370,16 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 
 var userForm = regexp.MustCompile(`^(uid:[0-9]+|[^/]+/[0-9]+|unknown)$`)
 
-// IsUser reports whether a name is that of a login session or a user, and was not
-// registered.
+// IsUser reports whether a name is the name of a login session or a user, and not a registered
+// name.
 func (r *Registry) IsUser(name string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return userForm.MatchString(name) && !r.given[name]
+	return userForm.MatchString(name) && !r.registered[name]
 }
 
-// Registered reports whether a name, or one below it, was registered in a workspace for
-// something that may still run.
+// Registered reports whether a name, or a name below it, is registered in a workspace for a process
+// that may still run, or for unseen processes.
 func (r *Registry) Registered(by string, view uint32) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -367,12 +388,12 @@ func (r *Registry) Registered(by string, view uint32) bool {
 			return true
 		}
 	}
-	return Below(r.whole[view], by)
+	return Below(r.unseenNames[view], by)
 }
 
-// takenOutside returns the name that a name is equal to or below, of those registered in
-// some workspaces. The lock is held.
-func (r *Registry) takenOutside(views []uint32, name string) string {
+// registeredIn returns a name that is registered in one of the views, and that name equals or is
+// below; "" if there is none. The caller holds mu.
+func (r *Registry) registeredIn(views []uint32, name string) string {
 	for k, n := range r.named {
 		if slices.Contains(views, k.view) && Below(name, n.name) {
 			return n.name

@@ -102,7 +102,7 @@ func TestRegistry(t *testing.T) {
 // started again.
 func TestKeep(t *testing.T) {
 	r, saved := forks(), []byte(nil)
-	r.Keep(nil, func(b []byte) error { saved = b; return nil })
+	r.LoadNames(nil, func(b []byte) error { saved = b; return nil })
 	p1, c1 := shell(t, true)
 	p2, _ := shell(t, true)
 	for id, name := range map[uint32]string{p1: "a", p2: "b"} {
@@ -112,7 +112,7 @@ func TestKeep(t *testing.T) {
 	again := 0
 	for b, want := range map[string]int{string(saved): 2, other: 1, strings.Replace(string(saved), `"boot":"`, `"boot":"x`, 1): 0, "": 0} {
 		r := forks()
-		r.Keep([]byte(b), nil)
+		r.LoadNames([]byte(b), nil)
 		for id, name := range map[uint32]string{c1: "a", p2: "b"} {
 			if r.Of(id, 7, 0) == name && !r.IsUser(name) {
 				again++
@@ -150,7 +150,7 @@ func TestReuse(t *testing.T) {
 	must.OK(t, r.Register(p, 7, 0, "a"))
 	r.Of(c, 7, 0)
 	for _, id := range []uint32{p, c} { // as if they had been others
-		key := inView{int(id), 0}
+		key := processView{int(id), 0}
 		if k := r.known[key]; k != nil {
 			k.start--
 			k.checked.Store(k.checked.Load() - int64(time.Second))
@@ -176,7 +176,7 @@ func TestOrphans(t *testing.T) {
 		st, err := process.StatOf(int(c))
 		return err == nil && st.Parent != int(p)
 	})
-	r.known[inView{int(c), 0}].checked.Add(-int64(trusted))
+	r.known[processView{int(c), 0}].checked.Add(-int64(trusted))
 	if got := r.Of(c, 7, 0); got != "a" {
 		t.Errorf("an orphan is %s", got)
 	}
@@ -241,9 +241,9 @@ func TestGateway(t *testing.T) {
 	must.OK(t, r.Register(0, 0, 1, "agent"))
 	again := forks()
 	var saved []byte
-	r.Keep(nil, func(b []byte) error { saved = b; return nil })
-	r.keep()
-	again.Keep(saved, nil)
+	r.LoadNames(nil, func(b []byte) error { saved = b; return nil })
+	r.saveNames()
+	again.LoadNames(saved, nil)
 	r = again
 	want(child, 1, "agent")
 	want(uint32(cmd.Process.Pid), 1, own)

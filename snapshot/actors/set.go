@@ -8,35 +8,36 @@ import (
 )
 
 const (
-	// blockInodes is how many inodes have their bits in one mark. Files that are created
-	// one after the other have numbers in a row, so a hundred thousand take 100 KiB.
+	// blockInodes is the number of inodes in a block. Files that are created one after the other
+	// have consecutive numbers, so a set of a hundred thousand takes 100 KiB.
 	blockInodes = 64
-	// maxNames bounds the actors of a set, and of a list. Those beyond are Unknown.
+	// maxNames is the limit for the actors of a set, and of JoinNames. Further actors are Unknown.
 	maxNames = 1024
 )
 
-// A Set says which actors changed which inodes. The zero value is empty and ready. It
-// takes calls one at a time, and is safe for concurrent reading.
+// A Set has the inodes that each actor changed. The zero value is an empty set. It is safe for
+// concurrent reads, but not for concurrent changes.
 type Set struct {
 	names  []string
-	rest   []int // actors that changed inodes without a mark of their own
-	blocks map[uint64][]mark
-	marks  int
+	rest   []int // indices in names of the actors of AddRest
+	blocks map[uint64][]blockMark
+	marks  int // number of blockMarks
 }
 
-// A mark has the inodes of one block that an actor changed.
-type mark struct {
-	actor int
-	inos  uint64
+// A blockMark has the inodes of one block that an actor changed.
+type blockMark struct {
+	actor int    // index in Set.names
+	inos  uint64 // a bit for each inode of the block
 }
 
+// Add records that an actor changed an inode.
 func (s *Set) Add(ino uint64, actor string) {
-	s.mark(ino/blockInodes, mark{s.number(actor), 1 << (ino % blockInodes)})
+	s.addMark(ino/blockInodes, blockMark{s.number(actor), 1 << (ino % blockInodes)})
 }
 
-func (s *Set) mark(block uint64, m mark) {
+func (s *Set) addMark(block uint64, m blockMark) {
 	if s.blocks == nil {
-		s.blocks = make(map[uint64][]mark)
+		s.blocks = make(map[uint64][]blockMark)
 	}
 	marks := s.blocks[block]
 	for i := range marks {
@@ -49,14 +50,14 @@ func (s *Set) mark(block uint64, m mark) {
 	s.marks++
 }
 
-// AddRest notes that an actor changed inodes that are not named.
+// AddRest records that an actor changed inodes whose numbers are not known.
 func (s *Set) AddRest(actor string) {
 	if n := s.number(actor); !slices.Contains(s.rest, n) {
 		s.rest = append(s.rest, n)
 	}
 }
 
-// number returns the actor's index in names.
+// number returns the actor's index in names, and adds the actor if it is new.
 func (s *Set) number(actor string) int {
 	if n := slices.Index(s.names, actor); n >= 0 {
 		return n
@@ -68,7 +69,7 @@ func (s *Set) number(actor string) int {
 	return len(s.names) - 1
 }
 
-// Of returns the actors that changed an inode, in order; nil if none did.
+// Of returns the actors that changed an inode, sorted, without the actors of AddRest.
 func (s *Set) Of(ino uint64) []string {
 	var out []string
 	for _, m := range s.blocks[ino/blockInodes] {
@@ -90,12 +91,12 @@ func (s *Set) Others(ino uint64, actor string) bool {
 	return false
 }
 
-// OnlyBy reports whether no actor other than the given one changed anything.
+// OnlyBy reports whether no actor other than the given one changed any inode.
 func (s *Set) OnlyBy(actor string) bool {
 	return len(s.names) == 0 || len(s.names) == 1 && s.names[0] == actor
 }
 
-// Rest returns the actors that changed inodes which are not named.
+// Rest returns the actors of AddRest, sorted.
 func (s *Set) Rest() []string {
 	var out []string
 	for _, n := range s.rest {
@@ -105,18 +106,19 @@ func (s *Set) Rest() []string {
 	return out
 }
 
-// Actors returns all actors, in order.
+// Actors returns all actors, sorted.
 func (s *Set) Actors() []string { return slices.Sorted(slices.Values(s.names)) }
 
 func (s *Set) Empty() bool { return len(s.names) == 0 }
 
-// Size is about how many bytes of memory the set takes.
+// Size returns the approximate memory of the set in bytes.
 func (s *Set) Size() int { return 64*s.marks + 64*len(s.names) }
 
+// Merge adds the changes of o.
 func (s *Set) Merge(o *Set) {
 	for block, marks := range o.blocks {
 		for _, m := range marks {
-			s.mark(block, mark{s.number(o.names[m.actor]), m.inos})
+			s.addMark(block, blockMark{s.number(o.names[m.actor]), m.inos})
 		}
 	}
 	for _, n := range o.rest {
@@ -124,6 +126,7 @@ func (s *Set) Merge(o *Set) {
 	}
 }
 
+// Union returns a new set with the changes of all sets.
 func Union(sets ...*Set) *Set {
 	var out Set
 	for _, s := range sets {
@@ -132,7 +135,7 @@ func Union(sets ...*Set) *Set {
 	return &out
 }
 
-// Encode returns the object that Decode reads.
+// Encode returns the encoded set, for Decode.
 func (s *Set) Encode() []byte {
 	var e wire.Encoder
 	e.Header(wire.KindActors)
@@ -158,8 +161,8 @@ func (s *Set) Encode() []byte {
 	return e.Out()
 }
 
-// EncodeWithin is Encode with a limit in bytes. Of a larger set it writes only that each actor
-// changed inodes, not which.
+// EncodeWithin returns the encoded set. If it is larger than limit bytes, it returns a set with the
+// same actors as actors of AddRest, without inodes.
 func (s *Set) EncodeWithin(limit int) []byte {
 	b := s.Encode()
 	if len(b) <= limit {
@@ -172,13 +175,13 @@ func (s *Set) EncodeWithin(limit int) []byte {
 	return rest.Encode()
 }
 
-// Decode reads the object of a set.
+// Decode reads an encoded set.
 func Decode(b []byte) (*Set, error) {
 	d := wire.NewDecoder(b)
 	if kind := d.Header(); kind != wire.KindActors {
 		d.Fail("object of kind %d has no actors", kind)
 	}
-	s := &Set{blocks: make(map[uint64][]mark)}
+	s := &Set{blocks: make(map[uint64][]blockMark)}
 	for range d.Count(1) {
 		n := d.String()
 		if err := Check(n); err != nil {
@@ -201,7 +204,7 @@ func Decode(b []byte) (*Set, error) {
 	for range d.Count(3) {
 		block += d.Uvarint()
 		for range d.Count(2) {
-			m := mark{actor(), d.Uvarint()}
+			m := blockMark{actor(), d.Uvarint()}
 			s.blocks[block] = append(s.blocks[block], m)
 			s.marks++
 		}

@@ -19,14 +19,15 @@ const (
 	Renamed  = "renamed"
 	Restored = "restored"
 	Captured = "captured"
-	// Restarted is an event of main.
+	// Restarted is used in events of main only.
 	Restarted = "restarted"
 )
 
-// An Action is what an event reports. From and Detail are the meaning of these fields
-// in such an event.
+// An Action is a value of Event.Action. About describes it; From and Detail describe these fields
+// of the event.
 type Action struct{ Name, About, From, Detail string }
 
+// Actions are all actions.
 var Actions = []Action{
 	{Created, "a path was created", "", ""},
 	{Modified, "a path was modified", "", ""},
@@ -48,6 +49,7 @@ var Actions = []Action{
 	{"pulled", "a snapshot was pulled", "the snapshot", "the remote"},
 }
 
+// ActionNames returns the names of Actions.
 func ActionNames() []string {
 	names := make([]string, len(Actions))
 	for i, a := range Actions {
@@ -56,11 +58,11 @@ func ActionNames() []string {
 	return names
 }
 
-// MaxPath limits the bytes of a path in an event. Without it, the paths of a chain of
+// MaxPath is the limit for the bytes of a path in an event. Without it, the paths of a chain of
 // directories would take space quadratic in its length.
 const MaxPath = 1024
 
-// shorten returns a path, or its end if it is too long.
+// shorten returns a path, or "…/" and the end of the path if it is longer than MaxPath.
 func shorten(path string) string {
 	if len(path) <= MaxPath {
 		return path
@@ -72,8 +74,8 @@ func shorten(path string) string {
 	return "…/" + path
 }
 
-// An Event is a change of a path, a snapshot or a fork. Its JSON form is a promise to
-// scripts: fields are added, and none changes its meaning.
+// An Event is a change of a path, a snapshot or a fork. Its JSON form is stable for
+// scripts: fields may be added, but do not change their meaning.
 type Event struct {
 	// Record sets Seq, and Time if it is zero.
 	Seq    uint64    `json:"seq" jsonschema:"its number in the workspace; it only grows, with gaps"`
@@ -89,14 +91,14 @@ type Event struct {
 	Actor   string `json:"actor,omitempty" jsonschema:"the actor of the change"`
 	Detail  string `json:"detail,omitempty" jsonschema:"depends on the action"`
 
-	// Workspace is the view number of the workspace.
+	// Workspace is the view of the workspace.
 	Workspace uint32 `json:"-"`
-	// Node identifies the changed or moved file, whatever its path. Events of one node are
-	// coalesced, but those of node 0 never are.
+	// Node identifies the changed file, also after a rename. Events of one node are
+	// coalesced, except events with node 0.
 	Node uint64 `json:"-"`
 }
 
-// count adds an event to the counts of a workspace.
+// count adds an event with the given action to the counts of a workspace.
 func count(c *info.Counts, action string) {
 	switch action {
 	case Created:
@@ -110,17 +112,18 @@ func count(c *info.Counts, action string) {
 	}
 }
 
+// appendLine appends the JSON line of an event to b.
 func appendLine(b []byte, e *Event) []byte {
 	var w bytes.Buffer
 	enc := json.NewEncoder(&w)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(e) // it has only numbers, text and a time of now
+	_ = enc.Encode(e) // an event has only numbers, strings and a valid time
 	return append(b, gitquote.JSON(w.Bytes())...)
 }
 
-// head reads number and action from a line as appendLine writes it, without
-// decoding all of it. It is false for anything else.
-func head(line []byte) (seq uint64, action string, ok bool) {
+// parseHead returns the number and the action of a line of appendLine, without
+// decoding the rest. ok is false for other text.
+func parseHead(line []byte) (seq uint64, action string, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"seq":`))
 	if !ok {
 		return 0, "", false
@@ -138,26 +141,26 @@ func head(line []byte) (seq uint64, action string, ok bool) {
 }
 
 const (
-	commandAge = 20 * time.Millisecond // then exec may have changed it
-	commandMax = 4096
+	commandAge = 20 * time.Millisecond // validity of a cached name, because exec may change it
+	commandMax = 4096                  // size of the cache
 )
 
 // commands caches the names of processes. A request has the id of a thread, whose process is
 // looked up while the thread still waits for the answer.
 type commands struct {
 	mu   sync.Mutex
-	seen map[uint32]known
+	seen map[uint32]processName // by thread
 }
 
-type known struct {
-	pid  uint32 // of the process, for a thread's id
+type processName struct {
+	pid  uint32 // id of the process of the thread
 	name string
-	at   time.Time
+	at   time.Time // when it was looked up
 }
 
-func (c *commands) of(tid uint32, now time.Time) known {
+func (c *commands) lookUp(tid uint32, now time.Time) processName {
 	if tid == 0 {
-		return known{}
+		return processName{}
 	}
 	c.mu.Lock()
 	p, ok := c.seen[tid]
@@ -165,16 +168,16 @@ func (c *commands) of(tid uint32, now time.Time) known {
 	if ok && now.Sub(p.at) < commandAge {
 		return p
 	}
-	fresh := known{pid: uint32(process.Of(int(tid)))}
+	fresh := processName{pid: uint32(process.Of(int(tid)))}
 	fresh.name = process.Command(int(fresh.pid))
-	if fresh.name == "" && ok { // it is gone
+	if fresh.name == "" && ok { // the process has exited
 		fresh.pid, fresh.name = p.pid, p.name
 	}
 	fresh.at = now
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.seen == nil || len(c.seen) >= commandMax {
-		c.seen = map[uint32]known{}
+		c.seen = map[uint32]processName{}
 	}
 	c.seen[tid] = fresh
 	return fresh

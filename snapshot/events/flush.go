@@ -8,20 +8,21 @@ import (
 	"time"
 )
 
-// flush writes what is due, or all that was recorded.
+// flush writes the events that are due, or all pending events.
 func (l *Log) flush(all bool) error {
 	l.writer.Lock()
 	defer l.writer.Unlock()
 	l.mu.Lock()
-	due := l.mu.take(time.Now(), all)
+	due := l.mu.takeDue(time.Now(), all)
 	l.mu.Unlock()
 	if len(due) == 0 {
 		return nil
 	}
+
 	var err error
 	lines := map[*view][]byte{}
 	for _, e := range due {
-		if !l.complete(&e.Event) {
+		if !l.addPath(&e.Event) {
 			continue
 		}
 		b := appendLine(lines[e.v], &e.Event)
@@ -34,7 +35,8 @@ func (l *Log) flush(all bool) error {
 	for v, b := range lines {
 		err = errors.Join(err, l.write(v, b))
 	}
-	err = errors.Join(err, l.limit())
+	err = errors.Join(err, l.enforceLimit())
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
@@ -44,9 +46,9 @@ func (l *Log) flush(all bool) error {
 	return err
 }
 
-// complete adds the path and size of the node. It reports false for an event without a path whose
-// node has none now.
-func (l *Log) complete(e *Event) bool {
+// addPath adds the present path and size of the node to a created or modified event. It returns false
+// for an event without a path whose node has no path any more.
+func (l *Log) addPath(e *Event) bool {
 	if e.Node != 0 && l.opts.Resolve != nil && (e.Action == Created || e.Action == Modified) {
 		if path, size, ok := l.opts.Resolve(e.Workspace, e.Node); ok {
 			e.Size = size
@@ -59,18 +61,18 @@ func (l *Log) complete(e *Event) bool {
 	return e.Path != ""
 }
 
-// write adds lines to the newest file of a workspace, or to another if that is full.
-// The writer is locked.
+// write appends lines to the newest file of a workspace, or to a new file if it is full.
+// The caller holds Log.writer.
 func (l *Log) write(v *view, lines []byte) error {
 	l.mu.Lock()
-	removed := l.mu.views[v.id] != v // with the workspace
+	removed := l.mu.views[v.id] != v // the workspace was removed
 	l.mu.Unlock()
 	if removed || len(lines) == 0 {
 		return nil
 	}
 	segments := slices.Clone(v.segments)
 	if n := len(segments); n == 0 || segments[n-1].size >= l.opts.SegmentSize {
-		first, _, _ := head(lines)
+		first, _, _ := parseHead(lines)
 		segments = append(segments, segment{first: first})
 	}
 	s := &segments[len(segments)-1]
@@ -78,15 +80,16 @@ func (l *Log) write(v *view, lines []byte) error {
 		return fmt.Errorf("write the event log of workspace %d: %w", v.id, err)
 	}
 	s.size += int64(len(lines))
-	v.written, _, _ = head(lines[bytes.LastIndexByte(lines[:len(lines)-1], '\n')+1:])
+	v.written, _, _ = parseHead(lines[bytes.LastIndexByte(lines[:len(lines)-1], '\n')+1:])
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v.segments = segments
 	return nil
 }
 
-// limit removes files until the rest is small enough. The writer is locked.
-func (l *Log) limit() error {
+// enforceLimit removes files until all files have at most Options.Limit bytes. The caller holds
+// Log.writer.
+func (l *Log) enforceLimit() error {
 	if l.size() <= l.opts.Limit {
 		return nil
 	}
@@ -95,7 +98,7 @@ func (l *Log) limit() error {
 		shareOf[id] = l.opts.Share(id)
 	}
 	for l.size() > l.opts.Limit {
-		if err := l.drop(l.largest(shareOf)); err != nil {
+		if err := l.dropFirst(l.largest(shareOf)); err != nil {
 			return fmt.Errorf("shorten the event log: %w", err)
 		}
 	}
@@ -111,8 +114,8 @@ func (l *Log) size() (total int64) {
 	return total
 }
 
-// largest returns the log that is to lose a file: the largest of the workspaces that
-// have the largest share.
+// largest returns the log that loses a file: the largest log of the tenant whose logs are the largest
+// together. shareOf has the tenant of each workspace.
 func (l *Log) largest(shareOf map[uint32]uint32) (largest *view) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,9 +132,9 @@ func (l *Log) largest(shareOf map[uint32]uint32) (largest *view) {
 	return largest
 }
 
-// drop removes the first file of a log. An empty one takes the place of the last, so
-// that the numbers go on after the next opening.
-func (l *Log) drop(v *view) error {
+// dropFirst removes the first file of a log. If it is the only file, an empty file replaces it, whose
+// name has the next number for the next opening.
+func (l *Log) dropFirst(v *view) error {
 	s, rest := v.segments[0], slices.Clone(v.segments[1:])
 	if len(rest) == 0 {
 		rest = []segment{{first: v.written + 1}}

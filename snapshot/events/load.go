@@ -2,7 +2,8 @@ package events
 
 import "fmt"
 
-// Load reads the files, and records what was recorded before. If it fails it can be called again.
+// Load reads the files, and adds the events that were recorded before. After an error it can be
+// called again.
 func (l *Log) Load() error {
 	l.writer.Lock()
 	defer l.writer.Unlock()
@@ -26,15 +27,15 @@ func (l *Log) Load() error {
 	for _, e := range early {
 		v := l.view(e.Workspace)
 		if e.Action == Captured {
-			l.mu.endAll(v)
+			l.mu.closeAll(v)
 		}
 		l.mu.add(v, &entry{Event: e})
 	}
-	l.arm()
+	l.startTimer()
 	return nil
 }
 
-// read finds the logs of all workspaces.
+// read opens the logs of all workspaces.
 func (l *Log) read() (map[uint32]*view, error) {
 	if err := l.opts.FS.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)
@@ -58,8 +59,9 @@ func (l *Log) read() (map[uint32]*view, error) {
 	return views, nil
 }
 
-// keep keeps an event until Load. Beyond maxWaiting events are lost. mu is held.
-func (l *Log) keep(e Event) {
+// keepEarly keeps an event in memory until Load, at most maxWaiting events; further events are lost.
+// The caller holds mu.
+func (l *Log) keepEarly(e Event) {
 	if len(l.mu.early) < maxWaiting {
 		l.mu.early = append(l.mu.early, e)
 	}

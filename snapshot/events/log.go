@@ -22,26 +22,25 @@ const (
 )
 
 const (
-	diskShare = 64 // the log takes one part in so many of the disk
+	diskShare = 64 // the default limit is at most 1/diskShare of the disk
 	minLimit  = 1 << 20
 )
 
-// Options say how to keep the log. FS and Logger are needed.
+// Options are the options of a Log. FS and Logger must be set.
 type Options struct {
 	FS     vfs.FS
 	Logger *slog.Logger
 	// Limit is the size in bytes of the log of all workspaces together.
 	Limit int64
-	// SegmentSize is how many bytes of lines a file has when a new one is begun.
+	// SegmentSize is the number of bytes of a file after which a new file is begun.
 	SegmentSize int64
-	// Quiet is how long a node must be left alone for its event to be written.
+	// Quiet is the time without a change of a node after which its event is written.
 	Quiet time.Duration
 	// Resolve returns the present path and size of a node, for events that were
 	// recorded without a path. It is called some time after the event.
 	Resolve func(view uint32, node uint64) (path string, size int64, ok bool)
-	// Share says which workspaces share their part of Limit, by a number. Those
-	// that have most lose files, so no workspace loses any by what others do. Nil: each workspace
-	// has a part of its own.
+	// Share returns the view of the tenant of a workspace. The tenant with the most bytes loses
+	// files, so that one tenant cannot make another lose its log. nil: each workspace is a tenant.
 	Share func(view uint32) uint32
 }
 
@@ -58,16 +57,16 @@ type Log struct {
 		sync.Mutex
 		pending
 		views   map[uint32]*view
-		timer   *time.Timer // runs while something is open
-		written chan struct{}
+		timer   *time.Timer   // runs while events are pending
+		written chan struct{} // closed when events are written, see wakeFollowers
 		closed  bool
-		failed  bool // the last write failed, and that was logged
+		failed  bool // the last write failed, and the failure was logged
 		loaded  bool
-		early   []Event // recorded before Load
+		early   []Event // events recorded before Load
 	}
 }
 
-// Open opens the event log in a directory, which it makes if there is none.
+// Open opens the event log in a directory. It makes the directory if needed.
 func Open(dir string, o Options) (*Log, error) {
 	l := New(dir, o)
 	if err := l.Load(); err != nil {
@@ -101,21 +100,21 @@ func New(dir string, o Options) *Log {
 	return l
 }
 
-// maxWaiting is how many events wait to be written before Record writes them itself: those
-// of a large restore would take memory faster than they are written.
+// maxWaiting is the number of pending events from which on Record writes them itself. Otherwise a
+// large restore would add events faster than they are written.
 const maxWaiting = 10_000
 
-// Record notes an event. It is cheap, and what it notes is written later; see
-// the package's comment. Command is looked up from PID if it is empty.
+// Record adds an event, which is written later; see the package comment. If Command is empty, it is
+// looked up from PID.
 func (l *Log) Record(e Event) {
 	n := &entry{Event: e}
-	l.fill(&n.Event)
+	l.setDefaults(&n.Event)
 	l.mu.Lock()
 	if !l.mu.loaded {
-		l.keep(n.Event)
+		l.keepEarly(n.Event)
 	} else if !l.mu.closed {
 		l.mu.add(l.view(e.Workspace), n)
-		l.arm()
+		l.startTimer()
 	}
 	waiting := len(l.mu.queue)
 	l.mu.Unlock()
@@ -124,44 +123,45 @@ func (l *Log) Record(e Event) {
 	}
 }
 
-// A Span is what happened between two captures of a workspace.
+// A Span has the numbers and counts of the events after one capture of a workspace up to the next.
 type Span struct {
-	First, Last uint64 // numbers of the events; Last is the capture itself
+	First, Last uint64 // numbers of the events; Last is the capture
 	Counts      info.Counts
 }
 
-// Captured notes that a snapshot was made, and returns what happened in the
-// workspace since the one before, this event included.
+// Captured records the event of a new snapshot. It returns the span of events since the snapshot
+// before, including this event.
 func (l *Log) Captured(e Event) Span {
 	e.Action = Captured
 	if e.Path == "" {
 		e.Path = "."
 	}
-	l.fill(&e)
+	l.setDefaults(&e)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.view(e.Workspace)
 	if !l.mu.loaded {
-		l.keep(e)
+		l.keepEarly(e)
 	}
 	if l.mu.closed || !l.mu.loaded {
 		return Span{First: v.lastSeq + 1, Last: v.lastSeq}
 	}
-	l.mu.endAll(v)
+	l.mu.closeAll(v)
 	l.mu.add(v, &entry{Event: e})
 	s := Span{First: v.captured + 1, Last: v.lastSeq, Counts: v.since}
 	v.captured, v.since = v.lastSeq, info.Counts{}
-	l.arm()
+	l.startTimer()
 	return s
 }
 
-func (l *Log) fill(e *Event) {
+// setDefaults shortens the paths of an event, and sets its time and command if they are missing.
+func (l *Log) setDefaults(e *Event) {
 	e.Path, e.From = shorten(e.Path), shorten(e.From)
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
 	if e.Command == "" {
-		p := l.commands.of(e.PID, e.Time)
+		p := l.commands.lookUp(e.PID, e.Time)
 		e.Command = p.name
 		if p.pid != 0 {
 			e.PID = p.pid
@@ -169,8 +169,8 @@ func (l *Log) fill(e *Event) {
 	}
 }
 
-// LastSeq returns the number of the last event of a workspace, 0 if there is
-// none. It may not be written yet.
+// LastSeq returns the number of the last recorded event of a workspace, 0 if there is
+// none. The event may be pending.
 func (l *Log) LastSeq(view uint32) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,13 +180,14 @@ func (l *Log) LastSeq(view uint32) uint64 {
 	return 0
 }
 
+// Views returns the views of the workspaces with a log, sorted.
 func (l *Log) Views() []uint32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(maps.Keys(l.mu.views))
 }
 
-// view returns the log of a workspace, a new one if there is none. mu is held.
+// view returns the log of a workspace, a new one if there is none. The caller holds mu.
 func (l *Log) view(id uint32) *view {
 	v := l.mu.views[id]
 	if v == nil {
@@ -200,32 +201,36 @@ func (l *Log) newView(id uint32) *view {
 	return &view{fs: l.opts.FS, id: id, dir: filepath.Join(l.dir, viewName(id))}
 }
 
-// arm makes sure that what is open will be written. mu is held.
-func (l *Log) arm() {
+// startTimer starts the timer if events are pending. The caller holds mu.
+func (l *Log) startTimer() {
 	if l.mu.timer == nil && !l.mu.closed && !l.mu.empty() {
 		l.mu.timer = time.AfterFunc(l.opts.Quiet, l.tick)
 	}
 }
 
-// writeOut is flush for callers that cannot return an error.
+// writeOut calls flush, and logs its error if the last write did not fail.
 func (l *Log) writeOut(all bool) {
-	if err := guard.Do(func() error { return l.flush(all) }); err != nil {
-		l.mu.Lock()
-		first := !l.mu.failed
-		l.mu.failed = true
-		l.mu.Unlock()
-		if first {
-			l.opts.Logger.Error("events are being lost", "err", err, guard.Stack(err))
-		}
+	err := guard.Do(func() error { return l.flush(all) })
+	if err == nil {
+		return
+	}
+
+	l.mu.Lock()
+	first := !l.mu.failed
+	l.mu.failed = true
+	l.mu.Unlock()
+	if first {
+		l.opts.Logger.Error("events are being lost", "err", err, guard.Stack(err))
 	}
 }
 
+// tick is called by the timer.
 func (l *Log) tick() {
 	l.writeOut(false)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.timer = nil
-	l.arm()
+	l.startTimer()
 }
 
 // Flush writes all events that were recorded before the call.
@@ -247,12 +252,13 @@ func (l *Log) Close() error {
 	return err
 }
 
-// wakeFollowers has every Follow look for more events. mu is held.
+// wakeFollowers makes all calls of Follow read again. The caller holds mu.
 func (l *Log) wakeFollowers() {
 	close(l.mu.written)
 	l.mu.written = make(chan struct{})
 }
 
+// Remove removes the log of a workspace.
 func (l *Log) Remove(view uint32) error {
 	if err := l.Flush(); err != nil {
 		return err
@@ -272,9 +278,9 @@ func (l *Log) Remove(view uint32) error {
 	return nil
 }
 
-// Follow calls fn for every event of a workspace after the number given: first
-// for those that are there, then for each as it is written, until the context is
-// done, the log is closed, or fn returns an error. It returns that error, or nil.
+// Follow calls fn for each event of a workspace after the given number: first
+// for the existing events, then for each new event when it is written. It ends when ctx is done, the
+// log is closed, or fn returns an error, which it returns.
 func (l *Log) Follow(ctx context.Context, view uint32, after uint64, fn func(Event) error) error {
 	for {
 		l.mu.Lock()

@@ -53,11 +53,11 @@ func TestLineIsAPromise(t *testing.T) {
 	if string(b) != want {
 		t.Errorf("got  %swant %s", b, want)
 	}
-	if seq, action, ok := head(b); !ok || seq != 12 || action != Renamed {
+	if seq, action, ok := parseHead(b); !ok || seq != 12 || action != Renamed {
 		t.Errorf("head: %d %q %v", seq, action, ok)
 	}
 	for _, bad := range []string{"", "{}", `{"seq":`, `{"seq":0,"action":"dropped"`, `{"seq":5,"action":"x`, "\x00\x00\n"} {
-		if _, _, ok := head([]byte(bad)); ok {
+		if _, _, ok := parseHead([]byte(bad)); ok {
 			t.Errorf("%q was taken for a line", bad)
 		}
 	}
@@ -457,7 +457,7 @@ func FuzzHead(f *testing.F) {
 	f.Add([]byte(`{"seq":12,"time":"x","action":"renamed","path":""}`))
 	f.Add([]byte(`{"seq":99999999999999999999,"action":"a"`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		seq, action, ok := head(b)
+		seq, action, ok := parseHead(b)
 		if ok && (seq == 0 || !bytes.Contains(b, []byte(action))) {
 			t.Fatalf("%q: %d %q", b, seq, action)
 		}

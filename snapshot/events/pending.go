@@ -3,69 +3,71 @@ package events
 import "time"
 
 const (
-	maxOpen   = 5               // times quiet: how long an event may stay open
-	forget    = 3 * time.Second // of quiet, then a process counts as new
-	repeatMin = 2 * time.Second // interval of the events of one that goes on
-	repeatMax = time.Minute
-	sweepTime = time.Second
+	maxOpen   = 5               // the longest time that an event stays open, as a multiple of quiet
+	forget    = 3 * time.Second // time without changes after which a continuation ends
+	repeatMin = 2 * time.Second // shortest interval of the events of a continuation
+	repeatMax = time.Minute     // longest interval
+	sweepTime = time.Second     // time between two sweeps
 )
 
-// pending is what was recorded and not written. Log.mu guards it.
+// pending has the events that are recorded and not written. Log.mu guards it.
 type pending struct {
 	quiet time.Duration
-	queue []*entry       // in the order of their numbers
-	open  map[key]*entry // in the queue, and may still grow
-	// ongoing has those that did something to a node of which an event was
-	// written, held those among them that did more since.
-	ongoing map[key]*ongoing
-	held    map[key]*ongoing
-	swept   time.Time
+	queue []*entry       // sorted by number
+	open  map[key]*entry // entries of queue that may still be extended
+	// ongoing has the continuations of written events, unwritten the continuations among them that have an event.
+	ongoing   map[key]*continuation
+	unwritten map[key]*continuation
+	swept     time.Time // the last sweep
 }
 
+// A key is a node of a workspace.
 type key struct {
 	view uint32
 	node uint64
 }
 
-// An entry is an event in the making.
+// An entry is a pending event.
 type entry struct {
 	Event
 	v     *view
-	epoch int       // of the view; it grows only within
-	last  time.Time // when it last grew
-	done  bool      // it will not grow any more
+	epoch int       // view.epoch when it began; a later epoch closes it
+	last  time.Time // time of the last change in it
+	done  bool      // it is closed
 }
 
-// ongoing collects further changes of a node by a process after an event about it was written.
-type ongoing struct {
+// A continuation collects further changes of a node by a process after an event about them was
+// written.
+type continuation struct {
 	v        *view
 	epoch    int
 	pid      uint32
 	last     time.Time
 	interval time.Duration
-	event    *Event // what is to be written, nil if nothing happened since
+	event    *Event // changes since the last written event; nil if there are none
 }
 
 func newPending(quiet time.Duration) pending {
-	return pending{quiet: quiet, open: map[key]*entry{}, ongoing: map[key]*ongoing{}, held: map[key]*ongoing{}}
+	return pending{quiet: quiet, open: map[key]*entry{}, ongoing: map[key]*continuation{}, unwritten: map[key]*continuation{}}
 }
 
-// empty reports whether nothing waits to be written.
-func (p *pending) empty() bool { return len(p.queue) == 0 && len(p.held) == 0 }
+// empty reports whether there are no pending events.
+func (p *pending) empty() bool { return len(p.queue) == 0 && len(p.unwritten) == 0 }
 
+// add adds an event, or extends an earlier event of the same node by it.
 func (p *pending) add(v *view, n *entry) {
 	e := &n.Event
 	if e.Node == 0 {
-		p.push(v, n, e.Time)
+		p.enqueue(v, n, e.Time)
 		n.done = true
 		return
 	}
 	k := key{v.id, e.Node}
-	if e.Action == Modified && p.grow(k, v, e) {
+	if e.Action == Modified && p.extend(k, v, e) {
 		return
 	}
-	p.end(k, e)
-	p.push(v, n, e.Time)
+	p.closeOpen(k, e)
+	p.enqueue(v, n, e.Time)
 	if e.Action == Modified || e.Action == Created {
 		p.open[k] = n
 	} else {
@@ -73,8 +75,9 @@ func (p *pending) add(v *view, n *entry) {
 	}
 }
 
-// grow makes a modification part of an earlier event, if there is one to take it.
-func (p *pending) grow(k key, v *view, e *Event) bool {
+// extend makes a modification part of an open event or a continuation. It returns false if there is
+// none.
+func (p *pending) extend(k key, v *view, e *Event) bool {
 	if o := p.open[k]; o != nil {
 		if o.epoch != v.epoch || (o.PID != e.PID && o.Action != Created) {
 			return false
@@ -82,7 +85,7 @@ func (p *pending) grow(k key, v *view, e *Event) bool {
 		o.last = e.Time
 		o.Size = max(o.Size, e.Size)
 		if e.Command != "" && e.PID == o.PID {
-			o.Command = e.Command // a shell opens the file, then becomes the program
+			o.Command = e.Command // a shell opens the file, then executes the program
 		}
 		return true
 	}
@@ -93,15 +96,15 @@ func (p *pending) grow(k key, v *view, e *Event) bool {
 	r.last = e.Time
 	if r.event == nil {
 		r.event = e
-		p.held[k] = r
+		p.unwritten[k] = r
 	}
 	r.event.Size = max(r.event.Size, e.Size)
 	return true
 }
 
-// end closes what is open about a node, because e happens to it.
-func (p *pending) end(k key, e *Event) {
-	was := "" // the path until now, if it is known
+// closeOpen closes the open event and the continuation of a node, because e is a new event of it.
+func (p *pending) closeOpen(k key, e *Event) {
+	was := "" // the path before e, if it is known
 	switch e.Action {
 	case Renamed:
 		was = e.From
@@ -119,47 +122,48 @@ func (p *pending) end(k key, e *Event) {
 		if r.event != nil && r.event.Path == "" {
 			r.event.Path = was
 		}
-		p.release(k, r)
+		p.queueContinuation(k, r)
 		delete(p.ongoing, k)
 	}
 }
 
-// release queues what an ongoing process did last.
-func (p *pending) release(k key, r *ongoing) {
+// queueContinuation adds the event of a continuation to the queue.
+func (p *pending) queueContinuation(k key, r *continuation) {
 	if r.event != nil {
 		r.event.Time = r.last
-		p.push(r.v, &entry{Event: *r.event, done: true}, r.last)
+		p.enqueue(r.v, &entry{Event: *r.event, done: true}, r.last)
 		r.event = nil
-		delete(p.held, k)
+		delete(p.unwritten, k)
 	}
 }
 
-// push queues an event and gives it its number.
-func (p *pending) push(v *view, n *entry, last time.Time) {
+// enqueue adds an event to the queue and gives it its number.
+func (p *pending) enqueue(v *view, n *entry, last time.Time) {
 	v.lastSeq++
 	count(&v.since, n.Action)
 	n.Seq, n.v, n.epoch, n.last = v.lastSeq, v, v.epoch, last
 	p.queue = append(p.queue, n)
 }
 
-// endAll ends everything that is open in a workspace.
-func (p *pending) endAll(v *view) {
-	for k, r := range p.held {
+// closeAll closes all open events of a workspace.
+func (p *pending) closeAll(v *view) {
+	for k, r := range p.unwritten {
 		if r.v == v {
-			p.release(k, r)
+			p.queueContinuation(k, r)
 		}
 	}
 	v.epoch++
 }
 
-// take removes what is due from the front of the queue, or all of it.
-func (p *pending) take(now time.Time, all bool) []*entry {
-	for k, r := range p.held {
+// takeDue removes the due events from the front of the queue, or all events, and returns them.
+func (p *pending) takeDue(now time.Time, all bool) []*entry {
+	for k, r := range p.unwritten {
 		if all || now.Sub(r.last) >= forget || now.Sub(r.event.Time) >= r.interval {
-			p.release(k, r)
+			p.queueContinuation(k, r)
 			r.interval = min(2*r.interval, repeatMax)
 		}
 	}
+
 	n := 0
 	for ; n < len(p.queue); n++ {
 		e := p.queue[n]
@@ -170,9 +174,10 @@ func (p *pending) take(now time.Time, all bool) []*entry {
 		k := key{e.v.id, e.Node}
 		if p.open[k] == e {
 			delete(p.open, k)
-			p.ongoing[k] = &ongoing{v: e.v, epoch: e.epoch, pid: e.PID, last: e.last, interval: repeatMin}
+			p.ongoing[k] = &continuation{v: e.v, epoch: e.epoch, pid: e.PID, last: e.last, interval: repeatMin}
 		}
 	}
+
 	due := p.queue[:n:n]
 	p.queue = p.queue[n:]
 	if len(p.queue) == 0 {
@@ -182,7 +187,7 @@ func (p *pending) take(now time.Time, all bool) []*entry {
 	return due
 }
 
-// sweep forgets processes that have stopped.
+// sweep removes continuations without changes for the time forget.
 func (p *pending) sweep(now time.Time) {
 	if now.Sub(p.swept) < sweepTime {
 		return

@@ -27,14 +27,14 @@ func play(acts []act, every, until int) string {
 				continue
 			}
 			if a.action == "" {
-				p.endAll(v)
+				p.closeAll(v)
 				p.add(v, &entry{Event: Event{Action: Captured, Time: at(ms)}})
 				continue
 			}
 			p.add(v, &entry{Event: Event{Action: a.action, Node: a.node, PID: a.pid, Time: at(ms)}})
 		}
 		if ms%every == 0 {
-			for _, e := range p.take(at(ms), false) {
+			for _, e := range p.takeDue(at(ms), false) {
 				out = append(out, fmt.Sprintf("%d:%d %s %d", ms, e.Seq, e.Action, e.Node))
 			}
 		}
@@ -102,9 +102,9 @@ func TestNothingIsKeptForEver(t *testing.T) {
 	for i := range 100 {
 		p.add(v, &entry{Event: Event{Action: Modified, Node: uint64(i + 1), PID: 5, Time: now}})
 	}
-	p.take(now.Add(time.Second), false)
-	p.take(now.Add(10*time.Second), false)
-	if len(p.open)+len(p.ongoing)+len(p.held)+len(p.queue) != 0 {
-		t.Fatalf("%d, %d, %d, %d entries are left", len(p.open), len(p.ongoing), len(p.held), len(p.queue))
+	p.takeDue(now.Add(time.Second), false)
+	p.takeDue(now.Add(10*time.Second), false)
+	if len(p.open)+len(p.ongoing)+len(p.unwritten)+len(p.queue) != 0 {
+		t.Fatalf("%d, %d, %d, %d entries are left", len(p.open), len(p.ongoing), len(p.unwritten), len(p.queue))
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"io"
 )
 
-// A Reader is the log of a workspace as a file: a JSON object a line, growing at
-// the end. It holds nothing open.
+// A Reader is the log of a workspace as a growing file, with a JSON object on each line. It keeps
+// no files open.
 type Reader struct {
 	l    *Log
 	v    *view
-	base int64 // value of view.dropped when it was made
+	base int64 // the value of view.dropped at offset 0
 }
 
-// Reader returns the log of a workspace as it is kept now, after so many bytes that were
-// removed.
+// Reader returns a Reader of a workspace. It begins with removed bytes of empty lines, which stand
+// for lines that were removed before, then has the lines of the present files.
 func (l *Log) Reader(view uint32, removed int64) *Reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -24,33 +24,33 @@ func (l *Log) Reader(view uint32, removed int64) *Reader {
 	return &Reader{l: l, v: v, base: v.dropped - removed}
 }
 
-// now returns the files that there are, and how many bytes before them were removed
-// since the Reader was made.
-func (r *Reader) now() (segments []segment, removed int64) {
+// current returns the present files, and the number of bytes of empty lines before them.
+func (r *Reader) current() (segments []segment, removed int64) {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
 	return r.v.segments, r.v.dropped - r.base
 }
 
-// Size returns the length in bytes. It never gets less.
+// Size returns the length in bytes, which never shrinks.
 func (r *Reader) Size() int64 {
-	segments, size := r.now()
+	segments, size := r.current()
 	for _, s := range segments {
 		size += s.size
 	}
 	return size
 }
 
-// Removed is the length of the removed beginning: a new Reader would begin later.
+// Removed returns the number of bytes at the begin that are empty lines, because their files were
+// removed.
 func (r *Reader) Removed() int64 {
-	_, removed := r.now()
+	_, removed := r.current()
 	return removed
 }
 
 // ReadAt implements io.ReaderAt. Lines that were removed since the Reader was made are read as
 // empty lines.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
-	segments, start := r.now()
+	segments, start := r.current()
 	n := int64(0)
 	for ; n < int64(len(p)) && off+n < start; n++ {
 		p[n] = '\n'
@@ -62,7 +62,7 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 			if err != nil {
 				return int(n), fmt.Errorf("read the event log of workspace %d: %w", r.v.id, err)
 			}
-			for i := range part[k:] { // removed at this moment
+			for i := range part[k:] { // the file was removed during the call
 				part[k+i] = '\n'
 			}
 			n += int64(len(part))
@@ -75,9 +75,8 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return int(n), nil
 }
 
-// Read calls fn for every event of a workspace after the number given, oldest
-// first. What was recorded before the call is written first. An error of fn ends
-// it and is returned as it is.
+// Read calls fn for each event of a workspace after the given number, oldest
+// first. It writes pending events before. If fn returns an error, Read ends and returns it.
 func (l *Log) Read(view uint32, after uint64, fn func(Event) error) error {
 	if err := l.Flush(); err != nil {
 		// Earlier events can still be read.
@@ -90,6 +89,7 @@ func (l *Log) Read(view uint32, after uint64, fn func(Event) error) error {
 		segments = v.segments
 	}
 	l.mu.Unlock()
+
 	for i, s := range segments {
 		if i+1 < len(segments) && segments[i+1].first <= after+1 {
 			continue
@@ -99,7 +99,7 @@ func (l *Log) Read(view uint32, after uint64, fn func(Event) error) error {
 			return fmt.Errorf("read the event log of workspace %d: %w", view, err)
 		}
 		for line := range bytes.Lines(b) {
-			seq, _, ok := head(line)
+			seq, _, ok := parseHead(line)
 			if !ok || seq <= after {
 				continue
 			}

@@ -17,32 +17,33 @@ import (
 
 const (
 	segmentSuffix = ".jsonl"
-	// maxSegment bounds the lines of a file, in bytes, whatever its size is: they are
-	// read into memory.
+	// maxSegment is the limit for the bytes of a file that are used, because files are read into
+	// memory.
 	maxSegment = 4 << 20
 	maxSeq     = 1 << 62
 )
 
-// A view is the log of one workspace. Log.mu guards what changes; only the
-// holder of Log.writer changes the segments.
+// A view is the log of one workspace. Log.mu guards the fields that change. To change segments, a
+// goroutine also holds Log.writer.
 type view struct {
 	fs  vfs.FS
 	id  uint32
 	dir string
 
-	segments []segment // oldest first, the last one is written to; replaced and never changed
-	dropped  int64     // bytes of segments removed since it was opened
+	segments []segment // oldest first, lines are appended to the last; the slice is replaced, never changed
+	dropped  int64     // bytes of segments removed since the log was opened
 	written  uint64    // number of the last event in a file; guarded by Log.writer
-	lastSeq  uint64    // of the last event recorded
-	epoch    int       // grows with every capture
+	lastSeq  uint64    // number of the last recorded event
+	epoch    int       // incremented by each capture
 
 	captured uint64      // number of the last capture
-	since    info.Counts // what happened since
+	since    info.Counts // counts of the events after it
 }
 
+// A segment is a file of a log.
 type segment struct {
 	first uint64 // number of the first event
-	size  int64  // bytes of whole lines
+	size  int64  // bytes of complete lines
 }
 
 func viewName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
@@ -54,7 +55,7 @@ func parseView(name string) (uint32, bool) {
 
 func segmentName(first uint64) string { return fmt.Sprintf("%016x%s", first, segmentSuffix) }
 
-// parseSegment returns the number of the first event in a file.
+// parseSegment returns the number of the first event from the name of a file.
 func parseSegment(name string) (first uint64, ok bool) {
 	hex, ok := strings.CutSuffix(name, segmentSuffix)
 	first, err := strconv.ParseUint(hex, 16, 64)
@@ -70,7 +71,7 @@ func (v *view) size() (n int64) {
 	return n
 }
 
-// open finds the files of a log, where its numbers go on, and what happened since the
+// open finds the files of a log, its last number, and the counts of events since the
 // last capture.
 func (v *view) open() error {
 	infos, err := v.fs.ReadDir(v.dir)
@@ -84,7 +85,7 @@ func (v *view) open() error {
 	}
 	last := len(v.segments) - 1
 	for i := last; i >= 0 && v.captured == 0; i-- {
-		if err := v.count(&v.segments[i], i == last); err != nil {
+		if err := v.countSegment(&v.segments[i], i == last); err != nil {
 			return err
 		}
 	}
@@ -92,18 +93,18 @@ func (v *view) open() error {
 	return nil
 }
 
-// count adds the events of a segment that come after its last capture, and cuts off
-// what follows the last whole line of the last segment.
-func (v *view) count(s *segment, last bool) error {
+// countSegment adds the events of a segment after its last capture to the counts. last is set for
+// the last segment: then it truncates the file after the last complete line.
+func (v *view) countSegment(s *segment, last bool) error {
 	b, err := v.load(*s)
 	if err != nil {
 		return err
 	}
-	seq, whole := s.first-1, int64(0) // of the last whole line, and where it ends
+	seq, whole := s.first-1, int64(0) // number and end of the last complete line
 	for end := len(b); end > 0 && v.captured == 0; {
 		line := b[bytes.LastIndexByte(b[:end-1], '\n')+1 : end]
-		// A crash of the machine may leave blocks of zeros.
-		if n, action, ok := head(line); ok && bytes.HasSuffix(line, []byte("}\n")) {
+		// A power cut may leave blocks of zeros. They are not lines.
+		if n, action, ok := parseHead(line); ok && bytes.HasSuffix(line, []byte("}\n")) {
 			if whole == 0 {
 				seq, whole = n, int64(end)
 			}
@@ -113,6 +114,7 @@ func (v *view) count(s *segment, last bool) error {
 		}
 		end -= len(line)
 	}
+
 	if !last {
 		return nil
 	}
@@ -128,14 +130,14 @@ func (v *view) count(s *segment, last bool) error {
 	return errors.Join(f.Truncate(whole), f.Close())
 }
 
-// load returns the content of a segment, nothing if it was deleted meanwhile.
+// load returns the lines of a segment, none if its file was removed.
 func (v *view) load(s segment) ([]byte, error) {
 	b := make([]byte, s.size)
 	n, err := v.readAt(s, b, 0)
 	return b[:n], err
 }
 
-// readAt reads the lines of a segment, nothing if it was deleted meanwhile.
+// readAt reads bytes of a segment at an offset, none if its file was removed.
 func (v *view) readAt(s segment, p []byte, off int64) (int, error) {
 	f, err := vfs.Open(v.fs, v.path(s))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,7 +153,7 @@ func (v *view) readAt(s segment, p []byte, off int64) (int, error) {
 	return n, errors.Join(err, f.Close())
 }
 
-// append adds lines to a segment, whose file it makes if need be.
+// append appends lines to the file of a segment, and makes the file if needed.
 func (v *view) append(s segment, lines []byte) error {
 	if err := v.fs.MkdirAll(v.dir, 0o700); err != nil {
 		return err
@@ -161,7 +163,7 @@ func (v *view) append(s segment, lines []byte) error {
 		return err
 	}
 	if _, err = f.WriteAt(lines, s.size); err != nil {
-		_ = f.Truncate(s.size) // else the next lines are written over it
+		_ = f.Truncate(s.size) // otherwise rests of these lines could follow the next lines
 	}
 	return errors.Join(err, f.Close())
 }

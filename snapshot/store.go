@@ -141,7 +141,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s.ckpt.Meter, s.ckpt.Memory = s.meter, s.mem
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, s.ckpt, o.Quiet
 	s.keep = policy.Keeper{
-		Workspaces: entries{s}.workspacesForPolicies, Changed: entries{s}.takeChanged, Now: o.Now, Elapsed: o.Elapsed, Hold: p.PauseRemovals, Held: p.RemovalsPausedUntil, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
+		Workspaces: entries{s}.workspacesForPolicies, Changed: entries{s}.takeChanged, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
 	}
 	c.actors = actors.NewRegistry(c.viewsAround, c.forkName)
 	return s

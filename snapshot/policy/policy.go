@@ -1,6 +1,7 @@
-// Package policy defines what a workspace keeps, for how long, and its limits. It has the JSON
-// document that users read and write, the rules that select snapshots, and the [Keeper], which
-// takes snapshots automatically and removes those that no rule keeps.
+// Package policy has the policies of workspaces: rules for automatic snapshots, for the retention of
+// snapshots, and limits. It has the JSON document that users read and write, the rules that select
+// snapshots, and the [Keeper], which takes snapshots automatically and removes the ones that no rule
+// keeps.
 package policy
 
 import (
@@ -14,52 +15,52 @@ import (
 	"github.com/amberfs/amberfs/internal/strictjson"
 )
 
-// A Policy says which snapshots are taken and deleted automatically, who may delete
-// them, and what forks may use.
+// A Policy has the rules for automatic snapshots and retention, the right to delete snapshots, and
+// the limits of a workspace and its forks.
 type Policy struct {
-	// IntervalSeconds is the time between automatic snapshots of a workspace that
-	// changed. 0: none.
+	// IntervalSeconds is the time between automatic snapshots of a workspace with
+	// changes. 0: no automatic snapshots.
 	IntervalSeconds int64 `json:"interval_seconds"`
-	// QuietSeconds is the time without a change after which the next change is
-	// preceded by a snapshot. 0: no such snapshots.
+	// QuietSeconds is the time without a change after which a changed workspace gets a
+	// snapshot. 0: no such snapshots.
 	QuietSeconds int64 `json:"quiet_seconds"`
 	Keep         Keep  `json:"keep"`
-	// ManualLimit is the number of manual snapshots. 0: unlimited.
+	// ManualLimit is the limit for manual snapshots. 0: no limit.
 	ManualLimit int `json:"manual_limit"`
-	// ExpireSeconds is the age at which a manual snapshot without an expiry of its
-	// own is deleted. 0: never.
+	// ExpireSeconds is the age at which a manual snapshot without its own expiry is deleted. 0:
+	// never.
 	ExpireSeconds int64 `json:"expire_seconds"`
-	// ByteLimit bounds the store on disk. 0: unlimited.
+	// ByteLimit is the limit for the store's size on disk. 0: no limit.
 	ByteLimit int64 `json:"byte_limit"`
-	// Delete says who may delete or rename snapshots: anyone (who may write to
-	// .snapshots), owner (of the store, or root) or nobody.
+	// Delete is the set of users who may delete or rename snapshots: anyone (with write permission
+	// on .snapshots), owner (of the store, or root) or nobody.
 	Delete string `json:"delete"`
 	// MinAgeSeconds is the age below which only root may delete a snapshot.
 	MinAgeSeconds int64 `json:"min_age_seconds"`
 	// Protect forbids deleting and renaming snapshots and changing the policy through
 	// the mount, for every user. A program in a sandbox has the mount, not the socket.
 	Protect bool `json:"protect"`
-	// Forks bounds each fork. Only the policy of main counts.
+	// Forks has the limits for each fork. Only the policy of main is used.
 	Forks ForkLimits `json:"forks"`
-	// UnsharedBytes bounds one fork of main, in whose policy it is, together with its own
-	// forks. 0: what Forks allows. It cannot be changed through the mount.
+	// UnsharedBytes is the limit for the fork of main that has this policy, including the forks in
+	// it. 0: only the limit of Forks. It cannot be changed through the mount.
 	UnsharedBytes int64 `json:"unshared_bytes"`
 	// RestoreKeeps are paths below the root, such as .git, that restores of the whole
 	// workspace leave as they are.
 	RestoreKeeps []string `json:"restore_keeps"`
-	// Push sends snapshots of main to a remote. Only the policy of main counts.
+	// Push sends snapshots of main to a remote. Only the policy of main is used.
 	Push Push `json:"push"`
 }
 
-// Push says what is pushed automatically.
+// Push has the rules for automatic pushes.
 type Push struct {
-	// Remote is the name of a remote; "" is none. Users other than the owner of the
+	// Remote is the name of a remote, "" for none. Users other than the owner of the
 	// store can push to this remote only.
 	Remote string `json:"remote"`
 	// IntervalSeconds is the time between pushes. 0: no automatic pushes.
 	IntervalSeconds int64 `json:"interval_seconds"`
-	// Only is a kind of snapshot, PushManual or PushTurn, or PushAll. With PushAll, a
-	// snapshot is taken first if something changed.
+	// Only selects the snapshots: PushManual or PushTurn for the snapshots of that kind, or
+	// PushAll for all. With PushAll, a snapshot is taken first if the workspace has changes.
 	Only string `json:"only"`
 }
 
@@ -69,12 +70,12 @@ const (
 	PushAll    = "all"
 )
 
-// ForkLimits are the limits of a fork of main, together with its own forks. 0: unlimited.
+// ForkLimits are the limits of a fork of main, including the forks in it. 0: no limit.
 type ForkLimits struct {
-	Snapshots     int   `json:"snapshots"`      // snapshots and forks
-	TextBytes     int64 `json:"text_bytes"`     // messages and labels, as JSON has them
-	UnsharedBytes int64 `json:"unshared_bytes"` // bytes that the fork stored itself
-	Renderings    int   `json:"renderings"`     // texts generated at once
+	Snapshots     int   `json:"snapshots"`      // number of snapshots and forks
+	TextBytes     int64 `json:"text_bytes"`     // bytes of messages and labels in JSON
+	UnsharedBytes int64 `json:"unshared_bytes"` // bytes that only the fork uses
+	Renderings    int   `json:"renderings"`     // number of control files generated at the same time
 }
 
 // Default is the policy of a new workspace.
@@ -90,21 +91,21 @@ func Default() Policy {
 	return Policy{
 		IntervalSeconds: 300, Keep: keep, Delete: "anyone",
 		RestoreKeeps: []string{},
-		// With these limits the list of a fork's snapshots fits into the control tree's memory
-		// for one fork, and the texts of some hundred forks fit into the catalogue.
+		// With these limits the list of a fork's snapshots fits into the memory of the control files
+		// of one fork, and the messages and labels of some hundred forks fit into the catalogue.
 		Forks: ForkLimits{Snapshots: 10_000, TextBytes: 1 << 20, Renderings: 4},
 		Push:  Push{IntervalSeconds: 300, Only: PushAll},
 	}
 }
 
-// MaxBytes is the maximum size of a policy as JSON. The record of its workspace contains it.
+// MaxBytes is the maximum size of a policy in JSON. The record of the workspace contains it.
 const MaxBytes = 1 << 20
 
-// maxSeconds is what a time.Duration can represent, rounded down.
+// maxSeconds is the number of seconds that a time.Duration can represent, rounded down.
 const maxSeconds = 9_000_000_000
 
-// Parse reads a whole policy. Missing fields have their defaults. Unknown fields and
-// values are refused.
+// Parse reads a whole policy. Missing fields get their defaults. Unknown fields and
+// values are errors.
 func Parse(b []byte) (Policy, error) {
 	p := Default()
 	if b = bytes.TrimSpace(b); len(b) == 0 || b[0] != '{' {
@@ -116,12 +117,13 @@ func Parse(b []byte) (Policy, error) {
 	return p, p.Check()
 }
 
+// refuse returns an errs.Invalid about the policy.
 func refuse(format string, args ...any) error {
 	return errs.New(errs.Invalid, "malformed request: policy: "+format, args...)
 }
 
-// Patch returns the policy changed by a JSON merge patch (RFC 7396): fields that it
-// leaves out stay, null restores the default. A rule of keep is replaced as a whole.
+// Patch returns the policy changed by a JSON merge patch (RFC 7396): fields that are not in the patch
+// stay, null restores the default. A rule of keep is replaced as a whole.
 func (p Policy) Patch(patch []byte) (Policy, error) {
 	present, err := json.Marshal(p)
 	if err != nil {
@@ -146,6 +148,7 @@ func (p Policy) Patch(patch []byte) (Policy, error) {
 			}
 		}
 	}
+
 	merged, err := json.Marshal(mergePatch(doc, change))
 	if err != nil {
 		return p, err
@@ -173,7 +176,7 @@ func mergePatch(target, patch any) any {
 	return doc
 }
 
-// Check refuses values that are out of range.
+// Check returns an error if a value is out of range.
 func (p *Policy) Check() error {
 	switch p.Delete {
 	case "anyone", "owner", "nobody":

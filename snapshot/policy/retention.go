@@ -12,83 +12,87 @@ import (
 )
 
 const (
-	// tick is the shortest time between two rounds; quietTick, if a policy has a quiet time.
+	// tick is the shortest time between two rounds, quietTick if a policy has QuietSeconds.
 	tick      = time.Second
 	quietTick = 50 * time.Millisecond
-	// longestSleep is the longest time between two rounds. A timer does not notice that the
-	// machine was suspended or that its clock was set.
+	// longestSleep is the longest time between two rounds. It is short because a timer does not
+	// notice that the machine was suspended or that the clock was set.
 	longestSleep = time.Minute
-	// far is the due time, from now, of what has none.
-	far = 365 * 24 * time.Hour
-	// If the wall clock and the monotonic clock diverge by more than maxJump, nothing is removed
-	// for jumpHold. If the newest snapshot is more than jumpHold from the present time when a
-	// store is opened, nothing is removed for startHold: the clock may be wrong.
-	maxJump   = 10 * time.Minute
-	jumpHold  = 24 * time.Hour
-	startHold = time.Hour
-	// batch is how many snapshots are removed at a time. Other operations run in between.
+	// noDueTime is longer than any store stays open. It is the time until a round that never
+	// becomes due.
+	noDueTime = 365 * 24 * time.Hour
+	// If the wall clock and the monotonic clock diverge by more than maxJump, no snapshot is removed
+	// for jumpPause. If the newest snapshot is more than jumpPause from the present time when a
+	// store is opened, no snapshot is removed for startPause. In both cases the clock may be wrong.
+	maxJump    = 10 * time.Minute
+	jumpPause  = 24 * time.Hour
+	startPause = time.Hour
+	// batch is the number of snapshots that are removed at a time. Other operations can run between
+	// two batches.
 	batch = 1000
 )
 
-// A Workspace is a workspace as a round of the Keeper finds it.
+// A Workspace describes a workspace for a round of the Keeper.
 type Workspace struct {
 	View    uint32
 	Name    string
 	Policy  Policy
-	Undo    uint32 // view of the snapshot
-	Changes uint64 // live.Tx.Changed
-	Records uint64 // grows when Policy, Undo, the snapshots or the forks change
-	Changed bool   // since the last snapshot
-	Newest  iter.Seq[info.Info]
-	Capture func() error
-	// Remove removes the given snapshots, except those that the rules keep by now.
+	Undo    uint32              // view of the snapshot of the last restore, see catalogue.Workspace.Undo
+	Changes uint64              // result of live.Tx.Changed
+	Records uint64              // grows when Policy, Undo, the snapshots or the forks change
+	Changed bool                // the workspace has changes since the last snapshot
+	Newest  iter.Seq[info.Info] // the snapshots, newest first
+	Capture func() error        // takes an automatic snapshot
+	// Remove removes the given snapshots, except snapshots that the rules keep by now.
 	Remove func(rules Policy, snapshots []uint32, now time.Time) error
-	// EndForks ends the forks that have expired. It returns when the next fork expires, or next
-	// if that is earlier.
+	// EndForks ends the forks that have expired. It returns the time at which the next fork
+	// expires, or next if that is earlier.
 	EndForks func(now, next time.Time) (time.Time, error)
 }
 
-// A Keeper takes and removes snapshots as policies say. The caller sets the exported fields.
+// A Keeper takes and removes snapshots by the policies. The caller sets the exported fields.
 type Keeper struct {
-	Workspaces func(views []uint32) iter.Seq[Workspace] // those of views that exist; nil: all
-	// Changed returns the workspaces that ended, or whose Changes or Records may have grown, since
-	// the last call.
-	Changed  func() []uint32
-	Now      func() time.Time
-	Elapsed  func() time.Duration   // a monotonic clock
-	Hold     func(until time.Time)  // stores, after the clock jumped, until when nothing is removed
-	Held     func() time.Time       // returns what Hold stored last, also by an earlier process
-	Appended func() <-chan struct{} // closed by the next change of anything
-	Signal   loops.Wake
-	Loops    *loops.Group
-	Logger   *slog.Logger
+	Workspaces func(views []uint32) iter.Seq[Workspace] // existing workspaces with the views; nil: all workspaces
+	// Changed returns the views of workspaces that have ended, or whose Changes or Records may have
+	// grown, since the last call.
+	Changed func() []uint32
+	Now     func() time.Time
+	Elapsed func() time.Duration // a monotonic clock
+	// PauseRemovals stores the end of a pause in which no snapshots are removed, after the clock
+	// jumped. PausedUntil returns the stored time, also in the next process.
+	PauseRemovals func(until time.Time)
+	PausedUntil   func() time.Time
+	Appended      func() <-chan struct{} // returns a channel that is closed by the next journal record
+	Signal        loops.Wake             // makes Loop begin a round
+	Loops         *loops.Group
+	Logger        *slog.Logger
 
 	seen   map[uint32]lastSeen // by view
-	due    dueTimes            // of the workspaces in seen
-	quiet  int                 // workspaces in seen that have a quiet time
-	culled time.Time           // the last round in which snapshots were removed
-	tick   time.Duration       // between two rounds while something changes
+	due    dueTimes            // for the workspaces in seen
+	quiet  int                 // number of workspaces in seen with QuietSeconds
+	culled time.Time           // time of the last round that may have removed snapshots
+	tick   time.Duration       // shortest time between two rounds
 
-	// The last round by Now and by Elapsed; heldUntil is by Elapsed, too.
-	last      time.Time
-	elapsed   time.Duration
-	heldUntil time.Duration
+	// The time of the last round by Now and by Elapsed; pausedUntil is by Elapsed, too.
+	last        time.Time
+	elapsed     time.Duration
+	pausedUntil time.Duration
 }
 
-// lastSeen is a workspace as its last round left it.
+// lastSeen is the state of a workspace after the last round with it.
 type lastSeen struct {
-	captured time.Time // the last automatic snapshot
+	captured time.Time // time of the last automatic snapshot
 	changes  uint64    // Workspace.Changes
-	changed  time.Time // when a round found that changes had grown
+	changed  time.Time // time of the last round in which changes had grown
 	records  uint64    // Workspace.Records at the last cull
-	culled   time.Time // when that was
-	next     time.Time // the next cull, if records does not grow
-	due      time.Time // the next round that looks at it, if nothing changes
-	quiet    bool      // it has a quiet time
+	culled   time.Time // time of the last cull
+	next     time.Time // time of the next cull, unless records grows before
+	due      time.Time // time of the next round with this workspace, unless it changes before
+	quiet    bool      // its policy has QuietSeconds
 }
 
-// dueTimes is a heap of workspaces, the first due on top. A workspace may be in it several times:
-// only the entry that is equal to lastSeen.due counts.
+// dueTimes is a heap of workspaces by due time, the earliest on top. It may have several entries for
+// a workspace. Only the entry that equals lastSeen.due is valid.
 type dueTimes []dueTime
 
 type dueTime struct {
@@ -107,7 +111,7 @@ func (d *dueTimes) Pop() any {
 	return last
 }
 
-// Loop makes a round whenever something is due or has changed.
+// Loop makes a round when a workspace is due or has changed.
 func (k *Keeper) Loop() {
 	for k.Loops.Context.Err() == nil {
 		changed := k.Appended()
@@ -118,11 +122,11 @@ func (k *Keeper) Loop() {
 	}
 }
 
-// Round does what is due in the workspaces that changed or whose time has come. It returns when
-// something is due next if nothing changes.
+// Round takes and removes the due snapshots of workspaces that changed or whose due time has come. It
+// returns the next due time if no workspace changes before.
 func (k *Keeper) Round() time.Time {
 	now := k.Now()
-	views := k.toLookAt(now)
+	views := k.viewsToCheck(now)
 	due := now.Add(longestSleep)
 	cull := now.Sub(k.culled).Abs() >= tick
 	if cull {
@@ -130,13 +134,14 @@ func (k *Keeper) Round() time.Time {
 	} else {
 		due = k.culled.Add(tick)
 	}
-	held := k.holds(now)
-	cull = !held && cull
-	again := k.culled.Add(tick) // for a workspace that this round does not cull
-	if held {
+	paused := k.removalsPaused(now)
+	cull = !paused && cull
+	again := k.culled.Add(tick) // the next cull of a workspace that this round does not cull
+	if paused {
 		again = now.Add(longestSleep)
 	}
-	previous := k.forget(views)
+
+	previous := k.takeSeen(views)
 	for w := range k.Workspaces(views) {
 		last, known := previous[w.View]
 		if !known {
@@ -150,6 +155,7 @@ func (k *Keeper) Round() time.Time {
 			last.captured = now
 			last.due = now.Add(tick)
 		}
+
 		if last.quiet = w.Policy.QuietSeconds > 0; last.quiet {
 			k.quiet++
 		}
@@ -161,29 +167,31 @@ func (k *Keeper) Round() time.Time {
 				last.next = again
 			}
 		}
+
 		last.due = earlier(last.due, last.next)
 		k.seen[w.View] = last
 		heap.Push(&k.due, dueTime{last.due, w.View})
 	}
+
 	if k.tick = tick; k.quiet > 0 {
 		k.tick = quietTick
 	}
-	if first, ok := k.first(); ok {
+	if first, ok := k.firstDue(); ok {
 		due = earlier(due, first.at)
 	}
 	return due
 }
 
-// toLookAt returns the workspaces that changed or are due, nil for all.
-func (k *Keeper) toLookAt(now time.Time) []uint32 {
+// viewsToCheck returns the views of workspaces that changed or are due, nil for all workspaces.
+func (k *Keeper) viewsToCheck(now time.Time) []uint32 {
 	views := []uint32{}
 	if k.Changed != nil {
 		views = append(views, k.Changed()...)
 	}
-	if k.Changed == nil || k.seen == nil || now.Before(k.last) { // or the clock was set back
+	if k.Changed == nil || k.seen == nil || now.Before(k.last) { // Before: the clock was set back
 		return nil
 	}
-	for first, ok := k.first(); ok && !first.at.After(now); first, ok = k.first() {
+	for first, ok := k.firstDue(); ok && !first.at.After(now); first, ok = k.firstDue() {
 		views = append(views, first.view)
 		heap.Pop(&k.due)
 	}
@@ -191,7 +199,8 @@ func (k *Keeper) toLookAt(now time.Time) []uint32 {
 	return slices.Compact(views)
 }
 
-func (k *Keeper) first() (d dueTime, ok bool) {
+// firstDue returns the earliest valid entry of due, and removes invalid entries before it.
+func (k *Keeper) firstDue() (d dueTime, ok bool) {
 	for ; len(k.due) > 0; heap.Pop(&k.due) {
 		if d = k.due[0]; k.seen[d.view].due.Equal(d.at) {
 			return d, true
@@ -200,8 +209,8 @@ func (k *Keeper) first() (d dueTime, ok bool) {
 	return d, false
 }
 
-// forget removes workspaces from k.seen and returns them as they were there.
-func (k *Keeper) forget(views []uint32) map[uint32]lastSeen {
+// takeSeen removes workspaces from k.seen, all if views is nil, and returns the removed entries.
+func (k *Keeper) takeSeen(views []uint32) map[uint32]lastSeen {
 	previous := k.seen
 	if views == nil {
 		k.seen, k.due, k.quiet = make(map[uint32]lastSeen), nil, 0
@@ -220,26 +229,26 @@ func (k *Keeper) forget(views []uint32) map[uint32]lastSeen {
 	return previous
 }
 
-// holds reports whether the clock may be wrong, so that nothing is removed.
-func (k *Keeper) holds(now time.Time) bool {
+// removalsPaused reports whether the clock may be wrong, so that no snapshot or fork is removed.
+func (k *Keeper) removalsPaused(now time.Time) bool {
 	elapsed := k.Elapsed()
 	if k.last.IsZero() {
-		if newest := k.newest(); !newest.IsZero() && now.Sub(newest).Abs() > jumpHold {
-			k.heldUntil = elapsed + startHold
+		if newest := k.newest(); !newest.IsZero() && now.Sub(newest).Abs() > jumpPause {
+			k.pausedUntil = elapsed + startPause
 		}
-		if left := k.Held().Sub(now); left <= jumpHold {
-			k.heldUntil = max(k.heldUntil, elapsed+left)
+		if left := k.PausedUntil().Sub(now); left <= jumpPause {
+			k.pausedUntil = max(k.pausedUntil, elapsed+left)
 		}
 	} else if jump := now.Sub(k.last) - (elapsed - k.elapsed); jump.Abs() > maxJump {
-		k.heldUntil = elapsed + jumpHold
-		k.Hold(now.Add(jumpHold))
+		k.pausedUntil = elapsed + jumpPause
+		k.PauseRemovals(now.Add(jumpPause))
 		k.Logger.Warn("the clock has jumped; no snapshot or fork is removed for a day", "by", jump.Round(time.Second))
 	}
 	k.last, k.elapsed = now, elapsed
-	return elapsed < k.heldUntil
+	return elapsed < k.pausedUntil
 }
 
-// newest returns when the newest snapshot was taken.
+// newest returns the time of the newest snapshot of all workspaces.
 func (k *Keeper) newest() (at time.Time) {
 	for w := range k.Workspaces(nil) {
 		for i := range w.Newest {
@@ -259,11 +268,11 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// captureDue returns when the present state is to be captured automatically: far in the
-// future if nothing changed. After a quiet time the state is captured, so that the next
-// change is preceded by it.
+// captureDue returns the time of the next automatic snapshot, noDueTime from now if the workspace has
+// no changes. With QuietSeconds, that is the time after the last change, so that the next change
+// comes after a snapshot.
 func (w *Workspace) captureDue(last *lastSeen, now time.Time) time.Time {
-	due := now.Add(far)
+	due := now.Add(noDueTime)
 	if w.Changes != last.changes {
 		last.changes, last.changed = w.Changes, now
 	}
@@ -279,12 +288,12 @@ func (w *Workspace) captureDue(last *lastSeen, now time.Time) time.Time {
 	return due
 }
 
-// cull removes the snapshots that are not kept and ends the forks that have expired. It returns
-// when there may be another one.
+// cull removes the snapshots of a workspace that no rule keeps, and ends its expired forks. It returns
+// the time at which it may have to remove more.
 func (k *Keeper) cull(w Workspace, now time.Time) time.Time {
 	remove, due := w.toRemove(now)
-	for some := range slices.Chunk(remove, batch) {
-		if err := w.Remove(w.Policy, some, now); err != nil {
+	for views := range slices.Chunk(remove, batch) {
+		if err := w.Remove(w.Policy, views, now); err != nil {
 			k.Logger.Warn("removing old snapshots", "workspace", w.Name, "err", err)
 			due = earlier(due, now.Add(longestSleep))
 			break
@@ -298,10 +307,11 @@ func (k *Keeper) cull(w Workspace, now time.Time) time.Time {
 	return due
 }
 
-// toRemove returns the views, oldest first, of the snapshots that expired or that the rule of their
-// kind does not keep. due is when there may be another one, far in the future if never.
+// toRemove returns the views of the snapshots that have expired or that the rule of their
+// kind does not keep, oldest first. due is the time at which the result may change, noDueTime from now
+// if it never does.
 func (w *Workspace) toRemove(now time.Time) (remove []uint32, due time.Time) {
-	due = now.Add(far)
+	due = now.Add(noDueTime)
 	rules := w.Policy.Keep.Rules()
 	selections := make(map[string]*Selection)
 	for kind, rule := range rules {
@@ -313,6 +323,7 @@ func (w *Workspace) toRemove(now time.Time) (remove []uint32, due time.Time) {
 			due = earlier(due, at)
 		}
 	}
+
 	newest := true
 	for i := range w.Newest {
 		sel := selections[i.Kind]
@@ -323,7 +334,7 @@ func (w *Workspace) toRemove(now time.Time) (remove []uint32, due time.Time) {
 		if rule, ok := rules[i.Kind]; ok {
 			later(i.Created.Add(time.Duration(rule.Within)))
 		}
-		if i.Expires != nil && !i.Expires.Before(now) { // it is over after that
+		if i.Expires != nil && !i.Expires.Before(now) { // the snapshot has not expired yet
 			due = earlier(due, *i.Expires)
 		}
 		if !i.Pinned && i.View != w.Undo && (i.Expired(now) || !kept && now.Sub(i.Created) >= minAge) {

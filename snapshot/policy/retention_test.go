@@ -32,7 +32,7 @@ func (h *history) open() {
 	p.IntervalSeconds = 0
 	h.keeper = &Keeper{
 		Now: func() time.Time { return h.now }, Elapsed: func() time.Duration { return h.elapsed }, Logger: slog.New(slog.DiscardHandler),
-		Hold: func(until time.Time) { h.held = until }, Held: func() time.Time { return h.held },
+		PauseRemovals: func(until time.Time) { h.held = until }, PausedUntil: func() time.Time { return h.held },
 		Workspaces: func([]uint32) iter.Seq[Workspace] {
 			return slices.Values([]Workspace{{
 				View: 1, Name: "main", Policy: p, Records: uint64(h.next), Newest: slices.Values(slices.Clone(h.all)),

@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/internal/strictjson"
 )
 
-// Keep has a rule for each kind of snapshot. Manual and pinned snapshots, latest, undo
-// and base are always kept.
+// Keep has the rules for the kinds of snapshots. Manual and pinned snapshots, and the snapshots
+// latest, undo and base, are kept without a rule.
 type Keep struct {
 	Auto       Rule `json:"auto"`
 	Turn       Rule `json:"turn"`
@@ -24,15 +24,15 @@ type Keep struct {
 	Pull       Rule `json:"pull"`
 }
 
-// A Rule says which snapshots are kept, in the words of restic's forget: a snapshot is
-// kept if any part of the rule matches it. A rule without parts keeps all.
+// A Rule selects the snapshots of one kind to keep, with the terms of restic's forget: a snapshot is
+// kept if one of the fields matches it. An empty rule keeps all.
 type Rule struct {
-	Last    int  `json:"last,omitempty"`    // the newest so many
-	Within  Span `json:"within,omitempty"`  // those that are at most so much older than the newest
-	Hourly  int  `json:"hourly,omitempty"`  // the newest of each of the last so many hours that have any
-	Daily   int  `json:"daily,omitempty"`   // the same for days
-	Weekly  int  `json:"weekly,omitempty"`  // for weeks of ISO 8601
-	Monthly int  `json:"monthly,omitempty"` // for months
+	Last    int  `json:"last,omitempty"`    // keep the newest N snapshots
+	Within  Span `json:"within,omitempty"`  // keep snapshots that are at most this much older than the newest
+	Hourly  int  `json:"hourly,omitempty"`  // keep the newest snapshot of each of the last N hours with a snapshot
+	Daily   int  `json:"daily,omitempty"`   // as Hourly, for days
+	Weekly  int  `json:"weekly,omitempty"`  // as Hourly, for weeks of ISO 8601
+	Monthly int  `json:"monthly,omitempty"` // as Hourly, for months
 }
 
 // UnmarshalJSON implements json.Unmarshaler: a rule replaces the default as a whole.
@@ -46,6 +46,7 @@ func (r *Rule) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// Rules returns the rules by kind of snapshot.
 func (k *Keep) Rules() map[string]*Rule {
 	return map[string]*Rule{
 		"auto": &k.Auto, "turn": &k.Turn, "call": &k.Call, "actor": &k.Actor, "pre-restore": &k.PreRestore,
@@ -66,16 +67,16 @@ func (k *Keep) check() error {
 type Selection struct {
 	rule    Rule
 	now     time.Time
-	newest  time.Time // of the snapshots so far, apart from those of the future
-	seen    int
+	newest  time.Time // time of the newest snapshot so far, except snapshots with a time after now
+	seen    int       // number of snapshots so far
 	periods []period
 }
 
-// A period is a part of a rule that keeps one snapshot for each hour, day, week or month.
+// A period is a field of a rule that keeps one snapshot for each hour, day, week or month.
 type period struct {
-	left int                    // how many more it keeps
-	name func(time.Time) string // of the hour, day, week or month
-	last string                 // the name of the last one it kept a snapshot of
+	left int                    // number of snapshots that it still keeps
+	name func(time.Time) string // returns the name of the hour, day, week or month of a time
+	last string                 // name of the hour, day, week or month of the last kept snapshot
 }
 
 // Select begins a selection at the time now.
@@ -88,7 +89,8 @@ func (r Rule) Select(now time.Time) *Selection {
 	}}
 }
 
-// Keeps reports whether the rule keeps the next snapshot, which was taken at t.
+// Keeps reports whether the rule keeps the next snapshot, which was taken at t. It is called once for
+// each snapshot, newest first.
 func (k *Selection) Keeps(t time.Time) bool {
 	if k.rule == (Rule{}) {
 		return true
@@ -112,7 +114,7 @@ func (k *Selection) Keeps(t time.Time) bool {
 	return keep
 }
 
-// A Span is a time.Duration that is written as 7d or 2w where it can be.
+// A Span is a time.Duration that is written in days if it is a number of whole days, as 7d.
 type Span time.Duration
 
 const (
@@ -120,22 +122,25 @@ const (
 	week = 7 * day
 )
 
-// ParseSpan is time.ParseDuration with days and weeks.
+// ParseSpan parses a duration as time.ParseDuration does, or a number of days (d) or weeks (w).
 func ParseSpan(text string) (time.Duration, error) {
 	for unit, d := range map[string]time.Duration{"d": day, "w": week} {
 		if number, ok := strings.CutSuffix(text, unit); ok {
 			n, err := strconv.ParseFloat(number, 64)
-			if limit := float64(maxSeconds * time.Second / d); err == nil && (n > limit || n < -limit) {
-				err = strconv.ErrRange
+			if err != nil {
+				return 0, err
 			}
-			return time.Duration(n * float64(d)), err
+			if limit := float64(maxSeconds * time.Second / d); n > limit || n < -limit {
+				return 0, strconv.ErrRange
+			}
+			return time.Duration(n * float64(d)), nil
 		}
 	}
 	return time.ParseDuration(text)
 }
 
-// String is the shortest form that ParseSpan reads.
-// ParseExpiry reads a span from now (with d and w besides Go's units) or a date; nil for "".
+// ParseExpiry parses an expiry: a duration from now (see ParseSpan) or a date in RFC 3339. It returns
+// nil for "", and an errs.Invalid for other text and times in the past.
 func ParseExpiry(text string, now time.Time) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
@@ -154,7 +159,7 @@ func ParseExpiry(text string, now time.Time) (*time.Time, error) {
 	return &t, nil
 }
 
-// ParseTTL reads how long a fork lives; 0 for "".
+// ParseTTL parses the lifetime of a fork (see ParseSpan). It returns 0 for "".
 func ParseTTL(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -166,6 +171,7 @@ func ParseTTL(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// String returns a text that ParseSpan parses.
 func (s Span) String() string {
 	if d := time.Duration(s); d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)

@@ -15,7 +15,7 @@ import (
 // Repair rebuilds the index of a store that is not open from its packs and
 // its journal, moves damaged records into quarantine, and verifies the result.
 func Repair(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*repair.Report, error) {
-	return repair.Repair(ctx, dir, cas.Options{FS: o.FS, Logger: o.Logger}, func(uid, gid uint32) (repair.Opened, error) {
+	return repair.Repair(ctx, dir, cas.Options{FS: o.FS, Logger: o.Logger}, func(uid, gid uint32) (repair.Store, error) {
 		o.Salvage, o.Quiet, o.UID, o.GID = true, true, uid, gid
 		return Open(dir, o)
 	}, progress)
@@ -26,7 +26,7 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 // their end after a kill or a power cut, and stores the contents of the journal, as a mount does, if
 // these would take too much memory. It changes no other files.
 func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*repair.Report, error) {
-	return repair.Check(ctx, func(salvage bool) (repair.Opened, error) {
+	return repair.Check(ctx, func(salvage bool) (repair.Store, error) {
 		o.Quiet, o.ReadOnly, o.Salvage = true, true, o.Salvage || salvage
 		s, err := Open(dir, o)
 		if errors.Is(err, engine.ErrManyToRedo) && !o.Salvage {

@@ -10,22 +10,23 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Lost is what opening a damaged store had to leave out.
+// Lost has the data that a salvage could not read.
 type Lost struct {
-	Skipped  live.Skipped // of the journal
-	Replaced []string     // workspaces that go on from another state than their last
+	Skipped  live.Skipped // records of the journal
+	Replaced []string     // names of workspaces whose last state was lost
 }
 
-// Report adds to a report what a salvage could not read. The journal was replayed from a
-// position on. The lock of the catalogue is held.
+// Report adds the data that a salvage could not read to a report. from is the position from which the
+// journal was replayed. The caller holds the lock of the catalogue.
 func (l *Lost) Report(r *Report, damage []*journal.DamageError, from int64, cat *catalogue.Catalogue) {
-	behind := false // there were changes, and it is unknown which
+	behind := false // changes of unknown workspaces were lost
 	for _, d := range damage {
-		if rec := inJournal(d); !slices.Contains(r.Damage, rec) {
+		if rec := journalDamage(d); !slices.Contains(r.Damage, rec) {
 			r.Damage = append(r.Damage, rec)
 		}
 		behind = behind || !d.Bytes && (d.Pos >= from || d.Segment == "")
 	}
+
 	r.LostChanges = max(r.LostChanges, l.Skipped.Changes)
 	for _, name := range l.Replaced {
 		r.Affect(Affected{Workspace: name})
@@ -44,7 +45,7 @@ func (l *Lost) Report(r *Report, damage []*journal.DamageError, from int64, cat 
 	}
 }
 
-// snapshotsIn are those that a record which was left out would have made.
+// snapshotsIn returns the snapshots that a skipped record would have made.
 func snapshotsIn(f live.Foreign) []catalogue.SnapshotRecord {
 	var r struct {
 		catalogue.SnapshotRecord
@@ -58,7 +59,7 @@ func snapshotsIn(f live.Foreign) []catalogue.SnapshotRecord {
 	return slices.DeleteFunc(all, func(r catalogue.SnapshotRecord) bool { return r.Name == "" })
 }
 
-// Trees are all states of a store with what users call them. The lock of the catalogue is held.
+// Trees returns all states of a store with their names. The caller holds the lock of the catalogue.
 func Trees(cat *catalogue.Catalogue, views catalogue.Views, src *tree.Source) (out []Tree) {
 	for _, w := range cat.Workspaces {
 		out = append(out, Tree{At: Affected{Workspace: w.Name}, View: w.View, State: w.Freeze(views)})

@@ -12,16 +12,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// An Opened store is verified and closed.
-type Opened interface {
+// A Store is an open store to be verified.
+type Store interface {
 	Verify(ctx context.Context, progress func(done, total int64)) (*Report, error)
 	Close() error
 }
 
 // Repair rebuilds the index of a store that is not open from its packs and
-// its journal, sets damaged records aside, and verifies the result. open opens it for its
-// owner with what can be read.
-func Repair(ctx context.Context, dir string, o cas.Options, open func(uid, gid uint32) (Opened, error), progress func(done, total int64)) (*Report, error) {
+// its journal, moves damaged records into quarantine, and verifies the result. open opens the store
+// in a salvage, for an owner with the given ids.
+func Repair(ctx context.Context, dir string, o cas.Options, open func(uid, gid uint32) (Store, error), progress func(done, total int64)) (*Report, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -41,14 +41,16 @@ func Repair(ctx context.Context, dir string, o cas.Options, open func(uid, gid u
 	if err != nil {
 		return nil, err
 	}
-	r, err := verified(ctx, s, progress)
-	if err == nil {
-		r.Repaired = &res
+	r, err := verifyAndClose(ctx, s, progress)
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	r.Repaired = &res
+	return r, nil
 }
 
-func verified(ctx context.Context, s Opened, progress func(done, total int64)) (*Report, error) {
+// verifyAndClose verifies an open store and closes it.
+func verifyAndClose(ctx context.Context, s Store, progress func(done, total int64)) (*Report, error) {
 	r, err := s.Verify(ctx, progress)
 	if err = errors.Join(err, s.Close()); err != nil {
 		return nil, err
@@ -56,6 +58,7 @@ func verified(ctx context.Context, s Opened, progress func(done, total int64)) (
 	return r, nil
 }
 
+// repairPacks repairs the packs with the lock of the store held.
 func repairPacks(dir string, o cas.Options) (res cas.RepairResult, err error) {
 	err = storedir.WithLock(dir, func(disk *vfs.Beneath) error {
 		if o.FS == nil {
@@ -69,9 +72,9 @@ func repairPacks(dir string, o cas.Options) (res cas.RepairResult, err error) {
 	return res, err
 }
 
-// Check verifies a store that is not open. If open does not open it, because
-// its journal or the state of a workspace is damaged, it is opened again with what can be read.
-func Check(ctx context.Context, open func(salvage bool) (Opened, error), progress func(done, total int64)) (*Report, error) {
+// Check verifies a store that is not open. If open(false) fails because the journal or the state of
+// a workspace is damaged, Check opens the store in a salvage with open(true).
+func Check(ctx context.Context, open func(salvage bool) (Store, error), progress func(done, total int64)) (*Report, error) {
 	s, err := open(false)
 	if err != nil && !errors.Is(err, errs.Busy) && !errors.Is(err, errs.Format) {
 		if again, serr := open(true); serr == nil {
@@ -81,5 +84,5 @@ func Check(ctx context.Context, open func(salvage bool) (Opened, error), progres
 	if err != nil {
 		return nil, err
 	}
-	return verified(ctx, s, progress)
+	return verifyAndClose(ctx, s, progress)
 }

@@ -1,5 +1,5 @@
-// Package repair checks that all that the trees of a store refer to can be read, names what
-// cannot, by path, and repairs stores that are not open.
+// Package repair checks that all objects and journal bytes of the trees of a store can be read,
+// reports the paths of damaged files, and repairs stores that are not open.
 package repair
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Damaged is one damaged thing in a pack or a segment of the journal.
+// A Damaged is a damaged record in a pack or a segment of the journal.
 type Damaged struct {
 	What    string `json:"what"`
 	Pack    string `json:"pack,omitempty"`
@@ -21,12 +21,12 @@ type Damaged struct {
 	Offset  int64  `json:"offset"`
 }
 
-// inJournal is for a damaged record of the journal.
-func inJournal(d *journal.DamageError) Damaged {
+// journalDamage returns the report of a damaged record of the journal.
+func journalDamage(d *journal.DamageError) Damaged {
 	return Damaged{What: d.Error(), Segment: d.Segment, Offset: d.Offset}
 }
 
-// An Affected names what a damage touches.
+// An Affected is a path that cannot be read because of a damage.
 type Affected struct {
 	Workspace string `json:"workspace"`
 	Snapshot  string `json:"snapshot,omitempty"` // empty: the present state
@@ -37,60 +37,63 @@ func (a Affected) compare(b Affected) int {
 	return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Snapshot, b.Snapshot), cmp.Compare(a.Path, b.Path))
 }
 
+// A Report is the result of a verification or a repair.
 type Report struct {
 	Packs    int        `json:"packs"`
 	Objects  int64      `json:"objects"`
 	Bytes    int64      `json:"bytes"`
 	Damage   []Damaged  `json:"damage"`
 	Affected []Affected `json:"affected"`
-	// LostChanges counts those that a repair had to leave out, because they are
-	// behind damage in the journal.
+	// LostChanges is the number of changes that a repair could not use, because they are
+	// after a damaged record in the journal.
 	LostChanges int64 `json:"lost_changes,omitempty"`
-	// Repaired is what a repair did before the verification.
+	// Repaired is the result of the repair before the verification.
 	Repaired *cas.RepairResult `json:"repaired,omitempty"`
 
-	Hidden bool `json:"-"` // a bookmark is touched, which users do not know
+	Hidden bool `json:"-"` // a bookmark is damaged, which users do not see
 }
 
+// OK reports whether the report has no damage.
 func (r *Report) OK() bool { return len(r.Damage) == 0 && len(r.Affected) == 0 }
 
-// Affect adds what is touched, each once and in order.
+// Affect adds affected paths. The list stays sorted and without duplicates.
 func (r *Report) Affect(more ...Affected) {
 	r.Affected = append(r.Affected, more...)
 	slices.SortFunc(r.Affected, Affected.compare)
 	r.Affected = slices.Compact(r.Affected)
 }
 
-// Parts are what is read of a store.
+// Parts are the components of the store to verify.
 type Parts struct {
 	Objects tree.Objects
 	Log     *journal.Journal
 	Source  *tree.Source
-	// Hold returns the present state of a tree and keeps it until release is called. The tree may
-	// have been removed: ok is false then. A nil Hold stands for a store that does not change.
+	// Hold returns the present state of a tree and protects it from gc until release is called. ok
+	// is false if the tree was removed. Hold may be nil if the store does not change.
 	Hold func(t Tree) (st *tree.State, release func(), ok bool)
 }
 
-// A Tree is a state with what users call it.
+// A Tree is a state of a workspace or snapshot.
 type Tree struct {
-	At     Affected
+	At     Affected // the names of workspace and snapshot
 	View   uint32
-	State  *tree.State // nil when it cannot be read at all
-	Hidden bool        // a bookmark
+	State  *tree.State // nil if it cannot be read at all
+	Hidden bool        // the tree is a bookmark
 }
 
-// check is a verification under way.
-type check struct {
+// A verification is one call of Run.
+type verification struct {
 	Parts
-	bad   map[cas.Hash]bool // objects that are damaged
-	holes [][2]int64        // in the journal: their first position and the one behind them
-	away  error             // what is not here cannot be told from what is lost
+	bad   map[cas.Hash]bool // damaged objects
+	holes [][2]int64        // damaged parts of the journal: begin and end
+	away  error             // a remote cannot be reached, so missing objects may be there
 }
 
-// Run reads everything in the packs and in the journal, and then looks at the trees.
+// Run reads all objects in the packs and all records of the journal. If there is damage, it finds the
+// affected paths in the trees.
 func (s Parts) Run(ctx context.Context, progress func(done, total int64), trees func() []Tree) (*Report, error) {
 	r := &Report{Damage: []Damaged{}, Affected: []Affected{}}
-	c := &check{Parts: s, bad: make(map[cas.Hash]bool)}
+	c := &verification{Parts: s, bad: make(map[cas.Hash]bool)}
 	res, err := s.Objects.Verify(ctx, progress, func(d cas.Damage) {
 		r.Damage = append(r.Damage, Damaged{What: d.Error(), Pack: d.Pack, Offset: d.Offset})
 		if !d.Hash.IsZero() {
@@ -102,34 +105,35 @@ func (s Parts) Run(ctx context.Context, progress func(done, total int64), trees 
 	}
 	r.Packs, r.Objects, r.Bytes = res.Packs, res.Objects, res.Bytes
 	if err := s.Log.Verify(func(d *journal.DamageError, end int64) {
-		r.Damage = append(r.Damage, inJournal(d))
+		r.Damage = append(r.Damage, journalDamage(d))
 		c.holes = append(c.holes, [2]int64{d.Pos, end})
 	}); err != nil {
 		return nil, err
 	}
+
 	all := trees()
 	slices.SortFunc(all, func(a, b Tree) int { return a.At.compare(b.At) })
-	intact, err := c.intact(ctx, all)
+	intact, err := c.allIntact(ctx, all)
 	if err != nil || intact && len(c.holes) == 0 {
 		return r, err
 	}
 	for _, t := range all {
-		if err := c.tree(ctx, t, r); err != nil {
+		if err := c.checkTree(ctx, t, r); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
 
-// tree adds to the report what is damaged in a tree.
-func (c *check) tree(ctx context.Context, t Tree, r *Report) error {
-	t, release, ok := c.held(t)
+// checkTree adds the affected paths of a tree to the report.
+func (c *verification) checkTree(ctx context.Context, t Tree, r *Report) error {
+	t, release, ok := c.hold(t)
 	if !ok {
 		return nil
 	}
 	defer release()
 	if t.Hidden {
-		intact, err := c.intact(ctx, []Tree{t})
+		intact, err := c.allIntact(ctx, []Tree{t})
 		r.Hidden = r.Hidden || !intact
 		return err
 	}
@@ -137,16 +141,16 @@ func (c *check) tree(ctx context.Context, t Tree, r *Report) error {
 		r.Affected = append(r.Affected, t.At)
 		return nil
 	}
-	return t.State.Affected(ctx, c.Source, tree.Damage{Object: c.missing, Log: c.lost}, func(p string) {
+	return t.State.Affected(ctx, c.Source, tree.Damage{Object: c.isMissing, Log: c.lostBytes}, func(p string) {
 		at := t.At
 		at.Path = p
 		r.Affected = append(r.Affected, at)
 	})
 }
 
-// held returns a tree with its present state, which stays until release is called. The tree may be
-// gone, and what only it referred to with it.
-func (c *check) held(t Tree) (_ Tree, release func(), ok bool) {
+// hold returns a tree with its present state, which is protected from gc until release is called. ok is
+// false if the tree was removed; its objects may be removed, too.
+func (c *verification) hold(t Tree) (_ Tree, release func(), ok bool) {
 	release = func() {}
 	if c.Hold == nil {
 		return t, release, true
@@ -155,7 +159,8 @@ func (c *check) held(t Tree) (_ Tree, release func(), ok bool) {
 	return t, release, ok
 }
 
-func (c *check) missing(h cas.Hash) bool {
+// isMissing reports whether an object is damaged or missing.
+func (c *verification) isMissing(h cas.Hash) bool {
 	if c.bad[h] {
 		return true
 	}
@@ -166,19 +171,19 @@ func (c *check) missing(h cas.Hash) bool {
 	return err != nil || !exists
 }
 
-// maxSeen bounds how many objects intact remembers.
+// maxSeen is the limit for the objects that allIntact remembers.
 const maxSeen = 1 << 20
 
-// intact looks at every object that trees refer to. Of what a tree shares with the one before it
-// nothing is looked at again, and of all else hardly anything.
-func (c *check) intact(ctx context.Context, trees []Tree) (bool, error) {
+// allIntact reports whether no object of the trees is damaged or missing. It skips objects that a tree
+// shares with the tree before, and most objects that it has checked earlier.
+func (c *verification) allIntact(ctx context.Context, trees []Tree) (bool, error) {
 	var before *tree.State
 	seen := make(map[cas.Hash]struct{})
 	found := false
-	release := func() {} // of the tree before
+	release := func() {} // releases the tree before
 	defer func() { release() }()
 	for _, t := range trees {
-		t, releaseThis, ok := c.held(t)
+		t, releaseThis, ok := c.hold(t)
 		if !ok {
 			continue
 		}
@@ -198,7 +203,7 @@ func (c *check) intact(ctx context.Context, trees []Tree) (bool, error) {
 			if !c.Objects.Here(h) {
 				return false
 			}
-			found = found || c.missing(h)
+			found = found || c.isMissing(h)
 			return !found
 		})
 		switch {
@@ -215,7 +220,7 @@ func (c *check) intact(ctx context.Context, trees []Tree) (bool, error) {
 	return true, nil
 }
 
-// lost reports whether any of n bytes at a position of the journal cannot be read.
-func (c *check) lost(pos, n int64) bool {
+// lostBytes reports whether one of the n bytes at a position of the journal cannot be read.
+func (c *verification) lostBytes(pos, n int64) bool {
 	return slices.ContainsFunc(c.holes, func(r [2]int64) bool { return pos < r[1] && r[0] < pos+n })
 }

@@ -116,11 +116,7 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 			return err
 		}
 	}
-	err := c.journal(ctx)
-	if err == nil {
-		err = c.publish()
-	}
-	if err != nil {
+	if err := c.journalAndPublish(ctx); err != nil {
 		if c.record.State != "" {
 			s.Abandon()
 		}
@@ -130,6 +126,13 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 	c.edit.End()
 	c.report()
 	return nil
+}
+
+func (c *change) journalAndPublish(ctx context.Context) error {
+	if err := c.journal(ctx); err != nil {
+		return err
+	}
+	return c.publish()
 }
 
 // takeEdit begins the edit, which blocks other changes of the workspace. A dry run only holds the

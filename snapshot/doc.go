@@ -67,9 +67,9 @@
 // # The life of a capture
 //
 // Capture takes the lock of the forest, appends one record to the journal,
-// increments the epoch and keeps a pointer to the state, whatever
-// the size of the tree. From then on the snapshot is visible, and can be restored.
-// In the background the sealer stores the changed files as chunks and tree
+// increments the epoch, so that later changes copy the pages of the state before they change them,
+// and keeps a pointer to the state. From then on the snapshot is visible, and can be restored.
+// In the background the sealer seals it: it stores the changed files as chunks and tree
 // objects, and the hash of the root becomes the snapshot's id. The sealer waits until the
 // writers are idle and leaves them a processor, so files that are removed soon are never sealed.
 // It does not wait if a reader waits for the id or the journal takes much of the disk.

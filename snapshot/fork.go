@@ -148,9 +148,10 @@ func (fs Forks) List() []ForkInfo {
 func (fs Forks) Named(name string) (f *Workspace, err error) {
 	fs.w.withReadLock(func() {
 		var ws *catalogue.Workspace
-		if ws, err = fs.w.ws.ForkNamed(name); err == nil {
-			f = fs.w.store.workspaces[ws.View]
+		if ws, err = fs.w.ws.ForkNamed(name); err != nil {
+			return
 		}
+		f = fs.w.store.workspaces[ws.View]
 	})
 	return f, err
 }

@@ -83,10 +83,15 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		}
 		return err
 	})
-	if err == nil && !o.DryRun {
+	res := RestoreResult{to.Snapshot, c.Changes, to.Kept}
+	if err != nil {
+		return res, err
+	}
+
+	if !o.DryRun {
 		w.store.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	}
-	return RestoreResult{to.Snapshot, c.Changes, to.Kept}, err
+	return res, nil
 }
 
 // findRestore checks the options and finds the snapshot with its state.

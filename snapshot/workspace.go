@@ -83,9 +83,10 @@ func (w *Workspace) withReadLock(fn func()) {
 func (w *Workspace) Find(name string) (info info.Info, err error) {
 	w.withReadLock(func() {
 		var sn *catalogue.Snapshot
-		if sn, err = w.store.cat.Find(w.ws, name); err == nil {
-			info = sn.Info
+		if sn, err = w.store.cat.Find(w.ws, name); err != nil {
+			return
 		}
+		info = sn.Info
 	})
 	return info, err
 }

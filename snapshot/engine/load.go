@@ -119,13 +119,13 @@ func (l *Loader) loadOrphans(tx *live.Tx, w *catalogue.Workspace) error {
 	}
 	st, err := w.Orphans.Load(l.Source, tx.Epoch())
 	w.Orphans = nil
+	if err != nil && !l.Salvage {
+		return err
+	}
 	if err == nil {
 		tx.AddOrphans(w.View, st)
 	}
-	if l.Salvage {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // loadState loads the state of a workspace at the checkpoint. It checks that the root directory of

@@ -158,10 +158,13 @@ func (j *graftRun) makeStep(s *Step) error {
 	case s.WasDir && s.IsDir:
 		ino, err := j.dirs.find(s.Path)
 		j.attrs = append(j.attrs, attrsCopy{ino, s.After, s.With})
-		if err == nil && s.What&^tree.Mtime != 0 {
+		if err != nil {
+			return err
+		}
+		if s.What&^tree.Mtime != 0 {
 			j.t.Touched(ino)
 		}
-		return err
+		return nil
 	case s.WasDir && s.After == 0 && j.o.KeepFull:
 		j.maybeEmpty = append(j.maybeEmpty, s.Path)
 		return nil

@@ -89,10 +89,13 @@ func (o *Overlay) changeOf(src *tree.Source, at *openDir, name string) (c tree.C
 	if errors.Is(err, tree.ErrNotExist) {
 		return c, nil
 	}
-	if err == nil && c.Before.IsDir() != c.After.IsDir() {
-		err = &OverlayError{Path: path.Join(o.Prefix, c.Path.String()), Dir: c.Before.IsDir()}
+	if err != nil {
+		return c, err
 	}
-	return c, err
+	if c.Before.IsDir() != c.After.IsDir() {
+		return c, &OverlayError{Path: path.Join(o.Prefix, c.Path.String()), Dir: c.Before.IsDir()}
+	}
+	return c, nil
 }
 
 // An OverlayError reports a path that is a directory on one side only.

@@ -32,17 +32,7 @@ func (t *taking) mergeInodes(ctx context.Context) error {
 		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
-		b, p := x.copied, x.path
-		var ours *file
-		var err error
-		if x.baseIno != 0 {
-			p = x.paths[0]
-			if b, err = t.baseFile(x.baseIno); err == nil {
-				ours, err = t.oursOf(b)
-			}
-		} else if b != nil {
-			ours, err = t.get(p)
-		}
+		b, ours, p, err := t.sidesOf(x)
 		if err != nil {
 			return err
 		}
@@ -74,6 +64,23 @@ func (t *taking) mergeInodes(ctx context.Context) error {
 		}
 	}
 	return t.mergeCopies()
+}
+
+// sidesOf returns the file of the base and the file of ours to merge with a file of theirs, and the
+// path for a decision about it. For a new file of theirs they are the files at the path of copied.
+func (t *taking) sidesOf(x *theirFile) (b *baseFile, ours *file, p string, err error) {
+	if x.baseIno != 0 {
+		if b, err = t.baseFile(x.baseIno); err != nil {
+			return nil, nil, "", err
+		}
+		ours, err = t.oursOf(b)
+		return b, ours, x.paths[0], err
+	}
+	if x.copied == nil {
+		return nil, nil, "", nil
+	}
+	ours, err = t.get(x.path)
+	return x.copied, ours, x.path, err
 }
 
 // mergeCopies merges the changes of theirs to a file of the base into copies of the file in ours: new

@@ -13,11 +13,16 @@ func (t *filePairs) oursOf(b *baseFile) (*file, error) {
 		return b.ours, nil
 	}
 	f, err := t.atItsNames(b)
-	if err == nil && f == nil && !t.ByPath {
-		f, err = t.movedFile(b)
+	if err != nil {
+		return nil, err
 	}
-	b.ours, b.oursKnown = f, err == nil
-	return f, err
+	if f == nil && !t.ByPath {
+		if f, err = t.movedFile(b); err != nil {
+			return nil, err
+		}
+	}
+	b.ours, b.oursKnown = f, true
+	return f, nil
 }
 
 // atItsNames returns the file of the plan that continues a file of the base by rules 1 and 2 of

@@ -229,20 +229,24 @@ func (t *taking) sameResult(ours *file, own uint64, theirs *theirFile, c tree.Ch
 		return true, nil
 	}
 	same, err := t.equals(ours, c.After)
-	switch {
-	case err != nil || !same:
+	if err != nil || !same {
 		return false, err
-	case own == 0 && theirs.baseIno != 0: // ours has a copy, theirs a link
-		f, err := t.fileOf(theirs)
-		if err == nil && !t.ByPath { // in an undo, f may be another file that replaced the file
-			same, err = t.equals(f, c.After)
-		}
-		if err != nil || !same {
+	}
+	if own != 0 || theirs.baseIno == 0 {
+		return theirs.baseIno == 0, nil // false: the sides link different files of the base
+	}
+
+	// Ours has a copy, theirs a link. In an undo, f may be another file that replaced the file.
+	f, err := t.fileOf(theirs)
+	if err != nil {
+		return false, err
+	}
+	if !t.ByPath {
+		if same, err = t.equals(f, c.After); err != nil || !same {
 			return false, err
 		}
-		return true, t.takeTheirs(p, c, false)
 	}
-	return own == 0 || theirs.baseIno == 0, nil
+	return true, t.takeTheirs(p, c, false)
 }
 
 // conflictAt adds a conflict for a name. If ours is a directory and theirs a file, all paths in the

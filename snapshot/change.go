@@ -128,6 +128,7 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 	return nil
 }
 
+// journalAndPublish writes the steps and the record to the journal, and puts the edit in place.
 func (c *change) journalAndPublish(ctx context.Context) error {
 	if err := c.journal(ctx); err != nil {
 		return err

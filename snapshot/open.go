@@ -67,6 +67,7 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
+// withDefaults returns o with defaults for all zero values.
 func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -164,6 +165,8 @@ func (s opener) open() error {
 	return nil
 }
 
+// openJournal opens the journal and connects it with the room. begin is the position of the last
+// checkpoint.
 func (s opener) openJournal(begin int64) error {
 	total, err := s.opt.FS.Total(s.dir)
 	if err != nil {

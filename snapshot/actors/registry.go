@@ -317,6 +317,7 @@ func (r *Registry) Register(id, uid, view uint32, name string) error {
 	return nil
 }
 
+// register implements Register, without saving the names.
 func (r *Registry) register(id, uid, view uint32, name string) error {
 	if err := Check(name); err != nil {
 		return err
@@ -391,8 +392,8 @@ func (r *Registry) Registered(by string, view uint32) bool {
 	return Below(r.unseenNames[view], by)
 }
 
-// registeredIn returns a name that is registered in one of the views, and that name equals or is
-// below; "" if there is none. The caller holds mu.
+// registeredIn returns a registered name of one of the views that equals name or is above it, "" if
+// there is none. The caller holds mu.
 func (r *Registry) registeredIn(views []uint32, name string) string {
 	for k, n := range r.named {
 		if slices.Contains(views, k.view) && Below(name, n.name) {

@@ -47,6 +47,8 @@ func (l *Loader) Load(tx *live.Tx) error {
 	return l.loadWorkspaces(tx)
 }
 
+// loadCatalogue loads the records of workspaces and snapshots. Snapshots without an id are added to
+// the sealer's queue.
 func (l *Loader) loadCatalogue(tx *live.Tx) error {
 	if err := catalogue.Scan(l.CAS, catalogue.Workspaces, func(r catalogue.WorkspaceRecord) error {
 		l.Catalogue.AddWorkspace(r)
@@ -90,6 +92,7 @@ func (l *Loader) loadCatalogue(tx *live.Tx) error {
 	return err
 }
 
+// loadWorkspaces loads the states of all workspaces, with their actors and orphans.
 func (l *Loader) loadWorkspaces(tx *live.Tx) error {
 	for _, w := range l.Catalogue.Workspaces {
 		st, err := l.loadState(tx, w)

@@ -147,6 +147,7 @@ func (m *Meter) Usage(view uint32) (used, limit int64) {
 	return f.used(), limit
 }
 
+// count counts the unshared bytes of a fork; none if the fork has ended.
 func (m *Meter) count(ws *catalogue.Workspace, f *forkUse) error {
 	return f.count(m.Source, m.Pins.Hold, func() (chains []chain, since int64) {
 		m.WithLock(func(tx *live.Tx) {
@@ -192,6 +193,8 @@ func (f *forkUse) admit(n, limit int64, count func() error) (ok bool, err error)
 	return f.reserve(n, limit), nil
 }
 
+// reserve charges n bytes. It returns false and charges none if they exceed the limit, or the fork
+// was not counted yet.
 func (f *forkUse) reserve(n, limit int64) bool {
 	f.since.Add(n)
 	if f.used() <= limit && f.ready.Load() {

@@ -147,6 +147,7 @@ func (r *Room) EnsureFree(n int64) error {
 	return errs.NoSpace
 }
 
+// enough reports whether the disk has space for n bytes, and moves checked.
 func (r *Room) enough(n int64) bool {
 	free, err := r.Free()
 	if err == nil && free < n+step { // after an error, the write itself fails if the disk is full

@@ -194,6 +194,7 @@ func (q *Sealer) Loop() { q.loop(0) }
 // ForkLoop seals the snapshots of forks in the background.
 func (q *Sealer) ForkLoop() { q.loop(1) }
 
+// loop implements Loop and ForkLoop.
 func (q *Sealer) loop(loop int) {
 	for q.Loops.Context.Err() == nil {
 		for sn := q.next(loop, nil); sn != nil && q.Loops.Context.Err() == nil; sn = q.next(loop, nil) {
@@ -341,6 +342,7 @@ func (q *Sealer) Edited(ctx context.Context, ws uint32, st *tree.State) (id cas.
 	return id, err
 }
 
+// sealTo seals a state with z. It returns a panic as an error.
 func (q *Sealer) sealTo(ctx context.Context, z *content.Sealer, st *tree.State) (id cas.Hash, err error) {
 	err = guard.Do(func() error {
 		id, err = tree.Seal(ctx, q.Source, z, st)

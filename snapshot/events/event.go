@@ -158,6 +158,8 @@ type processName struct {
 	at   time.Time // when it was looked up
 }
 
+// lookUp returns the process of a thread and its name. If the process has exited, it returns the
+// cached result.
 func (c *commands) lookUp(tid uint32, now time.Time) processName {
 	if tid == 0 {
 		return processName{}

@@ -105,6 +105,7 @@ func (l *Log) enforceLimit() error {
 	return nil
 }
 
+// size returns the bytes of the files of all workspaces.
 func (l *Log) size() (total int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

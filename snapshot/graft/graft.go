@@ -371,6 +371,7 @@ func (j *graftRun) apply(c *Op) error {
 	return j.seal()
 }
 
+// seal calls Target.Seal, and begins to count memory again.
 func (j *graftRun) seal() (err error) {
 	if j.t.Seal == nil {
 		return nil

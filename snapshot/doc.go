@@ -71,8 +71,9 @@
 // and keeps a pointer to the state. From then on the snapshot is visible, and can be restored.
 // In the background the sealer seals it: it stores the changed files as chunks and tree
 // objects, and the hash of the root becomes the snapshot's id. The sealer waits until the
-// writers are idle and leaves them a processor, so files that are removed soon are never sealed.
-// It does not wait if a reader waits for the id or the journal takes much of the disk.
+// writers are idle, and leaves them a processor. A snapshot that is deleted before that is never
+// sealed. The sealer does not wait if a reader waits for the id or the journal takes much of the
+// disk.
 //
 // # The life of a restore
 //
@@ -118,7 +119,7 @@
 // A lock is taken only while no lock below it in its group is held. The locks of packages live,
 // content, events and cas are below all of these.
 //
-// A gc takes cas.Record before Checkpointer.mu. Before both it waits for callers that put
+// A gc takes cas.Record before Checkpointer.mu. Between the two it waits for callers that put
 // objects without a reference (gc.Puts). So no request waits for a gc that itself waits for an
 // import, which takes as long as the sender of its files. An
 // automatic gc does not begin during an import. A writer waits for

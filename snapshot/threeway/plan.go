@@ -75,7 +75,7 @@ type Plan struct {
 type file struct {
 	node    *tree.Inode // planned attributes and contents; the contents are those of node.Ino in view
 	view    uint32
-	ino     uint64      // number in theirs
+	ino     uint64      // number in theirs of the last interval that has it; at first, number in ours
 	present *tree.Inode // the inode in ours; nil for a new file
 	paths   []string    // paths of present, see namesOf
 	names   []string    // paths that the plan added

@@ -24,7 +24,7 @@ func (pl *planner) leftOut(changes []tree.Change) (map[string]bool, error) {
 	forks := forkEntries(changes)
 	for _, c := range changes {
 		switch p := c.Path.String(); {
-		case forks.MatchString(p), leadsToFork(c):
+		case inSet(c.Path, forks), leadsToFork(c):
 			left[p] = true
 		case pl.o.Everything:
 			continue
@@ -95,17 +95,16 @@ func topmost(left map[string]bool, changes []tree.Change) []string {
 	return out
 }
 
-// forkEntries matches git's records of worktrees that are forks, which are not in the directory.
+// forkEntries returns git's records of worktrees that are forks, which are not in the directory.
 // `amberfs worktree add` marks these records with a file.
-func forkEntries(changes []tree.Change) *regexp.Regexp {
-	none := `$.`
-	all := []string{none}
+func forkEntries(changes []tree.Change) map[string]bool {
+	out := make(map[string]bool)
 	for _, c := range changes {
 		if m := forkEntry.FindStringSubmatch(c.Path.String()); m != nil {
-			all = append(all, regexp.QuoteMeta(m[1])+"(/|$)")
+			out[m[1]] = true
 		}
 	}
-	return regexp.MustCompile("^(" + strings.Join(all, "|") + ")")
+	return out
 }
 
 var forkEntry = regexp.MustCompile(`^((?:.*/)?\.git/worktrees/[^/]+)/amberfs-link$`)

@@ -86,8 +86,11 @@ func (r Receiver) IsBase(name string) bool {
 	}
 	at, err := r.pl.host.look(p)
 	was, berr := r.pl.o.Base.At(r.pl.o.Source, name)
-	if err != nil || berr != nil || was == nil || !at.exists {
-		return err == nil && berr == nil && was == nil && !at.exists
+	if err != nil || berr != nil {
+		return false
+	}
+	if was == nil || !at.exists {
+		return was == nil && !at.exists
 	}
 	return at.st.Mode == was.Mode && at.st.Size == was.Size() && at.st.Mtim.Nano() == was.Mtime
 }

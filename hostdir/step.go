@@ -1,8 +1,6 @@
 package hostdir
 
-import (
-	"github.com/amberfs/amberfs/snapshot/tree"
-)
+import "github.com/amberfs/amberfs/snapshot/tree"
 
 // A step is one path that differs: what is to be done there, and how far that is.
 //
@@ -11,7 +9,8 @@ import (
 // second run does the rest. So everything is written under temporary names, and a rename places it.
 // Until the first path is placed, nothing has changed. The name of a temporary file tells the next run
 // whether to remove it (see replacedName), and a file that is not the planned one is never replaced
-// (see put).
+// (see put). One exception: a file that only its owner could replace is overwritten (write_over.go), and
+// each of its bytes is then the old or the new one.
 //
 //	action      planned → staged                      → placed            → done
 //	keep        –                                                           its time is set

@@ -25,22 +25,18 @@ type writer struct {
 	steps   []*step                // in the order of paths, a directory before its entries
 	staged  []*step                // what is placed by a rename or an overwrite, in the order of staging
 	dirs    map[string]*touchedDir // in which names are made or removed
-	touched map[uint64]touch       // what this run did to inodes of the directory
+	touched map[uint64]bool        // inodes of which this run made or removed a name; true: it changed the bytes, too
 	reached func(*step)            // for tests: called when a step has another state
 }
 
-// A touch is what a writer did to a file, other than at the path of a step.
-type touch uint8
-
-const (
-	renamed     touch = iota + 1 // made or removed a name
-	overwritten                  // changed its bytes
-)
-
-func (w *writer) touch(ino uint64) { w.touched[ino] = max(w.touched[ino], renamed) }
+func (w *writer) touch(ino uint64) {
+	if _, ok := w.touched[ino]; !ok {
+		w.touched[ino] = false
+	}
+}
 
 func newWriter(ctx context.Context, h *host, o ApplyOptions, res *Applied) *writer {
-	return &writer{ctx: ctx, o: o, host: h, res: res, files: make(hostFiles), dirs: make(map[string]*touchedDir), touched: make(map[uint64]touch)}
+	return &writer{ctx: ctx, o: o, host: h, res: res, files: make(hostFiles), dirs: make(map[string]*touchedDir), touched: make(map[uint64]bool)}
 }
 
 // run writes everything under temporary names, and then renames it. It returns when that is on disk.
@@ -229,10 +225,10 @@ func (w *writer) differs(s *step, now place) bool {
 	if w.copiedUp(s) {
 		now.st.Dev, now.st.Ino = s.seen.st.Dev, s.seen.st.Ino
 	}
-	switch w.touched[now.st.Ino] {
-	case overwritten:
+	switch written, touched := w.touched[now.st.Ino]; {
+	case written:
 		return !now.isFile(s.seen)
-	case renamed:
+	case touched:
 		now.st.Ctim = s.seen.st.Ctim
 	}
 	return s.seen.changed(now)
@@ -241,7 +237,8 @@ func (w *writer) differs(s *step, now place) bool {
 // copiedUp reports whether this run has moved the file of a step to the upper layer of overlayfs, by
 // another or by this name. Then a file of the lower layer with several names gets another inode.
 func (w *writer) copiedUp(s *step) bool {
-	return w.host.overlay && s.seen.exists && !s.seen.isDir() && s.seen.st.Nlink > 1 && w.touched[s.seen.st.Ino] != 0
+	_, touched := w.touched[s.seen.st.Ino]
+	return touched && w.host.overlay && s.seen.exists && !s.seen.isDir() && s.seen.st.Nlink > 1
 }
 
 // begin is check before the file of a step changes, or loses a name.
@@ -299,7 +296,7 @@ func (w *writer) place(s *step) error {
 		}
 	case s.how == overwrite:
 		if err = w.overwriteFile(dir, s); err == nil {
-			w.touched[s.seen.st.Ino] = overwritten
+			w.touched[s.seen.st.Ino] = true
 			err = w.changeAttrs(s)
 		}
 	default:

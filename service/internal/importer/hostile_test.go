@@ -24,7 +24,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-func writeArchive(t *testing.T, w io.Writer, entries func(add func(kind byte, name, link, data string))) {
+func tarOf(t *testing.T, w io.Writer, entries func(add func(kind byte, name, link, data string))) {
 	t.Helper()
 	a := tar.NewWriter(w)
 	entries(func(kind byte, name, link, data string) {
@@ -50,7 +50,7 @@ func TestStructureThatMakesNoSense(t *testing.T) {
 		"hard link through":    {{string(dir), "d/", ""}, {string(reg), "d/f", ""}, {string(sym), "l", "d"}, {string(hard), "h", "l/f"}},
 	} {
 		var data bytes.Buffer
-		writeArchive(t, &data, func(add func(byte, string, string, string)) {
+		tarOf(t, &data, func(add func(byte, string, string, string)) {
 			for _, e := range entries {
 				add(e[0][0], e[1], e[2], "")
 			}
@@ -141,7 +141,7 @@ func TestABombTakesBoundedMemory(t *testing.T) {
 			r, w := io.Pipe()
 			go func() {
 				z := gzip.NewWriter(w)
-				writeArchive(t, z, func(add func(byte, string, string, string)) {
+				tarOf(t, z, func(add func(byte, string, string, string)) {
 					for i := range entries {
 						add(tar.TypeDir, path(i), "", "")
 					}

@@ -168,7 +168,7 @@ func (r *hostRepositories) planRepo(at string, changes []tree.Change) (g *gitApp
 	}
 	if _, err := exec.LookPath("git"); err != nil {
 		g.change.Lines = []string{"git is not installed: refs, commits and the index stay in the workspace"}
-		return g, r.filesOf(at, changes, m, linked), nil
+		return g, filesIn(at, changes, m, linked), nil
 	}
 	temp, err := scratch.New(scratch.Merge)
 	if err != nil {
@@ -187,7 +187,7 @@ func (r *hostRepositories) planRepo(at string, changes []tree.Change) (g *gitApp
 	for _, d := range g.plan.Diverged {
 		g.change.Diverged = append(g.change.Diverged, &d.Diverged)
 	}
-	return g, r.filesOf(at, changes, m, linked), nil
+	return g, filesIn(at, changes, m, linked), nil
 }
 
 // borrowed returns the git directories of the workspace whose objects another one of it reads, by the
@@ -210,20 +210,6 @@ func (r *hostRepositories) borrowed(f treeFiles) map[string]gitdir.Files {
 		}
 	}
 	return out
-}
-
-// filesOf are those changes of a git directory that are files. Of one that lies elsewhere there are
-// none, and none of another repository.
-func (r *hostRepositories) filesOf(at string, changes []tree.Change, m *gitdir.Merge, linked bool) (files []tree.Change) {
-	if linked || m.Another {
-		return nil
-	}
-	for _, c := range changes {
-		if rel, below := strings.CutPrefix(c.Path.String(), at+"/"); below && gitdir.IsFile(rel) {
-			files = append(files, c)
-		}
-	}
-	return files
 }
 
 // inLink reports whether a path lies below a `.git` that is a file, or a link, in the directory.

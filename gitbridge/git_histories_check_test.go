@@ -290,7 +290,7 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 			ok = n == o
 		case h.contains(t, o):
 			ok = n == t || h.checkedOut(name) || n == o && ours.head == name && (!h.contains(o, b) || theirs.head != name)
-		case h.join && ours.head == name && n != o:
+		case h.join && strings.HasPrefix(name, "refs/heads/") && n != o:
 			ok = h.contains(n, o) && h.contains(n, t)
 		case prefer && !h.join && strings.HasPrefix(name, "refs/heads/"):
 			ok = n == t || h.checkedOut(name) || n == o && ours.head == name

@@ -258,6 +258,8 @@ func (h *histories) refused(conflicts []string, ours, theirs *side) string {
 		return asGit
 	case has(h.gitConflicts(h.committed(theirs), ours, theirs, "true")):
 		return "as git stash pop"
+	case theirs.commit != h.base.commit && !slices.ContainsFunc(conflicts, func(at string) bool { return !ours.dirty[at] }):
+		return "as git merge over changes that are not committed"
 	case len(ours.nested) != len(theirs.nested):
 		return "a working tree that is gone"
 	case has(h.gitConflicts(h.base, ours, theirs, "false")):

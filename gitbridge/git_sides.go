@@ -165,25 +165,26 @@ func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, e
 	}
 	if hadOne {
 		if same, err := gitdir.Same(base, theirs); err != nil || same {
-			return filesIn(at, changes, m), err
+			return filesIn(at, changes, m, false), err
 		}
 	}
 	if _, err := exec.LookPath("git"); err != nil {
 		r.say(at, []string{"git is not installed: refs, commits and the index are left out"}, nil)
-		return filesIn(at, changes, m), nil
+		return filesIn(at, changes, m, false), nil
 	}
 	err = r.bring(at, m, ours)
 	if errors.Is(err, gitdir.ErrKind) {
 		r.say(at, []string{"left out: " + err.Error()}, nil)
 		return nil, nil
 	}
-	return filesIn(at, changes, m), err
+	return filesIn(at, changes, m, false), err
 }
 
-// filesIn are those changes of a git directory that are files. Of another repository there are none.
-func filesIn(at string, changes []tree.Change, m *gitdir.Merge) (files []tree.Change) {
+// filesIn are those changes of a git directory that are files. Of one that lies elsewhere there are none,
+// and none of another repository.
+func filesIn(at string, changes []tree.Change, m *gitdir.Merge, elsewhere bool) (files []tree.Change) {
 	for _, c := range changes {
-		if rel, below := strings.CutPrefix(c.Path.String(), at+"/"); below && !m.Another && gitdir.IsFile(rel) {
+		if rel, below := strings.CutPrefix(c.Path.String(), at+"/"); below && !elsewhere && !m.Another && gitdir.IsFile(rel) {
 			files = append(files, c)
 		}
 	}

@@ -276,6 +276,7 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 			ok = n == o || n == t || h.contains(n, o)
 		case t == b || t == o:
 			ok = n == o
+		case h.join && strings.HasPrefix(name, "refs/heads/") && h.contains(n, o) && h.contains(n, t):
 		case o == b && t == "":
 			ok = n == "" || h.checkedOut(name) || n == o && ours.head == name
 		case o == b && strings.HasPrefix(name, "refs/tags/") && o != "":
@@ -290,8 +291,6 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 			ok = n == o
 		case h.contains(t, o):
 			ok = n == t || h.checkedOut(name) || n == o && ours.head == name && (!h.contains(o, b) || theirs.head != name)
-		case h.join && strings.HasPrefix(name, "refs/heads/") && n != o:
-			ok = h.contains(n, o) && h.contains(n, t)
 		case prefer && !h.join && strings.HasPrefix(name, "refs/heads/"):
 			ok = n == t || h.checkedOut(name) || n == o && ours.head == name
 		default:

@@ -22,13 +22,10 @@ func (r *hostRepositories) resolution(name string) gitdir.Resolution {
 // planMerges refuses a merge of a repository that is wanted if something is in its way, or if a conflict
 // is not decided.
 func (r *hostRepositories) planMerges(g *gitApply) error {
-	for _, d := range g.change.Diverged {
+	for _, d := range g.plan.Diverged {
 		for i, at := range d.Conflicts {
 			d.Conflicts[i] = path.Join(g.work, at)
 		}
-	}
-	if g.plan == nil {
-		return nil
 	}
 	if err := refusedMerge(g.plan); err != nil {
 		return err
@@ -51,9 +48,6 @@ func refusedMerge(p *gitdir.Plan) error {
 // planReplaced finds the files that the directory gets because its HEAD becomes the workspace's, or is
 // merged: they are what the workspace has, or what the merge has made.
 func (r *hostRepositories) planReplaced(g *gitApply) error {
-	if g.plan == nil {
-		return nil
-	}
 	replaced, err := g.plan.Replaced(r.ctx, func(at string) bool { return r.in.Dir.IsBase(path.Join(g.work, at)) })
 	if err != nil {
 		return err

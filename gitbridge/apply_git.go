@@ -53,23 +53,9 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 }
 
 func (r *hostRepositories) plan(changes []tree.Change) error {
-	dirs := gitDirs{r.in.Source, r.in.Base, r.in.Now, make(map[string]bool)}
-	var files []tree.Change
-	var roots []string
-	of := make(map[string][]tree.Change)
-	for _, c := range changes {
-		at, err := dirs.of(c.Path.String())
-		if err != nil {
-			return err
-		}
-		if at == "" {
-			files = append(files, c)
-			continue
-		}
-		if of[at] == nil {
-			roots = append(roots, at)
-		}
-		of[at] = append(of[at], c)
+	files, roots, of, err := byRepository(r.in.Source, r.in.Base, r.in.Now, changes)
+	if err != nil {
+		return err
 	}
 	for _, at := range roots {
 		g, rest, err := r.planRepo(at, of[at])
@@ -83,43 +69,43 @@ func (r *hostRepositories) plan(changes []tree.Change) error {
 		if g.stays && g.work != "" {
 			files = slices.DeleteFunc(files, func(c tree.Change) bool { _, in := below(c.Path.String(), g.work); return in })
 		}
-		if g.plan != nil && g.plan.Parted && g.work != "" {
-			if files, err = withoutCommitted(r.ctx, r.in.Source, g.plan, g.work, files, false); err != nil {
+		if g.plan != nil {
+			if files, err = r.planFiles(g, files); err != nil {
 				return err
 			}
 		}
-		if err := r.planMerges(g); err != nil {
-			return err
-		}
-		if err := r.planReplaced(g); err != nil {
-			return err
-		}
 		if len(g.change.Lines) > 0 || g.plan != nil && !g.plan.Empty() {
-			r.repos = append(r.repos, g)
 			r.out.Said = append(r.out.Said, g.change)
+			if g.plan != nil {
+				r.repos = append(r.repos, g)
+			}
 		}
 	}
 	r.out.Changes = files
 	return nil
 }
 
+// planFiles plans what the plan of a repository means for the files of its working tree.
+func (r *hostRepositories) planFiles(g *gitApply, files []tree.Change) (rest []tree.Change, err error) {
+	if g.plan.Parted && g.work != "" {
+		if files, err = withoutCommitted(r.ctx, r.in.Source, g.plan, g.work, files, false); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.planMerges(g); err != nil {
+		return nil, err
+	}
+	return files, r.planReplaced(g)
+}
+
 // planRepo plans what becomes of one git directory. rest are the changes that are files: all, if
 // only one side has it.
 func (r *hostRepositories) planRepo(at string, changes []tree.Change) (g *gitApply, rest []tree.Change, err error) {
-	base, now := treeFiles{r.in.Source, r.in.Base, at}, treeFiles{r.in.Source, r.in.Now, at}
-	was, err := base.lookup(".")
+	base, was, hadOne, err := repositoryIn(r.in.Source, r.in.Base, at)
 	if err != nil {
 		return nil, nil, err
 	}
-	is, err := now.lookup(".")
-	if err != nil {
-		return nil, nil, err
-	}
-	hadOne, err := isGitDir(r.in.Source, r.in.Base, was)
-	if err != nil {
-		return nil, nil, err
-	}
-	hasOne, err := isGitDir(r.in.Source, r.in.Now, is)
+	now, is, hasOne, err := repositoryIn(r.in.Source, r.in.Now, at)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -258,9 +244,6 @@ func (r *hostRepositories) repoAt(at string, base treeFiles) (repo *gitdir.Repo,
 // addObjects gives the repositories the objects that their refs will need.
 func (r *hostRepositories) addObjects() error {
 	for _, g := range r.repos {
-		if g.plan == nil {
-			continue
-		}
 		if err := g.plan.AddObjects(r.ctx); err != nil {
 			return fmt.Errorf("the git directory %s: %w", g.change.Dir, err)
 		}
@@ -271,9 +254,6 @@ func (r *hostRepositories) addObjects() error {
 // commit carries out what was planned for the repositories.
 func (r *hostRepositories) commit() (skipped []stream.Omission, err error) {
 	for _, g := range r.repos {
-		if g.plan == nil {
-			continue
-		}
 		if err := g.plan.Commit(r.ctx); err != nil {
 			return skipped, fmt.Errorf("the git directory %s: %w", g.change.Dir, err)
 		}

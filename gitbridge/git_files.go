@@ -119,11 +119,7 @@ func (g *gitDirs) is(p string) (bool, error) {
 	}
 	is := false
 	for _, st := range []*tree.State{g.base, g.now} {
-		n, err := treeFiles{g.src, st, p}.lookup(".")
-		if err != nil {
-			return false, err
-		}
-		one, err := isGitDir(g.src, st, n)
+		_, _, one, err := repositoryIn(g.src, st, p)
 		if err != nil {
 			return false, err
 		}
@@ -131,6 +127,36 @@ func (g *gitDirs) is(p string) (bool, error) {
 	}
 	g.known[p] = is
 	return is, nil
+}
+
+// byRepository takes the changes of git directories, by the innermost one, out of those of files.
+func byRepository(src *tree.Source, base, now *tree.State, changes []tree.Change) (files []tree.Change, roots []string, of map[string][]tree.Change, err error) {
+	dirs := gitDirs{src, base, now, make(map[string]bool)}
+	of = make(map[string][]tree.Change)
+	for _, c := range changes {
+		at, err := dirs.of(c.Path.String())
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if at == "" {
+			files = append(files, c)
+			continue
+		}
+		if of[at] == nil {
+			roots = append(roots, at)
+		}
+		of[at] = append(of[at], c)
+	}
+	return files, roots, of, nil
+}
+
+// repositoryIn returns what a state has at a path, and whether that is a git directory.
+func repositoryIn(src *tree.Source, st *tree.State, at string) (f treeFiles, n *tree.Inode, is bool, err error) {
+	f = treeFiles{src, st, at}
+	if n, err = f.lookup("."); err == nil {
+		is, err = isGitDir(src, st, n)
+	}
+	return f, n, is, err
 }
 
 // worktreeOf returns the directory of the working tree of a git directory of a state. ok is false if

@@ -28,22 +28,10 @@ import (
 func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threeway.Outcome, err error) {
 	r := &gitSides{ctx: ctx, m: m, in: in}
 	out.Close = r.close
-	dirs := gitDirs{in.Source, in.Base, in.Theirs, make(map[string]bool)}
 	var roots []string
-	of := make(map[string][]tree.Change)
-	for _, c := range in.Changes {
-		at, err := dirs.of(c.Path.String())
-		if err != nil {
-			return out, err
-		}
-		if at == "" {
-			out.Changes = append(out.Changes, c)
-			continue
-		}
-		if of[at] == nil {
-			roots = append(roots, at)
-		}
-		of[at] = append(of[at], c)
+	var of map[string][]tree.Change
+	if out.Changes, roots, of, err = byRepository(in.Source, in.Base, in.Theirs, in.Changes); err != nil {
+		return out, err
 	}
 	for _, at := range roots {
 		rest, err := r.repo(at, of[at])
@@ -107,22 +95,15 @@ func (r *gitSides) say(at string, lines, commits []string) {
 func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, err error) {
 	r.plan = nil
 	in := r.in
-	side := func(st *tree.State) (f treeFiles, n *tree.Inode, is bool, err error) {
-		f = treeFiles{in.Source, st, at}
-		if n, err = f.lookup("."); err == nil {
-			is, err = isGitDir(in.Source, st, n)
-		}
-		return f, n, is, err
-	}
-	base, was, hadOne, err := side(in.Base)
+	base, was, hadOne, err := repositoryIn(in.Source, in.Base, at)
 	if err != nil {
 		return nil, err
 	}
-	theirs, now, hasOne, err := side(in.Theirs)
+	theirs, now, hasOne, err := repositoryIn(in.Source, in.Theirs, at)
 	if err != nil {
 		return nil, err
 	}
-	ours, _, receives, err := side(in.Ours)
+	ours, _, receives, err := repositoryIn(in.Source, in.Ours, at)
 	switch {
 	case err != nil:
 		return nil, err

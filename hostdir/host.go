@@ -48,15 +48,16 @@ func openHost(dir string) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
+	h := &host{root: fd, dir: -1, alias: map[string]string{}, opened: map[uint64]*openedDir{}}
 	var st unix.Stat_t
-	err = unix.Fstat(fd, &st)
-	var system unix.Statfs_t
-	overlay := unix.Fstatfs(fd, &system) == nil && system.Type == unix.OVERLAYFS_SUPER_MAGIC
+	if err = unix.Fstat(fd, &st); err == nil {
+		h.path, err = os.Readlink(procPath(fd))
+	}
+	h.temps = fmt.Sprintf("%s%x-", tempPrefix, st.Ino)
 
-	return &host{
-		root: fd, dir: -1, temps: fmt.Sprintf("%s%x-", tempPrefix, st.Ino), alias: map[string]string{}, overlay: overlay,
-		path: resolved(dir), opened: map[uint64]*openedDir{},
-	}, err
+	var system unix.Statfs_t
+	h.overlay = unix.Fstatfs(fd, &system) == nil && system.Type == unix.OVERLAYFS_SUPER_MAGIC
+	return h, err
 }
 
 // lock lets one apply of this user at a time change the directory, until close. A dry run takes a

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -55,22 +54,7 @@ func newDirReader(ctx context.Context, sink stream.Sink, o ReadOptions) *dirRead
 	return d
 }
 
-// resolved is a path without symbolic links, "" if it leads nowhere.
-func resolved(dir string) string {
-	dir, err := filepath.Abs(dir)
-	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
-	}
-	if err != nil {
-		return ""
-	}
-	return dir
-}
-
 func (d *dirReader) read(dir string) error {
-	if d.git != nil {
-		d.top = resolved(dir)
-	}
 	d.deliver()
 	err := d.root(dir)
 	if derr := d.delivered(); derr != nil {
@@ -128,6 +112,11 @@ func (d *dirReader) root(dir string) error {
 		return reason(err)
 	}
 	defer f.Close()
+	if d.git != nil {
+		if d.top, err = os.Readlink(procPath(int(f.Fd()))); err != nil {
+			return reason(err)
+		}
+	}
 	// Wait for the end of an apply, which would be read half done.
 	ctx, stop := context.WithTimeout(d.ctx, applyWait)
 	defer stop()

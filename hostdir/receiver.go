@@ -2,7 +2,6 @@ package hostdir
 
 import (
 	"os"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -69,7 +68,7 @@ func (r Receiver) Resolved(p *tree.Path) (string, error) {
 		return "", err
 	}
 	defer unix.Close(fd)
-	return os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	return os.Readlink(procPath(fd))
 }
 
 // IsFile reports whether there is something other than a directory at a path.

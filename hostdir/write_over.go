@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -107,25 +108,20 @@ func copyOver(to, from *os.File) error {
 	if err != nil {
 		return err
 	}
+	parts, _, err := dataOf(from, st.Size())
+	if err != nil || parts == nil {
+		parts = []content.Part{{N: st.Size()}} // all is data
+	}
 	at := int64(0)
-	for at < st.Size() {
-		begin, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			break
-		} else if err != nil {
-			begin = at // all is data
+	for _, p := range parts {
+		err := punchHole(to, at, p.Off-at)
+		if err == nil {
+			_, err = io.Copy(io.NewOffsetWriter(to, p.Off), io.NewSectionReader(from, p.Off, p.N))
 		}
-		if err := punchHole(to, at, begin-at); err != nil {
-			return err
-		}
-		end, err := unix.Seek(int(from.Fd()), begin, unix.SEEK_HOLE)
 		if err != nil {
-			end = st.Size()
-		}
-		if _, err := io.Copy(io.NewOffsetWriter(to, begin), io.NewSectionReader(from, begin, end-begin)); err != nil {
 			return err
 		}
-		at = end
+		at = p.Off + p.N
 	}
 	if err := to.Truncate(st.Size()); err != nil {
 		return err

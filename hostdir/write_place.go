@@ -60,26 +60,19 @@ func (w *writer) completed(t *touchedDir) *tree.Inode {
 	if err != nil || !n.IsDir() {
 		return nil
 	}
-	dir, err := w.host.open(t.path)
+	entries, err := w.host.list(t.path)
 	if err != nil {
 		return nil
 	}
-	f, err := openIn(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return nil
+	var here, there []string
+	for _, e := range entries {
+		here = append(here, e.Name())
 	}
-	defer f.Close()
-	here, err := f.Readdirnames(-1)
-	if err != nil {
-		return nil
-	}
-
-	slices.Sort(here)
-	var there []string
 	err = n.Dir.List(w.o.Source, 0, func(e tree.Dirent, _ uint64) bool {
 		there = append(there, e.Name)
 		return true
 	})
+	slices.Sort(here)
 	slices.Sort(there)
 	if err != nil || !slices.Equal(here, there) {
 		return nil

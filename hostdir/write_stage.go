@@ -76,13 +76,11 @@ func (w *writer) prepare(s *step) error {
 // is new itself, under its own name.
 func (w *writer) beside(s *step) (dir int, name string, err error) {
 	p := s.change.Path
-	if dir, err = w.host.dirOf(p); err != nil || w.host.isNew(p.Dir) {
+	if w.host.isNew(p.Dir) {
+		dir, err = w.host.dirOf(p)
 		return dir, p.Name, err
 	}
-	if _, err := w.host.openUp(dir, p.Dir); err != nil {
-		return dir, "", err
-	}
-	if err := w.sweep(p.Dir); err != nil {
+	if dir, err = w.enter(p.Dir); err != nil {
 		return dir, "", err
 	}
 	s.temp = w.tempName()
@@ -135,18 +133,12 @@ func (w *writer) stageParents(p *tree.Path) error {
 
 // mayChange fails if the names in a directory cannot be changed.
 func (w *writer) mayChange(p *tree.Path) error {
-	dir, err := w.host.dirOf(p)
+	dir, err := w.enter(p.Dir)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}
 	if err == nil {
-		_, err = w.host.openUp(dir, p.Dir)
-	}
-	if err == nil {
 		err = unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS)
-	}
-	if err == nil {
-		err = w.sweep(p.Dir)
 	}
 	if err != nil {
 		return fmt.Errorf("removing %q: %w", p.Short(), err)

@@ -4,9 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -69,32 +67,21 @@ func (w *writer) sweep(p *tree.Path) error {
 	if w.host.locked == nil {
 		return nil
 	}
-	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	entries, err := w.host.list(p)
 	if errors.Is(err, unix.EACCES) {
 		return nil // it can be written, but not listed
 	}
-	if err != nil {
-		return fmt.Errorf("listing %q: %w", p.Short(), err)
-	}
-	f := os.NewFile(uintptr(fd), p.Short())
-	defer f.Close()
-	for {
-		names, err := f.Readdirnames(1000)
-		for _, name := range names {
-			if rest, ok := strings.CutPrefix(name, w.host.temps); ok {
-				t.interrupted = true
-				if err := w.sweepOne(p, fd, name, rest); err != nil {
-					return err
-				}
-			}
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), w.host.temps)
+		if !ok {
+			continue
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("listing %q: %w", p.Short(), reason(err))
+		t.interrupted = true
+		if err := w.sweepOne(p, dir, e.Name(), rest); err != nil {
+			return err
 		}
 	}
+	return err
 }
 
 // sweepOne removes what an apply staged or replaced. Anything else is another program's file, whose
@@ -151,17 +138,22 @@ func (w *writer) sweepAbove(s *step) error {
 	if s.action != keep || s.seen.unreachable != nil || s.change.Path == nil {
 		return nil
 	}
-	dir, err := w.host.dirOf(s.change.Path)
-	if err == nil {
-		_, err = w.host.openUp(dir, s.change.Path.Dir)
-	}
-	if err != nil {
-		return err
-	}
 	if s.isThere() {
 		w.touchedDir(s.change.Path.Dir).interrupted = true
 	}
-	return w.sweep(s.change.Path.Dir)
+	_, err := w.enter(s.change.Path.Dir)
+	return err
+}
+
+// enter opens a directory in which names change, and cleans up there.
+func (w *writer) enter(p *tree.Path) (dir int, err error) {
+	if dir, err = w.host.open(p); err == nil {
+		_, err = w.host.openUp(dir, p)
+	}
+	if err == nil {
+		err = w.sweep(p)
+	}
+	return dir, err
 }
 
 // isThere reports whether the directory has the file of a step already, as after an apply that was

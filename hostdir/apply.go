@@ -88,11 +88,13 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 		return nil, fmt.Errorf("opening %s: %w", dir, err)
 	}
 	defer host.close()
+	// One apply of this user at a time. Without a lock a change by another one is noticed when a path
+	// gets its name.
 	how := unix.LOCK_EX
 	if o.DryRun {
 		how = unix.LOCK_SH
 	}
-	if err := host.lock(ctx, how, o.Waiting); err != nil {
+	if host.locked, err = lockDir(ctx, host.root, how, o.Waiting); err != nil {
 		return nil, err
 	}
 	host.src, host.states = o.Source, []*tree.State{o.Base, o.Now}

@@ -1,6 +1,7 @@
 package hostdir
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -29,10 +30,7 @@ type RepositorySides struct {
 
 // Rule is the rule for a path in conflict.
 func (o *ApplyOptions) Rule(name string) threeway.Rule {
-	if rule := o.ChoiceOf(name).Conflicts; rule != threeway.RefuseConflicts {
-		return rule
-	}
-	return o.Conflicts
+	return cmp.Or(o.ChoiceOf(name).Conflicts, o.Conflicts)
 }
 
 func (o *ApplyOptions) ChoiceOf(name string) Choice {

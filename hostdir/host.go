@@ -3,7 +3,6 @@ package hostdir
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -58,13 +57,6 @@ func openHost(dir string) (*host, error) {
 	var system unix.Statfs_t
 	h.overlay = unix.Fstatfs(fd, &system) == nil && system.Type == unix.OVERLAYFS_SUPER_MAGIC
 	return h, err
-}
-
-// lock lets one apply of this user at a time change the directory, until close. A dry run takes a
-// shared lock. Without a lock a change by another apply is noticed when a path gets its name.
-func (h *host) lock(ctx context.Context, how int, waiting func()) (err error) {
-	h.locked, err = lockDir(ctx, h.root, how, waiting)
-	return err
 }
 
 func (h *host) close() {
@@ -316,28 +308,27 @@ func (h *host) nextData(src *tree.Source, f *os.File, n *tree.Inode, off int64) 
 	return min(here, then), err
 }
 
-// holdsMore reports whether a directory contains anything but the paths of a set.
-func (h *host) holdsMore(p *tree.Path, known map[string]bool) (bool, error) {
+// below returns the paths in a directory, at any depth.
+func (h *host) below(p *tree.Path) (out []*tree.Path, err error) {
 	entries, err := h.list(p)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), h.temps) {
 			continue // it is swept
 		}
-		below := p.Entry(e.Name())
-		if !known[below.String()] {
-			return true, nil
-		}
-		if !e.IsDir() {
+		at := p.Entry(e.Name())
+		if out = append(out, at); !e.IsDir() {
 			continue
 		}
-		if more, err := h.holdsMore(below, known); more || err != nil {
-			return more, err
+		more, err := h.below(at)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, more...)
 	}
-	return false, nil
+	return out, nil
 }
 
 // list returns the entries of a directory.

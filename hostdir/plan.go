@@ -137,7 +137,11 @@ func (pl *planner) baseOf(d *decision) *tree.Inode {
 
 // plan plans one path. It is called for a directory before its entries.
 func (pl *planner) plan(c tree.Change) error {
-	if inSet(c.Path, pl.excluded) || c.After != nil && c.After.Mode&unix.S_IFMT == unix.S_IFSOCK && pl.isSocket(c) {
+	if inSet(c.Path, pl.excluded) {
+		return nil
+	}
+	if c.After != nil && c.After.Type() == unix.S_IFSOCK {
+		pl.res.skip(c.Path, "sockets are not applied") // one is useless without its program
 		return nil
 	}
 	at, err := pl.host.look(c.Path)
@@ -232,12 +236,6 @@ func (pl *planner) judge(d *decision) (conflict bool, err error) {
 	return !clean, err
 }
 
-// isSocket reports that a socket is skipped: it is useless without its program.
-func (pl *planner) isSocket(c tree.Change) bool {
-	pl.res.skip(c.Path, "sockets are not applied")
-	return true
-}
-
 // planReplaced checks the directories that a file replaces: everything in them must be removed by a
 // step.
 func (pl *planner) planReplaced() error {
@@ -252,11 +250,11 @@ func (pl *planner) planReplaced() error {
 			continue
 		}
 		if d.action == write && d.seen.isDir() {
-			more, err := pl.host.holdsMore(d.change.Path, removed)
+			below, err := pl.host.below(d.change.Path)
 			if err != nil {
 				return err
 			}
-			if more && !pl.conflict(d, true) {
+			if slices.ContainsFunc(below, func(p *tree.Path) bool { return !removed[p.String()] }) && !pl.conflict(d, true) {
 				pl.excluded[d.change.Path.String()] = true
 				continue
 			}

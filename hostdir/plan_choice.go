@@ -48,11 +48,8 @@ type Planned struct {
 // choose applies the choice for a path to its step, and reports whether the directory
 // keeps what it has.
 func (pl *planner) choose(d *decision) (leave bool) {
-	if pl.o.Choose == nil {
-		return false
-	}
 	c := &d.change
-	d.choice = pl.o.Choose(c.Path.String())
+	d.choice = pl.o.ChoiceOf(c.Path.String())
 	if d.choice.Leave && c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir() {
 		pl.excluded[c.Path.String()] = true // with all below
 	}

@@ -18,7 +18,7 @@ import (
 // directory has if it is replaced.
 func (pl *planner) planWhole(whole []threeway.Whole) (changes []tree.Change, err error) {
 	for _, w := range whole {
-		if pl.o.Choose != nil && slices.ContainsFunc(w.Changes, func(c tree.Change) bool { return pl.o.Choose(c.Path.String()).Leave }) {
+		if slices.ContainsFunc(w.Changes, func(c tree.Change) bool { return pl.o.ChoiceOf(c.Path.String()).Leave }) {
 			continue // no part of it is applied without the others
 		}
 		pl.whole[w.Dir] = true
@@ -30,16 +30,15 @@ func (pl *planner) planWhole(whole []threeway.Whole) (changes []tree.Change, err
 			changes = append(changes, w.Changes...)
 			continue
 		}
-		d := &decision{step: &step{}}
-		if d.change.Path, err = tree.ParsePath(w.Dir); err != nil {
+		p, err := tree.ParsePath(w.Dir)
+		if err != nil {
 			return nil, err
 		}
-		if d.change.Before, err = pl.o.Base.At(pl.o.Source, w.Dir); err != nil {
+		c, err := pl.changeTo(p)
+		if err != nil {
 			return nil, err
 		}
-		if d.change.After, err = pl.o.Now.At(pl.o.Source, w.Dir); err != nil {
-			return nil, err
-		}
+		d := &decision{step: &step{change: c}}
 		if pl.choose(d) || !pl.conflict(d, false) {
 			continue
 		}
@@ -129,13 +128,14 @@ func (pl *planner) takeFiles(changes []tree.Change) ([]tree.Change, error) {
 			if err != nil {
 				return nil, err
 			}
+			at, aerr := pl.host.look(p)
 			file, isMerged := pl.repos.Merged[p.String()]
 			if isMerged {
 				if c.After, err = pl.mergedFile(p, file, c.After); err != nil {
 					return nil, err
 				}
 				changes = slices.DeleteFunc(changes, func(x tree.Change) bool { return x.Path.String() == p.String() })
-			} else if c.Before == nil && c.After == nil || (c.After == nil || c.After.IsDir()) && pl.hasDir(p) {
+			} else if c.Before == nil && c.After == nil || (c.After == nil || c.After.IsDir()) && aerr == nil && at.isDir() {
 				break
 			}
 			if pl.whole[p.String()] = true; isMerged || !known[p.String()] {
@@ -171,12 +171,6 @@ func (pl *planner) mergedFile(p *tree.Path, file MergedFile, there *tree.Inode) 
 	}
 	n.Mode = threeway.Executable(n.Mode, file.Exec)
 	return n, nil
-}
-
-// hasDir reports whether the directory has a directory at a path.
-func (pl *planner) hasDir(p *tree.Path) bool {
-	at, err := pl.host.look(p)
-	return err == nil && at.isDir()
 }
 
 // changeTo is the change of a path from what the base has, or the directory alone, to what the

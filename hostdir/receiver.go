@@ -2,7 +2,6 @@ package hostdir
 
 import (
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -24,26 +23,11 @@ func (r Receiver) Below(dir string) (out []string, err error) {
 	if out = append(out, dir); !at.isDir() {
 		return out, nil
 	}
-	names, err := r.pl.host.list(p)
-	if err != nil {
-		return nil, err
+	below, err := r.pl.host.below(p)
+	for _, p := range below {
+		out = append(out, p.String())
 	}
-	for _, e := range names {
-		if strings.HasPrefix(e.Name(), r.pl.host.temps) {
-			continue // it is swept
-		}
-		below := dir + "/" + e.Name()
-		if !e.IsDir() {
-			out = append(out, below)
-			continue
-		}
-		more, err := r.Below(below)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, more...)
-	}
-	return out, nil
+	return out, err
 }
 
 func (r Receiver) Has(name string, n *tree.Inode) (bool, error) {

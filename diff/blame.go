@@ -53,6 +53,8 @@ type BlameCache struct {
 // maxCached is the most edits and keys in a BlameCache, of 32 bytes each.
 const maxCached = 1 << 20
 
+// put adds the edits of a pair to the cache. If the cache is full, put empties it first. It ignores long
+// lists of edits.
 func (c *BlameCache) put(key string, edits []edit) {
 	if key == "" || len(edits) > maxCached/4 {
 		return

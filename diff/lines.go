@@ -78,6 +78,8 @@ func slide(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
 		for down < nextA-e.a1 && ids[start+down] == ids[end+down] {
 			down++
 		}
+
+		// If it can reach the edit above or below, the two become one, which is moved next.
 		switch {
 		case up > 0 && up == e.a0-prevA && len(out) > 0:
 			last := &out[len(out)-1]

@@ -95,8 +95,8 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind s
 	return nil
 }
 
-// mergedText returns a text with the changes of both sides. Lines that both sides changed, but not to
-// the same, are in conflict markers. clean reports whether there are none.
+// mergedText returns a text with the changes of both sides. Lines that the sides changed differently are
+// in conflict markers. clean reports whether there are no such lines.
 func mergedText(ctx context.Context, base, ours, theirs []byte) (text []byte, clean bool, err error) {
 	clean = true
 	err = mergeLines(ctx, base, ours, theirs, func(kind string, _, o, t [][]byte) {

@@ -16,7 +16,7 @@ const (
 	minScore         = maxScore / 2                     // 50 %
 	minBasenameScore = minScore + (maxScore-minScore)/2 // 75 %
 	renameLimit      = 1000                             // diff.renameLimit
-	tooManyIdentical = 100                              // with more equal files, base names are not compared
+	tooManyIdentical = 100                              // the most equal files whose base names are compared
 	candidates       = 4                                // the deletions that are considered for each addition
 )
 

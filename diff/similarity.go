@@ -45,7 +45,7 @@ func spansOf(r io.Reader) (spanSet, error) {
 		if err != nil {
 			return nil, err
 		}
-		if text && c == '\r' {
+		if text && c == '\r' { // git ignores the CR of a CRLF in texts
 			if next, _ := in.Peek(1); len(next) > 0 && next[0] == '\n' {
 				continue
 			}

@@ -39,7 +39,7 @@ func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string,
 		s.id, s.binary = "", true
 		return s, nil
 	}
-	h := sha1.New()
+	h := sha1.New() // git's id is the SHA-1 of this header and the contents
 	fmt.Fprintf(h, "blob %d\x00", s.size)
 	r, buf := reader(src, n), make([]byte, min(s.size, surveyPiece))
 	for at := int64(0); at < s.size; {

@@ -65,7 +65,7 @@ func (s *Service) Backup(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := s.Store.Changed()
 		p := s.Store.Main().Policy().Push
-		if p != last {
+		if p != last { // a new policy takes effect at once
 			last, next = p, time.Time{}
 		}
 		due := p.Remote != "" && p.IntervalSeconds > 0
@@ -78,6 +78,9 @@ func (s *Service) Backup(ctx context.Context) {
 			}
 			next, due = time.Now().Add(wait), err != nil
 		}
+
+		// Wait until the next push is due, or until the store changes. Changes within a tick are looked
+		// at together.
 		var retry <-chan time.Time
 		if due {
 			retry = time.After(time.Until(next))
@@ -257,9 +260,9 @@ func (c *Connection) Close() {
 // retryPause is the pause of Run after a remote did not answer.
 const retryPause = 5 * time.Second
 
-// firstHold is how long after the mount a store writes its first hold to a remote. This early there
-// is no need for one, because the remote's gc keeps objects that are younger than a day. Most short
-// mounts have ended by then, and the hold does not compete with the first reads.
+// firstHold is the time from the mount to the first hold that a store writes to a remote. Later is early
+// enough, because the remote's gc keeps objects for a day. Short mounts end before they write a hold,
+// and the hold does not slow down the first reads.
 const firstHold = 10 * time.Second
 
 // Run works for a store that reads from remotes, until ctx ends. It fetches contents ahead of reads,
@@ -276,6 +279,8 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 		if err != nil && !errors.Is(err, backend.ErrAway) && ctx.Err() == nil {
 			c.Log.Warn("fetching ahead of what is read", "err", err)
 		}
+
+		// The first hold is written late, see firstHold. After that, holds are renewed.
 		early := time.Until(first)
 		if early <= 0 && !errors.Is(err, backend.ErrAway) {
 			err = c.Remotes.Hold(ctx, held)

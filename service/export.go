@@ -1,9 +1,7 @@
 package service
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -12,7 +10,6 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/archive"
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
@@ -124,7 +121,8 @@ func (r *Request) textMerger(s *Service) diff.Merger {
 	return diff.Merger{Memory: r.budget(s, Gits), Admit: r.Workspace.Quota().Admit}
 }
 
-// exportEnded ends the turn of an export. If pruning waits for that, the daemon is told.
+// exportEnded ends the turn of an export. If objects wait for their deletion, it calls Dropped, so that
+// the daemon calls DropExports again.
 func (s *Service) exportEnded() {
 	s.exporting.Release(1)
 	if s.pruning.Load() && s.Dropped != nil {
@@ -409,32 +407,4 @@ func ancestors(ws *snapshot.Workspace, one info.Info) []info.Info {
 		add(i)
 	}
 	return out
-}
-
-// MaxObjects is how many objects one request can ask for.
-const MaxObjects = 1024
-
-// objects writes each object with its length in front (32 bits, little endian). The hashes are
-// arguments and not a stream, because net/http closes the body of a request at the first flush of
-// the answer.
-func (s *Service) objects(_ context.Context, r *Request, a Objects) (None, error) {
-	if len(a.Hashes) > MaxObjects {
-		return None{}, errs.Fail(errs.Invalid, "%d objects in one request are more than the %d allowed", len(a.Hashes), MaxObjects)
-	}
-	out := bufio.NewWriterSize(r.Out, 256<<10)
-	var object []byte
-	for _, text := range a.Hashes {
-		h, err := cas.ParseHash(text)
-		if err != nil {
-			return None{}, errs.Fail(errs.Invalid, "%w", err)
-		}
-		if object, err = s.Store.Object(h, object); err != nil {
-			return None{}, err
-		}
-		out.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(object))))
-		if _, err := out.Write(object); err != nil {
-			return None{}, err
-		}
-	}
-	return None{}, out.Flush()
 }

@@ -1,17 +1,14 @@
 package service
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
@@ -27,6 +24,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// fork creates a fork. With a.As, all processes in it that the daemon cannot see get that actor.
 func (s *Service) fork(ctx context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
 	var err error
 	if a.Snapshot, err = s.localName(ctx, r, a.Snapshot); err != nil {
@@ -89,8 +87,8 @@ func (s *Service) deleteFork(_ context.Context, r *Request, a DeleteFork) (Delet
 	return DeletedFork{Name: a.Name, Snapshot: last.Name}, err
 }
 
-// maxCounted is the most changes that are counted in a fork.
-const maxCounted = 1000
+// maxForkChanges is the most changes that are counted in a fork.
+const maxForkChanges = 1000
 
 // forks lists the forks. All comparisons together take at most countTime.
 func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, error) {
@@ -131,7 +129,7 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 // countFork counts the files that differ from the fork's base, without those in git directories. If
 // only git directories differ, it counts one file.
 func (s *Service) countFork(ctx context.Context, f *ForkState, base, now *tree.State) error {
-	files, more, err := diff.First(ctx, s.Store.Source(), base, now, diff.Options{}, maxCounted)
+	files, more, err := diff.First(ctx, s.Store.Source(), base, now, diff.Options{}, maxForkChanges)
 	all := len(files)
 	files = slices.DeleteFunc(files, func(c diff.File) bool { _, _, git := threeway.InGit(c.Path); return git })
 	f.Changed, f.More = len(files), more
@@ -172,15 +170,15 @@ func (s *Service) countRun(ctx context.Context, f *ForkState, ws *snapshot.Works
 				f.Paths = append(f.Paths, c.Path.String())
 			}
 		}
-		if f.Changed+f.Run.InGit >= maxCounted {
+		if f.Changed+f.Run.InGit >= maxForkChanges {
 			return errCounted
 		}
 		return nil
 	})
 }
 
-// errCounted ends a comparison after maxCounted changes.
-var errCounted = errors.New("maxCounted changes were counted")
+// errCounted ends a comparison after maxForkChanges changes.
+var errCounted = errors.New("maxForkChanges changes were counted")
 
 // runOf returns the state of a run from the newest snapshot of its fork with RunLabel, nil if the
 // fork is no run. Pulled snapshots do not count: programs in the fork cannot take snapshots with
@@ -271,115 +269,13 @@ func (s *Service) refuseWorktree(ws *snapshot.Workspace, name string) error {
 		WithHint("commit in it, and merge its branch with git")
 }
 
-// staleDecision turns threeway.ErrMeanwhile into an error of the kind Conflict: the user has decided
-// about contents that have changed since. Other errors are returned as they are.
-func staleDecision(err error) error {
-	if errors.Is(err, threeway.ErrMeanwhile) {
-		return errs.Fail(errs.Conflict, "%w", err).WithHint("look at it again")
-	}
-	return err
-}
-
-// conflict returns the sides of a path as they are now. They can change before the user decides, so
-// merge and undo-by compare the digest Of with the sides that they find.
-func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Conflicting, err error) {
-	now, release, err := r.Workspace.Held("")
-	if err != nil {
-		return out, err
-	}
-	defer release()
-	ours, err := now.At(s.Store.Source(), string(a.Path))
-	if err != nil {
-		return out, err
-	}
-	if a.By != "" {
-		return s.undoConflict(ctx, r, a, ours)
-	}
-	f, err := r.Workspace.Forks().Named(a.Fork)
-	if err != nil {
-		return out, err
-	}
-	err = s.compare(&Request{Workspace: f}, snapshotBase, "", func(from, to *tree.State) error {
-		base, err := from.At(s.Store.Source(), string(a.Path))
-		if err != nil {
-			return err
-		}
-		theirs, err := to.At(s.Store.Source(), string(a.Path))
-		if err != nil {
-			return err
-		}
-		if base == nil && ours == nil && theirs == nil {
-			return errNoPath(string(a.Path))
-		}
-		out, err = s.compareSides(ctx, r, base, ours, theirs, base, ours, theirs)
-		return err
-	})
-	return out, err
-}
-
-// undoConflict returns the sides of a path in the undo of an actor. ours is the present file.
-func (s *Service) undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode) (out Conflicting, err error) {
-	o, err := s.completeUndo(ctx, r, snapshot.UndoByOptions{By: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
-	if err != nil {
-		return out, err
-	}
-	err = r.Workspace.Snapshots().SidesBy(ctx, o, func(left, without *tree.Inode) error {
-		out, err = s.compareSides(ctx, r, left, ours, without, ours)
-		return err
-	})
-	if errors.Is(err, threeway.ErrConflict) {
-		out, err = Conflicting{Binary: true, Parts: []diff.Part{}}, nil
-	}
-	return out, err
-}
-
-// compareSides compares the sides of a file, nil for a side without the file. Of is the digest of the
-// files in digested.
-func (s *Service) compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inode, digested ...*tree.Inode) (out Conflicting, err error) {
-	const maxSide = 1 << 20
-
-	// Read the three texts, as far as they are texts.
-	out.Parts = []diff.Part{}
-	var texts [3][]byte
-	sizes := [3]*int64{&out.BaseSize, &out.OursSize, &out.TheirsSize}
-	for i, n := range [3]*tree.Inode{base, ours, theirs} {
-		if *sizes[i] = -1; n == nil {
-			out.Binary = true
-			continue
-		}
-		if *sizes[i] = n.Size(); !n.IsRegular() || n.Size() > maxSide {
-			out.Binary = true
-		} else if texts[i], err = io.ReadAll(n.Content.Reader(s.Store.Source().Files)); err != nil {
-			return out, err
-		}
-		out.Binary = out.Binary || !utf8.Valid(texts[i]) || bytes.IndexByte(texts[i], 0) >= 0
-	}
-	if out.Binary {
-		return out, nil
-	}
-
-	// Merge them by lines, if the memory suffices.
-	release, err := diff.TakeMerge(ctx, r.budget(s, Texts), texts[:]...)
-	if errs.Of(err) == errs.TooBig {
-		out.Binary = true
-		return out, nil
-	}
-	if err != nil {
-		return out, err
-	}
-	defer release()
-	if out.Of, err = threeway.Digest(s.Store.Source(), digested...); err != nil {
-		return out, err
-	}
-	out.Parts, err = diff.Merge(ctx, texts[0], texts[1], texts[2])
-	return out, err
-}
-
 const (
 	maxFreeze   = 10 * time.Minute
 	usualFreeze = "30s"
 )
 
+// freeze stops all changes for a time. If a freeze of the previous daemon ended early, the new one
+// clears that report.
 func (s *Service) freeze(_ context.Context, r *Request, a Freeze) (Frozen, error) {
 	d, err := policy.ParseSpan(cmp.Or(a.For, usualFreeze))
 	if err != nil || d <= 0 || d > maxFreeze {
@@ -405,6 +301,7 @@ func (s *Service) reportFreeze(until time.Time) {
 	}
 }
 
+// thaw ends a freeze. It fails if the end of the previous daemon ended the freeze before.
 func (s *Service) thaw(_ context.Context, r *Request, _ Thaw) (Thawed, error) {
 	s.freezes.Lock()
 	defer s.freezes.Unlock()

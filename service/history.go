@@ -14,6 +14,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// diff writes the differences between two states. With a.By, it compares only the files that the actor
+// changed between them.
 func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
 	if a.By != "" {
 		changed, err := s.changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
@@ -88,6 +90,7 @@ func (s *Service) holdState(r *Request, name string) (st *tree.State, release fu
 	return ws.Held(name)
 }
 
+// changes lists the files that differ between two states, and perhaps their numbers of changed lines.
 func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	d := Diffed{Paths: []DiffedFile{}}
 	list := r.list(s)
@@ -167,6 +170,8 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		return h, err
 	}
 	found, intervals := node != nil, r.Workspace.Snapshots().Intervals()
+
+	// step compares the path in a state with the path in the state before, and adds an entry.
 	step := func(state *tree.State, e HistoryEntry) error {
 		was := node
 		if node, err = state.At(s.Store.Source(), h.Path); err != nil {
@@ -195,6 +200,8 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		if node != nil {
 			e.Size = node.Size()
 		}
+
+		// The actors of a file are those of the interval that ends with the snapshot.
 		dir := was != nil && was.IsDir() || node != nil && node.IsDir()
 		for len(intervals) > 0 && intervals[len(intervals)-1].To.Name != e.Snapshot {
 			intervals = intervals[:len(intervals)-1]
@@ -206,6 +213,8 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		h.Entries = append(h.Entries, e)
 		return nil
 	}
+
+	// Each state is released after the next one was compared with it.
 	infos := r.Workspace.List()
 	for i, info := range slices.Backward(infos) {
 		if !info.Past() {
@@ -230,12 +239,15 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 	}
 	now, releaseNow, err := r.Workspace.Held("")
 	defer releaseNow()
-	if err == nil {
-		err = step(now, HistoryEntry{Created: time.Now()})
+	if err != nil {
+		return h, err
 	}
-	if err == nil && !found && len(h.Entries) == 0 {
-		err = errNoPath(h.Path)
+	if err := step(now, HistoryEntry{Created: time.Now()}); err != nil {
+		return h, err
+	}
+	if !found && len(h.Entries) == 0 {
+		return h, errNoPath(h.Path)
 	}
 	slices.Reverse(h.Entries)
-	return h, err
+	return h, nil
 }

@@ -25,7 +25,7 @@ import (
 const (
 	// workspaceParam is the query parameter with the names of forks; main without it.
 	workspaceParam = "workspace"
-	// CommandHeader is what the user ran, percent-encoded, for the event log.
+	// CommandHeader is the command line of the user, percent-encoded, for the event log.
 	CommandHeader = "Amberfs-Command"
 	// DeviceHeader is the device (MAJOR:MINOR) of the mount by which the caller found the store.
 	DeviceHeader = "Amberfs-Device"
@@ -79,6 +79,7 @@ func (s *Service) ListenOn(dir string, socket *os.File) (*Server, error) {
 	}), nil
 }
 
+// serveOn answers requests on a socket. release is called when the server has closed.
 func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	srv := &Server{door: &door{UnixListener: l}, release: release, cancel: cancel, calls: newCallSet()}
@@ -169,6 +170,7 @@ func (s *Service) handler() http.Handler {
 	return mux
 }
 
+// serve answers a request for the operation o.
 func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	req, args, err := s.read(r, o)
 	if err != nil {

@@ -158,8 +158,8 @@ func (s *Service) sweepImages() {
 }
 
 // imageOf finds the last import of an image before a snapshot, or before the present state if name is
-// "". It looks in the workspace, then in those that it was forked from. It returns the workspace and
-// the snapshot of the import, nil if there is none.
+// "". It looks in the workspace, then in its parents. It returns the workspace and the snapshot of the
+// import, or a nil workspace if there is no import.
 func imageOf(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
 	at := info.Info{Seq: math.MaxUint64, Parent: ws.Snapshots().Head()}
 	if name != "" {
@@ -183,8 +183,7 @@ func (s *Service) image(_ context.Context, r *Request, a GetImage) (FoundImage, 
 	return FoundImage{Snapshot: i.Name, Image: i.Image}, err
 }
 
-// imageAt finds the named snapshot of an import of an image, in a workspace or in those that it was
-// forked from.
+// imageAt finds the named snapshot of an import of an image, in a workspace or in its parents.
 func imageAt(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
 	i, err := ws.Find(name)
 	for up := ws.Parent(); errors.Is(err, catalogue.ErrNotFound) && up != nil; up = up.Parent() {

@@ -30,6 +30,8 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	if _, err := in.Peek(1); err != nil { // reserve no memory while the client has sent nothing
 		return Imported{}, err
 	}
+
+	// gc waits until finished is called, because no state refers to the imported objects yet.
 	release, err := r.budget(s, Texts).Take(ctx, importer.Memory)
 	if err != nil {
 		return Imported{}, err
@@ -37,6 +39,7 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	defer release()
 	finished := sync.OnceFunc(s.Store.Importing())
 	defer finished()
+
 	now := time.Now().UnixNano()
 	made := stream.Meta{Mode: 0o777 &^ a.Umask, UID: r.Caller.UID, GID: r.Caller.GID, Atime: now, Mtime: now}
 	at := importer.At{Dir: rest, Made: made, Top: base == "" && rest == ""}
@@ -67,6 +70,8 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 		finished()
 		return Imported{}, s.abandonImport(ctx, err)
 	}
+
+	// From here on, the hold of the tree protects its objects.
 	defer s.Store.Hold(g.Tree)()
 	finished()
 	done, err := r.Workspace.Graft(ctx, g)

@@ -241,6 +241,7 @@ func (s *Service) pull(ctx context.Context, r *Request, a Pull) (PulledList, err
 	return done, nil
 }
 
+// pullOne copies a snapshot from a remote, unless the workspace has it under the name.
 func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.Remote, name string) (info.Info, error) {
 	ref, err := from.Find(ctx, name)
 	if err != nil {

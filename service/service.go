@@ -67,10 +67,11 @@ type Config struct {
 	Upgrade func(ctx context.Context, program string, take func() (*net.UnixConn, error)) error
 }
 
-// Freezing connects the freezes of a store over the end of its daemon, which ends a freeze.
+// Freezing reports the freezes of a store to the process that outlives the daemon, and has the report of
+// that process about the last freeze. The end of a daemon ends its freeze.
 type Freezing struct {
 	// Tell, if set, is called with the end time of a freeze when one begins, and with the zero time
-	// when one is ended. It reports to the process that outlives the daemon.
+	// when one is ended.
 	Tell func(until time.Time)
 	// Ended is the time at which the end of the previous daemon ended a freeze early; zero if it did
 	// not, or if a call of freeze or thaw has reported it. Reason says why the daemon ended.
@@ -195,7 +196,7 @@ func withSuggestion(e *errs.Error, name string, known []string, other string) er
 	return e.WithHint("%s", other)
 }
 
-// oneOf returns an error unless value is "" or one of the known values. what names the argument.
+// oneOf returns an error unless value is "" or one of the known values. The error calls it a what.
 func oneOf(what, value string, known []string) error {
 	if value == "" || slices.Contains(known, value) {
 		return nil

@@ -183,6 +183,7 @@ func (s *Service) rename(_ context.Context, r *Request, a Rename) (info.Info, er
 	return r.Workspace.Find(a.To)
 }
 
+// pin sets or removes the protection of snapshots. It changes none if one of the names is unknown.
 func (s *Service) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
 	out, seen := Pinned{Names: []string{}, Pin: a.Pin}, map[string]bool{}
 	for _, n := range a.Names {
@@ -270,8 +271,9 @@ func (s *Service) revert(ctx context.Context, r *Request, a Revert) (snapshot.Re
 	return s.restore(ctx, r, snapshot.RestoreOptions{Name: a.Name, Paths: []naming.BytePath{a.Path}})
 }
 
-// lastDifferent finds the newest snapshot in which path differs from now. The base is the last choice,
-// and only for a path that it has: revert would delete a file that no snapshot and no base has.
+// lastDifferent finds the newest snapshot in which path differs from now. If there is none, it tries the
+// base, but only for a path that the base has: otherwise revert would delete a file of which there is no
+// copy.
 func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
 	now, release, err := ws.Held("")
 	if err != nil {
@@ -325,8 +327,8 @@ func (s *Service) differs(ctx context.Context, a, b *tree.State, path string) (b
 	return err == nil && !equal, err
 }
 
-// limitTo returns the paths as those of a comparison: nil, for everything, if there are none or if one
-// is the root.
+// limitTo returns the paths for tree.DiffOptions. It returns nil, which stands for all paths, if the list
+// is empty or has the root.
 func limitTo(paths ...naming.BytePath) []string {
 	var out []string
 	for _, p := range paths {

@@ -26,7 +26,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/repair"
 )
 
-// status returns the status of the workspace, the store and the daemon. A caller that reaches only a
+// status returns the status of the workspace, the store and the daemon. A caller that is confined to a
 // fork gets the status of the fork alone.
 func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, error) {
 	st := Status{Status: r.Workspace.Status(), Gateway: s.Store.Actors().Gateway(r.Workspace.View())}

@@ -7,38 +7,41 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// The nodes of generated files, answers, scratch files and call files are one cache.
-// Each tenant has a part of it. A node that does not fit any more is removed: the kernel
-// gets ESTALE for it, and the next lookup of its name renders the file again. Answers
-// and scratch files are lost then.
+// The nodes of generated files, answers, scratch files and call files are in one cache. Each tenant has
+// a part of it. If a part is full, the node that was used least recently is removed: requests for it
+// fail with ESTALE, and the next lookup of its name renders the file again. Answers and scratch files
+// cannot be rendered again, and are lost.
 const (
-	// forkBytes is the part of a fork of main, with the forks in it; mainBytes is that of main.
+	// forkBytes is the size of the part of a fork of main with the forks in it.
 	forkBytes = 8 << 20
+	// mainBytes is the size of the part of main.
 	mainBytes = 64 << 20
-	// maxEntries is how many nodes a tenant has.
+	// maxEntries is the most nodes of a tenant.
 	maxEntries = 1024
-	// maxBytes is what all tenants have together. When they have more, the largest one loses nodes.
+	// maxBytes is the most bytes of all tenants together. Beyond, the largest tenants lose nodes.
 	maxBytes = 128 << 20
 )
 
-// limits are the constants above; tests have smaller ones.
+// limits has the constants above; tests use smaller ones.
 type limits struct {
 	fork, main, all int64
 	entries         int
 }
 
-// chargeLocked counts bytes of a tenant.
+// chargeLocked adds to the bytes that a tenant has in the cache.
 func (t *Tree) chargeLocked(k *tenant, bytes int64) {
 	k.bytes += bytes
 	t.mu.bytes += bytes
 }
 
-// reserve takes bytes of a tenant's part for a content that has some already.
+// reserve reserves more bytes in a tenant's part for a content that has reserved has bytes before. It
+// removes other nodes to make room. It fails with errs.TooBig if the content is larger than the part,
+// and with errs.Quota if contents that are being written take too much.
 func (t *Tree) reserve(k *tenant, has, more int64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case has+more > k.limit-maxCommand: // the command that asked for it has room as well
+	case has+more > k.limit-maxCommand: // room is left for the command that asked for the content
 		return errs.New(errs.TooBig, "the text is larger than %d MiB, the limit for control files of this workspace; name paths, or use the command line",
 			(k.limit-maxCommand)>>20)
 	case k.reserved+more > k.limit:
@@ -55,27 +58,28 @@ func (t *Tree) reserve(k *tenant, has, more int64) error {
 	return nil
 }
 
-// resizeLocked counts a node that is new, or whose size has changed, and makes room for
-// it. It does nothing for a node that was removed.
+// resizeLocked charges a node that is new, or whose size has changed, and makes room for it. It ignores
+// a node that was removed.
 func (t *Tree) resizeLocked(n *node) {
-	if n.place == nil {
+	if n.element == nil {
 		return
 	}
 	k, size := n.dir.tenant, n.sizeLocked()
 	t.chargeLocked(k, size-n.size)
 	n.size = size
-	k.nodes.MoveToFront(n.place)
+	k.nodes.MoveToFront(n.element)
 	t.trimLocked(k)
 }
 
-func (n *node) usedLocked() {
-	if n.place != nil {
-		n.dir.tenant.nodes.MoveToFront(n.place)
+// touchLocked records that a node was used now.
+func (n *node) touchLocked() {
+	if n.element != nil {
+		n.dir.tenant.nodes.MoveToFront(n.element)
 	}
 }
 
-// trimLocked removes the nodes that a tenant has used least recently while it has too
-// much, and then those of the largest tenants while all have.
+// trimLocked removes the least recently used nodes of a tenant while it is over its limits. Then it
+// removes nodes of the largest tenants while all together are over theirs.
 func (t *Tree) trimLocked(k *tenant) {
 	for k.nodes.Len() > 0 && (k.bytes > k.limit || k.nodes.Len() > t.limits.entries) {
 		t.removeLocked(k.oldest())
@@ -96,7 +100,7 @@ func (t *Tree) trimLocked(k *tenant) {
 
 func (k *tenant) oldest() *node { return k.nodes.Back().Value.(*node) }
 
-// addLocked makes a node the one that a name shows from now on.
+// addLocked gives a slot a new node. The kernel may still have the slot's old node.
 func (t *Tree) addLocked(d *directory, s slot, n *node) *node {
 	t.mu.last++
 	n.id, n.dir, n.slot, n.mtime = fileID(t.mu.last, n.private()), d, s, now()
@@ -105,49 +109,51 @@ func (t *Tree) addLocked(d *directory, s slot, n *node) *node {
 	}
 	t.mu.nodes[n.id] = n
 	d.current[s] = n
-	n.place = d.tenant.nodes.PushFront(n)
+	n.element = d.tenant.nodes.PushFront(n)
 	t.resizeLocked(n)
 	return n
 }
 
-// removeLocked removes a node. What the kernel still asks of it is answered with ESTALE.
+// removeLocked removes a node. Later requests of the kernel for it fail with ESTALE.
 func (t *Tree) removeLocked(n *node) {
-	if n.place == nil {
+	if n.element == nil {
 		return
 	}
-	n.dir.tenant.nodes.Remove(n.place)
-	n.place = nil
+	n.dir.tenant.nodes.Remove(n.element)
+	n.element = nil
 	t.chargeLocked(n.dir.tenant, -n.size)
 	delete(t.mu.nodes, n.id)
 	n.unnameLocked()
 }
 
+// unnameLocked removes the node's name, if it still has it. The node stays.
 func (n *node) unnameLocked() {
 	if n.dir.current[n.slot] == n {
 		delete(n.dir.current, n.slot)
 	}
 }
 
-// A directory is what .snapshots of one workspace has besides snapshots. Tree.mu guards it.
+// A directory has the files of one workspace's .snapshots, without its snapshots. Tree.mu guards it.
 type directory struct {
-	ws        *snapshot.Workspace
-	tenant    *tenant
-	current   map[slot]*node        // the newest node of each name
-	rendering map[string]*rendering // by name
-	changed   int64                 // when (ns) the last command ran
+	ws         *snapshot.Workspace
+	tenant     *tenant
+	current    map[slot]*node        // the newest node of each slot
+	renderings map[string]*rendering // that run, by name of the file
+	changed    int64                 // the time (ns) of the last command
 }
 
+// dirLocked returns the directory of a workspace, and creates it if there is none.
 func (t *Tree) dirLocked(ws *snapshot.Workspace) *directory {
 	if d, ok := t.mu.dirs[ws.View()]; ok {
 		return d
 	}
 	t.dropEndedLocked()
-	d := &directory{ws: ws, tenant: t.tenantLocked(ws), current: make(map[slot]*node), rendering: make(map[string]*rendering)}
+	d := &directory{ws: ws, tenant: t.tenantLocked(ws), current: make(map[slot]*node), renderings: make(map[string]*rendering)}
 	t.mu.dirs[ws.View()] = d
 	return d
 }
 
-// dropEndedLocked forgets what belongs to forks that have ended.
+// dropEndedLocked removes the directories, nodes and tenants of forks that have ended.
 func (t *Tree) dropEndedLocked() {
 	before := len(t.mu.dirs)
 	maps.DeleteFunc(t.mu.dirs, func(view uint32, _ *directory) bool { return !t.isWorkspace(view) })

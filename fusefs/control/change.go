@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Mkdir captures, or forks.
+// Mkdir takes a snapshot or, in .forks, creates a fork.
 func (t *Tree) Mkdir(dir live.NodeID, name string, r Request) (Entry, error) {
 	ws, forks, err := t.workspace(dir)
 	if err != nil {
@@ -27,8 +27,8 @@ func (t *Tree) Mkdir(dir live.NodeID, name string, r Request) (Entry, error) {
 	return t.lookupSnapshot(ws, name)
 }
 
-// Rmdir deletes a snapshot, or ends a fork, though neither is empty. A fork waits in the
-// queue, as all processes are read.
+// Rmdir deletes a snapshot or a fork, although neither is an empty directory. The deletion of a fork
+// waits in the queue, because it reads the working directories of all processes.
 func (t *Tree) Rmdir(dir live.NodeID, name string, r Request) error {
 	ws, forks, err := t.workspace(dir)
 	if err != nil {
@@ -40,7 +40,7 @@ func (t *Tree) Rmdir(dir live.NodeID, name string, r Request) error {
 	return t.perform(ws, createName, nil, r, service.Remove{Names: []string{name}}, checkNoFile(name, "removed"))
 }
 
-// checkNoFile refuses what is done to the control files as if they were snapshots.
+// checkNoFile returns an error if name is the name of a control file, which is not a snapshot.
 func checkNoFile(name, done string) error {
 	if _, ok := findFile(name); ok {
 		return errs.New(errs.Protected, "protected: %s belongs to .snapshots and cannot be %s", name, done)
@@ -48,11 +48,11 @@ func checkNoFile(name, done string) error {
 	return nil
 }
 
-// Rename renames a snapshot or a fork, restores (`restore` to `restore@NAME`), or
-// moves a scratch file onto a control file. Only within one control directory.
+// Rename renames a snapshot or a fork, restores a snapshot (`restore` to `restore@NAME`), or moves a
+// scratch file onto a control file. Both names must be in one control directory.
 func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to string, flags uint32, r Request) error {
 	if dir != newDir {
-		// Not EXDEV: mv would copy then, and mkdir in here captures.
+		// The error is not EXDEV, because mv would then copy, and its mkdir would take a snapshot.
 		if IsNode(newDir) {
 			return errs.Perm
 		}
@@ -78,7 +78,7 @@ func (t *Tree) rename(ws *snapshot.Workspace, from, to string, r Request) error 
 	if n := t.privateFile(ws, from); n != nil {
 		return t.renamePrivate(n, to, r)
 	}
-	if r.Resent && mayMake(from) {
+	if r.Resent && isPrivateName(from) {
 		return t.renameLost(ws, to, r)
 	}
 	return t.perform(ws, createName, nil, r, service.Rename{From: from, To: to}, checkNoFile(from, "renamed"))

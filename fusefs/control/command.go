@@ -17,26 +17,25 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Commands take this way:
+// The way of a command:
 //
-//	Write, renamePrivate   submit     has the command that was written performed
-//	Mkdir, Rmdir, Rename
-//	  perform, runCall     ask the service when it is their turn, and keep the answer
+//  1. Write and renamePrivate pass the text of a command to submit, which parses it.
+//  2. submit, Mkdir, Rmdir and Rename call perform, or runCall for a request in JSON.
+//  3. These wait for their turn, call the service and store the answer.
 
-// Write runs a command, whose error is that of write(2). Neither OPEN nor FLUSH reach the
-// daemon, so each write is a whole command unless its text shows that more follows. The
-// offset does not matter to the command. The node that it was written to then shows blanks
-// up to the end of the write and the answer behind them, so that a program that continues
-// with read(2) gets all of it.
+// Write runs a command, whose error becomes the error of write(2). Neither OPEN nor FLUSH reach the
+// daemon, so each write is taken for a whole command unless its text shows that more follows. The
+// command does not depend on the offset. Afterwards the file has blanks up to the end of the write, and
+// the answer after them, so that a program that continues with read(2) gets the whole answer.
 func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, error) {
 	n, err := t.get(id)
 	if err != nil && r.Carried != nil {
-		n, err = t.adopt(id, data, r)
+		n, err = t.recreate(id, data, r)
 	}
 	if err != nil {
 		return 0, err
 	}
-	if n.kind == scratch {
+	if n.kind == nodeScratch {
 		return t.writeScratch(n, data, off)
 	}
 	if n.mode&0o200 == 0 {
@@ -49,6 +48,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	if cached {
 		t.Kernel.DropPages(n.id)
 	}
+
 	line := t.assemble(n, data, r.Caller)
 	if line == nil {
 		return len(data), nil
@@ -57,33 +57,35 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	if err = t.submit(n.dir.ws, n.slot.name, n, line, r); err != nil {
 		wrote = 0
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n.begin = off + int64(wrote); n.begin > maxBegin || n.kind == rendered { // the policy shows no answer
-		n.begin = 0
+	if n.blanks = off + int64(wrote); n.blanks > maxBlanks || n.kind == nodeRendered { // the file policy shows no answer
+		n.blanks = 0
 	}
 	return wrote, err
 }
 
-// maxBegin is where an answer can begin at most in the file that its command was written to.
-const maxBegin = 64 << 20
+// maxBlanks is the most blanks before an answer.
+const maxBlanks = 64 << 20
 
-// scheduled runs an operation when it may run. What keeps a processor busy waits for others of its
-// tenant, and takes turns with those of all; other requests wait while too many of their tenant run.
-// If atOnce is set, the kernel's reader waits for it instead where the row of the operation says so.
-func (t *Tree) scheduled(ws *snapshot.Workspace, r Request, args any, atOnce bool, fn func(context.Context) error) error {
+// runWhenAllowed calls fn, which runs the operation of args. Operations that are not cheap wait for
+// others of their tenant and then take turns with those of all tenants. Cheap operations wait while too
+// many of their tenant run. If atOnce is set, operations whose row says AtOnce do not wait, and keep
+// the goroutine that reads the kernel's requests.
+func (t *Tree) runWhenAllowed(ws *snapshot.Workspace, r Request, args any, atOnce bool, fn func(context.Context) error) error {
 	switch o := service.OpOf(args); {
 	case atOnce && o.AtOnce && !service.Fetches(args):
 		return fn(context.Background())
 	case o.Cost != service.Cheap:
 		return t.compute(ws, r, fn)
 	}
-	return t.limited(t.tenant(ws).commands, r, fn)
+	return t.runLimited(t.tenant(ws).commands, r, fn)
 }
 
-// submit performs what was written to a control file, or to the private file n.
+// submit runs a command that was written to the control file name, or to the node n of a call file.
 func (t *Tree) submit(ws *snapshot.Workspace, name string, n *node, line []byte, r Request) error {
-	release, err := t.hold(ws, int64(len(line)))
+	release, err := t.reserveCommand(ws, int64(len(line)))
 	if err != nil {
 		return err
 	}
@@ -93,13 +95,13 @@ func (t *Tree) submit(ws *snapshot.Workspace, name string, n *node, line []byte,
 	}
 	args, err := service.Written(name).FromLine(string(line))
 	if err != nil && r.Carried != nil {
-		return errUnanswered // an earlier write had the beginning of the command
+		return errUnanswered // the line is only the end of the command: the previous daemon had its beginning
 	}
 	return t.perform(ws, name, n, r, args, err)
 }
 
-// hold reserves room for a command that may wait.
-func (t *Tree) hold(ws *snapshot.Workspace, size int64) (release func(), err error) {
+// reserveCommand reserves room in the cache for a command that may have to wait.
+func (t *Tree) reserveCommand(ws *snapshot.Workspace, size int64) (release func(), err error) {
 	w := t.newContent(ws)
 	if err := t.reserve(w.tenant, 0, size); err != nil {
 		return nil, err
@@ -108,35 +110,35 @@ func (t *Tree) hold(ws *snapshot.Workspace, size int64) (release func(), err err
 	return w.discard, nil
 }
 
-// perform asks the service, and keeps the answer for the next
-// reader of the file. n, if set, is the node that the request was written to. With err the
-// request is wrong, and that is the answer.
+// perform runs the operation of args, and stores the answer as the content of the file name. n, if set,
+// is the node that the command was written to, which shows the answer, too. If err is not nil, the
+// command is wrong, and perform only stores the error as its answer.
 func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, args any, err error) error {
 	began := time.Now()
 	var result any
 	if err == nil {
-		err = t.scheduled(ws, r, args, true, func(ctx context.Context) (err error) {
-			result, err = t.Service.Do(ctx, r.ask(ws), args)
+		err = t.runWhenAllowed(ws, r, args, true, func(ctx context.Context) (err error) {
+			result, err = t.Service.Do(ctx, r.forService(ws), args)
 			return err
 		})
 	}
 	if err != nil {
-		if e := (*errs.Error)(nil); !errors.As(err, &e) { // the service has logged its own
+		if e := (*errs.Error)(nil); !errors.As(err, &e) { // the service has logged its own errors
 			t.log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
 		}
 	}
-	if name == policyName { // the file shows the policy itself
+	if name == policyName { // that file shows the policy and no answers: an error is shown by create
 		if err == nil {
 			return nil
 		}
 		name, n = createName, nil
 	}
 	took := time.Since(began)
-	return errors.Join(err, t.answer(ws, name, n, r.Caller, func(w io.Writer) error { return writeAnswer(w, shown(result), err, took) }))
+	return errors.Join(err, t.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return writeAnswer(w, briefResult(result), err, took) }))
 }
 
-// answer keeps what write writes as the answer that a file shows.
-func (t *Tree) answer(ws *snapshot.Workspace, name string, n *node, who actors.Caller, write func(io.Writer) error) error {
+// storeAnswer stores the text that write writes as the answer of a file, see keepAnswer.
+func (t *Tree) storeAnswer(ws *snapshot.Workspace, name string, n *node, who actors.Caller, write func(io.Writer) error) error {
 	w := t.newContent(ws)
 	if err := write(w); err != nil {
 		w.discard()
@@ -155,17 +157,17 @@ func writeAnswer(w io.Writer, result any, err error, took time.Duration) error {
 	if err := gitquote.Encoder(&fields).Encode(result); err != nil {
 		return err
 	}
-	of := bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(fields.Bytes()), []byte("{")), []byte("}"))
-	if len(of) > 0 {
-		of = append(of, ',')
+	inner := bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(fields.Bytes()), []byte("{")), []byte("}"))
+	if len(inner) > 0 {
+		inner = append(inner, ',')
 	}
-	_, err = fmt.Fprintf(w, "{\"ok\":true,%s\"ms\":%g}\n", of, float64(took.Microseconds())/1000)
+	_, err = fmt.Fprintf(w, "{\"ok\":true,%s\"ms\":%g}\n", inner, float64(took.Microseconds())/1000)
 	return err
 }
 
-// keepAnswer makes what was written the answer that a file shows. The node that the
-// command was written to shows it as well, for a program that reads from the same
-// descriptor; the name gets a new node.
+// keepAnswer makes the text of w the content of a file: the file gets a new node for the caller, and
+// one for the workspace's owner. The node n that the command was written to shows the answer, too, for
+// a program that reads from the same descriptor. A private file without a name has n only.
 func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who actors.Caller, w *contentWriter) {
 	own := t.slotOf(ws, name, who)
 	t.mu.Lock()
@@ -174,36 +176,37 @@ func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who acto
 	d := t.dirLocked(ws)
 	d.changed = now()
 	f, _ := findFile(name)
-	m := &node{kind: answer, mode: f.kind | f.mode, content: c}
+	m := &node{kind: nodeAnswer, mode: f.kind | f.mode, content: c}
 	switch {
 	case n == nil || !n.private():
 		if own.user != anybody {
-			t.addLocked(d, slot{name, anybody}, &node{kind: answer, mode: m.mode, content: c})
+			t.addLocked(d, slot{name, anybody}, &node{kind: nodeAnswer, mode: m.mode, content: c})
 		}
 		t.addLocked(d, own, m)
 	case d.current[n.slot] == n:
 		m.kind, m.mode, m.owner = n.kind, n.mode, n.owner
 		t.addLocked(d, n.slot, m)
-	default: // its name is gone
+	default: // the private file was removed or renamed
 		n.content = c
 		t.resizeLocked(n)
 		return
 	}
 	if n != nil {
-		n.content, n.same, n.mtime = c, nil, now()
-		if c.Size() > maxBlock { // it has room once only
-			n.content, n.same = nil, m
+		n.content, n.newer, n.mtime = c, nil, now()
+		if c.Size() > maxBlock { // a large content is charged once only
+			n.content, n.newer = nil, m
 		}
 		t.resizeLocked(n)
 	}
 }
 
-// shown is what a control file shows of a result; `info@NAME` has all about a snapshot.
-func shown(result any) any {
+// briefResult returns the part of a result that a control file shows. The file `info@NAME` shows all
+// about a snapshot.
+func briefResult(result any) any {
 	const maxPaths = 100
 	switch v := result.(type) {
 	case info.Info:
-		return named{v.Name, v.Seq}
+		return snapshotName{v.Name, v.Seq}
 	case service.PushedList:
 		return v.Pushed[0]
 	case snapshot.RestoreResult:
@@ -215,17 +218,17 @@ func shown(result any) any {
 	return result
 }
 
-type named struct {
+type snapshotName struct {
 	Name string `json:"name"`
 	Seq  uint64 `json:"seq"`
 }
 
-// maxInline is how long a stream is at most that is a part of the answer, in bytes.
+// maxInline is the size in bytes of the longest stream that is a part of its answer.
 const maxInline = 64 << 10
 
-// runCall performs a request to `call`, or to the call file n. The stream of an
-// operation, such as a diff, is a part of the answer when it is short and text; else it
-// is in a file beside the answer. There is an answer whether the request fails or not.
+// runCall runs a request in JSON that was written to `call` or to the call file n, and stores the
+// answer, also if the request fails. The stream of an operation, such as a diff, is a part of the
+// answer if it is short and text. Otherwise it gets a file of its own.
 func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []byte, r Request) error {
 	s := slot{name, anybody}
 	if name == callName {
@@ -236,24 +239,20 @@ func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []b
 	t.mu.Unlock()
 	stream := t.newContent(ws)
 	defer stream.discard()
-	q := r.ask(ws)
+
+	q := r.forService(ws)
 	defer q.Done()
 	q.Out = stream
-	var a service.Answer
-	args, err := service.ParseCall(request)
-	if err == nil {
-		err = t.scheduled(ws, r, args, false, func(ctx context.Context) (err error) {
-			a, err = t.Service.Call(ctx, q, args)
-			return err
-		})
-	}
+	a, err := t.call(ws, r, q, request)
 	if err != nil {
 		a = service.Failed(err)
 	}
+
 	a.Stream = stream.size > maxInline || !a.Inline(stream.all())
-	if writing := t.answer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(a) }); writing != nil {
-		_ = t.answer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(service.Failed(writing)) })
-		return writing
+	storeErr := t.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(a) })
+	if storeErr != nil { // the answer is too large: the error is shorter
+		_ = t.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(service.Failed(storeErr)) })
+		return storeErr
 	}
 	if a.Stream {
 		t.keepStream(ws, s, n, stream)
@@ -261,19 +260,32 @@ func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []b
 	return err
 }
 
-// keepStream keeps the stream of an answer in a file beside it, unless the file with the
-// answer has gone.
-func (t *Tree) keepStream(ws *snapshot.Workspace, of slot, n *node, w *contentWriter) {
+// call runs a request in JSON when it may run.
+func (t *Tree) call(ws *snapshot.Workspace, r Request, q *service.Request, request []byte) (a service.Answer, err error) {
+	args, err := service.ParseCall(request)
+	if err != nil {
+		return a, err
+	}
+	err = t.runWhenAllowed(ws, r, args, false, func(ctx context.Context) (err error) {
+		a, err = t.Service.Call(ctx, q, args)
+		return err
+	})
+	return a, err
+}
+
+// keepStream makes the stream of an answer a file, unless the file with the answer was removed. s is the
+// slot of that file.
+func (t *Tree) keepStream(ws *snapshot.Workspace, s slot, n *node, w *contentWriter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d := t.dirLocked(ws)
 	c := w.releaseLocked()
-	if d.current[of] == nil {
+	if d.current[s] == nil {
 		return
 	}
-	s := &node{kind: answer, mode: typeFile | 0o400, content: c}
+	stream := &node{kind: nodeAnswer, mode: typeFile | 0o400, content: c}
 	if n != nil && n.private() {
-		s.owner = n.owner
+		stream.owner = n.owner
 	}
-	t.addLocked(d, of.stream(), s)
+	t.addLocked(d, s.stream(), stream)
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// A content is what a file shows. It never changes; the nil content is empty.
+// A content is the bytes of a file. It never changes. The nil content is empty.
 type content struct {
 	blocks [][]byte
 	size   int64
 }
 
-func small(b []byte) *content { return &content{blocks: [][]byte{b}, size: int64(len(b))} }
+// newContentOf returns a content of one block.
+func newContentOf(b []byte) *content { return &content{blocks: [][]byte{b}, size: int64(len(b))} }
 
 func (c *content) Size() int64 {
 	if c == nil {
@@ -22,7 +23,7 @@ func (c *content) Size() int64 {
 	return c.size
 }
 
-// ReadAt reads up to len(p) bytes, less at the end.
+// ReadAt reads up to len(p) bytes at an offset. At the end of the content it reads fewer.
 func (c *content) ReadAt(p []byte, off int64) (n int) {
 	if off >= c.Size() {
 		return 0
@@ -41,8 +42,8 @@ func (c *content) ReadAt(p []byte, off int64) (n int) {
 	return n
 }
 
-// equal reports whether two contents have the same blocks, as those have that were
-// written with the same bytes.
+// equal reports whether two contents that a contentWriter wrote have the same bytes. The division into
+// blocks depends on the bytes alone.
 func (c *content) equal(o *content) bool {
 	if c.Size() != o.Size() || c.Size() == 0 {
 		return c.Size() == o.Size()
@@ -55,8 +56,8 @@ const (
 	maxBlock   = 64 << 10
 )
 
-// A contentWriter collects a content. Its bytes are reserved in the tenant's part of the
-// cache before they are allocated. Either publish or discard ends it.
+// A contentWriter collects the bytes of a content. They are reserved in the tenant's part of the cache
+// before they are allocated. The caller ends it by releaseLocked or by discard.
 type contentWriter struct {
 	t        *Tree
 	tenant   *tenant
@@ -64,13 +65,14 @@ type contentWriter struct {
 	content
 }
 
+// newContent returns a writer of a content for a file of the workspace.
 func (t *Tree) newContent(ws *snapshot.Workspace) *contentWriter {
 	return &contentWriter{t: t, tenant: t.tenant(ws)}
 }
 
 func (w *contentWriter) Write(p []byte) (int, error) {
 	if need := w.size + int64(len(p)); need > w.reserved {
-		// In steps, so that many small writes do not take the lock each.
+		// Reserve in steps, so that not each of many small writes locks the tree.
 		more := need - w.reserved
 		if need > maxBlock {
 			more = max(more, maxBlock)
@@ -96,13 +98,15 @@ func (w *contentWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// discard releases the reserved bytes. It does nothing after releaseLocked.
 func (w *contentWriter) discard() {
 	w.t.mu.Lock()
 	defer w.t.mu.Unlock()
 	w.releaseLocked()
 }
 
-// releaseLocked gives back what is reserved, and returns the content.
+// releaseLocked releases the reserved bytes, and returns the content. The caller adds it to a node, which
+// is charged for it, before it unlocks the tree.
 func (w *contentWriter) releaseLocked() *content {
 	w.t.chargeLocked(w.tenant, -w.reserved)
 	w.tenant.reserved -= w.reserved
@@ -110,6 +114,7 @@ func (w *contentWriter) releaseLocked() *content {
 	return &w.content
 }
 
+// all returns a copy of all bytes.
 func (c *content) all() []byte {
 	if c == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// The files that other code of this package names, too.
+// The names of files that other code of this package uses.
 const (
 	createName  = "create"
 	restoreName = "restore"
@@ -19,13 +19,13 @@ const (
 	baseName    = "base"
 )
 
-// A file is a name of .snapshots with a meaning of its own. A new one is a row in files; what a
-// line that is written to it asks for is in the row of the operation.
+// A file is a control file, a symlink or a directory with a fixed name in .snapshots. The operation that
+// a line written to a control file calls is in the operation's row (service.Line).
 type file struct {
-	name string
-	kind uint32 // S_IFREG, S_IFLNK or S_IFDIR
-	mode uint32
-	look func(*Tree, *snapshot.Workspace, file, Request) (Entry, error)
+	name   string
+	kind   uint32 // S_IFREG, S_IFLNK or S_IFDIR
+	mode   uint32
+	lookup func(*Tree, *snapshot.Workspace, file, Request) (Entry, error)
 }
 
 const (
@@ -34,10 +34,10 @@ const (
 	typeDir  = 0o040000
 )
 
-// files are in the order in which they are listed.
+// files are all files, in the order of a listing.
 var files []file
 
-func init() { // they refer to functions that look into files
+func init() { // a literal would be an initialization cycle: the functions in it use files
 	answers := (*Tree).lookupAnswer
 	files = []file{
 		{createName, typeFile, 0o644, answers},
@@ -48,9 +48,9 @@ func init() { // they refer to functions that look into files
 		{"push", typeFile, 0o644, answers},
 		{"list", typeFile, 0o444, (*Tree).lookupList},
 		{"log", typeFile, 0o444, (*Tree).lookupLog},
-		{"status", typeFile, 0o444, shows((*Tree).renderStatus)},
-		{policyName, typeFile, 0o644, shows((*Tree).renderPolicy)},
-		{"README", typeFile, 0o444, shows((*Tree).renderReadme)},
+		{"status", typeFile, 0o444, renderedBy((*Tree).renderStatus)},
+		{policyName, typeFile, 0o644, renderedBy((*Tree).renderPolicy)},
+		{"README", typeFile, 0o444, renderedBy((*Tree).renderReadme)},
 		{latestName, typeLink, 0o777, (*Tree).lookupLink},
 		{"undo", typeLink, 0o777, (*Tree).lookupLink},
 		{baseName, typeDir, 0o777, func(t *Tree, ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
@@ -59,10 +59,10 @@ func init() { // they refer to functions that look into files
 	}
 }
 
-// shows is look for a short text that is rendered at each lookup.
-func shows(render func(*Tree, io.Writer, *snapshot.Workspace) error) func(*Tree, *snapshot.Workspace, file, Request) (Entry, error) {
+// renderedBy returns the lookup function of a file with a short text that is rendered at each lookup.
+func renderedBy(render func(*Tree, io.Writer, *snapshot.Workspace) error) func(*Tree, *snapshot.Workspace, file, Request) (Entry, error) {
 	return func(t *Tree, ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
-		return t.show(ws, f, func(w io.Writer) error { return render(t, w, ws) })
+		return t.publishText(ws, f, func(w io.Writer) error { return render(t, w, ws) })
 	}
 }
 
@@ -74,27 +74,27 @@ func findFile(name string) (file, bool) {
 	return files[i], true
 }
 
+// isCommand reports whether a file takes commands.
 func isCommand(name string) bool {
 	f, ok := findFile(name)
 	return ok && f.mode&0o200 != 0
 }
 
-// isShared reports whether users that may change the root directory may write to a file.
-// The policy and call are for the owner only.
+// isShared reports whether all users that may write to the root directory may write to a file. Only the
+// owner may write to policy and call.
 func isShared(name string) bool {
 	return isCommand(name) && name != policyName && name != callName
 }
 
-// isCall reports whether a name is that of a caller's own call file.
+// isCall reports whether name is the name of a call file, call.ANYTHING.
 func isCall(name string) bool {
 	rest, ok := strings.CutPrefix(name, callName+".")
 	return ok && rest != ""
 }
 
-// isScratch reports whether a file of this name may be made in .snapshots, to
-// be renamed onto a control file: editors and programs that replace a file at
-// once write to such a name first (create.tmp.1234, create~, .create.swp,
-// sedAbC123).
+// isScratch reports whether name is the name of a scratch file, which is renamed onto a control file.
+// Editors, and programs that replace a file atomically, write to such names first: create.tmp.1234,
+// create~, .create.swp, sedAbC123.
 func isScratch(name string) bool {
 	if isCall(name) {
 		return false
@@ -112,9 +112,10 @@ func isScratch(name string) bool {
 	return ok && len(rest) == 6
 }
 
-// mayMake reports whether a private file may have a name.
-func mayMake(name string) bool { return isCall(name) || isScratch(name) }
+// isPrivateName reports whether name is the name of a private file.
+func isPrivateName(name string) bool { return isCall(name) || isScratch(name) }
 
+// parseRestore returns the snapshot in a name restore@SNAPSHOT.
 func parseRestore(name string) (snapshot string, ok bool) {
 	snapshot, ok = strings.CutPrefix(name, restoreName+"@")
 	return snapshot, ok && snapshot != ""

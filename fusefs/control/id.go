@@ -9,32 +9,34 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// The nodes of this tree are in a view of their own, the one that the forest leaves
-// free. Of the 36 bits of their inode numbers the upper four are the kind of node.
+// The nodes of this tree have a view that the forest does not use. Of the 36 bits of their inode numbers,
+// the upper four are the kind of the node.
 const (
 	ownView = live.MaxView + 1
 
 	kindBits      = 32
 	kindSnapshots = 1 << kindBits // + view of the workspace
 	kindForks     = 2 << kindBits // + view of the workspace
-	kindListed    = 3 << kindBits // + index; only seen in listings
-	kindFile      = 8 << kindBits // + numberBits of a counter, and private
+	kindListed    = 3 << kindBits // + index of the file; used in listings only
+	kindFile      = 8 << kindBits // + numberBits bits of a counter, and private
 	numberBits    = 34
-	private       = 1 << numberBits // of private files
+	private       = 1 << numberBits // set for private files
 )
 
-// firstNumber is where a daemon begins to count files: the kernel may have pages of those that the
-// daemon before counted. So many milliseconds take half a year; when a number comes again, the kernel
-// sees another generation.
+// firstNumber returns the number of a daemon's first file. It must differ from the numbers of the
+// previous daemon, because the kernel may have pages of its files. The time in milliseconds fills
+// numberBits bits in half a year. If a number is used again after that, the kernel gets another
+// generation with it.
 func firstNumber() uint64 { return uint64(time.Now().UnixMilli()) }
 
 // IsNode reports whether a node is one of the control tree.
 func IsNode(id live.NodeID) bool { return id.View() == ownView }
 
+// IsDir reports whether a node of the control tree is a directory.
 func IsDir(id live.NodeID) bool { return id.Ino() < kindListed }
 
-// Reserves reports whether a name in a directory is that of a control directory. The
-// roots of workspaces have them, those of snapshots do not.
+// Reserves reports whether a name in a directory is the name of a control directory. Only the roots of
+// workspaces have control directories, and the roots of snapshots do not.
 func (t *Tree) Reserves(dir live.NodeID, name string) bool {
 	return dir.Ino() == live.RootIno && naming.IsControlDir(name) && t.isWorkspace(dir.View())
 }
@@ -44,8 +46,8 @@ func (t *Tree) isWorkspace(view uint32) bool {
 	return ok
 }
 
-// Dirs returns the control directories of a workspace; ok is false for the view of a
-// snapshot, which has none.
+// Dirs returns the control directories of the workspace with a view. ok is false for the view of a
+// snapshot.
 func (t *Tree) Dirs(view uint32) (snapshots, forks live.NodeID, ok bool) {
 	return snapshotsID(view), forksID(view), t.isWorkspace(view)
 }
@@ -68,8 +70,8 @@ func forksID(workspace uint32) live.NodeID {
 	return live.Node(ownView, kindForks|uint64(workspace))
 }
 
-// WorkspaceOf returns the workspace that a node belongs to, also one of a snapshot or of
-// this tree; nil if it has ended.
+// WorkspaceOf returns the workspace of a node: of a file in it, in one of its snapshots or in its
+// control directories. It returns nil if the workspace has ended.
 func (t *Tree) WorkspaceOf(id live.NodeID) *snapshot.Workspace {
 	if !IsNode(id) {
 		return t.store.WorkspaceOf(id.View())
@@ -84,6 +86,7 @@ func (t *Tree) WorkspaceOf(id live.NodeID) *snapshot.Workspace {
 	return nil
 }
 
+// workspace returns the workspace of a control directory, and whether the directory is .forks.
 func (t *Tree) workspace(dir live.NodeID) (ws *snapshot.Workspace, forks bool, err error) {
 	ws, ok := t.store.Workspace(uint32(dir.Ino()))
 	switch kind := dir.Ino() >> kindBits << kindBits; {

@@ -11,26 +11,26 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 )
 
-// maxCommand is how long what is written to a control file may be, in bytes.
+// maxCommand is the size in bytes of the longest command.
 const maxCommand = 1 << 20
 
-// A partial is the beginning of a command that one process writes in several pieces. It
-// is a part of the file that it was written to.
+// A partial is the beginning of a command that one process writes in several pieces. It is charged to
+// the node of the file.
 type partial struct {
 	uid, pid uint32
 	line     []byte
 }
 
-// partialCost is what a partial takes beside its line, in bytes.
+// partialCost is about the memory of a partial in bytes, without its line.
 const partialCost = 256
 
-// assemble returns the command that ends with data; nil if it does not end yet. What
-// one process wrote never becomes a part of what another one does.
+// assemble returns the command that ends with data, or nil if the command continues. Pieces of different
+// processes are never joined.
 func (t *Tree) assemble(n *node, data []byte, who actors.Caller) []byte {
 	if !t.anyPartial(n) && !unfinished(data, len(data)) {
 		return data
 	}
-	pid := uint32(process.Of(int(who.PID))) // a program may write with any of its threads
+	pid := uint32(process.Of(int(who.PID))) // pieces may come from several threads of a process
 	t.mu.Lock()
 	line := append(n.takePartialLocked(who.UID, pid), data...)
 	t.mu.Unlock()
@@ -47,7 +47,7 @@ func (t *Tree) assemble(n *node, data []byte, who actors.Caller) []byte {
 	return nil
 }
 
-// dropPartial forgets what a process has begun to write to a file that it truncates.
+// dropPartial removes the partial of a process that truncates the file.
 func (t *Tree) dropPartial(n *node, who actors.Caller) {
 	if !t.anyPartial(n) {
 		return
@@ -65,6 +65,7 @@ func (t *Tree) anyPartial(n *node) bool {
 	return len(n.partials) > 0
 }
 
+// takePartialLocked removes the partial of a process, and returns its line.
 func (n *node) takePartialLocked(uid, pid uint32) []byte {
 	i := slices.IndexFunc(n.partials, func(p partial) bool { return p.uid == uid && p.pid == pid })
 	if i < 0 {
@@ -75,22 +76,23 @@ func (n *node) takePartialLocked(uid, pid uint32) []byte {
 	return line
 }
 
-// unfinished reports whether a line is only the beginning of a command, whose last
-// write brought so many bytes. A program that writes through a buffer hands over its
-// first blocks full. JSON ends with its last brace. A line
-// that ends before its closing brace is an error, not a partial write.
+// unfinished reports whether a line, whose last write had wrote bytes, is only the beginning of a
+// command. A program that writes through a buffer writes full blocks first, so an incomplete command
+// ends with a block of a multiple of 1024 bytes and without a newline. JSON is incomplete before its
+// last brace, unless it ends with a newline after a block that is not full: then it is wrong.
 func unfinished(line []byte, wrote int) bool {
 	full := wrote >= 1024 && wrote%1024 == 0
 	ended := bytes.HasSuffix(line, []byte("\n"))
 	if isJSON(line) {
-		return endsEarly(line) && (full || !ended)
+		return isIncomplete(line) && (full || !ended)
 	}
 	return full && !ended
 }
 
 func isJSON(line []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(line, " \t\r\n"), []byte("{")) }
 
-func endsEarly(line []byte) bool {
+// isIncomplete reports whether JSON ends before its last brace.
+func isIncomplete(line []byte) bool {
 	var v json.RawMessage
 	err := json.NewDecoder(bytes.NewReader(line)).Decode(&v)
 	return errors.Is(err, io.ErrUnexpectedEOF)

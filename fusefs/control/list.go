@@ -5,9 +5,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Offsets in the listing of a control directory: the dots, the fixed names, then one
-// for each snapshot by its sequence number, or fork by its view, neither of which
-// is used twice. So a listing continues where it stopped, whatever was added and removed.
+// Offsets in the listing of a control directory: those of the dots, of the files, then of each snapshot
+// by its sequence number, or of each fork by its view. These numbers are not used twice, so a listing
+// continues at the right entry although entries were added and removed.
 const (
 	offDot    = 1
 	offDotDot = 2
@@ -18,9 +18,9 @@ const (
 // List calls fn for the entries of a control directory after an offset, until it
 // returns false.
 //
-// The daemon adds and removes snapshots, so the kernel must not cache the listing. OPENDIR
-// could forbid it, but is never answered. A cached listing with a page missing is not
-// used, so the pages of earlier answers are dropped.
+// The daemon adds and removes snapshots, so the kernel must not use a cached listing. An answer to
+// OPENDIR could forbid caching, but the kernel sends no OPENDIR. The kernel does not use a listing of
+// which a page is missing, so List drops the pages of earlier listings.
 func (t *Tree) List(dir live.NodeID, after uint64, fn func(name string, id live.NodeID, mode uint32, off uint64) bool) error {
 	ws, forks, err := t.workspace(dir)
 	if err != nil {
@@ -41,8 +41,10 @@ func (t *Tree) List(dir live.NodeID, after uint64, fn func(name string, id live.
 	return nil
 }
 
+// An emitter passes an entry to the caller of List. It returns false if the listing is to end.
 type emitter func(name string, id live.NodeID, mode uint32, off uint64) bool
 
+// listFiles lists the files, without links to snapshots that do not exist.
 func listFiles(ws *snapshot.Workspace, emit emitter) (more bool) {
 	for i, f := range files {
 		if f.kind != typeFile {
@@ -57,11 +59,11 @@ func listFiles(ws *snapshot.Workspace, emit emitter) (more bool) {
 	return true
 }
 
-// listAtOnce is how many names are asked for at a time: fewer than what is left of a
-// listing of very many, which the kernel asks for again and again.
+// listAtOnce is the number of names that are read at a time. The kernel reads a long listing in many
+// requests, and each must not read all the names that are left.
 const listAtOnce = 1024
 
-// listNamed lists snapshots or forks behind an offset.
+// listNamed lists snapshots or forks after an offset.
 func listNamed(after uint64, next func(from uint64, n int) []snapshot.ListEntry, emit emitter) {
 	from := max(after+1, offNamed) - offNamed
 	for {

@@ -8,8 +8,8 @@ import (
 // page is the unit of the kernel's cache, in bytes.
 const page = 4096
 
-// lookupLog finds the event log. It keeps its node while it grows, so that
-// `tail -f` has something to follow.
+// lookupLog returns the event log. Its node stays the same while it grows, so that `tail -f` can follow
+// it. It gets a new node when old events were removed.
 func (t *Tree) lookupLog(ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
 	n := t.current(ws, slot{f.name, anybody})
 	if n == nil || n.log.Removed() > 0 {
@@ -27,14 +27,15 @@ func (t *Tree) openLog(ws *snapshot.Workspace, name string) *node {
 	return t.addLocked(t.dirLocked(ws), slot{name, anybody}, &node{mode: t.ownersMode(), log: log, logSize: size})
 }
 
-// followLog records the size of a log that has grown, and makes the kernel drop the last page
-// that it has of it, which ends in zeros. The kernel then also distrusts the answer to the
-// request that called this, and asks for the size once more before it reads.
+// followLog records the size of a log that has grown. It does nothing for other nodes. If the log has
+// grown, the kernel's last page of it has zeros after the old end, so followLog drops that page. After a
+// drop, the kernel also ignores the size in the answer to the present request, and asks for the size
+// again before it reads.
 func (t *Tree) followLog(n *node) {
 	if n.log == nil {
 		return
 	}
-	// What was answered before the log is looked at is in it.
+	// The log must have the events of all requests that were answered before this one.
 	if err := t.Service.Events.Flush(); err != nil {
 		t.Service.Log.Warn("writing events", "err", err)
 	}
@@ -47,6 +48,7 @@ func (t *Tree) followLog(n *node) {
 	}
 }
 
+// readLog reads a part of the log. It returns an error only if it read no byte.
 func readLog(log *events.Reader, p []byte, off int64) (int, error) {
 	size := log.Size()
 	if off >= size {

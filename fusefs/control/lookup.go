@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
+// Root returns the attributes of the control directory with a name in the root of a workspace.
 func (t *Tree) Root(root live.NodeID, name string) (live.Attr, error) {
 	if name == naming.ForksDir {
 		return t.dirAttr(forksID(root.View()))
@@ -20,9 +21,8 @@ func (t *Tree) Root(root live.NodeID, name string) (live.Attr, error) {
 	return t.dirAttr(snapshotsID(root.View()))
 }
 
-// dirAttr returns the attributes of a control directory: the owner and the
-// permissions of the workspace's root, its sticky bit among them, and the time of the
-// last change.
+// dirAttr returns the attributes of a control directory: the owner, the permissions and the sticky bit
+// of the workspace's root, and the time of the last command or snapshot.
 func (t *Tree) dirAttr(id live.NodeID) (live.Attr, error) {
 	ws, forks, err := t.workspace(id)
 	if err != nil {
@@ -46,7 +46,8 @@ func (t *Tree) dirAttr(id live.NodeID) (live.Attr, error) {
 	}, nil
 }
 
-// Lookup resolves a name in a control directory. A file that it returns is held until Forget.
+// Lookup resolves a name in a control directory. The caller calls Forget for a file that it returns, when
+// the kernel has forgotten it.
 func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 	if len(name) > 255 {
 		return Entry{}, errs.NameTooLong
@@ -60,14 +61,14 @@ func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 	}
 	e, err := t.lookupSnapshots(ws, name, r)
 	if errors.Is(err, naming.ErrBad) || errors.Is(err, errs.NameTooLong) {
-		return e, errs.NotExist // what cannot be the name of a snapshot
+		return e, errs.NotExist
 	}
 	return e, err
 }
 
 func (t *Tree) lookupSnapshots(ws *snapshot.Workspace, name string, r Request) (Entry, error) {
 	if f, ok := findFile(name); ok {
-		return f.look(t, ws, f, r)
+		return f.lookup(t, ws, f, r)
 	}
 	if n := t.privateFile(ws, name); n != nil {
 		return t.entry(n), nil
@@ -81,16 +82,16 @@ func (t *Tree) lookupSnapshots(ws *snapshot.Workspace, name string, r Request) (
 	return t.lookupSnapshot(ws, name)
 }
 
-// lookupLink finds a link to a snapshot.
+// lookupLink returns a link to a snapshot, such as latest.
 func (t *Tree) lookupLink(ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
 	info, err := ws.Find(f.name)
 	if err != nil {
 		return Entry{}, err
 	}
-	return t.link(ws, f.name, info.Name)
+	return t.publishLink(ws, f.name, info.Name)
 }
 
-// lookupAnswer finds a file that commands are written to. It is empty before the first.
+// lookupAnswer returns a file that takes commands. It is empty before the first command.
 func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
 	s, root := t.slotOf(ws, f.name, r.Caller), t.rootAttr(ws)
 	t.mu.Lock()
@@ -98,34 +99,35 @@ func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, e
 	d := t.dirLocked(ws)
 	n := d.current[s]
 	if n == nil {
-		n = t.addLocked(d, s, &node{kind: answer, mode: f.kind | f.mode})
+		n = t.addLocked(d, s, &node{kind: nodeAnswer, mode: f.kind | f.mode})
 	}
 	return n.entryLocked(root), nil
 }
 
-// lookupSnapshot finds a snapshot. Its other names (cp-3, the digits of an id) are
-// symlinks to it: a directory can have only one name in the kernel.
+// lookupSnapshot returns the root of a snapshot. Its other names (cp-3, the digits of an id) are symlinks
+// to its name, because a directory can have only one name in the kernel.
 func (t *Tree) lookupSnapshot(ws *snapshot.Workspace, name string) (Entry, error) {
 	info, err := ws.Find(name)
 	if err != nil {
 		return Entry{}, err
 	}
 	if info.Name != name && name != baseName {
-		return t.link(ws, name, info.Name)
+		return t.publishLink(ws, name, info.Name)
 	}
 	a, err := t.waitAttr(live.Node(info.View, live.RootIno))
-	return Entry{a, Brief}, err // its attributes and all below never change, but its name may go
+	return Entry{a, Brief}, err // a snapshot never changes, but it may be renamed or deleted
 }
 
-func (t *Tree) link(ws *snapshot.Workspace, name, target string) (Entry, error) {
-	return t.show(ws, file{name: name, kind: typeLink, mode: 0o777}, func(w io.Writer) error {
+// publishLink returns a symlink.
+func (t *Tree) publishLink(ws *snapshot.Workspace, name, target string) (Entry, error) {
+	return t.publishText(ws, file{name: name, kind: typeLink, mode: 0o777}, func(w io.Writer) error {
 		_, err := io.WriteString(w, target)
 		return err
 	})
 }
 
-// show answers with a file that is short.
-func (t *Tree) show(ws *snapshot.Workspace, f file, write func(io.Writer) error) (Entry, error) {
+// publishText returns a file or a symlink with a short content.
+func (t *Tree) publishText(ws *snapshot.Workspace, f file, write func(io.Writer) error) (Entry, error) {
 	w := t.newContent(ws)
 	if err := write(w); err != nil {
 		w.discard()
@@ -143,8 +145,8 @@ func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {
 	return Entry{a, Brief}, err
 }
 
-// waitAttr returns the attributes of a root directory. What was done before stays done,
-// so it is waited for here.
+// waitAttr returns the attributes of a root directory. If they are being read from the disk, it waits: a
+// change that the caller made before is in the journal, so the request must not fail with a retry.
 func (t *Tree) waitAttr(root live.NodeID) (a live.Attr, err error) {
 	err = cas.Await(context.Background(), func() (err error) {
 		a, err = t.forest.GetAttr(root)

@@ -13,57 +13,58 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// A slot is a name in .snapshots, as one user sees it: a file that shows answers shows
-// each user those to its own requests, and the owner of the workspace all.
+// A slot is a name in .snapshots for one user. A file with answers has a node for each user, with the
+// answers to the user's commands, and one for the workspace's owner, with all answers.
 type slot struct {
 	name string
-	user int64 // its number, or anybody
+	user int64 // the user id, or anybody
 }
 
-// anybody is the user of what all see, and of what only the owner sees.
+// anybody is the user of files that are the same for all users, and of the owner's answers.
 const anybody = -1
 
-// A node is a generated file or symlink, or a private file. Tree.mu guards what changes.
+// A node is a generated file or symlink, or a private file. Tree.mu guards its fields that change.
 type node struct {
 	id   live.NodeID
 	dir  *directory
 	slot slot
-	// owner, if set, owns the file; others belong to the workspace's owner.
+	// owner is the owner of a private file. Other files belong to the workspace's owner, and it is nil.
 	owner *actors.Caller
 	kind  nodeKind
-	log   *events.Reader // of the event log, whose node stays while it grows
+	log   *events.Reader // for the event log
 
-	place *list.Element // in the tenant's nodes, nil once it was removed
-	size  int64         // as it is charged
+	element *list.Element // in the tenant's nodes, nil after the node was removed
+	size    int64         // bytes that are charged
 
-	kernelRefs uint64 // how often the kernel was given it and has not forgotten it
+	kernelRefs uint64 // lookups that returned the node, without those that the kernel has forgotten
 	mode       uint32
 	mtime      int64  // ns
-	logSize    int64  // the size of the log that the kernel knows
-	source     source // what the content was made from
+	logSize    int64  // the size of the log in the last answer to the kernel
+	source     source // from which the content was rendered
 	content    *content
-	same       *node // the newest node of the name, whose content this one shows
-	begin      int64 // of the content in the file: blanks come before it, see Tree.Write
+	newer      *node // if set, a newer node of the slot with the content of this node
+	blanks     int64 // the number of blanks before the content, see Tree.Write
 	partials   []partial
-	cached     bool // the kernel may have pages of it
+	cached     bool // the kernel may have pages of the content
 }
 
-// A nodeKind says what becomes of a node.
+// A nodeKind is the kind of a node, which determines when it is removed.
 type nodeKind int
 
 const (
-	// rendered files are removed when the kernel forgets them.
-	rendered nodeKind = iota
-	// An answer stays until there is another one, or room is needed.
-	answer
-	// A scratch file collects a command, which runs when the file is renamed.
-	scratch
-	// A call file takes a request, which runs when it is complete.
-	callFile
+	// nodeRendered is for generated files, which are removed when the kernel forgets them.
+	nodeRendered nodeKind = iota
+	// nodeAnswer is for a file with an answer, which stays until there is a newer answer.
+	nodeAnswer
+	// nodeScratch is for a scratch file, whose command runs when the file is renamed.
+	nodeScratch
+	// nodeCall is for a call file, whose request runs when it is complete.
+	nodeCall
 )
 
-func (n *node) private() bool { return n.kind == scratch || n.kind == callFile }
+func (n *node) private() bool { return n.kind == nodeScratch || n.kind == nodeCall }
 
+// sizeLocked returns the bytes to charge for a node.
 func (n *node) sizeLocked() int64 {
 	size := n.content.Size()
 	for _, p := range n.partials {
@@ -72,16 +73,17 @@ func (n *node) sizeLocked() int64 {
 	return size
 }
 
-func (n *node) shown() *content {
-	if n.same != nil {
-		return n.same.content
+// contentLocked returns the content of the node, which a newer node may have.
+func (n *node) contentLocked() *content {
+	if n.newer != nil {
+		return n.newer.content
 	}
 	return n.content
 }
 
-// publish answers with the node that shows what was written under a name: the present
-// one if it shows the same, else a new one. It ends the writer.
-func (t *Tree) publish(ws *snapshot.Workspace, name string, mode uint32, w *contentWriter, of source) Entry {
+// publish returns the node of a name with the content of w: the present node if it has an equal content,
+// else a new one. It ends the writer.
+func (t *Tree) publish(ws *snapshot.Workspace, name string, mode uint32, w *contentWriter, from source) Entry {
 	root := t.rootAttr(ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,7 +94,7 @@ func (t *Tree) publish(ws *snapshot.Workspace, name string, mode uint32, w *cont
 	if n == nil || n.mode != mode || !n.content.equal(c) {
 		n = t.addLocked(d, s, &node{mode: mode, content: c})
 	}
-	n.source = of
+	n.source = from
 	return n.entryLocked(root)
 }
 
@@ -103,6 +105,7 @@ func (t *Tree) current(ws *snapshot.Workspace, s slot) *node {
 	return t.dirLocked(ws).current[s]
 }
 
+// entry returns a node as the answer to a lookup.
 func (t *Tree) entry(n *node) Entry {
 	root := t.rootAttr(n.dir.ws)
 	t.mu.Lock()
@@ -110,21 +113,22 @@ func (t *Tree) entry(n *node) Entry {
 	return n.entryLocked(root)
 }
 
-// entryLocked counts that the kernel holds a node from now on.
+// entryLocked returns a node as the answer to a lookup, and counts the kernel's reference to it. root
+// has the attributes of the workspace's root.
 func (n *node) entryLocked(root live.Attr) Entry {
 	n.kernelRefs++
-	n.usedLocked()
+	n.touchLocked()
 	return Entry{Attr: n.attrLocked(root)}
 }
 
-// rootAttr returns the attributes of a workspace's root, whose owner owns its control
-// files. Those of a workspace that has ended are root's.
+// rootAttr returns the attributes of a workspace's root, whose owner is the owner of its control files.
+// They are zero if the workspace has ended, so that its files belong to root.
 func (t *Tree) rootAttr(ws *snapshot.Workspace) live.Attr {
 	a, _ := t.waitAttr(ws.Root())
 	return a
 }
 
-// slotOf is the slot in which a caller sees the answers of a file.
+// slotOf returns the slot of a file with the answers that a caller may see.
 func (t *Tree) slotOf(ws *snapshot.Workspace, name string, who actors.Caller) slot {
 	if who.OwnsStore() || t.rootAttr(ws).UID == who.UID {
 		return slot{name, anybody}
@@ -133,7 +137,7 @@ func (t *Tree) slotOf(ws *snapshot.Workspace, name string, who actors.Caller) sl
 }
 
 func (n *node) attrLocked(root live.Attr) live.Attr {
-	size := n.begin + n.shown().Size()
+	size := n.blanks + n.contentLocked().Size()
 	if n.log != nil {
 		size = n.logSize
 	}
@@ -149,6 +153,7 @@ func (n *node) attrLocked(root live.Attr) live.Attr {
 	return a
 }
 
+// get returns the node with an id. The error is errs.Stale if the node was removed.
 func (t *Tree) get(id live.NodeID) (*node, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,7 +163,7 @@ func (t *Tree) get(id live.NodeID) (*node, error) {
 	return nil, errs.Stale
 }
 
-// Forget takes back that the kernel was given a node so many times.
+// Forget subtracts references of the kernel to a node, which it has forgotten.
 func (t *Tree) Forget(id live.NodeID, times uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,13 +172,13 @@ func (t *Tree) Forget(id live.NodeID, times uint64) {
 		return
 	}
 	n.kernelRefs -= min(times, n.kernelRefs)
-	if n.kernelRefs == 0 && (n.kind == rendered || n.dir.current[n.slot] != n) {
+	if n.kernelRefs == 0 && (n.kind == nodeRendered || n.dir.current[n.slot] != n) {
 		t.removeLocked(n)
 	}
 }
 
-// GetAttr returns the attributes of a node. Those of a directory may be trusted for
-// Brief, those of a file not at all.
+// GetAttr returns the attributes of a node. The kernel may cache the attributes of a directory for
+// Brief. It must not cache the attributes of a file.
 func (t *Tree) GetAttr(id live.NodeID) (live.Attr, error) {
 	if IsDir(id) {
 		return t.dirAttr(id)
@@ -189,8 +194,8 @@ func (t *Tree) GetAttr(id live.NodeID) (live.Attr, error) {
 	return n.attrLocked(root), nil
 }
 
-// SetAttr accepts what opening for writing and touch do, and changes nothing: the file
-// will show the result of its next command.
+// SetAttr accepts the changes that open(2) with O_TRUNC and touch make, without an effect on control
+// files. A scratch file can be truncated, and its mode can be changed.
 func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who actors.Caller) (live.Attr, error) {
 	if IsDir(id) {
 		return live.Attr{}, errs.Perm
@@ -208,7 +213,7 @@ func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who actors.Caller) (live.
 	root := t.rootAttr(n.dir.ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.Mode != nil && n.kind == scratch {
+	if s.Mode != nil && n.kind == nodeScratch {
 		n.mode = typeFile | *s.Mode&0o777
 	}
 	if s.Size == nil {
@@ -222,26 +227,29 @@ func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who actors.Caller) (live.
 	return a, nil
 }
 
+// truncateLocked truncates a scratch file, and checks that other files can be written.
 func (t *Tree) truncateLocked(n *node, size int64) error {
 	switch {
 	case n.mode&0o200 == 0:
 		return errs.Perm
-	case n.kind == scratch && size > maxScratch:
+	case n.kind == nodeScratch && size > maxScratch:
 		return errs.TooBig
-	case n.kind == scratch:
-		n.content = small(resized(n.content.all(), int(size)))
+	case n.kind == nodeScratch:
+		n.content = newContentOf(resize(n.content.all(), int(size)))
 		t.resizeLocked(n)
 	}
 	n.cached = n.cached && size > 0
 	return nil
 }
 
-func resized(b []byte, size int) []byte {
+// resize returns a copy of b with another size. Further bytes are zero.
+func resize(b []byte, size int) []byte {
 	out := make([]byte, size)
 	copy(out, b)
 	return out
 }
 
+// Readlink returns the target of a symlink.
 func (t *Tree) Readlink(id live.NodeID) (string, error) {
 	n, err := t.get(id)
 	if err != nil {
@@ -250,7 +258,7 @@ func (t *Tree) Readlink(id live.NodeID) (string, error) {
 	return string(n.content.all()), nil
 }
 
-// ReadAt reads up to len(p) bytes at an offset, less at the end of the file.
+// ReadAt reads up to len(p) bytes at an offset. At the end of the file it reads fewer.
 func (t *Tree) ReadAt(id live.NodeID, p []byte, off int64) (int, error) {
 	n, err := t.get(id)
 	if err != nil {
@@ -261,18 +269,18 @@ func (t *Tree) ReadAt(id live.NodeID, p []byte, off int64) (int, error) {
 	}
 	t.mu.Lock()
 	n.cached = true
-	n.usedLocked()
-	c, begin, stale := n.shown(), n.begin, n.same != nil && n.same.place == nil
+	n.touchLocked()
+	c, blanks, stale := n.contentLocked(), n.blanks, n.newer != nil && n.newer.element == nil
 	t.mu.Unlock()
 	if stale {
 		return 0, errs.Stale
 	}
-	blanks := p[:max(0, min(int64(len(p)), begin-off))]
-	for i := range blanks {
-		blanks[i] = ' '
+	before := p[:max(0, min(int64(len(p)), blanks-off))]
+	for i := range before {
+		before[i] = ' '
 	}
-	p = p[len(blanks):]
-	return len(blanks) + c.ReadAt(p, max(off, begin)-begin), nil
+	p = p[len(before):]
+	return len(before) + c.ReadAt(p, max(off, blanks)-blanks), nil
 }
 
 // Seek answers SEEK_DATA and SEEK_HOLE for a file without holes.

@@ -10,27 +10,26 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// A private file is one that a program makes in .snapshots. A scratch file
-// (create.tmp.1) collects a command, which runs when the file is renamed onto a control
-// file. A call file (call.ANYTHING) takes requests as `call` does, but only its user may
-// read and write it. Private files are a part of the tenant's cache, so the one that was
-// used least recently is removed when there are too many.
+// A private file is a file that a program creates in .snapshots. A scratch file (create.tmp.1) collects a
+// command, which runs when the file is renamed onto a control file. A call file (call.ANYTHING) takes
+// requests as `call` does, but only its user may read and write it. Private files are in the tenant's
+// part of the cache, so the least recently used one is removed if there are too many.
 
-// maxScratch is how long a scratch file may be, in bytes.
+// maxScratch is the size in bytes of the largest scratch file.
 const maxScratch = 64 << 10
 
-// streamSuffix ends the name of the file with the stream of an answer, if that is too long
-// for the answer or not text. It is removed with the call file, or when that
-// takes another request.
+// streamSuffix ends the name of the file with the stream of an answer, for streams that are too long for
+// the answer or not text. The file is removed with the call file, or when the call file takes another
+// request.
 const streamSuffix = ".stream"
 
-// Create makes a scratch file or a call file; nothing else can be made as a file.
+// Create creates a scratch file or a call file. Files with other names cannot be created.
 func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who actors.Caller) (Entry, error) {
 	ws, forks, err := t.workspace(dir)
 	if err != nil {
 		return Entry{}, err
 	}
-	n := &node{kind: scratch, mode: typeFile | mode&0o777, owner: &who}
+	n := &node{kind: nodeScratch, mode: typeFile | mode&0o777, owner: &who}
 	kind := mode & syscall.S_IFMT
 	switch _, taken := findFile(name); {
 	case taken && !forks:
@@ -38,7 +37,7 @@ func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who actors.Call
 	case forks || kind != 0 && kind != syscall.S_IFREG:
 		return Entry{}, errs.Perm
 	case isCall(name) && !strings.HasSuffix(name, streamSuffix):
-		n.kind, n.mode = callFile, typeFile|0o600
+		n.kind, n.mode = nodeCall, typeFile|0o600
 	case !isScratch(name):
 		return Entry{}, errs.Perm
 	}
@@ -51,7 +50,8 @@ func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who actors.Call
 	return t.addLocked(d, s, n).entryLocked(live.Attr{}), nil
 }
 
-// Unlink removes a private file. One that a daemon before had is gone.
+// Unlink removes a private file. The private files of the previous daemon no longer exist, so a request
+// that is sent again succeeds without a file.
 func (t *Tree) Unlink(dir live.NodeID, name string, r Request) error {
 	ws, forks, err := t.workspace(dir)
 	if err != nil {
@@ -62,9 +62,9 @@ func (t *Tree) Unlink(dir live.NodeID, name string, r Request) error {
 	d := t.dirLocked(ws)
 	n := d.current[slot{name, anybody}]
 	switch {
-	case !forks && n == nil && mayMake(name) && r.Resent:
+	case !forks && n == nil && isPrivateName(name) && r.Resent:
 		return nil
-	case !forks && n == nil && mayMake(name):
+	case !forks && n == nil && isPrivateName(name):
 		return errs.NotExist
 	case forks || n == nil || !n.private():
 		return errs.Perm
@@ -74,10 +74,10 @@ func (t *Tree) Unlink(dir live.NodeID, name string, r Request) error {
 	return nil
 }
 
-// stream is the slot of the stream that belongs to an answer.
+// stream returns the slot of the stream of an answer.
 func (s slot) stream() slot { return slot{s.name + streamSuffix, s.user} }
 
-// dropLocked takes the name from a file, and removes it if the kernel does not hold it.
+// dropLocked removes the name of a slot's node, and the node if the kernel has no reference to it.
 func (t *Tree) dropLocked(d *directory, s slot) {
 	n := d.current[s]
 	if n == nil {
@@ -89,7 +89,7 @@ func (t *Tree) dropLocked(d *directory, s slot) {
 	}
 }
 
-// privateFile returns a private file of .snapshots, nil when there is none of this name.
+// privateFile returns the private file with a name, nil if there is none.
 func (t *Tree) privateFile(ws *snapshot.Workspace, name string) *node {
 	if n := t.current(ws, slot{name, anybody}); n != nil && n.private() {
 		return n
@@ -97,6 +97,7 @@ func (t *Tree) privateFile(ws *snapshot.Workspace, name string) *node {
 	return nil
 }
 
+// lookupStream returns the stream of an answer.
 func (t *Tree) lookupStream(ws *snapshot.Workspace, name string, who actors.Caller) (Entry, error) {
 	s := slot{name, anybody}
 	if name == callName+streamSuffix {
@@ -108,11 +109,11 @@ func (t *Tree) lookupStream(ws *snapshot.Workspace, name string, who actors.Call
 	return Entry{}, errs.NotExist
 }
 
-// renamePrivate runs a scratch file that is moved onto a control file, as if its content
-// had been written there, and moves the answer of a call file.
+// renamePrivate renames a private file. If a scratch file is renamed onto a control file, its content is
+// submitted as a command to that file. The rename of a call file moves its answer.
 func (t *Tree) renamePrivate(n *node, to string, r Request) error {
 	switch {
-	case n.kind == callFile:
+	case n.kind == nodeCall:
 		return t.renameCall(n, to, r)
 	case isCommand(to):
 		t.mu.Lock()
@@ -134,6 +135,7 @@ func (t *Tree) renamePrivate(n *node, to string, r Request) error {
 	return nil
 }
 
+// moveLocked moves a node to another slot, whose node it replaces.
 func (n *node) moveLocked(t *Tree, to slot) {
 	t.dropLocked(n.dir, to)
 	n.unnameLocked()
@@ -141,7 +143,7 @@ func (n *node) moveLocked(t *Tree, to slot) {
 	n.dir.current[to] = n
 }
 
-// renameCall makes the last answer of a call file that of another one, or of `call`.
+// renameCall renames a call file with an answer to another call file or to `call`.
 func (t *Tree) renameCall(n *node, to string, r Request) error {
 	moved := slot{to, anybody}
 	switch {
@@ -158,7 +160,7 @@ func (t *Tree) renameCall(n *node, to string, r Request) error {
 	}
 	stream := d.current[n.slot.stream()]
 	if to == callName {
-		n.kind, n.owner = answer, nil
+		n.kind, n.owner = nodeAnswer, nil
 	}
 	n.moveLocked(t, moved)
 	t.dropLocked(d, moved.stream())
@@ -169,6 +171,7 @@ func (t *Tree) renameCall(n *node, to string, r Request) error {
 	return nil
 }
 
+// writeScratch writes to a scratch file. It fails with errs.TooBig if the file would be too large.
 func (t *Tree) writeScratch(n *node, data []byte, off int64) (int, error) {
 	end := off + int64(len(data))
 	if off < 0 || end > maxScratch {
@@ -176,9 +179,9 @@ func (t *Tree) writeScratch(n *node, data []byte, off int64) (int, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := resized(n.content.all(), int(max(end, n.content.Size())))
+	b := resize(n.content.all(), int(max(end, n.content.Size())))
 	copy(b[off:], data)
-	n.content, n.mtime = small(b), now()
+	n.content, n.mtime = newContentOf(b), now()
 	t.resizeLocked(n)
 	return len(data), nil
 }

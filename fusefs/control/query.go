@@ -13,14 +13,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// A source says what a file was rendered from, so that it is rendered once: the views of
-// two snapshots or of a snapshot and its workspace, and how often that one had changed.
+// A source identifies the states from which a file is rendered. A file with the same source is not
+// rendered again.
 type source struct {
-	a, b    uint32
-	changes uint64
+	a, b    uint32 // the views of two snapshots, or of a snapshot and its workspace
+	changes uint64 // the number of changes of the workspace
 }
 
-// A query is a generated file whose name has the snapshots that it is about.
+// A query is a generated file with names of snapshots in its name, such as diff@A..B.
 type query struct {
 	op    *service.Op
 	row   *service.Query
@@ -29,7 +29,7 @@ type query struct {
 
 func (q query) String() string { return q.row.File + "@" + strings.Join(q.names, "..") }
 
-// parseQuery reads the name of a generated file, such as diff@A..B.
+// parseQuery parses the name of a query.
 func parseQuery(name string) (query, bool) {
 	what, names, ok := strings.Cut(name, "@")
 	q := query{}
@@ -42,8 +42,8 @@ func parseQuery(name string) (query, bool) {
 	return q, q.names != nil
 }
 
-// lookupQuery finds a generated file. What compares the same has one name, that of the
-// snapshots; all others are symlinks to it.
+// lookupQuery returns the file of a query. Only the name with the names of the snapshots is a file. Other
+// spellings, such as cp-3 for a snapshot, are symlinks to it.
 func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Request) (Entry, error) {
 	var views [2]uint32
 	for i, n := range q.names {
@@ -54,11 +54,13 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 		q.names[i], views[i] = info.Name, info.View
 	}
 	if to := q.String(); to != name {
-		return t.link(ws, name, to)
+		return t.publishLink(ws, name, to)
 	}
+
+	// The caller needs the right also for a lookup alone, because the size of a diff is information
+	// about files.
 	args := q.op.With(q.row.Preset, q.row.Args, q.names)
-	// The size of a diff says something about files, too.
-	if err := t.Service.Admit(context.Background(), r.ask(ws), args); err != nil {
+	if err := t.Service.Admit(context.Background(), r.forService(ws), args); err != nil {
 		return Entry{}, err
 	}
 	mode := uint32(typeFile | 0o444)
@@ -67,9 +69,9 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 	}
 	from := func() (source, error) { return t.sourceOf(ws, q, views) }
 	e, err := t.lookupRendered(ws, name, mode, r, from, func(ctx context.Context, w io.Writer) error {
-		ask := r.ask(ws)
-		ask.Out = w
-		result, err := t.Service.Do(ctx, ask, args)
+		request := r.forService(ws)
+		request.Out = w
+		result, err := t.Service.Do(ctx, request, args)
 		if err != nil || q.op.Output != "" {
 			return err
 		}
@@ -81,8 +83,8 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 	return e, err
 }
 
-// sourceOf is what a query is rendered from: two snapshots, a snapshot and the present state
-// or, if it is about one snapshot, that and the records of the workspace.
+// sourceOf returns the source of a query: two snapshots, or a snapshot and the present state. A query
+// about a single snapshot depends on the snapshot and on all changes of its workspace's snapshots.
 func (t *Tree) sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) {
 	s := source{a: views[0], b: views[1]}
 	_, most := q.row.Args.Limits()
@@ -99,60 +101,62 @@ func (t *Tree) sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (sourc
 	return s, nil
 }
 
-// A rendering is one under way. Requests for the same file wait for it.
+// A rendering is the rendering of a file that runs now. Other requests for the file wait for it.
 type rendering struct {
 	done chan struct{}
 	from source
-	err  error // set when done is closed
+	err  error // valid after done was closed
 }
 
-// lookupRendered finds a file that takes long to render. While its source is the same it
-// is not rendered again, though its name is looked up for every step of `less diff@v1`,
-// and one rendering serves all requests that come meanwhile.
+// lookupRendered returns a file that may take long to render. While the file's source is the same, it is
+// not rendered again, although its name is looked up for every step of `less diff@v1`. Concurrent
+// requests for the file wait for one rendering.
 func (t *Tree) lookupRendered(ws *snapshot.Workspace, name string, mode uint32, r Request,
 	from func() (source, error), render func(context.Context, io.Writer) error) (Entry, error) {
 	for {
-		of, err := from()
+		want, err := from()
 		if err != nil {
 			return Entry{}, err
 		}
-		e, ok, other, mine := t.rendered(ws, name, of)
+		e, ok, other, mine := t.startRendering(ws, name, want)
 		if ok {
 			return e, nil
 		}
 		if mine != nil {
-			return t.renderOne(ws, name, mode, r, mine, render)
+			return t.render(ws, name, mode, r, mine, render)
 		}
-		if err := t.await(ws, r, other); err != nil {
+		if err := t.awaitRendering(ws, r, other); err != nil {
 			return Entry{}, err
 		}
-		if other.from == of && other.err != nil && !errors.Is(other.err, context.Canceled) {
+		if other.from == want && other.err != nil && !errors.Is(other.err, context.Canceled) {
 			return Entry{}, other.err
 		}
 	}
 }
 
-// rendered returns the present node of a file if it was made from of. Else it returns
-// the rendering of that file by another request or, if there is none, begins one.
-func (t *Tree) rendered(ws *snapshot.Workspace, name string, of source) (e Entry, ok bool, other, mine *rendering) {
+// startRendering returns the present node of a file, and ok, if it has the wanted source. Otherwise it
+// returns the rendering of the file by another request or, if there is none, starts mine.
+func (t *Tree) startRendering(ws *snapshot.Workspace, name string, want source) (e Entry, ok bool, other, mine *rendering) {
 	root := t.rootAttr(ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d := t.dirLocked(ws)
-	if n := d.current[slot{name, anybody}]; n != nil && n.source == of {
+	if n := d.current[slot{name, anybody}]; n != nil && n.source == want {
 		return n.entryLocked(root), true, nil, nil
 	}
-	if other = d.rendering[name]; other != nil {
+	if other = d.renderings[name]; other != nil {
 		return e, false, other, nil
 	}
-	mine = &rendering{done: make(chan struct{}), from: of}
-	d.rendering[name] = mine
+	mine = &rendering{done: make(chan struct{}), from: want}
+	d.renderings[name] = mine
 	return e, false, nil, mine
 }
 
-func (t *Tree) await(ws *snapshot.Workspace, r Request, other *rendering) error {
+// awaitRendering waits for the rendering of another request. It fails with errs.Quota if too many
+// requests of the tenant wait.
+func (t *Tree) awaitRendering(ws *snapshot.Workspace, r Request, other *rendering) error {
 	k := t.tenant(ws)
-	if err := enter(&k.waiting); err != nil {
+	if err := countWaiting(&k.waiting); err != nil {
 		return err
 	}
 	defer k.waiting.Add(-1)
@@ -167,12 +171,13 @@ func (t *Tree) await(ws *snapshot.Workspace, r Request, other *rendering) error 
 	return ctx.Err()
 }
 
-func (t *Tree) renderOne(ws *snapshot.Workspace, name string, mode uint32, r Request, mine *rendering, render func(context.Context, io.Writer) error) (e Entry, err error) {
-	mine.err = context.Canceled // if it panics
+// render runs the rendering mine, and publishes the file.
+func (t *Tree) render(ws *snapshot.Workspace, name string, mode uint32, r Request, mine *rendering, render func(context.Context, io.Writer) error) (e Entry, err error) {
+	mine.err = context.Canceled // stays if render panics: the requests that wait try again
 	defer func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		delete(t.dirLocked(ws).rendering, name)
+		delete(t.dirLocked(ws).renderings, name)
 		close(mine.done)
 	}()
 	mine.err = t.compute(ws, r, func(ctx context.Context) error {
@@ -187,9 +192,8 @@ func (t *Tree) renderOne(ws *snapshot.Workspace, name string, mode uint32, r Req
 	return e, mine.err
 }
 
-// ownersMode is the mode of files with names and contents of other files, whatever the
-// modes of those are: where other users are let in, it is for the owner of the
-// workspace.
+// ownersMode returns the mode of files with names and contents of other files. If other users may use
+// the mount, only the workspace's owner may read them, because some of the other files may be private.
 func (t *Tree) ownersMode() uint32 {
 	if t.AllowOther {
 		return typeFile | 0o400

@@ -13,10 +13,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// renderStatus leaves out counters that grow without changes: a file that is another one
-// at each lookup cannot be read.
+// renderStatus writes the status without counters that grow all the time: a file with another content at
+// each lookup cannot be read.
 func (t *Tree) renderStatus(w io.Writer, ws *snapshot.Workspace) error {
-	out, err := t.Service.Do(context.Background(), Request{}.ask(ws), service.GetStatus{})
+	out, err := t.Service.Do(context.Background(), Request{}.forService(ws), service.GetStatus{})
 	if err != nil {
 		return err
 	}

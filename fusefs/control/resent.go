@@ -10,41 +10,41 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// What a daemon has in this tree besides snapshots and forks dies with it. A request that the
-// kernel sends again was carried out, and is answered (Request.Carried); or it was not, and a file
-// that it needs is outdated. So no request is carried out twice, and none succeeds beside the
-// answer to another one.
+// The files of this tree end with the daemon. When a daemon ends, the kernel sends its unanswered
+// requests to the next one. If a request was carried out, it is answered from its record
+// (Request.Carried). If it was not, it fails, because the file that it needs no longer exists. So no
+// command is run twice, and no request gets the answer to another one.
 
-// errUnanswered is for what may have been carried out, and cannot be answered.
+// errUnanswered is the error for a request that may have been carried out, and whose answer is lost.
 var errUnanswered = fmt.Errorf("%w: the daemon ended before it answered a command, which it may have carried out", unix.EIO)
 
-// adopt makes the node again that a command was written to by a request that was carried out, so
-// that the program which has it open reads the answer.
-func (t *Tree) adopt(id live.NodeID, data []byte, r Request) (*node, error) {
-	ws, name := r.Carried.Workspace, r.carriedBy(data)
+// recreate creates the node with an id of the previous daemon, to which a command was written that was
+// carried out. The program that has the file open can then read the answer.
+func (t *Tree) recreate(id live.NodeID, data []byte, r Request) (*node, error) {
+	ws, name := r.Carried.Workspace, r.carriedFile(data)
 	if ws == nil || name == "" {
 		return nil, errUnanswered
 	}
 	f, _ := findFile(name)
-	n := &node{id: id, kind: answer, mode: f.kind | f.mode, mtime: now(), kernelRefs: 1}
+	n := &node{id: id, kind: nodeAnswer, mode: f.kind | f.mode, mtime: now(), kernelRefs: 1}
 	if isPrivate(id) {
-		n.kind, n.mode, n.owner = callFile, typeFile|0o600, &r.Caller
+		n.kind, n.mode, n.owner = nodeCall, typeFile|0o600, &r.Caller
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n.dir, n.slot = t.dirLocked(ws), slot{name, anybody}
 	if n.private() {
-		n.slot.name += "./" // its own is not known, and it has none any more
+		n.slot.name += "./" // the name of the call file is not known: this one cannot be looked up
 	}
 	t.mu.nodes[id] = n
-	n.place = n.dir.tenant.nodes.PushFront(n)
+	n.element = n.dir.tenant.nodes.PushFront(n)
 	t.resizeLocked(n)
 	return n, nil
 }
 
-// carriedBy returns the control file that takes such a command as was carried out, "" if that is
-// not known.
-func (r Request) carriedBy(data []byte) string {
+// carriedFile returns the control file to which the command of r.Carried was written, "" if it is not
+// known. data is the text of the command, nil if that is not known.
+func (r Request) carriedFile(data []byte) string {
 	if _, err := service.ParseCall(data); err == nil {
 		return callName
 	}
@@ -59,14 +59,14 @@ func (r Request) carriedBy(data []byte) string {
 	return ""
 }
 
-// renameLost answers the rename of a private file that a daemon before had. The command that it
-// held was carried out, or is lost with it.
+// renameLost answers a request to rename a private file of the previous daemon. The command in the file
+// was carried out, or it is lost.
 func (t *Tree) renameLost(ws *snapshot.Workspace, to string, r Request) error {
 	c := r.Carried
 	switch {
-	case mayMake(to):
-		return nil // what moved is outdated under each name
-	case c == nil || to != r.carriedBy(nil):
+	case isPrivateName(to):
+		return nil // the file no longer exists under either name
+	case c == nil || to != r.carriedFile(nil):
 		return errUnanswered
 	case to == createName:
 		return t.perform(ws, to, nil, r, snapshot.CaptureOptions{}, nil)

@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	// maxRenderings is how many files of main are rendered at a time, or of a fork
-	// whose policy has no limit; maxCommands is how many commands of a tenant that may
-	// take long run.
+	// maxRenderings is the most files of a tenant that are rendered at a time, if the policy has no
+	// other limit for forks.
 	maxRenderings = 4
-	maxCommands   = 16
-	// maxWaiting is how many more requests of each kind may wait.
+	// maxCommands is the most commands of a tenant at a time.
+	maxCommands = 16
+	// maxWaiting is the most requests of a tenant that wait for a rendering, and that wait for a command.
 	maxWaiting = 60
 )
 
-// A tenant is what shares limits: a fork of main with all forks of its own, or main.
+// A tenant is main, or a fork of main with all forks in it, which share limits.
 type tenant struct {
 	renderings, commands *limiter
-	waiting              atomic.Int64 // requests that wait for a rendering of another one
+	waiting              atomic.Int64 // requests that wait for the rendering of another request
 
-	// Its part of the cache, which Tree.mu guards.
+	// The tenant's part of the cache, which Tree.mu guards.
 	limit    int64
 	bytes    int64      // of the nodes, and reserved
 	reserved int64      // for contents that are being written
-	nodes    *list.List // of *node, the one that was used last first
+	nodes    *list.List // of *node, the most recently used first
 }
 
 // A limiter lets a few requests run at a time.
@@ -45,22 +45,22 @@ func newLimiter(most int) *limiter {
 	return &limiter{most: int64(most), slots: semaphore.NewWeighted(int64(most))}
 }
 
-// take waits for a slot. Its error is an errs.Quota when too many requests wait.
-func (l *limiter) take(ctx context.Context) error {
+// acquire waits until the request may run. It fails with errs.Quota if too many requests wait.
+func (l *limiter) acquire(ctx context.Context) error {
 	if l.slots.TryAcquire(1) {
 		return nil
 	}
-	if err := enter(&l.waiting); err != nil {
+	if err := countWaiting(&l.waiting); err != nil {
 		return err
 	}
 	defer l.waiting.Add(-1)
 	return l.slots.Acquire(ctx, 1)
 }
 
-func (l *limiter) done() { l.slots.Release(1) }
+func (l *limiter) release() { l.slots.Release(1) }
 
-// enter counts a request that is going to wait.
-func enter(waiting *atomic.Int64) error {
+// countWaiting adds a request to those that wait. It fails with errs.Quota if there are too many.
+func countWaiting(waiting *atomic.Int64) error {
 	if waiting.Add(1) > maxWaiting {
 		waiting.Add(-1)
 		return errs.New(errs.Quota, "limit reached: %d requests of this kind are waiting already", maxWaiting)
@@ -68,6 +68,7 @@ func enter(waiting *atomic.Int64) error {
 	return nil
 }
 
+// tenantLocked returns the tenant of a workspace, and creates it if there is none.
 func (t *Tree) tenantLocked(ws *snapshot.Workspace) *tenant {
 	ws = ws.Tenant()
 	k, ok := t.mu.tenants[ws.View()]
@@ -87,9 +88,9 @@ func (t *Tree) tenant(ws *snapshot.Workspace) *tenant {
 	return t.dirLocked(ws).tenant
 }
 
-// renderings limits the renderings of a workspace: in a fork to as many at a time as
-// the policy of main says.
-func (t *Tree) renderings(ws *snapshot.Workspace) *limiter {
+// renderLimiter returns the limiter for renderings of a workspace. The policy of main has the limit for
+// forks.
+func (t *Tree) renderLimiter(ws *snapshot.Workspace) *limiter {
 	most := maxRenderings
 	if n := t.store.Main().Policy().Forks.Renderings; ws.IsFork() && n > 0 {
 		most = n
@@ -97,30 +98,31 @@ func (t *Tree) renderings(ws *snapshot.Workspace) *limiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := t.dirLocked(ws).tenant
-	if k.renderings.most != int64(most) { // those that run keep the old one
+	if k.renderings.most != int64(most) { // renderings that run release the old limiter
 		k.renderings = newLimiter(most)
 	}
 	return k.renderings
 }
 
-// limited runs fn when the limiter lets it. Meanwhile the kernel's other requests are
-// answered. fn's context ends when the caller is killed.
-func (t *Tree) limited(l *limiter, r Request, fn func(ctx context.Context) error) (err error) {
+// runLimited waits for the limiter and calls fn. Other goroutines answer the kernel during that. The
+// context of fn ends when the caller is killed.
+func (t *Tree) runLimited(l *limiter, r Request, fn func(ctx context.Context) error) (err error) {
 	ctx, stop := r.Context()
 	defer stop()
 	t.Kernel.Blocking(func() {
-		if err = l.take(ctx); err == nil {
-			defer l.done()
-			err = fn(ctx)
+		if err = l.acquire(ctx); err != nil {
+			return
 		}
+		defer l.release()
+		err = fn(ctx)
 	})
 	return err
 }
 
-// compute runs what keeps a processor busy: within the limit of its tenant, and in turn
-// with that of others.
+// compute calls fn, which uses much processor time. It waits for the limiter of the tenant, and takes
+// turns with other tenants. main goes first.
 func (t *Tree) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.Context) error) error {
-	return t.limited(t.renderings(ws), r, func(ctx context.Context) error {
+	return t.runLimited(t.renderLimiter(ws), r, func(ctx context.Context) error {
 		if !ws.IsFork() {
 			ctx = turns.First(ctx)
 		}

@@ -13,38 +13,39 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Brief is how long the kernel may trust the name of a snapshot or fork, and the
-// attributes of a control directory. What is done through the mount it knows at
-// once; mkdir and rename ask in any case (LOOKUP_EXCL). This bounds how long what
-// the daemon or the command line did stays unnoticed.
+// Brief is how long the kernel may cache the name of a snapshot or fork, and the attributes of a control
+// directory. The kernel itself sees changes that are made through the mount, and mkdir and rename send a
+// lookup in any case (LOOKUP_EXCL). So changes by the daemon and by the command line are visible after
+// Brief at the latest.
 const Brief = time.Second
 
 // Options of a Tree.
 type Options struct {
 	Service *service.Service
 	Kernel  Kernel
-	// AllowOther reports whether users other than the owner of the mount are let in.
+	// AllowOther is set if users other than the owner of the mount may use it.
 	AllowOther bool
 }
 
-// A Kernel caches what it was answered about nodes, and can be made to drop it.
+// A Kernel drops parts of the kernel's cache, and provides goroutines.
 type Kernel interface {
-	// DropPages drops the pages of a file. A write to that file may call it: it
-	// waits only as long as nothing that the write holds is in the way.
+	// DropPages drops the pages of a file. It may be called during a write to the file: it does not
+	// wait for locks that the write holds in the kernel.
 	DropPages(id live.NodeID)
-	// DropTail drops the pages of a node from a byte on, before it returns. A
-	// write to the node must not call it.
+	// DropTail drops the pages of a node from the byte from on, before it returns. It must not be
+	// called during a write to the node.
 	DropTail(id live.NodeID, from int64)
-	// Blocking runs what may take long for a request, while others are answered.
+	// Blocking calls fn, which may take long. Other goroutines answer requests during the call.
 	Blocking(fn func())
 }
 
-// A Request has the caller of an operation, and when it is cancelled.
+// A Request has the caller of a request of the kernel.
 type Request struct {
 	actors.Caller
 	// Cancel is closed at the first signal that the caller gets while it waits.
 	Cancel <-chan struct{}
-	// Resent is set if a daemon before may have carried out the request. Carried is what it did.
+	// Resent is set if the previous daemon may have carried out the request. Carried, if set, is the
+	// effect that the request had.
 	Resent  bool
 	Carried *snapshot.Carried
 }
@@ -52,12 +53,12 @@ type Request struct {
 // An Entry answers a lookup: a node of this tree, or the root of a snapshot or fork.
 type Entry struct {
 	Attr live.Attr
-	// Timeout is how long the name may be trusted.
+	// Timeout is how long the kernel may cache the name.
 	Timeout time.Duration
 }
 
-// ask is what is asked of the service about a workspace.
-func (r Request) ask(ws *snapshot.Workspace) *service.Request {
+// forService returns a request to the service in a workspace, for the same caller.
+func (r Request) forService(ws *snapshot.Workspace) *service.Request {
 	caller := r.Caller
 	caller.Command = process.Command(int(r.PID))
 	caller.Actor = ws.Store().Actors().Of(r.PID, r.UID, ws.View())
@@ -76,12 +77,13 @@ type Tree struct {
 		sync.Mutex
 		nodes   map[live.NodeID]*node
 		dirs    map[uint32]*directory // by view of the workspace
-		tenants map[uint32]*tenant    // by view of their uppermost workspace
+		tenants map[uint32]*tenant    // by view of the tenant's outermost workspace
 		last    uint64                // number of the newest node, see firstNumber
 		bytes   int64                 // of all tenants
 	}
 }
 
+// New returns the control tree of the store of o.Service.
 func New(o Options) *Tree {
 	t := &Tree{
 		Options: o, store: o.Service.Store, forest: o.Service.Store.Forest(), log: o.Service.Log,
@@ -93,13 +95,13 @@ func New(o Options) *Tree {
 	return t
 }
 
-// Captured returns when (ns) the snapshot with this view was made.
+// Captured returns the time (ns) at which the snapshot with a view was taken. ok is false for a workspace.
 func (t *Tree) Captured(view uint32) (ns int64, ok bool) {
 	info, ok := t.store.SnapshotOf(view)
 	return info.Created.UnixNano(), ok
 }
 
-// Parent returns the control directory in which the root of a fork or snapshot lies.
+// Parent returns the control directory that has the root of a fork or snapshot. ok is false for main.
 func (t *Tree) Parent(view uint32) (dir live.NodeID, ok bool) {
 	ws := t.store.WorkspaceOf(view)
 	switch {
@@ -116,15 +118,15 @@ func (t *Tree) Parent(view uint32) (dir live.NodeID, ok bool) {
 
 func now() int64 { return time.Now().UnixNano() }
 
-// killedTick is how often it is looked whether a client that got a signal was killed.
+// killedTick is the time between two checks whether a caller that got a signal was killed.
 const killedTick = 50 * time.Millisecond
 
-// Context returns a context that ends when the caller is killed. A process cannot die
-// before the answer to its request.
+// Context returns a context that ends when the caller is killed. Without that, a killed process could
+// not end before its request is answered. The caller of Context calls the CancelFunc.
 //
-// The kernel cancels a request at the first signal that the caller gets, whatever the
-// caller does about it, and does not report a later one. Programs do not expect open(2)
-// and stat(2) to end then.
+// The kernel cancels a request at the first signal of any kind that the caller gets, and does not report
+// later signals. Other signals than SIGKILL do not end the context, because programs do not expect
+// open(2) and stat(2) to fail then.
 func (r Request) Context() (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {

@@ -422,7 +422,7 @@ func TestRenderingsAtATime(t *testing.T) {
 	}
 	limit := u.tree.tenant(u.tree.store.Main()).renderings
 	for range maxRenderings { // as if so many ran
-		u.must(limit.take(context.Background()))
+		u.must(limit.acquire(context.Background()))
 	}
 	results := make(chan error, count)
 	for i := range count {
@@ -437,7 +437,7 @@ func TestRenderingsAtATime(t *testing.T) {
 		}
 	}
 	for range maxRenderings {
-		limit.done()
+		limit.release()
 	}
 	for range maxWaiting {
 		if err := <-results; err != nil {
@@ -453,7 +453,7 @@ func TestOneRendering(t *testing.T) {
 	u.must(u.write(createName, "v1\n"))
 	limit := u.tree.tenant(u.tree.store.Main()).renderings
 	for range maxRenderings {
-		u.must(limit.take(context.Background()))
+		u.must(limit.acquire(context.Background()))
 	}
 	ids := make(chan live.NodeID, 20)
 	for range cap(ids) {
@@ -469,7 +469,7 @@ func TestOneRendering(t *testing.T) {
 		return u.tree.tenant(u.tree.store.Main()).waiting.Load() >= int64(cap(ids)-1) && limit.waiting.Load() == 1
 	})
 	for range maxRenderings {
-		limit.done()
+		limit.release()
 	}
 	first := <-ids
 	for range cap(ids) - 1 {
@@ -487,11 +487,11 @@ func TestListIsRenderedOnce(t *testing.T) {
 	u.read("list")
 	limit := u.tree.tenant(u.tree.store.Main()).renderings
 	for range maxRenderings {
-		u.must(limit.take(context.Background()))
+		u.must(limit.acquire(context.Background()))
 	}
 	u.read("list") // would wait forever
 	for range maxRenderings {
-		limit.done()
+		limit.release()
 	}
 	u.must(u.write(createName, "v2\n"))
 	u.result("list", "v2")

@@ -2,43 +2,45 @@ package budget
 
 import "sync"
 
-// An Account counts memory that tenants fill, and that is given back later, when what fills it is
-// on disk. A quarter is left to the owner; the other tenants share the rest as those of a Budget
-// do. Memory that cannot be refused is counted beyond all bounds.
+// An Account counts the memory of changes that tenants make, until the changes are on disk. A quarter
+// of its size is for the owner alone. The other tenants share the rest by the rule of a Budget. Memory
+// that was used already is counted by Add, also beyond the size.
 type Account struct {
 	owner any
 	size  int64
 
-	mu    sync.Mutex
-	used  int64
-	most  int64 // that was used at a time
-	of    map[any]int64
-	freed chan struct{} // closed when memory is given back
+	mu     sync.Mutex
+	used   int64
+	peak   int64         // the largest used
+	usedBy map[any]int64 // by tenant
+	freed  chan struct{} // closed when memory is released
 }
 
+// NewAccount returns an account of size bytes.
 func NewAccount(size int64, owner any) *Account {
-	return &Account{owner: owner, size: size, of: make(map[any]int64), freed: make(chan struct{})}
+	return &Account{owner: owner, size: size, usedBy: make(map[any]int64), freed: make(chan struct{})}
 }
 
 const (
-	// ownerShare of the size, one part in so many, is for the owner alone.
+	// ownerShare is the divisor of the size for the memory that is for the owner alone.
 	ownerShare = 4
-	// urgentShare is what each tenant can have beyond for what is urgent.
+	// urgentShare is the divisor of the size for the memory that a tenant can have above its share
+	// for urgent changes.
 	urgentShare = 8
 )
 
-// leftLocked returns how many bytes a tenant could have, and how many more are free for it.
+// leftLocked returns the most bytes that a tenant can have, and the bytes that are free for it now.
 func (a *Account) leftLocked(tenant any) (most, left int64) {
 	if tenant == a.owner {
 		return a.size, a.size - a.used
 	}
 	forOthers := a.size - a.size/ownerShare
-	left = forOthers - (a.used - a.of[a.owner])
+	left = forOthers - (a.used - a.usedBy[a.owner])
 	return forOthers / (fraction + 1) * fraction, min(left, a.size-a.used)
 }
 
-// Take adds bytes to what a tenant has, unless that is too much, which it reports. With urgent, a
-// little more than the share of the tenant can be had.
+// Take adds bytes to the memory of a tenant. It returns false, and adds none, if the tenant would have
+// more than its share. With urgent, it allows a little more than the share.
 func (a *Account) Take(tenant any, bytes int64, urgent bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -59,14 +61,14 @@ func (a *Account) Fits(tenant any, bytes int64, urgent bool) bool {
 func (a *Account) fitsLocked(tenant any, bytes int64, urgent bool) bool {
 	most, left := a.leftLocked(tenant)
 	left -= bytes
-	fits := left >= 0 && (tenant == a.owner || a.of[tenant]+bytes <= fraction*left)
+	fits := left >= 0 && (tenant == a.owner || a.usedBy[tenant]+bytes <= fraction*left)
 	if urgent {
-		fits = a.of[tenant]+bytes <= most+a.size/urgentShare && a.used+bytes <= a.size+a.size/urgentShare
+		fits = a.usedBy[tenant]+bytes <= most+a.size/urgentShare && a.used+bytes <= a.size+a.size/urgentShare
 	}
 	return fits
 }
 
-// Add is Take for memory that was taken already.
+// Add adds bytes to the memory of a tenant without a limit, because they are in use already.
 func (a *Account) Add(tenant any, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,21 +77,22 @@ func (a *Account) Add(tenant any, bytes int64) {
 
 func (a *Account) addLocked(tenant any, bytes int64) {
 	a.used += bytes
-	a.most = max(a.most, a.used)
-	a.of[tenant] += bytes
+	a.peak = max(a.peak, a.used)
+	a.usedBy[tenant] += bytes
 }
 
-// Give gives bytes of a tenant back.
+// Give releases bytes of a tenant.
 func (a *Account) Give(tenant any, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.addLocked(tenant, -bytes); a.of[tenant] == 0 {
-		delete(a.of, tenant)
+	if a.addLocked(tenant, -bytes); a.usedBy[tenant] == 0 {
+		delete(a.usedBy, tenant)
 	}
 	a.wakeLocked()
 }
 
-// Wake wakes those that wait, who may find more than before.
+// Wake closes the channel of Freed although no memory was released: a waiting caller may be allowed to
+// take more than before.
 func (a *Account) Wake() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,37 +104,38 @@ func (a *Account) wakeLocked() {
 	a.freed = make(chan struct{})
 }
 
-// Freed returns a channel that is closed when memory is given back next.
+// Freed returns a channel that is closed at the next release of memory, or by Wake.
 func (a *Account) Freed() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.freed
 }
 
-// Half reports whether a tenant has more than about half of what it could have beside the others.
+// Half reports whether a tenant has more than about half of its share, which depends on the memory of
+// the other tenants.
 func (a *Account) Half(tenant any) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	most, left := a.leftLocked(tenant)
 	if tenant == a.owner {
-		return a.of[tenant] > min(most/2, left)
+		return a.usedBy[tenant] > min(most/2, left)
 	}
-	return 2*a.of[tenant] > min(most, left)
+	return 2*a.usedBy[tenant] > min(most, left)
 }
 
-// NearlyFull reports whether all tenants together have nearly everything.
+// NearlyFull reports whether all tenants together have more than 7/8 of the size.
 func (a *Account) NearlyFull() bool { return a.Used() > a.size-a.size/8 }
 
-// Used returns how many bytes all tenants have.
+// Used returns the number of bytes that all tenants have.
 func (a *Account) Used() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.used
 }
 
-// Most returns how many bytes all tenants had when that was the most.
+// Most returns the largest number of bytes that all tenants had at a time.
 func (a *Account) Most() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.most
+	return a.peak
 }

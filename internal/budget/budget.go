@@ -1,5 +1,5 @@
-// Package budget bounds the memory that many requests take together, and shares it fairly
-// between tenants.
+// Package budget limits the memory that many requests use together, and shares it fairly between
+// tenants.
 package budget
 
 import (
@@ -11,16 +11,17 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// A Budget is an amount of memory from which each request takes what it needs. Requests
-// wait while others have it. The nil Budget has no bounds.
+// A Budget is the view of one tenant on a pool of memory. Requests reserve memory in it before they
+// use it, and wait while other requests have too much of it. The nil Budget has no bounds.
 type Budget struct {
 	pool   *pool
 	tenant any
 }
 
-func New(size int64) *Budget { return &Budget{pool: &pool{size: size, of: make(map[any]int64)}} }
+// New returns a budget with a new pool of size bytes, for the tenant nil.
+func New(size int64) *Budget { return &Budget{pool: &pool{size: size, takenBy: make(map[any]int64)}} }
 
-// Another returns a budget of the same size.
+// Another returns a budget with another pool of the same size.
 func (b *Budget) Another() *Budget {
 	if b == nil {
 		return nil
@@ -28,7 +29,7 @@ func (b *Budget) Another() *Budget {
 	return New(b.pool.size)
 }
 
-// Of returns the budget for a tenant, which leaves a part to the others.
+// Of returns the budget of a tenant, with the same pool. No tenant can reserve the whole pool.
 func (b *Budget) Of(tenant any) *Budget {
 	if b == nil {
 		return nil
@@ -36,11 +37,12 @@ func (b *Budget) Of(tenant any) *Budget {
 	return &Budget{b.pool, tenant}
 }
 
-// Holds reports whether so many bytes could ever be taken.
+// Holds reports whether a tenant could reserve so many bytes if there were no other requests.
 func (b *Budget) Holds(bytes int64) bool { return b == nil || bytes <= b.pool.most() }
 
-// Take waits until so many bytes can be taken; if Holds is false for them, as many as one
-// tenant can have. release gives them back. The error is that of ctx.
+// Take waits until bytes can be reserved, and reserves them. If a tenant can never have so many, see
+// Holds, it reserves the most that a tenant can have. The caller calls release. The error is the error
+// of ctx.
 func (b *Budget) Take(ctx context.Context, bytes int64) (release func(), err error) {
 	if b == nil {
 		return func() {}, nil
@@ -52,56 +54,58 @@ func (b *Budget) Take(ctx context.Context, bytes int64) (release func(), err err
 	return func() { b.pool.give(b.tenant, bytes, false) }, nil
 }
 
-// step is what a Charge takes at a time, in bytes.
+// step is the number of bytes that a Charge reserves at a time.
 const step = 1 << 20
 
-// A Charge is what one request takes of a budget, when it is not known beforehand how much
-// that will be. It is not safe for concurrent use. The nil Charge is without bounds.
+// A Charge is the memory of one request that does not know beforehand how much it needs. It is not safe
+// for concurrent use. The nil Charge has no bounds.
 type Charge struct {
-	of         *Budget
-	used, held int64
-	full       bool // Try found too little
-	all        bool // it is without bounds
+	budget   *Budget
+	used     int64 // bytes that the request uses
+	reserved int64 // bytes that are reserved in the pool
+	full     bool  // a Try failed
+	all      bool  // All was called: the charge has no bounds
 }
 
+// Charge returns a charge without reserved memory. The caller calls Release.
 func (b *Budget) Charge() *Charge {
 	if b == nil {
 		return nil
 	}
-	return &Charge{of: b}
+	return &Charge{budget: b}
 }
 
-// Add takes so many bytes more. It waits for the first ones. Beyond, it fails with an
-// errs.Quota if there are no more, because two requests that wait while they have some
-// could wait for each other.
+// Add reserves further bytes. The first call waits until a step is free. Later calls do not wait, and
+// fail with errs.Quota if no step is free: two requests that wait while each has memory could wait for
+// each other.
 func (c *Charge) Add(ctx context.Context, bytes int64) error {
 	if c == nil {
 		return nil
 	}
-	p := c.of.pool
-	for c.used += bytes; c.used > c.held && !c.all; {
+	p := c.budget.pool
+	for c.used += bytes; c.used > c.reserved && !c.all; {
 		n := min(step, p.most())
-		if c.held == 0 {
-			if err := p.take(ctx, c.of.tenant, n, false); err != nil {
+		if c.reserved == 0 {
+			if err := p.take(ctx, c.budget.tenant, n, false); err != nil {
 				return err
 			}
-		} else if !p.try(c.of.tenant, n) {
+		} else if !p.tryTake(c.budget.tenant, n) {
 			return errs.New(errs.Quota, "limit reached: this takes more than is left of %d MiB; name paths, to have it in parts", p.size>>20)
 		}
-		c.held += n
+		c.reserved += n
 	}
 	return nil
 }
 
-// Try takes so many bytes more without waiting; the first step is free. Errors: errs.Quota,
-// until All was called.
+// Try reserves further bytes without waiting. The first step needs no reservation. It fails with
+// errs.Quota if no step is free, unless All was called.
 func (c *Charge) Try(bytes int64) error {
 	if c == nil {
 		return nil
 	}
-	p := c.of.pool
-	for c.used += bytes; c.used > c.held+step && !c.all; c.held += step {
-		if !p.try(c.of.tenant, step) {
+	p := c.budget.pool
+	for c.used += bytes; c.used > c.reserved+step && !c.all; c.reserved += step {
+		if !p.tryTake(c.budget.tenant, step) {
 			c.full = true
 			return errs.New(errs.Quota, "limit reached: others take what is left of %d MiB", p.size>>20)
 		}
@@ -109,104 +113,109 @@ func (c *Charge) Try(bytes int64) error {
 	return nil
 }
 
-// Full reports whether a Try has failed, since All if that was called.
+// Full reports whether a Try has failed. All resets it.
 func (c *Charge) Full() bool { return c != nil && c.full }
 
-// All gives everything back and waits until it is the only Charge of its tenant, and the
-// only one of all tenants that is without bounds. From then on this one is.
+// All removes the bounds of the charge. It releases the reserved memory and waits until the tenant has
+// no other memory reserved, and no other charge of the pool is without bounds.
 func (c *Charge) All(ctx context.Context) error {
 	c.Release()
-	if err := c.of.pool.take(ctx, c.of.tenant, 0, true); err != nil {
+	if err := c.budget.pool.take(ctx, c.budget.tenant, 0, true); err != nil {
 		return err
 	}
 	c.all = true
 	return nil
 }
 
+// Release releases the memory of the charge, which can be used again. It may be called twice.
 func (c *Charge) Release() {
 	if c != nil {
-		c.of.pool.give(c.of.tenant, c.held, c.all)
-		*c = Charge{of: c.of}
+		c.budget.pool.give(c.budget.tenant, c.reserved, c.all)
+		*c = Charge{budget: c.budget}
 	}
 }
 
-// fraction of what is left after a grant that a tenant may have: one alone gets three
-// quarters of the pool, and the next one finds a quarter free.
+// A tenant may have at most fraction times the memory that stays free after a grant to it. So one tenant
+// alone gets three quarters of the pool, and a second tenant finds a quarter free.
 const fraction = 3
 
-// A pool is what the budgets of all tenants take from. A tenant that finds too little
-// waits. The tenant that has the least is next, and of two the one that had less when it
-// began to wait.
+// A pool is the memory of the budgets of all tenants. A request waits if too little is free. The
+// tenant that has the least memory is next. If two tenants have equally much, the one is next that had
+// less when its request began to wait.
 type pool struct {
 	size int64
 
 	mu      sync.Mutex
 	taken   int64
-	of      map[any]int64 // what each tenant has taken
+	takenBy map[any]int64 // by tenant
 	waiting []*waiter
-	all     bool // some Charge is without bounds
+	all     bool // a Charge without bounds exists
 }
 
+// A waiter is a request for memory or, if all is set, for no bounds.
 type waiter struct {
 	tenant any
 	bytes  int64
 	all    bool
-	ready  chan struct{}
+	ready  chan struct{} // closed when it is granted
 }
 
-// most is how much one tenant can have when there is no other.
+// most returns the most bytes that one tenant can have if there is no other.
 func (p *pool) most() int64 { return p.size / (fraction + 1) * fraction }
 
-func (p *pool) mayLocked(w *waiter) bool {
+// fitsLocked reports whether a request can be granted now.
+func (p *pool) fitsLocked(w *waiter) bool {
 	if w.all {
-		return !p.all && p.of[w.tenant] == 0
+		return !p.all && p.takenBy[w.tenant] == 0
 	}
 	left := p.size - p.taken - w.bytes
-	return left >= 0 && p.of[w.tenant]+w.bytes <= fraction*left
+	return left >= 0 && p.takenBy[w.tenant]+w.bytes <= fraction*left
 }
 
 func (p *pool) grantLocked(w *waiter) {
 	p.taken += w.bytes
-	p.of[w.tenant] += w.bytes
+	p.takenBy[w.tenant] += w.bytes
 	p.all = p.all || w.all
 }
 
-// try takes bytes if they are there.
-func (p *pool) try(tenant any, bytes int64) bool {
+// tryTake reserves bytes if they are free.
+func (p *pool) tryTake(tenant any, bytes int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := &waiter{tenant: tenant, bytes: bytes}
-	if !p.mayLocked(w) {
+	if !p.fitsLocked(w) {
 		return false
 	}
 	p.grantLocked(w)
 	return true
 }
 
-// take waits for bytes or, if all, until no other Charge is without bounds.
+// take waits for bytes or, if all is set, until no other Charge is without bounds.
 func (p *pool) take(ctx context.Context, tenant any, bytes int64, all bool) error {
 	w := &waiter{tenant, bytes, all, make(chan struct{})}
 	p.mu.Lock()
-	at := slices.IndexFunc(p.waiting, func(o *waiter) bool { return p.of[o.tenant] > p.of[tenant] })
+	at := slices.IndexFunc(p.waiting, func(o *waiter) bool { return p.takenBy[o.tenant] > p.takenBy[tenant] })
 	if at < 0 {
 		at = len(p.waiting)
 	}
 	p.waiting = slices.Insert(p.waiting, at, w)
-	p.nextLocked()
+	p.grantAllLocked()
 	p.mu.Unlock()
 	select {
 	case <-w.ready:
 		return nil
 	case <-ctx.Done():
 	}
+
+	// The request is canceled, but it may have been granted before p.mu was locked.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.Index(p.waiting, w)
 	if i < 0 {
-		return nil // it was granted at the same time
+		return nil
 	}
 	p.waiting = slices.Delete(p.waiting, i, i+1)
-	p.nextLocked()
+	p.grantAllLocked()
 	return ctx.Err()
 }
 
@@ -214,32 +223,33 @@ func (p *pool) give(tenant any, bytes int64, all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken -= bytes
-	if p.of[tenant] -= bytes; p.of[tenant] == 0 {
-		delete(p.of, tenant)
+	if p.takenBy[tenant] -= bytes; p.takenBy[tenant] == 0 {
+		delete(p.takenBy, tenant)
 	}
 	p.all = p.all && !all
-	p.nextLocked()
+	p.grantAllLocked()
 }
 
-// nextLocked lets the requests go on that may, of the tenants with the least first. One that
-// waits for its own tenant, or for another to be without bounds, holds up none behind it. One
-// of a tenant that has nothing does: else small requests could keep a large one waiting.
-func (p *pool) nextLocked() {
+// grantAllLocked grants all requests that fit, those of the tenants with the least memory first.
+func (p *pool) grantAllLocked() {
 	for p.grantOneLocked() {
 	}
 }
 
+// grantOneLocked grants the next request that fits, and reports whether there was one. A request that
+// does not fit is skipped if its tenant has memory, or if it waits to be without bounds. Otherwise no
+// later request is granted before it: many small ones could keep a large one waiting.
 func (p *pool) grantOneLocked() bool {
 	order := slices.Clone(p.waiting)
-	slices.SortStableFunc(order, func(a, b *waiter) int { return cmp.Compare(p.of[a.tenant], p.of[b.tenant]) })
+	slices.SortStableFunc(order, func(a, b *waiter) int { return cmp.Compare(p.takenBy[a.tenant], p.takenBy[b.tenant]) })
 	for _, next := range order {
-		if p.mayLocked(next) {
+		if p.fitsLocked(next) {
 			p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool { return w == next })
 			p.grantLocked(next)
 			close(next.ready)
 			return true
 		}
-		if !next.all && p.of[next.tenant] == 0 {
+		if !next.all && p.takenBy[next.tenant] == 0 {
 			return false
 		}
 	}

@@ -76,8 +76,8 @@ func TestTenants(t *testing.T) {
 		t.Errorf("%s was first", first)
 	}
 	<-granted
-	if b.pool.taken != 0 || len(b.pool.of) != 0 {
-		t.Errorf("%d bytes are taken by %d", b.pool.taken, len(b.pool.of))
+	if b.pool.taken != 0 || len(b.pool.takenBy) != 0 {
+		t.Errorf("%d bytes are taken by %d", b.pool.taken, len(b.pool.takenBy))
 	}
 }
 

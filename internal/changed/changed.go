@@ -1,4 +1,4 @@
-// Package changed remembers what changed since each of several readers looked.
+// Package changed records which keys changed, separately for each of several readers.
 package changed
 
 import (
@@ -8,18 +8,18 @@ import (
 	"sync/atomic"
 )
 
-// A Set holds keys with a mark each. It is safe for use by several goroutines.
+// A Set is a set of keys, each with a Mark. It is safe for concurrent use.
 type Set[K cmp.Ordered] struct {
 	readers int
 	mu      sync.Mutex
 	marks   map[K]*Mark
-	changed []map[K]*Mark // by reader
+	changed []map[K]*Mark // the keys that changed, by reader
 }
 
-// A Mark says for each reader whether its key changed.
+// A Mark records for each reader whether its key changed.
 type Mark struct {
-	changed []atomic.Bool
-	note    func(reader int)
+	changed []atomic.Bool    // by reader
+	record  func(reader int) // adds the key to Set.changed
 }
 
 // New returns a set for readers that are numbered from 0.
@@ -31,11 +31,12 @@ func New[K cmp.Ordered](readers int) *Set[K] {
 	return s
 }
 
-// Add returns the mark of a new key, which counts as changed.
+// Add adds a key as changed, and returns its mark. A mark that the key had before has no effect any
+// more.
 func (s *Set[K]) Add(key K) *Mark {
 	s.Remove(key)
 	m := &Mark{changed: make([]atomic.Bool, s.readers)}
-	m.note = func(reader int) {
+	m.record = func(reader int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.marks[key] == m {
@@ -49,7 +50,7 @@ func (s *Set[K]) Add(key K) *Mark {
 	return m
 }
 
-// Remove forgets a key. Its mark has no effect any more.
+// Remove removes a key. Its mark has no effect any more.
 func (s *Set[K]) Remove(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,16 +60,16 @@ func (s *Set[K]) Remove(key K) {
 	}
 }
 
-// Change notes that a key changed, for all readers.
+// Change records that the key changed, for all readers. It is cheap if that is recorded already.
 func (m *Mark) Change() {
 	for reader := range m.changed {
 		if !m.changed[reader].Load() && !m.changed[reader].Swap(true) {
-			m.note(reader)
+			m.record(reader)
 		}
 	}
 }
 
-// Change notes that keys changed. Those that are not in the set are skipped.
+// Change records that keys changed. Keys that are not in the set are skipped.
 func (s *Set[K]) Change(keys ...K) {
 	for _, key := range keys {
 		s.mu.Lock()
@@ -80,7 +81,7 @@ func (s *Set[K]) Change(keys ...K) {
 	}
 }
 
-// For returns the keys that changed for a reader, in order.
+// For returns the keys that are recorded as changed for a reader, sorted.
 func (s *Set[K]) For(reader int) (keys []K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,16 +92,16 @@ func (s *Set[K]) For(reader int) (keys []K) {
 	return keys
 }
 
-// Take returns the keys that changed for a reader since it took them last, in order. No key
-// may change meanwhile.
+// Take returns the keys of For and calls Unchanged for them. The caller makes sure that no key changes
+// during the call.
 func (s *Set[K]) Take(reader int) []K {
 	keys := s.For(reader)
 	s.Unchanged(reader, keys...)
 	return keys
 }
 
-// Unchanged notes that a reader needs keys only once they change again. None may change
-// meanwhile.
+// Unchanged records that keys have not changed for a reader, so that For returns them again only after
+// their next change. The caller makes sure that none of them changes during the call.
 func (s *Set[K]) Unchanged(reader int, keys ...K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

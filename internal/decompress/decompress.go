@@ -1,4 +1,4 @@
-// Package decompress reads what is compressed.
+// Package decompress reads compressed streams.
 package decompress
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Kind returns how data that begins with head, of six bytes, is compressed, or "".
+// Kind returns the compression of data by its first six bytes: gzip, zstd, bzip2, xz, or "" for none.
 func Kind(head []byte) string {
 	for kind, magic := range map[string]string{"gzip": "\x1f\x8b", "zstd": "\x28\xb5\x2f\xfd", "bzip2": "BZh", "xz": "\xfd7zXZ\x00"} {
 		if bytes.HasPrefix(head, []byte(magic)) {
@@ -22,8 +22,8 @@ func Kind(head []byte) string {
 	return ""
 }
 
-// Reader finds out by the first bytes how a stream is compressed: by gzip, zstd, bzip2, or
-// not at all.
+// Reader returns a reader of the decompressed stream. It detects the compression by the first bytes:
+// gzip, zstd, bzip2 or none. It fails for xz.
 func Reader(r io.Reader) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(r, 256<<10)
 	head, err := in.Peek(6)
@@ -34,7 +34,7 @@ func Reader(r io.Reader) (io.ReadCloser, error) {
 	case "gzip":
 		return gzip.NewReader(in)
 	case "zstd":
-		// The window of `zstd --long`, more than which zstd itself asks for.
+		// The window of `zstd --long`. Streams with a larger one need an option of zstd itself, too.
 		const window = 128 << 20
 		z, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(window), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 		if err != nil {

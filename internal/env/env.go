@@ -1,5 +1,5 @@
-// Package env has the environment variables that amberfs reads. The reference page is
-// generated from its table, so a variable that is not in the table cannot be read.
+// Package env reads environment variables. Its table lists all that amberfs uses. The reference page is
+// generated from the table, and a variable that is not in the table cannot be read.
 package env
 
 import (
@@ -10,14 +10,14 @@ import (
 	"slices"
 )
 
-// A Var is one or more variables that serve one purpose.
+// A Var is one or more variables with the same purpose.
 type Var struct {
 	Names []string
 	About string
 }
 
-// Vars are all variables, also those that only the libraries for S3, registries and
-// temporary files read.
+// Vars lists all variables, including those that only libraries read: for S3, registries and temporary
+// files.
 var Vars = []Var{
 	{[]string{"AMBERFS_PAGER", "PAGER"}, "the pager of `amberfs diff` on a terminal. Default: `less`"},
 	{[]string{"VISUAL", "EDITOR"}, "the editor of the question of `amberfs apply`. Default: `vi`"},
@@ -51,7 +51,7 @@ func Lookup(name string) (string, bool) {
 	return os.LookupEnv(name)
 }
 
-// StateDir is the directory of amberfs for what it keeps for a user.
+// StateDir returns the directory in which amberfs keeps state of the user, outside of any store.
 func StateDir() (string, error) {
 	if state := Get("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		return filepath.Join(state, "amberfs"), nil

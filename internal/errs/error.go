@@ -7,17 +7,16 @@ import (
 	"syscall"
 )
 
-// Error is the error that a command or a call ends with, with the JSON form of answers: one
-// sentence for the person, a hint what to do next, and the kind. It crosses a socket, a control
-// file or a pipe in this form, so that the command line prints in one process exactly what the
-// daemon found out in another.
+// An Error is the error of a command or a request as users see it: one sentence, a hint what to do
+// next, and the kind. It is sent in its JSON form over a socket, a control file or a pipe, so that the
+// command line prints the error of the daemon unchanged.
 type Error struct {
 	// Msg is one sentence, without a capital or a full stop.
 	Msg  string `json:"error"`
 	Kind Kind   `json:"kind"`
 	// Hint says what to do next; it may be empty.
 	Hint string `json:"hint,omitempty"`
-	// Result is what there is to show all the same: conflicts, damage.
+	// Result is a result that comes with the error, such as conflicts or damage. May be nil.
 	Result any `json:"result,omitempty"`
 	// Err is the cause, for errors.Is; its text is not printed.
 	Err error `json:"-"`
@@ -32,7 +31,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// As finds the kind, for [Of]; that of the cause says more.
+// As gives [Of] the kind. A kind in the cause is preferred, because it is more exact.
 func (e *Error) As(target any) bool {
 	k, ok := target.(*Kind)
 	if !ok || Of(e.Err) != "" || e.Kind == Failed {
@@ -42,18 +41,19 @@ func (e *Error) As(target any) bool {
 	return true
 }
 
-// Fail makes an Error of kind k. A %w in the format is kept as the cause.
+// Fail returns an Error of kind k. An error that the format has as %w becomes the cause.
 func Fail(k Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Kind: k, Msg: err.Error(), Err: errors.Unwrap(err)}
 }
 
+// WithHint sets the hint of e, and returns e.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
 	return e
 }
 
-// ErrorOf returns an error that is not nil in the form that users and clients see.
+// ErrorOf returns the Error in the chain of err, or err as an Error of its ScriptKind. err is not nil.
 func ErrorOf(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -62,8 +62,9 @@ func ErrorOf(err error) *Error {
 	return Fail(ScriptKind(err), "%w", err)
 }
 
-// ScriptKind finds which of the kinds with a name of their own any error is: the kind of an
-// Error in its chain, or what its kind or its errno says, or Failed. The kind of nil is "".
+// ScriptKind returns the kind of err among the kinds that have a name for scripts. It is the kind of
+// an Error in the chain, else follows from the Kind or the errno in the chain, else it is Failed. For
+// nil it is "".
 func ScriptKind(err error) Kind {
 	if err == nil {
 		return ""

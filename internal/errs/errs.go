@@ -1,11 +1,10 @@
-// Package errs has the kinds of errors that callers tell apart, once for all
-// layers. An errno, an exit status, an HTTP status and the name for scripts each depend on
-// the kind alone (table.go).
+// Package errs has the kinds of errors that callers distinguish, for all packages. The kind of an error
+// determines its errno, its exit status, its HTTP status and its name for scripts (table.go).
 //
-// An error gets its kind where it is found, together with a sentence. Callers add what was
-// being done, with %w, and ask errors.Is(err, errs.Exist), or Of where they handle many
-// kinds. A package has a sentinel of its own only where its callers tell apart what is the
-// same kind, such as "no such fork" and "no such file".
+// An error gets its kind and a sentence where it occurs. Callers wrap it with %w and a description of
+// their operation. They test it with errors.Is(err, errs.Exist), or with Of if they handle many kinds.
+// A package has its own sentinel only if its callers distinguish errors of the same kind, such as "no
+// such fork" and "no such file".
 package errs
 
 import (
@@ -16,12 +15,12 @@ import (
 	"syscall"
 )
 
-// A Kind says what went wrong. Its text serves where no sentence says more.
+// A Kind is a kind of errors. It is itself an error, whose text is used if there is no better sentence.
 type Kind string
 
 func (k Kind) Error() string { return string(k) }
 
-// Of names and arguments.
+// Kinds of errors about names and arguments.
 const (
 	NotExist     Kind = "no such file or directory"
 	Exist        Kind = "file exists"
@@ -39,7 +38,7 @@ const (
 	NoAttr       Kind = "no such attribute"
 )
 
-// Of what the caller may do, and when.
+// Kinds of errors about rights and the state of an object.
 const (
 	Perm      Kind = "operation not permitted"
 	Protected Kind = "protected by policy"
@@ -47,42 +46,43 @@ const (
 	Busy      Kind = "busy"
 	Stale     Kind = "stale file handle"
 	Closed    Kind = "closed"
-	// Conflict: both sides changed the same. Nothing was changed.
+	// Conflict means that both sides changed the same, and that the operation changed nothing.
 	Conflict Kind = "changed on both sides"
 )
 
-// Of the disk and of what is on it.
+// Kinds of errors about the disk and stored data.
 const (
-	// NoSpace: the disk is full. Nothing acknowledged is lost.
+	// NoSpace means that the disk is full. No acknowledged write is lost.
 	NoSpace Kind = "no space left on the store's disk"
-	// Quota: a limit of the policy is reached.
+	// Quota means that a limit of the policy is reached.
 	Quota Kind = "limit reached"
-	// Damaged: what is on the disk is not what was written.
+	// Damaged means that data on the disk differs from the data that was written.
 	Damaged Kind = "stored data is damaged"
-	// Format: written by another version of the program. Nothing was touched.
+	// Format means that another version of the program wrote the data, which was left unchanged.
 	Format Kind = "unknown format"
-	// Away: a remote does not answer. Nothing is lost; it may be back later.
+	// Away means that a remote does not answer. It may answer later.
 	Away Kind = "the remote does not answer"
-	// Failed: an earlier write or sync failed; only reading goes on.
+	// Failed means that an earlier write or sync failed. Reading is still possible.
 	Failed Kind = "stopped after an I/O error"
 )
 
-// New returns an error of kind k with a sentence as its text. It wraps a %w.
+// New returns an error of kind k with a sentence as its text. It wraps errors that the format has as
+// %w.
 func New(k Kind, format string, args ...any) error {
-	return &sentence{kind: k, text: fmt.Errorf(format, args...)}
+	return &kindError{kind: k, text: fmt.Errorf(format, args...)}
 }
 
-type sentence struct {
+type kindError struct {
 	kind Kind
 	text error
 }
 
-func (s *sentence) Error() string { return s.text.Error() }
+func (e *kindError) Error() string { return e.text.Error() }
 
-// Unwrap names the kind first, so that Of finds it before that of the cause.
-func (s *sentence) Unwrap() []error { return []error{s.kind, s.text} }
+// Unwrap returns the kind first, so that Of finds it before the kind of a wrapped error.
+func (e *kindError) Unwrap() []error { return []error{e.kind, e.text} }
 
-// Of finds the outermost kind in the chain of err, "" if it has none.
+// Of returns the outermost kind in the chain of err, "" if it has none.
 func Of(err error) Kind {
 	var k Kind
 	if errors.As(err, &k) {
@@ -91,7 +91,8 @@ func Of(err error) Kind {
 	return ""
 }
 
-// Full gives the error of a full disk, or of a quota of it, the kind NoSpace.
+// Full returns an error of a full disk, or of a reached quota of the disk, with the kind NoSpace. Other
+// errors are returned as they are.
 func Full(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", NoSpace, err)
@@ -99,20 +100,20 @@ func Full(err error) error {
 	return err
 }
 
-// shortages are errors for want of something that others may give back.
+// shortages are the errnos of Shortage.
 var shortages = []syscall.Errno{
 	syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.EADDRINUSE, syscall.EBUSY,
 }
 
-// Shortage reports whether an error is for want of something that others may give back: space,
-// descriptors, memory, an address or a lock. The same may succeed later.
+// Shortage reports whether an operation failed because something was in use that may be released
+// later: space, descriptors, memory, an address or a lock. Then it may succeed when it is repeated.
 func Shortage(err error) bool {
 	return errors.Is(err, NoSpace) || errors.Is(err, Busy) ||
 		slices.ContainsFunc(shortages, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }
 
-// ShortageIn finds one of the errnos of a shortage in an error whose text alone has it, as that of a
-// library; 0 if it has none.
+// ShortageIn returns the errno of a shortage that is in the chain of err or in its text, because some
+// libraries do not wrap errors. It returns 0 if there is none.
 func ShortageIn(err error) syscall.Errno {
 	for _, e := range shortages {
 		if errors.Is(err, e) || strings.Contains(err.Error(), e.Error()) {

@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// A meaning is what a kind says to the kernel, to scripts and to HTTP.
+// A meaning has the numbers and names of a kind for the kernel, for scripts and for HTTP.
 type meaning struct {
 	errno syscall.Errno
-	name  string
-	exit  int
+	name  string // for scripts
+	exit  int    // the exit status
 	http  int
-	says  string // what the exit status means, for lists of exit statuses
+	says  string // describes the exit status; empty if another kind with the same status does
 }
 
 var meanings = map[Kind]meaning{
@@ -27,7 +27,7 @@ var meanings = map[Kind]meaning{
 	Conflict: {syscall.EBUSY, "conflict", 8, http.StatusConflict, "conflict: nothing was changed"},
 	Perm:     {syscall.EPERM, "denied", 9, http.StatusForbidden, "denied"},
 
-	// To scripts, these are one of those above.
+	// These kinds have the names and exit statuses of the kinds above.
 	NameTooLong:  {syscall.ENAMETOOLONG, "usage", 2, http.StatusBadRequest, ""},
 	Quota:        {syscall.EDQUOT, "no-space", 6, http.StatusInsufficientStorage, ""},
 	Protected:    {syscall.EPERM, "denied", 9, http.StatusForbidden, ""},
@@ -48,13 +48,13 @@ var meanings = map[Kind]meaning{
 	Away:         {syscall.EIO, "failed", 1, http.StatusInternalServerError, ""},
 }
 
-// An ExitStatus of a command, with what it means.
+// An ExitStatus is an exit status of commands, and its description.
 type ExitStatus struct {
 	Status int
 	Says   string // such as "wrong usage, or a refused name"
 }
 
-// Short returns the meaning without its details, such as "wrong usage".
+// Short returns the description up to its first comma or colon, such as "wrong usage".
 func (s ExitStatus) Short() string {
 	return s.Says[:strings.IndexAny(s.Says+",", ",:")]
 }
@@ -71,22 +71,23 @@ func ExitStatuses() []ExitStatus {
 	return all
 }
 
-// Errno is what a process gets; ok is false of a kind that is not one of this package.
+// Errno returns the errno of the kind. ok is false for a Kind that is not defined in this package.
 func (k Kind) Errno() (errno syscall.Errno, ok bool) {
 	m, ok := meanings[k]
 	return m.errno, ok
 }
 
-// Name is the kind for scripts, as in answers and in JSON output; that of "" is empty.
+// Name returns the name of the kind for scripts, as in answers and in JSON output. It is "" for "".
 func (k Kind) Name() string { return meanings[k].name }
 
-// Exit is the exit status of a command that failed so, 0 for "".
+// Exit returns the exit status of a command that fails with the kind, 0 for "".
 func (k Kind) Exit() int { return meanings[k].exit }
 
-// HTTP is the status of an answer.
+// HTTP returns the HTTP status of an answer.
 func (k Kind) HTTP() int { return meanings[k].http }
 
-// Named finds the kind that a name stands for: of those with the same name, the plainest.
+// Named returns the kind with a name for scripts. Of kinds with the same name it returns the most
+// general one, and Failed for an unknown name.
 func Named(name string) Kind {
 	for _, k := range []Kind{Invalid, NotExist, Exist, Busy, NoSpace, Damaged, Conflict, Perm} {
 		if meanings[k].name == name {
@@ -96,10 +97,10 @@ func Named(name string) Kind {
 	return Failed
 }
 
-// MarshalText writes a kind as its name.
+// MarshalText returns the name of the kind for scripts.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.Name()), nil }
 
-// UnmarshalText reads a name.
+// UnmarshalText sets the kind to the one with a name.
 func (k *Kind) UnmarshalText(name []byte) error {
 	*k = Named(string(name))
 	return nil

@@ -1,6 +1,5 @@
-// Package gitquote writes names of files the way git does: as they are, or in
-// double quotes with C escapes when they hold something that would confuse a
-// reader.
+// Package gitquote quotes names of files as git does: names with special characters are in double
+// quotes, with the escapes of C. It also escapes other texts for a terminal.
 package gitquote
 
 import (
@@ -18,22 +17,24 @@ func Name(name string) string {
 	return quote(name, func(r rune, _ int) bool { return ' ' <= r && r < 0x7f })
 }
 
-// Readable is Name for people: letters of all languages stay. Control characters and invalid
-// UTF-8 are escaped.
+// Readable quotes a name for people: letters of all languages are not escaped. Control characters and
+// invalid UTF-8 are.
 func Readable(name string) string {
 	return quote(name, func(r rune, _ int) bool { return r != utf8.RuneError && unicode.IsPrint(r) })
 }
 
+// quote puts a name in double quotes if it has a quote, a backslash or a character that is not plain.
 func quote(name string, plain func(r rune, size int) bool) string {
-	quoted := escaped(name, func(r rune, size int) bool { return plain(r, size) && r != '"' && r != '\\' })
+	quoted := escapeText(name, func(r rune, size int) bool { return plain(r, size) && r != '"' && r != '\\' })
 	if quoted == name {
 		return name
 	}
 	return `"` + quoted + `"`
 }
 
-// escaped is a text in which the characters that are not plain have escapes.
-func escaped(text string, plain func(r rune, size int) bool) string {
+// escapeText escapes the characters of a text that are not plain. size is the number of a character's
+// bytes, 1 for a byte that is not UTF-8.
+func escapeText(text string, plain func(r rune, size int) bool) string {
 	var b strings.Builder
 	for rest := text; rest != ""; {
 		r, n := utf8.DecodeRuneInString(rest)
@@ -58,30 +59,29 @@ func escape(b *strings.Builder, bytes string) {
 	}
 }
 
-// acts reports whether a terminal does something else with a character than show it:
-// control characters (C0 and C1), those that change the direction of writing, and the
-// separators of lines and paragraphs.
-func acts(r rune) bool {
+// isControl reports whether a terminal interprets a character and does not show it: control characters
+// (C0 and C1), characters that change the direction of writing, and separators of lines and paragraphs.
+func isControl(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
 
-// Shown is a text that another party wrote, for a terminal: what a terminal acts upon,
-// but for the characters of keep, and what is no UTF-8 become escapes.
+// Shown returns a text of another party for a terminal. It escapes control characters, except for those
+// in keep, and invalid UTF-8.
 func Shown(text, keep string) string {
-	return escaped(text, func(r rune, size int) bool {
-		return (r != utf8.RuneError || size > 1) && (!acts(r) || strings.ContainsRune(keep, r))
+	return escapeText(text, func(r rune, size int) bool {
+		return (r != utf8.RuneError || size > 1) && (!isControl(r) || strings.ContainsRune(keep, r))
 	})
 }
 
-// JSON is a document of JSON in which strings have escapes for what a terminal acts
-// upon; those that JSON does not ask for, too. It says the same.
+// JSON returns an equal JSON document without control characters in its strings. It escapes those that
+// an encoder leaves as they are.
 func JSON(doc []byte) []byte {
-	special := func(r rune) bool { return r >= 0x7f && acts(r) }
+	special := func(r rune) bool { return r >= 0x7f && isControl(r) }
 	if bytes.IndexFunc(doc, special) < 0 {
 		return doc
 	}
 	var b bytes.Buffer
-	for _, r := range string(doc) { // an encoder writes nothing but UTF-8
+	for _, r := range string(doc) { // the output of an encoder is valid UTF-8
 		if special(r) {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		} else {
@@ -91,21 +91,22 @@ func JSON(doc []byte) []byte {
 	return b.Bytes()
 }
 
-// JSONLen is the length of a text in such a document, in bytes without the quotes.
+// JSONLen returns the length of a text in a document of Encoder, in bytes without the quotes.
 func JSONLen(text string) int {
 	var b bytes.Buffer
 	_ = Encoder(&b).Encode(text)
 	return b.Len() - len("\"\"\n")
 }
 
-// Encoder writes documents as JSON makes them, with < and > as they are: people read them too.
+// Encoder returns an encoder that writes documents as JSON returns them. < and > are not escaped,
+// because people read the documents, too.
 func Encoder(w io.Writer) *json.Encoder {
 	e := json.NewEncoder(jsonWriter{w})
 	e.SetEscapeHTML(false)
 	return e
 }
 
-// A jsonWriter passes documents on as JSON makes them, each in one Write.
+// A jsonWriter passes documents on as JSON returns them. Each Write has one whole document.
 type jsonWriter struct{ to io.Writer }
 
 func (w jsonWriter) Write(doc []byte) (int, error) {

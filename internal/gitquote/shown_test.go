@@ -32,7 +32,7 @@ func FuzzShown(f *testing.F) {
 			t.Errorf("%q is no UTF-8", got)
 		}
 		for _, r := range got {
-			if acts(r) {
+			if isControl(r) {
 				t.Errorf("%q has %q", got, r)
 			}
 		}

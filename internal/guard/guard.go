@@ -1,9 +1,10 @@
-// Package guard keeps a panic from ending the process, and the file system of all with it.
+// Package guard turns panics into errors, so that a panic does not end the process, and with it the
+// file system of all users.
 //
-// The goroutines that answer requests catch their panics. Those that work for a request, or
-// in the background, run what they do through [Do], so that the panic is an error of that
-// work alone, which is logged with [Stack]. Goroutines that only copy bytes or wait do
-// without. Code below a Do releases locks with defer, unless nothing under them can panic.
+// The goroutines that answer requests catch their panics. Goroutines that work for a request, or in
+// the background, call their work through [Do]. Then a panic is an error of that work alone, which is
+// logged with [Stack]. Goroutines that only copy bytes or wait do not use Do. Code that is called
+// through Do unlocks with defer, unless the code under the lock cannot panic.
 package guard
 
 import (
@@ -13,7 +14,7 @@ import (
 	"runtime/debug"
 )
 
-// A Panic is the error that a panic became.
+// A Panic is the error of a function that panicked.
 type Panic struct {
 	Value any
 	Stack string
@@ -21,7 +22,7 @@ type Panic struct {
 
 func (p *Panic) Error() string { return fmt.Sprintf("internal error: panic: %v", p.Value) }
 
-// Do calls fn. If it panics, the error is a *Panic.
+// Do calls fn. If fn panics, the error is a *Panic.
 func Do(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -31,14 +32,14 @@ func Do(fn func() error) (err error) {
 	return fn()
 }
 
-// Call is Do for a function without an error. It logs a panic.
+// Call is Do for a function without an error. It logs a panic with the message what.
 func Call(log *slog.Logger, what string, fn func()) {
 	if err := Do(func() error { fn(); return nil }); err != nil {
 		log.Error(what, "err", err, Stack(err))
 	}
 }
 
-// Stack is where the panic in err happened, for a log line; nothing if there is none.
+// Stack returns the stack of the panic in err for a log line. The attribute is empty if err has none.
 func Stack(err error) slog.Attr {
 	var p *Panic
 	if !errors.As(err, &p) {

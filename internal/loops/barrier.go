@@ -8,18 +8,18 @@ import (
 	"sync/atomic"
 )
 
-// A Barrier lets a caller wait for all that are inside, and keeps no caller out
-// meanwhile. Its zero value is ready.
+// A Barrier lets a caller wait until all callers that have entered it have left. Others can enter
+// during the wait. Its zero value is ready for use.
 type Barrier struct {
 	waiting atomic.Int32
 	mu      sync.Mutex
-	inside  map[chan struct{}]struct{} // closed by the caller that leaves
+	inside  map[chan struct{}]struct{} // one channel for each caller inside, closed when it leaves
 }
 
-// Waited reports whether a caller waits.
+// Waited reports whether a call of Wait waits.
 func (b *Barrier) Waited() bool { return b.waiting.Load() > 0 }
 
-// Enter counts the caller in until leave is called.
+// Enter enters the barrier. The caller leaves it by leave.
 func (b *Barrier) Enter() (leave func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,8 +36,7 @@ func (b *Barrier) Enter() (leave func()) {
 	}
 }
 
-// Wait returns when all that are inside now have left, or with the context's
-// error.
+// Wait waits until all callers that are inside now have left. The error is the error of ctx.
 func (b *Barrier) Wait(ctx context.Context) error {
 	b.waiting.Add(1)
 	defer b.waiting.Add(-1)

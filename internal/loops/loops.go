@@ -1,4 +1,4 @@
-// Package loops runs what goes on in the background of a store.
+// Package loops runs the background work of a store.
 package loops
 
 import (
@@ -14,24 +14,26 @@ import (
 // Forever is longer than a store is open.
 const Forever = time.Duration(math.MaxInt64)
 
-// panicPause is how long a loop rests after a panic.
+// panicPause is the pause before a loop is started again after a panic.
 const panicPause = 5 * time.Second
 
-// A Group is the loops of a store. They run until it is closed.
+// A Group is the background goroutines of a store.
 type Group struct {
-	Context context.Context // done when the store is being closed
+	Context context.Context // done after Stop
 	cancel  context.CancelFunc
 	group   *sync.WaitGroup
 	logger  *slog.Logger
 	rest    time.Duration // after a panic
 }
 
+// New returns a group without goroutines.
 func New(logger *slog.Logger) Group {
 	ctx, cancel := context.WithCancel(context.Background())
 	return Group{ctx, cancel, &sync.WaitGroup{}, logger, panicPause}
 }
 
-// Start runs a loop until the store is closed: again, some time after it panicked.
+// Start runs a loop until Stop. The loop returns when Context is done. If it panics, it is started
+// again after a pause.
 func (b *Group) Start(what string, loop func()) {
 	b.group.Go(func() {
 		for b.Context.Err() == nil {
@@ -41,18 +43,18 @@ func (b *Group) Start(what string, loop func()) {
 	})
 }
 
-// Go runs fn once, unless the store is being closed.
+// Go runs fn once in the background, unless Stop was called.
 func (b *Group) Go(what string, fn func()) {
 	if b.Context.Err() == nil {
 		b.group.Go(func() { guard.Call(b.logger, what, fn) })
 	}
 }
 
-// Pause returns after a time, or when the store is being closed.
+// Pause waits for d, or until Stop.
 func (b *Group) Pause(d time.Duration) { b.Await(nil, nil, d) }
 
-// Await returns at a signal, when a channel is closed, which it reports, after a time, or
-// when the store is being closed. A nil signal or channel never comes.
+// Await waits for the first of a signal, the close of a channel, the time d and Stop. It reports
+// whether the channel was closed. signal and closed may be nil.
 func (b *Group) Await(signal Wake, closed <-chan struct{}, d time.Duration) bool {
 	select {
 	case <-b.Context.Done():
@@ -64,12 +66,14 @@ func (b *Group) Await(signal Wake, closed <-chan struct{}, d time.Duration) bool
 	return false
 }
 
+// Stop ends the context of the group. It does not wait.
 func (b *Group) Stop() { b.cancel() }
 
-// Wait returns when they have ended.
+// Wait waits until all goroutines of the group have ended.
 func (b *Group) Wait() { b.group.Wait() }
 
-// While returns a context that ends with cause when needed reports false. It is called at intervals.
+// While calls needed at intervals, and returns a context that ends with cause when needed returns
+// false. The caller calls stop.
 func While(ctx context.Context, interval time.Duration, cause error, needed func() bool) (while context.Context, stop func()) {
 	while, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -89,11 +93,13 @@ func While(ctx context.Context, interval time.Duration, cause error, needed func
 	return while, func() { cancel(nil) }
 }
 
-// A Wake is a signal to a loop. Signals that come while it works are one.
+// A Wake is a signal to a loop. Several signals before the loop receives one are one signal.
 type Wake chan struct{}
 
+// NewWake returns a signal that was not sent.
 func NewWake() Wake { return make(Wake, 1) }
 
+// Up sends the signal. It does not block.
 func (w Wake) Up() {
 	select {
 	case w <- struct{}{}:

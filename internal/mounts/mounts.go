@@ -1,5 +1,5 @@
-// Package mounts reports mounts without a request to the file systems, whose daemons may
-// have ended, and whether this process may mount.
+// Package mounts reads mount tables, and unmounts. It sends no request to the mounted file systems,
+// because their daemons may have ended.
 package mounts
 
 import (
@@ -30,13 +30,13 @@ func At(path string) (*mountinfo.Info, error) {
 	return all[len(all)-1], nil
 }
 
-// How long mount tables are read: any user can make many, and large ones.
+// The time for reading mount tables is limited, because any user can create many and large ones.
 const (
-	maxTable  = 50 * time.Millisecond // one
-	maxTables = 500 * time.Millisecond
+	maxTable  = 50 * time.Millisecond  // for one table
+	maxTables = 500 * time.Millisecond // for all tables
 )
 
-// lastOn is the newest answer of On.
+// lastOn is the last result of On.
 var lastOn struct {
 	sync.Mutex
 	major, minor int
@@ -44,22 +44,24 @@ var lastOn struct {
 	paths        []string
 }
 
-// On returns where something is mounted on a file system: paths from its root, in the mount
-// namespaces that /proc shows, as many as can be read in maxTables.
+// On returns the mount points on the file system with the device number major:minor, as paths from the
+// root of that file system. It reads the tables of the mount namespaces in /proc for up to maxTables.
+// Concurrent calls share a result.
 func On(major, minor int) []string {
 	asked, l := time.Now(), &lastOn
 	l.Lock()
 	defer l.Unlock()
 	if l.major != major || l.minor != minor || l.began.Before(asked) {
 		l.major, l.minor, l.began, l.paths = major, minor, time.Now(), nil
-		tables(time.Now, func(text []byte) { l.paths = append(l.paths, on(text, major, minor)...) })
+		readTables(time.Now, func(text []byte) { l.paths = append(l.paths, pathsOn(text, major, minor)...) })
 	}
 	return l.paths
 }
 
-// tables calls fn with the mount table of this process, and then with those of others in
-// the order of their ids. It asks the clock before each page that it reads.
-func tables(now func() time.Time, fn func(text []byte)) {
+// readTables calls fn with the mount table of this process, then with the tables of other mount
+// namespaces. Tables of processes whose namespace is not known, those of other users, come last. It
+// calls now before each page that it reads.
+func readTables(now func() time.Time, fn func(text []byte)) {
 	processes, err := os.Open("/proc")
 	if err != nil {
 		return
@@ -75,12 +77,12 @@ func tables(now func() time.Time, fn func(text []byte)) {
 		if stop.After(end) {
 			stop = end
 		}
-		if text := table("/proc/"+name, now, stop); text != nil {
+		if text := readTable("/proc/"+name, now, stop); text != nil {
 			fn(text)
 		}
 	}
 	read("self")
-	seen, unnamed := make(map[string]bool), []string{}
+	seen, unknown := make(map[string]bool), []string{}
 	own, _ := os.Readlink("/proc/self/ns/mnt")
 	seen[own] = true
 	for _, name := range names {
@@ -89,19 +91,20 @@ func tables(now func() time.Time, fn func(text []byte)) {
 		}
 		switch ns, err := os.Readlink("/proc/" + name + "/ns/mnt"); {
 		case err != nil:
-			unnamed = append(unnamed, name) // another user's
+			unknown = append(unknown, name) // a process of another user
 		case !seen[ns]:
 			seen[ns] = true
 			read(name)
 		}
 	}
-	for _, name := range unnamed {
+	for _, name := range unknown {
 		read(name)
 	}
 }
 
-// table reads the mount table of a process, the lines that can be read until a time; nil if it has ended.
-func table(proc string, now func() time.Time, stop time.Time) []byte {
+// readTable returns the lines of a process's mount table that can be read until stop. It returns nil if
+// the process has ended.
+func readTable(proc string, now func() time.Time, stop time.Time) []byte {
 	f, err := os.Open(proc + "/mountinfo")
 	if err != nil {
 		return nil
@@ -116,22 +119,22 @@ func table(proc string, now func() time.Time, stop time.Time) []byte {
 	return text[:bytes.LastIndexByte(text, '\n')+1]
 }
 
-// on is On for one mount table.
-func on(text []byte, major, minor int) (paths []string) {
-	for _, m := range upon(text, major, minor) {
+// pathsOn is On for one mount table.
+func pathsOn(text []byte, major, minor int) (paths []string) {
+	for _, m := range pointsOn(text, major, minor) {
 		paths = append(paths, m.path)
 	}
 	return paths
 }
 
-// A point is where something is mounted on a file system, as a path from its root.
+// A point is a mount point on a file system.
 type point struct {
-	path string
-	self bool // it is the same file or directory, as a sandbox mounts it to protect it
+	path string // from the root of the file system
+	self bool   // a bind mount of the file or directory onto itself, by which sandboxes protect it
 }
 
-// upon returns where something is mounted on a file system, by one mount table.
-func upon(text []byte, major, minor int) (points []point) {
+// pointsOn returns the mount points on a file system in a mount table.
+func pointsOn(text []byte, major, minor int) (points []point) {
 	if !bytes.Contains(text, fmt.Appendf(nil, " %d:%d ", major, minor)) {
 		return nil
 	}
@@ -146,25 +149,29 @@ func upon(text []byte, major, minor int) (points []point) {
 		}
 	}
 	for _, m := range all {
-		if on := ours[m.Parent]; on != nil && m != on {
-			if rel, err := filepath.Rel(on.Mountpoint, m.Mountpoint); err == nil && rel != "." {
-				path := filepath.Join(on.Root, rel)
-				points = append(points, point{path, ours[m.ID] != nil && m.Root == path})
-			}
+		parent := ours[m.Parent]
+		if parent == nil || m == parent {
+			continue
 		}
+		rel, err := filepath.Rel(parent.Mountpoint, m.Mountpoint)
+		if err != nil || rel == "." {
+			continue
+		}
+		path := filepath.Join(parent.Root, rel)
+		points = append(points, point{path, ours[m.ID] != nil && m.Root == path})
 	}
 	return points
 }
 
-// Covered returns where a process that has another mount namespace than this one sees something else
-// than a file system has there: paths from its root.
+// Covered returns the mount points on a file system that hide its files from a process, as paths from
+// the root of the file system. It returns none if the process has the mount namespace of this process.
 func Covered(pid, major, minor int) (paths []string) {
 	proc := fmt.Sprint("/proc/", pid)
 	own, _ := os.Readlink("/proc/self/ns/mnt")
-	if of, err := os.Readlink(proc + "/ns/mnt"); pid <= 0 || err == nil && of == own {
+	if theirs, err := os.Readlink(proc + "/ns/mnt"); pid <= 0 || err == nil && theirs == own {
 		return nil
 	}
-	for _, m := range upon(table(proc, time.Now, time.Now().Add(maxTable)), major, minor) {
+	for _, m := range pointsOn(readTable(proc, time.Now, time.Now().Add(maxTable)), major, minor) {
 		if !m.self {
 			paths = append(paths, m.path)
 		}
@@ -172,15 +179,15 @@ func Covered(pid, major, minor int) (paths []string) {
 	return paths
 }
 
-// OverlayOn reports whether an overlay in a mount namespace that /proc shows has a layer on a
-// file system, or a layer of which that cannot be told. A layer behind a symlink is not found.
+// OverlayOn reports whether an overlay in a mount namespace in /proc has a layer on a file system, or a
+// layer whose file system cannot be found out. It does not resolve symlinks in the paths of layers.
 func OverlayOn(major, minor int) (found bool) {
-	tables(time.Now, func(text []byte) { found = found || overlayOn(text, major, minor) })
+	readTables(time.Now, func(text []byte) { found = found || overlayOn(text, major, minor) })
 	return found
 }
 
-// overlayOn is OverlayOn for one mount table. The layers of an overlay at the root are named by
-// paths outside of a container.
+// overlayOn is OverlayOn for one mount table. It skips an overlay at the root of a container: the paths
+// of its layers are paths outside of the container.
 func overlayOn(text []byte, major, minor int) bool {
 	if !bytes.Contains(text, []byte(" - overlay ")) {
 		return false
@@ -193,9 +200,9 @@ func overlayOn(text []byte, major, minor int) bool {
 		if m.FSType != "overlay" || m.Mountpoint == "/" {
 			continue
 		}
-		for _, layer := range layers(m.VFSOptions) {
-			on := mountOf(all, layer)
-			if on == nil || on.Major == major && on.Minor == minor {
+		for _, layer := range layersOf(m.VFSOptions) {
+			below := mountOf(all, layer)
+			if below == nil || below.Major == major && below.Minor == minor {
 				return true
 			}
 		}
@@ -203,8 +210,8 @@ func overlayOn(text []byte, major, minor int) bool {
 	return false
 }
 
-// layers returns the directories in the options of an overlay, as the kernel shows them.
-func layers(options string) (dirs []string) {
+// layersOf returns the directories in the options of an overlay, as the kernel shows them.
+func layersOf(options string) (dirs []string) {
 	for option := range strings.SplitSeq(options, ",") {
 		key, value, _ := strings.Cut(option, "=")
 		switch key {
@@ -217,7 +224,7 @@ func layers(options string) (dirs []string) {
 	return dirs
 }
 
-// mountOf returns the mount that a path leads to, nil if the path is relative or has characters
+// mountOf returns the mount that a path is on. It returns nil if the path is relative, or has characters
 // that the kernel escapes.
 func mountOf(all []*mountinfo.Info, path string) (on *mountinfo.Info) {
 	if !filepath.IsAbs(path) || strings.Contains(path, `\`) {
@@ -240,10 +247,11 @@ func mountOf(all []*mountinfo.Info, path string) (on *mountinfo.Info) {
 func Privileged() bool {
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
-	_ = unix.Capget(&hdr, &data[0]) // of this process it does not fail
+	_ = unix.Capget(&hdr, &data[0]) // it cannot fail for this process
 	return data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
+// Helper returns the path of the program that mounts and unmounts for other users than root.
 func Helper() (string, error) {
 	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -253,16 +261,17 @@ func Helper() (string, error) {
 	return "", errors.New("mounting needs root, a user namespace (amberfs run) or fusermount3 of the package fuse3")
 }
 
-// Abort ends the connection of a FUSE mount although a dead daemon has the device: a thread of it
-// may wait for a lock of a program that waits for an answer. The mount stays, and fails with
-// ENOTCONN: without it programs would write to the directory below. It does nothing if the
-// topmost mount at the point has another source.
+// Abort ends the connection of a FUSE mount. The kernel does not do so by itself as long as a thread of
+// a dead daemon keeps the device open: the thread may wait for a lock of a program that waits for an
+// answer. The mount stays and fails with ENOTCONN, so that programs do not write to the directory
+// below. Abort does nothing if the topmost mount at the point has another source.
 func Abort(point, source string) error {
 	m, err := At(point)
 	if err != nil || m == nil || m.Source != source {
-		return err // it is gone
+		return err
 	}
-	// umount(2) first ends the requests, and then finds the mount in use, as it is open here.
+
+	// umount(2) with MNT_FORCE first ends the requests. Then it fails with EBUSY, because root is open.
 	root, err := unix.Open(point, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -271,12 +280,13 @@ func Abort(point, source string) error {
 	if err = unix.Unmount(point, unix.MNT_FORCE); errors.Is(err, unix.EBUSY) {
 		return nil
 	}
-	// A user that may not unmount owns this file.
+	// A user that may not call umount(2) owns this file, which ends the requests, too.
 	return os.WriteFile(fmt.Sprintf("/sys/fs/fuse/connections/%d/abort", m.Minor), []byte("1"), 0)
 }
 
-// Unmount unmounts, with fusermount3 if this process may not. If lazy, the mount leaves the
-// directory tree now and ends when no program uses it; else a mount in use is EBUSY.
+// Unmount unmounts the mount at point, with fusermount3 if this process may not. If lazy is set, the
+// mount is removed from the directory tree now, and ends when no program uses it. Otherwise Unmount
+// fails with EBUSY if a program uses the mount.
 func Unmount(point string, lazy bool) error {
 	flags, args := unix.UMOUNT_NOFOLLOW, []string{"-u", "--", point}
 	if lazy {

@@ -72,7 +72,7 @@ func TestManyTables(t *testing.T) {
 		first := []byte(nil)
 		asked, n, longest = 0, 0, 0
 		pages := func() time.Time { asked++; return time.Unix(0, 0).Add(asked * time.Millisecond) } // each takes a millisecond
-		tables(pages, func(text []byte) {
+		readTables(pages, func(text []byte) {
 			if n++; n == 1 {
 				first = text
 			}

@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// read returns a file of /proc. With os.ReadFile it takes three times as long, most of
-// it for the poller that a file there is of no use to; a fork is made in that time.
-func read(id int, name string) ([]byte, error) {
+// readProc returns the contents of a file in /proc/ID. os.ReadFile would take three times as long, mostly
+// for registering the file with Go's poller, which is useless for /proc. That matters because a fork of a
+// workspace takes about as long.
+func readProc(id int, name string) ([]byte, error) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/%s", id, name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -30,13 +31,14 @@ func read(id int, name string) ([]byte, error) {
 			return b, err
 		}
 		if len(b)+n < cap(b) {
-			return b[:len(b)+n], nil // a file of /proc is read as a whole
+			return b[:len(b)+n], nil // a read that does not fill the buffer reaches the end of a file in /proc
 		}
 		b = slices.Grow(b[:len(b)+n], 512)
 	}
 }
 
-// Boot identifies the start of the system, which the ids and start times of processes belong to.
+// Boot returns an id of the last start of the system, "" if it is unknown. Process ids and start times
+// are unique only together with it.
 func Boot() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -45,13 +47,15 @@ func Boot() string {
 	return strings.TrimSpace(string(b))
 }
 
-// Killed reports whether a SIGKILL is pending for a process or thread; false if it is not visible.
+// Killed reports whether a SIGKILL is pending for a process or thread. It is false for one that is not
+// visible.
 func Killed(id int) bool {
-	b, err := read(id, "status")
+	b, err := readProc(id, "status")
 	return err == nil && killPending(string(b))
 }
 
-// killPending reads the format of /proc/PID/status (proc_pid_status(5)).
+// killPending reports whether SIGKILL is pending in the contents of /proc/PID/status
+// (proc_pid_status(5)).
 func killPending(status string) bool {
 	for _, mask := range []string{field(status, "SigPnd"), field(status, "ShdPnd")} {
 		if bits, err := strconv.ParseUint(mask, 16, 64); err == nil && bits&(1<<(unix.SIGKILL-1)) != 0 {
@@ -61,23 +65,26 @@ func killPending(status string) bool {
 	return false
 }
 
-// Of returns the process of a thread; the thread if that is unknown. For most callers it is
-// a process itself: only of these there is a pidfd, which costs less than to read a file.
+// Of returns the id of the process that a thread belongs to, or the id of the thread if the process is
+// unknown. Most callers pass a process id. Only those have a pidfd, and opening one is cheaper than
+// reading /proc.
 func Of(thread int) int {
 	if fd, err := unix.PidfdOpen(thread, 0); err == nil {
-		_ = unix.Close(fd) // it was never read
+		_ = unix.Close(fd)
 		return thread
 	}
-	b, err := read(thread, "status")
+	b, err := readProc(thread, "status")
 	if err != nil {
 		return thread
 	}
-	if id, err := strconv.Atoi(field(string(b), "Tgid")); err == nil {
-		return id
+	id, err := strconv.Atoi(field(string(b), "Tgid"))
+	if err != nil {
+		return thread
 	}
-	return thread
+	return id
 }
 
+// field returns the value of a field in the contents of /proc/PID/status, "" if it is missing.
 func field(status, name string) string {
 	for line := range strings.Lines(status) {
 		if n, value, _ := strings.Cut(line, ":"); n == name {
@@ -87,17 +94,17 @@ func field(status, name string) string {
 	return ""
 }
 
-// InGroup reports whether a group is among the supplementary ones of a visible process.
+// InGroup reports whether a visible process has a supplementary group.
 func InGroup(id int, gid uint32) bool {
-	b, err := read(id, "status")
+	b, err := readProc(id, "status")
 	return err == nil && slices.Contains(strings.Fields(field(string(b), "Groups")), strconv.FormatUint(uint64(gid), 10))
 }
 
-// Admin reports whether a visible thread has CAP_SYS_ADMIN in the first user namespace of the
-// machine, or acts for a user, by the id in its request, who is root and not its own: overlayfs
-// reads its layers as the user that mounted it.
+// Admin reports whether a visible thread, or the user for whom it acts, has CAP_SYS_ADMIN in the initial
+// user namespace of the machine. uid is the user in the thread's request: if it is root and the thread
+// has another user, overlayfs acts for root, because it reads its layers as the user that mounted it.
 func Admin(id int, uid uint32) bool {
-	b, err := read(id, "status")
+	b, err := readProc(id, "status")
 	if err != nil {
 		return false
 	}
@@ -113,43 +120,44 @@ func Admin(id int, uid uint32) bool {
 	if unix.Stat(fmt.Sprintf("/proc/%d/ns/user", id), &ns) == nil {
 		return ns.Ino == first
 	}
-	b, err = read(id, "uid_map") // everybody may read it
+	b, err = readProc(id, "uid_map") // readable by all users, unlike ns/user
 	return err == nil && slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
 // Command returns the name of the program of a visible process, else "".
 func Command(id int) string {
-	b, err := read(id, "comm")
+	b, err := readProc(id, "comm")
 	if err != nil {
 		return ""
 	}
 	return strings.TrimSpace(string(b))
 }
 
-// A Stat identifies a process, or a thread, and its origin.
+// A Stat identifies a process or a thread, its parent and its session.
 type Stat struct {
 	ID, Parent, Session int
 	Start               uint64 // in ticks since the machine started
-	Exit                uint32 // as wait(2) will report it, of a process that is dying and the caller's
+	Exit                uint32 // the status for wait(2), if the process is dying and the caller may see it
 	Command             string
 }
 
+// StatOf returns the Stat of a process or a thread. The error is an errno if it is not visible.
 func StatOf(id int) (Stat, error) {
-	b, err := read(id, "stat")
+	b, err := readProc(id, "stat")
 	if err != nil {
 		return Stat{}, err
 	}
 	return parseStat(id, string(b))
 }
 
-// parseStat reads the format of /proc/PID/stat (proc_pid_stat(5)).
+// parseStat parses the contents of /proc/PID/stat (proc_pid_stat(5)).
 func parseStat(id int, stat string) (Stat, error) {
 	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
 	if open < 0 || end < open {
 		return Stat{}, fmt.Errorf("stat of process %d is malformed", id)
 	}
 	s := Stat{ID: id, Command: stat[open+1 : end]}
-	fields := strings.Fields(stat[end+1:]) // from the third on
+	fields := strings.Fields(stat[end+1:]) // fields[0] is field 3 of the manual page
 	if len(fields) < 50 {
 		return Stat{}, fmt.Errorf("stat of process %d is malformed", id)
 	}
@@ -168,16 +176,16 @@ func IsGateway(s Stat) bool {
 	switch {
 	case s.Command == "virtiofsd", strings.HasPrefix(s.Command, "qemu-system"):
 		return true
-	case s.Command != "exe": // what /proc/self/exe is called, as which runsc starts itself
+	case s.Command != "exe": // runsc starts itself as /proc/self/exe
 		return false
 	}
-	b, err := read(s.ID, "cmdline")
+	b, err := readProc(s.ID, "cmdline")
 	return err == nil && strings.HasPrefix(string(b), "runsc-")
 }
 
-// RunsCommand reports whether a process is a shell that runs one command, as sh -c does.
+// RunsCommand reports whether a process is a shell that runs the command in its arguments: sh -c.
 func RunsCommand(id int) bool {
-	b, err := read(id, "cmdline")
+	b, err := readProc(id, "cmdline")
 	if err != nil {
 		return false
 	}

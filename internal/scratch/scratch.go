@@ -1,6 +1,7 @@
-// Package scratch makes temporary directories that go when their process does: at its end, or
-// when another process looks for those whose processes were killed. A directory belongs to a
-// living process if it is locked, which the kernel knows of all PID namespaces.
+// Package scratch creates temporary directories that are removed after their process has ended. The
+// process removes its directory itself or, if it was killed, another process does at its next New. A
+// directory belongs to a living process if it is locked: process ids would not do, because processes of
+// several PID namespaces can share a directory for temporary files.
 package scratch
 
 import (
@@ -13,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What directories are for. Their names begin with it.
+// The purposes of directories, which are the beginnings of their names.
 const (
 	Merge  = "amberfs-merge-"
 	Export = "amberfs-export-"
@@ -26,7 +27,7 @@ type Dir struct {
 	lock *os.File
 }
 
-// New makes a directory, and removes those whose processes have ended.
+// New creates a directory for a purpose, and removes directories whose processes have ended.
 func New(purpose string) (*Dir, error) {
 	Sweep()
 	for {
@@ -35,16 +36,17 @@ func New(purpose string) (*Dir, error) {
 			return nil, err
 		}
 		d, err := lock(path)
-		switch {
-		case err == nil:
+		if err == nil {
 			return d, nil
-		case !errors.Is(err, errTaken) && !errors.Is(err, fs.ErrNotExist):
+		}
+		if !errors.Is(err, errTaken) && !errors.Is(err, fs.ErrNotExist) {
 			return nil, errors.Join(err, os.Remove(path))
-		} // else it was swept before it was locked
+		}
+		// Another process has removed the directory before it was locked: create another one.
 	}
 }
 
-// Remove removes the directory and all in it.
+// Remove removes the directory with its contents.
 func (d *Dir) Remove() error {
 	err := os.RemoveAll(d.Path)
 	d.lock.Close()
@@ -54,49 +56,59 @@ func (d *Dir) Remove() error {
 // Sweep removes the directories of this user whose processes have ended.
 func Sweep() {
 	for _, purpose := range []string{Merge, Export, Import} {
-		found, _ := filepath.Glob(filepath.Join(os.TempDir(), purpose+"*")) // the pattern is good
+		found, _ := filepath.Glob(filepath.Join(os.TempDir(), purpose+"*"))
 		for _, path := range found {
 			d, err := lock(path)
 			if err != nil {
 				continue
 			}
-			if own(d.lock) {
-				_ = d.Remove() // else the next one tries again
+			if isOwned(d.lock) {
+				_ = d.Remove() // if it fails, the next Sweep tries again
 			}
 			d.lock.Close()
 		}
 	}
 }
 
-func own(f *os.File) bool {
+// isOwned reports whether this process's user owns a file.
+func isOwned(f *os.File) bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(f.Fd()), &st) == nil && int(st.Uid) == os.Geteuid()
 }
 
-// errTaken: another process uses the directory, or has put another one in its place.
+// errTaken means that another process has locked the directory, or has replaced it by another one.
 var errTaken = errors.New("in use")
 
-// lock locks a directory that is still at path.
+// lock locks the directory at path. It fails with errTaken if the directory is locked, or is no longer
+// at path after that.
 func lock(path string) (*Dir, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	d := &Dir{path, os.NewFile(uintptr(fd), path)}
-	err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-	if err == unix.EWOULDBLOCK {
-		err = errTaken
-	}
-	var opened, now unix.Stat_t
-	if err == nil {
-		err = errors.Join(unix.Fstat(fd, &opened), unix.Lstat(path, &now))
-	}
-	if err == nil && (opened.Ino != now.Ino || opened.Dev != now.Dev) {
-		err = errTaken
-	}
-	if err != nil {
+	if err := lockFD(fd, path); err != nil {
 		d.lock.Close()
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
 	return d, nil
+}
+
+// lockFD is lock for a directory that is open.
+func lockFD(fd int, path string) error {
+	err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	if err == unix.EWOULDBLOCK {
+		return errTaken
+	}
+	if err != nil {
+		return err
+	}
+	var opened, now unix.Stat_t
+	if err := errors.Join(unix.Fstat(fd, &opened), unix.Lstat(path, &now)); err != nil {
+		return err
+	}
+	if opened.Ino != now.Ino || opened.Dev != now.Dev {
+		return errTaken
+	}
+	return nil
 }

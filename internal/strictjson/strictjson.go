@@ -1,5 +1,5 @@
-// Package strictjson decodes JSON that users write: requests and policies. Unknown
-// fields are refused, and errors are in words of JSON, not of Go.
+// Package strictjson decodes JSON that users write: requests and policies. Unknown fields are errors.
+// Errors use the terms of JSON, not of Go.
 package strictjson
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// Decode reads the one JSON value in b into v, a pointer. Errors: errs.Invalid.
+// Decode decodes the one JSON value in b into v, a pointer. The error is of the kind errs.Invalid.
 func Decode(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -27,6 +27,7 @@ func Decode(b []byte, v any) error {
 	return nil
 }
 
+// explain rewrites an error of package json.
 func explain(err error, into reflect.Type) error {
 	var syntax *json.SyntaxError
 	var wrong *json.UnmarshalTypeError
@@ -39,23 +40,23 @@ func explain(err error, into reflect.Type) error {
 	case errors.As(err, &syntax):
 		return errs.New(errs.Invalid, "not valid JSON: syntax error at byte %d", syntax.Offset)
 	case errors.As(err, &wrong) && wrong.Field == "":
-		return errs.New(errs.Invalid, "it is %s, and must be %s", words(wrong.Value), expected(wrong.Type))
+		return errs.New(errs.Invalid, "it is %s, and must be %s", valueName(wrong.Value), typeName(wrong.Type))
 	case errors.As(err, &wrong):
-		return errs.New(errs.Invalid, "%s must be %s, not %s", wrong.Field, expected(wrong.Type), words(wrong.Value))
+		return errs.New(errs.Invalid, "%s must be %s, not %s", wrong.Field, typeName(wrong.Type), valueName(wrong.Value))
 	case isUnknown && !slices.Contains(Fields(into), strings.Trim(unknown, `"`)):
-		return errs.New(errs.Invalid, "unknown field %s%s", unknown, known(Fields(into)))
+		return errs.New(errs.Invalid, "unknown field %s%s", unknown, fieldList(Fields(into)))
 	}
 	return err
 }
 
-func known(fields []string) string {
+func fieldList(fields []string) string {
 	if len(fields) == 0 {
 		return ": no fields are accepted"
 	}
 	return ": the fields are " + strings.Join(fields, ", ")
 }
 
-// Fields returns the JSON names of the fields of a struct type, in their order.
+// Fields returns the JSON names of the fields of a struct type, in the order of the fields.
 func Fields(t reflect.Type) []string {
 	var out []string
 	for t.Kind() == reflect.Pointer {
@@ -73,8 +74,8 @@ func Fields(t reflect.Type) []string {
 	return out
 }
 
-// words describes a JSON value as package json names it: "number 1.5", "string".
-func words(value string) string {
+// valueName describes a value of json.UnmarshalTypeError, such as "number 1.5" or "string".
+func valueName(value string) string {
 	if strings.Contains(value, " ") {
 		return "the " + value
 	}
@@ -83,8 +84,8 @@ func words(value string) string {
 	}[value]
 }
 
-// expected describes the JSON value that a Go type takes.
-func expected(t reflect.Type) string {
+// typeName describes the JSON values for a Go type.
+func typeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"

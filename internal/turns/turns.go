@@ -1,4 +1,4 @@
-// Package turns shares a few processors between computations that take long.
+// Package turns shares a few processors among long computations.
 package turns
 
 import (
@@ -9,78 +9,80 @@ import (
 )
 
 const (
-	// slice is how long a computation runs while others wait.
+	// slice is the time after which a computation lets others have a turn.
 	slice = 10 * time.Millisecond
-	// lease is how long a turn lasts that is not given up. Its computation waits for something
-	// else then, perhaps for another one that waits for a turn.
+	// lease is the time after which a turn expires. A computation that does not yield for so long
+	// waits, perhaps for another computation that waits for a turn.
 	lease = 250 * time.Millisecond
 )
 
-// Turns lets a few computations run at a time. The one that waits longest is next, by turns
-// of those that come first and of all others.
+// Turns lets a few computations run at a time. There are two queues, one for First. Turns are given to
+// the queues alternately, in each to the computation that has waited longest.
 type Turns struct {
 	mu      sync.Mutex
 	free    int
 	running []*turn
-	waiting [2][]*turn // by turn.first
-	last    int        // the line that a turn was given to last
+	waiting [2][]*turn // by turn.queue
+	last    int        // the queue that got the last turn
 }
 
+// New returns Turns for so many computations at a time.
 func New(atOnce int) *Turns { return &Turns{free: atOnce} }
 
+// A turn is the turn of one computation, which it gives up and takes again.
 type turn struct {
-	of    *Turns
-	first int
-	began time.Time     // under of.mu
-	ready chan struct{} // closed when it is its turn
+	turns *Turns
+	queue int
+	began time.Time     // guarded by turns.mu
+	ready chan struct{} // closed when the turn begins
 }
 
 type (
-	key      struct{}
-	firstKey struct{}
+	turnKey  struct{} // of the computation's turn in its context
+	queueKey struct{} // of the number of the queue in a context
 )
 
-// First makes Do wait in a line of its own, which few are in.
-func First(ctx context.Context) context.Context { return context.WithValue(ctx, firstKey{}, 1) }
+// First makes Do wait in the queue that has few computations.
+func First(ctx context.Context) context.Context { return context.WithValue(ctx, queueKey{}, 1) }
 
-// Do runs fn when it is its turn. The error is that of ctx or of fn, whose context makes
-// Yield give way to others. Within fn, another Do is part of the turn.
+// Do waits for a turn, runs fn in it and returns the error of fn. If ctx ends before, it returns the
+// error of ctx. fn calls Yield with its context from time to time. A Do within fn is part of the turn.
 func (t *Turns) Do(ctx context.Context, fn func(ctx context.Context) error) error {
-	if mine, ok := ctx.Value(key{}).(*turn); ok && mine.of == t {
+	if mine, ok := ctx.Value(turnKey{}).(*turn); ok && mine.turns == t {
 		return fn(ctx)
 	}
-	mine := &turn{of: t}
-	mine.first, _ = ctx.Value(firstKey{}).(int)
-	if err := mine.take(ctx); err != nil {
+	mine := &turn{turns: t}
+	mine.queue, _ = ctx.Value(queueKey{}).(int)
+	if err := mine.wait(ctx); err != nil {
 		return err
 	}
-	defer mine.give()
-	return fn(context.WithValue(ctx, key{}, mine))
+	defer mine.giveUp()
+	return fn(context.WithValue(ctx, turnKey{}, mine))
 }
 
-// Yield ends the caller's turn for those that wait, if it has lasted long enough, and
-// waits for another one. Without a turn it does nothing. The error is that of ctx.
+// Yield gives up the turn in ctx if it has lasted a slice, and waits for the next one. Without a turn
+// it does nothing. It returns the error of ctx.
 func Yield(ctx context.Context) error {
-	if mine, ok := ctx.Value(key{}).(*turn); ok && mine.over() {
-		mine.give()
-		_ = mine.take(context.WithoutCancel(ctx)) // Do gives it up, also when ctx has ended
+	if mine, ok := ctx.Value(turnKey{}).(*turn); ok && mine.isOver() {
+		mine.giveUp()
+		_ = mine.wait(context.WithoutCancel(ctx)) // the caller has a turn after Yield in any case
 	}
 	return ctx.Err()
 }
 
-func (w *turn) over() bool {
-	w.of.mu.Lock()
-	defer w.of.mu.Unlock()
+func (w *turn) isOver() bool {
+	w.turns.mu.Lock()
+	defer w.turns.mu.Unlock()
 	return time.Since(w.began) >= slice
 }
 
-// take waits for a turn.
-func (w *turn) take(ctx context.Context) error {
-	t := w.of
+// wait waits until the turn begins. While it waits, it ends the turns of others that have expired.
+func (w *turn) wait(ctx context.Context) error {
+	t := w.turns
 	w.ready = make(chan struct{})
 	t.mu.Lock()
-	t.waiting[w.first] = append(t.waiting[w.first], w)
-	t.nextLocked()
+	t.waiting[w.queue] = append(t.waiting[w.queue], w)
+	t.startLocked()
 	t.mu.Unlock()
 	expired := time.NewTicker(lease)
 	defer expired.Stop()
@@ -94,39 +96,41 @@ func (w *turn) take(ctx context.Context) error {
 			t.mu.Unlock()
 		case <-ctx.Done():
 			t.mu.Lock()
-			i := slices.Index(t.waiting[w.first], w)
+			i := slices.Index(t.waiting[w.queue], w)
 			if i >= 0 {
-				t.waiting[w.first] = slices.Delete(t.waiting[w.first], i, i+1)
+				t.waiting[w.queue] = slices.Delete(t.waiting[w.queue], i, i+1)
 			}
 			t.mu.Unlock()
-			if i < 0 { // it was given at the same time
-				w.give()
+			if i < 0 { // the turn began before t.mu was locked
+				w.giveUp()
 			}
 			return ctx.Err()
 		}
 	}
 }
 
-// give ends a turn, unless it has expired.
-func (w *turn) give() {
-	t := w.of
+// giveUp ends the turn, unless it has expired.
+func (w *turn) giveUp() {
+	t := w.turns
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if i := slices.Index(t.running, w); i >= 0 {
 		t.running = slices.Delete(t.running, i, i+1)
 		t.free++
-		t.nextLocked()
+		t.startLocked()
 	}
 }
 
+// expireLocked ends the turns that are older than the lease.
 func (t *Turns) expireLocked() {
 	had := len(t.running)
 	t.running = slices.DeleteFunc(t.running, func(w *turn) bool { return time.Since(w.began) >= lease })
 	t.free += had - len(t.running)
-	t.nextLocked()
+	t.startLocked()
 }
 
-func (t *Turns) nextLocked() {
+// startLocked starts turns while there are free ones and computations that wait.
+func (t *Turns) startLocked() {
 	for t.free > 0 && len(t.waiting[0])+len(t.waiting[1]) > 0 {
 		if t.last = 1 - t.last; len(t.waiting[t.last]) == 0 {
 			t.last = 1 - t.last

@@ -52,7 +52,7 @@ func TestWaitingEnds(t *testing.T) {
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() { ended <- turns.Do(ctx, func(context.Context) error { return nil }) }()
-		await.Blocked(t, 1, "(*turn).take")
+		await.Blocked(t, 1, "(*turn).wait")
 		stop()
 		if err := await.Receive(t, "the end of waiting", ended); !errors.Is(err, context.Canceled) {
 			t.Error(err)

@@ -15,27 +15,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Beneath is the real disk below one directory that another party may have made. It
-// opens nothing outside of it and follows no symbolic link. It opens regular files only,
-// so a FIFO does not block and a device is not read. It does not write to a file that
-// has a second name, which could be any user's file. The directory stays the same one
-// when it is moved. Names and errors have the path that it had when it was opened.
+// Beneath is an FS for the files in one directory, which another party may have created. It opens no
+// file outside of the directory and follows no symbolic links. It opens regular files only, so that a
+// FIFO does not block and a device is not read. It does not write to a file that has a second name,
+// because that could be a file of any user. The directory may be moved while it is open. Names and
+// errors have the path at which it was opened.
 type Beneath struct {
-	root *os.File // nil: that of OS
-	dir  string   // its path when it was opened
+	root *os.File // nil in OS
+	dir  string   // the path at which the directory was opened
 }
 
-// OS is the whole disk. Links are followed.
+// OS is the FS of the whole disk. It follows links.
 var OS FS = &Beneath{}
 
 // Causes in a *fs.PathError.
 var (
-	// ErrNotRegular: the name is a link, a FIFO or a device.
+	// ErrNotRegular means that the file is a link, a FIFO or a device.
 	ErrNotRegular = errors.New("not a regular file")
-	// ErrLinked: the file to be written has more than one name.
+	// ErrLinked means that the file that is opened for writing has more than one name.
 	ErrLinked = errors.New("it has other hard links: replace it by a copy of its own")
 )
 
+// OpenBeneath opens a directory. The caller closes it.
 func OpenBeneath(dir string) (*Beneath, error) {
 	dir = filepath.Clean(dir)
 	root, err := os.OpenFile(dir, unix.O_DIRECTORY|unix.O_PATH, 0)
@@ -45,12 +46,12 @@ func OpenBeneath(dir string) (*Beneath, error) {
 	return &Beneath{root, dir}, nil
 }
 
-// Close closes the directory. Files that are open stay so.
+// Close closes the directory. Open files stay open.
 func (b *Beneath) Close() error { return b.root.Close() }
 
-// Path returns a path that leads to name while b is open, wherever the directory
-// is now, for a library that takes paths only. It says nothing about links in the
-// way. Without a mounted /proc, it is the path as it was.
+// Path returns a path of name that is valid while b is open, also after the directory was moved. It is
+// for libraries that need paths, which follow links in the path. If /proc is not mounted, it returns
+// name.
 func (b *Beneath) Path(name string) string {
 	rest, ok := strings.CutPrefix(name, b.dir)
 	if !ok || rest != "" && rest[0] != '/' {
@@ -67,9 +68,9 @@ func (b *Beneath) Path(name string) string {
 	return real + rest
 }
 
-// open opens what lies beneath the directory, one name after the other, so that no link is
-// followed. openat2(2) would do it at once, but systemd refuses that to a unit with
-// RestrictSUIDSGID=, and emulators do not have it.
+// open opens a file beneath the directory. It opens the path one name after the other, so that no link
+// is followed. A single openat2(2) could do that, but systemd forbids it in a unit with
+// RestrictSUIDSGID=, and emulators do not support it.
 func (b *Beneath) open(op, name string, flag int, perm fs.FileMode) (fd int, err error) {
 	dir, names := unix.AT_FDCWD, []string{name}
 	if b.root != nil {
@@ -96,6 +97,7 @@ func (b *Beneath) open(op, name string, flag int, perm fs.FileMode) (fd int, err
 	return fd, nil
 }
 
+// openat is unix.Openat with ErrNotRegular as the error for a link that is not followed.
 func openat(dir int, name string, flag int, perm fs.FileMode) (int, error) {
 	for {
 		fd, err := unix.Openat(dir, name, flag|unix.O_CLOEXEC, uint32(perm.Perm()))
@@ -114,8 +116,9 @@ func openat(dir int, name string, flag int, perm fs.FileMode) (int, error) {
 	}
 }
 
-// at calls fn with the directory that contains name, and the name in there.
-func (b *Beneath) at(op, name string, fn func(dir int, base string) error) error {
+// inParent calls fn with the descriptor of the directory that contains name, and with the base name. It
+// adds op and name to the error of fn. name must not be the directory of b itself.
+func (b *Beneath) inParent(op, name string, fn func(dir int, base string) error) error {
 	if filepath.Clean(name) == b.dir {
 		return &fs.PathError{Op: op, Path: name, Err: unix.EBUSY}
 	}
@@ -124,8 +127,9 @@ func (b *Beneath) at(op, name string, fn func(dir int, base string) error) error
 		return err
 	}
 	defer unix.Close(dir)
+	err = fn(dir, filepath.Base(name))
 	var inner *fs.PathError
-	if err = fn(dir, filepath.Base(name)); err == nil || errors.As(err, &inner) {
+	if err == nil || errors.As(err, &inner) {
 		return err
 	}
 	return &fs.PathError{Op: op, Path: name, Err: err}
@@ -133,7 +137,7 @@ func (b *Beneath) at(op, name string, fn func(dir int, base string) error) error
 
 // File opens a regular file as an *os.File, to lock it or to append to it.
 func (b *Beneath) File(name string, flag int, perm fs.FileMode) (*os.File, error) {
-	// It is truncated once it is known that no other process's file is.
+	// check truncates the file, after it has checked that it may be written.
 	fd, err := b.open("open", name, flag&^os.O_TRUNC|unix.O_NONBLOCK, perm)
 	if err != nil {
 		return nil, err
@@ -145,7 +149,8 @@ func (b *Beneath) File(name string, flag int, perm fs.FileMode) (*os.File, error
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// check refuses a file that is not to be opened, and makes its descriptor block again.
+// check returns an error for a file that must not be opened with the flags. Otherwise it truncates the
+// file, if the flags say so, and makes its descriptor blocking.
 func (b *Beneath) check(fd, flag int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -171,6 +176,7 @@ func Own(fi fs.FileInfo) bool {
 	return fi.Mode().IsRegular() && ok && st.Nlink == 1
 }
 
+// OpenFile implements FS.
 func (b *Beneath) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 	f, err := b.File(name, flag, perm)
 	if err != nil {
@@ -179,35 +185,38 @@ func (b *Beneath) OpenFile(name string, flag int, perm fs.FileMode) (File, error
 	return &osFile{f}, nil
 }
 
+// Rename implements FS.
 func (b *Beneath) Rename(from, to string) error {
-	return b.at("rename", from, func(fromDir int, fromBase string) error {
-		return b.at("rename", to, func(toDir int, toBase string) error {
+	return b.inParent("rename", from, func(fromDir int, fromBase string) error {
+		return b.inParent("rename", to, func(toDir int, toBase string) error {
 			return unix.Renameat(fromDir, fromBase, toDir, toBase)
 		})
 	})
 }
 
-// RenameNew renames a file to a name that is free; else the error is fs.ErrExist.
+// RenameNew renames a file. It fails with fs.ErrExist if the new name exists.
 func (b *Beneath) RenameNew(from, to string) error {
-	return b.at("rename", from, func(fromDir int, fromBase string) error {
-		return b.at("rename", to, func(toDir int, toBase string) error {
+	return b.inParent("rename", from, func(fromDir int, fromBase string) error {
+		return b.inParent("rename", to, func(toDir int, toBase string) error {
 			err := unix.Renameat2(fromDir, fromBase, toDir, toBase, unix.RENAME_NOREPLACE)
 			if err != unix.EINVAL {
 				return err
 			}
-			// NFS and some others have links instead.
-			if err = unix.Linkat(fromDir, fromBase, toDir, toBase, 0); err == nil {
-				err = unix.Unlinkat(fromDir, fromBase, 0)
+			// NFS and some others do not support RENAME_NOREPLACE. A link fails if the name exists, too.
+			if err := unix.Linkat(fromDir, fromBase, toDir, toBase, 0); err != nil {
+				return err
 			}
-			return err
+			return unix.Unlinkat(fromDir, fromBase, 0)
 		})
 	})
 }
 
-// Put writes a file beside name, and renames it to name with rename. Directories are made.
+// Put writes data to a temporary file in the directory of name, and calls rename to give it the name.
+// It creates missing directories. With synced, the data is on disk before the rename.
 func (b *Beneath) Put(name string, data []byte, perm fs.FileMode, synced bool, rename func(from, to string) error) error {
 	dir := filepath.Dir(name)
-	if err := b.MkdirAll(dir, perm|perm>>2&0o111); err != nil { // a user that can read can enter
+	// Users that may read the file may also enter its directories.
+	if err := b.MkdirAll(dir, perm|perm>>2&0o111); err != nil {
 		return err
 	}
 	tmp := filepath.Join(dir, ".tmp-"+rand.Text())
@@ -215,10 +224,8 @@ func (b *Beneath) Put(name string, data []byte, perm fs.FileMode, synced bool, r
 	if err != nil {
 		return err
 	}
-	if _, err = f.Write(data); err == nil && synced {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
+	err = writeAndClose(f, data, synced)
+	if err == nil {
 		err = rename(tmp, name)
 	}
 	if err != nil {
@@ -227,8 +234,17 @@ func (b *Beneath) Put(name string, data []byte, perm fs.FileMode, synced bool, r
 	return nil
 }
 
+func writeAndClose(f *os.File, data []byte, synced bool) error {
+	_, err := f.Write(data)
+	if err == nil && synced {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Remove implements FS.
 func (b *Beneath) Remove(name string) error {
-	return b.at("remove", name, func(dir int, base string) error {
+	return b.inParent("remove", name, func(dir int, base string) error {
 		err := unix.Unlinkat(dir, base, 0)
 		if err == unix.EISDIR {
 			err = unix.Unlinkat(dir, base, unix.AT_REMOVEDIR)
@@ -237,6 +253,7 @@ func (b *Beneath) Remove(name string) error {
 	})
 }
 
+// ReadDir implements FS.
 func (b *Beneath) ReadDir(name string) (infos []Info, err error) {
 	fd, err := b.open("readdir", name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -274,6 +291,7 @@ func infoAt(dir int, base string) (Info, error) {
 	}, nil
 }
 
+// MkdirAll implements FS.
 func (b *Beneath) MkdirAll(name string, perm fs.FileMode) error {
 	if name = filepath.Clean(name); name == b.dir || name == filepath.Dir(name) {
 		return nil
@@ -281,7 +299,7 @@ func (b *Beneath) MkdirAll(name string, perm fs.FileMode) error {
 	if err := b.MkdirAll(filepath.Dir(name), perm); err != nil {
 		return err
 	}
-	return b.at("mkdir", name, func(dir int, base string) error {
+	return b.inParent("mkdir", name, func(dir int, base string) error {
 		err := unix.Mkdirat(dir, base, uint32(perm.Perm()))
 		if err != unix.EEXIST {
 			return err
@@ -293,6 +311,7 @@ func (b *Beneath) MkdirAll(name string, perm fs.FileMode) error {
 	})
 }
 
+// SyncDir implements FS.
 func (b *Beneath) SyncDir(name string) error {
 	d, err := b.open("sync", name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -305,11 +324,12 @@ func (b *Beneath) SyncDir(name string) error {
 	return nil
 }
 
+// Stat implements FS.
 func (b *Beneath) Stat(name string) (i Info, err error) {
 	if filepath.Clean(name) == b.dir {
 		i, err = infoAt(int(b.root.Fd()), ".")
 	} else {
-		err = b.at("stat", name, func(dir int, base string) error {
+		err = b.inParent("stat", name, func(dir int, base string) error {
 			i, err = infoAt(dir, base)
 			return err
 		})
@@ -318,11 +338,13 @@ func (b *Beneath) Stat(name string) (i Info, err error) {
 	return i, err
 }
 
+// Free implements FS.
 func (b *Beneath) Free(dir string) (int64, error) {
 	st, err := b.statfs(dir)
 	return int64(st.Bavail) * st.Bsize, err
 }
 
+// Total implements FS.
 func (b *Beneath) Total(dir string) (int64, error) {
 	st, err := b.statfs(dir)
 	return int64(st.Blocks) * st.Bsize, err
@@ -365,7 +387,7 @@ func (f *osFile) Size() (int64, error) {
 	return fi.Size(), nil
 }
 
-// control runs fn on the descriptor, which stays open meanwhile.
+// control calls fn with the descriptor, which is not closed during the call, and repeats it after EINTR.
 func (f *osFile) control(op string, fn func(fd int) error) error {
 	c, err := f.SyscallConn()
 	if err != nil {

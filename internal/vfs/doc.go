@@ -1,17 +1,16 @@
-// Package vfs is the disk as the store sees it: a small interface, so that
-// tests can take the disk away.
+// Package vfs is the interface of the store to the disk. It is small, so that tests can replace the
+// disk.
 //
-// Beneath is the real disk below one directory that another party may have made, OS all of
-// it. tests/vfstest has disks that fail and lose power.
+// Beneath is a directory of the real disk that another party may have created. OS is the whole disk.
+// tests/vfstest has disks that fail and lose power.
 //
-// # What is promised, and by whom
+// # Durability
 //
-// The model is that of a strict POSIX filesystem. File.Sync makes the bytes and
-// the size of one file durable, but not its name: a new, renamed or removed name
-// is durable after SyncDir on its directory. Anything not synced may survive a
-// power cut wholly, in part, or not at all, in any order; what is written within
-// one 512-byte sector survives or perishes as one.
+// The store expects the guarantees of a strict POSIX filesystem, and no more. File.Sync makes the bytes
+// and the size of one file durable, but not its name: a new, renamed or removed name is durable after
+// SyncDir on its directory. After a power cut, changes that were not synced may exist completely, in
+// part or not at all, in any order. A write within one 512-byte sector exists completely or not at all.
 //
-// Punch gives space back without changing the size, Allocate takes space ahead
-// so that a later write into it cannot meet a full disk.
+// Punch frees space without changing the size. Allocate reserves space, so that a later write to it
+// does not fail because the disk is full.
 package vfs

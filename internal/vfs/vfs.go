@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrNotSupported: the filesystem cannot Punch or Allocate.
+// ErrNotSupported means that the filesystem cannot Punch or Allocate.
 var ErrNotSupported = errors.New("operation not supported by the filesystem")
 
 // A File is an open file. ReadAt and WriteAt may be called concurrently.
@@ -18,25 +18,26 @@ type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
-	// Sync makes the bytes and the size durable (fdatasync). After an error
-	// nothing is known about anything written since the last success.
+	// Sync makes the bytes and the size durable (fdatasync). After an error, each write since the last
+	// successful Sync may be lost.
 	Sync() error
 	// Truncate sets the size in bytes.
 	Truncate(size int64) error
 	// Allocate reserves disk space for [off, off+n) and extends the file to
 	// off+n if it is shorter. The new bytes read as zero.
 	Allocate(off, n int64) error
-	// Punch gives the space of the whole blocks in [off, off+n) back and makes
-	// the range read as zero. The size stays. Bytes beyond the end are ignored.
+	// Punch frees the whole blocks in [off, off+n), and makes the range read as zero. The size does not
+	// change. Bytes beyond the end are ignored.
 	Punch(off, n int64) error
 	// Size returns the size in bytes.
 	Size() (int64, error)
 }
 
+// Info describes a file or a directory.
 type Info struct {
 	Name      string // base name
 	Size      int64  // bytes
-	Allocated int64  // bytes of disk that it occupies
+	Allocated int64  // bytes on disk
 	Dir       bool
 	Modified  time.Time
 }
@@ -55,14 +56,14 @@ type FS interface {
 	// SyncDir makes the names in a directory durable.
 	SyncDir(name string) error
 	Stat(name string) (Info, error)
-	// Free returns how many bytes can still be written on the disk of the directory.
+	// Free returns the number of free bytes on the disk of the directory.
 	Free(dir string) (int64, error)
-	// Total returns how many bytes that disk holds.
+	// Total returns the size in bytes of the disk of the directory.
 	Total(dir string) (int64, error)
 }
 
-// Create makes the file name, open for reading and writing, for its owner alone. It
-// replaces one of that name: what that is linked to stays as it is.
+// Create creates the file name, open for reading and writing, for its owner alone. If the name exists,
+// it is removed first: other names of that file, and the target of a link, do not change.
 func Create(fsys FS, name string) (File, error) {
 	const flag = os.O_RDWR | os.O_CREATE | os.O_EXCL
 	f, err := fsys.OpenFile(name, flag, 0o600)
@@ -75,16 +76,18 @@ func Create(fsys FS, name string) (File, error) {
 	return fsys.OpenFile(name, flag, 0o600)
 }
 
+// Open opens a file for reading.
 func Open(fsys FS, name string) (File, error) {
 	return fsys.OpenFile(name, os.O_RDONLY, 0)
 }
 
+// OpenWrite opens a file for reading and writing.
 func OpenWrite(fsys FS, name string) (File, error) {
 	return fsys.OpenFile(name, os.O_RDWR, 0)
 }
 
-// IsDamage reports whether an error of reading a file says that something of it is
-// lost, and not only that it cannot be read just now, as with too many open files.
+// IsDamage reports whether an error of reading a file means that data of the file is lost. Otherwise the
+// file may be readable later, for example when fewer files are open.
 func IsDamage(err error) bool {
 	if err == nil || errors.Is(err, ErrNotRegular) || errors.Is(err, ErrLinked) {
 		return false
@@ -94,11 +97,11 @@ func IsDamage(err error) bool {
 		errno == syscall.EUCLEAN || errno == syscall.EBADMSG
 }
 
-// maxReadFile is the size in bytes up to which ReadFile reads a file. What a store
-// keeps in files that are read whole is far less.
+// maxReadFile is the largest size in bytes for ReadFile. The files that a store reads with it are much
+// smaller.
 const maxReadFile = 128 << 20
 
-// ReadFile returns the whole content of a file; EFBIG if it has more than maxReadFile bytes.
+// ReadFile returns the whole content of a file. It fails with EFBIG for more than maxReadFile bytes.
 func ReadFile(fsys FS, name string) ([]byte, error) {
 	f, err := Open(fsys, name)
 	if err != nil {
@@ -126,25 +129,25 @@ func WriteSynced(fsys FS, name string, b []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(b, 0)
-	if err == nil {
-		err = f.Sync()
+	if _, err := f.WriteAt(b, 0); err != nil {
+		f.Close()
+		return err
 	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
+	if err := f.Sync(); err != nil {
+		f.Close()
+		return err
 	}
-	return err
+	return f.Close()
 }
 
 // WriteFile replaces the content of a file durably and atomically.
 func WriteFile(fsys FS, name string, b []byte) error {
 	tmp := name + ".tmp"
-	err := WriteSynced(fsys, tmp, b)
-	if err == nil {
-		err = fsys.Rename(tmp, name)
+	if err := WriteSynced(fsys, tmp, b); err != nil {
+		_ = fsys.Remove(tmp) // if it fails, the file stays until the next WriteFile
+		return err
 	}
-	if err != nil {
-		// The half-made file is of no use to anyone; that it may stay is harmless.
+	if err := fsys.Rename(tmp, name); err != nil {
 		_ = fsys.Remove(tmp)
 		return err
 	}

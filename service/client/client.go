@@ -221,6 +221,8 @@ func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchan
 	return c.readStream(resp, x, result)
 }
 
+// request builds the request for an operation. The arguments are the body or, if the body is a stream,
+// the query.
 func (c *Client) request(ctx context.Context, o *service.Op, args any, x Exchange) (*http.Request, error) {
 	query, in := url.Values{}, x.In
 	if o.Input != "" {

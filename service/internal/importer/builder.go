@@ -312,6 +312,7 @@ func (b *Builder) makeDir(parent uint64, p string) (uint64, error) {
 	return n.Ino, b.state.Put(b.src, b.epoch, n)
 }
 
+// addDir sets the attributes of a directory, and creates it if it does not exist.
 func (b *Builder) addDir(p string, m stream.Meta) error {
 	ino, err := b.makeDirs(p)
 	if err != nil {

@@ -1,0 +1,120 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"unicode/utf8"
+
+	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// staleDecision turns threeway.ErrMeanwhile into an error of the kind Conflict: the user has decided
+// about contents that have changed since. Other errors are returned as they are.
+func staleDecision(err error) error {
+	if errors.Is(err, threeway.ErrMeanwhile) {
+		return errs.Fail(errs.Conflict, "%w", err).WithHint("look at it again")
+	}
+	return err
+}
+
+// conflict returns the sides of a path as they are now. They can change before the user decides, so
+// merge and undo-by compare the digest Of with the sides that they find.
+func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Conflicting, err error) {
+	now, release, err := r.Workspace.Held("")
+	if err != nil {
+		return out, err
+	}
+	defer release()
+	ours, err := now.At(s.Store.Source(), string(a.Path))
+	if err != nil {
+		return out, err
+	}
+	if a.By != "" {
+		return s.undoConflict(ctx, r, a, ours)
+	}
+	f, err := r.Workspace.Forks().Named(a.Fork)
+	if err != nil {
+		return out, err
+	}
+	err = s.compare(&Request{Workspace: f}, snapshotBase, "", func(from, to *tree.State) error {
+		base, err := from.At(s.Store.Source(), string(a.Path))
+		if err != nil {
+			return err
+		}
+		theirs, err := to.At(s.Store.Source(), string(a.Path))
+		if err != nil {
+			return err
+		}
+		if base == nil && ours == nil && theirs == nil {
+			return errNoPath(string(a.Path))
+		}
+		out, err = s.compareSides(ctx, r, base, ours, theirs, base, ours, theirs)
+		return err
+	})
+	return out, err
+}
+
+// undoConflict returns the sides of a path in the undo of an actor. ours is the present file.
+func (s *Service) undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode) (out Conflicting, err error) {
+	o, err := s.completeUndo(ctx, r, snapshot.UndoByOptions{By: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
+	if err != nil {
+		return out, err
+	}
+	err = r.Workspace.Snapshots().SidesBy(ctx, o, func(left, without *tree.Inode) error {
+		out, err = s.compareSides(ctx, r, left, ours, without, ours)
+		return err
+	})
+	if errors.Is(err, threeway.ErrConflict) {
+		out, err = Conflicting{Binary: true, Parts: []diff.Part{}}, nil
+	}
+	return out, err
+}
+
+// compareSides compares the sides of a file, nil for a side without the file. Of is the digest of the
+// files in digested.
+func (s *Service) compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inode, digested ...*tree.Inode) (out Conflicting, err error) {
+	const maxSide = 1 << 20
+
+	// Read the three texts, as far as they are texts.
+	out.Parts = []diff.Part{}
+	var texts [3][]byte
+	sizes := [3]*int64{&out.BaseSize, &out.OursSize, &out.TheirsSize}
+	for i, n := range [3]*tree.Inode{base, ours, theirs} {
+		if *sizes[i] = -1; n == nil {
+			out.Binary = true
+			continue
+		}
+		if *sizes[i] = n.Size(); !n.IsRegular() || n.Size() > maxSide {
+			out.Binary = true
+		} else if texts[i], err = io.ReadAll(n.Content.Reader(s.Store.Source().Files)); err != nil {
+			return out, err
+		}
+		out.Binary = out.Binary || !utf8.Valid(texts[i]) || bytes.IndexByte(texts[i], 0) >= 0
+	}
+	if out.Binary {
+		return out, nil
+	}
+
+	// Merge them by lines, if the memory suffices.
+	release, err := diff.TakeMerge(ctx, r.budget(s, Texts), texts[:]...)
+	if errs.Of(err) == errs.TooBig {
+		out.Binary = true
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	defer release()
+	if out.Of, err = threeway.Digest(s.Store.Source(), digested...); err != nil {
+		return out, err
+	}
+	out.Parts, err = diff.Merge(ctx, texts[0], texts[1], texts[2])
+	return out, err
+}

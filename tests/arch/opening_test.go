@@ -45,10 +45,8 @@ var opensOther = map[string]string{
 	// A working tree is walked by descriptors, each opened beneath the one above with
 	// O_NOFOLLOW, and files with O_NONBLOCK; of a user's tree many have hard links.
 	"hostdir/write_attrs.go":      "a working tree",
-	"hostdir/plan_whole.go":       "a directory of a working tree, again by its descriptor",
 	"hostdir/host.go":             "a working tree",
 	"hostdir/plan_others.go":      "/proc",
-	"hostdir/write_sweep.go":      "a directory of a working tree, again by its descriptor",
 	"hostdir/elsewhere.go":        "the git directory of a working tree",
 	"gitbridge/git_host.go":       "a temporary directory of its own",
 	"gitbridge/git_config.go":     "a temporary directory that this process has made",

@@ -96,6 +96,17 @@ class BlameArgs(TypedDict, total=False):
     snapshot: str
 
 
+class ChangedArgs(TypedDict, total=False):
+    # a text of some 1,200 characters, or of all deleted and overwritten files
+    for_agent: bool
+    # who looks; looks of others do not count. If empty, the actor of the caller
+    look: str
+    # the message of the snapshot that is taken if something changed
+    message: str
+    # the snapshot to compare with; if empty or last, the snapshot of the last look
+    since: str
+
+
 class ChangesArgs(TypedDict, total=False):
     # the snapshot to compare from
     a: str
@@ -305,7 +316,7 @@ class ListArgs(TypedDict, total=False):
     limit: int
     # only those taken since: a duration such as 2h or 7d, or a date in RFC 3339
     since: str
-    # leave out those of this kind
+    # leave out those of this kind, or of these, with commas between them
     without: str
 
 
@@ -987,6 +998,7 @@ class Info:
 class Keep:
     actor: Rule
     auto: Rule
+    call: Rule
     fork: Rule
     import_: Rule = field(metadata={"name": "import"})
     pre_restore: Rule = field(metadata={"name": "pre-restore"})
@@ -1059,6 +1071,29 @@ class Part:
 class PathChange:
     action: str
     path: str
+    raw: str | None = field(default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathEffect:
+    # deleted, overwritten, renamed, attributes or added
+    action: str
+    # it is a directory
+    dir: bool | None = field(default=None)
+    # files in a directory that was deleted or added
+    files: int | None = field(default=None)
+    # the old path of the file, if it was renamed
+    from_: str | None = field(default=None, metadata={"name": "from"})
+    # a .gitignore names it
+    ignored: bool | None = field(default=None)
+    # bytes after
+    new_size: int | None = field(default=None)
+    # what else changed: permissions, owner, the kind
+    note: str | None = field(default=None)
+    # bytes before
+    old_size: int | None = field(default=None)
+    path: str
+    # the bytes of path in base64, if they are not UTF-8
     raw: str | None = field(default=None)
 
 
@@ -1463,6 +1498,20 @@ class VerifiedRemote:
     snapshots: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatChanged:
+    # deletions first, then overwritten files, renames, attributes, additions
+    effects: list[PathEffect]
+    # what changed in git directories: branches, HEAD, the index
+    git: list[str] | None = field(default=None)
+    # the snapshot that was compared with
+    since: str
+    # the snapshot of this look; empty if nothing changed, or since names a snapshot
+    snapshot: str | None = field(default=None)
+    # the command that undoes exactly this
+    undo: str | None = field(default=None)
+
+
 class Operation(NamedTuple):
     result: type  # that of an item, if stream is "events"
     stream: str  # "", "text", "bytes" or "events"
@@ -1473,6 +1522,7 @@ OPERATIONS: dict[str, Operation] = {
     "actors": Operation(ActorList, ""),
     "add-remote": Operation(AddedRemote, ""),
     "blame": Operation(Blamed, ""),
+    "changed": Operation(WhatChanged, ""),
     "changes": Operation(Diffed, ""),
     "claim": Operation(Claimed, ""),
     "compact": Operation(Compacted, ""),

@@ -90,6 +90,17 @@ export interface BlamedLine {
   time: string
 }
 
+export interface ChangedArgs {
+  /** a text of some 1,200 characters, or of all deleted and overwritten files */
+  for_agent?: boolean
+  /** who looks; looks of others do not count. If empty, the actor of the caller */
+  look?: string
+  /** the message of the snapshot that is taken if something changed */
+  message?: string
+  /** the snapshot to compare with; if empty or last, the snapshot of the last look */
+  since?: string
+}
+
 export interface ChangesArgs {
   /** the snapshot to compare from */
   a: string
@@ -625,6 +636,7 @@ export interface Info {
 export interface Keep {
   actor: Rule
   auto: Rule
+  call: Rule
   fork: Rule
   import: Rule
   "pre-restore": Rule
@@ -658,7 +670,7 @@ export interface ListArgs {
   limit?: number
   /** only those taken since: a duration such as 2h or 7d, or a date in RFC 3339 */
   since?: string
-  /** leave out those of this kind */
+  /** leave out those of this kind, or of these, with commas between them */
   without?: string
 }
 
@@ -746,6 +758,28 @@ export interface Part {
 export interface PathChange {
   action: string
   path: string
+  raw?: string
+}
+
+export interface PathEffect {
+  /** deleted, overwritten, renamed, attributes or added */
+  action: string
+  /** it is a directory */
+  dir?: boolean
+  /** files in a directory that was deleted or added */
+  files?: number
+  /** the old path of the file, if it was renamed */
+  from?: string
+  /** a .gitignore names it */
+  ignored?: boolean
+  /** bytes after */
+  new_size?: number
+  /** what else changed: permissions, owner, the kind */
+  note?: string
+  /** bytes before */
+  old_size?: number
+  path: string
+  /** the bytes of path in base64, if they are not UTF-8 */
   raw?: string
 }
 
@@ -1313,6 +1347,19 @@ export interface VerifyRemoteArgs {
   remote: string
 }
 
+export interface WhatChanged {
+  /** deletions first, then overwritten files, renames, attributes, additions */
+  effects: PathEffect[]
+  /** what changed in git directories: branches, HEAD, the index */
+  git?: string[]
+  /** the snapshot that was compared with */
+  since: string
+  /** the snapshot of this look; empty if nothing changed, or since names a snapshot */
+  snapshot?: string
+  /** the command that undoes exactly this */
+  undo?: string
+}
+
 /** The operations: their arguments, and what they return. */
 export interface Operations {
   /** Registers the name of an actor for a process and its descendants */
@@ -1323,6 +1370,8 @@ export interface Operations {
   "add-remote": { args: AddRemoteArgs; result: AddedRemote }
   /** Shows for each line of a file the snapshot, actor and command that it came with */
   "blame": { args: BlameArgs; result: Blamed }
+  /** Reports what changed since the last look, and takes a snapshot if something did */
+  "changed": { args: ChangedArgs; result: WhatChanged }
   /** Lists the files that differ from one snapshot to another, or to now */
   "changes": { args: ChangesArgs; result: Diffed }
   /** Returns the fork with a label. If there is none, creates it. If from is a later state of the label on a remote, the fork gets it */

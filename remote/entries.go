@@ -218,5 +218,5 @@ func (r *Remote) deleteOldKeys(ctx context.Context, v *refScan) {
 			old = append(old, i.Key)
 		}
 	}
-	_ = forEach(ctx, old, func(ctx context.Context, key string) error { return r.b.Delete(ctx, key) })
+	_ = backend.DeleteAll(ctx, r.b, old)
 }

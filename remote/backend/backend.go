@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
@@ -62,6 +64,37 @@ type Backend interface {
 // Get returns the whole value of a key. Errors: ErrNotFound.
 func Get(ctx context.Context, b Backend, key string) ([]byte, error) {
 	return b.GetRange(ctx, key, 0, MaxValue)
+}
+
+// A batchDeleter is a Backend that can remove many keys with one request.
+type batchDeleter interface {
+	deleteAll(ctx context.Context, keys []string) error
+}
+
+// parallelDeletes is the number of requests at a time of a DeleteAll without batches.
+const parallelDeletes = 16
+
+// DeleteAll removes keys, with as few requests as b can. It is no error if a key does not exist. After an
+// error, some of the keys may be left.
+func DeleteAll(ctx context.Context, b Backend, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	if l, ok := b.(*lazyBackend); ok {
+		b = l.forKey(keys[0])
+	}
+	if batch, ok := b.(batchDeleter); ok && len(keys) > 1 {
+		if err := batch.deleteAll(ctx, keys); err == nil || ctx.Err() != nil {
+			return err
+		} // some services have no such request
+	}
+
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallelDeletes)
+	for _, key := range keys {
+		g.Go(func() error { return b.Delete(ctx, key) })
+	}
+	return g.Wait()
 }
 
 // PutOptions are the options of a Put. The zero value means: no condition.

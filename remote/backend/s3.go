@@ -206,6 +206,28 @@ func (b *bucket) List(ctx context.Context, prefix string, fn func(Info) error) e
 	return ctx.Err()
 }
 
+// deleteAll removes up to 1,000 keys with each request.
+func (b *bucket) deleteAll(ctx context.Context, keys []string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the requests, and the goroutine below, after an error
+
+	objects := make(chan minio.ObjectInfo)
+	go func() {
+		defer close(objects)
+		for _, key := range keys {
+			select {
+			case objects <- minio.ObjectInfo{Key: b.prefix + key}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for failed := range b.core.RemoveObjects(ctx, b.name, objects, minio.RemoveObjectsOptions{}) {
+		return b.wrapError(ctx, "delete", strings.TrimPrefix(failed.ObjectName, b.prefix), failed.Err)
+	}
+	return ctx.Err()
+}
+
 func (b *bucket) Delete(ctx context.Context, key string) error {
 	err := b.wrapError(ctx, "delete", key, b.core.RemoveObject(ctx, b.name, b.prefix+key, minio.RemoveObjectOptions{}))
 	if errors.Is(err, ErrNotFound) {

@@ -54,6 +54,8 @@ func (w *writer) prepare(s *step) error {
 		}
 	}
 	switch {
+	case s.action == makeDir && w.isUnread(c):
+		return fmt.Errorf("%q is another user's directory, which apply cannot move: move it yourself, and apply again: %w", c.Path.Short(), unix.EPERM)
 	case s.action == makeDir:
 		return w.stageDir(s, c.After.Mode&0o777|unfinished)
 	case w.inPlace(s):
@@ -70,6 +72,17 @@ func (w *writer) prepare(s *step) error {
 		return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
 	}
 	return nil
+}
+
+// isUnread reports whether a new directory is one of another user that was moved, and whose contents
+// could not be read: they exist only in the directory of the host. A copy without contents has no change
+// time, so it got the modification time.
+func (w *writer) isUnread(c tree.Change) bool {
+	if c.Before != nil || !isForeign(c.After) {
+		return false
+	}
+	was, err := w.o.Base.Get(w.o.Source, c.After.Ino)
+	return err == nil && was.IsDir() && was.Btime == c.After.Btime && was.Ctime == was.Mtime
 }
 
 // beside returns where a path is written first: under a temporary name in its directory or, if that

@@ -64,6 +64,7 @@ func requests() map[string][]map[string]any {
 	add("pull", args{"remote": "none", "snapshots": []string{"second"}})
 	add("freeze", args{"for": "1s"})
 	add("thaw", args{})
+	add("changed", args{}, args{"since": "second"})
 	add("gc", args{})
 	add("verify", args{})
 	return out
